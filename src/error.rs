@@ -1,0 +1,145 @@
+//! Errors as data. The message names label, operator, operand, what came and what was expected.
+
+use crate::dtype::DataType;
+use std::fmt;
+
+/// What JavaScript throws or rejects with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// A `TypeError`: the arguments are wrong.
+    Type,
+    /// An `InvalidStateError`: the object is lost, destroyed or already built.
+    InvalidState,
+    /// A `NotSupportedError`: the request cannot be served here.
+    NotSupported,
+    /// An `OperationError`: building or running the graph failed.
+    Operation,
+    /// An `UnknownError`: memory for a tensor could not be had.
+    Unknown,
+}
+
+impl ErrorKind {
+    /// The name of the JavaScript exception.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorKind::Type => "TypeError",
+            ErrorKind::InvalidState => "InvalidStateError",
+            ErrorKind::NotSupported => "NotSupportedError",
+            ErrorKind::Operation => "OperationError",
+            ErrorKind::Unknown => "UnknownError",
+        }
+    }
+}
+
+/// What is wrong, without the place where it was found. Shape rules return this; [`Error::at`] adds the place.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the fields are what the message prints: what came and what was expected")]
+pub enum Problem {
+    /// An operand of a data type that the operator does not take.
+    DataType { operand: &'static str, got: DataType, expected: Vec<DataType> },
+    /// An operand with too few or too many dimensions.
+    Rank { operand: &'static str, got: usize, min: usize, max: usize },
+    /// An operand of another shape than the other operands ask for.
+    Shape { operand: &'static str, got: Vec<u32>, expected: Vec<u32> },
+    /// Two shapes that do not go together.
+    Incompatible { what: &'static str, a: Vec<u32>, b: Vec<u32> },
+    /// An attribute (an argument or option that is not an operand) out of its range.
+    Attribute { name: &'static str, got: String, expected: String },
+    /// A required operand that was not given.
+    Missing { operand: &'static str },
+    /// A tensor that is larger than what this implementation takes.
+    Dimensions { what: &'static str, got: Vec<u32>, reason: String },
+}
+
+fn list<T: fmt::Display>(items: &[T], separator: &str) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(separator)
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::DataType { operand, got, expected } => {
+                write!(f, "{operand} has data type {got}, expected {}", list(expected, " or "))
+            }
+            Problem::Rank { operand, got, min, max } if min == max => {
+                write!(f, "{operand} has rank {got}, expected {min}")
+            }
+            Problem::Rank { operand, got, min, max } => {
+                write!(f, "{operand} has rank {got}, expected {min} to {max}")
+            }
+            Problem::Shape { operand, got, expected } => {
+                write!(f, "{operand} has shape [{}], expected [{}]", list(got, ", "), list(expected, ", "))
+            }
+            Problem::Incompatible { what, a, b } => {
+                write!(f, "{what}: [{}] and [{}]", list(a, ", "), list(b, ", "))
+            }
+            Problem::Attribute { name, got, expected } => write!(f, "{name} is {got}, expected {expected}"),
+            Problem::Missing { operand } => write!(f, "{operand} is required"),
+            Problem::Dimensions { what, got, reason } => write!(f, "{what} has shape [{}], {reason}", list(got, ", ")),
+        }
+    }
+}
+
+impl Problem {
+    /// An attribute problem from anything that can be printed.
+    pub fn attribute(name: &'static str, got: impl fmt::Debug, expected: impl Into<String>) -> Problem {
+        Problem::Attribute { name, got: format!("{got:?}"), expected: expected.into() }
+    }
+}
+
+/// An error with the exception it becomes in JavaScript.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Error {
+    /// Which exception.
+    pub kind: ErrorKind,
+    /// The whole message.
+    pub message: String,
+}
+
+/// The result of anything that can fail in this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of `kind` with a finished message.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error { kind, message: message.into() }
+    }
+
+    /// A `TypeError` for `problem`, found in `operator` (a method name) that the caller labelled `label`.
+    pub fn at(operator: &str, label: &str, problem: Problem) -> Error {
+        let prefix = if label.is_empty() { String::new() } else { format!("[{label}] ") };
+        Error::new(ErrorKind::Type, format!("{prefix}{operator}: {problem}"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_label_operator_operand_got_and_expected() {
+        let wrong_type = Problem::DataType {
+            operand: "filter",
+            got: DataType::Int32,
+            expected: vec![DataType::Float32, DataType::Float16],
+        };
+        assert_eq!(
+            Error::at("conv2d", "stem", wrong_type).message,
+            "[stem] conv2d: filter has data type int32, expected float32 or float16"
+        );
+        let clash =
+            Problem::Incompatible { what: "columns of a differ from rows of b", a: vec![2, 3, 4], b: vec![2, 5, 6] };
+        assert_eq!(
+            Error::at("matmul", "", clash).message,
+            "matmul: columns of a differ from rows of b: [2, 3, 4] and [2, 5, 6]"
+        );
+    }
+}

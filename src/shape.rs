@@ -1,0 +1,143 @@
+//! Shapes: descriptors, their limits, strides and broadcasting (section 9.1 of the draft).
+
+use crate::dtype::DataType;
+use crate::error::Problem;
+
+/// The most dimensions that a tensor may have.
+pub const MAX_RANK: usize = 8;
+
+/// The most bytes that a tensor may have (`maxTensorByteLength`).
+pub const MAX_TENSOR_BYTES: u64 = i32::MAX as u64;
+
+/// `MLOperandDescriptor`: the data type and the dimensions of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Descriptor {
+    /// The type of every element.
+    pub dtype: DataType,
+    /// The dimensions, outermost first; empty for a scalar.
+    pub shape: Vec<u32>,
+}
+
+impl Descriptor {
+    /// A descriptor, not yet checked against any limit.
+    pub fn new(dtype: DataType, shape: impl Into<Vec<u32>>) -> Descriptor {
+        Descriptor { dtype, shape: shape.into() }
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Number of elements. Only meaningful after [`check`](Self::check).
+    pub fn elements(&self) -> usize {
+        elements(&self.shape)
+    }
+
+    /// Number of bytes. Only meaningful after [`check`](Self::check).
+    pub fn bytes(&self) -> usize {
+        self.elements() * self.dtype.size()
+    }
+
+    /// "Check dimensions" of the draft: at most [`MAX_RANK`] dimensions, each a valid dimension, a number of
+    /// elements that is a valid dimension, and at most [`MAX_TENSOR_BYTES`] bytes. `what` names the tensor.
+    pub fn check(&self, what: &'static str) -> Result<(), Problem> {
+        let fail = |reason: String| Err(Problem::Dimensions { what, got: self.shape.clone(), reason });
+        if self.rank() > MAX_RANK {
+            return fail(format!("more than the {MAX_RANK} dimensions that are supported"));
+        }
+        if let Some(dim) = self.shape.iter().find(|&&dim| !is_valid_dimension(dim as u64)) {
+            return fail(format!("where {dim} is not a dimension between 1 and {}", i32::MAX));
+        }
+        // Eight dimensions below 2^31 can overflow any integer type: multiply with a check.
+        let count = self.shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim as u64));
+        match count.filter(|&n| is_valid_dimension(n)).map(|n| n * self.dtype.size() as u64) {
+            None => fail(format!("more than the {} elements that are supported", i32::MAX)),
+            Some(bytes) if bytes > MAX_TENSOR_BYTES => {
+                fail(format!("{bytes} bytes, above maxTensorByteLength of {MAX_TENSOR_BYTES} bytes"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// "Valid dimension" of the draft: greater than zero and in the range of `long`.
+pub fn is_valid_dimension(dim: u64) -> bool {
+    (1..=i32::MAX as u64).contains(&dim)
+}
+
+/// Number of elements of a checked shape.
+pub fn elements(shape: &[u32]) -> usize {
+    shape.iter().map(|&dim| dim as usize).product()
+}
+
+/// Row-major strides of a checked shape, in elements.
+pub fn strides(shape: &[u32]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis] as usize;
+    }
+    strides
+}
+
+/// Strides, in elements, that read a tensor of shape `from` as if it were broadcast to `to`: 0 along every
+/// dimension that is repeated. `from` must be unidirectionally broadcastable to `to`.
+pub fn broadcast_strides(from: &[u32], to: &[u32]) -> Vec<usize> {
+    let padding = to.len() - from.len();
+    let own = strides(from);
+    (0..to.len())
+        .map(|axis| if axis < padding || from[axis - padding] == 1 { 0 } else { own[axis - padding] })
+        .collect()
+}
+
+/// "Bidirectionally broadcast the shapes" of the draft; `None` is failure.
+pub fn broadcast(a: &[u32], b: &[u32]) -> Option<Vec<u32>> {
+    let rank = a.len().max(b.len());
+    let dim = |shape: &[u32], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);
+    (0..rank)
+        .map(|axis| match (dim(a, axis), dim(b, axis)) {
+            (x, y) if x == y || y == 1 => Some(x),
+            (1, y) => Some(y),
+            _ => None,
+        })
+        .collect()
+}
+
+/// "Unidirectionally broadcastable" of the draft: whether `from` can be repeated to the shape `to`.
+pub fn broadcasts_to(from: &[u32], to: &[u32]) -> bool {
+    from.len() <= to.len() && from.iter().rev().zip(to.iter().rev()).all(|(&f, &t)| f == t || f == 1)
+}
+
+/// "Blockwise broadcastable" of the draft: the same rank, and every dimension of `from` divides that of `to`.
+pub fn broadcasts_blockwise(from: &[u32], to: &[u32]) -> bool {
+    from.len() == to.len() && from.iter().zip(to).all(|(&f, &t)| f != 0 && t % f == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits() {
+        let check = |dtype, shape: &[u32]| Descriptor::new(dtype, shape).check("input").is_ok();
+        assert!(check(DataType::Float32, &[]));
+        assert!(check(DataType::Int8, &[i32::MAX as u32]));
+        assert!(!check(DataType::Int8, &[i32::MAX as u32 + 1]));
+        assert!(!check(DataType::Float32, &[i32::MAX as u32]));
+        assert!(!check(DataType::Float32, &[2, 0]));
+        assert!(!check(DataType::Float32, &[1; 9]));
+        assert!(!check(DataType::Float32, &[u32::MAX / 2; 8]));
+    }
+
+    #[test]
+    fn broadcasting() {
+        assert_eq!(broadcast(&[5, 1], &[1, 6]), Some(vec![5, 6]));
+        assert_eq!(broadcast(&[4], &[2, 3, 4]), Some(vec![2, 3, 4]));
+        assert_eq!(broadcast(&[], &[2]), Some(vec![2]));
+        assert_eq!(broadcast(&[2], &[3]), None);
+        assert!(broadcasts_to(&[4, 1], &[3, 4, 5]) && !broadcasts_to(&[3, 4, 5], &[4, 5]));
+        assert!(broadcasts_blockwise(&[4, 5], &[16, 10]) && !broadcasts_blockwise(&[4, 5], &[9, 3]));
+        assert_eq!(broadcast_strides(&[4, 1], &[3, 4, 5]), [0, 1, 0]);
+        assert_eq!(strides(&[2, 3, 4]), [12, 4, 1]);
+    }
+}
