@@ -1,9 +1,13 @@
 //! The W3C Web Neural Network API for server-side JavaScript.
 //!
-//! Rooms, in the order of their dependencies (see the README's architecture section):
-//! [`dtype`], [`shape`], [`error`] -> [`ops`] -> [`ir`] -> [`reference`] / [`compile`] -> [`cpu`] -> [`runtime`] -> `napi`.
+//! Rooms, in the order of their dependencies (see the README's architecture section): [`dtype`], [`shape`],
+//! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`cpu`], [`runtime`], `napi`.
 
 pub mod cpu;
 pub mod dtype;
 pub mod error;
+pub mod ir;
+pub mod memory;
+pub mod ops;
+pub mod reference;
 pub mod shape;

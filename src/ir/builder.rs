@@ -1,0 +1,157 @@
+//! The builder behind `MLGraphBuilder`: validates operators one by one and appends them to a graph.
+
+use super::{Graph, Node, Source, ValueId};
+use crate::dtype::{DataType, Number};
+use crate::error::{Error, Problem, Result};
+use crate::memory::Buffer;
+use crate::ops::Op;
+use crate::ops::attributes::Attributes;
+use crate::shape::Descriptor;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An operand of a builder: a value of the graph under construction.
+pub type OperandId = ValueId;
+
+/// A graph under construction.
+#[derive(Debug, Default)]
+pub struct Builder {
+    graph: Graph,
+}
+
+impl Builder {
+    /// An empty builder.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Type and shape of an operand of this builder.
+    pub fn descriptor(&self, id: OperandId) -> &Descriptor {
+        self.graph.descriptor(id)
+    }
+
+    /// `input()`: a named input of the graph.
+    ///
+    /// # Errors
+    /// A TypeError for an empty or repeated name, or a descriptor beyond the limits.
+    pub fn input(&mut self, name: &str, descriptor: Descriptor) -> Result<OperandId> {
+        let fail = |problem| Error::at("input", "", problem);
+        if name.is_empty() {
+            return Err(fail(Problem::attribute("name", name, "a name that is not empty")));
+        }
+        if self.graph.inputs.iter().any(|(other, _)| other == name) {
+            return Err(fail(Problem::attribute("name", name, "a name that no other input has")));
+        }
+        descriptor.check("descriptor").map_err(fail)?;
+        let id = self.graph.add_value(descriptor, Source::Input);
+        self.graph.inputs.push((name.to_string(), id));
+        Ok(id)
+    }
+
+    /// `constant(descriptor, buffer)`: a constant with a copy of `bytes`.
+    ///
+    /// # Errors
+    /// A TypeError for a descriptor beyond the limits or another number of bytes, an UnknownError without memory.
+    pub fn constant(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Result<OperandId> {
+        let fail = |problem| Error::at("constant", "", problem);
+        descriptor.check("descriptor").map_err(fail)?;
+        if descriptor.bytes() != bytes.len() {
+            let expected = format!("{} bytes", descriptor.bytes());
+            return Err(fail(Problem::Attribute { name: "buffer", got: format!("{} bytes", bytes.len()), expected }));
+        }
+        self.graph.add_constant(descriptor, bytes)
+    }
+
+    /// `constant(tensor)`: a constant that shares the bytes of a constant tensor.
+    pub fn constant_shared(&mut self, descriptor: Descriptor, bytes: Arc<Buffer>) -> OperandId {
+        assert_eq!(descriptor.bytes(), bytes.len());
+        self.graph.add_value(descriptor, Source::Constant(bytes))
+    }
+
+    /// `constant(dataType, value)`: a scalar, cast to `dtype`.
+    ///
+    /// # Errors
+    /// An UnknownError without memory.
+    pub fn scalar(&mut self, dtype: DataType, value: Number) -> Result<OperandId> {
+        self.graph.add_constant(Descriptor::new(dtype, []), &value.to_bytes(dtype))
+    }
+
+    /// Appends an operator, its operands in the order of the rule row, and gives its outputs.
+    ///
+    /// # Errors
+    /// A TypeError if the operands or attributes break the operator's rules.
+    pub fn add(
+        &mut self,
+        op: impl Into<Op>,
+        inputs: Vec<Option<OperandId>>,
+        label: impl Into<String>,
+    ) -> Result<Vec<OperandId>> {
+        let (mut op, label) = (op.into(), label.into());
+        let descriptors: Vec<_> = inputs.iter().map(|input| input.map(|id| self.graph.descriptor(id))).collect();
+        let outputs = op.resolve(&descriptors).map_err(|problem| Error::at(op.rule().name, &label, problem))?;
+        let outputs: Vec<_> = outputs.into_iter().map(|output| self.graph.add_value(output, Source::Node)).collect();
+        self.graph.nodes.push(Node { op, label, inputs, outputs: outputs.clone(), epilogue: Vec::new() });
+        Ok(outputs)
+    }
+
+    /// Appends the operator of the method `name`, its operands by their names in the IDL.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add), and a TypeError for a name or attribute that the draft does not have.
+    pub fn add_named(
+        &mut self,
+        name: &str,
+        mut operands: BTreeMap<String, Vec<OperandId>>,
+        attributes: Attributes,
+        label: &str,
+    ) -> Result<Vec<OperandId>> {
+        let fail = |problem| Error::at(name, label, problem);
+        let op = Op::read(name, attributes).map_err(fail)?;
+        let mut inputs = Vec::new();
+        for rule in op.rule().operands {
+            match operands.remove(rule.name) {
+                Some(ids) if rule.variadic => inputs.extend(ids.into_iter().map(Some)),
+                Some(ids) => inputs.push(ids.first().copied()),
+                None if rule.variadic => {}
+                None => inputs.push(None),
+            }
+        }
+        if let Some((unknown, _)) = operands.pop_first() {
+            return Err(fail(Problem::attribute("operand", unknown, "an operand of the operator")));
+        }
+        if let Some(id) = inputs.iter().flatten().find(|id| id.index() >= self.graph.values.len()) {
+            return Err(fail(Problem::attribute("operand", id, "an operand of this builder")));
+        }
+        self.add(op, inputs, label)
+    }
+
+    /// Number of values so far.
+    pub fn graph_len(&self) -> usize {
+        self.graph.values.len()
+    }
+
+    /// Whether an operand is computed by an operator, rather than an input or a constant.
+    pub fn is_computed(&self, id: OperandId) -> bool {
+        matches!(self.graph.value(id).source, Source::Node)
+    }
+
+    /// The graph of everything that the named `outputs` depend on; inputs that nothing depends on are not in it.
+    pub fn finish(self, outputs: Vec<(String, OperandId)>) -> Graph {
+        let mut graph = self.graph;
+        let mut needed = vec![false; graph.values.len()];
+        outputs.iter().for_each(|(_, id)| needed[id.index()] = true);
+        for node in graph.nodes.iter().rev() {
+            if node.outputs.iter().any(|id| needed[id.index()]) {
+                node.inputs.iter().flatten().for_each(|id| needed[id.index()] = true);
+            }
+        }
+        graph.nodes.retain(|node| node.outputs.iter().any(|id| needed[id.index()]));
+        graph.inputs.retain(|(_, id)| needed[id.index()]);
+        for (value, _) in graph.values.iter_mut().zip(&needed).filter(|(_, needed)| !**needed) {
+            // Give the memory of constants back that nothing reads.
+            value.source = Source::Node;
+        }
+        graph.outputs = outputs;
+        graph
+    }
+}

@@ -1,0 +1,132 @@
+//! Graphs: values, nodes and the builder that makes them. A graph knows operators and nothing of how they run.
+
+mod builder;
+mod text;
+mod verify;
+
+pub use builder::{Builder, OperandId};
+pub use text::parse;
+
+use crate::error::Result;
+use crate::memory::Buffer;
+use crate::ops::Op;
+use crate::ops::elementwise::Elementwise;
+use crate::shape::Descriptor;
+use std::sync::Arc;
+
+/// A value of a graph, by its place in [`Graph::values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub u32);
+
+impl ValueId {
+    /// The place in [`Graph::values`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Bound to a tensor at each dispatch.
+    Input,
+    /// Known when the graph is built: its bytes, row-major, little-endian.
+    Constant(Arc<Buffer>),
+    /// Computed by a node.
+    Node,
+}
+
+/// A tensor that flows through the graph.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// Type and shape.
+    pub descriptor: Descriptor,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+impl Value {
+    /// The bytes of a constant.
+    pub fn constant(&self) -> Option<&Arc<Buffer>> {
+        if let Source::Constant(bytes) = &self.source { Some(bytes) } else { None }
+    }
+}
+
+/// One use of an operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// What is computed.
+    pub op: Op,
+    /// The caller's name for it, for messages.
+    pub label: String,
+    /// Operands in the order of the rule row; `None` where an optional one was not given.
+    pub inputs: Vec<Option<ValueId>>,
+    /// Outputs in the order of the rule row.
+    pub outputs: Vec<ValueId>,
+    /// Unary element-wise operators that are applied to the (only) output in this order. Set by the compiler.
+    pub epilogue: Vec<Elementwise>,
+}
+
+/// A computational graph. Nodes stand in an order in which they can run.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// All values; some may be used by nothing after a pass.
+    pub values: Vec<Value>,
+    /// All nodes.
+    pub nodes: Vec<Node>,
+    /// Named inputs.
+    pub inputs: Vec<(String, ValueId)>,
+    /// Named outputs.
+    pub outputs: Vec<(String, ValueId)>,
+}
+
+impl Graph {
+    /// The value `id`.
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.index()]
+    }
+
+    /// Type and shape of the value `id`.
+    pub fn descriptor(&self, id: ValueId) -> &Descriptor {
+        &self.value(id).descriptor
+    }
+
+    /// Adds a value.
+    pub fn add_value(&mut self, descriptor: Descriptor, source: Source) -> ValueId {
+        self.values.push(Value { descriptor, source });
+        ValueId(self.values.len() as u32 - 1)
+    }
+
+    /// Adds a constant.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the copy of `bytes`.
+    pub fn add_constant(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Result<ValueId> {
+        assert_eq!(descriptor.bytes(), bytes.len());
+        Ok(self.add_value(descriptor, Source::Constant(Arc::new(Buffer::copy_of(bytes)?))))
+    }
+
+    /// The descriptors of a node's operands.
+    pub fn input_descriptors(&self, node: &Node) -> Vec<Option<&Descriptor>> {
+        node.inputs.iter().map(|input| input.map(|id| self.descriptor(id))).collect()
+    }
+
+    /// For each value, how many operands of nodes and outputs of the graph it is.
+    pub fn use_counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.values.len()];
+        let operands = self.nodes.iter().flat_map(|node| node.inputs.iter().flatten());
+        for id in operands.chain(self.outputs.iter().map(|(_, id)| id)) {
+            counts[id.index()] += 1;
+        }
+        counts
+    }
+
+    /// For each value, the index of the node that computes it.
+    pub fn producers(&self) -> Vec<Option<usize>> {
+        let mut producers = vec![None; self.values.len()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            node.outputs.iter().for_each(|id| producers[id.index()] = Some(index));
+        }
+        producers
+    }
+}

@@ -1,0 +1,42 @@
+//! The invariants of a graph, checked after every pass in tests and in debug builds.
+
+use super::{Graph, Source};
+
+impl Graph {
+    /// Panics unless every operand is defined before it is used, every value is computed once, every node accepts
+    /// its operands and gives outputs of the descriptors that are written down, and names are unique.
+    pub fn verify(&self) {
+        let mut defined: Vec<bool> =
+            self.values.iter().map(|value| matches!(value.source, Source::Constant(_))).collect();
+        for (name, id) in &self.inputs {
+            assert!(matches!(self.value(*id).source, Source::Input), "input {name} is not an input value");
+            defined[id.index()] = true;
+        }
+        for value in &self.values {
+            if let Some(bytes) = value.constant() {
+                assert_eq!(bytes.len(), value.descriptor.bytes(), "bytes of a constant");
+            }
+        }
+        for node in &self.nodes {
+            let name = node.op.rule().name;
+            for id in node.inputs.iter().flatten() {
+                assert!(defined[id.index()], "{name} uses %{} before it is computed", id.0);
+            }
+            for id in &node.outputs {
+                assert!(matches!(self.value(*id).source, Source::Node), "{name} computes an input or a constant");
+                assert!(!std::mem::replace(&mut defined[id.index()], true), "%{} is computed twice", id.0);
+            }
+            let mut op = node.op.clone();
+            let outputs =
+                op.resolve(&self.input_descriptors(node)).unwrap_or_else(|problem| panic!("{name}: {problem}"));
+            assert_eq!(op, node.op, "{name}: attributes are resolved");
+            let written: Vec<_> = node.outputs.iter().map(|&id| self.descriptor(id).clone()).collect();
+            assert_eq!(outputs, written, "outputs of {name}");
+            assert!(node.epilogue.is_empty() || node.outputs.len() == 1, "{name}: an epilogue has one output");
+        }
+        for (name, id) in &self.outputs {
+            assert!(defined[id.index()], "output {name} is never computed");
+            assert_eq!(self.outputs.iter().filter(|(other, _)| other == name).count(), 1, "output {name} twice");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Attributes: the arguments and options of an operator that are not operands, by their names in the IDL.
+//!
+//! JavaScript, the text form of graphs and importers all hand over [`Attributes`]; each operator's struct reads
+//! itself from them once, so that a name or a default is written in one place.
+
+use crate::dtype::{DataType, Number};
+use crate::error::Problem;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The value of one attribute.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attribute {
+    /// A boolean.
+    Bool(bool),
+    /// Any number.
+    Number(Number),
+    /// A value of an enumeration.
+    Text(String),
+    /// A list of numbers.
+    Numbers(Vec<Number>),
+    /// A list of values of an enumeration.
+    Texts(Vec<String>),
+}
+
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn number(f: &mut fmt::Formatter<'_>, n: &Number) -> fmt::Result {
+            match n {
+                Number::Float(x) => write!(f, "{x:?}"),
+                Number::Int(x) => write!(f, "{x}"),
+            }
+        }
+        fn list<T>(
+            f: &mut fmt::Formatter<'_>,
+            items: &[T],
+            item: impl Fn(&mut fmt::Formatter<'_>, &T) -> fmt::Result,
+        ) -> fmt::Result {
+            f.write_str("[")?;
+            for (i, x) in items.iter().enumerate() {
+                f.write_str(if i == 0 { "" } else { ", " })?;
+                item(f, x)?;
+            }
+            f.write_str("]")
+        }
+        match self {
+            Attribute::Bool(b) => write!(f, "{b}"),
+            Attribute::Number(n) => number(f, n),
+            Attribute::Text(t) => f.write_str(t),
+            Attribute::Numbers(items) => list(f, items, number),
+            Attribute::Texts(items) => list(f, items, |f, t| f.write_str(t)),
+        }
+    }
+}
+
+/// Attributes by name, in alphabetical order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attributes(pub BTreeMap<String, Attribute>);
+
+impl Attributes {
+    /// Takes the attribute `name` out, or its default when it is not there.
+    pub fn take<T: AttributeValue>(&mut self, name: &'static str, default: T) -> Result<T, Problem> {
+        match self.0.remove(name) {
+            None => Ok(default),
+            Some(value) => T::from_attribute(&value).ok_or_else(|| Problem::Attribute {
+                name,
+                got: value.to_string(),
+                expected: T::EXPECTED.to_string(),
+            }),
+        }
+    }
+
+    /// Puts the attribute `name`, unless it has its default value.
+    pub fn put<T: AttributeValue + PartialEq>(&mut self, name: &'static str, value: &T, default: &T) {
+        if value != default
+            && let Some(value) = value.to_attribute()
+        {
+            self.0.insert(name.to_string(), value);
+        }
+    }
+}
+
+/// A Rust type that an attribute converts to and from.
+pub trait AttributeValue: Sized {
+    /// What the error message says was expected.
+    const EXPECTED: &'static str;
+    /// `None` if the value is of another kind or out of range.
+    fn from_attribute(value: &Attribute) -> Option<Self>;
+    /// `None` for an option that is not there.
+    fn to_attribute(&self) -> Option<Attribute>;
+}
+
+impl AttributeValue for bool {
+    const EXPECTED: &'static str = "a boolean";
+    fn from_attribute(value: &Attribute) -> Option<bool> {
+        if let Attribute::Bool(b) = value { Some(*b) } else { None }
+    }
+    fn to_attribute(&self) -> Option<Attribute> {
+        Some(Attribute::Bool(*self))
+    }
+}
+
+impl AttributeValue for Number {
+    const EXPECTED: &'static str = "a number";
+    fn from_attribute(value: &Attribute) -> Option<Number> {
+        if let Attribute::Number(n) = value { Some(*n) } else { None }
+    }
+    fn to_attribute(&self) -> Option<Attribute> {
+        Some(Attribute::Number(*self))
+    }
+}
+
+/// A number type of Rust that attributes hold.
+trait FromNumber: Sized + Copy {
+    fn from_number(n: Number) -> Option<Self>;
+    fn to_number(self) -> Number;
+}
+
+macro_rules! integer_attributes {
+    ($($type:ty: $expected:literal)*) => {$(
+        impl FromNumber for $type {
+            fn from_number(n: Number) -> Option<$type> {
+                match n {
+                    Number::Int(x) => x.try_into().ok(),
+                    Number::Float(x) if x.fract() == 0.0 => (x as i128).try_into().ok(),
+                    Number::Float(_) => None,
+                }
+            }
+            fn to_number(self) -> Number {
+                Number::Int(self as i128)
+            }
+        }
+        impl AttributeValue for $type {
+            const EXPECTED: &'static str = $expected;
+            fn from_attribute(value: &Attribute) -> Option<$type> {
+                <$type>::from_number(Number::from_attribute(value)?)
+            }
+            fn to_attribute(&self) -> Option<Attribute> {
+                Some(Attribute::Number(self.to_number()))
+            }
+        }
+    )*};
+}
+
+integer_attributes! { u32: "an unsigned 32-bit integer" i32: "a signed 32-bit integer" }
+
+impl FromNumber for f64 {
+    fn from_number(n: Number) -> Option<f64> {
+        Some(n.to_f64())
+    }
+    fn to_number(self) -> Number {
+        Number::Float(self)
+    }
+}
+
+impl AttributeValue for f64 {
+    const EXPECTED: &'static str = "a number";
+    fn from_attribute(value: &Attribute) -> Option<f64> {
+        Some(Number::from_attribute(value)?.to_f64())
+    }
+    fn to_attribute(&self) -> Option<Attribute> {
+        Some(Attribute::Number(Number::Float(*self)))
+    }
+}
+
+macro_rules! list_attributes {
+    ($($type:ty: $expected:literal)*) => {$(
+        impl AttributeValue for Vec<$type> {
+            const EXPECTED: &'static str = $expected;
+            fn from_attribute(value: &Attribute) -> Option<Vec<$type>> {
+                match value {
+                    Attribute::Numbers(items) => items.iter().map(|&n| <$type>::from_number(n)).collect(),
+                    // An empty list has no kind of its own.
+                    Attribute::Texts(items) if items.is_empty() => Some(Vec::new()),
+                    _ => None,
+                }
+            }
+            fn to_attribute(&self) -> Option<Attribute> {
+                Some(Attribute::Numbers(self.iter().map(|&x| x.to_number()).collect()))
+            }
+        }
+    )*};
+}
+
+list_attributes! { u32: "a list of unsigned 32-bit integers" f64: "a list of numbers" }
+
+impl<T: AttributeValue> AttributeValue for Option<T> {
+    const EXPECTED: &'static str = T::EXPECTED;
+    fn from_attribute(value: &Attribute) -> Option<Option<T>> {
+        T::from_attribute(value).map(Some)
+    }
+    fn to_attribute(&self) -> Option<Attribute> {
+        self.as_ref().and_then(T::to_attribute)
+    }
+}
+
+impl AttributeValue for DataType {
+    const EXPECTED: &'static str = "an MLOperandDataType";
+    fn from_attribute(value: &Attribute) -> Option<DataType> {
+        if let Attribute::Text(name) = value { DataType::from_name(name) } else { None }
+    }
+    fn to_attribute(&self) -> Option<Attribute> {
+        Some(Attribute::Text(self.name().to_string()))
+    }
+}
+
+/// Declares an IDL enumeration: a Rust enum whose variants know their names.
+#[macro_export]
+macro_rules! enumeration {
+    ($(#[$meta:meta])* pub enum $Name:ident { $($(#[$vmeta:meta])* $Variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $Name { $($(#[$vmeta])* $Variant,)* }
+
+        impl $Name {
+            /// The name in the IDL enumeration.
+            pub fn name(self) -> &'static str {
+                match self { $($Name::$Variant => $text,)* }
+            }
+            /// The value of that name, if there is one.
+            pub fn from_name(name: &str) -> Option<$Name> {
+                match name { $($text => Some($Name::$Variant),)* _ => None }
+            }
+        }
+
+        impl $crate::ops::attributes::AttributeValue for $Name {
+            const EXPECTED: &'static str = concat!("one of" $(, " ", $text)*);
+            fn from_attribute(value: &$crate::ops::attributes::Attribute) -> Option<$Name> {
+                if let $crate::ops::attributes::Attribute::Text(name) = value { $Name::from_name(name) } else { None }
+            }
+            fn to_attribute(&self) -> Option<$crate::ops::attributes::Attribute> {
+                Some($crate::ops::attributes::Attribute::Text(self.name().to_string()))
+            }
+        }
+
+        impl $crate::ops::attributes::AttributeValue for Vec<$Name> {
+            const EXPECTED: &'static str = concat!("a list of" $(, " ", $text)*);
+            fn from_attribute(value: &$crate::ops::attributes::Attribute) -> Option<Vec<$Name>> {
+                match value {
+                    $crate::ops::attributes::Attribute::Texts(names) => {
+                        names.iter().map(|name| $Name::from_name(name)).collect()
+                    }
+                    $crate::ops::attributes::Attribute::Numbers(items) if items.is_empty() => Some(Vec::new()),
+                    _ => None,
+                }
+            }
+            fn to_attribute(&self) -> Option<$crate::ops::attributes::Attribute> {
+                let names = self.iter().map(|value| value.name().to_string()).collect();
+                Some($crate::ops::attributes::Attribute::Texts(names))
+            }
+        }
+    };
+}
+
+/// Declares the attribute struct of an operator family: `field "idlName": Type = default`.
+#[macro_export]
+macro_rules! attributes {
+    ($(#[$meta:meta])* pub struct $Name:ident {
+        $($(#[$fmeta:meta])* $field:ident $idl:literal: $Type:ty = $default:expr,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $Name { $($(#[$fmeta])* pub $field: $Type,)* }
+
+        impl Default for $Name {
+            fn default() -> $Name {
+                $Name { $($field: $default,)* }
+            }
+        }
+
+        impl $Name {
+            /// Takes the attributes of this struct out of `attributes`.
+            pub fn read(
+                attributes: &mut $crate::ops::attributes::Attributes,
+            ) -> Result<$Name, $crate::error::Problem> {
+                Ok($Name { $($field: attributes.take($idl, $default)?,)* })
+            }
+
+            /// Puts every attribute that differs from its default.
+            pub fn write(&self, attributes: &mut $crate::ops::attributes::Attributes) {
+                $(attributes.put($idl, &self.$field, &$default);)*
+            }
+        }
+    };
+}

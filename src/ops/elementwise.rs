@@ -1,0 +1,663 @@
+//! Element-wise operators: sections "Element-wise unary / binary / logical operations", the activations, `cast`,
+//! `clamp`, `where` and `prelu` of the draft. Each output element depends on one element of each operand, after
+//! broadcasting.
+
+use super::attributes::Attributes;
+use super::rule::*;
+use super::tensor::{Tensor, wrap};
+use super::{Inputs, Operator, Tensors, cast_to, required, row};
+use crate::dtype::{DataType, Number};
+use crate::error::Problem;
+use crate::shape::{Descriptor, broadcast};
+use Elementwise as E;
+
+/// An element-wise operator. The fields of the activations are named as in the draft.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the variants are the methods of the draft")]
+pub enum Elementwise {
+    Abs,
+    Ceil,
+    Cos,
+    Erf,
+    Exp,
+    Floor,
+    Identity,
+    Log,
+    Neg,
+    Reciprocal,
+    RoundEven,
+    Sin,
+    Sign,
+    Sqrt,
+    Tan,
+    Relu,
+    Sigmoid,
+    Tanh,
+    Softplus,
+    Softsign,
+    Gelu,
+    HardSwish,
+    Elu {
+        alpha: f64,
+    },
+    HardSigmoid {
+        alpha: f64,
+        beta: f64,
+    },
+    LeakyRelu {
+        alpha: f64,
+    },
+    Linear {
+        alpha: f64,
+        beta: f64,
+    },
+    Clamp {
+        min: Number,
+        max: Number,
+    },
+    Cast {
+        to: DataType,
+    },
+    LogicalNot,
+    IsNaN,
+    IsInfinite,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Max,
+    Min,
+    Pow,
+    Prelu,
+    Equal,
+    NotEqual,
+    Greater,
+    GreaterOrEqual,
+    Lesser,
+    LesserOrEqual,
+    LogicalAnd,
+    LogicalOr,
+    LogicalXor,
+    Where,
+    /// `(input - zeroPoint) * scale` for operands in the order of `dequantizeLinear()`; only inside of other operators.
+    Dequantize,
+    /// `clamp(roundEven(input / scale) + zeroPoint)` for operands in the order of `quantizeLinear()`; only inside of
+    /// other operators.
+    Quantize,
+}
+
+/// A unary operator that keeps the data type of `operands`' only operand, which is called `input`.
+const fn unary(name: &'static str, operands: &'static [OperandRule]) -> OpRule {
+    OpRule { name, operands, outputs: SAME_AS_INPUT }
+}
+
+/// An operator that answers with 0 or 1.
+const fn test(name: &'static str, operands: &'static [OperandRule]) -> OpRule {
+    OpRule { name, operands, outputs: TRUTH }
+}
+
+/// A binary operator on any data type.
+const fn binary(name: &'static str) -> OpRule {
+    OpRule { name, operands: COMPARED, outputs: SAME_AS_A }
+}
+
+const SAME_AS_INPUT: &[OutputRule] = &[output("output", Types::SameAs("input"), ANY_RANK)];
+const SAME_AS_A: &[OutputRule] = &[output("output", Types::SameAs("a"), ANY_RANK)];
+const TRUTH: &[OutputRule] = &[output("output", BOOLEAN, ANY_RANK)];
+const OF_ANY: &[OperandRule] = &[operand("input", ANY, ANY_RANK)];
+const OF_FLOATS: &[OperandRule] = &[operand("input", FLOATS, ANY_RANK)];
+const OF_SIGNED: &[OperandRule] = &[operand("input", SIGNED, ANY_RANK)];
+const COMPARED: &[OperandRule] = &[operand("a", ANY, ANY_RANK), operand("b", Types::SameAs("a"), ANY_RANK)];
+const TRUTHS: &[OperandRule] = &[operand("a", BOOLEAN, ANY_RANK), operand("b", Types::SameAs("a"), ANY_RANK)];
+
+impl Operator for Elementwise {
+    const RULES: &'static [OpRule] = &[
+        unary("abs", OF_SIGNED),
+        unary("ceil", OF_FLOATS),
+        unary("cos", OF_FLOATS),
+        unary("erf", OF_FLOATS),
+        unary("exp", OF_FLOATS),
+        unary("floor", OF_FLOATS),
+        unary("identity", OF_ANY),
+        unary("log", OF_FLOATS),
+        unary("neg", OF_SIGNED),
+        unary("reciprocal", OF_FLOATS),
+        unary("roundEven", OF_FLOATS),
+        unary("sin", OF_FLOATS),
+        unary("sign", OF_SIGNED),
+        unary("sqrt", OF_FLOATS),
+        unary("tan", OF_FLOATS),
+        unary("relu", OF_SIGNED),
+        unary("sigmoid", OF_FLOATS),
+        unary("tanh", OF_FLOATS),
+        unary("softplus", OF_FLOATS),
+        unary("softsign", OF_FLOATS),
+        unary("gelu", OF_FLOATS),
+        unary("hardSwish", OF_FLOATS),
+        unary("elu", OF_FLOATS),
+        unary("hardSigmoid", OF_FLOATS),
+        unary("leakyRelu", OF_FLOATS),
+        unary("linear", OF_FLOATS),
+        unary("clamp", OF_ANY),
+        OpRule {
+            name: "cast",
+            operands: &[operand("input", ANY, ANY_RANK)],
+            outputs: &[output("output", ANY, ANY_RANK)],
+        },
+        test("logicalNot", &[operand("a", BOOLEAN, ANY_RANK)]),
+        test("isNaN", &[operand("a", FLOATS, ANY_RANK)]),
+        test("isInfinite", &[operand("a", FLOATS, ANY_RANK)]),
+        binary("add"),
+        binary("sub"),
+        binary("mul"),
+        binary("div"),
+        binary("max"),
+        binary("min"),
+        binary("pow"),
+        OpRule {
+            name: "prelu",
+            operands: &[operand("input", SIGNED, ANY_RANK), operand("slope", Types::SameAs("input"), ANY_RANK)],
+            outputs: &[output("output", Types::SameAs("input"), ANY_RANK)],
+        },
+        test("equal", COMPARED),
+        test("notEqual", COMPARED),
+        test("greater", COMPARED),
+        test("greaterOrEqual", COMPARED),
+        test("lesser", COMPARED),
+        test("lesserOrEqual", COMPARED),
+        test("logicalAnd", TRUTHS),
+        test("logicalOr", TRUTHS),
+        test("logicalXor", TRUTHS),
+        OpRule {
+            name: "where",
+            operands: &[
+                operand("condition", BOOLEAN, ANY_RANK),
+                operand("trueValue", ANY, ANY_RANK),
+                operand("falseValue", Types::SameAs("trueValue"), ANY_RANK),
+            ],
+            outputs: &[output("output", Types::SameAs("trueValue"), ANY_RANK)],
+        },
+    ];
+
+    fn read(name: &str, attributes: &mut Attributes) -> Result<E, Problem> {
+        Ok(match name {
+            "abs" => E::Abs,
+            "ceil" => E::Ceil,
+            "cos" => E::Cos,
+            "erf" => E::Erf,
+            "exp" => E::Exp,
+            "floor" => E::Floor,
+            "identity" => E::Identity,
+            "log" => E::Log,
+            "neg" => E::Neg,
+            "reciprocal" => E::Reciprocal,
+            "roundEven" => E::RoundEven,
+            "sin" => E::Sin,
+            "sign" => E::Sign,
+            "sqrt" => E::Sqrt,
+            "tan" => E::Tan,
+            "relu" => E::Relu,
+            "sigmoid" => E::Sigmoid,
+            "tanh" => E::Tanh,
+            "softplus" => E::Softplus,
+            "softsign" => E::Softsign,
+            "gelu" => E::Gelu,
+            "hardSwish" => E::HardSwish,
+            "elu" => E::Elu { alpha: attributes.take("alpha", 1.0)? },
+            "hardSigmoid" => {
+                E::HardSigmoid { alpha: attributes.take("alpha", 0.2)?, beta: attributes.take("beta", 0.5)? }
+            }
+            "leakyRelu" => E::LeakyRelu { alpha: attributes.take("alpha", 0.01)? },
+            "linear" => E::Linear { alpha: attributes.take("alpha", 1.0)?, beta: attributes.take("beta", 0.0)? },
+            "clamp" => E::Clamp {
+                // The draft swaps the two infinities; its prose says what is meant.
+                min: attributes.take("minValue", Number::Float(f64::NEG_INFINITY))?,
+                max: attributes.take("maxValue", Number::Float(f64::INFINITY))?,
+            },
+            "cast" => E::Cast { to: attributes.take("dataType", DataType::Float32)? },
+            "logicalNot" => E::LogicalNot,
+            "isNaN" => E::IsNaN,
+            "isInfinite" => E::IsInfinite,
+            "add" => E::Add,
+            "sub" => E::Sub,
+            "mul" => E::Mul,
+            "div" => E::Div,
+            "max" => E::Max,
+            "min" => E::Min,
+            "pow" => E::Pow,
+            "prelu" => E::Prelu,
+            "equal" => E::Equal,
+            "notEqual" => E::NotEqual,
+            "greater" => E::Greater,
+            "greaterOrEqual" => E::GreaterOrEqual,
+            "lesser" => E::Lesser,
+            "lesserOrEqual" => E::LesserOrEqual,
+            "logicalAnd" => E::LogicalAnd,
+            "logicalOr" => E::LogicalOr,
+            "logicalXor" => E::LogicalXor,
+            "where" => E::Where,
+            _ => unreachable!("no element-wise operator {name}"),
+        })
+    }
+
+    fn rule(&self) -> &'static OpRule {
+        row(Self::RULES, self.name())
+    }
+
+    fn write(&self, attributes: &mut Attributes) {
+        match self {
+            E::Elu { alpha } => attributes.put("alpha", alpha, &1.0),
+            E::HardSigmoid { alpha, beta } => {
+                attributes.put("alpha", alpha, &0.2);
+                attributes.put("beta", beta, &0.5);
+            }
+            E::LeakyRelu { alpha } => attributes.put("alpha", alpha, &0.01),
+            E::Linear { alpha, beta } => {
+                attributes.put("alpha", alpha, &1.0);
+                attributes.put("beta", beta, &0.0);
+            }
+            E::Clamp { min, max } => {
+                attributes.put("minValue", min, &Number::Float(f64::NEG_INFINITY));
+                attributes.put("maxValue", max, &Number::Float(f64::INFINITY));
+            }
+            E::Cast { to } => attributes.put("dataType", &Some(*to), &None),
+            _ => {}
+        }
+    }
+
+    fn resolve(&mut self, inputs: &Inputs) -> Result<(), Problem> {
+        match self {
+            E::Elu { alpha } | E::LeakyRelu { alpha } => *alpha = cast_to(*alpha, inputs, 0),
+            E::HardSigmoid { alpha, beta } | E::Linear { alpha, beta } => {
+                *alpha = cast_to(*alpha, inputs, 0);
+                *beta = cast_to(*beta, inputs, 0);
+            }
+            E::Clamp { min, max } => {
+                let dtype = required(inputs, 0).dtype;
+                (*min, *max) = (min.cast(dtype), max.cast(dtype));
+                let crossed = match (*min, *max) {
+                    (Number::Int(min), Number::Int(max)) => min > max,
+                    (min, max) => min.to_f64() > max.to_f64(),
+                };
+                if crossed {
+                    return Err(Problem::attribute("minValue", min, format!("at most maxValue, which is {max:?}")));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+        let mut shape = required(inputs, 0).shape.clone();
+        for other in inputs.iter().skip(1).flatten() {
+            shape = broadcast(&shape, &other.shape).ok_or_else(|| Problem::Incompatible {
+                what: "shapes do not broadcast",
+                a: shape.clone(),
+                b: other.shape.clone(),
+            })?;
+        }
+        let types: Vec<DataType> = inputs.iter().flatten().map(|input| input.dtype).collect();
+        Ok(vec![Descriptor::new(self.output_type(&types), shape)])
+    }
+
+    fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+        let operands: Vec<Tensor> = inputs.iter().flatten().map(|input| input.broadcast(&outputs[0].shape)).collect();
+        vec![Tensor::from_fn(&outputs[0], |index| {
+            let zero = Number::Int(0);
+            let at = |i: usize| operands.get(i).map_or(zero, |operand| operand.at(index));
+            self.eval(&[at(0), at(1), at(2)], outputs[0].dtype)
+        })]
+    }
+}
+
+impl Elementwise {
+    /// The method of MLGraphBuilder.
+    pub fn name(&self) -> &'static str {
+        match self {
+            E::Abs => "abs",
+            E::Ceil => "ceil",
+            E::Cos => "cos",
+            E::Erf => "erf",
+            E::Exp => "exp",
+            E::Floor => "floor",
+            E::Identity => "identity",
+            E::Log => "log",
+            E::Neg => "neg",
+            E::Reciprocal => "reciprocal",
+            E::RoundEven => "roundEven",
+            E::Sin => "sin",
+            E::Sign => "sign",
+            E::Sqrt => "sqrt",
+            E::Tan => "tan",
+            E::Relu => "relu",
+            E::Sigmoid => "sigmoid",
+            E::Tanh => "tanh",
+            E::Softplus => "softplus",
+            E::Softsign => "softsign",
+            E::Gelu => "gelu",
+            E::HardSwish => "hardSwish",
+            E::Elu { .. } => "elu",
+            E::HardSigmoid { .. } => "hardSigmoid",
+            E::LeakyRelu { .. } => "leakyRelu",
+            E::Linear { .. } => "linear",
+            E::Clamp { .. } => "clamp",
+            E::Cast { .. } => "cast",
+            E::LogicalNot => "logicalNot",
+            E::IsNaN => "isNaN",
+            E::IsInfinite => "isInfinite",
+            E::Add => "add",
+            E::Sub => "sub",
+            E::Mul => "mul",
+            E::Div => "div",
+            E::Max => "max",
+            E::Min => "min",
+            E::Pow => "pow",
+            E::Prelu => "prelu",
+            E::Equal => "equal",
+            E::NotEqual => "notEqual",
+            E::Greater => "greater",
+            E::GreaterOrEqual => "greaterOrEqual",
+            E::Lesser => "lesser",
+            E::LesserOrEqual => "lesserOrEqual",
+            E::LogicalAnd => "logicalAnd",
+            E::LogicalOr => "logicalOr",
+            E::LogicalXor => "logicalXor",
+            E::Where => "where",
+            E::Dequantize => "dequantize",
+            E::Quantize => "quantize",
+        }
+    }
+
+    /// The data type of the output for operands of these types.
+    pub fn output_type(&self, operands: &[DataType]) -> DataType {
+        match self {
+            E::Cast { to } => *to,
+            E::Where | E::Dequantize => operands[1],
+            E::Quantize => operands[2],
+            _ if self.is_test() => DataType::Uint8,
+            _ => operands[0],
+        }
+    }
+
+    /// Whether the output says yes (1) or no (0).
+    pub fn is_test(&self) -> bool {
+        matches!(
+            self,
+            E::LogicalNot
+                | E::IsNaN
+                | E::IsInfinite
+                | E::Equal
+                | E::NotEqual
+                | E::Greater
+                | E::GreaterOrEqual
+                | E::Lesser
+                | E::LesserOrEqual
+                | E::LogicalAnd
+                | E::LogicalOr
+                | E::LogicalXor
+        )
+    }
+
+    /// One element of the output, of type `out`, for the elements of the operands (missing ones are ignored).
+    ///
+    /// Integers wrap around on overflow, division of an integer by zero gives 0, a negative power of an integer
+    /// is truncated towards zero. NaN propagates through `max`, `min`, `relu` and `clamp`.
+    pub fn eval(&self, operands: &[Number; 3], out: DataType) -> Number {
+        let yes = |truth: bool| Number::Int(truth as i128);
+        match (self, operands) {
+            (E::Identity, [x, ..]) => *x,
+            (E::Cast { to }, [x, ..]) => cast(*x, *to),
+            (E::Where, [condition, yes, no]) => {
+                if *condition != Number::Int(0) {
+                    *yes
+                } else {
+                    *no
+                }
+            }
+            (E::Dequantize, [x, scale, zero]) => {
+                let (Number::Int(x), Number::Int(zero)) = (x, zero) else {
+                    unreachable!("quantised values are integers")
+                };
+                Number::Float((x - zero) as f64 * scale.to_f64())
+            }
+            (E::Quantize, [x, scale, zero]) => {
+                let steps = (x.to_f64() / scale.to_f64()).round_ties_even();
+                Number::Float(steps + zero.to_f64()).cast(out)
+            }
+            (E::Equal, [a, b, _]) => yes(a == b),
+            (E::NotEqual, [a, b, _]) => yes(a != b),
+            (E::Greater, [a, b, _]) => yes(less(*b, *a)),
+            (E::Lesser, [a, b, _]) => yes(less(*a, *b)),
+            (E::GreaterOrEqual, [a, b, _]) => yes(a == b || less(*b, *a)),
+            (E::LesserOrEqual, [a, b, _]) => yes(a == b || less(*a, *b)),
+            (E::IsNaN, [x, ..]) => yes(x.to_f64().is_nan()),
+            (E::IsInfinite, [x, ..]) => yes(x.to_f64().is_infinite()),
+            (_, [Number::Float(x), Number::Float(y), _]) => Number::Float(self.eval_float(*x, *y)),
+            (_, [Number::Float(x), _, _]) => Number::Float(self.eval_float(*x, 0.0)),
+            (_, [Number::Int(x), Number::Int(y), _]) => Number::Int(wrap(out, self.eval_int(*x, *y))),
+            (_, [Number::Int(x), _, _]) => Number::Int(wrap(out, self.eval_int(*x, 0))),
+        }
+    }
+
+    fn eval_float(&self, x: f64, y: f64) -> f64 {
+        // The comparisons are written so that NaN falls through to the branch that returns it.
+        let max = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
+        let min = |a: f64, b: f64| if a.is_nan() || a < b { a } else { b };
+        match *self {
+            E::Abs => x.abs(),
+            E::Ceil => x.ceil(),
+            E::Cos => x.cos(),
+            E::Erf => erf(x),
+            E::Exp => x.exp(),
+            E::Floor => x.floor(),
+            E::Log => x.ln(),
+            E::Neg => -x,
+            E::Reciprocal => 1.0 / x,
+            E::RoundEven => x.round_ties_even(),
+            E::Sin => x.sin(),
+            E::Sign => (x > 0.0) as i32 as f64 - (x < 0.0) as i32 as f64,
+            E::Sqrt => x.sqrt(),
+            E::Tan => x.tan(),
+            E::Relu => max(x, 0.0),
+            E::Sigmoid => 1.0 / ((-x).exp() + 1.0),
+            E::Tanh => x.tanh(),
+            E::Softplus => max(x, 0.0) + (-x.abs()).exp().ln_1p(),
+            E::Softsign => x / (1.0 + x.abs()),
+            E::Gelu => 0.5 * x * erfc(-x / std::f64::consts::SQRT_2),
+            E::HardSwish => x * max(0.0, min(x + 3.0, 6.0)) / 6.0,
+            E::Elu { alpha } => {
+                if x > 0.0 {
+                    x
+                } else {
+                    alpha * x.exp_m1()
+                }
+            }
+            E::HardSigmoid { alpha, beta } => min(max(alpha * x + beta, 0.0), 1.0),
+            E::LeakyRelu { alpha } => {
+                if x < 0.0 {
+                    alpha * x
+                } else {
+                    x
+                }
+            }
+            E::Linear { alpha, beta } => alpha * x + beta,
+            E::Clamp { min: low, max: high } => min(max(x, low.to_f64()), high.to_f64()),
+            E::Add => x + y,
+            E::Sub => x - y,
+            E::Mul => x * y,
+            E::Div => x / y,
+            E::Max => max(x, y),
+            E::Min => min(x, y),
+            E::Pow => x.powf(y),
+            E::Prelu => {
+                if x < 0.0 {
+                    y * x
+                } else {
+                    x
+                }
+            }
+            _ => unreachable!("{self:?} takes no floating-point operands"),
+        }
+    }
+
+    fn eval_int(&self, x: i128, y: i128) -> i128 {
+        match *self {
+            E::Abs => x.abs(),
+            E::Neg => -x,
+            E::Sign => x.signum(),
+            E::Relu => x.max(0),
+            E::Clamp { min: Number::Int(min), max: Number::Int(max) } => x.clamp(min, max),
+            E::LogicalNot => (x == 0) as i128,
+            E::LogicalAnd => (x != 0 && y != 0) as i128,
+            E::LogicalOr => (x != 0 || y != 0) as i128,
+            E::LogicalXor => ((x != 0) != (y != 0)) as i128,
+            E::Add => x + y,
+            E::Sub => x - y,
+            E::Mul => x.wrapping_mul(y),
+            E::Div => x.checked_div(y).unwrap_or(0),
+            E::Max => x.max(y),
+            E::Min => x.min(y),
+            E::Pow => integer_power(x, y),
+            E::Prelu => x.max(0) + y.wrapping_mul(x.min(0)),
+            _ => unreachable!("{self:?} takes no integer operands"),
+        }
+    }
+}
+
+/// `cast()`: floats to integers truncate and saturate, NaN gives 0; integers keep their lowest bits.
+pub fn cast(x: Number, to: DataType) -> Number {
+    match (x, to.integer_range()) {
+        (_, None) => x.cast(to),
+        (Number::Float(x), Some((min, max))) => Number::Int((x as i128).clamp(min, max)),
+        (Number::Int(x), Some(_)) => Number::Int(wrap(to, x)),
+    }
+}
+
+fn less(a: Number, b: Number) -> bool {
+    match (a, b) {
+        (Number::Int(a), Number::Int(b)) => a < b,
+        (a, b) => a.to_f64() < b.to_f64(),
+    }
+}
+
+/// `base^exponent`, modulo 2^128; a negative exponent gives the reciprocal, truncated towards zero.
+fn integer_power(base: i128, exponent: i128) -> i128 {
+    if exponent < 0 {
+        return match base {
+            1 => 1,
+            -1 => 1 - 2 * (exponent & 1),
+            _ => 0,
+        };
+    }
+    let (mut result, mut square, mut exponent) = (1i128, base, exponent);
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result = result.wrapping_mul(square);
+        }
+        square = square.wrapping_mul(square);
+        exponent >>= 1;
+    }
+    result
+}
+
+/// The error function in float64: Taylor series near zero, complement of [`erfc`] elsewhere.
+pub fn erf(x: f64) -> f64 {
+    if x.abs() > 2.0 {
+        return x.signum() * (1.0 - erfc(x.abs()));
+    }
+    // erf(x) = 2/sqrt(pi) * exp(-x^2) * sum_n 2^n x^(2n+1) / (2n+1)!!: every term has the same sign.
+    let (mut term, mut sum, mut n) = (x, x, 0.0);
+    while term.abs() > sum.abs() * 1e-18 {
+        n += 1.0;
+        term *= 2.0 * x * x / (2.0 * n + 1.0);
+        sum += term;
+    }
+    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+
+/// The complementary error function in float64, with full relative accuracy for large arguments.
+pub fn erfc(x: f64) -> f64 {
+    if x < 2.0 || x.is_nan() {
+        return if x < -6.0 { 2.0 } else { 1.0 - erf(x) };
+    }
+    // Continued fraction of Laplace, evaluated from the tail: 200 terms are exact to the last bits from 2 on.
+    let tail = (1..200).rev().fold(x, |t, k| x + k as f64 / 2.0 / t);
+    (-x * x).exp() / (tail * std::f64::consts::PI.sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_reads_back() {
+        for rule in E::RULES {
+            let op = E::read(rule.name, &mut Attributes::default()).unwrap();
+            assert_eq!(op.name(), rule.name);
+            assert_eq!(op.rule().name, rule.name);
+        }
+    }
+
+    #[test]
+    fn integers() {
+        let int = |op: E, x: i128, y: i128, t: DataType| match op
+            .eval(&[Number::Int(x), Number::Int(y), Number::Int(0)], t)
+        {
+            Number::Int(r) => r,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(int(E::Add, i64::MAX as i128, 1, DataType::Int64), i64::MIN as i128);
+        assert_eq!(int(E::Mul, u64::MAX as i128, u64::MAX as i128, DataType::Uint64), 1);
+        assert_eq!(int(E::Div, 7, 0, DataType::Int32), 0);
+        assert_eq!(int(E::Div, -7, 2, DataType::Int32), -3);
+        assert_eq!(int(E::Div, i32::MIN as i128, -1, DataType::Int32), i32::MIN as i128);
+        assert_eq!(int(E::Pow, 3, 40, DataType::Int32), 3i32.wrapping_pow(40) as i128);
+        assert_eq!(int(E::Pow, -1, -3, DataType::Int32), -1);
+        assert_eq!(int(E::Pow, 2, -1, DataType::Int32), 0);
+        assert_eq!(int(E::Abs, -128, 0, DataType::Int8), -128);
+        assert_eq!(int(E::Prelu, -3, 5, DataType::Int8), -15);
+    }
+
+    #[test]
+    fn nan_propagates() {
+        let nan = f64::NAN;
+        for (op, x, y) in [
+            (E::Max, nan, 1.0),
+            (E::Max, 1.0, nan),
+            (E::Min, nan, 1.0),
+            (E::Min, 1.0, nan),
+            (E::Relu, nan, 0.0),
+            (E::Clamp { min: Number::Float(0.0), max: Number::Float(1.0) }, nan, 0.0),
+            (E::HardSigmoid { alpha: 1.0, beta: 0.0 }, nan, 0.0),
+            (E::HardSwish, nan, 0.0),
+            (E::Elu { alpha: 1.0 }, nan, 0.0),
+            (E::LeakyRelu { alpha: 1.0 }, nan, 0.0),
+            (E::Erf, nan, 0.0),
+            (E::Gelu, nan, 0.0),
+        ] {
+            assert!(op.eval_float(x, y).is_nan(), "{op:?}");
+        }
+    }
+
+    #[test]
+    fn error_function() {
+        // Values from Abramowitz and Stegun, table 7.1, and Wolfram.
+        for (x, expected) in [(0.5, 0.5204998778130465), (1.0, 0.8427007929497149), (3.0, 0.9999779095030014)] {
+            assert!((erf(x) - expected).abs() < 1e-15 && (erf(-x) + expected).abs() < 1e-15, "{x}");
+        }
+        assert!((erfc(5.0) / 1.537_459_794_428_035e-12 - 1.0).abs() < 1e-13);
+        assert_eq!(erf(f64::INFINITY), 1.0);
+    }
+
+    #[test]
+    fn clamp_needs_ordered_limits() {
+        let float = Descriptor::new(DataType::Float32, []);
+        let mut clamp = E::Clamp { min: Number::Float(2.0), max: Number::Float(1.0) };
+        assert!(clamp.resolve(&[Some(&float)]).is_err());
+        let byte = Descriptor::new(DataType::Uint8, []);
+        let mut clamp = E::Clamp { min: Number::Float(f64::NEG_INFINITY), max: Number::Float(300.0) };
+        clamp.resolve(&[Some(&byte)]).unwrap();
+        assert_eq!(clamp, E::Clamp { min: Number::Int(0), max: Number::Int(255) });
+    }
+}

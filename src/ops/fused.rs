@@ -1,0 +1,87 @@
+//! A chain of element-wise operators that the compiler made one operator: intermediate values stay in registers.
+
+use super::attributes::{Attribute, Attributes};
+use super::elementwise::Elementwise;
+use super::rule::OpRule;
+use super::tensor::Tensor;
+use super::{Inputs, Operator, Tensors};
+use crate::dtype::{DataType, Number};
+use crate::error::Problem;
+use crate::shape::{Descriptor, broadcast};
+
+/// One operator of a chain. Registers `0..inputs` of the program hold the elements of the operands, register
+/// `inputs + i` the result of instruction `i`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instruction {
+    /// What is computed.
+    pub op: Elementwise,
+    /// The registers of its operands.
+    pub operands: Vec<usize>,
+    /// The data type of its result.
+    pub dtype: DataType,
+}
+
+/// A program over the elements of `inputs` operands, all broadcast to one shape. The last instruction's result is
+/// the output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fused {
+    /// Number of operands.
+    pub inputs: usize,
+    /// In the order in which they run.
+    pub instructions: Vec<Instruction>,
+}
+
+impl Fused {
+    /// The program of a single operator.
+    pub fn single(op: Elementwise, inputs: &[DataType]) -> Fused {
+        let dtype = op.output_type(inputs);
+        let operands = (0..inputs.len()).collect();
+        Fused { inputs: inputs.len(), instructions: vec![Instruction { op, operands, dtype }] }
+    }
+
+    /// The data type of the output.
+    pub fn output_type(&self) -> DataType {
+        self.instructions.last().expect("a program has instructions").dtype
+    }
+}
+
+impl Operator for Fused {
+    /// No method of MLGraphBuilder makes this operator.
+    const RULES: &'static [OpRule] = &[];
+
+    fn read(name: &str, _: &mut Attributes) -> Result<Fused, Problem> {
+        unreachable!("no method {name} makes a fused operator")
+    }
+
+    fn rule(&self) -> &'static OpRule {
+        &OpRule { name: "fused", operands: &[], outputs: &[] }
+    }
+
+    fn write(&self, attributes: &mut Attributes) {
+        let program = self.instructions.iter().map(|Instruction { op, operands, .. }| {
+            let operands: Vec<String> = operands.iter().map(|register| format!("r{register}")).collect();
+            let mut own = Attributes::default();
+            op.write(&mut own);
+            let own: String = own.0.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            format!("{}({}){own}", op.name(), operands.join(" "))
+        });
+        attributes.0.insert("program".to_string(), Attribute::Texts(program.collect()));
+    }
+
+    fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+        let shape = inputs.iter().flatten().try_fold(Vec::new(), |shape, input| broadcast(&shape, &input.shape));
+        Ok(vec![Descriptor::new(self.output_type(), shape.expect("the parts were broadcastable"))])
+    }
+
+    fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+        let operands: Vec<Tensor> = inputs.iter().flatten().map(|input| input.broadcast(&outputs[0].shape)).collect();
+        vec![Tensor::from_fn(&outputs[0], |index| {
+            let mut registers: Vec<Number> = operands.iter().map(|operand| operand.at(index)).collect();
+            for Instruction { op, operands, dtype } in &self.instructions {
+                let at = |i: usize| operands.get(i).map_or(Number::Int(0), |&register| registers[register]);
+                registers.push(op.eval(&[at(0), at(1), at(2)], *dtype));
+            }
+            registers[registers.len() - 1]
+        })]
+    }
+}

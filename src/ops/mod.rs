@@ -1,0 +1,140 @@
+//! The operators: one file per family, each the single source of truth for its attributes, rule rows, shape rule
+//! and naive reference. [`Op`] is the closed set of them.
+
+pub mod attributes;
+pub mod elementwise;
+pub mod fused;
+pub mod reduce;
+pub mod rule;
+pub mod tensor;
+
+use crate::dtype::Number;
+use crate::error::Problem;
+use crate::shape::Descriptor;
+use attributes::Attributes;
+use rule::OpRule;
+use std::fmt;
+use tensor::Tensor;
+
+/// The descriptors of a node's operands, in the order of the rule row; an optional one can be absent.
+pub type Inputs<'a> = [Option<&'a Descriptor>];
+/// The oracle tensors of a node's operands, in the order of the rule row; an optional one can be absent.
+pub type Tensors<'a> = [Option<&'a Tensor>];
+
+/// The operand at `index`, which the rule row requires and validation has found.
+pub fn required<'a, T>(operands: &[Option<&'a T>], index: usize) -> &'a T {
+    given(operands, index).expect("validated against the rule row")
+}
+
+/// The operand at `index`, if it was given.
+pub fn given<'a, T>(operands: &[Option<&'a T>], index: usize) -> Option<&'a T> {
+    operands.get(index).copied().flatten()
+}
+
+/// What every operator family provides.
+pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
+    /// The rows of all methods of this family.
+    const RULES: &'static [OpRule];
+
+    /// The operator that the method `name` (one of [`RULES`](Self::RULES)) makes with `attributes`; takes out what
+    /// it knows.
+    fn read(name: &str, attributes: &mut Attributes) -> Result<Self, Problem>;
+
+    /// The row of this operator.
+    fn rule(&self) -> &'static OpRule;
+
+    /// Attributes that differ from their defaults.
+    fn write(&self, attributes: &mut Attributes);
+
+    /// The shape rule: outputs for `inputs` that the rule row accepts. Data types of the outputs are set here too.
+    fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem>;
+
+    /// The naive reference, straight from the formulas of the draft. `outputs` is what [`infer`](Self::infer) gave.
+    fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor>;
+
+    /// Numbers in the attributes are cast to the data type of the operands they are used with, and attributes
+    /// that depend on each other are checked (`clamp`). Called once, before [`infer`](Self::infer).
+    fn resolve(&mut self, _inputs: &Inputs) -> Result<(), Problem> {
+        Ok(())
+    }
+}
+
+/// The row of that name among the rows of a family.
+pub fn row(rules: &'static [OpRule], name: &str) -> &'static OpRule {
+    rules.iter().find(|rule| rule.name == name).unwrap_or_else(|| panic!("no rule row for {name}"))
+}
+
+macro_rules! operators {
+    ($($(#[$meta:meta])* $Variant:ident($Family:ty),)*) => {
+        /// An operator with its attributes.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Op { $($(#[$meta])* $Variant($Family),)* }
+
+        impl Op {
+            /// The rows of all operators, one per method of MLGraphBuilder.
+            pub fn rules() -> impl Iterator<Item = &'static OpRule> {
+                [$(<$Family as Operator>::RULES,)*].into_iter().flatten()
+            }
+
+            /// The operator that the method `name` makes with `attributes`.
+            ///
+            /// # Errors
+            /// If there is no such method, an attribute is of the wrong kind, or one is unknown.
+            pub fn read(name: &str, mut attributes: Attributes) -> Result<Op, Problem> {
+                let op = $(if <$Family as Operator>::RULES.iter().any(|rule| rule.name == name) {
+                    Op::$Variant(<$Family as Operator>::read(name, &mut attributes)?)
+                } else)* {
+                    return Err(Problem::attribute("operator", name, "an operator of the draft"));
+                };
+                match attributes.0.pop_first() {
+                    None => Ok(op),
+                    Some((unknown, _)) => Err(Problem::attribute("attribute", unknown, "an attribute of the operator")),
+                }
+            }
+
+            /// The row of this operator.
+            pub fn rule(&self) -> &'static OpRule {
+                match self { $(Op::$Variant(op) => op.rule(),)* }
+            }
+
+            /// The attributes that differ from their defaults.
+            pub fn attributes(&self) -> Attributes {
+                let mut attributes = Attributes::default();
+                match self { $(Op::$Variant(op) => op.write(&mut attributes),)* }
+                attributes
+            }
+
+            /// Validates `inputs` against the rule row, casts and checks the attributes, and gives the checked
+            /// descriptors of the outputs.
+            pub fn resolve(&mut self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+                self.rule().validate(inputs)?;
+                let outputs = match self { $(Op::$Variant(op) => { op.resolve(inputs)?; op.infer(inputs)? })* };
+                outputs.iter().try_for_each(|output| output.check("output"))?;
+                Ok(outputs)
+            }
+
+            /// The naive reference of this operator.
+            pub fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+                match self { $(Op::$Variant(op) => op.reference(inputs, outputs),)* }
+            }
+        }
+
+        $(impl From<$Family> for Op {
+            fn from(op: $Family) -> Op { Op::$Variant(op) }
+        })*
+    };
+}
+
+operators! {
+    /// `reduceL1()` and its kin.
+    Reduce(reduce::Reduce),
+    /// Element-wise operators: unary, binary, logical, activations, `where`, `cast`, `prelu`.
+    Elementwise(elementwise::Elementwise),
+    /// A chain of element-wise operators that the compiler made one.
+    Fused(fused::Fused),
+}
+
+/// A number that stands for a floating-point attribute, cast to the data type of the operand at `index`.
+pub fn cast_to(value: f64, inputs: &Inputs, index: usize) -> f64 {
+    Number::Float(value).cast(required(inputs, index).dtype).to_f64()
+}

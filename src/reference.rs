@@ -1,0 +1,42 @@
+//! The oracle: runs a graph node by node with the naive references.
+
+use crate::ir::Graph;
+use crate::ops::tensor::Tensor;
+use std::collections::HashMap;
+
+/// The outputs of `graph`, by name, for named `inputs`.
+///
+/// Intermediate floating-point values keep float64; integers always have their exact type.
+///
+/// # Panics
+/// If an input is missing or has another descriptor: the oracle is for tests.
+pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>) -> HashMap<String, Tensor> {
+    let mut values: Vec<Option<Tensor>> = graph
+        .values
+        .iter()
+        .map(|value| value.constant().map(|bytes| Tensor::from_bytes(&value.descriptor, bytes.bytes())))
+        .collect();
+    for (name, id) in &graph.inputs {
+        let input = &inputs[name];
+        assert_eq!(&input.descriptor(), graph.descriptor(*id), "input {name}");
+        values[id.index()] = Some(input.clone());
+    }
+    for node in &graph.nodes {
+        let operands: Vec<Option<&Tensor>> =
+            node.inputs.iter().map(|input| input.and_then(|id| values[id.index()].as_ref())).collect();
+        let outputs: Vec<_> = node.outputs.iter().map(|&id| graph.descriptor(id).clone()).collect();
+        let mut results = node.op.reference(&operands, &outputs);
+        for op in &node.epilogue {
+            results = vec![Tensor::from_fn(&outputs[0], |index| {
+                let zero = crate::dtype::Number::Int(0);
+                op.eval(&[results[0].at(index), zero, zero], outputs[0].dtype)
+            })];
+        }
+        for ((id, result), expected) in node.outputs.iter().zip(results).zip(outputs) {
+            assert_eq!(result.descriptor(), expected, "the reference of {}", node.op.rule().name);
+            values[id.index()] = Some(result);
+        }
+    }
+    let output = |id: usize| values[id].clone().expect("computed by a node");
+    graph.outputs.iter().map(|(name, id)| (name.clone(), output(id.index()))).collect()
+}
