@@ -7,3 +7,4 @@ pub mod cpu;
 pub mod dtype;
 pub mod error;
 pub mod shape;
+pub mod simd;
