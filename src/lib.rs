@@ -11,3 +11,4 @@ pub mod memory;
 pub mod ops;
 pub mod reference;
 pub mod shape;
+pub mod simd;

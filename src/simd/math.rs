@@ -1,0 +1,1 @@
+//! Vectorisable element functions.

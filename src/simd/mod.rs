@@ -1,0 +1,288 @@
+//! Vector instruction sets: detected once, proved by witnesses, used through [`Simd`] and [`Kernel`].
+//!
+//! A value of a witness type ([`Portable`], `Avx2`, `Avx512`, `Neon`) exists only on a CPU that has the
+//! instructions, and [`Isa`] carries the witness, so whoever holds an `Isa` may run vector code with it.
+//!
+//! [`Isa::run`] enters a function that is compiled for the level and calls [`Kernel::run`] there. Everything
+//! `#[inline(always)]` below it is compiled for the level too, which also lets plain scalar loops over
+//! slices be vectorised with the registers of the level. What is *not* inlined is compiled for the base
+//! architecture: correct, but slow.
+
+pub mod math;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use crate::error::{Error, ErrorKind, Result};
+use std::fmt;
+use std::sync::OnceLock;
+
+#[cfg(target_arch = "aarch64")]
+pub use neon::Neon;
+pub use portable::Portable;
+#[cfg(target_arch = "x86_64")]
+pub use x86::{Avx2, Avx512};
+
+/// The environment variable that forces a level: one of the names that [`Isa::name`] gives.
+pub const ISA_VARIABLE: &str = "WEBNN_ISA";
+
+/// A level of vector instructions that this CPU has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Isa {
+    /// What every CPU of the architecture has. Multiply and add round separately.
+    Portable,
+    /// AVX2, FMA, F16C and BMI2: 8 lanes.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    /// AVX-512 F, VL, BW and DQ on top of [`Avx2`](Isa::Avx2): 16 lanes.
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+    /// NEON: 4 lanes with fused multiply-add.
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
+}
+
+impl Isa {
+    /// The level to use in this process, found at the first call: the best one that the CPU has, or the one
+    /// that the environment variable `WEBNN_ISA` names.
+    ///
+    /// # Errors
+    /// `NotSupported` when the variable holds anything but the name of an available level.
+    pub fn detect() -> Result<Isa> {
+        static DETECTED: OnceLock<Result<Isa>> = OnceLock::new();
+        DETECTED
+            .get_or_init(|| match std::env::var_os(ISA_VARIABLE) {
+                Some(name) => Isa::from_name(&name.to_string_lossy()),
+                None => Ok(Isa::best()),
+            })
+            .clone()
+    }
+
+    /// The best level of this CPU.
+    pub fn best() -> Isa {
+        Isa::available().pop().unwrap_or(Isa::Portable)
+    }
+
+    /// Every level of this CPU, the best one last. Tests run on all of them.
+    pub fn available() -> Vec<Isa> {
+        let levels = [
+            Some(Isa::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Avx2::detect().map(Isa::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Avx512::detect().map(Isa::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Neon::detect().map(Isa::Neon),
+        ];
+        levels.into_iter().flatten().collect()
+    }
+
+    /// The available level of that name.
+    ///
+    /// # Errors
+    /// `NotSupported`, with the names of the available levels.
+    pub fn from_name(name: &str) -> Result<Isa> {
+        let available = Isa::available();
+        available.iter().copied().find(|isa| isa.name() == name).ok_or_else(|| {
+            let names = available.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", ");
+            Error::new(
+                ErrorKind::NotSupported,
+                format!("{ISA_VARIABLE} is {name:?}, expected an instruction set of this CPU: {names}"),
+            )
+        })
+    }
+
+    /// The name in `WEBNN_ISA` and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(_) => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(_) => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(_) => "neon",
+        }
+    }
+
+    /// Runs `kernel` in a function that is compiled for this level.
+    #[inline]
+    pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self {
+            Isa::Portable => kernel.run(Portable),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(simd) => simd.enter(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(simd) => simd.enter(kernel),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(simd) => simd.enter(kernel),
+        }
+    }
+}
+
+impl fmt::Debug for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Code that is compiled once per level. Mark `run`, and every function below it that matters, with
+/// `#[inline(always)]`.
+pub trait Kernel {
+    /// What the kernel returns.
+    type Output;
+    /// The work, with the witness of the level it is compiled for.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// The vector operations of one level. Implementors are witnesses: holding one proves that the CPU has the
+/// instructions. Only inside of [`Isa::run`] do the methods compile to single instructions.
+pub trait Simd: Copy + Send + Sync + 'static {
+    /// Number of `f32` in one vector.
+    const LANES: usize;
+    /// Number of vector registers, for kernels that choose a tile.
+    const REGISTERS: usize;
+    /// A vector of [`LANES`](Simd::LANES) floats.
+    type F32: Copy;
+
+    /// All lanes are `x`.
+    fn splat(self, x: f32) -> Self::F32;
+
+    /// The `LANES` floats at `from`, at any alignment.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `LANES` floats.
+    unsafe fn load_ptr(self, from: *const f32) -> Self::F32;
+
+    /// Writes the `LANES` floats of `v` to `to`, at any alignment.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of `LANES` floats.
+    unsafe fn store_ptr(self, v: Self::F32, to: *mut f32);
+
+    /// The first `min(len, LANES)` floats of `from`; the other lanes are 0. Reads nothing beyond.
+    fn load_partial(self, from: &[f32]) -> Self::F32;
+
+    /// Writes the first `min(len, LANES)` lanes to `to`, and nothing beyond.
+    fn store_partial(self, v: Self::F32, to: &mut [f32]);
+
+    /// `a + b`.
+    fn add(self, a: Self::F32, b: Self::F32) -> Self::F32;
+
+    /// `a * b`.
+    fn mul(self, a: Self::F32, b: Self::F32) -> Self::F32;
+
+    /// `a * b + c`, rounded once where the level has fused multiply-add.
+    fn mul_add(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
+
+    /// The larger lane of each pair. When either is NaN, the result is the lane of `b`.
+    fn max(self, a: Self::F32, b: Self::F32) -> Self::F32;
+
+    /// The smaller lane of each pair. When either is NaN, the result is the lane of `b`.
+    fn min(self, a: Self::F32, b: Self::F32) -> Self::F32;
+
+    /// `a * b + c`, rounded once where the level has fused multiply-add, so that a scalar loop that uses it
+    /// is vectorised and never calls into the C library.
+    fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32;
+
+    /// The first `LANES` floats of `from`.
+    ///
+    /// # Panics
+    /// If `from` is shorter.
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> Self::F32 {
+        let from = &from[..Self::LANES];
+        // SAFETY: the slice holds exactly `LANES` floats.
+        unsafe { self.load_ptr(from.as_ptr()) }
+    }
+
+    /// Writes all lanes to the front of `to`.
+    ///
+    /// # Panics
+    /// If `to` is shorter than `LANES`.
+    #[inline(always)]
+    fn store(self, v: Self::F32, to: &mut [f32]) {
+        let to = &mut to[..Self::LANES];
+        // SAFETY: the slice holds exactly `LANES` floats.
+        unsafe { self.store_ptr(v, to.as_mut_ptr()) }
+    }
+
+    /// The sum of all lanes, added in lane order pairwise from the halves of the vector.
+    #[inline(always)]
+    fn sum(self, v: Self::F32) -> f32 {
+        let mut lanes = [0.0; 16];
+        self.store(v, &mut lanes);
+        let mut width = Self::LANES;
+        while width > 1 {
+            width /= 2;
+            for i in 0..width {
+                lanes[i] += lanes[i + width];
+            }
+        }
+        lanes[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Check;
+
+    impl Kernel for Check {
+        type Output = ();
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) {
+            let n = S::LANES;
+            let a: Vec<f32> = (0..n).map(|i| i as f32 - 2.5).collect();
+            let b: Vec<f32> = (0..n).map(|i| 3.0 - i as f32 * 0.5).collect();
+            let (va, vb) = (simd.load(&a), simd.load(&b));
+            let lanes = |v: S::F32| {
+                let mut out = vec![f32::NAN; n];
+                simd.store(v, &mut out);
+                out
+            };
+            let each = |f: &dyn Fn(f32, f32) -> f32| a.iter().zip(&b).map(|(&a, &b)| f(a, b)).collect::<Vec<_>>();
+            assert_eq!(lanes(simd.splat(7.0)), vec![7.0; n]);
+            assert_eq!(lanes(simd.add(va, vb)), each(&|a, b| a + b));
+            assert_eq!(lanes(simd.mul(va, vb)), each(&|a, b| a * b));
+            assert_eq!(lanes(simd.max(va, vb)), each(&f32::max));
+            assert_eq!(lanes(simd.min(va, vb)), each(&f32::min));
+            assert_eq!(lanes(simd.mul_add(va, vb, va)), each(&|a, b| a * b + a));
+            assert_eq!(simd.mul_add_scalar(2.0, 3.0, 4.0), 10.0);
+            assert_eq!(simd.sum(va), a.iter().sum::<f32>());
+            let nan = simd.splat(f32::NAN);
+            assert_eq!(lanes(simd.max(nan, va)), a);
+            assert!(lanes(simd.max(va, nan)).iter().all(|v| v.is_nan()));
+            for part in 0..=n + 1 {
+                let source = vec![1.0; part];
+                let mut wanted = vec![0.0; n];
+                wanted[..part.min(n)].fill(1.0);
+                assert_eq!(lanes(simd.load_partial(&source)), wanted);
+                let mut out = vec![9.0; n + 2];
+                simd.store_partial(va, &mut out[..part]);
+                assert_eq!(out[..part.min(n)], a[..part.min(n)]);
+                assert!(out[part.min(n)..].iter().all(|&v| v == 9.0));
+            }
+        }
+    }
+
+    #[test]
+    fn every_level_agrees_with_scalar_arithmetic() {
+        for isa in Isa::available() {
+            isa.run(Check);
+        }
+    }
+
+    #[test]
+    fn levels_are_found_by_name() {
+        for isa in Isa::available() {
+            assert_eq!(Isa::from_name(isa.name()), Ok(isa));
+        }
+        let error = Isa::from_name("sse9").unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NotSupported);
+        assert!(error.message.contains("\"sse9\"") && error.message.contains("portable"), "{error}");
+    }
+}

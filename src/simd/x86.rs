@@ -1,0 +1,218 @@
+//! The levels of x86-64.
+
+use super::{Kernel, Simd};
+use std::arch::x86_64::*;
+
+/// Proof that this CPU has AVX2, FMA, F16C and BMI2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx2(());
+
+impl Avx2 {
+    /// The witness, when the CPU has the instructions.
+    pub fn detect() -> Option<Avx2> {
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
+            && is_x86_feature_detected!("bmi2");
+        has.then_some(Avx2(()))
+    }
+
+    /// Runs `kernel` compiled for this level.
+    #[inline]
+    pub(super) fn enter<K: Kernel>(self, kernel: K) -> K::Output {
+        #[target_feature(enable = "avx2,fma,f16c,bmi2")]
+        fn call<K: Kernel>(simd: Avx2, kernel: K) -> K::Output {
+            kernel.run(simd)
+        }
+        // SAFETY: `self` proves that the CPU has the features.
+        unsafe { call(self, kernel) }
+    }
+}
+
+/// Proof that this CPU has AVX-512 F, VL, BW and DQ, and everything that [`Avx2`] proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx512(());
+
+impl Avx512 {
+    /// The witness, when the CPU has the instructions.
+    pub fn detect() -> Option<Avx512> {
+        let has = Avx2::detect().is_some()
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq");
+        has.then_some(Avx512(()))
+    }
+
+    /// Runs `kernel` compiled for this level.
+    #[inline]
+    pub(super) fn enter<K: Kernel>(self, kernel: K) -> K::Output {
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2")]
+        fn call<K: Kernel>(simd: Avx512, kernel: K) -> K::Output {
+            kernel.run(simd)
+        }
+        // SAFETY: `self` proves that the CPU has the features.
+        unsafe { call(self, kernel) }
+    }
+}
+
+/// For [`Avx2`]: `n` lanes of -1 followed by 8 lanes of 0 start at `8 - n`.
+static MASKS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+
+impl Avx2 {
+    #[inline(always)]
+    fn mask(self, len: usize) -> __m256i {
+        let start = 8 - len.min(8);
+        // SAFETY: `self` proves AVX2; `start..start + 8` lies in the 16 elements.
+        unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(start).cast()) }
+    }
+}
+
+impl Simd for Avx2 {
+    const LANES: usize = 8;
+    const REGISTERS: usize = 16;
+    type F32 = __m256;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_ptr(self, from: *const f32) -> __m256 {
+        // SAFETY: `self` proves AVX2; the caller guarantees that eight floats can be read.
+        unsafe { _mm256_loadu_ps(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_ptr(self, v: __m256, to: *mut f32) {
+        // SAFETY: `self` proves AVX2; the caller guarantees that eight floats can be written.
+        unsafe { _mm256_storeu_ps(to, v) }
+    }
+
+    #[inline(always)]
+    fn load_partial(self, from: &[f32]) -> __m256 {
+        // SAFETY: `self` proves AVX2; the mask selects only lanes within the slice, the others are not read.
+        unsafe { _mm256_maskload_ps(from.as_ptr(), self.mask(from.len())) }
+    }
+
+    #[inline(always)]
+    fn store_partial(self, v: __m256, to: &mut [f32]) {
+        // SAFETY: `self` proves AVX2; the mask selects only lanes within the slice, the others are not written.
+        unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), self.mask(to.len()), v) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: `self` proves FMA.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn max(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn min(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+}
+
+impl Avx512 {
+    #[inline(always)]
+    fn mask(self, len: usize) -> __mmask16 {
+        ((1u32 << len.min(16)) - 1) as __mmask16
+    }
+}
+
+impl Simd for Avx512 {
+    const LANES: usize = 16;
+    const REGISTERS: usize = 32;
+    type F32 = __m512;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m512 {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_ptr(self, from: *const f32) -> __m512 {
+        // SAFETY: `self` proves AVX-512 F; the caller guarantees that sixteen floats can be read.
+        unsafe { _mm512_loadu_ps(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_ptr(self, v: __m512, to: *mut f32) {
+        // SAFETY: `self` proves AVX-512 F; the caller guarantees that sixteen floats can be written.
+        unsafe { _mm512_storeu_ps(to, v) }
+    }
+
+    #[inline(always)]
+    fn load_partial(self, from: &[f32]) -> __m512 {
+        // SAFETY: `self` proves AVX-512 F; the mask selects only lanes within the slice, the others are not read.
+        unsafe { _mm512_maskz_loadu_ps(self.mask(from.len()), from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store_partial(self, v: __m512, to: &mut [f32]) {
+        // SAFETY: `self` proves AVX-512 F; the mask selects only lanes within the slice, the others are not written.
+        unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), self.mask(to.len()), v) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn min(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+}
