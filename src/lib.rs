@@ -11,4 +11,3 @@ pub mod memory;
 pub mod ops;
 pub mod reference;
 pub mod shape;
-pub mod simd;

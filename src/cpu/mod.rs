@@ -1,3 +1,7 @@
 //! The CPU backend.
 
+pub mod lower;
+pub mod memory;
+pub mod simd;
+pub mod steps;
 pub mod threads;

@@ -1,0 +1,67 @@
+//! Lowering: one arm per operator family turns a node into a step.
+
+use super::steps::Step;
+use crate::dtype::DataType;
+use crate::error::Result;
+use crate::ir::{Graph, Node};
+use crate::memory::Buffer;
+use crate::ops::Op;
+use crate::ops::elementwise::Elementwise;
+use crate::ops::fused::Fused;
+use crate::shape::Descriptor;
+use std::sync::Arc;
+
+/// What lowering knows about a node.
+pub struct Lowering<'a> {
+    /// Descriptors of the operands.
+    pub inputs: Vec<Option<&'a Descriptor>>,
+    /// Descriptors of the outputs.
+    pub outputs: Vec<&'a Descriptor>,
+    /// Bytes of the operands that are constants. A step that packs one lists it in [`packed`](Self::packed).
+    pub constants: Vec<Option<&'a Arc<Buffer>>>,
+    /// Unary operators to apply to the output, in this order.
+    pub epilogue: &'a [Elementwise],
+    /// Operands whose raw bytes the step does not read when it runs, because it keeps a packed copy: memory that
+    /// nobody else needs is given back.
+    pub packed: Vec<usize>,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(graph: &'a Graph, node: &'a Node) -> Lowering<'a> {
+        Lowering {
+            inputs: graph.input_descriptors(node),
+            outputs: node.outputs.iter().map(|&id| graph.descriptor(id)).collect(),
+            constants: node.inputs.iter().map(|id| id.and_then(|id| graph.value(id).constant())).collect(),
+            epilogue: &node.epilogue,
+            packed: Vec::new(),
+        }
+    }
+
+    /// The operand at `index`, which the rule row requires.
+    pub fn input(&self, index: usize) -> &'a Descriptor {
+        self.inputs[index].expect("the rule row requires this operand")
+    }
+}
+
+/// A step and the operands that it does not read from memory.
+pub struct Lowered {
+    /// The step.
+    pub step: Step,
+    /// Operands that the step keeps a packed copy of.
+    pub packed: Vec<usize>,
+}
+
+/// Turns a node into a step.
+///
+/// # Errors
+/// An `UnknownError` when there is no memory for packed constants.
+pub fn lower(graph: &Graph, node: &Node) -> Result<Lowered> {
+    let mut lowering = Lowering::new(graph, node);
+    let step = lower_op(&node.op, &mut lowering)?;
+    Ok(Lowered { step, packed: lowering.packed })
+}
+
+fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
+    let _ = (op, l);
+    unimplemented!("arms arrive with the steps")
+}

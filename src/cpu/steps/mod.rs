@@ -1,0 +1,48 @@
+//! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
+//! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
+
+use super::memory::Io;
+use super::simd::Isa;
+use super::threads::Threads;
+
+/// With what a step runs.
+#[derive(Clone, Copy)]
+pub struct Env<'a> {
+    /// The pool to split work over.
+    pub threads: &'a Threads,
+    /// The instruction set to use.
+    pub isa: Isa,
+}
+
+/// What every step can do.
+pub trait Run {
+    /// Runs the step on the operands and outputs in `io`, which have the sizes that the step was made for.
+    fn run(&self, env: &Env, io: &mut Io);
+
+    /// Bytes of scratch memory that [`run`](Run::run) needs on a pool of `threads` threads.
+    fn scratch_bytes(&self, _threads: usize) -> usize {
+        0
+    }
+}
+
+macro_rules! steps {
+    ($($(#[$meta:meta])* $Variant:ident($Step:ty),)*) => {
+        /// A lowered operator.
+        pub enum Step { $($(#[$meta])* $Variant($Step),)* }
+
+        impl Run for Step {
+            fn run(&self, env: &Env, io: &mut Io) {
+                match *self { $(Step::$Variant(ref step) => step.run(env, io),)* }
+            }
+            fn scratch_bytes(&self, threads: usize) -> usize {
+                match *self { $(Step::$Variant(ref step) => step.scratch_bytes(threads),)* }
+            }
+        }
+
+        $(impl From<$Step> for Step {
+            fn from(step: $Step) -> Step { Step::$Variant(step) }
+        })*
+    };
+}
+
+steps! {}
