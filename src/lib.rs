@@ -3,6 +3,7 @@
 //! Rooms, in the order of their dependencies (see the README's architecture section): [`dtype`], [`shape`],
 //! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`cpu`], [`runtime`], `napi`.
 
+pub mod compile;
 pub mod cpu;
 pub mod dtype;
 pub mod error;
@@ -11,3 +12,5 @@ pub mod memory;
 pub mod ops;
 pub mod reference;
 pub mod shape;
+#[cfg(test)]
+mod testing;
