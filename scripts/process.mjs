@@ -2,6 +2,7 @@
 // Node built-ins only: these run before `npm ci`.
 
 import { spawn, spawnSync } from 'node:child_process';
+import { realpathSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /** Absolute path of the repository root, without a trailing separator. */
@@ -62,6 +63,12 @@ export function runNpm(step, args) {
 export function outputOf(command, args) {
   const result = spawnSync(command, args, { cwd: root, encoding: 'utf8' });
   return result.status === 0 ? result.stdout.trim() : undefined;
+}
+
+/** Whether the module with this `import.meta.url` is the program that Node was asked to run. */
+export function isProgram(moduleUrl) {
+  // Node resolves links in the module's address but not in its own argument.
+  return process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(moduleUrl);
 }
 
 /** Runs `main` and turns a {@link Failure} into its message and exit status. */

@@ -5,8 +5,7 @@ import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { pathToFileURL } from 'node:url';
-import { entry, Failure, outputOf, root, runNpm, say } from './process.mjs';
+import { entry, Failure, isProgram, outputOf, root, runNpm, say } from './process.mjs';
 
 /**
  * Whether version `actual` (`1.95.0`, `v20.3.1`, `1.96.0-nightly`) is at least `wanted` (`1.90`, `20`).
@@ -165,6 +164,6 @@ export async function setUp() {
   await buildAddon();
 }
 
-if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
+if (isProgram(import.meta.url)) {
   await entry(setUp);
 }

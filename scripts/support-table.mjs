@@ -3,8 +3,7 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
-import { entry, Failure, root, say } from './process.mjs';
+import { entry, Failure, isProgram, root, say } from './process.mjs';
 
 const BEGIN = '<!-- support-table:begin -->';
 const END = '<!-- support-table:end -->';
@@ -116,6 +115,6 @@ async function main() {
   }
 }
 
-if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
+if (isProgram(import.meta.url)) {
   await entry(main);
 }
