@@ -9,8 +9,11 @@ pub mod dtype;
 pub mod error;
 pub mod ir;
 pub mod memory;
+#[cfg(feature = "napi")]
+mod napi;
 pub mod ops;
 pub mod reference;
+pub mod runtime;
 pub mod shape;
 #[cfg(test)]
 mod testing;

@@ -4,8 +4,9 @@ use super::lower::lower;
 use super::memory::{Io, Region};
 use super::steps::{Env, Run, Step};
 use crate::compile::memory::{MemoryPlan, Place, Space, plan};
+use crate::compile::{Passes, optimize};
 use crate::error::Result;
-use crate::ir::{Graph, ValueId};
+use crate::ir::{Graph, Node, ValueId};
 use crate::memory::Buffer;
 use crate::shape::Descriptor;
 use std::collections::BTreeMap;
@@ -85,6 +86,15 @@ impl Plan {
         }
         steps.extend(memory.copies.iter().map(|(id, output)| copy_step(place(id), *output)));
         Plan::assemble(graph, steps, &memory, options)
+    }
+
+    /// Runs the passes on `graph` and lowers what they leave.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for constants or the arena.
+    pub fn compile(mut graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
+        optimize(&mut graph, passes, &|graph, node| evaluate(graph, node, env))?;
+        Plan::new(&graph, env.threads.count(), options)
     }
 
     fn assemble(graph: &Graph, steps: Vec<PlannedStep>, memory: &MemoryPlan, options: PlanOptions) -> Result<Plan> {
@@ -196,4 +206,23 @@ fn copy_step(from: Place, output: usize) -> PlannedStep {
     let to = Place { space: Space::Output(output), offset: 0, bytes: from.bytes };
     let scratch = Place { space: Space::Arena, offset: 0, bytes: 0 };
     PlannedStep { work: Work::Copy, inputs: [Some(from)].into(), outputs: [to].into(), scratch }
+}
+
+/// The bytes of the outputs of `node`, all of whose operands are constants.
+///
+/// # Errors
+/// An `UnknownError` when there is no memory for them.
+fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
+    let lowered = lower(graph, node)?;
+    let constant = |id: ValueId| graph.value(id).constant().expect("operands are constants");
+    let inputs: Vec<Option<Region>> =
+        node.inputs.iter().map(|id| id.map(|id| Region::of(constant(id).bytes()))).collect();
+    let outputs =
+        node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect::<Result<Vec<_>>>()?;
+    let regions: Vec<Region> = outputs.iter().map(|buffer| Region::new(buffer.as_ptr(), buffer.len())).collect();
+    let scratch = Buffer::zeroed(lowered.step.scratch_bytes(env.threads.count()))?;
+    // SAFETY: the buffers were made here for this step alone; the constants are only read.
+    let mut io = unsafe { Io::new(&inputs, &regions, Region::new(scratch.as_ptr(), scratch.len())) };
+    lowered.step.run(env, &mut io);
+    Ok(outputs)
 }
