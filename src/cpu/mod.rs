@@ -2,6 +2,7 @@
 
 pub mod lower;
 pub mod memory;
+pub mod plan;
 pub mod simd;
 pub mod steps;
 pub mod threads;

@@ -11,6 +11,7 @@ pub mod lstm;
 pub mod matmul;
 pub mod pool2d;
 pub mod recurrent;
+pub mod limits;
 pub mod reduce;
 pub mod rule;
 pub mod spatial;
