@@ -1,0 +1,4 @@
+//! Kernels: slices and numbers in, slices out. A kernel knows no graph, no plan and no thread pool of its own; it may
+//! assume valid input.
+
+pub mod shared;
