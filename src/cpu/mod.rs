@@ -1,3 +1,5 @@
 //! The CPU backend.
 
+pub mod kernels;
+pub mod steps;
 pub mod threads;
