@@ -1,5 +1,8 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
+use super::steps::gru::GruStep;
+use super::steps::lstm::LstmStep;
+use super::steps::pool2d::Pool2dStep;
 use super::steps::{Env, Step};
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -44,6 +47,16 @@ impl<'a> Lowering<'a> {
     pub fn input(&self, index: usize) -> &'a Descriptor {
         self.inputs[index].expect("the rule row requires this operand")
     }
+
+    /// The bytes of the operand at `index`, if it is a constant.
+    pub fn constant(&self, index: usize) -> Option<&'a [u8]> {
+        self.constants.get(index).copied().flatten().map(|buffer| buffer.bytes())
+    }
+
+    /// Notes that the step keeps a packed copy of the operand at `index`, if it does.
+    pub fn pack(&mut self, index: usize, keeps: bool) {
+        self.packed.extend(keeps.then_some(index));
+    }
 }
 
 /// A step and the operands that it does not read from memory.
@@ -65,6 +78,28 @@ pub fn lower(graph: &Graph, node: &Node, env: &Env) -> Result<Lowered> {
 }
 
 fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
-    let _ = (op, l);
-    unimplemented!("arms arrive with the steps")
+    Ok(match op {
+        Op::Pool2d(op) => Pool2dStep::new(op, l.input(0), l.outputs[0]).into(),
+        Op::Gru(op) => {
+            let step = GruStep::sequence(&l.env, op, l.input(0), l.constant(1));
+            l.pack(1, step.keeps_weights());
+            step.into()
+        }
+        Op::GruCell(op) => {
+            let step = GruStep::cell(&l.env, op, l.input(0), l.constant(1));
+            l.pack(1, step.keeps_weights());
+            step.into()
+        }
+        Op::Lstm(op) => {
+            let step = LstmStep::sequence(&l.env, op, l.input(0), l.constant(1));
+            l.pack(1, step.keeps_weights());
+            step.into()
+        }
+        Op::LstmCell(op) => {
+            let step = LstmStep::cell(&l.env, op, l.input(0), l.constant(1));
+            l.pack(1, step.keeps_weights());
+            step.into()
+        }
+        _ => unimplemented!("arms arrive with the steps"),
+    })
 }

@@ -1,6 +1,6 @@
 //! The floating-point types that kernels read and write. All arithmetic is in `f32`.
 
-use crate::cpu::simd::{Simd, widen};
+use crate::cpu::simd::{Isa, Kernel, Simd, widen};
 use crate::dtype::Element;
 use half::f16;
 
@@ -98,4 +98,22 @@ impl Float for f16 {
     fn as_f32_mut(_: &mut [f16]) -> Option<&mut [f32]> {
         None
     }
+}
+
+struct Widen<'a, T> {
+    from: &'a [T],
+    to: &'a mut [f32],
+}
+
+impl<T: Float> Kernel for Widen<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        T::widen_slice(simd, self.from, self.to);
+    }
+}
+
+/// `to[i] = from[i]`, widened. Both have the same length.
+pub fn widen_all<T: Float>(isa: Isa, from: &[T], to: &mut [f32]) {
+    isa.run(Widen { from, to });
 }

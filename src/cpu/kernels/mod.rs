@@ -6,5 +6,7 @@ pub mod float;
 pub mod gemm;
 pub mod im2col;
 pub mod pack;
+pub mod pool;
+pub mod recurrent;
 pub mod shared;
 pub mod tiles;

@@ -1,8 +1,12 @@
 //! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
+pub mod gru;
+pub mod lstm;
 pub mod matmul;
+pub mod pool2d;
 mod product;
+pub mod recurrent;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -39,10 +43,10 @@ macro_rules! steps {
 
         impl Run for Step {
             fn run(&self, env: &Env, io: &mut Io) {
-                match *self { $(Step::$Variant(ref step) => step.run(env, io),)* }
+                match self { $(Step::$Variant(step) => step.run(env, io),)* }
             }
             fn scratch_bytes(&self, threads: usize) -> usize {
-                match *self { $(Step::$Variant(ref step) => step.scratch_bytes(threads),)* }
+                match self { $(Step::$Variant(step) => step.scratch_bytes(threads),)* }
             }
         }
 
@@ -52,4 +56,11 @@ macro_rules! steps {
     };
 }
 
-steps! {}
+steps! {
+    /// Pooling.
+    Pool2d(pool2d::Pool2dStep),
+    /// Gated recurrent units.
+    Gru(gru::GruStep),
+    /// Long short-term memory.
+    Lstm(lstm::LstmStep),
+}
