@@ -1,5 +1,6 @@
 //! Steps of a plan: numbers fixed at build time, run over slices with threads. Running a step allocates nothing.
 
+pub mod conv2d;
 pub mod matmul;
 
 use crate::cpu::kernels::float::Float;
