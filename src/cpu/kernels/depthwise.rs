@@ -128,24 +128,32 @@ struct Convolve<'a> {
 }
 
 impl Convolve<'_> {
-    /// `VECS` vectors of outputs from column `x` on.
+    /// Writes `VECS` vectors of outputs from column `x` on; the last one may reach beyond the row.
     #[inline(always)]
-    fn sum<S: Simd, const VECS: usize>(&self, simd: S, x: usize) -> [S::F32; VECS] {
+    fn sum<S: Simd, const VECS: usize>(&mut self, simd: S, x: usize, hop: [usize; 2]) {
         let w = self.window;
         let (step, stretch) = (w.step[1], w.stretch());
         let mut sums = [simd.splat(0.0); VECS];
         for (ty, weights) in self.weights.chunks_exact(w.filter[1]).enumerate() {
             let row = &self.rows[(self.row * w.step[0] + ty * w.dilation[0]) * step * stretch..][..step * stretch];
-            for (tx, &weight) in weights.iter().enumerate() {
-                let column = tx * w.dilation[1];
-                let from = &row[column % step * stretch + column / step + x..][..VECS * S::LANES];
+            let (mut residue, mut column) = (0, x);
+            for &weight in weights {
+                let from = &row[residue * stretch + column..][..VECS * S::LANES];
                 let weight = simd.splat(weight);
                 for (v, sum) in sums.iter_mut().enumerate() {
                     *sum = simd.mul_add(weight, simd.load(&from[v * S::LANES..]), *sum);
                 }
+                column += hop[0];
+                residue += hop[1];
+                if residue >= step {
+                    (residue, column) = (residue - step, column + 1);
+                }
             }
         }
-        sums
+        let out = &mut self.out[x..];
+        for (v, sum) in sums.into_iter().enumerate() {
+            simd.store_partial(sum, &mut out[v * S::LANES..]);
+        }
     }
 }
 
@@ -153,19 +161,16 @@ impl Kernel for Convolve<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        let out = std::mem::take(&mut self.out);
-        let mut x = 0;
-        while x + UNROLL * S::LANES <= out.len() {
-            let sums = self.sum::<S, UNROLL>(simd, x);
-            for (v, sum) in sums.into_iter().enumerate() {
-                simd.store(sum, &mut out[x + v * S::LANES..]);
+        // From one tap to the next, in whole steps and the rest.
+        let w = self.window;
+        let hop = [w.dilation[1] / w.step[1], w.dilation[1] % w.step[1]];
+        for x in (0..self.out.len()).step_by(UNROLL * S::LANES) {
+            match (self.out.len() - x).div_ceil(S::LANES) {
+                1 => self.sum::<S, 1>(simd, x, hop),
+                2 => self.sum::<S, 2>(simd, x, hop),
+                3 => self.sum::<S, 3>(simd, x, hop),
+                _ => self.sum::<S, UNROLL>(simd, x, hop),
             }
-            x += UNROLL * S::LANES;
-        }
-        while x < out.len() {
-            let [sum] = self.sum::<S, 1>(simd, x);
-            simd.store_partial(sum, &mut out[x..]);
-            x += S::LANES;
         }
     }
 }
@@ -195,71 +200,77 @@ struct Channels<'a, T> {
     out: &'a mut [f32],
 }
 
+/// The taps that fall inside of the image, and the input position of tap 0, for both axes.
+struct Inside {
+    taps: [Range<usize>; 2],
+    first: [isize; 2],
+}
+
 impl<T: Float> Channels<'_, T> {
-    /// The taps of one axis that fall inside of the image, and the input position of tap 0.
     #[inline(always)]
-    fn inside(&self, axis: usize, position: usize) -> (Range<usize>, isize) {
+    fn inside(&self) -> Inside {
         let w = self.window;
-        let first = (position * w.step[axis]) as isize - w.padding[axis] as isize;
-        let dilation = w.dilation[axis];
-        let low = ((-first).max(0) as usize).div_ceil(dilation).min(w.filter[axis]);
-        let high = ((w.size[axis] as isize - first).max(0) as usize).div_ceil(dilation).min(w.filter[axis]);
-        (low..high.max(low), first)
+        let first = [0, 1].map(|axis| ([self.y, self.x][axis] * w.step[axis]) as isize - w.padding[axis] as isize);
+        let taps = [0, 1].map(|axis| {
+            // Divisions cost more than the products of a few channels, and are rarely needed.
+            let taps = |distance: isize| match (distance.max(0) as usize, w.dilation[axis]) {
+                (distance, 1) => distance.min(w.filter[axis]),
+                (distance, dilation) => distance.div_ceil(dilation).min(w.filter[axis]),
+            };
+            let (low, high) = (taps(-first[axis]), taps(w.size[axis] as isize - first[axis]));
+            low..high.max(low)
+        });
+        Inside { taps, first }
     }
 
     /// Calls `each` with the first input element and the weights of every tap inside of the image.
     #[inline(always)]
-    fn taps(&self, mut each: impl FnMut(&[T], &[f32])) {
+    fn taps(&self, inside: &Inside, mut each: impl FnMut(&[T], &[f32])) {
         let (w, channels) = (self.window, self.out.len());
-        let (rows, y) = self.inside(0, self.y);
-        let (cols, x) = self.inside(1, self.x);
-        for ty in rows {
-            for tx in cols.clone() {
-                let row = (y + (ty * w.dilation[0]) as isize) as usize;
-                let col = (x + (tx * w.dilation[1]) as isize) as usize;
-                let weights = &self.weights[(ty * w.filter[1] + tx) * channels..][..channels];
-                each(&self.image[row * w.strides[0] + col * w.strides[1]..], weights);
+        for ty in inside.taps[0].clone() {
+            let row = (inside.first[0] + (ty * w.dilation[0]) as isize) as usize * w.strides[0];
+            for tx in inside.taps[1].clone() {
+                let col = (inside.first[1] + (tx * w.dilation[1]) as isize) as usize * w.strides[1];
+                each(&self.image[row + col..], &self.weights[(ty * w.filter[1] + tx) * channels..][..channels]);
             }
         }
     }
 
+    /// Writes `VECS` vectors of outputs from channel `channel` on.
     #[inline(always)]
-    fn sum<S: Simd, const VECS: usize>(&self, simd: S, channel: usize) -> [S::F32; VECS] {
+    fn sum<S: Simd, const VECS: usize>(&mut self, simd: S, channel: usize, inside: &Inside) {
         let mut sums = [simd.splat(0.0); VECS];
-        self.taps(|image, weights| {
+        self.taps(inside, |image, weights| {
             let (image, weights) = (&image[channel..][..VECS * S::LANES], &weights[channel..][..VECS * S::LANES]);
             for (v, sum) in sums.iter_mut().enumerate() {
                 let at = v * S::LANES..(v + 1) * S::LANES;
                 *sum = simd.mul_add(T::load(simd, &image[at.clone()]), simd.load(&weights[at]), *sum);
             }
         });
-        sums
+        for (v, sum) in sums.into_iter().enumerate() {
+            simd.store(sum, &mut self.out[channel + v * S::LANES..]);
+        }
     }
 }
 
 impl<T: Float> Kernel for Channels<'_, T> {
     type Output = ();
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let channels = self.out.len();
-        let mut channel = 0;
-        if self.multiplier == 1 {
-            while channel + UNROLL * S::LANES <= channels {
-                let sums = self.sum::<S, UNROLL>(simd, channel);
-                for (v, sum) in sums.into_iter().enumerate() {
-                    simd.store(sum, &mut self.out[channel + v * S::LANES..]);
-                }
-                channel += UNROLL * S::LANES;
-            }
-            while channel + S::LANES <= channels {
-                let [sum] = self.sum::<S, 1>(simd, channel);
-                simd.store(sum, &mut self.out[channel..]);
-                channel += S::LANES;
+    fn run<S: Simd>(mut self, simd: S) {
+        let (channels, inside) = (self.out.len(), self.inside());
+        // Whole vectors only when neighbouring outputs read neighbouring inputs.
+        let body = if self.multiplier == 1 { channels / S::LANES * S::LANES } else { 0 };
+        for channel in (0..body).step_by(UNROLL * S::LANES) {
+            match (body - channel) / S::LANES {
+                1 => self.sum::<S, 1>(simd, channel, &inside),
+                2 => self.sum::<S, 2>(simd, channel, &inside),
+                3 => self.sum::<S, 3>(simd, channel, &inside),
+                _ => self.sum::<S, UNROLL>(simd, channel, &inside),
             }
         }
-        for channel in channel..channels {
+        for channel in body..channels {
             let mut sum = 0.0;
-            self.taps(|image, weights| {
+            self.taps(&inside, |image, weights| {
                 sum = simd.mul_add_scalar(image[channel / self.multiplier].to_f32(), weights[channel], sum);
             });
             self.out[channel] = sum;

@@ -145,8 +145,9 @@ impl Conv2dShape {
 
 /// How the convolution is computed.
 enum Method<T> {
-    /// As a product of patches and filter per group. With channels last the patches are on the left.
-    Product { patches: PatchMatrix, filter: PatchMatrix, packed: Vec<Packed<T>>, plan: ProductPlan },
+    /// As a product of patches and filter (as matrices in this order) per group. With channels last the patches
+    /// are on the left.
+    Product { patches: Box<[PatchMatrix; 2]>, packed: Vec<Packed<T>>, plan: ProductPlan },
     /// Directly, with the filter in `f32` as `[channel][tap]`, or `[tap][channel]` with channels last.
     Depthwise { window: Window, weights: Option<Vec<f32>>, strip: usize },
 }
@@ -171,9 +172,9 @@ impl<T: Float> Conv2dStep<T> {
             let strip = (DEPTHWISE_TILE / across).max(1).min(shape.matrices_rows());
             Method::Depthwise { window: shape.window(), weights: None, strip }
         } else {
-            let (patches, filter) = (shape.patches(), shape.filter_matrix());
-            let plan = product_plan::<T>(isa, threads, &shape, patches.depth(), false);
-            Method::Product { patches, filter, packed: Vec::new(), plan }
+            let patches = Box::new([shape.patches(), shape.filter_matrix()]);
+            let plan = product_plan::<T>(isa, threads, &shape, patches[0].depth(), false);
+            Method::Product { patches, packed: Vec::new(), plan }
         };
         Conv2dStep { shape, isa, threads, method }
     }
@@ -182,7 +183,8 @@ impl<T: Float> Conv2dStep<T> {
     pub fn prepack(&mut self, data: &[T]) {
         let (shape, isa) = (&self.shape, self.isa);
         match &mut self.method {
-            Method::Product { patches, filter, packed, plan } => {
+            Method::Product { patches, packed, plan } => {
+                let [patches, filter] = &**patches;
                 let widths = panel_widths(isa);
                 let width = if shape.channels_last { widths.cols } else { widths.rows };
                 let lanes = shape.group()[1];
@@ -278,9 +280,10 @@ impl<T: Float> Conv2dStep<T> {
         tile: &mut Tile<T>,
         scratch: &mut [f32],
     ) {
-        let (shape, Method::Product { patches, filter: matrix, packed, .. }) = (&self.shape, &self.method) else {
+        let (shape, Method::Product { patches, packed, .. }) = (&self.shape, &self.method) else {
             return;
         };
+        let [patches, matrix] = &**patches;
         let [channels, out_channels] = shape.group();
         let (image, group) =
             if shape.channels_last { (0, tile.batch) } else { (tile.batch / shape.groups, tile.batch % shape.groups) };
