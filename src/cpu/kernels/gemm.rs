@@ -208,8 +208,8 @@ impl<T: Float> Product<'_, T> {
         }
         for depth in depth_blocks(self.depth) {
             let a = self.panels(&self.a, rows.clone(), depth.clone(), widths.rows, for_a);
-            // Panels that are used once are not worth packing when their rows are adjacent in memory.
-            let raw = if rows.len() <= widths.rows { raw_rows(&self.b, &cols, &depth) } else { None };
+            // Panels that are used once or twice are not worth packing when their rows are adjacent in memory.
+            let raw = if rows.len() <= 2 * widths.rows { raw_rows(&self.b, &cols, &depth) } else { None };
             let full = cols.len() / widths.cols * widths.cols;
             let b = match raw {
                 Some(_) if full == cols.len() => &[],
