@@ -6,6 +6,8 @@ use half::f16;
 
 /// `f32` or [`f16`].
 pub trait Float: Element {
+    /// Whether the type is `f32`, so that sums can be kept in an output of it.
+    const IS_F32: bool;
     /// The value as `f32`, exact.
     fn to_f32(self) -> f32;
     /// The nearest value of this type.
@@ -47,6 +49,7 @@ pub trait Float: Element {
 }
 
 impl Float for f32 {
+    const IS_F32: bool = true;
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self
@@ -74,6 +77,7 @@ impl Float for f32 {
 }
 
 impl Float for f16 {
+    const IS_F32: bool = false;
     #[inline(always)]
     fn to_f32(self) -> f32 {
         widen(self)

@@ -141,7 +141,7 @@ pub struct Product<'a, T> {
 /// operands that are not read in place, and the sums when they are not kept in the output itself.
 pub fn tile_scratch<T: Float>(isa: Isa, rows: usize, cols: usize, depth: usize, packed: [bool; 2]) -> usize {
     let widths = panel_widths(isa);
-    let in_place = T::as_f32(&[]).is_some();
+    let in_place = T::IS_F32;
     let a = if packed[0] && in_place { 0 } else { rows.next_multiple_of(widths.rows) };
     let b = if packed[1] && in_place { 0 } else { cols.next_multiple_of(widths.cols) };
     (a + b) * depth_block(depth) + if in_place { 0 } else { rows * cols }
@@ -150,7 +150,7 @@ pub fn tile_scratch<T: Float>(isa: Isa, rows: usize, cols: usize, depth: usize, 
 /// The lanes of scratch for an operand: none when its panels are read where they were packed.
 fn scratch_lanes<T: Float>(operand: &Operand<T>, lanes: usize, width: usize) -> usize {
     match operand {
-        Operand::Packed(_) if T::as_f32(&[]).is_some() => 0,
+        Operand::Packed(_) if T::IS_F32 => 0,
         _ => lanes.next_multiple_of(width),
     }
 }
@@ -161,7 +161,7 @@ impl<T: Float> Product<'_, T> {
     /// The tile starts at panel borders of packed operands.
     pub fn compute(&self, tile: &mut Tile<T>, epilogue: &Epilogue<T>, scratch: &mut [f32]) {
         let (rows, cols) = (tile.rows.clone(), tile.cols.clone());
-        if T::as_f32(&[]).is_some() {
+        if T::IS_F32 {
             let (base, stride) = tile.as_mut_ptr();
             // SAFETY: `T` is `f32`, and the tile owns its rows of `cols.len()` elements each.
             unsafe { self.sum(base.cast(), stride, rows.clone(), cols.clone(), scratch) };
@@ -208,8 +208,8 @@ impl<T: Float> Product<'_, T> {
         }
         for depth in depth_blocks(self.depth) {
             let a = self.panels(&self.a, rows.clone(), depth.clone(), widths.rows, for_a);
-            // Panels that are used once are not worth packing when their rows are adjacent in memory.
-            let raw = if rows.len() <= widths.rows { raw_rows(&self.b, &cols, &depth) } else { None };
+            // Panels that are used once or twice are not worth packing when their rows are adjacent in memory.
+            let raw = if rows.len() <= 2 * widths.rows { raw_rows(&self.b, &cols, &depth) } else { None };
             let full = cols.len() / widths.cols * widths.cols;
             let b = match raw {
                 Some(_) if full == cols.len() => &[],

@@ -1,7 +1,7 @@
 //! The matrix of image patches of a convolution as an operand of a matrix product, gathered while packing.
 
 use super::float::Float;
-use super::pack::transpose;
+use super::pack::{gather, transpose};
 use std::ops::Range;
 
 /// The most lanes in a panel.
@@ -152,12 +152,21 @@ impl<T: Float> Im2col<'_, T> {
             return;
         }
         let from = &row[(x + low as isize * step) as usize * stride..];
-        let hop = step as usize * stride;
-        if hop == 1 {
-            to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
-        } else {
-            to.iter_mut().zip(from.iter().step_by(hop)).for_each(|(to, from)| *to = from.to_f32());
-        }
+        gather(from, step as usize * stride, to);
+    }
+
+    /// Whether all taps of a filter row read adjoining elements inside of the image, at every lane.
+    #[inline(always)]
+    fn rows_are_contiguous(&self, runs: &[Run]) -> bool {
+        let m = self.matrix;
+        let (Some(&first), Some(&last)) = (m.taps[1].first(), m.taps[1].last()) else { return false };
+        m.channel_stride == 1
+            && m.strides[1] == m.channels
+            && m.taps[1].windows(2).all(|taps| taps[1] == taps[0] + 1)
+            && runs.iter().all(|run| {
+                let end = run.x + ((run.len - 1) * m.step[1]) as isize + last;
+                run.x + first >= 0 && end < m.size[1] as isize
+            })
     }
 
     /// Depth order `(tap y, tap x, channel)`: each lane reads along the channels of one input position.
@@ -165,11 +174,13 @@ impl<T: Float> Im2col<'_, T> {
     fn pack_channels(&self, runs: &[Run], lanes: usize, depth: Range<usize>, width: usize, panel: &mut [f32]) {
         let m = self.matrix;
         let mut positions = [None; MAX_WIDTH];
+        let whole_rows = self.rows_are_contiguous(runs);
         let mut at = depth.start;
         let mut panel = panel;
         while at < depth.end {
             let (channel, ty, tx) = m.tap(at);
-            let len = (m.channels - channel).min(depth.end - at);
+            let taps = if whole_rows { m.taps[1].len() - tx } else { 1 };
+            let len = (taps * m.channels - channel).min(depth.end - at);
             for run in runs {
                 let y = run.y + m.taps[0][ty];
                 let inside = y >= 0 && y < m.size[0] as isize;
@@ -219,10 +230,12 @@ mod tests {
         let strided = PatchMatrix { out: [3, 3], step: [2, 3], taps: [vec![-2, 1], vec![-2, 0, 2, 9]], ..base.clone() };
         let strided_last =
             PatchMatrix { channels_first: false, channel_stride: 1, strides: [21, 3], ..strided.clone() };
+        let wide_last =
+            PatchMatrix { size: [5, 7], out: [3, 5], taps: [vec![-1, 0, 1], vec![0, 1, 2]], ..last.clone() };
         let far = PatchMatrix { out: [2, 20], taps: [vec![-9, 4], vec![-12, 0]], ..base.clone() };
         let odd_order = PatchMatrix { channels_first: false, ..base.clone() };
         let image: Vec<f32> = (0..210).map(|i| i as f32 + 1.0).collect();
-        for matrix in [base, last, strided, strided_last, far, odd_order] {
+        for matrix in [base, last, strided, strided_last, wide_last, far, odd_order] {
             let (lanes, depth) = (2 * matrix.out[0] * matrix.out[1], matrix.depth());
             let at = |lane: usize, k: usize| {
                 let (c, ty, tx) = matrix.tap(k);

@@ -144,6 +144,24 @@ pub(super) fn transpose<'a, T: Float>(
     }
 }
 
+/// Writes `to[i] = from[i * hop]`, as far as both reach.
+#[inline(always)]
+pub(super) fn gather<T: Float>(from: &[T], hop: usize, to: &mut [f32]) {
+    match hop {
+        1 => to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32()),
+        2 => {
+            // Pairs of a known length become vector shuffles.
+            let (pairs, last) = from.as_chunks::<2>();
+            let len = pairs.len();
+            to.iter_mut().zip(pairs).for_each(|(to, from)| *to = from[0].to_f32());
+            if let (Some(to), Some(from)) = (to.get_mut(len), last.first()) {
+                *to = from.to_f32();
+            }
+        }
+        _ => to.iter_mut().zip(from.iter().step_by(hop)).for_each(|(to, from)| *to = from.to_f32()),
+    }
+}
+
 /// Four lanes at a time, in squares of 4 by 4 that stay in registers.
 #[inline(always)]
 fn transpose_four<T: Float>(from: [&[T]; 4], width: usize, out: &mut [f32]) {

@@ -1,6 +1,9 @@
 //! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
+pub mod conv2d;
+pub mod conv_transpose2d;
+pub mod dense;
 pub mod gru;
 pub mod lstm;
 pub mod matmul;
@@ -57,6 +60,8 @@ macro_rules! steps {
 }
 
 steps! {
+    /// Matrix products and convolutions.
+    Dense(dense::DenseStep),
     /// Pooling.
     Pool2d(pool2d::Pool2dStep),
     /// Gated recurrent units.

@@ -295,7 +295,7 @@ impl<T: Float> Network<T> {
     /// the hidden state, the hidden state after the reset gate, and the states by units.
     fn scratch_lengths(&self, resets: bool) -> [usize; 7] {
         let Sizes { batch, input, hidden, states, .. } = self.sizes;
-        let wide = T::as_f32(&[]).is_none();
+        let wide = !T::IS_F32;
         let product = self.product.as_ref();
         [
             if wide { self.sizes.rows() * input } else { 0 },
