@@ -172,3 +172,32 @@ fn compare(
         }
     }
 }
+
+/// Runs `pass` on the graph of the text `before` and compares with the text `after`, and the outputs of both in the
+/// oracle on random inputs.
+pub fn check_pass(pass: fn(&mut Graph), before: &str, after: &str) {
+    let original = crate::ir::parse(before);
+    let mut graph = original.clone();
+    pass(&mut graph);
+    graph.verify();
+    let after: String = after.lines().map(|line| line.trim().to_string() + "\n").collect();
+    assert_eq!(graph.to_string(), after);
+    let mut random = Random::new(1);
+    let inputs =
+        original.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(original.descriptor(*id)))).collect();
+    let (expected, got) = (reference::run(&original, &inputs), reference::run(&graph, &inputs));
+    for (name, expected) in expected {
+        for (expected, got) in expected.numbers().zip(got[&name].numbers()) {
+            let (a, b) = (expected.to_f64(), got.to_f64());
+            assert!(
+                a == b || (a - b).abs() <= 1e-9 * a.abs().max(1.0) || (a.is_nan() && b.is_nan()),
+                "{name}: {a} became {b}"
+            );
+        }
+    }
+}
+
+/// [`check_pass`] for a graph that must stay as it is.
+pub fn check_pass_changes_nothing(pass: fn(&mut Graph), text: &str) {
+    check_pass(pass, text, text);
+}
