@@ -1,0 +1,183 @@
+/**
+ * English descriptions for index.d.ts, keyed by IDL name. The generator fails when an operator,
+ * interface member or dictionary has none, or when a key matches nothing in the IDL.
+ */
+
+/** Dictionaries, enumerations, typedefs. */
+export const types = {
+  MLPowerPreference: 'Preference between execution speed and power consumption.',
+  MLContextOptions: 'Preferences for a context.',
+  MLNamedTensors: 'Tensors by input or output name.',
+  MLContextLostInfo: 'Why a context was lost.',
+  MLOpSupportLimits: 'What a context supports: general limits, and data types and ranks for each operator.',
+  MLRankRange: 'Smallest and largest supported rank.',
+  MLDataTypeList: 'Supported data types.',
+  MLTensorLimits: 'Supported data types and ranks of one operand.',
+  MLBinarySupportLimits: 'Limits of an operator with the operands a and b.',
+  MLSingleInputSupportLimits: 'Limits of an operator with one input.',
+  MLInputOperandLayout: 'Axis order of images: batch, channels, height, width or batch, height, width, channels.',
+  MLOperandDataType: 'Element type of tensors and operands.',
+  MLOperandDescriptor: 'Data type and shape of an operand.',
+  MLOperatorOptions: 'Options that every operator has.',
+  MLNumber: 'A number for operands of any data type; bigint keeps all bits of 64-bit integers.',
+  MLTensorDescriptor: 'Data type, shape and permitted uses of a tensor.',
+  MLNamedOperands: 'Operands by output name.',
+  AllowSharedBufferSource:
+    'A buffer or view of fixed length. Views must have the element type of the data type (Uint16Array serves for float16 too) or be a Uint8Array.',
+};
+
+/** Members of interfaces: `Interface.member`. */
+export const members = {
+  'ML.createContext':
+    'Creates a context.\n\nRejects with a TypeError when an option is invalid, with a NotSupportedError when the context cannot be supported; contexts of a GPUDevice are not.',
+  'MLContext.dispatch':
+    'Queues one execution of a graph and returns at once; read an output tensor to wait for it.\n\nThrows a TypeError when the tensors are not exactly the named inputs and outputs of the graph with the same data types and shapes, an InvalidStateError when the graph is destroyed.',
+  'MLContext.createTensor':
+    'Creates a tensor filled with zeros.\n\nRejects with a TypeError when the descriptor is invalid, an InvalidStateError when the context is lost, an UnknownError when memory cannot be had.',
+  'MLContext.createConstantTensor':
+    'Creates a tensor with the given contents that graphs can use as a constant.\n\nRejects as createTensor, and with a TypeError when the data does not match the descriptor.',
+  'MLContext.readTensor':
+    'Reads the contents of a readable tensor after all work queued before, into a new buffer or into the given one.\n\nRejects with a TypeError when the tensor cannot be read or the buffer does not match, an InvalidStateError when tensor or context is destroyed meanwhile.',
+  'MLContext.writeTensor':
+    'Copies data into a writable tensor; the buffer may be reused at once.\n\nThrows a TypeError when the tensor cannot be written or the data does not match it.',
+  'MLContext.opSupportLimits': 'Data types and ranks that this context supports.',
+  'MLContext.destroy': 'Loses the context: destroys its tensors and graphs and rejects pending work.',
+  'MLContext.accelerated': 'The preference given to createContext.',
+  'MLContext.lost': 'Resolves when the context is lost; the same promise every time.',
+  'MLGraph.destroy': 'Frees the graph after the work queued so far.',
+  'MLOperand.dataType': 'Element type.',
+  'MLOperand.shape': 'Dimensions; empty for a scalar. The same frozen array every time.',
+  'MLTensor.dataType': 'Element type.',
+  'MLTensor.shape': 'Dimensions; empty for a scalar. The same frozen array every time.',
+  'MLTensor.readable': 'Whether readTensor accepts the tensor.',
+  'MLTensor.writable': 'Whether writeTensor accepts the tensor.',
+  'MLTensor.constant': 'Whether the tensor was made by createConstantTensor.',
+  'MLTensor.destroy': 'Frees the memory after the work queued so far and rejects pending reads.',
+  'MLGraphBuilder.constructor': 'Starts a graph. Throws an InvalidStateError when the context is lost.',
+  'MLGraphBuilder.input': 'Adds a graph input with a name that no other input has.',
+  'MLGraphBuilder.constant':
+    'Adds a constant: the contents of a buffer (copied), one number as a scalar (cast to the data type), or a constant tensor.',
+  'MLGraphBuilder.build':
+    'Compiles the graph that computes the named outputs; the builder cannot be used afterwards.\n\nRejects with a TypeError when an output is an input, a constant or of another builder, an InvalidStateError when the builder has built or the context is lost, an OperationError when compilation fails.',
+};
+
+/** Interfaces. */
+export const interfaces = {
+  ML: 'Entry to the API; the only instance is `ml`.',
+  MLContext: 'A device with its queue of work; owner of tensors and graphs.',
+  MLGraph: 'A compiled graph.',
+  MLOperand: 'A value in a graph that is being built.',
+  MLTensor: 'Memory of a context for graph inputs, outputs and constants.',
+  MLGraphBuilder: 'Builds one graph, operator by operator.',
+};
+
+/** Operators: what they compute. */
+export const operators = {
+  argMin: 'Index of the smallest value along an axis.',
+  argMax: 'Index of the largest value along an axis.',
+  batchNormalization: 'Normalization along an axis with given mean and variance: `(x - mean) / sqrt(variance + epsilon) * scale + bias`.',
+  cast: 'Conversion to another data type.',
+  clamp: 'Values limited to the range from minValue to maxValue.',
+  concat: 'Inputs joined along an axis.',
+  conv2d: 'Two-dimensional convolution.',
+  convTranspose2d: 'Two-dimensional transposed convolution.',
+  cumulativeSum: 'Running sums along an axis.',
+  add: 'Element-wise `a + b` with broadcasting.',
+  sub: 'Element-wise `a - b` with broadcasting.',
+  mul: 'Element-wise `a * b` with broadcasting.',
+  div: 'Element-wise `a / b` with broadcasting.',
+  max: 'Element-wise larger of a and b with broadcasting.',
+  min: 'Element-wise smaller of a and b with broadcasting.',
+  pow: 'Element-wise `a` to the power `b` with broadcasting.',
+  equal: 'Element-wise `a == b` as uint8 0 or 1.',
+  notEqual: 'Element-wise `a != b` as uint8 0 or 1.',
+  greater: 'Element-wise `a > b` as uint8 0 or 1.',
+  greaterOrEqual: 'Element-wise `a >= b` as uint8 0 or 1.',
+  lesser: 'Element-wise `a < b` as uint8 0 or 1.',
+  lesserOrEqual: 'Element-wise `a <= b` as uint8 0 or 1.',
+  logicalNot: 'Element-wise logical not as uint8 0 or 1.',
+  logicalAnd: 'Element-wise logical and as uint8 0 or 1.',
+  logicalOr: 'Element-wise logical or as uint8 0 or 1.',
+  logicalXor: 'Element-wise logical exclusive or as uint8 0 or 1.',
+  isNaN: 'Whether elements are NaN, as uint8 0 or 1.',
+  isInfinite: 'Whether elements are infinite, as uint8 0 or 1.',
+  abs: 'Absolute value.',
+  ceil: 'Rounding up.',
+  cos: 'Cosine of radians.',
+  erf: 'Gauss error function.',
+  exp: 'Natural exponential.',
+  floor: 'Rounding down.',
+  identity: 'The input itself.',
+  log: 'Natural logarithm.',
+  neg: 'Negation.',
+  reciprocal: '`1 / x`.',
+  roundEven: 'Rounding to the nearest integer, halves to even.',
+  sin: 'Sine of radians.',
+  sign: 'Sign: -1, 0 or 1.',
+  sqrt: 'Square root.',
+  tan: 'Tangent of radians.',
+  dequantizeLinear: '`(input - zeroPoint) * scale`, with blockwise broadcasting of scale and zeroPoint.',
+  quantizeLinear: '`round(input / scale) + zeroPoint`, limited to the range of the zero point\'s data type.',
+  elu: 'Exponential linear unit: `max(0, x) + alpha * (exp(min(0, x)) - 1)`.',
+  expand: 'Broadcast to a new shape.',
+  gather: 'Slices of the input along an axis, chosen by indices.',
+  gatherElements: 'Single elements along an axis, chosen by indices of the output shape.',
+  gatherND: 'Slices of the input, chosen by index tuples.',
+  gelu: 'Gaussian error linear unit: `0.5 * x * (1 + erf(x / sqrt(2)))`.',
+  gemm: 'General matrix product: `alpha * a * b + beta * c`.',
+  gru: 'Gated recurrent unit over a sequence; gives the last state and, with returnSequence, all of them.',
+  gruCell: 'One step of a gated recurrent unit.',
+  hardSigmoid: '`max(0, min(alpha * x + beta, 1))`.',
+  hardSwish: '`x * max(0, min(6, x + 3)) / 6`.',
+  instanceNormalization: 'Normalization of each channel of each image by its own mean and variance.',
+  layerNormalization: 'Normalization over the given axes by the mean and variance of each sample.',
+  leakyRelu: '`max(0, x) + alpha * min(0, x)`.',
+  linear: '`alpha * x + beta`.',
+  lstm: 'Long short-term memory over a sequence; gives last hidden state, last cell state and, with returnSequence, all hidden states.',
+  lstmCell: 'One step of long short-term memory; gives hidden state and cell state.',
+  matmul: 'Matrix product of the last two axes, with broadcasting of the others.',
+  pad: 'The input with padding around it.',
+  averagePool2d: 'Average of each window.',
+  l2Pool2d: 'Square root of the sum of squares of each window.',
+  maxPool2d: 'Largest value of each window.',
+  prelu: '`max(0, x) + slope * min(0, x)` with broadcasting of slope.',
+  reduceL1: 'Sum of absolute values over axes.',
+  reduceL2: 'Square root of the sum of squares over axes.',
+  reduceLogSum: 'Logarithm of the sum over axes.',
+  reduceLogSumExp: 'Logarithm of the sum of exponentials over axes.',
+  reduceMax: 'Largest value over axes.',
+  reduceMean: 'Mean over axes.',
+  reduceMin: 'Smallest value over axes.',
+  reduceProduct: 'Product over axes.',
+  reduceSum: 'Sum over axes.',
+  reduceSumSquare: 'Sum of squares over axes.',
+  relu: '`max(0, x)`.',
+  resample2d: 'Two axes resized by scales or to sizes.',
+  reshape: 'The same elements in a new shape.',
+  reverse: 'Elements in reverse order along axes.',
+  scatterElements: 'The input with single elements along an axis replaced by updates.',
+  scatterND: 'The input with slices, chosen by index tuples, replaced by updates.',
+  sigmoid: '`1 / (1 + exp(-x))`.',
+  slice: 'A part of the input from starts with the given sizes.',
+  softmax: 'Exponentials divided by their sum along an axis.',
+  softplus: '`log(1 + exp(x))`.',
+  softsign: '`x / (1 + abs(x))`.',
+  split: 'Parts of the input along an axis: a number of equal ones, or of the given sizes.',
+  tanh: 'Hyperbolic tangent.',
+  tile: 'The input repeated along each axis.',
+  transpose: 'Axes in another order; reversed without a permutation.',
+  triangular: 'Upper or lower triangle of matrices, zeros elsewhere.',
+  where: 'Element of trueValue where condition is not 0, of falseValue elsewhere, with broadcasting.',
+};
+
+/** Dictionary members that this package adds to the standard ones. */
+export const extensions = {
+  MLContextOptions: [
+    {
+      name: 'numThreads',
+      type: '[EnforceRange] unsigned long',
+      documentation:
+        'Extension of webnn-node: threads that compute, 1 to 1024. Without it, as many as the process may use.',
+    },
+  ],
+};
