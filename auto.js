@@ -10,11 +10,9 @@ const { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor } = requ
 /** A class with this name in place of a runtime's own, for runtimes without navigator. */
 class Navigator {}
 
-/** Defines a property of the global object as Web IDL defines interface objects. */
+/** Defines a property of the global object with the attributes that Web IDL gives to interface objects. */
 function defineGlobal(name, value) {
-  if (!(name in globalThis)) {
-    Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
-  }
+  Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
 }
 
 /** @returns {object} the runtime's navigator, or a new global one that has nothing but `ml` */
@@ -54,5 +52,7 @@ function installNavigatorML() {
 
 installNavigatorML();
 for (const [name, Interface] of Object.entries({ ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor })) {
-  defineGlobal(name, Interface);
+  if (!(name in globalThis)) {
+    defineGlobal(name, Interface);
+  }
 }
