@@ -15,20 +15,21 @@ const { errorFromCode } = require('./errors.js');
 const { Promise } = globalThis;
 const packageDirectory = path.dirname(__dirname);
 
-/** @returns {'gnu' | 'musl'} the C library of this Linux process */
+/** Architectures as they stand in the file name of musl's loader. */
+const MUSL_ARCHITECTURES = { arm64: 'aarch64', x64: 'x86_64' };
+
+/** @returns {'gnu' | 'musl'} the C library of this Linux system */
 function linuxLibc() {
   try {
+    // A script that names its library; a glibc system can have musl installed beside it.
     const ldd = fs.readFileSync('/usr/bin/ldd', 'latin1');
-    if (ldd.includes('musl')) {
-      return 'musl';
-    }
-    if (ldd.includes('GNU C Library') || ldd.includes('GLIBC')) {
-      return 'gnu';
+    if (/musl|GNU C Library|GLIBC/.test(ldd)) {
+      return ldd.includes('musl') ? 'musl' : 'gnu';
     }
   } catch {
-    // Minimal images have no ldd; the process knows too, but takes milliseconds to tell.
+    // Minimal images have no ldd: there, the loader of the only library tells.
   }
-  return process.report.getReport().header.glibcVersionRuntime === undefined ? 'musl' : 'gnu';
+  return fs.existsSync(`/lib/ld-musl-${MUSL_ARCHITECTURES[process.arch] ?? process.arch}.so.1`) ? 'musl' : 'gnu';
 }
 
 /** @returns {string} platform, architecture and, on Linux, C library, as they stand in file and package names */
