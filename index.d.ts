@@ -12,31 +12,31 @@ export type MLInputOperandLayout = 'nchw' | 'nhwc';
 /** Element type of tensors and operands. */
 export type MLOperandDataType = 'float32' | 'float16' | 'int32' | 'uint32' | 'int64' | 'uint64' | 'int8' | 'uint8';
 
-/** Values of MLConv2dFilterOperandLayout. */
+/** Axis order of conv2d filters: output channels (o), input channels (i), height, width. */
 export type MLConv2dFilterOperandLayout = 'oihw' | 'hwio' | 'ohwi' | 'ihwo';
 
-/** Values of MLConvTranspose2dFilterOperandLayout. */
+/** Axis order of convTranspose2d filters: input channels (i), output channels (o), height, width. */
 export type MLConvTranspose2dFilterOperandLayout = 'iohw' | 'hwoi' | 'ohwi';
 
-/** Values of MLGruWeightLayout. */
+/** Order of the gates in GRU weights: update (z), reset (r), new (n). */
 export type MLGruWeightLayout = 'zrn' | 'rzn';
 
-/** Values of MLRecurrentNetworkActivation. */
+/** Activation function of a recurrent network. */
 export type MLRecurrentNetworkActivation = 'relu' | 'sigmoid' | 'tanh';
 
-/** Values of MLRecurrentNetworkDirection. */
+/** Direction in which a recurrent network reads its sequence. */
 export type MLRecurrentNetworkDirection = 'forward' | 'backward' | 'both';
 
-/** Values of MLLstmWeightLayout. */
+/** Order of the gates in LSTM weights: input (i), output (o), forget (f), cell (g). */
 export type MLLstmWeightLayout = 'iofg' | 'ifgo';
 
-/** Values of MLPaddingMode. */
+/** What stands in the padding: a constant, the edge elements, or the input mirrored. */
 export type MLPaddingMode = 'constant' | 'edge' | 'reflection';
 
-/** Values of MLRoundingType. */
+/** Rounding of pooling output sizes. */
 export type MLRoundingType = 'floor' | 'ceil';
 
-/** Values of MLInterpolationMode. */
+/** How resample2d computes elements between those of the input. */
 export type MLInterpolationMode = 'nearest-neighbor' | 'linear';
 
 /** Tensors by input or output name. */

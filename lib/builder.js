@@ -169,7 +169,12 @@ class Builder {
       ids,
       (graph, inputNames) => {
         const inputs = inputNames.map((name) => graphValue(name, this.#inputs.get(name)));
-        return new Graph(context, graph, inputs, names.map((name) => graphValue(name, outputs.get(name))));
+        return new Graph(
+          context,
+          graph,
+          inputs,
+          names.map((name) => graphValue(name, outputs.get(name))),
+        );
       },
       createMLGraph,
     );

@@ -29,7 +29,11 @@ function inMemberOrder(key, value) {
   if (typeof value !== 'object' || Array.isArray(value)) {
     return value;
   }
-  return Object.fromEntries(Object.keys(value).sort().map((name) => [name, value[name]]));
+  return Object.fromEntries(
+    Object.keys(value)
+      .sort()
+      .map((name) => [name, value[name]]),
+  );
 }
 
 /** State of an MLContext. */

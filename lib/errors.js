@@ -17,12 +17,7 @@ const UNSAFE_TEXT = /[\p{Cc}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu;
 const QUOTED_LENGTH = 100;
 
 /** DOMException names that the native side may report. */
-const DOM_EXCEPTION_CODES = new Set([
-  'InvalidStateError',
-  'NotSupportedError',
-  'OperationError',
-  'UnknownError',
-]);
+const DOM_EXCEPTION_CODES = new Set(['InvalidStateError', 'NotSupportedError', 'OperationError', 'UnknownError']);
 
 /**
  * Removes what must not reach a terminal or log from a caller's text.

@@ -78,7 +78,9 @@ function matchTensors(kind, tensors, descriptors) {
       rejectNames(kind, tensors, descriptors);
     }
     if (tensor.constant) {
-      throw new TypeError(`dispatch: ${kind} ${quote(descriptor.name)} is a constant tensor, expected one of createTensor`);
+      throw new TypeError(
+        `dispatch: ${kind} ${quote(descriptor.name)} is a constant tensor, expected one of createTensor`,
+      );
     }
     if (!sameDescriptor(tensor, descriptor)) {
       throw new TypeError(

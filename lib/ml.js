@@ -56,7 +56,9 @@ class ML {
         throw illegalInvocation('ML.createContext', 'ML');
       }
       if (isGPUDevice(options)) {
-        throw notSupportedError('createContext: contexts of a GPUDevice are not supported, this build computes on the CPU');
+        throw notSupportedError(
+          'createContext: contexts of a GPUDevice are not supported, this build computes on the CPU',
+        );
       }
       return resolve(createMLContext(contextOf(toContextOptions(options, 'createContext: options'))));
     } catch (error) {

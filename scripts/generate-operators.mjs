@@ -22,7 +22,9 @@ const byCodeUnits = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 
 /** IDL text of a type, with the extended attributes that change its conversion. */
 function typeText(idlType, extAttrs = []) {
-  const enforce = [...extAttrs, ...idlType.extAttrs].some(({ name }) => name === 'EnforceRange') ? '[EnforceRange] ' : '';
+  const enforce = [...extAttrs, ...idlType.extAttrs].some(({ name }) => name === 'EnforceRange')
+    ? '[EnforceRange] '
+    : '';
   if (idlType.union) {
     return `${enforce}(${idlType.idlType.map((part) => typeText(part)).join(' or ')})`;
   }
@@ -50,7 +52,10 @@ function model(idl) {
   const result = { enumerations: new Map(), typedefs: new Map(), dictionaries: new Map(), interfaces: new Map() };
   for (const node of parse(idl)) {
     if (node.type === 'enum') {
-      result.enumerations.set(node.name, node.values.map(({ value }) => value));
+      result.enumerations.set(
+        node.name,
+        node.values.map(({ value }) => value),
+      );
     } else if (node.type === 'typedef') {
       result.typedefs.set(node.name, typeText(node.idlType));
     } else if (node.type === 'dictionary') {
@@ -136,11 +141,17 @@ function operatorTable(idl, { enumerations, dictionaries, ...rest }) {
   for (const name of dictionaries.keys()) {
     if (!isOutput(name)) {
       lines.push(`  ${name}: [`);
-      lines.push(...readingOrder(dictionaries, name).map(({ documentation: _, ...member }) => `    ${objectSource(member)},`));
+      lines.push(
+        ...readingOrder(dictionaries, name).map(({ documentation: _, ...member }) => `    ${objectSource(member)},`),
+      );
       lines.push('  ],');
     }
   }
-  lines.push('};', '', '/** Operator methods of MLGraphBuilder: arguments, options dictionary and type of the result. */');
+  lines.push(
+    '};',
+    '',
+    '/** Operator methods of MLGraphBuilder: arguments, options dictionary and type of the result. */',
+  );
   lines.push('const operators = [');
   for (const { name, type, parameters } of operatorsOf(rest)) {
     const options = parameters.at(-1);
@@ -172,7 +183,11 @@ function typescriptType(text, direction) {
       return `Record<string, ${typescriptType(inner.split(', ')[1], direction)}>`;
     }
     const element = typescriptType(inner, direction);
-    const names = { Promise: 'Promise', FrozenArray: 'ReadonlyArray', sequence: direction === 'in' ? 'Iterable' : 'Array' };
+    const names = {
+      Promise: 'Promise',
+      FrozenArray: 'ReadonlyArray',
+      sequence: direction === 'in' ? 'Iterable' : 'Array',
+    };
     return `${names[outer]}<${element}>`;
   }
   if (/^(unsigned long( long)?|long|double|float|unrestricted double)$/.test(plain)) {
@@ -260,12 +275,15 @@ function interfaceDeclaration(name, { members }) {
 function declarations(idl, { enumerations, typedefs, dictionaries, interfaces }) {
   const lines = [...header(idl), '', '/// <reference lib="es2020" />', ''];
   for (const [name, values] of enumerations) {
-    const text = documentation.types[name] ?? `Values of ${name}.`;
-    lines.push(...comment(text), `export type ${name} = ${values.map(literal).join(' | ')};`, '');
+    lines.push(...comment(required(documentation.types, name, 'type')));
+    lines.push(`export type ${name} = ${values.map(literal).join(' | ')};`, '');
   }
   for (const [name, type] of typedefs) {
     lines.push(...comment(required(documentation.types, name, 'type')));
-    lines.push(`export type ${name} = ${typescriptType(type, isOutput(name) || name.endsWith('List') ? 'out' : 'in')};`, '');
+    lines.push(
+      `export type ${name} = ${typescriptType(type, isOutput(name) || name.endsWith('List') ? 'out' : 'in')};`,
+      '',
+    );
   }
   lines.push(...comment(documentation.types.AllowSharedBufferSource));
   lines.push('export type AllowSharedBufferSource = ArrayBuffer | SharedArrayBuffer | ArrayBufferView;', '');
@@ -277,7 +295,11 @@ function declarations(idl, { enumerations, typedefs, dictionaries, interfaces })
   for (const [name, definition] of interfaces) {
     lines.push(...interfaceDeclaration(name, definition));
   }
-  lines.push(...comment('The only ML object; `navigator.ml` after importing "webnn-node/auto".'), 'export const ml: ML;', '');
+  lines.push(
+    ...comment('The only ML object; `navigator.ml` after importing "webnn-node/auto".'),
+    'export const ml: ML;',
+    '',
+  );
   return lines.join('\n');
 }
 

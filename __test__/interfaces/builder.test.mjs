@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { invalidState, newBuilder, recording, recordingNumber, rejects, require, typeError, webnn } from './helpers.mjs';
+import {
+  invalidState,
+  newBuilder,
+  recording,
+  recordingNumber,
+  rejects,
+  require,
+  typeError,
+  webnn,
+} from './helpers.mjs';
 
 const { ml, MLGraph, MLGraphBuilder, MLOperand } = webnn();
 const { dictionaries, operators } = require('../../lib/operators.js');
@@ -17,7 +26,10 @@ test('input converts name and descriptor', async () => {
       return 'x';
     },
   };
-  const operand = builder.input(name, recording(log, { dataType: 'int8', shape: new Set([recordingNumber(log, 'dimension', 4)]) }));
+  const operand = builder.input(
+    name,
+    recording(log, { dataType: 'int8', shape: new Set([recordingNumber(log, 'dimension', 4)]) }),
+  );
   assert.deepEqual(log, ['name', 'dataType', 'shape', 'dimension']);
   assert.ok(operand instanceof MLOperand);
   assert.equal(operand.dataType, 'int8');
@@ -28,7 +40,10 @@ test('input converts name and descriptor', async () => {
 test('input checks its name', async () => {
   const { builder } = await newBuilder();
   assert.throws(() => builder.input('', DESCRIPTOR), typeError(/^input: name is empty$/));
-  assert.throws(() => builder.input('a', DESCRIPTOR), typeError(/^input: there is already an input with the name "a"$/));
+  assert.throws(
+    () => builder.input('a', DESCRIPTOR),
+    typeError(/^input: there is already an input with the name "a"$/),
+  );
   assert.throws(() => builder.input(Symbol('s'), DESCRIPTOR), typeError(/^input: name is a symbol/));
   builder.input('\uD800', DESCRIPTOR);
   assert.throws(() => builder.input('\uFFFD', DESCRIPTOR), typeError(/already/));
@@ -55,7 +70,13 @@ test('constant tells its overloads apart', async () => {
   const tensor = await context.createConstantTensor(DESCRIPTOR, data);
 
   assert.deepEqual(builder.constant(DESCRIPTOR, data).shape, [2, 3]);
-  assert.deepEqual(builder.constant(Object.assign(() => {}, DESCRIPTOR), data).shape, [2, 3]);
+  assert.deepEqual(
+    builder.constant(
+      Object.assign(() => {}, DESCRIPTOR),
+      data,
+    ).shape,
+    [2, 3],
+  );
   assert.deepEqual(builder.constant('int64', 5n).shape, []);
   assert.equal(builder.constant('int64', 5n).dataType, 'int64');
   assert.equal(builder.constant(tensor).dataType, 'float32');
@@ -81,7 +102,10 @@ test('scalar constants take numbers and bigints for every data type', async () =
       assert.equal(builder.constant(dataType, value).dataType, dataType);
     }
   }
-  assert.throws(() => builder.constant('float32', Symbol('s')), typeError(/^constant: value is a symbol, expected a number or bigint$/));
+  assert.throws(
+    () => builder.constant('float32', Symbol('s')),
+    typeError(/^constant: value is a symbol, expected a number or bigint$/),
+  );
 });
 
 test('constant copies the buffer', async () => {
@@ -142,7 +166,11 @@ test('operators read the members of their options in order', async () => {
       if (type === 'MLOperandDataType') return 'float16';
       return type.startsWith('sequence') ? [1, 1] : 0;
     });
-    assert.throws(() => builder[name](...args, source), (error) => error === stop, name);
+    assert.throws(
+      () => builder[name](...args, source),
+      (error) => error === stop,
+      name,
+    );
     assert.deepEqual(log, members, name);
   }
 });
@@ -165,9 +193,15 @@ test('operands are checked by brand and builder, wherever they stand', async () 
   const { context, builder, a, b } = await newBuilder();
   const foreign = new MLGraphBuilder(context).input('x', DESCRIPTOR);
   assert.throws(() => builder.add(a, foreign), typeError(/^add: b belongs to another builder$/));
-  assert.throws(() => builder.add(a, foreign, { label: 'sum' }), typeError(/^\[sum\] add: b belongs to another builder$/));
+  assert.throws(
+    () => builder.add(a, foreign, { label: 'sum' }),
+    typeError(/^\[sum\] add: b belongs to another builder$/),
+  );
   assert.throws(() => builder.concat([a, foreign], 0), typeError(/^concat: inputs\[1\] belongs to another builder$/));
-  assert.throws(() => builder.concat([a, {}], 0), typeError(/^concat: inputs\[1\] is an object, expected an MLOperand$/));
+  assert.throws(
+    () => builder.concat([a, {}], 0),
+    typeError(/^concat: inputs\[1\] is an object, expected an MLOperand$/),
+  );
   assert.throws(() => builder.concat(a, 0), typeError(/^concat: inputs is an object, expected an iterable object$/));
   assert.throws(() => builder.gemm(a, b, { c: foreign }), typeError(/^gemm: c belongs to another builder$/));
   assert.throws(() => builder.gemm(a, b, { c: null }), typeError(/^gemm: options\.c is null, expected an MLOperand$/));
@@ -192,7 +226,10 @@ test('conversions of operator arguments follow their types', async () => {
   assert.throws(() => builder.reshape(a, 6), typeError(/^reshape: newShape is 6, expected an iterable object/));
   assert.equal(builder.cast(a, 'int8').dataType, 'int8');
   assert.throws(() => builder.cast(a, 'double'), typeError(/^cast: dataType is "double", expected one of/));
-  assert.throws(() => builder.elu(a, { alpha: NaN }), typeError(/^elu: options\.alpha is NaN, expected a finite number/));
+  assert.throws(
+    () => builder.elu(a, { alpha: NaN }),
+    typeError(/^elu: options\.alpha is NaN, expected a finite number/),
+  );
   assert.throws(() => builder.elu(a, { alpha: 1n }), typeError(/^elu: options\.alpha is 1n/));
   assert.throws(() => builder.resample2d(a, { scales: [1, 1e40] }), typeError(/^resample2d: options\.scales\[1\] is/));
   assert.throws(() => builder.triangular(a, { diagonal: 2 ** 31 }), typeError(/^triangular: options\.diagonal is/));
@@ -207,7 +244,13 @@ test('split takes a count or sizes and returns an array', async () => {
   for (const splits of [2, '2', [1, 1], new Set([1])]) {
     const parts = splits instanceof Set ? builder.split(a, [1, 1]) : builder.split(a, splits);
     assert.ok(Array.isArray(parts));
-    assert.deepEqual(parts.map((part) => part.shape), [[1, 3], [1, 3]]);
+    assert.deepEqual(
+      parts.map((part) => part.shape),
+      [
+        [1, 3],
+        [1, 3],
+      ],
+    );
     assert.ok(parts.every((part) => part instanceof MLOperand));
   }
   assert.throws(() => builder.split(a, -1), typeError(/^split: splits is -1/));
@@ -276,7 +319,11 @@ test('build checks its outputs and leaves the builder usable', async () => {
 
 test('outputs are named by well-formed strings', async () => {
   const { context, builder, a } = await newBuilder();
-  const graph = await builder.build({ '\uD800': builder.relu(a), '\uDFFF': builder.tanh(a), ['__proto__']: builder.abs(a) });
+  const graph = await builder.build({
+    '\uD800': builder.relu(a),
+    '\uDFFF': builder.tanh(a),
+    ['__proto__']: builder.abs(a),
+  });
   const [ta, t1, t2] = await Promise.all([0, 1, 2].map(() => context.createTensor(DESCRIPTOR)));
   context.dispatch(graph, { a: ta }, { '\uFFFD': t1, ['__proto__']: t2 });
 });

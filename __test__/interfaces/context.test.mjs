@@ -2,7 +2,16 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import vm from 'node:vm';
 
-import { domException, invalidState, newBuilder, recording, recordingNumber, rejects, typeError, webnn } from './helpers.mjs';
+import {
+  domException,
+  invalidState,
+  newBuilder,
+  recording,
+  recordingNumber,
+  rejects,
+  typeError,
+  webnn,
+} from './helpers.mjs';
 
 const { ml, MLContext, MLGraphBuilder, MLTensor } = webnn();
 
@@ -56,7 +65,10 @@ test('createContext rejects bad options', async () => {
   for (const bad of [1, 'high-performance', true, 1n, Symbol('s')]) {
     await rejects(() => ml.createContext(bad), typeError(/createContext: options is .*, expected an object/));
   }
-  await rejects(() => ml.createContext({ powerPreference: 'fast' }), typeError(/options\.powerPreference is "fast", expected one of/));
+  await rejects(
+    () => ml.createContext({ powerPreference: 'fast' }),
+    typeError(/options\.powerPreference is "fast", expected one of/),
+  );
   for (const numThreads of [0, -1, 1025, NaN, 'x', 2 ** 32, 1n]) {
     await rejects(() => ml.createContext({ numThreads }), typeError(/options\.numThreads is/));
   }
@@ -69,17 +81,23 @@ test('createContext rejects bad options', async () => {
       throw own;
     },
   };
-  await rejects(() => ml.createContext(hostile), (error) => error === own);
+  await rejects(
+    () => ml.createContext(hostile),
+    (error) => error === own,
+  );
 });
 
 test('createContext rejects a GPUDevice with the reason', async () => {
   globalThis.GPUDevice = class GPUDevice {};
   try {
     const device = new globalThis.GPUDevice();
-    await rejects(() => ml.createContext(device), (error) => {
-      assert.match(error.message, /GPUDevice/);
-      return domException('NotSupportedError')(error);
-    });
+    await rejects(
+      () => ml.createContext(device),
+      (error) => {
+        assert.match(error.message, /GPUDevice/);
+        return domException('NotSupportedError')(error);
+      },
+    );
     (await ml.createContext({})).destroy();
   } finally {
     delete globalThis.GPUDevice;
@@ -211,7 +229,10 @@ for (const [dataType, [size, View]] of Object.entries(DATA_TYPES)) {
     for (const buffer of bad) {
       assert.throws(() => context.writeTensor(tensor, buffer), typeError(/^writeTensor: inputData (is a|has)/));
       await rejects(() => context.readTensor(tensor, buffer), typeError(/^readTensor: outputData (is a|has)/));
-      await rejects(() => context.createConstantTensor(descriptor, buffer), typeError(/^createConstantTensor: inputData (is a|has)/));
+      await rejects(
+        () => context.createConstantTensor(descriptor, buffer),
+        typeError(/^createConstantTensor: inputData (is a|has)/),
+      );
       assert.throws(() => builder.constant(descriptor, buffer), typeError(/^constant: buffer (is a|has)/));
     }
   });
@@ -371,7 +392,15 @@ test('opSupportLimits gives a new object each time, members in order', async () 
   assert.deepEqual(context.opSupportLimits(), limits);
   const names = Object.keys(limits);
   assert.deepEqual(names, [...names].sort());
-  for (const name of ['preferredInputLayout', 'maxTensorByteLength', 'input', 'constant', 'output', 'conv2d', 'where']) {
+  for (const name of [
+    'preferredInputLayout',
+    'maxTensorByteLength',
+    'input',
+    'constant',
+    'output',
+    'conv2d',
+    'where',
+  ]) {
     assert.ok(names.includes(name), name);
   }
   assert.deepEqual(Object.keys(limits.input), ['dataTypes', 'rankRange']);

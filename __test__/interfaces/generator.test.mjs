@@ -27,14 +27,26 @@ test('the table has each operator once', () => {
   const names = idl
     .filter(({ type, name, partial }) => type === 'interface' && name === 'MLGraphBuilder' && partial)
     .flatMap(({ members }) => members.map(({ name }) => name));
-  assert.deepEqual(operators.map(({ name }) => name), names);
+  assert.deepEqual(
+    operators.map(({ name }) => name),
+    names,
+  );
   assert.equal(new Set(names).size, 95);
 });
 
 test('members are in reading order: inherited ones first, then by code unit', () => {
-  assert.deepEqual(dictionaries.MLTensorDescriptor.map(({ name }) => name), ['dataType', 'shape', 'readable', 'writable']);
-  assert.deepEqual(dictionaries.MLGemmOptions.map(({ name }) => name), ['label', 'aTranspose', 'alpha', 'bTranspose', 'beta', 'c']);
-  assert.deepEqual(dictionaries.MLContextOptions.map(({ name }) => name), ['accelerated', 'numThreads', 'powerPreference']);
+  assert.deepEqual(
+    dictionaries.MLTensorDescriptor.map(({ name }) => name),
+    ['dataType', 'shape', 'readable', 'writable'],
+  );
+  assert.deepEqual(
+    dictionaries.MLGemmOptions.map(({ name }) => name),
+    ['label', 'aTranspose', 'alpha', 'bTranspose', 'beta', 'c'],
+  );
+  assert.deepEqual(
+    dictionaries.MLContextOptions.map(({ name }) => name),
+    ['accelerated', 'numThreads', 'powerPreference'],
+  );
 });
 
 test('types keep what changes their conversion', () => {

@@ -33,7 +33,14 @@ async function instances() {
   const tensor = await context.createTensor({ dataType: 'float32', shape: [2, 3] });
   const operand = builder.relu(a);
   const graph = await builder.build({ operand });
-  return { ML: api.ml, MLContext: context, MLGraph: graph, MLGraphBuilder: builder, MLOperand: operand, MLTensor: tensor };
+  return {
+    ML: api.ml,
+    MLContext: context,
+    MLGraph: graph,
+    MLGraphBuilder: builder,
+    MLOperand: operand,
+    MLTensor: tensor,
+  };
 }
 
 test('the package exports the interfaces and the ml object, also to import statements', () => {
@@ -102,8 +109,20 @@ for (const [name, members] of definitions) {
       const failing = isPromise ? rejects : async (call, matcher) => assert.throws(call, matcher);
       const real = (await instances())[name];
       const args = new Array(length).fill({});
-      for (const receiver of [undefined, null, 1, {}, Object.create(real), new Proxy(real, {}), Interface.prototype, globalThis]) {
-        await failing(() => Reflect.apply(method, receiver, args), typeError(new RegExp(`${operation}: Illegal invocation`)));
+      for (const receiver of [
+        undefined,
+        null,
+        1,
+        {},
+        Object.create(real),
+        new Proxy(real, {}),
+        Interface.prototype,
+        globalThis,
+      ]) {
+        await failing(
+          () => Reflect.apply(method, receiver, args),
+          typeError(new RegExp(`${operation}: Illegal invocation`)),
+        );
       }
       for (let given = 0; given < length; given++) {
         await failing(

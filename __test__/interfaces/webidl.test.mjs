@@ -116,7 +116,10 @@ test('errors of conversions called by the caller pass unchanged', () => {
     },
   };
   for (const name of ['enforcedUnsignedLong', 'double', 'float', 'bigintOrDouble', 'unsignedLong']) {
-    assert.throws(() => webidl[name](hostile, 'x'), (error) => error === own);
+    assert.throws(
+      () => webidl[name](hostile, 'x'),
+      (error) => error === own,
+    );
   }
 });
 
@@ -150,7 +153,13 @@ test('sequence accepts any iterable object and nothing else', () => {
   const numbers = webidl.sequence(webidl.enforcedUnsignedLong);
   assert.deepEqual(numbers(new Set([1, 2]), 'x'), [1, 2]);
   assert.deepEqual(numbers(new Uint8Array([3]), 'x'), [3]);
-  assert.deepEqual(numbers(Object.assign(() => {}, { [Symbol.iterator]: [][Symbol.iterator] }), 'x'), []);
+  assert.deepEqual(
+    numbers(
+      Object.assign(() => {}, { [Symbol.iterator]: [][Symbol.iterator] }),
+      'x',
+    ),
+    [],
+  );
   assert.deepEqual(numbers(vm.runInNewContext('[4, 5]'), 'x'), [4, 5]);
   const sparse = [];
   sparse.length = 1;
@@ -194,7 +203,14 @@ test('record reads enumerable own properties in order', () => {
     },
   });
   const result = webidl.record(webidl.double)(proxy, 'x');
-  assert.deepEqual([...result], [['2', 2], ['b', 1], ['a', 3]]);
+  assert.deepEqual(
+    [...result],
+    [
+      ['2', 2],
+      ['b', 1],
+      ['a', 3],
+    ],
+  );
   assert.deepEqual(log, [
     'ownKeys',
     'descriptor 2',
@@ -209,7 +225,13 @@ test('record reads enumerable own properties in order', () => {
 
 test('record keys are USVStrings', () => {
   const numbers = webidl.record(webidl.double);
-  assert.deepEqual([...numbers({ '\uD800': 1, x: 2, '\uDBFF': 3 }, 'r')], [['\uFFFD', 3], ['x', 2]]);
+  assert.deepEqual(
+    [...numbers({ '\uD800': 1, x: 2, '\uDBFF': 3 }, 'r')],
+    [
+      ['\uFFFD', 3],
+      ['x', 2],
+    ],
+  );
   assert.throws(() => numbers({ [Symbol('s')]: 1 }, 'r'), TypeError);
   const hiddenSymbol = Object.defineProperty({}, Symbol('s'), { value: 1, enumerable: false });
   assert.equal(numbers(hiddenSymbol, 'r').size, 0);
@@ -243,7 +265,15 @@ test('dictionary reads each member once, in order, and applies defaults', () => 
   for (const bad of [1, 'b', true, 1n, Symbol('s')]) {
     assert.throws(() => convert(bad, 'd'), typeError(/^d is .*, expected an object$/));
   }
-  assert.deepEqual({ ...convert(Object.assign(() => {}, { b: 1 }), 'd') }, { z: 7, b: '1' });
+  assert.deepEqual(
+    {
+      ...convert(
+        Object.assign(() => {}, { b: 1 }),
+        'd',
+      ),
+    },
+    { z: 7, b: '1' },
+  );
 });
 
 test('bufferSource accepts buffers and views of every realm', () => {
@@ -305,7 +335,13 @@ test('bytes are those of the view', () => {
 test('resizable and growable buffers are rejected', () => {
   const resizable = new ArrayBuffer(8, { maxByteLength: 16 });
   const growable = new SharedArrayBuffer(8, { maxByteLength: 16 });
-  for (const value of [resizable, growable, new Uint8Array(resizable), new Float32Array(growable), new DataView(resizable)]) {
+  for (const value of [
+    resizable,
+    growable,
+    new Uint8Array(resizable),
+    new Float32Array(growable),
+    new DataView(resizable),
+  ]) {
     assert.throws(() => webidl.bufferSource(value, 'x'), typeError(/can change its length/));
   }
 });
