@@ -139,17 +139,14 @@ fn variants(graph: &Graph, isa: Isa) -> Vec<(&'static str, Graph)> {
 pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>, isa: Isa, threads: usize) -> Vec<Vec<u8>> {
     let threads = Threads::new(threads).expect("a thread pool");
     let options = PlanOptions { fill_arena: true, ..PlanOptions::default() };
-    let mut plan = Plan::new(graph, threads.count(), options).expect("a plan");
+    let env = Env { threads: &threads, isa };
+    let mut plan = Plan::new(graph, &env, options).expect("a plan");
     let inputs: Vec<Buffer> =
         plan.inputs().iter().map(|(name, _)| Buffer::copy_of(&inputs[name].to_bytes()).unwrap()).collect();
     // NaN, so that an element that nobody wrote is seen.
     let mut outputs: Vec<Buffer> =
         plan.outputs().iter().map(|(_, d)| Buffer::copy_of(&vec![0xff; d.bytes()]).unwrap()).collect();
-    plan.run(
-        &Env { threads: &threads, isa },
-        &inputs.iter().collect::<Vec<_>>(),
-        &mut outputs.iter_mut().collect::<Vec<_>>(),
-    );
+    plan.run(&env, &inputs.iter().collect::<Vec<_>>(), &mut outputs.iter_mut().collect::<Vec<_>>());
     outputs.iter().map(|buffer| buffer.bytes().to_vec()).collect()
 }
 

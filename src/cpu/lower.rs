@@ -1,6 +1,6 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
-use super::steps::Step;
+use super::steps::{Env, Step};
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// What lowering knows about a node.
 pub struct Lowering<'a> {
+    /// With what the step will run.
+    pub env: Env<'a>,
     /// Descriptors of the operands.
     pub inputs: Vec<Option<&'a Descriptor>>,
     /// Descriptors of the outputs.
@@ -27,8 +29,9 @@ pub struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(graph: &'a Graph, node: &'a Node) -> Lowering<'a> {
+    fn new(graph: &'a Graph, node: &'a Node, env: &Env<'a>) -> Lowering<'a> {
         Lowering {
+            env: *env,
             inputs: graph.input_descriptors(node),
             outputs: node.outputs.iter().map(|&id| graph.descriptor(id)).collect(),
             constants: node.inputs.iter().map(|id| id.and_then(|id| graph.value(id).constant())).collect(),
@@ -51,12 +54,12 @@ pub struct Lowered {
     pub packed: Vec<usize>,
 }
 
-/// Turns a node into a step.
+/// Turns a node into a step that runs with `env`.
 ///
 /// # Errors
 /// An `UnknownError` when there is no memory for packed constants.
-pub fn lower(graph: &Graph, node: &Node) -> Result<Lowered> {
-    let mut lowering = Lowering::new(graph, node);
+pub fn lower(graph: &Graph, node: &Node, env: &Env) -> Result<Lowered> {
+    let mut lowering = Lowering::new(graph, node, env);
     let step = lower_op(&node.op, &mut lowering)?;
     Ok(Lowered { step, packed: lowering.packed })
 }

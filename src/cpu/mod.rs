@@ -1,5 +1,6 @@
 //! The CPU backend.
 
+pub mod kernels;
 pub mod lower;
 pub mod memory;
 pub mod plan;

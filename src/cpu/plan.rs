@@ -59,13 +59,14 @@ pub struct Plan {
 unsafe impl Send for Plan {}
 
 impl Plan {
-    /// Lowers `graph` for a pool of `threads` threads.
+    /// Lowers `graph` to steps that run with `env`: packed constants are good for its instruction set only.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the arena or packed constants.
-    pub fn new(graph: &Graph, threads: usize, options: PlanOptions) -> Result<Plan> {
-        let lowered = graph.nodes.iter().map(|node| lower(graph, node)).collect::<Result<Vec<_>>>()?;
-        let scratch: Vec<usize> = lowered.iter().map(|lowered| lowered.step.scratch_bytes(threads)).collect();
+    pub fn new(graph: &Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
+        let lowered = graph.nodes.iter().map(|node| lower(graph, node, env)).collect::<Result<Vec<_>>>()?;
+        let scratch: Vec<usize> =
+            lowered.iter().map(|lowered| lowered.step.scratch_bytes(env.threads.count())).collect();
         let memory = plan(graph, &scratch, options.share_views);
 
         let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
@@ -94,7 +95,7 @@ impl Plan {
     /// An `UnknownError` when there is no memory for constants or the arena.
     pub fn compile(mut graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         optimize(&mut graph, passes, &|graph, node| evaluate(graph, node, env))?;
-        Plan::new(&graph, env.threads.count(), options)
+        Plan::new(&graph, env, options)
     }
 
     fn assemble(graph: &Graph, steps: Vec<PlannedStep>, memory: &MemoryPlan, options: PlanOptions) -> Result<Plan> {
@@ -213,7 +214,7 @@ fn copy_step(from: Place, output: usize) -> PlannedStep {
 /// # Errors
 /// An `UnknownError` when there is no memory for them.
 fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
-    let lowered = lower(graph, node)?;
+    let lowered = lower(graph, node, env)?;
     let constant = |id: ValueId| graph.value(id).constant().expect("operands are constants");
     let inputs: Vec<Option<Region>> =
         node.inputs.iter().map(|id| id.map(|id| Region::of(constant(id).bytes()))).collect();

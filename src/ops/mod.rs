@@ -2,11 +2,19 @@
 //! and naive reference. [`Op`] is the closed set of them.
 
 pub mod attributes;
+pub mod conv2d;
+pub mod conv_transpose2d;
 pub mod elementwise;
 pub mod fused;
+pub mod gru;
 pub mod limits;
+pub mod lstm;
+pub mod matmul;
+pub mod pool2d;
+pub mod recurrent;
 pub mod reduce;
 pub mod rule;
+pub mod spatial;
 pub mod tensor;
 
 use crate::dtype::Number;
@@ -133,6 +141,24 @@ operators! {
     Elementwise(elementwise::Elementwise),
     /// A chain of element-wise operators that the compiler made one.
     Fused(fused::Fused),
+    /// `matmul()`.
+    Matmul(matmul::Matmul),
+    /// `gemm()`.
+    Gemm(matmul::Gemm),
+    /// `conv2d()`.
+    Conv2d(conv2d::Conv2d),
+    /// `convTranspose2d()`.
+    ConvTranspose2d(conv_transpose2d::ConvTranspose2d),
+    /// `averagePool2d()`, `l2Pool2d()` and `maxPool2d()`.
+    Pool2d(pool2d::Pool2d),
+    /// `gru()`.
+    Gru(gru::Gru),
+    /// `gruCell()`.
+    GruCell(gru::GruCell),
+    /// `lstm()`.
+    Lstm(lstm::Lstm),
+    /// `lstmCell()`.
+    LstmCell(lstm::LstmCell),
 }
 
 /// A number that stands for a floating-point attribute, cast to the data type of the operand at `index`.

@@ -1,6 +1,13 @@
 //! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
+pub mod matmul;
+mod product;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub(crate) use product::{ProductPlan, for_each_tile};
+
 use super::memory::Io;
 use super::simd::Isa;
 use super::threads::Threads;
