@@ -7,6 +7,7 @@ pub mod elementwise;
 pub mod fused;
 pub mod gather;
 pub mod pad;
+pub mod limits;
 pub mod reduce;
 pub mod resample2d;
 pub mod reshape;
