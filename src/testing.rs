@@ -1,6 +1,7 @@
 //! The test of a graph against the oracle: on every instruction set, with 1, 2 and 7 threads, compiled and not.
 
-use crate::cpu::plan::{Plan, PlanOptions};
+use crate::compile::Passes;
+use crate::cpu::plan::{Plan, PlanOptions, optimized};
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::cpu::threads::Threads;
@@ -131,8 +132,9 @@ pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: To
 
 /// The graph before and after compilation.
 fn variants(graph: &Graph, isa: Isa) -> Vec<(&'static str, Graph)> {
-    let _ = isa;
-    vec![("as built", graph.clone())]
+    let threads = Threads::new(1).expect("a thread pool");
+    let compiled = optimized(graph.clone(), &Env { threads: &threads, isa }, Passes::ALL).expect("a graph");
+    vec![("as built", graph.clone()), ("compiled", compiled)]
 }
 
 /// The bytes of every output of `graph` on the CPU.
