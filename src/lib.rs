@@ -3,11 +3,17 @@
 //! Rooms, in the order of their dependencies (see the README's architecture section): [`dtype`], [`shape`],
 //! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`cpu`], [`runtime`], `napi`.
 
+pub mod compile;
 pub mod cpu;
 pub mod dtype;
 pub mod error;
 pub mod ir;
 pub mod memory;
+#[cfg(feature = "napi")]
+mod napi;
 pub mod ops;
 pub mod reference;
+pub mod runtime;
 pub mod shape;
+#[cfg(test)]
+mod testing;

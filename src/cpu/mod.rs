@@ -3,6 +3,7 @@
 pub mod kernels;
 pub mod lower;
 pub mod memory;
+pub mod plan;
 pub mod simd;
 pub mod steps;
 pub mod threads;

@@ -138,20 +138,10 @@ impl Builder {
     /// The graph of everything that the named `outputs` depend on; inputs that nothing depends on are not in it.
     pub fn finish(self, outputs: Vec<(String, OperandId)>) -> Graph {
         let mut graph = self.graph;
-        let mut needed = vec![false; graph.values.len()];
-        outputs.iter().for_each(|(_, id)| needed[id.index()] = true);
-        for node in graph.nodes.iter().rev() {
-            if node.outputs.iter().any(|id| needed[id.index()]) {
-                node.inputs.iter().flatten().for_each(|id| needed[id.index()] = true);
-            }
-        }
-        graph.nodes.retain(|node| node.outputs.iter().any(|id| needed[id.index()]));
-        graph.inputs.retain(|(_, id)| needed[id.index()]);
-        for (value, _) in graph.values.iter_mut().zip(&needed).filter(|(_, needed)| !**needed) {
-            // Give the memory of constants back that nothing reads.
-            value.source = Source::Node;
-        }
         graph.outputs = outputs;
+        graph.drop_unused();
+        let uses = graph.use_counts();
+        graph.inputs.retain(|(_, id)| uses[id.index()] > 0);
         graph
     }
 }

@@ -129,4 +129,21 @@ impl Graph {
         }
         producers
     }
+
+    /// Drops the nodes whose outputs nothing needs, and the bytes of constants that nothing reads. Inputs stay.
+    pub fn drop_unused(&mut self) {
+        let mut needed = vec![false; self.values.len()];
+        self.outputs.iter().for_each(|(_, id)| needed[id.index()] = true);
+        for node in self.nodes.iter().rev() {
+            if node.outputs.iter().any(|id| needed[id.index()]) {
+                node.inputs.iter().flatten().for_each(|id| needed[id.index()] = true);
+            }
+        }
+        self.nodes.retain(|node| node.outputs.iter().any(|id| needed[id.index()]));
+        for (value, _) in self.values.iter_mut().zip(&needed).filter(|(_, needed)| !**needed) {
+            if let Source::Constant(_) = value.source {
+                value.source = Source::Node;
+            }
+        }
+    }
 }

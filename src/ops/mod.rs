@@ -4,6 +4,7 @@
 pub mod attributes;
 pub mod elementwise;
 pub mod fused;
+pub mod limits;
 pub mod reduce;
 pub mod rule;
 pub mod tensor;

@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after, before, describe } from 'node:test';
+import { root } from '../scripts/process.mjs';
+import { binaryName } from '../scripts/setup.mjs';
+
+const read = (file) => readFileSync(join(root, file), 'utf8');
+const manifest = JSON.parse(read('package.json'));
+
+/** Runs a command to its end; its standard output. */
+function output(command, args, cwd) {
+  // npm is a .cmd file on Windows, which only a shell can start.
+  const shell = process.platform === 'win32' && command === 'npm';
+  const { status, stdout, stderr, error } = spawnSync(command, args, { cwd, shell, encoding: 'utf8' });
+  assert.equal(status, 0, error?.message ?? `${command} ${args.join(' ')}\n${stdout}${stderr}`);
+  return stdout;
+}
+
+describe('package.json', () => {
+  test('a user installs this package only, and nothing runs while installing', () => {
+    assert.equal(manifest.dependencies, undefined);
+    for (const script of ['preinstall', 'install', 'postinstall', 'prepare', 'prepublish']) {
+      assert.equal(manifest.scripts[script], undefined, script);
+    }
+  });
+
+  test('has the version and the licence of Cargo.toml', () => {
+    const cargo = read('Cargo.toml');
+    assert.equal(/^version = "(.*)"$/m.exec(cargo)[1], manifest.version);
+    assert.equal(/^license = "(.*)"$/m.exec(cargo)[1], manifest.license);
+  });
+
+  test('the lock file is of this version, pins every package by its content and names no download address', () => {
+    const lock = JSON.parse(read('package-lock.json'));
+    assert.equal(lock.version, manifest.version);
+    for (const [name, entry] of Object.entries(lock.packages)) {
+      assert.equal(entry.resolved, undefined, name);
+      assert.ok(name === '' || entry.integrity !== undefined, name);
+    }
+  });
+});
+
+describe('the packed package', () => {
+  let project;
+  let files;
+
+  before(() => {
+    project = mkdtempSync(join(tmpdir(), 'webnn-package-'));
+    const [packed] = JSON.parse(output('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', project], root));
+    files = packed.files.map(({ path }) => path);
+    writeFileSync(join(project, 'package.json'), '{"name": "user", "private": true}');
+    // Offline: a package without dependencies needs nothing but itself.
+    output('npm', ['install', '--offline', '--no-audit', '--no-fund', join(project, packed.filename)], project);
+  });
+
+  after(() => rmSync(project, { recursive: true, force: true }));
+
+  /** Runs a program of the user's project; its standard output, trimmed. */
+  const run = (name, program) => {
+    writeFileSync(join(project, name), program);
+    return output(process.execPath, [join(project, name)], project).trim();
+  };
+
+  test('holds the API, the addon, documentation and licences, and nothing else', () => {
+    const { glibcVersionRuntime } = process.report.getReport().header;
+    const addon = binaryName(process.platform, process.arch, glibcVersionRuntime !== undefined);
+    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.js', 'index.d.ts', 'index.js', 'package.json', addon];
+    assert.deepEqual(files.filter((file) => !/^lib\/[^/]+\.js$/.test(file)).sort(), expected.sort());
+    assert.ok(files.includes('lib/native.js'));
+  });
+
+  test('is imported and required as the same module', () => {
+    const program = `
+      import { createRequire } from 'node:module';
+      import * as imported from 'webnn-node';
+      const required = createRequire(import.meta.url)('webnn-node');
+      console.log(Object.keys(required).every((name) => imported[name] === required[name]), Object.keys(required).sort().join(' '));`;
+    assert.equal(run('modules.mjs', program), 'true ML MLContext MLGraph MLGraphBuilder MLOperand MLTensor ml');
+  });
+
+  test('webnn-node/auto defines navigator.ml', () => {
+    const program = `
+      import 'webnn-node/auto';
+      import { ml } from 'webnn-node';
+      console.log(navigator.ml === ml, typeof MLGraphBuilder);`;
+    assert.equal(run('auto.mjs', program), 'true function');
+  });
+
+  test('keeps its insides to itself', () => {
+    const program = `import('webnn-node/lib/native.js').catch((error) => console.log(error.code));`;
+    assert.equal(run('insides.mjs', program), 'ERR_PACKAGE_PATH_NOT_EXPORTED');
+  });
+
+  test('runs the first program of the README', () => {
+    const program = /```js\n(.*?)```/s.exec(read('README.md'))[1];
+    const printed = /prints `([^`]*)`/.exec(read('README.md'))[1];
+    assert.equal(run('readme.mjs', program), printed);
+  });
+});

@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test from 'node:test';
+import { binaryName, isAtLeast, packagesAreStale, replaceFile } from '../scripts/setup.mjs';
+import { insertTable, shortTypes, supportTable } from '../scripts/support-table.mjs';
+
+function temporaryFolder(t) {
+  const directory = mkdtempSync(join(tmpdir(), 'webnn-scripts-'));
+  t.after(() => rmSync(directory, { recursive: true }));
+  return directory;
+}
+
+test('versions are compared number by number', () => {
+  for (const [actual, wanted] of [
+    ['1.90.0', '1.90'],
+    ['1.100.0', '1.90'],
+    ['2.0.0', '1.90'],
+    ['v20.0.0', '20'],
+    ['1.90.0-nightly', '1.90'],
+    ['1.90', '1.90.0'],
+  ]) {
+    assert.ok(isAtLeast(actual, wanted), `${actual} >= ${wanted}`);
+  }
+  for (const [actual, wanted] of [
+    ['1.89.9', '1.90'],
+    ['1.9.0', '1.90'],
+    ['v18.20.1', '20'],
+    ['1.90.0', '1.90.1'],
+  ]) {
+    assert.ok(!isAtLeast(actual, wanted), `${actual} < ${wanted}`);
+  }
+});
+
+test('the addon is named after its platform, on Linux also after the C library', () => {
+  assert.equal(binaryName('linux', 'x64', true), 'webnn-node.linux-x64-gnu.node');
+  assert.equal(binaryName('linux', 'arm64', false), 'webnn-node.linux-arm64-musl.node');
+  assert.equal(binaryName('darwin', 'arm64', false), 'webnn-node.darwin-arm64.node');
+  assert.equal(binaryName('win32', 'x64', false), 'webnn-node.win32-x64.node');
+});
+
+test('npm packages are stale when they are missing or older than the lock file', (t) => {
+  const directory = temporaryFolder(t);
+  const [lock, installed] = [join(directory, 'package-lock.json'), join(directory, 'node_modules', '.package-lock.json')];
+  writeFileSync(lock, '');
+  assert.equal(packagesAreStale(directory), true);
+  mkdirSync(join(directory, 'node_modules'));
+  assert.equal(packagesAreStale(directory), true, 'an installation that was broken off');
+  writeFileSync(installed, '');
+  utimesSync(lock, 1000, 1000);
+  utimesSync(installed, 2000, 2000);
+  assert.equal(packagesAreStale(directory), false);
+  utimesSync(lock, 3000, 3000);
+  assert.equal(packagesAreStale(directory), true);
+});
+
+test('the addon is replaced only where it changes, and nothing else is left', (t) => {
+  const directory = temporaryFolder(t);
+  const [source, target] = [join(directory, 'built'), join(directory, 'addon.node')];
+  writeFileSync(source, 'one');
+  assert.equal(replaceFile(source, target), true);
+  assert.equal(replaceFile(source, target), false);
+  writeFileSync(source, 'two');
+  assert.equal(replaceFile(source, target), true);
+  assert.equal(readFileSync(target, 'utf8'), 'two');
+  assert.deepEqual(readdirSync(directory), ['addon.node', 'built']);
+});
+
+test('an addon that cannot be written is an error with advice', (t) => {
+  const directory = temporaryFolder(t);
+  writeFileSync(join(directory, 'built'), 'one');
+  assert.throws(() => replaceFile(join(directory, 'built'), join(directory, 'missing', 'addon.node')), /cannot write .*ENOENT.*\n.*end it first/);
+});
+
+const ALL = ['float32', 'float16', 'int32', 'uint32', 'int64', 'uint64', 'int8', 'uint8'];
+const limits = (dataTypes, min, max) => ({ dataTypes, rankRange: { min, max } });
+
+test('data types are shortened in a fixed order', () => {
+  assert.equal(shortTypes([...ALL].reverse()), 'any');
+  assert.equal(shortTypes(['uint8', 'float16', 'float32']), 'f32 f16 u8');
+  assert.throws(() => shortTypes(['int4']), /unknown data type "int4"/);
+});
+
+test('the support table has one row per operator, with equal neighbours put together', () => {
+  const floats = limits(['float32', 'float16'], 4, 4);
+  const any = limits(ALL, 0, 8);
+  const table = supportTable({
+    preferredInputLayout: 'nchw',
+    maxTensorByteLength: 1024,
+    input: any,
+    constant: any,
+    output: any,
+    split: { input: any, outputs: any },
+    conv2d: { input: floats, filter: floats, bias: limits(['float32', 'float16'], 1, 1), output: floats },
+  });
+  const lines = table.split('\n');
+  assert.match(lines[0], /^2 operators\. Graph inputs: any, rank 0–8; .*at most 1024 bytes; the preferred layout is `nchw`\.$/);
+  assert.deepEqual(lines.slice(-2), [
+    '| `conv2d` | `input` `filter` f32 f16, rank 4<br>`bias` f32 f16, rank 1 | `output` f32 f16, rank 4 |',
+    '| `split` | `input` any, rank 0–8 | `outputs` any, rank 0–8 |',
+  ]);
+});
+
+test('the table is put between its markers, again and again', () => {
+  const [begin, end] = ['<!-- support-table:begin -->', '<!-- support-table:end -->'];
+  const once = insertTable(`before ${begin}old${end} after`, 'T');
+  assert.equal(once, `before ${begin}\n\nT\n\n${end} after`);
+  assert.equal(insertTable(once, 'T'), once);
+  for (const text of ['', begin, `${end}${begin}`, `${begin}${end}${begin}${end}`, `${begin}${end}${end}`]) {
+    assert.throws(() => insertTable(text, 'T'), /exactly one/);
+  }
+});

@@ -1,0 +1,3 @@
+// The side-effect import compiles without declarations of its own. Compiled by types.test.mjs, never run.
+
+import 'webnn-node/auto';

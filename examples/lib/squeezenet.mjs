@@ -1,0 +1,78 @@
+// SqueezeNet 1.0 (https://arxiv.org/abs/1602.07360), built call by call.
+import sharp from 'sharp';
+import { FormatError } from './tensor-data.mjs';
+
+/** Pixels per side of the input. */
+export const SIDE = 224;
+
+/** The input of the network: float32 [1, 3, 224, 224], each value in -1..1. */
+export const INPUT = { dataType: 'float32', shape: [1, 3, SIDE, SIDE] };
+
+/** ImageNet's thousand classes after one for the background. */
+export const CLASSES = 1001;
+
+/** The output of the network: float32 [1, 1001], probabilities. */
+export const OUTPUT = { dataType: 'float32', shape: [1, CLASSES] };
+
+/**
+ * The probabilities of the classes, see `OUTPUT`.
+ * @param {MLGraphBuilder} builder
+ * @param {MLOperand} image see `INPUT`
+ * @param {Map<string, import('./tensor-data.mjs').TensorData>} weights kernels OIHW and biases
+ * @throws {FormatError} if a weight is missing
+ */
+export function squeezenet(builder, image, weights) {
+  const parameter = (name) => {
+    const tensor = weights.get(name);
+    if (tensor === undefined) throw new FormatError(`the weights lack the tensor "${name}"`);
+    return builder.constant(tensor.descriptor, tensor.bytes);
+  };
+  const convRelu = (x, name, options = {}) => {
+    const filter = parameter(`${name}.weight`);
+    const bias = parameter(`${name}.bias`);
+    return builder.relu(builder.conv2d(x, filter, { ...options, bias, label: name }));
+  };
+  const fire = (x, name) => {
+    const squeezed = convRelu(x, `${name}_squeeze`);
+    const narrow = convRelu(squeezed, `${name}_e1x1`);
+    const wide = convRelu(squeezed, `${name}_e3x3`, { padding: [1, 1, 1, 1] });
+    return builder.concat([narrow, wide], 1, { label: name });
+  };
+  const pool = (x) => builder.maxPool2d(x, { windowDimensions: [3, 3], strides: [2, 2] });
+
+  // 'same-upper' of a 7x7 window at stride 2 on 224 pixels: five in all, the odd one at the end.
+  let x = convRelu(image, 'conv1', { padding: [2, 3, 2, 3], strides: [2, 2] });
+  x = pool(x);
+  for (const name of ['fire2', 'fire3', 'fire4']) x = fire(x, name);
+  x = pool(x);
+  for (const name of ['fire5', 'fire6', 'fire7', 'fire8']) x = fire(x, name);
+  x = pool(x);
+  x = fire(x, 'fire9');
+  x = convRelu(x, 'conv10');
+  x = builder.averagePool2d(x);
+  return builder.softmax(builder.reshape(x, OUTPUT.shape), 1);
+}
+
+/**
+ * Decodes a picture into the values of `INPUT`: RGB, resized to 224x224, (value - 127.5) / 127.5,
+ * channels first.
+ * @param {string} path anything sharp reads
+ * @returns {Promise<Float32Array>}
+ */
+export async function decodePicture(path) {
+  const rgb = await sharp(path)
+    .autoOrient()
+    .removeAlpha()
+    .toColourspace('srgb')
+    .resize(SIDE, SIDE, { fit: 'fill', kernel: 'linear' })
+    .raw()
+    .toBuffer();
+  const plane = SIDE * SIDE;
+  const values = new Float32Array(3 * plane);
+  for (let i = 0; i < plane; i++) {
+    for (let channel = 0; channel < 3; channel++) {
+      values[channel * plane + i] = (rgb[3 * i + channel] - 127.5) / 127.5;
+    }
+  }
+  return values;
+}

@@ -1,0 +1,85 @@
+// What every script here needs: the repository root, a way to run a command, a way to stop with a message.
+// Node built-ins only: these run before `npm ci`.
+
+import { spawn, spawnSync } from 'node:child_process';
+import { realpathSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+/** Absolute path of the repository root, without a trailing separator. */
+export const root = fileURLToPath(new URL('..', import.meta.url)).replace(/[\\/]$/, '');
+
+/** A failure that its message explains completely: printed without a stack trace. */
+export class Failure extends Error {
+  /**
+   * @param {string} message what went wrong and what to do about it
+   * @param {number} [exitCode] exit status of the process; 1 unless a failed command gave another
+   */
+  constructor(message, exitCode = 1) {
+    super(message);
+    this.exitCode = exitCode;
+  }
+}
+
+/** Prints one line that says what happens now. On standard error, so that it keeps its order with tools' progress. */
+export function say(text) {
+  process.stderr.write(`> ${text}\n`);
+}
+
+/**
+ * Runs `command` in the repository root with this process's standard streams.
+ *
+ * @param {string} step what the command is for; names the step in the error
+ * @param {string} command
+ * @param {string[]} args
+ * @param {{ env?: Record<string, string>, shell?: boolean }} [options] `env` is added to the environment
+ * @throws {Failure} with the command's exit status, when it cannot be started or fails
+ */
+export async function run(step, command, args, { env = {}, shell = false } = {}) {
+  say([command, ...args].join(' '));
+  const child = spawn(command, args, { cwd: root, stdio: 'inherit', env: { ...process.env, ...env }, shell });
+  const status = await new Promise((resolve, reject) => {
+    child.on('error', (error) => reject(new Failure(`${step}: cannot run ${command}: ${error.message}`)));
+    child.on('close', (code, signal) => resolve(code ?? signal));
+  });
+  if (status !== 0) {
+    throw new Failure(
+      `${step} failed: ${command} ended with ${typeof status === 'number' ? `exit code ${status}` : status}`,
+      typeof status === 'number' ? status : 1,
+    );
+  }
+}
+
+/** Runs npm, whether or not npm started this process. See {@link run}. */
+export function runNpm(step, args) {
+  const cli = process.env.npm_execpath;
+  if (cli !== undefined && /npm-cli\.c?js$/.test(cli)) {
+    return run(step, process.execPath, [cli, ...args]);
+  }
+  // npm is a .cmd file on Windows, which only a shell can start.
+  return run(step, 'npm', args, { shell: process.platform === 'win32' });
+}
+
+/** Standard output of `command`, trimmed, or `undefined` where it cannot be run or fails. */
+export function outputOf(command, args) {
+  const result = spawnSync(command, args, { cwd: root, encoding: 'utf8' });
+  return result.status === 0 ? result.stdout.trim() : undefined;
+}
+
+/** Whether the module with this `import.meta.url` is the program that Node was asked to run. */
+export function isProgram(moduleUrl) {
+  // Node resolves links in the module's address but not in its own argument.
+  return process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(moduleUrl);
+}
+
+/** Runs `main` and turns a {@link Failure} into its message and exit status. */
+export async function entry(main) {
+  try {
+    await main();
+  } catch (error) {
+    if (!(error instanceof Failure)) {
+      throw error;
+    }
+    process.stderr.write(`\n${error.message}\n`);
+    process.exitCode = error.exitCode;
+  }
+}

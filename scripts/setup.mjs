@@ -1,0 +1,169 @@
+// Brings a checkout into a state in which it can be used: npm packages and the release build of the addon.
+// Does only what is missing or stale. Run by `npm start`, `npm test` and `npm run setup`.
+
+import { spawn } from 'node:child_process';
+import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { entry, Failure, isProgram, outputOf, root, runNpm, say } from './process.mjs';
+
+/**
+ * Whether version `actual` (`1.95.0`, `v20.3.1`, `1.96.0-nightly`) is at least `wanted` (`1.90`, `20`).
+ * A component that `wanted` leaves out may be anything.
+ */
+export function isAtLeast(actual, wanted) {
+  const numbers = (version) => version.replace(/^v/, '').split('-')[0].split('.').map(Number);
+  const [have, need] = [numbers(actual), numbers(wanted)];
+  for (let i = 0; i < need.length; i++) {
+    if ((have[i] ?? 0) !== need[i]) {
+      return (have[i] ?? 0) > need[i];
+    }
+  }
+  return true;
+}
+
+/**
+ * File name of the addon for a platform, as `lib/native.js` looks for it:
+ * `webnn-node.linux-x64-gnu.node`, `webnn-node.darwin-arm64.node`, `webnn-node.win32-x64.node`.
+ *
+ * @param {string} platform as `process.platform`
+ * @param {string} arch as `process.arch`
+ * @param {boolean} glibc whether Node runs on glibc; of interest on Linux only
+ */
+export function binaryName(platform, arch, glibc) {
+  const libc = platform === 'linux' ? (glibc ? '-gnu' : '-musl') : '';
+  return `webnn-node.${platform}-${arch}${libc}.node`;
+}
+
+/** Whether this Node runs on glibc (and not on musl or on another system). */
+function runsOnGlibc() {
+  return process.report.getReport().header.glibcVersionRuntime !== undefined;
+}
+
+/** @throws {Failure} when this Node is older than package.json asks for */
+function checkNode() {
+  const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const wanted = engines.node.replace(/^>=/, '');
+  if (!isAtLeast(process.version, wanted)) {
+    throw new Failure(`webnn-node needs Node ${wanted} or newer; this is Node ${process.version}.`);
+  }
+}
+
+/**
+ * Whether node_modules does not hold what package-lock.json asks for. npm writes its own lock file into
+ * node_modules last, so that file's time is the time of the last complete installation.
+ *
+ * @param {string} directory the folder of package-lock.json
+ */
+export function packagesAreStale(directory) {
+  const installed = join(directory, 'node_modules', '.package-lock.json');
+  return !existsSync(installed) || statSync(join(directory, 'package-lock.json')).mtimeMs > statSync(installed).mtimeMs;
+}
+
+/** Installs the npm packages of the lock file where they are missing or older than it. */
+export async function installPackages() {
+  checkNode();
+  if (packagesAreStale(root)) {
+    // No package here needs an install script.
+    await runNpm('installation of npm packages', ['ci', '--ignore-scripts', '--no-audit', '--no-fund']);
+  }
+}
+
+/**
+ * @throws {Failure} when cargo or rustc is missing, or rustc is older than Cargo.toml asks for
+ */
+export function checkRust() {
+  const howTo = 'Install the Rust toolchain from https://rustup.rs and start again in a new terminal.';
+  if (outputOf('cargo', ['--version']) === undefined) {
+    throw new Failure(`webnn-node is built with cargo, which cannot be run.\n${howTo}`);
+  }
+  const rustc = outputOf(process.env.RUSTC ?? 'rustc', ['--version']);
+  if (rustc === undefined) {
+    throw new Failure(`webnn-node is built with rustc, which cannot be run.\n${howTo}`);
+  }
+  const wanted = /^rust-version\s*=\s*"([^"]+)"/m.exec(readFileSync(join(root, 'Cargo.toml'), 'utf8'))[1];
+  if (!isAtLeast(rustc.split(' ')[1], wanted)) {
+    throw new Failure(`webnn-node needs Rust ${wanted} or newer; this is ${rustc}.\nUpdate it with: rustup update stable`);
+  }
+}
+
+/** Advice for the case that the build failed for want of a linker; empty where one is found. */
+function linkerAdvice() {
+  if (process.platform === 'win32' || outputOf('cc', ['--version']) !== undefined) {
+    return '';
+  }
+  const install = process.platform === 'darwin' ? 'xcode-select --install' : 'apt install gcc libc6-dev (Debian), apk add build-base (Alpine)';
+  return `\nNo C compiler "cc" is found, and Rust links with it. Install one: ${install}`;
+}
+
+/**
+ * Runs `cargo build --release`, which decides itself what is stale.
+ *
+ * @returns {Promise<string>} path of the shared library
+ * @throws {Failure} when the build fails
+ */
+async function buildLibrary() {
+  const args = ['build', '--release', '--lib', '--message-format=json-render-diagnostics'];
+  say(`cargo ${args.join(' ')}`);
+  // Standard output carries the messages read here; progress and diagnostics go to standard error.
+  const cargo = spawn('cargo', args, { cwd: root, stdio: ['ignore', 'pipe', 'inherit'] });
+  const ended = new Promise((resolve, reject) => {
+    cargo.on('error', (error) => reject(new Failure(`build of the addon: cannot run cargo: ${error.message}`)));
+    cargo.on('close', resolve);
+  });
+  let library;
+  for await (const line of createInterface({ input: cargo.stdout })) {
+    const message = JSON.parse(line);
+    if (message.reason === 'compiler-artifact' && message.target.name === 'webnn_node') {
+      library = message.filenames.find((name) => /\.(so|dylib|dll)$/.test(name)) ?? library;
+    }
+  }
+  const code = await ended;
+  if (code !== 0) {
+    throw new Failure(`build of the addon failed: cargo ended with ${code}${linkerAdvice()}`, code ?? 1);
+  }
+  if (library === undefined) {
+    throw new Failure('build of the addon: cargo named no shared library');
+  }
+  return library;
+}
+
+/**
+ * Puts a copy of `source` at `target` by renaming, so that a process which has the old file loaded keeps it.
+ * Does nothing where both have the same content.
+ *
+ * @returns {boolean} whether the file was replaced
+ */
+export function replaceFile(source, target) {
+  const content = readFileSync(source);
+  if (existsSync(target) && readFileSync(target).equals(content)) {
+    return false;
+  }
+  const temporary = `${target}.${process.pid}.tmp.node`;
+  try {
+    writeFileSync(temporary, content, { mode: 0o755 });
+    renameSync(temporary, target);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw new Failure(`cannot write ${target}: ${error.message}\nIf a program that uses the addon is running, end it first.`);
+  }
+  return true;
+}
+
+/** Builds the addon and puts it into the repository root, where `lib/native.js` finds it. */
+export async function buildAddon() {
+  checkRust();
+  const library = await buildLibrary();
+  const name = binaryName(process.platform, process.arch, runsOnGlibc());
+  say(replaceFile(library, join(root, name)) ? `${name} is new` : `${name} is current`);
+}
+
+/** All of the set-up: npm packages, then the addon. */
+export async function setUp() {
+  await installPackages();
+  await buildAddon();
+}
+
+if (isProgram(import.meta.url)) {
+  await entry(setUp);
+}

@@ -1,0 +1,120 @@
+// Writes the table of supported operators into README.md, from `MLContext.opSupportLimits()` of the built addon.
+// `--check` changes nothing and fails when the table in README.md is not current.
+
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { entry, Failure, isProgram, root, say } from './process.mjs';
+
+const BEGIN = '<!-- support-table:begin -->';
+const END = '<!-- support-table:end -->';
+
+/** Data types in the order of the table, with their short names. */
+const SHORT_NAMES = {
+  float32: 'f32',
+  float16: 'f16',
+  int32: 'i32',
+  uint32: 'u32',
+  int64: 'i64',
+  uint64: 'u64',
+  int8: 'i8',
+  uint8: 'u8',
+};
+
+/** Data types in short: `any` for all eight, else a list like `f32 f16`. */
+export function shortTypes(dataTypes) {
+  const unknown = dataTypes.find((type) => !(type in SHORT_NAMES));
+  if (unknown !== undefined) {
+    throw new Failure(`opSupportLimits() names the unknown data type "${unknown}"`);
+  }
+  const known = Object.keys(SHORT_NAMES).filter((type) => dataTypes.includes(type));
+  return known.length === Object.keys(SHORT_NAMES).length ? 'any' : known.map((type) => SHORT_NAMES[type]).join(' ');
+}
+
+/** Data types and ranks of one operand: `f32 f16, rank 4`, `any, rank 0–8`. */
+function shortLimits({ dataTypes, rankRange: { min, max } }) {
+  return `${shortTypes(dataTypes)}, rank ${min === max ? min : `${min}–${max}`}`;
+}
+
+/** A table cell for `[operand, limits]` pairs; neighbours with the same limits share an entry. */
+function cell(operands) {
+  const groups = [];
+  for (const [name, limits] of operands) {
+    const text = shortLimits(limits);
+    const last = groups.at(-1);
+    if (last?.text === text) {
+      last.names.push(name);
+    } else {
+      groups.push({ names: [name], text });
+    }
+  }
+  return groups.map(({ names, text }) => `${names.map((name) => `\`${name}\``).join(' ')} ${text}`).join('<br>');
+}
+
+/** Whether a member of an operator's limits describes a result (`output`, `outputs`, `output0`, ...). */
+function isOutput([name]) {
+  return /^output(s|\d+)?$/.test(name);
+}
+
+/**
+ * The support table as Markdown.
+ *
+ * @param {object} limits an MLOpSupportLimits dictionary
+ */
+export function supportTable(limits) {
+  const { preferredInputLayout, maxTensorByteLength, input, constant, output, ...operators } = limits;
+  const rows = Object.entries(operators)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, members]) => {
+      const entries = Object.entries(members);
+      const operands = cell(entries.filter((member) => !isOutput(member)));
+      return `| \`${name}\` | ${operands} | ${cell(entries.filter(isOutput))} |`;
+    });
+  return [
+    `${rows.length} operators. Graph inputs: ${shortLimits(input)}; constants: ${shortLimits(constant)}; ` +
+      `outputs: ${shortLimits(output)}. A tensor has at most ${maxTensorByteLength} bytes; ` +
+      `the preferred layout is \`${preferredInputLayout}\`.`,
+    '',
+    'Data types: f32 and f16 are floats; i8 to i64 are signed, u8 to u64 unsigned integers; "any" is all eight.',
+    '',
+    '| Operator | Operands | Results |',
+    '|---|---|---|',
+    ...rows,
+  ].join('\n');
+}
+
+/**
+ * `text` with `table` between the markers.
+ *
+ * @throws {Failure} when the markers are not there exactly once, in order
+ */
+export function insertTable(text, table) {
+  const [before, rest, tooMany] = text.split(BEGIN);
+  const [old, after, tooManyEnds] = rest?.split(END) ?? [];
+  if (old === undefined || after === undefined || tooMany !== undefined || tooManyEnds !== undefined) {
+    throw new Failure(`README.md needs exactly one ${BEGIN} followed by one ${END}`);
+  }
+  return `${before}${BEGIN}\n\n${table}\n\n${END}${after}`;
+}
+
+async function main() {
+  const check = process.argv.includes('--check');
+  const { ml } = await import('webnn-node');
+  const context = await ml.createContext();
+  const table = supportTable(context.opSupportLimits());
+  context.destroy();
+  const file = join(root, 'README.md');
+  const old = readFileSync(file, 'utf8');
+  const current = insertTable(old, table);
+  if (old === current) {
+    say('the support table in README.md is current');
+  } else if (check) {
+    throw new Failure('The support table in README.md is stale. Write it anew with: npm run docs');
+  } else {
+    writeFileSync(file, current);
+    say('the support table in README.md is new');
+  }
+}
+
+if (isProgram(import.meta.url)) {
+  await entry(main);
+}

@@ -1,0 +1,228 @@
+//! A compiled graph on the CPU: a flat list of steps, a memory plan and the constants that the steps read.
+
+use super::lower::lower;
+use super::memory::{Io, Region};
+use super::steps::{Env, Run, Step};
+use crate::compile::memory::{MemoryPlan, Place, Space, plan};
+use crate::compile::{Passes, optimize};
+use crate::error::Result;
+use crate::ir::{Graph, Node, ValueId};
+use crate::memory::Buffer;
+use crate::shape::Descriptor;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How plans are made and run; the debug knobs among them are for tests.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanOptions {
+    /// Whether views share memory instead of being copied.
+    pub share_views: bool,
+    /// Whether the arena is filled with NaN before each dispatch, so that a step that reads what nobody wrote shows.
+    pub fill_arena: bool,
+}
+
+impl Default for PlanOptions {
+    fn default() -> PlanOptions {
+        PlanOptions { share_views: true, fill_arena: false }
+    }
+}
+
+/// What a planned step does.
+enum Work {
+    Step(Step),
+    /// Copies the operand to the output.
+    Copy,
+}
+
+struct PlannedStep {
+    work: Work,
+    inputs: Box<[Option<Place>]>,
+    outputs: Box<[Place]>,
+    scratch: Place,
+}
+
+/// A graph that is ready to run.
+pub struct Plan {
+    steps: Vec<PlannedStep>,
+    constants: BTreeMap<ValueId, Arc<Buffer>>,
+    arena: Buffer,
+    fill_arena: bool,
+    inputs: Vec<(String, Descriptor)>,
+    outputs: Vec<(String, Descriptor)>,
+    /// Room for the resolved operands and outputs of one step.
+    input_regions: Vec<Option<Region>>,
+    output_regions: Vec<Region>,
+}
+
+// SAFETY: the regions in a `Plan` are leftovers of the last step that ran; they are never read before they are
+// written again.
+unsafe impl Send for Plan {}
+
+impl Plan {
+    /// Lowers `graph` for a pool of `threads` threads.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the arena or packed constants.
+    pub fn new(graph: &Graph, threads: usize, options: PlanOptions) -> Result<Plan> {
+        let lowered = graph.nodes.iter().map(|node| lower(graph, node)).collect::<Result<Vec<_>>>()?;
+        let scratch: Vec<usize> = lowered.iter().map(|lowered| lowered.step.scratch_bytes(threads)).collect();
+        let memory = plan(graph, &scratch, options.share_views);
+
+        let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
+        let mut steps = Vec::new();
+        for (index, (node, lowered)) in graph.nodes.iter().zip(lowered).enumerate() {
+            if memory.views[index] {
+                continue;
+            }
+            let input = |(index, id): (usize, &Option<ValueId>)| {
+                id.as_ref().filter(|_| !lowered.packed.contains(&index)).map(place)
+            };
+            steps.push(PlannedStep {
+                inputs: node.inputs.iter().enumerate().map(input).collect(),
+                outputs: node.outputs.iter().map(place).collect(),
+                scratch: memory.scratch[index],
+                work: Work::Step(lowered.step),
+            });
+        }
+        steps.extend(memory.copies.iter().map(|(id, output)| copy_step(place(id), *output)));
+        Plan::assemble(graph, steps, &memory, options)
+    }
+
+    /// Runs the passes on `graph` and lowers what they leave.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for constants or the arena.
+    pub fn compile(mut graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
+        optimize(&mut graph, passes, &|graph, node| evaluate(graph, node, env))?;
+        Plan::new(&graph, env.threads.count(), options)
+    }
+
+    fn assemble(graph: &Graph, steps: Vec<PlannedStep>, memory: &MemoryPlan, options: PlanOptions) -> Result<Plan> {
+        let mut constants = BTreeMap::new();
+        for place in steps.iter().flat_map(|step| step.inputs.iter().flatten()) {
+            if let Space::Constant(id) = place.space {
+                let bytes = graph.value(id).constant().expect("a place in a constant");
+                constants.insert(id, bytes.clone());
+            }
+        }
+        let describe = |named: &[(String, ValueId)]| {
+            named.iter().map(|(name, id)| (name.clone(), graph.descriptor(*id).clone())).collect()
+        };
+        let plan = Plan {
+            input_regions: Vec::with_capacity(steps.iter().map(|step| step.inputs.len()).max().unwrap_or(0)),
+            output_regions: Vec::with_capacity(steps.iter().map(|step| step.outputs.len()).max().unwrap_or(0)),
+            steps,
+            constants,
+            arena: Buffer::zeroed(memory.arena)?,
+            fill_arena: options.fill_arena,
+            inputs: describe(&graph.inputs),
+            outputs: describe(&graph.outputs),
+        };
+        plan.verify();
+        Ok(plan)
+    }
+
+    /// Names and descriptors of the inputs, in the order in which [`run`](Plan::run) takes them.
+    pub fn inputs(&self) -> &[(String, Descriptor)] {
+        &self.inputs
+    }
+
+    /// Names and descriptors of the outputs, in the order in which [`run`](Plan::run) takes them.
+    pub fn outputs(&self) -> &[(String, Descriptor)] {
+        &self.outputs
+    }
+
+    /// Bytes that this plan holds: arena and constants (those shared with others included).
+    pub fn bytes(&self) -> usize {
+        self.arena.len() + self.constants.values().map(|bytes| bytes.len()).sum::<usize>()
+    }
+
+    /// Panics unless every place is inside of its memory, and the outputs and scratch memory of each step overlap
+    /// neither each other nor an operand. [`run`](Plan::run) relies on it.
+    fn verify(&self) {
+        for step in &self.steps {
+            let written: Vec<&Place> = step.outputs.iter().chain([&step.scratch]).collect();
+            for place in step.inputs.iter().flatten().chain(written.iter().copied()) {
+                let space = match place.space {
+                    Space::Arena => self.arena.len(),
+                    Space::Input(index) => self.inputs[index].1.bytes(),
+                    Space::Output(index) => self.outputs[index].1.bytes(),
+                    Space::Constant(id) => self.constants[&id].len(),
+                };
+                assert!(place.offset + place.bytes <= space, "{place:?} is outside of its memory");
+            }
+            for (index, place) in written.iter().enumerate() {
+                assert!(matches!(place.space, Space::Arena | Space::Output(_)), "{place:?} is written");
+                let others = written[..index].iter().copied().chain(step.inputs.iter().flatten());
+                others.for_each(|other| assert!(!place.overlaps(other), "{place:?} overlaps {other:?}"));
+            }
+        }
+    }
+
+    /// Runs the steps on the bytes of the bound tensors.
+    ///
+    /// # Panics
+    /// If the number or sizes of the tensors are not those of [`inputs`](Plan::inputs) and
+    /// [`outputs`](Plan::outputs).
+    pub fn run(&mut self, env: &Env, inputs: &[&Buffer], outputs: &mut [&mut Buffer]) {
+        assert!(inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len());
+        inputs.iter().zip(&self.inputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
+        outputs.iter().zip(&self.outputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
+        if self.fill_arena {
+            self.arena.bytes_mut().fill(0xff);
+        }
+        for step in &self.steps {
+            let resolve = |place: &Place| {
+                let start = match place.space {
+                    Space::Arena => self.arena.as_ptr(),
+                    Space::Input(index) => inputs[index].as_ptr(),
+                    Space::Output(index) => outputs[index].as_ptr(),
+                    Space::Constant(id) => self.constants[&id].as_ptr(),
+                };
+                // `verify` has seen that this stays inside of the buffer.
+                Region::new(start.wrapping_add(place.offset), place.bytes)
+            };
+            self.input_regions.clear();
+            self.input_regions.extend(step.inputs.iter().map(|input| input.as_ref().map(resolve)));
+            self.output_regions.clear();
+            self.output_regions.extend(step.outputs.iter().map(resolve));
+            let scratch = resolve(&step.scratch);
+            // SAFETY: `verify` has shown that outputs and scratch memory overlap nothing else of this step and that all
+            // places are inside of their buffers, which are borrowed here, the written ones mutably; steps run one
+            // after the other. Offsets are multiples of the element size, in buffers aligned to 64 bytes.
+            let mut io = unsafe { Io::new(&self.input_regions, &self.output_regions, scratch) };
+            match &step.work {
+                Work::Step(step) => step.run(env, &mut io),
+                Work::Copy => {
+                    let from = io.input::<u8>(0);
+                    io.output::<u8>().copy_from_slice(from);
+                }
+            }
+        }
+    }
+}
+
+fn copy_step(from: Place, output: usize) -> PlannedStep {
+    let to = Place { space: Space::Output(output), offset: 0, bytes: from.bytes };
+    let scratch = Place { space: Space::Arena, offset: 0, bytes: 0 };
+    PlannedStep { work: Work::Copy, inputs: [Some(from)].into(), outputs: [to].into(), scratch }
+}
+
+/// The bytes of the outputs of `node`, all of whose operands are constants.
+///
+/// # Errors
+/// An `UnknownError` when there is no memory for them.
+fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
+    let lowered = lower(graph, node)?;
+    let constant = |id: ValueId| graph.value(id).constant().expect("operands are constants");
+    let inputs: Vec<Option<Region>> =
+        node.inputs.iter().map(|id| id.map(|id| Region::of(constant(id).bytes()))).collect();
+    let outputs =
+        node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect::<Result<Vec<_>>>()?;
+    let regions: Vec<Region> = outputs.iter().map(|buffer| Region::new(buffer.as_ptr(), buffer.len())).collect();
+    let scratch = Buffer::zeroed(lowered.step.scratch_bytes(env.threads.count()))?;
+    // SAFETY: the buffers were made here for this step alone; the constants are only read.
+    let mut io = unsafe { Io::new(&inputs, &regions, Region::new(scratch.as_ptr(), scratch.len())) };
+    lowered.step.run(env, &mut io);
+    Ok(outputs)
+}

@@ -1,0 +1,108 @@
+//! Conversions between the values that the facade passes and those of the crate.
+
+use super::Result;
+use crate::dtype::{DataType, Number};
+use crate::error::{Error, ErrorKind};
+use crate::ir::ValueId;
+use crate::ops::attributes::{Attribute, Attributes};
+use napi::bindgen_prelude::{Array, BigInt, FromNapiValue, JsObjectValue, Object, Unknown};
+use napi::{JsValue, ValueType};
+use std::collections::BTreeMap;
+
+/// The exception for an error: its `code` is the name of the exception.
+pub fn thrown(error: Error) -> napi::Error<String> {
+    napi::Error::new(error.kind.name().to_string(), error.message)
+}
+
+/// A TypeError.
+pub fn type_error(message: &str) -> napi::Error<String> {
+    thrown(Error::new(ErrorKind::Type, message))
+}
+
+/// An InvalidStateError.
+pub fn invalid_state(message: &str) -> napi::Error<String> {
+    thrown(Error::new(ErrorKind::InvalidState, message))
+}
+
+/// An error of napi-rs itself: a value was not of the kind that the facade promises.
+pub fn from_napi(error: napi::Error) -> napi::Error<String> {
+    type_error(&error.reason)
+}
+
+/// The data type of an index of the IDL enumeration.
+pub fn data_type(index: u32) -> Result<DataType> {
+    DataType::ALL.get(index as usize).copied().ok_or_else(|| type_error("there is no data type of that index"))
+}
+
+fn to<T: FromNapiValue>(value: &Unknown) -> Result<T> {
+    let raw = value.value();
+    // SAFETY: `raw` is a live value of its environment.
+    unsafe { T::from_napi_value(raw.env, raw.value) }.map_err(from_napi)
+}
+
+fn kind(value: &Unknown) -> Result<ValueType> {
+    value.get_type().map_err(from_napi)
+}
+
+/// An MLNumber: a number or a bigint.
+pub fn number(value: Unknown) -> Result<Number> {
+    if kind(&value)? != ValueType::BigInt {
+        return Ok(Number::Float(to(&value)?));
+    }
+    let BigInt { sign_bit, words } = to(&value)?;
+    // Beyond 64 bits a number clamps to the range of every data type: how far beyond makes no difference.
+    let magnitude = match words.as_slice() {
+        [] => 0,
+        [word] => *word as i128,
+        _ => i128::MAX,
+    };
+    Ok(Number::Int(if sign_bit { -magnitude } else { magnitude }))
+}
+
+fn entries<'a>(object: &'a Object) -> Result<impl Iterator<Item = Result<(String, Unknown<'a>)>> + 'a> {
+    let names = Object::keys(object).map_err(from_napi)?;
+    Ok(names.into_iter().map(move |name| {
+        let value = object.get_named_property::<Unknown>(&name).map_err(from_napi)?;
+        Ok((name, value))
+    }))
+}
+
+/// Operands by name: `{input: 3, inputs: [4, 5]}`.
+pub fn operands(object: &Object) -> Result<BTreeMap<String, Vec<ValueId>>> {
+    entries(object)?
+        .map(|entry| {
+            let (name, value) = entry?;
+            let ids: Vec<u32> = match kind(&value)? {
+                ValueType::Number => vec![to(&value)?],
+                _ => to(&value)?,
+            };
+            Ok((name, ids.into_iter().map(ValueId).collect()))
+        })
+        .collect()
+}
+
+/// Attributes by name.
+pub fn attributes(object: &Object) -> Result<Attributes> {
+    let attributes = entries(object)?.map(|entry| {
+        let (name, value) = entry?;
+        Ok((name, attribute(value)?))
+    });
+    Ok(Attributes(attributes.collect::<Result<_>>()?))
+}
+
+fn attribute(value: Unknown) -> Result<Attribute> {
+    Ok(match kind(&value)? {
+        ValueType::Boolean => Attribute::Bool(to(&value)?),
+        ValueType::Number | ValueType::BigInt => Attribute::Number(number(value)?),
+        ValueType::String => Attribute::Text(to(&value)?),
+        _ => {
+            let array: Array = to(&value)?;
+            let items: Vec<Unknown> =
+                (0..array.len()).map(|index| array.get_element(index).map_err(from_napi)).collect::<Result<_>>()?;
+            match items.first().map(kind).transpose()? {
+                Some(ValueType::String) => Attribute::Texts(items.iter().map(to).collect::<Result<_>>()?),
+                _ => Attribute::Numbers(items.into_iter().map(number).collect::<Result<_>>()?),
+            }
+        }
+    })
+}

@@ -1,0 +1,113 @@
+//! What JavaScript holds: handles to objects of the runtime, and their weight for the garbage collector.
+
+use super::completion::Environment;
+use napi::bindgen_prelude::{Array, External, JsObjectValue, Unknown};
+use napi::{Env, JsValue, sys};
+use std::cell::Cell;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// A shared object of the runtime, with the environment that it was made in.
+pub struct Handle<T> {
+    shared: Arc<T>,
+    environment: Arc<Environment>,
+    weight: Weight,
+}
+
+impl<T> Handle<T> {
+    /// A handle to `shared`.
+    pub fn new(shared: Arc<T>, environment: Arc<Environment>, weight: Weight) -> Handle<T> {
+        Handle { shared, environment, weight }
+    }
+
+    /// The object itself.
+    pub fn shared(&self) -> &Arc<T> {
+        &self.shared
+    }
+
+    /// Where it was made.
+    pub fn environment(&self) -> &Arc<Environment> {
+        &self.environment
+    }
+
+    /// The object's memory is freed although the handle lives on.
+    pub fn forget_weight(&self) {
+        self.weight.release();
+    }
+}
+
+impl<T> Deref for Handle<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.shared
+    }
+}
+
+/// Bytes outside of the JavaScript heap that the garbage collector should know of. Reported once, taken back once: when
+/// the object is destroyed or its handle is collected, on the JavaScript thread.
+pub struct Weight {
+    env: sys::napi_env,
+    bytes: Cell<i64>,
+}
+
+impl Weight {
+    /// Nothing worth reporting.
+    pub const NONE: Weight = Weight { env: std::ptr::null_mut(), bytes: Cell::new(0) };
+
+    /// Reports `bytes` bytes.
+    pub fn new(env: &Env, bytes: usize) -> Weight {
+        let weight = Weight { env: env.raw(), bytes: Cell::new(bytes as i64) };
+        adjust(weight.env, weight.bytes.get());
+        weight
+    }
+
+    fn release(&self) {
+        let bytes = self.bytes.replace(0);
+        if bytes != 0 {
+            adjust(self.env, -bytes);
+        }
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+fn adjust(env: sys::napi_env, bytes: i64) {
+    let mut total = 0;
+    // SAFETY: handles are made, destroyed and collected on the JavaScript thread of `env`, while it lives.
+    let status = unsafe { sys::napi_adjust_external_memory(env, bytes, &mut total) };
+    // Fails only for null arguments.
+    debug_assert_eq!(status, sys::Status::napi_ok);
+}
+
+/// The objects behind an array of handles.
+///
+/// # Errors
+/// If an element is not a handle of that type: the facade is wrong.
+pub fn handles<T: 'static>(array: &Array) -> super::Result<Vec<Arc<T>>> {
+    (0..array.len())
+        .map(|index| {
+            let element: Unknown = array.get_element(index).map_err(super::convert::from_napi)?;
+            let external = element_handle::<T>(&element);
+            external.map(|handle| handle.shared.clone()).ok_or_else(|| {
+                super::convert::type_error("an element of the array is not a handle of the expected type")
+            })
+        })
+        .collect()
+}
+
+fn element_handle<'a, T: 'static>(element: &Unknown<'a>) -> Option<&'a Handle<T>> {
+    let value = element.value();
+    let mut data = std::ptr::null_mut();
+    // SAFETY: `value` is a live value of its environment; the call fails for anything but an external.
+    let status = unsafe { sys::napi_get_value_external(value.env, value.value, &mut data) };
+    if status != sys::Status::napi_ok {
+        return None;
+    }
+    // SAFETY: napi-rs keeps a registry of its externals and their types, and gives `None` for anything else; the external
+    // lives as long as its element, which the array holds during this call.
+    unsafe { External::<Handle<T>>::inner_from_raw(data) }
+}

@@ -1,0 +1,251 @@
+//! The JavaScript binding: flat functions over handles, numbers and byte views. The facade in `lib/` calls them with
+//! converted arguments only; they are not an interface for anybody else.
+
+mod completion;
+mod convert;
+mod handle;
+
+use crate::dtype::DataType;
+use crate::ir::{Builder, ValueId};
+use crate::ops::limits::support_limits_json;
+use crate::runtime;
+use crate::shape::Descriptor;
+use completion::Environment;
+use convert::{attributes, data_type, number, operands, thrown};
+use handle::{Handle, Weight, handles};
+use napi::Env;
+use napi::bindgen_prelude::{Array, External, FnArgs, Function, Object, Uint8ArraySlice, Unknown};
+use napi_derive::napi;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+type Result<T> = std::result::Result<T, napi::Error<String>>;
+type ContextHandle = Handle<runtime::Context>;
+type TensorHandle = Handle<runtime::Tensor>;
+type GraphHandle = Handle<runtime::CompiledGraph>;
+/// A builder; `None` once it has built.
+type BuilderHandle = RefCell<Option<Builder>>;
+
+/// Called once per JavaScript environment, with the function that is told how each asynchronous request ended:
+/// `(id, code, message)`, where an empty code is success.
+#[napi(catch_unwind)]
+pub fn initialize(
+    on_complete: Function<FnArgs<(u32, String, String)>, Unknown<'static>>,
+) -> Result<External<Arc<Environment>>> {
+    Environment::new(on_complete).map(External::new).map_err(convert::from_napi)
+}
+
+/// A context on the CPU. `threads` 0 stands for the default.
+#[napi(catch_unwind)]
+pub fn create_context(
+    environment: &External<Arc<Environment>>,
+    threads: u32,
+    power_preference: String,
+) -> Result<External<ContextHandle>> {
+    let threads = (threads > 0).then_some(threads as usize);
+    let context = runtime::Context::new(threads, power_preference == "low-power").map_err(thrown)?;
+    Ok(External::new(Handle::new(Arc::new(context), (*environment).clone(), Weight::NONE)))
+}
+
+/// Aborts what is queued; every outstanding request ends with an InvalidStateError.
+#[napi(catch_unwind)]
+pub fn destroy_context(context: &External<ContextHandle>) {
+    context.lose();
+}
+
+/// `MLOpSupportLimits` as JSON.
+#[napi(catch_unwind)]
+pub fn support_limits(_context: &External<ContextHandle>) -> String {
+    support_limits_json()
+}
+
+/// A tensor of zeros.
+#[napi(catch_unwind)]
+pub fn create_tensor(
+    env: Env,
+    context: &External<ContextHandle>,
+    id: u32,
+    dtype: u32,
+    shape: Vec<u32>,
+) -> Result<External<TensorHandle>> {
+    let environment = context.environment();
+    let descriptor = Descriptor::new(data_type(dtype)?, shape);
+    let tensor = context.create_tensor(descriptor, environment.request(&env, id)).map_err(thrown)?;
+    let weight = Weight::new(&env, tensor.descriptor().bytes());
+    Ok(External::new(Handle::new(tensor, environment.clone(), weight)))
+}
+
+/// A constant tensor with a copy of `bytes`.
+#[napi(catch_unwind)]
+pub fn create_constant_tensor(
+    env: Env,
+    context: &External<ContextHandle>,
+    id: u32,
+    dtype: u32,
+    shape: Vec<u32>,
+    bytes: Uint8ArraySlice,
+) -> Result<External<TensorHandle>> {
+    let environment = context.environment();
+    let descriptor = Descriptor::new(data_type(dtype)?, shape);
+    let done = environment.request(&env, id);
+    let tensor = context.create_constant_tensor(descriptor, &bytes, done).map_err(thrown)?;
+    let weight = Weight::new(&env, bytes.len());
+    Ok(External::new(Handle::new(tensor, environment.clone(), weight)))
+}
+
+/// Takes a snapshot of a tensor when everything before is done.
+#[napi(catch_unwind)]
+pub fn read_tensor(
+    env: Env,
+    context: &External<ContextHandle>,
+    id: u32,
+    tensor: &External<TensorHandle>,
+) -> External<Arc<runtime::Read>> {
+    External::new(context.read(tensor.shared(), context.environment().request(&env, id)))
+}
+
+/// Copies the snapshot of a read that has completed.
+#[napi(catch_unwind)]
+pub fn take_read(read: &External<Arc<runtime::Read>>, mut into: Uint8ArraySlice) -> Result<()> {
+    let bytes = read.take().ok_or_else(|| convert::type_error("takeRead: there is no snapshot to take"))?;
+    // SAFETY: nothing else runs on the JavaScript thread while this function does, and it keeps no reference; a view of
+    // shared memory may be written by another thread at the same time, as by any other write from JavaScript.
+    let into = unsafe { into.as_mut() };
+    if into.len() != bytes.len() {
+        return Err(convert::type_error("takeRead: the view has another length than the snapshot"));
+    }
+    into.copy_from_slice(bytes.bytes());
+    Ok(())
+}
+
+/// Writes a copy of `bytes`, made now, when everything before is done.
+#[napi(catch_unwind)]
+pub fn write_tensor(
+    context: &External<ContextHandle>,
+    tensor: &External<TensorHandle>,
+    bytes: Uint8ArraySlice,
+) -> Result<()> {
+    context.write(tensor.shared(), &bytes).map_err(thrown)
+}
+
+/// Frees a tensor's bytes when everything before is done.
+#[napi(catch_unwind)]
+pub fn destroy_tensor(context: &External<ContextHandle>, tensor: &External<TensorHandle>) {
+    context.release_tensor(tensor.shared());
+    tensor.forget_weight();
+}
+
+/// Frees what a graph holds when everything before is done.
+#[napi(catch_unwind)]
+pub fn destroy_graph(context: &External<ContextHandle>, graph: &External<GraphHandle>) {
+    context.release_graph(graph.shared());
+    graph.forget_weight();
+}
+
+/// An empty builder.
+#[napi(catch_unwind)]
+pub fn create_builder() -> External<BuilderHandle> {
+    External::new(RefCell::new(Some(Builder::new())))
+}
+
+fn with_builder<T>(
+    builder: &External<BuilderHandle>,
+    work: impl FnOnce(&mut Builder) -> crate::error::Result<T>,
+) -> Result<T> {
+    match builder.borrow_mut().as_mut() {
+        Some(builder) => work(builder).map_err(thrown),
+        None => Err(convert::invalid_state("the builder has built its graph")),
+    }
+}
+
+/// A named input; gives its operand.
+#[napi(catch_unwind)]
+pub fn input(builder: &External<BuilderHandle>, name: String, dtype: u32, shape: Vec<u32>) -> Result<u32> {
+    let descriptor = Descriptor::new(data_type(dtype)?, shape);
+    with_builder(builder, |builder| builder.input(&name, descriptor).map(|id| id.0))
+}
+
+/// A constant with a copy of `bytes`; gives its operand.
+#[napi(catch_unwind)]
+pub fn constant(builder: &External<BuilderHandle>, dtype: u32, shape: Vec<u32>, bytes: Uint8ArraySlice) -> Result<u32> {
+    let descriptor = Descriptor::new(data_type(dtype)?, shape);
+    with_builder(builder, |builder| builder.constant(descriptor, &bytes).map(|id| id.0))
+}
+
+/// A scalar constant; gives its operand.
+#[napi(catch_unwind)]
+pub fn constant_scalar(builder: &External<BuilderHandle>, dtype: u32, value: Unknown) -> Result<u32> {
+    let (dtype, value) = (data_type(dtype)?, number(value)?);
+    with_builder(builder, |builder| builder.scalar(dtype, value).map(|id| id.0))
+}
+
+/// A constant that shares the bytes of a constant tensor; gives its operand.
+#[napi(catch_unwind)]
+pub fn constant_tensor(builder: &External<BuilderHandle>, tensor: &External<TensorHandle>) -> Result<u32> {
+    let bytes = tensor.lock().bytes().map(Arc::clone).map_err(thrown)?;
+    with_builder(builder, |builder| Ok(builder.constant_shared(tensor.descriptor().clone(), bytes).0))
+}
+
+/// Appends the operator of the method `name`; gives `[operand, data type, ...shape]` for each output.
+#[napi(catch_unwind)]
+pub fn operator(
+    builder: &External<BuilderHandle>,
+    name: String,
+    operand_object: Object,
+    attribute_object: Object,
+    label: String,
+) -> Result<Vec<Vec<u32>>> {
+    let (operands, attributes) = (operands(&operand_object)?, attributes(&attribute_object)?);
+    with_builder(builder, |builder| {
+        let outputs = builder.add_named(&name, operands, attributes, &label)?;
+        Ok(outputs.into_iter().map(|id| describe(id, builder.descriptor(id))).collect())
+    })
+}
+
+fn describe(id: ValueId, descriptor: &Descriptor) -> Vec<u32> {
+    let dtype = DataType::ALL.iter().position(|&dtype| dtype == descriptor.dtype).expect("a data type");
+    [id.0, dtype as u32].into_iter().chain(descriptor.shape.iter().copied()).collect()
+}
+
+/// A graph that is being built, and the names of the inputs that it needs, in the order in which `dispatch` wants them.
+#[napi(object, object_from_js = false)]
+pub struct Build {
+    /// The graph.
+    pub graph: External<GraphHandle>,
+    /// Names of the inputs.
+    pub inputs: Vec<String>,
+}
+
+/// Compiles what the builder has, for the named outputs. The builder is used up.
+#[napi(catch_unwind)]
+pub fn build(
+    env: Env,
+    context: &External<ContextHandle>,
+    builder: &External<BuilderHandle>,
+    id: u32,
+    output_names: Vec<String>,
+    output_ids: Vec<u32>,
+) -> Result<Build> {
+    let builder =
+        builder.borrow_mut().take().ok_or_else(|| convert::invalid_state("the builder has built its graph"))?;
+    let outputs = output_names.into_iter().zip(output_ids.into_iter().map(ValueId)).collect();
+    let graph = builder.finish(outputs);
+    let inputs = graph.inputs.iter().map(|(name, _)| name.clone()).collect();
+    let constants: usize = graph.values.iter().filter_map(|value| value.constant()).map(|bytes| bytes.len()).sum();
+    let environment = context.environment();
+    let graph = context.build(graph, environment.request(&env, id));
+    let handle = Handle::new(graph, environment.clone(), Weight::new(&env, constants));
+    Ok(Build { graph: External::new(handle), inputs })
+}
+
+/// Runs a graph on tensors in the order of its inputs and outputs.
+#[napi(catch_unwind)]
+pub fn dispatch(
+    context: &External<ContextHandle>,
+    graph: &External<GraphHandle>,
+    inputs: Array,
+    outputs: Array,
+) -> Result<()> {
+    context.dispatch(graph.shared(), handles(&inputs)?, handles(&outputs)?);
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! `MLOpSupportLimits`, printed from the rule rows.
+
+use super::Op;
+use super::rule::Ranks;
+use crate::dtype::DataType;
+use crate::shape::{MAX_RANK, MAX_TENSOR_BYTES};
+
+/// `MLOpSupportLimits` as JSON. The CPU supports whatever the rule rows allow.
+pub fn support_limits_json() -> String {
+    let any = tensor_limits(&DataType::ALL, (0, MAX_RANK));
+    let mut members = vec![
+        r#""preferredInputLayout":"nchw""#.to_string(),
+        format!(r#""maxTensorByteLength":{MAX_TENSOR_BYTES}"#),
+        format!(r#""input":{any}"#),
+        format!(r#""constant":{any}"#),
+        format!(r#""output":{any}"#),
+    ];
+    for rule in Op::rules() {
+        let operands = rule.operands.iter().map(|operand| (operand.name, rule.resolve(operand.types), operand.ranks));
+        let outputs = rule.outputs.iter().map(|output| (output.name, rule.resolve(output.types), output.ranks));
+        let limits: Vec<String> = operands
+            .chain(outputs)
+            .map(|(name, types, ranks)| format!(r#""{name}":{}"#, tensor_limits(types, ranks)))
+            .collect();
+        members.push(format!(r#""{}":{{{}}}"#, rule.name, limits.join(",")));
+    }
+    format!("{{{}}}", members.join(","))
+}
+
+/// `MLTensorLimits` as JSON.
+fn tensor_limits(types: &[DataType], (min, max): Ranks) -> String {
+    let types: Vec<String> = types.iter().map(|dtype| format!(r#""{dtype}""#)).collect();
+    format!(r#"{{"dataTypes":[{}],"rankRange":{{"min":{min},"max":{max}}}}}"#, types.join(","))
+}

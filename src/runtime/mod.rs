@@ -1,0 +1,10 @@
+//! Contexts, tensors and graphs at run time, and the timelines that order the work on them.
+
+mod context;
+pub mod settings;
+mod tensor;
+mod timeline;
+
+pub use context::{CompiledGraph, Context};
+pub use tensor::{Read, Tensor};
+pub use timeline::Done;

@@ -1,0 +1,128 @@
+//! Settings from the environment, and the number of threads that fits the machine.
+
+use crate::compile::Passes;
+use crate::cpu::plan::PlanOptions;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Number of threads of every context that does not ask for one itself.
+pub const THREADS_VARIABLE: &str = "WEBNN_NUM_THREADS";
+/// Passes of the compiler to leave out: names separated by commas, or `all`.
+pub const PASSES_VARIABLE: &str = "WEBNN_DISABLE_PASSES";
+/// `1` fills the arena with NaN before each dispatch.
+pub const FILL_VARIABLE: &str = "WEBNN_FILL_ARENA";
+
+/// What the debug variables say.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Which passes run.
+    pub passes: Passes,
+    /// How plans are made.
+    pub plan: PlanOptions,
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
+}
+
+fn refuse(name: &str, value: &str, expected: &str) -> Error {
+    Error::new(ErrorKind::NotSupported, format!("{name} is {value:?}, expected {expected}"))
+}
+
+impl Settings {
+    /// Reads the variables.
+    ///
+    /// # Errors
+    /// A NotSupportedError that names the variable, its value and what was expected.
+    pub fn from_environment() -> Result<Settings> {
+        let passes = match variable(PASSES_VARIABLE) {
+            None => Passes::ALL,
+            Some(names) => Passes::without(&names).ok_or_else(|| {
+                refuse(
+                    PASSES_VARIABLE,
+                    &names,
+                    &format!("all, or some of {} with commas between", Passes::NAMES.join(", ")),
+                )
+            })?,
+        };
+        let fill_arena = match variable(FILL_VARIABLE).as_deref() {
+            None | Some("0") => false,
+            Some("1") => true,
+            Some(other) => return Err(refuse(FILL_VARIABLE, other, "0 or 1")),
+        };
+        Ok(Settings { passes, plan: PlanOptions { share_views: passes.views, fill_arena } })
+    }
+}
+
+/// The number of threads of a context that does not ask for one: what the environment says, or else the physical
+/// cores within the affinity mask and the cgroup quota; half of it, at least one, for low power.
+///
+/// # Errors
+/// A NotSupportedError if the environment says something that is no number of threads.
+pub fn thread_count(low_power: bool) -> Result<usize> {
+    let count = match variable(THREADS_VARIABLE) {
+        None => machine_threads(),
+        Some(text) => match text.parse() {
+            Ok(count @ 1..=1024) => count,
+            _ => return Err(refuse(THREADS_VARIABLE, &text, "a number between 1 and 1024")),
+        },
+    };
+    Ok(if low_power { (count / 2).max(1) } else { count })
+}
+
+/// Physical cores within the affinity mask and the cgroup quota.
+fn machine_threads() -> usize {
+    // Knows affinity and quota, in logical processors.
+    let available = std::thread::available_parallelism().map_or(1, |count| count.get());
+    available.min(physical_cores().unwrap_or(available)).max(1)
+}
+
+/// Physical cores that this process may run on, where the system tells.
+#[cfg(target_os = "linux")]
+fn physical_cores() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let mut cores = std::collections::BTreeSet::new();
+    for cpu in cpu_list(allowed.trim())? {
+        let topology = |name: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
+            std::fs::read_to_string(path).ok()?.trim().parse::<i64>().ok()
+        };
+        cores.insert((topology("physical_package_id")?, topology("core_id")?));
+    }
+    Some(cores.len())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn physical_cores() -> Option<usize> {
+    Some(num_cpus::get_physical())
+}
+
+/// `0-3,8` -> 0, 1, 2, 3, 8.
+#[cfg(target_os = "linux")]
+fn cpu_list(text: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        cpus.extend(first.parse().ok()?..=last.parse::<usize>().ok()?);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machine_threads_are_within_the_affinity_mask() {
+        let count = machine_threads();
+        assert!(count >= 1 && count <= std::thread::available_parallelism().unwrap().get());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(cpu_list("0-3,8"), Some(vec![0, 1, 2, 3, 8]));
+        assert_eq!(cpu_list("5"), Some(vec![5]));
+        assert_eq!(cpu_list("x"), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! Timelines: one ordered queue of work per context, served by a background tokio runtime that all contexts of the
+//! process share. The work itself runs on a blocking thread and on the rayon pool, never on a tokio worker.
+
+use crate::cpu::simd::Isa;
+use crate::cpu::steps::Env;
+use crate::cpu::threads::Threads;
+use crate::error::{Error, ErrorKind, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Told once how a request ended. Dropped untold (its timeline ended first), it says so itself.
+pub struct Done(Option<Box<dyn FnOnce(Result<()>) + Send>>);
+
+impl Done {
+    /// Calls `tell` once, on a background thread.
+    pub fn new(tell: impl FnOnce(Result<()>) + Send + 'static) -> Done {
+        Done(Some(Box::new(tell)))
+    }
+
+    /// For work whose end nobody waits for.
+    pub fn unobserved() -> Done {
+        Done(None)
+    }
+
+    fn tell(mut self, result: Result<()>) {
+        if let Some(tell) = self.0.take() {
+            tell(result);
+        }
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        if let Some(tell) = self.0.take() {
+            tell(Err(lost()));
+        }
+    }
+}
+
+/// The error of everything that was asked of a context before it was lost.
+pub fn lost() -> Error {
+    Error::new(ErrorKind::InvalidState, "the context is lost: it was destroyed")
+}
+
+type Work = Box<dyn FnOnce(&Env) -> Result<()> + Send>;
+
+struct Request {
+    work: Work,
+    done: Done,
+}
+
+/// With what a timeline runs its work.
+struct Worker {
+    threads: Threads,
+    isa: Isa,
+    lost: AtomicBool,
+}
+
+/// The ordered queue of one context. It ends when the last handle is dropped and the queue is empty.
+pub struct Timeline {
+    worker: Arc<Worker>,
+    queue: UnboundedSender<Request>,
+}
+
+impl Timeline {
+    /// An empty timeline whose work may use `threads`.
+    ///
+    /// # Errors
+    /// An OperationError when the background runtime cannot be started.
+    pub fn new(threads: Threads, isa: Isa) -> Result<Timeline> {
+        let runtime = background()?;
+        let worker = Arc::new(Worker { threads, isa, lost: AtomicBool::new(false) });
+        let (queue, requests) = unbounded_channel();
+        runtime.spawn(serve(worker.clone(), requests));
+        Ok(Timeline { worker, queue })
+    }
+
+    /// The pool that work runs on.
+    pub fn threads(&self) -> &Threads {
+        &self.worker.threads
+    }
+
+    /// Appends `work`. It runs when everything before it is done, unless the context is lost by then; `done` is told
+    /// the result. A panic in `work` is an OperationError.
+    pub fn enqueue(&self, work: impl FnOnce(&Env) -> Result<()> + Send + 'static, done: Done) {
+        let request = Request { work: Box::new(work), done };
+        // The receiver lives until this sender is gone; were it not, the dropped `done` would tell.
+        drop(self.queue.send(request));
+    }
+
+    /// Nothing that is still queued runs; everything that is not done ends with an InvalidStateError.
+    pub fn lose(&self) {
+        self.worker.lost.store(true, Ordering::Release);
+    }
+}
+
+/// Takes requests in order; hands everything that waits to a blocking thread at once.
+async fn serve(worker: Arc<Worker>, mut requests: UnboundedReceiver<Request>) {
+    while let Some(first) = requests.recv().await {
+        let worker = worker.clone();
+        let burst = tokio::task::spawn_blocking(move || {
+            let mut next = Some(first);
+            while let Some(request) = next {
+                worker.handle(request);
+                next = requests.try_recv().ok();
+            }
+            requests
+        });
+        // The burst catches panics of the work: it fails only while the process ends.
+        match burst.await {
+            Ok(rest) => requests = rest,
+            Err(_) => return,
+        }
+    }
+}
+
+impl Worker {
+    fn handle(&self, request: Request) {
+        let Request { work, done } = request;
+        if self.is_lost() {
+            return done.tell(Err(lost()));
+        }
+        let env = Env { threads: &self.threads, isa: self.isa };
+        let result = catch_unwind(AssertUnwindSafe(|| work(&env))).unwrap_or_else(|panic| Err(panicked(&*panic)));
+        done.tell(if self.is_lost() { Err(lost()) } else { result });
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+}
+
+/// The OperationError for a panic.
+pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::new(ErrorKind::Operation, format!("internal error: {}", text.unwrap_or("panic without a message")))
+}
+
+/// The runtime of the process. It is never shut down: the process may end at any time, with work pending.
+fn background() -> Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Result<Runtime>> = OnceLock::new();
+    RUNTIME
+        .get_or_init(|| {
+            Builder::new_multi_thread().worker_threads(1).thread_name("webnn-timelines").build().map_err(|error| {
+                Error::new(ErrorKind::Operation, format!("the background runtime did not start: {error}"))
+            })
+        })
+        .as_ref()
+        .map_err(Clone::clone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    fn timeline() -> Timeline {
+        Timeline::new(Threads::new(2).unwrap(), Isa::Portable).unwrap()
+    }
+
+    fn observed() -> (Done, std::sync::mpsc::Receiver<Result<()>>) {
+        let (tell, told) = channel();
+        (Done::new(move |result| tell.send(result).unwrap()), told)
+    }
+
+    #[test]
+    fn work_runs_in_order() {
+        let timeline = timeline();
+        let (send, receive) = channel();
+        for i in 0..100 {
+            let send = send.clone();
+            timeline.enqueue(
+                move |_| {
+                    send.send(i).unwrap();
+                    Ok(())
+                },
+                Done::unobserved(),
+            );
+        }
+        drop(send);
+        assert_eq!(receive.iter().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_panic_is_an_operation_error_and_the_timeline_goes_on() {
+        let timeline = timeline();
+        let (done, told) = observed();
+        timeline.enqueue(|_| panic!("kernel {}", 7), done);
+        let error = told.recv().unwrap().unwrap_err();
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Operation, "internal error: kernel 7"));
+        let (done, told) = observed();
+        timeline.enqueue(|_| Ok(()), done);
+        assert_eq!(told.recv().unwrap(), Ok(()));
+    }
+
+    #[test]
+    fn a_lost_timeline_runs_nothing_more() {
+        let timeline = timeline();
+        let (started, wait) = channel();
+        let (go, held) = channel::<()>();
+        let (first, first_told) = observed();
+        timeline.enqueue(
+            move |_| {
+                started.send(()).unwrap();
+                drop(held.recv());
+                Ok(())
+            },
+            first,
+        );
+        let (second, second_told) = observed();
+        timeline.enqueue(|_| panic!("must not run"), second);
+        wait.recv().unwrap();
+        timeline.lose();
+        drop(go);
+        for told in [first_told, second_told] {
+            assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), Err(lost()));
+        }
+    }
+}

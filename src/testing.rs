@@ -1,0 +1,203 @@
+//! The test of a graph against the oracle: on every instruction set, with 1, 2 and 7 threads, compiled and not.
+
+use crate::cpu::plan::{Plan, PlanOptions};
+use crate::cpu::simd::Isa;
+use crate::cpu::steps::Env;
+use crate::cpu::threads::Threads;
+use crate::dtype::{DataType, Number};
+use crate::ir::Graph;
+use crate::memory::Buffer;
+use crate::ops::tensor::Tensor;
+use crate::reference;
+use crate::shape::Descriptor;
+use half::f16;
+use std::collections::HashMap;
+
+/// How far a result may be from the oracle's.
+#[derive(Clone, Copy, Debug)]
+pub struct Tolerance {
+    ulps: u64,
+    absolute: f64,
+}
+
+impl Tolerance {
+    /// The same value; the sign of a zero is not compared.
+    pub const EXACT: Tolerance = Tolerance { ulps: 0, absolute: 0.0 };
+
+    /// At most `ulps` units in the last place of the output's data type, after the oracle's value is rounded to it.
+    /// For integers the difference of the values.
+    pub const fn ulps(ulps: u64) -> Tolerance {
+        Tolerance { ulps, absolute: 0.0 }
+    }
+
+    /// Also accepts an absolute difference up to `absolute`, for results near zero of terms that are not.
+    pub const fn or_absolute(self, absolute: f64) -> Tolerance {
+        Tolerance { absolute, ..self }
+    }
+
+    fn accepts(self, got: Number, expected: Number, dtype: DataType) -> bool {
+        let (Number::Float(got), Number::Float(expected)) = (got, expected) else {
+            let (Number::Int(got), Number::Int(expected)) = (got, expected) else { return false };
+            return got.abs_diff(expected) <= self.ulps as u128;
+        };
+        if got.is_nan() || expected.is_nan() {
+            return got.is_nan() && expected.is_nan();
+        }
+        (got - expected).abs() <= self.absolute
+            || ordered_bits(got, dtype).abs_diff(ordered_bits(expected, dtype)) <= self.ulps
+    }
+}
+
+/// A number that grows by one from each value of the floating-point type to the next.
+fn ordered_bits(x: f64, dtype: DataType) -> i64 {
+    let (magnitude, negative) = match dtype {
+        DataType::Float16 => (f16::from_f64(x.abs()).to_bits() as i64, x.is_sign_negative()),
+        _ => ((x.abs() as f32).to_bits() as i64, x.is_sign_negative()),
+    };
+    if negative { -magnitude } else { magnitude }
+}
+
+/// A source of numbers that is the same in every run.
+pub struct Random(u64);
+
+impl Random {
+    /// The source of this seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// The next number (xorshift64*).
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Uniform in `0.0..1.0`.
+    pub fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A tensor of values of the data type: floats in -4..4, small integers for the wide types, all values of the
+    /// 8-bit types.
+    pub fn tensor(&mut self, descriptor: &Descriptor) -> Tensor {
+        self.tensor_in(descriptor, -4.0, 4.0)
+    }
+
+    /// A tensor with floats in `low..high`; integers as in [`tensor`](Random::tensor).
+    pub fn tensor_in(&mut self, descriptor: &Descriptor, low: f64, high: f64) -> Tensor {
+        let dtype = descriptor.dtype;
+        Tensor::from_fn(descriptor, |_| match dtype.integer_range() {
+            None => Number::Float(low + (high - low) * self.uniform()).cast(dtype),
+            Some((min, max)) if dtype.size() == 1 => Number::Int(min + (self.next() as i128 & 255).min(max - min)),
+            Some((min, _)) => Number::Int((self.next() % 200) as i128 - if min < 0 { 100 } else { 0 }),
+        })
+    }
+}
+
+/// [`check_with`] on random inputs.
+pub fn check(graph: &Graph, tolerance: Tolerance) {
+    let mut random = Random::new(graph.values.len() as u64);
+    let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
+    check_with(graph, &inputs, tolerance);
+}
+
+/// Runs `graph` as it stands and compiled, on every available instruction set and with 1, 2 and 7 threads, with the
+/// arena full of NaN, and compares every output with the oracle. The bits must not depend on the number of threads.
+///
+/// # Panics
+/// If a result is outside of the tolerance; the message names the element, both values and the graph.
+pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: Tolerance) {
+    graph.verify();
+    let expected = reference::run(graph, inputs);
+    for isa in Isa::available() {
+        for (variant, graph) in variants(graph, isa) {
+            let mut first: Option<Vec<Vec<u8>>> = None;
+            for threads in [1, 2, 7] {
+                let outputs = run(&graph, inputs, isa, threads);
+                let context = || format!("{variant}, {isa:?}, {threads} threads, of\n{graph}");
+                match &first {
+                    None => compare(&graph, &outputs, &expected, tolerance, &context),
+                    Some(first) => {
+                        assert!(&outputs == first, "the bits depend on the number of threads: {}", context())
+                    }
+                }
+                first.get_or_insert(outputs);
+            }
+        }
+    }
+}
+
+/// The graph before and after compilation.
+fn variants(graph: &Graph, isa: Isa) -> Vec<(&'static str, Graph)> {
+    let _ = isa;
+    vec![("as built", graph.clone())]
+}
+
+/// The bytes of every output of `graph` on the CPU.
+pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>, isa: Isa, threads: usize) -> Vec<Vec<u8>> {
+    let threads = Threads::new(threads).expect("a thread pool");
+    let options = PlanOptions { fill_arena: true, ..PlanOptions::default() };
+    let mut plan = Plan::new(graph, threads.count(), options).expect("a plan");
+    let inputs: Vec<Buffer> =
+        plan.inputs().iter().map(|(name, _)| Buffer::copy_of(&inputs[name].to_bytes()).unwrap()).collect();
+    // NaN, so that an element that nobody wrote is seen.
+    let mut outputs: Vec<Buffer> =
+        plan.outputs().iter().map(|(_, d)| Buffer::copy_of(&vec![0xff; d.bytes()]).unwrap()).collect();
+    plan.run(
+        &Env { threads: &threads, isa },
+        &inputs.iter().collect::<Vec<_>>(),
+        &mut outputs.iter_mut().collect::<Vec<_>>(),
+    );
+    outputs.iter().map(|buffer| buffer.bytes().to_vec()).collect()
+}
+
+fn compare(
+    graph: &Graph,
+    outputs: &[Vec<u8>],
+    expected: &HashMap<String, Tensor>,
+    tolerance: Tolerance,
+    context: &dyn Fn() -> String,
+) {
+    for ((name, id), bytes) in graph.outputs.iter().zip(outputs) {
+        let descriptor = graph.descriptor(*id);
+        let got = Tensor::from_bytes(descriptor, bytes);
+        for (index, (got, expected)) in got.numbers().zip(expected[name].rounded().numbers()).enumerate() {
+            assert!(
+                tolerance.accepts(got, expected, descriptor.dtype),
+                "output {name}, element {index}: got {got:?}, expected {expected:?} within {tolerance:?}: {}",
+                context()
+            );
+        }
+    }
+}
+
+/// Runs `pass` on the graph of the text `before` and compares with the text `after`, and the outputs of both in the
+/// oracle on random inputs.
+pub fn check_pass(pass: fn(&mut Graph), before: &str, after: &str) {
+    let original = crate::ir::parse(before);
+    let mut graph = original.clone();
+    pass(&mut graph);
+    graph.verify();
+    let after: String = after.lines().map(|line| line.trim().to_string() + "\n").collect();
+    assert_eq!(graph.to_string(), after);
+    let mut random = Random::new(1);
+    let inputs =
+        original.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(original.descriptor(*id)))).collect();
+    let (expected, got) = (reference::run(&original, &inputs), reference::run(&graph, &inputs));
+    for (name, expected) in expected {
+        for (expected, got) in expected.numbers().zip(got[&name].numbers()) {
+            let (a, b) = (expected.to_f64(), got.to_f64());
+            assert!(
+                a == b || (a - b).abs() <= 1e-9 * a.abs().max(1.0) || (a.is_nan() && b.is_nan()),
+                "{name}: {a} became {b}"
+            );
+        }
+    }
+}
+
+/// [`check_pass`] for a graph that must stay as it is.
+pub fn check_pass_changes_nothing(pass: fn(&mut Graph), text: &str) {
+    check_pass(pass, text, text);
+}
