@@ -291,7 +291,7 @@ periodic! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::{Isa, Kernel};
+    use crate::cpu::simd::{Isa, Kernel};
 
     /// One function in a loop over a slice, as kernels use it.
     struct Map<'a>(&'a str, &'a mut [f32]);

@@ -1,6 +1,9 @@
 //! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
+pub mod elementwise;
+pub mod reduce;
+
 use super::memory::Io;
 use super::simd::Isa;
 use super::threads::Threads;
@@ -45,4 +48,9 @@ macro_rules! steps {
     };
 }
 
-steps! {}
+steps! {
+    /// Element-wise operators, fused or not.
+    Elementwise(elementwise::ElementwiseStep),
+    /// Reductions.
+    Reduce(reduce::ReduceStep),
+}
