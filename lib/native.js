@@ -81,8 +81,15 @@ function translated(nativeFunction) {
 
 /** Work that the native side has begun and will report on, once per environment (main thread or worker). */
 class Completions {
+  /** The native side of this environment. */
+  environment;
+
   #next = 1;
   #pending = new Map();
+
+  constructor(binding) {
+    this.environment = binding.initialize((id, code, message) => this.#complete(id, code, message));
+  }
 
   /** @returns {number} an id that no other work of this environment has */
   nextId() {
@@ -118,7 +125,7 @@ class Completions {
   }
 
   /** Handler of native completions; an empty code is a success. */
-  complete(id, code, message) {
+  #complete(id, code, message) {
     const entry = this.#pending.get(id);
     if (entry === undefined) {
       return; // abandoned before
@@ -139,19 +146,12 @@ class Completions {
  */
 const SHARED = Symbol.for('webnn-node.completions');
 
-/** @returns {Completions} connected with the binary */
-function connect(binding) {
-  const completions = new Completions();
-  binding.initialize((id, code, message) => completions.complete(id, code, message));
-  return completions;
-}
-
 const binding = loadBinding();
-const completions = (binding[SHARED] ??= connect(binding));
+const completions = (binding[SHARED] ??= new Completions(binding));
 
 module.exports = {
   completions,
-  createContext: translated(binding.createContext),
+  createContext: translated(binding.createContext.bind(undefined, completions.environment)),
   destroyContext: translated(binding.destroyContext),
   supportLimits: translated(binding.supportLimits),
   createTensor: translated(binding.createTensor),

@@ -1,8 +1,8 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
-use super::steps::Step;
 use super::steps::elementwise::ElementwiseStep;
 use super::steps::reduce::ReduceStep;
+use super::steps::{Env, Step};
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 /// What lowering knows about a node.
 pub struct Lowering<'a> {
+    /// With what the step will run.
+    pub env: Env<'a>,
     /// Descriptors of the operands.
     pub inputs: Vec<Option<&'a Descriptor>>,
     /// Descriptors of the outputs.
@@ -29,8 +31,9 @@ pub struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(graph: &'a Graph, node: &'a Node) -> Lowering<'a> {
+    fn new(graph: &'a Graph, node: &'a Node, env: &Env<'a>) -> Lowering<'a> {
         Lowering {
+            env: *env,
             inputs: graph.input_descriptors(node),
             outputs: node.outputs.iter().map(|&id| graph.descriptor(id)).collect(),
             constants: node.inputs.iter().map(|id| id.and_then(|id| graph.value(id).constant())).collect(),
@@ -53,12 +56,12 @@ pub struct Lowered {
     pub packed: Vec<usize>,
 }
 
-/// Turns a node into a step.
+/// Turns a node into a step that runs with `env`.
 ///
 /// # Errors
 /// An `UnknownError` when there is no memory for packed constants.
-pub fn lower(graph: &Graph, node: &Node) -> Result<Lowered> {
-    let mut lowering = Lowering::new(graph, node);
+pub fn lower(graph: &Graph, node: &Node, env: &Env) -> Result<Lowered> {
+    let mut lowering = Lowering::new(graph, node, env);
     let step = lower_op(&node.op, &mut lowering)?;
     Ok(Lowered { step, packed: lowering.packed })
 }
@@ -71,5 +74,6 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         }
         Op::Fused(program) => ElementwiseStep::new(program, &l.inputs, l.outputs[0]).into(),
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
+        other => unimplemented!("{} arrives with its step", other.rule().name),
     })
 }

@@ -1,5 +1,6 @@
 //! Between how elements are stored and how they are computed with: float16 as float32, all others as they are.
 
+use super::float::Float;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::dtype::Element;
 use half::f16;
@@ -60,7 +61,7 @@ impl Stored for f16 {
     #[inline(always)]
     fn widen<'a, S: Simd>(simd: S, x: &'a [f16], buffer: &'a mut [f32; BLOCK]) -> &'a [f32] {
         let buffer = &mut buffer[..x.len()];
-        widen_all(simd, x, buffer);
+        f16::widen_slice(simd, x, buffer);
         buffer
     }
     fn copy(isa: Isa, x: &[f16], out: &mut [f32]) {
@@ -96,7 +97,7 @@ impl Real for f16 {
     fn narrow<S: Simd>(simd: S, out: &mut [f16], buffer: &mut [f32; BLOCK], compute: impl FnOnce(&mut [f32])) {
         let buffer = &mut buffer[..out.len()];
         compute(buffer);
-        narrow_all(simd, buffer, out);
+        f16::narrow_slice(simd, buffer, out);
     }
     #[inline(always)]
     fn from_f64(x: f64) -> f16 {
@@ -111,7 +112,7 @@ pub fn widen(isa: Isa, x: &[f16], out: &mut [f32]) {
         type Output = ();
         #[inline(always)]
         fn run<S: Simd>(self, simd: S) {
-            widen_all(simd, self.0, self.1);
+            f16::widen_slice(simd, self.0, self.1);
         }
     }
     isa.run(Widen(x, out));
@@ -124,34 +125,10 @@ pub fn narrow(isa: Isa, x: &[f32], out: &mut [f16]) {
         type Output = ();
         #[inline(always)]
         fn run<S: Simd>(self, simd: S) {
-            narrow_all(simd, self.0, self.1);
+            f16::narrow_slice(simd, self.0, self.1);
         }
     }
     isa.run(Narrow(x, out));
-}
-
-#[inline(always)]
-fn widen_all<S: Simd>(simd: S, x: &[f16], out: &mut [f32]) {
-    assert_eq!(x.len(), out.len());
-    let (mut x, mut out) = (x.chunks_exact(S::LANES), out.chunks_exact_mut(S::LANES));
-    for (x, out) in x.by_ref().zip(out.by_ref()) {
-        simd.store(simd.load_f16(x), out);
-    }
-    for (&x, out) in x.remainder().iter().zip(out.into_remainder()) {
-        *out = crate::cpu::simd::widen(x);
-    }
-}
-
-#[inline(always)]
-fn narrow_all<S: Simd>(simd: S, x: &[f32], out: &mut [f16]) {
-    assert_eq!(x.len(), out.len());
-    let (mut x, mut out) = (x.chunks_exact(S::LANES), out.chunks_exact_mut(S::LANES));
-    for (x, out) in x.by_ref().zip(out.by_ref()) {
-        simd.store_f16(simd.load(x), out);
-    }
-    for (&x, out) in x.remainder().iter().zip(out.into_remainder()) {
-        *out = f16::from_f32(x);
-    }
 }
 
 #[cfg(test)]

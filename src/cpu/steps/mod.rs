@@ -2,7 +2,13 @@
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
 pub mod elementwise;
+pub mod matmul;
+mod product;
 pub mod reduce;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub(crate) use product::{ProductPlan, for_each_tile};
 
 use super::memory::Io;
 use super::simd::Isa;
