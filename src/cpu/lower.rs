@@ -1,5 +1,7 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
+use super::steps::elementwise::ElementwiseStep;
+use super::steps::reduce::ReduceStep;
 use super::steps::{Env, Step};
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -65,6 +67,13 @@ pub fn lower(graph: &Graph, node: &Node, env: &Env) -> Result<Lowered> {
 }
 
 fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
-    let _ = (op, l);
-    unimplemented!("arms arrive with the steps")
+    Ok(match op {
+        Op::Elementwise(op) => {
+            let types: Vec<DataType> = l.inputs.iter().flatten().map(|input| input.dtype).collect();
+            ElementwiseStep::new(&Fused::single(*op, &types), &l.inputs, l.outputs[0]).into()
+        }
+        Op::Fused(program) => ElementwiseStep::new(program, &l.inputs, l.outputs[0]).into(),
+        Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
+        other => unimplemented!("{} arrives with its step", other.rule().name),
+    })
 }

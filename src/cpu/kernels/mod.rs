@@ -2,9 +2,12 @@
 //! assume valid input.
 
 pub mod depthwise;
+pub mod elementwise;
 pub mod float;
 pub mod gemm;
+pub mod half;
 pub mod im2col;
 pub mod pack;
+pub mod reduce;
 pub mod shared;
 pub mod tiles;

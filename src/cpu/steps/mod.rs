@@ -1,8 +1,10 @@
 //! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
+pub mod elementwise;
 pub mod matmul;
 mod product;
+pub mod reduce;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -52,4 +54,9 @@ macro_rules! steps {
     };
 }
 
-steps! {}
+steps! {
+    /// Element-wise operators, fused or not.
+    Elementwise(elementwise::ElementwiseStep),
+    /// Reductions.
+    Reduce(reduce::ReduceStep),
+}
