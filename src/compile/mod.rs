@@ -1,7 +1,9 @@
 //! The compiler: passes that rewrite a graph, one per file, and the memory plan. Nothing here knows a backend.
 
 pub mod fold;
+pub mod fuse;
 pub mod memory;
+pub mod simplify;
 pub mod views;
 
 use crate::error::Result;
@@ -40,6 +42,12 @@ macro_rules! passes {
 passes! {
     /// Computes nodes whose operands are constants.
     fold,
+    /// Removes what changes nothing.
+    simplify,
+    /// Makes unary operators the epilogue of what they follow.
+    epilogues,
+    /// Makes chains of element-wise operators one.
+    chains,
     /// Lets views share memory.
     views,
 }
@@ -63,6 +71,18 @@ impl Passes {
 pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result<()> {
     if passes.fold {
         fold::fold(graph, evaluate)?;
+        check(graph);
+    }
+    if passes.simplify {
+        simplify::simplify(graph);
+        check(graph);
+    }
+    if passes.epilogues {
+        fuse::fuse_epilogues(graph);
+        check(graph);
+    }
+    if passes.chains {
+        fuse::fuse_chains(graph);
         check(graph);
     }
     Ok(())

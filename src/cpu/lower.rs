@@ -1,16 +1,19 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
+use super::steps::dense::{self, DenseShape, DenseStep};
+use super::steps::elementwise::ElementwiseStep;
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::pool2d::Pool2dStep;
+use super::steps::reduce::ReduceStep;
 use super::steps::{Env, Step};
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
 use crate::memory::Buffer;
-use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::Fused;
+use crate::ops::{Op, given};
 use crate::shape::Descriptor;
 use std::sync::Arc;
 
@@ -79,27 +82,42 @@ pub fn lower(graph: &Graph, node: &Node, env: &Env) -> Result<Lowered> {
 
 fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
     Ok(match op {
+        Op::Elementwise(op) => {
+            let types: Vec<DataType> = l.inputs.iter().flatten().map(|input| input.dtype).collect();
+            ElementwiseStep::new(&Fused::single(*op, &types), &l.inputs, l.outputs[0]).into()
+        }
+        Op::Fused(program) => ElementwiseStep::new(program, &l.inputs, l.outputs[0]).into(),
+        Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
+        Op::Matmul(_) => lower_dense(dense::matmul_shape(l.input(0), l.input(1), l.outputs[0]), l),
+        Op::Gemm(op) => {
+            lower_dense(dense::gemm_shape(&op.attributes, l.input(0), l.outputs[0], given(&l.inputs, 2)), l)
+        }
+        Op::Conv2d(op) => lower_dense(dense::conv2d_shape(&op.attributes, [l.input(0), l.input(1), l.outputs[0]]), l),
+        Op::ConvTranspose2d(op) => {
+            lower_dense(dense::conv_transpose2d_shape(&op.attributes, [l.input(0), l.input(1), l.outputs[0]]), l)
+        }
         Op::Pool2d(op) => Pool2dStep::new(op, l.input(0), l.outputs[0]).into(),
-        Op::Gru(op) => {
-            let step = GruStep::sequence(&l.env, op, l.input(0), l.constant(1));
-            l.pack(1, step.keeps_weights());
-            step.into()
-        }
-        Op::GruCell(op) => {
-            let step = GruStep::cell(&l.env, op, l.input(0), l.constant(1));
-            l.pack(1, step.keeps_weights());
-            step.into()
-        }
-        Op::Lstm(op) => {
-            let step = LstmStep::sequence(&l.env, op, l.input(0), l.constant(1));
-            l.pack(1, step.keeps_weights());
-            step.into()
-        }
-        Op::LstmCell(op) => {
-            let step = LstmStep::cell(&l.env, op, l.input(0), l.constant(1));
-            l.pack(1, step.keeps_weights());
-            step.into()
-        }
-        _ => unimplemented!("arms arrive with the steps"),
+        Op::Gru(op) => lower_gru(GruStep::sequence(&l.env, op, l.input(0), l.constant(1)), l),
+        Op::GruCell(op) => lower_gru(GruStep::cell(&l.env, op, l.input(0), l.constant(1)), l),
+        Op::Lstm(op) => lower_lstm(LstmStep::sequence(&l.env, op, l.input(0), l.constant(1)), l),
+        Op::LstmCell(op) => lower_lstm(LstmStep::cell(&l.env, op, l.input(0), l.constant(1)), l),
+        other => unimplemented!("{} arrives with its step", other.rule().name),
     })
+}
+
+fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Step {
+    let constants = [l.constant(0), l.constant(1)];
+    let step = DenseStep::new(&l.env, l.outputs[0].dtype, shape, constants, l.epilogue);
+    l.packed.extend(step.packed());
+    step.into()
+}
+
+fn lower_gru(step: GruStep, l: &mut Lowering) -> Step {
+    l.pack(1, step.keeps_weights());
+    step.into()
+}
+
+fn lower_lstm(step: LstmStep, l: &mut Lowering) -> Step {
+    l.pack(1, step.keeps_weights());
+    step.into()
 }

@@ -93,9 +93,8 @@ impl Plan {
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for constants or the arena.
-    pub fn compile(mut graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
-        optimize(&mut graph, passes, &|graph, node| evaluate(graph, node, env))?;
-        Plan::new(&graph, env, options)
+    pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
+        Plan::new(&optimized(graph, env, passes)?, env, options)
     }
 
     fn assemble(graph: &Graph, steps: Vec<PlannedStep>, memory: &MemoryPlan, options: PlanOptions) -> Result<Plan> {
@@ -201,6 +200,15 @@ impl Plan {
             }
         }
     }
+}
+
+/// What the passes make of `graph`.
+///
+/// # Errors
+/// An `UnknownError` when there is no memory for folded constants.
+pub fn optimized(mut graph: Graph, env: &Env, passes: Passes) -> Result<Graph> {
+    optimize(&mut graph, passes, &|graph, node| evaluate(graph, node, env))?;
+    Ok(graph)
 }
 
 fn copy_step(from: Place, output: usize) -> PlannedStep {

@@ -1,23 +1,32 @@
 //! What JavaScript holds: handles to objects of the runtime, and their weight for the garbage collector.
 
 use super::completion::Environment;
+use crate::runtime::Context;
 use napi::bindgen_prelude::{Array, External, JsObjectValue, Unknown};
 use napi::{Env, JsValue, sys};
 use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A shared object of the runtime, with the environment that it was made in.
+/// A context and the environment that it was made in.
+pub struct Owner {
+    /// The context.
+    pub context: Context,
+    /// Where the ends of its requests are told.
+    pub environment: Arc<Environment>,
+}
+
+/// A tensor or graph of a context.
 pub struct Handle<T> {
     shared: Arc<T>,
-    environment: Arc<Environment>,
+    owner: Arc<Owner>,
     weight: Weight,
 }
 
 impl<T> Handle<T> {
-    /// A handle to `shared`.
-    pub fn new(shared: Arc<T>, environment: Arc<Environment>, weight: Weight) -> Handle<T> {
-        Handle { shared, environment, weight }
+    /// A handle to `shared`, which belongs to `owner`.
+    pub fn new(shared: Arc<T>, owner: &Arc<Owner>, weight: Weight) -> Handle<T> {
+        Handle { shared, owner: owner.clone(), weight }
     }
 
     /// The object itself.
@@ -25,9 +34,9 @@ impl<T> Handle<T> {
         &self.shared
     }
 
-    /// Where it was made.
-    pub fn environment(&self) -> &Arc<Environment> {
-        &self.environment
+    /// The context that it belongs to.
+    pub fn context(&self) -> &Context {
+        &self.owner.context
     }
 
     /// The object's memory is freed although the handle lives on.
@@ -51,9 +60,6 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// Nothing worth reporting.
-    pub const NONE: Weight = Weight { env: std::ptr::null_mut(), bytes: Cell::new(0) };
-
     /// Reports `bytes` bytes.
     pub fn new(env: &Env, bytes: usize) -> Weight {
         let weight = Weight { env: env.raw(), bytes: Cell::new(bytes as i64) };

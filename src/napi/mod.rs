@@ -12,7 +12,7 @@ use crate::runtime;
 use crate::shape::Descriptor;
 use completion::Environment;
 use convert::{attributes, data_type, number, operands, thrown};
-use handle::{Handle, Weight, handles};
+use handle::{Handle, Owner, Weight, handles};
 use napi::Env;
 use napi::bindgen_prelude::{Array, External, FnArgs, Function, Object, Uint8ArraySlice, Unknown};
 use napi_derive::napi;
@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, napi::Error<String>>;
-type ContextHandle = Handle<runtime::Context>;
+type ContextHandle = Arc<Owner>;
 type TensorHandle = Handle<runtime::Tensor>;
 type GraphHandle = Handle<runtime::CompiledGraph>;
 /// A builder; `None` once it has built.
@@ -44,13 +44,13 @@ pub fn create_context(
 ) -> Result<External<ContextHandle>> {
     let threads = (threads > 0).then_some(threads as usize);
     let context = runtime::Context::new(threads, power_preference == "low-power").map_err(thrown)?;
-    Ok(External::new(Handle::new(Arc::new(context), (*environment).clone(), Weight::NONE)))
+    Ok(External::new(Arc::new(Owner { context, environment: (**environment).clone() })))
 }
 
 /// Aborts what is queued; every outstanding request ends with an InvalidStateError.
 #[napi(catch_unwind)]
 pub fn destroy_context(context: &External<ContextHandle>) {
-    context.lose();
+    context.context.lose();
 }
 
 /// `MLOpSupportLimits` as JSON.
@@ -68,11 +68,10 @@ pub fn create_tensor(
     dtype: u32,
     shape: Vec<u32>,
 ) -> Result<External<TensorHandle>> {
-    let environment = context.environment();
     let descriptor = Descriptor::new(data_type(dtype)?, shape);
-    let tensor = context.create_tensor(descriptor, environment.request(&env, id)).map_err(thrown)?;
+    let tensor = context.context.create_tensor(descriptor, context.environment.request(&env, id)).map_err(thrown)?;
     let weight = Weight::new(&env, tensor.descriptor().bytes());
-    Ok(External::new(Handle::new(tensor, environment.clone(), weight)))
+    Ok(External::new(Handle::new(tensor, context, weight)))
 }
 
 /// A constant tensor with a copy of `bytes`.
@@ -85,12 +84,11 @@ pub fn create_constant_tensor(
     shape: Vec<u32>,
     bytes: Uint8ArraySlice,
 ) -> Result<External<TensorHandle>> {
-    let environment = context.environment();
     let descriptor = Descriptor::new(data_type(dtype)?, shape);
-    let done = environment.request(&env, id);
-    let tensor = context.create_constant_tensor(descriptor, &bytes, done).map_err(thrown)?;
+    let done = context.environment.request(&env, id);
+    let tensor = context.context.create_constant_tensor(descriptor, &bytes, done).map_err(thrown)?;
     let weight = Weight::new(&env, bytes.len());
-    Ok(External::new(Handle::new(tensor, environment.clone(), weight)))
+    Ok(External::new(Handle::new(tensor, context, weight)))
 }
 
 /// Takes a snapshot of a tensor when everything before is done.
@@ -101,7 +99,7 @@ pub fn read_tensor(
     id: u32,
     tensor: &External<TensorHandle>,
 ) -> External<Arc<runtime::Read>> {
-    External::new(context.read(tensor.shared(), context.environment().request(&env, id)))
+    External::new(context.context.read(tensor.shared(), context.environment.request(&env, id)))
 }
 
 /// Copies the snapshot of a read that has completed.
@@ -125,20 +123,20 @@ pub fn write_tensor(
     tensor: &External<TensorHandle>,
     bytes: Uint8ArraySlice,
 ) -> Result<()> {
-    context.write(tensor.shared(), &bytes).map_err(thrown)
+    context.context.write(tensor.shared(), &bytes).map_err(thrown)
 }
 
 /// Frees a tensor's bytes when everything before is done.
 #[napi(catch_unwind)]
-pub fn destroy_tensor(context: &External<ContextHandle>, tensor: &External<TensorHandle>) {
-    context.release_tensor(tensor.shared());
+pub fn destroy_tensor(tensor: &External<TensorHandle>) {
+    tensor.context().release_tensor(tensor.shared());
     tensor.forget_weight();
 }
 
 /// Frees what a graph holds when everything before is done.
 #[napi(catch_unwind)]
-pub fn destroy_graph(context: &External<ContextHandle>, graph: &External<GraphHandle>) {
-    context.release_graph(graph.shared());
+pub fn destroy_graph(graph: &External<GraphHandle>) {
+    graph.context().release_graph(graph.shared());
     graph.forget_weight();
 }
 
@@ -232,9 +230,8 @@ pub fn build(
     let graph = builder.finish(outputs);
     let inputs = graph.inputs.iter().map(|(name, _)| name.clone()).collect();
     let constants: usize = graph.values.iter().filter_map(|value| value.constant()).map(|bytes| bytes.len()).sum();
-    let environment = context.environment();
-    let graph = context.build(graph, environment.request(&env, id));
-    let handle = Handle::new(graph, environment.clone(), Weight::new(&env, constants));
+    let graph = context.context.build(graph, context.environment.request(&env, id));
+    let handle = Handle::new(graph, context, Weight::new(&env, constants));
     Ok(Build { graph: External::new(handle), inputs })
 }
 
@@ -246,6 +243,6 @@ pub fn dispatch(
     inputs: Array,
     outputs: Array,
 ) -> Result<()> {
-    context.dispatch(graph.shared(), handles(&inputs)?, handles(&outputs)?);
+    context.context.dispatch(graph.shared(), handles(&inputs)?, handles(&outputs)?);
     Ok(())
 }

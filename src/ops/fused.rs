@@ -2,7 +2,7 @@
 
 use super::attributes::{Attribute, Attributes};
 use super::elementwise::Elementwise;
-use super::rule::OpRule;
+use super::rule::{ANY, ANY_RANK, OpRule, output, variadic};
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors};
 use crate::dtype::{DataType, Number};
@@ -54,7 +54,12 @@ impl Operator for Fused {
     }
 
     fn rule(&self) -> &'static OpRule {
-        &OpRule { name: "fused", operands: &[], outputs: &[] }
+        const RULE: OpRule = OpRule {
+            name: "fused",
+            operands: &[variadic("inputs", ANY, ANY_RANK)],
+            outputs: &[output("output", ANY, ANY_RANK)],
+        };
+        &RULE
     }
 
     fn write(&self, attributes: &mut Attributes) {

@@ -2,20 +2,33 @@
 //! and naive reference. [`Op`] is the closed set of them.
 
 pub mod attributes;
+pub mod concat;
 pub mod conv2d;
 pub mod conv_transpose2d;
 pub mod elementwise;
 pub mod fused;
+pub mod gather;
 pub mod gru;
 pub mod limits;
 pub mod lstm;
 pub mod matmul;
+pub mod pad;
 pub mod pool2d;
 pub mod recurrent;
 pub mod reduce;
+pub mod resample2d;
+pub mod reshape;
+pub mod reverse;
 pub mod rule;
+pub mod scatter;
+pub mod slice;
 pub mod spatial;
+pub mod split;
 pub mod tensor;
+pub mod tile;
+pub mod transpose;
+pub mod triangular;
+pub mod view;
 
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -39,6 +52,9 @@ pub fn required<'a, T>(operands: &[Option<&'a T>], index: usize) -> &'a T {
 pub fn given<'a, T>(operands: &[Option<&'a T>], index: usize) -> Option<&'a T> {
     operands.get(index).copied().flatten()
 }
+
+/// The most operands of a `concat()` and outputs of a `split()`: "valid tensor count" of the draft.
+pub const MAX_TENSOR_COUNT: usize = 8192;
 
 /// What every operator family provides.
 pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
@@ -159,6 +175,38 @@ operators! {
     Lstm(lstm::Lstm),
     /// `lstmCell()`.
     LstmCell(lstm::LstmCell),
+    /// `concat()`.
+    Concat(concat::Concat),
+    /// `split()`.
+    Split(split::Split),
+    /// `slice()`.
+    Slice(slice::Slice),
+    /// `pad()`.
+    Pad(pad::Pad),
+    /// `reshape()`.
+    Reshape(reshape::Reshape),
+    /// `expand()`.
+    Expand(reshape::Expand),
+    /// `transpose()`.
+    Transpose(transpose::Transpose),
+    /// `reverse()`.
+    Reverse(reverse::Reverse),
+    /// `tile()`.
+    Tile(tile::Tile),
+    /// `triangular()`.
+    Triangular(triangular::Triangular),
+    /// `resample2d()`.
+    Resample2d(resample2d::Resample2d),
+    /// `gather()`.
+    Gather(gather::Gather),
+    /// `gatherElements()`.
+    GatherElements(gather::GatherElements),
+    /// `gatherND()`.
+    GatherNd(gather::GatherNd),
+    /// `scatterElements()`.
+    ScatterElements(scatter::ScatterElements),
+    /// `scatterND()`.
+    ScatterNd(scatter::ScatterNd),
 }
 
 /// A number that stands for a floating-point attribute, cast to the data type of the operand at `index`.

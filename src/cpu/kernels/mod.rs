@@ -2,11 +2,14 @@
 //! assume valid input.
 
 pub mod depthwise;
+pub mod elementwise;
 pub mod float;
 pub mod gemm;
+pub mod half;
 pub mod im2col;
 pub mod pack;
 pub mod pool;
 pub mod recurrent;
+pub mod reduce;
 pub mod shared;
 pub mod tiles;

@@ -4,7 +4,7 @@ use super::conv_transpose2d::{self, ConvTranspose2dShape, ConvTranspose2dStep};
 use super::conv2d::{self, Conv2dShape, Conv2dStep};
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
-use crate::cpu::kernels::elementwise::float::apply;
+use crate::cpu::kernels::elementwise::apply;
 use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::gemm::Finish;
 use crate::cpu::memory::Io;

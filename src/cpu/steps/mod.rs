@@ -4,12 +4,14 @@
 pub mod conv2d;
 pub mod conv_transpose2d;
 pub mod dense;
+pub mod elementwise;
 pub mod gru;
 pub mod lstm;
 pub mod matmul;
 pub mod pool2d;
 mod product;
 pub mod recurrent;
+pub mod reduce;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -68,4 +70,8 @@ steps! {
     Gru(gru::GruStep),
     /// Long short-term memory.
     Lstm(lstm::LstmStep),
+    /// Element-wise operators, fused or not.
+    Elementwise(elementwise::ElementwiseStep),
+    /// Reductions.
+    Reduce(reduce::ReduceStep),
 }

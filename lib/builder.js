@@ -1,0 +1,301 @@
+'use strict';
+
+const { slots: contextSlots } = require('./context.js');
+const { DATA_TYPES, dataTypeIndex, matchingBytes } = require('./descriptor.js');
+const { illegalInvocation, invalidStateError, quote, sanitize, subject } = require('./errors.js');
+const { Graph, createMLGraph } = require('./graph.js');
+const native = require('./native.js');
+const { Operand, createMLOperand, slots: operandSlots } = require('./operand.js');
+const { dictionaries, operators } = require('./operators.js');
+const { defineSlots } = require('./slots.js');
+const { slots: tensorSlots } = require('./tensor.js');
+const { converterFor, dictionaryConverter } = require('./types.js');
+const {
+  bufferSource,
+  defineInterface,
+  interfaceType,
+  isObject,
+  record,
+  requireArguments,
+  usvString,
+} = require('./webidl.js');
+
+const { Promise } = globalThis;
+const reject = Promise.reject.bind(Promise);
+
+const slots = defineSlots();
+
+const ROLE_NAMES = { input: 'an input', constant: 'a constant' };
+
+const toContext = interfaceType('MLContext', contextSlots);
+const toTensor = interfaceType('MLTensor', tensorSlots);
+const toNamedOperands = record(interfaceType('MLOperand', operandSlots));
+const toOperandDescriptor = dictionaryConverter('MLOperandDescriptor');
+const toDataType = converterFor('MLOperandDataType');
+const toNumber = converterFor('MLNumber');
+
+/** State of an MLGraphBuilder. */
+class Builder {
+  #context;
+  #handle;
+  #hasBuilt = false;
+  /** Input operands by name. */
+  #inputs = new Map();
+
+  /** @param {object} context state of an MLContext that is not lost */
+  constructor(context) {
+    this.#context = context;
+    this.#handle = native.createBuilder();
+  }
+
+  /**
+   * @param {string} operation for the message
+   * @throws {DOMException} InvalidStateError if the builder can not build
+   */
+  requireCanBuild(operation) {
+    if (this.#hasBuilt) {
+      throw invalidStateError(`${operation}: the builder has built its graph already`);
+    }
+    this.#context.requireNotLost(operation);
+  }
+
+  /**
+   * The draft's "validate operand".
+   *
+   * @param {Operand} operand
+   * @param {string} operation
+   * @param {string} name of the argument or option
+   * @returns {number} the native id
+   * @throws {TypeError} if it belongs to another builder
+   */
+  idOf(operand, operation, name) {
+    if (operand.builder !== this) {
+      throw new TypeError(`${operation}: ${name} belongs to another builder`);
+    }
+    return operand.id;
+  }
+
+  /** @returns {MLOperand} a graph input */
+  input(name, { dataType, shape }) {
+    this.requireCanBuild('input');
+    if (name === '') {
+      throw new TypeError('input: name is empty');
+    }
+    if (this.#inputs.has(name)) {
+      throw new TypeError(`input: there is already an input with the name ${quote(name)}`);
+    }
+    const id = native.input(this.#handle, name, dataTypeIndex(dataType), shape);
+    const operand = new Operand(this, id, dataType, shape, 'input');
+    this.#inputs.set(name, operand);
+    return createMLOperand(operand);
+  }
+
+  /** @returns {MLOperand} a constant with the contents of a buffer */
+  constant(descriptor, buffer, kind) {
+    this.requireCanBuild('constant');
+    const { dataType, shape } = descriptor;
+    const bytes = matchingBytes(buffer, kind, descriptor, 'constant: buffer');
+    const id = native.constant(this.#handle, dataTypeIndex(dataType), shape, bytes);
+    return createMLOperand(new Operand(this, id, dataType, shape, 'constant'));
+  }
+
+  /** @returns {MLOperand} a scalar constant */
+  scalar(dataType, value) {
+    this.requireCanBuild('constant');
+    const id = native.constantScalar(this.#handle, dataTypeIndex(dataType), value);
+    return createMLOperand(new Operand(this, id, dataType, [], 'constant'));
+  }
+
+  /** @returns {MLOperand} a constant with the contents of a constant tensor */
+  constantTensor(tensor) {
+    if (tensor.context !== this.#context) {
+      throw new TypeError('constant: tensor belongs to another context');
+    }
+    if (tensor.isDestroyed) {
+      throw new TypeError('constant: tensor is destroyed');
+    }
+    if (!tensor.constant) {
+      throw new TypeError('constant: tensor is not a constant tensor, expected one of createConstantTensor');
+    }
+    this.requireCanBuild('constant');
+    const id = native.constantTensor(this.#handle, tensor.handle);
+    return createMLOperand(new Operand(this, id, tensor.dataType, tensor.shape, 'constant'));
+  }
+
+  /**
+   * Appends an operator.
+   *
+   * @param {string} name
+   * @param {Record<string, Operand | Operand[]>} operands by IDL name; replaced by their ids in place
+   * @param {Record<string, unknown>} attributes by IDL name
+   * @param {string} label
+   * @returns {MLOperand[]} its outputs
+   */
+  operator(name, operands, attributes, label) {
+    const shownLabel = sanitize(label);
+    const operation = subject(shownLabel, name);
+    this.requireCanBuild(operation);
+    for (const key of Object.keys(operands)) {
+      const operand = operands[key];
+      operands[key] = Array.isArray(operand)
+        ? operand.map((item, index) => this.idOf(item, operation, `${key}[${index}]`))
+        : this.idOf(operand, operation, key);
+    }
+    const outputs = native.operator(this.#handle, name, operands, attributes, shownLabel);
+    return outputs.map(([id, dataType, ...shape]) =>
+      createMLOperand(new Operand(this, id, DATA_TYPES[dataType], shape, 'output')),
+    );
+  }
+
+  /**
+   * @param {Map<string, Operand>} outputs
+   * @returns {Promise<MLGraph>}
+   */
+  build(outputs) {
+    this.requireCanBuild('build');
+    if (outputs.size === 0) {
+      throw new TypeError('build: outputs is empty');
+    }
+    const names = [...outputs.keys()];
+    const ids = names.map((name) => this.#outputId(name, outputs.get(name)));
+    this.#hasBuilt = true;
+    const handle = this.#handle;
+    // The copies of the constants must not live as long as the builder.
+    this.#handle = undefined;
+    const context = this.#context;
+    return context.build(
+      handle,
+      names,
+      ids,
+      (graph, inputNames) => {
+        const inputs = inputNames.map((name) => graphValue(name, this.#inputs.get(name)));
+        return new Graph(
+          context,
+          graph,
+          inputs,
+          names.map((name) => graphValue(name, outputs.get(name))),
+        );
+      },
+      createMLGraph,
+    );
+  }
+
+  #outputId(name, operand) {
+    if (name === '') {
+      throw new TypeError('build: outputs has an empty name');
+    }
+    const id = this.idOf(operand, 'build', `output ${quote(name)}`);
+    if (operand.role !== 'output') {
+      const role = ROLE_NAMES[operand.role];
+      throw new TypeError(`build: output ${quote(name)} is ${role}, use identity() to return it`);
+    }
+    return id;
+  }
+}
+
+/** Description of a graph input or output. */
+function graphValue(name, { dataType, shape }) {
+  return { name, dataType, shape };
+}
+
+function stateOf(builder, member) {
+  const state = slots.get(builder);
+  if (state === undefined) {
+    throw illegalInvocation(`MLGraphBuilder.${member}`, 'MLGraphBuilder');
+  }
+  return state;
+}
+
+/** https://www.w3.org/TR/webnn/#api-mlgraphbuilder; the operator methods are added below. */
+class MLGraphBuilder {
+  constructor(context) {
+    requireArguments('MLGraphBuilder', arguments.length, 1);
+    const owner = toContext(context, 'MLGraphBuilder: context');
+    owner.requireNotLost('MLGraphBuilder');
+    return slots.create(MLGraphBuilder, new Builder(owner), new.target);
+  }
+
+  input(name, descriptor) {
+    const builder = stateOf(this, 'input');
+    requireArguments('input', arguments.length, 2);
+    const inputName = usvString(name, 'input: name');
+    return builder.input(inputName, toOperandDescriptor(descriptor, 'input: descriptor'));
+  }
+
+  constant(first, second = undefined) {
+    const builder = stateOf(this, 'constant');
+    requireArguments('constant', arguments.length, 1);
+    if (arguments.length === 1) {
+      return builder.constantTensor(toTensor(first, 'constant: tensor'));
+    }
+    if (isObject(first) || first === undefined || first === null) {
+      const descriptor = toOperandDescriptor(first, 'constant: descriptor');
+      return builder.constant(descriptor, second, bufferSource(second, 'constant: buffer'));
+    }
+    const dataType = toDataType(first, 'constant: dataType');
+    return builder.scalar(dataType, toNumber(second, 'constant: value'));
+  }
+
+  build(outputs) {
+    try {
+      const builder = stateOf(this, 'build');
+      requireArguments('build', arguments.length, 1);
+      return builder.build(toNamedOperands(outputs, 'build: outputs'));
+    } catch (error) {
+      return reject(error);
+    }
+  }
+}
+
+const isOperandType = (type) => type === 'MLOperand' || type === 'sequence<MLOperand>';
+
+/**
+ * The method of one operator, from its row in the generated table.
+ *
+ * @param {{name: string, arguments: {name: string, type: string}[], options: string, result: string}} row
+ * @returns {Function}
+ */
+function operatorMethod({ name, arguments: parameters, options, result }) {
+  const steps = parameters.map((parameter) => ({
+    name: parameter.name,
+    what: `${name}: ${parameter.name}`,
+    convert: converterFor(parameter.type),
+    isOperand: isOperandType(parameter.type),
+  }));
+  const toOptions = dictionaryConverter(options);
+  const operandOptions = new Set(
+    dictionaries[options].filter(({ type }) => isOperandType(type)).map((member) => member.name),
+  );
+  const returnsSequence = result !== 'MLOperand';
+
+  const method = {
+    [name](...args) {
+      const builder = stateOf(this, name);
+      requireArguments(name, args.length, steps.length);
+      const operands = Object.create(null);
+      const attributes = Object.create(null);
+      for (let i = 0; i < steps.length; i++) {
+        const step = steps[i];
+        (step.isOperand ? operands : attributes)[step.name] = step.convert(args[i], step.what);
+      }
+      const { label, ...members } = toOptions(args[steps.length], `${name}: options`);
+      for (const key of Object.keys(members)) {
+        (operandOptions.has(key) ? operands : attributes)[key] = members[key];
+      }
+      const outputs = builder.operator(name, operands, attributes, label);
+      return returnsSequence ? outputs : outputs[0];
+    },
+  }[name];
+  Object.defineProperty(method, 'length', { value: steps.length, configurable: true });
+  return method;
+}
+
+for (const row of operators) {
+  Object.defineProperty(MLGraphBuilder.prototype, row.name, {
+    value: operatorMethod(row),
+    writable: true,
+    configurable: true,
+  });
+}
+
+module.exports = { MLGraphBuilder: defineInterface(MLGraphBuilder), slots };

@@ -1,0 +1,365 @@
+'use strict';
+
+const { dataTypeIndex, matchingBytes } = require('./descriptor.js');
+const { illegalConstructor, illegalInvocation, invalidStateError, quote, unknownError } = require('./errors.js');
+const { matchTensors, slots: graphSlots } = require('./graph.js');
+const native = require('./native.js');
+const { defineSlots } = require('./slots.js');
+const { Tensor, createMLTensor, slots: tensorSlots } = require('./tensor.js');
+const { dictionaryConverter } = require('./types.js');
+const { WeakCollection } = require('./weak-collection.js');
+const { bufferSource, byteLengthOf, defineInterface, interfaceType, record, requireArguments } = require('./webidl.js');
+
+const { ArrayBuffer, Promise, Uint8Array } = globalThis;
+const reject = Promise.reject.bind(Promise);
+
+const slots = defineSlots();
+
+const toGraph = interfaceType('MLGraph', graphSlots);
+const toTensor = interfaceType('MLTensor', tensorSlots);
+const toNamedTensors = record(toTensor);
+const toOperandDescriptor = dictionaryConverter('MLOperandDescriptor');
+const toTensorDescriptor = dictionaryConverter('MLTensorDescriptor');
+
+/** Number of the latest dispatch of this environment. */
+let dispatches = 0;
+
+/** A dictionary that leaves the API has its members in code unit order. */
+function inMemberOrder(key, value) {
+  if (typeof value !== 'object' || Array.isArray(value)) {
+    return value;
+  }
+  return Object.fromEntries(
+    Object.keys(value)
+      .sort()
+      .map((name) => [name, value[name]]),
+  );
+}
+
+/** State of an MLContext. */
+class Context {
+  #handle;
+  #resolveLost;
+  /** Tensors and graphs, which are destroyed with the context. */
+  #resources = new WeakCollection();
+
+  isLost = false;
+
+  /**
+   * @param {object} handle native context
+   * @param {boolean} accelerated the preference at creation
+   */
+  constructor(handle, accelerated) {
+    this.#handle = handle;
+    this.accelerated = accelerated;
+    this.lost = new Promise((resolve) => {
+      this.#resolveLost = resolve;
+    });
+  }
+
+  /** @throws {DOMException} InvalidStateError if the context is lost */
+  requireNotLost(operation) {
+    if (this.isLost) {
+      throw invalidStateError(`${operation}: the context is lost`);
+    }
+  }
+
+  /**
+   * The draft's steps to lose a context.
+   *
+   * @param {string} message for `MLContext.lost`
+   */
+  lose(message) {
+    if (this.isLost) {
+      return;
+    }
+    this.isLost = true;
+    this.#resolveLost({ message });
+    for (const resource of this.#resources.drain()) {
+      resource.destroy();
+    }
+    native.destroyContext(this.#handle);
+  }
+
+  /** @returns {object} a new MLOpSupportLimits */
+  opSupportLimits() {
+    return JSON.parse(native.supportLimits(this.#handle), inMemberOrder);
+  }
+
+  /**
+   * @param {object} descriptor a converted MLTensorDescriptor
+   * @returns {Promise<MLTensor>}
+   */
+  createTensor(descriptor) {
+    this.requireNotLost('createTensor');
+    const { dataType, shape } = descriptor;
+    const id = native.completions.nextId();
+    const handle = native.createTensor(this.#handle, id, dataTypeIndex(dataType), shape);
+    return this.#outcome('createTensor', id, new Tensor(this, handle, descriptor, false), createMLTensor);
+  }
+
+  /**
+   * @param {object} descriptor a converted MLOperandDescriptor
+   * @param {object} data
+   * @param {string} kind of the data, from `bufferSource`
+   * @returns {Promise<MLTensor>}
+   */
+  createConstantTensor(descriptor, data, kind) {
+    this.requireNotLost('createConstantTensor');
+    const { dataType, shape } = descriptor;
+    const bytes = matchingBytes(data, kind, descriptor, 'createConstantTensor: inputData');
+    const id = native.completions.nextId();
+    const handle = native.createConstantTensor(this.#handle, id, dataTypeIndex(dataType), shape, bytes);
+    return this.#outcome('createConstantTensor', id, new Tensor(this, handle, descriptor, true), createMLTensor);
+  }
+
+  /**
+   * Compiles what a builder has put together.
+   *
+   * @param {object} builder native builder
+   * @param {string[]} names of the outputs
+   * @param {number[]} ids of the operands that they name
+   * @param {(handle: object, inputs: string[]) => T} toResource makes the state of the MLGraph from
+   *   the native graph and the names of its inputs
+   * @param {(state: T) => MLGraph} toObject
+   * @returns {Promise<MLGraph>}
+   * @template T
+   */
+  build(builder, names, ids, toResource, toObject) {
+    const id = native.completions.nextId();
+    const { graph, inputs } = native.build(this.#handle, builder, id, names, ids);
+    return this.#outcome('build', id, toResource(graph, inputs), toObject);
+  }
+
+  /** Promise of an object whose creation has begun; the object belongs to the context from now on. */
+  #outcome(operation, id, resource, toObject) {
+    this.#resources.add(resource);
+    return native.completions.outcome(id, (error) => {
+      if (error !== undefined) {
+        throw error;
+      }
+      // It may have been lost while the completion was on its way.
+      this.requireNotLost(operation);
+      return toObject(resource);
+    });
+  }
+
+  /**
+   * The checks of a tensor that readTensor and writeTensor share.
+   *
+   * @param {string} operation
+   * @param {Tensor} tensor
+   * @param {'readable' | 'writable'} use
+   * @throws {TypeError}
+   */
+  #requireUsable(operation, tensor, use) {
+    if (tensor.context !== this) {
+      throw new TypeError(`${operation}: tensor belongs to another context`);
+    }
+    if (tensor.isDestroyed) {
+      throw new TypeError(`${operation}: tensor is destroyed`);
+    }
+    if (!tensor[use]) {
+      throw new TypeError(`${operation}: tensor was created without ${use}: true`);
+    }
+  }
+
+  /**
+   * @param {Tensor} tensor
+   * @returns {Promise<ArrayBuffer>}
+   */
+  readTensor(tensor) {
+    this.#requireUsable('readTensor', tensor, 'readable');
+    return this.#read(tensor, (read) => {
+      const result = newBuffer(tensor.byteLength);
+      native.takeRead(read, new Uint8Array(result));
+      return result;
+    });
+  }
+
+  /**
+   * @param {Tensor} tensor
+   * @param {object} output
+   * @param {string} kind of the output, from `bufferSource`
+   * @returns {Promise<undefined>}
+   */
+  readTensorInto(tensor, output, kind) {
+    this.#requireUsable('readTensor', tensor, 'readable');
+    const bytes = matchingBytes(output, kind, tensor, 'readTensor: outputData', tensor.byteLength);
+    return this.#read(tensor, (read) => {
+      if (byteLengthOf(bytes, 'Uint8Array') !== tensor.byteLength) {
+        throw new TypeError('readTensor: outputData was detached before the read was done');
+      }
+      native.takeRead(read, bytes);
+    });
+  }
+
+  #read(tensor, take) {
+    const id = native.completions.nextId();
+    const read = native.readTensor(this.#handle, id, tensor.handle);
+    return tensor.pendingRead(id, () => take(read));
+  }
+
+  /**
+   * @param {Tensor} tensor
+   * @param {object} data
+   * @param {string} kind of the data, from `bufferSource`
+   */
+  writeTensor(tensor, data, kind) {
+    this.#requireUsable('writeTensor', tensor, 'writable');
+    const bytes = matchingBytes(data, kind, tensor, 'writeTensor: inputData', tensor.byteLength);
+    native.writeTensor(this.#handle, tensor.handle, bytes);
+  }
+
+  /**
+   * @param {object} graph state of an MLGraph
+   * @param {Map<string, Tensor>} inputs
+   * @param {Map<string, Tensor>} outputs
+   */
+  dispatch(graph, inputs, outputs) {
+    if (graph.context !== this) {
+      throw new TypeError('dispatch: graph belongs to another context');
+    }
+    if (graph.isDestroyed) {
+      throw invalidStateError('dispatch: the graph is destroyed');
+    }
+    const number = ++dispatches;
+    this.#requireDistinct(inputs, 'input', number);
+    this.#requireDistinct(outputs, 'output', number);
+    this.#requireAlive(inputs, 'input');
+    this.#requireAlive(outputs, 'output');
+    const inputHandles = matchTensors('input', inputs, graph.inputs);
+    const outputHandles = matchTensors('output', outputs, graph.outputs);
+    native.dispatch(this.#handle, graph.handle, inputHandles, outputHandles);
+  }
+
+  /** @throws {TypeError} if a tensor was seen in this dispatch before */
+  #requireDistinct(tensors, kind, number) {
+    for (const [name, tensor] of tensors) {
+      if (tensor.lastDispatch === number) {
+        throw new TypeError(`dispatch: the tensor of ${kind} ${quote(name)} is passed more than once`);
+      }
+      tensor.lastDispatch = number;
+    }
+  }
+
+  /** @throws {TypeError} if a tensor is of another context or destroyed */
+  #requireAlive(tensors, kind) {
+    for (const [name, tensor] of tensors) {
+      if (tensor.context !== this) {
+        throw new TypeError(`dispatch: the tensor of ${kind} ${quote(name)} belongs to another context`);
+      }
+      if (tensor.isDestroyed) {
+        throw new TypeError(`dispatch: the tensor of ${kind} ${quote(name)} is destroyed`);
+      }
+    }
+  }
+}
+
+/** @throws {DOMException} UnknownError if there is no memory for the buffer */
+function newBuffer(length) {
+  try {
+    return new ArrayBuffer(length);
+  } catch {
+    throw unknownError(`readTensor: no memory for an ArrayBuffer of ${length} bytes`);
+  }
+}
+
+function stateOf(context, member) {
+  const state = slots.get(context);
+  if (state === undefined) {
+    throw illegalInvocation(`MLContext.${member}`, 'MLContext');
+  }
+  return state;
+}
+
+/** https://www.w3.org/TR/webnn/#api-mlcontext */
+class MLContext {
+  constructor() {
+    throw illegalConstructor('MLContext');
+  }
+
+  dispatch(graph, inputs, outputs) {
+    const context = stateOf(this, 'dispatch');
+    requireArguments('dispatch', arguments.length, 3);
+    context.dispatch(
+      toGraph(graph, 'dispatch: graph'),
+      toNamedTensors(inputs, 'dispatch: inputs'),
+      toNamedTensors(outputs, 'dispatch: outputs'),
+    );
+  }
+
+  createTensor(descriptor) {
+    try {
+      const context = stateOf(this, 'createTensor');
+      requireArguments('createTensor', arguments.length, 1);
+      return context.createTensor(toTensorDescriptor(descriptor, 'createTensor: descriptor'));
+    } catch (error) {
+      return reject(error);
+    }
+  }
+
+  createConstantTensor(descriptor, inputData) {
+    try {
+      const context = stateOf(this, 'createConstantTensor');
+      requireArguments('createConstantTensor', arguments.length, 2);
+      return context.createConstantTensor(
+        toOperandDescriptor(descriptor, 'createConstantTensor: descriptor'),
+        inputData,
+        bufferSource(inputData, 'createConstantTensor: inputData'),
+      );
+    } catch (error) {
+      return reject(error);
+    }
+  }
+
+  readTensor(tensor, outputData = undefined) {
+    try {
+      const context = stateOf(this, 'readTensor');
+      requireArguments('readTensor', arguments.length, 1);
+      const source = toTensor(tensor, 'readTensor: tensor');
+      if (arguments.length === 1) {
+        return context.readTensor(source);
+      }
+      // Overloads are told apart by their number of arguments: an explicit undefined is no buffer.
+      return context.readTensorInto(source, outputData, bufferSource(outputData, 'readTensor: outputData'));
+    } catch (error) {
+      return reject(error);
+    }
+  }
+
+  writeTensor(tensor, inputData) {
+    const context = stateOf(this, 'writeTensor');
+    requireArguments('writeTensor', arguments.length, 2);
+    const target = toTensor(tensor, 'writeTensor: tensor');
+    context.writeTensor(target, inputData, bufferSource(inputData, 'writeTensor: inputData'));
+  }
+
+  opSupportLimits() {
+    return stateOf(this, 'opSupportLimits').opSupportLimits();
+  }
+
+  destroy() {
+    stateOf(this, 'destroy').lose('destroy() was called on the context');
+  }
+
+  get accelerated() {
+    return stateOf(this, 'accelerated').accelerated;
+  }
+
+  get lost() {
+    const context = slots.get(this);
+    // Attributes with a promise type reject instead of throwing.
+    return context === undefined ? reject(illegalInvocation('MLContext.lost', 'MLContext')) : context.lost;
+  }
+}
+
+/**
+ * @param {Context} context
+ * @returns {MLContext}
+ */
+function createMLContext(context) {
+  return slots.create(MLContext, context);
+}
+
+module.exports = { Context, MLContext: defineInterface(MLContext), createMLContext, slots };

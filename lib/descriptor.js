@@ -1,0 +1,94 @@
+'use strict';
+
+/** Data types, sizes in bytes and the check of buffers against a data type and shape. */
+
+const { enumerations } = require('./operators.js');
+const { byteLengthOf, bytesOf } = require('./webidl.js');
+
+/** Names of the data types; the native side knows them by their index. */
+const DATA_TYPES = enumerations.MLOperandDataType;
+
+const DATA_TYPE_INDEX = new Map(DATA_TYPES.map((name, index) => [name, index]));
+
+const ELEMENT_SIZES = { float32: 4, float16: 2, int32: 4, uint32: 4, int64: 8, uint64: 8, int8: 1, uint8: 1 };
+
+/** The kinds of views that hold a data type; a Uint8Array or bare buffer can hold any. */
+const VIEWS = {
+  float32: ['Float32Array'],
+  // Engines without Float16Array leave only the bit patterns.
+  float16: ['Float16Array', 'Uint16Array'],
+  int32: ['Int32Array'],
+  uint32: ['Uint32Array'],
+  int64: ['BigInt64Array'],
+  uint64: ['BigUint64Array'],
+  int8: ['Int8Array'],
+  uint8: ['Uint8Array'],
+};
+
+const UNTYPED = ['Uint8Array', 'ArrayBuffer', 'SharedArrayBuffer'];
+
+/**
+ * @param {string} dataType
+ * @returns {number} its index in the enumeration
+ */
+function dataTypeIndex(dataType) {
+  return DATA_TYPE_INDEX.get(dataType);
+}
+
+/**
+ * @param {{dataType: string, shape: readonly number[]}} descriptor
+ * @returns {number} bytes; inexact above 2^53, where no buffer can match anyway
+ */
+function byteLength({ dataType, shape }) {
+  return shape.reduce((product, dimension) => product * dimension, ELEMENT_SIZES[dataType]);
+}
+
+/**
+ * @param {{dataType: string, shape: readonly number[]}} descriptor
+ * @returns {string} as in messages: `float32 [1, 3]`
+ */
+function describe({ dataType, shape }) {
+  return `${dataType} [${shape.join(', ')}]`;
+}
+
+/** Whether two descriptors have the same data type and shape. */
+function sameDescriptor(a, b) {
+  const { shape } = a;
+  if (a.dataType !== b.dataType || shape.length !== b.shape.length) {
+    return false;
+  }
+  for (let i = 0; i < shape.length; i++) {
+    if (shape[i] !== b.shape[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/**
+ * The draft's "validate buffer with descriptor", and the bytes of the buffer without a copy.
+ *
+ * @param {object} buffer
+ * @param {string} kind from `bufferSource`
+ * @param {{dataType: string, shape: readonly number[]}} descriptor
+ * @param {string} what the buffer is, for messages
+ * @param {number} [expected] length in bytes of the descriptor, if known
+ * @returns {Uint8Array}
+ * @throws {TypeError} if length or element type do not match, or the buffer is detached
+ */
+function matchingBytes(buffer, kind, descriptor, what, expected = byteLength(descriptor)) {
+  if (!UNTYPED.includes(kind) && !VIEWS[descriptor.dataType].includes(kind)) {
+    const views = [...new Set([...VIEWS[descriptor.dataType], ...UNTYPED])].join(', ');
+    throw new TypeError(`${what} is a ${kind}, expected one of ${views} for ${descriptor.dataType}`);
+  }
+  const given = byteLengthOf(buffer, kind);
+  if (given !== expected) {
+    const detached = given === 0 ? ' (or is detached)' : '';
+    throw new TypeError(
+      `${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${describe(descriptor)}`,
+    );
+  }
+  return bytesOf(buffer, kind);
+}
+
+module.exports = { DATA_TYPES, byteLength, dataTypeIndex, describe, matchingBytes, sameDescriptor };

@@ -1,0 +1,127 @@
+'use strict';
+
+/**
+ * Creation of the exceptions that callers see, and cleaning of the caller's own text before it is
+ * quoted in one of them.
+ */
+
+const { DOMException } = globalThis;
+
+/**
+ * Control characters, line separators and bidirectional marks, embeddings, overrides and isolates:
+ * in a log they could break the line or show text in another order than it is stored (UTR #36).
+ */
+const UNSAFE_TEXT = /[\p{Cc}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu;
+
+/** Longest piece of a caller's text that is quoted in a message, in code points. */
+const QUOTED_LENGTH = 100;
+
+/** DOMException names that the native side may report. */
+const DOM_EXCEPTION_CODES = new Set(['InvalidStateError', 'NotSupportedError', 'OperationError', 'UnknownError']);
+
+/**
+ * Removes what must not reach a terminal or log from a caller's text.
+ *
+ * @param {string} text
+ * @returns {string}
+ */
+function sanitize(text) {
+  return text.replace(UNSAFE_TEXT, '');
+}
+
+/**
+ * A caller's text in quotation marks, sanitized and cut to a readable length.
+ *
+ * @param {string} text
+ * @returns {string}
+ */
+function quote(text) {
+  const characters = Array.from(sanitize(text));
+  const shown =
+    characters.length > QUOTED_LENGTH ? `${characters.slice(0, QUOTED_LENGTH).join('')}…` : characters.join('');
+  return `"${shown}"`;
+}
+
+/**
+ * Start of the messages about one operator: `[label] operator`, or `operator` when the label is empty.
+ *
+ * @param {string} label already sanitized
+ * @param {string} operator
+ * @returns {string}
+ */
+function subject(label, operator) {
+  return label === '' ? operator : `[${label}] ${operator}`;
+}
+
+/**
+ * @param {string} message
+ * @returns {DOMException} with the name `InvalidStateError`
+ */
+function invalidStateError(message) {
+  return new DOMException(message, 'InvalidStateError');
+}
+
+/**
+ * @param {string} message
+ * @returns {DOMException} with the name `NotSupportedError`
+ */
+function notSupportedError(message) {
+  return new DOMException(message, 'NotSupportedError');
+}
+
+/**
+ * @param {string} message
+ * @returns {DOMException} with the name `UnknownError`
+ */
+function unknownError(message) {
+  return new DOMException(message, 'UnknownError');
+}
+
+/**
+ * @param {string} name of the interface
+ * @returns {TypeError} for a constructor that scripts may not call
+ */
+function illegalConstructor(name) {
+  return new TypeError(`Illegal constructor: ${name} objects are not created with new`);
+}
+
+/**
+ * @param {string} member that was called or read
+ * @param {string} name of the interface that the receiver had to implement
+ * @returns {TypeError}
+ */
+function illegalInvocation(member, name) {
+  return new TypeError(`${member}: Illegal invocation, the receiver is not an ${name}`);
+}
+
+/**
+ * The exception for a failure that the native side describes by code and final message.
+ *
+ * @param {string} code
+ * @param {string} message
+ * @returns {Error} a TypeError or DOMException; an Error that names the code when the code is none of
+ *   the interface's, which is a defect of this package and must not pass for an API error
+ */
+function errorFromCode(code, message) {
+  // Graph input and output names are part of native messages.
+  const text = sanitize(message);
+  if (code === 'TypeError') {
+    return new TypeError(text);
+  }
+  if (DOM_EXCEPTION_CODES.has(code)) {
+    return new DOMException(text, code);
+  }
+  return new Error(`webnn-node internal error (${code}): ${text}`);
+}
+
+module.exports = {
+  errorFromCode,
+  illegalConstructor,
+  illegalInvocation,
+  invalidStateError,
+  notSupportedError,
+  quote,
+  sanitize,
+  subject,
+  unknownError,
+};

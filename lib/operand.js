@@ -1,0 +1,58 @@
+'use strict';
+
+const { illegalConstructor, illegalInvocation } = require('./errors.js');
+const { defineSlots } = require('./slots.js');
+const { defineInterface } = require('./webidl.js');
+
+const slots = defineSlots();
+
+/** State of an MLOperand. */
+class Operand {
+  /**
+   * @param {object} builder state of the MLGraphBuilder
+   * @param {number} id by which the native builder knows it
+   * @param {string} dataType
+   * @param {number[]} shape becomes frozen
+   * @param {'input' | 'constant' | 'output'} role; an output is one of an operator
+   */
+  constructor(builder, id, dataType, shape, role) {
+    this.builder = builder;
+    this.id = id;
+    this.dataType = dataType;
+    this.shape = Object.freeze(shape);
+    this.role = role;
+  }
+}
+
+function stateOf(operand, member) {
+  const state = slots.get(operand);
+  if (state === undefined) {
+    throw illegalInvocation(`MLOperand.${member}`, 'MLOperand');
+  }
+  return state;
+}
+
+/** https://www.w3.org/TR/webnn/#api-mloperand */
+class MLOperand {
+  constructor() {
+    throw illegalConstructor('MLOperand');
+  }
+
+  get dataType() {
+    return stateOf(this, 'dataType').dataType;
+  }
+
+  get shape() {
+    return stateOf(this, 'shape').shape;
+  }
+}
+
+/**
+ * @param {Operand} operand
+ * @returns {MLOperand}
+ */
+function createMLOperand(operand) {
+  return slots.create(MLOperand, operand);
+}
+
+module.exports = { MLOperand: defineInterface(MLOperand), Operand, createMLOperand, slots };

@@ -1,0 +1,68 @@
+'use strict';
+
+/**
+ * Internal slots of interface objects.
+ *
+ * Every interface has one private field that holds the state of its objects. The field is the brand:
+ * nothing else, not even an object with the right prototype, gets through `get`.
+ *
+ * The objects are made from WeakRef objects that were given the prototype of the interface. Nothing
+ * ever uses the reference: what matters is that the structured clone algorithm refuses every object
+ * with an internal slot it does not know, so `structuredClone` and `postMessage` throw a
+ * DataCloneError as they must for interfaces without [Serializable]. A plain object would arrive as
+ * an empty one.
+ */
+
+const { isObject } = require('./webidl.js');
+
+const { construct, setPrototypeOf } = Reflect;
+const { WeakRef } = globalThis;
+
+const REFERENT = Object.freeze(Object.create(null));
+
+/** Base class that puts the private field of a derived class on an object that exists already. */
+class Attach {
+  constructor(object) {
+    return object;
+  }
+}
+
+/**
+ * Creates the slots of one interface.
+ *
+ * @returns {{
+ *   create(Interface: Function, state: object, newTarget?: Function): object,
+ *   get(value: unknown): object | undefined,
+ * }} `create` makes an object of the interface (`newTarget` as in a constructor, for derived
+ *   classes), `get` returns the state, undefined for anything that `create` did not make
+ */
+function defineSlots() {
+  class Slots extends Attach {
+    #state;
+
+    constructor(object, state) {
+      super(object);
+      this.#state = state;
+    }
+
+    static get(value) {
+      return isObject(value) && #state in value ? value.#state : undefined;
+    }
+  }
+
+  return {
+    create(Interface, state, newTarget = Interface) {
+      // Read once: it can be an accessor of a derived class or proxy.
+      const prototype = newTarget === Interface ? undefined : newTarget.prototype;
+      const object = construct(WeakRef, [REFERENT], Interface);
+      if (isObject(prototype)) {
+        setPrototypeOf(object, prototype);
+      }
+      new Slots(object, state);
+      return object;
+    },
+    get: Slots.get,
+  };
+}
+
+module.exports = { defineSlots };

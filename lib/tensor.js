@@ -1,0 +1,123 @@
+'use strict';
+
+const { byteLength } = require('./descriptor.js');
+const { illegalConstructor, illegalInvocation, invalidStateError } = require('./errors.js');
+const native = require('./native.js');
+const { defineSlots } = require('./slots.js');
+const { defineInterface } = require('./webidl.js');
+
+const slots = defineSlots();
+
+/** State of an MLTensor. */
+class Tensor {
+  /** Ids of reads that have not completed. */
+  #pendingReads = new Set();
+
+  /** The last dispatch that used the tensor, to find one that is passed twice. */
+  lastDispatch = 0;
+
+  isDestroyed = false;
+
+  /**
+   * @param {object} context state of the MLContext
+   * @param {object} handle native tensor
+   * @param {{dataType: string, shape: number[], readable?: boolean, writable?: boolean}} descriptor;
+   *   its shape becomes frozen
+   * @param {boolean} constant
+   */
+  constructor(context, handle, { dataType, shape, readable = false, writable = false }, constant) {
+    this.context = context;
+    this.handle = handle;
+    this.dataType = dataType;
+    this.shape = Object.freeze(shape);
+    this.readable = readable;
+    this.writable = writable;
+    this.constant = constant;
+    this.byteLength = byteLength(this);
+  }
+
+  /**
+   * Registers a read that the native side has begun.
+   *
+   * @template T
+   * @param {number} id
+   * @param {() => T} take gets the data when the read has succeeded
+   * @returns {Promise<T>} rejected as soon as the tensor is destroyed
+   */
+  pendingRead(id, take) {
+    this.#pendingReads.add(id);
+    return native.completions.outcome(id, (error) => {
+      this.#pendingReads.delete(id);
+      if (error !== undefined) {
+        throw error;
+      }
+      return take();
+    });
+  }
+
+  /** The destroy() steps of the draft. */
+  destroy() {
+    if (this.isDestroyed) {
+      return;
+    }
+    this.isDestroyed = true;
+    for (const id of this.#pendingReads) {
+      native.completions.abandon(
+        id,
+        invalidStateError('readTensor: the tensor was destroyed before the read was done'),
+      );
+    }
+    this.#pendingReads.clear();
+    native.destroyTensor(this.handle);
+    this.handle = undefined;
+  }
+}
+
+function stateOf(tensor, member) {
+  const state = slots.get(tensor);
+  if (state === undefined) {
+    throw illegalInvocation(`MLTensor.${member}`, 'MLTensor');
+  }
+  return state;
+}
+
+/** https://www.w3.org/TR/webnn/#api-mltensor */
+class MLTensor {
+  constructor() {
+    throw illegalConstructor('MLTensor');
+  }
+
+  get dataType() {
+    return stateOf(this, 'dataType').dataType;
+  }
+
+  get shape() {
+    return stateOf(this, 'shape').shape;
+  }
+
+  get readable() {
+    return stateOf(this, 'readable').readable;
+  }
+
+  get writable() {
+    return stateOf(this, 'writable').writable;
+  }
+
+  get constant() {
+    return stateOf(this, 'constant').constant;
+  }
+
+  destroy() {
+    stateOf(this, 'destroy').destroy();
+  }
+}
+
+/**
+ * @param {Tensor} tensor
+ * @returns {MLTensor}
+ */
+function createMLTensor(tensor) {
+  return slots.create(MLTensor, tensor);
+}
+
+module.exports = { MLTensor: defineInterface(MLTensor), Tensor, createMLTensor, slots };

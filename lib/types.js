@@ -1,0 +1,59 @@
+'use strict';
+
+/** Converters for the types and dictionaries of the IDL, looked up by their IDL text. */
+
+const { dictionaries, enumerations } = require('./operators.js');
+const webidl = require('./webidl.js');
+
+const { slots: operandSlots } = require('./operand.js');
+
+const CONVERTERS = new Map([
+  ['[EnforceRange] unsigned long', webidl.enforcedUnsignedLong],
+  ['[EnforceRange] long', webidl.enforcedLong],
+  ['[EnforceRange] unsigned long long', webidl.enforcedUnsignedLongLong],
+  ['unsigned long', webidl.unsignedLong],
+  ['unsigned long long', webidl.unsignedLongLong],
+  ['long', webidl.long],
+  ['double', webidl.double],
+  ['unrestricted double', webidl.unrestrictedDouble],
+  ['float', webidl.float],
+  ['boolean', webidl.boolean],
+  ['DOMString', webidl.domString],
+  ['USVString', webidl.usvString],
+  ['MLNumber', webidl.bigintOrDouble],
+  ['MLOperand', webidl.interfaceType('MLOperand', operandSlots)],
+  ...Object.entries(enumerations).map(([name, values]) => [name, webidl.enumeration(values)]),
+]);
+
+/**
+ * @param {string} type IDL text as in lib/operators.js
+ * @returns {Function} its converter
+ */
+function converterFor(type) {
+  const known = CONVERTERS.get(type);
+  if (known !== undefined) {
+    return known;
+  }
+  const converter = compoundConverter(type);
+  CONVERTERS.set(type, converter);
+  return converter;
+}
+
+/** Converter of `sequence<T>` or `(T or sequence<T>)`. */
+function compoundConverter(type) {
+  const [, element, inner] = /^(?:\((.+) or )?sequence<(.+)>\)?$/.exec(type) ?? [];
+  if (inner === undefined || (element !== undefined && element !== inner)) {
+    throw new Error(`no converter for the IDL type ${type}`);
+  }
+  return (element === undefined ? webidl.sequence : webidl.elementOrSequence)(converterFor(inner));
+}
+
+/**
+ * @param {string} name of a dictionary
+ * @returns {(value: unknown, what: string) => object} its converter
+ */
+function dictionaryConverter(name) {
+  return webidl.dictionary(dictionaries[name].map((member) => ({ ...member, convert: converterFor(member.type) })));
+}
+
+module.exports = { converterFor, dictionaryConverter };

@@ -1,0 +1,474 @@
+'use strict';
+
+/**
+ * Conversions from JavaScript values to Web IDL types, https://webidl.spec.whatwg.org/#js-type-mapping.
+ *
+ * A converter is a function `(value, what, key)`. `what` says in messages where the value came from
+ * (`conv2d: options.strides`), `key` is the index or property name below it and stays apart so that
+ * text is put together only for an error. Converters run a caller's code (getters, valueOf, iterators)
+ * exactly when and as often as Web IDL does, and let what it throws pass.
+ */
+
+const { quote } = require('./errors.js');
+
+const { apply, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
+const { Uint8Array } = globalThis;
+const { isView } = ArrayBuffer;
+const { propertyIsEnumerable } = Object.prototype;
+const { toWellFormed } = String.prototype;
+
+/** @returns {Function | undefined} the getter of an intrinsic accessor, undefined where the engine lacks it */
+function getterOf(prototype, name) {
+  return getOwnPropertyDescriptor(prototype, name)?.get;
+}
+
+// Taken while loading: later changes to the prototypes, and properties that shadow them, have no effect.
+const typedArrayPrototype = getPrototypeOf(Uint8Array.prototype);
+const typedArrayName = getterOf(typedArrayPrototype, Symbol.toStringTag);
+const typedArrayBuffer = getterOf(typedArrayPrototype, 'buffer');
+const typedArrayByteOffset = getterOf(typedArrayPrototype, 'byteOffset');
+const typedArrayByteLength = getterOf(typedArrayPrototype, 'byteLength');
+const dataViewBuffer = getterOf(DataView.prototype, 'buffer');
+const arrayBufferByteLength = getterOf(ArrayBuffer.prototype, 'byteLength');
+const arrayBufferResizable = getterOf(ArrayBuffer.prototype, 'resizable');
+const sharedByteLength = getterOf(SharedArrayBuffer.prototype, 'byteLength');
+const sharedGrowable = getterOf(SharedArrayBuffer.prototype, 'growable');
+
+/** @returns {boolean} whether the value has the type Object of ECMAScript */
+function isObject(value) {
+  return (typeof value === 'object' && value !== null) || typeof value === 'function';
+}
+
+/** Text for "what came" in messages; looks at nothing a caller could have replaced. */
+function describeValue(value) {
+  switch (typeof value) {
+    case 'string':
+      return quote(value);
+    case 'number':
+    case 'boolean':
+    case 'undefined':
+      return `${value}`;
+    case 'bigint':
+      return `${value}n`;
+    case 'symbol':
+      return 'a symbol';
+    case 'function':
+      return 'a function';
+    default:
+      return value === null ? 'null' : 'an object';
+  }
+}
+
+/** Text for the place of a value in messages. */
+function place(what, key) {
+  if (key === undefined) {
+    return what;
+  }
+  return typeof key === 'number' ? `${what}[${key}]` : `${what}[${quote(key)}]`;
+}
+
+/** @returns {TypeError} that says where the value stood, what was expected and what came */
+function conversionError(what, key, expected, value) {
+  return new TypeError(`${place(what, key)} is ${describeValue(value)}, expected ${expected}`);
+}
+
+/**
+ * Checks the number of arguments of a call.
+ *
+ * @param {string} operation
+ * @param {number} given
+ * @param {number} required
+ * @throws {TypeError} if there are too few
+ */
+function requireArguments(operation, given, required) {
+  if (given < required) {
+    throw new TypeError(`${operation}: ${required} argument${required === 1 ? '' : 's'} required, ${given} given`);
+  }
+}
+
+/** ECMAScript ToNumber. */
+function toNumber(value, what, key) {
+  if (typeof value === 'number') {
+    return value;
+  }
+  if (typeof value === 'bigint' || typeof value === 'symbol') {
+    throw conversionError(what, key, 'a number', value);
+  }
+  return +value;
+}
+
+/**
+ * Converter of an integer type with [EnforceRange]: fractions are cut off, everything outside throws.
+ *
+ * @param {number} lower smallest value
+ * @param {number} upper largest value
+ */
+function enforcedInteger(lower, upper) {
+  return (value, what, key) => {
+    const number = toNumber(value, what, key);
+    const integer = Math.trunc(number);
+    // NaN fails both comparisons, the infinities one of them.
+    if (integer >= lower && integer <= upper) {
+      return integer + 0; // -0 becomes 0
+    }
+    throw conversionError(what, key, `an integer from ${lower} to ${upper}`, number);
+  };
+}
+
+/** `[EnforceRange] unsigned long` */
+const enforcedUnsignedLong = enforcedInteger(0, 2 ** 32 - 1);
+
+/** `[EnforceRange] long` */
+const enforcedLong = enforcedInteger(-(2 ** 31), 2 ** 31 - 1);
+
+/** `[EnforceRange] unsigned long long`, limited to the integers that a double holds exactly */
+const enforcedUnsignedLongLong = enforcedInteger(0, Number.MAX_SAFE_INTEGER);
+
+/** `unsigned long`, modulo 2^32 */
+function unsignedLong(value, what, key) {
+  return toNumber(value, what, key) >>> 0;
+}
+
+/** `long`, modulo 2^32 into the signed range */
+function long(value, what, key) {
+  return toNumber(value, what, key) | 0;
+}
+
+/** `unsigned long long`, modulo 2^64 */
+function unsignedLongLong(value, what, key) {
+  const number = toNumber(value, what, key);
+  return Number.isFinite(number) ? Number(BigInt.asUintN(64, BigInt(Math.trunc(number)))) : 0;
+}
+
+/** `unrestricted double` */
+const unrestrictedDouble = toNumber;
+
+/** `double`: finite */
+function double(value, what, key) {
+  const number = toNumber(value, what, key);
+  if (!Number.isFinite(number)) {
+    throw conversionError(what, key, 'a finite number', number);
+  }
+  return number;
+}
+
+/** `float`: rounded to single precision and finite after that */
+function float(value, what, key) {
+  const number = toNumber(value, what, key);
+  const rounded = Math.fround(number);
+  if (!Number.isFinite(rounded)) {
+    throw conversionError(what, key, 'a finite single-precision number', number);
+  }
+  return rounded;
+}
+
+/** `boolean` */
+function boolean(value) {
+  return !!value;
+}
+
+/** `DOMString` */
+function domString(value, what, key) {
+  if (typeof value === 'symbol') {
+    throw conversionError(what, key, 'a string', value);
+  }
+  return `${value}`;
+}
+
+/** `USVString`: lone surrogates become U+FFFD */
+function usvString(value, what, key) {
+  return apply(toWellFormed, domString(value, what, key), []);
+}
+
+/** `(bigint or unrestricted double)`, the draft's MLNumber */
+function bigintOrDouble(value, what, key) {
+  if (typeof value === 'symbol') {
+    throw conversionError(what, key, 'a number or bigint', value);
+  }
+  // The postfix operator is the one construct whose result is exactly ECMAScript ToNumeric.
+  let numeric = value;
+  const converted = numeric++;
+  return converted;
+}
+
+/**
+ * Converter of an enumeration.
+ *
+ * @param {string[]} values
+ */
+function enumeration(values) {
+  const allowed = new Set(values);
+  const expected = `one of ${values.map((value) => `"${value}"`).join(', ')}`;
+  return (value, what, key) => {
+    const string = domString(value, what, key);
+    if (!allowed.has(string)) {
+      throw conversionError(what, key, expected, string);
+    }
+    return string;
+  };
+}
+
+/** ECMAScript GetMethod for the iterator symbol. */
+function iteratorMethod(value, what, key) {
+  const method = value[Symbol.iterator];
+  if (method === undefined || method === null) {
+    return undefined;
+  }
+  if (typeof method !== 'function') {
+    throw new TypeError(`${place(what, key)} has an iterator method that is not a function`);
+  }
+  return method;
+}
+
+/** Web IDL "create a sequence from an iterable"; as there, the iterator is not closed when a conversion throws. */
+function sequenceFrom(value, method, element, what, key) {
+  const iterator = apply(method, value, []);
+  if (!isObject(iterator)) {
+    throw new TypeError(`${place(what, key)} has an iterator that is not an object`);
+  }
+  const { next } = iterator;
+  if (typeof next !== 'function') {
+    throw new TypeError(`${place(what, key)} has an iterator without a next method`);
+  }
+  const name = place(what, key);
+  const items = [];
+  for (;;) {
+    const result = apply(next, iterator, []);
+    if (!isObject(result)) {
+      throw new TypeError(`${name} has an iterator whose result is not an object`);
+    }
+    if (result.done) {
+      return items;
+    }
+    items.push(element(result.value, name, items.length));
+  }
+}
+
+/**
+ * Converter of `sequence<T>`.
+ *
+ * @param {Function} element converter of T
+ */
+function sequence(element) {
+  return (value, what, key) => {
+    const method = isObject(value) ? iteratorMethod(value, what, key) : undefined;
+    if (method === undefined) {
+      throw conversionError(what, key, 'an iterable object', value);
+    }
+    return sequenceFrom(value, method, element, what, key);
+  };
+}
+
+/**
+ * Converter of `(T or sequence<T>)` with a numeric type T.
+ *
+ * @param {Function} element converter of T
+ */
+function elementOrSequence(element) {
+  return (value, what, key) => {
+    const method = isObject(value) ? iteratorMethod(value, what, key) : undefined;
+    return method === undefined ? element(value, what, key) : sequenceFrom(value, method, element, what, key);
+  };
+}
+
+/**
+ * Converter of `record<USVString, T>` to a Map in own-property order. Two keys that become equal by
+ * replacing lone surrogates keep the first position and the last value.
+ *
+ * @param {Function} element converter of T
+ */
+function record(element) {
+  return (value, what) => {
+    if (!isObject(value)) {
+      throw conversionError(what, undefined, 'an object', value);
+    }
+    const result = new Map();
+    const keys = ownKeys(value);
+    for (let i = 0; i < keys.length; i++) {
+      const key = keys[i];
+      if (apply(propertyIsEnumerable, value, [key])) {
+        const name = usvString(key, `a key of ${what}`);
+        result.set(name, element(value[key], what, name));
+      }
+    }
+    return result;
+  };
+}
+
+/**
+ * Converter of a dictionary to an object without prototype that has the members that are present or
+ * have a default.
+ *
+ * @param {{name: string, convert: Function, required?: boolean, default?: unknown}[]} members in the
+ *   order in which Web IDL reads them: inherited dictionaries first, each in code unit order
+ */
+function dictionary(members) {
+  return (value, what) => {
+    const isEmpty = value === undefined || value === null;
+    if (!isEmpty && !isObject(value)) {
+      throw conversionError(what, undefined, 'an object', value);
+    }
+    const result = Object.create(null);
+    for (let i = 0; i < members.length; i++) {
+      const member = members[i];
+      const given = isEmpty ? undefined : value[member.name];
+      if (given !== undefined) {
+        result[member.name] = member.convert(given, `${what}.${member.name}`);
+      } else if (member.required) {
+        throw new TypeError(`${what}.${member.name} is required`);
+      } else if (member.default !== undefined) {
+        result[member.name] = member.default;
+      }
+    }
+    return result;
+  };
+}
+
+/**
+ * Converter of an interface type to the state of the object.
+ *
+ * @param {string} name of the interface
+ * @param {{get(value: unknown): object | undefined}} slots of its objects
+ */
+function interfaceType(name, slots) {
+  return (value, what, key) => {
+    const state = slots.get(value);
+    if (state === undefined) {
+      throw conversionError(what, key, `an ${name}`, value);
+    }
+    return state;
+  };
+}
+
+/** Whether an internal method of an intrinsic accepts the value as its receiver. */
+function accepts(getter, value) {
+  try {
+    apply(getter, value, []);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** @returns {'ArrayBuffer' | 'SharedArrayBuffer' | undefined} the kind of a buffer of any realm */
+function bufferKind(value) {
+  if (accepts(arrayBufferByteLength, value)) {
+    return 'ArrayBuffer';
+  }
+  return accepts(sharedByteLength, value) ? 'SharedArrayBuffer' : undefined;
+}
+
+/** @throws {TypeError} if the buffer can change its length: the type has no [AllowResizable] */
+function requireFixedLength(buffer, kind, what) {
+  const getter = kind === 'ArrayBuffer' ? arrayBufferResizable : sharedGrowable;
+  if (getter !== undefined && apply(getter, buffer, [])) {
+    throw new TypeError(`${what} is backed by a ${kind} that can change its length, expected one of fixed length`);
+  }
+}
+
+/**
+ * Checks that a value is an `AllowSharedBufferSource`: any view or buffer of fixed length, also one
+ * of another realm.
+ *
+ * @param {unknown} value
+ * @param {string} what
+ * @returns {string} the kind: `ArrayBuffer`, `SharedArrayBuffer`, `DataView` or the name of a typed array type
+ * @throws {TypeError} if it is none, or its buffer is resizable or growable
+ */
+function bufferSource(value, what) {
+  if (!isView(value)) {
+    const kind = isObject(value) ? bufferKind(value) : undefined;
+    if (kind === undefined) {
+      throw conversionError(what, undefined, 'an ArrayBuffer, SharedArrayBuffer or a view of one', value);
+    }
+    requireFixedLength(value, kind, what);
+    return kind;
+  }
+  const name = apply(typedArrayName, value, []);
+  const buffer = apply(name === undefined ? dataViewBuffer : typedArrayBuffer, value, []);
+  requireFixedLength(buffer, bufferKind(buffer), what);
+  return name ?? 'DataView';
+}
+
+/**
+ * The bytes of a buffer source other than a DataView; no copy is made.
+ *
+ * @param {object} value
+ * @param {string} kind from `bufferSource`
+ * @returns {Uint8Array}
+ */
+function bytesOf(value, kind) {
+  if (kind === 'Uint8Array') {
+    return value;
+  }
+  if (kind === 'ArrayBuffer' || kind === 'SharedArrayBuffer') {
+    return new Uint8Array(value, 0, byteLengthOf(value, kind));
+  }
+  return new Uint8Array(
+    apply(typedArrayBuffer, value, []),
+    apply(typedArrayByteOffset, value, []),
+    byteLengthOf(value, kind),
+  );
+}
+
+/**
+ * Length in bytes of a buffer source other than a DataView, 0 when it is detached.
+ *
+ * @param {object} value
+ * @param {string} kind from `bufferSource`
+ * @returns {number}
+ */
+function byteLengthOf(value, kind) {
+  if (kind === 'ArrayBuffer') {
+    return apply(arrayBufferByteLength, value, []);
+  }
+  return apply(kind === 'SharedArrayBuffer' ? sharedByteLength : typedArrayByteLength, value, []);
+}
+
+/**
+ * Makes a class look as Web IDL defines interface objects: enumerable members and a class string.
+ * (What is left, `class` does already: read-only `prototype`, methods without [[Construct]], no call
+ * without new.)
+ *
+ * @template {Function} T
+ * @param {T} Interface
+ * @returns {T}
+ */
+function defineInterface(Interface) {
+  const { prototype } = Interface;
+  for (const key of ownKeys(prototype)) {
+    if (key !== 'constructor') {
+      Object.defineProperty(prototype, key, { enumerable: true });
+    }
+  }
+  Object.defineProperty(prototype, Symbol.toStringTag, { value: Interface.name, configurable: true });
+  return Interface;
+}
+
+module.exports = {
+  bigintOrDouble,
+  boolean,
+  bufferSource,
+  byteLengthOf,
+  bytesOf,
+  defineInterface,
+  dictionary,
+  domString,
+  double,
+  elementOrSequence,
+  enforcedLong,
+  enforcedUnsignedLong,
+  enforcedUnsignedLongLong,
+  enumeration,
+  float,
+  interfaceType,
+  isObject,
+  long,
+  record,
+  requireArguments,
+  sequence,
+  unrestrictedDouble,
+  unsignedLong,
+  unsignedLongLong,
+  usvString,
+};

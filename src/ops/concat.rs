@@ -1,0 +1,147 @@
+//! `concat()`: tensors one after the other along an axis.
+
+use super::attributes::Attributes;
+use super::rule::*;
+use super::tensor::Tensor;
+use super::view::View;
+use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, required};
+use crate::error::Problem;
+use crate::shape::{Descriptor, is_valid_dimension};
+
+crate::attributes! {
+    /// `concat()`.
+    pub struct Concat {
+        /// The dimension along which the operands follow each other.
+        axis "axis": u32 = 0,
+    }
+}
+
+impl Concat {
+    /// Where the elements of the operand at `index` lie in the output, for operands of these shapes.
+    pub fn view(&self, inputs: &[&[u32]], index: usize) -> View {
+        let axis = self.axis as usize;
+        let mut output = inputs[0].to_vec();
+        output[axis] = inputs.iter().map(|shape| shape[axis]).sum();
+        let mut starts = vec![0; output.len()];
+        starts[axis] = inputs[..index].iter().map(|shape| shape[axis]).sum();
+        View::row_major(&output).window(&starts, inputs[index])
+    }
+
+    /// The element of the output where the operand at `index` begins, if its elements stay one after the other.
+    pub fn contiguous_offset(&self, inputs: &[&[u32]], index: usize) -> Option<usize> {
+        self.view(inputs, index).contiguous_offset()
+    }
+
+    /// Adds the operand at `index` to the `output` of the operands in front of it.
+    fn append(&self, output: &mut Descriptor, input: &Descriptor) -> Result<(), Problem> {
+        if input.dtype != output.dtype {
+            return Err(Problem::DataType { operand: "inputs", got: input.dtype, expected: vec![output.dtype] });
+        }
+        let rank = output.rank();
+        if input.rank() != rank {
+            return Err(Problem::Rank { operand: "inputs", got: input.rank(), min: rank, max: rank });
+        }
+        let axis = self.axis as usize;
+        let mut expected = output.shape.clone();
+        expected[axis] = input.shape[axis];
+        if input.shape != expected {
+            return Err(Problem::Shape { operand: "inputs", got: input.shape.clone(), expected });
+        }
+        let size = output.shape[axis] as u64 + input.shape[axis] as u64;
+        if !is_valid_dimension(size) {
+            return Err(Problem::attribute("size along axis", size, format!("at most {}", i32::MAX)));
+        }
+        output.shape[axis] = size as u32;
+        Ok(())
+    }
+}
+
+impl Operator for Concat {
+    const RULES: &'static [OpRule] = &[OpRule {
+        name: "concat",
+        operands: &[variadic("inputs", ANY, FROM_1D)],
+        outputs: &[output("output", Types::SameAs("inputs"), FROM_1D)],
+    }];
+
+    fn read(_name: &str, attributes: &mut Attributes) -> Result<Concat, Problem> {
+        Concat::read(attributes)
+    }
+
+    fn rule(&self) -> &'static OpRule {
+        &Self::RULES[0]
+    }
+
+    fn write(&self, attributes: &mut Attributes) {
+        Concat::write(self, attributes);
+    }
+
+    fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+        if inputs.len() > MAX_TENSOR_COUNT {
+            return Err(Problem::attribute("number of inputs", inputs.len(), format!("1 to {MAX_TENSOR_COUNT}")));
+        }
+        let mut output = required(inputs, 0).clone();
+        if self.axis as usize >= output.rank() {
+            return Err(Problem::attribute("axis", self.axis, format!("below the rank {}", output.rank())));
+        }
+        for index in 1..inputs.len() {
+            self.append(&mut output, required(inputs, index))?;
+        }
+        Ok(vec![output])
+    }
+
+    fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+        let axis = self.axis as usize;
+        let output = Tensor::from_fn(&outputs[0], |index| {
+            let mut index = index.to_vec();
+            for input in inputs.iter().flatten() {
+                match index[axis].checked_sub(input.shape()[axis]) {
+                    None => return input.at(&index),
+                    Some(rest) => index[axis] = rest,
+                }
+            }
+            unreachable!("the sizes along the axis add up")
+        });
+        vec![output]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DataType::{self, *};
+
+    fn infer(axis: u32, inputs: &[(DataType, &[u32])]) -> Result<Vec<u32>, String> {
+        let inputs: Vec<_> = inputs.iter().map(|&(dtype, shape)| Descriptor::new(dtype, shape)).collect();
+        let inputs: Vec<_> = inputs.iter().map(Some).collect();
+        let output = Concat { axis }.infer(&inputs).map_err(|problem| problem.to_string())?;
+        Ok(output[0].shape.clone())
+    }
+
+    #[test]
+    fn shapes() {
+        assert_eq!(infer(1, &[(Float32, &[2, 3]), (Float32, &[2, 1]), (Float32, &[2, 4])]), Ok(vec![2, 8]));
+        assert_eq!(infer(0, &[(Int8, &[5])]), Ok(vec![5]));
+        let huge = i32::MAX as u32;
+        for (axis, inputs, message) in [
+            (2, vec![(Float32, &[2, 3][..])], "axis is 2, expected below the rank 2"),
+            (0, vec![(Float32, &[2]), (Int32, &[2])], "inputs has data type int32, expected float32"),
+            (0, vec![(Float32, &[2]), (Float32, &[2, 2])], "inputs has rank 2, expected 1"),
+            (1, vec![(Float32, &[2, 3]), (Float32, &[1, 3])], "inputs has shape [1, 3], expected [2, 3]"),
+            (0, vec![(Int8, &[huge]), (Int8, &[1])], "size along axis is 2147483648, expected at most 2147483647"),
+        ] {
+            assert_eq!(infer(axis, &inputs), Err(message.to_string()));
+        }
+        let many = vec![(Int8, &[1][..]); MAX_TENSOR_COUNT + 1];
+        assert_eq!(infer(0, &many[1..]), Ok(vec![8192]));
+        assert_eq!(infer(0, &many), Err("number of inputs is 8193, expected 1 to 8192".to_string()));
+    }
+
+    #[test]
+    fn outer_concatenations_are_contiguous() {
+        let inputs: [&[u32]; 3] = [&[1, 2, 3], &[1, 1, 3], &[1, 4, 3]];
+        let concat = Concat { axis: 1 };
+        assert_eq!([0, 1, 2].map(|i| concat.contiguous_offset(&inputs, i)), [Some(0), Some(6), Some(9)]);
+        assert_eq!(concat.contiguous_offset(&[&[2, 2, 3], &[2, 1, 3]], 1), None);
+        assert_eq!(concat.contiguous_offset(&[&[2, 2, 3]], 0), Some(0));
+    }
+}

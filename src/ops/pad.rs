@@ -1,0 +1,184 @@
+//! `pad()`: a tensor with constant or mirrored values around it.
+
+use super::attributes::Attributes;
+use super::rule::*;
+use super::tensor::Tensor;
+use super::view::View;
+use super::{Inputs, Operator, Tensors, required};
+use crate::dtype::Number;
+use crate::error::Problem;
+use crate::shape::{Descriptor, is_valid_dimension};
+
+crate::enumeration! {
+    /// `MLPaddingMode`.
+    pub enum PaddingMode {
+        /// One value everywhere.
+        Constant = "constant",
+        /// The nearest element of the input.
+        Edge = "edge",
+        /// The input mirrored at its outermost elements, which are not repeated.
+        Reflection = "reflection",
+    }
+}
+
+crate::attributes! {
+    /// `pad()` with `MLPadOptions`.
+    pub struct Pad {
+        /// For each dimension how many values come in front.
+        beginning "beginningPadding": Vec<u32> = Vec::new(),
+        /// For each dimension how many values follow.
+        ending "endingPadding": Vec<u32> = Vec::new(),
+        /// Which values.
+        mode "mode": PaddingMode = PaddingMode::Constant,
+        /// The value of the mode `constant`.
+        value "value": Number = Number::Int(0),
+    }
+}
+
+impl Pad {
+    /// Where the elements of an input of the shape `input` lie in the output of the shape `output`.
+    pub fn view(&self, input: &[u32], output: &[u32]) -> View {
+        View::row_major(output).window(&self.beginning, input)
+    }
+
+    /// The place along `axis` of the input, which has `size` places there, that the place `i` of the output shows;
+    /// `None` for the padding value.
+    pub fn source(&self, axis: usize, size: u32, i: usize) -> Option<usize> {
+        let last = size as i64 - 1;
+        let place = i as i64 - self.beginning[axis] as i64;
+        let place = match self.mode {
+            PaddingMode::Constant => return usize::try_from(place).ok().filter(|&place| place < size as usize),
+            PaddingMode::Edge => place.clamp(0, last),
+            PaddingMode::Reflection if place > last => 2 * last - place,
+            PaddingMode::Reflection => place.abs(),
+        };
+        Some(place as usize)
+    }
+
+    fn infer_dimension(&self, axis: usize, size: u32) -> Result<u32, Problem> {
+        let (beginning, ending) = (self.beginning[axis], self.ending[axis]);
+        if self.mode == PaddingMode::Reflection {
+            for (name, padding) in [("beginningPadding", beginning), ("endingPadding", ending)] {
+                if padding >= size {
+                    let expected = format!("below {size}, the size of input along dimension {axis}, to be reflected");
+                    return Err(Problem::attribute(name, padding, expected));
+                }
+            }
+        }
+        let padded = beginning as u64 + size as u64 + ending as u64;
+        if !is_valid_dimension(padded) {
+            return Err(Problem::attribute("padded size", padded, format!("at most {}", i32::MAX)));
+        }
+        Ok(padded as u32)
+    }
+}
+
+impl Operator for Pad {
+    const RULES: &'static [OpRule] = &[OpRule {
+        name: "pad",
+        operands: &[operand("input", ANY, ANY_RANK)],
+        outputs: &[output("output", Types::SameAs("input"), ANY_RANK)],
+    }];
+
+    fn read(_name: &str, attributes: &mut Attributes) -> Result<Pad, Problem> {
+        Pad::read(attributes)
+    }
+
+    fn rule(&self) -> &'static OpRule {
+        &Self::RULES[0]
+    }
+
+    fn write(&self, attributes: &mut Attributes) {
+        Pad::write(self, attributes);
+        // The default that was cast to the type of the input; -0.0 is not it.
+        if matches!(self.value, Number::Float(value) if value.to_bits() == 0) {
+            attributes.0.remove("value");
+        }
+    }
+
+    fn resolve(&mut self, inputs: &Inputs) -> Result<(), Problem> {
+        self.value = self.value.cast(required(inputs, 0).dtype);
+        Ok(())
+    }
+
+    fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+        let input = required(inputs, 0);
+        for (name, list) in [("beginningPadding", &self.beginning), ("endingPadding", &self.ending)] {
+            if list.len() != input.rank() {
+                let expected = format!("as many numbers as the rank of input, {}", input.rank());
+                return Err(Problem::attribute(name, list, expected));
+            }
+        }
+        let dimensions = input.shape.iter().enumerate().map(|(axis, &size)| self.infer_dimension(axis, size));
+        Ok(vec![Descriptor::new(input.dtype, dimensions.collect::<Result<Vec<_>, _>>()?)])
+    }
+
+    fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+        let input = required(inputs, 0);
+        let output = Tensor::from_fn(&outputs[0], |index| {
+            let place = |(axis, &i): (usize, &usize)| self.source(axis, input.shape()[axis] as u32, i);
+            let place: Option<Vec<usize>> = index.iter().enumerate().map(place).collect();
+            place.map_or(self.value, |place| input.at(&place))
+        });
+        vec![output]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DataType;
+
+    fn pad(mode: PaddingMode, beginning: &[u32], ending: &[u32]) -> Pad {
+        Pad { beginning: beginning.to_vec(), ending: ending.to_vec(), mode, value: Number::Int(0) }
+    }
+
+    fn infer(pad: &Pad, input: &[u32]) -> Result<Vec<u32>, String> {
+        let input = Descriptor::new(DataType::Int8, input);
+        let outputs = pad.infer(&[Some(&input)]).map_err(|problem| problem.to_string())?;
+        Ok(outputs[0].shape.clone())
+    }
+
+    #[test]
+    fn shapes() {
+        use PaddingMode::*;
+        assert_eq!(infer(&pad(Constant, &[1, 0], &[9, 2]), &[3, 4]), Ok(vec![13, 6]));
+        assert_eq!(infer(&pad(Reflection, &[2, 0], &[2, 3]), &[3, 4]), Ok(vec![7, 7]));
+        assert_eq!(infer(&pad(Edge, &[], &[]), &[]), Ok(vec![]));
+        for (pad, message) in [
+            (pad(Edge, &[1], &[0, 0]), "beginningPadding is [1], expected as many numbers as the rank of input, 2"),
+            (pad(Edge, &[1, 0], &[0]), "endingPadding is [0], expected as many numbers as the rank of input, 2"),
+            (
+                pad(Reflection, &[3, 0], &[0, 0]),
+                "beginningPadding is 3, expected below 3, the size of input along dimension 0, to be reflected",
+            ),
+            (
+                pad(Reflection, &[0, 0], &[0, 4]),
+                "endingPadding is 4, expected below 4, the size of input along dimension 1, to be reflected",
+            ),
+            (pad(Constant, &[u32::MAX, 0], &[u32::MAX, 0]), "padded size is 8589934593, expected at most 2147483647"),
+        ] {
+            assert_eq!(infer(&pad, &[3, 4]), Err(message.to_string()));
+        }
+    }
+
+    #[test]
+    fn the_value_is_cast() {
+        let input = Descriptor::new(DataType::Uint8, [1]);
+        let mut pad = pad(PaddingMode::Constant, &[1], &[1]);
+        pad.value = Number::Float(300.5);
+        pad.resolve(&[Some(&input)]).unwrap();
+        assert_eq!(pad.value, Number::Int(255));
+    }
+
+    #[test]
+    fn sources() {
+        let sources = |mode| {
+            let pad = pad(mode, &[2], &[2]);
+            (0..7).map(|i| pad.source(0, 3, i).map_or(-1, |i| i as i32)).collect::<Vec<_>>()
+        };
+        assert_eq!(sources(PaddingMode::Constant), [-1, -1, 0, 1, 2, -1, -1]);
+        assert_eq!(sources(PaddingMode::Edge), [0, 0, 0, 1, 2, 2, 2]);
+        assert_eq!(sources(PaddingMode::Reflection), [2, 1, 0, 1, 2, 1, 0]);
+    }
+}

@@ -1,0 +1,157 @@
+//! `reshape()` and `expand()`: a tensor with other dimensions.
+
+use super::attributes::Attributes;
+use super::rule::*;
+use super::tensor::Tensor;
+use super::view::View;
+use super::{Inputs, Operator, Tensors, required};
+use crate::error::Problem;
+use crate::shape::{Descriptor, broadcast_strides, broadcasts_to};
+
+crate::attributes! {
+    /// `reshape()`: the same elements in the same order.
+    pub struct Reshape {
+        /// The dimensions of the output.
+        new_shape "newShape": Vec<u32> = Vec::new(),
+    }
+}
+
+crate::attributes! {
+    /// `expand()`: repeats the elements along dimensions of size 1 and in front of the first dimension.
+    pub struct Expand {
+        /// The dimensions of the output.
+        new_shape "newShape": Vec<u32> = Vec::new(),
+    }
+}
+
+impl Reshape {
+    /// The element of the input where the output begins: always the first, whatever the shape of the input.
+    pub fn contiguous_offset(&self) -> Option<usize> {
+        Some(0)
+    }
+}
+
+impl Expand {
+    /// Where the elements of the output lie in an input of the shape `input`.
+    pub fn view(&self, input: &[u32]) -> View {
+        let strides = broadcast_strides(input, &self.new_shape).into_iter().map(|stride| stride as isize).collect();
+        View { shape: self.new_shape.clone(), strides, offset: 0 }
+    }
+
+    /// The element of the input where the output begins, if nothing is repeated.
+    pub fn contiguous_offset(&self, input: &[u32]) -> Option<usize> {
+        self.view(input).contiguous_offset()
+    }
+}
+
+impl Operator for Reshape {
+    const RULES: &'static [OpRule] = &[OpRule {
+        name: "reshape",
+        operands: &[operand("input", ANY, ANY_RANK)],
+        outputs: &[output("output", Types::SameAs("input"), ANY_RANK)],
+    }];
+
+    fn read(_name: &str, attributes: &mut Attributes) -> Result<Reshape, Problem> {
+        Reshape::read(attributes)
+    }
+
+    fn rule(&self) -> &'static OpRule {
+        &Self::RULES[0]
+    }
+
+    fn write(&self, attributes: &mut Attributes) {
+        Reshape::write(self, attributes);
+    }
+
+    fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+        let input = required(inputs, 0);
+        let output = Descriptor::new(input.dtype, self.new_shape.clone());
+        output.check("newShape")?;
+        if output.elements() != input.elements() {
+            let what = "newShape has another number of elements than input";
+            return Err(Problem::Incompatible { what, a: output.shape, b: input.shape.clone() });
+        }
+        Ok(vec![output])
+    }
+
+    fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+        vec![required(inputs, 0).reshape(&outputs[0].shape)]
+    }
+}
+
+impl Operator for Expand {
+    const RULES: &'static [OpRule] = &[OpRule {
+        name: "expand",
+        operands: &[operand("input", ANY, ANY_RANK)],
+        outputs: &[output("output", Types::SameAs("input"), ANY_RANK)],
+    }];
+
+    fn read(_name: &str, attributes: &mut Attributes) -> Result<Expand, Problem> {
+        Expand::read(attributes)
+    }
+
+    fn rule(&self) -> &'static OpRule {
+        &Self::RULES[0]
+    }
+
+    fn write(&self, attributes: &mut Attributes) {
+        Expand::write(self, attributes);
+    }
+
+    fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+        let input = required(inputs, 0);
+        if !broadcasts_to(&input.shape, &self.new_shape) {
+            let what = "input cannot be repeated to newShape";
+            return Err(Problem::Incompatible { what, a: input.shape.clone(), b: self.new_shape.clone() });
+        }
+        Ok(vec![Descriptor::new(input.dtype, self.new_shape.clone())])
+    }
+
+    fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+        vec![required(inputs, 0).broadcast(&outputs[0].shape)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DataType;
+    use crate::ops::Op;
+
+    fn infer(op: impl Into<Op>, input: &[u32]) -> Result<Vec<u32>, String> {
+        let input = Descriptor::new(DataType::Float32, input);
+        let outputs = op.into().resolve(&[Some(&input)]).map_err(|problem| problem.to_string())?;
+        Ok(outputs[0].shape.clone())
+    }
+
+    #[test]
+    fn reshaped() {
+        let reshape = |new_shape: &[u32], input: &[u32]| infer(Reshape { new_shape: new_shape.to_vec() }, input);
+        assert_eq!(reshape(&[3, 2], &[6]), Ok(vec![3, 2]));
+        assert_eq!(reshape(&[], &[1, 1]), Ok(vec![]));
+        assert_eq!(
+            reshape(&[4], &[2, 3]),
+            Err("newShape has another number of elements than input: [4] and [2, 3]".to_string())
+        );
+        for bad in [&[0, 6][..], &[u32::MAX; 8], &[1; 9], &[1 << 31, 2]] {
+            assert!(reshape(bad, &[6]).unwrap_err().starts_with("newShape has shape "));
+        }
+    }
+
+    #[test]
+    fn expanded() {
+        let expand = |new_shape: &[u32], input: &[u32]| infer(Expand { new_shape: new_shape.to_vec() }, input);
+        assert_eq!(expand(&[5, 2, 3], &[2, 1]), Ok(vec![5, 2, 3]));
+        assert_eq!(expand(&[], &[]), Ok(vec![]));
+        assert_eq!(
+            expand(&[2, 4], &[2, 3]),
+            Err("input cannot be repeated to newShape: [2, 3] and [2, 4]".to_string())
+        );
+        for bad in [&[0][..], &[u32::MAX; 8], &[1; 9]] {
+            assert!(expand(bad, &[1]).unwrap_err().starts_with("output has shape "));
+        }
+        let expand = Expand { new_shape: vec![1, 2, 3] };
+        assert_eq!(expand.contiguous_offset(&[2, 3]), Some(0));
+        assert_eq!(expand.contiguous_offset(&[2, 1]), None);
+    }
+}

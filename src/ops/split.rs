@@ -1,0 +1,189 @@
+//! `split()`: pieces of a tensor along an axis.
+
+use super::attributes::{Attribute, AttributeValue, Attributes};
+use super::rule::*;
+use super::tensor::Tensor;
+use super::view::View;
+use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, required};
+use crate::error::Problem;
+use crate::shape::Descriptor;
+
+/// Into how many, or how large, pieces.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Splits {
+    /// That many pieces of equal size.
+    Count(u32),
+    /// Pieces of these sizes.
+    Sizes(Vec<u32>),
+}
+
+impl AttributeValue for Splits {
+    const EXPECTED: &'static str = "an unsigned 32-bit integer or a list of them";
+    fn from_attribute(value: &Attribute) -> Option<Splits> {
+        u32::from_attribute(value).map(Splits::Count).or_else(|| Vec::from_attribute(value).map(Splits::Sizes))
+    }
+    fn to_attribute(&self) -> Option<Attribute> {
+        match self {
+            Splits::Count(count) => count.to_attribute(),
+            Splits::Sizes(sizes) => sizes.to_attribute(),
+        }
+    }
+}
+
+crate::attributes! {
+    /// `split()`.
+    pub struct Split {
+        /// The pieces.
+        splits "splits": Splits = Splits::Count(1),
+        /// The dimension that is cut.
+        axis "axis": u32 = 0,
+    }
+}
+
+impl Split {
+    /// The sizes of the pieces of a dimension of `size`, which must have been inferred to fit.
+    pub fn sizes(&self, size: u32) -> Vec<u32> {
+        match &self.splits {
+            Splits::Count(count) => vec![size / count; *count as usize],
+            Splits::Sizes(sizes) => sizes.clone(),
+        }
+    }
+
+    /// Where the elements of the output at `index` lie in an input of the shape `input`.
+    pub fn view(&self, input: &[u32], index: usize) -> View {
+        let axis = self.axis as usize;
+        let sizes = self.sizes(input[axis]);
+        let (mut starts, mut shape) = (vec![0; input.len()], input.to_vec());
+        starts[axis] = sizes[..index].iter().sum();
+        shape[axis] = sizes[index];
+        View::row_major(input).window(&starts, &shape)
+    }
+
+    /// The element of the input where the output at `index` begins, if its elements lie one after the other there.
+    pub fn contiguous_offset(&self, input: &[u32], index: usize) -> Option<usize> {
+        self.view(input, index).contiguous_offset()
+    }
+
+    fn check(&self, size: u32) -> Result<(), Problem> {
+        let limits = format!("1 to {MAX_TENSOR_COUNT} outputs");
+        match &self.splits {
+            &Splits::Count(count) if count == 0 || count as usize > MAX_TENSOR_COUNT => {
+                Err(Problem::attribute("splits", count, limits))
+            }
+            Splits::Count(count) if size % count != 0 => {
+                Err(Problem::attribute("splits", count, format!("a divisor of {size}, the size along axis")))
+            }
+            Splits::Count(_) => Ok(()),
+            Splits::Sizes(sizes) if sizes.is_empty() || sizes.len() > MAX_TENSOR_COUNT => {
+                Err(Problem::attribute("number of splits", sizes.len(), limits))
+            }
+            Splits::Sizes(sizes) => match sizes.iter().map(|&size| size as u64).sum::<u64>() {
+                sum if sum == size as u64 && !sizes.contains(&0) => Ok(()),
+                _ => {
+                    let expected = format!("positive sizes that add up to {size}, the size along axis");
+                    Err(Problem::attribute("splits", sizes, expected))
+                }
+            },
+        }
+    }
+}
+
+impl Operator for Split {
+    const RULES: &'static [OpRule] = &[OpRule {
+        name: "split",
+        operands: &[operand("input", ANY, FROM_1D)],
+        outputs: &[output("outputs", Types::SameAs("input"), FROM_1D)],
+    }];
+
+    fn read(_name: &str, attributes: &mut Attributes) -> Result<Split, Problem> {
+        Split::read(attributes)
+    }
+
+    fn rule(&self) -> &'static OpRule {
+        &Self::RULES[0]
+    }
+
+    fn write(&self, attributes: &mut Attributes) {
+        Split::write(self, attributes);
+    }
+
+    fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+        let input = required(inputs, 0);
+        let axis = self.axis as usize;
+        let Some(&size) = input.shape.get(axis) else {
+            return Err(Problem::attribute("axis", axis, format!("below the rank {}", input.rank())));
+        };
+        self.check(size)?;
+        let output = |size| {
+            let mut output = input.clone();
+            output.shape[axis] = size;
+            output
+        };
+        Ok(self.sizes(size).into_iter().map(output).collect())
+    }
+
+    fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+        let input = required(inputs, 0);
+        let axis = self.axis as usize;
+        let mut start = 0;
+        let piece = |output: &Descriptor| {
+            let tensor = Tensor::from_fn(output, |index| {
+                let mut index = index.to_vec();
+                index[axis] += start;
+                input.at(&index)
+            });
+            start += output.shape[axis] as usize;
+            tensor
+        };
+        outputs.iter().map(piece).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DataType;
+
+    fn infer(splits: Splits, axis: u32, input: &[u32]) -> Result<Vec<Vec<u32>>, String> {
+        let input = Descriptor::new(DataType::Float32, input);
+        let outputs = Split { splits, axis }.infer(&[Some(&input)]).map_err(|problem| problem.to_string())?;
+        Ok(outputs.into_iter().map(|output| output.shape).collect())
+    }
+
+    #[test]
+    fn shapes() {
+        use Splits::{Count, Sizes};
+        assert_eq!(infer(Count(2), 1, &[2, 6]), Ok(vec![vec![2, 3], vec![2, 3]]));
+        assert_eq!(infer(Sizes(vec![1, 5]), 1, &[2, 6]), Ok(vec![vec![2, 1], vec![2, 5]]));
+        for (splits, axis, message) in [
+            (Count(2), 2, "axis is 2, expected below the rank 2"),
+            (Count(0), 0, "splits is 0, expected 1 to 8192 outputs"),
+            (Count(8193), 0, "splits is 8193, expected 1 to 8192 outputs"),
+            (Count(4), 1, "splits is 4, expected a divisor of 6, the size along axis"),
+            (Sizes(vec![]), 1, "number of splits is 0, expected 1 to 8192 outputs"),
+            (Sizes(vec![6, 0]), 1, "splits is [6, 0], expected positive sizes that add up to 6, the size along axis"),
+            (
+                Sizes(vec![u32::MAX, 7]),
+                1,
+                "splits is [4294967295, 7], expected positive sizes that add up to 6, the size along axis",
+            ),
+        ] {
+            assert_eq!(infer(splits, axis, &[2, 6]), Err(message.to_string()));
+        }
+    }
+
+    #[test]
+    fn attributes_are_a_number_or_a_list() {
+        for splits in [Splits::Count(3), Splits::Sizes(vec![1, 2])] {
+            assert_eq!(Splits::from_attribute(&splits.to_attribute().unwrap()), Some(splits));
+        }
+        assert_eq!(Splits::from_attribute(&Attribute::Bool(true)), None);
+    }
+
+    #[test]
+    fn outer_splits_are_contiguous() {
+        let split = Split { splits: Splits::Sizes(vec![1, 3]), axis: 1 };
+        assert_eq!([0, 1].map(|i| split.contiguous_offset(&[1, 4, 5], i)), [Some(0), Some(5)]);
+        assert_eq!(split.contiguous_offset(&[2, 4, 5], 1), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! `tile()`: a tensor repeated along its dimensions.
+
+use super::attributes::Attributes;
+use super::rule::*;
+use super::tensor::Tensor;
+use super::view::View;
+use super::{Inputs, Operator, Tensors, required};
+use crate::error::Problem;
+use crate::shape::{Descriptor, is_valid_dimension, strides};
+
+crate::attributes! {
+    /// `tile()`.
+    pub struct Tile {
+        /// For each dimension how often it is repeated.
+        repetitions "repetitions": Vec<u32> = Vec::new(),
+    }
+}
+
+impl Tile {
+    /// Where the elements of the output lie in an input of the shape `input`. Every dimension of the output is
+    /// written as two: the repetitions, and the dimension of the input that is repeated.
+    pub fn view(&self, input: &[u32]) -> View {
+        let dimensions = self.repetitions.iter().zip(input).flat_map(|(&repetitions, &size)| [repetitions, size]);
+        let strides = strides(input).into_iter().flat_map(|stride| [0, stride as isize]);
+        View { shape: dimensions.collect(), strides: strides.collect(), offset: 0 }
+    }
+}
+
+impl Operator for Tile {
+    const RULES: &'static [OpRule] = &[OpRule {
+        name: "tile",
+        operands: &[operand("input", ANY, ANY_RANK)],
+        outputs: &[output("output", Types::SameAs("input"), ANY_RANK)],
+    }];
+
+    fn read(_name: &str, attributes: &mut Attributes) -> Result<Tile, Problem> {
+        Tile::read(attributes)
+    }
+
+    fn rule(&self) -> &'static OpRule {
+        &Self::RULES[0]
+    }
+
+    fn write(&self, attributes: &mut Attributes) {
+        Tile::write(self, attributes);
+    }
+
+    fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+        let input = required(inputs, 0);
+        if self.repetitions.len() != input.rank() {
+            let expected = format!("as many numbers as the rank of input, {}", input.rank());
+            return Err(Problem::attribute("repetitions", &self.repetitions, expected));
+        }
+        if self.repetitions.contains(&0) {
+            return Err(Problem::attribute("repetitions", &self.repetitions, "numbers greater than 0"));
+        }
+        let repeated = input.shape.iter().zip(&self.repetitions).map(|(&size, &repetitions)| {
+            let repeated = size as u64 * repetitions as u64;
+            match is_valid_dimension(repeated) {
+                true => Ok(repeated as u32),
+                false => Err(Problem::attribute("repeated size", repeated, format!("at most {}", i32::MAX))),
+            }
+        });
+        Ok(vec![Descriptor::new(input.dtype, repeated.collect::<Result<Vec<_>, _>>()?)])
+    }
+
+    fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+        let input = required(inputs, 0);
+        let output = Tensor::from_fn(&outputs[0], |index| {
+            input.at(&index.iter().zip(input.shape()).map(|(i, size)| i % size).collect::<Vec<_>>())
+        });
+        vec![output]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DataType;
+
+    #[test]
+    fn shapes() {
+        let infer = |repetitions: &[u32], input: &[u32]| {
+            let input = Descriptor::new(DataType::Float32, input);
+            let tile = Tile { repetitions: repetitions.to_vec() };
+            let outputs = tile.infer(&[Some(&input)]).map_err(|problem| problem.to_string())?;
+            Ok::<_, String>(outputs[0].shape.clone())
+        };
+        assert_eq!(infer(&[2, 1, 3], &[1, 4, 2]), Ok(vec![2, 4, 6]));
+        assert_eq!(infer(&[], &[]), Ok(vec![]));
+        for (repetitions, message) in [
+            (&[2][..], "repetitions is [2], expected as many numbers as the rank of input, 2"),
+            (&[2, 0], "repetitions is [2, 0], expected numbers greater than 0"),
+            (&[1, u32::MAX], "repeated size is 12884901885, expected at most 2147483647"),
+        ] {
+            assert_eq!(infer(repetitions, &[2, 3]), Err(message.to_string()));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Views: where the elements of one tensor lie among the elements of another, when every step along a dimension is
+//! a step of fixed length in memory. The copying steps and the pass that avoids copies are both built on them.
+
+use crate::shape::strides;
+
+/// Element `[i0, i1, ...]` of a tensor of `shape` is element `offset + i0 * strides[0] + i1 * strides[1] + ...` of
+/// another tensor, in row-major order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The dimensions.
+    pub shape: Vec<u32>,
+    /// For each dimension the distance between neighbours, in elements; 0 repeats one element.
+    pub strides: Vec<isize>,
+    /// Where the first element lies, in elements.
+    pub offset: usize,
+}
+
+impl View {
+    /// The view of a whole tensor of a checked shape.
+    pub fn row_major(shape: &[u32]) -> View {
+        let strides = strides(shape).into_iter().map(|stride| stride as isize).collect();
+        View { shape: shape.to_vec(), strides, offset: 0 }
+    }
+
+    /// The part of this view that has the dimensions `shape` and begins at the element `starts`. It must lie inside.
+    pub fn window(&self, starts: &[u32], shape: &[u32]) -> View {
+        let steps = starts.iter().zip(&self.strides).map(|(&start, &stride)| start as isize * stride);
+        let offset = self.offset.strict_add_signed(steps.sum());
+        View { shape: shape.to_vec(), strides: self.strides.clone(), offset }
+    }
+
+    /// Where the elements begin, if they lie one after the other in row-major order: the tensor is then a piece of
+    /// the other one's memory.
+    pub fn contiguous_offset(&self) -> Option<usize> {
+        let mut expected = 1;
+        for (&dim, &stride) in self.shape.iter().zip(&self.strides).rev() {
+            if dim != 1 && stride != expected {
+                return None;
+            }
+            expected *= dim as isize;
+        }
+        Some(self.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contiguous_views() {
+        let whole = View::row_major(&[2, 3, 4]);
+        assert_eq!(whole.contiguous_offset(), Some(0));
+        assert_eq!(whole.window(&[1, 0, 0], &[1, 3, 4]).contiguous_offset(), Some(12));
+        assert_eq!(whole.window(&[1, 1, 0], &[1, 2, 4]).contiguous_offset(), Some(16));
+        assert_eq!(whole.window(&[0, 1, 0], &[2, 2, 4]).contiguous_offset(), None);
+        assert_eq!(whole.window(&[1, 2, 1], &[1, 1, 3]).contiguous_offset(), Some(21));
+        assert_eq!(View { shape: vec![1, 5], strides: vec![-7, 0], offset: 3 }.contiguous_offset(), None);
+        assert_eq!(View { shape: vec![1, 5], strides: vec![-7, 1], offset: 3 }.contiguous_offset(), Some(3));
+        assert_eq!(View::row_major(&[]).contiguous_offset(), Some(0));
+    }
+}
