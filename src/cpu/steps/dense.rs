@@ -26,8 +26,8 @@ enum Dense<T> {
 }
 
 enum Typed {
-    Float(Dense<f32>),
-    Half(Dense<f16>),
+    Float(Box<Dense<f32>>),
+    Half(Box<Dense<f16>>),
 }
 
 /// `matmul()`, `gemm()`, `conv2d()` or `convTranspose2d()`, and unary operators on its output.
@@ -61,8 +61,8 @@ impl DenseStep {
     ) -> DenseStep {
         let mut packed = Vec::new();
         let typed = match dtype {
-            DataType::Float16 => Typed::Half(Dense::new(env, shape, constants, &mut packed)),
-            _ => Typed::Float(Dense::new(env, shape, constants, &mut packed)),
+            DataType::Float16 => Typed::Half(Box::new(Dense::new(env, shape, constants, &mut packed))),
+            _ => Typed::Float(Box::new(Dense::new(env, shape, constants, &mut packed))),
         };
         DenseStep { typed, epilogue: epilogue.to_vec(), packed }
     }

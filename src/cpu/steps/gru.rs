@@ -18,8 +18,8 @@ pub struct GruStep {
 }
 
 enum Typed {
-    Float(Network<f32>),
-    Half(Network<f16>),
+    Float(Box<Network<f32>>),
+    Half(Box<Network<f16>>),
 }
 
 impl GruStep {
@@ -49,8 +49,8 @@ impl GruStep {
         weight: Option<&[u8]>,
     ) -> GruStep {
         let network = match dtype {
-            DataType::Float16 => Typed::Half(Network::new(env, sizes, direction, places, weight)),
-            _ => Typed::Float(Network::new(env, sizes, direction, places, weight)),
+            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weight))),
+            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weight))),
         };
         GruStep { function, network }
     }
