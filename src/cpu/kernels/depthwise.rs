@@ -2,6 +2,7 @@
 //! matrix product, so the image is read directly.
 
 use super::float::Float;
+use super::pack::gather;
 use crate::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 
@@ -109,10 +110,9 @@ impl<T: Float> Kernel for Fill<'_, T> {
                 let at = w.padding[1].saturating_sub(residue).div_ceil(step);
                 let x = residue + at * step - w.padding[1];
                 if x < w.size[1] && at < stretch {
-                    let columns = (w.size[1] - x).div_ceil(step);
-                    let hop = step * w.strides[1];
-                    let from = row[x * w.strides[1]..].iter().step_by(hop).take(columns);
-                    out[at..].iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
+                    let columns = (w.size[1] - x).div_ceil(step).min(stretch - at);
+                    let from = &row[x * w.strides[1]..];
+                    gather(simd, from, step * w.strides[1], &mut out[at..at + columns]);
                 }
             }
         }
