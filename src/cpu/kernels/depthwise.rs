@@ -270,3 +270,53 @@ impl<T: Float> Kernel for Channels<'_, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One channel, so that both kernels compute the same plane; small integers make sums exact.
+    #[test]
+    fn both_kernels_follow_the_formula() {
+        for (size, filter, step, dilation, padding, out) in [
+            ([5, 6], [3, 3], [1, 1], [1, 1], [1, 1], [5, 6]),
+            ([4, 70], [2, 3], [1, 1], [2, 3], [0, 2], [2, 68]),
+            ([9, 40], [3, 4], [2, 3], [1, 2], [2, 5], [5, 15]),
+            ([3, 3], [1, 2], [1, 2], [1, 5], [4, 9], [11, 8]),
+        ] {
+            let window = Window { size, strides: [size[1], 1], out_cols: out[1], filter, step, dilation, padding };
+            let image: Vec<f32> = (0..size[0] * size[1]).map(|i| (i * 5 % 11) as f32 - 4.0).collect();
+            let weights: Vec<f32> = (0..filter[0] * filter[1]).map(|i| i as f32 - 1.5).collect();
+            let exact = |y: usize, x: usize| {
+                let mut sum = 0.0;
+                for (tap, weight) in weights.iter().enumerate() {
+                    let row = (y * step[0] + tap / filter[1] * dilation[0]).checked_sub(padding[0]);
+                    let col = (x * step[1] + tap % filter[1] * dilation[1]).checked_sub(padding[1]);
+                    if let (Some(row), Some(col)) = (row, col)
+                        && row < size[0]
+                        && col < size[1]
+                    {
+                        sum += weight * image[row * size[1] + col];
+                    }
+                }
+                sum
+            };
+            for isa in Isa::available() {
+                for rows in [0..out[0], out[0] - 1..out[0]] {
+                    let mut scratch = vec![f32::NAN; window.scratch_len(rows.len())];
+                    let padded = Padded::fill(isa, &window, &image, rows.clone(), &mut scratch);
+                    for (i, y) in rows.enumerate() {
+                        let mut line = vec![f32::NAN; out[1]];
+                        padded.convolve(isa, i, &weights, &mut line);
+                        for (x, &got) in line.iter().enumerate() {
+                            assert_eq!(got, exact(y, x), "{isa:?}, {window:?}, row {y}, column {x}");
+                            let mut one = [f32::NAN];
+                            convolve_channels(isa, &window, &image, [y, x], &weights, 1, &mut one);
+                            assert_eq!(one[0], exact(y, x), "{isa:?}, {window:?}, row {y}, column {x}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
