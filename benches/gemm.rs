@@ -29,7 +29,7 @@ impl Kernel for Peak {
     type Output = f32;
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> f32 {
-        let mut sums = [simd.splat(0.0); 12];
+        let mut sums = [simd.splat(0.0); 8];
         let (a, b) = (simd.splat(black_box(0.5)), simd.splat(black_box(1.0)));
         for _ in 0..self.0 {
             for sum in &mut sums {
@@ -53,7 +53,7 @@ impl Kernel for Lanes {
 fn peak(isa: Isa) -> f64 {
     let rounds = 100_000;
     let seconds = best(|| _ = black_box(isa.run(Peak(rounds))));
-    (rounds * 12 * 2 * isa.run(Lanes)) as f64 / seconds / 1e9
+    (rounds * 8 * 2 * isa.run(Lanes)) as f64 / seconds / 1e9
 }
 
 fn naive(size: usize) -> f64 {

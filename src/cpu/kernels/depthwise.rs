@@ -2,6 +2,7 @@
 //! matrix product, so the image is read directly.
 
 use super::float::Float;
+use super::pack::gather;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 
@@ -54,6 +55,10 @@ impl Window {
 pub struct Padded<'a> {
     window: &'a Window,
     rows: &'a [f32],
+    /// [`Window::stretch`], kept because divisions per row would show.
+    stretch: usize,
+    /// From one tap of a row to the next: whole steps, and the rest.
+    hop: [usize; 2],
 }
 
 impl<'a> Padded<'a> {
@@ -67,13 +72,14 @@ impl<'a> Padded<'a> {
     ) -> Padded<'a> {
         let scratch = &mut scratch[..window.scratch_len(rows.len())];
         isa.run(Fill { window, image, first: rows.start, out: scratch });
-        Padded { window, rows: scratch }
+        let hop = [window.dilation[1] / window.step[1], window.dilation[1] % window.step[1]];
+        Padded { window, rows: scratch, stretch: window.stretch(), hop }
     }
 
     /// Output row `row`, counted from the first of the rows this was filled for. `weights` are the taps in
     /// row-major order.
     pub fn convolve(&self, isa: Isa, row: usize, weights: &[f32], out: &mut [f32]) {
-        isa.run(Convolve { window: self.window, rows: self.rows, row, weights, out });
+        isa.run(Convolve { padded: self, row, weights, out });
     }
 }
 
@@ -90,29 +96,20 @@ impl<T: Float> Kernel for Fill<'_, T> {
     fn run<S: Simd>(self, simd: S) {
         let w = self.window;
         let (step, stretch) = (w.step[1], w.stretch());
-        for (i, out) in self.out.chunks_exact_mut(step * stretch).enumerate() {
-            out.fill(0.0);
-            let y = (self.first * w.step[0] + i) as isize - w.padding[0] as isize;
-            if y < 0 || y >= w.size[0] as isize {
+        self.out.fill(0.0);
+        for residue in 0..step {
+            // Padded column `residue + at * step` is image column `residue + at * step - padding`.
+            let at = w.padding[1].saturating_sub(residue).div_ceil(step);
+            let x = residue + at * step - w.padding[1];
+            if x >= w.size[1] || at >= stretch {
                 continue;
             }
-            let row = &self.image[y as usize * w.strides[0]..];
-            if step == 1 && w.strides[1] == 1 {
-                let len = w.size[1].min(stretch.saturating_sub(w.padding[1]));
-                if len > 0 {
-                    T::widen_slice(simd, &row[..len], &mut out[w.padding[1]..][..len]);
-                }
-                continue;
-            }
-            for (residue, out) in out.chunks_exact_mut(stretch).enumerate() {
-                // Padded column `residue + at * step` is image column `residue + at * step - padding`.
-                let at = w.padding[1].saturating_sub(residue).div_ceil(step);
-                let x = residue + at * step - w.padding[1];
-                if x < w.size[1] && at < stretch {
-                    let columns = (w.size[1] - x).div_ceil(step);
-                    let hop = step * w.strides[1];
-                    let from = row[x * w.strides[1]..].iter().step_by(hop).take(columns);
-                    out[at..].iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
+            let columns = (w.size[1] - x).div_ceil(step).min(stretch - at);
+            for (i, out) in self.out.chunks_exact_mut(step * stretch).enumerate() {
+                let y = (self.first * w.step[0] + i) as isize - w.padding[0] as isize;
+                if y >= 0 && y < w.size[0] as isize {
+                    let from = &self.image[y as usize * w.strides[0] + x * w.strides[1]..];
+                    gather(simd, from, step * w.strides[1], &mut out[residue * stretch + at..][..columns]);
                 }
             }
         }
@@ -120,8 +117,7 @@ impl<T: Float> Kernel for Fill<'_, T> {
 }
 
 struct Convolve<'a> {
-    window: &'a Window,
-    rows: &'a [f32],
+    padded: &'a Padded<'a>,
     row: usize,
     weights: &'a [f32],
     out: &'a mut [f32],
@@ -130,12 +126,12 @@ struct Convolve<'a> {
 impl Convolve<'_> {
     /// Writes `VECS` vectors of outputs from column `x` on; the last one may reach beyond the row.
     #[inline(always)]
-    fn sum<S: Simd, const VECS: usize>(&mut self, simd: S, x: usize, hop: [usize; 2]) {
-        let w = self.window;
-        let (step, stretch) = (w.step[1], w.stretch());
+    fn sum<S: Simd, const VECS: usize>(&mut self, simd: S, x: usize) {
+        let Padded { window: w, rows, stretch, hop } = *self.padded;
+        let step = w.step[1];
         let mut sums = [simd.splat(0.0); VECS];
         for (ty, weights) in self.weights.chunks_exact(w.filter[1]).enumerate() {
-            let row = &self.rows[(self.row * w.step[0] + ty * w.dilation[0]) * step * stretch..][..step * stretch];
+            let row = &rows[(self.row * w.step[0] + ty * w.dilation[0]) * step * stretch..][..step * stretch];
             let (mut residue, mut column) = (0, x);
             for &weight in weights {
                 let from = &row[residue * stretch + column..][..VECS * S::LANES];
@@ -161,15 +157,12 @@ impl Kernel for Convolve<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        // From one tap to the next, in whole steps and the rest.
-        let w = self.window;
-        let hop = [w.dilation[1] / w.step[1], w.dilation[1] % w.step[1]];
         for x in (0..self.out.len()).step_by(UNROLL * S::LANES) {
             match (self.out.len() - x).div_ceil(S::LANES) {
-                1 => self.sum::<S, 1>(simd, x, hop),
-                2 => self.sum::<S, 2>(simd, x, hop),
-                3 => self.sum::<S, 3>(simd, x, hop),
-                _ => self.sum::<S, UNROLL>(simd, x, hop),
+                1 => self.sum::<S, 1>(simd, x),
+                2 => self.sum::<S, 2>(simd, x),
+                3 => self.sum::<S, 3>(simd, x),
+                _ => self.sum::<S, UNROLL>(simd, x),
             }
         }
     }
@@ -274,6 +267,56 @@ impl<T: Float> Kernel for Channels<'_, T> {
                 sum = simd.mul_add_scalar(image[channel / self.multiplier].to_f32(), weights[channel], sum);
             });
             self.out[channel] = sum;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One channel, so that both kernels compute the same plane; small integers make sums exact.
+    #[test]
+    fn both_kernels_follow_the_formula() {
+        for (size, filter, step, dilation, padding, out) in [
+            ([5, 6], [3, 3], [1, 1], [1, 1], [1, 1], [5, 6]),
+            ([4, 70], [2, 3], [1, 1], [2, 3], [0, 2], [2, 68]),
+            ([9, 40], [3, 4], [2, 3], [1, 2], [2, 5], [5, 15]),
+            ([3, 3], [1, 2], [1, 2], [1, 5], [4, 9], [11, 8]),
+        ] {
+            let window = Window { size, strides: [size[1], 1], out_cols: out[1], filter, step, dilation, padding };
+            let image: Vec<f32> = (0..size[0] * size[1]).map(|i| (i * 5 % 11) as f32 - 4.0).collect();
+            let weights: Vec<f32> = (0..filter[0] * filter[1]).map(|i| i as f32 - 1.5).collect();
+            let exact = |y: usize, x: usize| {
+                let mut sum = 0.0;
+                for (tap, weight) in weights.iter().enumerate() {
+                    let row = (y * step[0] + tap / filter[1] * dilation[0]).checked_sub(padding[0]);
+                    let col = (x * step[1] + tap % filter[1] * dilation[1]).checked_sub(padding[1]);
+                    if let (Some(row), Some(col)) = (row, col)
+                        && row < size[0]
+                        && col < size[1]
+                    {
+                        sum += weight * image[row * size[1] + col];
+                    }
+                }
+                sum
+            };
+            for isa in Isa::available() {
+                for rows in [0..out[0], out[0] - 1..out[0]] {
+                    let mut scratch = vec![f32::NAN; window.scratch_len(rows.len())];
+                    let padded = Padded::fill(isa, &window, &image, rows.clone(), &mut scratch);
+                    for (i, y) in rows.enumerate() {
+                        let mut line = vec![f32::NAN; out[1]];
+                        padded.convolve(isa, i, &weights, &mut line);
+                        for (x, &got) in line.iter().enumerate() {
+                            assert_eq!(got, exact(y, x), "{isa:?}, {window:?}, row {y}, column {x}");
+                            let mut one = [f32::NAN];
+                            convolve_channels(isa, &window, &image, [y, x], &weights, 1, &mut one);
+                            assert_eq!(one[0], exact(y, x), "{isa:?}, {window:?}, row {y}, column {x}");
+                        }
+                    }
+                }
+            }
         }
     }
 }

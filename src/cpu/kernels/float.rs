@@ -121,3 +121,32 @@ impl<T: Float> Kernel for Widen<'_, T> {
 pub fn widen_all<T: Float>(isa: Isa, from: &[T], to: &mut [f32]) {
     isa.run(Widen { from, to });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct RoundTrip<'a>(&'a [f16], &'a mut [f32], &'a mut [f16]);
+
+    impl Kernel for RoundTrip<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) {
+            f16::widen_slice(simd, self.0, self.1);
+            f16::narrow_slice(simd, self.1, self.2);
+        }
+    }
+
+    #[test]
+    fn half_floats_survive_widening_at_every_length() {
+        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).filter(|x| !x.is_nan()).collect();
+        for isa in Isa::available() {
+            for len in (0..40).chain([all.len()]) {
+                let (mut wide, mut back) = (vec![f32::NAN; len], vec![f16::NAN; len]);
+                isa.run(RoundTrip(&all[..len], &mut wide, &mut back));
+                assert!(wide.iter().zip(&all).all(|(wide, x)| wide.to_bits() == x.to_f32().to_bits()));
+                assert!(back.iter().zip(&all).all(|(back, x)| back.to_bits() == x.to_bits()), "{isa:?}, length {len}");
+            }
+        }
+    }
+}

@@ -444,3 +444,63 @@ impl<T: Float> Kernel for DotLanes<'_, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::kernels::tiles::{Matrices, Tiles};
+
+    /// Small integers, so that sums are exact in any order.
+    fn integers(len: usize, factor: usize) -> Vec<f32> {
+        (0..len).map(|i| (i * factor % 7) as f32 - 3.0).collect()
+    }
+
+    #[test]
+    fn every_tile_size_is_exact_and_stays_in_its_tile() {
+        let depth = 5;
+        for isa in Isa::available() {
+            let widths = panel_widths(isa);
+            for rows in 1..=widths.rows + 1 {
+                for cols in [1, 2, widths.cols / 2, widths.cols / 2 + 1, widths.cols - 1, widths.cols, widths.cols + 3]
+                {
+                    let (a, b) = (integers(rows * depth, 3), integers(depth * cols, 5));
+                    let product = Product {
+                        isa,
+                        depth,
+                        a: Operand::Strided(Strided { data: &a, lane_stride: depth, depth_stride: 1 }),
+                        b: Operand::Strided(Strided { data: &b, lane_stride: 1, depth_stride: cols }),
+                    };
+                    let stride = cols + 3;
+                    let mut out = vec![99.0; rows * stride];
+                    let matrices = Matrices { batches: 1, batch_stride: 0, rows, row_stride: stride, cols };
+                    let tiles = Tiles::new(&mut out, matrices, widths.rows, widths.cols);
+                    let mut scratch = vec![f32::NAN; tile_scratch::<f32>(isa, rows, cols, depth, [false; 2])];
+                    let epilogue = Epilogue { alpha: 2.0, addend: None, finish: None };
+                    while let Some(mut tile) = tiles.take() {
+                        product.compute(&mut tile, &epilogue, &mut scratch);
+                    }
+                    for (i, &x) in out.iter().enumerate() {
+                        let (row, col) = (i / stride, i % stride);
+                        let sum: f32 = if col < cols {
+                            (0..depth).map(|k| 2.0 * a[row * depth + k] * b[k * cols + col]).sum()
+                        } else {
+                            99.0
+                        };
+                        assert_eq!(x, sum, "{isa:?}, {rows} x {cols}, row {row}, column {col}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_product_without_depth_is_zero() {
+        for isa in Isa::available() {
+            let empty = || Operand::Strided(Strided { data: &[0.0f32; 8], lane_stride: 1, depth_stride: 1 });
+            let mut sums = [f32::NAN; 6];
+            let product = Product { isa, depth: 0, a: empty(), b: empty() };
+            product.sums(0..2, 0..3, &mut sums, &mut vec![0.0; tile_scratch::<f32>(isa, 2, 3, 0, [false; 2])]);
+            assert_eq!(sums, [0.0; 6]);
+        }
+    }
+}

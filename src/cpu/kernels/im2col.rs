@@ -2,6 +2,7 @@
 
 use super::float::Float;
 use super::pack::{gather, transpose};
+use crate::cpu::simd::Simd;
 use std::ops::Range;
 
 /// The most lanes in a panel.
@@ -73,14 +74,21 @@ struct Run {
 
 impl<T: Float> Im2col<'_, T> {
     #[inline(always)]
-    pub(super) fn pack_panel(&self, lanes: Range<usize>, depth: Range<usize>, width: usize, panel: &mut [f32]) {
+    pub(super) fn pack_panel<S: Simd>(
+        &self,
+        simd: S,
+        lanes: Range<usize>,
+        depth: Range<usize>,
+        width: usize,
+        panel: &mut [f32],
+    ) {
         if lanes.len() < width {
             panel.fill(0.0);
         }
         let mut runs = [Run::default(); MAX_WIDTH];
         let count = self.runs(&lanes, &mut runs);
         if self.matrix.channels_first {
-            self.pack_rows(&runs[..count], depth, width, panel);
+            self.pack_rows(simd, &runs[..count], depth, width, panel);
         } else {
             self.pack_channels(&runs[..count], lanes.len(), depth, width, panel);
         }
@@ -110,7 +118,7 @@ impl<T: Float> Im2col<'_, T> {
 
     /// Depth order `(channel, tap y, tap x)`: each depth index reads along input rows.
     #[inline(always)]
-    fn pack_rows(&self, runs: &[Run], depth: Range<usize>, width: usize, panel: &mut [f32]) {
+    fn pack_rows<S: Simd>(&self, simd: S, runs: &[Run], depth: Range<usize>, width: usize, panel: &mut [f32]) {
         let m = self.matrix;
         let (mut channel, mut ty, mut tx) = m.tap(depth.start);
         for to in panel.chunks_exact_mut(width) {
@@ -123,7 +131,7 @@ impl<T: Float> Im2col<'_, T> {
                     continue;
                 }
                 let row = &self.image[run.base + base + y as usize * m.strides[0]..];
-                self.pack_row(row, run.x + m.taps[1][tx], to);
+                self.pack_row(simd, row, run.x + m.taps[1][tx], to);
             }
             tx += 1;
             if tx == m.taps[1].len() {
@@ -137,22 +145,21 @@ impl<T: Float> Im2col<'_, T> {
 
     /// `to[i]` is the element of an input row at column `x + i * step`.
     #[inline(always)]
-    fn pack_row(&self, row: &[T], x: isize, to: &mut [f32]) {
+    fn pack_row<S: Simd>(&self, simd: S, row: &[T], x: isize, to: &mut [f32]) {
         let (wide, step, stride) = (self.matrix.size[1] as isize, self.matrix.step[1] as isize, self.matrix.strides[1]);
-        // The lanes from `low` to `high` lie inside of the image.
-        let len = to.len();
-        let low = if x >= 0 { 0 } else { ((-x + step - 1) / step).min(len as isize) as usize };
+        let (len, hop) = (to.len(), step as usize * stride);
         let last = x + (len as isize - 1) * step;
-        let high =
-            if last < wide { len } else { ((wide - x + step - 1) / step).clamp(low as isize, len as isize) as usize };
+        if x >= 0 && last < wide {
+            return gather(simd, &row[x as usize * stride..], hop, to);
+        }
+        // The lanes from `low` to `high` lie inside of the image.
+        let low = ((-x).max(0) as usize).div_ceil(step as usize).min(len);
+        let high = ((wide - x).max(0) as usize).div_ceil(step as usize).clamp(low, len);
         to[..low].fill(0.0);
         to[high..].fill(0.0);
-        let to = &mut to[low..high];
-        if to.is_empty() {
-            return;
+        if low < high {
+            gather(simd, &row[(x + low as isize * step) as usize * stride..], hop, &mut to[low..high]);
         }
-        let from = &row[(x + low as isize * step) as usize * stride..];
-        gather(from, step as usize * stride, to);
     }
 
     /// Whether all taps of a filter row read adjoining elements inside of the image, at every lane.
