@@ -1,8 +1,12 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
+use super::steps::arg_min_max::ArgMinMaxStep;
+use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::elementwise::ElementwiseStep;
+use super::steps::normalization::{ChannelNormStep, LayerNormStep};
 use super::steps::reduce::ReduceStep;
-use super::steps::{Env, Step};
+use super::steps::softmax::SoftmaxStep;
+use super::steps::{Env, Step, quantize};
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
@@ -74,6 +78,13 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         }
         Op::Fused(program) => ElementwiseStep::new(program, &l.inputs, l.outputs[0]).into(),
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
+        Op::ArgMinMax(op) => ArgMinMaxStep::new(op, l.input(0)).into(),
+        Op::CumulativeSum(op) => CumulativeSumStep::new(op, l.input(0)).into(),
+        Op::Softmax(op) => SoftmaxStep::new(op, l.input(0)).into(),
+        Op::Quantize(op) => quantize::step(*op, [l.input(0), l.input(1), l.input(2)], l.outputs[0]).into(),
+        Op::BatchNormalization(op) => ChannelNormStep::batch(op, l.input(0)).into(),
+        Op::InstanceNormalization(op) => ChannelNormStep::instance(op, l.input(0)).into(),
+        Op::LayerNormalization(op) => LayerNormStep::new(op, l.input(0)).into(),
         other => unimplemented!("{} arrives with its step", other.rule().name),
     })
 }

@@ -1,10 +1,15 @@
 //! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
+pub mod arg_min_max;
+pub mod cumulative_sum;
 pub mod elementwise;
 pub mod matmul;
+pub mod normalization;
 mod product;
+pub mod quantize;
 pub mod reduce;
+pub mod softmax;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -59,4 +64,14 @@ steps! {
     Elementwise(elementwise::ElementwiseStep),
     /// Reductions.
     Reduce(reduce::ReduceStep),
+    /// `argMin()` and `argMax()`.
+    ArgMinMax(arg_min_max::ArgMinMaxStep),
+    /// `cumulativeSum()`.
+    CumulativeSum(cumulative_sum::CumulativeSumStep),
+    /// `softmax()`.
+    Softmax(softmax::SoftmaxStep),
+    /// `batchNormalization()` and `instanceNormalization()`.
+    ChannelNorm(normalization::ChannelNormStep),
+    /// `layerNormalization()`.
+    LayerNorm(normalization::LayerNormStep),
 }
