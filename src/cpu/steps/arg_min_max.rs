@@ -1,12 +1,12 @@
 //! `argMin()` and `argMax()`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::arg::{Arg, Index, Order};
+use crate::cpu::kernels::arg::{Arg, Order};
 use crate::cpu::kernels::half::Stored;
-use crate::cpu::kernels::reduce::{Max, Min, Nest, Reduce, Reduction};
+use crate::cpu::kernels::reduce::{Max, Min, Nest, Reduce, WIDTH};
 use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::memory::Io;
-use crate::dtype::{DataType, Element};
+use crate::dtype::DataType;
 use crate::ops::arg_min_max::ArgMinMax;
 use crate::shape::Descriptor;
 use crate::with_element;
@@ -29,37 +29,34 @@ impl ArgMinMaxStep {
         ArgMinMaxStep { max: op.max, dtype: input.dtype, index, nest: Nest::new(&dims, &reduced) }
     }
 
-    fn indexed<T: Stored, O: Index>(&self, env: &Env, io: &mut Io)
+    fn search<T: Stored>(&self, env: &Env, io: &mut Io)
     where
         Max: Order<T::Lane>,
         Min: Order<T::Lane>,
     {
-        match self.max {
-            true => self.search(env, io, Arg::<Max, O>::new(Max), |io| io.input::<T>(0)),
-            false => self.search(env, io, Arg::<Min, O>::new(Min), |io| io.input::<T>(0)),
+        let x = io.input::<T>(0);
+        let run = |first: usize, out: &mut [i32]| match self.max {
+            true => env.isa.run(Reduce { nest: &self.nest, reduction: Arg::new(Max), x, first, out }),
+            false => env.isa.run(Reduce { nest: &self.nest, reduction: Arg::new(Min), x, first, out }),
+        };
+        let cost = self.nest.count();
+        match self.index {
+            DataType::Int32 => for_each_chunk(env.threads, io.output::<i32>(), 1, 1, cost, run),
+            _ => for_each_chunk(env.threads, io.output::<i64>(), 1, 1, cost, |first, out| {
+                let mut narrow = [0; WIDTH];
+                for (block, out) in out.chunks_mut(WIDTH).enumerate() {
+                    let narrow = &mut narrow[..out.len()];
+                    run(first + block * WIDTH, narrow);
+                    out.iter_mut().zip(&*narrow).for_each(|(out, &index)| *out = index as i64);
+                }
+            }),
         }
-    }
-
-    fn search<'a, T: Stored, R: Reduction<T, Out: Element>>(
-        &self,
-        env: &Env,
-        io: &mut Io<'a>,
-        arg: R,
-        input: fn(&Io<'a>) -> &'a [T],
-    ) {
-        let (x, out) = (input(io), io.output::<R::Out>());
-        for_each_chunk(env.threads, out, 1, 1, self.nest.count(), |first, out| {
-            env.isa.run(Reduce { nest: &self.nest, reduction: arg, x, first, out });
-        });
     }
 }
 
 impl Run for ArgMinMaxStep {
     fn run(&self, env: &Env, io: &mut Io) {
-        with_element!(self.dtype, T => match self.index {
-            DataType::Int32 => self.indexed::<T, i32>(env, io),
-            _ => self.indexed::<T, i64>(env, io),
-        });
+        with_element!(self.dtype, T => self.search::<T>(env, io));
     }
 }
 

@@ -13,7 +13,7 @@ pub fn step(op: Quantize, inputs: [&Descriptor; 3], output: &Descriptor) -> Elem
     let blocks = input.shape.iter().zip(&scale.shape);
     let dims: Vec<usize> =
         blocks.clone().flat_map(|(&all, &blocks)| [blocks as usize, (all / blocks) as usize]).collect();
-    let of_input = strides(&input.shape).into_iter().zip(&dims.as_chunks::<2>().0[..]);
+    let of_input = strides(&input.shape).into_iter().zip(dims.as_chunks::<2>().0);
     let of_input: Vec<usize> = of_input.flat_map(|(stride, [_, block])| [stride * block, stride]).collect();
     let of_scale: Vec<usize> = strides(&scale.shape).into_iter().flat_map(|stride| [stride, 0]).collect();
     let program = Fused::single(op.elementwise(), &types);
