@@ -1,12 +1,17 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
+use super::steps::arg_min_max::ArgMinMaxStep;
+use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
+use super::steps::elementwise::ElementwiseStep;
 use super::steps::elementwise::ElementwiseStep;
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
+use super::steps::normalization::{ChannelNormStep, LayerNormStep};
 use super::steps::pool2d::Pool2dStep;
 use super::steps::reduce::ReduceStep;
-use super::steps::{Env, Step};
+use super::steps::softmax::SoftmaxStep;
+use super::steps::{Env, Step, quantize};
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
@@ -101,6 +106,13 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::GruCell(op) => lower_gru(GruStep::cell(&l.env, op, l.input(0), l.constant(1)), l),
         Op::Lstm(op) => lower_lstm(LstmStep::sequence(&l.env, op, l.input(0), l.constant(1)), l),
         Op::LstmCell(op) => lower_lstm(LstmStep::cell(&l.env, op, l.input(0), l.constant(1)), l),
+        Op::ArgMinMax(op) => ArgMinMaxStep::new(op, l.input(0)).into(),
+        Op::CumulativeSum(op) => CumulativeSumStep::new(op, l.input(0)).into(),
+        Op::Softmax(op) => SoftmaxStep::new(op, l.input(0)).into(),
+        Op::Quantize(op) => quantize::step(*op, [l.input(0), l.input(1), l.input(2)], l.outputs[0]).into(),
+        Op::BatchNormalization(op) => ChannelNormStep::batch(op, l.input(0)).into(),
+        Op::InstanceNormalization(op) => ChannelNormStep::instance(op, l.input(0)).into(),
+        Op::LayerNormalization(op) => LayerNormStep::new(op, l.input(0)).into(),
         other => unimplemented!("{} arrives with its step", other.rule().name),
     })
 }

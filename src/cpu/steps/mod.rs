@@ -1,17 +1,22 @@
 //! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
+pub mod arg_min_max;
 pub mod conv2d;
 pub mod conv_transpose2d;
+pub mod cumulative_sum;
 pub mod dense;
 pub mod elementwise;
 pub mod gru;
 pub mod lstm;
 pub mod matmul;
+pub mod normalization;
 pub mod pool2d;
 mod product;
+pub mod quantize;
 pub mod recurrent;
 pub mod reduce;
+pub mod softmax;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -74,4 +79,14 @@ steps! {
     Elementwise(elementwise::ElementwiseStep),
     /// Reductions.
     Reduce(reduce::ReduceStep),
+    /// `argMin()` and `argMax()`.
+    ArgMinMax(arg_min_max::ArgMinMaxStep),
+    /// `cumulativeSum()`.
+    CumulativeSum(cumulative_sum::CumulativeSumStep),
+    /// `softmax()`.
+    Softmax(softmax::SoftmaxStep),
+    /// `batchNormalization()` and `instanceNormalization()`.
+    ChannelNorm(normalization::ChannelNormStep),
+    /// `layerNormalization()`.
+    LayerNorm(normalization::LayerNormStep),
 }
