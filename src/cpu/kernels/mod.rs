@@ -1,4 +1,10 @@
 //! Kernels: slices and numbers in, slices out. A kernel knows no graph, no plan and no thread pool of its own; it may
 //! assume valid input.
 
+pub mod copy;
+pub mod gather;
+pub mod remap;
+pub mod resample;
+pub mod scatter;
 pub mod shared;
+pub mod storage;
