@@ -1,6 +1,7 @@
 //! The test of a graph against the oracle: on every instruction set, with 1, 2 and 7 threads, compiled and not.
 
-use crate::cpu::plan::{Plan, PlanOptions};
+use crate::compile::Passes;
+use crate::cpu::plan::{Plan, PlanOptions, optimized};
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::cpu::threads::Threads;
@@ -131,25 +132,23 @@ pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: To
 
 /// The graph before and after compilation.
 fn variants(graph: &Graph, isa: Isa) -> Vec<(&'static str, Graph)> {
-    let _ = isa;
-    vec![("as built", graph.clone())]
+    let threads = Threads::new(1).expect("a thread pool");
+    let compiled = optimized(graph.clone(), &Env { threads: &threads, isa }, Passes::ALL).expect("a graph");
+    vec![("as built", graph.clone()), ("compiled", compiled)]
 }
 
 /// The bytes of every output of `graph` on the CPU.
 pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>, isa: Isa, threads: usize) -> Vec<Vec<u8>> {
     let threads = Threads::new(threads).expect("a thread pool");
     let options = PlanOptions { fill_arena: true, ..PlanOptions::default() };
-    let mut plan = Plan::new(graph, threads.count(), options).expect("a plan");
+    let env = Env { threads: &threads, isa };
+    let mut plan = Plan::new(graph, &env, options).expect("a plan");
     let inputs: Vec<Buffer> =
         plan.inputs().iter().map(|(name, _)| Buffer::copy_of(&inputs[name].to_bytes()).unwrap()).collect();
     // NaN, so that an element that nobody wrote is seen.
     let mut outputs: Vec<Buffer> =
         plan.outputs().iter().map(|(_, d)| Buffer::copy_of(&vec![0xff; d.bytes()]).unwrap()).collect();
-    plan.run(
-        &Env { threads: &threads, isa },
-        &inputs.iter().collect::<Vec<_>>(),
-        &mut outputs.iter_mut().collect::<Vec<_>>(),
-    );
+    plan.run(&env, &inputs.iter().collect::<Vec<_>>(), &mut outputs.iter_mut().collect::<Vec<_>>());
     outputs.iter().map(|buffer| buffer.bytes().to_vec()).collect()
 }
 

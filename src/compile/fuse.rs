@@ -41,8 +41,7 @@ pub fn fuse_epilogues(graph: &mut Graph) {
 
 /// Whether the steps of an operator can apply unary operators to their output while it is in cache.
 fn accepts_epilogue(op: &Op) -> bool {
-    let _ = op;
-    false
+    matches!(op, Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))
 }
 
 fn is_output(graph: &Graph, id: ValueId) -> bool {
@@ -171,6 +170,47 @@ impl Chain {
 mod tests {
     use super::*;
     use crate::testing::{check_pass, check_pass_changes_nothing};
+
+    #[test]
+    fn relu_moves_into_the_convolution() {
+        check_pass(
+            fuse_epilogues,
+            "%0 = input x float32 [1, 3, 8, 8]
+             %1 = constant float32 [4, 3, 3, 3]
+             %2 = conv2d %0 %1 padding=[1, 1, 1, 1]
+             %3 = relu %2
+             %4 = exp %3
+             output y = %4",
+            "%0 = input x float32 [1, 3, 8, 8]
+             %1 = constant float32 [4, 3, 3, 3]
+             %2 = conv2d %0 %1 padding=[1, 1, 1, 1] epilogue=[relu, exp]
+             output y = %2",
+        );
+    }
+
+    #[test]
+    fn relu_stays_when_the_convolution_has_another_reader() {
+        check_pass_changes_nothing(
+            fuse_epilogues,
+            "%0 = input x float32 [1, 3, 8, 8]
+             %1 = constant float32 [4, 3, 3, 3]
+             %2 = conv2d %0 %1 padding=[1, 1, 1, 1]
+             %3 = relu %2
+             output y = %3
+             output z = %2",
+        );
+    }
+
+    #[test]
+    fn an_operator_that_changes_the_type_stays() {
+        check_pass_changes_nothing(
+            fuse_epilogues,
+            "%0 = input x float32 [4, 4]
+             %1 = matmul %0 %0
+             %2 = cast %1 dataType=int32
+             output y = %2",
+        );
+    }
 
     #[test]
     fn a_chain_becomes_one_program() {

@@ -307,4 +307,51 @@ mod tests {
         let plan = plan(&graph, &[0], true);
         assert_eq!(plan.copies, [(ValueId(1), 1)]);
     }
+
+    #[test]
+    fn views_live_inside_of_what_they_view() {
+        let graph = parse(
+            "%0 = input x float32 [4, 16]
+             %1 = exp %0
+             %2 = reshape %1 newShape=[64]
+             %3 = slice %2 starts=[16] sizes=[32]
+             %4 = abs %3
+             output y = %4",
+        );
+        let plan = plan(&graph, &[0; 4], true);
+        let place = |i: usize| plan.places[i].unwrap();
+        assert_eq!(place(2), place(1));
+        assert_eq!(place(3), Place { offset: place(1).offset + 64, bytes: 128, ..place(1) });
+        assert_eq!(plan.views, [false, true, true, false]);
+        assert_eq!(plan.arena, 256);
+    }
+
+    #[test]
+    fn operands_of_an_outer_concatenation_are_computed_in_place() {
+        let graph = parse(
+            "%0 = input x float32 [1, 16]
+             %1 = exp %0
+             %2 = abs %0
+             %3 = concat %1 %2 axis=0
+             %4 = neg %3
+             output y = %4",
+        );
+        let plan = plan(&graph, &[0; 4], true);
+        let place = |i: usize| plan.places[i].unwrap();
+        assert_eq!((place(1).offset, place(2).offset), (place(3).offset, place(3).offset + 64));
+        assert_eq!(plan.views, [false, false, true, false]);
+    }
+
+    #[test]
+    fn a_view_of_an_input_is_copied_to_its_output() {
+        let graph = parse("%0 = input x float32 [4]\n%1 = reshape %0 newShape=[2, 2]\noutput y = %1");
+        let plan = plan(&graph, &[0], true);
+        assert_eq!(plan.copies, [(ValueId(1), 0)]);
+    }
+
+    #[test]
+    fn an_input_is_not_computed_inside_of_a_concatenation() {
+        let graph = parse("%0 = input x float32 [1, 4]\n%1 = abs %0\n%2 = concat %0 %1 axis=0\noutput y = %2");
+        assert_eq!(plan(&graph, &[0; 2], true).views, [false, false]);
+    }
 }

@@ -3,6 +3,7 @@
 pub mod fold;
 pub mod fuse;
 pub mod memory;
+pub mod simplify;
 pub mod views;
 
 use crate::error::Result;
@@ -41,6 +42,8 @@ macro_rules! passes {
 passes! {
     /// Computes nodes whose operands are constants.
     fold,
+    /// Removes what changes nothing.
+    simplify,
     /// Makes unary operators the epilogue of what they follow.
     epilogues,
     /// Makes chains of element-wise operators one.
@@ -68,6 +71,10 @@ impl Passes {
 pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result<()> {
     if passes.fold {
         fold::fold(graph, evaluate)?;
+        check(graph);
+    }
+    if passes.simplify {
+        simplify::simplify(graph);
         check(graph);
     }
     if passes.epilogues {

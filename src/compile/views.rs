@@ -2,6 +2,8 @@
 //! that the memory planner can give both the same place and no step is needed.
 
 use crate::ir::{Graph, Node};
+use crate::ops::Op;
+use crate::ops::elementwise::Elementwise;
 
 /// How the operands and outputs of a node share memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +16,76 @@ pub enum View {
 
 /// The view that `node` is, if it is one.
 pub fn view(graph: &Graph, node: &Node) -> Option<View> {
-    let _ = (graph, node);
-    None
+    let shapes: Vec<&[u32]> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).shape.as_slice()).collect();
+    let size = graph.descriptor(node.outputs[0]).dtype.size();
+    let offsets = |offset: &dyn Fn(usize) -> Option<usize>, count: usize| -> Option<Vec<usize>> {
+        (0..count).map(|index| offset(index).map(|elements| elements * size)).collect()
+    };
+    let part = |offset: Option<usize>| Some(View::Parts(vec![offset? * size]));
+    match &node.op {
+        Op::Elementwise(Elementwise::Identity) => part(Some(0)),
+        Op::Reshape(op) => part(op.contiguous_offset()),
+        Op::Expand(op) => part(op.contiguous_offset(shapes[0])),
+        Op::Slice(op) => part(op.contiguous_offset(shapes[0])),
+        Op::Transpose(op) => part(op.contiguous_offset(shapes[0])),
+        Op::Split(op) => offsets(&|index| op.contiguous_offset(shapes[0], index), node.outputs.len()).map(View::Parts),
+        Op::Concat(op) => offsets(&|index| op.contiguous_offset(&shapes, index), shapes.len()).map(View::Joined),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::parse;
+
+    fn views(text: &str) -> Vec<Option<View>> {
+        let graph = parse(text);
+        graph.nodes.iter().map(|node| view(&graph, node)).collect()
+    }
+
+    #[test]
+    fn contiguous_parts_are_views() {
+        let found = views(
+            "%0 = input x float16 [4, 6]
+             %1 = reshape %0 newShape=[2, 12]
+             %2 = slice %1 starts=[1, 0] sizes=[1, 12]
+             %3, %4 = split %0 splits=[1, 3]
+             %5 = identity %0
+             %6 = transpose %2 permutation=[1, 0]
+             output a = %2
+             output b = %3
+             output c = %4
+             output d = %5
+             output e = %6",
+        );
+        let parts = |offsets: &[usize]| Some(View::Parts(offsets.to_vec()));
+        assert_eq!(found, [parts(&[0]), parts(&[24]), parts(&[0, 12]), parts(&[0]), parts(&[0])]);
+    }
+
+    #[test]
+    fn outer_concatenations_are_views_of_their_operands() {
+        let text = "%0 = input x float32 [1, 6]
+                    %1 = input y float32 [2, 6]
+                    %2 = concat %0 %1 axis=0
+                    output z = %2";
+        assert_eq!(views(text), [Some(View::Joined(vec![0, 24]))]);
+    }
+
+    #[test]
+    fn scattered_parts_are_copied() {
+        let found = views(
+            "%0 = input x float32 [4, 6]
+             %1 = slice %0 starts=[0, 1] sizes=[4, 2]
+             %2, %3 = split %0 splits=2 axis=1
+             %4 = concat %0 %0 axis=1
+             %5 = transpose %0 permutation=[1, 0]
+             output a = %1
+             output b = %2
+             output c = %3
+             output d = %4
+             output e = %5",
+        );
+        assert_eq!(found, [None, None, None, None]);
+    }
 }

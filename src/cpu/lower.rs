@@ -1,6 +1,12 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
-use super::steps::Step;
+use super::steps::copy::CopyStep;
+use super::steps::gather::{GatherElementsStep, GatherStep};
+use super::steps::remap::RemapStep;
+use super::steps::resample2d::LinearStep;
+use super::steps::scatter::{ScatterElementsStep, ScatterStep};
+use super::steps::triangular::TriangularStep;
+use super::steps::{Env, Step};
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
@@ -8,11 +14,15 @@ use crate::memory::Buffer;
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::Fused;
+use crate::ops::pad::PaddingMode;
+use crate::ops::resample2d::InterpolationMode;
 use crate::shape::Descriptor;
 use std::sync::Arc;
 
 /// What lowering knows about a node.
 pub struct Lowering<'a> {
+    /// With what the step will run.
+    pub env: Env<'a>,
     /// Descriptors of the operands.
     pub inputs: Vec<Option<&'a Descriptor>>,
     /// Descriptors of the outputs.
@@ -27,8 +37,9 @@ pub struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(graph: &'a Graph, node: &'a Node) -> Lowering<'a> {
+    fn new(graph: &'a Graph, node: &'a Node, env: &Env<'a>) -> Lowering<'a> {
         Lowering {
+            env: *env,
             inputs: graph.input_descriptors(node),
             outputs: node.outputs.iter().map(|&id| graph.descriptor(id)).collect(),
             constants: node.inputs.iter().map(|id| id.and_then(|id| graph.value(id).constant())).collect(),
@@ -51,17 +62,42 @@ pub struct Lowered {
     pub packed: Vec<usize>,
 }
 
-/// Turns a node into a step.
+/// Turns a node into a step that runs with `env`.
 ///
 /// # Errors
 /// An `UnknownError` when there is no memory for packed constants.
-pub fn lower(graph: &Graph, node: &Node) -> Result<Lowered> {
-    let mut lowering = Lowering::new(graph, node);
+pub fn lower(graph: &Graph, node: &Node, env: &Env) -> Result<Lowered> {
+    let mut lowering = Lowering::new(graph, node, env);
     let step = lower_op(&node.op, &mut lowering)?;
     Ok(Lowered { step, packed: lowering.packed })
 }
 
 fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
-    let _ = (op, l);
-    unimplemented!("arms arrive with the steps")
+    let output = l.outputs[0];
+    Ok(match op {
+        Op::Reshape(_) => CopyStep::contiguous(output).into(),
+        Op::Expand(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
+        Op::Slice(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
+        Op::Transpose(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
+        Op::Reverse(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
+        Op::Tile(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
+        Op::Split(op) => CopyStep::split(op, l.input(0), l.outputs.len()).into(),
+        Op::Concat(op) => {
+            let inputs: Vec<&[u32]> = l.inputs.iter().flatten().map(|input| input.shape.as_slice()).collect();
+            CopyStep::concat(op, &inputs, output).into()
+        }
+        Op::Pad(op) if op.mode == PaddingMode::Constant => CopyStep::pad(op, l.input(0), output).into(),
+        Op::Pad(op) => RemapStep::pad(op, l.input(0), output).into(),
+        Op::Resample2d(op) => match op.mode {
+            InterpolationMode::NearestNeighbor => RemapStep::nearest(op, l.input(0), output).into(),
+            InterpolationMode::Linear => LinearStep::new(op, l.input(0), output).into(),
+        },
+        Op::Gather(op) => GatherStep::new(op, l.input(0), l.input(1)).into(),
+        Op::GatherNd(_) => GatherStep::by_coordinates(l.input(0), l.input(1)).into(),
+        Op::GatherElements(op) => GatherElementsStep::new(op.axis, l.input(0), l.input(1)).into(),
+        Op::ScatterNd(_) => ScatterStep::by_coordinates(l.input(0), l.input(1)).into(),
+        Op::ScatterElements(op) => ScatterElementsStep::new(op.axis, l.input(0), l.input(1)).into(),
+        Op::Triangular(op) => TriangularStep::new(op, l.input(0)).into(),
+        _ => unimplemented!("arms arrive with the steps"),
+    })
 }

@@ -59,13 +59,14 @@ pub struct Plan {
 unsafe impl Send for Plan {}
 
 impl Plan {
-    /// Lowers `graph` for a pool of `threads` threads.
+    /// Lowers `graph` to steps that run with `env`: packed constants are good for its instruction set only.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the arena or packed constants.
-    pub fn new(graph: &Graph, threads: usize, options: PlanOptions) -> Result<Plan> {
-        let lowered = graph.nodes.iter().map(|node| lower(graph, node)).collect::<Result<Vec<_>>>()?;
-        let scratch: Vec<usize> = lowered.iter().map(|lowered| lowered.step.scratch_bytes(threads)).collect();
+    pub fn new(graph: &Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
+        let lowered = graph.nodes.iter().map(|node| lower(graph, node, env)).collect::<Result<Vec<_>>>()?;
+        let scratch: Vec<usize> =
+            lowered.iter().map(|lowered| lowered.step.scratch_bytes(env.threads.count())).collect();
         let memory = plan(graph, &scratch, options.share_views);
 
         let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
@@ -92,9 +93,8 @@ impl Plan {
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for constants or the arena.
-    pub fn compile(mut graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
-        optimize(&mut graph, passes, &|graph, node| evaluate(graph, node, env))?;
-        Plan::new(&graph, env.threads.count(), options)
+    pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
+        Plan::new(&optimized(graph, env, passes)?, env, options)
     }
 
     fn assemble(graph: &Graph, steps: Vec<PlannedStep>, memory: &MemoryPlan, options: PlanOptions) -> Result<Plan> {
@@ -202,6 +202,15 @@ impl Plan {
     }
 }
 
+/// What the passes make of `graph`.
+///
+/// # Errors
+/// An `UnknownError` when there is no memory for folded constants.
+pub fn optimized(mut graph: Graph, env: &Env, passes: Passes) -> Result<Graph> {
+    optimize(&mut graph, passes, &|graph, node| evaluate(graph, node, env))?;
+    Ok(graph)
+}
+
 fn copy_step(from: Place, output: usize) -> PlannedStep {
     let to = Place { space: Space::Output(output), offset: 0, bytes: from.bytes };
     let scratch = Place { space: Space::Arena, offset: 0, bytes: 0 };
@@ -213,7 +222,7 @@ fn copy_step(from: Place, output: usize) -> PlannedStep {
 /// # Errors
 /// An `UnknownError` when there is no memory for them.
 fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
-    let lowered = lower(graph, node)?;
+    let lowered = lower(graph, node, env)?;
     let constant = |id: ValueId| graph.value(id).constant().expect("operands are constants");
     let inputs: Vec<Option<Region>> =
         node.inputs.iter().map(|id| id.map(|id| Region::of(constant(id).bytes()))).collect();

@@ -3,11 +3,18 @@
 
 pub mod attributes;
 pub mod concat;
+pub mod conv2d;
+pub mod conv_transpose2d;
 pub mod elementwise;
 pub mod fused;
 pub mod gather;
+pub mod gru;
 pub mod limits;
+pub mod lstm;
+pub mod matmul;
 pub mod pad;
+pub mod pool2d;
+pub mod recurrent;
 pub mod reduce;
 pub mod resample2d;
 pub mod reshape;
@@ -15,6 +22,7 @@ pub mod reverse;
 pub mod rule;
 pub mod scatter;
 pub mod slice;
+pub mod spatial;
 pub mod split;
 pub mod strided;
 pub mod tensor;
@@ -149,6 +157,24 @@ operators! {
     Elementwise(elementwise::Elementwise),
     /// A chain of element-wise operators that the compiler made one.
     Fused(fused::Fused),
+    /// `matmul()`.
+    Matmul(matmul::Matmul),
+    /// `gemm()`.
+    Gemm(matmul::Gemm),
+    /// `conv2d()`.
+    Conv2d(conv2d::Conv2d),
+    /// `convTranspose2d()`.
+    ConvTranspose2d(conv_transpose2d::ConvTranspose2d),
+    /// `averagePool2d()`, `l2Pool2d()` and `maxPool2d()`.
+    Pool2d(pool2d::Pool2d),
+    /// `gru()`.
+    Gru(gru::Gru),
+    /// `gruCell()`.
+    GruCell(gru::GruCell),
+    /// `lstm()`.
+    Lstm(lstm::Lstm),
+    /// `lstmCell()`.
+    LstmCell(lstm::LstmCell),
     /// `concat()`.
     Concat(concat::Concat),
     /// `split()`.

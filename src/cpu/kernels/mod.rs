@@ -2,9 +2,15 @@
 //! assume valid input.
 
 pub mod copy;
+pub mod depthwise;
+pub mod float;
 pub mod gather;
+pub mod gemm;
+pub mod im2col;
+pub mod pack;
 pub mod remap;
 pub mod resample;
 pub mod scatter;
 pub mod shared;
 pub mod storage;
+pub mod tiles;

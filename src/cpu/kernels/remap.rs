@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn lists_of_places() {
-        let src: Vec<u32> = (0..6 * 5 * 4).collect();
+        let src: &[u32] = &(0..6 * 5 * 4).collect::<Vec<_>>();
         let lists = [vec![5, 0, 1, 1], vec![0, 1, 2, 3, 4], vec![3, 3, 3, 3, 3, 2, 1, 0, 1, 2, 3, 3, 3, 3]];
         let sizes = [6, 5, 4];
         for keep in 0..8 {
@@ -198,7 +198,7 @@ mod tests {
                 .collect();
             for threads in [1, 2, 7] {
                 let mut out = vec![u32::MAX; expected.len()];
-                remap.run(&Threads::new(threads).unwrap(), &src, &mut out);
+                remap.run(&Threads::new(threads).unwrap(), src, &mut out);
                 assert_eq!(out, expected, "{remap:?}");
             }
         }

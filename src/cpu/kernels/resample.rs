@@ -111,14 +111,7 @@ pub fn linear<T: Interpolated>(
 }
 
 /// One row of the output, `[xs, inner]`, between the rows `low` and `high` of the input, `[x, inner]`.
-fn linear_row<T: Interpolated>(
-    low: &[T],
-    high: &[T],
-    y: Taps<T::Wide>,
-    xs: &[Between],
-    inner: usize,
-    out: &mut [T],
-) {
+fn linear_row<T: Interpolated>(low: &[T], high: &[T], y: Taps<T::Wide>, xs: &[Between], inner: usize, out: &mut [T]) {
     if inner == 1 {
         for (o, x) in out.iter_mut().zip(xs) {
             let x = Taps::new::<T>(x);

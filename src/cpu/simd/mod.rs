@@ -16,6 +16,7 @@ mod portable;
 mod x86;
 
 use crate::error::{Error, ErrorKind, Result};
+use half::f16;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -209,6 +210,32 @@ pub trait Simd: Copy + Send + Sync + 'static {
         unsafe { self.store_ptr(v, to.as_mut_ptr()) }
     }
 
+    /// The first `LANES` half floats of `from`, widened.
+    ///
+    /// # Panics
+    /// If `from` is shorter.
+    #[inline(always)]
+    fn load_f16(self, from: &[f16]) -> Self::F32 {
+        let mut lanes = [0.0; 16];
+        for (lane, &x) in lanes.iter_mut().zip(&from[..Self::LANES]) {
+            *lane = widen(x);
+        }
+        self.load(&lanes)
+    }
+
+    /// Writes all lanes, rounded to the nearest half float, to the front of `to`.
+    ///
+    /// # Panics
+    /// If `to` is shorter than `LANES`.
+    #[inline(always)]
+    fn store_f16(self, v: Self::F32, to: &mut [f16]) {
+        let mut lanes = [0.0; 16];
+        self.store(v, &mut lanes);
+        for (x, &lane) in to[..Self::LANES].iter_mut().zip(&lanes) {
+            *x = f16::from_f32(lane);
+        }
+    }
+
     /// The sum of all lanes, added in lane order pairwise from the halves of the vector.
     #[inline(always)]
     fn sum(self, v: Self::F32) -> f32 {
@@ -223,6 +250,16 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         lanes[0]
     }
+}
+
+/// The value of a half float, branch-free and exact: the compiler vectorises it where it cannot use hardware.
+#[inline(always)]
+pub fn widen(x: f16) -> f32 {
+    let bits = (x.to_bits() & 0x7fff) as u32;
+    // 2^112 moves the exponent to its place, and also makes denormals right.
+    let scaled = f32::from_bits(bits << 13) * f32::from_bits(0x7780_0000);
+    let special = if bits >= 0x7c00 { 0x7f80_0000 } else { 0 };
+    f32::from_bits(scaled.to_bits() | special | ((x.to_bits() & 0x8000) as u32) << 16)
 }
 
 #[cfg(test)]
@@ -256,6 +293,10 @@ mod tests {
             let nan = simd.splat(f32::NAN);
             assert_eq!(lanes(simd.max(nan, va)), a);
             assert!(lanes(simd.max(va, nan)).iter().all(|v| v.is_nan()));
+            let halves: Vec<f16> = a.iter().map(|&x| f16::from_f32(x * 1e-6)).collect();
+            let mut back = vec![f16::NAN; n];
+            simd.store_f16(simd.load_f16(&halves), &mut back);
+            assert_eq!(back, halves);
             for part in 0..=n + 1 {
                 let source = vec![1.0; part];
                 let mut wanted = vec![0.0; n];
@@ -273,6 +314,15 @@ mod tests {
     fn every_level_agrees_with_scalar_arithmetic() {
         for isa in Isa::available() {
             isa.run(Check);
+        }
+    }
+
+    #[test]
+    fn every_half_float_is_widened_exactly() {
+        for bits in 0..=u16::MAX {
+            let x = f16::from_bits(bits);
+            let y = widen(x);
+            assert!(y.to_bits() == x.to_f32().to_bits() || (x.is_nan() && y.is_nan()), "{bits:#x} gives {y}");
         }
     }
 

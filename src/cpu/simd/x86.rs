@@ -1,6 +1,7 @@
 //! The levels of x86-64.
 
 use super::{Kernel, Simd};
+use half::f16;
 use std::arch::x86_64::*;
 
 /// Proof that this CPU has AVX2, FMA, F16C and BMI2.
@@ -137,6 +138,20 @@ impl Simd for Avx2 {
     fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
     }
+
+    #[inline(always)]
+    fn load_f16(self, from: &[f16]) -> __m256 {
+        let from = &from[..8];
+        // SAFETY: `self` proves F16C or AVX-512 F; the slice holds the 8 half floats that are read.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn store_f16(self, v: __m256, to: &mut [f16]) {
+        let to = &mut to[..8];
+        // SAFETY: `self` proves F16C or AVX-512 F; the slice holds the 8 half floats that are written.
+        unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
+    }
 }
 
 impl Avx512 {
@@ -214,5 +229,19 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn load_f16(self, from: &[f16]) -> __m512 {
+        let from = &from[..16];
+        // SAFETY: `self` proves F16C or AVX-512 F; the slice holds the 16 half floats that are read.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn store_f16(self, v: __m512, to: &mut [f16]) {
+        let to = &mut to[..16];
+        // SAFETY: `self` proves F16C or AVX-512 F; the slice holds the 16 half floats that are written.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
     }
 }

@@ -1,6 +1,20 @@
 //! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
+pub mod matmul;
+mod product;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub(crate) use product::{ProductPlan, for_each_tile};
+
+pub mod copy;
+pub mod gather;
+pub mod remap;
+pub mod resample2d;
+pub mod scatter;
+pub mod triangular;
+
 use super::memory::Io;
 use super::simd::Isa;
 use super::threads::Threads;
@@ -45,4 +59,21 @@ macro_rules! steps {
     };
 }
 
-steps! {}
+steps! {
+    /// Copies between layouts.
+    Copy(copy::CopyStep),
+    /// Copies by lists of places.
+    Remap(remap::RemapStep),
+    /// Bilinear resampling.
+    Linear(resample2d::LinearStep),
+    /// Rows at the places of indices.
+    Gather(gather::GatherStep),
+    /// Elements at the places of indices.
+    GatherElements(gather::GatherElementsStep),
+    /// Replaced rows.
+    Scatter(scatter::ScatterStep),
+    /// Replaced elements.
+    ScatterElements(scatter::ScatterElementsStep),
+    /// Triangular matrices.
+    Triangular(triangular::TriangularStep),
+}

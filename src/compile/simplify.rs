@@ -1,0 +1,157 @@
+//! Simplification: operators that do nothing go, and chains that move elements become one.
+
+use crate::ir::{Graph, Node, Source, ValueId};
+use crate::ops::Op;
+use crate::ops::elementwise::Elementwise;
+use crate::ops::transpose::Transpose;
+
+/// Removes what changes nothing and merges transposes and reshapes that follow each other.
+pub fn simplify(graph: &mut Graph) {
+    let mut replacements: Vec<ValueId> = (0..graph.values.len() as u32).map(ValueId).collect();
+    let producers = graph.producers();
+    for index in 0..graph.nodes.len() {
+        let mut node = graph.nodes[index].clone();
+        for id in node.inputs.iter_mut().flatten() {
+            *id = replacements[id.index()];
+        }
+        merge_with_producer(graph, &producers, &mut node);
+        if does_nothing(graph, &node) {
+            replacements[node.outputs[0].index()] = node.inputs[0].expect("it has an operand");
+        }
+        graph.nodes[index] = node;
+    }
+    // An output keeps its own node when what replaces it is an input or a constant: nothing else would compute it.
+    for (_, id) in &mut graph.outputs {
+        let replacement = replacements[id.index()];
+        if matches!(graph.values[replacement.index()].source, Source::Node) {
+            *id = replacement;
+        }
+    }
+    graph.drop_unused();
+}
+
+/// Whether the output of `node` equals its first operand, in shape as well.
+fn does_nothing(graph: &Graph, node: &Node) -> bool {
+    let Some(Some(input)) = node.inputs.first() else { return false };
+    if node.outputs.len() != 1 || graph.descriptor(*input) != graph.descriptor(node.outputs[0]) {
+        return false;
+    }
+    let shape = &graph.descriptor(*input).shape;
+    match &node.op {
+        Op::Elementwise(Elementwise::Identity | Elementwise::Cast { .. }) => true,
+        Op::Reshape(_) | Op::Expand(_) | Op::Slice(_) => true,
+        Op::Tile(_) | Op::Pad(_) => true,
+        Op::Transpose(op) => op.contiguous_offset(shape).is_some(),
+        Op::Concat(_) => node.inputs.len() == 1,
+        _ => false,
+    }
+}
+
+/// Lets `node` read what its producer reads, if the two are transposes, or reshapes, of each other.
+fn merge_with_producer(graph: &Graph, producers: &[Option<usize>], node: &mut Node) {
+    let Some(Some(input)) = node.inputs.first().copied() else { return };
+    let Some(producer) = producers[input.index()].map(|index| &graph.nodes[index]) else { return };
+    match (&mut node.op, &producer.op) {
+        (Op::Transpose(outer), Op::Transpose(inner)) => {
+            let rank = graph.descriptor(input).rank();
+            let inner = inner.axes(rank);
+            let axes = outer.axes(rank).into_iter().map(|axis| inner[axis] as u32).collect();
+            *outer = Transpose { permutation: Some(axes) };
+            node.inputs = producer.inputs.clone();
+        }
+        (Op::Reshape(_), Op::Reshape(_)) => node.inputs = producer.inputs.clone(),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{check_pass, check_pass_changes_nothing};
+
+    #[test]
+    fn operators_that_do_nothing_go() {
+        check_pass(
+            simplify,
+            "%0 = input x float32 [2, 3]
+             %1 = identity %0
+             %2 = cast %1 dataType=float32
+             %3 = reshape %2 newShape=[2, 3]
+             %4 = slice %3 starts=[0, 0] sizes=[2, 3]
+             %5 = transpose %4 permutation=[0, 1]
+             %6 = exp %5
+             %7 = identity %6
+             output y = %7",
+            "%0 = input x float32 [2, 3]
+             %1 = exp %0
+             output y = %1",
+        );
+    }
+
+    #[test]
+    fn transposes_merge() {
+        check_pass(
+            simplify,
+            "%0 = input x float32 [2, 3, 4]
+             %1 = transpose %0 permutation=[2, 0, 1]
+             %2 = transpose %1 permutation=[1, 0, 2]
+             %3 = abs %2
+             output y = %3",
+            "%0 = input x float32 [2, 3, 4]
+             %1 = transpose %0 permutation=[0, 2, 1]
+             %2 = abs %1
+             output y = %2",
+        );
+    }
+
+    #[test]
+    fn transposes_that_undo_each_other_go() {
+        check_pass(
+            simplify,
+            "%0 = input x float32 [2, 3]
+             %1 = transpose %0
+             %2 = transpose %1
+             %3 = abs %2
+             output y = %3",
+            "%0 = input x float32 [2, 3]
+             %1 = abs %0
+             output y = %1",
+        );
+    }
+
+    #[test]
+    fn an_input_that_is_an_output_keeps_its_operator() {
+        check_pass_changes_nothing(simplify, "%0 = input x float32 [2]\n%1 = identity %0\noutput y = %1");
+    }
+
+    #[test]
+    fn operators_that_change_something_stay() {
+        check_pass_changes_nothing(
+            simplify,
+            "%0 = input x float32 [2, 2]
+             %1 = transpose %0 permutation=[1, 0]
+             %2 = cast %1 dataType=float16
+             %3 = reshape %2 newShape=[4]
+             %4 = slice %3 sizes=[2] starts=[1]
+             output y = %4",
+        );
+    }
+
+    #[test]
+    fn a_merged_transpose_that_another_reads_stays() {
+        check_pass(
+            simplify,
+            "%0 = input x float32 [2, 3]
+             %1 = transpose %0 permutation=[1, 0]
+             %2 = transpose %1 permutation=[1, 0]
+             %3 = add %2 %0
+             output y = %3
+             output z = %1",
+            "%0 = input x float32 [2, 3]
+             %1 = transpose %0 permutation=[1, 0]
+             %2 = add %0 %0
+             output y = %2
+             output z = %1",
+        );
+    }
+}

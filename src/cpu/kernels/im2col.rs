@@ -1,0 +1,255 @@
+//! The matrix of image patches of a convolution as an operand of a matrix product, gathered while packing.
+
+use super::float::Float;
+use super::pack::transpose;
+use std::ops::Range;
+
+/// The most lanes in a panel.
+const MAX_WIDTH: usize = 32;
+
+/// The numbers of a patch matrix. A lane is an output position `(image, y, x)` in row-major order; a depth
+/// index is a pair of taps and an input channel: `(channel, tap y, tap x)` when `channels_first`, else
+/// `(tap y, tap x, channel)`. All strides are in elements.
+///
+/// The element is the input at `(image, channel, y * step_y + taps_y[tap y], x * step_x + taps_x[tap x])`, or 0
+/// outside of the image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatchMatrix {
+    /// Input channels.
+    pub channels: usize,
+    /// The order of the depth index, chosen so that neighbours in memory are visited together.
+    pub channels_first: bool,
+    /// Input rows and columns.
+    pub size: [usize; 2],
+    /// Distance between images.
+    pub image_stride: usize,
+    /// Distance between channels.
+    pub channel_stride: usize,
+    /// Distance between input rows, and between input columns.
+    pub strides: [usize; 2],
+    /// Output rows and columns.
+    pub out: [usize; 2],
+    /// Input rows per output row, and columns per column.
+    pub step: [usize; 2],
+    /// The offsets of the filter rows and columns, padding already subtracted.
+    pub taps: [Vec<isize>; 2],
+}
+
+impl PatchMatrix {
+    /// Depth of the matrix.
+    pub fn depth(&self) -> usize {
+        self.channels * self.taps[0].len() * self.taps[1].len()
+    }
+
+    /// The `(channel, tap y, tap x)` of a depth index.
+    pub fn tap(&self, depth: usize) -> (usize, usize, usize) {
+        let (high, wide) = (self.taps[0].len(), self.taps[1].len());
+        if self.channels_first {
+            (depth / (high * wide), depth / wide % high, depth % wide)
+        } else {
+            (depth % self.channels, depth / self.channels / wide, depth / self.channels % wide)
+        }
+    }
+}
+
+/// A patch matrix over the elements of an image.
+#[derive(Clone, Copy)]
+pub struct Im2col<'a, T> {
+    /// The elements, from channel 0 at the upper left of image 0.
+    pub image: &'a [T],
+    /// The numbers.
+    pub matrix: &'a PatchMatrix,
+}
+
+/// Lanes of one panel that are neighbours in one output row.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    lane: usize,
+    len: usize,
+    base: usize,
+    y: isize,
+    x: isize,
+}
+
+impl<T: Float> Im2col<'_, T> {
+    #[inline(always)]
+    pub(super) fn pack_panel(&self, lanes: Range<usize>, depth: Range<usize>, width: usize, panel: &mut [f32]) {
+        if lanes.len() < width {
+            panel.fill(0.0);
+        }
+        let mut runs = [Run::default(); MAX_WIDTH];
+        let count = self.runs(&lanes, &mut runs);
+        if self.matrix.channels_first {
+            self.pack_rows(&runs[..count], depth, width, panel);
+        } else {
+            self.pack_channels(&runs[..count], lanes.len(), depth, width, panel);
+        }
+    }
+
+    /// Cuts the lanes at the ends of output rows.
+    #[inline(always)]
+    fn runs(&self, lanes: &Range<usize>, runs: &mut [Run; MAX_WIDTH]) -> usize {
+        let m = self.matrix;
+        let [high, wide] = m.out;
+        let (mut lane, mut count) = (lanes.start, 0);
+        while lane < lanes.end {
+            let (row, x) = (lane / wide, lane % wide);
+            let len = (wide - x).min(lanes.end - lane);
+            runs[count] = Run {
+                lane: lane - lanes.start,
+                len,
+                base: row / high * m.image_stride,
+                y: (row % high * m.step[0]) as isize,
+                x: (x * m.step[1]) as isize,
+            };
+            count += 1;
+            lane += len;
+        }
+        count
+    }
+
+    /// Depth order `(channel, tap y, tap x)`: each depth index reads along input rows.
+    #[inline(always)]
+    fn pack_rows(&self, runs: &[Run], depth: Range<usize>, width: usize, panel: &mut [f32]) {
+        let m = self.matrix;
+        let (mut channel, mut ty, mut tx) = m.tap(depth.start);
+        for to in panel.chunks_exact_mut(width) {
+            let base = channel * m.channel_stride;
+            for run in runs {
+                let to = &mut to[run.lane..][..run.len];
+                let y = run.y + m.taps[0][ty];
+                if y < 0 || y >= m.size[0] as isize {
+                    to.fill(0.0);
+                    continue;
+                }
+                let row = &self.image[run.base + base + y as usize * m.strides[0]..];
+                self.pack_row(row, run.x + m.taps[1][tx], to);
+            }
+            tx += 1;
+            if tx == m.taps[1].len() {
+                (tx, ty) = (0, ty + 1);
+                if ty == m.taps[0].len() {
+                    (ty, channel) = (0, channel + 1);
+                }
+            }
+        }
+    }
+
+    /// `to[i]` is the element of an input row at column `x + i * step`.
+    #[inline(always)]
+    fn pack_row(&self, row: &[T], x: isize, to: &mut [f32]) {
+        let (wide, step, stride) = (self.matrix.size[1] as isize, self.matrix.step[1] as isize, self.matrix.strides[1]);
+        // The lanes from `low` to `high` lie inside of the image.
+        let len = to.len();
+        let low = if x >= 0 { 0 } else { ((-x + step - 1) / step).min(len as isize) as usize };
+        let last = x + (len as isize - 1) * step;
+        let high =
+            if last < wide { len } else { ((wide - x + step - 1) / step).clamp(low as isize, len as isize) as usize };
+        to[..low].fill(0.0);
+        to[high..].fill(0.0);
+        let to = &mut to[low..high];
+        if to.is_empty() {
+            return;
+        }
+        let from = &row[(x + low as isize * step) as usize * stride..];
+        let hop = step as usize * stride;
+        if hop == 1 {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
+        } else {
+            to.iter_mut().zip(from.iter().step_by(hop)).for_each(|(to, from)| *to = from.to_f32());
+        }
+    }
+
+    /// Depth order `(tap y, tap x, channel)`: each lane reads along the channels of one input position.
+    #[inline(always)]
+    fn pack_channels(&self, runs: &[Run], lanes: usize, depth: Range<usize>, width: usize, panel: &mut [f32]) {
+        let m = self.matrix;
+        let mut positions = [None; MAX_WIDTH];
+        let mut at = depth.start;
+        let mut panel = panel;
+        while at < depth.end {
+            let (channel, ty, tx) = m.tap(at);
+            let len = (m.channels - channel).min(depth.end - at);
+            for run in runs {
+                let y = run.y + m.taps[0][ty];
+                let inside = y >= 0 && y < m.size[0] as isize;
+                for i in 0..run.len {
+                    let x = run.x + m.taps[1][tx] + (i * m.step[1]) as isize;
+                    let inside = inside && x >= 0 && x < m.size[1] as isize;
+                    positions[run.lane + i] =
+                        inside.then(|| run.base + y as usize * m.strides[0] + x as usize * m.strides[1]);
+                }
+            }
+            let (block, rest) = panel.split_at_mut(len * width);
+            if m.channel_stride == 1 {
+                transpose(lanes, width, block, |lane| positions[lane].map(|p| &self.image[p + channel..][..len]));
+            } else {
+                for (k, to) in block.chunks_exact_mut(width).enumerate() {
+                    for (to, position) in to.iter_mut().zip(&positions[..lanes]) {
+                        *to = position.map_or(0.0, |p| self.image[p + (channel + k) * m.channel_stride].to_f32());
+                    }
+                }
+            }
+            panel = rest;
+            at += len;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::kernels::pack::Operand;
+    use crate::cpu::simd::Isa;
+
+    #[test]
+    fn panels_hold_the_patches() {
+        let base = PatchMatrix {
+            channels: 3,
+            channels_first: true,
+            size: [5, 7],
+            image_stride: 105,
+            channel_stride: 35,
+            strides: [7, 1],
+            out: [5, 7],
+            step: [1, 1],
+            taps: [vec![-1, 0, 1], vec![-1, 0, 1]],
+        };
+        let last = PatchMatrix { channels_first: false, channel_stride: 1, strides: [21, 3], ..base.clone() };
+        let strided = PatchMatrix { out: [3, 3], step: [2, 3], taps: [vec![-2, 1], vec![-2, 0, 2, 9]], ..base.clone() };
+        let strided_last =
+            PatchMatrix { channels_first: false, channel_stride: 1, strides: [21, 3], ..strided.clone() };
+        let far = PatchMatrix { out: [2, 20], taps: [vec![-9, 4], vec![-12, 0]], ..base.clone() };
+        let odd_order = PatchMatrix { channels_first: false, ..base.clone() };
+        let image: Vec<f32> = (0..210).map(|i| i as f32 + 1.0).collect();
+        for matrix in [base, last, strided, strided_last, far, odd_order] {
+            let (lanes, depth) = (2 * matrix.out[0] * matrix.out[1], matrix.depth());
+            let at = |lane: usize, k: usize| {
+                let (c, ty, tx) = matrix.tap(k);
+                let (n, oy, ox) =
+                    (lane / matrix.out[1] / matrix.out[0], lane / matrix.out[1] % matrix.out[0], lane % matrix.out[1]);
+                let y = (oy * matrix.step[0]) as isize + matrix.taps[0][ty];
+                let x = (ox * matrix.step[1]) as isize + matrix.taps[1][tx];
+                let inside = (0..matrix.size[0] as isize).contains(&y) && (0..matrix.size[1] as isize).contains(&x);
+                if !inside {
+                    return 0.0;
+                }
+                let place = y as usize * matrix.strides[0] + x as usize * matrix.strides[1];
+                image[n * matrix.image_stride + c * matrix.channel_stride + place]
+            };
+            for isa in Isa::available() {
+                for (width, depths) in [(12, 0..depth), (32, 1..depth - 1), (8, 4..5)] {
+                    let source = Operand::Im2col(Im2col { image: &image, matrix: &matrix });
+                    let mut out = vec![f32::NAN; lanes.div_ceil(width) * width * depths.len()];
+                    source.pack(isa, 0..lanes, depths.clone(), width, &mut out);
+                    for (i, &x) in out.iter().enumerate() {
+                        let lane = i / (depths.len() * width) * width + i % width;
+                        let k = depths.start + i / width % depths.len();
+                        let wanted = if lane < lanes { at(lane, k) } else { 0.0 };
+                        assert_eq!(x, wanted, "{matrix:?}, lane {lane}, depth {k}, width {width}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Operands of matrix products, and their packing into panels for the micro-kernel.
+//!
+//! A product sums over the *depth*. Seen from there both operands are alike: a list of *lanes* (rows of the
+//! left operand, columns of the right one), each with one element per depth index. A *panel* holds `width`
+//! neighbouring lanes as `[depth][width]`, widened to `f32`; lanes beyond the last one are 0.
+
+use super::float::Float;
+use super::im2col::Im2col;
+use crate::cpu::simd::{Isa, Kernel, Simd};
+use std::ops::Range;
+
+/// The most depth indices that are summed in one go. Longer depths are cut into equal blocks.
+///
+/// A panel of 32 columns is then 32 KiB and one of 12 rows 12 KiB: both fit the first-level cache of current
+/// server cores (48 KiB) together. Chosen with `cargo bench --bench gemm` among 192, 256, 320 and 384.
+const MAX_DEPTH_BLOCK: usize = 256;
+
+/// Panels start at a cache line, so that no vector load crosses one.
+const ALIGNMENT: usize = 64;
+
+/// The length of the blocks that `depth` is cut into; the last one may be shorter. Depends on nothing else, so
+/// that every path sums in the same order.
+pub fn depth_block(depth: usize) -> usize {
+    depth.div_ceil(depth.div_ceil(MAX_DEPTH_BLOCK).max(1)).max(1)
+}
+
+/// The blocks of `0..depth` in order.
+pub fn depth_blocks(depth: usize) -> impl Iterator<Item = Range<usize>> {
+    let step = depth_block(depth);
+    (0..depth).step_by(step).map(move |start| start..(start + step).min(depth))
+}
+
+/// A matrix in memory: the element of `lane` at `depth` is `data[lane * lane_stride + depth * depth_stride]`.
+#[derive(Clone, Copy)]
+pub struct Strided<'a, T> {
+    /// The elements, starting with lane 0 at depth 0.
+    pub data: &'a [T],
+    /// Distance between lanes, in elements.
+    pub lane_stride: usize,
+    /// Distance between depth indices, in elements.
+    pub depth_stride: usize,
+}
+
+/// One operand of a product.
+#[derive(Clone, Copy)]
+pub enum Operand<'a, T> {
+    /// Packed beforehand.
+    Packed(&'a Packed<T>),
+    /// A matrix with any strides.
+    Strided(Strided<'a, T>),
+    /// The matrix of the image patches of a convolution, never materialised.
+    Im2col(Im2col<'a, T>),
+}
+
+impl<T: Float> Operand<'_, T> {
+    /// Writes the panels of `width` lanes that cover `lanes`, one after the other, for the depths `depth`.
+    /// `out` holds `lanes.len().div_ceil(width) * depth.len() * width` floats.
+    ///
+    /// # Panics
+    /// For [`Packed`](Operand::Packed) operands when `lanes` does not start at a panel or `depth` is no block.
+    pub fn pack(&self, isa: Isa, lanes: Range<usize>, depth: Range<usize>, width: usize, out: &mut [f32]) {
+        isa.run(PackPanels { source: self, lanes, depth, width, out });
+    }
+}
+
+struct PackPanels<'a, 'b, T> {
+    source: &'a Operand<'b, T>,
+    lanes: Range<usize>,
+    depth: Range<usize>,
+    width: usize,
+    out: &'a mut [f32],
+}
+
+impl<T: Float> Kernel for PackPanels<'_, '_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let PackPanels { source, lanes, depth, width, out } = self;
+        if let Operand::Packed(packed) = source {
+            return T::widen_slice(simd, packed.panels(lanes, depth), out);
+        }
+        let starts = lanes.clone().step_by(width);
+        for (start, panel) in starts.zip(out.chunks_exact_mut(depth.len() * width)) {
+            let lanes = start..(start + width).min(lanes.end);
+            match source {
+                Operand::Strided(strided) => strided.pack_panel(lanes, depth.clone(), width, panel),
+                Operand::Im2col(im2col) => im2col.pack_panel(lanes, depth.clone(), width, panel),
+                Operand::Packed(_) => {}
+            }
+        }
+    }
+}
+
+impl<T: Float> Strided<'_, T> {
+    #[inline(always)]
+    fn pack_panel(&self, lanes: Range<usize>, depth: Range<usize>, width: usize, panel: &mut [f32]) {
+        let Strided { data, lane_stride, depth_stride } = *self;
+        if lanes.len() < width {
+            panel.fill(0.0);
+        }
+        let base = lanes.start * lane_stride + depth.start * depth_stride;
+        if lane_stride == 1 {
+            for (k, row) in panel.chunks_exact_mut(width).enumerate() {
+                let from = &data[base + k * depth_stride..][..lanes.len()];
+                for (to, from) in row.iter_mut().zip(from) {
+                    *to = from.to_f32();
+                }
+            }
+        } else if depth_stride == 1 {
+            transpose(lanes.len(), width, panel, |lane| Some(&data[base + lane * lane_stride..][..depth.len()]));
+        } else {
+            for (k, row) in panel.chunks_exact_mut(width).enumerate() {
+                for (lane, to) in row[..lanes.len()].iter_mut().enumerate() {
+                    *to = data[base + lane * lane_stride + k * depth_stride].to_f32();
+                }
+            }
+        }
+    }
+}
+
+/// Writes `out[k * width + lane] = of(lane)[k]` for the lanes below `lanes`; `None` stands for zeros. All lanes
+/// are equally long.
+#[inline(always)]
+pub(super) fn transpose<'a, T: Float>(
+    lanes: usize,
+    width: usize,
+    out: &mut [f32],
+    of: impl Fn(usize) -> Option<&'a [T]>,
+) {
+    let mut lane = 0;
+    while lane < lanes {
+        if lane + 4 <= lanes
+            && let (Some(a), Some(b), Some(c), Some(d)) = (of(lane), of(lane + 1), of(lane + 2), of(lane + 3))
+        {
+            transpose_four([a, b, c, d], width, &mut out[lane..]);
+            lane += 4;
+            continue;
+        }
+        match of(lane) {
+            Some(from) => from.iter().enumerate().for_each(|(k, x)| out[lane + k * width] = x.to_f32()),
+            None => out[lane..].iter_mut().step_by(width).for_each(|x| *x = 0.0),
+        }
+        lane += 1;
+    }
+}
+
+/// Four lanes at a time, in squares of 4 by 4 that stay in registers.
+#[inline(always)]
+fn transpose_four<T: Float>(from: [&[T]; 4], width: usize, out: &mut [f32]) {
+    let depth = from[0].len();
+    let mut k = 0;
+    while k + 4 <= depth {
+        let square = from.map(|lane| {
+            let lane = &lane[k..k + 4];
+            [lane[0].to_f32(), lane[1].to_f32(), lane[2].to_f32(), lane[3].to_f32()]
+        });
+        let rows = &mut out[k * width..][..3 * width + 4];
+        for i in 0..4 {
+            rows[i * width..][..4].copy_from_slice(&[square[0][i], square[1][i], square[2][i], square[3][i]]);
+        }
+        k += 4;
+    }
+    for k in k..depth {
+        out[k * width..][..4].copy_from_slice(&from.map(|lane| lane[k].to_f32()));
+    }
+}
+
+/// An operand that was packed beforehand, as a rule a constant. It keeps the element type, so that packed
+/// float16 weights take no more memory than the raw ones.
+///
+/// The panels of one depth block follow each other, and the blocks follow each other.
+pub struct Packed<T> {
+    /// `offset` unused elements, then the panels.
+    data: Vec<T>,
+    offset: usize,
+    lanes: usize,
+    depth: usize,
+    width: usize,
+}
+
+impl<T: Float> Packed<T> {
+    /// Packs all `lanes` lanes of `depth` elements in panels of `width` lanes.
+    pub fn new(isa: Isa, source: &Operand<T>, lanes: usize, depth: usize, width: usize) -> Packed<T> {
+        let mut data = vec![T::default(); lanes.div_ceil(width) * width * depth + ALIGNMENT / size_of::<T>()];
+        let offset = data.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT / size_of::<T>());
+        let mut panel = vec![0.0; depth_block(depth) * width];
+        let mut at = offset;
+        for block in depth_blocks(depth) {
+            for start in (0..lanes).step_by(width) {
+                let panel = &mut panel[..block.len() * width];
+                source.pack(isa, start..(start + width).min(lanes), block.clone(), width, panel);
+                for (to, &from) in data[at..][..panel.len()].iter_mut().zip(panel.iter()) {
+                    *to = T::from_f32(from);
+                }
+                at += panel.len();
+            }
+        }
+        Packed { data, offset, lanes, depth, width }
+    }
+
+    /// Bytes of memory held.
+    pub fn bytes(&self) -> usize {
+        self.data.len() * size_of::<T>()
+    }
+
+    /// Writes all elements of one lane, widened, to `out`, which is `depth` long.
+    pub fn lane(&self, lane: usize, out: &mut [f32]) {
+        let first = lane / self.width * self.width;
+        for block in depth_blocks(self.depth) {
+            let panel = self.panels(first..(first + 1).min(self.lanes), block.clone());
+            for (to, from) in out[block].iter_mut().zip(panel[lane - first..].iter().step_by(self.width)) {
+                *to = from.to_f32();
+            }
+        }
+    }
+
+    /// The panels that cover `lanes`, for one depth block.
+    pub fn panels(&self, lanes: Range<usize>, depth: Range<usize>) -> &[T] {
+        debug_assert!(lanes.start.is_multiple_of(self.width) && lanes.end <= self.lanes);
+        debug_assert!(depth.start.is_multiple_of(depth_block(self.depth)) && depth.end <= self.depth);
+        let padded = self.lanes.div_ceil(self.width) * self.width;
+        let start = self.offset + padded * depth.start + lanes.start * depth.len();
+        &self.data[start..][..lanes.len().div_ceil(self.width) * self.width * depth.len()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::f16;
+
+    fn check<T: Float>() {
+        for isa in Isa::available() {
+            for (lanes, depth) in [(1, 1), (3, 5), (12, 4), (13, 300), (33, 9)] {
+                for (lane_stride, depth_stride) in [(1, lanes + 2), (depth + 1, 1), (2, 2 * lanes)] {
+                    let len = (lanes - 1) * lane_stride + (depth - 1) * depth_stride + 1;
+                    let data: Vec<T> = (0..len).map(|i| T::from_f32((i % 1021) as f32 + 1.0)).collect();
+                    let source = Operand::Strided(Strided { data: &data, lane_stride, depth_stride });
+                    for width in [4, 12, 32] {
+                        let packed = Packed::new(isa, &source, lanes, depth, width);
+                        for block in depth_blocks(depth) {
+                            let mut direct = vec![f32::NAN; lanes.div_ceil(width) * width * block.len()];
+                            source.pack(isa, 0..lanes, block.clone(), width, &mut direct);
+                            let mut indirect = vec![f32::NAN; direct.len()];
+                            Operand::Packed(&packed).pack(isa, 0..lanes, block.clone(), width, &mut indirect);
+                            assert_eq!(direct, indirect);
+                            for (i, &x) in direct.iter().enumerate() {
+                                let lane = i / (block.len() * width) * width + i % width;
+                                let k = block.start + i / width % block.len();
+                                let wanted = if lane < lanes {
+                                    data[lane * lane_stride + k * depth_stride].to_f32()
+                                } else {
+                                    0.0
+                                };
+                                assert_eq!(x, wanted, "lane {lane}, depth {k}, width {width}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn panels_hold_the_lanes_of_any_matrix() {
+        check::<f32>();
+        check::<f16>();
+    }
+
+    #[test]
+    fn depth_is_cut_into_equal_blocks() {
+        for (depth, wanted) in [(1, 1), (256, 256), (257, 129), (512, 256), (576, 192)] {
+            assert_eq!(depth_block(depth), wanted);
+            assert_eq!(depth_blocks(depth).map(|block| block.len()).sum::<usize>(), depth);
+        }
+        assert_eq!(depth_blocks(0).count(), 0);
+    }
+}

@@ -1,0 +1,240 @@
+//! Handing out disjoint parts of one buffer to threads, without locks and without `unsafe` in the callers.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Equally shaped row-major matrices in one buffer: element `(batch, row, col)` is at
+/// `batch * batch_stride + row * row_stride + col`. All numbers are in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrices {
+    /// Number of matrices.
+    pub batches: usize,
+    /// Distance between matrices.
+    pub batch_stride: usize,
+    /// Rows of each.
+    pub rows: usize,
+    /// Distance between rows.
+    pub row_stride: usize,
+    /// Columns of each; neighbours are adjacent.
+    pub cols: usize,
+}
+
+impl Matrices {
+    /// Whether the buffer of `len` elements holds all elements and no two of them share a place.
+    fn is_disjoint_within(&self, len: usize) -> bool {
+        if self.batches == 0 || self.rows == 0 || self.cols == 0 {
+            return true;
+        }
+        let matrix_by_matrix = (self.rows == 1 || self.row_stride >= self.cols)
+            && (self.batches == 1 || self.batch_stride >= (self.rows - 1) * self.row_stride + self.cols);
+        let row_by_row = self.batch_stride >= self.cols
+            && (self.rows == 1 || self.row_stride >= (self.batches - 1) * self.batch_stride + self.cols);
+        let end = (self.batches - 1) * self.batch_stride + (self.rows - 1) * self.row_stride + self.cols;
+        (matrix_by_matrix || row_by_row) && end <= len
+    }
+}
+
+/// Cuts matrices into tiles and gives each tile away once, to whichever thread asks.
+pub struct Tiles<'a, T> {
+    base: *mut T,
+    matrices: Matrices,
+    rows: usize,
+    cols: usize,
+    next: AtomicUsize,
+    owner: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: a shared `Tiles` only gives away disjoint parts of a buffer that it borrows mutably, each part once
+// (`next` counts atomically), so threads never reach the same element.
+unsafe impl<T: Send> Sync for Tiles<'_, T> {}
+
+impl<'a, T> Tiles<'a, T> {
+    /// Tiles of at most `rows` by `cols` elements over all of `matrices` in `buffer`.
+    ///
+    /// # Panics
+    /// If the matrices overlap or exceed the buffer, or `rows` or `cols` is 0.
+    pub fn new(buffer: &'a mut [T], matrices: Matrices, rows: usize, cols: usize) -> Tiles<'a, T> {
+        assert!(matrices.is_disjoint_within(buffer.len()), "{matrices:?} in {} elements", buffer.len());
+        assert!(rows > 0 && cols > 0);
+        Tiles { base: buffer.as_mut_ptr(), matrices, rows, cols, next: AtomicUsize::new(0), owner: PhantomData }
+    }
+
+    /// Number of tiles.
+    pub fn count(&self) -> usize {
+        self.matrices.batches * self.matrices.rows.div_ceil(self.rows) * self.matrices.cols.div_ceil(self.cols)
+    }
+
+    /// The next tile, in the order batches, rows, columns; `None` when all are given away.
+    pub fn take(&self) -> Option<Tile<'_, T>> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        if index >= self.count() {
+            return None;
+        }
+        let m = &self.matrices;
+        let (across, down) = (m.cols.div_ceil(self.cols), m.rows.div_ceil(self.rows));
+        let (batch, row, col) =
+            (index / (across * down), index / across % down * self.rows, index % across * self.cols);
+        // SAFETY: `new` checked that every element of the matrices lies in the buffer.
+        let base = unsafe { self.base.add(batch * m.batch_stride + row * m.row_stride + col) };
+        Some(Tile {
+            base,
+            row_stride: m.row_stride,
+            batch,
+            rows: row..(row + self.rows).min(m.rows),
+            cols: col..(col + self.cols).min(m.cols),
+            owner: PhantomData,
+        })
+    }
+}
+
+/// A part of one matrix that belongs to the holder.
+pub struct Tile<'a, T> {
+    base: *mut T,
+    row_stride: usize,
+    /// The matrix.
+    pub batch: usize,
+    /// The rows in that matrix.
+    pub rows: Range<usize>,
+    /// The columns in that matrix.
+    pub cols: Range<usize>,
+    owner: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T> Tile<'a, T> {
+    /// All of `buffer` as a tile of `rows` by `cols`.
+    ///
+    /// # Panics
+    /// If the buffer is shorter.
+    pub fn whole(buffer: &'a mut [T], rows: usize, cols: usize) -> Tile<'a, T> {
+        assert!(buffer.len() >= rows * cols);
+        Tile { base: buffer.as_mut_ptr(), row_stride: cols, batch: 0, rows: 0..rows, cols: 0..cols, owner: PhantomData }
+    }
+
+    /// Row `row` of the tile, counted from its top.
+    #[inline]
+    pub fn row(&mut self, row: usize) -> &mut [T] {
+        assert!(row < self.rows.len());
+        // SAFETY: the tile owns `cols.len()` elements from the start of each of its rows.
+        unsafe { std::slice::from_raw_parts_mut(self.base.add(row * self.row_stride), self.cols.len()) }
+    }
+
+    /// The first element, and the distance between rows in elements.
+    pub(super) fn as_mut_ptr(&mut self) -> (*mut T, usize) {
+        (self.base, self.row_stride)
+    }
+}
+
+/// The most threads that scratch memory can be divided between.
+const MAX_SLOTS: usize = 1024;
+
+/// Divides scratch memory into equal slots for the threads of one step.
+pub struct Slots<'a> {
+    base: *mut f32,
+    slot: usize,
+    count: usize,
+    taken: [AtomicBool; MAX_SLOTS],
+    owner: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: a slot is only reachable through the `Slot` that set its flag, so threads never share one.
+unsafe impl Sync for Slots<'_> {}
+
+impl<'a> Slots<'a> {
+    /// `count` slots (at most 1024) of `slot` floats each.
+    ///
+    /// # Panics
+    /// If `scratch` is shorter than that.
+    pub fn new(scratch: &'a mut [f32], slot: usize, count: usize) -> Slots<'a> {
+        let count = count.clamp(1, MAX_SLOTS);
+        assert!(scratch.len() >= slot * count, "{} floats of scratch, {count} slots of {slot} wanted", scratch.len());
+        let taken = [const { AtomicBool::new(false) }; MAX_SLOTS];
+        Slots { base: scratch.as_mut_ptr(), slot, count, taken, owner: PhantomData }
+    }
+
+    /// A slot that no other thread holds.
+    ///
+    /// # Panics
+    /// If more threads ask at a time than there are slots.
+    pub fn take(&self) -> Slot<'_> {
+        let index = self.taken[..self.count]
+            .iter()
+            .position(|taken| !taken.swap(true, Ordering::Acquire))
+            .expect("as many slots as threads");
+        // SAFETY: `new` checked that all slots lie in the scratch memory, and the flag was ours to set.
+        let floats = unsafe { std::slice::from_raw_parts_mut(self.base.add(index * self.slot), self.slot) };
+        Slot { floats, taken: &self.taken[index] }
+    }
+}
+
+/// Scratch memory that belongs to the holder until it is dropped.
+pub struct Slot<'a> {
+    /// The memory, with undefined content.
+    pub floats: &'a mut [f32],
+    taken: &'a AtomicBool,
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.taken.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_cover_every_element_once() {
+        let cases = [
+            Matrices { batches: 2, batch_stride: 35, rows: 5, row_stride: 7, cols: 7 },
+            Matrices { batches: 3, batch_stride: 4, rows: 5, row_stride: 12, cols: 4 },
+            Matrices { batches: 1, batch_stride: 0, rows: 9, row_stride: 11, cols: 3 },
+            Matrices { batches: 0, batch_stride: 0, rows: 9, row_stride: 11, cols: 3 },
+        ];
+        for m in cases {
+            for (rows, cols) in [(1, 1), (2, 3), (100, 100)] {
+                let mut buffer = vec![0; 128];
+                let tiles = Tiles::new(&mut buffer, m, rows, cols);
+                let count = tiles.count();
+                let mut seen = 0;
+                while let Some(mut tile) = tiles.take() {
+                    seen += 1;
+                    for row in 0..tile.rows.len() {
+                        let (b, r, c) = (tile.batch, tile.rows.start + row, tile.cols.start);
+                        for (i, x) in tile.row(row).iter_mut().enumerate() {
+                            *x += 1 + b * 10000 + r * 100 + c + i;
+                        }
+                    }
+                }
+                assert_eq!(seen, count);
+                for b in 0..m.batches {
+                    for r in 0..m.rows {
+                        for c in 0..m.cols {
+                            let at = b * m.batch_stride + r * m.row_stride + c;
+                            assert_eq!(std::mem::take(&mut buffer[at]), 1 + b * 10000 + r * 100 + c);
+                        }
+                    }
+                }
+                assert!(buffer.iter().all(|&x| x == 0));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "in 20 elements")]
+    fn overlapping_matrices_are_refused() {
+        Tiles::new(&mut [0; 20], Matrices { batches: 2, batch_stride: 3, rows: 2, row_stride: 4, cols: 4 }, 1, 1);
+    }
+
+    #[test]
+    fn a_slot_comes_back_when_dropped() {
+        let mut scratch = vec![0.0; 6];
+        let slots = Slots::new(&mut scratch, 3, 2);
+        let (a, b) = (slots.take(), slots.take());
+        assert_ne!(a.floats.as_ptr(), b.floats.as_ptr());
+        let first = a.floats.as_ptr();
+        drop(a);
+        assert_eq!(slots.take().floats.as_ptr(), first);
+    }
+}

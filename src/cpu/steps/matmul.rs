@@ -1,0 +1,451 @@
+//! Matrix products: `matmul` and `gemm` of the draft.
+
+use super::{Env, ProductPlan, for_each_tile};
+use crate::cpu::kernels::float::Float;
+use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, dot_lanes, narrow, panel_widths};
+use crate::cpu::kernels::pack::{Operand, Packed, Strided};
+use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
+use crate::cpu::simd::Isa;
+
+/// Distances between the elements of one operand, in elements.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MatrixStrides {
+    /// For each batch dimension; 0 broadcasts.
+    pub batch: Vec<usize>,
+    /// Between rows; 0 broadcasts an addend.
+    pub row: usize,
+    /// Between columns; 0 broadcasts an addend.
+    pub col: usize,
+}
+
+/// The numbers of `out[b] = alpha * a[b] * b[b] + beta * c[b]` with `a` of `[m, k]`, `b` of `[k, n]` and `c`, if
+/// there is one, of `[m, n]`. The output is contiguous, `[..batch, m, n]`.
+///
+/// A transposed operand is one with its row and column strides swapped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MatmulShape {
+    /// Batch dimensions of the output, outermost first.
+    pub batch: Vec<usize>,
+    /// Rows of `a` and the output.
+    pub m: usize,
+    /// Columns of `a`, rows of `b`.
+    pub k: usize,
+    /// Columns of `b` and the output.
+    pub n: usize,
+    /// Where the elements of `a` are.
+    pub a: MatrixStrides,
+    /// Where the elements of `b` are.
+    pub b: MatrixStrides,
+    /// Where the elements of `c` are, if it is given.
+    pub c: Option<MatrixStrides>,
+    /// The factor of the product.
+    pub alpha: f32,
+    /// The factor of `c`.
+    pub beta: f32,
+}
+
+impl MatmulShape {
+    /// A plain product of contiguous matrices without batch dimensions.
+    pub fn plain(m: usize, k: usize, n: usize) -> MatmulShape {
+        let strides = |cols| MatrixStrides { batch: Vec::new(), row: cols, col: 1 };
+        MatmulShape { batch: Vec::new(), m, k, n, a: strides(k), b: strides(n), c: None, alpha: 1.0, beta: 1.0 }
+    }
+
+    fn batches(&self) -> usize {
+        self.batch.iter().product()
+    }
+
+    /// Where matrix `index` of the batch starts in an operand with these strides.
+    fn offset(&self, strides: &MatrixStrides, index: usize) -> usize {
+        let mut rest = index;
+        let mut offset = 0;
+        for (&size, &stride) in self.batch.iter().zip(&strides.batch).rev() {
+            offset += rest % size * stride;
+            rest /= size;
+        }
+        offset
+    }
+
+    /// The same product transposed, for a single output column: then it is one row times a matrix.
+    fn transposed(mut self) -> MatmulShape {
+        let turn = |s: &mut MatrixStrides| std::mem::swap(&mut s.row, &mut s.col);
+        std::mem::swap(&mut self.a, &mut self.b);
+        turn(&mut self.a);
+        turn(&mut self.b);
+        self.c.iter_mut().for_each(turn);
+        std::mem::swap(&mut self.m, &mut self.n);
+        self
+    }
+
+    /// The batch as more rows, when all batches multiply with the same `b` and the rows of `a` and `c` follow on.
+    fn flattened(mut self) -> MatmulShape {
+        let follows = |s: &MatrixStrides| {
+            let mut wanted = s.row * self.m;
+            self.batch.iter().zip(&s.batch).rev().all(|(&size, &stride)| {
+                let fits = size == 1 || stride == wanted;
+                wanted *= size;
+                fits
+            })
+        };
+        let shared = self.batch.iter().zip(&self.b.batch).all(|(&size, &stride)| size == 1 || stride == 0);
+        if !self.batch.is_empty() && shared && follows(&self.a) && self.c.as_ref().is_none_or(follows) {
+            self.m *= self.batches();
+            self.batch.clear();
+            self.a.batch.clear();
+            self.b.batch.clear();
+            self.c.iter_mut().for_each(|c| c.batch.clear());
+        }
+        self
+    }
+}
+
+/// A constant operand, packed once for each distinct matrix of the batch.
+struct PackedBatch<T> {
+    matrices: Vec<Packed<T>>,
+    /// The matrix of each batch.
+    index: Vec<usize>,
+}
+
+/// A batched matrix product, ready to run.
+pub struct MatmulStep<T> {
+    shape: MatmulShape,
+    /// Whether `a` and `b` have changed places.
+    swapped: bool,
+    isa: Isa,
+    threads: usize,
+    packed: [Option<PackedBatch<T>>; 2],
+    plan: ProductPlan,
+}
+
+impl<T: Float> MatmulStep<T> {
+    /// Plans the product for `threads` threads at a level.
+    pub fn new(isa: Isa, threads: usize, shape: MatmulShape) -> MatmulStep<T> {
+        let shape = shape.flattened();
+        let swapped = shape.n == 1 && shape.m > 1;
+        let shape = if swapped { shape.transposed() } else { shape };
+        let plan = ProductPlan::new::<T>(isa, threads, shape.batches(), [shape.m, shape.k, shape.n], [false; 2]);
+        let mut step = MatmulStep { shape, swapped, isa, threads, packed: [None, None], plan };
+        step.replan();
+        step
+    }
+
+    /// Packs a constant `a`; [`run`](Self::run) no longer reads its slice.
+    pub fn prepack_a(&mut self, a: &[T]) {
+        self.prepack(self.swapped as usize, a);
+    }
+
+    /// Packs a constant `b`; [`run`](Self::run) no longer reads its slice.
+    pub fn prepack_b(&mut self, b: &[T]) {
+        self.prepack(1 - self.swapped as usize, b);
+    }
+
+    fn prepack(&mut self, side: usize, data: &[T]) {
+        let (shape, widths) = (&self.shape, panel_widths(self.isa));
+        let (strides, lanes, width) =
+            if side == 0 { (&shape.a, shape.m, widths.rows) } else { (&shape.b, shape.n, widths.cols) };
+        let mut offsets = Vec::new();
+        let mut batch = PackedBatch { matrices: Vec::new(), index: Vec::new() };
+        for index in 0..shape.batches() {
+            let offset = shape.offset(strides, index);
+            let at = offsets.iter().position(|&o| o == offset).unwrap_or_else(|| {
+                let source = operand(side, strides, &data[offset..]);
+                batch.matrices.push(Packed::new(self.isa, &source, lanes, shape.k, width));
+                offsets.push(offset);
+                offsets.len() - 1
+            });
+            batch.index.push(at);
+        }
+        self.packed[side] = Some(batch);
+        self.replan();
+    }
+
+    fn replan(&mut self) {
+        let shape = &self.shape;
+        let packed = [self.packed[0].is_some(), self.packed[1].is_some()];
+        let sizes = [shape.m, shape.k, shape.n];
+        self.plan = ProductPlan::new::<T>(self.isa, self.threads, shape.batches(), sizes, packed);
+        if self.is_dot() {
+            // The vector, and the sums when they are not kept in the output.
+            self.plan.slot = (shape.k + self.plan.cols).next_multiple_of(16);
+        }
+    }
+
+    /// Whether this is one row times a matrix whose columns are contiguous, which is read once in place.
+    fn is_dot(&self) -> bool {
+        self.shape.m == 1 && self.packed[1].is_none() && self.shape.b.row == 1 && self.shape.b.col != 1
+    }
+
+    /// The `f32` elements of scratch that [`run`](Self::run) needs.
+    pub fn scratch_len(&self) -> usize {
+        self.plan.slot * self.threads
+    }
+
+    /// Bytes of the packed constants.
+    pub fn packed_bytes(&self) -> usize {
+        self.packed.iter().flatten().flat_map(|p| &p.matrices).map(Packed::bytes).sum()
+    }
+
+    /// Computes the product. The slice of a packed operand is not read and may be empty. `finish` is applied to
+    /// every run of finished outputs.
+    ///
+    /// # Panics
+    /// If `env` is not what the step was planned for, or a slice is too short.
+    pub fn run(
+        &self,
+        env: &Env,
+        [a, b]: [&[T]; 2],
+        c: Option<&[T]>,
+        finish: Finish,
+        out: &mut [T],
+        scratch: &mut [f32],
+    ) {
+        assert!(env.isa == self.isa && env.threads.count() <= self.threads);
+        let (a, b) = if self.swapped { (b, a) } else { (a, b) };
+        let shape = &self.shape;
+        let matrices = Matrices {
+            batches: shape.batches(),
+            batch_stride: shape.m * shape.n,
+            rows: shape.m,
+            row_stride: shape.n,
+            cols: shape.n,
+        };
+        let tiles = Tiles::new(out, matrices, self.plan.rows, self.plan.cols);
+        let slots = Slots::new(scratch, self.plan.slot, self.threads);
+        for_each_tile(env, &tiles, &slots, self.plan.cost, |tile, slot| {
+            let addend = shape.c.as_ref().zip(c).map(|(strides, c)| Addend {
+                data: &c[shape.offset(strides, tile.batch)..],
+                row_stride: strides.row,
+                col_stride: strides.col,
+                beta: shape.beta,
+            });
+            let epilogue = Epilogue { alpha: shape.alpha, addend, finish };
+            let a = self.operand(0, a, tile.batch);
+            let b = self.operand(1, b, tile.batch);
+            match b {
+                Operand::Strided(b) if self.is_dot() => self.dot(&a, &b, tile, &epilogue, slot.floats),
+                _ => Product { isa: self.isa, depth: shape.k, a, b }.compute(tile, &epilogue, slot.floats),
+            }
+        });
+    }
+
+    fn operand<'s>(&'s self, side: usize, data: &'s [T], batch: usize) -> Operand<'s, T> {
+        if let Some(packed) = &self.packed[side] {
+            return Operand::Packed(&packed.matrices[packed.index[batch]]);
+        }
+        let strides = if side == 0 { &self.shape.a } else { &self.shape.b };
+        operand(side, strides, &data[self.shape.offset(strides, batch)..])
+    }
+
+    fn dot(&self, a: &Operand<T>, b: &Strided<T>, tile: &mut Tile<T>, epilogue: &Epilogue<T>, scratch: &mut [f32]) {
+        let cols = tile.cols.clone();
+        let (vector, scratch) = scratch.split_at_mut(self.shape.k);
+        match a {
+            // Packed panels are cut into depth blocks and as wide as the micro-kernel.
+            Operand::Packed(packed) => packed.lane(0, vector),
+            _ => a.pack(self.isa, 0..1, 0..self.shape.k, 1, vector),
+        }
+        let lanes = &b.data[cols.start * b.lane_stride..];
+        if let Some(sums) = T::as_f32_mut(tile.row(0)) {
+            dot_lanes(self.isa, vector, lanes, b.lane_stride, sums);
+            return epilogue.apply(self.isa, 0, cols.start, sums);
+        }
+        let sums = &mut scratch[..cols.len()];
+        dot_lanes(self.isa, vector, lanes, b.lane_stride, sums);
+        epilogue.apply(self.isa, 0, cols.start, sums);
+        narrow(self.isa, sums, tile.row(0));
+    }
+}
+
+/// The elements of one matrix as the left (`side` 0) or right operand.
+fn operand<'a, T>(side: usize, strides: &MatrixStrides, data: &'a [T]) -> Operand<'a, T> {
+    let (lane_stride, depth_stride) = if side == 0 { (strides.row, strides.col) } else { (strides.col, strides.row) };
+    Operand::Strided(Strided { data, lane_stride, depth_stride })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use half::f16;
+    use proptest::prelude::*;
+
+    /// The formula in `f64`: the value and the sum of magnitudes of each output.
+    fn reference<T: Float>(shape: &MatmulShape, a: &[T], b: &[T], c: Option<&[T]>) -> Vec<(f64, f64)> {
+        let mut out = Vec::new();
+        let get = |xs: &[T], i: usize| xs[i].to_f32() as f64;
+        for batch in 0..shape.batches() {
+            let (ao, bo) = (shape.offset(&shape.a, batch), shape.offset(&shape.b, batch));
+            for i in 0..shape.m {
+                for j in 0..shape.n {
+                    let (mut sum, mut magnitude) = (0.0, 0.0);
+                    for k in 0..shape.k {
+                        let x = get(a, ao + i * shape.a.row + k * shape.a.col)
+                            * get(b, bo + k * shape.b.row + j * shape.b.col);
+                        sum += x;
+                        magnitude += x.abs();
+                    }
+                    let (mut sum, mut magnitude) = (sum * shape.alpha as f64, magnitude * shape.alpha.abs() as f64);
+                    if let (Some(strides), Some(c)) = (&shape.c, c) {
+                        let x = get(c, shape.offset(strides, batch) + i * strides.row + j * strides.col);
+                        sum += shape.beta as f64 * x;
+                        magnitude += (shape.beta as f64 * x).abs();
+                    }
+                    out.push((sum, magnitude));
+                }
+            }
+        }
+        out
+    }
+
+    fn extent(shape: &MatmulShape, s: &MatrixStrides, rows: usize, cols: usize) -> usize {
+        let batch: usize = shape.batch.iter().zip(&s.batch).map(|(&n, &stride)| (n - 1) * stride).sum();
+        batch + (rows - 1) * s.row + (cols - 1) * s.col + 1
+    }
+
+    /// Runs with every choice of packed operands.
+    fn check<T: Float>(shape: &MatmulShape) {
+        let a = random::<T>(extent(shape, &shape.a, shape.m, shape.k), 1);
+        let b = random::<T>(extent(shape, &shape.b, shape.k, shape.n), 2);
+        let c = shape.c.as_ref().map(|c| random::<T>(extent(shape, c, shape.m, shape.n), 3));
+        let exact = reference(shape, &a, &b, c.as_deref());
+        for (pack_a, pack_b) in [(false, false), (false, true), (true, false), (true, true)] {
+            let run = |env: &Env| {
+                let mut step = MatmulStep::<T>::new(env.isa, env.threads.count(), shape.clone());
+                if pack_a {
+                    step.prepack_a(&a);
+                }
+                if pack_b {
+                    step.prepack_b(&b);
+                }
+                let operands = [if pack_a { &[][..] } else { &a }, if pack_b { &[][..] } else { &b }];
+                let mut out = vec![T::from_f32(f32::NAN); exact.len()];
+                let mut scratch = vec![f32::NAN; step.scratch_len()];
+                step.run(env, operands, c.as_deref(), None, &mut out, &mut scratch);
+                out
+            };
+            on_all(run, |env, out| {
+                assert_sums(out, &exact, shape.k + 1, || {
+                    format!("{shape:?}, packed {pack_a} {pack_b}, {:?}, {} threads", env.isa, env.threads.count())
+                });
+            });
+        }
+    }
+
+    #[test]
+    fn tile_edges() {
+        for (m, k, n) in [
+            (1, 1, 1),
+            (1, 300, 70),
+            (3, 5, 2),
+            (4, 8, 8),
+            (5, 256, 15),
+            (6, 257, 16),
+            (7, 3, 17),
+            (11, 64, 31),
+            (12, 2, 32),
+            (13, 513, 33),
+            (70, 20, 1),
+            (241, 9, 65),
+            (490, 3, 40),
+            (20, 3, 1100),
+        ] {
+            check::<f32>(&MatmulShape::plain(m, k, n));
+            check::<f16>(&MatmulShape::plain(m, k, n));
+        }
+    }
+
+    #[test]
+    fn large_enough_for_threads() {
+        check::<f32>(&MatmulShape::plain(150, 260, 140));
+        check::<f32>(&MatmulShape::plain(1, 1000, 600));
+    }
+
+    #[test]
+    fn batches_broadcast_and_flatten() {
+        let strides = |batch: &[usize], row, col| MatrixStrides { batch: batch.to_vec(), row, col };
+        let base = MatmulShape { batch: vec![2, 3], ..MatmulShape::plain(5, 7, 4) };
+        for shape in [
+            MatmulShape { a: strides(&[105, 35], 7, 1), b: strides(&[0, 0], 4, 1), ..base.clone() },
+            MatmulShape { a: strides(&[0, 35], 7, 1), b: strides(&[28, 0], 4, 1), ..base.clone() },
+            MatmulShape { a: strides(&[35, 70], 1, 5), b: strides(&[84, 28], 1, 7), ..base.clone() },
+            MatmulShape {
+                a: strides(&[105, 35], 7, 1),
+                b: strides(&[0, 0], 4, 1),
+                c: Some(strides(&[0, 0], 0, 1)),
+                ..base.clone()
+            },
+            MatmulShape {
+                a: strides(&[105, 35], 7, 1),
+                b: strides(&[0, 0], 4, 1),
+                c: Some(strides(&[0, 4], 0, 1)),
+                ..base.clone()
+            },
+        ] {
+            check::<f32>(&shape);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn random_shapes(
+            (m, k, n) in (1usize..40, 1usize..300, 1usize..70),
+            turned in any::<[bool; 2]>(),
+            addend in 0usize..5,
+            (alpha, beta) in (-2.0f32..2.0, -2.0f32..2.0),
+        ) {
+            let side = |rows: usize, cols: usize, turned: bool| match turned {
+                true => MatrixStrides { batch: vec![], row: 1, col: rows + 1 },
+                false => MatrixStrides { batch: vec![], row: cols + 2, col: 1 },
+            };
+            let c = |row, col| Some(MatrixStrides { batch: vec![], row, col });
+            let c = [None, c(0, 0), c(1, 0), c(0, 1), c(n, 1)][addend].clone();
+            let shape = MatmulShape {
+                a: side(m, k, turned[0]), b: side(k, n, turned[1]), c, alpha, beta, ..MatmulShape::plain(m, k, n)
+            };
+            check::<f32>(&shape);
+            check::<f16>(&shape);
+        }
+    }
+
+    #[test]
+    fn finish_sees_every_output_once() {
+        for (m, k, n) in [(1, 30, 50), (37, 300, 65), (40, 5, 1)] {
+            let shape = MatmulShape::plain(m, k, n);
+            let (a, b) = (random::<f16>(m * k, 1), random::<f16>(k * n, 2));
+            let wanted: Vec<_> = reference(&shape, &a, &b, None).iter().map(|&(x, s)| (x + 10.0, s + 10.0)).collect();
+            let run = |env: &Env| {
+                let step = MatmulStep::<f16>::new(env.isa, env.threads.count(), shape.clone());
+                let mut out = vec![f16::NAN; m * n];
+                let finish = |xs: &mut [f32]| xs.iter_mut().for_each(|x| *x += 10.0);
+                step.run(env, [&a, &b], None, Some(&finish), &mut out, &mut vec![0.0; step.scratch_len()]);
+                out
+            };
+            on_all(run, |_, out| assert_sums(out, &wanted, k, || format!("{m} {k} {n}")));
+        }
+    }
+
+    #[test]
+    fn special_values_spread_as_the_formula_says() {
+        let (m, k, n) = (13, 20, 34);
+        let (mut a, b) = (vec![1.0; m * k], vec![1.0; k * n]);
+        a[3 * k + 5] = f32::NAN;
+        a[4 * k + 5] = f32::INFINITY;
+        let run = |env: &Env| {
+            let step = MatmulStep::<f32>::new(env.isa, env.threads.count(), MatmulShape::plain(m, k, n));
+            let mut out = vec![0.0; m * n];
+            step.run(env, [&a, &b], None, None, &mut out, &mut vec![0.0; step.scratch_len()]);
+            out
+        };
+        on_all(run, |_, out| {
+            for (row, out) in out.chunks(n).enumerate() {
+                let right = |&x: &f32| match row {
+                    3 => x.is_nan(),
+                    4 => x == f32::INFINITY,
+                    _ => x == k as f32,
+                };
+                assert!(out.iter().all(right), "row {row}: {out:?}");
+            }
+        });
+    }
+}

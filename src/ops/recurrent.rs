@@ -1,0 +1,189 @@
+//! What the recurrent operators have in common: activations, directions, checks of shapes, and the naive unrolling
+//! over time.
+
+use super::tensor::Tensor;
+use crate::error::Problem;
+use crate::shape::{Descriptor, is_valid_dimension};
+use ndarray::{Array1, Array2, ArrayD, Axis, Ix2, s};
+
+crate::enumeration! {
+    /// `MLRecurrentNetworkActivation`.
+    #[expect(missing_docs, reason = "the names are the functions")]
+    pub enum Activation {
+        Relu = "relu",
+        Sigmoid = "sigmoid",
+        Tanh = "tanh",
+    }
+}
+
+impl Activation {
+    /// The function in float64. NaN stays NaN.
+    pub fn eval(self, x: f64) -> f64 {
+        match self {
+            Activation::Relu => {
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x
+                }
+            }
+            Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Activation::Tanh => x.tanh(),
+        }
+    }
+}
+
+/// The attribute `activations`, or `default` when it is not given.
+///
+/// # Errors
+/// If there are more or less than `N`.
+pub fn activations<const N: usize>(
+    given: &Option<Vec<Activation>>,
+    default: [Activation; N],
+) -> Result<[Activation; N], Problem> {
+    let Some(list) = given else { return Ok(default) };
+    list.as_slice().try_into().map_err(|_| Problem::attribute("activations", list, format!("{N} activation functions")))
+}
+
+crate::enumeration! {
+    /// `MLRecurrentNetworkDirection`.
+    pub enum Direction {
+        /// From the first time step to the last.
+        Forward = "forward",
+        /// From the last time step to the first.
+        Backward = "backward",
+        /// Both, with weights of their own.
+        Both = "both",
+    }
+}
+
+impl Direction {
+    /// Number of directions.
+    pub fn count(self) -> usize {
+        if self == Direction::Both { 2 } else { 1 }
+    }
+
+    /// The time step that the direction with the number `direction` takes as its `step`-th of `steps`.
+    pub fn time(self, direction: usize, step: usize, steps: usize) -> usize {
+        if direction == 1 || self == Direction::Backward { steps - 1 - step } else { step }
+    }
+}
+
+/// Checks that the operand has the shape `expected`.
+///
+/// # Errors
+/// If it is given and has another shape.
+pub fn expect_shape(operand: &'static str, got: Option<&Descriptor>, expected: &[u32]) -> Result<(), Problem> {
+    match got {
+        Some(got) if got.shape != expected => {
+            Err(Problem::Shape { operand, got: got.shape.clone(), expected: expected.to_vec() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the biases of `2 * gates` gates fit into one dimension.
+///
+/// # Errors
+/// If they do not, or there are none.
+pub fn check_hidden_size(hidden_size: u32, gates: u32) -> Result<(), Problem> {
+    let bias = hidden_size as u64 * 2 * gates as u64;
+    if is_valid_dimension(bias) {
+        return Ok(());
+    }
+    let expected = format!("a number above 0 of which {} times is a valid dimension", 2 * gates);
+    Err(Problem::attribute("hiddenSize", hidden_size, expected))
+}
+
+/// Checks the attribute `steps` against the first dimension of the input.
+///
+/// # Errors
+/// If they differ. The dimension is never 0.
+pub fn check_steps(steps: u32, input: &Descriptor) -> Result<(), Problem> {
+    if input.shape[0] == steps {
+        return Ok(());
+    }
+    Err(Problem::attribute("steps", steps, format!("the first dimension of input, which is {}", input.shape[0])))
+}
+
+/// A matrix of the oracle: the tensor itself, or its part for one direction.
+pub(super) fn matrix(tensor: &Tensor, direction: Option<usize>) -> Array2<f64> {
+    let part = match direction {
+        Some(index) => tensor.floats().index_axis(Axis(0), index).to_owned(),
+        None => tensor.floats().to_owned(),
+    };
+    part.into_dimensionality::<Ix2>().expect("the rule row gives the rank")
+}
+
+/// A vector of the oracle, or zeros if the operand is not given.
+pub(super) fn vector(tensor: Option<&Tensor>, direction: Option<usize>, length: usize) -> Array1<f64> {
+    let Some(tensor) = tensor else { return Array1::zeros(length) };
+    let flat: Array1<f64> = tensor.floats().iter().copied().collect();
+    let start = direction.unwrap_or(0) * length;
+    flat.slice(s![start..start + length]).to_owned()
+}
+
+/// The weights of one direction in the oracle. Gates lie one after the other along the rows.
+pub(super) struct Weights {
+    /// `[gates * hidden size, input size]`
+    pub input: Array2<f64>,
+    /// `[gates * hidden size, hidden size]`
+    pub recurrent: Array2<f64>,
+    /// `[gates * hidden size]`
+    pub bias: Array1<f64>,
+    /// `[gates * hidden size]`
+    pub recurrent_bias: Array1<f64>,
+}
+
+impl Weights {
+    /// `x * W^T + bias` for the gate at place `gate` of the layout: `[batch, hidden size]`.
+    pub fn of_input(&self, gate: usize, x: &Array2<f64>) -> Array2<f64> {
+        let rows = self.rows(gate);
+        x.dot(&self.input.slice(s![rows.clone(), ..]).t()) + self.bias.slice(s![rows])
+    }
+
+    /// `h * R^T + recurrent bias` for the gate at place `gate` of the layout: `[batch, hidden size]`.
+    pub fn of_hidden(&self, gate: usize, h: &Array2<f64>) -> Array2<f64> {
+        let rows = self.rows(gate);
+        h.dot(&self.recurrent.slice(s![rows.clone(), ..]).t()) + self.recurrent_bias.slice(s![rows])
+    }
+
+    fn rows(&self, gate: usize) -> std::ops::Range<usize> {
+        let hidden = self.recurrent.ncols();
+        gate * hidden..(gate + 1) * hidden
+    }
+}
+
+/// The states of all directions after the last step, and the first state after each step at its place in time.
+pub(super) struct Unrolled<const N: usize> {
+    /// Each `[directions, batch, hidden size]`.
+    pub last: [ArrayD<f64>; N],
+    /// `[steps, directions, batch, hidden size]`
+    pub sequence: ArrayD<f64>,
+}
+
+/// Runs `cell` (direction, input of the time step, states) over all time steps of `input` from `initial` states, each
+/// `[directions, batch, hidden size]` or zero when absent.
+pub(super) fn unroll<const N: usize>(
+    direction: Direction,
+    input: &Tensor,
+    hidden: usize,
+    initial: [Option<&Tensor>; N],
+    cell: impl Fn(usize, &Array2<f64>, [Array2<f64>; N]) -> [Array2<f64>; N],
+) -> Unrolled<N> {
+    let (steps, batch) = (input.shape()[0], input.shape()[1]);
+    let mut last: [ArrayD<f64>; N] =
+        std::array::from_fn(|_| ArrayD::zeros([direction.count(), batch, hidden].as_slice()));
+    let mut sequence = ArrayD::zeros([steps, direction.count(), batch, hidden].as_slice());
+    for d in 0..direction.count() {
+        let mut states =
+            initial.map(|state| state.map_or(Array2::zeros((batch, hidden)), |state| matrix(state, Some(d))));
+        for step in 0..steps {
+            let time = direction.time(d, step, steps);
+            states = cell(d, &matrix(input, Some(time)), states);
+            sequence.slice_mut(s![time, d, .., ..]).assign(&states[0]);
+        }
+        last.iter_mut().zip(states).for_each(|(last, state)| last.index_axis_mut(Axis(0), d).assign(&state));
+    }
+    Unrolled { last, sequence }
+}

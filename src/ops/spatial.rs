@@ -1,0 +1,194 @@
+//! What the operators on images have in common: layouts, windows and the sizes they leave.
+
+use crate::error::Problem;
+use crate::shape::is_valid_dimension;
+
+crate::enumeration! {
+    /// `MLInputOperandLayout`: the order of the dimensions of an image.
+    pub enum InputLayout {
+        /// batches, channels, height, width
+        Nchw = "nchw",
+        /// batches, height, width, channels
+        Nhwc = "nhwc",
+    }
+}
+
+/// The sizes of a batch of images, whatever the layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are the words of the draft")]
+pub struct Image {
+    pub batches: u32,
+    pub channels: u32,
+    pub height: u32,
+    pub width: u32,
+}
+
+impl InputLayout {
+    /// The positions of batches, channels, height and width in a shape.
+    pub fn axes(self) -> [usize; 4] {
+        match self {
+            InputLayout::Nchw => [0, 1, 2, 3],
+            InputLayout::Nhwc => [0, 3, 1, 2],
+        }
+    }
+
+    /// The sizes in `shape`, which has four dimensions.
+    pub fn image(self, shape: &[u32]) -> Image {
+        let [batches, channels, height, width] = self.axes().map(|axis| shape[axis]);
+        Image { batches, channels, height, width }
+    }
+
+    /// The shape of `image` in this layout.
+    pub fn shape(self, image: Image) -> Vec<u32> {
+        let Image { batches, channels, height, width } = image;
+        match self {
+            InputLayout::Nchw => vec![batches, channels, height, width],
+            InputLayout::Nhwc => vec![batches, height, width, channels],
+        }
+    }
+
+    /// The index of an element in this layout.
+    pub fn index(self, batch: usize, channel: usize, y: usize, x: usize) -> [usize; 4] {
+        match self {
+            InputLayout::Nchw => [batch, channel, y, x],
+            InputLayout::Nhwc => [batch, y, x, channel],
+        }
+    }
+}
+
+/// The list attribute `name` as an array.
+///
+/// # Errors
+/// If it does not have `N` items.
+pub fn exactly<const N: usize>(name: &'static str, values: &[u32]) -> Result<[u32; N], Problem> {
+    values.try_into().map_err(|_| Problem::attribute(name, values, format!("{N} numbers")))
+}
+
+/// The list attribute `name` as an array of numbers above 0.
+///
+/// # Errors
+/// If it does not have `N` items, or one is 0.
+pub fn positive<const N: usize>(name: &'static str, values: &[u32]) -> Result<[u32; N], Problem> {
+    match exactly(name, values)? {
+        array if array.contains(&0) => Err(Problem::attribute(name, values, "numbers above 0")),
+        array => Ok(array),
+    }
+}
+
+/// A window that moves along one dimension of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are the words of the draft")]
+pub struct Slide {
+    pub input: u32,
+    pub window: u32,
+    pub begin: u32,
+    pub end: u32,
+    pub stride: u32,
+    pub dilation: u32,
+}
+
+/// The slides along height and width of a window with checked attributes.
+pub fn slides(image: Image, window: [u32; 2], padding: [u32; 4], strides: [u32; 2], dilations: [u32; 2]) -> [Slide; 2] {
+    [0, 1].map(|axis| Slide {
+        input: [image.height, image.width][axis],
+        window: window[axis],
+        begin: padding[2 * axis],
+        end: padding[2 * axis + 1],
+        stride: strides[axis],
+        dilation: dilations[axis],
+    })
+}
+
+impl Slide {
+    /// "Effective filter size" of the draft: what the window spans with its dilation.
+    fn effective(&self) -> i128 {
+        (self.window as i128 - 1) * self.dilation as i128 + 1
+    }
+
+    /// "Calculate conv output size" of the draft, rounded down and rounded up. Neither needs to be a valid dimension.
+    pub fn outputs(&self) -> (i128, i128) {
+        let room = self.input as i128 - self.effective() + self.begin as i128 + self.end as i128;
+        let stride = self.stride as i128;
+        (room.div_euclid(stride) + 1, -(-room).div_euclid(stride) + 1)
+    }
+
+    /// "Calculate convtranspose output size" of the draft. It does not need to be a valid dimension.
+    pub fn transposed_output(&self) -> i128 {
+        (self.input as i128 - 1) * self.stride as i128 + self.effective() - self.begin as i128 - self.end as i128
+    }
+
+    /// The steps of the window that fall into the image when the window is at output position `at`: the first of
+    /// them, their number, and the input position of the first. The steps in padding, and those that lie beyond it
+    /// because the output size was rounded up, are not among them.
+    pub fn taps(&self, at: usize) -> (usize, usize, usize) {
+        // Sizes that gave a valid output size keep all of these below 2^63.
+        let (start, dilation) = (at as i64 * self.stride as i64 - self.begin as i64, self.dilation as i64);
+        let first = if start < 0 { (-start + dilation - 1) / dilation } else { 0 };
+        let position = start + first * dilation;
+        let inside = if position < self.input as i64 { (self.input as i64 - 1 - position) / dilation + 1 } else { 0 };
+        let count = inside.min(self.window as i64 - first).max(0);
+        (first as usize, count as usize, if count > 0 { position as usize } else { 0 })
+    }
+}
+
+/// `size` as a dimension of the output.
+///
+/// # Errors
+/// If it is not a valid dimension; `name` says which size it is.
+pub fn output_dimension(name: &'static str, size: i128) -> Result<u32, Problem> {
+    match u64::try_from(size) {
+        Ok(size) if is_valid_dimension(size) => Ok(size as u32),
+        _ => Err(Problem::Attribute {
+            name,
+            got: size.to_string(),
+            expected: format!("a dimension between 1 and {}", i32::MAX),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: u32 = u32::MAX;
+
+    #[test]
+    fn sizes_are_rounded_both_ways() {
+        let slide = Slide { input: 5, window: 3, begin: 1, end: 0, stride: 2, dilation: 1 };
+        assert_eq!(slide.outputs(), (2, 3));
+        assert_eq!(Slide { window: 7, ..slide }.outputs(), (0, 1));
+        assert_eq!(Slide { dilation: 2, end: 1, ..slide }.outputs(), (2, 2));
+        assert_eq!(Slide { stride: 1, ..slide }.transposed_output(), 6);
+    }
+
+    #[test]
+    fn hostile_numbers_do_not_overflow() {
+        let slide = Slide { input: MAX, window: MAX, begin: MAX, end: MAX, stride: 1, dilation: MAX };
+        assert!(slide.outputs().0 < 0);
+        assert!(slide.transposed_output() > 1 << 63);
+        assert!(output_dimension("output height", slide.transposed_output()).is_err());
+    }
+
+    #[test]
+    fn taps_are_those_inside_of_the_image() {
+        for input in 1..6 {
+            for (window, begin, stride, dilation) in
+                [(1, 0, 1, 1), (3, 2, 1, 1), (2, 7, 2, 3), (4, 1, 3, 2), (3, 0, 2, 1), (9, 4, 1, 1)]
+            {
+                let slide = Slide { input, window, begin, end: 0, stride, dilation };
+                for at in 0..8 {
+                    let position = |k: u32| (at * stride + k * dilation) as i64 - begin as i64;
+                    let inside: Vec<u32> = (0..window).filter(|&k| (0..input as i64).contains(&position(k))).collect();
+                    let (first, count, start) = slide.taps(at as usize);
+                    assert_eq!(count, inside.len(), "{slide:?} at {at}");
+                    if let Some(&k) = inside.first() {
+                        assert_eq!((first, start), (k as usize, position(k) as usize), "{slide:?} at {at}");
+                    }
+                }
+            }
+        }
+        let far = Slide { input: 1, window: 2, begin: MAX, end: 0, stride: 1, dilation: MAX };
+        assert_eq!(far.outputs(), (1, 1));
+        assert_eq!(far.taps(0), (1, 1, 0));
+    }
+}
