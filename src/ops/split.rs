@@ -70,7 +70,7 @@ impl Split {
             &Splits::Count(count) if count == 0 || count as usize > MAX_TENSOR_COUNT => {
                 Err(Problem::attribute("splits", count, limits))
             }
-            Splits::Count(count) if size % count != 0 => {
+            Splits::Count(count) if !size.is_multiple_of(*count) => {
                 Err(Problem::attribute("splits", count, format!("a divisor of {size}, the size along axis")))
             }
             Splits::Count(_) => Ok(()),

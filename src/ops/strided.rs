@@ -25,7 +25,7 @@ impl Strided {
     /// The part of this view that has the dimensions `shape` and begins at the element `starts`. It must lie inside.
     pub fn window(&self, starts: &[u32], shape: &[u32]) -> Strided {
         let steps = starts.iter().zip(&self.strides).map(|(&start, &stride)| start as isize * stride);
-        let offset = self.offset.strict_add_signed(steps.sum());
+        let offset = self.offset.checked_add_signed(steps.sum()).expect("a window lies inside");
         Strided { shape: shape.to_vec(), strides: self.strides.clone(), offset }
     }
 

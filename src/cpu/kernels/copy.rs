@@ -106,8 +106,8 @@ impl StridedCopy {
             dst_end += (l.len - 1) * l.dst;
             let reach = (l.len as isize - 1) * l.src;
             match reach < 0 {
-                true => first = first.strict_add_signed(reach),
-                false => last = last.strict_add_signed(reach),
+                true => first = first.checked_add_signed(reach).expect("the source starts inside"),
+                false => last = last.checked_add_signed(reach).expect("the source ends inside"),
             }
         }
         assert!(first <= src.offset);
@@ -321,7 +321,7 @@ mod tests {
             use ndarray::Dimension;
             let place = |view: &Strided| {
                 let steps = index.slice().iter().zip(&view.strides).map(|(&i, &stride)| i as isize * stride);
-                view.offset.strict_add_signed(steps.sum())
+                view.offset.wrapping_add_signed(steps.sum())
             };
             to[place(dst)] = from[place(src)];
         }
