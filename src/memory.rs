@@ -5,13 +5,18 @@ use crate::error::{Error, ErrorKind, Result};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Alignment of every buffer in bytes: a cache line, and the widest vector.
 pub const ALIGNMENT: usize = 64;
 
 /// An aligned block of bytes.
 pub struct Buffer {
+    /// The first byte that is aligned, in a block that is [`ALIGNMENT`] bytes longer.
     data: NonNull<u8>,
+    /// What the allocator gave: for larger alignments than its own it would clear the memory itself, and so touch it.
+    block: NonNull<u8>,
     len: usize,
 }
 
@@ -27,13 +32,22 @@ impl Buffer {
     /// An `UnknownError` when the memory cannot be had.
     pub fn zeroed(len: usize) -> Result<Buffer> {
         if len == 0 {
-            return Ok(Buffer { data: NonNull::<Aligned>::dangling().cast(), len });
+            let data = NonNull::<Aligned>::dangling().cast();
+            return Ok(Buffer { data, block: data, len });
         }
-        let refused = || Error::new(ErrorKind::Unknown, format!("{len} bytes of memory could not be allocated"));
-        let layout = Layout::from_size_align(len, ALIGNMENT).map_err(|_| refused())?;
+        let refused = |why: String| Error::new(ErrorKind::Unknown, format!("no memory for {len} bytes: {why}"));
+        let layout = block_layout(len).ok_or_else(|| refused("that is more than can be addressed".to_string()))?;
+        reserve(len).map_err(|used| {
+            refused(format!("{used} bytes are in use, of the {} that this machine or container has", machine_bytes()))
+        })?;
         // SAFETY: the size of `layout` is not zero.
-        let data = unsafe { alloc_zeroed(layout) };
-        Ok(Buffer { data: NonNull::new(data).ok_or_else(refused)?, len })
+        let Some(block) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+            IN_USE.fetch_sub(len, Ordering::Relaxed);
+            return Err(refused("the system refused it".to_string()));
+        };
+        let padding = block.as_ptr().align_offset(ALIGNMENT);
+        // SAFETY: `padding` is below `ALIGNMENT`, which the block is longer than `len`.
+        Ok(Buffer { data: unsafe { block.add(padding) }, block, len })
     }
 
     /// A copy of `bytes`.
@@ -77,11 +91,51 @@ impl Buffer {
 #[repr(align(64))]
 struct Aligned;
 
+/// The layout of a block that holds `len` aligned bytes somewhere, if it can be addressed.
+fn block_layout(len: usize) -> Option<Layout> {
+    Layout::from_size_align(len.checked_add(ALIGNMENT)?, 1).ok()
+}
+
+/// Bytes of all buffers of the process.
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts `len` bytes as used.
+///
+/// Systems that hand out more memory than they have end the process when it is touched, which nobody can catch: what
+/// the machine can never hold is refused here instead.
+///
+/// # Errors
+/// The bytes in use, when `len` more of them are more than the machine has.
+fn reserve(len: usize) -> Result<(), usize> {
+    let fits = |used: usize| used.checked_add(len).filter(|&sum| sum <= machine_bytes());
+    IN_USE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map(drop)
+}
+
+/// Bytes of memory that this machine, or the container that this process runs in, has; `usize::MAX` where the system
+/// does not tell.
+fn machine_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let read = |path: &str| std::fs::read_to_string(path).ok();
+        let cgroup = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+            .into_iter()
+            .filter_map(|path| read(path)?.trim().parse::<usize>().ok())
+            .min();
+        let machine = read("/proc/meminfo").and_then(|text| {
+            let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+            total.trim().trim_end_matches("kB").trim().parse::<usize>().ok()?.checked_mul(1024)
+        });
+        [cgroup, machine].into_iter().flatten().min().unwrap_or(usize::MAX)
+    })
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         if self.len > 0 {
-            // SAFETY: `data` was allocated with exactly this layout.
-            unsafe { dealloc(self.data.as_ptr(), Layout::from_size_align_unchecked(self.len, ALIGNMENT)) }
+            IN_USE.fetch_sub(self.len, Ordering::Relaxed);
+            let layout = block_layout(self.len).expect("it was allocated with this layout");
+            // SAFETY: `block` was allocated with exactly this layout.
+            unsafe { dealloc(self.block.as_ptr(), layout) }
         }
     }
 }
@@ -133,7 +187,17 @@ mod tests {
 
     #[test]
     fn too_much_memory_is_an_error() {
-        let error = Buffer::zeroed(isize::MAX as usize - 64).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Unknown);
+        for len in [isize::MAX as usize - 64, usize::MAX] {
+            assert_eq!(Buffer::zeroed(len).unwrap_err().kind, ErrorKind::Unknown);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_sum_of_all_buffers_is_limited_by_the_machine() {
+        let half = Buffer::zeroed(machine_bytes() / 2).unwrap();
+        let error = Buffer::zeroed(machine_bytes() / 2 + 2).unwrap_err();
+        assert!(error.message.contains("bytes are in use"), "{error}");
+        drop(half);
     }
 }

@@ -13,6 +13,7 @@ use crate::reference;
 use crate::shape::Descriptor;
 use half::f16;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// How far a result may be from the oracle's.
 #[derive(Clone, Copy, Debug)]
@@ -113,11 +114,12 @@ pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: To
     graph.verify();
     let expected = reference::run(graph, inputs);
     for isa in Isa::available() {
-        for (variant, graph) in variants(graph, isa) {
+        for Variant { name, graph, share_views } in variants(graph, isa) {
             let mut first: Option<Vec<Vec<u8>>> = None;
             for threads in [1, 2, 7] {
-                let outputs = run(&graph, inputs, isa, threads);
-                let context = || format!("{variant}, {isa:?}, {threads} threads, of\n{graph}");
+                let options = PlanOptions { fill_arena: true, share_views };
+                let outputs = run(&graph, inputs, &Env { threads: pool(threads), isa }, options);
+                let context = || format!("{name}, {isa:?}, {threads} threads, of\n{graph}");
                 match &first {
                     None => compare(&graph, &outputs, &expected, tolerance, &context),
                     Some(first) => {
@@ -130,25 +132,39 @@ pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: To
     }
 }
 
+/// One way to run a graph.
+struct Variant {
+    name: &'static str,
+    graph: Graph,
+    share_views: bool,
+}
+
 /// The graph before and after compilation.
-fn variants(graph: &Graph, isa: Isa) -> Vec<(&'static str, Graph)> {
-    let threads = Threads::new(1).expect("a thread pool");
-    let compiled = optimized(graph.clone(), &Env { threads: &threads, isa }, Passes::ALL).expect("a graph");
-    vec![("as built", graph.clone()), ("compiled", compiled)]
+fn variants(graph: &Graph, isa: Isa) -> [Variant; 2] {
+    let env = Env { threads: pool(1), isa };
+    let compiled = optimized(graph.clone(), &env, Passes::ALL).expect("a graph");
+    [
+        Variant { name: "as built", graph: graph.clone(), share_views: false },
+        Variant { name: "compiled", graph: compiled, share_views: true },
+    ]
+}
+
+/// The pool of 1, 2 or 7 threads, kept for all tests of the process.
+fn pool(count: usize) -> &'static Threads {
+    static POOLS: OnceLock<Vec<Threads>> = OnceLock::new();
+    let pools = POOLS.get_or_init(|| [1, 2, 7].map(|count| Threads::new(count).expect("a thread pool")).to_vec());
+    pools.iter().find(|pool| pool.count() == count).expect("1, 2 or 7 threads")
 }
 
 /// The bytes of every output of `graph` on the CPU.
-pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>, isa: Isa, threads: usize) -> Vec<Vec<u8>> {
-    let threads = Threads::new(threads).expect("a thread pool");
-    let options = PlanOptions { fill_arena: true, ..PlanOptions::default() };
-    let env = Env { threads: &threads, isa };
-    let mut plan = Plan::new(graph, &env, options).expect("a plan");
+fn run(graph: &Graph, inputs: &HashMap<String, Tensor>, env: &Env, options: PlanOptions) -> Vec<Vec<u8>> {
+    let mut plan = Plan::new(graph, env, options).expect("a plan");
     let inputs: Vec<Buffer> =
         plan.inputs().iter().map(|(name, _)| Buffer::copy_of(&inputs[name].to_bytes()).unwrap()).collect();
     // NaN, so that an element that nobody wrote is seen.
     let mut outputs: Vec<Buffer> =
         plan.outputs().iter().map(|(_, d)| Buffer::copy_of(&vec![0xff; d.bytes()]).unwrap()).collect();
-    plan.run(&env, &inputs.iter().collect::<Vec<_>>(), &mut outputs.iter_mut().collect::<Vec<_>>());
+    plan.run(env, &inputs.iter().collect::<Vec<_>>(), &mut outputs.iter_mut().collect::<Vec<_>>());
     outputs.iter().map(|buffer| buffer.bytes().to_vec()).collect()
 }
 

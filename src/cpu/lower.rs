@@ -1,7 +1,9 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
 use super::steps::copy::CopyStep;
+use super::steps::elementwise::ElementwiseStep;
 use super::steps::gather::{GatherElementsStep, GatherStep};
+use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
 use super::steps::scatter::{ScatterElementsStep, ScatterStep};
@@ -98,6 +100,12 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::ScatterNd(_) => ScatterStep::by_coordinates(l.input(0), l.input(1)).into(),
         Op::ScatterElements(op) => ScatterElementsStep::new(op.axis, l.input(0), l.input(1)).into(),
         Op::Triangular(op) => TriangularStep::new(op, l.input(0)).into(),
-        _ => unimplemented!("arms arrive with the steps"),
+        Op::Elementwise(op) => {
+            let types: Vec<DataType> = l.inputs.iter().flatten().map(|input| input.dtype).collect();
+            ElementwiseStep::new(&Fused::single(*op, &types), &l.inputs, output).into()
+        }
+        Op::Fused(program) => ElementwiseStep::new(program, &l.inputs, output).into(),
+        Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
+        other => unimplemented!("{} arrives with its step", other.rule().name),
     })
 }

@@ -11,6 +11,11 @@ pub struct Region {
     bytes: usize,
 }
 
+// SAFETY: a region is an address and a length; nothing safe reads or writes through it.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
 impl Region {
     /// No memory.
     pub const EMPTY: Region = Region { start: std::ptr::dangling_mut::<u64>().cast(), bytes: 0 };

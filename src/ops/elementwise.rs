@@ -464,6 +464,8 @@ impl Elementwise {
             E::Tanh => x.tanh(),
             E::Softplus => max(x, 0.0) + (-x.abs()).exp().ln_1p(),
             E::Softsign => x / (1.0 + x.abs()),
+            // The limit, where the formula would be infinity times 0.
+            E::Gelu if x == f64::NEG_INFINITY => -0.0,
             E::Gelu => 0.5 * x * erfc(-x / std::f64::consts::SQRT_2),
             E::HardSwish => x * max(0.0, min(x + 3.0, 6.0)) / 6.0,
             E::Elu { alpha } => {

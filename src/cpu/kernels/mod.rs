@@ -3,11 +3,14 @@
 
 pub mod copy;
 pub mod depthwise;
+pub mod elementwise;
 pub mod float;
 pub mod gather;
 pub mod gemm;
+pub mod half;
 pub mod im2col;
 pub mod pack;
+pub mod reduce;
 pub mod remap;
 pub mod resample;
 pub mod scatter;

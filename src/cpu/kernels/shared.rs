@@ -1,6 +1,7 @@
 //! Disjoint parts of one output, written by several threads.
 
 use crate::cpu::threads::Threads;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -76,6 +77,89 @@ pub fn for_each_chunk<T: Send>(
     });
 }
 
+thread_local! {
+    /// Whether this thread uses its part of the scratch memory of a step.
+    static USES_SCRATCH: Cell<bool> = const { Cell::new(false) };
+}
+
+/// [`for_each_chunk`] where `work` also gets scratch memory of its own, with anything in it: `scratch` divided by the
+/// number of threads. `work` must not enter the pool.
+///
+/// # Panics
+/// As [`for_each_chunk`], and if `work` enters the pool and comes back here.
+#[expect(clippy::too_many_arguments, reason = "those of for_each_chunk and the scratch memory")]
+pub fn for_each_chunk_with<T: Send, S: Send>(
+    threads: &Threads,
+    out: &mut [T],
+    unit: usize,
+    grain: usize,
+    cost: usize,
+    scratch: &mut [S],
+    work: impl Fn(usize, &mut [T], &mut [S]) + Sync,
+) {
+    let count = threads.count();
+    let own = scratch.len() / count;
+    let scratch = SharedMut::new(scratch);
+    for_each_chunk(threads, out, unit, grain, cost, |first, part| {
+        assert!(!USES_SCRATCH.replace(true), "scratch memory in use");
+        // Several parts run at the same time only on the workers of the pool, each of which has its own index. A single
+        // part may run on any thread.
+        let thread = rayon::current_thread_index().unwrap_or(0) % count;
+        // SAFETY: threads have disjoint ranges, and a thread does not give its range out twice at a time.
+        work(first, part, unsafe { scratch.range(thread * own..(thread + 1) * own) });
+        USES_SCRATCH.set(false);
+    });
+}
+
+/// The elements of some neighbouring columns of a row-major matrix, row by row.
+pub struct Columns<'a, T> {
+    out: &'a SharedMut<'a, T>,
+    start: usize,
+    width: usize,
+    stride: usize,
+    rows: usize,
+}
+
+impl<T> Columns<'_, T> {
+    /// The elements of the row at `index` in these columns.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&mut self, index: usize) -> &mut [T] {
+        assert!(index < self.rows);
+        let start = self.start + index * self.stride;
+        // SAFETY: `for_each_column_block` gives disjoint columns to each block, and the block is borrowed mutably.
+        unsafe { self.out.range(start..start + self.width) }
+    }
+}
+
+/// Calls `work` for every block of at most `width` neighbouring columns of the `matrices` matrices `[rows, columns]` that
+/// `out` consists of, in parallel when it is worth it. `work` gets the index of the matrix, the first column, the number of
+/// columns and the elements; `cost` is that of one element, as for [`Threads::split`].
+///
+/// # Panics
+/// If `out` has another number of elements.
+pub fn for_each_column_block<T: Send>(
+    threads: &Threads,
+    out: &mut [T],
+    [matrices, rows, columns]: [usize; 3],
+    width: usize,
+    cost: usize,
+    work: impl Fn(usize, usize, usize, Columns<T>) + Sync,
+) {
+    assert_eq!(out.len(), matrices * rows * columns);
+    let blocks = columns.div_ceil(width);
+    let out = SharedMut::new(out);
+    threads.split(matrices * blocks, 1, cost * rows * width.min(columns), |range| {
+        for item in range {
+            let (matrix, first) = (item / blocks, item % blocks * width);
+            let width = width.min(columns - first);
+            let start = matrix * rows * columns + first;
+            work(matrix, first, width, Columns { out: &out, start, width, stride: columns, rows });
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +176,44 @@ mod tests {
                     }
                 });
                 assert!(out.iter().enumerate().all(|(i, &element)| element == i + 1), "{units} units of {unit}");
+            }
+        }
+    }
+
+    #[test]
+    fn scratch_memory_is_not_shared() {
+        for count in [1, 2, 7] {
+            let threads = Threads::new(count).unwrap();
+            let mut scratch = vec![0usize; 100 * count];
+            let mut out = vec![0; 1000];
+            for_each_chunk_with(&threads, &mut out, 1, 8, 1 << 20, &mut scratch, |first, part, scratch| {
+                assert_eq!(scratch.len(), 100);
+                for (i, element) in part.iter_mut().enumerate() {
+                    scratch.fill(first + i);
+                    std::thread::yield_now();
+                    *element = scratch.iter().sum();
+                }
+            });
+            assert!(out.iter().enumerate().all(|(i, &element)| element == 100 * i));
+        }
+    }
+
+    #[test]
+    fn column_blocks_cover_every_element_once() {
+        for count in [1, 7] {
+            let threads = Threads::new(count).unwrap();
+            for shape in [[1, 1, 1], [2, 3, 4], [3, 5, 17], [1, 2, 100], [0, 3, 4]] {
+                let mut out = vec![0; shape.iter().product()];
+                for_each_column_block(&threads, &mut out, shape, 16, 1 << 20, |matrix, first, width, mut columns| {
+                    for row in 0..shape[1] {
+                        let elements = columns.row(row);
+                        assert_eq!(elements.len(), width);
+                        for (i, element) in elements.iter_mut().enumerate() {
+                            *element += (matrix * shape[1] + row) * shape[2] + first + i + 1;
+                        }
+                    }
+                });
+                assert!(out.iter().enumerate().all(|(i, &element)| element == i + 1), "{shape:?}");
             }
         }
     }

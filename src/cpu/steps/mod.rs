@@ -1,8 +1,10 @@
 //! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
+pub mod elementwise;
 pub mod matmul;
 mod product;
+pub mod reduce;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -76,4 +78,8 @@ steps! {
     ScatterElements(scatter::ScatterElementsStep),
     /// Triangular matrices.
     Triangular(triangular::TriangularStep),
+    /// Element-wise operators, fused or not.
+    Elementwise(elementwise::ElementwiseStep),
+    /// Reductions.
+    Reduce(reduce::ReduceStep),
 }

@@ -1,0 +1,257 @@
+//! Floating-point arithmetic and functions.
+
+use super::{map, zip};
+use crate::cpu::simd::{Isa, Kernel, Simd, math};
+use crate::ops::elementwise::Elementwise::{self, self as E};
+
+/// A unary operator from float32 to float32.
+///
+/// # Panics
+/// If `op` is not one.
+pub fn unary_float(isa: Isa, op: Elementwise, x: &[f32], out: &mut [f32]) {
+    isa.run(Unary { op, x, out });
+}
+
+/// A binary operator from float32 to float32. `uniform` says that all elements of `y` are equal.
+///
+/// # Panics
+/// If `op` is not one.
+pub fn binary_float(isa: Isa, op: Elementwise, x: &[f32], y: &[f32], uniform: bool, out: &mut [f32]) {
+    match (op, y.first()) {
+        (E::Pow, Some(&exponent)) if uniform => isa.run(PowConstant { x, exponent, out }),
+        _ => isa.run(Binary { op, x, y, out }),
+    }
+}
+
+/// Applies unary floating-point operators one after the other to `values`, in place: the epilogue of a kernel.
+///
+/// # Panics
+/// If one of `ops` is not a unary operator from floating-point to floating-point.
+pub fn apply(isa: Isa, ops: &[Elementwise], values: &mut [f32]) {
+    let mut other = [0.0; 512];
+    for values in values.chunks_mut(other.len()) {
+        let other = &mut other[..values.len()];
+        for (i, &op) in ops.iter().enumerate() {
+            match i % 2 {
+                0 => unary_float(isa, op, values, other),
+                _ => unary_float(isa, op, other, values),
+            }
+        }
+        if ops.len() % 2 == 1 {
+            values.copy_from_slice(other);
+        }
+    }
+}
+
+/// The larger of both; NaN if either is.
+#[inline(always)]
+fn max(a: f32, b: f32) -> f32 {
+    if a.is_nan() || a > b { a } else { b }
+}
+
+/// The smaller of both; NaN if either is.
+#[inline(always)]
+fn min(a: f32, b: f32) -> f32 {
+    if a.is_nan() || a < b { a } else { b }
+}
+
+/// `a * x + b` of exact floats, rounded once but for a last bit of float64: without it, a sum near 0 would lose all
+/// digits on a CPU that has no fused multiply-add.
+#[inline(always)]
+fn linear(a: f64, x: f32, b: f64) -> f32 {
+    (a * x as f64 + b) as f32
+}
+
+/// `e^x - 1`, within 5 ULP for x <= 0.
+#[inline(always)]
+fn exp_m1<S: Simd>(simd: S, x: f32) -> f32 {
+    // The series of Taylor: x^9 / 9! is below half a unit in the last place for |x| <= 0.4.
+    const C: [f32; 6] = [1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0];
+    let mut p = C[0];
+    for &c in &C[1..] {
+        p = simd.mul_add_scalar(p, x, c);
+    }
+    let near_zero = simd.mul_add_scalar(x * x, simd.mul_add_scalar(p, x, 0.5), x);
+    let far = math::exp(simd, x) - 1.0;
+    if x.abs() < 0.4 { near_zero } else { far }
+}
+
+struct Unary<'a> {
+    op: Elementwise,
+    x: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl Kernel for Unary<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Unary { op, x, out } = self;
+        match op {
+            E::Abs => map(x, out, f32::abs),
+            E::Ceil => map(x, out, f32::ceil),
+            E::Floor => map(x, out, f32::floor),
+            E::RoundEven => map(x, out, f32::round_ties_even),
+            E::Neg => map(x, out, |x| -x),
+            E::Reciprocal => map(x, out, |x| 1.0 / x),
+            E::Sign => map(x, out, |x| (x > 0.0) as i32 as f32 - (x < 0.0) as i32 as f32),
+            E::Sqrt => map(x, out, f32::sqrt),
+            E::Relu => map(x, out, |x| max(x, 0.0)),
+            E::Softsign => map(x, out, |x| x / (1.0 + x.abs())),
+            E::HardSwish => map(x, out, |x| x * max(0.0, min(x + 3.0, 6.0)) / 6.0),
+            E::HardSigmoid { alpha, beta } => map(x, out, |x| min(max(linear(alpha, x, beta), 0.0), 1.0)),
+            E::LeakyRelu { alpha } => {
+                let alpha = alpha as f32;
+                map(x, out, |x| if x < 0.0 { alpha * x } else { x });
+            }
+            E::Linear { alpha, beta } => map(x, out, |x| linear(alpha, x, beta)),
+            E::Clamp { min: low, max: high } => {
+                let (low, high) = (low.to_f64() as f32, high.to_f64() as f32);
+                map(x, out, |x| min(max(x, low), high));
+            }
+            _ => transcendental(simd, op, x, out),
+        }
+    }
+}
+
+#[inline(always)]
+fn transcendental<S: Simd>(simd: S, op: Elementwise, x: &[f32], out: &mut [f32]) {
+    match op {
+        E::Erf => map(x, out, |x| math::erf(simd, x)),
+        E::Exp => map(x, out, |x| math::exp(simd, x)),
+        E::Log => map(x, out, |x| math::log(simd, x)),
+        E::Sigmoid => map(x, out, |x| math::sigmoid(simd, x)),
+        E::Tanh => map(x, out, |x| math::tanh(simd, x)),
+        E::Softplus => map(x, out, |x| math::softplus(simd, x)),
+        E::Gelu => map(x, out, |x| math::gelu(simd, x)),
+        E::Elu { alpha } => {
+            let alpha = alpha as f32;
+            map(x, out, |x| if x > 0.0 { x } else { alpha * exp_m1(simd, x) });
+        }
+        E::Sin | E::Cos | E::Tan => {
+            out.copy_from_slice(x);
+            match op {
+                E::Sin => math::sin_slice(simd, out),
+                E::Cos => math::cos_slice(simd, out),
+                _ => math::tan_slice(simd, out),
+            }
+        }
+        _ => unreachable!("{op:?} is no unary operator on floats"),
+    }
+}
+
+struct Binary<'a> {
+    op: Elementwise,
+    x: &'a [f32],
+    y: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl Kernel for Binary<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let Binary { op, x, y, out } = self;
+        match op {
+            E::Add => zip(x, y, out, |x, y| x + y),
+            E::Sub => zip(x, y, out, |x, y| x - y),
+            E::Mul => zip(x, y, out, |x, y| x * y),
+            E::Div => zip(x, y, out, |x, y| x / y),
+            E::Max => zip(x, y, out, max),
+            E::Min => zip(x, y, out, min),
+            E::Pow => zip(x, y, out, f32::powf),
+            E::Prelu => zip(x, y, out, |x, y| if x < 0.0 { y * x } else { x }),
+            _ => unreachable!("{op:?} is no binary operator on floats"),
+        }
+    }
+}
+
+/// `x^exponent` for one exponent.
+struct PowConstant<'a> {
+    x: &'a [f32],
+    exponent: f32,
+    out: &'a mut [f32],
+}
+
+impl Kernel for PowConstant<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let PowConstant { x, exponent, out } = self;
+        match exponent {
+            -1.0 => map(x, out, |x| 1.0 / x),
+            // The square root differs from the power at -infinity and in the sign of zero.
+            0.5 => map(x, out, |x| if x == f32::NEG_INFINITY { f32::INFINITY } else { (x + 0.0).sqrt() }),
+            1.0 => map(x, out, |x| x),
+            2.0 => map(x, out, |x| x * x),
+            3.0 => map(x, out, |x| (x as f64 * x as f64 * x as f64) as f32),
+            4.0 => map(x, out, |x| {
+                let square = x as f64 * x as f64;
+                (square * square) as f32
+            }),
+            _ => map(x, out, |x| x.powf(exponent)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_m1_is_accurate_below_zero() {
+        struct All<'a>(&'a [f32], &'a mut [f32]);
+        impl Kernel for All<'_> {
+            type Output = ();
+            #[inline(always)]
+            fn run<S: Simd>(self, simd: S) {
+                map(self.0, self.1, |x| exp_m1(simd, x));
+            }
+        }
+        let x: Vec<f32> = (0..100_000).map(|i| -(i as f32) * 1e-3 * (1.0 + i as f32) * 1e-5).collect();
+        let mut out = vec![f32::NAN; x.len()];
+        for isa in Isa::available() {
+            isa.run(All(&x, &mut out));
+            for (&x, &y) in x.iter().zip(&out) {
+                let exact = (x as f64).exp_m1();
+                let unit = (exact.abs() as f32).max(f32::MIN_POSITIVE) as f64 * 2f64.powi(-23);
+                assert!((y as f64 - exact).abs() <= 5.0 * unit, "{isa:?} {x}: {y} for {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn constant_powers_agree_with_powf_at_special_values() {
+        let inf = f32::INFINITY;
+        let x = [0.0, -0.0, 1.0, -1.0, inf, -inf, f32::NAN, 1e30, -1e30, 1e-30, f32::MIN_POSITIVE, 2.5];
+        for exponent in [-1.0f32, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0, -2.5] {
+            let mut out = [f32::NAN; 12];
+            binary_float(Isa::best(), E::Pow, &x, &[exponent; 12], true, &mut out);
+            for (x, y) in x.iter().zip(out) {
+                let exact = x.powf(exponent);
+                let close = (y - exact).abs() <= exact.abs() * 2.0 * f32::EPSILON;
+                assert!(
+                    y.to_bits() == exact.to_bits() || close || (y.is_nan() && exact.is_nan()),
+                    "{x}^{exponent}: {y}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn epilogues_apply_in_order() {
+        let ops = [E::Neg, E::Relu, E::Linear { alpha: 2.0, beta: 1.0 }];
+        for count in 0..=ops.len() {
+            let mut values: Vec<f32> = (0..1000).map(|i| i as f32 - 500.0).collect();
+            apply(Isa::best(), &ops[..count], &mut values);
+            for (i, value) in values.iter().enumerate() {
+                let x = 500.0 - i as f32;
+                let expected = [-x, x, x.max(0.0), 2.0 * x.max(0.0) + 1.0][count];
+                assert_eq!(*value, expected, "{count} operators at {i}");
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Loops over slices for the element-wise operators: one `match` per call, then one loop that is compiled for each
+//! instruction set.
+//!
+//! All slices of a call have the same length. float16 is widened to float32 before and narrowed after.
+
+mod cast;
+mod compare;
+mod float;
+mod integer;
+mod quantize;
+
+pub use cast::{Convert, cast};
+pub use compare::{compare, select, test_float};
+pub use float::{apply, binary_float, unary_float};
+pub use integer::{Integer, binary_integer, unary_integer};
+pub use quantize::{Quantized, dequantize, quantize};
+
+/// `out[i] = f(x[i])`.
+#[inline(always)]
+fn map<T: Copy, U>(x: &[T], out: &mut [U], f: impl Fn(T) -> U) {
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = f(x);
+    }
+}
+
+/// `out[i] = f(x[i], y[i])`.
+#[inline(always)]
+fn zip<T: Copy, U: Copy, V>(x: &[T], y: &[U], out: &mut [V], f: impl Fn(T, U) -> V) {
+    for ((out, &x), &y) in out.iter_mut().zip(x).zip(y) {
+        *out = f(x, y);
+    }
+}

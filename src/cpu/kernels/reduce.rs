@@ -1,0 +1,442 @@
+//! Reductions over any set of dimensions.
+//!
+//! Floating-point sums and products are kept in float64 and rounded once, so that a result is as good as its formula.
+//! The order of the terms of one output depends on the shapes alone.
+
+use super::elementwise::Integer;
+use super::half::{BLOCK, Real, Stored};
+use crate::cpu::simd::{Kernel, Simd, math};
+use crate::shape::MAX_RANK;
+use std::marker::PhantomData;
+
+/// Columns that are reduced at the same time: their accumulators take 1 KiB.
+const WIDTH: usize = 128;
+/// Accumulators of one contiguous run. Enough to hide the latency of additions: 4 vectors of 8 float64.
+const LANES: usize = 32;
+
+/// A dimension and its stride, in elements.
+type Dimension = (usize, usize);
+
+/// The loops of a reduction: a contiguous tensor, dimensions of size 1 dropped and neighbours merged that are both
+/// reduced or both kept.
+#[derive(Debug)]
+pub struct Nest {
+    /// Kept dimensions, without the last one if it is contiguous.
+    kept: Vec<Dimension>,
+    /// Reduced dimensions, without the last one if it is contiguous.
+    reduced: Vec<Dimension>,
+    /// Length of the contiguous runs that are reduced; 1 if the last dimension is kept.
+    run: usize,
+    /// Length of the contiguous runs that are kept; 1 if the last dimension is reduced.
+    columns: usize,
+}
+
+impl Nest {
+    /// The loops for a tensor of dimensions `dims`; `reduced` says which ones go.
+    pub fn new(dims: &[usize], reduced: &[bool]) -> Nest {
+        let mut merged: Vec<(usize, bool)> = Vec::new();
+        for (&dim, &reduced) in dims.iter().zip(reduced).filter(|(dim, _)| **dim != 1) {
+            match merged.last_mut() {
+                Some((last, flag)) if *flag == reduced => *last *= dim,
+                _ => merged.push((dim, reduced)),
+            }
+        }
+        let mut nest = Nest { kept: Vec::new(), reduced: Vec::new(), run: 1, columns: 1 };
+        let Some((inner, flag)) = merged.pop() else { return nest };
+        *(if flag { &mut nest.run } else { &mut nest.columns }) = inner;
+        let mut stride = inner;
+        for (dim, reduced) in merged.into_iter().rev() {
+            (if reduced { &mut nest.reduced } else { &mut nest.kept }).insert(0, (dim, stride));
+            stride *= dim;
+        }
+        nest
+    }
+
+    /// Number of elements that make one output.
+    pub fn count(&self) -> usize {
+        self.run * self.reduced.iter().map(|(dim, _)| dim).product::<usize>()
+    }
+
+    /// Where the elements of an output start, for its index among the kept dimensions but the last.
+    #[inline(always)]
+    fn start(&self, mut index: usize) -> usize {
+        let mut start = 0;
+        for &(dim, stride) in self.kept.iter().rev() {
+            start += index % dim * stride;
+            index /= dim;
+        }
+        start
+    }
+
+    /// Calls `work` with the offset of every run of an output.
+    #[inline(always)]
+    fn for_each_run(&self, mut work: impl FnMut(usize)) {
+        let (mut index, mut offset) = ([0; MAX_RANK], 0);
+        'runs: loop {
+            work(offset);
+            for (axis, &(dim, stride)) in self.reduced.iter().enumerate().rev() {
+                index[axis] += 1;
+                offset += stride;
+                if index[axis] < dim {
+                    continue 'runs;
+                }
+                index[axis] = 0;
+                offset -= dim * stride;
+            }
+            return;
+        }
+    }
+
+    /// Folds all elements of the output whose elements start at `start`.
+    #[inline(always)]
+    fn fold_run<S: Simd, T: Stored, F: Fold<T::Lane>>(&self, simd: S, x: &[T], start: usize, shift: f64) -> F::Sum {
+        let mut sum = F::NONE;
+        let mut buffer = [T::Lane::default(); BLOCK];
+        self.for_each_run(|offset| {
+            for x in x[start + offset..][..self.run].chunks(T::CHUNK) {
+                sum = fold_slice::<S, T::Lane, F>(simd, sum, T::widen(simd, x, &mut buffer), shift);
+            }
+        });
+        sum
+    }
+
+    /// As [`fold_run`](Self::fold_run) for `sums.len()` neighbouring outputs, at most [`WIDTH`], each with its shift.
+    #[inline(always)]
+    fn fold_columns<S: Simd, T: Stored, F: Fold<T::Lane>>(
+        &self,
+        simd: S,
+        x: &[T],
+        start: usize,
+        shifts: &[f64],
+        sums: &mut [F::Sum],
+    ) {
+        sums.fill(F::NONE);
+        let mut buffer = [T::Lane::default(); BLOCK];
+        self.for_each_run(|offset| {
+            let x = T::widen(simd, &x[start + offset..][..sums.len()], &mut buffer);
+            for ((sum, &x), &shift) in sums.iter_mut().zip(x).zip(shifts) {
+                *sum = F::add(simd, *sum, x, shift);
+            }
+        });
+    }
+}
+
+/// Folds one contiguous slice into `sum`.
+#[inline(always)]
+fn fold_slice<S: Simd, T: Copy, F: Fold<T>>(simd: S, sum: F::Sum, x: &[T], shift: f64) -> F::Sum {
+    if x.len() < LANES {
+        return x.iter().fold(sum, |sum, &x| F::add(simd, sum, x, shift));
+    }
+    let mut lanes = [F::NONE; LANES];
+    let (chunks, tail) = x.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, &x) in lanes.iter_mut().zip(chunk) {
+            *lane = F::add(simd, *lane, x, shift);
+        }
+    }
+    for (lane, &x) in lanes.iter_mut().zip(tail) {
+        *lane = F::add(simd, *lane, x, shift);
+    }
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        for i in 0..width {
+            lanes[i] = F::join(lanes[i], lanes[i + width]);
+        }
+    }
+    F::join(sum, lanes[0])
+}
+
+/// How elements of type `T` are folded.
+pub trait Fold<T> {
+    /// What is known of the elements so far.
+    type Sum: Copy;
+    /// Of no elements.
+    const NONE: Self::Sum;
+    /// With one more element. Some folds use a `shift`, which is the same for all elements of an output.
+    fn add<S: Simd>(simd: S, sum: Self::Sum, x: T, shift: f64) -> Self::Sum;
+    /// Of the elements of both.
+    fn join(a: Self::Sum, b: Self::Sum) -> Self::Sum;
+}
+
+macro_rules! folds {
+    ($($(#[$meta:meta])* $Name:ident:
+        $Sum:ty = $none:expr, |$sum:ident, $x:ident| $add:expr, |$a:ident, $b:ident| $join:expr;
+        $int_none:expr, |$int_sum:ident, $int_x:ident| $int_add:expr, |$int_a:ident, $int_b:ident| $int_join:expr;
+    )*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy)]
+        pub struct $Name;
+
+        impl Fold<f32> for $Name {
+            type Sum = $Sum;
+            const NONE: $Sum = $none;
+            #[inline(always)]
+            fn add<S: Simd>(_: S, $sum: $Sum, $x: f32, _: f64) -> $Sum {
+                $add
+            }
+            #[inline(always)]
+            fn join($a: $Sum, $b: $Sum) -> $Sum {
+                $join
+            }
+        }
+
+        impl<T: Integer> Fold<T> for $Name {
+            type Sum = T;
+            const NONE: T = $int_none;
+            #[inline(always)]
+            fn add<S: Simd>(_: S, $int_sum: T, $int_x: T, _: f64) -> T {
+                $int_add
+            }
+            #[inline(always)]
+            fn join($int_a: T, $int_b: T) -> T {
+                $int_join
+            }
+        }
+    )*};
+}
+
+folds! {
+    /// The sum.
+    Sum: f64 = 0.0, |sum, x| sum + x as f64, |a, b| a + b;
+        T::ZERO, |sum, x| sum.add(x), |a, b| a.add(b);
+    /// The sum of the absolute values.
+    SumAbs: f64 = 0.0, |sum, x| sum + x.abs() as f64, |a, b| a + b;
+        T::ZERO, |sum, x| sum.add(x.abs()), |a, b| a.add(b);
+    /// The sum of the squares.
+    SumSquares: f64 = 0.0, |sum, x| sum + x as f64 * x as f64, |a, b| a + b;
+        T::ZERO, |sum, x| sum.add(x.mul(x)), |a, b| a.add(b);
+    /// The product.
+    Product: f64 = 1.0, |sum, x| sum * x as f64, |a, b| a * b;
+        T::ONE, |sum, x| sum.mul(x), |a, b| a.mul(b);
+    /// The largest element; NaN if there is one.
+    Max: f32 = f32::NEG_INFINITY, |sum, x| larger(sum, x), |a, b| larger(a, b);
+        T::MIN, |sum, x| sum.max(x), |a, b| a.max(b);
+    /// The smallest element; NaN if there is one.
+    Min: f32 = f32::INFINITY, |sum, x| smaller(sum, x), |a, b| smaller(a, b);
+        T::MAX, |sum, x| sum.min(x), |a, b| a.min(b);
+}
+
+#[inline(always)]
+fn larger(a: f32, b: f32) -> f32 {
+    if a.is_nan() || a > b { a } else { b }
+}
+
+#[inline(always)]
+fn smaller(a: f32, b: f32) -> f32 {
+    if a.is_nan() || a < b { a } else { b }
+}
+
+/// The sum of `exp(x - shift)`.
+struct SumExp;
+
+impl Fold<f32> for SumExp {
+    type Sum = f64;
+    const NONE: f64 = 0.0;
+    #[inline(always)]
+    fn add<S: Simd>(simd: S, sum: f64, x: f32, shift: f64) -> f64 {
+        sum + math::exp(simd, (x as f64 - shift) as f32) as f64
+    }
+    #[inline(always)]
+    fn join(a: f64, b: f64) -> f64 {
+        a + b
+    }
+}
+
+/// The sum of `(x - shift)^2`.
+struct SumSquaresAbout;
+
+impl Fold<f32> for SumSquaresAbout {
+    type Sum = f64;
+    const NONE: f64 = 0.0;
+    #[inline(always)]
+    fn add<S: Simd>(_: S, sum: f64, x: f32, shift: f64) -> f64 {
+        let difference = x as f64 - shift;
+        sum + difference * difference
+    }
+    #[inline(always)]
+    fn join(a: f64, b: f64) -> f64 {
+        a + b
+    }
+}
+
+/// What is computed for each output.
+pub trait Reduction<T: Stored>: Copy + Sync {
+    /// The element of the output.
+    type Out: Send;
+
+    /// The output whose elements start at `start`.
+    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> Self::Out;
+
+    /// Neighbouring outputs, at most [`WIDTH`], whose elements start at `start`.
+    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [Self::Out]);
+}
+
+/// No shift.
+const UNSHIFTED: [f64; WIDTH] = [0.0; WIDTH];
+
+/// A fold of integers is the output.
+#[derive(Clone, Copy)]
+pub struct Plain<F>(PhantomData<F>);
+
+impl<F> Plain<F> {
+    /// The reduction by a fold.
+    pub fn new(_: F) -> Plain<F> {
+        Plain(PhantomData)
+    }
+}
+
+impl<T: Stored<Lane = T> + Integer, F: Fold<T, Sum = T> + Copy + Sync> Reduction<T> for Plain<F> {
+    type Out = T;
+
+    #[inline(always)]
+    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> T {
+        nest.fold_run::<S, T, F>(simd, x, start, 0.0)
+    }
+
+    #[inline(always)]
+    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [T]) {
+        nest.fold_columns::<S, T, F>(simd, x, start, &UNSHIFTED, out);
+    }
+}
+
+/// A function of a fold of floats and the number of elements is the output.
+#[derive(Clone, Copy)]
+pub struct Finished<F> {
+    fold: PhantomData<F>,
+    finish: fn(f64, f64) -> f64,
+}
+
+impl<F> Finished<F> {
+    /// The reduction that gives `finish(fold, count)`.
+    pub fn new(_: F, finish: fn(f64, f64) -> f64) -> Finished<F> {
+        Finished { fold: PhantomData, finish }
+    }
+}
+
+impl<T: Real, F: Fold<f32, Sum: Into<f64>> + Copy + Sync> Reduction<T> for Finished<F> {
+    type Out = T;
+
+    #[inline(always)]
+    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> T {
+        let sum = nest.fold_run::<S, T, F>(simd, x, start, 0.0);
+        T::from_f64((self.finish)(sum.into(), nest.count() as f64))
+    }
+
+    #[inline(always)]
+    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [T]) {
+        let (mut sums, count) = ([F::NONE; WIDTH], nest.count() as f64);
+        let sums = &mut sums[..out.len()];
+        nest.fold_columns::<S, T, F>(simd, x, start, &UNSHIFTED, sums);
+        for (out, &sum) in out.iter_mut().zip(&*sums) {
+            *out = T::from_f64((self.finish)(sum.into(), count));
+        }
+    }
+}
+
+/// `log(sum(exp(x)))`, shifted by the largest element so that nothing overflows.
+#[derive(Clone, Copy)]
+pub struct LogSumExp;
+
+impl LogSumExp {
+    fn finish(max: f64, sum: f64) -> f64 {
+        // An infinite or NaN maximum is the result, where the shift would make Inf - Inf.
+        if max.is_finite() { sum.ln() + max } else { max }
+    }
+}
+
+impl<T: Real> Reduction<T> for LogSumExp {
+    type Out = T;
+
+    #[inline(always)]
+    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> T {
+        let max = nest.fold_run::<S, T, Max>(simd, x, start, 0.0) as f64;
+        T::from_f64(LogSumExp::finish(max, nest.fold_run::<S, T, SumExp>(simd, x, start, max)))
+    }
+
+    #[inline(always)]
+    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [T]) {
+        let (mut max, mut shifts, mut sums) = ([0f32; WIDTH], [0.0; WIDTH], [0.0; WIDTH]);
+        let (max, sums) = (&mut max[..out.len()], &mut sums[..out.len()]);
+        nest.fold_columns::<S, T, Max>(simd, x, start, &UNSHIFTED, max);
+        shifts.iter_mut().zip(&*max).for_each(|(shift, &max)| *shift = max as f64);
+        nest.fold_columns::<S, T, SumExp>(simd, x, start, &shifts, sums);
+        for ((out, &shift), &sum) in out.iter_mut().zip(&shifts).zip(&*sums) {
+            *out = T::from_f64(LogSumExp::finish(shift, sum));
+        }
+    }
+}
+
+/// Mean and `1 / sqrt(variance + epsilon)`, the variance about the mean: `E[x^2] - E[x]^2` cancels badly when the mean is
+/// large against the deviation.
+#[derive(Clone, Copy)]
+pub struct Moments {
+    /// What is added to the variance.
+    pub epsilon: f64,
+}
+
+impl Moments {
+    #[inline(always)]
+    fn finish(self, mean: f64, squares: f64, count: f64) -> [f64; 2] {
+        [mean, 1.0 / (squares / count + self.epsilon).sqrt()]
+    }
+}
+
+impl<T: Real> Reduction<T> for Moments {
+    type Out = [f64; 2];
+
+    #[inline(always)]
+    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> [f64; 2] {
+        let count = nest.count() as f64;
+        let mean = nest.fold_run::<S, T, Sum>(simd, x, start, 0.0) / count;
+        self.finish(mean, nest.fold_run::<S, T, SumSquaresAbout>(simd, x, start, mean), count)
+    }
+
+    #[inline(always)]
+    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [[f64; 2]]) {
+        let (mut means, mut sums, count) = ([0.0; WIDTH], [0.0; WIDTH], nest.count() as f64);
+        let (means, sums) = (&mut means[..out.len()], &mut sums[..out.len()]);
+        nest.fold_columns::<S, T, Sum>(simd, x, start, &UNSHIFTED, means);
+        means.iter_mut().for_each(|mean| *mean /= count);
+        nest.fold_columns::<S, T, SumSquaresAbout>(simd, x, start, means, sums);
+        for ((out, &mean), &squares) in out.iter_mut().zip(&*means).zip(&*sums) {
+            *out = self.finish(mean, squares, count);
+        }
+    }
+}
+
+/// Computes the outputs from `first` on, in row-major order: run it with [`Isa::run`](crate::cpu::simd::Isa::run).
+pub struct Reduce<'a, T: Stored, R: Reduction<T>> {
+    /// The loops.
+    pub nest: &'a Nest,
+    /// What is computed.
+    pub reduction: R,
+    /// All elements of the operand.
+    pub x: &'a [T],
+    /// The index of the first output of `out`.
+    pub first: usize,
+    /// Some outputs.
+    pub out: &'a mut [R::Out],
+}
+
+impl<T: Stored, R: Reduction<T>> Kernel for Reduce<'_, T, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Reduce { nest, reduction, x, first, out } = self;
+        if nest.columns == 1 {
+            for (index, out) in out.iter_mut().enumerate() {
+                *out = reduction.one(simd, nest, x, nest.start(first + index));
+            }
+            return;
+        }
+        let (mut at, mut rest) = (first, out);
+        while !rest.is_empty() {
+            let column = at % nest.columns;
+            let (out, tail) = rest.split_at_mut(rest.len().min(nest.columns - column).min(WIDTH));
+            reduction.many(simd, nest, x, nest.start(at / nest.columns) + column, out);
+            (at, rest) = (at + out.len(), tail);
+        }
+    }
+}

@@ -1,0 +1,634 @@
+//! Element-wise programs, run over blocks of elements that stay in the first-level cache.
+
+use super::{Env, Run};
+use crate::cpu::kernels::elementwise as kernel;
+use crate::cpu::kernels::half::{Stored, narrow, widen};
+use crate::cpu::kernels::shared::for_each_chunk_with;
+use crate::cpu::memory::Io;
+use crate::cpu::simd::Isa;
+use crate::dtype::{DataType, Element};
+use crate::memory::{elements, elements_mut};
+use crate::ops::elementwise::Elementwise::{self, self as E};
+use crate::ops::fused::Fused;
+use crate::shape::{Descriptor, broadcast_strides};
+use crate::with_element;
+use half::f16;
+
+/// Elements of a block. A register takes 2 to 4 KiB then: those of a chain of operators fit into a first-level cache of
+/// 32 KiB, and the cost of choosing the loop of an operator (some 5 ns) is small against its work (some 50 ns).
+const BLOCK: usize = 512;
+/// Bytes of a register, for elements of any type.
+const REGISTER: usize = BLOCK * 8;
+/// Rows of the broadcast operands at least this long are blocks of their own, whose operands are read in place; shorter
+/// ones are gathered into registers.
+const MIN_ROW: usize = 64;
+/// The most dimensions of a program.
+const MAX_DIMENSIONS: usize = 16;
+
+/// An element-wise program made ready to run.
+///
+/// A register holds the elements of a block as u8, i8, i32, u32, i64, u64 or f32, which also stands for float16:
+/// operands of type float16 are widened when they are read, and the output is narrowed when it is written.
+pub struct ElementwiseStep {
+    operands: Vec<Operand>,
+    actions: Vec<Action>,
+    output: DataType,
+    /// Blocks do not cross a multiple of this many elements.
+    row: usize,
+    registers: usize,
+    /// Cost of an element, for the split over threads.
+    cost: usize,
+}
+
+struct Operand {
+    dtype: DataType,
+    view: View,
+}
+
+/// Where the elements of a block are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Register(usize),
+    /// The memory of an operand.
+    Operand(usize),
+    /// The memory of the output.
+    Output,
+}
+
+/// When an operand is read into its register.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum When {
+    /// Before every block.
+    Always,
+    /// One element, which is the same for a whole row.
+    Row,
+    /// One element, which is the same everywhere.
+    Once,
+}
+
+enum Action {
+    Load {
+        operand: usize,
+        register: usize,
+        when: When,
+    },
+    Compute(Compute),
+    /// Narrows the result to float16.
+    Store {
+        register: usize,
+    },
+}
+
+struct Compute {
+    op: Elementwise,
+    operands: [Place; 3],
+    /// Data types of the operands.
+    types: [DataType; 3],
+    /// Whether all elements of the second operand are equal in a block.
+    uniform: bool,
+    dtype: DataType,
+    out: Place,
+}
+
+/// Dimensions with the strides of one operand, in elements; 0 where it is repeated. Neighbouring dimensions that can be
+/// one are one.
+struct View {
+    dims: Vec<usize>,
+    strides: Vec<usize>,
+}
+
+impl View {
+    fn new(dims: &[usize], strides: &[usize]) -> View {
+        let (dims, mut strides) = collapse(dims, &[strides.to_vec()]);
+        View { dims, strides: strides.remove(0) }
+    }
+
+    fn inner(&self) -> (usize, usize) {
+        (self.dims[self.dims.len() - 1], self.strides[self.strides.len() - 1])
+    }
+
+    /// The place of the element at `index` of the output.
+    fn offset(&self, mut index: usize) -> usize {
+        let mut offset = 0;
+        for (&dim, &stride) in self.dims.iter().zip(&self.strides).skip(1).rev() {
+            offset += index % dim * stride;
+            index /= dim;
+        }
+        offset + index * self.strides[0]
+    }
+}
+
+/// Drops dimensions of size 1 and merges neighbours that are contiguous in every operand. At least one dimension stays.
+fn collapse(dims: &[usize], strides: &[Vec<usize>]) -> (Vec<usize>, Vec<Vec<usize>>) {
+    let (mut merged, mut own) = (Vec::new(), vec![Vec::new(); strides.len()]);
+    for (axis, &dim) in dims.iter().enumerate().filter(|(_, dim)| **dim != 1) {
+        let last = merged.len().wrapping_sub(1);
+        let fits = |(own, all): (&Vec<usize>, &Vec<usize>)| own[last] == all[axis] * dim;
+        if !merged.is_empty() && own.iter().zip(strides).all(fits) {
+            merged[last] *= dim;
+            own.iter_mut().zip(strides).for_each(|(own, all)| own[last] = all[axis]);
+        } else {
+            merged.push(dim);
+            own.iter_mut().zip(strides).for_each(|(own, all)| own.push(all[axis]));
+        }
+    }
+    if merged.is_empty() {
+        return (vec![1], vec![vec![1]; strides.len()]);
+    }
+    (merged, own)
+}
+
+impl ElementwiseStep {
+    /// A program on operands that are broadcast to the shape of `output`.
+    pub fn new(program: &Fused, inputs: &[Option<&Descriptor>], output: &Descriptor) -> ElementwiseStep {
+        let dims: Vec<usize> = output.shape.iter().map(|&dim| dim as usize).collect();
+        let inputs = || inputs.iter().flatten();
+        let types: Vec<DataType> = inputs().map(|input| input.dtype).collect();
+        let strides: Vec<_> = inputs().map(|input| broadcast_strides(&input.shape, &output.shape)).collect();
+        ElementwiseStep::with_strides(program, &types, &dims, &strides, output.dtype)
+    }
+
+    /// A program on operands of the data types `types` that are read with `strides` (in elements, 0 = repeated) over the
+    /// dimensions `dims` of the output, at most 16.
+    ///
+    /// # Panics
+    /// If there are more dimensions, or not as many strides.
+    pub fn with_strides(
+        program: &Fused,
+        types: &[DataType],
+        dims: &[usize],
+        strides: &[Vec<usize>],
+        output: DataType,
+    ) -> ElementwiseStep {
+        assert!(dims.len() <= MAX_DIMENSIONS && strides.iter().all(|strides| strides.len() == dims.len()));
+        let elements = dims.iter().product();
+        let (common, _) = collapse(dims, strides);
+        let inner = common[common.len() - 1];
+        let row = if inner >= MIN_ROW { inner } else { elements };
+        let operands = types.iter().zip(strides);
+        let operands: Vec<Operand> =
+            operands.map(|(&dtype, strides)| Operand { dtype, view: View::new(dims, strides) }).collect();
+        let mut build = Build::new(program, &operands, elements, row);
+        program.instructions.iter().enumerate().for_each(|(index, _)| build.instruction(index));
+        let Build { actions, registers, .. } = build;
+        let cost = program.instructions.iter().map(|instruction| cost(&instruction.op)).sum();
+        ElementwiseStep { actions, registers, operands, output, row, cost }
+    }
+}
+
+/// Rough cost of an operator on one element, in multiply-adds.
+fn cost(op: &Elementwise) -> usize {
+    match op {
+        E::Pow => 32,
+        E::Erf | E::Exp | E::Log | E::Sigmoid | E::Tanh | E::Softplus | E::Gelu | E::Elu { .. } => 8,
+        E::Sin | E::Cos | E::Tan | E::Quantize | E::Div => 8,
+        _ => 1,
+    }
+}
+
+/// Assigns registers to the values of a program.
+struct Build<'a> {
+    program: &'a Fused,
+    operands: &'a [Operand],
+    /// Whether blocks lie within rows of all operands.
+    rows: bool,
+    /// For each value of the program the value that it is a copy of.
+    origin: Vec<usize>,
+    /// For each value the last instruction that reads it.
+    last_use: Vec<usize>,
+    places: Vec<Option<Place>>,
+    free: Vec<usize>,
+    registers: usize,
+    actions: Vec<Action>,
+}
+
+impl<'a> Build<'a> {
+    fn new(program: &'a Fused, operands: &'a [Operand], elements: usize, row: usize) -> Build<'a> {
+        let values = program.inputs + program.instructions.len();
+        let mut origin: Vec<usize> = (0..values).collect();
+        let mut last_use = vec![0; values];
+        for (index, instruction) in program.instructions.iter().enumerate() {
+            let sources: Vec<usize> = instruction.operands.iter().map(|&value| origin[value]).collect();
+            sources.iter().for_each(|&source| last_use[source] = index);
+            let is_last = index + 1 == program.instructions.len();
+            if instruction.op == E::Identity && !is_last {
+                origin[program.inputs + index] = sources[0];
+            }
+        }
+        let (places, actions) = (vec![None; values], Vec::new());
+        let rows = row < elements;
+        Build { program, operands, rows, origin, last_use, places, free: Vec::new(), registers: 0, actions }
+    }
+
+    fn register(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.registers += 1;
+            self.registers - 1
+        })
+    }
+
+    fn dtype(&self, value: usize) -> DataType {
+        match value.checked_sub(self.program.inputs) {
+            None => self.operands[value].dtype,
+            Some(index) => self.program.instructions[index].dtype,
+        }
+    }
+
+    /// When the operand has to be read into a register; `None` if it is used where it is.
+    fn when(&self, operand: usize) -> Option<When> {
+        let Operand { dtype, view } = &self.operands[operand];
+        match (view.inner().1, view.dims.len() == 1) {
+            (0, true) => Some(When::Once),
+            (0, false) if self.rows => Some(When::Row),
+            (1, whole) if (whole || self.rows) && *dtype != DataType::Float16 => None,
+            _ => Some(When::Always),
+        }
+    }
+
+    /// The place of a value that an instruction reads; loads an operand at its first use.
+    fn read(&mut self, value: usize) -> Place {
+        if let Some(place) = self.places[value] {
+            return place;
+        }
+        let place = match self.when(value) {
+            None => Place::Operand(value),
+            Some(when) => {
+                // What is loaded less than once per block must not share its register with other values.
+                let register = match when {
+                    When::Always => self.register(),
+                    When::Row | When::Once => {
+                        self.registers += 1;
+                        self.last_use[value] = usize::MAX;
+                        self.registers - 1
+                    }
+                };
+                self.actions.push(Action::Load { operand: value, register, when });
+                Place::Register(register)
+            }
+        };
+        self.places[value] = Some(place);
+        place
+    }
+
+    fn instruction(&mut self, index: usize) {
+        let (program, result) = (self.program, self.program.inputs + index);
+        let instruction = &program.instructions[index];
+        if self.origin[result] != result {
+            return;
+        }
+        let (mut operands, mut types) = ([Place::Output; 3], [instruction.dtype; 3]);
+        let sources: Vec<usize> = instruction.operands.iter().map(|&value| self.origin[value]).collect();
+        for (i, &source) in sources.iter().enumerate() {
+            (operands[i], types[i]) = (self.read(source), self.dtype(source));
+        }
+        let is_last = index + 1 == program.instructions.len();
+        let out = match instruction.dtype {
+            dtype if is_last && dtype != DataType::Float16 => Place::Output,
+            _ => Place::Register(self.register()),
+        };
+        let second = sources.get(1).filter(|&&source| source < program.inputs);
+        let uniform = second.is_some_and(|&source| matches!(self.when(source), Some(When::Once | When::Row)));
+        self.actions.push(Action::Compute(Compute {
+            op: instruction.op,
+            operands,
+            types,
+            uniform,
+            dtype: instruction.dtype,
+            out,
+        }));
+        self.places[result] = Some(out);
+        if let (true, Place::Register(register)) = (is_last, out) {
+            self.actions.push(Action::Store { register });
+        }
+        for (i, &source) in sources.iter().enumerate() {
+            if let (Place::Register(register), true) = (operands[i], self.last_use[source] == index)
+                && !sources[..i].contains(&source)
+            {
+                self.free.push(register);
+            }
+        }
+    }
+}
+
+impl Run for ElementwiseStep {
+    fn scratch_bytes(&self, threads: usize) -> usize {
+        threads * self.registers * REGISTER
+    }
+
+    fn run(&self, env: &Env, io: &mut Io) {
+        let size = self.output.size();
+        let (out, scratch) = (io.output::<u8>(), io.scratch::<u8>());
+        let scratch = &mut scratch[..self.scratch_bytes(env.threads.count())];
+        let io = &*io;
+        for_each_chunk_with(env.threads, out, size, BLOCK, self.cost, scratch, |first, out, registers| {
+            let end = first + out.len() / size;
+            let (mut at, mut rest) = (first, out);
+            while at < end {
+                let len = BLOCK.min(self.row - at % self.row).min(end - at);
+                let (out, tail) = rest.split_at_mut(len * size);
+                let block = Block { step: self, isa: env.isa, io, at, len };
+                block.run(at == first, at == first || at.is_multiple_of(self.row), registers, out);
+                (at, rest) = (at + len, tail);
+            }
+        });
+    }
+}
+
+/// The elements `at..at + len` of the output.
+struct Block<'a> {
+    step: &'a ElementwiseStep,
+    isa: Isa,
+    io: &'a Io<'a>,
+    at: usize,
+    len: usize,
+}
+
+/// All registers but the one that is written.
+#[derive(Clone, Copy)]
+struct Registers<'a> {
+    before: &'a [u8],
+    after: &'a [u8],
+}
+
+impl<'a> Registers<'a> {
+    fn get<T: Element>(self, register: usize, len: usize) -> &'a [T] {
+        let start = register * REGISTER;
+        let bytes = match start.checked_sub(self.before.len()) {
+            None => &self.before[start..],
+            Some(start) => &self.after[start - REGISTER..],
+        };
+        elements(&bytes[..len * size_of::<T>()])
+    }
+}
+
+/// Runs `$body` with `$T` standing for the type that a register holds elements of `$dtype` in.
+macro_rules! with_lane {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            DataType::Float32 | DataType::Float16 => {
+                type $T = f32;
+                $body
+            }
+            dtype => with_integer!(dtype, $T => $body),
+        }
+    };
+}
+
+/// As [`with_lane`], for the integer types only.
+macro_rules! with_integer {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            DataType::Int32 => {
+                type $T = i32;
+                $body
+            }
+            DataType::Uint32 => {
+                type $T = u32;
+                $body
+            }
+            DataType::Int64 => {
+                type $T = i64;
+                $body
+            }
+            DataType::Uint64 => {
+                type $T = u64;
+                $body
+            }
+            DataType::Int8 => {
+                type $T = i8;
+                $body
+            }
+            DataType::Uint8 => {
+                type $T = u8;
+                $body
+            }
+            float => unreachable!("{float} is no integer type"),
+        }
+    };
+}
+
+/// As [`with_lane`], for the types of quantised values only.
+macro_rules! with_quantized {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            DataType::Int32 => {
+                type $T = i32;
+                $body
+            }
+            DataType::Uint32 => {
+                type $T = u32;
+                $body
+            }
+            DataType::Int8 => {
+                type $T = i8;
+                $body
+            }
+            DataType::Uint8 => {
+                type $T = u8;
+                $body
+            }
+            other => unreachable!("{other} holds no quantised values"),
+        }
+    };
+}
+
+impl Block<'_> {
+    fn run(&self, first: bool, row_starts: bool, registers: &mut [u8], out: &mut [u8]) {
+        for action in &self.step.actions {
+            match action {
+                Action::Load { when: When::Once, .. } if !first => {}
+                Action::Load { when: When::Row, .. } if !row_starts => {}
+                Action::Load { operand, register, when } => {
+                    let register = &mut registers[register * REGISTER..][..REGISTER];
+                    self.load(*operand, *when, register);
+                }
+                Action::Compute(compute) => match compute.out {
+                    Place::Register(register) => {
+                        let (before, rest) = registers.split_at_mut(register * REGISTER);
+                        let (own, after) = rest.split_at_mut(REGISTER);
+                        self.compute(compute, Registers { before, after }, own);
+                    }
+                    _ => self.compute(compute, Registers { before: registers, after: &[] }, out),
+                },
+                Action::Store { register } => {
+                    let registers = Registers { before: registers, after: &[] };
+                    narrow(self.isa, registers.get(*register, self.len), elements_mut::<f16>(out));
+                }
+            }
+        }
+    }
+
+    fn load(&self, operand: usize, when: When, register: &mut [u8]) {
+        let Operand { dtype, view } = &self.step.operands[operand];
+        with_element!(*dtype, T => {
+            let x = self.io.input::<T>(operand);
+            let register: &mut [<T as Stored>::Lane] = elements_mut(register);
+            match when {
+                When::Always => gather(self.isa, view, x, self.at, &mut register[..self.len]),
+                When::Row | When::Once => {
+                    let value = x[view.offset(self.at)].lane();
+                    register[..BLOCK].fill(value);
+                }
+            }
+        });
+    }
+
+    fn compute(&self, compute: &Compute, registers: Registers, out: &mut [u8]) {
+        let Compute { op, operands: places, types, dtype, .. } = compute;
+        let operands = Operands { block: self, registers, places };
+        match op {
+            E::Identity => with_lane!(*dtype, T => operands.out::<T>(out).copy_from_slice(operands.get(0))),
+            E::Cast { to } => with_lane!(types[0], T => with_lane!(*to, U => {
+                kernel::cast::<T, U>(self.isa, operands.get(0), operands.out(out));
+                if *to == DataType::Float16 {
+                    round_to_half(self.isa, operands.out(out));
+                }
+            })),
+            E::Where => with_lane!(*dtype, T => {
+                let (yes, no) = (operands.get(1), operands.get(2));
+                kernel::select::<T>(self.isa, operands.get(0), yes, no, operands.out(out));
+            }),
+            E::Dequantize => with_quantized!(types[0], T => {
+                let (scale, zero) = (operands.get(1), operands.get(2));
+                kernel::dequantize::<T>(self.isa, operands.get(0), scale, zero, operands.out(out));
+            }),
+            E::Quantize => with_quantized!(*dtype, T => {
+                let (scale, zero) = (operands.get(1), operands.get(2));
+                kernel::quantize::<T>(self.isa, operands.get(0), scale, zero, operands.out(out));
+            }),
+            E::IsNaN | E::IsInfinite => kernel::test_float(self.isa, *op, operands.get(0), operands.out(out)),
+            E::Equal | E::NotEqual | E::Greater | E::GreaterOrEqual | E::Lesser | E::LesserOrEqual => {
+                with_lane!(types[0], T => {
+                    kernel::compare::<T>(self.isa, *op, operands.get(0), operands.get(1), operands.out(out));
+                });
+            }
+            _ => self.arithmetic(compute, operands, out),
+        }
+    }
+
+    /// Operators whose operands and output have one type.
+    fn arithmetic(&self, compute: &Compute, operands: Operands, out: &mut [u8]) {
+        let Compute { op, operands: places, dtype, uniform, .. } = compute;
+        let unary = places[1] == Place::Output;
+        match (dtype.is_float(), unary) {
+            (true, true) => kernel::unary_float(self.isa, *op, operands.get(0), operands.out(out)),
+            (true, false) => {
+                let (x, y) = (operands.get(0), operands.get(1));
+                kernel::binary_float(self.isa, *op, x, y, *uniform, operands.out(out));
+            }
+            (false, true) => with_integer!(*dtype, T => {
+                kernel::unary_integer::<T>(self.isa, *op, operands.get(0), operands.out(out));
+            }),
+            (false, false) => with_integer!(*dtype, T => {
+                let (x, y) = (operands.get(0), operands.get(1));
+                kernel::binary_integer::<T>(self.isa, *op, x, y, operands.out(out));
+            }),
+        }
+    }
+}
+
+/// The operands of one instruction on a block.
+#[derive(Clone, Copy)]
+struct Operands<'a> {
+    block: &'a Block<'a>,
+    registers: Registers<'a>,
+    places: &'a [Place; 3],
+}
+
+impl<'a> Operands<'a> {
+    fn get<T: Element>(&self, index: usize) -> &'a [T] {
+        let Block { step, io, at, len, .. } = *self.block;
+        match self.places[index] {
+            Place::Register(register) => self.registers.get(register, len),
+            Place::Operand(operand) => {
+                let start = step.operands[operand].view.offset(at);
+                &io.input(operand)[start..start + len]
+            }
+            Place::Output => unreachable!("nothing reads the output"),
+        }
+    }
+
+    fn out<'o, T: Element>(&self, bytes: &'o mut [u8]) -> &'o mut [T] {
+        elements_mut(&mut bytes[..self.block.len * size_of::<T>()])
+    }
+}
+
+/// Rounds floats to the nearest values of float16.
+fn round_to_half(isa: Isa, values: &mut [f32]) {
+    let mut halves = [f16::ZERO; BLOCK];
+    let halves = &mut halves[..values.len()];
+    narrow(isa, values, halves);
+    widen(isa, halves, values);
+}
+
+/// Reads the elements of `x` that `view` has from the place `at` of the output on.
+fn gather<T: Stored>(isa: Isa, view: &View, x: &[T], at: usize, out: &mut [T::Lane]) {
+    let (inner, stride) = view.inner();
+    let column = at % inner;
+    if let (2, [0, 1]) = (view.dims.len(), &view.strides[..]) {
+        return repeat(isa, &x[..inner], column, out);
+    }
+    let mut rows = Rows::new(view, at / inner);
+    let (mut done, mut start) = (0, column);
+    while done < out.len() {
+        let run = (inner - start).min(out.len() - done);
+        let (from, out) = (rows.offset + start * stride, &mut out[done..done + run]);
+        match stride {
+            0 => out.fill(x[from].lane()),
+            1 => T::copy(isa, &x[from..from + run], out),
+            _ => out.iter_mut().zip(x[from..].iter().step_by(stride)).for_each(|(out, x)| *out = x.lane()),
+        }
+        (done, start) = (done + run, 0);
+        rows.advance();
+    }
+}
+
+/// Fills `out` with the elements of `x` over and over, the first one at `start`.
+fn repeat<T: Stored>(isa: Isa, x: &[T], start: usize, out: &mut [T::Lane]) {
+    let head = (x.len() - start).min(out.len());
+    let period = x.len().min(out.len());
+    T::copy(isa, &x[start..start + head], &mut out[..head]);
+    T::copy(isa, &x[..period - head], &mut out[head..period]);
+    let mut filled = period;
+    while filled < out.len() {
+        let more = filled.min(out.len() - filled);
+        out.copy_within(..more, filled);
+        filled += more;
+    }
+}
+
+/// Walks over all dimensions of a view but the last one.
+struct Rows<'a> {
+    view: &'a View,
+    index: [usize; MAX_DIMENSIONS],
+    offset: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn new(view: &'a View, mut row: usize) -> Rows<'a> {
+        let (mut index, mut offset) = ([0; MAX_DIMENSIONS], 0);
+        for axis in (0..view.dims.len() - 1).rev() {
+            index[axis] = row % view.dims[axis];
+            row /= view.dims[axis];
+            offset += index[axis] * view.strides[axis];
+        }
+        Rows { view, index, offset }
+    }
+
+    fn advance(&mut self) {
+        for axis in (0..self.view.dims.len() - 1).rev() {
+            let (dim, stride) = (self.view.dims[axis], self.view.strides[axis]);
+            self.index[axis] += 1;
+            self.offset += stride;
+            if self.index[axis] < dim {
+                return;
+            }
+            self.index[axis] = 0;
+            self.offset -= dim * stride;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "elementwise_tests.rs"]
+mod tests;

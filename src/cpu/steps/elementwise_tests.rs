@@ -1,0 +1,212 @@
+//! Element-wise programs against the oracle.
+
+use crate::dtype::{DataType, Number};
+use crate::ir::{Graph, parse};
+use crate::ops::Op;
+use crate::ops::elementwise::Elementwise;
+use crate::ops::fused::{Fused, Instruction};
+use crate::ops::tensor::Tensor;
+use crate::testing::{Random, Tolerance, check, check_with};
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// The functions of `simd::math` are within 4 units; a product or quotient adds one. In float16 an argument near a zero of
+/// a function is exact, so that the same bound holds.
+const TOLERANCE: Tolerance = Tolerance::ulps(6);
+
+fn tolerance(dtype: DataType) -> Tolerance {
+    if dtype.is_float() { TOLERANCE } else { Tolerance::EXACT }
+}
+
+/// The line of a graph that calls the method `name`, with the attributes that it needs.
+fn call(name: &str, operands: &str) -> String {
+    let attributes = match name {
+        "clamp" => " minValue=-1 maxValue=2",
+        "cast" => " dataType=int32",
+        "elu" => " alpha=1.5",
+        "leakyRelu" => " alpha=0.3",
+        "linear" => " alpha=1.7 beta=-2.3",
+        "hardSigmoid" => " alpha=0.3 beta=0.4",
+        _ => "",
+    };
+    format!("{name} {operands}{attributes}")
+}
+
+/// A graph with one operator on inputs of the shapes.
+fn graph(name: &str, dtype: DataType, shapes: &[Vec<u32>]) -> Graph {
+    let rule = Op::rules().find(|rule| rule.name == name).unwrap();
+    let mut text = String::new();
+    for (i, (operand, shape)) in rule.operands.iter().zip(shapes).enumerate() {
+        let dtype = if operand.name == "condition" { DataType::Uint8 } else { dtype };
+        text += &format!("%{i} = input x{i} {dtype} {shape:?}\n");
+    }
+    let operands: Vec<String> = (0..rule.operands.len()).map(|i| format!("%{i}")).collect();
+    parse(&(text + "%9 = " + &call(name, &operands.join(" ")) + "\noutput y = %9"))
+}
+
+/// Every method with every data type that it takes: (name, type, number of operands).
+fn cases() -> Vec<(&'static str, DataType, usize)> {
+    let mut cases = Vec::new();
+    for rule in <Elementwise as crate::ops::Operator>::RULES {
+        let operand = rule.operands.iter().find(|operand| operand.name != "condition").unwrap();
+        for &dtype in rule.resolve(operand.types) {
+            cases.push((rule.name, dtype, rule.operands.len()));
+        }
+    }
+    cases
+}
+
+#[test]
+fn every_operator_and_type() {
+    for (name, dtype, operands) in cases() {
+        let shapes = [vec![3, 1, 171], vec![3, 2, 171], vec![171]];
+        check(&graph(name, dtype, &shapes[3 - operands..]), tolerance(dtype));
+    }
+}
+
+#[test]
+fn every_operator_at_special_values() {
+    let special = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        2.5,
+        -3.0,
+        3.0,
+        1e-30,
+        -1e-30,
+        65504.0,
+        -65504.0,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::NAN,
+    ];
+    for (name, dtype, operands) in cases().into_iter().filter(|(_, dtype, _)| dtype.is_float()) {
+        let all: Vec<(f64, f64)> = special.iter().flat_map(|&a| special.iter().map(move |&b| (a, b))).collect();
+        let graph = graph(name, dtype, &vec![vec![all.len() as u32]; operands]);
+        let mut inputs = HashMap::new();
+        for (i, (name, id)) in graph.inputs.iter().enumerate() {
+            let tensor = Tensor::from_fn(graph.descriptor(*id), |index| {
+                let (a, b) = all[index[0]];
+                match (graph.descriptor(*id).dtype, i + 2 - operands.min(2)) {
+                    (DataType::Uint8, _) => Number::Int((index[0] % 3) as i128),
+                    (dtype, 1) => Number::Float(b).cast(dtype),
+                    (dtype, _) => Number::Float(a).cast(dtype),
+                }
+            });
+            inputs.insert(name.clone(), tensor);
+        }
+        check_with(&graph, &inputs, TOLERANCE);
+    }
+}
+
+#[test]
+fn casts_between_all_types() {
+    for from in DataType::ALL {
+        for to in DataType::ALL {
+            let text = format!("%0 = input x {from} [2, 300]\n%1 = cast %0 dataType={to}\noutput y = %1");
+            let graph = parse(&text);
+            let mut random = Random::new(7);
+            let tensor = random.tensor_in(graph.descriptor(graph.inputs[0].1), -300.0, 70000.0);
+            check_with(&graph, &HashMap::from([("x".to_string(), tensor)]), Tolerance::ulps(0));
+        }
+    }
+}
+
+#[test]
+fn operands_are_read_in_every_way() {
+    // (dimensions of the output, of the operands): in place, one element, one per row, repeated rows short and long,
+    // gathered, around the block length.
+    let shapes: &[[&[u32]; 3]] = &[
+        [&[], &[], &[]],
+        [&[1], &[1], &[]],
+        [&[511], &[511], &[1]],
+        [&[513], &[1], &[513]],
+        [&[3, 1025], &[3, 1], &[1025]],
+        [&[3, 70], &[3, 1], &[70]],
+        [&[40, 3], &[3], &[40, 1]],
+        [&[5, 4, 130], &[4, 1], &[5, 1, 130]],
+        [&[2, 3, 4, 5], &[3, 1, 5], &[2, 1, 4, 1]],
+        [&[2, 3, 2, 3, 2, 3, 2, 2], &[3, 1, 3, 1, 3, 1, 2], &[2, 1, 2, 1, 2, 1, 2, 1]],
+    ];
+    for [a, b, c] in shapes {
+        for dtype in ["float32", "float16", "int8", "int64"] {
+            let text = format!(
+                "%0 = input a {dtype} {a:?}\n%1 = input b {dtype} {b:?}\n%2 = input c {dtype} {c:?}\n\
+                 %3 = add %0 %1\n%4 = mul %3 %2\n%5 = sub %2 %1\n%6 = max %5 %4\noutput y = %6\noutput z = %5"
+            );
+            let tolerance = if dtype == "float16" { Tolerance::ulps(2).or_absolute(0.02) } else { Tolerance::ulps(1) };
+            check(&parse(&text), tolerance.or_absolute(if dtype == "float16" { 0.02 } else { 4e-6 }));
+        }
+    }
+}
+
+#[test]
+fn programs_reuse_registers() {
+    use Elementwise::*;
+    let float = DataType::Float16;
+    let step = |op, operands: &[usize], dtype| Instruction { op, operands: operands.to_vec(), dtype };
+    // Operands 0..3 are x [4, 90], a row [90], a column [4, 1] and a scalar.
+    let program = Fused {
+        inputs: 4,
+        instructions: vec![
+            step(Add, &[0, 1], float),
+            step(Identity, &[4], float),
+            step(Mul, &[5, 2], float),
+            step(Greater, &[6, 3], DataType::Uint8),
+            step(Cast { to: DataType::Int32 }, &[6], DataType::Int32),
+            step(Cast { to: float }, &[8], float),
+            step(Where, &[7, 9, 0], float),
+            step(Sub, &[10, 10], float),
+            step(Add, &[11, 10], float),
+            step(Max, &[12, 3], float),
+            step(Identity, &[13], float),
+        ],
+    };
+    let mut builder = crate::ir::Builder::new();
+    let shapes: [&[u32]; 4] = [&[4, 90], &[90], &[4, 1], &[]];
+    let inputs = shapes
+        .iter()
+        .enumerate()
+        .map(|(i, &shape)| Some(builder.input(&format!("x{i}"), crate::shape::Descriptor::new(float, shape)).unwrap()));
+    let inputs = inputs.collect();
+    let outputs = builder.add(program, inputs, "").unwrap();
+    let graph = builder.finish(vec![("y".to_string(), outputs[0])]);
+    // Exact operations on values near 0 but for two roundings, which a comparison or truncation could make visible.
+    check(&graph, Tolerance::ulps(2));
+}
+
+#[test]
+fn constant_exponents() {
+    for exponent in ["-1", "0", "0.5", "1", "2", "3", "4", "-0.5", "2.25"] {
+        let text = format!(
+            "%0 = input x float32 [700]\n%1 = abs %0\n%2 = constant float32 [] {exponent}\n%3 = pow %1 %2\noutput y = %3"
+        );
+        check(&parse(&text), Tolerance::ulps(2));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn random_broadcasts(
+        dims in prop::collection::vec(1u32..9, 0..6),
+        masks in prop::collection::vec((0u32..64, 0usize..6), 3),
+        case in 0usize..1000,
+        long in 1u32..200,
+    ) {
+        let cases = cases();
+        let (name, dtype, operands) = cases[case % cases.len()];
+        let mut dims = dims;
+        dims.iter_mut().rev().take(1).for_each(|dim| *dim = long);
+        // The first operand has the whole shape; the others lose leading dimensions or repeat some.
+        let shapes: Vec<Vec<u32>> = masks[..operands].iter().enumerate().map(|(i, (mask, skip))| {
+            let kept = |axis: usize, dim: u32| if i == 0 || mask >> axis & 1 == 0 { dim } else { 1 };
+            let shape = dims.iter().enumerate().map(|(axis, &dim)| kept(axis, dim));
+            shape.skip(if i == 0 { 0 } else { *skip }).collect()
+        }).collect();
+        check(&graph(name, dtype, &shapes), tolerance(dtype));
+    }
+}
