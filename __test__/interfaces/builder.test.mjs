@@ -213,7 +213,7 @@ test('operands are checked by brand and builder, wherever they stand', async () 
 test('messages carry the sanitized label', async () => {
   const { builder } = await newBuilder();
   const indices = builder.input('indices', { dataType: 'int32', shape: [1] });
-  assert.throws(() => builder.relu(indices, { label: 'ev\u202Eil\n' }), typeError(/^\[evil\] relu: /));
+  assert.throws(() => builder.sigmoid(indices, { label: 'ev\u202Eil\n' }), typeError(/^\[evil\] sigmoid: /));
   assert.throws(() => builder.softmax(indices, 0), typeError(/^softmax: /));
   assert.throws(() => builder.relu(indices, { label: Symbol('s') }), typeError(/^relu: options\.label is a symbol/));
 });
