@@ -22,6 +22,13 @@ pub(crate) mod testing;
 
 pub(crate) use product::{ProductPlan, for_each_tile};
 
+pub mod copy;
+pub mod gather;
+pub mod remap;
+pub mod resample2d;
+pub mod scatter;
+pub mod triangular;
+
 use super::memory::Io;
 use super::simd::Isa;
 use super::threads::Threads;
@@ -75,6 +82,22 @@ steps! {
     Gru(gru::GruStep),
     /// Long short-term memory.
     Lstm(lstm::LstmStep),
+    /// Copies between layouts.
+    Copy(copy::CopyStep),
+    /// Copies by lists of places.
+    Remap(remap::RemapStep),
+    /// Bilinear resampling.
+    Linear(resample2d::LinearStep),
+    /// Rows at the places of indices.
+    Gather(gather::GatherStep),
+    /// Elements at the places of indices.
+    GatherElements(gather::GatherElementsStep),
+    /// Replaced rows.
+    Scatter(scatter::ScatterStep),
+    /// Replaced elements.
+    ScatterElements(scatter::ScatterElementsStep),
+    /// Triangular matrices.
+    Triangular(triangular::TriangularStep),
     /// Element-wise operators, fused or not.
     Elementwise(elementwise::ElementwiseStep),
     /// Reductions.
