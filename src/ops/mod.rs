@@ -30,6 +30,8 @@ pub mod softmax;
 pub mod spatial;
 pub mod split;
 pub mod strided;
+#[cfg(test)]
+mod sweep;
 pub mod tensor;
 pub mod tile;
 pub mod transpose;

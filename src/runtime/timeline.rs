@@ -206,7 +206,8 @@ mod tests {
         timeline.enqueue(
             move |_| {
                 started.send(()).unwrap();
-                drop(held.recv());
+                // Ends when `go` is dropped.
+                held.recv().unwrap_err();
                 Ok(())
             },
             first,
