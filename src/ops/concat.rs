@@ -6,7 +6,7 @@ use super::strided::Strided;
 use super::tensor::Tensor;
 use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, required};
 use crate::error::Problem;
-use crate::shape::{Descriptor, is_valid_dimension};
+use crate::shape::{Descriptor, elements, is_valid_dimension};
 
 crate::attributes! {
     /// `concat()`.
@@ -17,19 +17,28 @@ crate::attributes! {
 }
 
 impl Concat {
-    /// Where the elements of the operand at `index` lie in the output, for operands of these shapes.
-    pub fn strided(&self, inputs: &[&[u32]], index: usize) -> Strided {
+    /// Where the elements of each operand lie in the output, for operands of these shapes.
+    pub fn strided(&self, inputs: &[&[u32]]) -> Vec<Strided> {
         let axis = self.axis as usize;
         let mut output = inputs[0].to_vec();
         output[axis] = inputs.iter().map(|shape| shape[axis]).sum();
-        let mut starts = vec![0; output.len()];
-        starts[axis] = inputs[..index].iter().map(|shape| shape[axis]).sum();
-        Strided::row_major(&output).window(&starts, inputs[index])
+        let output = Strided::row_major(&output);
+        let mut starts = vec![0; inputs[0].len()];
+        let place = |shape: &&[u32]| {
+            let place = output.window(&starts, shape);
+            starts[axis] += shape[axis];
+            place
+        };
+        inputs.iter().map(place).collect()
     }
 
-    /// The element of the output where the operand at `index` begins, if its elements stay one after the other.
+    /// The element of the output where the operand at `index` begins, if its elements stay one after the other:
+    /// nothing but the operands in front of it comes before them.
     pub fn contiguous_offset(&self, inputs: &[&[u32]], index: usize) -> Option<usize> {
-        self.strided(inputs, index).contiguous_offset()
+        let (outer, inner) = inputs[index].split_at(self.axis as usize);
+        let alone = inputs.len() == 1 || outer.iter().all(|&dim| dim == 1);
+        let start: usize = inputs[..index].iter().map(|shape| shape[self.axis as usize] as usize).sum();
+        alone.then(|| start * elements(&inner[1..]))
     }
 
     /// Adds the operand at `index` to the `output` of the operands in front of it.
@@ -143,5 +152,10 @@ mod tests {
         assert_eq!([0, 1, 2].map(|i| concat.contiguous_offset(&inputs, i)), [Some(0), Some(6), Some(9)]);
         assert_eq!(concat.contiguous_offset(&[&[2, 2, 3], &[2, 1, 3]], 1), None);
         assert_eq!(concat.contiguous_offset(&[&[2, 2, 3]], 0), Some(0));
+        for inputs in [&inputs[..], &[&[2, 2, 3], &[2, 1, 3]], &[&[2, 2, 3]], &[&[1, 1, 1, 9], &[1, 4, 1, 9]]] {
+            for (index, place) in concat.strided(inputs).iter().enumerate() {
+                assert_eq!(concat.contiguous_offset(inputs, index), place.contiguous_offset(), "{inputs:?}");
+            }
+        }
     }
 }

@@ -248,5 +248,8 @@ mod tests {
             (low, high, weight)
         };
         assert_eq!([0, 1, 2, 3].map(between), [(0, 0, 0.0), (0, 1, 0.25), (0, 1, 0.75), (1, 1, 0.0)]);
+        // Thirds are not exact in binary: the places in the middle still lie on the elements.
+        let on_elements = (0..9).filter(|&i| super::between(3, 9, i).weight == 0.0).collect::<Vec<_>>();
+        assert_eq!(on_elements, [0, 1, 4, 7, 8]);
     }
 }

@@ -52,10 +52,11 @@ impl Split {
     /// Where the elements of the output at `index` lie in an input of the shape `input`.
     pub fn strided(&self, input: &[u32], index: usize) -> Strided {
         let axis = self.axis as usize;
-        let sizes = self.sizes(input[axis]);
         let (mut starts, mut shape) = (vec![0; input.len()], input.to_vec());
-        starts[axis] = sizes[..index].iter().sum();
-        shape[axis] = sizes[index];
+        (starts[axis], shape[axis]) = match &self.splits {
+            Splits::Count(count) => (index as u32 * (input[axis] / count), input[axis] / count),
+            Splits::Sizes(sizes) => (sizes[..index].iter().sum(), sizes[index]),
+        };
         Strided::row_major(input).window(&starts, &shape)
     }
 

@@ -112,11 +112,11 @@ impl StridedCopy {
         }
         assert!(first <= src.offset);
         let cols = loops.pop().unwrap_or(Loop { dst: 1, src: 1, ..Loop::ONCE });
-        let transposed = loops.iter().rposition(|l| l.src == 1 && l.len >= TILE);
+        let transposed = loops.iter().rposition(|l| l.src == 1);
         let plane = match (cols.src, cols.dst) {
             (1, 1) => Plane::Rows,
             (0, 1) => Plane::Fill,
-            (_, 1) if cols.len >= TILE && transposed.is_some() => Plane::Transpose,
+            (_, 1) if transposed.is_some() => Plane::Transpose,
             _ => Plane::Strided,
         };
         let rows = match (plane, transposed) {
@@ -124,7 +124,9 @@ impl StridedCopy {
             _ => loops.pop().unwrap_or(Loop::ONCE),
         };
         let (block_rows, block_cols) = match plane {
-            Plane::Transpose => (TRANSPOSE_BLOCK, TRANSPOSE_BLOCK),
+            // Of a narrow transposition a block is as much longer.
+            Plane::Transpose if rows.len < TRANSPOSE_BLOCK => (rows.len, COPY_BLOCK / rows.len),
+            Plane::Transpose => (COPY_BLOCK / cols.len.min(TRANSPOSE_BLOCK), cols.len.min(TRANSPOSE_BLOCK)),
             _ if cols.len >= COPY_BLOCK => (1, COPY_BLOCK),
             _ => (rows.len.min(COPY_BLOCK / cols.len), cols.len),
         };
@@ -235,6 +237,11 @@ impl StridedCopy {
                 // Constant sizes let the compiler unroll the whole square and keep it in registers.
                 match ((rows - row).min(TILE), (cols - col).min(TILE)) {
                     (TILE, TILE) => self.transpose_tile(src, from, dst, to, TILE, TILE),
+                    // Images with three or four colours.
+                    (TILE, 3) => self.transpose_tile(src, from, dst, to, TILE, 3),
+                    (TILE, 4) => self.transpose_tile(src, from, dst, to, TILE, 4),
+                    (3, TILE) => self.transpose_tile(src, from, dst, to, 3, TILE),
+                    (4, TILE) => self.transpose_tile(src, from, dst, to, 4, TILE),
                     (rows, cols) => self.transpose_tile(src, from, dst, to, rows, cols),
                 }
             }
@@ -368,7 +375,10 @@ mod tests {
                 check_transpose(&[rows, cols], &[1, 0]);
             }
         }
-        check_transpose(&[5000, 2], &[1, 0]);
+        for few in [2, 3, 4, 5] {
+            check_transpose(&[1, few, 5003], &[0, 2, 1]);
+            check_transpose(&[2, 5003, few], &[0, 2, 1]);
+        }
         check_transpose(&[3, 9000], &[1, 0]);
         check_transpose(&[3, 17, 9, 10], &[0, 2, 1, 3]);
         check_transpose(&[3, 17, 9, 10], &[3, 1, 2, 0]);

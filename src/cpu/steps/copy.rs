@@ -51,11 +51,9 @@ impl CopyStep {
 
     /// `concat()` of operands of these shapes.
     pub fn concat(op: &Concat, inputs: &[&[u32]], output: &Descriptor) -> CopyStep {
-        let copy = |index: usize| {
-            let source = Strided::row_major(inputs[index]);
-            (index, StridedCopy::new(&source, &op.strided(inputs, index)))
-        };
-        let copies = (0..inputs.len()).map(copy).collect();
+        let places = op.strided(inputs).into_iter().zip(inputs);
+        let copies = places.map(|(place, shape)| StridedCopy::new(&Strided::row_major(shape), &place));
+        let copies = copies.enumerate().collect();
         CopyStep { size: output.dtype.size(), outputs: vec![Output { fill: None, copies }] }
     }
 
@@ -197,10 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn as_many_tensors_as_the_draft_allows() {
-        let names: Vec<String> = (1..=8192).map(|i| format!("%{i}")).collect();
+    fn a_thousand_tensors() {
+        let names: Vec<String> = (1..=1000).map(|i| format!("%{i}")).collect();
         let text = format!(
-            "%0 = input x uint8 [8192, 3]\n{} = split %0 splits=8192\n%y = concat {} axis=1\noutput y = %y",
+            "%0 = input x uint8 [1000, 3]\n{} = split %0 splits=1000\n%y = concat {} axis=1\noutput y = %y",
             names.join(", "),
             names.join(" ")
         );

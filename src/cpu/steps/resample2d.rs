@@ -91,15 +91,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_element_on_the_grid_is_kept() {
-        let graph =
-            parse("%0 = input x float32 [1, 1, 3, 3]\n%1 = resample2d %0 mode=linear sizes=[9, 9]\noutput y = %1");
-        // Every third place of the output lies on an element.
-        let taps: Vec<_> = (0..9).map(|i| between(3, 9, i).weight).collect();
-        assert_eq!(taps.iter().filter(|&&weight| weight == 0.0).count(), 5, "{graph}");
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
