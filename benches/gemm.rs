@@ -6,6 +6,8 @@ use std::hint::black_box;
 use std::time::Instant;
 use webnn_node::cpu::simd::{Isa, Kernel, Simd, math};
 use webnn_node::cpu::steps::Env;
+use webnn_node::cpu::steps::conv_transpose2d::{ConvTranspose2dShape, ConvTranspose2dStep, TransposedFilterLayout};
+use webnn_node::cpu::steps::conv2d::{Conv2dShape, Conv2dStep, FilterLayout};
 use webnn_node::cpu::steps::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use webnn_node::cpu::threads::Threads;
 
@@ -27,7 +29,7 @@ impl Kernel for Peak {
     type Output = f32;
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> f32 {
-        let mut sums = [simd.splat(0.0); 12];
+        let mut sums = [simd.splat(0.0); 8];
         let (a, b) = (simd.splat(black_box(0.5)), simd.splat(black_box(1.0)));
         for _ in 0..self.0 {
             for sum in &mut sums {
@@ -51,7 +53,7 @@ impl Kernel for Lanes {
 fn peak(isa: Isa) -> f64 {
     let rounds = 100_000;
     let seconds = best(|| _ = black_box(isa.run(Peak(rounds))));
-    (rounds * 12 * 2 * isa.run(Lanes)) as f64 / seconds / 1e9
+    (rounds * 8 * 2 * isa.run(Lanes)) as f64 / seconds / 1e9
 }
 
 fn naive(size: usize) -> f64 {
@@ -94,6 +96,68 @@ fn product(env: &Env, [m, k, n]: [usize; 3], weights: Weights) -> f64 {
     2.0 * (m * k * n) as f64 / seconds / 1e9
 }
 
+/// A square convolution with a constant filter, padded so that the size only shrinks by the stride.
+fn convolution(
+    env: &Env,
+    channels: [usize; 2],
+    size: usize,
+    [filter, stride]: [usize; 2],
+    groups: usize,
+    channels_last: bool,
+) -> f64 {
+    let out = size / stride;
+    let shape = Conv2dShape {
+        batches: 1,
+        groups,
+        channels,
+        input: [size; 2],
+        filter: [filter; 2],
+        output: [out; 2],
+        strides: [stride; 2],
+        dilations: [1; 2],
+        padding: [filter / 2; 2],
+        channels_last,
+        layout: FilterLayout::Oihw,
+    };
+    let weights = channels[1] * channels[0] / groups * filter * filter;
+    let mut step = Conv2dStep::new(env.isa, env.threads.count(), shape);
+    step.prepack(&vec![0.25f32; weights]);
+    let (x, mut y) = (vec![0.5f32; channels[0] * size * size], vec![0.0; channels[1] * out * out]);
+    let bias = vec![1.0; channels[1]];
+    let mut scratch = vec![0.0; step.scratch_len()];
+    let seconds = best(|| {
+        step.run(env, [&x, &[]], Some(&bias), None, &mut y, &mut scratch);
+        black_box(&y);
+    });
+    2.0 * (weights * out * out) as f64 / seconds / 1e9
+}
+
+/// 64 to 32 channels, 28 by 28 to 56 by 56, filter 4, stride 2.
+fn transposed_convolution(env: &Env, channels_last: bool) -> f64 {
+    let shape = ConvTranspose2dShape {
+        batches: 1,
+        groups: 1,
+        channels: [64, 32],
+        input: [28; 2],
+        filter: [4; 2],
+        output: [56; 2],
+        strides: [2; 2],
+        dilations: [1; 2],
+        padding: [1; 2],
+        channels_last,
+        layout: TransposedFilterLayout::Iohw,
+    };
+    let mut step = ConvTranspose2dStep::new(env.isa, env.threads.count(), shape);
+    step.prepack(&vec![0.25f32; 64 * 32 * 16]);
+    let (x, mut y) = (vec![0.5f32; 64 * 28 * 28], vec![0.0; 32 * 56 * 56]);
+    let mut scratch = vec![0.0; step.scratch_len()];
+    let seconds = best(|| {
+        step.run(env, [&x, &[]], None, None, &mut y, &mut scratch);
+        black_box(&y);
+    });
+    2.0 * (64 * 32 * 16 * 28 * 28) as f64 / seconds / 1e9
+}
+
 struct Elements<'a>(&'static str, &'a mut [f32]);
 
 impl Kernel for Elements<'_> {
@@ -128,10 +192,31 @@ fn main() {
                 rate(format!("{size:?} {name}"), product(&env, size, weights));
             }
         }
+        for (channels, size, filter, groups) in [
+            ([3, 64], 224, [3, 2], 1),
+            ([64, 16], 56, [1, 1], 1),
+            ([16, 64], 56, [3, 1], 1),
+            ([64, 64], 56, [3, 1], 1),
+            ([128, 128], 28, [3, 1], 1),
+            ([64, 256], 14, [3, 1], 1),
+            ([512, 1000], 14, [1, 1], 1),
+            ([96, 96], 56, [3, 1], 96),
+            ([96, 96], 56, [3, 2], 96),
+        ] {
+            for (last, name) in [(false, "nchw"), (true, "nhwc")] {
+                rate(
+                    format!("conv {channels:?} {size} {filter:?} /{groups} {name}"),
+                    convolution(&env, channels, size, filter, groups, last),
+                );
+            }
+        }
+        rate("transposed conv nchw".into(), transposed_convolution(&env, false));
+        rate("transposed conv nhwc".into(), transposed_convolution(&env, true));
         for name in ["exp", "log", "erf", "tanh", "gelu", "softplus", "sin"] {
-            let mut xs: Vec<f32> = (0..4096).map(|i| i as f32 * 1e-3 + 0.1).collect();
+            let from: Vec<f32> = (0..4096).map(|i| i as f32 * 1e-3 + 0.1).collect();
+            let mut xs = from.clone();
             let seconds = best(|| {
-                xs.iter_mut().enumerate().for_each(|(i, x)| *x = i as f32 * 1e-3 + 0.1);
+                xs.copy_from_slice(&from);
                 isa.run(Elements(name, black_box(&mut xs)));
             });
             println!("  {name:40} {:7.3} ns per element", seconds / 4096.0 * 1e9);

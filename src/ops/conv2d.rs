@@ -103,7 +103,8 @@ impl Operator for Conv2d {
         let dilations = positive("dilations", &a.dilations)?;
         let image = a.input_layout.image(&input.shape);
         let [output_channels, filter_inputs, height, width] = a.filter_layout.axes().map(|axis| filter.shape[axis]);
-        if a.groups == 0 || image.channels % a.groups != 0 || output_channels % a.groups != 0 {
+        // No number of channels is 0, and no other number is a multiple of 0.
+        if !image.channels.is_multiple_of(a.groups) || !output_channels.is_multiple_of(a.groups) {
             let expected =
                 format!("a divisor of {} input channels and {output_channels} output channels", image.channels);
             return Err(Problem::attribute("groups", a.groups, expected));

@@ -110,8 +110,9 @@ impl Operator for ConvTranspose2d {
         let dilations = positive("dilations", &a.dilations)?;
         let image = a.input_layout.image(&input.shape);
         let [filter_inputs, group_outputs, height, width] = a.filter_layout.axes().map(|axis| filter.shape[axis]);
-        // The draft only asks for a number above 0, but channels that cannot be divided make no groups.
-        if a.groups == 0 || image.channels % a.groups != 0 {
+        // The draft only asks for a number above 0, but channels that cannot be divided make no groups. No number of
+        // channels is 0, and no other number is a multiple of 0.
+        if !image.channels.is_multiple_of(a.groups) {
             let expected = format!("a divisor of {} input channels", image.channels);
             return Err(Problem::attribute("groups", a.groups, expected));
         }

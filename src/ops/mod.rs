@@ -29,11 +29,11 @@ pub mod slice;
 pub mod softmax;
 pub mod spatial;
 pub mod split;
+pub mod strided;
 pub mod tensor;
 pub mod tile;
 pub mod transpose;
 pub mod triangular;
-pub mod view;
 
 use crate::dtype::Number;
 use crate::error::Problem;

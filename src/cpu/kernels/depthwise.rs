@@ -1,1 +1,322 @@
-//! Depthwise convolution.
+//! Depthwise convolution: every output channel reads one input channel. Too little arithmetic per element for a
+//! matrix product, so the image is read directly.
+
+use super::float::Float;
+use super::pack::gather;
+use crate::cpu::simd::{Isa, Kernel, Simd};
+use std::ops::Range;
+
+/// Vectors that are summed side by side.
+const UNROLL: usize = 4;
+
+/// The numbers of one plane of a depthwise convolution. All strides are in elements.
+///
+/// `out[y][x] = sum over taps of weight[tap y][tap x] * in[y * step_y + tap y * dilation_y - padding_y][...]`,
+/// where everything outside of the image is 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Input rows and columns.
+    pub size: [usize; 2],
+    /// Distance between input rows, and between input columns.
+    pub strides: [usize; 2],
+    /// Output columns.
+    pub out_cols: usize,
+    /// Filter rows and columns.
+    pub filter: [usize; 2],
+    /// Input rows per output row, and columns per column.
+    pub step: [usize; 2],
+    /// Distance between taps, in input rows and columns.
+    pub dilation: [usize; 2],
+    /// Rows of zeros above, and columns to the left of the image.
+    pub padding: [usize; 2],
+}
+
+impl Window {
+    /// Floats per padded input row: one stretch for each residue of the column by the step.
+    fn stretch(&self) -> usize {
+        let reach = (self.filter[1] - 1) * self.dilation[1] / self.step[1];
+        // Whole vectors are read, of at most 16 lanes.
+        self.out_cols.next_multiple_of(16) + reach
+    }
+
+    /// Input rows under `rows` output rows.
+    fn rows_under(&self, rows: usize) -> usize {
+        (rows - 1) * self.step[0] + (self.filter[0] - 1) * self.dilation[0] + 1
+    }
+
+    /// The scratch floats that [`Padded::fill`] needs for `rows` output rows.
+    pub fn scratch_len(&self, rows: usize) -> usize {
+        self.rows_under(rows) * self.step[1] * self.stretch()
+    }
+}
+
+/// The input rows under some output rows, widened and padded, with columns sorted by their residue by the step:
+/// then every tap reads neighbours.
+pub struct Padded<'a> {
+    window: &'a Window,
+    rows: &'a [f32],
+    /// [`Window::stretch`], kept because divisions per row would show.
+    stretch: usize,
+    /// From one tap of a row to the next: whole steps, and the rest.
+    hop: [usize; 2],
+}
+
+impl<'a> Padded<'a> {
+    /// Copies what output rows `rows` read from the plane that starts at `image`.
+    pub fn fill<T: Float>(
+        isa: Isa,
+        window: &'a Window,
+        image: &[T],
+        rows: Range<usize>,
+        scratch: &'a mut [f32],
+    ) -> Padded<'a> {
+        let scratch = &mut scratch[..window.scratch_len(rows.len())];
+        isa.run(Fill { window, image, first: rows.start, out: scratch });
+        let hop = [window.dilation[1] / window.step[1], window.dilation[1] % window.step[1]];
+        Padded { window, rows: scratch, stretch: window.stretch(), hop }
+    }
+
+    /// Output row `row`, counted from the first of the rows this was filled for. `weights` are the taps in
+    /// row-major order.
+    pub fn convolve(&self, isa: Isa, row: usize, weights: &[f32], out: &mut [f32]) {
+        isa.run(Convolve { padded: self, row, weights, out });
+    }
+}
+
+struct Fill<'a, T> {
+    window: &'a Window,
+    image: &'a [T],
+    first: usize,
+    out: &'a mut [f32],
+}
+
+impl<T: Float> Kernel for Fill<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let w = self.window;
+        let (step, stretch) = (w.step[1], w.stretch());
+        self.out.fill(0.0);
+        for residue in 0..step {
+            // Padded column `residue + at * step` is image column `residue + at * step - padding`.
+            let at = w.padding[1].saturating_sub(residue).div_ceil(step);
+            let x = residue + at * step - w.padding[1];
+            if x >= w.size[1] || at >= stretch {
+                continue;
+            }
+            let columns = (w.size[1] - x).div_ceil(step).min(stretch - at);
+            for (i, out) in self.out.chunks_exact_mut(step * stretch).enumerate() {
+                let y = (self.first * w.step[0] + i) as isize - w.padding[0] as isize;
+                if y >= 0 && y < w.size[0] as isize {
+                    let from = &self.image[y as usize * w.strides[0] + x * w.strides[1]..];
+                    gather(simd, from, step * w.strides[1], &mut out[residue * stretch + at..][..columns]);
+                }
+            }
+        }
+    }
+}
+
+struct Convolve<'a> {
+    padded: &'a Padded<'a>,
+    row: usize,
+    weights: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl Convolve<'_> {
+    /// Writes `VECS` vectors of outputs from column `x` on; the last one may reach beyond the row.
+    #[inline(always)]
+    fn sum<S: Simd, const VECS: usize>(&mut self, simd: S, x: usize) {
+        let Padded { window: w, rows, stretch, hop } = *self.padded;
+        let step = w.step[1];
+        let mut sums = [simd.splat(0.0); VECS];
+        for (ty, weights) in self.weights.chunks_exact(w.filter[1]).enumerate() {
+            let row = &rows[(self.row * w.step[0] + ty * w.dilation[0]) * step * stretch..][..step * stretch];
+            let (mut residue, mut column) = (0, x);
+            for &weight in weights {
+                let from = &row[residue * stretch + column..][..VECS * S::LANES];
+                let weight = simd.splat(weight);
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    *sum = simd.mul_add(weight, simd.load(&from[v * S::LANES..]), *sum);
+                }
+                column += hop[0];
+                residue += hop[1];
+                if residue >= step {
+                    (residue, column) = (residue - step, column + 1);
+                }
+            }
+        }
+        let out = &mut self.out[x..];
+        for (v, sum) in sums.into_iter().enumerate() {
+            simd.store_partial(sum, &mut out[v * S::LANES..]);
+        }
+    }
+}
+
+impl Kernel for Convolve<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        for x in (0..self.out.len()).step_by(UNROLL * S::LANES) {
+            match (self.out.len() - x).div_ceil(S::LANES) {
+                1 => self.sum::<S, 1>(simd, x),
+                2 => self.sum::<S, 2>(simd, x),
+                3 => self.sum::<S, 3>(simd, x),
+                _ => self.sum::<S, UNROLL>(simd, x),
+            }
+        }
+    }
+}
+
+/// One output position of a depthwise convolution with channels last: all output channels of row `y`, column
+/// `x`. `image` starts at channel 0 of the upper left; `weights` is `[taps][out.len()]`; output channel `o`
+/// reads input channel `o / multiplier`.
+pub fn convolve_channels<T: Float>(
+    isa: Isa,
+    window: &Window,
+    image: &[T],
+    [y, x]: [usize; 2],
+    weights: &[f32],
+    multiplier: usize,
+    out: &mut [f32],
+) {
+    isa.run(Channels { window, image, y, x, weights, multiplier, out });
+}
+
+struct Channels<'a, T> {
+    window: &'a Window,
+    image: &'a [T],
+    y: usize,
+    x: usize,
+    weights: &'a [f32],
+    multiplier: usize,
+    out: &'a mut [f32],
+}
+
+/// The taps that fall inside of the image, and the input position of tap 0, for both axes.
+struct Inside {
+    taps: [Range<usize>; 2],
+    first: [isize; 2],
+}
+
+impl<T: Float> Channels<'_, T> {
+    #[inline(always)]
+    fn inside(&self) -> Inside {
+        let w = self.window;
+        let first = [0, 1].map(|axis| ([self.y, self.x][axis] * w.step[axis]) as isize - w.padding[axis] as isize);
+        let taps = [0, 1].map(|axis| {
+            // Divisions cost more than the products of a few channels, and are rarely needed.
+            let taps = |distance: isize| match (distance.max(0) as usize, w.dilation[axis]) {
+                (distance, 1) => distance.min(w.filter[axis]),
+                (distance, dilation) => distance.div_ceil(dilation).min(w.filter[axis]),
+            };
+            let (low, high) = (taps(-first[axis]), taps(w.size[axis] as isize - first[axis]));
+            low..high.max(low)
+        });
+        Inside { taps, first }
+    }
+
+    /// Calls `each` with the first input element and the weights of every tap inside of the image.
+    #[inline(always)]
+    fn taps(&self, inside: &Inside, mut each: impl FnMut(&[T], &[f32])) {
+        let (w, channels) = (self.window, self.out.len());
+        for ty in inside.taps[0].clone() {
+            let row = (inside.first[0] + (ty * w.dilation[0]) as isize) as usize * w.strides[0];
+            for tx in inside.taps[1].clone() {
+                let col = (inside.first[1] + (tx * w.dilation[1]) as isize) as usize * w.strides[1];
+                each(&self.image[row + col..], &self.weights[(ty * w.filter[1] + tx) * channels..][..channels]);
+            }
+        }
+    }
+
+    /// Writes `VECS` vectors of outputs from channel `channel` on.
+    #[inline(always)]
+    fn sum<S: Simd, const VECS: usize>(&mut self, simd: S, channel: usize, inside: &Inside) {
+        let mut sums = [simd.splat(0.0); VECS];
+        self.taps(inside, |image, weights| {
+            let (image, weights) = (&image[channel..][..VECS * S::LANES], &weights[channel..][..VECS * S::LANES]);
+            for (v, sum) in sums.iter_mut().enumerate() {
+                let at = v * S::LANES..(v + 1) * S::LANES;
+                *sum = simd.mul_add(T::load(simd, &image[at.clone()]), simd.load(&weights[at]), *sum);
+            }
+        });
+        for (v, sum) in sums.into_iter().enumerate() {
+            simd.store(sum, &mut self.out[channel + v * S::LANES..]);
+        }
+    }
+}
+
+impl<T: Float> Kernel for Channels<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let (channels, inside) = (self.out.len(), self.inside());
+        // Whole vectors only when neighbouring outputs read neighbouring inputs.
+        let body = if self.multiplier == 1 { channels / S::LANES * S::LANES } else { 0 };
+        for channel in (0..body).step_by(UNROLL * S::LANES) {
+            match (body - channel) / S::LANES {
+                1 => self.sum::<S, 1>(simd, channel, &inside),
+                2 => self.sum::<S, 2>(simd, channel, &inside),
+                3 => self.sum::<S, 3>(simd, channel, &inside),
+                _ => self.sum::<S, UNROLL>(simd, channel, &inside),
+            }
+        }
+        for channel in body..channels {
+            let mut sum = 0.0;
+            self.taps(&inside, |image, weights| {
+                sum = simd.mul_add_scalar(image[channel / self.multiplier].to_f32(), weights[channel], sum);
+            });
+            self.out[channel] = sum;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One channel, so that both kernels compute the same plane; small integers make sums exact.
+    #[test]
+    fn both_kernels_follow_the_formula() {
+        for (size, filter, step, dilation, padding, out) in [
+            ([5, 6], [3, 3], [1, 1], [1, 1], [1, 1], [5, 6]),
+            ([4, 70], [2, 3], [1, 1], [2, 3], [0, 2], [2, 68]),
+            ([9, 40], [3, 4], [2, 3], [1, 2], [2, 5], [5, 15]),
+            ([3, 3], [1, 2], [1, 2], [1, 5], [4, 9], [11, 8]),
+        ] {
+            let window = Window { size, strides: [size[1], 1], out_cols: out[1], filter, step, dilation, padding };
+            let image: Vec<f32> = (0..size[0] * size[1]).map(|i| (i * 5 % 11) as f32 - 4.0).collect();
+            let weights: Vec<f32> = (0..filter[0] * filter[1]).map(|i| i as f32 - 1.5).collect();
+            let exact = |y: usize, x: usize| {
+                let mut sum = 0.0;
+                for (tap, weight) in weights.iter().enumerate() {
+                    let row = (y * step[0] + tap / filter[1] * dilation[0]).checked_sub(padding[0]);
+                    let col = (x * step[1] + tap % filter[1] * dilation[1]).checked_sub(padding[1]);
+                    if let (Some(row), Some(col)) = (row, col)
+                        && row < size[0]
+                        && col < size[1]
+                    {
+                        sum += weight * image[row * size[1] + col];
+                    }
+                }
+                sum
+            };
+            for isa in Isa::available() {
+                for rows in [0..out[0], out[0] - 1..out[0]] {
+                    let mut scratch = vec![f32::NAN; window.scratch_len(rows.len())];
+                    let padded = Padded::fill(isa, &window, &image, rows.clone(), &mut scratch);
+                    for (i, y) in rows.enumerate() {
+                        let mut line = vec![f32::NAN; out[1]];
+                        padded.convolve(isa, i, &weights, &mut line);
+                        for (x, &got) in line.iter().enumerate() {
+                            assert_eq!(got, exact(y, x), "{isa:?}, {window:?}, row {y}, column {x}");
+                            let mut one = [f32::NAN];
+                            convolve_channels(isa, &window, &image, [y, x], &weights, 1, &mut one);
+                            assert_eq!(one[0], exact(y, x), "{isa:?}, {window:?}, row {y}, column {x}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

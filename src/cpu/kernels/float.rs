@@ -1,11 +1,13 @@
 //! The floating-point types that kernels read and write. All arithmetic is in `f32`.
 
-use crate::cpu::simd::{Simd, widen};
+use crate::cpu::simd::{Isa, Kernel, Simd, widen};
 use crate::dtype::Element;
 use half::f16;
 
 /// `f32` or [`f16`].
 pub trait Float: Element {
+    /// Whether the type is `f32`, so that sums can be kept in an output of it.
+    const IS_F32: bool;
     /// The value as `f32`, exact.
     fn to_f32(self) -> f32;
     /// The nearest value of this type.
@@ -47,6 +49,7 @@ pub trait Float: Element {
 }
 
 impl Float for f32 {
+    const IS_F32: bool = true;
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self
@@ -74,6 +77,7 @@ impl Float for f32 {
 }
 
 impl Float for f16 {
+    const IS_F32: bool = false;
     #[inline(always)]
     fn to_f32(self) -> f32 {
         widen(self)
@@ -97,5 +101,52 @@ impl Float for f16 {
     #[inline(always)]
     fn as_f32_mut(_: &mut [f16]) -> Option<&mut [f32]> {
         None
+    }
+}
+
+struct Widen<'a, T> {
+    from: &'a [T],
+    to: &'a mut [f32],
+}
+
+impl<T: Float> Kernel for Widen<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        T::widen_slice(simd, self.from, self.to);
+    }
+}
+
+/// `to[i] = from[i]`, widened. Both have the same length.
+pub fn widen_all<T: Float>(isa: Isa, from: &[T], to: &mut [f32]) {
+    isa.run(Widen { from, to });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct RoundTrip<'a>(&'a [f16], &'a mut [f32], &'a mut [f16]);
+
+    impl Kernel for RoundTrip<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) {
+            f16::widen_slice(simd, self.0, self.1);
+            f16::narrow_slice(simd, self.1, self.2);
+        }
+    }
+
+    #[test]
+    fn half_floats_survive_widening_at_every_length() {
+        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).filter(|x| !x.is_nan()).collect();
+        for isa in Isa::available() {
+            for len in (0..40).chain([all.len()]) {
+                let (mut wide, mut back) = (vec![f32::NAN; len], vec![f16::NAN; len]);
+                isa.run(RoundTrip(&all[..len], &mut wide, &mut back));
+                assert!(wide.iter().zip(&all).all(|(wide, x)| wide.to_bits() == x.to_f32().to_bits()));
+                assert!(back.iter().zip(&all).all(|(back, x)| back.to_bits() == x.to_bits()), "{isa:?}, length {len}");
+            }
+        }
     }
 }

@@ -141,7 +141,7 @@ pub struct Product<'a, T> {
 /// operands that are not read in place, and the sums when they are not kept in the output itself.
 pub fn tile_scratch<T: Float>(isa: Isa, rows: usize, cols: usize, depth: usize, packed: [bool; 2]) -> usize {
     let widths = panel_widths(isa);
-    let in_place = T::as_f32(&[]).is_some();
+    let in_place = T::IS_F32;
     let a = if packed[0] && in_place { 0 } else { rows.next_multiple_of(widths.rows) };
     let b = if packed[1] && in_place { 0 } else { cols.next_multiple_of(widths.cols) };
     (a + b) * depth_block(depth) + if in_place { 0 } else { rows * cols }
@@ -150,7 +150,7 @@ pub fn tile_scratch<T: Float>(isa: Isa, rows: usize, cols: usize, depth: usize, 
 /// The lanes of scratch for an operand: none when its panels are read where they were packed.
 fn scratch_lanes<T: Float>(operand: &Operand<T>, lanes: usize, width: usize) -> usize {
     match operand {
-        Operand::Packed(_) if T::as_f32(&[]).is_some() => 0,
+        Operand::Packed(_) if T::IS_F32 => 0,
         _ => lanes.next_multiple_of(width),
     }
 }
@@ -161,7 +161,7 @@ impl<T: Float> Product<'_, T> {
     /// The tile starts at panel borders of packed operands.
     pub fn compute(&self, tile: &mut Tile<T>, epilogue: &Epilogue<T>, scratch: &mut [f32]) {
         let (rows, cols) = (tile.rows.clone(), tile.cols.clone());
-        if T::as_f32(&[]).is_some() {
+        if T::IS_F32 {
             let (base, stride) = tile.as_mut_ptr();
             // SAFETY: `T` is `f32`, and the tile owns its rows of `cols.len()` elements each.
             unsafe { self.sum(base.cast(), stride, rows.clone(), cols.clone(), scratch) };
@@ -208,8 +208,8 @@ impl<T: Float> Product<'_, T> {
         }
         for depth in depth_blocks(self.depth) {
             let a = self.panels(&self.a, rows.clone(), depth.clone(), widths.rows, for_a);
-            // Panels that are used once are not worth packing when their rows are adjacent in memory.
-            let raw = if rows.len() <= widths.rows { raw_rows(&self.b, &cols, &depth) } else { None };
+            // Panels that are used once or twice are not worth packing when their rows are adjacent in memory.
+            let raw = if rows.len() <= 2 * widths.rows { raw_rows(&self.b, &cols, &depth) } else { None };
             let full = cols.len() / widths.cols * widths.cols;
             let b = match raw {
                 Some(_) if full == cols.len() => &[],
@@ -441,6 +441,66 @@ impl<T: Float> Kernel for DotLanes<'_, T> {
                 sum = simd.mul_add_scalar(*x, y.to_f32(), sum);
             }
             *out = sum;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::kernels::tiles::{Matrices, Tiles};
+
+    /// Small integers, so that sums are exact in any order.
+    fn integers(len: usize, factor: usize) -> Vec<f32> {
+        (0..len).map(|i| (i * factor % 7) as f32 - 3.0).collect()
+    }
+
+    #[test]
+    fn every_tile_size_is_exact_and_stays_in_its_tile() {
+        let depth = 5;
+        for isa in Isa::available() {
+            let widths = panel_widths(isa);
+            for rows in 1..=widths.rows + 1 {
+                for cols in [1, 2, widths.cols / 2, widths.cols / 2 + 1, widths.cols - 1, widths.cols, widths.cols + 3]
+                {
+                    let (a, b) = (integers(rows * depth, 3), integers(depth * cols, 5));
+                    let product = Product {
+                        isa,
+                        depth,
+                        a: Operand::Strided(Strided { data: &a, lane_stride: depth, depth_stride: 1 }),
+                        b: Operand::Strided(Strided { data: &b, lane_stride: 1, depth_stride: cols }),
+                    };
+                    let stride = cols + 3;
+                    let mut out = vec![99.0; rows * stride];
+                    let matrices = Matrices { batches: 1, batch_stride: 0, rows, row_stride: stride, cols };
+                    let tiles = Tiles::new(&mut out, matrices, widths.rows, widths.cols);
+                    let mut scratch = vec![f32::NAN; tile_scratch::<f32>(isa, rows, cols, depth, [false; 2])];
+                    let epilogue = Epilogue { alpha: 2.0, addend: None, finish: None };
+                    while let Some(mut tile) = tiles.take() {
+                        product.compute(&mut tile, &epilogue, &mut scratch);
+                    }
+                    for (i, &x) in out.iter().enumerate() {
+                        let (row, col) = (i / stride, i % stride);
+                        let sum: f32 = if col < cols {
+                            (0..depth).map(|k| 2.0 * a[row * depth + k] * b[k * cols + col]).sum()
+                        } else {
+                            99.0
+                        };
+                        assert_eq!(x, sum, "{isa:?}, {rows} x {cols}, row {row}, column {col}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_product_without_depth_is_zero() {
+        for isa in Isa::available() {
+            let empty = || Operand::Strided(Strided { data: &[0.0f32; 8], lane_stride: 1, depth_stride: 1 });
+            let mut sums = [f32::NAN; 6];
+            let product = Product { isa, depth: 0, a: empty(), b: empty() };
+            product.sums(0..2, 0..3, &mut sums, &mut vec![0.0; tile_scratch::<f32>(isa, 2, 3, 0, [false; 2])]);
+            assert_eq!(sums, [0.0; 6]);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The matrix of image patches of a convolution as an operand of a matrix product, gathered while packing.
 
 use super::float::Float;
-use super::pack::transpose;
+use super::pack::{gather, transpose};
+use crate::cpu::simd::Simd;
 use std::ops::Range;
 
 /// The most lanes in a panel.
@@ -73,14 +74,21 @@ struct Run {
 
 impl<T: Float> Im2col<'_, T> {
     #[inline(always)]
-    pub(super) fn pack_panel(&self, lanes: Range<usize>, depth: Range<usize>, width: usize, panel: &mut [f32]) {
+    pub(super) fn pack_panel<S: Simd>(
+        &self,
+        simd: S,
+        lanes: Range<usize>,
+        depth: Range<usize>,
+        width: usize,
+        panel: &mut [f32],
+    ) {
         if lanes.len() < width {
             panel.fill(0.0);
         }
         let mut runs = [Run::default(); MAX_WIDTH];
         let count = self.runs(&lanes, &mut runs);
         if self.matrix.channels_first {
-            self.pack_rows(&runs[..count], depth, width, panel);
+            self.pack_rows(simd, &runs[..count], depth, width, panel);
         } else {
             self.pack_channels(&runs[..count], lanes.len(), depth, width, panel);
         }
@@ -110,7 +118,7 @@ impl<T: Float> Im2col<'_, T> {
 
     /// Depth order `(channel, tap y, tap x)`: each depth index reads along input rows.
     #[inline(always)]
-    fn pack_rows(&self, runs: &[Run], depth: Range<usize>, width: usize, panel: &mut [f32]) {
+    fn pack_rows<S: Simd>(&self, simd: S, runs: &[Run], depth: Range<usize>, width: usize, panel: &mut [f32]) {
         let m = self.matrix;
         let (mut channel, mut ty, mut tx) = m.tap(depth.start);
         for to in panel.chunks_exact_mut(width) {
@@ -123,7 +131,7 @@ impl<T: Float> Im2col<'_, T> {
                     continue;
                 }
                 let row = &self.image[run.base + base + y as usize * m.strides[0]..];
-                self.pack_row(row, run.x + m.taps[1][tx], to);
+                self.pack_row(simd, row, run.x + m.taps[1][tx], to);
             }
             tx += 1;
             if tx == m.taps[1].len() {
@@ -137,27 +145,35 @@ impl<T: Float> Im2col<'_, T> {
 
     /// `to[i]` is the element of an input row at column `x + i * step`.
     #[inline(always)]
-    fn pack_row(&self, row: &[T], x: isize, to: &mut [f32]) {
+    fn pack_row<S: Simd>(&self, simd: S, row: &[T], x: isize, to: &mut [f32]) {
         let (wide, step, stride) = (self.matrix.size[1] as isize, self.matrix.step[1] as isize, self.matrix.strides[1]);
-        // The lanes from `low` to `high` lie inside of the image.
-        let len = to.len();
-        let low = if x >= 0 { 0 } else { ((-x + step - 1) / step).min(len as isize) as usize };
+        let (len, hop) = (to.len(), step as usize * stride);
         let last = x + (len as isize - 1) * step;
-        let high =
-            if last < wide { len } else { ((wide - x + step - 1) / step).clamp(low as isize, len as isize) as usize };
+        if x >= 0 && last < wide {
+            return gather(simd, &row[x as usize * stride..], hop, to);
+        }
+        // The lanes from `low` to `high` lie inside of the image.
+        let low = ((-x).max(0) as usize).div_ceil(step as usize).min(len);
+        let high = ((wide - x).max(0) as usize).div_ceil(step as usize).clamp(low, len);
         to[..low].fill(0.0);
         to[high..].fill(0.0);
-        let to = &mut to[low..high];
-        if to.is_empty() {
-            return;
+        if low < high {
+            gather(simd, &row[(x + low as isize * step) as usize * stride..], hop, &mut to[low..high]);
         }
-        let from = &row[(x + low as isize * step) as usize * stride..];
-        let hop = step as usize * stride;
-        if hop == 1 {
-            to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
-        } else {
-            to.iter_mut().zip(from.iter().step_by(hop)).for_each(|(to, from)| *to = from.to_f32());
-        }
+    }
+
+    /// Whether all taps of a filter row read adjoining elements inside of the image, at every lane.
+    #[inline(always)]
+    fn rows_are_contiguous(&self, runs: &[Run]) -> bool {
+        let m = self.matrix;
+        let (Some(&first), Some(&last)) = (m.taps[1].first(), m.taps[1].last()) else { return false };
+        m.channel_stride == 1
+            && m.strides[1] == m.channels
+            && m.taps[1].windows(2).all(|taps| taps[1] == taps[0] + 1)
+            && runs.iter().all(|run| {
+                let end = run.x + ((run.len - 1) * m.step[1]) as isize + last;
+                run.x + first >= 0 && end < m.size[1] as isize
+            })
     }
 
     /// Depth order `(tap y, tap x, channel)`: each lane reads along the channels of one input position.
@@ -165,11 +181,13 @@ impl<T: Float> Im2col<'_, T> {
     fn pack_channels(&self, runs: &[Run], lanes: usize, depth: Range<usize>, width: usize, panel: &mut [f32]) {
         let m = self.matrix;
         let mut positions = [None; MAX_WIDTH];
+        let whole_rows = self.rows_are_contiguous(runs);
         let mut at = depth.start;
         let mut panel = panel;
         while at < depth.end {
             let (channel, ty, tx) = m.tap(at);
-            let len = (m.channels - channel).min(depth.end - at);
+            let taps = if whole_rows { m.taps[1].len() - tx } else { 1 };
+            let len = (taps * m.channels - channel).min(depth.end - at);
             for run in runs {
                 let y = run.y + m.taps[0][ty];
                 let inside = y >= 0 && y < m.size[0] as isize;
@@ -219,10 +237,12 @@ mod tests {
         let strided = PatchMatrix { out: [3, 3], step: [2, 3], taps: [vec![-2, 1], vec![-2, 0, 2, 9]], ..base.clone() };
         let strided_last =
             PatchMatrix { channels_first: false, channel_stride: 1, strides: [21, 3], ..strided.clone() };
+        let wide_last =
+            PatchMatrix { size: [5, 7], out: [3, 5], taps: [vec![-1, 0, 1], vec![0, 1, 2]], ..last.clone() };
         let far = PatchMatrix { out: [2, 20], taps: [vec![-9, 4], vec![-12, 0]], ..base.clone() };
         let odd_order = PatchMatrix { channels_first: false, ..base.clone() };
         let image: Vec<f32> = (0..210).map(|i| i as f32 + 1.0).collect();
-        for matrix in [base, last, strided, strided_last, far, odd_order] {
+        for matrix in [base, last, strided, strided_last, wide_last, far, odd_order] {
             let (lanes, depth) = (2 * matrix.out[0] * matrix.out[1], matrix.depth());
             let at = |lane: usize, k: usize| {
                 let (c, ty, tx) = matrix.tap(k);

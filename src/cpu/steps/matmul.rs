@@ -360,6 +360,18 @@ mod tests {
         check::<f32>(&MatmulShape::plain(1, 1000, 600));
     }
 
+    /// One row times a transposed matrix, and a matrix times one column, read in place.
+    #[test]
+    fn vectors() {
+        for (k, n) in [(1, 2), (7, 3), (63, 40), (64, 5), (65, 33), (300, 70), (1000, 130)] {
+            let turned = MatrixStrides { batch: vec![], row: 1, col: k + 3 };
+            let row = MatmulShape { b: turned, alpha: 0.5, ..MatmulShape::plain(1, k, n) };
+            check::<f32>(&row);
+            check::<f16>(&row);
+            check::<f32>(&MatmulShape::plain(n, k, 1));
+        }
+    }
+
     #[test]
     fn batches_broadcast_and_flatten() {
         let strides = |batch: &[usize], row, col| MatrixStrides { batch: batch.to_vec(), row, col };

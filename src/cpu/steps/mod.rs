@@ -2,18 +2,32 @@
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
 pub mod arg_min_max;
+pub mod conv2d;
+pub mod conv_transpose2d;
 pub mod cumulative_sum;
+pub mod dense;
 pub mod elementwise;
+pub mod gru;
+pub mod lstm;
 pub mod matmul;
 pub mod normalization;
+pub mod pool2d;
 mod product;
 pub mod quantize;
+pub mod recurrent;
 pub mod reduce;
 pub mod softmax;
 #[cfg(test)]
 pub(crate) mod testing;
 
 pub(crate) use product::{ProductPlan, for_each_tile};
+
+pub mod copy;
+pub mod gather;
+pub mod remap;
+pub mod resample2d;
+pub mod scatter;
+pub mod triangular;
 
 use super::memory::Io;
 use super::simd::Isa;
@@ -46,10 +60,10 @@ macro_rules! steps {
 
         impl Run for Step {
             fn run(&self, env: &Env, io: &mut Io) {
-                match *self { $(Step::$Variant(ref step) => step.run(env, io),)* }
+                match self { $(Step::$Variant(step) => step.run(env, io),)* }
             }
             fn scratch_bytes(&self, threads: usize) -> usize {
-                match *self { $(Step::$Variant(ref step) => step.scratch_bytes(threads),)* }
+                match self { $(Step::$Variant(step) => step.scratch_bytes(threads),)* }
             }
         }
 
@@ -60,6 +74,30 @@ macro_rules! steps {
 }
 
 steps! {
+    /// Matrix products and convolutions.
+    Dense(dense::DenseStep),
+    /// Pooling.
+    Pool2d(pool2d::Pool2dStep),
+    /// Gated recurrent units.
+    Gru(gru::GruStep),
+    /// Long short-term memory.
+    Lstm(lstm::LstmStep),
+    /// Copies between layouts.
+    Copy(copy::CopyStep),
+    /// Copies by lists of places.
+    Remap(remap::RemapStep),
+    /// Bilinear resampling.
+    Linear(resample2d::LinearStep),
+    /// Rows at the places of indices.
+    Gather(gather::GatherStep),
+    /// Elements at the places of indices.
+    GatherElements(gather::GatherElementsStep),
+    /// Replaced rows.
+    Scatter(scatter::ScatterStep),
+    /// Replaced elements.
+    ScatterElements(scatter::ScatterElementsStep),
+    /// Triangular matrices.
+    Triangular(triangular::TriangularStep),
     /// Element-wise operators, fused or not.
     Elementwise(elementwise::ElementwiseStep),
     /// Reductions.

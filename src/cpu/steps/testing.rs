@@ -22,7 +22,7 @@ pub fn random<T: Float>(len: usize, seed: u64) -> Vec<T> {
 /// most `terms` roundings of the sum of magnitudes; half floats are rounded once more.
 pub fn assert_sums<T: Float>(got: &[T], exact: &[(f64, f64)], terms: usize, case: impl Fn() -> String) {
     assert_eq!(got.len(), exact.len(), "{}", case());
-    let store = if T::as_f32(&[]).is_some() { 0.0 } else { 2f64.powi(-11) };
+    let store = if T::IS_F32 { 0.0 } else { 2f64.powi(-11) };
     for (i, (x, &(sum, magnitude))) in got.iter().zip(exact).enumerate() {
         let x = x.to_f32() as f64;
         let bound =

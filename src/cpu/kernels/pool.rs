@@ -1,0 +1,266 @@
+//! Pools: the elements of a window become one.
+//!
+//! Sums are `f64`, so that their rounding does not show in `f32`.
+
+use crate::cpu::simd::{Kernel, Simd};
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// How elements of type `T` become one.
+pub trait Reduction<T>: Copy + Sync {
+    /// What is kept while elements are taken in.
+    type Sum: Copy;
+    /// Of no elements.
+    const EMPTY: Self::Sum;
+    /// Takes `x` in.
+    fn add(sum: Self::Sum, x: T) -> Self::Sum;
+    /// Of the elements of both.
+    fn merge(a: Self::Sum, b: Self::Sum) -> Self::Sum;
+    /// The result for `count` elements.
+    fn finish(sum: Self::Sum, count: usize) -> T;
+}
+
+/// The mean; 0 of no elements.
+#[derive(Clone, Copy)]
+pub struct Average;
+
+impl Reduction<f32> for Average {
+    type Sum = f64;
+    // -0, so that the mean of negative zeros is one.
+    const EMPTY: f64 = -0.0;
+    #[inline(always)]
+    fn add(sum: f64, x: f32) -> f64 {
+        sum + x as f64
+    }
+    #[inline(always)]
+    fn merge(a: f64, b: f64) -> f64 {
+        a + b
+    }
+    #[inline(always)]
+    fn finish(sum: f64, count: usize) -> f32 {
+        if count == 0 { 0.0 } else { (sum / count as f64) as f32 }
+    }
+}
+
+/// The square root of the sum of squares; 0 of no elements.
+#[derive(Clone, Copy)]
+pub struct Norm;
+
+impl Reduction<f32> for Norm {
+    type Sum = f64;
+    const EMPTY: f64 = 0.0;
+    #[inline(always)]
+    fn add(sum: f64, x: f32) -> f64 {
+        sum + x as f64 * x as f64
+    }
+    #[inline(always)]
+    fn merge(a: f64, b: f64) -> f64 {
+        a + b
+    }
+    #[inline(always)]
+    fn finish(sum: f64, _: usize) -> f32 {
+        sum.sqrt() as f32
+    }
+}
+
+/// The largest element, or NaN if there is one; the smallest value of the type of no elements.
+#[derive(Clone, Copy)]
+pub struct Largest;
+
+macro_rules! largest {
+    ($($type:ty: $lowest:expr,)*) => {$(
+        impl Reduction<$type> for Largest {
+            type Sum = $type;
+            const EMPTY: $type = $lowest;
+            #[inline(always)]
+            #[allow(clippy::eq_op, reason = "integers are never NaN")]
+            fn add(sum: $type, x: $type) -> $type {
+                // Both conditions are evaluated, so that the loop has no branches.
+                if (x > sum) | (x != x) { x } else { sum }
+            }
+            #[inline(always)]
+            fn merge(a: $type, b: $type) -> $type {
+                Self::add(a, b)
+            }
+            #[inline(always)]
+            fn finish(sum: $type, _: usize) -> $type {
+                sum
+            }
+        }
+    )*};
+}
+
+largest! {
+    f32: f32::NEG_INFINITY,
+    i8: i8::MIN, u8: u8::MIN, i32: i32::MIN, u32: u32::MIN, i64: i64::MIN, u64: u64::MIN,
+}
+
+/// The elements of the image that a window covers along one dimension: `count` of them from `start`, `step` apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taps {
+    /// Position in the image.
+    pub start: usize,
+    /// Number of positions; 0 when the window lies in padding.
+    pub count: usize,
+    /// Distance between positions.
+    pub step: usize,
+}
+
+/// Outputs computed side by side.
+const LANES: usize = 64;
+
+/// Partial sums of one reduction over contiguous elements.
+const PARTS: usize = 16;
+
+/// Fewer outputs are computed one by one, each over contiguous elements, rather than side by side.
+const MIN_SIDE_BY_SIDE: usize = 4;
+
+/// One row of windows over a plane whose rows are contiguous.
+#[derive(Clone)]
+pub struct Windows<'a, T> {
+    /// `[height, width]`
+    pub plane: &'a [T],
+    /// Elements per row of the plane.
+    pub width: usize,
+    /// The rows of all windows.
+    pub rows: Taps,
+    /// The columns of each window.
+    pub columns: &'a [Taps],
+    /// The windows that lie in the image as a whole.
+    pub inner: Range<usize>,
+    /// Distance of neighbouring windows.
+    pub stride: usize,
+}
+
+/// Reduces each window to one element of `out`.
+pub struct PlaneRow<'a, T, R> {
+    /// The windows.
+    pub windows: Windows<'a, T>,
+    /// As many elements as there are windows.
+    pub out: &'a mut [T],
+    /// Which reduction.
+    pub reduction: PhantomData<R>,
+}
+
+impl<T: Copy, R: Reduction<T>> Kernel for PlaneRow<'_, T, R> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let PlaneRow { windows, out, .. } = self;
+        let inner = if windows.inner.len() < MIN_SIDE_BY_SIDE { 0..0 } else { windows.inner.clone() };
+        for at in (0..inner.start).chain(inner.end..windows.columns.len()) {
+            out[at] = windows.one::<R>(windows.columns[at]);
+        }
+        let start = inner.start;
+        for (block, out) in out[inner].chunks_mut(LANES).enumerate() {
+            let columns = windows.columns[start + block * LANES];
+            match windows.stride {
+                1 => windows.side_by_side::<R, 1>(columns, out),
+                2 => windows.side_by_side::<R, 2>(columns, out),
+                _ => windows.side_by_side::<R, 0>(columns, out),
+            }
+        }
+    }
+}
+
+impl<T: Copy> Windows<'_, T> {
+    /// Reduces one window.
+    #[inline(always)]
+    fn one<R: Reduction<T>>(&self, columns: Taps) -> T {
+        let mut parts = [R::EMPTY; PARTS];
+        let count = self.rows.count * columns.count;
+        if count > 0 && columns.step == 1 && columns.count == self.width && self.rows.step == 1 {
+            contiguous::<T, R>(&self.plane[self.rows.start * self.width..][..count], &mut parts);
+        } else if count > 0 {
+            for k in 0..self.rows.count {
+                let row = &self.plane[(self.rows.start + k * self.rows.step) * self.width..][..self.width];
+                if columns.step == 1 {
+                    contiguous::<T, R>(&row[columns.start..][..columns.count], &mut parts);
+                } else {
+                    for x in row[columns.start..].iter().step_by(columns.step).take(columns.count) {
+                        parts[0] = R::add(parts[0], *x);
+                    }
+                }
+            }
+        }
+        R::finish(parts.into_iter().fold(R::EMPTY, R::merge), count)
+    }
+
+    /// Reduces complete windows, `STRIDE` apart (0: any distance), the first of which covers `columns`.
+    #[inline(always)]
+    fn side_by_side<R: Reduction<T>, const STRIDE: usize>(&self, columns: Taps, out: &mut [T]) {
+        let stride = if STRIDE == 0 { self.stride } else { STRIDE };
+        let mut sums = [R::EMPTY; LANES];
+        let (last, sums) = sums[..out.len()].split_last_mut().expect("a chunk has elements");
+        let reach = sums.len() * stride;
+        for k in 0..self.rows.count {
+            let row = &self.plane[(self.rows.start + k * self.rows.step) * self.width..][..self.width];
+            for i in 0..columns.count {
+                let taps = &row[columns.start + i * columns.step..][..reach + 1];
+                for (sum, x) in sums.iter_mut().zip(taps.chunks_exact(stride)) {
+                    *sum = R::add(*sum, x[0]);
+                }
+                *last = R::add(*last, taps[reach]);
+            }
+        }
+        let count = self.rows.count * columns.count;
+        for (out, sum) in out.iter_mut().zip(sums.iter().chain([&*last])) {
+            *out = R::finish(*sum, count);
+        }
+    }
+}
+
+/// Takes the elements in, the `i`-th into part `i % PARTS`.
+#[inline(always)]
+fn contiguous<T: Copy, R: Reduction<T>>(elements: &[T], parts: &mut [R::Sum; PARTS]) {
+    let (blocks, tail) = elements.as_chunks::<PARTS>();
+    for block in blocks {
+        for (part, x) in parts.iter_mut().zip(block) {
+            *part = R::add(*part, *x);
+        }
+    }
+    for (part, x) in parts.iter_mut().zip(tail) {
+        *part = R::add(*part, *x);
+    }
+}
+
+/// Reduces one window of an image whose channels are contiguous, for every channel.
+pub struct Pixel<'a, T, R> {
+    /// `[height, width, channels]`
+    pub image: &'a [T],
+    /// Pixels per row of the image.
+    pub width: usize,
+    /// The rows of the window.
+    pub rows: Taps,
+    /// The columns of the window.
+    pub columns: Taps,
+    /// One element for each channel.
+    pub out: &'a mut [T],
+    /// Which reduction.
+    pub reduction: PhantomData<R>,
+}
+
+impl<T: Copy, R: Reduction<T>> Kernel for Pixel<'_, T, R> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let channels = self.out.len();
+        let count = self.rows.count * self.columns.count;
+        for (block, out) in self.out.chunks_mut(LANES).enumerate() {
+            let mut sums = [R::EMPTY; LANES];
+            let sums = &mut sums[..out.len()];
+            for y in 0..self.rows.count {
+                let row = (self.rows.start + y * self.rows.step) * self.width + self.columns.start;
+                for x in 0..self.columns.count {
+                    let pixel = (row + x * self.columns.step) * channels + block * LANES;
+                    for (sum, x) in sums.iter_mut().zip(&self.image[pixel..][..out.len()]) {
+                        *sum = R::add(*sum, *x);
+                    }
+                }
+            }
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = R::finish(*sum, count);
+            }
+        }
+    }
+}

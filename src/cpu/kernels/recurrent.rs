@@ -1,0 +1,104 @@
+//! The gates of recurrent networks, element by element.
+
+use crate::cpu::simd::{Kernel, Simd, math};
+use crate::ops::recurrent::Activation;
+
+/// `xs[i] = activation(xs[i])`.
+#[inline(always)]
+fn activate<S: Simd>(simd: S, activation: Activation, xs: &mut [f32]) {
+    match activation {
+        // NaN stays NaN.
+        Activation::Relu => xs.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
+        Activation::Sigmoid => xs.iter_mut().for_each(|x| *x = math::sigmoid(simd, *x)),
+        Activation::Tanh => xs.iter_mut().for_each(|x| *x = math::tanh(simd, *x)),
+    }
+}
+
+/// Some elements of an LSTM. All slices have the same length.
+pub struct LstmGates<'a> {
+    /// Of the input, forget and output gates, of the cell gate, and of the cell state for the hidden state.
+    pub activations: [Activation; 3],
+    /// Peephole weights of the input, output and forget gate.
+    pub peephole: Option<[&'a [f32]; 3]>,
+    /// What the input, output, forget and cell gate are computed from; holds anything afterwards.
+    pub gates: [&'a mut [f32]; 4],
+    /// The cell state, replaced by the next one.
+    pub cell: &'a mut [f32],
+    /// Gets the next hidden state.
+    pub hidden: &'a mut [f32],
+}
+
+impl Kernel for LstmGates<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let [gate, new, filter] = self.activations;
+        let [i, o, f, g] = self.gates;
+        let (cell, hidden) = (self.cell, self.hidden);
+        if let Some(weights) = self.peephole {
+            for (sums, weights) in [&mut *i, &mut *o, &mut *f].into_iter().zip(weights) {
+                for ((sum, weight), cell) in sums.iter_mut().zip(weights).zip(&*cell) {
+                    *sum += weight * cell;
+                }
+            }
+        }
+        activate(simd, gate, i);
+        activate(simd, gate, f);
+        activate(simd, gate, o);
+        activate(simd, new, g);
+        for (((cell, f), i), g) in cell.iter_mut().zip(&*f).zip(&*i).zip(&*g) {
+            *cell = f * *cell + i * g;
+        }
+        hidden.copy_from_slice(cell);
+        activate(simd, filter, hidden);
+        for (hidden, o) in hidden.iter_mut().zip(&*o) {
+            *hidden *= o;
+        }
+    }
+}
+
+/// The reset gate of a GRU: `hidden = activation(reset) * hidden`. All slices have the same length.
+pub struct GruReset<'a> {
+    /// Of the gate.
+    pub activation: Activation,
+    /// What the gate is computed from; holds the gate afterwards.
+    pub reset: &'a mut [f32],
+    /// The hidden state.
+    pub hidden: &'a mut [f32],
+}
+
+impl Kernel for GruReset<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        activate(simd, self.activation, self.reset);
+        for (hidden, reset) in self.hidden.iter_mut().zip(&*self.reset) {
+            *hidden *= reset;
+        }
+    }
+}
+
+/// The update and new gate of a GRU. All slices have the same length.
+pub struct GruGates<'a> {
+    /// Of the update and of the new gate.
+    pub activations: [Activation; 2],
+    /// What the update gate is computed from; holds anything afterwards.
+    pub update: &'a mut [f32],
+    /// What the new gate is computed from, with the part of the hidden state; holds anything afterwards.
+    pub new: &'a mut [f32],
+    /// The hidden state, replaced by the next one.
+    pub hidden: &'a mut [f32],
+}
+
+impl Kernel for GruGates<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let [gate, new] = self.activations;
+        activate(simd, gate, self.update);
+        activate(simd, new, self.new);
+        for ((hidden, z), n) in self.hidden.iter_mut().zip(&*self.update).zip(&*self.new) {
+            *hidden = z * *hidden + n * (1.0 - z);
+        }
+    }
+}

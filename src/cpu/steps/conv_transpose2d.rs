@@ -1,0 +1,512 @@
+//! Transposed convolution: `convTranspose2d` of the draft.
+//!
+//! Output positions with the same residue by the strides form a *phase*. Within one phase every position reads
+//! the same taps, at input positions one apart: a plain convolution with step 1 and some of the taps. So no
+//! product is wasted on the zeros between input elements, and every output is one sum in a fixed order.
+
+use super::{Env, for_each_tile};
+use crate::cpu::kernels::float::Float;
+use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, narrow, panel_widths, tile_scratch};
+use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
+use crate::cpu::kernels::pack::{Operand, Packed};
+use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
+use crate::cpu::simd::Isa;
+use std::ops::Range;
+
+/// The numbers of a transposed convolution. Pairs are rows, then columns.
+///
+/// Input element `(y, x)` adds `filter[tap y][tap x]` times itself to output element
+/// `(y * strides + tap y * dilations - padding, ...)`. Positions outside of the input count as zeros that take
+/// part in the products: an infinite or NaN weight over them makes NaN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConvTranspose2dShape {
+    /// Images.
+    pub batches: usize,
+    /// Groups; both channel counts are multiples of it.
+    pub groups: usize,
+    /// Input and output channels, of all groups.
+    pub channels: [usize; 2],
+    /// Input rows and columns.
+    pub input: [usize; 2],
+    /// Filter rows and columns.
+    pub filter: [usize; 2],
+    /// Output rows and columns, output padding included.
+    pub output: [usize; 2],
+    /// Output steps per input step.
+    pub strides: [usize; 2],
+    /// Distance between filter taps.
+    pub dilations: [usize; 2],
+    /// Rows cut off above and columns cut off to the left.
+    pub padding: [usize; 2],
+    /// Whether input and output are `[n, h, w, c]`, else `[n, c, h, w]`.
+    pub channels_last: bool,
+    /// The order of the filter dimensions.
+    pub layout: TransposedFilterLayout,
+}
+
+/// `MLConvTranspose2dFilterOperandLayout`; `o` counts the output channels of one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say the order")]
+pub enum TransposedFilterLayout {
+    Iohw,
+    Hwoi,
+    Ohwi,
+}
+
+impl ConvTranspose2dShape {
+    /// Input and output channels of one group.
+    fn group(&self) -> [usize; 2] {
+        self.channels.map(|c| c / self.groups)
+    }
+
+    /// Distance between output channels, input channels, rows and columns of the filter.
+    fn filter_strides(&self) -> [usize; 4] {
+        let (i, [_, o], [h, w]) = (self.channels[0], self.group(), self.filter);
+        match self.layout {
+            TransposedFilterLayout::Iohw => [h * w, o * h * w, w, 1],
+            TransposedFilterLayout::Hwoi => [i, 1, w * o * i, o * i],
+            TransposedFilterLayout::Ohwi => [h * w * i, 1, w * i, i],
+        }
+    }
+
+    /// Distance between input channels, rows and columns.
+    fn input_strides(&self) -> [usize; 3] {
+        let ([h, w], c) = (self.input, self.channels[0]);
+        if self.channels_last { [1, w * c, c] } else { [h * w, w, 1] }
+    }
+
+    /// The output of one image.
+    fn matrices(&self) -> Matrices {
+        let ([_, group], pixels) = (self.group(), self.output[0] * self.output[1]);
+        if self.channels_last {
+            let row_stride = self.channels[1];
+            Matrices { batches: self.groups, batch_stride: group, rows: pixels, row_stride, cols: group }
+        } else {
+            let batch_stride = group * pixels;
+            Matrices { batches: self.groups, batch_stride, rows: group, row_stride: pixels, cols: pixels }
+        }
+    }
+}
+
+/// The output positions with one residue, as a convolution with step 1.
+struct Phase {
+    /// The first output row and column.
+    first: [usize; 2],
+    /// The input under each position of the phase.
+    patches: PatchMatrix,
+    /// The taps of the filter in the same depth order.
+    filter: PatchMatrix,
+}
+
+impl Phase {
+    fn new(shape: &ConvTranspose2dShape, first: [usize; 2]) -> Phase {
+        // Of each tap that meets this residue: the input position under the first output, and the tap.
+        let meeting = [0, 1].map(|axis| {
+            let stride = shape.strides[axis] as isize;
+            (0..shape.filter[axis] as isize)
+                .map(|tap| (first[axis] + shape.padding[axis]) as isize - tap * shape.dilations[axis] as isize)
+                .enumerate()
+                .filter(|(_, distance)| distance.rem_euclid(stride) == 0)
+                .map(|(tap, distance)| (distance.div_euclid(stride), tap as isize))
+                .collect::<Vec<_>>()
+        });
+        let [channel_stride, row, col] = shape.input_strides();
+        let [channels, _] = shape.group();
+        let patches = PatchMatrix {
+            channels,
+            channels_first: !shape.channels_last,
+            size: shape.input,
+            image_stride: 0,
+            channel_stride,
+            strides: [row, col],
+            out: [0, 1].map(|axis| (shape.output[axis] - first[axis]).div_ceil(shape.strides[axis])),
+            step: [1, 1],
+            taps: meeting.each_ref().map(|taps| taps.iter().map(|tap| tap.0).collect()),
+        };
+        let [o, i, row, col] = shape.filter_strides();
+        let filter = PatchMatrix {
+            size: shape.filter,
+            image_stride: o,
+            channel_stride: i,
+            strides: [row, col],
+            out: [1, 1],
+            taps: meeting.map(|taps| taps.iter().map(|tap| tap.1).collect()),
+            ..patches.clone()
+        };
+        Phase { first, patches, filter }
+    }
+
+    /// The rows of the phase that lie in the output rows `rows`.
+    fn rows(&self, stride: usize, rows: &Range<usize>) -> Range<usize> {
+        let below = |row: usize| row.saturating_sub(self.first[0]).div_ceil(stride);
+        below(rows.start)..below(rows.end)
+    }
+}
+
+/// Output elements of a tile per output channel: enough columns for the product, few enough for the cache.
+const TILE_PIXELS: usize = 2048;
+
+/// The most output channels of a tile.
+const TILE_CHANNELS: usize = 240;
+
+/// A transposed convolution, ready to run.
+pub struct ConvTranspose2dStep<T> {
+    shape: ConvTranspose2dShape,
+    isa: Isa,
+    threads: usize,
+    phases: Vec<Phase>,
+    /// The filters of each phase of each group, when it is constant.
+    packed: Vec<Packed<T>>,
+    /// Output rows and channels of a tile.
+    strip: usize,
+    channels: usize,
+}
+
+impl<T: Float> ConvTranspose2dStep<T> {
+    /// Plans the transposed convolution for `threads` threads at a level.
+    pub fn new(isa: Isa, threads: usize, shape: ConvTranspose2dShape) -> ConvTranspose2dStep<T> {
+        let [high, wide] = shape.output;
+        let firsts = (0..shape.strides[0].min(high)).flat_map(|y| (0..shape.strides[1].min(wide)).map(move |x| [y, x]));
+        let phases = firsts.map(|first| Phase::new(&shape, first)).collect();
+        let widths = panel_widths(isa);
+        let panel = if shape.channels_last { widths.cols } else { widths.rows };
+        let channels = shape.group()[1].min(TILE_CHANNELS).next_multiple_of(panel);
+        let mut strip = (TILE_PIXELS / wide).clamp(1, high);
+        let tiles = |strip: usize| shape.groups * shape.group()[1].div_ceil(channels) * high.div_ceil(strip);
+        while threads > 1 && tiles(strip) < 3 * threads && strip > shape.strides[0] && strip * wide > 64 {
+            strip = strip.div_ceil(2);
+        }
+        ConvTranspose2dStep { shape, isa, threads, phases, packed: Vec::new(), strip, channels }
+    }
+
+    /// Packs a constant filter; [`run`](Self::run) no longer reads its slice.
+    pub fn prepack(&mut self, filter: &[T]) {
+        let widths = panel_widths(self.isa);
+        let width = if self.shape.channels_last { widths.cols } else { widths.rows };
+        let lanes = self.shape.group()[1];
+        let mut packed = Vec::with_capacity(self.shape.groups * self.phases.len());
+        for group in 0..self.shape.groups {
+            for phase in &self.phases {
+                let source = self.filter(filter, group, phase);
+                packed.push(Packed::new(self.isa, &source, lanes, phase.filter.depth(), width));
+            }
+        }
+        self.packed = packed;
+    }
+
+    fn filter<'a>(&self, filter: &'a [T], group: usize, phase: &'a Phase) -> Operand<'a, T> {
+        let image = &filter[group * phase.filter.channels * phase.filter.channel_stride..];
+        Operand::Im2col(Im2col { image, matrix: &phase.filter })
+    }
+
+    /// Scratch floats of a tile: the sums of one phase, the whole tile unless it is kept in the output, and
+    /// packed operands.
+    fn slot_parts(&self) -> [usize; 3] {
+        let channels = self.channels.min(self.shape.group()[1]);
+        let pixels =
+            (self.strip.div_ceil(self.shape.strides[0])) * self.shape.output[1].div_ceil(self.shape.strides[1]);
+        let tile = if T::IS_F32 { 0 } else { channels * self.strip * self.shape.output[1] };
+        let (rows, cols) = if self.shape.channels_last { (pixels, channels) } else { (channels, pixels) };
+        // The blocks of a shallower phase can be longer than those of the deepest one.
+        let operands = |phase: &Phase| tile_scratch::<T>(self.isa, rows, cols, phase.filter.depth(), [false; 2]);
+        let operands = self.phases.iter().map(operands).max().unwrap_or(0);
+        [pixels * channels, tile, operands]
+    }
+
+    fn slot(&self) -> usize {
+        self.slot_parts().iter().sum::<usize>().next_multiple_of(16)
+    }
+
+    /// The `f32` elements of scratch that [`run`](Self::run) needs.
+    pub fn scratch_len(&self) -> usize {
+        self.slot() * self.threads
+    }
+
+    /// Bytes of the packed filter.
+    pub fn packed_bytes(&self) -> usize {
+        self.packed.iter().map(Packed::bytes).sum()
+    }
+
+    /// Computes the transposed convolution. The slice of a packed filter is not read and may be empty; `bias`
+    /// has one element per output channel. `finish` is applied to every run of finished outputs.
+    ///
+    /// # Panics
+    /// If `env` is not what the step was planned for, or a slice is too short.
+    pub fn run(
+        &self,
+        env: &Env,
+        [input, filter]: [&[T]; 2],
+        bias: Option<&[T]>,
+        finish: Finish,
+        out: &mut [T],
+        scratch: &mut [f32],
+    ) {
+        assert!(env.isa == self.isa && env.threads.count() <= self.threads);
+        let shape = &self.shape;
+        let [input_len, out_len] = [
+            shape.channels[0] * shape.input[0] * shape.input[1],
+            shape.channels[1] * shape.output[0] * shape.output[1],
+        ];
+        let pixels = self.strip * shape.output[1];
+        let (rows, cols) = if shape.channels_last { (pixels, self.channels) } else { (self.channels, pixels) };
+        let taps = shape.filter[0] * shape.filter[1] / (shape.strides[0] * shape.strides[1]) + 1;
+        let cost = rows * cols * taps * shape.group()[0];
+        for (input, out) in input.chunks_exact(input_len).zip(out.chunks_exact_mut(out_len)).take(shape.batches) {
+            let tiles = Tiles::new(out, shape.matrices(), rows, cols);
+            let slots = Slots::new(scratch, self.slot(), self.threads);
+            for_each_tile(env, &tiles, &slots, cost, |tile, slot| {
+                let work = Work { step: self, input, filter };
+                work.tile(tile, bias, finish, slot.floats);
+            });
+        }
+    }
+}
+
+/// One image at work.
+struct Work<'a, T> {
+    step: &'a ConvTranspose2dStep<T>,
+    input: &'a [T],
+    filter: &'a [T],
+}
+
+impl<T: Float> Work<'_, T> {
+    fn tile(&self, tile: &mut Tile<T>, bias: Option<&[T]>, finish: Finish, scratch: &mut [f32]) {
+        let (shape, isa, group) = (&self.step.shape, self.step.isa, tile.batch);
+        let [sums, whole, _] = self.step.slot_parts();
+        let (sums, scratch) = scratch.split_at_mut(sums);
+        let (whole, scratch) = scratch.split_at_mut(whole);
+        let (tile_rows, cols) = (tile.rows.clone(), tile.cols.clone());
+        for index in 0..self.step.phases.len() {
+            self.phase(group, index, [&tile_rows, &cols], sums, scratch, |row, phase_out| {
+                match T::as_f32_mut(tile.row(row)) {
+                    Some(out) => phase_out(out),
+                    None => phase_out(&mut whole[row * cols.len()..][..cols.len()]),
+                }
+            });
+        }
+        let channels = shape.group()[1];
+        let (row_stride, col_stride) = if shape.channels_last { (0, 1) } else { (1, 0) };
+        // One bias for a whole row, or one for each column.
+        let addend = bias.map(|bias| Addend { data: &bias[group * channels..], row_stride, col_stride, beta: 1.0 });
+        let epilogue = Epilogue { alpha: 1.0, addend, finish };
+        let first_col = if shape.channels_last { cols.start } else { 0 };
+        for row in 0..tile_rows.len() {
+            let channel_row = if shape.channels_last { 0 } else { tile_rows.start + row };
+            if let Some(out) = T::as_f32_mut(tile.row(row)) {
+                epilogue.apply(isa, channel_row, first_col, out);
+                continue;
+            }
+            let sums = &mut whole[row * cols.len()..][..cols.len()];
+            epilogue.apply(isa, channel_row, first_col, sums);
+            narrow(isa, sums, tile.row(row));
+        }
+    }
+
+    /// Computes what one phase contributes to a tile, and spreads it over the rows that `row` gives out.
+    fn phase(
+        &self,
+        group: usize,
+        index: usize,
+        [rows, cols]: [&Range<usize>; 2],
+        sums: &mut [f32],
+        scratch: &mut [f32],
+        mut row: impl FnMut(usize, &dyn Fn(&mut [f32])),
+    ) {
+        let (step, shape) = (self.step, &self.step.shape);
+        let phase = &step.phases[index];
+        let (wide, [down, across]) = (shape.output[1], shape.strides);
+        let pixels = if shape.channels_last { rows } else { cols };
+        let strip = pixels.start / wide..pixels.end / wide;
+        let lines = phase.rows(down, &strip);
+        let phase_wide = phase.patches.out[1];
+        let lanes = lines.start * phase_wide..lines.end * phase_wide;
+        if lanes.is_empty() {
+            return;
+        }
+        let image = &self.input[group * phase.patches.channels * phase.patches.channel_stride..];
+        let patches = Operand::Im2col(Im2col { image, matrix: &phase.patches });
+        let filter = match step.packed.get(group * step.phases.len() + index) {
+            Some(packed) => Operand::Packed(packed),
+            None => step.filter(self.filter, group, phase),
+        };
+        let depth = phase.filter.depth();
+        // The first output position of a line of the phase, counted from the start of the tile.
+        let start = |line: usize| (phase.first[0] + line * down - strip.start) * wide + phase.first[1];
+        if shape.channels_last {
+            let sums = &mut sums[..lanes.len() * cols.len()];
+            Product { isa: step.isa, depth, a: patches, b: filter }.sums(lanes.clone(), cols.clone(), sums, scratch);
+            for (lane, sums) in lanes.zip(sums.chunks_exact(cols.len())) {
+                let pixel = start(lane / phase_wide) + lane % phase_wide * across;
+                row(pixel, &|out| out.copy_from_slice(sums));
+            }
+            return;
+        }
+        let sums = &mut sums[..rows.len() * lanes.len()];
+        Product { isa: step.isa, depth, a: filter, b: patches }.sums(rows.clone(), lanes.clone(), sums, scratch);
+        for (channel, sums) in sums.chunks_exact(lanes.len()).enumerate() {
+            row(channel, &|out| {
+                for (line, sums) in lines.clone().zip(sums.chunks_exact(phase_wide)) {
+                    let out = out[start(line)..].iter_mut().step_by(across);
+                    out.zip(sums).for_each(|(out, &sum)| *out = sum);
+                }
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use half::f16;
+    use proptest::prelude::*;
+
+    /// The formula in `f64`, scattering: the value and the sum of magnitudes of each output.
+    fn reference<T: Float>(s: &ConvTranspose2dShape, input: &[T], filter: &[T], bias: &[T]) -> Vec<(f64, f64)> {
+        let ([ic, row, col], f) = (s.input_strides(), s.filter_strides());
+        let ([gi, go], [oh, ow]) = (s.group(), s.output);
+        let mut out = vec![(0.0, 0.0); s.batches * s.channels[1] * oh * ow];
+        let at = |n: usize, o: usize, y: usize, x: usize| match s.channels_last {
+            true => ((n * oh + y) * ow + x) * s.channels[1] + o,
+            false => ((n * s.channels[1] + o) * oh + y) * ow + x,
+        };
+        for n in 0..s.batches {
+            for (o, bias) in bias.iter().enumerate() {
+                for (y, x) in (0..oh).flat_map(|y| (0..ow).map(move |x| (y, x))) {
+                    out[at(n, o, y, x)] = (bias.to_f32() as f64, bias.to_f32().abs() as f64);
+                }
+            }
+            for (i, y, x) in (0..s.channels[0])
+                .flat_map(|i| (0..s.input[0]).flat_map(move |y| (0..s.input[1]).map(move |x| (i, y, x))))
+            {
+                let image = n * s.channels[0] * s.input[0] * s.input[1];
+                let value = input[image + i * ic + y * row + x * col].to_f32() as f64;
+                for (ty, tx) in (0..s.filter[0]).flat_map(|ty| (0..s.filter[1]).map(move |tx| (ty, tx))) {
+                    let oy = (y * s.strides[0] + ty * s.dilations[0]) as isize - s.padding[0] as isize;
+                    let ox = (x * s.strides[1] + tx * s.dilations[1]) as isize - s.padding[1] as isize;
+                    if oy < 0 || ox < 0 || oy >= oh as isize || ox >= ow as isize {
+                        continue;
+                    }
+                    for o in 0..go {
+                        let weight = filter[o * f[0] + i * f[1] + ty * f[2] + tx * f[3]].to_f32() as f64;
+                        let out = &mut out[at(n, i / gi * go + o, oy as usize, ox as usize)];
+                        out.0 += value * weight;
+                        out.1 += (value * weight).abs();
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn check<T: Float>(shape: &ConvTranspose2dShape) {
+        let [gi, go] = shape.group();
+        let taps = shape.filter[0] * shape.filter[1];
+        let input = random::<T>(shape.batches * shape.channels[0] * shape.input[0] * shape.input[1], 1);
+        let filter = random::<T>(shape.channels[0] * go * taps, 2);
+        let bias = random::<T>(shape.channels[1], 3);
+        let exact = reference(shape, &input, &filter, &bias);
+        let doubled: Vec<_> = exact.iter().map(|&(x, m)| (2.0 * x, 2.0 * m)).collect();
+        for packed in [false, true] {
+            let run = |env: &Env| {
+                let mut step = ConvTranspose2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
+                if packed {
+                    step.prepack(&filter);
+                }
+                let mut out = vec![T::from_f32(f32::NAN); exact.len()];
+                let mut scratch = vec![f32::NAN; step.scratch_len()];
+                let double = |xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);
+                let operands = [&input[..], if packed { &[] } else { &filter }];
+                step.run(env, operands, Some(&bias), Some(&double), &mut out, &mut scratch);
+                out
+            };
+            on_all(run, |env, out| {
+                assert_sums(out, &doubled, gi * taps + 1, || {
+                    format!("{shape:?}, packed {packed}, {:?}, {} threads", env.isa, env.threads.count())
+                });
+            });
+        }
+    }
+
+    /// A shape with the output size that the other numbers give, `extra` rows and columns included.
+    #[expect(clippy::too_many_arguments, reason = "the numbers of a test case")]
+    fn shape(
+        groups: usize,
+        [gi, go]: [usize; 2],
+        input: [usize; 2],
+        filter: [usize; 2],
+        strides: [usize; 2],
+        dilations: [usize; 2],
+        [top, bottom, left, right]: [usize; 4],
+        extra: usize,
+    ) -> Option<ConvTranspose2dShape> {
+        let size = |axis: usize, padding: usize| {
+            ((input[axis] - 1) * strides[axis] + (filter[axis] - 1) * dilations[axis] + 1 + extra)
+                .checked_sub(padding)
+                .filter(|&size| size > 0)
+        };
+        Some(ConvTranspose2dShape {
+            batches: 2,
+            groups,
+            channels: [groups * gi, groups * go],
+            input,
+            filter,
+            output: [size(0, top + bottom)?, size(1, left + right)?],
+            strides,
+            dilations,
+            padding: [top, left],
+            channels_last: false,
+            layout: TransposedFilterLayout::Iohw,
+        })
+    }
+
+    const LAYOUTS: [TransposedFilterLayout; 3] =
+        [TransposedFilterLayout::Iohw, TransposedFilterLayout::Hwoi, TransposedFilterLayout::Ohwi];
+
+    #[test]
+    fn layouts_groups_and_edges() {
+        let cases = [
+            shape(1, [3, 5], [4, 6], [3, 3], [1, 1], [1, 1], [0; 4], 0),
+            shape(1, [3, 13], [5, 5], [2, 2], [2, 2], [1, 1], [0; 4], 0),
+            shape(2, [3, 2], [5, 7], [4, 4], [2, 2], [1, 1], [1; 4], 0),
+            // Phases without any tap.
+            shape(1, [2, 33], [3, 4], [1, 2], [3, 3], [1, 1], [0; 4], 2),
+            shape(3, [1, 1], [4, 3], [3, 2], [2, 3], [2, 3], [1, 2, 3, 0], 1),
+            shape(1, [70, 3], [3, 40], [3, 3], [2, 1], [1, 2], [2, 0, 1, 1], 0),
+        ];
+        for base in cases.into_iter().flatten() {
+            for channels_last in [false, true] {
+                for layout in LAYOUTS {
+                    check::<f32>(&ConvTranspose2dShape { channels_last, layout, ..base.clone() });
+                }
+                check::<f16>(&ConvTranspose2dShape { channels_last, ..base.clone() });
+            }
+        }
+    }
+
+    #[test]
+    fn large_enough_for_threads() {
+        let base = shape(1, [40, 30], [12, 14], [4, 4], [2, 2], [1, 1], [1; 4], 0).unwrap();
+        for channels_last in [false, true] {
+            check::<f32>(&ConvTranspose2dShape { channels_last, ..base.clone() });
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn random_shapes(
+            (groups, gi, go) in (1usize..4, 1usize..5, 1usize..8),
+            input in [1usize..7, 1usize..20],
+            filter in [1usize..4, 1usize..5],
+            strides in [1usize..4, 1usize..4],
+            dilations in [1usize..3, 1usize..4],
+            padding in [0usize..3, 0usize..3, 0usize..3, 0usize..3],
+            (extra, channels_last, layout) in (0usize..3, any::<bool>(), 0usize..3),
+        ) {
+            if let Some(base) = shape(groups, [gi, go], input, filter, strides, dilations, padding, extra) {
+                check::<f32>(&ConvTranspose2dShape { channels_last, layout: LAYOUTS[layout], ..base });
+            }
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! Matrix products and convolutions, for both floating-point types and with what follows them.
+
+use super::conv_transpose2d::{self, ConvTranspose2dShape, ConvTranspose2dStep};
+use super::conv2d::{self, Conv2dShape, Conv2dStep};
+use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
+use super::{Env, Run};
+use crate::cpu::kernels::elementwise::apply;
+use crate::cpu::kernels::float::Float;
+use crate::cpu::kernels::gemm::Finish;
+use crate::cpu::memory::Io;
+use crate::dtype::DataType;
+use crate::memory::elements;
+use crate::ops::conv_transpose2d::{ConvTranspose2dAttributes, TransposedFilterLayout};
+use crate::ops::conv2d::{Conv2dAttributes, FilterLayout};
+use crate::ops::elementwise::Elementwise;
+use crate::ops::matmul::GemmAttributes;
+use crate::ops::spatial::InputLayout;
+use crate::shape::{Descriptor, broadcast_strides};
+use half::f16;
+
+/// A product of elements of type `T`.
+enum Dense<T> {
+    Matmul(MatmulStep<T>),
+    Conv2d(Conv2dStep<T>),
+    ConvTranspose2d(ConvTranspose2dStep<T>),
+}
+
+enum Typed {
+    Float(Box<Dense<f32>>),
+    Half(Box<Dense<f16>>),
+}
+
+/// `matmul()`, `gemm()`, `conv2d()` or `convTranspose2d()`, and unary operators on its output.
+pub struct DenseStep {
+    typed: Typed,
+    epilogue: Vec<Elementwise>,
+    /// Operands that the step keeps a packed copy of.
+    packed: Vec<usize>,
+}
+
+/// The numbers of a product.
+#[derive(Clone, Debug)]
+pub enum DenseShape {
+    /// `matmul()` and `gemm()`.
+    Matmul(MatmulShape),
+    /// `conv2d()`.
+    Conv2d(Conv2dShape),
+    /// `convTranspose2d()`.
+    ConvTranspose2d(ConvTranspose2dShape),
+}
+
+impl DenseStep {
+    /// The step of `shape` for elements of the floating-point type `dtype`. `constants` holds the bytes of the first
+    /// two operands where they are constants.
+    pub fn new(
+        env: &Env,
+        dtype: DataType,
+        shape: DenseShape,
+        constants: [Option<&[u8]>; 2],
+        epilogue: &[Elementwise],
+    ) -> DenseStep {
+        let mut packed = Vec::new();
+        let typed = match dtype {
+            DataType::Float16 => Typed::Half(Box::new(Dense::new(env, shape, constants, &mut packed))),
+            _ => Typed::Float(Box::new(Dense::new(env, shape, constants, &mut packed))),
+        };
+        DenseStep { typed, epilogue: epilogue.to_vec(), packed }
+    }
+
+    /// Operands that the step keeps a packed copy of.
+    pub fn packed(&self) -> &[usize] {
+        &self.packed
+    }
+}
+
+impl Run for DenseStep {
+    fn run(&self, env: &Env, io: &mut Io) {
+        let finish = |values: &mut [f32]| apply(env.isa, &self.epilogue, values);
+        let finish: Finish = if self.epilogue.is_empty() { None } else { Some(&finish) };
+        match &self.typed {
+            Typed::Float(dense) => dense.run(env, io, finish),
+            Typed::Half(dense) => dense.run(env, io, finish),
+        }
+    }
+
+    fn scratch_bytes(&self, _: usize) -> usize {
+        let floats = match &self.typed {
+            Typed::Float(dense) => dense.scratch_len(),
+            Typed::Half(dense) => dense.scratch_len(),
+        };
+        floats * size_of::<f32>()
+    }
+}
+
+impl<T: Float> Dense<T> {
+    fn new(env: &Env, shape: DenseShape, constants: [Option<&[u8]>; 2], packed: &mut Vec<usize>) -> Dense<T> {
+        let (isa, threads) = (env.isa, env.threads.count());
+        let [a, b] = constants.map(|bytes| bytes.map(elements::<T>));
+        match shape {
+            DenseShape::Matmul(shape) => {
+                let (pack_a, pack_b) = (packs_a(&shape), packs_b(&shape));
+                let mut step = MatmulStep::new(isa, threads, shape);
+                if let Some(a) = a.filter(|_| pack_a) {
+                    step.prepack_a(a);
+                    packed.push(0);
+                }
+                if let Some(b) = b.filter(|_| pack_b) {
+                    step.prepack_b(b);
+                    packed.push(1);
+                }
+                Dense::Matmul(step)
+            }
+            DenseShape::Conv2d(shape) => {
+                let mut step = Conv2dStep::new(isa, threads, shape);
+                if let Some(filter) = b {
+                    step.prepack(filter);
+                    packed.push(1);
+                }
+                Dense::Conv2d(step)
+            }
+            DenseShape::ConvTranspose2d(shape) => {
+                let mut step = ConvTranspose2dStep::new(isa, threads, shape);
+                if let Some(filter) = b {
+                    step.prepack(filter);
+                    packed.push(1);
+                }
+                Dense::ConvTranspose2d(step)
+            }
+        }
+    }
+
+    fn scratch_len(&self) -> usize {
+        match self {
+            Dense::Matmul(step) => step.scratch_len(),
+            Dense::Conv2d(step) => step.scratch_len(),
+            Dense::ConvTranspose2d(step) => step.scratch_len(),
+        }
+    }
+
+    fn run(&self, env: &Env, io: &mut Io, finish: Finish) {
+        // A packed operand has no memory of its own.
+        let operands = [0, 1].map(|index| io.optional::<T>(index).unwrap_or_default());
+        let (addend, out, scratch) = (io.optional::<T>(2), io.output::<T>(), io.scratch::<f32>());
+        match self {
+            Dense::Matmul(step) => step.run(env, operands, addend, finish, out, scratch),
+            Dense::Conv2d(step) => step.run(env, operands, addend, finish, out, scratch),
+            Dense::ConvTranspose2d(step) => step.run(env, operands, addend, finish, out, scratch),
+        }
+    }
+}
+
+/// Whether `b` is worth packing: a vector is not, and neither is a matrix whose columns are contiguous and that is
+/// multiplied with one row, because it is read once, in place.
+fn packs_b(shape: &MatmulShape) -> bool {
+    let shared = shape.b.batch.iter().all(|&stride| stride == 0);
+    let rows = if shared { shape.batch.iter().product::<usize>() * shape.m } else { shape.m };
+    shape.n > 1 && !(rows == 1 && shape.b.row == 1 && shape.b.col != 1)
+}
+
+/// Whether `a` is worth packing, likewise.
+fn packs_a(shape: &MatmulShape) -> bool {
+    shape.m > 1 && !(shape.n == 1 && shape.a.col == 1 && shape.a.row != 1)
+}
+
+/// The numbers of `matmul()`.
+pub fn matmul_shape(a: &Descriptor, b: &Descriptor, output: &Descriptor) -> DenseShape {
+    let split = |descriptor: &Descriptor| {
+        let (batch, matrix) = descriptor.shape.split_last_chunk::<2>().expect("inferred");
+        (batch.to_vec(), matrix.map(|size| size as usize))
+    };
+    let ((batch_a, [m, k]), (batch_b, [_, n]), (batch, _)) = (split(a), split(b), split(output));
+    let strides = |own: &[u32], [rows, cols]: [usize; 2]| MatrixStrides {
+        batch: broadcast_strides(own, &batch).into_iter().map(|stride| stride * rows * cols).collect(),
+        row: cols,
+        col: 1,
+    };
+    DenseShape::Matmul(MatmulShape {
+        batch: batch.iter().map(|&size| size as usize).collect(),
+        a: strides(&batch_a, [m, k]),
+        b: strides(&batch_b, [k, n]),
+        ..MatmulShape::plain(m, k, n)
+    })
+}
+
+/// The numbers of `gemm()`.
+pub fn gemm_shape(op: &GemmAttributes, a: &Descriptor, output: &Descriptor, c: Option<&Descriptor>) -> DenseShape {
+    let [m, n] = [0, 1].map(|axis| output.shape[axis] as usize);
+    let k = a.shape[if op.a_transpose { 0 } else { 1 }] as usize;
+    let strides = |row, col| MatrixStrides { batch: Vec::new(), row, col };
+    DenseShape::Matmul(MatmulShape {
+        a: if op.a_transpose { strides(1, m) } else { strides(k, 1) },
+        b: if op.b_transpose { strides(1, k) } else { strides(n, 1) },
+        c: c.map(|c| {
+            let own = broadcast_strides(&c.shape, &output.shape);
+            strides(own[0], own[1])
+        }),
+        alpha: op.alpha as f32,
+        beta: op.beta as f32,
+        ..MatmulShape::plain(m, k, n)
+    })
+}
+
+fn pair(values: &[u32]) -> [usize; 2] {
+    [0, 1].map(|axis| values[axis] as usize)
+}
+
+/// The numbers of `conv2d()`.
+pub fn conv2d_shape(op: &Conv2dAttributes, [input, filter, output]: [&Descriptor; 3]) -> DenseShape {
+    let (image, out) = (op.input_layout.image(&input.shape), op.input_layout.image(&output.shape));
+    let [_, _, height, width] = op.filter_layout.axes().map(|axis| filter.shape[axis] as usize);
+    DenseShape::Conv2d(Conv2dShape {
+        batches: image.batches as usize,
+        groups: op.groups as usize,
+        channels: [image.channels as usize, out.channels as usize],
+        input: [image.height as usize, image.width as usize],
+        filter: [height, width],
+        output: [out.height as usize, out.width as usize],
+        strides: pair(&op.strides),
+        dilations: pair(&op.dilations),
+        padding: [op.padding[0] as usize, op.padding[2] as usize],
+        channels_last: op.input_layout == InputLayout::Nhwc,
+        layout: match op.filter_layout {
+            FilterLayout::Oihw => conv2d::FilterLayout::Oihw,
+            FilterLayout::Hwio => conv2d::FilterLayout::Hwio,
+            FilterLayout::Ohwi => conv2d::FilterLayout::Ohwi,
+            FilterLayout::Ihwo => conv2d::FilterLayout::Ihwo,
+        },
+    })
+}
+
+/// The numbers of `convTranspose2d()`.
+pub fn conv_transpose2d_shape(op: &ConvTranspose2dAttributes, [input, filter, output]: [&Descriptor; 3]) -> DenseShape {
+    let (image, out) = (op.input_layout.image(&input.shape), op.input_layout.image(&output.shape));
+    let [_, _, height, width] = op.filter_layout.axes().map(|axis| filter.shape[axis] as usize);
+    DenseShape::ConvTranspose2d(ConvTranspose2dShape {
+        batches: image.batches as usize,
+        groups: op.groups as usize,
+        channels: [image.channels as usize, out.channels as usize],
+        input: [image.height as usize, image.width as usize],
+        filter: [height, width],
+        output: [out.height as usize, out.width as usize],
+        strides: pair(&op.strides),
+        dilations: pair(&op.dilations),
+        padding: [op.padding[0] as usize, op.padding[2] as usize],
+        channels_last: op.input_layout == InputLayout::Nhwc,
+        layout: match op.filter_layout {
+            TransposedFilterLayout::Iohw => conv_transpose2d::TransposedFilterLayout::Iohw,
+            TransposedFilterLayout::Hwoi => conv_transpose2d::TransposedFilterLayout::Hwoi,
+            TransposedFilterLayout::Ohwi => conv_transpose2d::TransposedFilterLayout::Ohwi,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dtype::Number;
+    use crate::ir::{Graph, parse};
+    use crate::ops::elementwise::Elementwise;
+    use crate::testing::{Tolerance, check};
+    use proptest::prelude::*;
+
+    /// Some hundred terms of up to 8: each addition can be off by 2^-15.
+    const FLOAT: Tolerance = Tolerance::ulps(8).or_absolute(5e-4);
+    /// One rounding, and what float32 was off.
+    const HALF: Tolerance = Tolerance::ulps(1).or_absolute(5e-4);
+
+    fn check_both(text: &str) {
+        check(&parse(&text.replace("FLOAT", "float32")), FLOAT);
+        check(&parse(&text.replace("FLOAT", "float16")), HALF);
+    }
+
+    /// With the operands `a` and `b` as inputs and as constants.
+    fn check_sources(text: &str) {
+        for (a, b) in [("input a", "input b"), ("input a", "constant"), ("constant", "input b")] {
+            check_both(&text.replace("SOURCE_A", a).replace("SOURCE_B", b));
+        }
+    }
+
+    #[test]
+    fn products_of_stacks() {
+        for (a, b) in [
+            ("[1, 1]", "[1, 1]"),
+            ("[1, 9]", "[9, 40]"),
+            ("[33, 17]", "[17, 1]"),
+            ("[2, 3, 5, 7]", "[7, 4]"),
+            ("[5, 7]", "[2, 1, 7, 4]"),
+            ("[3, 1, 2, 5]", "[1, 4, 5, 3]"),
+            ("[4, 1, 6]", "[6, 9]"),
+            ("[4, 1, 6]", "[4, 6, 9]"),
+            ("[70, 130]", "[130, 65]"),
+        ] {
+            check_sources(&format!(
+                "%0 = SOURCE_A FLOAT {a}\n%1 = SOURCE_B FLOAT {b}\n%2 = matmul %0 %1\noutput y = %2"
+            ));
+        }
+    }
+
+    #[test]
+    fn general_products() {
+        for (m, k, n) in [(1, 1, 1), (1, 20, 33), (19, 20, 1), (13, 9, 34)] {
+            for transposed in 0..4 {
+                let (ta, tb) = (transposed & 1 != 0, transposed & 2 != 0);
+                let a = if ta { [k, m] } else { [m, k] };
+                let b = if tb { [n, k] } else { [k, n] };
+                for c in ["[]".to_string(), format!("[{n}]"), format!("[{m}, 1]"), format!("[{m}, {n}]")] {
+                    check_sources(&format!(
+                        "%0 = SOURCE_A FLOAT {a:?}
+                         %1 = SOURCE_B FLOAT {b:?}
+                         %2 = input c FLOAT {c}
+                         %3 = gemm %0 %1 %2 aTranspose={ta} bTranspose={tb} alpha=0.3 beta=-2.5
+                         output y = %3"
+                    ));
+                }
+                check_sources(&format!(
+                    "%0 = SOURCE_A FLOAT {a:?}
+                     %1 = SOURCE_B FLOAT {b:?}
+                     %2 = gemm %0 %1 aTranspose={ta} bTranspose={tb}
+                     output y = %2"
+                ));
+            }
+        }
+    }
+
+    /// The shape with the given sizes in the order of `layout`.
+    fn ordered(layout: &str, sizes: &[(char, usize)]) -> Vec<usize> {
+        let size = |letter| sizes.iter().find(|(other, _)| *other == letter).expect("a letter of the layout").1;
+        layout.chars().map(size).collect()
+    }
+
+    struct Convolution {
+        transposed: bool,
+        batches: usize,
+        groups: usize,
+        /// Input and output channels of a group.
+        channels: [usize; 2],
+        input: [usize; 2],
+        filter: [usize; 2],
+        options: String,
+    }
+
+    impl Convolution {
+        fn text(&self, input_layout: &str, filter_layout: &str, constant: bool, bias: bool) -> String {
+            let Convolution { transposed, batches, groups, channels: [i, o], input, filter, options } = self;
+            let input = [('n', *batches), ('c', groups * i), ('h', input[0]), ('w', input[1])];
+            // The channels of all groups are in the dimension of the filter that the groups share out.
+            let (fi, fo) = if *transposed { (groups * i, *o) } else { (*i, groups * o) };
+            let filter = [('i', fi), ('o', fo), ('h', filter[0]), ('w', filter[1])];
+            format!(
+                "%0 = input x FLOAT {:?}
+                 %1 = {} FLOAT {:?}
+                 %2 = constant FLOAT [{}]
+                 %3 = {} %0 %1 {} groups={groups} inputLayout={input_layout} filterLayout={filter_layout} {options}
+                 output y = %3",
+                ordered(input_layout, &input),
+                if constant { "constant" } else { "input f" },
+                ordered(filter_layout, &filter),
+                groups * o,
+                if *transposed { "convTranspose2d" } else { "conv2d" },
+                if bias { "%2" } else { "" },
+            )
+        }
+
+        fn check_all(&self) {
+            let filter_layouts: &[&str] =
+                if self.transposed { &["iohw", "hwoi", "ohwi"] } else { &["oihw", "hwio", "ohwi", "ihwo"] };
+            for input_layout in ["nchw", "nhwc"] {
+                for (index, filter_layout) in filter_layouts.iter().enumerate() {
+                    check_both(&self.text(input_layout, filter_layout, true, index % 2 == 0));
+                    check_both(&self.text(input_layout, filter_layout, false, index % 2 == 1));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn convolutions() {
+        for (groups, channels, input, filter, options) in [
+            (1, [1, 1], [1, 1], [1, 1], ""),
+            (1, [3, 5], [7, 9], [3, 3], "padding=[1, 1, 1, 1]"),
+            (1, [17, 18], [5, 4], [1, 1], ""),
+            (2, [3, 4], [8, 9], [3, 2], "padding=[0, 1, 2, 0] strides=[2, 3]"),
+            (5, [1, 1], [9, 20], [3, 3], "padding=[1, 1, 1, 1] dilations=[2, 1]"),
+            (4, [1, 2], [6, 5], [2, 3], "strides=[1, 2]"),
+            (1, [2, 2], [2, 2], [2, 2], "padding=[4294967295, 0, 0, 0] dilations=[4294967295, 1]"),
+        ] {
+            Convolution { transposed: false, batches: 2, groups, channels, input, filter, options: options.into() }
+                .check_all();
+        }
+    }
+
+    #[test]
+    fn transposed_convolutions() {
+        for (groups, channels, input, filter, options) in [
+            (1, [1, 1], [1, 1], [1, 1], ""),
+            (1, [3, 5], [4, 5], [3, 3], ""),
+            (1, [4, 9], [5, 4], [3, 2], "padding=[1, 0, 0, 1] strides=[2, 3] outputPadding=[1, 2]"),
+            (2, [3, 4], [4, 3], [2, 3], "strides=[3, 2] outputSizes=[12, 7]"),
+            (3, [1, 1], [4, 5], [3, 3], "padding=[1, 1, 1, 1] dilations=[2, 1]"),
+            // A stride beyond the filter leaves outputs without any term.
+            (1, [2, 3], [2, 2], [1, 2], "strides=[4, 3] outputPadding=[3, 0]"),
+        ] {
+            Convolution { transposed: true, batches: 2, groups, channels, input, filter, options: options.into() }
+                .check_all();
+        }
+    }
+
+    #[test]
+    fn epilogues() {
+        let with_epilogue = |text: &str, epilogue: &[Elementwise]| -> Graph {
+            let mut graph = parse(text);
+            graph.nodes[0].epilogue = epilogue.to_vec();
+            graph
+        };
+        let relu6 = Elementwise::Clamp { min: Number::Float(0.0), max: Number::Float(6.0) };
+        let convolution = |transposed| {
+            let options = String::new();
+            let convolution = Convolution {
+                transposed,
+                batches: 1,
+                groups: 1,
+                channels: [3, 20],
+                input: [9, 30],
+                filter: [3, 3],
+                options,
+            };
+            convolution.text("nchw", if transposed { "iohw" } else { "oihw" }, true, true)
+        };
+        let depthwise = "%0 = input x FLOAT [1, 8, 9, 30]
+             %1 = constant FLOAT [8, 1, 3, 3]
+             %2 = conv2d %0 %1 groups=8
+             output y = %2";
+        let product = "%0 = input a FLOAT [20, 30]
+             %1 = constant FLOAT [30, 40]
+             %2 = matmul %0 %1
+             output y = %2";
+        for text in [convolution(false), convolution(true), depthwise.to_string(), product.to_string()] {
+            for (dtype, tolerance) in [("float32", FLOAT), ("float16", HALF)] {
+                let text = text.replace("FLOAT", dtype);
+                check(&with_epilogue(&text, &[relu6]), tolerance);
+                check(
+                    &with_epilogue(&text, &[Elementwise::Neg, Elementwise::Relu, Elementwise::Sqrt]),
+                    Tolerance::ulps(4).or_absolute(2e-2),
+                );
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn random_convolutions(
+            transposed: bool, batches in 1usize..3, groups in 1usize..4, channels in prop::array::uniform2(1usize..6),
+            input in prop::array::uniform2(1usize..12), filter in prop::array::uniform2(1usize..5),
+            strides in prop::array::uniform2(1usize..4), dilations in prop::array::uniform2(1usize..3),
+            padding in prop::array::uniform4(0usize..3), nhwc: bool, layout in 0usize..3, constant: bool, bias: bool,
+        ) {
+            for axis in 0..2 {
+                let (begin, end) = (padding[2 * axis], padding[2 * axis + 1]);
+                let span = (filter[axis] - 1) * dilations[axis] + 1;
+                let fits = match transposed {
+                    true => (input[axis] - 1) * strides[axis] + span > begin + end,
+                    false => span <= input[axis] + begin + end,
+                };
+                prop_assume!(fits);
+            }
+            let options = format!("strides={strides:?} dilations={dilations:?} padding={padding:?}");
+            let convolution = Convolution { transposed, batches, groups, channels, input, filter, options };
+            let layouts = if transposed { ["iohw", "hwoi", "ohwi"] } else { ["oihw", "hwio", "ihwo"] };
+            let input_layout = if nhwc { "nhwc" } else { "nchw" };
+            check_both(&convolution.text(input_layout, layouts[layout], constant, bias));
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Gated recurrent units.
+
+use super::recurrent::{Cell, Moment, Network, Places, Sizes, StateBlock};
+use super::{Env, Run};
+use crate::cpu::kernels::float::Float;
+use crate::cpu::kernels::recurrent::{GruGates, GruReset};
+use crate::cpu::memory::Io;
+use crate::dtype::DataType;
+use crate::ops::gru::{Gru, GruCell, GruFunction};
+use crate::ops::recurrent::Direction;
+use crate::shape::Descriptor;
+use half::f16;
+
+/// `gru()` and `gruCell()`.
+pub struct GruStep {
+    function: GruFunction,
+    network: Typed,
+}
+
+enum Typed {
+    Float(Box<Network<f32>>),
+    Half(Box<Network<f16>>),
+}
+
+impl GruStep {
+    /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
+    pub fn sequence(env: &Env, op: &Gru, input: &Descriptor, weight: Option<&[u8]>) -> GruStep {
+        let places = Places { bias: Some(3), recurrent_bias: Some(4), hidden: Some(5), ..Places::default() };
+        let sizes = sizes(&input.shape, op.attributes.hidden_size);
+        let function = op.function().expect("inferred");
+        GruStep::new(env, function, input.dtype, sizes, op.attributes.direction, places, weight)
+    }
+
+    /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
+    pub fn cell(env: &Env, op: &GruCell, input: &Descriptor, weight: Option<&[u8]>) -> GruStep {
+        let places = Places { bias: Some(4), recurrent_bias: Some(5), hidden: Some(3), ..Places::default() };
+        let sizes = sizes(&[1, input.shape[0], input.shape[1]], op.attributes.hidden_size);
+        let function = op.function().expect("inferred");
+        GruStep::new(env, function, input.dtype, sizes, Direction::Forward, places, weight)
+    }
+
+    fn new(
+        env: &Env,
+        function: GruFunction,
+        dtype: DataType,
+        sizes: Sizes,
+        direction: Direction,
+        places: Places,
+        weight: Option<&[u8]>,
+    ) -> GruStep {
+        let network = match dtype {
+            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weight))),
+            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weight))),
+        };
+        GruStep { function, network }
+    }
+
+    /// Whether the step keeps a packed copy of the constant weights.
+    pub fn keeps_weights(&self) -> bool {
+        match &self.network {
+            Typed::Float(network) => network.keeps_weights(),
+            Typed::Half(network) => network.keeps_weights(),
+        }
+    }
+}
+
+/// The sizes for inputs of the shape `[steps, batch, input]`.
+fn sizes(input: &[u32], hidden: u32) -> Sizes {
+    let [steps, batch, input] = [0, 1, 2].map(|axis| input[axis] as usize);
+    Sizes { steps, batch, input, hidden: hidden as usize, gates: 3, states: 1 }
+}
+
+impl Run for GruStep {
+    fn run(&self, env: &Env, io: &mut Io) {
+        match &self.network {
+            Typed::Float(network) => network.run(env, io, &self.function),
+            Typed::Half(network) => network.run(env, io, &self.function),
+        }
+    }
+
+    fn scratch_bytes(&self, _: usize) -> usize {
+        match &self.network {
+            Typed::Float(network) => network.scratch_bytes(&self.function),
+            Typed::Half(network) => network.scratch_bytes(&self.function),
+        }
+    }
+}
+
+impl Cell for GruFunction {
+    fn resets(&self) -> bool {
+        !self.reset_after
+    }
+
+    fn reset<T: Float>(&self, moment: &Moment<T>, block: &mut StateBlock) {
+        let mut reset = moment.sums(self.places[1], moment.hidden(), block);
+        let activation = self.activations[0];
+        moment.env().isa.run(GruReset { activation, reset: &mut reset, hidden: &mut block.hidden });
+    }
+
+    fn advance<T: Float>(&self, moment: &Moment<T>, reset: &[f32], block: &mut StateBlock) {
+        let isa = moment.env().isa;
+        let [z, r, n] = self.places;
+        let mut new = moment.input_sums(n, block);
+        let mut of_hidden = moment.hidden_sums(n, reset, block);
+        if self.reset_after {
+            let mut reset = moment.sums(r, moment.hidden(), block);
+            let activation = self.activations[0];
+            isa.run(GruReset { activation, reset: &mut reset, hidden: &mut of_hidden });
+        }
+        new.iter_mut().zip(of_hidden).for_each(|(new, x)| *new += x);
+        let mut update = moment.sums(z, moment.hidden(), block);
+        let activations = self.activations;
+        isa.run(GruGates { activations, update: &mut update, new: &mut new, hidden: &mut block.hidden });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::parse;
+    use crate::testing::{Tolerance, check};
+    use proptest::prelude::*;
+
+    /// Sums of terms of up to 8 are off by some 1e-6, and with recurrent weights of up to 2 each time step can make
+    /// that several times larger.
+    const FLOAT: Tolerance = Tolerance::ulps(16).or_absolute(2e-4);
+    /// One rounding, and what float32 was off.
+    const HALF: Tolerance = Tolerance::ulps(1).or_absolute(2e-4);
+
+    fn sequence(dtype: &str, [steps, batch, input, hidden]: [usize; 4], both: bool, weight: &str, options: &str) {
+        let d = if both { 2 } else { 1 };
+        let rows = 3 * hidden;
+        let outputs = if options.contains("returnSequence=true") { "%6, %7" } else { "%6" };
+        let second = if options.contains("returnSequence=true") { "output s = %7" } else { "" };
+        let graph = parse(&format!(
+            "%0 = input x {dtype} [{steps}, {batch}, {input}]
+             %1 = {weight} {dtype} [{d}, {rows}, {input}]
+             %2 = constant {dtype} [{d}, {rows}, {hidden}]
+             %3 = constant {dtype} [{d}, {rows}]
+             %4 = input rb {dtype} [{d}, {rows}]
+             %5 = input h {dtype} [{d}, {batch}, {hidden}]
+             {outputs} = gru %0 %1 %2 %3 %4 %5 steps={steps} hiddenSize={hidden} {options}
+             output y = %6
+             {second}"
+        ));
+        check(&graph, if dtype == "float32" { FLOAT } else { HALF });
+    }
+
+    #[test]
+    fn sequences() {
+        for dtype in ["float32", "float16"] {
+            for reset_after in [true, false] {
+                for layout in ["zrn", "rzn"] {
+                    let options = format!("resetAfter={reset_after} layout={layout}");
+                    sequence(dtype, [1, 1, 3, 5], false, "constant", &options);
+                    sequence(dtype, [4, 3, 5, 17], false, "input w", &format!("{options} direction=backward"));
+                    let both = format!("{options} direction=both returnSequence=true");
+                    sequence(dtype, [5, 9, 4, 16], true, "constant", &both);
+                }
+            }
+        }
+        sequence("float32", [2, 2, 70, 150], false, "constant", "returnSequence=true");
+    }
+
+    #[test]
+    fn activations() {
+        for first in ["relu", "sigmoid", "tanh"] {
+            for second in ["relu", "sigmoid", "tanh"] {
+                let options = format!("activations=[{first}, {second}]");
+                // More steps would make the states of relu explode.
+                sequence("float32", [1, 2, 3, 4], false, "constant", &options);
+            }
+        }
+    }
+
+    #[test]
+    fn cells() {
+        for dtype in ["float32", "float16"] {
+            for options in ["", "resetAfter=false", "layout=rzn", "resetAfter=false layout=rzn"] {
+                for [batch, input, hidden] in [[1, 1, 1], [3, 4, 15], [9, 5, 33]] {
+                    let rows = 3 * hidden;
+                    let bias = if batch == 3 { "_ %4" } else { "%4" };
+                    let graph = parse(&format!(
+                        "%0 = input x {dtype} [{batch}, {input}]
+                         %1 = constant {dtype} [{rows}, {input}]
+                         %2 = input r {dtype} [{rows}, {hidden}]
+                         %3 = input h {dtype} [{batch}, {hidden}]
+                         %4 = constant {dtype} [{rows}]
+                         %5 = gruCell %0 %1 %2 %3 {bias} hiddenSize={hidden} {options}
+                         output y = %5"
+                    ));
+                    check(&graph, if dtype == "float32" { FLOAT } else { HALF });
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn random_sizes(
+            steps in 1usize..6, batch in 1usize..18, input in 1usize..20, hidden in 1usize..40,
+            reset_after: bool, both: bool, half: bool,
+        ) {
+            let direction = if both { "both" } else { "forward" };
+            let options = format!("resetAfter={reset_after} direction={direction} returnSequence=true");
+            let dtype = if half { "float16" } else { "float32" };
+            sequence(dtype, [steps, batch, input, hidden], both, "constant", &options);
+        }
+    }
+}

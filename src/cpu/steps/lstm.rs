@@ -1,0 +1,219 @@
+//! Long short-term memory.
+
+use super::recurrent::{Cell, Moment, Network, Places, Sizes, StateBlock};
+use super::{Env, Run};
+use crate::cpu::kernels::float::Float;
+use crate::cpu::kernels::recurrent::LstmGates;
+use crate::cpu::memory::Io;
+use crate::dtype::DataType;
+use crate::ops::lstm::{Lstm, LstmCell, LstmFunction};
+use crate::ops::recurrent::Direction;
+use crate::shape::Descriptor;
+use half::f16;
+
+/// `lstm()` and `lstmCell()`.
+pub struct LstmStep {
+    function: LstmFunction,
+    network: Typed,
+}
+
+enum Typed {
+    Float(Box<Network<f32>>),
+    Half(Box<Network<f16>>),
+}
+
+impl LstmStep {
+    /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
+    pub fn sequence(env: &Env, op: &Lstm, input: &Descriptor, weight: Option<&[u8]>) -> LstmStep {
+        let places =
+            Places { bias: Some(3), recurrent_bias: Some(4), peephole: Some(5), hidden: Some(6), cell: Some(7) };
+        let sizes = sizes(&input.shape, op.attributes.hidden_size);
+        let function = op.function().expect("inferred");
+        LstmStep::new(env, function, input.dtype, sizes, op.attributes.direction, places, weight)
+    }
+
+    /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
+    pub fn cell(env: &Env, op: &LstmCell, input: &Descriptor, weight: Option<&[u8]>) -> LstmStep {
+        let places =
+            Places { bias: Some(5), recurrent_bias: Some(6), peephole: Some(7), hidden: Some(3), cell: Some(4) };
+        let sizes = sizes(&[1, input.shape[0], input.shape[1]], op.attributes.hidden_size);
+        let function = op.function().expect("inferred");
+        LstmStep::new(env, function, input.dtype, sizes, Direction::Forward, places, weight)
+    }
+
+    fn new(
+        env: &Env,
+        function: LstmFunction,
+        dtype: DataType,
+        sizes: Sizes,
+        direction: Direction,
+        places: Places,
+        weight: Option<&[u8]>,
+    ) -> LstmStep {
+        let network = match dtype {
+            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weight))),
+            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weight))),
+        };
+        LstmStep { function, network }
+    }
+
+    /// Whether the step keeps a packed copy of the constant weights.
+    pub fn keeps_weights(&self) -> bool {
+        match &self.network {
+            Typed::Float(network) => network.keeps_weights(),
+            Typed::Half(network) => network.keeps_weights(),
+        }
+    }
+}
+
+/// The sizes for inputs of the shape `[steps, batch, input]`.
+fn sizes(input: &[u32], hidden: u32) -> Sizes {
+    let [steps, batch, input] = [0, 1, 2].map(|axis| input[axis] as usize);
+    Sizes { steps, batch, input, hidden: hidden as usize, gates: 4, states: 2 }
+}
+
+impl Run for LstmStep {
+    fn run(&self, env: &Env, io: &mut Io) {
+        match &self.network {
+            Typed::Float(network) => network.run(env, io, &self.function),
+            Typed::Half(network) => network.run(env, io, &self.function),
+        }
+    }
+
+    fn scratch_bytes(&self, _: usize) -> usize {
+        match &self.network {
+            Typed::Float(network) => network.scratch_bytes(&self.function),
+            Typed::Half(network) => network.scratch_bytes(&self.function),
+        }
+    }
+}
+
+impl Cell for LstmFunction {
+    fn advance<T: Float>(&self, moment: &Moment<T>, hidden: &[f32], block: &mut StateBlock) {
+        let mut gates = self.places.map(|place| moment.sums(place, hidden, block));
+        let peephole = [0, 1, 2].map(|gate| moment.peephole(gate, block));
+        let peephole = match &peephole {
+            [Some(i), Some(o), Some(f)] => Some([i.as_slice(), o, f]),
+            _ => None,
+        };
+        moment.env().isa.run(LstmGates {
+            activations: self.activations,
+            peephole,
+            gates: gates.each_mut().map(|gate| gate.as_mut_slice()),
+            cell: &mut block.cell,
+            hidden: &mut block.hidden,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::parse;
+    use crate::testing::{Tolerance, check};
+    use proptest::prelude::*;
+
+    /// Sums of terms of up to 8 are off by some 1e-6, and with recurrent weights of up to 2 each time step can make
+    /// that several times larger.
+    const FLOAT: Tolerance = Tolerance::ulps(16).or_absolute(2e-4);
+    /// One rounding, and what float32 was off.
+    const HALF: Tolerance = Tolerance::ulps(1).or_absolute(2e-4);
+
+    fn sequence(dtype: &str, [steps, batch, input, hidden]: [usize; 4], both: bool, weight: &str, options: &str) {
+        let d = if both { 2 } else { 1 };
+        let rows = 4 * hidden;
+        let peepholes = 3 * hidden;
+        let outputs = if options.contains("returnSequence=true") { "%8, %9, %10" } else { "%8, %9" };
+        let third = if options.contains("returnSequence=true") { "output s = %10" } else { "" };
+        let graph = parse(&format!(
+            "%0 = input x {dtype} [{steps}, {batch}, {input}]
+             %1 = {weight} {dtype} [{d}, {rows}, {input}]
+             %2 = constant {dtype} [{d}, {rows}, {hidden}]
+             %3 = constant {dtype} [{d}, {rows}]
+             %4 = input rb {dtype} [{d}, {rows}]
+             %5 = constant {dtype} [{d}, {peepholes}]
+             %6 = input h {dtype} [{d}, {batch}, {hidden}]
+             %7 = input c {dtype} [{d}, {batch}, {hidden}]
+             {outputs} = lstm %0 %1 %2 %3 %4 %5 %6 %7 steps={steps} hiddenSize={hidden} {options}
+             output y = %8
+             output z = %9
+             {third}"
+        ));
+        check(&graph, if dtype == "float32" { FLOAT } else { HALF });
+    }
+
+    #[test]
+    fn sequences() {
+        for dtype in ["float32", "float16"] {
+            for layout in ["iofg", "ifgo"] {
+                let options = format!("layout={layout}");
+                sequence(dtype, [1, 1, 3, 5], false, "constant", &options);
+                sequence(dtype, [4, 3, 5, 17], false, "input w", &format!("{options} direction=backward"));
+                let both = format!("{options} direction=both returnSequence=true");
+                sequence(dtype, [5, 9, 4, 16], true, "constant", &both);
+            }
+        }
+        sequence("float32", [2, 2, 70, 150], false, "constant", "returnSequence=true");
+    }
+
+    #[test]
+    fn activations() {
+        let names = ["relu", "sigmoid", "tanh"];
+        for index in 0..27 {
+            let [a, b, c] = [index / 9, index / 3 % 3, index % 3].map(|i| names[i]);
+            // More steps would make the states of relu explode.
+            sequence("float32", [1, 2, 3, 4], false, "constant", &format!("activations=[{a}, {b}, {c}]"));
+        }
+    }
+
+    #[test]
+    fn states_start_at_zero() {
+        let graph = parse(
+            "%0 = input x float32 [3, 2, 4]
+             %1 = constant float32 [2, 20, 4]
+             %2 = constant float32 [2, 20, 5]
+             %3, %4, %5 = lstm %0 %1 %2 steps=3 hiddenSize=5 direction=both returnSequence=true
+             output y = %3
+             output z = %4
+             output s = %5",
+        );
+        check(&graph, FLOAT);
+    }
+
+    #[test]
+    fn cells() {
+        for dtype in ["float32", "float16"] {
+            for options in ["", "layout=ifgo"] {
+                for [batch, input, hidden] in [[1, 1, 1], [3, 4, 15], [9, 5, 33]] {
+                    let (rows, peepholes) = (4 * hidden, 3 * hidden);
+                    let biases = if batch == 3 { "_ %5 %6" } else { "%5" };
+                    let graph = parse(&format!(
+                        "%0 = input x {dtype} [{batch}, {input}]
+                         %1 = constant {dtype} [{rows}, {input}]
+                         %2 = input r {dtype} [{rows}, {hidden}]
+                         %3 = input h {dtype} [{batch}, {hidden}]
+                         %4 = input c {dtype} [{batch}, {hidden}]
+                         %5 = constant {dtype} [{rows}]
+                         %6 = constant {dtype} [{peepholes}]
+                         %7, %8 = lstmCell %0 %1 %2 %3 %4 {biases} hiddenSize={hidden} {options}
+                         output y = %7
+                         output z = %8"
+                    ));
+                    check(&graph, if dtype == "float32" { FLOAT } else { HALF });
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn random_sizes(
+            steps in 1usize..6, batch in 1usize..18, input in 1usize..20, hidden in 1usize..40, both: bool, half: bool,
+        ) {
+            let options = format!("direction={} returnSequence=true", if both { "both" } else { "backward" });
+            let dtype = if half { "float16" } else { "float32" };
+            sequence(dtype, [steps, batch, input, hidden], both, "constant", &options);
+        }
+    }
+}

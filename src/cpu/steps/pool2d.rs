@@ -1,0 +1,269 @@
+//! Pooling.
+
+use super::{Env, Run};
+use crate::cpu::kernels::float::widen_all;
+use crate::cpu::kernels::gemm::narrow;
+use crate::cpu::kernels::pool::{Average, Largest, Norm, Pixel, PlaneRow, Reduction, Taps, Windows};
+use crate::cpu::kernels::shared::for_each_chunk;
+use crate::cpu::memory::Io;
+use crate::dtype::{DataType, Element};
+use crate::ops::pool2d::{Pool2d, PoolKind};
+use crate::ops::spatial::{Image, InputLayout, Slide};
+use crate::shape::Descriptor;
+use half::f16;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Elements that one thread widens or narrows at least.
+const CONVERTED: usize = 4096;
+
+/// `averagePool2d()`, `l2Pool2d()` and `maxPool2d()`.
+pub struct Pool2dStep {
+    kind: PoolKind,
+    dtype: DataType,
+    layout: InputLayout,
+    input: Image,
+    /// For each row of the output, which rows its windows cover.
+    rows: Vec<Taps>,
+    /// For each column of the output, which columns its windows cover.
+    columns: Vec<Taps>,
+    /// The columns of the output whose windows lie in the width of the image as a whole.
+    inner: Range<usize>,
+    /// Distance of neighbouring windows.
+    stride: usize,
+    /// About how many elements a window covers.
+    cost: usize,
+}
+
+impl Pool2dStep {
+    /// The step of `op` for operands of these descriptors.
+    pub fn new(op: &Pool2d, input: &Descriptor, output: &Descriptor) -> Pool2dStep {
+        let layout = op.attributes.layout;
+        let (image, pooled) = (layout.image(&input.shape), layout.image(&output.shape));
+        let [vertical, horizontal] = op.slides(image).expect("inferred");
+        let taps = |slide: Slide, size: u32| -> Vec<Taps> {
+            let at = |position| {
+                let (_, count, start) = slide.taps(position);
+                Taps { start, count, step: slide.dilation as usize }
+            };
+            (0..size as usize).map(at).collect()
+        };
+        let (rows, columns) = (taps(vertical, pooled.height), taps(horizontal, pooled.width));
+        let complete = |taps: &Taps| taps.count == horizontal.window as usize;
+        let start = columns.iter().position(complete).unwrap_or(0);
+        let inner = start..start + columns[start..].iter().take_while(|taps| complete(taps)).count();
+        let most = |taps: &[Taps]| taps.iter().map(|taps| taps.count).max().unwrap_or(0);
+        let cost = (most(&rows) * most(&columns)).max(1);
+        let stride = horizontal.stride as usize;
+        Pool2dStep { kind: op.kind, dtype: input.dtype, layout, input: image, rows, columns, inner, stride, cost }
+    }
+
+    fn input_elements(&self) -> usize {
+        [self.input.batches, self.input.channels, self.input.height, self.input.width]
+            .iter()
+            .map(|&size| size as usize)
+            .product()
+    }
+
+    fn output_elements(&self) -> usize {
+        self.input.batches as usize * self.input.channels as usize * self.rows.len() * self.columns.len()
+    }
+
+    fn pool<T: Element, R: Reduction<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
+        match self.layout {
+            InputLayout::Nchw => self.pool_planes::<T, R>(env, input, out),
+            InputLayout::Nhwc => self.pool_pixels::<T, R>(env, input, out),
+        }
+    }
+
+    /// One unit of work is a row of outputs.
+    fn pool_planes<T: Element, R: Reduction<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
+        let (height, width) = (self.input.height as usize, self.input.width as usize);
+        let outputs = self.columns.len();
+        for_each_chunk(env.threads, out, outputs, 1, outputs.saturating_mul(self.cost), |first, out| {
+            for (row, out) in out.chunks_exact_mut(outputs).enumerate() {
+                let (plane, row) = ((first + row) / self.rows.len(), (first + row) % self.rows.len());
+                let windows = Windows {
+                    plane: &input[plane * height * width..][..height * width],
+                    width,
+                    rows: self.rows[row],
+                    columns: &self.columns,
+                    inner: self.inner.clone(),
+                    stride: self.stride,
+                };
+                env.isa.run(PlaneRow { windows, out, reduction: PhantomData::<R> });
+            }
+        });
+    }
+
+    /// One unit of work is a pixel of the output.
+    fn pool_pixels<T: Element, R: Reduction<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
+        let channels = self.input.channels as usize;
+        let (width, size) = (self.input.width as usize, self.input_elements() / self.input.batches as usize);
+        for_each_chunk(env.threads, out, channels, 1, channels.saturating_mul(self.cost), |first, out| {
+            for (pixel, out) in out.chunks_exact_mut(channels).enumerate() {
+                let (row, column) = ((first + pixel) / self.columns.len(), (first + pixel) % self.columns.len());
+                let (batch, row) = (row / self.rows.len(), row % self.rows.len());
+                env.isa.run(Pixel {
+                    image: &input[batch * size..][..size],
+                    width,
+                    rows: self.rows[row],
+                    columns: self.columns[column],
+                    out,
+                    reduction: PhantomData::<R>,
+                });
+            }
+        });
+    }
+
+    fn pool_floats(&self, env: &Env, input: &[f32], out: &mut [f32]) {
+        match self.kind {
+            PoolKind::Average => self.pool::<f32, Average>(env, input, out),
+            PoolKind::L2 => self.pool::<f32, Norm>(env, input, out),
+            PoolKind::Max => self.pool::<f32, Largest>(env, input, out),
+        }
+    }
+
+    fn pool_halves(&self, env: &Env, io: &mut Io) {
+        let (wide_input, wide_out) = io.scratch::<f32>().split_at_mut(self.input_elements());
+        let (input, out) = (io.input::<f16>(0), io.output::<f16>());
+        let wide_out = &mut wide_out[..out.len()];
+        for_each_chunk(env.threads, wide_input, 1, CONVERTED, 1, |first, part| {
+            widen_all(env.isa, &input[first..first + part.len()], part);
+        });
+        self.pool_floats(env, wide_input, wide_out);
+        for_each_chunk(env.threads, out, 1, CONVERTED, 1, |first, part| {
+            narrow(env.isa, &wide_out[first..first + part.len()], part);
+        });
+    }
+}
+
+impl Run for Pool2dStep {
+    fn run(&self, env: &Env, io: &mut Io) {
+        macro_rules! largest {
+            ($T:ty) => {
+                self.pool::<$T, Largest>(env, io.input(0), io.output())
+            };
+        }
+        match self.dtype {
+            DataType::Float32 => self.pool_floats(env, io.input(0), io.output()),
+            DataType::Float16 => self.pool_halves(env, io),
+            DataType::Int32 => largest!(i32),
+            DataType::Uint32 => largest!(u32),
+            DataType::Int64 => largest!(i64),
+            DataType::Uint64 => largest!(u64),
+            DataType::Int8 => largest!(i8),
+            DataType::Uint8 => largest!(u8),
+        }
+    }
+
+    fn scratch_bytes(&self, _: usize) -> usize {
+        match self.dtype {
+            DataType::Float16 => (self.input_elements() + self.output_elements()) * size_of::<f32>(),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dtype::{DataType, Number};
+    use crate::ir::parse;
+    use crate::ops::tensor::Tensor;
+    use crate::shape::Descriptor;
+    use crate::testing::{Tolerance, check, check_with};
+    use proptest::prelude::*;
+
+    /// The sums are float64: what is left is the rounding of the result, on both sides.
+    const ROUNDED: Tolerance = Tolerance::ulps(1);
+
+    fn graph(pool: &str, dtype: &str, shape: [usize; 4], options: &str) -> crate::ir::Graph {
+        parse(&format!("%0 = input x {dtype} {shape:?}\n%1 = {pool} %0 {options}\noutput y = %1"))
+    }
+
+    #[test]
+    fn every_kind_and_layout() {
+        for layout in ["nchw", "nhwc"] {
+            // Around the widths that are computed side by side, and global pools.
+            for (shape, options) in [
+                ([1, 1, 1, 1], ""),
+                ([2, 3, 7, 9], ""),
+                ([1, 70, 5, 5], ""),
+                ([1, 2, 6, 140], "windowDimensions=[3, 3]"),
+                ([1, 2, 7, 133], "windowDimensions=[3, 2] strides=[2, 2] padding=[1, 0, 0, 1]"),
+                ([1, 3, 9, 65], "windowDimensions=[2, 3] strides=[1, 3] padding=[2, 2, 2, 2]"),
+                ([1, 2, 9, 9], "windowDimensions=[3, 3] strides=[2, 2] dilations=[2, 3] padding=[1, 1, 2, 2]"),
+                ([1, 2, 5, 5], "windowDimensions=[3, 3] strides=[2, 2] padding=[1, 0, 0, 1] outputSizes=[3, 3]"),
+                ([1, 2, 4, 4], "windowDimensions=[3, 3] strides=[2, 2] outputShapeRounding=ceil"),
+                // Windows that lie in padding, or beyond it.
+                ([1, 2, 3, 3], "windowDimensions=[2, 2] padding=[4, 4, 5, 5]"),
+                ([1, 1, 2, 2], "windowDimensions=[1, 1] strides=[5, 5] outputShapeRounding=ceil"),
+                ([1, 1, 2, 2], "windowDimensions=[2, 2] dilations=[4294967295, 1] padding=[4294967295, 0, 0, 0]"),
+            ] {
+                let graph_of = |pool: &str, dtype: &str| {
+                    let [n, c, h, w] = shape;
+                    let shape = if layout == "nchw" { [n, c, h, w] } else { [n, h, w, c] };
+                    graph(pool, dtype, shape, &format!("{options} layout={layout}"))
+                };
+                for dtype in ["float32", "float16"] {
+                    check(&graph_of("averagePool2d", dtype), ROUNDED);
+                    check(&graph_of("l2Pool2d", dtype), ROUNDED);
+                }
+                for dtype in DataType::ALL {
+                    check(&graph_of("maxPool2d", dtype.name()), Tolerance::EXACT);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn enough_for_several_threads() {
+        for layout in ["nchw", "nhwc"] {
+            let options = format!("windowDimensions=[3, 3] strides=[2, 2] padding=[0, 1, 1, 0] layout={layout}");
+            check(&graph("maxPool2d", "float16", [1, 40, 41, 39], &options), Tolerance::EXACT);
+            check(&graph("averagePool2d", "float16", [1, 40, 41, 39], &options), ROUNDED);
+            check(&graph("l2Pool2d", "float32", [1, 40, 41, 39], &format!("layout={layout}")), ROUNDED);
+        }
+    }
+
+    #[test]
+    fn special_values() {
+        let descriptor = Descriptor::new(DataType::Float32, [1, 1, 2, 6]);
+        let inf = f64::INFINITY;
+        let values = [1.0, f64::NAN, 2.0, -inf, -inf, inf, -1.0, 3.0, -3.0, -inf, -inf, -0.0];
+        let mut elements = values.into_iter();
+        let x = Tensor::from_fn(&descriptor, |_| Number::Float(elements.next().unwrap()));
+        let inputs = [("x".to_string(), x)].into();
+        for pool in ["averagePool2d", "l2Pool2d", "maxPool2d"] {
+            for window in ["[2, 2]", "[1, 1]", "[2, 6]"] {
+                let graph = graph(pool, "float32", [1, 1, 2, 6], &format!("windowDimensions={window}"));
+                check_with(&graph, &inputs, ROUNDED);
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn random_pools(
+            n in 1usize..3, c in 1usize..9, size in (1usize..20, 1usize..40), window in (1usize..5, 1usize..5),
+            strides in (1usize..4, 1usize..4), dilations in (1usize..3, 1usize..3),
+            padding in prop::array::uniform4(0usize..4), nhwc: bool, ceil: bool, kind in 0usize..3, half: bool,
+        ) {
+            let fits = |size: usize, window: usize, dilation: usize, begin: usize, end: usize| {
+                (window - 1) * dilation < size + begin + end
+            };
+            prop_assume!(fits(size.0, window.0, dilations.0, padding[0], padding[1]));
+            prop_assume!(fits(size.1, window.1, dilations.1, padding[2], padding[3]));
+            let options = format!(
+                "windowDimensions=[{}, {}] strides=[{}, {}] dilations=[{}, {}] padding={padding:?} layout={} outputShapeRounding={}",
+                window.0, window.1, strides.0, strides.1, dilations.0, dilations.1,
+                if nhwc { "nhwc" } else { "nchw" }, if ceil { "ceil" } else { "floor" },
+            );
+            let shape = if nhwc { [n, size.0, size.1, c] } else { [n, c, size.0, size.1] };
+            let pool = ["averagePool2d", "l2Pool2d", "maxPool2d"][kind];
+            check(&graph(pool, if half { "float16" } else { "float32" }, shape, &options), ROUNDED);
+        }
+    }
+}
