@@ -58,7 +58,7 @@ impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
         let best = nest.fold_run::<S, T, F>(simd, x, start, 0.0);
         let mut buffer = [T::Lane::default(); BLOCK];
         let mut before = 0;
-        for x in x[start..][..nest.count()].chunks(T::CHUNK.min(4 * BLOCK)) {
+        for x in x[start..][..nest.count()].chunks(BLOCK / 2) {
             let x = T::widen(simd, x, &mut buffer);
             let found = |x: T::Lane| x == best || (is_nan(x) && is_nan(best));
             if x.iter().fold(false, |any, &x| any | found(x)) {

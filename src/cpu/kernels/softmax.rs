@@ -32,22 +32,29 @@ impl<T: Real + Float> Kernel for SoftmaxRows<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
+        let (mut wide, mut powers) = ([0.0; BLOCK], [0.0; BLOCK]);
         for (x, out) in self.x.chunks_exact(self.columns).zip(self.out.chunks_exact_mut(self.columns)) {
-            softmax_row(simd, x, out);
+            softmax_row(simd, x, out, &mut wide, &mut powers);
         }
     }
 }
 
+/// One row. The buffers are only used for float16; clearing them for each short row would cost more than the row.
 #[inline(always)]
-fn softmax_row<S: Simd, T: Real + Float>(simd: S, x: &[T], out: &mut [T]) {
-    let (mut wide, mut powers) = ([0.0; BLOCK], [0.0; BLOCK]);
+fn softmax_row<S: Simd, T: Real + Float>(
+    simd: S,
+    x: &[T],
+    out: &mut [T],
+    wide: &mut [f32; BLOCK],
+    powers: &mut [f32; BLOCK],
+) {
     let max = x
         .chunks(T::CHUNK)
-        .fold(f32::NEG_INFINITY, |max, x| fold_slice::<S, f32, Max>(simd, max, T::widen(simd, x, &mut wide), 0.0));
+        .fold(f32::NEG_INFINITY, |max, x| fold_slice::<S, f32, Max>(simd, max, T::widen(simd, x, wide), 0.0));
     let mut sum = 0.0;
     if let Some(out) = T::as_f32_mut(out) {
         for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
-            exponentials(simd, T::widen(simd, x, &mut wide), max, out);
+            exponentials(simd, T::widen(simd, x, wide), max, out);
             sum = fold_slice::<S, f32, Sum>(simd, sum, out, 0.0);
         }
         let factor = (1.0 / sum) as f32;
@@ -57,13 +64,13 @@ fn softmax_row<S: Simd, T: Real + Float>(simd: S, x: &[T], out: &mut [T]) {
     // Exponentials that were rounded to float16 would lose their digits: they are computed twice.
     for x in x.chunks(BLOCK) {
         let powers = &mut powers[..x.len()];
-        exponentials(simd, T::widen(simd, x, &mut wide), max, powers);
+        exponentials(simd, T::widen(simd, x, wide), max, powers);
         sum = fold_slice::<S, f32, Sum>(simd, sum, powers, 0.0);
     }
     let factor = (1.0 / sum) as f32;
     for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
-        T::narrow(simd, out, &mut powers, |out| {
-            exponentials(simd, T::widen(simd, x, &mut wide), max, out);
+        T::narrow(simd, out, powers, |out| {
+            exponentials(simd, T::widen(simd, x, wide), max, out);
             out.iter_mut().for_each(|out| *out *= factor);
         });
     }

@@ -24,13 +24,28 @@ macro_rules! converts {
 }
 
 converts! {
-    f32 => f32 i32 u32 i64 u64 i8 u8;
+    f32 => f32 i32 u32 i64 u64;
     i32 => f32 i32 u32 i64 u64 i8 u8;
     u32 => f32 i32 u32 i64 u64 i8 u8;
     i64 => f32 i32 u32 i64 u64 i8 u8;
     u64 => f32 i32 u32 i64 u64 i8 u8;
     i8 => f32 i32 u32 i64 u64 i8 u8;
     u8 => f32 i32 u32 i64 u64 i8 u8;
+}
+
+impl Convert<i8> for f32 {
+    #[inline(always)]
+    fn convert(self) -> i8 {
+        // In two steps, because only the conversion to the wider type is vectorised.
+        (self as i32).clamp(-128, 127) as i8
+    }
+}
+
+impl Convert<u8> for f32 {
+    #[inline(always)]
+    fn convert(self) -> u8 {
+        (self as i32).clamp(0, 255) as u8
+    }
 }
 
 /// `out[i] = x[i]`, converted.

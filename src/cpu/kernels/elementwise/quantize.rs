@@ -12,7 +12,7 @@ pub trait Quantized: Element {
 }
 
 macro_rules! quantized {
-    ($($type:ty: $dequantize:expr;)*) => {$(
+    ($($type:ty: $dequantize:expr, $saturate:expr;)*) => {$(
         impl Quantized for $type {
             #[inline(always)]
             fn dequantize(self, scale: f32, zero: $type) -> f32 {
@@ -21,19 +21,20 @@ macro_rules! quantized {
             }
             #[inline(always)]
             fn shifted(steps: f64, zero: $type) -> $type {
-                // `as` saturates and turns NaN into 0.
-                (steps + zero as f64) as $type
+                let saturate: fn(f64) -> $type = $saturate;
+                saturate(steps + zero as f64)
             }
         }
     )*};
 }
 
 quantized! {
-    i8: |x, scale, zero| (x as i32 - zero as i32) as f32 * scale;
-    u8: |x, scale, zero| (x as i32 - zero as i32) as f32 * scale;
+    // `as` saturates and turns NaN into 0. It is vectorised for the wider types.
+    i8: |x, scale, zero| (x as i32 - zero as i32) as f32 * scale, |x| (x as i32).clamp(-128, 127) as i8;
+    u8: |x, scale, zero| (x as i32 - zero as i32) as f32 * scale, |x| (x as i32).clamp(0, 255) as u8;
     // The difference needs 33 bits.
-    i32: |x, scale, zero| ((x as f64 - zero as f64) * scale as f64) as f32;
-    u32: |x, scale, zero| ((x as f64 - zero as f64) * scale as f64) as f32;
+    i32: |x, scale, zero| ((x as f64 - zero as f64) * scale as f64) as f32, |x| x as i32;
+    u32: |x, scale, zero| ((x as f64 - zero as f64) * scale as f64) as f32, |x| x as u32;
 }
 
 /// `out[i] = (x[i] - zero[i]) * scale[i]`.
