@@ -29,7 +29,7 @@ impl Default for PlanOptions {
 
 /// What a planned step does.
 enum Work {
-    Step(Step),
+    Step(Box<Step>),
     /// Copies the operand to the output.
     Copy,
 }
@@ -82,7 +82,7 @@ impl Plan {
                 inputs: node.inputs.iter().enumerate().map(input).collect(),
                 outputs: node.outputs.iter().map(place).collect(),
                 scratch: memory.scratch[index],
-                work: Work::Step(lowered.step),
+                work: Work::Step(Box::new(lowered.step)),
             });
         }
         steps.extend(memory.copies.iter().map(|(id, output)| copy_step(place(id), *output)));
