@@ -1,18 +1,30 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
+use super::steps::arg_min_max::ArgMinMaxStep;
+use super::steps::copy::CopyStep;
+use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
 use super::steps::elementwise::ElementwiseStep;
+use super::steps::gather::{GatherElementsStep, GatherStep};
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
+use super::steps::normalization::{ChannelNormStep, LayerNormStep};
 use super::steps::pool2d::Pool2dStep;
 use super::steps::reduce::ReduceStep;
-use super::steps::{Env, Step};
+use super::steps::remap::RemapStep;
+use super::steps::resample2d::LinearStep;
+use super::steps::scatter::{ScatterElementsStep, ScatterStep};
+use super::steps::softmax::SoftmaxStep;
+use super::steps::triangular::TriangularStep;
+use super::steps::{Env, Step, quantize};
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
 use crate::memory::Buffer;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::Fused;
+use crate::ops::pad::PaddingMode;
+use crate::ops::resample2d::InterpolationMode;
 use crate::ops::{Op, given};
 use crate::shape::Descriptor;
 use std::sync::Arc;
@@ -81,27 +93,55 @@ pub fn lower(graph: &Graph, node: &Node, env: &Env) -> Result<Lowered> {
 }
 
 fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
+    let output = l.outputs[0];
     Ok(match op {
+        Op::Reshape(_) => CopyStep::contiguous(output).into(),
+        Op::Expand(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
+        Op::Slice(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
+        Op::Transpose(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
+        Op::Reverse(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
+        Op::Tile(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
+        Op::Split(op) => CopyStep::split(op, l.input(0), l.outputs.len()).into(),
+        Op::Concat(op) => {
+            let inputs: Vec<&[u32]> = l.inputs.iter().flatten().map(|input| input.shape.as_slice()).collect();
+            CopyStep::concat(op, &inputs, output).into()
+        }
+        Op::Pad(op) if op.mode == PaddingMode::Constant => CopyStep::pad(op, l.input(0), output).into(),
+        Op::Pad(op) => RemapStep::pad(op, l.input(0), output).into(),
+        Op::Resample2d(op) => match op.mode {
+            InterpolationMode::NearestNeighbor => RemapStep::nearest(op, l.input(0), output).into(),
+            InterpolationMode::Linear => LinearStep::new(op, l.input(0), output).into(),
+        },
+        Op::Gather(op) => GatherStep::new(op, l.input(0), l.input(1)).into(),
+        Op::GatherNd(_) => GatherStep::by_coordinates(l.input(0), l.input(1)).into(),
+        Op::GatherElements(op) => GatherElementsStep::new(op.axis, l.input(0), l.input(1)).into(),
+        Op::ScatterNd(_) => ScatterStep::by_coordinates(l.input(0), l.input(1)).into(),
+        Op::ScatterElements(op) => ScatterElementsStep::new(op.axis, l.input(0), l.input(1)).into(),
+        Op::Triangular(op) => TriangularStep::new(op, l.input(0)).into(),
         Op::Elementwise(op) => {
             let types: Vec<DataType> = l.inputs.iter().flatten().map(|input| input.dtype).collect();
-            ElementwiseStep::new(&Fused::single(*op, &types), &l.inputs, l.outputs[0]).into()
+            ElementwiseStep::new(&Fused::single(*op, &types), &l.inputs, output).into()
         }
-        Op::Fused(program) => ElementwiseStep::new(program, &l.inputs, l.outputs[0]).into(),
+        Op::Fused(program) => ElementwiseStep::new(program, &l.inputs, output).into(),
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
-        Op::Matmul(_) => lower_dense(dense::matmul_shape(l.input(0), l.input(1), l.outputs[0]), l),
-        Op::Gemm(op) => {
-            lower_dense(dense::gemm_shape(&op.attributes, l.input(0), l.outputs[0], given(&l.inputs, 2)), l)
-        }
-        Op::Conv2d(op) => lower_dense(dense::conv2d_shape(&op.attributes, [l.input(0), l.input(1), l.outputs[0]]), l),
+        Op::Matmul(_) => lower_dense(dense::matmul_shape(l.input(0), l.input(1), output), l),
+        Op::Gemm(op) => lower_dense(dense::gemm_shape(&op.attributes, l.input(0), output, given(&l.inputs, 2)), l),
+        Op::Conv2d(op) => lower_dense(dense::conv2d_shape(&op.attributes, [l.input(0), l.input(1), output]), l),
         Op::ConvTranspose2d(op) => {
-            lower_dense(dense::conv_transpose2d_shape(&op.attributes, [l.input(0), l.input(1), l.outputs[0]]), l)
+            lower_dense(dense::conv_transpose2d_shape(&op.attributes, [l.input(0), l.input(1), output]), l)
         }
-        Op::Pool2d(op) => Pool2dStep::new(op, l.input(0), l.outputs[0]).into(),
+        Op::Pool2d(op) => Pool2dStep::new(op, l.input(0), output).into(),
         Op::Gru(op) => lower_gru(GruStep::sequence(&l.env, op, l.input(0), l.constant(1)), l),
         Op::GruCell(op) => lower_gru(GruStep::cell(&l.env, op, l.input(0), l.constant(1)), l),
         Op::Lstm(op) => lower_lstm(LstmStep::sequence(&l.env, op, l.input(0), l.constant(1)), l),
         Op::LstmCell(op) => lower_lstm(LstmStep::cell(&l.env, op, l.input(0), l.constant(1)), l),
-        other => unimplemented!("{} arrives with its step", other.rule().name),
+        Op::ArgMinMax(op) => ArgMinMaxStep::new(op, l.input(0)).into(),
+        Op::CumulativeSum(op) => CumulativeSumStep::new(op, l.input(0)).into(),
+        Op::Softmax(op) => SoftmaxStep::new(op, l.input(0)).into(),
+        Op::Quantize(op) => quantize::step(*op, [l.input(0), l.input(1), l.input(2)], output).into(),
+        Op::BatchNormalization(op) => ChannelNormStep::batch(op, l.input(0)).into(),
+        Op::InstanceNormalization(op) => ChannelNormStep::instance(op, l.input(0)).into(),
+        Op::LayerNormalization(op) => LayerNormStep::new(op, l.input(0)).into(),
     })
 }
 

@@ -2,8 +2,8 @@
 
 use super::attributes::Attributes;
 use super::rule::*;
+use super::strided::Strided;
 use super::tensor::Tensor;
-use super::view::View;
 use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, required};
 use crate::error::Problem;
 use crate::shape::{Descriptor, is_valid_dimension};
@@ -18,18 +18,18 @@ crate::attributes! {
 
 impl Concat {
     /// Where the elements of the operand at `index` lie in the output, for operands of these shapes.
-    pub fn view(&self, inputs: &[&[u32]], index: usize) -> View {
+    pub fn strided(&self, inputs: &[&[u32]], index: usize) -> Strided {
         let axis = self.axis as usize;
         let mut output = inputs[0].to_vec();
         output[axis] = inputs.iter().map(|shape| shape[axis]).sum();
         let mut starts = vec![0; output.len()];
         starts[axis] = inputs[..index].iter().map(|shape| shape[axis]).sum();
-        View::row_major(&output).window(&starts, inputs[index])
+        Strided::row_major(&output).window(&starts, inputs[index])
     }
 
     /// The element of the output where the operand at `index` begins, if its elements stay one after the other.
     pub fn contiguous_offset(&self, inputs: &[&[u32]], index: usize) -> Option<usize> {
-        self.view(inputs, index).contiguous_offset()
+        self.strided(inputs, index).contiguous_offset()
     }
 
     /// Adds the operand at `index` to the `output` of the operands in front of it.

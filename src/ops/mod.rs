@@ -1,10 +1,12 @@
 //! The operators: one file per family, each the single source of truth for its attributes, rule rows, shape rule
 //! and naive reference. [`Op`] is the closed set of them.
 
+pub mod arg_min_max;
 pub mod attributes;
 pub mod concat;
 pub mod conv2d;
 pub mod conv_transpose2d;
+pub mod cumulative_sum;
 pub mod elementwise;
 pub mod fused;
 pub mod gather;
@@ -12,8 +14,10 @@ pub mod gru;
 pub mod limits;
 pub mod lstm;
 pub mod matmul;
+pub mod normalization;
 pub mod pad;
 pub mod pool2d;
+pub mod quantize;
 pub mod recurrent;
 pub mod reduce;
 pub mod resample2d;
@@ -22,13 +26,14 @@ pub mod reverse;
 pub mod rule;
 pub mod scatter;
 pub mod slice;
+pub mod softmax;
 pub mod spatial;
 pub mod split;
+pub mod strided;
 pub mod tensor;
 pub mod tile;
 pub mod transpose;
 pub mod triangular;
-pub mod view;
 
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -207,6 +212,20 @@ operators! {
     ScatterElements(scatter::ScatterElements),
     /// `scatterND()`.
     ScatterNd(scatter::ScatterNd),
+    /// `argMin()` and `argMax()`.
+    ArgMinMax(arg_min_max::ArgMinMax),
+    /// `batchNormalization()`.
+    BatchNormalization(normalization::BatchNormalization),
+    /// `cumulativeSum()`.
+    CumulativeSum(cumulative_sum::CumulativeSum),
+    /// `instanceNormalization()`.
+    InstanceNormalization(normalization::InstanceNormalization),
+    /// `layerNormalization()`.
+    LayerNormalization(normalization::LayerNormalization),
+    /// `quantizeLinear()` and `dequantizeLinear()`.
+    Quantize(quantize::Quantize),
+    /// `softmax()`.
+    Softmax(softmax::Softmax),
 }
 
 /// A number that stands for a floating-point attribute, cast to the data type of the operand at `index`.

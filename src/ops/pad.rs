@@ -2,8 +2,8 @@
 
 use super::attributes::Attributes;
 use super::rule::*;
+use super::strided::Strided;
 use super::tensor::Tensor;
-use super::view::View;
 use super::{Inputs, Operator, Tensors, required};
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -37,8 +37,8 @@ crate::attributes! {
 
 impl Pad {
     /// Where the elements of an input of the shape `input` lie in the output of the shape `output`.
-    pub fn view(&self, input: &[u32], output: &[u32]) -> View {
-        View::row_major(output).window(&self.beginning, input)
+    pub fn strided(&self, input: &[u32], output: &[u32]) -> Strided {
+        Strided::row_major(output).window(&self.beginning, input)
     }
 
     /// The place along `axis` of the input, which has `size` places there, that the place `i` of the output shows;

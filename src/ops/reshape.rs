@@ -2,8 +2,8 @@
 
 use super::attributes::Attributes;
 use super::rule::*;
+use super::strided::Strided;
 use super::tensor::Tensor;
-use super::view::View;
 use super::{Inputs, Operator, Tensors, required};
 use crate::error::Problem;
 use crate::shape::{Descriptor, broadcast_strides, broadcasts_to};
@@ -33,14 +33,14 @@ impl Reshape {
 
 impl Expand {
     /// Where the elements of the output lie in an input of the shape `input`.
-    pub fn view(&self, input: &[u32]) -> View {
+    pub fn strided(&self, input: &[u32]) -> Strided {
         let strides = broadcast_strides(input, &self.new_shape).into_iter().map(|stride| stride as isize).collect();
-        View { shape: self.new_shape.clone(), strides, offset: 0 }
+        Strided { shape: self.new_shape.clone(), strides, offset: 0 }
     }
 
     /// The element of the input where the output begins, if nothing is repeated.
     pub fn contiguous_offset(&self, input: &[u32]) -> Option<usize> {
-        self.view(input).contiguous_offset()
+        self.strided(input).contiguous_offset()
     }
 }
 

@@ -3,8 +3,8 @@
 use super::attributes::Attributes;
 use super::reduce::reduced_axes;
 use super::rule::*;
+use super::strided::Strided;
 use super::tensor::Tensor;
-use super::view::View;
 use super::{Inputs, Operator, Tensors, required};
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -24,8 +24,8 @@ impl Reverse {
     }
 
     /// Where the elements of the output lie in an input of the shape `input`.
-    pub fn view(&self, input: &[u32]) -> View {
-        let mut view = View::row_major(input);
+    pub fn strided(&self, input: &[u32]) -> Strided {
+        let mut view = Strided::row_major(input);
         let reversed = self.reversed(input.len()).expect("inferred");
         for (axis, _) in reversed.into_iter().enumerate().filter(|(_, reversed)| *reversed) {
             view.offset += (input[axis] as usize - 1) * view.strides[axis] as usize;
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn views() {
-        let view = Reverse { axes: Some(vec![1]) }.view(&[2, 3]);
-        assert_eq!(view, View { shape: vec![2, 3], strides: vec![3, -1], offset: 2 });
+        let view = Reverse { axes: Some(vec![1]) }.strided(&[2, 3]);
+        assert_eq!(view, Strided { shape: vec![2, 3], strides: vec![3, -1], offset: 2 });
     }
 }

@@ -2,8 +2,8 @@
 
 use super::attributes::Attributes;
 use super::rule::*;
+use super::strided::Strided;
 use super::tensor::Tensor;
-use super::view::View;
 use super::{Inputs, Operator, Tensors, required};
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -26,9 +26,9 @@ impl Slice {
     }
 
     /// Where the elements of the output lie in an input of the shape `input`.
-    pub fn view(&self, input: &[u32]) -> View {
+    pub fn strided(&self, input: &[u32]) -> Strided {
         let shape: Vec<u32> = (0..input.len()).map(|axis| self.sizes[axis].div_ceil(self.stride(axis))).collect();
-        let mut view = View::row_major(input).window(&self.starts, &shape);
+        let mut view = Strided::row_major(input).window(&self.starts, &shape);
         for (axis, stride) in view.strides.iter_mut().enumerate() {
             // A stride that nobody steps along may be as large as an attribute can be.
             *stride = if shape[axis] == 1 { 0 } else { *stride * self.stride(axis) as isize };
@@ -38,7 +38,7 @@ impl Slice {
 
     /// The element of the input where the output begins, if its elements lie one after the other there.
     pub fn contiguous_offset(&self, input: &[u32]) -> Option<usize> {
-        self.view(input).contiguous_offset()
+        self.strided(input).contiguous_offset()
     }
 
     fn infer_dimension(&self, axis: usize, input: u32) -> Result<u32, Problem> {

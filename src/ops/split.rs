@@ -2,8 +2,8 @@
 
 use super::attributes::{Attribute, AttributeValue, Attributes};
 use super::rule::*;
+use super::strided::Strided;
 use super::tensor::Tensor;
-use super::view::View;
 use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, required};
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -50,18 +50,18 @@ impl Split {
     }
 
     /// Where the elements of the output at `index` lie in an input of the shape `input`.
-    pub fn view(&self, input: &[u32], index: usize) -> View {
+    pub fn strided(&self, input: &[u32], index: usize) -> Strided {
         let axis = self.axis as usize;
         let sizes = self.sizes(input[axis]);
         let (mut starts, mut shape) = (vec![0; input.len()], input.to_vec());
         starts[axis] = sizes[..index].iter().sum();
         shape[axis] = sizes[index];
-        View::row_major(input).window(&starts, &shape)
+        Strided::row_major(input).window(&starts, &shape)
     }
 
     /// The element of the input where the output at `index` begins, if its elements lie one after the other there.
     pub fn contiguous_offset(&self, input: &[u32], index: usize) -> Option<usize> {
-        self.view(input, index).contiguous_offset()
+        self.strided(input, index).contiguous_offset()
     }
 
     fn check(&self, size: u32) -> Result<(), Problem> {
@@ -70,7 +70,7 @@ impl Split {
             &Splits::Count(count) if count == 0 || count as usize > MAX_TENSOR_COUNT => {
                 Err(Problem::attribute("splits", count, limits))
             }
-            Splits::Count(count) if size % count != 0 => {
+            Splits::Count(count) if !size.is_multiple_of(*count) => {
                 Err(Problem::attribute("splits", count, format!("a divisor of {size}, the size along axis")))
             }
             Splits::Count(_) => Ok(()),

@@ -2,8 +2,8 @@
 
 use super::attributes::Attributes;
 use super::rule::*;
+use super::strided::Strided;
 use super::tensor::Tensor;
-use super::view::View;
 use super::{Inputs, Operator, Tensors, required};
 use crate::error::Problem;
 use crate::shape::{Descriptor, is_valid_dimension, strides};
@@ -19,10 +19,10 @@ crate::attributes! {
 impl Tile {
     /// Where the elements of the output lie in an input of the shape `input`. Every dimension of the output is
     /// written as two: the repetitions, and the dimension of the input that is repeated.
-    pub fn view(&self, input: &[u32]) -> View {
+    pub fn strided(&self, input: &[u32]) -> Strided {
         let dimensions = self.repetitions.iter().zip(input).flat_map(|(&repetitions, &size)| [repetitions, size]);
         let strides = strides(input).into_iter().flat_map(|stride| [0, stride as isize]);
-        View { shape: dimensions.collect(), strides: strides.collect(), offset: 0 }
+        Strided { shape: dimensions.collect(), strides: strides.collect(), offset: 0 }
     }
 }
 

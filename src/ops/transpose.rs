@@ -2,8 +2,8 @@
 
 use super::attributes::Attributes;
 use super::rule::*;
+use super::strided::Strided;
 use super::tensor::Tensor;
-use super::view::View;
 use super::{Inputs, Operator, Tensors, required};
 use crate::error::Problem;
 use crate::shape::{Descriptor, strides};
@@ -26,9 +26,9 @@ impl Transpose {
     }
 
     /// Where the elements of the output lie in an input of the shape `input`.
-    pub fn view(&self, input: &[u32]) -> View {
+    pub fn strided(&self, input: &[u32]) -> Strided {
         let (axes, strides) = (self.axes(input.len()), strides(input));
-        View {
+        Strided {
             shape: axes.iter().map(|&axis| input[axis]).collect(),
             strides: axes.iter().map(|&axis| strides[axis] as isize).collect(),
             offset: 0,
@@ -37,7 +37,7 @@ impl Transpose {
 
     /// The element of the input where the output begins, if only dimensions of size 1 change places.
     pub fn contiguous_offset(&self, input: &[u32]) -> Option<usize> {
-        self.view(input).contiguous_offset()
+        self.strided(input).contiguous_offset()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::shape::MAX_RANK;
 use std::marker::PhantomData;
 
 /// Columns that are reduced at the same time: their accumulators take 1 KiB.
-const WIDTH: usize = 128;
+pub const WIDTH: usize = 128;
 /// Accumulators of one contiguous run. Enough to hide the latency of additions: 4 vectors of 8 float64.
 const LANES: usize = 32;
 
@@ -70,7 +70,7 @@ impl Nest {
 
     /// Calls `work` with the offset of every run of an output.
     #[inline(always)]
-    fn for_each_run(&self, mut work: impl FnMut(usize)) {
+    pub(super) fn for_each_run(&self, mut work: impl FnMut(usize)) {
         let (mut index, mut offset) = ([0; MAX_RANK], 0);
         'runs: loop {
             work(offset);
@@ -89,7 +89,13 @@ impl Nest {
 
     /// Folds all elements of the output whose elements start at `start`.
     #[inline(always)]
-    fn fold_run<S: Simd, T: Stored, F: Fold<T::Lane>>(&self, simd: S, x: &[T], start: usize, shift: f64) -> F::Sum {
+    pub(super) fn fold_run<S: Simd, T: Stored, F: Fold<T::Lane>>(
+        &self,
+        simd: S,
+        x: &[T],
+        start: usize,
+        shift: f64,
+    ) -> F::Sum {
         let mut sum = F::NONE;
         let mut buffer = [T::Lane::default(); BLOCK];
         self.for_each_run(|offset| {
@@ -123,7 +129,7 @@ impl Nest {
 
 /// Folds one contiguous slice into `sum`.
 #[inline(always)]
-fn fold_slice<S: Simd, T: Copy, F: Fold<T>>(simd: S, sum: F::Sum, x: &[T], shift: f64) -> F::Sum {
+pub(super) fn fold_slice<S: Simd, T: Copy, F: Fold<T>>(simd: S, sum: F::Sum, x: &[T], shift: f64) -> F::Sum {
     if x.len() < LANES {
         return x.iter().fold(sum, |sum, &x| F::add(simd, sum, x, shift));
     }

@@ -41,7 +41,6 @@ impl<'a, T> SharedMut<'a, T> {
     ///
     /// # Panics
     /// If the range does not lie within the slice.
-    #[expect(clippy::mut_from_ref, reason = "the contract demands disjoint ranges")]
     pub unsafe fn range(&self, range: Range<usize>) -> &'a mut [T] {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} elements", self.len);
         // SAFETY: the range lies within the exclusively borrowed slice, and by the contract nobody else uses it.
@@ -87,7 +86,6 @@ thread_local! {
 ///
 /// # Panics
 /// As [`for_each_chunk`], and if `work` enters the pool and comes back here.
-#[expect(clippy::too_many_arguments, reason = "those of for_each_chunk and the scratch memory")]
 pub fn for_each_chunk_with<T: Send, S: Send>(
     threads: &Threads,
     out: &mut [T],

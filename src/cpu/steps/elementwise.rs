@@ -92,13 +92,14 @@ struct Compute {
 
 /// Dimensions with the strides of one operand, in elements; 0 where it is repeated. Neighbouring dimensions that can be
 /// one are one.
-struct View {
+pub(super) struct View {
     dims: Vec<usize>,
     strides: Vec<usize>,
 }
 
 impl View {
-    fn new(dims: &[usize], strides: &[usize]) -> View {
+    /// The view of dimensions and strides that may still be merged.
+    pub fn new(dims: &[usize], strides: &[usize]) -> View {
         let (dims, mut strides) = collapse(dims, &[strides.to_vec()]);
         View { dims, strides: strides.remove(0) }
     }
@@ -108,7 +109,7 @@ impl View {
     }
 
     /// The place of the element at `index` of the output.
-    fn offset(&self, mut index: usize) -> usize {
+    pub fn offset(&self, mut index: usize) -> usize {
         let mut offset = 0;
         for (&dim, &stride) in self.dims.iter().zip(&self.strides).skip(1).rev() {
             offset += index % dim * stride;
@@ -119,7 +120,7 @@ impl View {
 }
 
 /// Drops dimensions of size 1 and merges neighbours that are contiguous in every operand. At least one dimension stays.
-fn collapse(dims: &[usize], strides: &[Vec<usize>]) -> (Vec<usize>, Vec<Vec<usize>>) {
+pub(super) fn collapse(dims: &[usize], strides: &[Vec<usize>]) -> (Vec<usize>, Vec<Vec<usize>>) {
     let (mut merged, mut own) = (Vec::new(), vec![Vec::new(); strides.len()]);
     for (axis, &dim) in dims.iter().enumerate().filter(|(_, dim)| **dim != 1) {
         let last = merged.len().wrapping_sub(1);

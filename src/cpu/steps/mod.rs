@@ -1,21 +1,33 @@
 //! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
+pub mod arg_min_max;
 pub mod conv2d;
 pub mod conv_transpose2d;
+pub mod cumulative_sum;
 pub mod dense;
 pub mod elementwise;
 pub mod gru;
 pub mod lstm;
 pub mod matmul;
+pub mod normalization;
 pub mod pool2d;
 mod product;
+pub mod quantize;
 pub mod recurrent;
 pub mod reduce;
+pub mod softmax;
 #[cfg(test)]
 pub(crate) mod testing;
 
 pub(crate) use product::{ProductPlan, for_each_tile};
+
+pub mod copy;
+pub mod gather;
+pub mod remap;
+pub mod resample2d;
+pub mod scatter;
+pub mod triangular;
 
 use super::memory::Io;
 use super::simd::Isa;
@@ -70,8 +82,34 @@ steps! {
     Gru(gru::GruStep),
     /// Long short-term memory.
     Lstm(lstm::LstmStep),
+    /// Copies between layouts.
+    Copy(copy::CopyStep),
+    /// Copies by lists of places.
+    Remap(remap::RemapStep),
+    /// Bilinear resampling.
+    Linear(resample2d::LinearStep),
+    /// Rows at the places of indices.
+    Gather(gather::GatherStep),
+    /// Elements at the places of indices.
+    GatherElements(gather::GatherElementsStep),
+    /// Replaced rows.
+    Scatter(scatter::ScatterStep),
+    /// Replaced elements.
+    ScatterElements(scatter::ScatterElementsStep),
+    /// Triangular matrices.
+    Triangular(triangular::TriangularStep),
     /// Element-wise operators, fused or not.
     Elementwise(elementwise::ElementwiseStep),
     /// Reductions.
     Reduce(reduce::ReduceStep),
+    /// `argMin()` and `argMax()`.
+    ArgMinMax(arg_min_max::ArgMinMaxStep),
+    /// `cumulativeSum()`.
+    CumulativeSum(cumulative_sum::CumulativeSumStep),
+    /// `softmax()`.
+    Softmax(softmax::SoftmaxStep),
+    /// `batchNormalization()` and `instanceNormalization()`.
+    ChannelNorm(normalization::ChannelNormStep),
+    /// `layerNormalization()`.
+    LayerNorm(normalization::LayerNormStep),
 }

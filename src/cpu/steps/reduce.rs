@@ -41,13 +41,22 @@ impl ReduceStep {
         }
     }
 
-    fn integer<T: Stored<Lane = T> + Integer>(&self, env: &Env, io: &mut Io) {
+    /// The operators that look at the order of integers.
+    fn extreme<T: Stored<Lane = T> + Integer>(&self, env: &Env, io: &mut Io) {
         match self.kind {
-            ReduceKind::L1 => self.reduce::<T, _>(env, io, Plain::new(SumAbs)),
             ReduceKind::Max => self.reduce::<T, _>(env, io, Plain::new(Max)),
             ReduceKind::Min => self.reduce::<T, _>(env, io, Plain::new(Min)),
+            kind => unreachable!("{kind:?} does not take {}", self.dtype),
+        }
+    }
+
+    /// All operators on integers. Sums and products that wrap around have the same bits for signed and unsigned integers:
+    /// `T` is the signed type, and only absolute values have to know.
+    fn integer<T: Stored<Lane = T> + Integer>(&self, env: &Env, io: &mut Io, signed: bool) {
+        match self.kind {
+            ReduceKind::L1 if signed => self.reduce::<T, _>(env, io, Plain::new(SumAbs)),
+            ReduceKind::L1 | ReduceKind::Sum => self.reduce::<T, _>(env, io, Plain::new(Sum)),
             ReduceKind::Product => self.reduce::<T, _>(env, io, Plain::new(Product)),
-            ReduceKind::Sum => self.reduce::<T, _>(env, io, Plain::new(Sum)),
             ReduceKind::SumSquare => self.reduce::<T, _>(env, io, Plain::new(SumSquares)),
             kind => unreachable!("{kind:?} takes no integers"),
         }
@@ -63,15 +72,18 @@ impl ReduceStep {
 
 impl Run for ReduceStep {
     fn run(&self, env: &Env, io: &mut Io) {
+        let extreme = matches!(self.kind, ReduceKind::Max | ReduceKind::Min);
         match self.dtype {
             DataType::Float32 => self.float::<f32>(env, io),
             DataType::Float16 => self.float::<f16>(env, io),
-            DataType::Int32 => self.integer::<i32>(env, io),
-            DataType::Uint32 => self.integer::<u32>(env, io),
-            DataType::Int64 => self.integer::<i64>(env, io),
-            DataType::Uint64 => self.integer::<u64>(env, io),
-            DataType::Int8 => self.integer::<i8>(env, io),
-            DataType::Uint8 => self.integer::<u8>(env, io),
+            DataType::Int32 if extreme => self.extreme::<i32>(env, io),
+            DataType::Uint32 if extreme => self.extreme::<u32>(env, io),
+            DataType::Int64 if extreme => self.extreme::<i64>(env, io),
+            DataType::Uint64 if extreme => self.extreme::<u64>(env, io),
+            DataType::Int8 => self.extreme::<i8>(env, io),
+            DataType::Uint8 => self.extreme::<u8>(env, io),
+            dtype @ (DataType::Int32 | DataType::Uint32) => self.integer::<i32>(env, io, dtype == DataType::Int32),
+            dtype @ (DataType::Int64 | DataType::Uint64) => self.integer::<i64>(env, io, dtype == DataType::Int64),
         }
     }
 }

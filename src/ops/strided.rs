@@ -6,7 +6,7 @@ use crate::shape::strides;
 /// Element `[i0, i1, ...]` of a tensor of `shape` is element `offset + i0 * strides[0] + i1 * strides[1] + ...` of
 /// another tensor, in row-major order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct Strided {
     /// The dimensions.
     pub shape: Vec<u32>,
     /// For each dimension the distance between neighbours, in elements; 0 repeats one element.
@@ -15,18 +15,18 @@ pub struct View {
     pub offset: usize,
 }
 
-impl View {
+impl Strided {
     /// The view of a whole tensor of a checked shape.
-    pub fn row_major(shape: &[u32]) -> View {
+    pub fn row_major(shape: &[u32]) -> Strided {
         let strides = strides(shape).into_iter().map(|stride| stride as isize).collect();
-        View { shape: shape.to_vec(), strides, offset: 0 }
+        Strided { shape: shape.to_vec(), strides, offset: 0 }
     }
 
     /// The part of this view that has the dimensions `shape` and begins at the element `starts`. It must lie inside.
-    pub fn window(&self, starts: &[u32], shape: &[u32]) -> View {
+    pub fn window(&self, starts: &[u32], shape: &[u32]) -> Strided {
         let steps = starts.iter().zip(&self.strides).map(|(&start, &stride)| start as isize * stride);
-        let offset = self.offset.strict_add_signed(steps.sum());
-        View { shape: shape.to_vec(), strides: self.strides.clone(), offset }
+        let offset = self.offset.checked_add_signed(steps.sum()).expect("a window lies inside");
+        Strided { shape: shape.to_vec(), strides: self.strides.clone(), offset }
     }
 
     /// Where the elements begin, if they lie one after the other in row-major order: the tensor is then a piece of
@@ -49,14 +49,14 @@ mod tests {
 
     #[test]
     fn contiguous_views() {
-        let whole = View::row_major(&[2, 3, 4]);
+        let whole = Strided::row_major(&[2, 3, 4]);
         assert_eq!(whole.contiguous_offset(), Some(0));
         assert_eq!(whole.window(&[1, 0, 0], &[1, 3, 4]).contiguous_offset(), Some(12));
         assert_eq!(whole.window(&[1, 1, 0], &[1, 2, 4]).contiguous_offset(), Some(16));
         assert_eq!(whole.window(&[0, 1, 0], &[2, 2, 4]).contiguous_offset(), None);
         assert_eq!(whole.window(&[1, 2, 1], &[1, 1, 3]).contiguous_offset(), Some(21));
-        assert_eq!(View { shape: vec![1, 5], strides: vec![-7, 0], offset: 3 }.contiguous_offset(), None);
-        assert_eq!(View { shape: vec![1, 5], strides: vec![-7, 1], offset: 3 }.contiguous_offset(), Some(3));
-        assert_eq!(View::row_major(&[]).contiguous_offset(), Some(0));
+        assert_eq!(Strided { shape: vec![1, 5], strides: vec![-7, 0], offset: 3 }.contiguous_offset(), None);
+        assert_eq!(Strided { shape: vec![1, 5], strides: vec![-7, 1], offset: 3 }.contiguous_offset(), Some(3));
+        assert_eq!(Strided::row_major(&[]).contiguous_offset(), Some(0));
     }
 }

@@ -1,0 +1,92 @@
+//! Where the smallest or largest element is.
+
+use super::half::{BLOCK, Stored};
+use super::reduce::{Fold, Nest, Reduction, WIDTH};
+use crate::cpu::simd::Simd;
+use crate::dtype::Element;
+use std::marker::PhantomData;
+
+/// Which elements win.
+pub trait Order<T>: Fold<T, Sum = T> {
+    /// Whether `a` comes before `b`; false if either is NaN.
+    fn precedes(a: T, b: T) -> bool;
+}
+
+impl<T: Element> Order<T> for super::reduce::Max
+where
+    super::reduce::Max: Fold<T, Sum = T>,
+{
+    #[inline(always)]
+    fn precedes(a: T, b: T) -> bool {
+        a > b
+    }
+}
+
+impl<T: Element> Order<T> for super::reduce::Min
+where
+    super::reduce::Min: Fold<T, Sum = T>,
+{
+    #[inline(always)]
+    fn precedes(a: T, b: T) -> bool {
+        a < b
+    }
+}
+
+/// The index of the first element that wins among those of an output, along one reduced dimension. The first NaN wins
+/// over all numbers.
+#[derive(Clone, Copy)]
+pub struct Arg<F>(PhantomData<F>);
+
+impl<F> Arg<F> {
+    /// The search for what `F` folds to.
+    pub fn new(_: F) -> Arg<F> {
+        Arg(PhantomData)
+    }
+}
+
+#[inline(always)]
+fn is_nan<T: PartialOrd>(x: T) -> bool {
+    x.partial_cmp(&x).is_none()
+}
+
+impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
+    type Out = i32;
+
+    #[inline(always)]
+    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> i32 {
+        // A fold is vectorised, and so is the search for its result; a loop that keeps an index is not.
+        let best = nest.fold_run::<S, T, F>(simd, x, start, 0.0);
+        let mut buffer = [T::Lane::default(); BLOCK];
+        let mut before = 0;
+        for x in x[start..][..nest.count()].chunks(T::CHUNK.min(4 * BLOCK)) {
+            let x = T::widen(simd, x, &mut buffer);
+            let found = |x: T::Lane| x == best || (is_nan(x) && is_nan(best));
+            if x.iter().fold(false, |any, &x| any | found(x)) {
+                return (before + x.iter().position(|&x| found(x)).expect("one was found")) as i32;
+            }
+            before += x.len();
+        }
+        unreachable!("the fold is one of the elements")
+    }
+
+    #[inline(always)]
+    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [i32]) {
+        let mut best = [T::Lane::default(); WIDTH];
+        let best = &mut best[..out.len()];
+        out.fill(0);
+        let mut buffer = [T::Lane::default(); BLOCK];
+        let mut row = 0;
+        nest.for_each_run(|offset| {
+            let x = T::widen(simd, &x[start + offset..][..out.len()], &mut buffer);
+            if row == 0 {
+                best.copy_from_slice(x);
+            }
+            for ((best, index), &x) in best.iter_mut().zip(&mut *out).zip(x) {
+                let wins = F::precedes(x, *best) | (is_nan(x) & !is_nan(*best));
+                *best = if wins { x } else { *best };
+                *index = if wins { row } else { *index };
+            }
+            row += 1;
+        });
+    }
+}

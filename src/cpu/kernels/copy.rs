@@ -1,0 +1,443 @@
+//! Copies between two strided layouts: slices, transposes, broadcasts, reversals, concatenations, and so on.
+
+use super::shared::SharedMut;
+use super::storage::Storage;
+use crate::cpu::threads::Threads;
+use crate::ops::strided::Strided;
+
+/// The most loops of a copy: `tile()` writes each of the 8 dimensions as two.
+const MAX_LOOPS: usize = 16;
+
+/// Elements along each side of a square of a transposition that is worked on at a time: both sides of a square of
+/// 4-byte elements are 32 KiB, which fits a first-level cache.
+const TRANSPOSE_BLOCK: usize = 64;
+
+/// Elements that are copied as one item of work, when they lie together: large enough to make the bookkeeping
+/// invisible, and small enough to share a tensor of some ten thousand elements between threads.
+const COPY_BLOCK: usize = 4096;
+
+/// Elements along each side of the piece of a transposition that is held in registers.
+const TILE: usize = 8;
+
+/// Bytes that are copied, where they lie together, in the time of one multiply-add of [`Threads::split`].
+const BYTES_PER_COST: usize = 8;
+
+/// A loop over `len` elements that are `src` and `dst` elements apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Loop {
+    len: usize,
+    src: isize,
+    dst: usize,
+}
+
+impl Loop {
+    const ONCE: Loop = Loop { len: 1, src: 0, dst: 0 };
+
+    /// The loop that starts each block of `block` elements of this one.
+    fn blocks(self, block: usize) -> Loop {
+        Loop { len: self.len.div_ceil(block), src: self.src * block as isize, dst: self.dst * block }
+    }
+}
+
+/// How the two innermost loops run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Plane {
+    /// Rows are contiguous in both.
+    Rows,
+    /// Rows of the destination are contiguous and filled with one element.
+    Fill,
+    /// Rows of the destination are contiguous; their elements lie apart in the source, where columns are contiguous.
+    Transpose,
+    /// Anything else.
+    Strided,
+}
+
+/// A copy with all its loops ordered, merged and chosen: made once, run often.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StridedCopy {
+    /// The loops around the planes, outermost first, and then the loops over the blocks of a plane.
+    outer: Vec<Loop>,
+    rows: Loop,
+    cols: Loop,
+    plane: Plane,
+    block_rows: usize,
+    block_cols: usize,
+    src_start: usize,
+    dst_start: usize,
+    /// One more than the last element that is read and written.
+    src_end: usize,
+    dst_end: usize,
+}
+
+/// The loops of a copy without those that run once, the longest step in the destination first, and neighbours that
+/// make one longer loop merged.
+fn merged_loops(src: &Strided, dst: &Strided) -> Vec<Loop> {
+    let all = src.shape.iter().zip(&src.strides).zip(&dst.strides);
+    let mut loops: Vec<Loop> = all
+        .map(|((&len, &src), &dst)| Loop { len: len as usize, src, dst: dst as usize })
+        .filter(|l| l.len != 1)
+        .collect();
+    loops.sort_by_key(|l| std::cmp::Reverse(l.dst));
+    let mut merged: Vec<Loop> = Vec::new();
+    for inner in loops {
+        match merged.last_mut() {
+            Some(outer) if outer.src == inner.src * inner.len as isize && outer.dst == inner.dst * inner.len => {
+                *outer = Loop { len: outer.len * inner.len, ..inner };
+            }
+            _ => merged.push(inner),
+        }
+    }
+    merged
+}
+
+impl StridedCopy {
+    /// The copy of every element of `src` to its place in `dst`, two views of the same shape.
+    ///
+    /// # Panics
+    /// If places of `dst` are not nested: every stride must be positive and reach beyond all that the shorter ones
+    /// cover, so that no place is written twice. Views of whole tensors and windows of them are nested.
+    pub fn new(src: &Strided, dst: &Strided) -> StridedCopy {
+        assert_eq!(src.shape, dst.shape);
+        let mut loops = merged_loops(src, dst);
+        let mut dst_end = dst.offset + 1;
+        let (mut first, mut last) = (src.offset, src.offset);
+        for l in loops.iter().rev() {
+            assert!(l.dst >= dst_end - dst.offset, "{dst:?} writes a place twice");
+            dst_end += (l.len - 1) * l.dst;
+            let reach = (l.len as isize - 1) * l.src;
+            match reach < 0 {
+                true => first = first.checked_add_signed(reach).expect("the source starts inside"),
+                false => last = last.checked_add_signed(reach).expect("the source ends inside"),
+            }
+        }
+        assert!(first <= src.offset);
+        let cols = loops.pop().unwrap_or(Loop { dst: 1, src: 1, ..Loop::ONCE });
+        let transposed = loops.iter().rposition(|l| l.src == 1 && l.len >= TILE);
+        let plane = match (cols.src, cols.dst) {
+            (1, 1) => Plane::Rows,
+            (0, 1) => Plane::Fill,
+            (_, 1) if cols.len >= TILE && transposed.is_some() => Plane::Transpose,
+            _ => Plane::Strided,
+        };
+        let rows = match (plane, transposed) {
+            (Plane::Transpose, Some(index)) => loops.remove(index),
+            _ => loops.pop().unwrap_or(Loop::ONCE),
+        };
+        let (block_rows, block_cols) = match plane {
+            Plane::Transpose => (TRANSPOSE_BLOCK, TRANSPOSE_BLOCK),
+            _ if cols.len >= COPY_BLOCK => (1, COPY_BLOCK),
+            _ => (rows.len.min(COPY_BLOCK / cols.len), cols.len),
+        };
+        let mut outer = loops;
+        outer.extend([rows.blocks(block_rows), cols.blocks(block_cols)]);
+        StridedCopy {
+            outer,
+            rows,
+            cols,
+            plane,
+            block_rows,
+            block_cols,
+            src_start: src.offset,
+            dst_start: dst.offset,
+            src_end: last + 1,
+            dst_end,
+        }
+    }
+
+    /// Copies elements from `src` to `dst`. Elements of `dst` that are not in the view stay as they are.
+    ///
+    /// # Panics
+    /// If a view reaches beyond its slice.
+    pub fn run<T: Storage>(&self, threads: &Threads, src: &[T], dst: &mut [T]) {
+        assert!(self.src_end <= src.len() && self.dst_end <= dst.len(), "{self:?}: {} to {}", src.len(), dst.len());
+        let blocks = self.outer.iter().map(|l| l.len).product();
+        let elements = self.block_rows.min(self.rows.len) * self.block_cols.min(self.cols.len);
+        let cost = match self.plane {
+            Plane::Rows | Plane::Fill => (elements * size_of::<T>()).div_ceil(BYTES_PER_COST),
+            Plane::Transpose | Plane::Strided => elements,
+        };
+        let dst = SharedMut::new(dst);
+        threads.split(blocks, 1, cost, |range| {
+            let mut block = Position::new(&self.outer, range.start);
+            for _ in range {
+                self.copy_block(src, &dst, &block);
+                block.advance(&self.outer);
+            }
+        });
+    }
+
+    /// Copies the block of a plane that starts at `at`.
+    fn copy_block<T: Storage>(&self, src: &[T], dst: &SharedMut<T>, at: &Position) {
+        let [.., row_block, col_block] = at.counts[..self.outer.len()] else { unreachable!("planes have two loops") };
+        let rows = self.block_rows.min(self.rows.len - row_block * self.block_rows);
+        let cols = self.block_cols.min(self.cols.len - col_block * self.block_cols);
+        let from = self.src_start.wrapping_add_signed(at.src);
+        let to = self.dst_start + at.dst;
+        match (self.plane, cols) {
+            (Plane::Transpose, _) => self.transpose(src, from, dst, to, rows, cols),
+            // A fixed length spares the call that copies a slice of any length: rows of 2 to 4 elements are common
+            // (points, colours) and much shorter than such a call.
+            (Plane::Rows, 2) => self.copy_rows(src, from, dst, to, rows, 2),
+            (Plane::Rows, 3) => self.copy_rows(src, from, dst, to, rows, 3),
+            (Plane::Rows, 4) => self.copy_rows(src, from, dst, to, rows, 4),
+            _ => self.copy_rows(src, from, dst, to, rows, cols),
+        }
+    }
+
+    /// Copies `rows` rows of `cols` elements.
+    #[inline(always)]
+    fn copy_rows<T: Storage>(
+        &self,
+        src: &[T],
+        mut from: usize,
+        dst: &SharedMut<T>,
+        mut to: usize,
+        rows: usize,
+        cols: usize,
+    ) {
+        for _ in 0..rows {
+            // SAFETY: `new` checked that the places are nested, so the spans of different rows do not overlap, and
+            // each row of each block belongs to one item of one thread, which holds one row at a time.
+            let out = unsafe { dst.range(to..to + (cols - 1) * self.cols.dst + 1) };
+            match self.plane {
+                Plane::Rows => out.copy_from_slice(&src[from..from + cols]),
+                Plane::Fill => out.fill(src[from]),
+                Plane::Strided | Plane::Transpose => self.copy_strided(src, from, out),
+            }
+            from = from.wrapping_add_signed(self.rows.src);
+            to += self.rows.dst;
+        }
+    }
+
+    /// Copies the elements from the place `from` of `src` on to the span `out`, with the steps of the inner loop.
+    #[inline(always)]
+    fn copy_strided<T: Storage>(&self, src: &[T], from: usize, out: &mut [T]) {
+        let step = self.cols.src.unsigned_abs();
+        if self.cols.dst == 1 && self.cols.src == -1 {
+            let reversed = &src[from + 1 - out.len()..=from];
+            return out.iter_mut().zip(reversed.iter().rev()).for_each(|(o, &x)| *o = x);
+        }
+        let out = out.iter_mut().step_by(self.cols.dst);
+        match self.cols.src {
+            0 => out.for_each(|o| *o = src[from]),
+            1.. => out.zip(src[from..].iter().step_by(step)).for_each(|(o, &x)| *o = x),
+            _ => out.zip(src[..=from].iter().rev().step_by(step)).for_each(|(o, &x)| *o = x),
+        }
+    }
+
+    /// Copies `rows` rows of `cols` elements, where neighbours in a column are neighbours in the source: small
+    /// squares are read along one side and written along the other.
+    fn transpose<T: Storage>(&self, src: &[T], from: usize, dst: &SharedMut<T>, to: usize, rows: usize, cols: usize) {
+        for row in (0..rows).step_by(TILE) {
+            for col in (0..cols).step_by(TILE) {
+                let from = from.wrapping_add_signed(row as isize + col as isize * self.cols.src);
+                let to = to + row * self.rows.dst + col;
+                // Constant sizes let the compiler unroll the whole square and keep it in registers.
+                match ((rows - row).min(TILE), (cols - col).min(TILE)) {
+                    (TILE, TILE) => self.transpose_tile(src, from, dst, to, TILE, TILE),
+                    (rows, cols) => self.transpose_tile(src, from, dst, to, rows, cols),
+                }
+            }
+        }
+    }
+
+    /// Copies one square of at most [`TILE`] rows and columns.
+    #[inline(always)]
+    fn transpose_tile<T: Storage>(
+        &self,
+        src: &[T],
+        from: usize,
+        dst: &SharedMut<T>,
+        to: usize,
+        rows: usize,
+        cols: usize,
+    ) {
+        let mut tile = [[T::default(); TILE]; TILE];
+        for (col, column) in tile[..cols].iter_mut().enumerate() {
+            let from = from.wrapping_add_signed(col as isize * self.cols.src);
+            column[..rows].copy_from_slice(&src[from..from + rows]);
+        }
+        for row in 0..rows {
+            let to = to + row * self.rows.dst;
+            // SAFETY: as in `copy_rows`; one piece of a row is held at a time.
+            let out = unsafe { dst.range(to..to + cols) };
+            for (o, column) in out.iter_mut().zip(&tile) {
+                *o = column[row];
+            }
+        }
+    }
+}
+
+/// Where a walk over nested loops stands.
+struct Position {
+    /// How far each loop is.
+    counts: [usize; MAX_LOOPS],
+    /// Elements from the start of the view.
+    src: isize,
+    dst: usize,
+}
+
+impl Position {
+    /// The place of the item `item` of `loops`, the last of which is the innermost.
+    fn new(loops: &[Loop], mut item: usize) -> Position {
+        let mut position = Position { counts: [0; MAX_LOOPS], src: 0, dst: 0 };
+        for (count, l) in position.counts[..loops.len()].iter_mut().zip(loops).rev() {
+            *count = item % l.len;
+            item /= l.len;
+            position.src += *count as isize * l.src;
+            position.dst += *count * l.dst;
+        }
+        position
+    }
+
+    /// Goes to the next item; from the last one to the first.
+    fn advance(&mut self, loops: &[Loop]) {
+        for (count, l) in self.counts[..loops.len()].iter_mut().zip(loops).rev() {
+            *count += 1;
+            self.src += l.src;
+            self.dst += l.dst;
+            if *count < l.len {
+                return;
+            }
+            *count = 0;
+            self.src -= l.len as isize * l.src;
+            self.dst -= l.len * l.dst;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::elements;
+    use crate::testing::Random;
+    use crate::with_storage;
+    use proptest::prelude::*;
+
+    /// Every element by its index, one at a time.
+    fn naive(src: &Strided, dst: &Strided, from: &[u32], to: &mut [u32]) {
+        let shape: Vec<usize> = src.shape.iter().map(|&dim| dim as usize).collect();
+        for index in ndarray::indices(shape) {
+            use ndarray::Dimension;
+            let place = |view: &Strided| {
+                let steps = index.slice().iter().zip(&view.strides).map(|(&i, &stride)| i as isize * stride);
+                view.offset.wrapping_add_signed(steps.sum())
+            };
+            to[place(dst)] = from[place(src)];
+        }
+    }
+
+    fn check(src: &Strided, dst: &Strided, from: usize, to: usize) {
+        fn run<T: Storage>(copy: &StridedCopy, from: &[u32], to: usize, threads: usize) -> Vec<T> {
+            let from: Vec<T> = from.iter().map(|&x| T::from_low_bits(x as u64)).collect();
+            let mut out = vec![T::from_low_bits(0x7f); to];
+            copy.run(&Threads::new(threads).unwrap(), &from, &mut out);
+            out
+        }
+        // Small numbers, which every storage type holds.
+        let from: Vec<u32> = (0..from as u32).map(|i| i.wrapping_mul(37) % 127).collect();
+        let mut expected = vec![0x7f; to];
+        naive(src, dst, &from, &mut expected);
+        let copy = StridedCopy::new(src, dst);
+        for bytes in [1, 2, 4, 8] {
+            with_storage!(bytes, T => {
+                let expected: Vec<T> = expected.iter().map(|&x| T::from_low_bits(x as u64)).collect();
+                for threads in [1, 2, 7] {
+                    assert!(run::<T>(&copy, &from, to, threads) == expected, "{bytes} bytes, {threads} threads, {copy:?}");
+                }
+            });
+        }
+    }
+
+    /// The dimensions `shape` read in the order `axes` from a tensor of them.
+    fn check_transpose(shape: &[u32], axes: &[usize]) {
+        let whole = Strided::row_major(shape);
+        let src = Strided {
+            shape: axes.iter().map(|&axis| shape[axis]).collect(),
+            strides: axes.iter().map(|&axis| whole.strides[axis]).collect(),
+            offset: 0,
+        };
+        let dst = Strided::row_major(&src.shape);
+        check(&src, &dst, elements(shape), elements(shape));
+    }
+
+    #[test]
+    fn transposes_at_the_edges_of_tiles_and_blocks() {
+        for rows in [1, 2, 7, 8, 9, 63, 64, 65, 130] {
+            for cols in [1, 7, 8, 9, 64, 67, 129] {
+                check_transpose(&[rows, cols], &[1, 0]);
+            }
+        }
+        check_transpose(&[5000, 2], &[1, 0]);
+        check_transpose(&[3, 9000], &[1, 0]);
+        check_transpose(&[3, 17, 9, 10], &[0, 2, 1, 3]);
+        check_transpose(&[3, 17, 9, 10], &[3, 1, 2, 0]);
+        check_transpose(&[2, 300, 400], &[0, 2, 1]);
+    }
+
+    #[test]
+    fn contiguous_copies_are_one_loop() {
+        for shape in [&[][..], &[1, 1], &[4096], &[4095, 3], &[2, 3, 5000]] {
+            let whole = Strided::row_major(shape);
+            let copy = StridedCopy::new(&whole, &whole);
+            assert_eq!((copy.plane, copy.rows), (Plane::Rows, Loop::ONCE));
+            check(&whole, &whole, elements(shape), elements(shape));
+        }
+    }
+
+    #[test]
+    fn short_rows_reversals_and_fills() {
+        for cols in [1, 2, 3, 4, 5, 9] {
+            // A column of the destination from a reversed source, and one element for all.
+            let dst = Strided::row_major(&[700, 11]).window(&[0, 2], &[700, cols]);
+            let reversed = Strided {
+                shape: vec![700, cols],
+                strides: vec![-(cols as isize), -1],
+                offset: 700 * cols as usize - 1,
+            };
+            check(&reversed, &dst, 700 * cols as usize, 7700);
+            check(&Strided::row_major(&[700, cols]), &dst, 700 * cols as usize, 7700);
+            check(&Strided { shape: vec![700, cols], strides: vec![0, 0], offset: 2 }, &dst, 3, 7700);
+            check(&Strided { shape: vec![700, cols], strides: vec![1, -3], offset: 30 }, &dst, 1000, 7700);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "writes a place twice")]
+    fn places_must_be_nested() {
+        let dst = Strided { shape: vec![4, 4], strides: vec![2, 1], offset: 0 };
+        StridedCopy::new(&Strided::row_major(&[4, 4]), &dst);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn any_views(shape in prop::collection::vec(1u32..7, 0..6), seed: u64) {
+            let mut random = Random::new(seed);
+            let mut pick = |n: usize| (random.next() % n as u64) as usize;
+            // The destination is a window of a larger tensor.
+            let starts: Vec<u32> = shape.iter().map(|_| pick(3) as u32).collect();
+            let outer: Vec<u32> = shape.iter().zip(&starts).map(|(&dim, &start)| dim + start + pick(3) as u32).collect();
+            let dst = Strided::row_major(&outer).window(&starts, &shape);
+            // The source has its dimensions in any order, some repeated, some reversed, some with gaps.
+            let mut order: Vec<usize> = (0..shape.len()).collect();
+            order.sort_by_key(|_| pick(1000));
+            let mut src = Strided { shape: shape.clone(), strides: vec![0; shape.len()], offset: 0 };
+            let mut reach = 1;
+            for axis in order {
+                let dim = shape[axis] as usize;
+                let stride = reach * [1, 1, 1, 2][pick(4)];
+                match pick(5) {
+                    0 => continue,
+                    1 => {
+                        src.strides[axis] = -(stride as isize);
+                        src.offset += (dim - 1) * stride;
+                    }
+                    _ => src.strides[axis] = stride as isize,
+                }
+                reach = stride * dim;
+            }
+            check(&src, &dst, reach, elements(&outer));
+        }
+    }
+}

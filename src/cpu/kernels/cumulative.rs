@@ -1,0 +1,105 @@
+//! Running sums.
+
+use super::half::Stored;
+use super::shared::Columns;
+use crate::cpu::simd::{Kernel, Simd};
+use half::f16;
+
+/// Columns that are summed at the same time.
+pub const WIDTH: usize = 128;
+
+/// A type of elements that are summed.
+pub trait Summand: Stored {
+    /// What sums are kept in: float64 for floats, so that a long sum is as good as its formula.
+    type Sum: Copy + Default;
+    /// The sum with one more element; integers wrap around.
+    fn add(sum: Self::Sum, x: Self) -> Self::Sum;
+    /// The nearest element.
+    fn from_sum(sum: Self::Sum) -> Self;
+}
+
+macro_rules! float_summands {
+    ($($type:ty: $from:expr;)*) => {$(
+        impl Summand for $type {
+            type Sum = f64;
+            #[inline(always)]
+            fn add(sum: f64, x: $type) -> f64 {
+                sum + x.lane() as f64
+            }
+            #[inline(always)]
+            fn from_sum(sum: f64) -> $type {
+                let from: fn(f64) -> $type = $from;
+                from(sum)
+            }
+        }
+    )*};
+}
+
+float_summands! { f32: |sum| sum as f32; f16: f16::from_f64; }
+
+macro_rules! integer_summands {
+    ($($type:ty)*) => {$(
+        impl Summand for $type {
+            type Sum = $type;
+            #[inline(always)]
+            fn add(sum: $type, x: $type) -> $type {
+                sum.wrapping_add(x)
+            }
+            #[inline(always)]
+            fn from_sum(sum: $type) -> $type {
+                sum
+            }
+        }
+    )*};
+}
+
+integer_summands! { i32 u32 i64 u64 }
+
+/// The running sum of one row.
+pub fn sum_row<T: Summand>(x: &[T], out: &mut [T], exclusive: bool, reversed: bool) {
+    let mut sum = T::Sum::default();
+    let mut step = |x: &T, out: &mut T| {
+        let before = sum;
+        sum = T::add(sum, *x);
+        *out = T::from_sum(if exclusive { before } else { sum });
+    };
+    match reversed {
+        false => x.iter().zip(out).for_each(|(x, out)| step(x, out)),
+        true => x.iter().zip(out).rev().for_each(|(x, out)| step(x, out)),
+    }
+}
+
+/// The running sums of at most [`WIDTH`] neighbouring columns of a matrix `[rows, stride]`.
+pub struct SumColumns<'a, T> {
+    /// The elements from the first row of the first column on.
+    pub x: &'a [T],
+    /// The elements of the output.
+    pub out: Columns<'a, T>,
+    /// Rows of the matrix.
+    pub rows: usize,
+    /// Elements from one row to the next.
+    pub stride: usize,
+    /// Whether an element is left out of its own sum.
+    pub exclusive: bool,
+    /// Whether sums start at the last row.
+    pub reversed: bool,
+}
+
+impl<T: Summand> Kernel for SumColumns<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let SumColumns { x, mut out, rows, stride, exclusive, reversed } = self;
+        let mut sums = [T::Sum::default(); WIDTH];
+        for i in 0..rows {
+            let row = if reversed { rows - 1 - i } else { i };
+            let (out, x) = (out.row(row), &x[row * stride..]);
+            for ((out, &x), sum) in out.iter_mut().zip(x).zip(&mut sums) {
+                let before = *sum;
+                *sum = T::add(before, x);
+                *out = T::from_sum(if exclusive { before } else { *sum });
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Reading at places that a tensor of indices holds. Out-of-range indices are clamped, as `ops::gather` defines it.
+
+use super::shared::for_each_chunk;
+use super::storage::Storage;
+use crate::cpu::threads::Threads;
+use crate::dtype::Element;
+
+/// Elements that one range of work has at least, where they are moved one by one.
+const GRAIN: usize = 1024;
+
+/// A type of indices.
+pub trait Index: Element {
+    /// The index as a number that no type of indices exceeds.
+    fn to_i64(self) -> i64;
+
+    /// The place among `size` that the index means.
+    #[inline(always)]
+    fn place(self, size: usize) -> usize {
+        let (index, size) = (self.to_i64(), size as i64);
+        let from_start = if index < 0 { index + size } else { index };
+        from_start.clamp(0, size - 1) as usize
+    }
+}
+
+impl Index for i32 {
+    fn to_i64(self) -> i64 {
+        self as i64
+    }
+}
+
+impl Index for u32 {
+    fn to_i64(self) -> i64 {
+        self as i64
+    }
+}
+
+impl Index for i64 {
+    fn to_i64(self) -> i64 {
+        self
+    }
+}
+
+/// Runs `$body` with the type name `$I` standing for the [`Index`] type that stores `$dtype`.
+#[macro_export]
+macro_rules! with_index {
+    ($dtype:expr, $I:ident => $body:expr) => {
+        match $dtype {
+            $crate::dtype::DataType::Int32 => {
+                type $I = i32;
+                $body
+            }
+            $crate::dtype::DataType::Uint32 => {
+                type $I = u32;
+                $body
+            }
+            $crate::dtype::DataType::Int64 => {
+                type $I = i64;
+                $body
+            }
+            dtype => unreachable!("the rule rows accept no {dtype} indices"),
+        }
+    };
+}
+
+/// The size of a dimension that indices point into, and how many rows apart its places are.
+pub type Coordinate = (usize, usize);
+
+/// For each group of indices, one per coordinate, the row that they mean.
+pub fn rows<I: Index>(threads: &Threads, indices: &[I], coordinates: &[Coordinate], rows: &mut [u32]) {
+    assert_eq!(indices.len(), rows.len() * coordinates.len());
+    for_each_chunk(threads, rows, 1, GRAIN, 2 * coordinates.len(), |first, part| {
+        let groups = indices[first * coordinates.len()..].chunks_exact(coordinates.len());
+        for (row, group) in part.iter_mut().zip(groups) {
+            let steps = group.iter().zip(coordinates).map(|(index, &(size, step))| index.place(size) * step);
+            *row = steps.sum::<usize>() as u32;
+        }
+    });
+}
+
+/// Copies rows of `row_len` elements: `dst` holds, for each block of `block` rows of `src`, the rows `rows` of it.
+pub fn gather_rows<T: Storage>(
+    threads: &Threads,
+    src: &[T],
+    block: usize,
+    rows: &[u32],
+    row_len: usize,
+    dst: &mut [T],
+) {
+    let cost = (row_len * size_of::<T>()).div_ceil(8) + 1;
+    for_each_chunk(threads, dst, row_len, GRAIN.div_ceil(row_len), cost, |first, mut part| {
+        let (mut block_index, mut row) = (first / rows.len(), first % rows.len());
+        while !part.is_empty() {
+            let count = (rows.len() - row).min(part.len() / row_len);
+            let (out, rest) = part.split_at_mut(count * row_len);
+            let src = &src[block_index * block * row_len..][..block * row_len];
+            let rows = &rows[row..row + count];
+            match row_len {
+                1 => out.iter_mut().zip(rows).for_each(|(o, &row)| *o = src[row as usize]),
+                _ => out
+                    .chunks_exact_mut(row_len)
+                    .zip(rows)
+                    .for_each(|(o, &row)| o.copy_from_slice(&src[row as usize * row_len..][..row_len])),
+            }
+            (part, block_index, row) = (rest, block_index + 1, 0);
+        }
+    });
+}
+
+/// Along the middle one of three dimensions, which has `size` places in `src` and `count` in `indices` and `dst`:
+/// `dst[o, a, i] = src[o, indices[o, a, i], i]`, with `inner` places of the last dimension.
+pub fn gather_elements<T: Storage, I: Index>(
+    threads: &Threads,
+    src: &[T],
+    size: usize,
+    indices: &[I],
+    count: usize,
+    inner: usize,
+    dst: &mut [T],
+) {
+    assert_eq!(indices.len(), dst.len());
+    let block = count * inner;
+    for_each_chunk(threads, dst, inner, GRAIN.div_ceil(inner), 2 * inner, |first, mut part| {
+        let mut at = first * inner;
+        while !part.is_empty() {
+            let len = (block - at % block).min(part.len());
+            let (out, rest) = part.split_at_mut(len);
+            let src = &src[at / block * size * inner..][..size * inner];
+            let indices = &indices[at..at + len];
+            match inner {
+                1 => out.iter_mut().zip(indices).for_each(|(o, index)| *o = src[index.place(size)]),
+                _ => {
+                    for (out, indices) in out.chunks_exact_mut(inner).zip(indices.chunks_exact(inner)) {
+                        for (i, (o, index)) in out.iter_mut().zip(indices).enumerate() {
+                            *o = src[index.place(size) * inner + i];
+                        }
+                    }
+                }
+            }
+            (part, at) = (rest, at + len);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::Number;
+    use crate::ops::gather::clamp_index;
+
+    #[test]
+    fn places_are_those_of_the_reference() {
+        for index in [0, 1, 4, 5, 6, 100, -1, -5, -6, -100, i64::MAX, i64::MIN] {
+            assert_eq!(index.place(5), clamp_index(Number::Int(index as i128), 5), "{index}");
+            assert_eq!((index as i32).place(5), clamp_index(Number::Int(index as i32 as i128), 5), "{index}");
+            assert_eq!((index as u32).place(5), clamp_index(Number::Int(index as u32 as i128), 5), "{index}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Bilinear resampling of two dimensions.
+
+use super::shared::for_each_chunk;
+use crate::cpu::threads::Threads;
+use crate::dtype::Element;
+use crate::ops::resample2d::Between;
+use half::f16;
+use std::ops::{Add, Mul};
+
+/// An element that can be interpolated.
+pub trait Interpolated: Element {
+    /// The type of the arithmetic. For the integers it has digits to spare, so that a result between two of them is
+    /// rounded as the exact one.
+    type Wide: Copy + Add<Output = Self::Wide> + Mul<Output = Self::Wide>;
+    /// The value in the type of the arithmetic.
+    fn widen(self) -> Self::Wide;
+    /// The nearest value of this type; for the integers ties go to the even one.
+    fn narrow(wide: Self::Wide) -> Self;
+    /// A weight in the type of the arithmetic.
+    fn weight(weight: f64) -> Self::Wide;
+}
+
+macro_rules! interpolated {
+    ($($type:ty as $Wide:ty: |$x:ident| $widen:expr, |$y:ident| $narrow:expr;)*) => {$(
+        impl Interpolated for $type {
+            type Wide = $Wide;
+            #[inline(always)]
+            fn widen(self) -> $Wide {
+                let $x = self;
+                $widen
+            }
+            #[inline(always)]
+            fn narrow($y: $Wide) -> $type {
+                $narrow
+            }
+            #[inline(always)]
+            fn weight(weight: f64) -> $Wide {
+                weight as $Wide
+            }
+        }
+    )*};
+}
+
+interpolated! {
+    f32 as f32: |x| x, |y| y;
+    f16 as f32: |x| x.to_f32(), |y| f16::from_f32(y);
+    // The conversion to an integer saturates.
+    i8 as f64: |x| x as f64, |y| y.round_ties_even() as i8;
+    u8 as f64: |x| x as f64, |y| y.round_ties_even() as u8;
+}
+
+/// Two elements and their weights.
+#[derive(Clone, Copy)]
+struct Taps<W> {
+    low: usize,
+    high: usize,
+    low_weight: W,
+    high_weight: W,
+}
+
+impl<W: Copy + Add<Output = W> + Mul<Output = W>> Taps<W> {
+    #[inline(always)]
+    fn new<T: Interpolated<Wide = W>>(between: &Between) -> Taps<W> {
+        Taps {
+            low: between.low,
+            high: between.high,
+            low_weight: T::weight(1.0 - between.weight),
+            high_weight: T::weight(between.weight),
+        }
+    }
+
+    #[inline(always)]
+    fn mix(&self, low: W, high: W) -> W {
+        low * self.low_weight + high * self.high_weight
+    }
+}
+
+/// The sizes of a tensor around and between the two dimensions that are resampled: `[outer, y, between, x, inner]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Of the input along y.
+    pub y: usize,
+    /// Elements between y and x.
+    pub between: usize,
+    /// Of the input along x.
+    pub x: usize,
+    /// Elements behind x.
+    pub inner: usize,
+}
+
+/// `dst[o, i, b, j, c]` is interpolated between the four `src[o, y, b, x, c]` around the place `ys[i]`, `xs[j]`,
+/// along x first.
+pub fn linear<T: Interpolated>(
+    threads: &Threads,
+    src: &[T],
+    sizes: Sizes,
+    ys: &[Between],
+    xs: &[Between],
+    dst: &mut [T],
+) {
+    let row_len = sizes.x * sizes.inner;
+    let out_len = xs.len() * sizes.inner;
+    for_each_chunk(threads, dst, out_len, 1, 4 * out_len, |first, part| {
+        for (unit, out) in (first..).zip(part.chunks_exact_mut(out_len)) {
+            let (plane, between) = (unit / sizes.between, unit % sizes.between);
+            let (outer, y) = (plane / ys.len(), Taps::new::<T>(&ys[plane % ys.len()]));
+            let row = |y: usize| &src[((outer * sizes.y + y) * sizes.between + between) * row_len..][..row_len];
+            linear_row(row(y.low), row(y.high), y, xs, sizes.inner, out);
+        }
+    });
+}
+
+/// One row of the output, `[xs, inner]`, between the rows `low` and `high` of the input, `[x, inner]`.
+fn linear_row<T: Interpolated>(low: &[T], high: &[T], y: Taps<T::Wide>, xs: &[Between], inner: usize, out: &mut [T]) {
+    if inner == 1 {
+        for (o, x) in out.iter_mut().zip(xs) {
+            let x = Taps::new::<T>(x);
+            let along_x = |row: &[T]| x.mix(row[x.low].widen(), row[x.high].widen());
+            *o = T::narrow(y.mix(along_x(low), along_x(high)));
+        }
+        return;
+    }
+    for (out, x) in out.chunks_exact_mut(inner).zip(xs) {
+        let x = Taps::new::<T>(x);
+        let (low_low, low_high) = (&low[x.low * inner..][..inner], &low[x.high * inner..][..inner]);
+        let (high_low, high_high) = (&high[x.low * inner..][..inner], &high[x.high * inner..][..inner]);
+        for (i, o) in out.iter_mut().enumerate() {
+            let along_low = x.mix(low_low[i].widen(), low_high[i].widen());
+            let along_high = x.mix(high_low[i].widen(), high_high[i].widen());
+            *o = T::narrow(y.mix(along_low, along_high));
+        }
+    }
+}

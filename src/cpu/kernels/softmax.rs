@@ -1,0 +1,128 @@
+//! Softmax: `exp(x - max) / sum(exp(x - max))`.
+//!
+//! The maximum is subtracted, so that nothing overflows. What holds a NaN or only -infinity becomes NaN, as the formula
+//! says. Sums are kept in float64.
+
+use super::float::Float;
+use super::half::{BLOCK, Real};
+use super::reduce::{Max, Sum, WIDTH, fold_slice};
+use super::shared::Columns;
+use crate::cpu::simd::{Kernel, Simd, math};
+
+/// Softmax of each row of a matrix of `columns` columns; `x` and `out` are as long.
+pub struct SoftmaxRows<'a, T> {
+    /// Rows of the operand.
+    pub x: &'a [T],
+    /// The same rows of the output.
+    pub out: &'a mut [T],
+    /// Elements of a row.
+    pub columns: usize,
+}
+
+/// `out = exp(x - max)`.
+#[inline(always)]
+fn exponentials<S: Simd>(simd: S, x: &[f32], max: f32, out: &mut [f32]) {
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = math::exp(simd, x - max);
+    }
+}
+
+impl<T: Real + Float> Kernel for SoftmaxRows<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        for (x, out) in self.x.chunks_exact(self.columns).zip(self.out.chunks_exact_mut(self.columns)) {
+            softmax_row(simd, x, out);
+        }
+    }
+}
+
+#[inline(always)]
+fn softmax_row<S: Simd, T: Real + Float>(simd: S, x: &[T], out: &mut [T]) {
+    let (mut wide, mut powers) = ([0.0; BLOCK], [0.0; BLOCK]);
+    let max = x
+        .chunks(T::CHUNK)
+        .fold(f32::NEG_INFINITY, |max, x| fold_slice::<S, f32, Max>(simd, max, T::widen(simd, x, &mut wide), 0.0));
+    let mut sum = 0.0;
+    if let Some(out) = T::as_f32_mut(out) {
+        for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+            exponentials(simd, T::widen(simd, x, &mut wide), max, out);
+            sum = fold_slice::<S, f32, Sum>(simd, sum, out, 0.0);
+        }
+        let factor = (1.0 / sum) as f32;
+        out.iter_mut().for_each(|out| *out *= factor);
+        return;
+    }
+    // Exponentials that were rounded to float16 would lose their digits: they are computed twice.
+    for x in x.chunks(BLOCK) {
+        let powers = &mut powers[..x.len()];
+        exponentials(simd, T::widen(simd, x, &mut wide), max, powers);
+        sum = fold_slice::<S, f32, Sum>(simd, sum, powers, 0.0);
+    }
+    let factor = (1.0 / sum) as f32;
+    for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+        T::narrow(simd, out, &mut powers, |out| {
+            exponentials(simd, T::widen(simd, x, &mut wide), max, out);
+            out.iter_mut().for_each(|out| *out *= factor);
+        });
+    }
+}
+
+/// Softmax of each of at most [`WIDTH`] neighbouring columns of a matrix `[rows, stride]`.
+pub struct SoftmaxColumns<'a, T> {
+    /// The elements from the first row of the first column on.
+    pub x: &'a [T],
+    /// The elements of the output.
+    pub out: Columns<'a, T>,
+    /// Number of columns.
+    pub width: usize,
+    /// Rows of the matrix.
+    pub rows: usize,
+    /// Elements from one row to the next.
+    pub stride: usize,
+}
+
+impl<T: Real + Float> Kernel for SoftmaxColumns<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let SoftmaxColumns { x, mut out, width, rows, stride } = self;
+        let mut wide = [0.0; BLOCK];
+        let (mut max, mut sums, mut factors) = ([f32::NEG_INFINITY; WIDTH], [0.0; WIDTH], [0.0; WIDTH]);
+        for row in x.chunks(stride).take(rows) {
+            for (max, &x) in max.iter_mut().zip(T::widen(simd, &row[..width], &mut wide)) {
+                *max = if max.is_nan() || *max > x { *max } else { x };
+            }
+        }
+        let is_f32 = T::as_f32(&[]).is_some();
+        let mut powers = [0.0; WIDTH];
+        for (i, row) in x.chunks(stride).take(rows).enumerate() {
+            let powers = match T::as_f32_mut(out.row(i)) {
+                Some(out) => out,
+                None => &mut powers[..width],
+            };
+            shifted(simd, T::widen(simd, &row[..width], &mut wide), &max, powers);
+            sums.iter_mut().zip(&*powers).for_each(|(sum, &power)| *sum += power as f64);
+        }
+        factors.iter_mut().zip(&sums).for_each(|(factor, &sum): (&mut f32, &f64)| *factor = (1.0 / sum) as f32);
+        let mut buffer = [0.0; BLOCK];
+        for (i, row) in x.chunks(stride).take(rows).enumerate() {
+            T::narrow(simd, out.row(i), &mut buffer, |out| {
+                if !is_f32 {
+                    shifted(simd, T::widen(simd, &row[..width], &mut wide), &max, out);
+                }
+                out.iter_mut().zip(&factors).for_each(|(out, factor)| *out *= factor);
+            });
+        }
+    }
+}
+
+/// `out[i] = exp(x[i] - max[i])`.
+#[inline(always)]
+fn shifted<S: Simd>(simd: S, x: &[f32], max: &[f32], out: &mut [f32]) {
+    for ((out, &x), &max) in out.iter_mut().zip(x).zip(max) {
+        *out = math::exp(simd, x - max);
+    }
+}

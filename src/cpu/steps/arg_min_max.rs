@@ -1,0 +1,112 @@
+//! `argMin()` and `argMax()`.
+
+use super::{Env, Run};
+use crate::cpu::kernels::arg::{Arg, Order};
+use crate::cpu::kernels::half::Stored;
+use crate::cpu::kernels::reduce::{Max, Min, Nest, Reduce, WIDTH};
+use crate::cpu::kernels::shared::for_each_chunk;
+use crate::cpu::memory::Io;
+use crate::dtype::DataType;
+use crate::ops::arg_min_max::ArgMinMax;
+use crate::shape::Descriptor;
+use crate::with_element;
+
+/// The search made ready to run.
+pub struct ArgMinMaxStep {
+    max: bool,
+    dtype: DataType,
+    index: DataType,
+    nest: Nest,
+}
+
+impl ArgMinMaxStep {
+    /// The search `op` in an operand `input`.
+    pub fn new(op: &ArgMinMax, input: &Descriptor) -> ArgMinMaxStep {
+        let dims: Vec<usize> = input.shape.iter().map(|&dim| dim as usize).collect();
+        let mut reduced = vec![false; dims.len()];
+        reduced[op.attributes.axis as usize] = true;
+        let index = op.attributes.output_data_type;
+        ArgMinMaxStep { max: op.max, dtype: input.dtype, index, nest: Nest::new(&dims, &reduced) }
+    }
+
+    fn search<T: Stored>(&self, env: &Env, io: &mut Io)
+    where
+        Max: Order<T::Lane>,
+        Min: Order<T::Lane>,
+    {
+        let x = io.input::<T>(0);
+        let run = |first: usize, out: &mut [i32]| match self.max {
+            true => env.isa.run(Reduce { nest: &self.nest, reduction: Arg::new(Max), x, first, out }),
+            false => env.isa.run(Reduce { nest: &self.nest, reduction: Arg::new(Min), x, first, out }),
+        };
+        let cost = self.nest.count();
+        match self.index {
+            DataType::Int32 => for_each_chunk(env.threads, io.output::<i32>(), 1, 1, cost, run),
+            _ => for_each_chunk(env.threads, io.output::<i64>(), 1, 1, cost, |first, out| {
+                let mut narrow = [0; WIDTH];
+                for (block, out) in out.chunks_mut(WIDTH).enumerate() {
+                    let narrow = &mut narrow[..out.len()];
+                    run(first + block * WIDTH, narrow);
+                    out.iter_mut().zip(&*narrow).for_each(|(out, &index)| *out = index as i64);
+                }
+            }),
+        }
+    }
+}
+
+impl Run for ArgMinMaxStep {
+    fn run(&self, env: &Env, io: &mut Io) {
+        with_element!(self.dtype, T => self.search::<T>(env, io));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dtype::{DataType, Number};
+    use crate::ir::{Graph, parse};
+    use crate::ops::tensor::Tensor;
+    use crate::testing::{Tolerance, check, check_with};
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn graph(name: &str, dtype: DataType, shape: &[u32], axis: usize, index: &str) -> Graph {
+        parse(&format!(
+            "%0 = input x {dtype} {shape:?}\n%1 = {name} %0 axis={axis} outputDataType={index}\noutput y = %1"
+        ))
+    }
+
+    #[test]
+    fn every_type_at_the_edges() {
+        let shapes: [(&[u32], usize); 6] =
+            [(&[1], 0), (&[3, 31], 1), (&[2, 1300], 1), (&[31, 5], 0), (&[2, 5, 129], 1), (&[2, 1, 3], 1)];
+        for dtype in DataType::ALL {
+            for (shape, axis) in shapes {
+                check(&graph("argMin", dtype, shape, axis, "int32"), Tolerance::EXACT);
+                check(&graph("argMax", dtype, shape, axis, "int64"), Tolerance::EXACT);
+            }
+        }
+    }
+
+    #[test]
+    fn nan_and_ties() {
+        let nan = f64::NAN;
+        let rows = [[1.0, nan, 2.0, nan], [0.0, -0.0, 0.0, -0.0], [f64::INFINITY, -1.0, f64::NEG_INFINITY, -1.0]];
+        for name in ["argMin", "argMax"] {
+            for axis in [0, 1] {
+                let graph = graph(name, DataType::Float32, &[3, 4], axis, "int32");
+                let input = graph.descriptor(graph.inputs[0].1);
+                let x = Tensor::from_fn(input, |index| Number::Float(rows[index[0]][index[1]]));
+                check_with(&graph, &HashMap::from([("x".to_string(), x)]), Tolerance::EXACT);
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn random_shapes(dims in prop::collection::vec(1u32..9, 1..6), axis in 0usize..6, dtype in 0usize..8, max: bool) {
+            let name = if max { "argMax" } else { "argMin" };
+            check(&graph(name, DataType::ALL[dtype], &dims, axis % dims.len(), "int32"), Tolerance::EXACT);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The steps of `gather`, `gatherND` and `gatherElements`.
+
+use super::{Env, Run};
+use crate::cpu::kernels::gather::{Coordinate, Index, gather_elements, gather_rows, rows};
+use crate::cpu::kernels::storage::Storage;
+use crate::cpu::memory::Io;
+use crate::dtype::DataType;
+use crate::ops::gather::Gather;
+use crate::shape::{Descriptor, elements, strides};
+use crate::{with_index, with_storage};
+
+/// Which rows of a tensor a tensor of indices means.
+pub struct Rows {
+    index_type: DataType,
+    coordinates: Vec<Coordinate>,
+    /// How many rows are meant.
+    count: usize,
+    /// Elements of a row.
+    pub row_len: usize,
+}
+
+impl Rows {
+    /// The last dimension of `indices` holds coordinates into the first dimensions of `input`; the other dimensions
+    /// make a row.
+    pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> Rows {
+        let (&dimensions, batch) = indices.shape.split_last().expect("the rule row requires rank 1");
+        let (indexed, row) = input.shape.split_at(dimensions as usize);
+        let coordinates = indexed.iter().map(|&size| size as usize).zip(strides(indexed)).collect();
+        Rows { index_type: indices.dtype, coordinates, count: elements(batch), row_len: elements(row) }
+    }
+
+    /// Each of `indices` is a place along a dimension of `size` places with rows of `row_len` elements.
+    fn along(size: usize, row_len: usize, indices: &Descriptor) -> Rows {
+        Rows { index_type: indices.dtype, coordinates: vec![(size, 1)], count: indices.elements(), row_len }
+    }
+
+    /// Bytes of scratch memory for [`find`](Self::find).
+    pub fn scratch_bytes(&self) -> usize {
+        self.count * size_of::<u32>()
+    }
+
+    /// Reads the indices, which are operand 1, and writes the rows to the scratch memory.
+    pub fn find<'a>(&self, env: &Env, io: &mut Io<'a>) -> &'a [u32] {
+        let found = &mut io.scratch::<u32>()[..self.count];
+        with_index!(self.index_type, I => rows::<I>(env.threads, io.input(1), &self.coordinates, found));
+        found
+    }
+}
+
+/// Copies rows.
+pub struct GatherStep {
+    /// Bytes of an element.
+    size: usize,
+    /// Rows of the input that the rows are counted in, one block after the other.
+    block: usize,
+    rows: Rows,
+}
+
+impl GatherStep {
+    /// `gather()` from `input`.
+    pub fn new(op: &Gather, input: &Descriptor, indices: &Descriptor) -> GatherStep {
+        let axis = op.axis as usize;
+        let size = input.shape[axis] as usize;
+        let rows = Rows::along(size, elements(&input.shape[axis + 1..]), indices);
+        GatherStep { size: input.dtype.size(), block: size, rows }
+    }
+
+    /// `gatherND()` from `input`.
+    pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> GatherStep {
+        let rows = Rows::by_coordinates(input, indices);
+        GatherStep { size: input.dtype.size(), block: input.elements() / rows.row_len, rows }
+    }
+}
+
+impl Run for GatherStep {
+    fn run(&self, env: &Env, io: &mut Io) {
+        let rows = self.rows.find(env, io);
+        with_storage!(self.size, T => {
+            gather_rows::<T>(env.threads, io.input(0), self.block, rows, self.rows.row_len, io.output())
+        })
+    }
+
+    fn scratch_bytes(&self, _threads: usize) -> usize {
+        self.rows.scratch_bytes()
+    }
+}
+
+/// The dimension that elements are gathered or scattered along, and what is around it.
+pub struct Along {
+    index_type: DataType,
+    /// Places of the input.
+    pub size: usize,
+    /// Places of the indices.
+    pub count: usize,
+    /// Elements behind the dimension.
+    pub inner: usize,
+}
+
+impl Along {
+    /// The dimension `axis`.
+    pub fn new(axis: u32, input: &Descriptor, indices: &Descriptor) -> Along {
+        let axis = axis as usize;
+        Along {
+            index_type: indices.dtype,
+            size: input.shape[axis] as usize,
+            count: indices.shape[axis] as usize,
+            inner: elements(&input.shape[axis + 1..]),
+        }
+    }
+
+    /// The data type of the indices.
+    pub fn index_type(&self) -> DataType {
+        self.index_type
+    }
+}
+
+/// Copies single elements.
+pub struct GatherElementsStep {
+    /// Bytes of an element.
+    size: usize,
+    along: Along,
+}
+
+impl GatherElementsStep {
+    /// `gatherElements()` from `input`.
+    pub fn new(axis: u32, input: &Descriptor, indices: &Descriptor) -> GatherElementsStep {
+        GatherElementsStep { size: input.dtype.size(), along: Along::new(axis, input, indices) }
+    }
+
+    fn run_as<T: Storage, I: Index>(&self, env: &Env, io: &mut Io) {
+        let Along { size, count, inner, .. } = self.along;
+        gather_elements::<T, I>(env.threads, io.input(0), size, io.input(1), count, inner, io.output());
+    }
+}
+
+impl Run for GatherElementsStep {
+    fn run(&self, env: &Env, io: &mut Io) {
+        with_storage!(self.size, T => with_index!(self.along.index_type(), I => self.run_as::<T, I>(env, io)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dtype::DataType;
+    use crate::ir::parse;
+    use crate::testing::{Random, Tolerance, check};
+    use proptest::prelude::*;
+
+    fn check_op(dtype: DataType, shape: &[u32], indices: &str, op: &str) {
+        let (name, attributes) = op.split_once(' ').unwrap_or((op, ""));
+        let text = format!(
+            "%0 = input x {dtype} {shape:?}\n%1 = input i {indices}\n%2 = {name} %0 %1 {attributes}\noutput y = %2"
+        );
+        check(&parse(&text), Tolerance::EXACT);
+    }
+
+    #[test]
+    fn every_type() {
+        for dtype in DataType::ALL {
+            for index in ["int32", "uint32", "int64"] {
+                check_op(dtype, &[150, 3], &format!("{index} [5, 2]"), "gather");
+                check_op(dtype, &[3, 150], &format!("{index} [3, 7]"), "gatherElements axis=1");
+                check_op(dtype, &[20, 30, 2], &format!("{index} [6, 2]"), "gatherND");
+            }
+        }
+    }
+
+    #[test]
+    fn edges() {
+        let float = |shape: &[u32], indices, op| check_op(DataType::Float32, shape, indices, op);
+        float(&[150], "int32 []", "gather");
+        float(&[2, 150, 4], "int32 []", "gather axis=1");
+        float(&[4, 150], "int32 [5, 6]", "gather axis=1");
+        float(&[4, 150, 1, 1], "int32 [5]", "gather axis=1");
+        float(&[150, 4], "int32 [3, 4]", "gatherElements");
+        float(&[2, 150, 4], "int32 [2, 3, 4]", "gatherElements axis=1");
+        float(&[150], "int32 [1]", "gatherND");
+        float(&[3, 4, 5], "int32 [3]", "gatherND");
+        float(&[3, 4, 5], "int32 [2, 2, 1]", "gatherND");
+    }
+
+    #[test]
+    fn indices_are_clamped() {
+        let indices = "%1 = constant int64 [9] 0 2 3 4 -1 -3 -4 9223372036854775807 -9223372036854775808";
+        let text = format!(
+            "%0 = input x int32 [3, 9]\n{indices}\n%2 = reshape %1 newShape=[9, 1]\n%3 = gather %0 %1\n\
+             %4 = gatherND %0 %2\n%5 = reshape %1 newShape=[1, 9]\n%6 = gatherElements %0 %5\n\
+             output a = %3\noutput b = %4\noutput c = %6"
+        );
+        check(&parse(&text), Tolerance::EXACT);
+    }
+
+    #[test]
+    fn sizes_that_are_worth_threads() {
+        let float = |shape: &[u32], indices, op| check_op(DataType::Float32, shape, indices, op);
+        float(&[100, 300], "int32 [700]", "gather");
+        float(&[300, 100], "int32 [700]", "gather axis=1");
+        float(&[100, 300], "int32 [500, 300]", "gatherElements");
+        float(&[300, 100], "int32 [300, 500]", "gatherElements axis=1");
+        float(&[100, 100, 3], "int32 [40000, 2]", "gatherND");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn random_shapes(shape in prop::collection::vec(1u32..7, 1..5), batch in prop::collection::vec(1u32..5, 0..3), seed: u64) {
+            let mut random = Random::new(seed);
+            let mut pick = |n: usize| (random.next() % n as u64) as usize;
+            let dtype = DataType::ALL[pick(8)];
+            let index = ["int32", "uint32", "int64"][pick(3)];
+            let axis = pick(shape.len());
+            let (indices, op) = match pick(3) {
+                0 => (batch, format!("gather axis={axis}")),
+                1 => {
+                    let mut indices = shape.clone();
+                    indices[axis] = 1 + pick(9) as u32;
+                    (indices, format!("gatherElements axis={axis}"))
+                }
+                _ => ([&batch[..], &[1 + axis as u32]].concat(), "gatherND".to_string()),
+            };
+            check_op(dtype, &shape, &format!("{index} {indices:?}"), &op);
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! `batchNormalization()`, `instanceNormalization()` and `layerNormalization()`.
+
+use super::elementwise::{View, collapse};
+use super::{Env, Run};
+use crate::cpu::kernels::half::{BLOCK, Real};
+use crate::cpu::kernels::normalize::*;
+use crate::cpu::kernels::reduce::{Moments, Nest, Reduce};
+use crate::cpu::kernels::shared::for_each_chunk;
+use crate::cpu::memory::Io;
+use crate::dtype::DataType;
+use crate::ops::normalization::{BatchNormalization, InstanceNormalization, LayerNormalization};
+use crate::ops::reduce::reduced_axes;
+use crate::shape::{Descriptor, elements, strides};
+use half::f16;
+
+/// Rough cost of an element in multiply-adds, for one pass.
+const COST: usize = 2;
+
+/// A normalisation of channels, made ready to run.
+pub struct ChannelNormStep {
+    dtype: DataType,
+    /// Number of sets of coefficients: 1, or one per batch.
+    sets: usize,
+    channels: usize,
+    /// Rows of elements, and their length: all elements of a channel that are neighbours, or all channels.
+    columns: usize,
+    rows_per_set: usize,
+    /// Whether the elements of a row are those of different channels.
+    channels_last: bool,
+    epsilon: f64,
+    /// The loops of mean and variance, if they are not operands.
+    moments: Option<Nest>,
+}
+
+impl ChannelNormStep {
+    /// The batch normalisation `op` of an operand `input`.
+    pub fn batch(op: &BatchNormalization, input: &Descriptor) -> ChannelNormStep {
+        let (axis, shape) = (op.axis as usize, &input.shape);
+        let (channels, inner) = (shape[axis] as usize, elements(&shape[axis + 1..]));
+        let channels_last = inner == 1;
+        let columns = if channels_last { channels } else { inner };
+        ChannelNormStep {
+            dtype: input.dtype,
+            sets: 1,
+            channels,
+            columns,
+            rows_per_set: input.elements() / columns,
+            channels_last,
+            epsilon: op.epsilon,
+            moments: None,
+        }
+    }
+
+    /// The instance normalisation `op` of an operand `input`.
+    pub fn instance(op: &InstanceNormalization, input: &Descriptor) -> ChannelNormStep {
+        let dims: Vec<usize> = input.shape.iter().map(|&dim| dim as usize).collect();
+        let (sets, channels) = (dims[0], dims[op.channel_axis()]);
+        let channels_last = op.channel_axis() == 3;
+        let columns = if channels_last { channels } else { dims[2] * dims[3] };
+        ChannelNormStep {
+            dtype: input.dtype,
+            sets,
+            channels,
+            columns,
+            rows_per_set: input.elements() / columns / sets,
+            channels_last,
+            epsilon: op.epsilon,
+            moments: Some(Nest::new(&dims, &op.reduced())),
+        }
+    }
+
+    fn normalize<T: Real>(&self, env: &Env, io: &mut Io) {
+        let count = self.sets * self.channels;
+        let (x, words) = (io.input::<T>(0), io.scratch::<u64>());
+        let (coefficients, rest) = floats(words).split_at_mut(3 * count);
+        let [mean, factor, bias] = split(coefficients, count);
+        let weights = match &self.moments {
+            None => {
+                fill_weights(Some(io.input::<T>(1)), 1, 0.0, mean);
+                fill_weights(Some(io.input::<T>(2)), 1, 0.0, factor);
+                factor.iter_mut().for_each(|variance| *variance = 1.0 / (*variance + self.epsilon).sqrt());
+                3
+            }
+            Some(nest) => {
+                let moments = &mut rest.as_chunks_mut::<2>().0[..count];
+                self.measure(env, nest, x, moments);
+                for (moments, (mean, factor)) in moments.iter().zip(mean.iter_mut().zip(&mut *factor)) {
+                    [*mean, *factor] = *moments;
+                }
+                1
+            }
+        };
+        let (scale, weight) = (io.optional::<T>(weights), io.optional::<T>(weights + 1));
+        for (factor, bias) in factor.chunks_exact_mut(self.channels).zip(bias.chunks_exact_mut(self.channels)) {
+            if let Some(scale) = scale {
+                factor.iter_mut().zip(scale).for_each(|(factor, scale)| *factor *= scale.lane() as f64);
+            }
+            fill_weights(weight, 1, 0.0, bias);
+        }
+        self.apply(env, x, io.output::<T>(), Coefficients { mean, factor, bias });
+    }
+
+    /// Mean and factor of every channel of every batch.
+    fn measure<T: Real>(&self, env: &Env, nest: &Nest, x: &[T], moments: &mut [[f64; 2]]) {
+        let reduction = Moments { epsilon: self.epsilon };
+        for_each_chunk(env.threads, moments, 1, 1, COST * nest.count(), |first, out| {
+            env.isa.run(Reduce { nest, reduction, x, first, out });
+        });
+    }
+
+    fn apply<T: Real>(&self, env: &Env, x: &[T], out: &mut [T], coefficients: Coefficients) {
+        let &ChannelNormStep { columns, rows_per_set, channels_last, .. } = self;
+        for_each_chunk(env.threads, out, columns, 1, COST * columns, |first, out| {
+            let x = &x[first * columns..][..out.len()];
+            if !channels_last {
+                return env.isa.run(UniformRows { x, out, columns, first, coefficients });
+            }
+            for (i, (x, out)) in x.chunks_exact(columns).zip(out.chunks_exact_mut(columns)).enumerate() {
+                let start = (first + i) / rows_per_set * columns;
+                let Coefficients { mean, factor, bias } = coefficients;
+                let [mean, factor, bias] = [mean, factor, bias].map(|values| &values[start..start + columns]);
+                env.isa.run(ChannelRow { x, out, coefficients: Coefficients { mean, factor, bias } });
+            }
+        });
+    }
+}
+
+/// Three parts of `count` elements.
+fn split(values: &mut [f64], count: usize) -> [&mut [f64]; 3] {
+    let (a, rest) = values.split_at_mut(count);
+    let (b, c) = rest.split_at_mut(count);
+    [a, b, &mut c[..count]]
+}
+
+impl Run for ChannelNormStep {
+    fn scratch_bytes(&self, _threads: usize) -> usize {
+        // Mean, factor and bias, and two moments.
+        5 * self.sets * self.channels * size_of::<f64>()
+    }
+
+    fn run(&self, env: &Env, io: &mut Io) {
+        match self.dtype {
+            DataType::Float16 => self.normalize::<f16>(env, io),
+            _ => self.normalize::<f32>(env, io),
+        }
+    }
+}
+
+/// A layer normalisation made ready to run.
+pub struct LayerNormStep {
+    dtype: DataType,
+    moments: Moments,
+    layers: Layers,
+}
+
+enum Layers {
+    /// A layer is a contiguous row, and the weights lie in its order.
+    Rows(Nest),
+    /// Any other order of dimensions.
+    Strided {
+        nest: Nest,
+        /// Number of layers.
+        count: usize,
+        /// Length of the runs with one stride for moments and weights.
+        run: usize,
+        /// Where the moments of an element are, and the stride along a run.
+        layer: (View, usize),
+        /// Where the weights of an element are, and the stride along a run.
+        weight: (View, usize),
+    },
+}
+
+impl LayerNormStep {
+    /// The layer normalisation `op` of an operand `input`.
+    pub fn new(op: &LayerNormalization, input: &Descriptor) -> LayerNormStep {
+        let axes = op.axes(input.rank());
+        let dims: Vec<usize> = input.shape.iter().map(|&dim| dim as usize).collect();
+        let reduced = reduced_axes(dims.len(), Some(&axes)).expect("the shape rule checked the axes");
+        let first = (dims.len() - axes.len()) as u32;
+        let layers = match axes.iter().copied().eq(first..dims.len() as u32) && !axes.is_empty() {
+            true => Layers::Rows(Nest::new(&dims[first as usize..], &vec![true; axes.len()])),
+            false => strided(&dims, &reduced, &axes),
+        };
+        LayerNormStep { dtype: input.dtype, moments: Moments { epsilon: op.epsilon }, layers }
+    }
+
+    fn normalize<T: Real>(&self, env: &Env, io: &mut Io) {
+        let (x, scale, bias) = (io.input::<T>(0), io.optional::<T>(1), io.optional::<T>(2));
+        let (out, moments) = (io.output::<T>(), self.moments);
+        match &self.layers {
+            Layers::Rows(row) => {
+                let columns = row.count();
+                for_each_chunk(env.threads, out, columns, 1, 3 * COST * columns, |first, out| {
+                    let x = &x[first * columns..][..out.len()];
+                    env.isa.run(LayerRows { x, out, row, moments, scale, bias });
+                });
+            }
+            Layers::Strided { nest, count, run, layer, weight } => {
+                let layers = &mut floats(io.scratch::<u64>()).as_chunks_mut::<2>().0[..*count];
+                for_each_chunk(env.threads, layers, 1, 1, COST * nest.count(), |first, out| {
+                    env.isa.run(Reduce { nest, reduction: moments, x, first, out });
+                });
+                let layers = &*layers;
+                for_each_chunk(env.threads, out, *run, 1, 3 * COST * run, |first, out| {
+                    for (i, out) in out.chunks_exact_mut(*run).enumerate() {
+                        let start = (first + i) * run;
+                        let layers = (&layers[layer.0.offset(start)..], layer.1);
+                        let weight_at = weight.0.offset(start);
+                        let weights = [scale, bias].map(|weights| weights.map(|weights| &weights[weight_at..]));
+                        strided_run(env, &x[start..start + run], out, layers, (weights, weight.1));
+                    }
+                });
+            }
+        }
+    }
+}
+
+fn strided(dims: &[usize], reduced: &[bool], axes: &[u32]) -> Layers {
+    let sizes: Vec<u32> = axes.iter().map(|&axis| dims[axis as usize] as u32).collect();
+    let mut weight = vec![0; dims.len()];
+    axes.iter().zip(strides(&sizes)).for_each(|(&axis, stride)| weight[axis as usize] = stride);
+    let (mut layer, mut count) = (vec![0; dims.len()], 1);
+    for axis in (0..dims.len()).rev().filter(|&axis| !reduced[axis]) {
+        layer[axis] = count;
+        count *= dims[axis];
+    }
+    let (merged, own) = collapse(dims, &[layer.clone(), weight.clone()]);
+    let inner = merged.len() - 1;
+    Layers::Strided {
+        nest: Nest::new(dims, reduced),
+        count,
+        run: merged[inner],
+        layer: (View::new(dims, &layer), own[0][inner]),
+        weight: (View::new(dims, &weight), own[1][inner]),
+    }
+}
+
+/// One run: moments and weights start at the first element of their slices and have one stride each.
+fn strided_run<T: Real>(
+    env: &Env,
+    x: &[T],
+    out: &mut [T],
+    (layers, layer_stride): (&[[f64; 2]], usize),
+    ([scale, bias], weight_stride): ([Option<&[T]>; 2], usize),
+) {
+    let (mut mean, mut factor, mut shift) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; BLOCK]);
+    for (block, (x, out)) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
+        let (start, len) = (block * BLOCK, x.len());
+        let (mean, factor, shift) = (&mut mean[..len], &mut factor[..len], &mut shift[..len]);
+        let [scale, bias] = [scale, bias].map(|weights| weights.map(|weights| &weights[start * weight_stride..]));
+        fill_weights(scale, weight_stride, 1.0, factor);
+        fill_weights(bias, weight_stride, 0.0, shift);
+        for (i, (mean, factor)) in mean.iter_mut().zip(&mut *factor).enumerate() {
+            let [layer_mean, layer_factor] = layers[(start + i) * layer_stride];
+            *mean = layer_mean;
+            *factor *= layer_factor;
+        }
+        env.isa.run(ChannelRow { x, out, coefficients: Coefficients { mean, factor, bias: shift } });
+    }
+}
+
+impl Run for LayerNormStep {
+    fn scratch_bytes(&self, _threads: usize) -> usize {
+        match &self.layers {
+            Layers::Rows(_) => 0,
+            Layers::Strided { count, .. } => count * size_of::<[f64; 2]>(),
+        }
+    }
+
+    fn run(&self, env: &Env, io: &mut Io) {
+        match self.dtype {
+            DataType::Float16 => self.normalize::<f16>(env, io),
+            _ => self.normalize::<f32>(env, io),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::parse;
+    use crate::testing::{Tolerance, check};
+    use proptest::prelude::*;
+
+    /// The arithmetic is in float64, as in the oracle. Results near 0 of terms that are not keep their absolute accuracy.
+    const TOLERANCE: Tolerance = Tolerance::ulps(1).or_absolute(1e-9);
+
+    /// The lines that define the operands after the first, some of them absent, and the words that name them.
+    fn weights(dtype: &str, shape: &[u32], scale: bool, bias: bool) -> (String, String) {
+        let lines = format!("%8 = input s {dtype} {shape:?}\n%9 = input b {dtype} {shape:?}\n");
+        (lines, format!("{} {}", if scale { "%8" } else { "_" }, if bias { "%9" } else { "_" }))
+    }
+
+    fn batch(dtype: &str, shape: &[u32], axis: usize, scale: bool, bias: bool) {
+        let channels = [shape[axis]];
+        let (lines, words) = weights(dtype, &channels, scale, bias);
+        // The variance is a constant, so that the oracle reads the same rounded numbers.
+        let values: Vec<String> = (0..channels[0]).map(|i| format!("{}", 0.5 + (i % 7) as f32)).collect();
+        let text = format!(
+            "%0 = input x {dtype} {shape:?}\n%1 = input m {dtype} {channels:?}\n\
+             %2 = constant {dtype} {channels:?} {}\n{lines}\
+             %3 = batchNormalization %0 %1 %2 {words} axis={axis} epsilon=0.001\noutput y = %3",
+            values.join(" ")
+        );
+        check(&parse(&text), TOLERANCE);
+    }
+
+    fn instance(dtype: &str, shape: [u32; 4], layout: &str, scale: bool, bias: bool) {
+        let channels = if layout == "nchw" { shape[1] } else { shape[3] };
+        let (lines, words) = weights(dtype, &[channels], scale, bias);
+        let text = format!(
+            "%0 = input x {dtype} {shape:?}\n{lines}%3 = instanceNormalization %0 {words} layout={layout}\noutput y = %3"
+        );
+        check(&parse(&text), TOLERANCE);
+    }
+
+    fn layer(dtype: &str, shape: &[u32], axes: &[u32], scale: bool, bias: bool) {
+        let sizes: Vec<u32> = axes.iter().map(|&axis| shape[axis as usize]).collect();
+        let (lines, words) = weights(dtype, &sizes, scale, bias);
+        let text = format!(
+            "%0 = input x {dtype} {shape:?}\n{lines}%3 = layerNormalization %0 {words} axes={axes:?}\noutput y = %3"
+        );
+        check(&parse(&text), TOLERANCE);
+    }
+
+    #[test]
+    fn batches() {
+        for dtype in ["float32", "float16"] {
+            for (scale, bias) in [(false, false), (true, false), (false, true), (true, true)] {
+                batch(dtype, &[2, 3, 4, 5], 1, scale, bias);
+                batch(dtype, &[7, 300], 1, scale, bias);
+                batch(dtype, &[5, 300], 0, scale, bias);
+                batch(dtype, &[9], 0, scale, bias);
+            }
+        }
+    }
+
+    #[test]
+    fn instances() {
+        for dtype in ["float32", "float16"] {
+            for (scale, bias) in [(false, false), (true, false), (false, true), (true, true)] {
+                for shape in [[2, 3, 4, 5], [1, 2, 20, 20], [2, 1, 3, 150], [2, 4, 1, 2]] {
+                    instance(dtype, shape, "nchw", scale, bias);
+                    instance(dtype, shape, "nhwc", scale, bias);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn layers() {
+        let shapes: [(&[u32], &[u32]); 11] = [
+            (&[4, 300], &[1]),
+            (&[5, 300], &[0]),
+            (&[2, 3, 40], &[1, 2]),
+            (&[2, 3, 40], &[2, 1]),
+            (&[2, 3, 40], &[0, 2]),
+            (&[2, 3, 4, 5], &[3, 0, 1]),
+            (&[2, 3, 4, 5], &[1]),
+            (&[2, 3, 4, 5], &[0, 1, 2, 3]),
+            (&[2, 3], &[]),
+            (&[], &[]),
+            (&[6], &[0]),
+        ];
+        for dtype in ["float32", "float16"] {
+            for (shape, axes) in shapes {
+                for (scale, bias) in [(false, false), (true, false), (false, true), (true, true)] {
+                    layer(dtype, shape, axes, scale, bias);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn work_is_split() {
+        layer("float32", &[200, 300], &[1], true, true);
+        layer("float32", &[200, 300], &[0], true, true);
+        batch("float32", &[4, 30, 20, 20], 1, true, true);
+        instance("float32", [4, 20, 20, 30], "nhwc", true, true);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn random_layers(
+            dims in prop::collection::vec(1u32..6, 1..5),
+            order in Just((0..4u32).collect::<Vec<_>>()).prop_shuffle(),
+            count in 0usize..5,
+            scale: bool,
+            bias: bool,
+        ) {
+            let axes: Vec<u32> = order.into_iter().filter(|&axis| (axis as usize) < dims.len()).take(count).collect();
+            layer("float32", &dims, &axes, scale, bias);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Steps that copy by lists of places: `pad` with mirrored values, and `resample2d` to the nearest element.
+
+use super::{Env, Run};
+use crate::cpu::kernels::remap::{Places, Remap};
+use crate::cpu::memory::Io;
+use crate::ops::pad::Pad;
+use crate::ops::resample2d::{Resample2d, nearest};
+use crate::shape::Descriptor;
+use crate::with_storage;
+
+/// Copies operand 0 by lists of places.
+pub struct RemapStep {
+    /// Bytes of an element.
+    size: usize,
+    remap: Remap,
+}
+
+impl RemapStep {
+    /// `pad()` of `input` with mirrored values.
+    pub fn pad(op: &Pad, input: &Descriptor, output: &Descriptor) -> RemapStep {
+        RemapStep::new(input, output, |axis, size, i| op.source(axis, size, i).expect("no constant"))
+    }
+
+    /// `resample2d()` of `input` to the nearest element.
+    pub fn nearest(op: &Resample2d, input: &Descriptor, output: &Descriptor) -> RemapStep {
+        let axes = op.sorted_axes(input.rank());
+        RemapStep::new(input, output, |axis, size, i| match axes.contains(&axis) {
+            true => nearest(size, output.shape[axis], i),
+            false => i,
+        })
+    }
+
+    /// The place `i` along `axis` of the output shows the place `source(axis, size, i)` of the `size` places of the
+    /// input.
+    fn new(input: &Descriptor, output: &Descriptor, source: impl Fn(usize, u32, usize) -> usize) -> RemapStep {
+        let dimensions = input.shape.iter().zip(&output.shape).enumerate();
+        let places = dimensions
+            .map(|(axis, (&size, &len))| Places::new(size as usize, len as usize, |i| source(axis, size, i)))
+            .collect();
+        RemapStep { size: input.dtype.size(), remap: Remap::new(&input.shape, places) }
+    }
+}
+
+impl Run for RemapStep {
+    fn run(&self, env: &Env, io: &mut Io) {
+        with_storage!(self.size, T => self.remap.run::<T>(env.threads, io.input(0), io.output()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dtype::DataType;
+    use crate::ir::parse;
+    use crate::testing::{Random, Tolerance, check};
+    use proptest::prelude::*;
+
+    fn check_op(dtype: DataType, shape: &[u32], op: &str) {
+        let (name, attributes) = op.split_once(' ').unwrap_or((op, ""));
+        let text = format!("%0 = input x {dtype} {shape:?}\n%1 = {name} %0 {attributes}\noutput y = %1");
+        check(&parse(&text), Tolerance::EXACT);
+    }
+
+    #[test]
+    fn mirrored_padding() {
+        for dtype in DataType::ALL {
+            for mode in ["edge", "reflection"] {
+                check_op(dtype, &[3, 4], &format!("pad beginningPadding=[2, 0] endingPadding=[1, 3] mode={mode}"));
+            }
+        }
+        let float = |shape: &[u32], op| check_op(DataType::Float32, shape, op);
+        float(&[1], "pad beginningPadding=[5] endingPadding=[6] mode=edge");
+        float(&[], "pad beginningPadding=[] endingPadding=[] mode=reflection");
+        float(&[7], "pad beginningPadding=[6] endingPadding=[6] mode=reflection");
+        float(&[2, 300, 300], "pad beginningPadding=[0, 3, 3] endingPadding=[0, 2, 4] mode=reflection");
+        float(&[300, 300, 3], "pad beginningPadding=[1, 1, 0] endingPadding=[2, 2, 0] mode=edge");
+    }
+
+    #[test]
+    fn nearest_elements() {
+        for dtype in [DataType::Float32, DataType::Float16, DataType::Int8, DataType::Uint8] {
+            check_op(dtype, &[1, 2, 3, 4], "resample2d scales=[2.0, 3.0]");
+        }
+        let float = |shape: &[u32], op| check_op(DataType::Float32, shape, op);
+        float(&[2, 3, 4, 5], "resample2d");
+        float(&[2, 3, 4, 5], "resample2d sizes=[7, 2]");
+        float(&[2, 3, 4, 5], "resample2d sizes=[7, 2] axes=[2, 1]");
+        float(&[2, 3, 4, 5], "resample2d sizes=[3, 5] axes=[0, 3]");
+        float(&[1, 100, 100, 3], "resample2d sizes=[200, 250] axes=[1, 2]");
+        float(&[1, 3, 100, 100], "resample2d sizes=[200, 250]");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn random_padding(shape in prop::collection::vec(1u32..7, 1..5), seed: u64) {
+            let mut random = Random::new(seed);
+            let mut pick = |n: u32| (random.next() % n as u64) as u32;
+            let dtype = DataType::ALL[pick(8) as usize];
+            let (mode, slack) = [("edge", 4), ("reflection", 0)][pick(2) as usize];
+            let beginning: Vec<u32> = shape.iter().map(|&dim| pick(dim + slack)).collect();
+            let ending: Vec<u32> = shape.iter().map(|&dim| pick(dim + slack)).collect();
+            check_op(dtype, &shape, &format!("pad beginningPadding={beginning:?} endingPadding={ending:?} mode={mode}"));
+        }
+
+        #[test]
+        fn random_resampling(shape in prop::collection::vec(1u32..9, 4), sizes in prop::collection::vec(1u32..20, 2), first in 0u32..4, offset in 1u32..4) {
+            let second = (first + offset) % 4;
+            check_op(DataType::Float32, &shape, &format!("resample2d sizes={sizes:?} axes=[{first}, {second}]"));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The step of `resample2d` with the mode `linear`.
+
+use super::{Env, Run};
+use crate::cpu::kernels::resample::{Interpolated, Sizes, linear};
+use crate::cpu::memory::Io;
+use crate::dtype::DataType;
+use crate::ops::resample2d::{Between, Resample2d, between};
+use crate::shape::{Descriptor, elements};
+use half::f16;
+
+/// Bilinear resampling.
+pub struct LinearStep {
+    dtype: DataType,
+    sizes: Sizes,
+    ys: Vec<Between>,
+    xs: Vec<Between>,
+}
+
+impl LinearStep {
+    /// `resample2d()` of `input` to the shape of `output`.
+    pub fn new(op: &Resample2d, input: &Descriptor, output: &Descriptor) -> LinearStep {
+        let [y, x] = op.sorted_axes(input.rank());
+        let places = |axis: usize| {
+            let (from, to) = (input.shape[axis], output.shape[axis]);
+            (0..to as usize).map(|i| between(from, to, i)).collect()
+        };
+        let sizes = Sizes {
+            y: input.shape[y] as usize,
+            between: elements(&input.shape[y + 1..x]),
+            x: input.shape[x] as usize,
+            inner: elements(&input.shape[x + 1..]),
+        };
+        LinearStep { dtype: input.dtype, sizes, ys: places(y), xs: places(x) }
+    }
+
+    fn run_as<T: Interpolated>(&self, env: &Env, io: &mut Io) {
+        linear::<T>(env.threads, io.input(0), self.sizes, &self.ys, &self.xs, io.output());
+    }
+}
+
+impl Run for LinearStep {
+    fn run(&self, env: &Env, io: &mut Io) {
+        match self.dtype {
+            DataType::Float32 => self.run_as::<f32>(env, io),
+            DataType::Float16 => self.run_as::<f16>(env, io),
+            DataType::Int8 => self.run_as::<i8>(env, io),
+            DataType::Uint8 => self.run_as::<u8>(env, io),
+            dtype => unreachable!("the rule row accepts no {dtype}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::parse;
+    use crate::testing::{Tolerance, check};
+    use proptest::prelude::*;
+
+    fn check_op(dtype: DataType, shape: &[u32], op: &str) {
+        let text = format!("%0 = input x {dtype} {shape:?}\n%1 = resample2d %0 mode=linear {op}\noutput y = %1");
+        let tolerance = match dtype {
+            // Two mixes of values below 4, each rounded three times by at most half a unit of 4.
+            DataType::Float32 => Tolerance::ulps(4).or_absolute(6.0 * f32::EPSILON as f64),
+            // Computed in float32 and rounded once; the float32 error can tip a tie.
+            DataType::Float16 => Tolerance::ulps(1),
+            _ => Tolerance::EXACT,
+        };
+        check(&parse(&text), tolerance);
+    }
+
+    const TYPES: [DataType; 4] = [DataType::Float32, DataType::Float16, DataType::Int8, DataType::Uint8];
+
+    #[test]
+    fn every_type_and_pair_of_axes() {
+        for dtype in TYPES {
+            for axes in ["[2, 3]", "[3, 2]", "[1, 2]", "[0, 3]", "[1, 3]", "[0, 1]"] {
+                check_op(dtype, &[2, 3, 4, 5], &format!("sizes=[6, 9] axes={axes}"));
+                check_op(dtype, &[2, 3, 4, 5], &format!("scales=[1.5, 0.5] axes={axes}"));
+            }
+            check_op(dtype, &[1, 1, 1, 1], "sizes=[3, 2]");
+            check_op(dtype, &[2, 3, 4, 5], "");
+        }
+    }
+
+    #[test]
+    fn sizes_that_are_worth_threads() {
+        for dtype in TYPES {
+            check_op(dtype, &[1, 2, 50, 60], "sizes=[180, 121]");
+            check_op(dtype, &[1, 50, 60, 3], "sizes=[100, 121] axes=[1, 2]");
+        }
+    }
+
+    #[test]
+    fn an_element_on_the_grid_is_kept() {
+        let graph =
+            parse("%0 = input x float32 [1, 1, 3, 3]\n%1 = resample2d %0 mode=linear sizes=[9, 9]\noutput y = %1");
+        // Every third place of the output lies on an element.
+        let taps: Vec<_> = (0..9).map(|i| between(3, 9, i).weight).collect();
+        assert_eq!(taps.iter().filter(|&&weight| weight == 0.0).count(), 5, "{graph}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn random_sizes(
+            shape in prop::collection::vec(1u32..9, 4),
+            sizes in prop::collection::vec(1u32..20, 2),
+            first in 0u32..4,
+            offset in 1u32..4,
+            dtype in 0usize..4,
+        ) {
+            let second = (first + offset) % 4;
+            check_op(TYPES[dtype], &shape, &format!("sizes={sizes:?} axes=[{first}, {second}]"));
+        }
+    }
+}

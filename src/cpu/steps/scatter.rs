@@ -1,0 +1,147 @@
+//! The steps of `scatterND` and `scatterElements`.
+
+use super::gather::{Along, Rows};
+use super::{Env, Run};
+use crate::cpu::kernels::gather::Index;
+use crate::cpu::kernels::scatter::{scatter_elements, scatter_rows};
+use crate::cpu::kernels::shared::for_each_chunk;
+use crate::cpu::kernels::storage::Storage;
+use crate::cpu::memory::Io;
+use crate::cpu::threads::Threads;
+use crate::shape::Descriptor;
+use crate::{with_index, with_storage};
+
+/// Elements that one range of the copy of the input has at least.
+const COPY_GRAIN: usize = 4096;
+
+/// Takes the output of the step, as a copy of operand 0.
+fn copy_of_input<'a, T: Storage>(threads: &Threads, io: &mut Io<'a>) -> &'a mut [T] {
+    let (input, output) = (io.input::<T>(0), io.output::<T>());
+    for_each_chunk(threads, output, 1, COPY_GRAIN, 1, |first, part| {
+        part.copy_from_slice(&input[first..first + part.len()]);
+    });
+    output
+}
+
+/// Replaces rows.
+pub struct ScatterStep {
+    /// Bytes of an element.
+    size: usize,
+    rows: Rows,
+}
+
+impl ScatterStep {
+    /// `scatterND()` over a copy of `input`.
+    pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> ScatterStep {
+        ScatterStep { size: input.dtype.size(), rows: Rows::by_coordinates(input, indices) }
+    }
+}
+
+impl Run for ScatterStep {
+    fn run(&self, env: &Env, io: &mut Io) {
+        let rows = self.rows.find(env, io);
+        with_storage!(self.size, T => {
+            let output = copy_of_input::<T>(env.threads, io);
+            scatter_rows::<T>(env.threads, io.input(2), rows, self.rows.row_len, output)
+        })
+    }
+
+    fn scratch_bytes(&self, _threads: usize) -> usize {
+        self.rows.scratch_bytes()
+    }
+}
+
+/// Replaces single elements.
+pub struct ScatterElementsStep {
+    /// Bytes of an element.
+    size: usize,
+    along: Along,
+}
+
+impl ScatterElementsStep {
+    /// `scatterElements()` over a copy of `input`.
+    pub fn new(axis: u32, input: &Descriptor, indices: &Descriptor) -> ScatterElementsStep {
+        ScatterElementsStep { size: input.dtype.size(), along: Along::new(axis, input, indices) }
+    }
+
+    fn run_as<T: Storage, I: Index>(&self, env: &Env, io: &mut Io) {
+        let Along { size, count, inner, .. } = self.along;
+        let output = copy_of_input::<T>(env.threads, io);
+        scatter_elements::<T, I>(env.threads, io.input(2), io.input(1), count, inner, output, size);
+    }
+}
+
+impl Run for ScatterElementsStep {
+    fn run(&self, env: &Env, io: &mut Io) {
+        with_storage!(self.size, T => with_index!(self.along.index_type(), I => self.run_as::<T, I>(env, io)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dtype::DataType;
+    use crate::ir::parse;
+    use crate::testing::{Random, Tolerance, check};
+    use proptest::prelude::*;
+
+    fn check_op(dtype: DataType, index: &str, [input, indices, updates]: [&[u32]; 3], op: &str) {
+        let (name, attributes) = op.split_once(' ').unwrap_or((op, ""));
+        let text = format!(
+            "%0 = input x {dtype} {input:?}\n%1 = input i {index} {indices:?}\n%2 = input u {dtype} {updates:?}\n\
+             %3 = {name} %0 %1 %2 {attributes}\noutput y = %3"
+        );
+        check(&parse(&text), Tolerance::EXACT);
+    }
+
+    #[test]
+    fn every_type() {
+        for dtype in DataType::ALL {
+            for index in ["int32", "uint32", "int64"] {
+                check_op(dtype, index, [&[150, 3], &[9, 3], &[9, 3]], "scatterElements");
+                check_op(dtype, index, [&[20, 30, 2], &[6, 2], &[6, 2]], "scatterND");
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_of_equal_places_wins() {
+        // Most of the random indices are clamped to the first and last place.
+        for (input, indices, op) in [
+            ([3, 4], [50, 4], "scatterElements"),
+            ([4, 3], [4, 50], "scatterElements axis=1"),
+            ([400, 3], [400, 200], "scatterElements axis=1"),
+            ([3, 400], [300, 400], "scatterElements axis=0"),
+        ] {
+            check_op(DataType::Float32, "int32", [&input, &indices, &indices], op);
+        }
+        for (input, indices, updates) in [
+            (&[3, 4][..], &[50, 1][..], &[50, 4][..]),
+            (&[3, 4], &[50, 2], &[50]),
+            (&[3, 1000], &[200, 1], &[200, 1000]),
+            (&[3], &[1], &[]),
+        ] {
+            check_op(DataType::Float32, "int64", [input, indices, updates], "scatterND");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn random_shapes(shape in prop::collection::vec(1u32..7, 1..5), batch in prop::collection::vec(1u32..5, 0..3), seed: u64) {
+            let mut random = Random::new(seed);
+            let mut pick = |n: usize| (random.next() % n as u64) as usize;
+            let dtype = DataType::ALL[pick(8)];
+            let index = ["int32", "uint32", "int64"][pick(3)];
+            let axis = pick(shape.len());
+            if pick(2) == 0 {
+                let mut indices = shape.clone();
+                indices[axis] = 1 + pick(9) as u32;
+                check_op(dtype, index, [&shape, &indices, &indices], &format!("scatterElements axis={axis}"));
+            } else {
+                let indices = [&batch[..], &[1 + axis as u32]].concat();
+                let updates = [&batch[..], &shape[axis + 1..]].concat();
+                check_op(dtype, index, [&shape, &indices, &updates], "scatterND");
+            }
+        }
+    }
+}
