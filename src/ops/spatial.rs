@@ -2,6 +2,7 @@
 
 use crate::error::Problem;
 use crate::shape::is_valid_dimension;
+use std::ops::Range;
 
 crate::enumeration! {
     /// `MLInputOperandLayout`: the order of the dimensions of an image.
@@ -117,6 +118,16 @@ impl Slide {
         (self.input as i128 - 1) * self.stride as i128 + self.effective() - self.begin as i128 - self.end as i128
     }
 
+    /// The output positions below `outputs` at which the window lies in the image as a whole.
+    pub fn inner(&self, outputs: usize) -> Range<usize> {
+        // Sizes that gave a valid output size keep all of these below 2^63.
+        let (stride, begin) = (self.stride as i64, self.begin as i64);
+        let last = self.input as i64 - 1 - (self.window as i64 - 1) * self.dilation as i64 + begin;
+        let end = if last < 0 { 0 } else { (last / stride + 1).min(outputs as i64) as usize };
+        let start = ((begin + stride - 1) / stride) as usize;
+        start.min(end)..end
+    }
+
     /// The steps of the window that fall into the image when the window is at output position `at`: the first of
     /// them, their number, and the input position of the first. The steps in padding, and those that lie beyond it
     /// because the output size was rounded up, are not among them.
@@ -176,6 +187,12 @@ mod tests {
                 [(1, 0, 1, 1), (3, 2, 1, 1), (2, 7, 2, 3), (4, 1, 3, 2), (3, 0, 2, 1), (9, 4, 1, 1)]
             {
                 let slide = Slide { input, window, begin, end: 0, stride, dilation };
+                let complete = |&at: &usize| slide.taps(at).1 == window as usize;
+                assert_eq!(
+                    slide.inner(8).collect::<Vec<_>>(),
+                    (0..8).filter(complete).collect::<Vec<_>>(),
+                    "{slide:?}"
+                );
                 for at in 0..8 {
                     let position = |k: u32| (at * stride + k * dilation) as i64 - begin as i64;
                     let inside: Vec<u32> = (0..window).filter(|&k| (0..input as i64).contains(&position(k))).collect();

@@ -3,6 +3,7 @@
 //! Sums are `f64`, so that their rounding does not show in `f32`.
 
 use crate::cpu::simd::{Kernel, Simd};
+use crate::ops::spatial::Slide;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -106,6 +107,15 @@ pub struct Taps {
     pub step: usize,
 }
 
+impl Taps {
+    /// What a window at the output position `at` covers.
+    #[inline(always)]
+    pub fn at(slide: &Slide, at: usize) -> Taps {
+        let (_, count, start) = slide.taps(at);
+        Taps { start, count, step: slide.dilation as usize }
+    }
+}
+
 /// Outputs computed side by side.
 const LANES: usize = 64;
 
@@ -124,12 +134,10 @@ pub struct Windows<'a, T> {
     pub width: usize,
     /// The rows of all windows.
     pub rows: Taps,
-    /// The columns of each window.
-    pub columns: &'a [Taps],
-    /// The windows that lie in the image as a whole.
+    /// How the windows move along the columns.
+    pub columns: &'a Slide,
+    /// The windows that lie in the width of the image as a whole.
     pub inner: Range<usize>,
-    /// Distance of neighbouring windows.
-    pub stride: usize,
 }
 
 /// Reduces each window to one element of `out`.
@@ -148,13 +156,13 @@ impl<T: Copy, R: Reduction<T>> Kernel for PlaneRow<'_, T, R> {
     fn run<S: Simd>(self, _: S) {
         let PlaneRow { windows, out, .. } = self;
         let inner = if windows.inner.len() < MIN_SIDE_BY_SIDE { 0..0 } else { windows.inner.clone() };
-        for at in (0..inner.start).chain(inner.end..windows.columns.len()) {
-            out[at] = windows.one::<R>(windows.columns[at]);
+        for at in (0..inner.start).chain(inner.end..out.len()) {
+            out[at] = windows.one::<R>(Taps::at(windows.columns, at));
         }
         let start = inner.start;
         for (block, out) in out[inner].chunks_mut(LANES).enumerate() {
-            let columns = windows.columns[start + block * LANES];
-            match windows.stride {
+            let columns = Taps::at(windows.columns, start + block * LANES);
+            match windows.columns.stride {
                 1 => windows.side_by_side::<R, 1>(columns, out),
                 2 => windows.side_by_side::<R, 2>(columns, out),
                 _ => windows.side_by_side::<R, 0>(columns, out),
@@ -189,7 +197,7 @@ impl<T: Copy> Windows<'_, T> {
     /// Reduces complete windows, `STRIDE` apart (0: any distance), the first of which covers `columns`.
     #[inline(always)]
     fn side_by_side<R: Reduction<T>, const STRIDE: usize>(&self, columns: Taps, out: &mut [T]) {
-        let stride = if STRIDE == 0 { self.stride } else { STRIDE };
+        let stride = if STRIDE == 0 { self.columns.stride as usize } else { STRIDE };
         let mut sums = [R::EMPTY; LANES];
         let (last, sums) = sums[..out.len()].split_last_mut().expect("a chunk has elements");
         let reach = sums.len() * stride;

@@ -75,6 +75,17 @@ impl ConvTranspose2dShape {
         if self.channels_last { [1, w * c, c] } else { [h * w, w, 1] }
     }
 
+    /// The first output position, along one axis, of each residue that a tap of the filter meets.
+    fn residues(&self, axis: usize) -> Vec<usize> {
+        let (stride, padding) = (self.strides[axis] as i64, self.padding[axis] as i64);
+        let residue = |tap: usize| (tap as i64 * self.dilations[axis] as i64 - padding).rem_euclid(stride) as usize;
+        let mut residues: Vec<usize> =
+            (0..self.filter[axis]).map(residue).filter(|&residue| residue < self.output[axis]).collect();
+        residues.sort_unstable();
+        residues.dedup();
+        residues
+    }
+
     /// The output of one image.
     fn matrices(&self) -> Matrices {
         let ([_, group], pixels) = (self.group(), self.output[0] * self.output[1]);
@@ -154,7 +165,10 @@ pub struct ConvTranspose2dStep<T> {
     shape: ConvTranspose2dShape,
     isa: Isa,
     threads: usize,
+    /// Those that have taps: no more than the filter has, however large the strides are.
     phases: Vec<Phase>,
+    /// Whether the phases cover the output; elsewhere the sums are 0.
+    complete: bool,
     /// The filters of each phase of each group, when it is constant.
     packed: Vec<Packed<T>>,
     /// Output rows and channels of a tile.
@@ -166,7 +180,12 @@ impl<T: Float> ConvTranspose2dStep<T> {
     /// Plans the transposed convolution for `threads` threads at a level.
     pub fn new(isa: Isa, threads: usize, shape: ConvTranspose2dShape) -> ConvTranspose2dStep<T> {
         let [high, wide] = shape.output;
-        let firsts = (0..shape.strides[0].min(high)).flat_map(|y| (0..shape.strides[1].min(wide)).map(move |x| [y, x]));
+        let [down, across] = [0, 1].map(|axis| shape.residues(axis));
+        let complete = [&down, &across]
+            .iter()
+            .enumerate()
+            .all(|(axis, residues)| residues.len() == shape.strides[axis].min(shape.output[axis]));
+        let firsts = down.iter().flat_map(|&y| across.iter().map(move |&x| [y, x]));
         let phases = firsts.map(|first| Phase::new(&shape, first)).collect();
         let widths = panel_widths(isa);
         let panel = if shape.channels_last { widths.cols } else { widths.rows };
@@ -176,7 +195,7 @@ impl<T: Float> ConvTranspose2dStep<T> {
         while threads > 1 && tiles(strip) < 3 * threads && strip > shape.strides[0] && strip * wide > 64 {
             strip = strip.div_ceil(2);
         }
-        ConvTranspose2dStep { shape, isa, threads, phases, packed: Vec::new(), strip, channels }
+        ConvTranspose2dStep { shape, isa, threads, phases, complete, packed: Vec::new(), strip, channels }
     }
 
     /// Packs a constant filter; [`run`](Self::run) no longer reads its slice.
@@ -276,6 +295,14 @@ impl<T: Float> Work<'_, T> {
         let (sums, scratch) = scratch.split_at_mut(sums);
         let (whole, scratch) = scratch.split_at_mut(whole);
         let (tile_rows, cols) = (tile.rows.clone(), tile.cols.clone());
+        if !self.step.complete {
+            for row in 0..tile_rows.len() {
+                match T::as_f32_mut(tile.row(row)) {
+                    Some(out) => out.fill(0.0),
+                    None => whole[row * cols.len()..][..cols.len()].fill(0.0),
+                }
+            }
+        }
         for index in 0..self.step.phases.len() {
             self.phase(group, index, [&tile_rows, &cols], sums, scratch, |row, phase_out| {
                 match T::as_f32_mut(tile.row(row)) {

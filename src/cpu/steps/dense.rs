@@ -398,6 +398,7 @@ mod tests {
             (3, [1, 1], [4, 5], [3, 3], "padding=[1, 1, 1, 1] dilations=[2, 1]"),
             // A stride beyond the filter leaves outputs without any term.
             (1, [2, 3], [2, 2], [1, 2], "strides=[4, 3] outputPadding=[3, 0]"),
+            (1, [2, 1], [2, 1], [1, 2], "strides=[30, 4000000000] outputSizes=[60, 50] padding=[0, 0, 1, 0]"),
         ] {
             Convolution { transposed: true, batches: 2, groups, channels, input, filter, options: options.into() }
                 .check_all();

@@ -23,14 +23,12 @@ pub struct Pool2dStep {
     dtype: DataType,
     layout: InputLayout,
     input: Image,
-    /// For each row of the output, which rows its windows cover.
-    rows: Vec<Taps>,
-    /// For each column of the output, which columns its windows cover.
-    columns: Vec<Taps>,
+    /// Rows and columns of the output.
+    output: [usize; 2],
+    /// How the window moves along rows and columns.
+    slides: [Slide; 2],
     /// The columns of the output whose windows lie in the width of the image as a whole.
     inner: Range<usize>,
-    /// Distance of neighbouring windows.
-    stride: usize,
     /// About how many elements a window covers.
     cost: usize,
 }
@@ -40,22 +38,11 @@ impl Pool2dStep {
     pub fn new(op: &Pool2d, input: &Descriptor, output: &Descriptor) -> Pool2dStep {
         let layout = op.attributes.layout;
         let (image, pooled) = (layout.image(&input.shape), layout.image(&output.shape));
-        let [vertical, horizontal] = op.slides(image).expect("inferred");
-        let taps = |slide: Slide, size: u32| -> Vec<Taps> {
-            let at = |position| {
-                let (_, count, start) = slide.taps(position);
-                Taps { start, count, step: slide.dilation as usize }
-            };
-            (0..size as usize).map(at).collect()
-        };
-        let (rows, columns) = (taps(vertical, pooled.height), taps(horizontal, pooled.width));
-        let complete = |taps: &Taps| taps.count == horizontal.window as usize;
-        let start = columns.iter().position(complete).unwrap_or(0);
-        let inner = start..start + columns[start..].iter().take_while(|taps| complete(taps)).count();
-        let most = |taps: &[Taps]| taps.iter().map(|taps| taps.count).max().unwrap_or(0);
-        let cost = (most(&rows) * most(&columns)).max(1);
-        let stride = horizontal.stride as usize;
-        Pool2dStep { kind: op.kind, dtype: input.dtype, layout, input: image, rows, columns, inner, stride, cost }
+        let slides = op.slides(image).expect("inferred");
+        let output = [pooled.height as usize, pooled.width as usize];
+        let cost = slides.map(|slide| slide.window.min(slide.input) as usize).iter().product();
+        let inner = slides[1].inner(output[1]);
+        Pool2dStep { kind: op.kind, dtype: input.dtype, layout, input: image, output, slides, inner, cost }
     }
 
     fn input_elements(&self) -> usize {
@@ -66,7 +53,7 @@ impl Pool2dStep {
     }
 
     fn output_elements(&self) -> usize {
-        self.input.batches as usize * self.input.channels as usize * self.rows.len() * self.columns.len()
+        self.input.batches as usize * self.input.channels as usize * self.output[0] * self.output[1]
     }
 
     fn pool<T: Element, R: Reduction<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
@@ -79,17 +66,16 @@ impl Pool2dStep {
     /// One unit of work is a row of outputs.
     fn pool_planes<T: Element, R: Reduction<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
         let (height, width) = (self.input.height as usize, self.input.width as usize);
-        let outputs = self.columns.len();
+        let [rows, outputs] = self.output;
         for_each_chunk(env.threads, out, outputs, 1, outputs.saturating_mul(self.cost), |first, out| {
             for (row, out) in out.chunks_exact_mut(outputs).enumerate() {
-                let (plane, row) = ((first + row) / self.rows.len(), (first + row) % self.rows.len());
+                let (plane, row) = ((first + row) / rows, (first + row) % rows);
                 let windows = Windows {
                     plane: &input[plane * height * width..][..height * width],
                     width,
-                    rows: self.rows[row],
-                    columns: &self.columns,
+                    rows: Taps::at(&self.slides[0], row),
+                    columns: &self.slides[1],
                     inner: self.inner.clone(),
-                    stride: self.stride,
                 };
                 env.isa.run(PlaneRow { windows, out, reduction: PhantomData::<R> });
             }
@@ -102,13 +88,13 @@ impl Pool2dStep {
         let (width, size) = (self.input.width as usize, self.input_elements() / self.input.batches as usize);
         for_each_chunk(env.threads, out, channels, 1, channels.saturating_mul(self.cost), |first, out| {
             for (pixel, out) in out.chunks_exact_mut(channels).enumerate() {
-                let (row, column) = ((first + pixel) / self.columns.len(), (first + pixel) % self.columns.len());
-                let (batch, row) = (row / self.rows.len(), row % self.rows.len());
+                let (row, column) = ((first + pixel) / self.output[1], (first + pixel) % self.output[1]);
+                let (batch, row) = (row / self.output[0], row % self.output[0]);
                 env.isa.run(Pixel {
                     image: &input[batch * size..][..size],
                     width,
-                    rows: self.rows[row],
-                    columns: self.columns[column],
+                    rows: Taps::at(&self.slides[0], row),
+                    columns: Taps::at(&self.slides[1], column),
                     out,
                     reduction: PhantomData::<R>,
                 });
