@@ -1,12 +1,16 @@
 //! What a step of a plan sees of the memory of a dispatch.
 
+use crate::compile::memory::{Place, Space};
 use crate::dtype::Element;
-use crate::memory::{elements, elements_mut};
+use crate::ir::ValueId;
+use crate::memory::{Buffer, elements, elements_mut};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// A piece of memory: of the arena, a bound tensor or a constant.
 #[derive(Clone, Copy, Debug)]
-pub struct Region {
+struct Region {
     start: *mut u8,
     bytes: usize,
 }
@@ -17,18 +21,115 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// No memory.
-    pub const EMPTY: Region = Region { start: std::ptr::dangling_mut::<u64>().cast(), bytes: 0 };
-
-    /// The `bytes` bytes from `start`.
-    pub fn new(start: *mut u8, bytes: usize) -> Region {
-        Region { start, bytes }
+    /// `place` inside of `buffer`.
+    ///
+    /// # Panics
+    /// If it does not lie inside.
+    fn of(buffer: &Buffer, place: &Place) -> Region {
+        assert!(place.offset + place.bytes <= buffer.len(), "{place:?} is outside of its {} bytes", buffer.len());
+        Region { start: buffer.as_ptr().wrapping_add(place.offset), bytes: place.bytes }
     }
 
-    /// The region of a slice that is only read.
-    pub fn of(bytes: &[u8]) -> Region {
-        Region { start: bytes.as_ptr().cast_mut(), bytes: bytes.len() }
+    fn whole(buffer: &Buffer) -> Region {
+        Region { start: buffer.as_ptr(), bytes: buffer.len() }
     }
+}
+
+/// Where the operands, outputs and scratch memory of a step are. Outputs and scratch memory overlap nothing else.
+pub struct StepPlaces {
+    inputs: Box<[Option<Place>]>,
+    outputs: Box<[Place]>,
+    scratch: Place,
+}
+
+impl StepPlaces {
+    /// The places of one step.
+    ///
+    /// # Panics
+    /// If an output or the scratch memory overlaps another place or is in memory that must not be written: the memory
+    /// plan is wrong.
+    pub fn new(inputs: Box<[Option<Place>]>, outputs: Box<[Place]>, scratch: Place) -> StepPlaces {
+        let written: Vec<&Place> = outputs.iter().chain([&scratch]).collect();
+        for (index, place) in written.iter().enumerate() {
+            assert!(matches!(place.space, Space::Arena | Space::Output(_)), "{place:?} is written");
+            let others = written[..index].iter().copied().chain(inputs.iter().flatten());
+            others.for_each(|other| assert!(!place.overlaps(other), "{place:?} overlaps {other:?}"));
+        }
+        StepPlaces { inputs, outputs, scratch }
+    }
+
+    /// The places that are read.
+    pub fn inputs(&self) -> impl Iterator<Item = &Place> {
+        self.inputs.iter().flatten()
+    }
+
+    /// Number of operands and of outputs.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.inputs.len(), self.outputs.len())
+    }
+}
+
+/// The memory of one dispatch.
+pub struct Memory<'a> {
+    /// Intermediate values and scratch memory.
+    pub arena: &'a mut Buffer,
+    /// The tensors bound to the inputs.
+    pub inputs: &'a [&'a Buffer],
+    /// The tensors bound to the outputs.
+    pub outputs: &'a mut [&'a mut Buffer],
+    /// Constants by value.
+    pub constants: &'a BTreeMap<ValueId, Arc<Buffer>>,
+}
+
+impl Memory<'_> {
+    fn region(&self, place: &Place) -> Region {
+        let buffer = match place.space {
+            Space::Arena => &*self.arena,
+            Space::Input(index) => self.inputs[index],
+            Space::Output(index) => &*self.outputs[index],
+            Space::Constant(id) => &self.constants[&id],
+        };
+        Region::of(buffer, place)
+    }
+}
+
+/// Room for the resolved places of the step that runs, so that running one allocates nothing.
+#[derive(Default)]
+pub struct Regions {
+    inputs: Vec<Option<Region>>,
+    outputs: Vec<Region>,
+}
+
+impl Regions {
+    /// Room for steps with that many operands and outputs.
+    pub fn with_capacity(inputs: usize, outputs: usize) -> Regions {
+        Regions { inputs: Vec::with_capacity(inputs), outputs: Vec::with_capacity(outputs) }
+    }
+
+    /// Runs `work` with access to `places` in `memory`.
+    ///
+    /// # Panics
+    /// If a place lies outside of its memory.
+    pub fn run(&mut self, places: &StepPlaces, memory: &mut Memory, work: impl FnOnce(&mut Io)) {
+        self.inputs.clear();
+        self.inputs.extend(places.inputs.iter().map(|place| place.as_ref().map(|place| memory.region(place))));
+        self.outputs.clear();
+        self.outputs.extend(places.outputs.iter().map(|place| memory.region(place)));
+        let scratch = memory.region(&places.scratch);
+        // SAFETY: the regions lie inside of buffers that `memory` borrows for this call, the written ones (`StepPlaces`
+        // has seen that they are in the arena or in outputs) mutably and from different buffers each; `StepPlaces` has
+        // seen that outputs and scratch memory overlap nothing else. Places are multiples of the element size from the
+        // start of buffers, which are aligned for every element.
+        work(&mut unsafe { Io::new(&self.inputs, &self.outputs, scratch) });
+    }
+}
+
+/// Runs `work` on buffers of its own, one each: for a step outside of a plan.
+pub fn run_once(inputs: &[Option<&Buffer>], outputs: &mut [Buffer], scratch: &mut Buffer, work: impl FnOnce(&mut Io)) {
+    let inputs: Vec<Option<Region>> = inputs.iter().map(|input| input.map(Region::whole)).collect();
+    let outputs: Vec<Region> = outputs.iter().map(Region::whole).collect();
+    // SAFETY: every region is a buffer of its own that is borrowed for this call, the written ones mutably.
+    work(&mut unsafe { Io::new(&inputs, &outputs, Region::whole(scratch)) });
 }
 
 /// The operands, outputs and scratch memory of one step.
@@ -48,7 +149,7 @@ impl<'a> Io<'a> {
     /// # Safety
     /// All regions must be valid for `'a` and aligned for the elements that live there. Nobody else may access the
     /// outputs and the scratch region or write to the inputs for `'a`; outputs and scratch overlap nothing else.
-    pub unsafe fn new(inputs: &'a [Option<Region>], outputs: &'a [Region], scratch: Region) -> Io<'a> {
+    unsafe fn new(inputs: &'a [Option<Region>], outputs: &'a [Region], scratch: Region) -> Io<'a> {
         Io { inputs, outputs, scratch, taken: 0, scratch_taken: false, lifetime: PhantomData }
     }
 

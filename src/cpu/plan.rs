@@ -1,7 +1,7 @@
 //! A compiled graph on the CPU: a flat list of steps, a memory plan and the constants that the steps read.
 
 use super::lower::lower;
-use super::memory::{Io, Region};
+use super::memory::{Memory, Regions, StepPlaces, run_once};
 use super::steps::{Env, Run, Step};
 use crate::compile::memory::{MemoryPlan, Place, Space, plan};
 use crate::compile::{Passes, optimize};
@@ -36,9 +36,7 @@ enum Work {
 
 struct PlannedStep {
     work: Work,
-    inputs: Box<[Option<Place>]>,
-    outputs: Box<[Place]>,
-    scratch: Place,
+    places: StepPlaces,
 }
 
 /// A graph that is ready to run.
@@ -49,14 +47,8 @@ pub struct Plan {
     fill_arena: bool,
     inputs: Vec<(String, Descriptor)>,
     outputs: Vec<(String, Descriptor)>,
-    /// Room for the resolved operands and outputs of one step.
-    input_regions: Vec<Option<Region>>,
-    output_regions: Vec<Region>,
+    regions: Regions,
 }
-
-// SAFETY: the regions in a `Plan` are leftovers of the last step that ran; they are never read before they are
-// written again.
-unsafe impl Send for Plan {}
 
 impl Plan {
     /// Lowers `graph` to steps that run with `env`: packed constants are good for its instruction set only.
@@ -78,10 +70,10 @@ impl Plan {
             let input = |(index, id): (usize, &Option<ValueId>)| {
                 id.as_ref().filter(|_| !lowered.packed.contains(&index)).map(place)
             };
+            let inputs = node.inputs.iter().enumerate().map(input).collect();
+            let outputs = node.outputs.iter().map(place).collect();
             steps.push(PlannedStep {
-                inputs: node.inputs.iter().enumerate().map(input).collect(),
-                outputs: node.outputs.iter().map(place).collect(),
-                scratch: memory.scratch[index],
+                places: StepPlaces::new(inputs, outputs, memory.scratch[index]),
                 work: Work::Step(Box::new(lowered.step)),
             });
         }
@@ -99,7 +91,7 @@ impl Plan {
 
     fn assemble(graph: &Graph, steps: Vec<PlannedStep>, memory: &MemoryPlan, options: PlanOptions) -> Result<Plan> {
         let mut constants = BTreeMap::new();
-        for place in steps.iter().flat_map(|step| step.inputs.iter().flatten()) {
+        for place in steps.iter().flat_map(|step| step.places.inputs()) {
             if let Space::Constant(id) = place.space {
                 let bytes = graph.value(id).constant().expect("a place in a constant");
                 constants.insert(id, bytes.clone());
@@ -108,18 +100,17 @@ impl Plan {
         let describe = |named: &[(String, ValueId)]| {
             named.iter().map(|(name, id)| (name.clone(), graph.descriptor(*id).clone())).collect()
         };
-        let plan = Plan {
-            input_regions: Vec::with_capacity(steps.iter().map(|step| step.inputs.len()).max().unwrap_or(0)),
-            output_regions: Vec::with_capacity(steps.iter().map(|step| step.outputs.len()).max().unwrap_or(0)),
+        let counts = || steps.iter().map(|step| step.places.counts());
+        let (inputs, outputs) = (counts().map(|(n, _)| n).max(), counts().map(|(_, n)| n).max());
+        Ok(Plan {
+            regions: Regions::with_capacity(inputs.unwrap_or(0), outputs.unwrap_or(0)),
             steps,
             constants,
             arena: Buffer::zeroed(memory.arena)?,
             fill_arena: options.fill_arena,
             inputs: describe(&graph.inputs),
             outputs: describe(&graph.outputs),
-        };
-        plan.verify();
-        Ok(plan)
+        })
     }
 
     /// Names and descriptors of the inputs, in the order in which [`run`](Plan::run) takes them.
@@ -137,67 +128,27 @@ impl Plan {
         self.arena.len() + self.constants.values().map(|bytes| bytes.len()).sum::<usize>()
     }
 
-    /// Panics unless every place is inside of its memory, and the outputs and scratch memory of each step overlap
-    /// neither each other nor an operand. [`run`](Plan::run) relies on it.
-    fn verify(&self) {
-        for step in &self.steps {
-            let written: Vec<&Place> = step.outputs.iter().chain([&step.scratch]).collect();
-            for place in step.inputs.iter().flatten().chain(written.iter().copied()) {
-                let space = match place.space {
-                    Space::Arena => self.arena.len(),
-                    Space::Input(index) => self.inputs[index].1.bytes(),
-                    Space::Output(index) => self.outputs[index].1.bytes(),
-                    Space::Constant(id) => self.constants[&id].len(),
-                };
-                assert!(place.offset + place.bytes <= space, "{place:?} is outside of its memory");
-            }
-            for (index, place) in written.iter().enumerate() {
-                assert!(matches!(place.space, Space::Arena | Space::Output(_)), "{place:?} is written");
-                let others = written[..index].iter().copied().chain(step.inputs.iter().flatten());
-                others.for_each(|other| assert!(!place.overlaps(other), "{place:?} overlaps {other:?}"));
-            }
-        }
-    }
-
     /// Runs the steps on the bytes of the bound tensors.
     ///
     /// # Panics
     /// If the number or sizes of the tensors are not those of [`inputs`](Plan::inputs) and
     /// [`outputs`](Plan::outputs).
-    pub fn run(&mut self, env: &Env, inputs: &[&Buffer], outputs: &mut [&mut Buffer]) {
+    pub fn run<'a>(&'a mut self, env: &Env, inputs: &'a [&'a Buffer], outputs: &'a mut [&'a mut Buffer]) {
         assert!(inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len());
         inputs.iter().zip(&self.inputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
         outputs.iter().zip(&self.outputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
         if self.fill_arena {
             self.arena.bytes_mut().fill(0xff);
         }
-        for step in &self.steps {
-            let resolve = |place: &Place| {
-                let start = match place.space {
-                    Space::Arena => self.arena.as_ptr(),
-                    Space::Input(index) => inputs[index].as_ptr(),
-                    Space::Output(index) => outputs[index].as_ptr(),
-                    Space::Constant(id) => self.constants[&id].as_ptr(),
-                };
-                // `verify` has seen that this stays inside of the buffer.
-                Region::new(start.wrapping_add(place.offset), place.bytes)
-            };
-            self.input_regions.clear();
-            self.input_regions.extend(step.inputs.iter().map(|input| input.as_ref().map(resolve)));
-            self.output_regions.clear();
-            self.output_regions.extend(step.outputs.iter().map(resolve));
-            let scratch = resolve(&step.scratch);
-            // SAFETY: `verify` has shown that outputs and scratch memory overlap nothing else of this step and that all
-            // places are inside of their buffers, which are borrowed here, the written ones mutably; steps run one
-            // after the other. Offsets are multiples of the element size, in buffers aligned to 64 bytes.
-            let mut io = unsafe { Io::new(&self.input_regions, &self.output_regions, scratch) };
-            match &step.work {
-                Work::Step(step) => step.run(env, &mut io),
+        let mut memory = Memory { arena: &mut self.arena, inputs, outputs, constants: &self.constants };
+        for PlannedStep { work, places } in &self.steps {
+            self.regions.run(places, &mut memory, |io| match work {
+                Work::Step(step) => step.run(env, io),
                 Work::Copy => {
                     let from = io.input::<u8>(0);
                     io.output::<u8>().copy_from_slice(from);
                 }
-            }
+            });
         }
     }
 }
@@ -214,7 +165,7 @@ pub fn optimized(mut graph: Graph, env: &Env, passes: Passes) -> Result<Graph> {
 fn copy_step(from: Place, output: usize) -> PlannedStep {
     let to = Place { space: Space::Output(output), offset: 0, bytes: from.bytes };
     let scratch = Place { space: Space::Arena, offset: 0, bytes: 0 };
-    PlannedStep { work: Work::Copy, inputs: [Some(from)].into(), outputs: [to].into(), scratch }
+    PlannedStep { work: Work::Copy, places: StepPlaces::new([Some(from)].into(), [to].into(), scratch) }
 }
 
 /// The bytes of the outputs of `node`, all of whose operands are constants.
@@ -223,15 +174,11 @@ fn copy_step(from: Place, output: usize) -> PlannedStep {
 /// An `UnknownError` when there is no memory for them.
 fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
     let lowered = lower(graph, node, env)?;
-    let constant = |id: ValueId| graph.value(id).constant().expect("operands are constants");
-    let inputs: Vec<Option<Region>> =
-        node.inputs.iter().map(|id| id.map(|id| Region::of(constant(id).bytes()))).collect();
-    let outputs =
+    let constant = |id: ValueId| &**graph.value(id).constant().expect("operands are constants");
+    let inputs: Vec<Option<&Buffer>> = node.inputs.iter().map(|id| id.map(constant)).collect();
+    let mut outputs =
         node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect::<Result<Vec<_>>>()?;
-    let regions: Vec<Region> = outputs.iter().map(|buffer| Region::new(buffer.as_ptr(), buffer.len())).collect();
-    let scratch = Buffer::zeroed(lowered.step.scratch_bytes(env.threads.count()))?;
-    // SAFETY: the buffers were made here for this step alone; the constants are only read.
-    let mut io = unsafe { Io::new(&inputs, &regions, Region::new(scratch.as_ptr(), scratch.len())) };
-    lowered.step.run(env, &mut io);
+    let mut scratch = Buffer::zeroed(lowered.step.scratch_bytes(env.threads.count()))?;
+    run_once(&inputs, &mut outputs, &mut scratch, |io| lowered.step.run(env, io));
     Ok(outputs)
 }
