@@ -51,7 +51,7 @@ function testFiles() {
 }
 
 /**
- * The Rust tests. They are built without the `napi` feature, because a test binary has no Node to link with.
+ * The Rust tests, which all stand beside the code that they test. They are built without the `napi` feature, because a test binary has no Node to link with.
  * A name is a substring here; that none matches is an error only where no JavaScript tests follow.
  */
 async function testRust({ only, name }) {
@@ -59,13 +59,11 @@ async function testRust({ only, name }) {
   const filter = name === undefined ? [] : [name];
   if (outputOf('cargo', ['nextest', '--version']) === undefined) {
     say('cargo-nextest is not installed: the Rust tests run with cargo test');
-    await run('Rust tests', 'cargo', ['test', '--no-default-features', ...filter]);
+    await run('Rust tests', 'cargo', ['test', '--lib', '--no-default-features', ...filter]);
     return;
   }
   const whenEmpty = name !== undefined && only === undefined ? ['--no-tests=pass'] : [];
-  await run('Rust tests', 'cargo', ['nextest', 'run', '--no-default-features', ...whenEmpty, ...filter]);
-  // nextest leaves out the examples in documentation.
-  await run('Rust documentation tests', 'cargo', ['test', '--doc', '--no-default-features', ...filter]);
+  await run('Rust tests', 'cargo', ['nextest', 'run', '--lib', '--no-default-features', ...whenEmpty, ...filter]);
 }
 
 /** Checks that what is generated from the IDL and from the rule rows is what the repository holds. */
