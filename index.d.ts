@@ -621,6 +621,7 @@ export interface MLWhereSupportLimits {
 
 /** Entry to the API; the only instance is `ml`. */
 export class ML {
+  #private;
   private constructor();
   /**
    * Creates a context.
@@ -633,6 +634,7 @@ export class ML {
 
 /** A device with its queue of work; owner of tensors and graphs. */
 export class MLContext {
+  #private;
   private constructor();
   /**
    * Queues one execution of a graph and returns at once; read an output tensor to wait for it.
@@ -677,6 +679,7 @@ export class MLContext {
 
 /** A compiled graph. */
 export class MLGraph {
+  #private;
   private constructor();
   /** Frees the graph after the work queued so far. */
   destroy(): void;
@@ -684,6 +687,7 @@ export class MLGraph {
 
 /** A value in a graph that is being built. */
 export class MLOperand {
+  #private;
   private constructor();
   /** Element type. */
   get dataType(): MLOperandDataType;
@@ -693,6 +697,7 @@ export class MLOperand {
 
 /** Memory of a context for graph inputs, outputs and constants. */
 export class MLTensor {
+  #private;
   private constructor();
   /** Element type. */
   get dataType(): MLOperandDataType;
@@ -710,6 +715,7 @@ export class MLTensor {
 
 /** Builds one graph, operator by operator. */
 export class MLGraphBuilder {
+  #private;
   /** Starts a graph. Throws an InvalidStateError when the context is lost. */
   constructor(context: MLContext);
   /** Adds a graph input with a name that no other input has. */

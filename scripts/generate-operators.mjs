@@ -249,6 +249,8 @@ function parameterList(parameters) {
 
 function interfaceDeclaration(name, { members }) {
   const lines = [...comment(required(documentation.interfaces, name, 'interface')), `export class ${name} {`];
+  // Makes the type nominal, as the brand checks are: an MLTensor has every member of an MLOperand and is none.
+  lines.push('  #private;');
   if (!members.some(({ kind }) => kind === 'constructor')) {
     lines.push('  private constructor();');
   }
