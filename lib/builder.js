@@ -2,7 +2,7 @@
 
 const { slots: contextSlots } = require('./context.js');
 const { DATA_TYPES, dataTypeIndex, matchingBytes } = require('./descriptor.js');
-const { illegalInvocation, invalidStateError, quote, sanitize, subject } = require('./errors.js');
+const { illegalInvocation, invalidStateError, quote, shownLabel, subject } = require('./errors.js');
 const { Graph, createMLGraph } = require('./graph.js');
 const native = require('./native.js');
 const { Operand, createMLOperand, slots: operandSlots } = require('./operand.js');
@@ -132,8 +132,8 @@ class Builder {
    * @returns {MLOperand[]} its outputs
    */
   operator(name, operands, attributes, label) {
-    const shownLabel = sanitize(label);
-    const operation = subject(shownLabel, name);
+    const shown = shownLabel(label);
+    const operation = subject(shown, name);
     this.requireCanBuild(operation);
     for (const key of Object.keys(operands)) {
       const operand = operands[key];
@@ -141,7 +141,7 @@ class Builder {
         ? operand.map((item, index) => this.idOf(item, operation, `${key}[${index}]`))
         : this.idOf(operand, operation, key);
     }
-    const outputs = native.operator(this.#handle, name, operands, attributes, shownLabel);
+    const outputs = native.operator(this.#handle, name, operands, attributes, shown);
     return outputs.map(([id, dataType, ...shape]) =>
       createMLOperand(new Operand(this, id, DATA_TYPES[dataType], shape, 'output')),
     );

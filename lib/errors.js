@@ -6,6 +6,8 @@
  */
 
 const { DOMException } = globalThis;
+const { apply } = Reflect;
+const { toWellFormed } = String.prototype;
 
 /**
  * Control characters, line separators and bidirectional marks, embeddings, overrides and isolates:
@@ -15,6 +17,9 @@ const UNSAFE_TEXT = /[\p{Cc}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu;
 
 /** Longest piece of a caller's text that is quoted in a message, in code points. */
 const QUOTED_LENGTH = 100;
+
+/** How much of a caller's text is looked at for that, in code units: texts can fill all memory. */
+const EXAMINED_LENGTH = 4096;
 
 /** DOMException names that the native side may report. */
 const DOM_EXCEPTION_CODES = new Set(['InvalidStateError', 'NotSupportedError', 'OperationError', 'UnknownError']);
@@ -36,16 +41,27 @@ function sanitize(text) {
  * @returns {string}
  */
 function quote(text) {
-  const characters = Array.from(sanitize(text));
-  const shown =
-    characters.length > QUOTED_LENGTH ? `${characters.slice(0, QUOTED_LENGTH).join('')}…` : characters.join('');
-  return `"${shown}"`;
+  const characters = Array.from(sanitize(text.slice(0, EXAMINED_LENGTH)));
+  const isCut = characters.length > QUOTED_LENGTH || text.length > EXAMINED_LENGTH;
+  return `"${characters.slice(0, QUOTED_LENGTH).join('')}${isCut ? '…' : ''}"`;
+}
+
+/**
+ * A label as messages show it: sanitized, and cut when it is so long that it could fill all memory.
+ *
+ * @param {string} label
+ * @returns {string}
+ */
+function shownLabel(label) {
+  return label.length > EXAMINED_LENGTH
+    ? `${sanitize(apply(toWellFormed, label.slice(0, EXAMINED_LENGTH), []))}…`
+    : sanitize(label);
 }
 
 /**
  * Start of the messages about one operator: `[label] operator`, or `operator` when the label is empty.
  *
- * @param {string} label already sanitized
+ * @param {string} label from `shownLabel`
  * @param {string} operator
  * @returns {string}
  */
@@ -122,6 +138,7 @@ module.exports = {
   notSupportedError,
   quote,
   sanitize,
+  shownLabel,
   subject,
   unknownError,
 };

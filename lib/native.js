@@ -91,9 +91,12 @@ class Completions {
     this.environment = binding.initialize((id, code, message) => this.#complete(id, code, message));
   }
 
-  /** @returns {number} an id that no other work of this environment has */
+  /** @returns {number} an id that no other pending work of this environment has */
   nextId() {
-    return this.#next++;
+    const id = this.#next;
+    // The native side has 32 bits; a server may ask more often than that.
+    this.#next = (id + 1) >>> 0;
+    return id;
   }
 
   /**

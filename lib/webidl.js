@@ -39,6 +39,9 @@ function isObject(value) {
   return (typeof value === 'object' && value !== null) || typeof value === 'function';
 }
 
+/** Bigints of this size and above are not printed: that takes time and memory without bound. */
+const UNPRINTED_BIGINT = 2n ** 64n;
+
 /** Text for "what came" in messages; looks at nothing a caller could have replaced. */
 function describeValue(value) {
   switch (typeof value) {
@@ -49,7 +52,7 @@ function describeValue(value) {
     case 'undefined':
       return `${value}`;
     case 'bigint':
-      return `${value}n`;
+      return value < UNPRINTED_BIGINT && value > -UNPRINTED_BIGINT ? `${value}n` : 'a bigint of more than 64 bits';
     case 'symbol':
       return 'a symbol';
     case 'function':

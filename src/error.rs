@@ -99,10 +99,22 @@ pub struct Error {
 /// The result of anything that can fail in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Longest message in bytes: the lists of a caller have no limit, and JavaScript's strings have one.
+const MAX_MESSAGE: usize = 1 << 14;
+
+fn shortened(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE {
+        let end = (0..=MAX_MESSAGE).rev().find(|&at| message.is_char_boundary(at));
+        message.truncate(end.expect("0 is a boundary"));
+        message.push('…');
+    }
+    message
+}
+
 impl Error {
-    /// An error of `kind` with a finished message.
+    /// An error of `kind` with a finished message, which is cut when it is very long.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into() }
+        Error { kind, message: shortened(message.into()) }
     }
 
     /// A `TypeError` for `problem`, found in `operator` (a method name) that the caller labelled `label`.
@@ -123,6 +135,13 @@ impl std::error::Error for Error {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_have_a_limit() {
+        let long = Error::new(ErrorKind::Type, "ü".repeat(MAX_MESSAGE));
+        assert_eq!(long.message, "ü".repeat(MAX_MESSAGE / 2) + "…");
+        assert_eq!(Error::new(ErrorKind::Type, "x".repeat(MAX_MESSAGE)).message.len(), MAX_MESSAGE);
+    }
 
     #[test]
     fn messages_name_label_operator_operand_got_and_expected() {

@@ -9,7 +9,8 @@ pub mod dtype;
 pub mod error;
 pub mod ir;
 pub mod memory;
-#[cfg(feature = "napi")]
+// Test binaries have no Node to link with: nothing would call the exports.
+#[cfg(all(feature = "napi", not(test)))]
 mod napi;
 pub mod ops;
 pub mod reference;

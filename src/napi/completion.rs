@@ -6,7 +6,7 @@ use crate::runtime::Done;
 use napi::bindgen_prelude::{FnArgs, Function, Unknown};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode, ThreadsafeFunctionHandle};
 use napi::{Env, Status, sys};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// `(id, code, message)`; an empty code is success.
@@ -58,11 +58,14 @@ impl Outstanding {
 pub struct Environment {
     notify: Arc<Notify>,
     outstanding: Arc<Outstanding>,
+    ended: Arc<AtomicBool>,
 }
 
 impl Environment {
     /// The environment whose requests are told to `on_complete`.
-    pub fn new(on_complete: Function<Completion, Unknown<'static>>) -> napi::Result<Arc<Environment>> {
+    pub fn new(env: &Env, on_complete: Function<Completion, Unknown<'static>>) -> napi::Result<Arc<Environment>> {
+        let ended = Arc::new(AtomicBool::new(false));
+        env.add_env_cleanup_hook(ended.clone(), |ended| ended.store(true, Ordering::Release))?;
         let outstanding = Arc::new(Outstanding::default());
         let told = outstanding.clone();
         let notify = on_complete.build_threadsafe_function::<Completion>().weak::<true>().build_callback(
@@ -72,7 +75,12 @@ impl Environment {
             },
         )?;
         drop(outstanding.notify.set(Arc::downgrade(&notify.handle)));
-        Ok(Arc::new(Environment { notify: Arc::new(notify), outstanding }))
+        Ok(Arc::new(Environment { notify: Arc::new(notify), outstanding, ended }))
+    }
+
+    /// Whether the environment is gone, or about to go: nobody sees the end of any request.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// The end of request `id`, which is outstanding from now on. Called on the JavaScript thread. JavaScript is told

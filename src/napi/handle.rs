@@ -1,10 +1,11 @@
 //! What JavaScript holds: handles to objects of the runtime, and their weight for the garbage collector.
 
 use super::completion::Environment;
+use crate::ir::Builder;
 use crate::runtime::Context;
 use napi::bindgen_prelude::{Array, External, JsObjectValue, Unknown};
 use napi::{Env, JsValue, sys};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -14,6 +15,15 @@ pub struct Owner {
     pub context: Context,
     /// Where the ends of its requests are told.
     pub environment: Arc<Environment>,
+}
+
+impl Drop for Owner {
+    /// Work that nobody can see any more is not done.
+    fn drop(&mut self) {
+        if self.environment.has_ended() {
+            self.context.lose();
+        }
+    }
 }
 
 /// A tensor or graph of a context.
@@ -52,6 +62,14 @@ impl<T> Deref for Handle<T> {
     }
 }
 
+/// A builder and the weight of its constants.
+pub struct BuilderHandle {
+    /// `None` once it has built.
+    pub builder: RefCell<Option<Builder>>,
+    /// Bytes of its constants.
+    pub weight: Weight,
+}
+
 /// Bytes outside of the JavaScript heap that the garbage collector should know of. Reported once, taken back once: when
 /// the object is destroyed or its handle is collected, on the JavaScript thread.
 pub struct Weight {
@@ -67,7 +85,14 @@ impl Weight {
         weight
     }
 
-    fn release(&self) {
+    /// Reports `bytes` bytes more.
+    pub fn add(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() + bytes as i64);
+        adjust(self.env, bytes as i64);
+    }
+
+    /// Takes back what was reported.
+    pub fn release(&self) {
         let bytes = self.bytes.replace(0);
         if bytes != 0 {
             adjust(self.env, -bytes);
@@ -92,14 +117,14 @@ fn adjust(env: sys::napi_env, bytes: i64) {
 /// The objects behind an array of handles.
 ///
 /// # Errors
-/// If an element is not a handle of that type: the facade is wrong.
-pub fn handles<T: 'static>(array: &Array) -> super::Result<Vec<Arc<T>>> {
+/// If an element is not a handle of that type, or belongs to another owner: the facade is wrong.
+pub fn handles<T: 'static>(array: &Array, owner: &Arc<Owner>) -> super::Result<Vec<Arc<T>>> {
     (0..array.len())
         .map(|index| {
             let element: Unknown = array.get_element(index).map_err(super::convert::from_napi)?;
-            let external = element_handle::<T>(&element);
+            let external = element_handle::<T>(&element).filter(|handle| Arc::ptr_eq(&handle.owner, owner));
             external.map(|handle| handle.shared.clone()).ok_or_else(|| {
-                super::convert::type_error("an element of the array is not a handle of the expected type")
+                super::convert::type_error("an element of the array is not a handle of the expected type and context")
             })
         })
         .collect()

@@ -12,7 +12,7 @@ use crate::runtime;
 use crate::shape::Descriptor;
 use completion::Environment;
 use convert::{attributes, data_type, number, operands, thrown};
-use handle::{Handle, Owner, Weight, handles};
+use handle::{BuilderHandle, Handle, Owner, Weight, handles};
 use napi::Env;
 use napi::bindgen_prelude::{Array, External, FnArgs, Function, Object, Uint8ArraySlice, Unknown};
 use napi_derive::napi;
@@ -23,16 +23,15 @@ type Result<T> = std::result::Result<T, napi::Error<String>>;
 type ContextHandle = Arc<Owner>;
 type TensorHandle = Handle<runtime::Tensor>;
 type GraphHandle = Handle<runtime::CompiledGraph>;
-/// A builder; `None` once it has built.
-type BuilderHandle = RefCell<Option<Builder>>;
 
 /// Called once per JavaScript environment, with the function that is told how each asynchronous request ended:
 /// `(id, code, message)`, where an empty code is success.
 #[napi(catch_unwind)]
 pub fn initialize(
+    env: Env,
     on_complete: Function<FnArgs<(u32, String, String)>, Unknown<'static>>,
 ) -> Result<External<Arc<Environment>>> {
-    Environment::new(on_complete).map(External::new).map_err(convert::from_napi)
+    Environment::new(&env, on_complete).map(External::new).map_err(convert::from_napi)
 }
 
 /// A context on the CPU. `threads` 0 stands for the default.
@@ -142,15 +141,15 @@ pub fn destroy_graph(graph: &External<GraphHandle>) {
 
 /// An empty builder.
 #[napi(catch_unwind)]
-pub fn create_builder() -> External<BuilderHandle> {
-    External::new(RefCell::new(Some(Builder::new())))
+pub fn create_builder(env: Env) -> External<BuilderHandle> {
+    External::new(BuilderHandle { builder: RefCell::new(Some(Builder::new())), weight: Weight::new(&env, 0) })
 }
 
 fn with_builder<T>(
     builder: &External<BuilderHandle>,
     work: impl FnOnce(&mut Builder) -> crate::error::Result<T>,
 ) -> Result<T> {
-    match builder.borrow_mut().as_mut() {
+    match builder.builder.borrow_mut().as_mut() {
         Some(builder) => work(builder).map_err(thrown),
         None => Err(convert::invalid_state("the builder has built its graph")),
     }
@@ -167,7 +166,9 @@ pub fn input(builder: &External<BuilderHandle>, name: String, dtype: u32, shape:
 #[napi(catch_unwind)]
 pub fn constant(builder: &External<BuilderHandle>, dtype: u32, shape: Vec<u32>, bytes: Uint8ArraySlice) -> Result<u32> {
     let descriptor = Descriptor::new(data_type(dtype)?, shape);
-    with_builder(builder, |builder| builder.constant(descriptor, &bytes).map(|id| id.0))
+    let id = with_builder(builder, |builder| builder.constant(descriptor, &bytes).map(|id| id.0))?;
+    builder.weight.add(bytes.len());
+    Ok(id)
 }
 
 /// A scalar constant; gives its operand.
@@ -224,8 +225,9 @@ pub fn build(
     output_names: Vec<String>,
     output_ids: Vec<u32>,
 ) -> Result<Build> {
-    let builder =
-        builder.borrow_mut().take().ok_or_else(|| convert::invalid_state("the builder has built its graph"))?;
+    builder.weight.release();
+    let builder = builder.builder.borrow_mut().take();
+    let builder = builder.ok_or_else(|| convert::invalid_state("the builder has built its graph"))?;
     let outputs = output_names.into_iter().zip(output_ids.into_iter().map(ValueId)).collect();
     let graph = builder.finish(outputs);
     let inputs = graph.inputs.iter().map(|(name, _)| name.clone()).collect();
@@ -243,6 +245,14 @@ pub fn dispatch(
     inputs: Array,
     outputs: Array,
 ) -> Result<()> {
-    context.context.dispatch(graph.shared(), handles(&inputs)?, handles(&outputs)?);
+    let (inputs, outputs) = (handles(&inputs, context)?, handles(&outputs, context)?);
+    let mut addresses: Vec<_> = inputs.iter().chain(&outputs).map(Arc::as_ptr).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    // The timeline locks each tensor once and would wait for itself.
+    if addresses.len() < inputs.len() + outputs.len() {
+        return Err(convert::type_error("dispatch: a tensor is passed more than once"));
+    }
+    context.context.dispatch(graph.shared(), inputs, outputs);
     Ok(())
 }

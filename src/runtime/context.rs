@@ -124,13 +124,7 @@ impl Context {
     /// Frees the bytes of `tensor` when everything before is done.
     pub fn release_tensor(&self, tensor: &Arc<Tensor>) {
         let tensor = tensor.clone();
-        self.timeline.enqueue(
-            move |_| {
-                *tensor.lock() = Contents::Released;
-                Ok(())
-            },
-            Done::unobserved(),
-        );
+        self.timeline.enqueue_release(move || *tensor.lock() = Contents::Released);
     }
 
     /// Compiles `graph`.
@@ -176,13 +170,7 @@ impl Context {
     /// Frees what `graph` holds when everything before is done.
     pub fn release_graph(&self, graph: &Arc<CompiledGraph>) {
         let graph = graph.clone();
-        self.timeline.enqueue(
-            move |_| {
-                *graph.lock() = None;
-                Ok(())
-            },
-            Done::unobserved(),
-        );
+        self.timeline.enqueue_release(move || *graph.lock() = None);
     }
 }
 

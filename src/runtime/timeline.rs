@@ -50,6 +50,8 @@ type Work = Box<dyn FnOnce(&Env) -> Result<()> + Send>;
 struct Request {
     work: Work,
     done: Done,
+    /// Whether it runs on a lost timeline too.
+    always: bool,
 }
 
 /// With what a timeline runs its work.
@@ -86,12 +88,24 @@ impl Timeline {
     /// Appends `work`. It runs when everything before it is done, unless the context is lost by then; `done` is told
     /// the result. A panic in `work` is an OperationError.
     pub fn enqueue(&self, work: impl FnOnce(&Env) -> Result<()> + Send + 'static, done: Done) {
-        let request = Request { work: Box::new(work), done };
+        self.send(Request { work: Box::new(work), done, always: false });
+    }
+
+    /// Appends work that frees memory: it runs even if the context is lost by then.
+    pub fn enqueue_release(&self, release: impl FnOnce() + Send + 'static) {
+        let work = move |_: &Env| {
+            release();
+            Ok(())
+        };
+        self.send(Request { work: Box::new(work), done: Done::unobserved(), always: true });
+    }
+
+    fn send(&self, request: Request) {
         // The receiver lives until this sender is gone; were it not, the dropped `done` would tell.
         drop(self.queue.send(request));
     }
 
-    /// Nothing that is still queued runs; everything that is not done ends with an InvalidStateError.
+    /// Nothing that is still queued runs, but for releases; everything that is not done ends with an InvalidStateError.
     pub fn lose(&self) {
         self.worker.lost.store(true, Ordering::Release);
     }
@@ -119,8 +133,8 @@ async fn serve(worker: Arc<Worker>, mut requests: UnboundedReceiver<Request>) {
 
 impl Worker {
     fn handle(&self, request: Request) {
-        let Request { work, done } = request;
-        if self.is_lost() {
+        let Request { work, done, always } = request;
+        if self.is_lost() && !always {
             return done.tell(Err(lost()));
         }
         let env = Env { threads: &self.threads, isa: self.isa };
@@ -198,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_timeline_runs_nothing_more() {
+    fn a_lost_timeline_runs_nothing_more_but_releases() {
         let timeline = timeline();
         let (started, wait) = channel();
         let (go, held) = channel::<()>();
@@ -220,5 +234,8 @@ mod tests {
         for told in [first_told, second_told] {
             assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), Err(lost()));
         }
+        let (released, wait) = channel();
+        timeline.enqueue_release(move || released.send(()).unwrap());
+        wait.recv_timeout(Duration::from_secs(10)).unwrap();
     }
 }

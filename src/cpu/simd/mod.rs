@@ -54,7 +54,7 @@ impl Isa {
     pub fn detect() -> Result<Isa> {
         static DETECTED: OnceLock<Result<Isa>> = OnceLock::new();
         DETECTED
-            .get_or_init(|| match std::env::var_os(ISA_VARIABLE) {
+            .get_or_init(|| match std::env::var_os(ISA_VARIABLE).filter(|name| !name.is_empty()) {
                 Some(name) => Isa::from_name(&name.to_string_lossy()),
                 None => Ok(Isa::best()),
             })

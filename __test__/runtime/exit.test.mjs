@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { resultOf, runProcess } from './helpers.mjs';
+
+/** How soon a process is gone after it decided to end, in milliseconds. */
+const PROMISED_TIME = 1000;
+
+/** The bound for a single run, in milliseconds: other programs may hold all cores. */
+const TOLERATED_TIME = 10_000;
+
+const RUNS = 5;
+
+/** Work of every kind for a minute or more; `leave` prints the time at which the process decides to end. */
+const WORK = `
+const context = await helpers.ml.createContext({ numThreads: 2 });
+const { run, y } = await helpers.slowGraph(context, 50);
+const begin = () => {
+  for (let i = 0; i < 1000; i++) run();
+  helpers.chain(context, 2000).catch(() => {});
+  context.createTensor(helpers.floats(1000)).catch(() => {});
+};
+const leave = () => console.log(Date.now());
+`;
+
+/** Runs the program some times; each must end with the code, soon, and not by a signal. */
+async function checkEnd(source, expectedCode, stderr = /^$/) {
+  const times = [];
+  for (let i = 0; i < RUNS; i++) {
+    const result = await runProcess(WORK + source);
+    assert.deepEqual([result.code, result.signal], [expectedCode, null], result.stderr);
+    assert.match(result.stderr, stderr);
+    times.push(result.ended - Number(result.stdout));
+  }
+  times.sort((a, b) => a - b);
+  const median = times[RUNS >> 1];
+  assert.ok(median < PROMISED_TIME && times.at(-1) < TOLERATED_TIME, `the ends took ${times} ms`);
+}
+
+test('process.exit() with work and reads pending', () =>
+  checkEnd('begin(); context.readTensor(y); leave(); process.exit(7);', 7));
+
+test('process.exit() in the middle of a dispatch', () =>
+  checkEnd('begin(); context.readTensor(y); setTimeout(() => { leave(); process.exit(0); }, 30);', 0));
+
+test('process.exit() while a graph is compiled', () =>
+  checkEnd(
+    `const builder = new helpers.MLGraphBuilder(context);
+     let z = builder.constant(helpers.operand(1 << 21), new Float32Array(1 << 21));
+     for (let i = 0; i < 2000; i++) z = builder.sin(z);
+     builder.build({ z: builder.add(z, builder.input('x', helpers.operand(1))) });
+     setTimeout(() => { leave(); process.exit(0); }, 30);`,
+    0,
+  ));
+
+test('process.exit() in an exit handler and in a completion', () =>
+  checkEnd(
+    `process.on('exit', () => { context.readTensor(y); run(); });
+     const tensor = await context.createTensor(helpers.floats(1));
+     context.readTensor(tensor).then(() => { begin(); leave(); process.exit(5); });`,
+    5,
+  ));
+
+test('the natural end with dispatches that nobody waits for', () =>
+  checkEnd('for (let i = 0; i < 1000; i++) run(); leave();', 0));
+
+test('the natural end after the context is destroyed with work in its queue', () =>
+  checkEnd('begin(); context.readTensor(y).catch(() => {}); leave(); context.destroy();', 0));
+
+test('an uncaught exception', () =>
+  checkEnd("begin(); context.readTensor(y); leave(); throw new Error('on purpose');", 1, /on purpose/));
+
+test('an unhandled rejection of the API', () =>
+  checkEnd('begin(); const read = context.readTensor(y); leave(); y.destroy(); await read;', 1, /InvalidStateError/));
+
+test('process.exit() of the main thread while a worker computes', () =>
+  checkEnd(
+    `import { Worker } from 'node:worker_threads';
+     const worker = new Worker(\`
+       import(\${JSON.stringify(helpers.HELPERS)}).then(async (helpers) => {
+         const context = await helpers.ml.createContext({ numThreads: 1 });
+         const { run, y } = await helpers.slowGraph(context, 50);
+         for (let i = 0; i < 1000; i++) run();
+         context.readTensor(y);
+         (await import('node:worker_threads')).parentPort.postMessage(1);
+       });\`, { eval: true });
+     worker.on('message', () => { leave(); process.exit(6); });`,
+    6,
+  ));
+
+test('a signal ends the process in the middle of a dispatch', async () => {
+  const { code, signal } = await runProcess(
+    `${WORK} begin(); context.readTensor(y); setTimeout(() => process.kill(process.pid, 'SIGTERM'), 30);`,
+  );
+  assert.deepEqual([code, signal], [null, 'SIGTERM']);
+});
+
+test('a pending promise keeps the process alive until it is settled, nothing else does', async () => {
+  for (const pending of [
+    'context.readTensor(y)',
+    'context.createTensor(helpers.floats(1))',
+    'context.createConstantTensor(helpers.operand(1), new Float32Array(1))',
+    'helpers.chain(context, 300)',
+  ]) {
+    const settled = await resultOf(
+      `${WORK} for (let i = 0; i < 5; i++) run(); ${pending}.then(() => console.log('"settled"'));`,
+    );
+    assert.equal(settled, 'settled');
+  }
+  const idle = await runProcess(`${WORK} globalThis.kept = context; await context.readTensor(y); leave();`);
+  assert.equal(idle.code, 0);
+  assert.ok(idle.ended - Number(idle.stdout) < TOLERATED_TIME);
+});

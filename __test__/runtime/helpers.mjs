@@ -1,0 +1,149 @@
+/** What the tests of timelines and of bad input share: the public API, slow graphs and processes of their own. */
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+
+/** The repository's root folder. */
+export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+
+const require = createRequire(import.meta.url);
+
+/** The public API. */
+export const { ml, MLGraphBuilder, ...interfaces } = require('../../index.js');
+
+/** This module, for processes and workers that import it. */
+export const HELPERS = import.meta.url;
+
+/** No test waits longer for a process or a promise. */
+export const PATIENCE = 120_000;
+
+/** A float32 tensor that can be read and written. */
+export const floats = (...shape) => ({ dataType: 'float32', shape, readable: true, writable: true });
+
+/** The descriptor of a float32 operand. */
+export const operand = (...shape) => ({ dataType: 'float32', shape });
+
+/** The float32 contents of a tensor. */
+export const read = async (context, tensor) => new Float32Array(await context.readTensor(tensor));
+
+/** A matcher of exceptions by name (and text), which must be a TypeError or a DOMException. */
+export const exception =
+  (name, pattern = /./) =>
+  (error) => {
+    assert.equal(error?.name, name, `${error?.stack ?? error}`);
+    if (name === 'TypeError') {
+      assert.equal(Object.getPrototypeOf(error), TypeError.prototype);
+    } else {
+      assert.ok(error instanceof DOMException, `${error} is no DOMException`);
+    }
+    assert.match(error.message, pattern);
+    return true;
+  };
+
+/** Elements of the tensors of slow graphs. */
+export const SLOW_ELEMENTS = 1 << 20;
+
+/**
+ * A graph `x -> y` of `links` times sin, which leaves values between -1 and 1, on `SLOW_ELEMENTS` floats.
+ *
+ * @returns {Promise<MLGraph>}
+ */
+export function chain(context, links) {
+  const builder = new MLGraphBuilder(context);
+  let y = builder.input('x', operand(SLOW_ELEMENTS));
+  for (let i = 0; i < links; i++) {
+    y = builder.sin(y);
+  }
+  return builder.build({ y });
+}
+
+/** What `links` times sin gives for 1, in double precision. */
+export function chained(value, links) {
+  let y = value;
+  for (let i = 0; i < links; i++) {
+    y = Math.sin(y);
+  }
+  return y;
+}
+
+/** Tensors for a slow graph. */
+export async function slowTensors(context) {
+  const [x, y] = await Promise.all([
+    context.createTensor(floats(SLOW_ELEMENTS)),
+    context.createTensor(floats(SLOW_ELEMENTS)),
+  ]);
+  return { x, y };
+}
+
+/**
+ * A graph whose dispatch takes about as long as asked, found by timing a short one.
+ *
+ * @param {MLContext} context with nothing else to do
+ * @param {number} milliseconds
+ * @returns {Promise<{graph: MLGraph, links: number, x: MLTensor, y: MLTensor, run: () => void}>}
+ */
+export async function slowGraph(context, milliseconds) {
+  const { x, y } = await slowTensors(context);
+  const sample = 16;
+  const short = await chain(context, sample);
+  let elapsed = Infinity;
+  for (let i = 0; i < 3; i++) {
+    await context.readTensor(y);
+    const start = performance.now();
+    context.dispatch(short, { x }, { y });
+    await context.readTensor(y);
+    elapsed = Math.min(elapsed, performance.now() - start);
+  }
+  short.destroy();
+  const links = Math.min(4000, Math.max(sample, Math.ceil((sample * milliseconds) / elapsed)));
+  const graph = await chain(context, links);
+  return { graph, links, x, y, run: () => context.dispatch(graph, { x }, { y }) };
+}
+
+/**
+ * Runs an ES module in a process of its own. `webnn-node` is imported as it would be by a user; the helpers above
+ * are there as `helpers`, unless the process is to start without the addon.
+ *
+ * @param {string} source
+ * @param {{env?: Record<string, string>, flags?: string[], helpers?: boolean}} [options]
+ * @returns {Promise<{code: number | null, signal: string | null, stdout: string, stderr: string, ended: number}>}
+ *   `ended` is the time at which the process was gone
+ */
+export function runProcess(source, { env = {}, flags = [], helpers = true } = {}) {
+  const program = helpers ? `import * as helpers from ${JSON.stringify(HELPERS)};\n${source}` : source;
+  const child = spawn(process.execPath, [...flags, '--input-type=module', '-e', program], {
+    cwd: ROOT,
+    // The test runner's own variable would make the output of the child part of its report.
+    env: { ...process.env, NODE_TEST_CONTEXT: undefined, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: PATIENCE,
+    killSignal: 'SIGKILL',
+  });
+  const output = { stdout: '', stderr: '' };
+  let ended;
+  for (const name of ['stdout', 'stderr']) {
+    child[name].setEncoding('utf8').on('data', (text) => {
+      output[name] += text;
+    });
+  }
+  return new Promise((resolve, reject) => {
+    child.on('error', reject);
+    child.on('exit', () => {
+      ended = Date.now();
+    });
+    child.on('close', (code, signal) => resolve({ code, signal, ...output, ended }));
+  });
+}
+
+/**
+ * Runs an ES module in a process of its own that must succeed.
+ *
+ * @returns {Promise<any>} what it prints, as JSON
+ */
+export async function resultOf(source, options) {
+  const { code, signal, stdout, stderr } = await runProcess(source, options);
+  assert.deepEqual({ code, signal }, { code: 0, signal: null }, stderr || stdout);
+  return JSON.parse(stdout);
+}

@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict';
+import { availableParallelism } from 'node:os';
+import { test } from 'node:test';
+import { resultOf } from './helpers.mjs';
+
+/**
+ * Counts the threads that compute for a context with the given options. Where the system does not list the names of
+ * threads, nothing but the results can be looked at.
+ */
+const PROGRAM = `
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+const names = () => readdirSync('/proc/self/task').flatMap((id) => {
+  try {
+    return [readFileSync('/proc/self/task/' + id + '/comm', 'utf8').trim()];
+  } catch {
+    return []; // it ended in the meantime
+  }
+});
+const count = () => names().filter((name) => /^webnn-[0-9]+$/.test(name)).length;
+const isListed = existsSync('/proc/self/task');
+async function use(options) {
+  const context = await helpers.ml.createContext(options);
+  const { run, links, y, x } = await helpers.slowGraph(context, 20);
+  context.writeTensor(x, new Float32Array(helpers.SLOW_ELEMENTS).fill(1));
+  run();
+  const [value] = await helpers.read(context, y);
+  if (Math.abs(value - helpers.chained(1, links)) > 1e-3) throw new Error('wrong result ' + value);
+  return context;
+}
+`;
+
+/** Threads of a process that has one context. */
+const threadsOf = (options, env = {}) =>
+  resultOf(`${PROGRAM} await use(${JSON.stringify(options)}); console.log(isListed ? count() : -1);`, {
+    env: { WEBNN_NUM_THREADS: '', ...env },
+  });
+
+/** Whether threads can be counted here. */
+const isLinux = process.platform === 'linux';
+
+for (const [what, options, env, expected] of [
+  ['numThreads', { numThreads: 3 }, {}, 3],
+  ['the smallest numThreads', { numThreads: 1 }, {}, 1],
+  ['numThreads is not halved for low power', { numThreads: 4, powerPreference: 'low-power' }, {}, 4],
+  ['WEBNN_NUM_THREADS', {}, { WEBNN_NUM_THREADS: '5' }, 5],
+  ['WEBNN_NUM_THREADS is halved for low power', { powerPreference: 'low-power' }, { WEBNN_NUM_THREADS: '6' }, 3],
+  ['half of one thread is one', { powerPreference: 'low-power' }, { WEBNN_NUM_THREADS: '1' }, 1],
+  ['WEBNN_NUM_THREADS for high performance', { powerPreference: 'high-performance' }, { WEBNN_NUM_THREADS: '2' }, 2],
+  ['numThreads is stronger than WEBNN_NUM_THREADS', { numThreads: 2 }, { WEBNN_NUM_THREADS: '6' }, 2],
+]) {
+  test(`number of threads: ${what}`, async () => {
+    assert.equal(await threadsOf(options, env), isLinux ? expected : -1);
+  });
+}
+
+test('the default number of threads fits the machine, half of it for low power', async () => {
+  const count = await threadsOf({});
+  if (isLinux) {
+    assert.ok(count >= 1 && count <= availableParallelism(), `${count} threads`);
+  }
+  const half = isLinux ? Math.max(1, Math.floor(count / 2)) : -1;
+  assert.equal(await threadsOf({ powerPreference: 'low-power' }), half);
+});
+
+test('contexts share threads, and threads end with the last context that uses them', async () => {
+  const counts = await resultOf(
+    `${PROGRAM}
+     const counts = [];
+     let contexts = [];
+     for (const numThreads of [3, 3, 3, 2]) contexts.push(await use({ numThreads }));
+     counts.push(isListed ? count() : -1);
+     for (const context of contexts) context.destroy();
+     contexts = undefined;
+     const deadline = Date.now() + 30_000;
+     while (isListed && count() > 0 && Date.now() < deadline) {
+       gc();
+       await new Promise((resolve) => setTimeout(resolve, 10));
+     }
+     counts.push(isListed ? count() : -1);
+     console.log(JSON.stringify(counts));`,
+    { flags: ['--expose-gc'], env: { WEBNN_NUM_THREADS: '' } },
+  );
+  assert.deepEqual(counts, isLinux ? [5, 0] : [-1, -1]);
+});
