@@ -5,6 +5,7 @@
 //   npm test -- --only js           generated files and JavaScript tests
 //   npm test -- --name softmax      only tests whose name matches
 //   npm test -- FILE...             only these JavaScript test files
+//   npm test -- --models            only the tests on trained models beside the repository
 
 import { existsSync, readdirSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
@@ -12,7 +13,7 @@ import { parseArgs } from 'node:util';
 import { entry, Failure, outputOf, root, run, say } from './process.mjs';
 import { checkRust, setUp } from './setup.mjs';
 
-const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [FILE...]';
+const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--models | FILE...]';
 
 /** Reads the command line. @throws {Failure} with exit status 2 when it cannot be understood */
 function readArguments() {
@@ -20,7 +21,12 @@ function readArguments() {
   try {
     parsed = parseArgs({
       allowPositionals: true,
-      options: { only: { type: 'string' }, name: { type: 'string' }, help: { type: 'boolean', short: 'h' } },
+      options: {
+        only: { type: 'string' },
+        name: { type: 'string' },
+        models: { type: 'boolean', default: false },
+        help: { type: 'boolean', short: 'h' },
+      },
     });
   } catch (error) {
     throw new Failure(`${error.message}\n${USAGE}`, 2);
@@ -35,18 +41,26 @@ function readArguments() {
   if (files.length > 0 && values.only === 'rust') {
     throw new Failure(`--only rust takes no files\n${USAGE}`, 2);
   }
+  if (values.models && (files.length > 0 || values.only !== undefined)) {
+    throw new Failure(`--models goes with neither --only nor files\n${USAGE}`, 2);
+  }
   const missing = files.find((file) => !existsSync(join(root, file)));
   if (missing !== undefined) {
     throw new Failure(`${missing}: no such file in ${root}`, 2);
   }
-  return { only: values.only ?? (files.length > 0 ? 'js' : undefined), name: values.name, files };
+  const { name, models } = values;
+  return { only: values.only ?? (files.length > 0 || models ? 'js' : undefined), name, files, models };
 }
 
-/** Paths of all JavaScript test files, relative to the root, sorted. Listed here because Node 20 knows no globs. */
-function testFiles() {
+/** Tests on trained models, which are not in the repository: `npm run test:models` runs them. */
+const MODEL_TESTS = '__test__/models/';
+
+/** Paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 knows no globs. */
+function testFiles({ models }) {
   return readdirSync(join(root, '__test__'), { recursive: true, withFileTypes: true })
     .filter((file) => file.isFile() && file.name.endsWith('.test.mjs'))
     .map((file) => relative(root, join(file.parentPath ?? file.path, file.name)).split(sep).join('/'))
+    .filter((file) => file.startsWith(MODEL_TESTS) === models)
     .sort();
 }
 
@@ -73,9 +87,9 @@ async function checkGenerated() {
 }
 
 /** The JavaScript tests. `--expose-gc` lets them see that memory is given back. */
-async function testJavaScript({ name, files }) {
+async function testJavaScript({ name, files, models }) {
   const pattern = name === undefined ? [] : [`--test-name-pattern=${name}`];
-  await run('JavaScript tests', process.execPath, ['--expose-gc', '--test', ...pattern, ...(files.length > 0 ? files : testFiles())]);
+  await run('JavaScript tests', process.execPath, ['--expose-gc', '--test', ...pattern, ...(files.length > 0 ? files : testFiles({ models }))]);
 }
 
 await entry(async () => {
@@ -85,7 +99,7 @@ await entry(async () => {
   }
   if (options.only !== 'rust') {
     await setUp();
-    if (options.name === undefined && options.files.length === 0) {
+    if (options.name === undefined && options.files.length === 0 && !options.models) {
       await checkGenerated();
     }
     await testJavaScript(options);

@@ -8,7 +8,7 @@ import { ml, MLGraphBuilder } from 'webnn-node';
 import { readNpy } from '../../examples/lib/npy.mjs';
 import { readSafetensors } from '../../examples/lib/safetensors.mjs';
 import { decodePicture, INPUT, OUTPUT, squeezenet } from '../../examples/lib/squeezenet.mjs';
-import { maxAbsDifference, ROOT, runExample } from './run-example.mjs';
+import { maxAbsDifference, ROOT, runExample } from '../examples/run-example.mjs';
 
 const MODEL = path.resolve(ROOT, '../shared/models/squeezenet1.0');
 const PROGRAM = 'image-classification.mjs';
