@@ -59,6 +59,11 @@ impl Threads {
     ///
     /// The split depends on the number of threads: `work` must compute each item independently of its range.
     pub fn split(&self, items: usize, grain: usize, cost: usize, work: impl Fn(Range<usize>) + Sync) {
+        // One copy of the code of the pool serves all closures.
+        self.split_dyn(items, grain, cost, &work);
+    }
+
+    fn split_dyn(&self, items: usize, grain: usize, cost: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
         let grain = grain.max(1);
         let worthwhile = items.saturating_mul(cost) / MIN_PARALLEL_COST;
         let parts = self.count().min(worthwhile).min(items.div_ceil(grain));

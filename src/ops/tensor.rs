@@ -70,6 +70,11 @@ impl Tensor {
 
     /// A tensor of the type and shape of `descriptor` with the elements that `element` gives for each index.
     pub fn from_fn(descriptor: &Descriptor, mut element: impl FnMut(&[usize]) -> Number) -> Tensor {
+        Tensor::from_fn_dyn(descriptor, &mut element)
+    }
+
+    /// One copy of the code of ndarray for all closures: every reference has some.
+    fn from_fn_dyn(descriptor: &Descriptor, element: &mut dyn FnMut(&[usize]) -> Number) -> Tensor {
         use ndarray::Dimension;
         let shape = dims(&descriptor.shape);
         let data = if descriptor.dtype.is_float() {
