@@ -63,6 +63,11 @@ impl StepPlaces {
         self.inputs.iter().flatten()
     }
 
+    /// Bytes of the outputs.
+    pub fn written_bytes(&self) -> usize {
+        self.outputs.iter().map(|place| place.bytes).sum()
+    }
+
     /// Number of operands and of outputs.
     pub fn counts(&self) -> (usize, usize) {
         (self.inputs.len(), self.outputs.len())
