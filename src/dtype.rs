@@ -94,6 +94,15 @@ pub enum Number {
     Int(i128),
 }
 
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::Float(x) => write!(f, "{x:?}"),
+            Number::Int(x) => write!(f, "{x}"),
+        }
+    }
+}
+
 impl Number {
     /// Casts to the nearest value of `to`, by section 9.2 of the draft: floats round to nearest even,
     /// integers clamp to the range, NaN becomes 0. The result is `Float` for a floating-point type and
@@ -126,7 +135,7 @@ impl Number {
                 // A significand of 53 bits, whose last one tells whether anything behind it was cut off.
                 let top = (high as u128) << 64 | low as u128;
                 let cut = 75 - high.leading_zeros();
-                let is_inexact = top % (1 << cut) != 0 || rest.iter().any(|&word| word != 0);
+                let is_inexact = !top.is_multiple_of(1 << cut) || rest.iter().any(|&word| word != 0);
                 let significand = (top >> cut) as u64 | is_inexact as u64;
                 let magnitude = significand as f64 * 2f64.powi(cut as i32 + 64 * rest.len() as i32);
                 Number::Float(if negative { -magnitude } else { magnitude })
