@@ -94,21 +94,52 @@ pub enum Number {
     Int(i128),
 }
 
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::Float(x) => write!(f, "{x:?}"),
+            Number::Int(x) => write!(f, "{x}"),
+        }
+    }
+}
+
 impl Number {
     /// Casts to the nearest value of `to`, by section 9.2 of the draft: floats round to nearest even,
     /// integers clamp to the range, NaN becomes 0. The result is `Float` for a floating-point type and
     /// `Int` for an integer type.
     pub fn cast(self, to: DataType) -> Number {
         match to.integer_range() {
-            None => {
-                let x = self.to_f64();
-                Number::Float(if to == Float16 { f16::from_f64(x).to_f64() } else { x as f32 as f64 })
-            }
+            // An integer must not become a float64 first, which would round it twice.
+            None if to == Float32 => Number::Float(match self {
+                Number::Float(x) => x as f32 as f64,
+                Number::Int(x) => x as f32 as f64,
+            }),
+            // No such integer below the infinities of float16 is rounded by a float64.
+            None => Number::Float(nearest_f16(self.to_f64()).to_f64()),
             Some((min, max)) => Number::Int(match self {
                 // `as` saturates, so the infinities stay outside of every range until the clamp.
                 Number::Float(x) => (x.round_ties_even() as i128).clamp(min, max),
                 Number::Int(x) => x.clamp(min, max),
             }),
+        }
+    }
+
+    /// The integer whose magnitude has these 64-bit words, the lowest first: those of a bigint. Integers beyond 64
+    /// bits become floats that cast as the integer itself does, to every data type.
+    pub fn from_words(negative: bool, words: &[u64]) -> Number {
+        let end = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
+        match words[..end] {
+            [] => Number::Int(0),
+            [word] => Number::Int(if negative { -(word as i128) } else { word as i128 }),
+            [ref rest @ .., low, high] => {
+                // A significand of 53 bits, whose last one tells whether anything behind it was cut off.
+                let top = (high as u128) << 64 | low as u128;
+                let cut = 75 - high.leading_zeros();
+                let is_inexact = !top.is_multiple_of(1 << cut) || rest.iter().any(|&word| word != 0);
+                let significand = (top >> cut) as u64 | is_inexact as u64;
+                let magnitude = significand as f64 * 2f64.powi(cut as i32 + 64 * rest.len() as i32);
+                Number::Float(if negative { -magnitude } else { magnitude })
+            }
         }
     }
 
@@ -123,11 +154,23 @@ impl Number {
     /// The little-endian bytes of this number cast to `to`.
     pub fn to_bytes(self, to: DataType) -> Vec<u8> {
         match (self.cast(to), to) {
-            (Number::Float(x), Float16) => f16::from_f64(x).to_le_bytes().to_vec(),
+            (Number::Float(x), Float16) => nearest_f16(x).to_le_bytes().to_vec(),
             (Number::Float(x), _) => (x as f32).to_le_bytes().to_vec(),
             (Number::Int(x), _) => x.to_le_bytes()[..to.size()].to_vec(),
         }
     }
+}
+
+/// The float16 nearest to `x`, the even one of two.
+///
+/// `f16::from_f64` rounds twice where the CPU converts in hardware: to float32 and from there. Here the first
+/// rounding goes towards zero and leaves a mark in the last bit, which float16 does not have.
+#[inline]
+pub fn nearest_f16(x: f64) -> f16 {
+    let nearest = x as f32;
+    let bits = nearest.to_bits() - ((nearest as f64).abs() > x.abs()) as u32;
+    let is_inexact = f32::from_bits(bits) as f64 != x;
+    f16::from_f32(f32::from_bits(bits | is_inexact as u32))
 }
 
 /// A Rust type that stores one element of a [`DataType`].
@@ -160,7 +203,7 @@ macro_rules! elements {
 
 elements! {
     f32 = Float32, |x| Number::Float(x as f64), Float(x) => x as f32;
-    f16 = Float16, |x| Number::Float(x.to_f64()), Float(x) => f16::from_f64(x);
+    f16 = Float16, |x| Number::Float(x.to_f64()), Float(x) => nearest_f16(x);
     i32 = Int32, |x| Number::Int(x as i128), Int(x) => x as i32;
     u32 = Uint32, |x| Number::Int(x as i128), Int(x) => x as u32;
     i64 = Int64, |x| Number::Int(x as i128), Int(x) => x as i64;
@@ -229,12 +272,63 @@ mod tests {
             (Number::Float(65519.0), Float16, Number::Float(65504.0)),
             (Number::Float(1e39), Float32, Number::Float(f64::INFINITY)),
             (Number::Int(16777217), Float32, Number::Float(16777216.0)),
+            // Just above the middle of two, which a float64 or float32 in between would round away.
+            (Number::Int((1 << 60) + (1 << 36) + 1), Float32, Number::Float((1u64 << 60 | 1 << 37) as f64)),
+            (Number::Float(1.0 + 2f64.powi(-11) + 2f64.powi(-40)), Float16, Number::Float(1.0 + 2f64.powi(-10))),
+            (Number::Float(-1.0 - 2f64.powi(-11) - 2f64.powi(-40)), Float16, Number::Float(-1.0 - 2f64.powi(-10))),
+            (Number::Float(1.0 + 2f64.powi(-11)), Float16, Number::Float(1.0)),
+            (Number::Float(2f64.powi(-25) + 2f64.powi(-70)), Float16, Number::Float(2f64.powi(-24))),
+            (Number::Float(f64::MIN_POSITIVE), Float16, Number::Float(0.0)),
+            (Number::Float(f64::MAX), Float16, Number::Float(f64::INFINITY)),
+            (Number::Float(65520.0 - 1e-9), Float16, Number::Float(65504.0)),
+            (Number::Float(f64::NEG_INFINITY), Float16, Number::Float(f64::NEG_INFINITY)),
         ];
         for (number, to, expected) in cases {
             assert_eq!(number.cast(to), expected, "{number:?} to {to}");
         }
         let Number::Float(zero) = Number::Float(-1e-60).cast(Float32) else { panic!("not a float") };
         assert!(zero == 0.0 && zero.is_sign_negative());
+    }
+
+    #[test]
+    fn every_float16_and_what_is_around_it_is_nearest_to_itself() {
+        for bits in 0..=f16::INFINITY.to_bits() {
+            let x = f16::from_bits(bits);
+            assert_eq!(nearest_f16(x.to_f64()), x);
+            assert_eq!(nearest_f16(-x.to_f64()), -x);
+            // The middle to the next one; the one after the largest counts as 2^16.
+            let next = if bits + 1 < f16::INFINITY.to_bits() { f16::from_bits(bits + 1).to_f64() } else { 65536.0 };
+            let middle = (x.to_f64() + next) / 2.0;
+            if x.is_finite() {
+                assert_eq!(nearest_f16(middle.next_down()), x);
+                assert_eq!(nearest_f16(middle).to_bits(), bits + bits % 2);
+                assert_eq!(nearest_f16(middle.next_up()).to_bits(), bits + 1);
+            }
+        }
+        assert!(nearest_f16(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn integers_of_any_length_cast_as_themselves() {
+        let cast = |negative, words: &[u64], to| Number::from_words(negative, words).cast(to);
+        assert_eq!(Number::from_words(false, &[]), Number::Int(0));
+        assert_eq!(Number::from_words(true, &[u64::MAX, 0]), Number::Int(-(u64::MAX as i128)));
+        for (words, expected) in [
+            (&[0, 1 << 63][..], 2f64.powi(127)),
+            (&[0, 1], 2f64.powi(64)),
+            (&[1, 1 << 63 | 1 << 39], 2f64.powi(127) + 2f64.powi(104)),
+            (&[0, 1 << 63 | 1 << 39], 2f64.powi(127)),
+            (&[u64::MAX, u64::MAX - (1 << 39)], f32::MAX as f64),
+            (&[u64::MAX, u64::MAX], f64::INFINITY),
+            (&[0, 0, 1], f64::INFINITY),
+            (&[u64::MAX; 100], f64::INFINITY),
+        ] {
+            assert_eq!(cast(false, words, Float32), Number::Float(expected), "{words:x?}");
+            assert_eq!(cast(true, words, Float32), Number::Float(-expected), "{words:x?}");
+            assert_eq!(cast(false, words, Uint64), Number::Int(u64::MAX as i128));
+            assert_eq!(cast(true, words, Int64), Number::Int(i64::MIN as i128));
+            assert_eq!(cast(true, words, Float16), Number::Float(f64::NEG_INFINITY));
+        }
     }
 
     #[test]

@@ -81,9 +81,14 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// An attribute problem from anything that can be printed.
+    /// An attribute problem from numbers or lists of them.
     pub fn attribute(name: &'static str, got: impl fmt::Debug, expected: impl Into<String>) -> Problem {
         Problem::Attribute { name, got: format!("{got:?}"), expected: expected.into() }
+    }
+
+    /// An attribute problem from a value that is shown as a caller writes it: a name of the IDL, an MLNumber.
+    pub fn attribute_value(name: &'static str, got: impl fmt::Display, expected: impl Into<String>) -> Problem {
+        Problem::Attribute { name, got: got.to_string(), expected: expected.into() }
     }
 }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import {
+  domException,
   invalidState,
   newBuilder,
   recording,
@@ -105,6 +106,48 @@ test('scalar constants take numbers and bigints for every data type', async () =
   assert.throws(
     () => builder.constant('float32', Symbol('s')),
     typeError(/^constant: value is a symbol, expected a number or bigint$/),
+  );
+});
+
+test('scalar constants are rounded once', async () => {
+  const { context, builder } = await newBuilder();
+  const cases = {
+    half: ['float16', 1 + 2 ** -11 + 2 ** -40, [0x3c01]],
+    integer: ['float32', 2n ** 60n + 2n ** 36n + 1n, [2 ** 60 + 2 ** 37]],
+    long: ['float32', 2n ** 127n + 2n ** 103n + 1n, [2 ** 127 + 2 ** 104]],
+    large: ['float32', 2n ** 128n, [Infinity]],
+    small: ['float32', -(2n ** 5000n), [-Infinity]],
+  };
+  const outputs = {};
+  const tensors = {};
+  for (const [name, [dataType, value]] of Object.entries(cases)) {
+    outputs[name] = builder.identity(builder.constant(dataType, value));
+    tensors[name] = await context.createTensor({ dataType, shape: [], readable: true });
+  }
+  context.dispatch(await builder.build(outputs), {}, tensors);
+  for (const [name, [dataType, , expected]] of Object.entries(cases)) {
+    const bytes = await context.readTensor(tensors[name]);
+    const View = dataType === 'float16' ? Uint16Array : Float32Array;
+    assert.deepEqual([...new View(bytes)], expected, name);
+  }
+});
+
+test('groups that convTranspose2d accepts and that do not exist are an error of build', async () => {
+  const { builder } = await newBuilder();
+  const input = builder.input('input', { dataType: 'float32', shape: [1, 1, 5, 5] });
+  const filter = builder.input('filter', { dataType: 'float32', shape: [1, 1, 3, 3] });
+  assert.throws(
+    () => builder.convTranspose2d(input, filter, { groups: 0, label: 'up' }),
+    typeError(/^\[up\] convTranspose2d: groups is 0, expected a number above 0$/),
+  );
+  const y = builder.convTranspose2d(input, filter, { groups: 3, label: 'up' });
+  assert.deepEqual(y.shape, [1, 3, 7, 7]);
+  await rejects(
+    () => builder.build({ y }),
+    (error) => {
+      assert.match(error.message, /^build: \[up\] convTranspose2d: groups is 3, expected a divisor of 1 input channels$/);
+      return domException('OperationError')(error);
+    },
   );
 });
 

@@ -90,8 +90,10 @@ impl Plan {
     /// Runs the passes on `graph` and lowers what they leave.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for constants or the arena.
+    /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` for an operator that
+    /// the draft accepts and does not define.
     pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
+        graph.check_defined()?;
         Plan::new(&optimized(graph, env, passes)?, env, options)
     }
 

@@ -7,7 +7,7 @@ mod verify;
 pub use builder::{Builder, OperandId};
 pub use text::parse;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Buffer;
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
@@ -109,6 +109,20 @@ impl Graph {
     /// The descriptors of a node's operands.
     pub fn input_descriptors(&self, node: &Node) -> Vec<Option<&Descriptor>> {
         node.inputs.iter().map(|input| input.map(|id| self.descriptor(id))).collect()
+    }
+
+    /// Checks what can only be refused when the graph is built.
+    ///
+    /// # Errors
+    /// An OperationError for an operator whose attributes the draft accepts and its formulas do not cover.
+    pub fn check_defined(&self) -> Result<()> {
+        self.nodes.iter().try_for_each(|node| {
+            let check = node.op.check_defined(&self.input_descriptors(node));
+            check.map_err(|problem| Error {
+                kind: ErrorKind::Operation,
+                ..Error::at(node.op.rule().name, &node.label, problem)
+            })
+        })
     }
 
     /// For each value, how many operands of nodes and outputs of the graph it is.

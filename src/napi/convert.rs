@@ -50,13 +50,7 @@ pub fn number(value: Unknown) -> Result<Number> {
         return Ok(Number::Float(to(&value)?));
     }
     let BigInt { sign_bit, words } = to(&value)?;
-    // Beyond 64 bits a number clamps to the range of every data type: how far beyond makes no difference.
-    let magnitude = match words.as_slice() {
-        [] => 0,
-        [word] => *word as i128,
-        _ => i128::MAX,
-    };
-    Ok(Number::Int(if sign_bit { -magnitude } else { magnitude }))
+    Ok(Number::from_words(sign_bit, &words))
 }
 
 fn entries<'a>(object: &'a Object) -> Result<impl Iterator<Item = Result<(String, Unknown<'a>)>> + 'a> {

@@ -59,11 +59,11 @@ impl Operator for ArgMinMax {
         let axis = check_axis(attributes.axis, input)?;
         let dtype = attributes.output_data_type;
         if !INDEX_TYPES.contains(&dtype) {
-            return Err(Problem::attribute("outputDataType", dtype, "int32 or int64"));
+            return Err(Problem::attribute_value("outputDataType", dtype, "int32 or int64"));
         }
         let largest = dtype.integer_range().map_or(0, |(_, max)| max);
         if input.shape[axis] as i128 > largest {
-            return Err(Problem::attribute("outputDataType", dtype, "a type that holds the size along axis"));
+            return Err(Problem::attribute_value("outputDataType", dtype, "a type that holds the size along axis"));
         }
         let shape = reduced_shape(&input.shape, Some(&[attributes.axis]), attributes.keep_dimensions)?;
         Ok(vec![Descriptor::new(dtype, shape)])
@@ -134,7 +134,7 @@ mod tests {
         assert!(infer(&[2, 3], 2, false, Int32).unwrap_err().starts_with("axis is 2"));
         assert!(infer(&[2, 3], u32::MAX, false, Int32).is_err());
         let message = infer(&[2, 3], 0, false, Uint8).unwrap_err();
-        assert_eq!(message, "outputDataType is Uint8, expected int32 or int64");
+        assert_eq!(message, "outputDataType is uint8, expected int32 or int64");
     }
 
     #[test]

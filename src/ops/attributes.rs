@@ -25,30 +25,19 @@ pub enum Attribute {
 
 impl fmt::Display for Attribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fn number(f: &mut fmt::Formatter<'_>, n: &Number) -> fmt::Result {
-            match n {
-                Number::Float(x) => write!(f, "{x:?}"),
-                Number::Int(x) => write!(f, "{x}"),
-            }
-        }
-        fn list<T>(
-            f: &mut fmt::Formatter<'_>,
-            items: &[T],
-            item: impl Fn(&mut fmt::Formatter<'_>, &T) -> fmt::Result,
-        ) -> fmt::Result {
+        fn list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: &[T]) -> fmt::Result {
             f.write_str("[")?;
-            for (i, x) in items.iter().enumerate() {
-                f.write_str(if i == 0 { "" } else { ", " })?;
-                item(f, x)?;
+            for (i, item) in items.iter().enumerate() {
+                write!(f, "{}{item}", if i == 0 { "" } else { ", " })?;
             }
             f.write_str("]")
         }
         match self {
             Attribute::Bool(b) => write!(f, "{b}"),
-            Attribute::Number(n) => number(f, n),
+            Attribute::Number(n) => write!(f, "{n}"),
             Attribute::Text(t) => f.write_str(t),
-            Attribute::Numbers(items) => list(f, items, number),
-            Attribute::Texts(items) => list(f, items, |f, t| f.write_str(t)),
+            Attribute::Numbers(items) => list(f, items),
+            Attribute::Texts(items) => list(f, items),
         }
     }
 }

@@ -110,11 +110,8 @@ impl Operator for ConvTranspose2d {
         let dilations = positive("dilations", &a.dilations)?;
         let image = a.input_layout.image(&input.shape);
         let [filter_inputs, group_outputs, height, width] = a.filter_layout.axes().map(|axis| filter.shape[axis]);
-        // The draft only asks for a number above 0, but channels that cannot be divided make no groups. No number of
-        // channels is 0, and no other number is a multiple of 0.
-        if !image.channels.is_multiple_of(a.groups) {
-            let expected = format!("a divisor of {} input channels", image.channels);
-            return Err(Problem::attribute("groups", a.groups, expected));
+        if a.groups == 0 {
+            return Err(Problem::attribute("groups", a.groups, "a number above 0"));
         }
         if image.channels != filter_inputs {
             let mut expected = filter.shape.clone();
@@ -131,6 +128,16 @@ impl Operator for ConvTranspose2d {
         let [height, width] = self.output_sizes(least, strides)?;
         let output = Image { channels: output_channels as u32, height, width, ..image };
         Ok(vec![Descriptor::new(input.dtype, a.input_layout.shape(output))])
+    }
+
+    /// The draft's steps accept any number of groups, but channels that cannot be divided make no groups.
+    fn check_defined(&self, inputs: &Inputs) -> Result<(), Problem> {
+        let ConvTranspose2dAttributes { groups, input_layout, .. } = self.attributes;
+        let channels = input_layout.image(&required(inputs, 0).shape).channels;
+        if channels.is_multiple_of(groups) {
+            return Ok(());
+        }
+        Err(Problem::attribute("groups", groups, format!("a divisor of {channels} input channels")))
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
@@ -202,6 +209,16 @@ mod tests {
     }
 
     #[test]
+    fn channels_that_cannot_be_divided_are_found_when_the_graph_is_built() {
+        let grouped = |groups| ConvTranspose2dAttributes { groups, ..Default::default() };
+        assert_eq!(infer(grouped(3), [1, 4, 5, 5], [4, 2, 3, 3]).unwrap(), [1, 6, 7, 7]);
+        let input = Descriptor::new(Float32, [1, 4, 5, 5]);
+        let check = |groups| ConvTranspose2d { attributes: grouped(groups) }.check_defined(&[Some(&input)]);
+        assert!(check(2).is_ok());
+        assert_eq!(check(3).unwrap_err().to_string(), "groups is 3, expected a divisor of 4 input channels");
+    }
+
+    #[test]
     fn what_does_not_fit_is_named() {
         let default = ConvTranspose2dAttributes::default;
         let fail = |attributes| infer(attributes, [1, 4, 5, 5], [4, 6, 3, 3]).unwrap_err();
@@ -214,8 +231,8 @@ mod tests {
             "outputSizes is [7, 8], expected at least [7, 7] and less than the strides [1, 1] above it"
         );
         assert_eq!(
-            fail(ConvTranspose2dAttributes { groups: 3, ..default() }),
-            "groups is 3, expected a divisor of 4 input channels"
+            fail(ConvTranspose2dAttributes { groups: 0, ..default() }),
+            "groups is 0, expected a number above 0"
         );
         assert_eq!(
             fail(ConvTranspose2dAttributes { padding: vec![4, 3, 0, 0], ..default() }),

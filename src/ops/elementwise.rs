@@ -280,7 +280,7 @@ impl Operator for Elementwise {
                     (min, max) => min.to_f64() > max.to_f64(),
                 };
                 if crossed {
-                    return Err(Problem::attribute("minValue", min, format!("at most maxValue, which is {max:?}")));
+                    return Err(Problem::attribute_value("minValue", min, format!("at most maxValue, which is {max}")));
                 }
             }
             _ => {}
@@ -591,6 +591,17 @@ pub fn erfc(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn crossed_limits_are_shown_as_numbers() {
+        let message = |min, max, dtype| {
+            let input = Descriptor::new(dtype, [2]);
+            let mut clamp = E::Clamp { min: Number::Float(min), max: Number::Float(max) };
+            clamp.resolve(&[Some(&input)]).unwrap_err().to_string()
+        };
+        assert_eq!(message(1.5, -1.0, DataType::Float32), "minValue is 1.5, expected at most maxValue, which is -1.0");
+        assert_eq!(message(7.0, 5.4, DataType::Int8), "minValue is 7, expected at most maxValue, which is 5");
+    }
 
     #[test]
     fn every_name_reads_back() {

@@ -299,7 +299,7 @@ mod tests {
         );
         assert_eq!(
             fail(GruAttributes { activations: Some(vec![Activation::Relu]), ..attributes() }),
-            "activations is [Relu], expected 2 activation functions"
+            "activations is [relu], expected 2 activation functions"
         );
         assert_eq!(
             fail(GruAttributes { direction: Direction::Both, ..attributes() }),

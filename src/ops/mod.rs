@@ -84,6 +84,12 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     /// The naive reference, straight from the formulas of the draft. `outputs` is what [`infer`](Self::infer) gave.
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor>;
 
+    /// Checks what the draft's steps of the method let pass although its formulas do not cover it. Called when the graph
+    /// is built.
+    fn check_defined(&self, _inputs: &Inputs) -> Result<(), Problem> {
+        Ok(())
+    }
+
     /// Numbers in the attributes are cast to the data type of the operands they are used with, and attributes
     /// that depend on each other are checked (`clamp`). Called once, before [`infer`](Self::infer).
     fn resolve(&mut self, _inputs: &Inputs) -> Result<(), Problem> {
@@ -143,6 +149,11 @@ macro_rules! operators {
                 let outputs = match self { $(Op::$Variant(op) => { op.resolve(inputs)?; op.infer(inputs)? })* };
                 outputs.iter().try_for_each(|output| output.check("output"))?;
                 Ok(outputs)
+            }
+
+            /// Checks that the formulas of the draft cover what its steps have let pass.
+            pub fn check_defined(&self, inputs: &Inputs) -> Result<(), Problem> {
+                match self { $(Op::$Variant(op) => op.check_defined(inputs),)* }
             }
 
             /// The naive reference of this operator.

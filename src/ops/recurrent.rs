@@ -42,7 +42,11 @@ pub fn activations<const N: usize>(
     default: [Activation; N],
 ) -> Result<[Activation; N], Problem> {
     let Some(list) = given else { return Ok(default) };
-    list.as_slice().try_into().map_err(|_| Problem::attribute("activations", list, format!("{N} activation functions")))
+    list.as_slice().try_into().map_err(|_| {
+        let names: Vec<_> = list.iter().map(|activation| activation.name()).collect();
+        let expected = format!("{N} activation functions");
+        Problem::attribute_value("activations", format!("[{}]", names.join(", ")), expected)
+    })
 }
 
 crate::enumeration! {

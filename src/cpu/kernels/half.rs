@@ -2,7 +2,7 @@
 
 use super::float::Float;
 use crate::cpu::simd::{Isa, Kernel, Simd};
-use crate::dtype::Element;
+use crate::dtype::{Element, nearest_f16};
 use half::f16;
 
 /// Elements that kernels widen at a time, into buffers on the stack.
@@ -101,7 +101,7 @@ impl Real for f16 {
     }
     #[inline(always)]
     fn from_f64(x: f64) -> f16 {
-        f16::from_f64(x)
+        nearest_f16(x)
     }
 }
 
