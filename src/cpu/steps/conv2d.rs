@@ -2,12 +2,14 @@
 
 use super::{Env, ProductPlan, for_each_tile};
 use crate::cpu::kernels::depthwise::{Padded, Window, convolve_channels};
-use crate::cpu::kernels::float::Float;
-use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, narrow, panel_widths};
+use crate::cpu::kernels::float::{Float, narrow};
+use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, panel_widths};
 use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
 use crate::cpu::kernels::pack::{Operand, Packed, Strided};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
+use crate::error::Result;
+use crate::memory::{Buffer, elements, elements_mut};
 
 /// The numbers of a convolution. Pairs are rows, then columns.
 ///
@@ -149,7 +151,7 @@ enum Method<T> {
     /// are on the left.
     Product { patches: Box<[PatchMatrix; 2]>, packed: Vec<Packed<T>>, plan: ProductPlan },
     /// Directly, with the filter in `f32` as `[channel][tap]`, or `[tap][channel]` with channels last.
-    Depthwise { window: Window, weights: Option<Vec<f32>>, strip: usize },
+    Depthwise { window: Window, weights: Option<Buffer>, strip: usize },
 }
 
 /// A convolution, ready to run.
@@ -163,14 +165,19 @@ pub struct Conv2dStep<T> {
 /// Output elements that a depthwise tile aims at: some ten microseconds of work.
 const DEPTHWISE_TILE: usize = 8192;
 
+/// The most floats of padded rows for a depthwise tile: 16 MiB per thread, a hundred times what usual strides and
+/// dilations need. Padded rows grow with both, up to sizes that no memory holds; a product of patches does not.
+const MAX_PADDED: usize = 1 << 22;
+
 impl<T: Float> Conv2dStep<T> {
     /// Plans the convolution for `threads` threads at a level.
     pub fn new(isa: Isa, threads: usize, shape: Conv2dShape) -> Conv2dStep<T> {
-        let method = if shape.is_depthwise() {
-            // A strip of rows of one plane, or a strip of pixels with all channels.
-            let across = if shape.channels_last { shape.channels[1] } else { shape.output[1] };
-            let strip = (DEPTHWISE_TILE / across).max(1).min(shape.matrices_rows());
-            Method::Depthwise { window: shape.window(), weights: None, strip }
+        // A strip of rows of one plane, or a strip of pixels with all channels.
+        let across = if shape.channels_last { shape.channels[1] } else { shape.output[1] };
+        let strip = (DEPTHWISE_TILE / across).max(1).min(shape.depthwise_matrices().rows);
+        let window = shape.window();
+        let method = if shape.is_depthwise() && (shape.channels_last || window.scratch_len(strip) <= MAX_PADDED) {
+            Method::Depthwise { window, weights: None, strip }
         } else {
             let patches = Box::new([shape.patches(), shape.filter_matrix()]);
             let plan = product_plan::<T>(isa, threads, &shape, patches[0].depth(), false);
@@ -180,7 +187,10 @@ impl<T: Float> Conv2dStep<T> {
     }
 
     /// Packs a constant filter; [`run`](Self::run) no longer reads its slice.
-    pub fn prepack(&mut self, data: &[T]) {
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the packed copy.
+    pub fn prepack(&mut self, data: &[T]) -> Result<()> {
         let (shape, isa) = (&self.shape, self.isa);
         match &mut self.method {
             Method::Product { patches, packed, plan } => {
@@ -192,15 +202,17 @@ impl<T: Float> Conv2dStep<T> {
                     .map(|group| {
                         Packed::new(isa, &group_filter(shape, filter, data, group), lanes, filter.depth(), width)
                     })
-                    .collect();
+                    .collect::<Result<_>>()?;
                 *plan = product_plan::<T>(isa, self.threads, shape, patches.depth(), true);
             }
             Method::Depthwise { weights, .. } => {
-                let mut floats = vec![0.0; shape.channels[1] * shape.filter[0] * shape.filter[1]];
-                depthwise_weights(shape, data, &mut floats);
-                *weights = Some(floats);
+                let floats = shape.channels[1] * shape.filter[0] * shape.filter[1];
+                let mut buffer = Buffer::zeroed(floats * size_of::<f32>())?;
+                depthwise_weights(shape, data, elements_mut(buffer.bytes_mut()));
+                *weights = Some(buffer);
             }
         }
+        Ok(())
     }
 
     /// The `f32` elements of scratch that [`run`](Self::run) needs.
@@ -219,7 +231,7 @@ impl<T: Float> Conv2dStep<T> {
     pub fn packed_bytes(&self) -> usize {
         match &self.method {
             Method::Product { packed, .. } => packed.iter().map(Packed::bytes).sum(),
-            Method::Depthwise { weights, .. } => weights.as_ref().map_or(0, |w| w.len() * size_of::<f32>()),
+            Method::Depthwise { weights, .. } => weights.as_ref().map_or(0, Buffer::len),
         }
     }
 
@@ -248,7 +260,7 @@ impl<T: Float> Conv2dStep<T> {
             }
             Method::Depthwise { window, weights, strip } => {
                 let (weights, scratch) = match weights {
-                    Some(weights) => (&weights[..], scratch),
+                    Some(weights) => (elements::<f32>(weights.bytes()), scratch),
                     None => {
                         let taps = self.shape.filter[0] * self.shape.filter[1];
                         let (weights, scratch) = scratch.split_at_mut(self.shape.channels[1] * taps);
@@ -329,10 +341,6 @@ impl Conv2dShape {
             let batches = self.batches * channels;
             Matrices { batches, batch_stride: high * wide, rows: high, row_stride: wide, cols: wide }
         }
-    }
-
-    fn matrices_rows(&self) -> usize {
-        self.depthwise_matrices().rows
     }
 }
 
@@ -485,7 +493,7 @@ mod tests {
             let run = |env: &Env| {
                 let mut step = Conv2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
                 if packed {
-                    step.prepack(&filter);
+                    step.prepack(&filter).unwrap();
                 }
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];
@@ -553,6 +561,16 @@ mod tests {
                 }
                 check::<f16>(&Conv2dShape { channels_last, ..base.clone() });
             }
+        }
+    }
+
+    #[test]
+    fn steps_and_dilations_that_no_memory_has_room_for() {
+        // One tap lies in the image. Padded rows would take 2^63 floats, twice which is 0 modulo 2^64.
+        let far = i32::MAX as usize;
+        let base = shape([2, 2], 2, [1, 1], [2, 1], [1, 1 << 28], [far, 1], [far, 0, 0, 0]).unwrap();
+        for channels_last in [false, true] {
+            check::<f32>(&Conv2dShape { channels_last, ..base.clone() });
         }
     }
 
