@@ -11,258 +11,142 @@ use crate::error::Problem;
 use crate::shape::{Descriptor, broadcast};
 use Elementwise as E;
 
-/// An element-wise operator. The fields of the activations are named as in the draft.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the variants are the methods of the draft")]
-pub enum Elementwise {
-    Abs,
-    Ceil,
-    Cos,
-    Erf,
-    Exp,
-    Floor,
-    Identity,
-    Log,
-    Neg,
-    Reciprocal,
-    RoundEven,
-    Sin,
-    Sign,
-    Sqrt,
-    Tan,
-    Relu,
-    Sigmoid,
-    Tanh,
-    Softplus,
-    Softsign,
-    Gelu,
-    HardSwish,
-    Elu {
-        alpha: f64,
-    },
-    HardSigmoid {
-        alpha: f64,
-        beta: f64,
-    },
-    LeakyRelu {
-        alpha: f64,
-    },
-    Linear {
-        alpha: f64,
-        beta: f64,
-    },
+/// One row per operator: the variant, its attributes with their names in the IDL and their defaults, the method, the
+/// rules of the operands and of the output.
+macro_rules! elementwise {
+    ($($Variant:ident $({ $($field:ident $idl:literal: $Type:ty = $default:expr),* })?
+        => $name:literal, $operands:expr, $outputs:expr;)*) => {
+        /// An element-wise operator.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[expect(missing_docs, reason = "the variants and fields are the methods and options of the draft")]
+        pub enum Elementwise {
+            $($Variant $({ $($field: $Type),* })?,)*
+            /// `(input - zeroPoint) * scale` for operands in the order of `dequantizeLinear()`; only inside of other
+            /// operators.
+            Dequantize,
+            /// `clamp(roundEven(input / scale) + zeroPoint)` for operands in the order of `quantizeLinear()`; only
+            /// inside of other operators.
+            Quantize,
+        }
+
+        const ROWS: &[OpRule] = &[$(OpRule { name: $name, operands: $operands, outputs: $outputs },)*];
+
+        fn read(name: &str, attributes: &mut Attributes) -> Result<E, Problem> {
+            Ok(match name {
+                $($name => E::$Variant $({ $($field: attributes.take($idl, $default)?),* })?,)*
+                _ => unreachable!("no element-wise operator {name}"),
+            })
+        }
+
+        fn write(op: &E, attributes: &mut Attributes) {
+            match op {
+                $(E::$Variant $({ $($field),* })? => { $($(attributes.put($idl, $field, &$default);)*)? })*
+                E::Dequantize | E::Quantize => {}
+            }
+        }
+
+        impl Elementwise {
+            /// The method of MLGraphBuilder.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(E::$Variant { .. } => $name,)*
+                    E::Dequantize => "dequantize",
+                    E::Quantize => "quantize",
+                }
+            }
+        }
+    };
+}
+
+elementwise! {
+    Abs => "abs", OF_SIGNED, SAME_AS_INPUT;
+    Ceil => "ceil", OF_FLOATS, SAME_AS_INPUT;
+    Cos => "cos", OF_FLOATS, SAME_AS_INPUT;
+    Erf => "erf", OF_FLOATS, SAME_AS_INPUT;
+    Exp => "exp", OF_FLOATS, SAME_AS_INPUT;
+    Floor => "floor", OF_FLOATS, SAME_AS_INPUT;
+    Identity => "identity", OF_ANY, SAME_AS_INPUT;
+    Log => "log", OF_FLOATS, SAME_AS_INPUT;
+    Neg => "neg", OF_SIGNED, SAME_AS_INPUT;
+    Reciprocal => "reciprocal", OF_FLOATS, SAME_AS_INPUT;
+    RoundEven => "roundEven", OF_FLOATS, SAME_AS_INPUT;
+    Sin => "sin", OF_FLOATS, SAME_AS_INPUT;
+    Sign => "sign", OF_SIGNED, SAME_AS_INPUT;
+    Sqrt => "sqrt", OF_FLOATS, SAME_AS_INPUT;
+    Tan => "tan", OF_FLOATS, SAME_AS_INPUT;
+    Relu => "relu", OF_SIGNED, SAME_AS_INPUT;
+    Sigmoid => "sigmoid", OF_FLOATS, SAME_AS_INPUT;
+    Tanh => "tanh", OF_FLOATS, SAME_AS_INPUT;
+    Softplus => "softplus", OF_FLOATS, SAME_AS_INPUT;
+    Softsign => "softsign", OF_FLOATS, SAME_AS_INPUT;
+    Gelu => "gelu", OF_FLOATS, SAME_AS_INPUT;
+    HardSwish => "hardSwish", OF_FLOATS, SAME_AS_INPUT;
+    Elu { alpha "alpha": f64 = 1.0 } => "elu", OF_FLOATS, SAME_AS_INPUT;
+    HardSigmoid { alpha "alpha": f64 = 0.2, beta "beta": f64 = 0.5 } => "hardSigmoid", OF_FLOATS, SAME_AS_INPUT;
+    LeakyRelu { alpha "alpha": f64 = 0.01 } => "leakyRelu", OF_FLOATS, SAME_AS_INPUT;
+    Linear { alpha "alpha": f64 = 1.0, beta "beta": f64 = 0.0 } => "linear", OF_FLOATS, SAME_AS_INPUT;
+    // The draft swaps the two infinities; its prose says what is meant.
     Clamp {
-        min: Number,
-        max: Number,
-    },
-    Cast {
-        to: DataType,
-    },
-    LogicalNot,
-    IsNaN,
-    IsInfinite,
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Max,
-    Min,
-    Pow,
-    Prelu,
-    Equal,
-    NotEqual,
-    Greater,
-    GreaterOrEqual,
-    Lesser,
-    LesserOrEqual,
-    LogicalAnd,
-    LogicalOr,
-    LogicalXor,
-    Where,
-    /// `(input - zeroPoint) * scale` for operands in the order of `dequantizeLinear()`; only inside of other operators.
-    Dequantize,
-    /// `clamp(roundEven(input / scale) + zeroPoint)` for operands in the order of `quantizeLinear()`; only inside of
-    /// other operators.
-    Quantize,
-}
-
-/// A unary operator that keeps the data type of `operands`' only operand, which is called `input`.
-const fn unary(name: &'static str, operands: &'static [OperandRule]) -> OpRule {
-    OpRule { name, operands, outputs: SAME_AS_INPUT }
-}
-
-/// An operator that answers with 0 or 1.
-const fn test(name: &'static str, operands: &'static [OperandRule]) -> OpRule {
-    OpRule { name, operands, outputs: TRUTH }
-}
-
-/// A binary operator on any data type.
-const fn binary(name: &'static str) -> OpRule {
-    OpRule { name, operands: COMPARED, outputs: SAME_AS_A }
+        min "minValue": Number = Number::Float(f64::NEG_INFINITY),
+        max "maxValue": Number = Number::Float(f64::INFINITY)
+    } => "clamp", OF_ANY, SAME_AS_INPUT;
+    Cast { to "dataType": DataType = DataType::Float32 } => "cast", OF_ANY, OF_ANY_TYPE;
+    LogicalNot => "logicalNot", OF_A_TRUTH, TRUTH;
+    IsNaN => "isNaN", OF_A_FLOAT, TRUTH;
+    IsInfinite => "isInfinite", OF_A_FLOAT, TRUTH;
+    Add => "add", OF_TWO, SAME_AS_A;
+    Sub => "sub", OF_TWO, SAME_AS_A;
+    Mul => "mul", OF_TWO, SAME_AS_A;
+    Div => "div", OF_TWO, SAME_AS_A;
+    Max => "max", OF_TWO, SAME_AS_A;
+    Min => "min", OF_TWO, SAME_AS_A;
+    Pow => "pow", OF_TWO, SAME_AS_A;
+    Prelu => "prelu", OF_INPUT_AND_SLOPE, SAME_AS_INPUT;
+    Equal => "equal", OF_TWO, TRUTH;
+    NotEqual => "notEqual", OF_TWO, TRUTH;
+    Greater => "greater", OF_TWO, TRUTH;
+    GreaterOrEqual => "greaterOrEqual", OF_TWO, TRUTH;
+    Lesser => "lesser", OF_TWO, TRUTH;
+    LesserOrEqual => "lesserOrEqual", OF_TWO, TRUTH;
+    LogicalAnd => "logicalAnd", OF_TWO_TRUTHS, TRUTH;
+    LogicalOr => "logicalOr", OF_TWO_TRUTHS, TRUTH;
+    LogicalXor => "logicalXor", OF_TWO_TRUTHS, TRUTH;
+    Where => "where", OF_CHOICES, CHOSEN;
 }
 
 const SAME_AS_INPUT: &[OutputRule] = &[output("output", Types::SameAs("input"), ANY_RANK)];
 const SAME_AS_A: &[OutputRule] = &[output("output", Types::SameAs("a"), ANY_RANK)];
+const CHOSEN: &[OutputRule] = &[output("output", Types::SameAs("trueValue"), ANY_RANK)];
+const OF_ANY_TYPE: &[OutputRule] = &[output("output", ANY, ANY_RANK)];
 const TRUTH: &[OutputRule] = &[output("output", BOOLEAN, ANY_RANK)];
 const OF_ANY: &[OperandRule] = &[operand("input", ANY, ANY_RANK)];
 const OF_FLOATS: &[OperandRule] = &[operand("input", FLOATS, ANY_RANK)];
 const OF_SIGNED: &[OperandRule] = &[operand("input", SIGNED, ANY_RANK)];
-const COMPARED: &[OperandRule] = &[operand("a", ANY, ANY_RANK), operand("b", Types::SameAs("a"), ANY_RANK)];
-const TRUTHS: &[OperandRule] = &[operand("a", BOOLEAN, ANY_RANK), operand("b", Types::SameAs("a"), ANY_RANK)];
+const OF_A_FLOAT: &[OperandRule] = &[operand("a", FLOATS, ANY_RANK)];
+const OF_A_TRUTH: &[OperandRule] = &[operand("a", BOOLEAN, ANY_RANK)];
+const OF_TWO: &[OperandRule] = &[operand("a", ANY, ANY_RANK), operand("b", Types::SameAs("a"), ANY_RANK)];
+const OF_TWO_TRUTHS: &[OperandRule] = &[operand("a", BOOLEAN, ANY_RANK), operand("b", Types::SameAs("a"), ANY_RANK)];
+const OF_INPUT_AND_SLOPE: &[OperandRule] =
+    &[operand("input", SIGNED, ANY_RANK), operand("slope", Types::SameAs("input"), ANY_RANK)];
+const OF_CHOICES: &[OperandRule] = &[
+    operand("condition", BOOLEAN, ANY_RANK),
+    operand("trueValue", ANY, ANY_RANK),
+    operand("falseValue", Types::SameAs("trueValue"), ANY_RANK),
+];
 
 impl Operator for Elementwise {
-    const RULES: &'static [OpRule] = &[
-        unary("abs", OF_SIGNED),
-        unary("ceil", OF_FLOATS),
-        unary("cos", OF_FLOATS),
-        unary("erf", OF_FLOATS),
-        unary("exp", OF_FLOATS),
-        unary("floor", OF_FLOATS),
-        unary("identity", OF_ANY),
-        unary("log", OF_FLOATS),
-        unary("neg", OF_SIGNED),
-        unary("reciprocal", OF_FLOATS),
-        unary("roundEven", OF_FLOATS),
-        unary("sin", OF_FLOATS),
-        unary("sign", OF_SIGNED),
-        unary("sqrt", OF_FLOATS),
-        unary("tan", OF_FLOATS),
-        unary("relu", OF_SIGNED),
-        unary("sigmoid", OF_FLOATS),
-        unary("tanh", OF_FLOATS),
-        unary("softplus", OF_FLOATS),
-        unary("softsign", OF_FLOATS),
-        unary("gelu", OF_FLOATS),
-        unary("hardSwish", OF_FLOATS),
-        unary("elu", OF_FLOATS),
-        unary("hardSigmoid", OF_FLOATS),
-        unary("leakyRelu", OF_FLOATS),
-        unary("linear", OF_FLOATS),
-        unary("clamp", OF_ANY),
-        OpRule {
-            name: "cast",
-            operands: &[operand("input", ANY, ANY_RANK)],
-            outputs: &[output("output", ANY, ANY_RANK)],
-        },
-        test("logicalNot", &[operand("a", BOOLEAN, ANY_RANK)]),
-        test("isNaN", &[operand("a", FLOATS, ANY_RANK)]),
-        test("isInfinite", &[operand("a", FLOATS, ANY_RANK)]),
-        binary("add"),
-        binary("sub"),
-        binary("mul"),
-        binary("div"),
-        binary("max"),
-        binary("min"),
-        binary("pow"),
-        OpRule {
-            name: "prelu",
-            operands: &[operand("input", SIGNED, ANY_RANK), operand("slope", Types::SameAs("input"), ANY_RANK)],
-            outputs: &[output("output", Types::SameAs("input"), ANY_RANK)],
-        },
-        test("equal", COMPARED),
-        test("notEqual", COMPARED),
-        test("greater", COMPARED),
-        test("greaterOrEqual", COMPARED),
-        test("lesser", COMPARED),
-        test("lesserOrEqual", COMPARED),
-        test("logicalAnd", TRUTHS),
-        test("logicalOr", TRUTHS),
-        test("logicalXor", TRUTHS),
-        OpRule {
-            name: "where",
-            operands: &[
-                operand("condition", BOOLEAN, ANY_RANK),
-                operand("trueValue", ANY, ANY_RANK),
-                operand("falseValue", Types::SameAs("trueValue"), ANY_RANK),
-            ],
-            outputs: &[output("output", Types::SameAs("trueValue"), ANY_RANK)],
-        },
-    ];
+    const RULES: &'static [OpRule] = ROWS;
 
     fn read(name: &str, attributes: &mut Attributes) -> Result<E, Problem> {
-        Ok(match name {
-            "abs" => E::Abs,
-            "ceil" => E::Ceil,
-            "cos" => E::Cos,
-            "erf" => E::Erf,
-            "exp" => E::Exp,
-            "floor" => E::Floor,
-            "identity" => E::Identity,
-            "log" => E::Log,
-            "neg" => E::Neg,
-            "reciprocal" => E::Reciprocal,
-            "roundEven" => E::RoundEven,
-            "sin" => E::Sin,
-            "sign" => E::Sign,
-            "sqrt" => E::Sqrt,
-            "tan" => E::Tan,
-            "relu" => E::Relu,
-            "sigmoid" => E::Sigmoid,
-            "tanh" => E::Tanh,
-            "softplus" => E::Softplus,
-            "softsign" => E::Softsign,
-            "gelu" => E::Gelu,
-            "hardSwish" => E::HardSwish,
-            "elu" => E::Elu { alpha: attributes.take("alpha", 1.0)? },
-            "hardSigmoid" => {
-                E::HardSigmoid { alpha: attributes.take("alpha", 0.2)?, beta: attributes.take("beta", 0.5)? }
-            }
-            "leakyRelu" => E::LeakyRelu { alpha: attributes.take("alpha", 0.01)? },
-            "linear" => E::Linear { alpha: attributes.take("alpha", 1.0)?, beta: attributes.take("beta", 0.0)? },
-            "clamp" => E::Clamp {
-                // The draft swaps the two infinities; its prose says what is meant.
-                min: attributes.take("minValue", Number::Float(f64::NEG_INFINITY))?,
-                max: attributes.take("maxValue", Number::Float(f64::INFINITY))?,
-            },
-            "cast" => E::Cast { to: attributes.take("dataType", DataType::Float32)? },
-            "logicalNot" => E::LogicalNot,
-            "isNaN" => E::IsNaN,
-            "isInfinite" => E::IsInfinite,
-            "add" => E::Add,
-            "sub" => E::Sub,
-            "mul" => E::Mul,
-            "div" => E::Div,
-            "max" => E::Max,
-            "min" => E::Min,
-            "pow" => E::Pow,
-            "prelu" => E::Prelu,
-            "equal" => E::Equal,
-            "notEqual" => E::NotEqual,
-            "greater" => E::Greater,
-            "greaterOrEqual" => E::GreaterOrEqual,
-            "lesser" => E::Lesser,
-            "lesserOrEqual" => E::LesserOrEqual,
-            "logicalAnd" => E::LogicalAnd,
-            "logicalOr" => E::LogicalOr,
-            "logicalXor" => E::LogicalXor,
-            "where" => E::Where,
-            _ => unreachable!("no element-wise operator {name}"),
-        })
+        read(name, attributes)
     }
 
     fn rule(&self) -> &'static OpRule {
-        row(Self::RULES, self.name())
+        row(ROWS, self.name())
     }
 
     fn write(&self, attributes: &mut Attributes) {
-        match self {
-            E::Elu { alpha } => attributes.put("alpha", alpha, &1.0),
-            E::HardSigmoid { alpha, beta } => {
-                attributes.put("alpha", alpha, &0.2);
-                attributes.put("beta", beta, &0.5);
-            }
-            E::LeakyRelu { alpha } => attributes.put("alpha", alpha, &0.01),
-            E::Linear { alpha, beta } => {
-                attributes.put("alpha", alpha, &1.0);
-                attributes.put("beta", beta, &0.0);
-            }
-            E::Clamp { min, max } => {
-                attributes.put("minValue", min, &Number::Float(f64::NEG_INFINITY));
-                attributes.put("maxValue", max, &Number::Float(f64::INFINITY));
-            }
-            E::Cast { to } => attributes.put("dataType", &Some(*to), &None),
-            _ => {}
-        }
+        write(self, attributes);
     }
 
     fn resolve(&mut self, inputs: &Inputs) -> Result<(), Problem> {
@@ -312,63 +196,6 @@ impl Operator for Elementwise {
 }
 
 impl Elementwise {
-    /// The method of MLGraphBuilder.
-    pub fn name(&self) -> &'static str {
-        match self {
-            E::Abs => "abs",
-            E::Ceil => "ceil",
-            E::Cos => "cos",
-            E::Erf => "erf",
-            E::Exp => "exp",
-            E::Floor => "floor",
-            E::Identity => "identity",
-            E::Log => "log",
-            E::Neg => "neg",
-            E::Reciprocal => "reciprocal",
-            E::RoundEven => "roundEven",
-            E::Sin => "sin",
-            E::Sign => "sign",
-            E::Sqrt => "sqrt",
-            E::Tan => "tan",
-            E::Relu => "relu",
-            E::Sigmoid => "sigmoid",
-            E::Tanh => "tanh",
-            E::Softplus => "softplus",
-            E::Softsign => "softsign",
-            E::Gelu => "gelu",
-            E::HardSwish => "hardSwish",
-            E::Elu { .. } => "elu",
-            E::HardSigmoid { .. } => "hardSigmoid",
-            E::LeakyRelu { .. } => "leakyRelu",
-            E::Linear { .. } => "linear",
-            E::Clamp { .. } => "clamp",
-            E::Cast { .. } => "cast",
-            E::LogicalNot => "logicalNot",
-            E::IsNaN => "isNaN",
-            E::IsInfinite => "isInfinite",
-            E::Add => "add",
-            E::Sub => "sub",
-            E::Mul => "mul",
-            E::Div => "div",
-            E::Max => "max",
-            E::Min => "min",
-            E::Pow => "pow",
-            E::Prelu => "prelu",
-            E::Equal => "equal",
-            E::NotEqual => "notEqual",
-            E::Greater => "greater",
-            E::GreaterOrEqual => "greaterOrEqual",
-            E::Lesser => "lesser",
-            E::LesserOrEqual => "lesserOrEqual",
-            E::LogicalAnd => "logicalAnd",
-            E::LogicalOr => "logicalOr",
-            E::LogicalXor => "logicalXor",
-            E::Where => "where",
-            E::Dequantize => "dequantize",
-            E::Quantize => "quantize",
-        }
-    }
-
     /// The data type of the output for operands of these types.
     pub fn output_type(&self, operands: &[DataType]) -> DataType {
         match self {
