@@ -44,9 +44,10 @@ impl Window {
         (rows - 1) * self.step[0] + (self.filter[0] - 1) * self.dilation[0] + 1
     }
 
-    /// The scratch floats that [`Padded::fill`] needs for `rows` output rows.
+    /// The scratch floats that [`Padded::fill`] needs for `rows` output rows; saturates for steps and dilations that no
+    /// memory has room for.
     pub fn scratch_len(&self, rows: usize) -> usize {
-        self.rows_under(rows) * self.step[1] * self.stretch()
+        self.rows_under(rows).saturating_mul(self.step[1]).saturating_mul(self.stretch())
     }
 }
 

@@ -107,7 +107,7 @@ impl<'a, T> Tile<'a, T> {
     /// # Panics
     /// If the buffer is shorter.
     pub fn whole(buffer: &'a mut [T], rows: usize, cols: usize) -> Tile<'a, T> {
-        assert!(buffer.len() >= rows * cols);
+        assert!(rows.checked_mul(cols).is_some_and(|wanted| wanted <= buffer.len()));
         Tile { base: buffer.as_mut_ptr(), row_stride: cols, batch: 0, rows: 0..rows, cols: 0..cols, owner: PhantomData }
     }
 
@@ -147,7 +147,9 @@ impl<'a> Slots<'a> {
     /// If `scratch` is shorter than that.
     pub fn new(scratch: &'a mut [f32], slot: usize, count: usize) -> Slots<'a> {
         let count = count.clamp(1, MAX_SLOTS);
-        assert!(scratch.len() >= slot * count, "{} floats of scratch, {count} slots of {slot} wanted", scratch.len());
+        // With a check: a product that wraps around would make slots outside of the scratch memory.
+        let fits = slot.checked_mul(count).is_some_and(|wanted| wanted <= scratch.len());
+        assert!(fits, "{} floats of scratch, {count} slots of {slot} wanted", scratch.len());
         let taken = [const { AtomicBool::new(false) }; MAX_SLOTS];
         Slots { base: scratch.as_mut_ptr(), slot, count, taken, owner: PhantomData }
     }
@@ -236,5 +238,12 @@ mod tests {
         let first = a.floats.as_ptr();
         drop(a);
         assert_eq!(slots.take().floats.as_ptr(), first);
+    }
+
+    #[test]
+    #[should_panic(expected = "slots of")]
+    fn slots_that_no_memory_holds_are_refused() {
+        // Their product is 0 modulo 2^64.
+        Slots::new(&mut [0.0; 8], 1 << 63, 2);
     }
 }

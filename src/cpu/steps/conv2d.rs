@@ -163,14 +163,19 @@ pub struct Conv2dStep<T> {
 /// Output elements that a depthwise tile aims at: some ten microseconds of work.
 const DEPTHWISE_TILE: usize = 8192;
 
+/// The most floats of padded rows for a depthwise tile: 16 MiB per thread, a hundred times what usual strides and
+/// dilations need. Padded rows grow with both, up to sizes that no memory holds; a product of patches does not.
+const MAX_PADDED: usize = 1 << 22;
+
 impl<T: Float> Conv2dStep<T> {
     /// Plans the convolution for `threads` threads at a level.
     pub fn new(isa: Isa, threads: usize, shape: Conv2dShape) -> Conv2dStep<T> {
-        let method = if shape.is_depthwise() {
-            // A strip of rows of one plane, or a strip of pixels with all channels.
-            let across = if shape.channels_last { shape.channels[1] } else { shape.output[1] };
-            let strip = (DEPTHWISE_TILE / across).max(1).min(shape.matrices_rows());
-            Method::Depthwise { window: shape.window(), weights: None, strip }
+        // A strip of rows of one plane, or a strip of pixels with all channels.
+        let across = if shape.channels_last { shape.channels[1] } else { shape.output[1] };
+        let strip = (DEPTHWISE_TILE / across).max(1).min(shape.depthwise_matrices().rows);
+        let window = shape.window();
+        let method = if shape.is_depthwise() && (shape.channels_last || window.scratch_len(strip) <= MAX_PADDED) {
+            Method::Depthwise { window, weights: None, strip }
         } else {
             let patches = Box::new([shape.patches(), shape.filter_matrix()]);
             let plan = product_plan::<T>(isa, threads, &shape, patches[0].depth(), false);
@@ -329,10 +334,6 @@ impl Conv2dShape {
             let batches = self.batches * channels;
             Matrices { batches, batch_stride: high * wide, rows: high, row_stride: wide, cols: wide }
         }
-    }
-
-    fn matrices_rows(&self) -> usize {
-        self.depthwise_matrices().rows
     }
 }
 
@@ -553,6 +554,16 @@ mod tests {
                 }
                 check::<f16>(&Conv2dShape { channels_last, ..base.clone() });
             }
+        }
+    }
+
+    #[test]
+    fn steps_and_dilations_that_no_memory_has_room_for() {
+        // One tap lies in the image. Padded rows would take 2^63 floats, twice which is 0 modulo 2^64.
+        let far = i32::MAX as usize;
+        let base = shape([2, 2], 2, [1, 1], [2, 1], [1, 1 << 28], [far, 1], [far, 0, 0, 0]).unwrap();
+        for channels_last in [false, true] {
+            check::<f32>(&Conv2dShape { channels_last, ..base.clone() });
         }
     }
 
