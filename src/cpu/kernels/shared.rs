@@ -81,6 +81,22 @@ thread_local! {
     static USES_SCRATCH: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Marks the scratch memory of this thread as used until it is dropped, also by a panic: the thread is needed again.
+struct ScratchInUse;
+
+impl ScratchInUse {
+    fn new() -> ScratchInUse {
+        assert!(!USES_SCRATCH.replace(true), "scratch memory in use");
+        ScratchInUse
+    }
+}
+
+impl Drop for ScratchInUse {
+    fn drop(&mut self) {
+        USES_SCRATCH.set(false);
+    }
+}
+
 /// [`for_each_chunk`] where `work` also gets scratch memory of its own, with anything in it: `scratch` divided by the
 /// number of threads. `work` must not enter the pool.
 ///
@@ -99,13 +115,12 @@ pub fn for_each_chunk_with<T: Send, S: Send>(
     let own = scratch.len() / count;
     let scratch = SharedMut::new(scratch);
     for_each_chunk(threads, out, unit, grain, cost, |first, part| {
-        assert!(!USES_SCRATCH.replace(true), "scratch memory in use");
+        let _in_use = ScratchInUse::new();
         // Several parts run at the same time only on the workers of the pool, each of which has its own index. A single
         // part may run on any thread.
         let thread = rayon::current_thread_index().unwrap_or(0) % count;
         // SAFETY: threads have disjoint ranges, and a thread does not give its range out twice at a time.
         work(first, part, unsafe { scratch.range(thread * own..(thread + 1) * own) });
-        USES_SCRATCH.set(false);
     });
 }
 
@@ -194,6 +209,17 @@ mod tests {
             });
             assert!(out.iter().enumerate().all(|(i, &element)| element == 100 * i));
         }
+    }
+
+    #[test]
+    fn a_panic_leaves_scratch_memory_usable() {
+        let threads = Threads::new(2).unwrap();
+        let run = |fails: bool| {
+            let (mut out, mut scratch) = (vec![0; 100], vec![0u8; 2]);
+            for_each_chunk_with(&threads, &mut out, 1, 1, 1 << 20, &mut scratch, |_, _, _| assert!(!fails));
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(true))).is_err());
+        run(false);
     }
 
     #[test]
