@@ -100,10 +100,12 @@ impl Number {
     /// `Int` for an integer type.
     pub fn cast(self, to: DataType) -> Number {
         match to.integer_range() {
-            None => {
-                let x = self.to_f64();
-                Number::Float(if to == Float16 { f16::from_f64(x).to_f64() } else { x as f32 as f64 })
-            }
+            None => Number::Float(match self {
+                // Of a large integer a double is not exact: rounding that again could round it away from the nearest.
+                Number::Int(x) if to == Float32 => x as f32 as f64,
+                _ if to == Float32 => self.to_f64() as f32 as f64,
+                _ => nearest_half(self.to_f64()).to_f64(),
+            }),
             Some((min, max)) => Number::Int(match self {
                 // `as` saturates, so the infinities stay outside of every range until the clamp.
                 Number::Float(x) => (x.round_ties_even() as i128).clamp(min, max),
@@ -123,11 +125,24 @@ impl Number {
     /// The little-endian bytes of this number cast to `to`.
     pub fn to_bytes(self, to: DataType) -> Vec<u8> {
         match (self.cast(to), to) {
-            (Number::Float(x), Float16) => f16::from_f64(x).to_le_bytes().to_vec(),
+            (Number::Float(x), Float16) => nearest_half(x).to_le_bytes().to_vec(),
             (Number::Float(x), _) => (x as f32).to_le_bytes().to_vec(),
             (Number::Int(x), _) => x.to_le_bytes()[..to.size()].to_vec(),
         }
     }
+}
+
+/// The half float nearest to `x`, ties to even.
+///
+/// `f16::from_f64` rounds twice, or not by the lowest bits, which makes ties of values that are none.
+pub fn nearest_half(x: f64) -> f16 {
+    let nearest = x as f32;
+    if nearest as f64 == x || x.is_nan() {
+        return f16::from_f32(nearest);
+    }
+    // Rounded to odd, a float32 remembers on which side of every tie of float16 the value lies.
+    let towards_zero = nearest.to_bits() - ((nearest as f64).abs() > x.abs()) as u32;
+    f16::from_f32(f32::from_bits(towards_zero | 1))
 }
 
 /// A Rust type that stores one element of a [`DataType`].
@@ -160,7 +175,7 @@ macro_rules! elements {
 
 elements! {
     f32 = Float32, |x| Number::Float(x as f64), Float(x) => x as f32;
-    f16 = Float16, |x| Number::Float(x.to_f64()), Float(x) => f16::from_f64(x);
+    f16 = Float16, |x| Number::Float(x.to_f64()), Float(x) => nearest_half(x);
     i32 = Int32, |x| Number::Int(x as i128), Int(x) => x as i32;
     u32 = Uint32, |x| Number::Int(x as i128), Int(x) => x as u32;
     i64 = Int64, |x| Number::Int(x as i128), Int(x) => x as i64;
@@ -229,12 +244,37 @@ mod tests {
             (Number::Float(65519.0), Float16, Number::Float(65504.0)),
             (Number::Float(1e39), Float32, Number::Float(f64::INFINITY)),
             (Number::Int(16777217), Float32, Number::Float(16777216.0)),
+            (Number::Int((1 << 60) + (1 << 36) + 1), Float32, Number::Float((1u64 << 60 | 1 << 37) as f64)),
         ];
         for (number, to, expected) in cases {
             assert_eq!(number.cast(to), expected, "{number:?} to {to}");
         }
         let Number::Float(zero) = Number::Float(-1e-60).cast(Float32) else { panic!("not a float") };
         assert!(zero == 0.0 && zero.is_sign_negative());
+    }
+
+    #[test]
+    fn half_floats_are_rounded_once() {
+        let (unit, tiny) = (2f64.powi(-10), 2f64.powi(-40));
+        let smallest = 2f64.powi(-24);
+        for (x, nearest) in [
+            (1.0 + unit / 2.0, 1.0),
+            (1.0 + unit / 2.0 + tiny, 1.0 + unit),
+            (1.0 + unit * 1.5 - tiny, 1.0 + unit),
+            (1.0 + unit * 1.5, 1.0 + unit * 2.0),
+            (65520.0 - unit, 65504.0),
+            (65520.0, f64::INFINITY),
+            (f64::MAX, f64::INFINITY),
+            (smallest / 2.0, 0.0),
+            (smallest / 2.0 + tiny * smallest, smallest),
+            (f64::MIN_POSITIVE, 0.0),
+        ] {
+            for sign in [1.0, -1.0] {
+                assert_eq!(nearest_half(sign * x).to_bits(), f16::from_f64(sign * nearest).to_bits(), "{x:e} * {sign}");
+            }
+        }
+        assert!(nearest_half(f64::NAN).is_nan());
+        assert_eq!(nearest_half(-0.0).to_bits(), 0x8000);
     }
 
     #[test]

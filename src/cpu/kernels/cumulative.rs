@@ -3,6 +3,7 @@
 use super::half::Stored;
 use super::shared::Columns;
 use crate::cpu::simd::{Kernel, Simd};
+use crate::dtype::nearest_half;
 use half::f16;
 
 /// Columns that are summed at the same time.
@@ -35,7 +36,7 @@ macro_rules! float_summands {
     )*};
 }
 
-float_summands! { f32: |sum| sum as f32; f16: f16::from_f64; }
+float_summands! { f32: |sum| sum as f32; f16: nearest_half; }
 
 macro_rules! integer_summands {
     ($($type:ty)*) => {$(

@@ -1,6 +1,6 @@
 //! The floating-point types that kernels read and write. All arithmetic is in `f32`.
 
-use crate::cpu::simd::{Isa, Kernel, Simd, widen};
+use crate::cpu::simd::{self, Isa, Kernel, Simd};
 use crate::dtype::Element;
 use half::f16;
 
@@ -80,7 +80,7 @@ impl Float for f16 {
     const IS_F32: bool = false;
     #[inline(always)]
     fn to_f32(self) -> f32 {
-        widen(self)
+        simd::widen(self)
     }
     #[inline(always)]
     fn from_f32(x: f32) -> f16 {
@@ -117,9 +117,27 @@ impl<T: Float> Kernel for Widen<'_, T> {
     }
 }
 
+struct Narrow<'a, T> {
+    from: &'a [f32],
+    to: &'a mut [T],
+}
+
+impl<T: Float> Kernel for Narrow<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        T::narrow_slice(simd, self.from, self.to);
+    }
+}
+
 /// `to[i] = from[i]`, widened. Both have the same length.
-pub fn widen_all<T: Float>(isa: Isa, from: &[T], to: &mut [f32]) {
+pub fn widen<T: Float>(isa: Isa, from: &[T], to: &mut [f32]) {
     isa.run(Widen { from, to });
+}
+
+/// `to[i] = from[i]`, rounded to the nearest. Both have the same length.
+pub fn narrow<T: Float>(isa: Isa, from: &[f32], to: &mut [T]) {
+    isa.run(Narrow { from, to });
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! Every element is summed over the depth blocks in order, and within a block in order of the depth, whatever
 //! tile it lies in. So any split of rows and columns on panel borders gives the same bits.
 
-use super::float::Float;
+use super::float::{Float, narrow};
 use super::pack::{Operand, Strided, depth_block, depth_blocks};
 use super::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
@@ -176,7 +176,7 @@ impl<T: Float> Product<'_, T> {
         self.sums(rows.clone(), cols.clone(), sums, scratch);
         for (row, sums) in sums.chunks_exact_mut(cols.len()).enumerate() {
             epilogue.apply(self.isa, rows.start + row, cols.start, sums);
-            self.isa.run(Narrow { from: sums, to: tile.row(row) });
+            narrow(self.isa, sums, tile.row(row));
         }
     }
 
@@ -274,24 +274,6 @@ fn raw_rows<'a, T: Float>(
         }
         _ => None,
     }
-}
-
-struct Narrow<'a, T> {
-    from: &'a [f32],
-    to: &'a mut [T],
-}
-
-impl<T: Float> Kernel for Narrow<'_, T> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        T::narrow_slice(simd, self.from, self.to);
-    }
-}
-
-/// Rounds `from` to `T`. Both have the same length.
-pub fn narrow<T: Float>(isa: Isa, from: &[f32], to: &mut [T]) {
-    isa.run(Narrow { from, to });
 }
 
 /// Panels of rows times one panel of columns.

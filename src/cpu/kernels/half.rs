@@ -1,8 +1,8 @@
 //! Between how elements are stored and how they are computed with: float16 as float32, all others as they are.
 
-use super::float::Float;
-use crate::cpu::simd::{Isa, Kernel, Simd};
-use crate::dtype::Element;
+use super::float::{self, Float};
+use crate::cpu::simd::{Isa, Simd};
+use crate::dtype::{Element, nearest_half};
 use half::f16;
 
 /// Elements that kernels widen at a time, into buffers on the stack.
@@ -65,7 +65,7 @@ impl Stored for f16 {
         buffer
     }
     fn copy(isa: Isa, x: &[f16], out: &mut [f32]) {
-        widen(isa, x, out);
+        float::widen(isa, x, out);
     }
 }
 
@@ -101,38 +101,13 @@ impl Real for f16 {
     }
     #[inline(always)]
     fn from_f64(x: f64) -> f16 {
-        f16::from_f64(x)
+        nearest_half(x)
     }
-}
-
-/// Converts half floats to floats. Both slices have the same length.
-pub fn widen(isa: Isa, x: &[f16], out: &mut [f32]) {
-    struct Widen<'a>(&'a [f16], &'a mut [f32]);
-    impl Kernel for Widen<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn run<S: Simd>(self, simd: S) {
-            f16::widen_slice(simd, self.0, self.1);
-        }
-    }
-    isa.run(Widen(x, out));
-}
-
-/// Rounds floats to the nearest half floats. Both slices have the same length.
-pub fn narrow(isa: Isa, x: &[f32], out: &mut [f16]) {
-    struct Narrow<'a>(&'a [f32], &'a mut [f16]);
-    impl Kernel for Narrow<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn run<S: Simd>(self, simd: S) {
-            f16::narrow_slice(simd, self.0, self.1);
-        }
-    }
-    isa.run(Narrow(x, out));
 }
 
 #[cfg(test)]
 mod tests {
+    use super::float::{narrow, widen};
     use super::*;
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::{Env, ProductPlan, for_each_tile};
 use crate::cpu::kernels::depthwise::{Padded, Window, convolve_channels};
-use crate::cpu::kernels::float::Float;
-use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, narrow, panel_widths};
+use crate::cpu::kernels::float::{Float, narrow};
+use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, panel_widths};
 use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
 use crate::cpu::kernels::pack::{Operand, Packed, Strided};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};

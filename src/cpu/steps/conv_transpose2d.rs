@@ -5,8 +5,8 @@
 //! product is wasted on the zeros between input elements, and every output is one sum in a fixed order.
 
 use super::{Env, for_each_tile};
-use crate::cpu::kernels::float::Float;
-use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, narrow, panel_widths, tile_scratch};
+use crate::cpu::kernels::float::{Float, narrow};
+use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, panel_widths, tile_scratch};
 use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
 use crate::cpu::kernels::pack::{Operand, Packed};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};

@@ -2,7 +2,8 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::elementwise as kernel;
-use crate::cpu::kernels::half::{Stored, narrow, widen};
+use crate::cpu::kernels::float::{narrow, widen};
+use crate::cpu::kernels::half::Stored;
 use crate::cpu::kernels::shared::for_each_chunk_with;
 use crate::cpu::memory::Io;
 use crate::cpu::simd::Isa;

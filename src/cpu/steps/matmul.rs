@@ -1,8 +1,8 @@
 //! Matrix products: `matmul` and `gemm` of the draft.
 
 use super::{Env, ProductPlan, for_each_tile};
-use crate::cpu::kernels::float::Float;
-use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, dot_lanes, narrow, panel_widths};
+use crate::cpu::kernels::float::{Float, narrow};
+use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, dot_lanes, panel_widths};
 use crate::cpu::kernels::pack::{Operand, Packed, Strided};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;

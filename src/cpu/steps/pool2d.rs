@@ -1,8 +1,7 @@
 //! Pooling.
 
 use super::{Env, Run};
-use crate::cpu::kernels::float::widen_all;
-use crate::cpu::kernels::gemm::narrow;
+use crate::cpu::kernels::float::{narrow, widen};
 use crate::cpu::kernels::pool::{Average, Largest, Norm, Pixel, PlaneRow, Reduction, Taps, Windows};
 use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::memory::Io;
@@ -115,7 +114,7 @@ impl Pool2dStep {
         let (input, out) = (io.input::<f16>(0), io.output::<f16>());
         let wide_out = &mut wide_out[..out.len()];
         for_each_chunk(env.threads, wide_input, 1, CONVERTED, 1, |first, part| {
-            widen_all(env.isa, &input[first..first + part.len()], part);
+            widen(env.isa, &input[first..first + part.len()], part);
         });
         self.pool_floats(env, wide_input, wide_out);
         for_each_chunk(env.threads, out, 1, CONVERTED, 1, |first, part| {

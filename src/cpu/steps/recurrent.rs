@@ -7,7 +7,7 @@
 
 use super::Env;
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
-use crate::cpu::kernels::float::{Float, widen_all};
+use crate::cpu::kernels::float::{Float, widen};
 use crate::cpu::kernels::gemm::dot_lanes;
 use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::memory::Io;
@@ -276,7 +276,7 @@ impl<T: Float> Network<T> {
                 if let Some(weight) = weight {
                     let length = sizes.sums() * sizes.input;
                     let mut wide = vec![0.0; length];
-                    widen_all(env.isa, &weight[d * length..][..length], &mut wide);
+                    widen(env.isa, &weight[d * length..][..length], &mut wide);
                     step.prepack_b(&wide);
                 }
                 step
@@ -456,7 +456,7 @@ fn as_wide<'a, T: Float>(env: &Env, from: &'a [T], wide: &'a mut [f32]) -> &'a [
     if let Some(from) = T::as_f32(from) {
         return from;
     }
-    widen_all(env.isa, &from[..wide.len()], wide);
+    widen(env.isa, &from[..wide.len()], wide);
     wide
 }
 
