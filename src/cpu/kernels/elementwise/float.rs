@@ -99,7 +99,8 @@ impl Kernel for Unary<'_> {
             E::Sqrt => map(x, out, f32::sqrt),
             E::Relu => map(x, out, |x| max(x, 0.0)),
             E::Softsign => map(x, out, |x| x / (1.0 + x.abs())),
-            E::HardSwish => map(x, out, |x| x * max(0.0, min(x + 3.0, 6.0)) / 6.0),
+            // The factor first: six times a large number is infinite.
+            E::HardSwish => map(x, out, |x| x * (max(0.0, min(x + 3.0, 6.0)) / 6.0)),
             E::HardSigmoid { alpha, beta } => map(x, out, |x| min(max(linear(alpha, x, beta), 0.0), 1.0)),
             E::LeakyRelu { alpha } => {
                 let alpha = alpha as f32;
@@ -221,6 +222,13 @@ mod tests {
                 assert!((y as f64 - exact).abs() <= 5.0 * unit, "{isa:?} {x}: {y} for {exact}");
             }
         }
+    }
+
+    #[test]
+    fn hard_swish_of_large_numbers_is_finite() {
+        let mut out = [f32::NAN; 2];
+        unary_float(Isa::best(), E::HardSwish, &[f32::MAX, -f32::MAX], &mut out);
+        assert_eq!(out, [f32::MAX, 0.0]);
     }
 
     #[test]
