@@ -43,17 +43,6 @@ impl Threads {
         self.pool.current_num_threads()
     }
 
-    /// Runs `work` on the pool, so that [`split`](Self::split) inside of it does not enter the pool again.
-    /// Blocks the calling thread.
-    pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        self.pool.install(work)
-    }
-
-    /// Queues `work` on the pool and returns at once. `work` must not panic.
-    pub fn spawn(&self, work: impl FnOnce() + Send + 'static) {
-        self.pool.spawn(work);
-    }
-
     /// Calls `work` with ranges that cover `0..items` once, in parallel when `items * cost` is worth it
     /// (`cost` per item, in multiply-adds). Every range but the last is a multiple of `grain` items long.
     ///

@@ -130,11 +130,6 @@ impl Builder {
         self.graph.values.len()
     }
 
-    /// Whether an operand is computed by an operator, rather than an input or a constant.
-    pub fn is_computed(&self, id: OperandId) -> bool {
-        matches!(self.graph.value(id).source, Source::Node)
-    }
-
     /// The graph of everything that the named `outputs` depend on; inputs that nothing depends on are not in it.
     pub fn finish(self, outputs: Vec<(String, OperandId)>) -> Graph {
         let mut graph = self.graph;

@@ -153,17 +153,6 @@ impl Tensor {
         }
     }
 
-    /// The elements of an integer tensor.
-    ///
-    /// # Panics
-    /// If the data type is a floating-point type: a rule row would be wrong.
-    pub fn ints(&self) -> &ArrayD<i128> {
-        match &self.data {
-            Data::Int(array) => array,
-            Data::Float(_) => panic!("{} where an integer tensor was expected", self.dtype),
-        }
-    }
-
     /// This tensor repeated to `shape`, which it must be broadcastable to.
     pub fn broadcast(&self, shape: &[u32]) -> Tensor {
         map_array!(self, array => array.broadcast(dims(shape)).expect("shapes were validated").to_owned())
