@@ -3,10 +3,11 @@
 use super::Op;
 use super::attributes::{Attribute, Attributes};
 use super::rule::{OpRule, OperandRule, Types};
+use super::tensor::Tensor;
 use crate::dtype::{DataType, Number};
-use crate::ir::Builder;
+use crate::ir::{Builder, Graph};
 use crate::shape::Descriptor;
-use crate::testing::{Tolerance, check};
+use crate::testing::{Random, Tolerance, check, check_with};
 use std::collections::BTreeMap;
 
 /// Most results are a rounding or two away. Integers are exact. The looser bounds are for sums of a few products
@@ -182,8 +183,14 @@ fn choices(rule: &OpRule) -> Vec<BTreeMap<&'static str, DataType>> {
     choices
 }
 
-/// Builds the example with these data types; everything is an input of the graph.
+/// Checks the example with these data types on random inputs.
 fn check_example(rule: &OpRule, example: &Example, types: &BTreeMap<&'static str, DataType>) {
+    let (graph, tolerance) = build(rule, example, types);
+    check(&graph, tolerance);
+}
+
+/// The example with these data types, where everything is an input of the graph, and how exact its results are.
+fn build(rule: &OpRule, example: &Example, types: &BTreeMap<&'static str, DataType>) -> (Graph, Tolerance) {
     let mut builder = Builder::new();
     let mut operands = BTreeMap::new();
     for (name, shapes) in &example.shapes {
@@ -209,11 +216,11 @@ fn check_example(rule: &OpRule, example: &Example, types: &BTreeMap<&'static str
     let tolerance = match builder.descriptor(outputs[0]).dtype {
         DataType::Float32 => FLOATS,
         DataType::Float16 => HALVES,
-        // Quantising divides in float32, where the oracle does in float64: a tie can go the other way.
+        // The scale is a sum, which the oracle does not round: a tie can go the other way.
         _ if rule.name == "quantizeLinear" => Tolerance::ulps(1),
         _ => Tolerance::EXACT,
     };
-    check(&builder.finish(named), tolerance);
+    (builder.finish(named), tolerance)
 }
 
 fn sweep(names: impl Fn(&str) -> bool) {
@@ -250,6 +257,59 @@ fn every_type_and_rank_of_the_operators_with_one_operand() {
 #[test]
 fn every_type_and_rank_of_the_operators_with_more_operands() {
     sweep(has_many_choices);
+}
+
+/// Integers at the ends of the 64-bit types, and around the last whole numbers that float32 and float64 hold.
+fn wide_integer(dtype: DataType, random: &mut Random) -> Number {
+    let (min, max) = dtype.integer_range().expect("an integer type");
+    let ends = [min, min + 1, -1, 0, 1, 2, 3, max - 1, max, max / 2, max / 2 + 1, max / 2 + 2];
+    let around = [24, 31, 32, 53, 62].map(|bits| 1i128 << bits);
+    let all: Vec<i128> = ends.into_iter().chain(around.into_iter().flat_map(|x| [x - 1, x + 1, -x - 1])).collect();
+    Number::Int(all[(random.next() % all.len() as u64) as usize].clamp(min, max))
+}
+
+#[test]
+fn integers_of_64_bits_are_exact() {
+    let is_wide = |dtype: &DataType| [DataType::Int64, DataType::Uint64].contains(dtype);
+    let mut random = Random::new(64);
+    let mut checked = 0;
+    for rule in Op::rules() {
+        let rank = 3.clamp(rule.operands[0].ranks.0, rule.operands[0].ranks.1);
+        for types in choices(rule).into_iter().filter(|types| types.values().any(is_wide)) {
+            let mut example = example(rule, rank);
+            let number = |x: i128| Attribute::Number(Number::Int(x));
+            let results: Vec<Option<(&str, DataType)>> = match rule.name {
+                "cast" => DataType::ALL.iter().map(|&to| Some(("dataType", to))).collect(),
+                "clamp" => {
+                    example = example.with("minValue", number(-(1 << 53) - 1)).with("maxValue", number((1 << 63) - 2));
+                    vec![None]
+                }
+                "pad" => {
+                    example = example.with("value", number((1 << 62) + 1));
+                    vec![None]
+                }
+                _ => vec![None],
+            };
+            for result in results {
+                if let Some((name, dtype)) = result {
+                    example.attributes.0.insert(name.to_string(), Attribute::Text(dtype.to_string()));
+                }
+                let (graph, _) = build(rule, &example, &types);
+                let inputs = graph.inputs.iter().map(|(name, id)| {
+                    let descriptor = graph.descriptor(*id);
+                    let tensor = match is_wide(&descriptor.dtype) {
+                        true => Tensor::from_fn(descriptor, |_| wide_integer(descriptor.dtype, &mut random)),
+                        false => random.tensor(descriptor),
+                    };
+                    (name.clone(), tensor)
+                });
+                let inputs = inputs.collect();
+                check_with(&graph, &inputs, Tolerance::EXACT);
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 100, "{checked} operators and types take integers of 64 bits");
 }
 
 #[test]
