@@ -35,11 +35,9 @@ impl Buffer {
             let data = NonNull::<Aligned>::dangling().cast();
             return Ok(Buffer { data, block: data, len });
         }
-        let refused = |why: String| Error::new(ErrorKind::Unknown, format!("no memory for {len} bytes: {why}"));
+        let refused = |why: String| refused(len, &why);
         let layout = block_layout(len).ok_or_else(|| refused("that is more than can be addressed".to_string()))?;
-        reserve(len).map_err(|used| {
-            refused(format!("{used} bytes are in use, of the {} that this machine or container has", machine_bytes()))
-        })?;
+        reserve(len).map_err(|used| refused(too_much(used)))?;
         // SAFETY: the size of `layout` is not zero.
         let Some(block) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
             IN_USE.fetch_sub(len, Ordering::Relaxed);
@@ -90,6 +88,28 @@ impl Buffer {
 
 #[repr(align(64))]
 struct Aligned;
+
+/// The error of everything that there is no memory for.
+fn refused(len: usize, why: &str) -> Error {
+    Error::new(ErrorKind::Unknown, format!("no memory for {len} bytes: {why}"))
+}
+
+fn too_much(used: usize) -> String {
+    format!("{used} bytes are in use, of the {} that this machine or container has", machine_bytes())
+}
+
+/// Checks that the machine has room for `len` bytes beside all buffers: for large memory that is no [`Buffer`], and that
+/// would end the process where it cannot be had.
+///
+/// # Errors
+/// An `UnknownError` when it has not.
+pub fn check_room(len: usize) -> Result<()> {
+    let used = IN_USE.load(Ordering::Relaxed);
+    match used.checked_add(len) {
+        Some(sum) if sum <= machine_bytes() => Ok(()),
+        _ => Err(refused(len, &too_much(used))),
+    }
+}
 
 /// The layout of a block that holds `len` aligned bytes somewhere, if it can be addressed.
 fn block_layout(len: usize) -> Option<Layout> {
@@ -189,6 +209,8 @@ mod tests {
     fn too_much_memory_is_an_error() {
         for len in [isize::MAX as usize - 64, usize::MAX] {
             assert_eq!(Buffer::zeroed(len).unwrap_err().kind, ErrorKind::Unknown);
+            #[cfg(target_os = "linux")]
+            assert_eq!(check_room(len).unwrap_err().kind, ErrorKind::Unknown);
         }
     }
 

@@ -107,10 +107,10 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
             CopyStep::concat(op, &inputs, output).into()
         }
         Op::Pad(op) if op.mode == PaddingMode::Constant => CopyStep::pad(op, l.input(0), output).into(),
-        Op::Pad(op) => RemapStep::pad(op, l.input(0), output).into(),
+        Op::Pad(op) => RemapStep::pad(op, l.input(0), output)?.into(),
         Op::Resample2d(op) => match op.mode {
-            InterpolationMode::NearestNeighbor => RemapStep::nearest(op, l.input(0), output).into(),
-            InterpolationMode::Linear => LinearStep::new(op, l.input(0), output).into(),
+            InterpolationMode::NearestNeighbor => RemapStep::nearest(op, l.input(0), output)?.into(),
+            InterpolationMode::Linear => LinearStep::new(op, l.input(0), output)?.into(),
         },
         Op::Gather(op) => GatherStep::new(op, l.input(0), l.input(1)).into(),
         Op::GatherNd(_) => GatherStep::by_coordinates(l.input(0), l.input(1)).into(),

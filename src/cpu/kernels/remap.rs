@@ -10,6 +10,9 @@ use crate::shape::{MAX_RANK, strides};
 /// costs about as much as that many elements.
 const MIN_RUN: usize = 4;
 
+/// The most bytes that a place of a list takes while a [`Remap`] is made: the place itself, and a run of its own.
+pub const PLACE_BYTES: usize = size_of::<u32>() + 2 * size_of::<Run>();
+
 /// Which places of the source a dimension of the destination shows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Places {

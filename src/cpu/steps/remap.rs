@@ -1,8 +1,10 @@
 //! Steps that copy by lists of places: `pad` with mirrored values, and `resample2d` to the nearest element.
 
 use super::{Env, Run};
-use crate::cpu::kernels::remap::{Places, Remap};
+use crate::cpu::kernels::remap::{PLACE_BYTES, Places, Remap};
 use crate::cpu::memory::Io;
+use crate::error::Result;
+use crate::memory::check_room;
 use crate::ops::pad::Pad;
 use crate::ops::resample2d::{Resample2d, nearest};
 use crate::shape::Descriptor;
@@ -17,12 +19,18 @@ pub struct RemapStep {
 
 impl RemapStep {
     /// `pad()` of `input` with mirrored values.
-    pub fn pad(op: &Pad, input: &Descriptor, output: &Descriptor) -> RemapStep {
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the lists of places.
+    pub fn pad(op: &Pad, input: &Descriptor, output: &Descriptor) -> Result<RemapStep> {
         RemapStep::new(input, output, |axis, size, i| op.source(axis, size, i).expect("no constant"))
     }
 
     /// `resample2d()` of `input` to the nearest element.
-    pub fn nearest(op: &Resample2d, input: &Descriptor, output: &Descriptor) -> RemapStep {
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the lists of places.
+    pub fn nearest(op: &Resample2d, input: &Descriptor, output: &Descriptor) -> Result<RemapStep> {
         let axes = op.sorted_axes(input.rank());
         RemapStep::new(input, output, |axis, size, i| match axes.contains(&axis) {
             true => nearest(size, output.shape[axis], i),
@@ -32,12 +40,15 @@ impl RemapStep {
 
     /// The place `i` along `axis` of the output shows the place `source(axis, size, i)` of the `size` places of the
     /// input.
-    fn new(input: &Descriptor, output: &Descriptor, source: impl Fn(usize, u32, usize) -> usize) -> RemapStep {
+    fn new(input: &Descriptor, output: &Descriptor, source: impl Fn(usize, u32, usize) -> usize) -> Result<RemapStep> {
+        // A dimension that stays as long is not listed.
+        let listed = input.shape.iter().zip(&output.shape).filter(|(size, len)| size != len);
+        check_room(listed.map(|(_, &len)| len as usize * PLACE_BYTES).sum())?;
         let dimensions = input.shape.iter().zip(&output.shape).enumerate();
         let places = dimensions
             .map(|(axis, (&size, &len))| Places::new(size as usize, len as usize, |i| source(axis, size, i)))
             .collect();
-        RemapStep { size: input.dtype.size(), remap: Remap::new(&input.shape, places) }
+        Ok(RemapStep { size: input.dtype.size(), remap: Remap::new(&input.shape, places) })
     }
 }
 

@@ -4,6 +4,8 @@ use super::{Env, Run};
 use crate::cpu::kernels::resample::{Interpolated, Sizes, linear};
 use crate::cpu::memory::Io;
 use crate::dtype::DataType;
+use crate::error::Result;
+use crate::memory::check_room;
 use crate::ops::resample2d::{Between, Resample2d, between};
 use crate::shape::{Descriptor, elements};
 use half::f16;
@@ -18,8 +20,12 @@ pub struct LinearStep {
 
 impl LinearStep {
     /// `resample2d()` of `input` to the shape of `output`.
-    pub fn new(op: &Resample2d, input: &Descriptor, output: &Descriptor) -> LinearStep {
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the places of all rows and columns.
+    pub fn new(op: &Resample2d, input: &Descriptor, output: &Descriptor) -> Result<LinearStep> {
         let [y, x] = op.sorted_axes(input.rank());
+        check_room((output.shape[y] as usize + output.shape[x] as usize) * size_of::<Between>())?;
         let places = |axis: usize| {
             let (from, to) = (input.shape[axis], output.shape[axis]);
             (0..to as usize).map(|i| between(from, to, i)).collect()
@@ -30,7 +36,7 @@ impl LinearStep {
             x: input.shape[x] as usize,
             inner: elements(&input.shape[x + 1..]),
         };
-        LinearStep { dtype: input.dtype, sizes, ys: places(y), xs: places(x) }
+        Ok(LinearStep { dtype: input.dtype, sizes, ys: places(y), xs: places(x) })
     }
 
     fn run_as<T: Interpolated>(&self, env: &Env, io: &mut Io) {
