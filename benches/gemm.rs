@@ -86,7 +86,7 @@ fn product(env: &Env, [m, k, n]: [usize; 3], weights: Weights) -> f64 {
     }
     let mut step = MatmulStep::new(env.isa, env.threads.count(), shape);
     if weights == Weights::Packed {
-        step.prepack_b(&b);
+        step.prepack_b(&b).expect("memory");
     }
     let mut scratch = vec![0.0; step.scratch_len()];
     let seconds = best(|| {
@@ -121,7 +121,7 @@ fn convolution(
     };
     let weights = channels[1] * channels[0] / groups * filter * filter;
     let mut step = Conv2dStep::new(env.isa, env.threads.count(), shape);
-    step.prepack(&vec![0.25f32; weights]);
+    step.prepack(&vec![0.25f32; weights]).expect("memory");
     let (x, mut y) = (vec![0.5f32; channels[0] * size * size], vec![0.0; channels[1] * out * out]);
     let bias = vec![1.0; channels[1]];
     let mut scratch = vec![0.0; step.scratch_len()];
@@ -148,7 +148,7 @@ fn transposed_convolution(env: &Env, channels_last: bool) -> f64 {
         layout: TransposedFilterLayout::Iohw,
     };
     let mut step = ConvTranspose2dStep::new(env.isa, env.threads.count(), shape);
-    step.prepack(&vec![0.25f32; 64 * 32 * 16]);
+    step.prepack(&vec![0.25f32; 64 * 32 * 16]).expect("memory");
     let (x, mut y) = (vec![0.5f32; 64 * 28 * 28], vec![0.0; 32 * 56 * 56]);
     let mut scratch = vec![0.0; step.scratch_len()];
     let seconds = best(|| {

@@ -14,7 +14,7 @@ use webnn_node::ops::tensor::Tensor;
 /// The best time of one run of a graph with the input x, in seconds, over about a fifth of a second.
 fn best(text: &str, env: &Env) -> f64 {
     let graph = parse(text);
-    let mut plan = Plan::new(&graph, env, PlanOptions::default()).expect("a plan");
+    let mut plan = Plan::new(graph.clone(), env, PlanOptions::default()).expect("a plan");
     let mut values = HashMap::new();
     for (name, id) in &graph.inputs {
         let mut next = 0u32;

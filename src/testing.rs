@@ -158,7 +158,7 @@ fn pool(count: usize) -> &'static Threads {
 
 /// The bytes of every output of `graph` on the CPU.
 fn run(graph: &Graph, inputs: &HashMap<String, Tensor>, env: &Env, options: PlanOptions) -> Vec<Vec<u8>> {
-    let mut plan = Plan::new(graph, env, options).expect("a plan");
+    let mut plan = Plan::new(graph.clone(), env, options).expect("a plan");
     let inputs: Vec<Buffer> =
         plan.inputs().iter().map(|(name, _)| Buffer::copy_of(&inputs[name].to_bytes()).unwrap()).collect();
     // NaN, so that an element that nobody wrote is seen.

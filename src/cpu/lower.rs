@@ -39,7 +39,7 @@ pub struct Lowering<'a> {
     pub outputs: Vec<&'a Descriptor>,
     /// Bytes of the operands that are constants. A step that packs one lists it in [`packed`](Self::packed).
     pub constants: Vec<Option<&'a Arc<Buffer>>>,
-    /// Unary operators to apply to the output, in this order.
+    /// Unary operators to apply to the output, in this order. A step that does so takes them.
     pub epilogue: &'a [Elementwise],
     /// Operands whose raw bytes the step does not read when it runs, because it keeps a packed copy: memory that
     /// nobody else needs is given back.
@@ -85,10 +85,14 @@ pub struct Lowered {
 /// Turns a node into a step that runs with `env`.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for packed constants.
+/// An `UnknownError` when there is no memory for packed constants or lists of places.
+///
+/// # Panics
+/// If the node has an epilogue that the step does not apply: a pass is wrong.
 pub fn lower(graph: &Graph, node: &Node, env: &Env) -> Result<Lowered> {
     let mut lowering = Lowering::new(graph, node, env);
     let step = lower_op(&node.op, &mut lowering)?;
+    assert!(lowering.epilogue.is_empty(), "the step of {} applies no epilogue", node.op.rule().name);
     Ok(Lowered { step, packed: lowering.packed })
 }
 
@@ -124,17 +128,17 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         }
         Op::Fused(program) => ElementwiseStep::new(program, &l.inputs, output).into(),
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
-        Op::Matmul(_) => lower_dense(dense::matmul_shape(l.input(0), l.input(1), output), l),
-        Op::Gemm(op) => lower_dense(dense::gemm_shape(&op.attributes, l.input(0), output, given(&l.inputs, 2)), l),
-        Op::Conv2d(op) => lower_dense(dense::conv2d_shape(&op.attributes, [l.input(0), l.input(1), output]), l),
+        Op::Matmul(_) => lower_dense(dense::matmul_shape(l.input(0), l.input(1), output), l)?,
+        Op::Gemm(op) => lower_dense(dense::gemm_shape(&op.attributes, l.input(0), output, given(&l.inputs, 2)), l)?,
+        Op::Conv2d(op) => lower_dense(dense::conv2d_shape(&op.attributes, [l.input(0), l.input(1), output]), l)?,
         Op::ConvTranspose2d(op) => {
-            lower_dense(dense::conv_transpose2d_shape(&op.attributes, [l.input(0), l.input(1), output]), l)
+            lower_dense(dense::conv_transpose2d_shape(&op.attributes, [l.input(0), l.input(1), output]), l)?
         }
         Op::Pool2d(op) => Pool2dStep::new(op, l.input(0), output).into(),
-        Op::Gru(op) => lower_gru(GruStep::sequence(&l.env, op, l.input(0), l.constant(1)), l),
-        Op::GruCell(op) => lower_gru(GruStep::cell(&l.env, op, l.input(0), l.constant(1)), l),
-        Op::Lstm(op) => lower_lstm(LstmStep::sequence(&l.env, op, l.input(0), l.constant(1)), l),
-        Op::LstmCell(op) => lower_lstm(LstmStep::cell(&l.env, op, l.input(0), l.constant(1)), l),
+        Op::Gru(op) => lower_gru(GruStep::sequence(&l.env, op, l.input(0), l.constant(1))?, l),
+        Op::GruCell(op) => lower_gru(GruStep::cell(&l.env, op, l.input(0), l.constant(1))?, l),
+        Op::Lstm(op) => lower_lstm(LstmStep::sequence(&l.env, op, l.input(0), l.constant(1))?, l),
+        Op::LstmCell(op) => lower_lstm(LstmStep::cell(&l.env, op, l.input(0), l.constant(1))?, l),
         Op::ArgMinMax(op) => ArgMinMaxStep::new(op, l.input(0)).into(),
         Op::CumulativeSum(op) => CumulativeSumStep::new(op, l.input(0)).into(),
         Op::Softmax(op) => SoftmaxStep::new(op, l.input(0)).into(),
@@ -145,11 +149,12 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
     })
 }
 
-fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Step {
+fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
     let constants = [l.constant(0), l.constant(1)];
-    let step = DenseStep::new(&l.env, l.outputs[0].dtype, shape, constants, l.epilogue);
+    let epilogue = std::mem::take(&mut l.epilogue);
+    let step = DenseStep::new(&l.env, l.outputs[0].dtype, shape, constants, epilogue)?;
     l.packed.extend(step.packed());
-    step.into()
+    Ok(step.into())
 }
 
 fn lower_gru(step: GruStep, l: &mut Lowering) -> Step {

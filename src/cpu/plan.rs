@@ -1,12 +1,12 @@
 //! A compiled graph on the CPU: a flat list of steps, a memory plan and the constants that the steps read.
 
-use super::lower::lower;
+use super::lower::{Lowered, lower};
 use super::memory::{Memory, Regions, StepPlaces, run_once};
 use super::steps::{Env, Run, Step};
 use crate::compile::memory::{MemoryPlan, Place, Space, plan};
 use crate::compile::{Passes, optimize};
 use crate::error::Result;
-use crate::ir::{Graph, Node, ValueId};
+use crate::ir::{Graph, Node, Source, ValueId};
 use crate::memory::Buffer;
 use crate::shape::Descriptor;
 use std::collections::BTreeMap;
@@ -51,12 +51,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Lowers `graph` to steps that run with `env`: packed constants are good for its instruction set only.
+    /// Lowers `graph` to steps that run with `env`: packed constants are good for its instruction set only. The bytes of
+    /// a constant are given back as soon as every reader of it has packed it.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the arena or packed constants.
-    pub fn new(graph: &Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
-        let lowered = graph.nodes.iter().map(|node| lower(graph, node, env)).collect::<Result<Vec<_>>>()?;
+    pub fn new(mut graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
+        let lowered = lower_all(&mut graph, env)?;
+        let graph = &graph;
         let scratch: Vec<usize> =
             lowered.iter().map(|lowered| lowered.step.scratch_bytes(env.threads.count())).collect();
         let memory = plan(graph, &scratch, options.share_views);
@@ -86,7 +88,7 @@ impl Plan {
     /// # Errors
     /// An `UnknownError` when there is no memory for constants or the arena.
     pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
-        Plan::new(&optimized(graph, env, passes)?, env, options)
+        Plan::new(optimized(graph, env, passes)?, env, options)
     }
 
     fn assemble(graph: &Graph, steps: Vec<PlannedStep>, memory: &MemoryPlan, options: PlanOptions) -> Result<Plan> {
@@ -123,9 +125,13 @@ impl Plan {
         &self.outputs
     }
 
-    /// Bytes that this plan holds: arena and constants (those shared with others included).
+    /// Bytes that this plan holds: arena, constants (those shared with others included) and packed constants.
     pub fn bytes(&self) -> usize {
-        self.arena.len() + self.constants.values().map(|bytes| bytes.len()).sum::<usize>()
+        let packed = self.steps.iter().map(|step| match &step.work {
+            Work::Step(step) => step.packed_bytes(),
+            Work::Copy => 0,
+        });
+        self.arena.len() + self.constants.values().map(|bytes| bytes.len()).sum::<usize>() + packed.sum::<usize>()
     }
 
     /// Runs the steps on the bytes of the bound tensors.
@@ -151,6 +157,24 @@ impl Plan {
             });
         }
     }
+}
+
+/// Lowers every node; gives back the bytes of each constant that only packed copies of it will be read of.
+fn lower_all(graph: &mut Graph, env: &Env) -> Result<Vec<Lowered>> {
+    let mut readers = graph.use_counts();
+    let mut all = Vec::with_capacity(graph.nodes.len());
+    for index in 0..graph.nodes.len() {
+        let lowered = lower(graph, &graph.nodes[index], env)?;
+        for &operand in &lowered.packed {
+            let id = graph.nodes[index].inputs[operand].expect("a packed operand was given");
+            readers[id.index()] -= 1;
+            if readers[id.index()] == 0 {
+                graph.values[id.index()].source = Source::Constant(Arc::new(Buffer::zeroed(0)?));
+            }
+        }
+        all.push(lowered);
+    }
+    Ok(all)
 }
 
 /// What the passes make of `graph`.
@@ -181,4 +205,50 @@ fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
     let mut scratch = Buffer::zeroed(lowered.step.scratch_bytes(env.threads.count()))?;
     run_once(&inputs, &mut outputs, &mut scratch, |io| lowered.step.run(env, io));
     Ok(outputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::simd::Isa;
+    use crate::cpu::threads::Threads;
+    use crate::ir::parse;
+
+    fn plan(graph: Graph) -> Plan {
+        let threads = Threads::new(1).unwrap();
+        let env = Env { threads: &threads, isa: Isa::best() };
+        Plan::compile(graph, &env, Passes::ALL, PlanOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn packed_weights_replace_the_raw_ones() {
+        for (dtype, operator, weights) in [
+            ("float32", "matmul %0 %1", "[256, 256]"),
+            ("float16", "gemm %0 %1 bTranspose=true", "[256, 256]"),
+            ("float32", "conv2d %2 %1", "[128, 256, 2, 1]"),
+            ("float32", "convTranspose2d %2 %1", "[256, 128, 1, 2]"),
+            ("float32", "lstm %3 %1 %4 steps=4 hiddenSize=16", "[1, 64, 1024]"),
+        ] {
+            let text = format!(
+                "%0 = input x {dtype} [2, 256]\n%1 = constant {dtype} {weights}\n%2 = input i {dtype} [1, 256, 2, 2]\n\
+                 %3 = input s {dtype} [4, 1, 1024]\n%4 = input r {dtype} [1, 64, 16]\n%5 = {operator}\noutput y = %5"
+            );
+            let graph = parse(&text);
+            let raw: Vec<_> = graph.values.iter().filter_map(|value| value.constant().map(Arc::downgrade)).collect();
+            let bytes = raw[0].upgrade().unwrap().len();
+            let plan = plan(graph);
+            assert!(raw[0].upgrade().is_none(), "{operator}: the raw weights are dropped");
+            let packed = plan.bytes() - plan.arena.len();
+            assert!((bytes..bytes + bytes / 8).contains(&packed), "{operator}: {packed} for {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn constants_that_a_step_reads_in_place_stay() {
+        let text = "%0 = input x float32 [8, 8]\n%1 = constant float32 [8, 8]\n%2 = matmul %0 %1\n%3 = add %0 %1\n\
+                    output y = %2\noutput z = %3";
+        let graph = parse(text);
+        let bytes = graph.descriptor(ValueId(1)).bytes();
+        assert_eq!(plan(graph).constants.values().map(|constant| constant.len()).sum::<usize>(), bytes);
+    }
 }

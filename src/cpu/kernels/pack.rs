@@ -7,6 +7,9 @@
 use super::float::Float;
 use super::im2col::Im2col;
 use crate::cpu::simd::{Isa, Kernel, Simd};
+use crate::error::Result;
+use crate::memory::{Buffer, elements, elements_mut};
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// The most depth indices that are summed in one go. Longer depths are cut into equal blocks.
@@ -14,9 +17,6 @@ use std::ops::Range;
 /// A panel of 32 columns is then 32 KiB, which fits a first-level cache of 48 KiB beside one of 12 rows; with it
 /// `cargo bench --bench gemm` gave 70 to 90 % of the measured peak at 256^3 and 1024^3 on a busy Sapphire Rapids.
 const MAX_DEPTH_BLOCK: usize = 256;
-
-/// Panels start at a cache line, so that no vector load crosses one.
-const ALIGNMENT: usize = 64;
 
 /// The length of the blocks that `depth` is cut into; the last one may be shorter. Depends on nothing else, so
 /// that every path sums in the same order.
@@ -204,37 +204,37 @@ fn transpose_four<T: Float>(from: [&[T]; 4], width: usize, out: &mut [f32]) {
 ///
 /// The panels of one depth block follow each other, and the blocks follow each other.
 pub struct Packed<T> {
-    /// `offset` unused elements, then the panels.
-    data: Vec<T>,
-    offset: usize,
+    data: Buffer,
     lanes: usize,
     depth: usize,
     width: usize,
+    element: PhantomData<T>,
 }
 
 impl<T: Float> Packed<T> {
     /// Packs all `lanes` lanes of `depth` elements in panels of `width` lanes.
-    pub fn new(isa: Isa, source: &Operand<T>, lanes: usize, depth: usize, width: usize) -> Packed<T> {
-        let mut data = vec![T::default(); lanes.div_ceil(width) * width * depth + ALIGNMENT / size_of::<T>()];
-        let offset = data.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT / size_of::<T>());
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the panels.
+    pub fn new(isa: Isa, source: &Operand<T>, lanes: usize, depth: usize, width: usize) -> Result<Packed<T>> {
+        let mut data = Buffer::zeroed(lanes.div_ceil(width) * width * depth * size_of::<T>())?;
         let mut panel = vec![0.0; depth_block(depth) * width];
-        let mut at = offset;
+        let mut rest = elements_mut::<T>(data.bytes_mut());
         for block in depth_blocks(depth) {
             for start in (0..lanes).step_by(width) {
                 let panel = &mut panel[..block.len() * width];
                 source.pack(isa, start..(start + width).min(lanes), block.clone(), width, panel);
-                for (to, &from) in data[at..][..panel.len()].iter_mut().zip(panel.iter()) {
-                    *to = T::from_f32(from);
-                }
-                at += panel.len();
+                let (to, after) = rest.split_at_mut(panel.len());
+                to.iter_mut().zip(panel.iter()).for_each(|(to, &from)| *to = T::from_f32(from));
+                rest = after;
             }
         }
-        Packed { data, offset, lanes, depth, width }
+        Ok(Packed { data, lanes, depth, width, element: PhantomData })
     }
 
     /// Bytes of memory held.
     pub fn bytes(&self) -> usize {
-        self.data.len() * size_of::<T>()
+        self.data.len()
     }
 
     /// Writes all elements of one lane, widened, to `out`, which is `depth` long.
@@ -253,8 +253,8 @@ impl<T: Float> Packed<T> {
         debug_assert!(lanes.start.is_multiple_of(self.width) && lanes.end <= self.lanes);
         debug_assert!(depth.start.is_multiple_of(depth_block(self.depth)) && depth.end <= self.depth);
         let padded = self.lanes.div_ceil(self.width) * self.width;
-        let start = self.offset + padded * depth.start + lanes.start * depth.len();
-        &self.data[start..][..lanes.len().div_ceil(self.width) * self.width * depth.len()]
+        let start = padded * depth.start + lanes.start * depth.len();
+        &elements::<T>(self.data.bytes())[start..][..lanes.len().div_ceil(self.width) * self.width * depth.len()]
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
                     let data: Vec<T> = (0..len).map(|i| T::from_f32((i % 1021) as f32 + 1.0)).collect();
                     let source = Operand::Strided(Strided { data: &data, lane_stride, depth_stride });
                     for width in [4, 12, 32] {
-                        let packed = Packed::new(isa, &source, lanes, depth, width);
+                        let packed = Packed::new(isa, &source, lanes, depth, width).unwrap();
                         for block in depth_blocks(depth) {
                             let mut direct = vec![f32::NAN; lanes.div_ceil(width) * width * block.len()];
                             source.pack(isa, 0..lanes, block.clone(), width, &mut direct);

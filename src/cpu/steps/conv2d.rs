@@ -8,6 +8,8 @@ use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
 use crate::cpu::kernels::pack::{Operand, Packed, Strided};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
+use crate::error::Result;
+use crate::memory::{Buffer, elements, elements_mut};
 
 /// The numbers of a convolution. Pairs are rows, then columns.
 ///
@@ -149,7 +151,7 @@ enum Method<T> {
     /// are on the left.
     Product { patches: Box<[PatchMatrix; 2]>, packed: Vec<Packed<T>>, plan: ProductPlan },
     /// Directly, with the filter in `f32` as `[channel][tap]`, or `[tap][channel]` with channels last.
-    Depthwise { window: Window, weights: Option<Vec<f32>>, strip: usize },
+    Depthwise { window: Window, weights: Option<Buffer>, strip: usize },
 }
 
 /// A convolution, ready to run.
@@ -185,7 +187,10 @@ impl<T: Float> Conv2dStep<T> {
     }
 
     /// Packs a constant filter; [`run`](Self::run) no longer reads its slice.
-    pub fn prepack(&mut self, data: &[T]) {
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the packed copy.
+    pub fn prepack(&mut self, data: &[T]) -> Result<()> {
         let (shape, isa) = (&self.shape, self.isa);
         match &mut self.method {
             Method::Product { patches, packed, plan } => {
@@ -197,15 +202,17 @@ impl<T: Float> Conv2dStep<T> {
                     .map(|group| {
                         Packed::new(isa, &group_filter(shape, filter, data, group), lanes, filter.depth(), width)
                     })
-                    .collect();
+                    .collect::<Result<_>>()?;
                 *plan = product_plan::<T>(isa, self.threads, shape, patches.depth(), true);
             }
             Method::Depthwise { weights, .. } => {
-                let mut floats = vec![0.0; shape.channels[1] * shape.filter[0] * shape.filter[1]];
-                depthwise_weights(shape, data, &mut floats);
-                *weights = Some(floats);
+                let floats = shape.channels[1] * shape.filter[0] * shape.filter[1];
+                let mut buffer = Buffer::zeroed(floats * size_of::<f32>())?;
+                depthwise_weights(shape, data, elements_mut(buffer.bytes_mut()));
+                *weights = Some(buffer);
             }
         }
+        Ok(())
     }
 
     /// The `f32` elements of scratch that [`run`](Self::run) needs.
@@ -224,7 +231,7 @@ impl<T: Float> Conv2dStep<T> {
     pub fn packed_bytes(&self) -> usize {
         match &self.method {
             Method::Product { packed, .. } => packed.iter().map(Packed::bytes).sum(),
-            Method::Depthwise { weights, .. } => weights.as_ref().map_or(0, |w| w.len() * size_of::<f32>()),
+            Method::Depthwise { weights, .. } => weights.as_ref().map_or(0, Buffer::len),
         }
     }
 
@@ -253,7 +260,7 @@ impl<T: Float> Conv2dStep<T> {
             }
             Method::Depthwise { window, weights, strip } => {
                 let (weights, scratch) = match weights {
-                    Some(weights) => (&weights[..], scratch),
+                    Some(weights) => (elements::<f32>(weights.bytes()), scratch),
                     None => {
                         let taps = self.shape.filter[0] * self.shape.filter[1];
                         let (weights, scratch) = scratch.split_at_mut(self.shape.channels[1] * taps);
@@ -486,7 +493,7 @@ mod tests {
             let run = |env: &Env| {
                 let mut step = Conv2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
                 if packed {
-                    step.prepack(&filter);
+                    step.prepack(&filter).unwrap();
                 }
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];

@@ -11,6 +11,7 @@ use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
 use crate::cpu::kernels::pack::{Operand, Packed};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
+use crate::error::Result;
 use std::ops::Range;
 
 /// The numbers of a transposed convolution. Pairs are rows, then columns.
@@ -199,7 +200,10 @@ impl<T: Float> ConvTranspose2dStep<T> {
     }
 
     /// Packs a constant filter; [`run`](Self::run) no longer reads its slice.
-    pub fn prepack(&mut self, filter: &[T]) {
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the packed copy.
+    pub fn prepack(&mut self, filter: &[T]) -> Result<()> {
         let widths = panel_widths(self.isa);
         let width = if self.shape.channels_last { widths.cols } else { widths.rows };
         let lanes = self.shape.group()[1];
@@ -207,10 +211,11 @@ impl<T: Float> ConvTranspose2dStep<T> {
         for group in 0..self.shape.groups {
             for phase in &self.phases {
                 let source = self.filter(filter, group, phase);
-                packed.push(Packed::new(self.isa, &source, lanes, phase.filter.depth(), width));
+                packed.push(Packed::new(self.isa, &source, lanes, phase.filter.depth(), width)?);
             }
         }
         self.packed = packed;
+        Ok(())
     }
 
     fn filter<'a>(&self, filter: &'a [T], group: usize, phase: &'a Phase) -> Operand<'a, T> {
@@ -438,7 +443,7 @@ mod tests {
             let run = |env: &Env| {
                 let mut step = ConvTranspose2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
                 if packed {
-                    step.prepack(&filter);
+                    step.prepack(&filter).unwrap();
                 }
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];

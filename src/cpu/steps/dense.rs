@@ -9,6 +9,7 @@ use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::gemm::Finish;
 use crate::cpu::memory::Io;
 use crate::dtype::DataType;
+use crate::error::Result;
 use crate::memory::elements;
 use crate::ops::conv_transpose2d::{ConvTranspose2dAttributes, TransposedFilterLayout};
 use crate::ops::conv2d::{Conv2dAttributes, FilterLayout};
@@ -52,19 +53,22 @@ pub enum DenseShape {
 impl DenseStep {
     /// The step of `shape` for elements of the floating-point type `dtype`. `constants` holds the bytes of the first
     /// two operands where they are constants.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for packed constants.
     pub fn new(
         env: &Env,
         dtype: DataType,
         shape: DenseShape,
         constants: [Option<&[u8]>; 2],
         epilogue: &[Elementwise],
-    ) -> DenseStep {
+    ) -> Result<DenseStep> {
         let mut packed = Vec::new();
         let typed = match dtype {
-            DataType::Float16 => Typed::Half(Box::new(Dense::new(env, shape, constants, &mut packed))),
-            _ => Typed::Float(Box::new(Dense::new(env, shape, constants, &mut packed))),
+            DataType::Float16 => Typed::Half(Box::new(Dense::new(env, shape, constants, &mut packed)?)),
+            _ => Typed::Float(Box::new(Dense::new(env, shape, constants, &mut packed)?)),
         };
-        DenseStep { typed, epilogue: epilogue.to_vec(), packed }
+        Ok(DenseStep { typed, epilogue: epilogue.to_vec(), packed })
     }
 
     /// Operands that the step keeps a packed copy of.
@@ -90,22 +94,29 @@ impl Run for DenseStep {
         };
         floats * size_of::<f32>()
     }
+
+    fn packed_bytes(&self) -> usize {
+        match &self.typed {
+            Typed::Float(dense) => dense.packed_bytes(),
+            Typed::Half(dense) => dense.packed_bytes(),
+        }
+    }
 }
 
 impl<T: Float> Dense<T> {
-    fn new(env: &Env, shape: DenseShape, constants: [Option<&[u8]>; 2], packed: &mut Vec<usize>) -> Dense<T> {
+    fn new(env: &Env, shape: DenseShape, constants: [Option<&[u8]>; 2], packed: &mut Vec<usize>) -> Result<Dense<T>> {
         let (isa, threads) = (env.isa, env.threads.count());
         let [a, b] = constants.map(|bytes| bytes.map(elements::<T>));
-        match shape {
+        Ok(match shape {
             DenseShape::Matmul(shape) => {
                 let (pack_a, pack_b) = (packs_a(&shape), packs_b(&shape));
                 let mut step = MatmulStep::new(isa, threads, shape);
                 if let Some(a) = a.filter(|_| pack_a) {
-                    step.prepack_a(a);
+                    step.prepack_a(a)?;
                     packed.push(0);
                 }
                 if let Some(b) = b.filter(|_| pack_b) {
-                    step.prepack_b(b);
+                    step.prepack_b(b)?;
                     packed.push(1);
                 }
                 Dense::Matmul(step)
@@ -113,7 +124,7 @@ impl<T: Float> Dense<T> {
             DenseShape::Conv2d(shape) => {
                 let mut step = Conv2dStep::new(isa, threads, shape);
                 if let Some(filter) = b {
-                    step.prepack(filter);
+                    step.prepack(filter)?;
                     packed.push(1);
                 }
                 Dense::Conv2d(step)
@@ -121,11 +132,19 @@ impl<T: Float> Dense<T> {
             DenseShape::ConvTranspose2d(shape) => {
                 let mut step = ConvTranspose2dStep::new(isa, threads, shape);
                 if let Some(filter) = b {
-                    step.prepack(filter);
+                    step.prepack(filter)?;
                     packed.push(1);
                 }
                 Dense::ConvTranspose2d(step)
             }
+        })
+    }
+
+    fn packed_bytes(&self) -> usize {
+        match self {
+            Dense::Matmul(step) => step.packed_bytes(),
+            Dense::Conv2d(step) => step.packed_bytes(),
+            Dense::ConvTranspose2d(step) => step.packed_bytes(),
         }
     }
 

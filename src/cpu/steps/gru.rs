@@ -6,6 +6,7 @@ use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::recurrent::{GruGates, GruReset};
 use crate::cpu::memory::Io;
 use crate::dtype::DataType;
+use crate::error::Result;
 use crate::ops::gru::{Gru, GruCell, GruFunction};
 use crate::ops::recurrent::Direction;
 use crate::shape::Descriptor;
@@ -24,7 +25,10 @@ enum Typed {
 
 impl GruStep {
     /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
-    pub fn sequence(env: &Env, op: &Gru, input: &Descriptor, weight: Option<&[u8]>) -> GruStep {
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for packed weights.
+    pub fn sequence(env: &Env, op: &Gru, input: &Descriptor, weight: Option<&[u8]>) -> Result<GruStep> {
         let places = Places { bias: Some(3), recurrent_bias: Some(4), hidden: Some(5), ..Places::default() };
         let sizes = sizes(&input.shape, op.attributes.hidden_size);
         let function = op.function().expect("inferred");
@@ -32,7 +36,10 @@ impl GruStep {
     }
 
     /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
-    pub fn cell(env: &Env, op: &GruCell, input: &Descriptor, weight: Option<&[u8]>) -> GruStep {
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for packed weights.
+    pub fn cell(env: &Env, op: &GruCell, input: &Descriptor, weight: Option<&[u8]>) -> Result<GruStep> {
         let places = Places { bias: Some(4), recurrent_bias: Some(5), hidden: Some(3), ..Places::default() };
         let sizes = sizes(&[1, input.shape[0], input.shape[1]], op.attributes.hidden_size);
         let function = op.function().expect("inferred");
@@ -47,12 +54,12 @@ impl GruStep {
         direction: Direction,
         places: Places,
         weight: Option<&[u8]>,
-    ) -> GruStep {
+    ) -> Result<GruStep> {
         let network = match dtype {
-            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weight))),
-            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weight))),
+            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weight)?)),
+            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weight)?)),
         };
-        GruStep { function, network }
+        Ok(GruStep { function, network })
     }
 
     /// Whether the step keeps a packed copy of the constant weights.
@@ -82,6 +89,13 @@ impl Run for GruStep {
         match &self.network {
             Typed::Float(network) => network.scratch_bytes(&self.function),
             Typed::Half(network) => network.scratch_bytes(&self.function),
+        }
+    }
+
+    fn packed_bytes(&self) -> usize {
+        match &self.network {
+            Typed::Float(network) => network.packed_bytes(),
+            Typed::Half(network) => network.packed_bytes(),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::recurrent::LstmGates;
 use crate::cpu::memory::Io;
 use crate::dtype::DataType;
+use crate::error::Result;
 use crate::ops::lstm::{Lstm, LstmCell, LstmFunction};
 use crate::ops::recurrent::Direction;
 use crate::shape::Descriptor;
@@ -24,7 +25,10 @@ enum Typed {
 
 impl LstmStep {
     /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
-    pub fn sequence(env: &Env, op: &Lstm, input: &Descriptor, weight: Option<&[u8]>) -> LstmStep {
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for packed weights.
+    pub fn sequence(env: &Env, op: &Lstm, input: &Descriptor, weight: Option<&[u8]>) -> Result<LstmStep> {
         let places =
             Places { bias: Some(3), recurrent_bias: Some(4), peephole: Some(5), hidden: Some(6), cell: Some(7) };
         let sizes = sizes(&input.shape, op.attributes.hidden_size);
@@ -33,7 +37,10 @@ impl LstmStep {
     }
 
     /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
-    pub fn cell(env: &Env, op: &LstmCell, input: &Descriptor, weight: Option<&[u8]>) -> LstmStep {
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for packed weights.
+    pub fn cell(env: &Env, op: &LstmCell, input: &Descriptor, weight: Option<&[u8]>) -> Result<LstmStep> {
         let places =
             Places { bias: Some(5), recurrent_bias: Some(6), peephole: Some(7), hidden: Some(3), cell: Some(4) };
         let sizes = sizes(&[1, input.shape[0], input.shape[1]], op.attributes.hidden_size);
@@ -49,12 +56,12 @@ impl LstmStep {
         direction: Direction,
         places: Places,
         weight: Option<&[u8]>,
-    ) -> LstmStep {
+    ) -> Result<LstmStep> {
         let network = match dtype {
-            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weight))),
-            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weight))),
+            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weight)?)),
+            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weight)?)),
         };
-        LstmStep { function, network }
+        Ok(LstmStep { function, network })
     }
 
     /// Whether the step keeps a packed copy of the constant weights.
@@ -84,6 +91,13 @@ impl Run for LstmStep {
         match &self.network {
             Typed::Float(network) => network.scratch_bytes(&self.function),
             Typed::Half(network) => network.scratch_bytes(&self.function),
+        }
+    }
+
+    fn packed_bytes(&self) -> usize {
+        match &self.network {
+            Typed::Float(network) => network.packed_bytes(),
+            Typed::Half(network) => network.packed_bytes(),
         }
     }
 }

@@ -6,6 +6,8 @@ use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, dot_lanes, pa
 use crate::cpu::kernels::pack::{Operand, Packed, Strided};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
+use crate::error::Result;
+use std::collections::HashMap;
 
 /// Distances between the elements of one operand, in elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,33 +132,41 @@ impl<T: Float> MatmulStep<T> {
     }
 
     /// Packs a constant `a`; [`run`](Self::run) no longer reads its slice.
-    pub fn prepack_a(&mut self, a: &[T]) {
-        self.prepack(self.swapped as usize, a);
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the packed copy.
+    pub fn prepack_a(&mut self, a: &[T]) -> Result<()> {
+        self.prepack(self.swapped as usize, a)
     }
 
     /// Packs a constant `b`; [`run`](Self::run) no longer reads its slice.
-    pub fn prepack_b(&mut self, b: &[T]) {
-        self.prepack(1 - self.swapped as usize, b);
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the packed copy.
+    pub fn prepack_b(&mut self, b: &[T]) -> Result<()> {
+        self.prepack(1 - self.swapped as usize, b)
     }
 
-    fn prepack(&mut self, side: usize, data: &[T]) {
+    fn prepack(&mut self, side: usize, data: &[T]) -> Result<()> {
         let (shape, widths) = (&self.shape, panel_widths(self.isa));
         let (strides, lanes, width) =
             if side == 0 { (&shape.a, shape.m, widths.rows) } else { (&shape.b, shape.n, widths.cols) };
-        let mut offsets = Vec::new();
+        // Of each matrix that was packed, where it starts in `data` and its number.
+        let mut known = HashMap::new();
         let mut batch = PackedBatch { matrices: Vec::new(), index: Vec::new() };
         for index in 0..shape.batches() {
             let offset = shape.offset(strides, index);
-            let at = offsets.iter().position(|&o| o == offset).unwrap_or_else(|| {
+            let next = batch.matrices.len();
+            let at = *known.entry(offset).or_insert(next);
+            if at == next {
                 let source = operand(side, strides, &data[offset..]);
-                batch.matrices.push(Packed::new(self.isa, &source, lanes, shape.k, width));
-                offsets.push(offset);
-                offsets.len() - 1
-            });
+                batch.matrices.push(Packed::new(self.isa, &source, lanes, shape.k, width)?);
+            }
             batch.index.push(at);
         }
         self.packed[side] = Some(batch);
         self.replan();
+        Ok(())
     }
 
     fn replan(&mut self) {
@@ -312,10 +322,10 @@ mod tests {
             let run = |env: &Env| {
                 let mut step = MatmulStep::<T>::new(env.isa, env.threads.count(), shape.clone());
                 if pack_a {
-                    step.prepack_a(&a);
+                    step.prepack_a(&a).unwrap();
                 }
                 if pack_b {
-                    step.prepack_b(&b);
+                    step.prepack_b(&b).unwrap();
                 }
                 let operands = [if pack_a { &[][..] } else { &a }, if pack_b { &[][..] } else { &b }];
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];

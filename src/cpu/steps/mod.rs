@@ -51,6 +51,11 @@ pub trait Run {
     fn scratch_bytes(&self, _threads: usize) -> usize {
         0
     }
+
+    /// Bytes of the packed copies of constants that the step holds.
+    fn packed_bytes(&self) -> usize {
+        0
+    }
 }
 
 macro_rules! steps {
@@ -64,6 +69,9 @@ macro_rules! steps {
             }
             fn scratch_bytes(&self, threads: usize) -> usize {
                 match self { $(Step::$Variant(step) => step.scratch_bytes(threads),)* }
+            }
+            fn packed_bytes(&self) -> usize {
+                match self { $(Step::$Variant(step) => step.packed_bytes(),)* }
             }
         }
 

@@ -11,7 +11,8 @@ use crate::cpu::kernels::float::{Float, widen};
 use crate::cpu::kernels::gemm::dot_lanes;
 use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::memory::Io;
-use crate::memory::elements;
+use crate::error::Result;
+use crate::memory::{Buffer, elements, elements_mut};
 use crate::ops::recurrent::Direction;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -263,8 +264,17 @@ pub struct Network<T> {
 
 impl<T: Float> Network<T> {
     /// Plans the network. `weight` holds the bytes of the weights if they are constant.
-    pub fn new(env: &Env, sizes: Sizes, direction: Direction, places: Places, weight: Option<&[u8]>) -> Network<T> {
-        let product = (sizes.rows() >= MIN_PRODUCT_ROWS).then(|| {
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for packed weights.
+    pub fn new(
+        env: &Env,
+        sizes: Sizes,
+        direction: Direction,
+        places: Places,
+        weight: Option<&[u8]>,
+    ) -> Result<Network<T>> {
+        let product = if sizes.rows() >= MIN_PRODUCT_ROWS {
             let shape = MatmulShape {
                 // The weights are transposed.
                 b: MatrixStrides { batch: Vec::new(), row: 1, col: sizes.input },
@@ -275,15 +285,23 @@ impl<T: Float> Network<T> {
                 let mut step = MatmulStep::new(env.isa, env.threads.count(), shape.clone());
                 if let Some(weight) = weight {
                     let length = sizes.sums() * sizes.input;
-                    let mut wide = vec![0.0; length];
-                    widen(env.isa, &weight[d * length..][..length], &mut wide);
-                    step.prepack_b(&wide);
+                    let mut wide = Buffer::zeroed(length * size_of::<f32>())?;
+                    widen(env.isa, &weight[d * length..][..length], elements_mut(wide.bytes_mut()));
+                    step.prepack_b(elements(wide.bytes()))?;
                 }
-                step
+                Ok(step)
             };
-            InputProduct { steps: (0..direction.count()).map(of_direction).collect(), packed: weight.is_some() }
-        });
-        Network { sizes, direction, places, product, element: PhantomData }
+            let steps = (0..direction.count()).map(of_direction).collect::<Result<_>>()?;
+            Some(InputProduct { steps, packed: weight.is_some() })
+        } else {
+            None
+        };
+        Ok(Network { sizes, direction, places, product, element: PhantomData })
+    }
+
+    /// Bytes of the packed weights.
+    pub fn packed_bytes(&self) -> usize {
+        self.product.iter().flat_map(|product| &product.steps).map(MatmulStep::packed_bytes).sum()
     }
 
     /// Whether the network keeps a packed copy of the constant weights.
