@@ -1,6 +1,7 @@
 //! Element-wise fusion. A chain of element-wise operators becomes one program that keeps intermediate values in
 //! registers, and unary operators behind a matrix product or convolution become its epilogue.
 
+use crate::dtype::DataType;
 use crate::ir::{Graph, Node, ValueId};
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
@@ -24,7 +25,10 @@ pub fn fuse_epilogues(graph: &mut Graph) {
         let host = hosts[producer];
         let same_type = graph.descriptor(*input).dtype == graph.descriptor(node.outputs[0]).dtype;
         let host_takes = accepts_epilogue(&graph.nodes[host].op) && graph.descriptor(*input).dtype.is_float();
-        if !same_type || !host_takes || uses[input.index()] != 1 || is_output(graph, *input) {
+        // Where the result jumps, it must not be decided by digits that float16 does not have.
+        let jumps = matches!(op, Elementwise::Ceil | Elementwise::Floor | Elementwise::RoundEven | Elementwise::Sign);
+        let unrounded = jumps && graph.descriptor(*input).dtype == DataType::Float16;
+        if !same_type || unrounded || !host_takes || uses[input.index()] != 1 || is_output(graph, *input) {
             continue;
         }
         let (op, outputs) = (*op, node.outputs.clone());
@@ -121,7 +125,7 @@ enum Operand {
 #[derive(Default)]
 struct Chain {
     inputs: Vec<ValueId>,
-    instructions: Vec<(Elementwise, Vec<Operand>, crate::dtype::DataType)>,
+    instructions: Vec<(Elementwise, Vec<Operand>, DataType)>,
 }
 
 impl Chain {
@@ -199,6 +203,18 @@ mod tests {
              output y = %3
              output z = %2",
         );
+    }
+
+    #[test]
+    fn an_operator_that_jumps_stays_behind_half_floats() {
+        let text = "%0 = input x float16 [4, 4]
+                    %1 = matmul %0 %0
+                    %2 = floor %1
+                    output y = %2";
+        check_pass_changes_nothing(fuse_epilogues, text);
+        let text = text.replace("float16", "float32");
+        let fused = "%0 = input x float32 [4, 4]\n%1 = matmul %0 %0 epilogue=[floor]\noutput y = %1";
+        check_pass(fuse_epilogues, &text, fused);
     }
 
     #[test]

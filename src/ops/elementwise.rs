@@ -399,6 +399,11 @@ impl Elementwise {
         )
     }
 
+    /// Whether every result is the value of an operand, but for its sign, or a bound in the data type: nothing is rounded.
+    pub fn is_exact(&self) -> bool {
+        matches!(self, E::Identity | E::Where | E::Neg | E::Abs | E::Relu | E::Max | E::Min | E::Clamp { .. })
+    }
+
     /// One element of the output, of type `out`, for the elements of the operands (missing ones are ignored).
     ///
     /// Integers wrap around on overflow, division of an integer by zero gives 0, a negative power of an integer

@@ -29,7 +29,8 @@ const MAX_DIMENSIONS: usize = 16;
 /// An element-wise program made ready to run.
 ///
 /// A register holds the elements of a block as u8, i8, i32, u32, i64, u64 or f32, which also stands for float16:
-/// operands of type float16 are widened when they are read, and the output is narrowed when it is written.
+/// operands of type float16 are widened when they are read, intermediate values of it are rounded as if they were stored,
+/// and the output is narrowed when it is written: a chain has the bits of its operators one by one.
 pub struct ElementwiseStep {
     operands: Vec<Operand>,
     actions: Vec<Action>,
@@ -74,6 +75,10 @@ enum Action {
         when: When,
     },
     Compute(Compute),
+    /// Rounds an intermediate value to float16, as if it were stored.
+    Round {
+        register: usize,
+    },
     /// Narrows the result to float16.
     Store {
         register: usize,
@@ -299,8 +304,13 @@ impl<'a> Build<'a> {
             out,
         }));
         self.places[result] = Some(out);
-        if let (true, Place::Register(register)) = (is_last, out) {
-            self.actions.push(Action::Store { register });
+        match out {
+            Place::Register(register) if is_last => self.actions.push(Action::Store { register }),
+            // Whether two numbers are equal, or one is infinite, must not depend on what is fused.
+            Place::Register(register) if instruction.dtype == DataType::Float16 && !instruction.op.is_exact() => {
+                self.actions.push(Action::Round { register });
+            }
+            _ => {}
         }
         for (i, &source) in sources.iter().enumerate() {
             if let (Place::Register(register), true) = (operands[i], self.last_use[source] == index)
@@ -452,6 +462,10 @@ impl Block<'_> {
                     }
                     _ => self.compute(compute, Registers { before: registers, after: &[] }, out),
                 },
+                Action::Round { register } => {
+                    let register = &mut registers[register * REGISTER..][..REGISTER];
+                    round_to_half(self.isa, &mut elements_mut(register)[..self.len]);
+                }
                 Action::Store { register } => {
                     let registers = Registers { before: registers, after: &[] };
                     narrow(self.isa, registers.get(*register, self.len), elements_mut::<f16>(out));
@@ -482,9 +496,6 @@ impl Block<'_> {
             E::Identity => with_lane!(*dtype, T => operands.out::<T>(out).copy_from_slice(operands.get(0))),
             E::Cast { to } => with_lane!(types[0], T => with_lane!(*to, U => {
                 kernel::cast::<T, U>(self.isa, operands.get(0), operands.out(out));
-                if *to == DataType::Float16 {
-                    round_to_half(self.isa, operands.out(out));
-                }
             })),
             E::Where => with_lane!(*dtype, T => {
                 let (yes, no) = (operands.get(1), operands.get(2));

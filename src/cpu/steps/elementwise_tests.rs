@@ -1,7 +1,12 @@
 //! Element-wise programs against the oracle.
 
+use crate::cpu::plan::{Plan, PlanOptions};
+use crate::cpu::simd::Isa;
+use crate::cpu::steps::Env;
+use crate::cpu::threads::Threads;
 use crate::dtype::{DataType, Number};
 use crate::ir::{Graph, parse};
+use crate::memory::Buffer;
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::{Fused, Instruction};
@@ -208,5 +213,43 @@ proptest! {
             shape.skip(if i == 0 { 0 } else { *skip }).collect()
         }).collect();
         check(&graph(name, dtype, &shapes), tolerance(dtype));
+    }
+}
+
+/// The bytes of the output of a graph with one input and one output.
+fn output_bytes(graph: Graph, input: &[u8]) -> Vec<u8> {
+    let threads = Threads::new(1).unwrap();
+    let env = Env { threads: &threads, isa: Isa::best() };
+    let mut plan = Plan::new(graph, &env, PlanOptions::default()).unwrap();
+    let (input, mut output) = (Buffer::copy_of(input).unwrap(), Buffer::zeroed(plan.outputs()[0].1.bytes()).unwrap());
+    plan.run(&env, &[&input], &mut [&mut output]);
+    output.bytes().to_vec()
+}
+
+#[test]
+fn chains_of_half_floats_have_the_bits_of_their_operators() {
+    // Operators that jump, behind products and sums that are infinite, NaN or equal in float16 only.
+    let halves: Vec<u8> = (0..600u16).flat_map(|i| half::f16::from_f32(i as f32 * 0.731).to_le_bytes()).collect();
+    for op in [
+        "isInfinite %1",
+        "isNaN %2",
+        "equal %1 %3",
+        "greater %1 %2",
+        "lesserOrEqual %1 %4",
+        "floor %4",
+        "ceil %3",
+        "roundEven %4",
+        "sign %2",
+        "cast %4 dataType=int32",
+        "sigmoid %3",
+    ] {
+        let graph = parse(&format!(
+            "%0 = input x float16 [600]\n%1 = mul %0 %0\n%2 = sub %1 %1\n%3 = mul %1 %0\n%4 = div %0 %1\n%5 = {op}
+             output y = %5"
+        ));
+        let mut fused = graph.clone();
+        crate::compile::fuse::fuse_chains(&mut fused);
+        assert!(fused.nodes.len() < graph.nodes.len(), "{op}");
+        assert_eq!(output_bytes(fused, &halves), output_bytes(graph, &halves), "{op}");
     }
 }
