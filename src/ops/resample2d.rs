@@ -45,23 +45,23 @@ pub struct Between {
 
 /// The coordinate of the place `i` of `output` along a dimension of `input` elements, clamped into it, as a fraction
 /// `numerator / (2 * output)`: a place on an element, or in the middle of two, must not depend on rounding.
-fn coordinate(input: u32, output: u32, i: usize) -> i128 {
-    // (i + 0.5) / (output / input) - 0.5
-    let unclamped = (2 * i as i128 + 1) * input as i128 - output as i128;
-    unclamped.clamp(0, 2 * output as i128 * (input as i128 - 1))
+fn coordinate(input: u32, output: u32, i: usize) -> i64 {
+    // (i + 0.5) / (output / input) - 0.5; dimensions are below 2^31, so that no product reaches 2^63.
+    let unclamped = (2 * i as i64 + 1) * input as i64 - output as i64;
+    unclamped.clamp(0, 2 * output as i64 * (input as i64 - 1))
 }
 
 /// The element of `input` that the place `i` of `output` shows with the mode `nearest-neighbor`.
 pub fn nearest(input: u32, output: u32, i: usize) -> usize {
     // ceil(coordinate - 0.5)
-    let denominator = 2 * output as i128;
-    let halves = coordinate(input, output, i) - output as i128;
+    let denominator = 2 * output as i64;
+    let halves = coordinate(input, output, i) - output as i64;
     -(-halves).div_euclid(denominator) as usize
 }
 
 /// The elements of `input` around the place `i` of `output`.
 pub fn between(input: u32, output: u32, i: usize) -> Between {
-    let denominator = 2 * output as i128;
+    let denominator = 2 * output as i64;
     let coordinate = coordinate(input, output, i);
     let (low, rest) = (coordinate.div_euclid(denominator), coordinate.rem_euclid(denominator));
     Between { low: low as usize, high: low as usize + (rest != 0) as usize, weight: rest as f64 / denominator as f64 }
@@ -251,5 +251,14 @@ mod tests {
         // Thirds are not exact in binary: the places in the middle still lie on the elements.
         let on_elements = (0..9).filter(|&i| super::between(3, 9, i).weight == 0.0).collect::<Vec<_>>();
         assert_eq!(on_elements, [0, 1, 4, 7, 8]);
+    }
+
+    #[test]
+    fn places_between_the_largest_dimensions() {
+        let most = i32::MAX as u32;
+        assert_eq!(nearest(most, most, most as usize - 1), most as usize - 1);
+        assert_eq!(between(most, most, 0), Between { low: 0, high: 0, weight: 0.0 });
+        assert_eq!(nearest(1, most, most as usize - 1), 0);
+        assert_eq!(nearest(most, 1, 0), most as usize / 2);
     }
 }
