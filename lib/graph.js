@@ -108,10 +108,11 @@ class MLGraph {
 }
 
 /**
- * @param {Graph} graph
+ * @param {Graph} graph whose build has completed
  * @returns {MLGraph}
  */
 function createMLGraph(graph) {
+  native.weighGraph(graph.handle);
   return slots.create(MLGraph, graph);
 }
 

@@ -170,6 +170,7 @@ module.exports = {
   constantTensor: translated(binding.constantTensor),
   operator: translated(binding.operator),
   build: translated(binding.build),
+  weighGraph: translated(binding.weighGraph),
   dispatch: translated(binding.dispatch),
   destroyGraph: translated(binding.destroyGraph),
 };

@@ -179,3 +179,20 @@ test('a builder builds once, also when that fails', async () => {
   assert.equal(first.status, 'fulfilled');
   exception('InvalidStateError')(second.reason);
 });
+
+test('a depthwise convolution with steps that leave the image is computed', async () => {
+  const context = await ml.createContext({ numThreads: 2 });
+  const builder = new MLGraphBuilder(context);
+  const x = builder.input('x', operand(1, 2, 1, 1));
+  const filter = builder.constant(operand(2, 1, 2, 1), new Float32Array([1, 2, 3, 4]));
+  const y = builder.conv2d(x, filter, {
+    groups: 2,
+    padding: [2 ** 31 - 1, 0, 0, 0],
+    strides: [1, 2 ** 28],
+    dilations: [2 ** 31 - 1, 1],
+  });
+  assert.deepEqual([...y.shape], [1, 2, 1, 1]);
+  const result = await run(context, builder, [1, 2, 1, 1], { y });
+  // The first row of the filter lies in the padding, the second one on the only row of the input.
+  assert.deepEqual([...result.y], [2, 4]);
+});

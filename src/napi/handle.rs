@@ -49,9 +49,9 @@ impl<T> Handle<T> {
         &self.owner.context
     }
 
-    /// The object's memory is freed although the handle lives on.
-    pub fn forget_weight(&self) {
-        self.weight.release();
+    /// The object's memory is now `bytes` bytes, although the handle is the same.
+    pub fn weigh(&self, bytes: usize) {
+        self.weight.set(bytes);
     }
 }
 
@@ -83,6 +83,12 @@ impl Weight {
         let weight = Weight { env: env.raw(), bytes: Cell::new(bytes as i64) };
         adjust(weight.env, weight.bytes.get());
         weight
+    }
+
+    /// Reports `bytes` bytes instead of what was reported.
+    pub fn set(&self, bytes: usize) {
+        let before = self.bytes.replace(bytes as i64);
+        adjust(self.env, bytes as i64 - before);
     }
 
     /// Reports `bytes` bytes more.

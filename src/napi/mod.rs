@@ -129,14 +129,14 @@ pub fn write_tensor(
 #[napi(catch_unwind)]
 pub fn destroy_tensor(tensor: &External<TensorHandle>) {
     tensor.context().release_tensor(tensor.shared());
-    tensor.forget_weight();
+    tensor.weigh(0);
 }
 
 /// Frees what a graph holds when everything before is done.
 #[napi(catch_unwind)]
 pub fn destroy_graph(graph: &External<GraphHandle>) {
     graph.context().release_graph(graph.shared());
-    graph.forget_weight();
+    graph.weigh(0);
 }
 
 /// An empty builder.
@@ -235,6 +235,12 @@ pub fn build(
     let graph = context.context.build(graph, context.environment.request(&env, id));
     let handle = Handle::new(graph, context, Weight::new(&env, constants));
     Ok(Build { graph: External::new(handle), inputs })
+}
+
+/// Tells the garbage collector what a graph weighs, once it is built.
+#[napi(catch_unwind)]
+pub fn weigh_graph(graph: &External<GraphHandle>) {
+    graph.weigh(graph.bytes());
 }
 
 /// Runs a graph on tensors in the order of its inputs and outputs.

@@ -42,11 +42,6 @@ impl Context {
         Ok(Context { timeline: Timeline::new(threads, Isa::detect()?)?, settings })
     }
 
-    /// Number of threads that this context uses.
-    pub fn threads(&self) -> usize {
-        self.timeline.threads().count()
-    }
-
     /// Drops everything that is queued.
     pub fn lose(&self) {
         self.timeline.lose();

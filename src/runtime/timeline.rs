@@ -80,11 +80,6 @@ impl Timeline {
         Ok(Timeline { worker, queue })
     }
 
-    /// The pool that work runs on.
-    pub fn threads(&self) -> &Threads {
-        &self.worker.threads
-    }
-
     /// Appends `work`. It runs when everything before it is done, unless the context is lost by then; `done` is told
     /// the result. A panic in `work` is an OperationError.
     pub fn enqueue(&self, work: impl FnOnce(&Env) -> Result<()> + Send + 'static, done: Done) {

@@ -12,6 +12,7 @@ use crate::cpu::kernels::pack::{Operand, Packed};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::error::Result;
+use crate::memory::check_room;
 use std::ops::Range;
 
 /// The numbers of a transposed convolution. Pairs are rows, then columns.
@@ -158,6 +159,9 @@ impl Phase {
 /// Output elements of a tile per output channel: enough columns for the product, few enough for the cache.
 const TILE_PIXELS: usize = 2048;
 
+/// Bytes of a phase with its lists of taps, and of its packed filter, at least.
+const PHASE_BYTES: usize = size_of::<Phase>() + 512;
+
 /// The most output channels of a tile.
 const TILE_CHANNELS: usize = 240;
 
@@ -179,13 +183,17 @@ pub struct ConvTranspose2dStep<T> {
 
 impl<T: Float> ConvTranspose2dStep<T> {
     /// Plans the transposed convolution for `threads` threads at a level.
-    pub fn new(isa: Isa, threads: usize, shape: ConvTranspose2dShape) -> ConvTranspose2dStep<T> {
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the phases of a huge filter with huge strides.
+    pub fn new(isa: Isa, threads: usize, shape: ConvTranspose2dShape) -> Result<ConvTranspose2dStep<T>> {
         let [high, wide] = shape.output;
         let [down, across] = [0, 1].map(|axis| shape.residues(axis));
         let complete = [&down, &across]
             .iter()
             .enumerate()
             .all(|(axis, residues)| residues.len() == shape.strides[axis].min(shape.output[axis]));
+        check_room((down.len() * across.len()).saturating_mul(PHASE_BYTES))?;
         let firsts = down.iter().flat_map(|&y| across.iter().map(move |&x| [y, x]));
         let phases = firsts.map(|first| Phase::new(&shape, first)).collect();
         let widths = panel_widths(isa);
@@ -196,7 +204,7 @@ impl<T: Float> ConvTranspose2dStep<T> {
         while threads > 1 && tiles(strip) < 3 * threads && strip > shape.strides[0] && strip * wide > 64 {
             strip = strip.div_ceil(2);
         }
-        ConvTranspose2dStep { shape, isa, threads, phases, complete, packed: Vec::new(), strip, channels }
+        Ok(ConvTranspose2dStep { shape, isa, threads, phases, complete, packed: Vec::new(), strip, channels })
     }
 
     /// Packs a constant filter; [`run`](Self::run) no longer reads its slice.
@@ -441,7 +449,7 @@ mod tests {
         let doubled: Vec<_> = exact.iter().map(|&(x, m)| (2.0 * x, 2.0 * m)).collect();
         for packed in [false, true] {
             let run = |env: &Env| {
-                let mut step = ConvTranspose2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
+                let mut step = ConvTranspose2dStep::<T>::new(env.isa, env.threads.count(), shape.clone()).unwrap();
                 if packed {
                     step.prepack(&filter).unwrap();
                 }

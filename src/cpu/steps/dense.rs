@@ -130,7 +130,7 @@ impl<T: Float> Dense<T> {
                 Dense::Conv2d(step)
             }
             DenseShape::ConvTranspose2d(shape) => {
-                let mut step = ConvTranspose2dStep::new(isa, threads, shape);
+                let mut step = ConvTranspose2dStep::new(isa, threads, shape)?;
                 if let Some(filter) = b {
                     step.prepack(filter)?;
                     packed.push(1);
