@@ -207,3 +207,49 @@ fn check_length(operation: &str, descriptor: &Descriptor, bytes: &[u8]) -> Resul
     let message = format!("{operation}: the data is {} bytes long, expected {}", bytes.len(), descriptor.bytes());
     Err(Error::new(ErrorKind::Type, message))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DataType;
+    use crate::ir::parse;
+    use std::sync::mpsc::channel;
+
+    fn finished(request: impl FnOnce(Done)) -> Result<()> {
+        let (tell, told) = channel();
+        request(Done::new(move |result| tell.send(result).expect("somebody waits")));
+        told.recv().expect("every request is told its end")
+    }
+
+    fn floats(context: &Context, tensor: &Arc<Tensor>) -> Result<Vec<f32>> {
+        let mut read = None;
+        finished(|done| read = Some(context.read(tensor, done)))?;
+        let bytes = read.and_then(|read| read.take()).expect("a snapshot");
+        Ok(crate::memory::elements(bytes.bytes()).to_vec())
+    }
+
+    #[test]
+    fn a_dispatch_that_fails_shows_when_its_outputs_are_read() {
+        let context = Context::new(Some(1), false).unwrap();
+        let tensor = || context.create_tensor(Descriptor::new(DataType::Float32, [2]), Done::unobserved()).unwrap();
+        let (x, y) = (tensor(), tensor());
+        let bytes: Vec<u8> = [1.0f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        context.write(&x, &bytes).unwrap();
+
+        let mut graph = None;
+        let text = "%0 = input x float32 [2]\n%1 = neg %0\noutput y = %1";
+        finished(|done| graph = Some(context.build(parse(text), done))).unwrap();
+        let graph = graph.expect("built");
+        context.dispatch(&graph, vec![x.clone()], vec![y.clone()]);
+        assert_eq!(floats(&context, &y).unwrap(), [-1.0, 2.0]);
+
+        context.release_graph(&graph);
+        context.dispatch(&graph, vec![x.clone()], vec![y.clone()]);
+        let error = floats(&context, &y).unwrap_err();
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Operation, "dispatch: the graph is destroyed"));
+
+        // The error ends with the next write.
+        context.write(&y, &bytes).unwrap();
+        assert_eq!(floats(&context, &y).unwrap(), [1.0, -2.0]);
+    }
+}
