@@ -147,7 +147,7 @@ fn transposed_convolution(env: &Env, channels_last: bool) -> f64 {
         channels_last,
         layout: TransposedFilterLayout::Iohw,
     };
-    let mut step = ConvTranspose2dStep::new(env.isa, env.threads.count(), shape);
+    let mut step = ConvTranspose2dStep::new(env.isa, env.threads.count(), shape).expect("memory");
     step.prepack(&vec![0.25f32; 64 * 32 * 16]).expect("memory");
     let (x, mut y) = (vec![0.5f32; 64 * 28 * 28], vec![0.0; 32 * 56 * 56]);
     let mut scratch = vec![0.0; step.scratch_len()];
