@@ -5,7 +5,7 @@ use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
 use super::steps::elementwise::ElementwiseStep;
-use super::steps::gather::{GatherElementsStep, GatherStep};
+use super::steps::gather::{Along, GatherElementsStep, GatherStep};
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
@@ -119,9 +119,9 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         },
         Op::Gather(op) => GatherStep::new(op, l.input(0), l.input(1)).into(),
         Op::GatherNd(_) => GatherStep::by_coordinates(l.input(0), l.input(1)).into(),
-        Op::GatherElements(op) => GatherElementsStep::new(op.axis, l.input(0), l.input(1)).into(),
+        Op::GatherElements(op) => GatherElementsStep(Along::new(op.axis, l.input(0), l.input(1))).into(),
         Op::ScatterNd(_) => ScatterStep::by_coordinates(l.input(0), l.input(1)).into(),
-        Op::ScatterElements(op) => ScatterElementsStep::new(op.axis, l.input(0), l.input(1)).into(),
+        Op::ScatterElements(op) => ScatterElementsStep(Along::new(op.axis, l.input(0), l.input(1))).into(),
         Op::Triangular(op) => TriangularStep::new(op, l.input(0)).into(),
         Op::Elementwise(op) => {
             let types: Vec<DataType> = l.inputs.iter().flatten().map(|input| input.dtype).collect();
