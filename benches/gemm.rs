@@ -6,10 +6,12 @@ use std::hint::black_box;
 use std::time::Instant;
 use webnn_node::cpu::simd::{Isa, Kernel, Simd, math};
 use webnn_node::cpu::steps::Env;
-use webnn_node::cpu::steps::conv_transpose2d::{ConvTranspose2dShape, ConvTranspose2dStep, TransposedFilterLayout};
-use webnn_node::cpu::steps::conv2d::{Conv2dShape, Conv2dStep, FilterLayout};
+use webnn_node::cpu::steps::conv_transpose2d::{ConvTranspose2dShape, ConvTranspose2dStep};
+use webnn_node::cpu::steps::conv2d::{Conv2dShape, Conv2dStep};
 use webnn_node::cpu::steps::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use webnn_node::cpu::threads::Threads;
+use webnn_node::ops::conv_transpose2d::TransposedFilterLayout;
+use webnn_node::ops::conv2d::FilterLayout;
 
 /// The best time of one call, in seconds, over about a fifth of a second.
 fn best(mut work: impl FnMut()) -> f64 {

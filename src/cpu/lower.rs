@@ -5,11 +5,12 @@ use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
 use super::steps::elementwise::ElementwiseStep;
-use super::steps::gather::{GatherElementsStep, GatherStep};
+use super::steps::gather::{Along, GatherElementsStep, GatherStep};
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
 use super::steps::pool2d::Pool2dStep;
+use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
@@ -118,9 +119,9 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         },
         Op::Gather(op) => GatherStep::new(op, l.input(0), l.input(1)).into(),
         Op::GatherNd(_) => GatherStep::by_coordinates(l.input(0), l.input(1)).into(),
-        Op::GatherElements(op) => GatherElementsStep::new(op.axis, l.input(0), l.input(1)).into(),
+        Op::GatherElements(op) => GatherElementsStep(Along::new(op.axis, l.input(0), l.input(1))).into(),
         Op::ScatterNd(_) => ScatterStep::by_coordinates(l.input(0), l.input(1)).into(),
-        Op::ScatterElements(op) => ScatterElementsStep::new(op.axis, l.input(0), l.input(1)).into(),
+        Op::ScatterElements(op) => ScatterElementsStep(Along::new(op.axis, l.input(0), l.input(1))).into(),
         Op::Triangular(op) => TriangularStep::new(op, l.input(0)).into(),
         Op::Elementwise(op) => {
             let types: Vec<DataType> = l.inputs.iter().flatten().map(|input| input.dtype).collect();
@@ -135,10 +136,10 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
             lower_dense(dense::conv_transpose2d_shape(&op.attributes, [l.input(0), l.input(1), output]), l)?
         }
         Op::Pool2d(op) => Pool2dStep::new(op, l.input(0), output).into(),
-        Op::Gru(op) => lower_gru(GruStep::sequence(&l.env, op, l.input(0), l.constant(1))?, l),
-        Op::GruCell(op) => lower_gru(GruStep::cell(&l.env, op, l.input(0), l.constant(1))?, l),
-        Op::Lstm(op) => lower_lstm(LstmStep::sequence(&l.env, op, l.input(0), l.constant(1))?, l),
-        Op::LstmCell(op) => lower_lstm(LstmStep::cell(&l.env, op, l.input(0), l.constant(1))?, l),
+        Op::Gru(op) => lower_recurrent(GruStep::sequence(&l.env, op, l.input(0), l.constant(1))?, l),
+        Op::GruCell(op) => lower_recurrent(GruStep::cell(&l.env, op, l.input(0), l.constant(1))?, l),
+        Op::Lstm(op) => lower_recurrent(LstmStep::sequence(&l.env, op, l.input(0), l.constant(1))?, l),
+        Op::LstmCell(op) => lower_recurrent(LstmStep::cell(&l.env, op, l.input(0), l.constant(1))?, l),
         Op::ArgMinMax(op) => ArgMinMaxStep::new(op, l.input(0)).into(),
         Op::CumulativeSum(op) => CumulativeSumStep::new(op, l.input(0)).into(),
         Op::Softmax(op) => SoftmaxStep::new(op, l.input(0)).into(),
@@ -157,12 +158,10 @@ fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
     Ok(step.into())
 }
 
-fn lower_gru(step: GruStep, l: &mut Lowering) -> Step {
-    l.pack(1, step.keeps_weights());
-    step.into()
-}
-
-fn lower_lstm(step: LstmStep, l: &mut Lowering) -> Step {
+fn lower_recurrent<C: Cell>(step: RecurrentStep<C>, l: &mut Lowering) -> Step
+where
+    Step: From<RecurrentStep<C>>,
+{
     l.pack(1, step.keeps_weights());
     step.into()
 }

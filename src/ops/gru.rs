@@ -2,7 +2,7 @@
 
 use super::attributes::Attributes;
 use super::recurrent::{
-    Activation, Direction, Weights, activations, check_hidden_size, check_steps, expect_shape, matrix, unroll, vector,
+    Activation, Direction, Sequence, Weights, activations, expect_shape, infer_cell, matrix, unroll,
 };
 use super::rule::*;
 use super::tensor::Tensor;
@@ -120,6 +120,11 @@ impl Gru {
         let GruAttributes { reset_after, layout, ref activations, .. } = self.attributes;
         function(reset_after, layout, activations)
     }
+
+    fn sequence(&self) -> Sequence {
+        let GruAttributes { steps, hidden_size, direction, return_sequence, .. } = self.attributes;
+        Sequence { gates: 3, states: 1, steps, hidden_size, direction, return_sequence }
+    }
 }
 
 impl GruCell {
@@ -166,39 +171,21 @@ impl Operator for Gru {
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
-        let GruAttributes { steps, hidden_size: hidden, direction, return_sequence, .. } = self.attributes;
-        let input = required(inputs, 0);
-        check_steps(steps, input)?;
-        check_hidden_size(hidden, 3)?;
-        let (directions, batch, size) = (direction.count() as u32, input.shape[1], input.shape[2]);
-        expect_shape("weight", given(inputs, 1), &[directions, 3 * hidden, size])?;
-        expect_shape("recurrentWeight", given(inputs, 2), &[directions, 3 * hidden, hidden])?;
-        expect_shape("bias", given(inputs, 3), &[directions, 3 * hidden])?;
-        expect_shape("recurrentBias", given(inputs, 4), &[directions, 3 * hidden])?;
-        expect_shape("initialHiddenState", given(inputs, 5), &[directions, batch, hidden])?;
+        let sequence = self.sequence();
+        let state = sequence.check(inputs)?;
+        expect_shape("initialHiddenState", given(inputs, 5), &state)?;
         self.function()?;
-        let mut outputs = vec![Descriptor::new(input.dtype, [directions, batch, hidden])];
-        if return_sequence {
-            outputs.push(Descriptor::new(input.dtype, [steps, directions, batch, hidden]));
-        }
-        Ok(outputs)
+        Ok(sequence.outputs(required(inputs, 0).dtype, state))
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
-        let (hidden, dtype) = (self.attributes.hidden_size as usize, outputs[0].dtype);
+        let hidden = self.attributes.hidden_size as usize;
         let function = self.function().expect("inferred");
         let unrolled =
             unroll(self.attributes.direction, required(inputs, 0), hidden, [given(inputs, 5)], |d, x, [h]| {
-                let weights = Weights {
-                    input: matrix(required(inputs, 1), Some(d)),
-                    recurrent: matrix(required(inputs, 2), Some(d)),
-                    bias: vector(given(inputs, 3), Some(d), 3 * hidden),
-                    recurrent_bias: vector(given(inputs, 4), Some(d), 3 * hidden),
-                };
-                [function.reference(&weights, x, h)]
+                [function.reference(&Weights::new(inputs, Some(d), 3), x, h)]
             });
-        let [last] = unrolled.last;
-        [last, unrolled.sequence].into_iter().take(outputs.len()).map(|array| Tensor::float(dtype, array)).collect()
+        unrolled.into_tensors(outputs)
     }
 }
 
@@ -229,27 +216,13 @@ impl Operator for GruCell {
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
-        let hidden = self.attributes.hidden_size;
-        let input = required(inputs, 0);
-        check_hidden_size(hidden, 3)?;
-        let (batch, size) = (input.shape[0], input.shape[1]);
-        expect_shape("weight", given(inputs, 1), &[3 * hidden, size])?;
-        expect_shape("recurrentWeight", given(inputs, 2), &[3 * hidden, hidden])?;
-        expect_shape("hiddenState", given(inputs, 3), &[batch, hidden])?;
-        expect_shape("bias", given(inputs, 4), &[3 * hidden])?;
-        expect_shape("recurrentBias", given(inputs, 5), &[3 * hidden])?;
+        let outputs = infer_cell(inputs, self.attributes.hidden_size, 3, ["hiddenState"])?;
         self.function()?;
-        Ok(vec![Descriptor::new(input.dtype, [batch, hidden])])
+        Ok(outputs)
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
-        let hidden = self.attributes.hidden_size as usize;
-        let weights = Weights {
-            input: matrix(required(inputs, 1), None),
-            recurrent: matrix(required(inputs, 2), None),
-            bias: vector(given(inputs, 4), None, 3 * hidden),
-            recurrent_bias: vector(given(inputs, 5), None, 3 * hidden),
-        };
+        let weights = Weights::new(inputs, None, 4);
         let (x, h) = (matrix(required(inputs, 0), None), matrix(required(inputs, 3), None));
         let function = self.function().expect("inferred");
         vec![Tensor::float(outputs[0].dtype, function.reference(&weights, &x, h).into_dyn())]

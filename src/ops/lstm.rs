@@ -2,7 +2,7 @@
 
 use super::attributes::Attributes;
 use super::recurrent::{
-    Activation, Direction, Weights, activations, check_hidden_size, check_steps, expect_shape, matrix, unroll, vector,
+    Activation, Direction, Sequence, Weights, activations, expect_shape, infer_cell, matrix, unroll, vector,
 };
 use super::rule::*;
 use super::tensor::Tensor;
@@ -120,6 +120,11 @@ impl Lstm {
     pub fn function(&self) -> Result<LstmFunction, Problem> {
         function(self.attributes.layout, &self.attributes.activations)
     }
+
+    fn sequence(&self) -> Sequence {
+        let LstmAttributes { steps, hidden_size, direction, return_sequence, .. } = self.attributes;
+        Sequence { gates: 4, states: 2, steps, hidden_size, direction, return_sequence }
+    }
 }
 
 impl LstmCell {
@@ -171,41 +176,24 @@ impl Operator for Lstm {
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
-        let LstmAttributes { steps, hidden_size: hidden, direction, return_sequence, .. } = self.attributes;
-        let input = required(inputs, 0);
-        check_steps(steps, input)?;
-        check_hidden_size(hidden, 4)?;
-        let (directions, batch, size) = (direction.count() as u32, input.shape[1], input.shape[2]);
-        expect_shape("weight", given(inputs, 1), &[directions, 4 * hidden, size])?;
-        expect_shape("recurrentWeight", given(inputs, 2), &[directions, 4 * hidden, hidden])?;
-        expect_shape("bias", given(inputs, 3), &[directions, 4 * hidden])?;
-        expect_shape("recurrentBias", given(inputs, 4), &[directions, 4 * hidden])?;
+        let sequence = self.sequence();
+        let state @ [directions, _, hidden] = sequence.check(inputs)?;
         expect_shape("peepholeWeight", given(inputs, 5), &[directions, 3 * hidden])?;
-        expect_shape("initialHiddenState", given(inputs, 6), &[directions, batch, hidden])?;
-        expect_shape("initialCellState", given(inputs, 7), &[directions, batch, hidden])?;
+        expect_shape("initialHiddenState", given(inputs, 6), &state)?;
+        expect_shape("initialCellState", given(inputs, 7), &state)?;
         self.function()?;
-        let mut outputs = vec![Descriptor::new(input.dtype, [directions, batch, hidden]); 2];
-        if return_sequence {
-            outputs.push(Descriptor::new(input.dtype, [steps, directions, batch, hidden]));
-        }
-        Ok(outputs)
+        Ok(sequence.outputs(required(inputs, 0).dtype, state))
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
-        let (hidden, dtype) = (self.attributes.hidden_size as usize, outputs[0].dtype);
+        let hidden = self.attributes.hidden_size as usize;
         let function = self.function().expect("inferred");
         let initial = [given(inputs, 6), given(inputs, 7)];
         let unrolled = unroll(self.attributes.direction, required(inputs, 0), hidden, initial, |d, x, states| {
-            let weights = Weights {
-                input: matrix(required(inputs, 1), Some(d)),
-                recurrent: matrix(required(inputs, 2), Some(d)),
-                bias: vector(given(inputs, 3), Some(d), 4 * hidden),
-                recurrent_bias: vector(given(inputs, 4), Some(d), 4 * hidden),
-            };
-            function.reference(&weights, &vector(given(inputs, 5), Some(d), 3 * hidden), x, states)
+            let peephole = vector(given(inputs, 5), Some(d), 3 * hidden);
+            function.reference(&Weights::new(inputs, Some(d), 3), &peephole, x, states)
         });
-        let [h, c] = unrolled.last;
-        [h, c, unrolled.sequence].into_iter().take(outputs.len()).map(|array| Tensor::float(dtype, array)).collect()
+        unrolled.into_tensors(outputs)
     }
 }
 
@@ -239,28 +227,15 @@ impl Operator for LstmCell {
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let hidden = self.attributes.hidden_size;
-        let input = required(inputs, 0);
-        check_hidden_size(hidden, 4)?;
-        let (batch, size) = (input.shape[0], input.shape[1]);
-        expect_shape("weight", given(inputs, 1), &[4 * hidden, size])?;
-        expect_shape("recurrentWeight", given(inputs, 2), &[4 * hidden, hidden])?;
-        expect_shape("hiddenState", given(inputs, 3), &[batch, hidden])?;
-        expect_shape("cellState", given(inputs, 4), &[batch, hidden])?;
-        expect_shape("bias", given(inputs, 5), &[4 * hidden])?;
-        expect_shape("recurrentBias", given(inputs, 6), &[4 * hidden])?;
+        let outputs = infer_cell(inputs, hidden, 4, ["hiddenState", "cellState"])?;
         expect_shape("peepholeWeight", given(inputs, 7), &[3 * hidden])?;
         self.function()?;
-        Ok(vec![Descriptor::new(input.dtype, [batch, hidden]); 2])
+        Ok(outputs)
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let hidden = self.attributes.hidden_size as usize;
-        let weights = Weights {
-            input: matrix(required(inputs, 1), None),
-            recurrent: matrix(required(inputs, 2), None),
-            bias: vector(given(inputs, 5), None, 4 * hidden),
-            recurrent_bias: vector(given(inputs, 6), None, 4 * hidden),
-        };
+        let weights = Weights::new(inputs, None, 5);
         let peephole = vector(given(inputs, 7), None, 3 * hidden);
         let [x, h, c] = [0, 3, 4].map(|index| matrix(required(inputs, index), None));
         let states = self.function().expect("inferred").reference(&weights, &peephole, &x, [h, c]);

@@ -2,6 +2,8 @@
 //! over time.
 
 use super::tensor::Tensor;
+use super::{Inputs, Tensors, given, required};
+use crate::dtype::DataType;
 use crate::error::Problem;
 use crate::shape::{Descriptor, is_valid_dimension};
 use ndarray::{Array1, Array2, ArrayD, Axis, Ix2, s};
@@ -77,7 +79,7 @@ impl Direction {
 ///
 /// # Errors
 /// If it is given and has another shape.
-pub fn expect_shape(operand: &'static str, got: Option<&Descriptor>, expected: &[u32]) -> Result<(), Problem> {
+pub(super) fn expect_shape(operand: &'static str, got: Option<&Descriptor>, expected: &[u32]) -> Result<(), Problem> {
     match got {
         Some(got) if got.shape != expected => {
             Err(Problem::Shape { operand, got: got.shape.clone(), expected: expected.to_vec() })
@@ -90,7 +92,7 @@ pub fn expect_shape(operand: &'static str, got: Option<&Descriptor>, expected: &
 ///
 /// # Errors
 /// If they do not, or there are none.
-pub fn check_hidden_size(hidden_size: u32, gates: u32) -> Result<(), Problem> {
+fn check_hidden_size(hidden_size: u32, gates: u32) -> Result<(), Problem> {
     let bias = hidden_size as u64 * 2 * gates as u64;
     if is_valid_dimension(bias) {
         return Ok(());
@@ -103,11 +105,82 @@ pub fn check_hidden_size(hidden_size: u32, gates: u32) -> Result<(), Problem> {
 ///
 /// # Errors
 /// If they differ. The dimension is never 0.
-pub fn check_steps(steps: u32, input: &Descriptor) -> Result<(), Problem> {
+fn check_steps(steps: u32, input: &Descriptor) -> Result<(), Problem> {
     if input.shape[0] == steps {
         return Ok(());
     }
     Err(Problem::attribute("steps", steps, format!("the first dimension of input, which is {}", input.shape[0])))
+}
+
+/// What the shapes of an operator over time steps follow from. `input`, `weight`, `recurrentWeight`, `bias` and
+/// `recurrentBias` are its first operands.
+#[derive(Clone, Copy)]
+pub(super) struct Sequence {
+    /// Number of gates.
+    pub gates: u32,
+    /// Number of states.
+    pub states: usize,
+    /// The attribute `steps`.
+    pub steps: u32,
+    /// The attribute `hiddenSize`.
+    pub hidden_size: u32,
+    /// The attribute `direction`.
+    pub direction: Direction,
+    /// The attribute `returnSequence`.
+    pub return_sequence: bool,
+}
+
+impl Sequence {
+    /// Checks the attributes and the shapes of weights and biases. The result is the shape of a state,
+    /// `[directions, batch, hidden size]`.
+    ///
+    /// # Errors
+    /// If an attribute is out of range or a shape does not fit.
+    pub fn check(&self, inputs: &Inputs) -> Result<[u32; 3], Problem> {
+        let (input, hidden) = (required(inputs, 0), self.hidden_size);
+        check_steps(self.steps, input)?;
+        check_hidden_size(hidden, self.gates)?;
+        let (directions, rows) = (self.direction.count() as u32, self.gates * hidden);
+        expect_shape("weight", given(inputs, 1), &[directions, rows, input.shape[2]])?;
+        expect_shape("recurrentWeight", given(inputs, 2), &[directions, rows, hidden])?;
+        expect_shape("bias", given(inputs, 3), &[directions, rows])?;
+        expect_shape("recurrentBias", given(inputs, 4), &[directions, rows])?;
+        Ok([directions, input.shape[1], hidden])
+    }
+
+    /// The last states, each of the shape `state`, and the hidden states of all time steps if they are asked for.
+    pub fn outputs(&self, dtype: DataType, state: [u32; 3]) -> Vec<Descriptor> {
+        let mut outputs = vec![Descriptor::new(dtype, state); self.states];
+        if self.return_sequence {
+            let [directions, batch, hidden] = state;
+            outputs.push(Descriptor::new(dtype, [self.steps, directions, batch, hidden]));
+        }
+        outputs
+    }
+}
+
+/// Checks the hidden size and shapes of an operator for one time step: `input`, `weight`, `recurrentWeight`, the
+/// operands named in `states`, `bias` and `recurrentBias` are its first operands. The result are its outputs.
+///
+/// # Errors
+/// If the hidden size is out of range or a shape does not fit.
+pub(super) fn infer_cell<const N: usize>(
+    inputs: &Inputs,
+    hidden_size: u32,
+    gates: u32,
+    states: [&'static str; N],
+) -> Result<Vec<Descriptor>, Problem> {
+    check_hidden_size(hidden_size, gates)?;
+    let (input, rows) = (required(inputs, 0), gates * hidden_size);
+    let (batch, features) = (input.shape[0], input.shape[1]);
+    expect_shape("weight", given(inputs, 1), &[rows, features])?;
+    expect_shape("recurrentWeight", given(inputs, 2), &[rows, hidden_size])?;
+    for (index, state) in states.into_iter().enumerate() {
+        expect_shape(state, given(inputs, 3 + index), &[batch, hidden_size])?;
+    }
+    expect_shape("bias", given(inputs, 3 + N), &[rows])?;
+    expect_shape("recurrentBias", given(inputs, 4 + N), &[rows])?;
+    Ok(vec![Descriptor::new(input.dtype, [batch, hidden_size]); N])
 }
 
 /// A matrix of the oracle: the tensor itself, or its part for one direction.
@@ -130,16 +203,29 @@ pub(super) fn vector(tensor: Option<&Tensor>, direction: Option<usize>, length: 
 /// The weights of one direction in the oracle. Gates lie one after the other along the rows.
 pub(super) struct Weights {
     /// `[gates * hidden size, input size]`
-    pub input: Array2<f64>,
+    input: Array2<f64>,
     /// `[gates * hidden size, hidden size]`
-    pub recurrent: Array2<f64>,
+    recurrent: Array2<f64>,
     /// `[gates * hidden size]`
-    pub bias: Array1<f64>,
+    bias: Array1<f64>,
     /// `[gates * hidden size]`
-    pub recurrent_bias: Array1<f64>,
+    recurrent_bias: Array1<f64>,
 }
 
 impl Weights {
+    /// The weights of `direction`, or of an operator for one time step. `bias` is the place of that operand, behind
+    /// which is `recurrentBias`.
+    pub fn new(inputs: &Tensors, direction: Option<usize>, bias: usize) -> Weights {
+        let input = matrix(required(inputs, 1), direction);
+        let rows = input.nrows();
+        Weights {
+            input,
+            recurrent: matrix(required(inputs, 2), direction),
+            bias: vector(given(inputs, bias), direction, rows),
+            recurrent_bias: vector(given(inputs, bias + 1), direction, rows),
+        }
+    }
+
     /// `x * W^T + bias` for the gate at place `gate` of the layout: `[batch, hidden size]`.
     pub fn of_input(&self, gate: usize, x: &Array2<f64>) -> Array2<f64> {
         let rows = self.rows(gate);
@@ -161,9 +247,17 @@ impl Weights {
 /// The states of all directions after the last step, and the first state after each step at its place in time.
 pub(super) struct Unrolled<const N: usize> {
     /// Each `[directions, batch, hidden size]`.
-    pub last: [ArrayD<f64>; N],
+    last: [ArrayD<f64>; N],
     /// `[steps, directions, batch, hidden size]`
-    pub sequence: ArrayD<f64>,
+    sequence: ArrayD<f64>,
+}
+
+impl<const N: usize> Unrolled<N> {
+    /// The tensors of an operator with these outputs.
+    pub fn into_tensors(self, outputs: &[Descriptor]) -> Vec<Tensor> {
+        let arrays = self.last.into_iter().chain([self.sequence]);
+        arrays.zip(outputs).map(|(array, output)| Tensor::float(output.dtype, array)).collect()
+    }
 }
 
 /// Runs `cell` (direction, input of the time step, states) over all time steps of `input` from `initial` states, each

@@ -10,6 +10,7 @@ use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut};
+use crate::ops::conv2d::FilterLayout;
 
 /// The numbers of a convolution. Pairs are rows, then columns.
 ///
@@ -39,16 +40,6 @@ pub struct Conv2dShape {
     pub channels_last: bool,
     /// The order of the filter dimensions.
     pub layout: FilterLayout,
-}
-
-/// `MLConv2dFilterOperandLayout`; `i` counts the input channels of one group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say the order")]
-pub enum FilterLayout {
-    Oihw,
-    Hwio,
-    Ohwi,
-    Ihwo,
 }
 
 impl Conv2dShape {

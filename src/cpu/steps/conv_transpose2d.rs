@@ -13,6 +13,7 @@ use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::error::Result;
 use crate::memory::check_room;
+use crate::ops::conv_transpose2d::TransposedFilterLayout;
 use std::ops::Range;
 
 /// The numbers of a transposed convolution. Pairs are rows, then columns.
@@ -44,15 +45,6 @@ pub struct ConvTranspose2dShape {
     pub channels_last: bool,
     /// The order of the filter dimensions.
     pub layout: TransposedFilterLayout,
-}
-
-/// `MLConvTranspose2dFilterOperandLayout`; `o` counts the output channels of one group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say the order")]
-pub enum TransposedFilterLayout {
-    Iohw,
-    Hwoi,
-    Ohwi,
 }
 
 impl ConvTranspose2dShape {

@@ -1,7 +1,7 @@
 //! Matrix products and convolutions, for both floating-point types and with what follows them.
 
-use super::conv_transpose2d::{self, ConvTranspose2dShape, ConvTranspose2dStep};
-use super::conv2d::{self, Conv2dShape, Conv2dStep};
+use super::conv_transpose2d::{ConvTranspose2dShape, ConvTranspose2dStep};
+use super::conv2d::{Conv2dShape, Conv2dStep};
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
 use crate::cpu::kernels::elementwise::apply;
@@ -11,8 +11,8 @@ use crate::cpu::memory::Io;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::elements;
-use crate::ops::conv_transpose2d::{ConvTranspose2dAttributes, TransposedFilterLayout};
-use crate::ops::conv2d::{Conv2dAttributes, FilterLayout};
+use crate::ops::conv_transpose2d::ConvTranspose2dAttributes;
+use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::matmul::GemmAttributes;
 use crate::ops::spatial::InputLayout;
@@ -238,12 +238,7 @@ pub fn conv2d_shape(op: &Conv2dAttributes, [input, filter, output]: [&Descriptor
         dilations: pair(&op.dilations),
         padding: [op.padding[0] as usize, op.padding[2] as usize],
         channels_last: op.input_layout == InputLayout::Nhwc,
-        layout: match op.filter_layout {
-            FilterLayout::Oihw => conv2d::FilterLayout::Oihw,
-            FilterLayout::Hwio => conv2d::FilterLayout::Hwio,
-            FilterLayout::Ohwi => conv2d::FilterLayout::Ohwi,
-            FilterLayout::Ihwo => conv2d::FilterLayout::Ihwo,
-        },
+        layout: op.filter_layout,
     })
 }
 
@@ -262,11 +257,7 @@ pub fn conv_transpose2d_shape(op: &ConvTranspose2dAttributes, [input, filter, ou
         dilations: pair(&op.dilations),
         padding: [op.padding[0] as usize, op.padding[2] as usize],
         channels_last: op.input_layout == InputLayout::Nhwc,
-        layout: match op.filter_layout {
-            TransposedFilterLayout::Iohw => conv_transpose2d::TransposedFilterLayout::Iohw,
-            TransposedFilterLayout::Hwoi => conv_transpose2d::TransposedFilterLayout::Hwoi,
-            TransposedFilterLayout::Ohwi => conv_transpose2d::TransposedFilterLayout::Ohwi,
-        },
+        layout: op.filter_layout,
     })
 }
 

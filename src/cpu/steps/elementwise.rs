@@ -390,14 +390,6 @@ macro_rules! with_lane {
 macro_rules! with_integer {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
-            DataType::Int32 => {
-                type $T = i32;
-                $body
-            }
-            DataType::Uint32 => {
-                type $T = u32;
-                $body
-            }
             DataType::Int64 => {
                 type $T = i64;
                 $body
@@ -406,15 +398,7 @@ macro_rules! with_integer {
                 type $T = u64;
                 $body
             }
-            DataType::Int8 => {
-                type $T = i8;
-                $body
-            }
-            DataType::Uint8 => {
-                type $T = u8;
-                $body
-            }
-            float => unreachable!("{float} is no integer type"),
+            dtype => with_quantized!(dtype, $T => $body),
         }
     };
 }
@@ -439,7 +423,7 @@ macro_rules! with_quantized {
                 type $T = u8;
                 $body
             }
-            other => unreachable!("{other} holds no quantised values"),
+            other => unreachable!("{other} is none of the types that were asked for"),
         }
     };
 }

@@ -87,6 +87,8 @@ impl Run for GatherStep {
 
 /// The dimension that elements are gathered or scattered along, and what is around it.
 pub struct Along {
+    /// Bytes of an element.
+    element: usize,
     index_type: DataType,
     /// Places of the input.
     pub size: usize,
@@ -101,11 +103,17 @@ impl Along {
     pub fn new(axis: u32, input: &Descriptor, indices: &Descriptor) -> Along {
         let axis = axis as usize;
         Along {
+            element: input.dtype.size(),
             index_type: indices.dtype,
             size: input.shape[axis] as usize,
             count: indices.shape[axis] as usize,
             inner: elements(&input.shape[axis + 1..]),
         }
+    }
+
+    /// Bytes of an element.
+    pub fn element(&self) -> usize {
+        self.element
     }
 
     /// The data type of the indices.
@@ -114,28 +122,19 @@ impl Along {
     }
 }
 
-/// Copies single elements.
-pub struct GatherElementsStep {
-    /// Bytes of an element.
-    size: usize,
-    along: Along,
-}
+/// `gatherElements()`: copies single elements.
+pub struct GatherElementsStep(pub Along);
 
 impl GatherElementsStep {
-    /// `gatherElements()` from `input`.
-    pub fn new(axis: u32, input: &Descriptor, indices: &Descriptor) -> GatherElementsStep {
-        GatherElementsStep { size: input.dtype.size(), along: Along::new(axis, input, indices) }
-    }
-
     fn run_as<T: Storage, I: Index>(&self, env: &Env, io: &mut Io) {
-        let Along { size, count, inner, .. } = self.along;
+        let Along { size, count, inner, .. } = self.0;
         gather_elements::<T, I>(env.threads, io.input(0), size, io.input(1), count, inner, io.output());
     }
 }
 
 impl Run for GatherElementsStep {
     fn run(&self, env: &Env, io: &mut Io) {
-        with_storage!(self.size, T => with_index!(self.along.index_type(), I => self.run_as::<T, I>(env, io)))
+        with_storage!(self.0.element(), T => with_index!(self.0.index_type(), I => self.run_as::<T, I>(env, io)))
     }
 }
 

@@ -1,27 +1,16 @@
 //! Gated recurrent units.
 
-use super::recurrent::{Cell, Moment, Network, Places, Sizes, StateBlock};
-use super::{Env, Run};
+use super::Env;
+use super::recurrent::{Cell, Moment, Places, RecurrentStep, StateBlock};
 use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::recurrent::{GruGates, GruReset};
-use crate::cpu::memory::Io;
-use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ops::gru::{Gru, GruCell, GruFunction};
 use crate::ops::recurrent::Direction;
 use crate::shape::Descriptor;
-use half::f16;
 
 /// `gru()` and `gruCell()`.
-pub struct GruStep {
-    function: GruFunction,
-    network: Typed,
-}
-
-enum Typed {
-    Float(Box<Network<f32>>),
-    Half(Box<Network<f16>>),
-}
+pub type GruStep = RecurrentStep<GruFunction>;
 
 impl GruStep {
     /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
@@ -30,9 +19,8 @@ impl GruStep {
     /// An `UnknownError` when there is no memory for packed weights.
     pub fn sequence(env: &Env, op: &Gru, input: &Descriptor, weight: Option<&[u8]>) -> Result<GruStep> {
         let places = Places { bias: Some(3), recurrent_bias: Some(4), hidden: Some(5), ..Places::default() };
-        let sizes = sizes(&input.shape, op.attributes.hidden_size);
         let function = op.function().expect("inferred");
-        GruStep::new(env, function, input.dtype, sizes, op.attributes.direction, places, weight)
+        RecurrentStep::new(env, function, input, op.attributes.hidden_size, op.attributes.direction, places, weight)
     }
 
     /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
@@ -41,66 +29,15 @@ impl GruStep {
     /// An `UnknownError` when there is no memory for packed weights.
     pub fn cell(env: &Env, op: &GruCell, input: &Descriptor, weight: Option<&[u8]>) -> Result<GruStep> {
         let places = Places { bias: Some(4), recurrent_bias: Some(5), hidden: Some(3), ..Places::default() };
-        let sizes = sizes(&[1, input.shape[0], input.shape[1]], op.attributes.hidden_size);
         let function = op.function().expect("inferred");
-        GruStep::new(env, function, input.dtype, sizes, Direction::Forward, places, weight)
-    }
-
-    fn new(
-        env: &Env,
-        function: GruFunction,
-        dtype: DataType,
-        sizes: Sizes,
-        direction: Direction,
-        places: Places,
-        weight: Option<&[u8]>,
-    ) -> Result<GruStep> {
-        let network = match dtype {
-            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weight)?)),
-            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weight)?)),
-        };
-        Ok(GruStep { function, network })
-    }
-
-    /// Whether the step keeps a packed copy of the constant weights.
-    pub fn keeps_weights(&self) -> bool {
-        match &self.network {
-            Typed::Float(network) => network.keeps_weights(),
-            Typed::Half(network) => network.keeps_weights(),
-        }
-    }
-}
-
-/// The sizes for inputs of the shape `[steps, batch, input]`.
-fn sizes(input: &[u32], hidden: u32) -> Sizes {
-    let [steps, batch, input] = [0, 1, 2].map(|axis| input[axis] as usize);
-    Sizes { steps, batch, input, hidden: hidden as usize, gates: 3, states: 1 }
-}
-
-impl Run for GruStep {
-    fn run(&self, env: &Env, io: &mut Io) {
-        match &self.network {
-            Typed::Float(network) => network.run(env, io, &self.function),
-            Typed::Half(network) => network.run(env, io, &self.function),
-        }
-    }
-
-    fn scratch_bytes(&self, _: usize) -> usize {
-        match &self.network {
-            Typed::Float(network) => network.scratch_bytes(&self.function),
-            Typed::Half(network) => network.scratch_bytes(&self.function),
-        }
-    }
-
-    fn packed_bytes(&self) -> usize {
-        match &self.network {
-            Typed::Float(network) => network.packed_bytes(),
-            Typed::Half(network) => network.packed_bytes(),
-        }
+        RecurrentStep::new(env, function, input, op.attributes.hidden_size, Direction::Forward, places, weight)
     }
 }
 
 impl Cell for GruFunction {
+    const GATES: usize = 3;
+    const STATES: usize = 1;
+
     fn resets(&self) -> bool {
         !self.reset_after
     }

@@ -1,27 +1,16 @@
 //! Long short-term memory.
 
-use super::recurrent::{Cell, Moment, Network, Places, Sizes, StateBlock};
-use super::{Env, Run};
+use super::Env;
+use super::recurrent::{Cell, Moment, Places, RecurrentStep, StateBlock};
 use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::recurrent::LstmGates;
-use crate::cpu::memory::Io;
-use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ops::lstm::{Lstm, LstmCell, LstmFunction};
 use crate::ops::recurrent::Direction;
 use crate::shape::Descriptor;
-use half::f16;
 
 /// `lstm()` and `lstmCell()`.
-pub struct LstmStep {
-    function: LstmFunction,
-    network: Typed,
-}
-
-enum Typed {
-    Float(Box<Network<f32>>),
-    Half(Box<Network<f16>>),
-}
+pub type LstmStep = RecurrentStep<LstmFunction>;
 
 impl LstmStep {
     /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
@@ -31,9 +20,8 @@ impl LstmStep {
     pub fn sequence(env: &Env, op: &Lstm, input: &Descriptor, weight: Option<&[u8]>) -> Result<LstmStep> {
         let places =
             Places { bias: Some(3), recurrent_bias: Some(4), peephole: Some(5), hidden: Some(6), cell: Some(7) };
-        let sizes = sizes(&input.shape, op.attributes.hidden_size);
         let function = op.function().expect("inferred");
-        LstmStep::new(env, function, input.dtype, sizes, op.attributes.direction, places, weight)
+        RecurrentStep::new(env, function, input, op.attributes.hidden_size, op.attributes.direction, places, weight)
     }
 
     /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
@@ -43,66 +31,15 @@ impl LstmStep {
     pub fn cell(env: &Env, op: &LstmCell, input: &Descriptor, weight: Option<&[u8]>) -> Result<LstmStep> {
         let places =
             Places { bias: Some(5), recurrent_bias: Some(6), peephole: Some(7), hidden: Some(3), cell: Some(4) };
-        let sizes = sizes(&[1, input.shape[0], input.shape[1]], op.attributes.hidden_size);
         let function = op.function().expect("inferred");
-        LstmStep::new(env, function, input.dtype, sizes, Direction::Forward, places, weight)
-    }
-
-    fn new(
-        env: &Env,
-        function: LstmFunction,
-        dtype: DataType,
-        sizes: Sizes,
-        direction: Direction,
-        places: Places,
-        weight: Option<&[u8]>,
-    ) -> Result<LstmStep> {
-        let network = match dtype {
-            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weight)?)),
-            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weight)?)),
-        };
-        Ok(LstmStep { function, network })
-    }
-
-    /// Whether the step keeps a packed copy of the constant weights.
-    pub fn keeps_weights(&self) -> bool {
-        match &self.network {
-            Typed::Float(network) => network.keeps_weights(),
-            Typed::Half(network) => network.keeps_weights(),
-        }
-    }
-}
-
-/// The sizes for inputs of the shape `[steps, batch, input]`.
-fn sizes(input: &[u32], hidden: u32) -> Sizes {
-    let [steps, batch, input] = [0, 1, 2].map(|axis| input[axis] as usize);
-    Sizes { steps, batch, input, hidden: hidden as usize, gates: 4, states: 2 }
-}
-
-impl Run for LstmStep {
-    fn run(&self, env: &Env, io: &mut Io) {
-        match &self.network {
-            Typed::Float(network) => network.run(env, io, &self.function),
-            Typed::Half(network) => network.run(env, io, &self.function),
-        }
-    }
-
-    fn scratch_bytes(&self, _: usize) -> usize {
-        match &self.network {
-            Typed::Float(network) => network.scratch_bytes(&self.function),
-            Typed::Half(network) => network.scratch_bytes(&self.function),
-        }
-    }
-
-    fn packed_bytes(&self) -> usize {
-        match &self.network {
-            Typed::Float(network) => network.packed_bytes(),
-            Typed::Half(network) => network.packed_bytes(),
-        }
+        RecurrentStep::new(env, function, input, op.attributes.hidden_size, Direction::Forward, places, weight)
     }
 }
 
 impl Cell for LstmFunction {
+    const GATES: usize = 4;
+    const STATES: usize = 2;
+
     fn advance<T: Float>(&self, moment: &Moment<T>, hidden: &[f32], block: &mut StateBlock) {
         let mut gates = self.places.map(|place| moment.sums(place, hidden, block));
         let peephole = [0, 1, 2].map(|gate| moment.peephole(gate, block));

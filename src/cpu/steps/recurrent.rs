@@ -5,15 +5,18 @@
 //! weights of a block's units are read once per row, in place, and the gates are applied while the sums are in cache.
 //! Everything is computed in `f32`.
 
-use super::Env;
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
+use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, widen};
 use crate::cpu::kernels::gemm::dot_lanes;
 use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::memory::Io;
+use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut};
 use crate::ops::recurrent::Direction;
+use crate::shape::Descriptor;
+use half::f16;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -64,6 +67,19 @@ pub struct Sizes {
 }
 
 impl Sizes {
+    /// The sizes for `C` and an input of the shape `[steps, batch, input]`, or of one step `[batch, input]`.
+    fn new<C: Cell>(input: &[u32], hidden: u32) -> Sizes {
+        let (steps, &[batch, features]) = input.split_last_chunk().expect("the rule row requires rank 2");
+        Sizes {
+            steps: steps.iter().product::<u32>() as usize,
+            batch: batch as usize,
+            input: features as usize,
+            hidden: hidden as usize,
+            gates: C::GATES,
+            states: C::STATES,
+        }
+    }
+
     /// Rows of input.
     fn rows(&self) -> usize {
         self.steps * self.batch
@@ -77,6 +93,11 @@ impl Sizes {
 
 /// What a network computes in a time step.
 pub trait Cell: Sync {
+    /// Number of gates.
+    const GATES: usize;
+    /// Number of states: 2 with a cell state, otherwise 1.
+    const STATES: usize;
+
     /// Whether the hidden state goes through [`reset`](Cell::reset) first.
     fn resets(&self) -> bool {
         false
@@ -88,6 +109,70 @@ pub trait Cell: Sync {
     /// Replaces the states in `block` by the next ones. `reset` is what [`reset`](Cell::reset) made of the hidden
     /// state `[batch, hidden]`, or the state itself.
     fn advance<T: Float>(&self, moment: &Moment<T>, reset: &[f32], block: &mut StateBlock);
+}
+
+/// A recurrent operator: `cell` over all directions and time steps, for both floating-point types.
+pub struct RecurrentStep<C> {
+    cell: C,
+    network: Typed,
+}
+
+enum Typed {
+    Float(Box<Network<f32>>),
+    Half(Box<Network<f16>>),
+}
+
+/// Evaluates `$body` with `$network` standing for the network of whichever type.
+macro_rules! with_network {
+    ($step:expr, $network:ident => $body:expr) => {
+        match &$step.network {
+            Typed::Float($network) => $body,
+            Typed::Half($network) => $body,
+        }
+    };
+}
+
+impl<C: Cell> RecurrentStep<C> {
+    /// The step for an input of this descriptor, `[steps, batch, input]` or for a single step `[batch, input]`, and
+    /// `hidden` features of the hidden state; `weight` holds the bytes of constant weights.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for packed weights.
+    pub fn new(
+        env: &Env,
+        cell: C,
+        input: &Descriptor,
+        hidden: u32,
+        direction: Direction,
+        places: Places,
+        weight: Option<&[u8]>,
+    ) -> Result<RecurrentStep<C>> {
+        let sizes = Sizes::new::<C>(&input.shape, hidden);
+        let network = match input.dtype {
+            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weight)?)),
+            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weight)?)),
+        };
+        Ok(RecurrentStep { cell, network })
+    }
+
+    /// Whether the step keeps a packed copy of the constant weights.
+    pub fn keeps_weights(&self) -> bool {
+        with_network!(self, network => network.keeps_weights())
+    }
+}
+
+impl<C: Cell> Run for RecurrentStep<C> {
+    fn run(&self, env: &Env, io: &mut Io) {
+        with_network!(self, network => network.run(env, io, &self.cell))
+    }
+
+    fn scratch_bytes(&self, _: usize) -> usize {
+        with_network!(self, network => network.scratch_bytes(&self.cell))
+    }
+
+    fn packed_bytes(&self) -> usize {
+        with_network!(self, network => network.packed_bytes())
+    }
 }
 
 /// A block of the states.

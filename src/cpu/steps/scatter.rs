@@ -51,21 +51,12 @@ impl Run for ScatterStep {
     }
 }
 
-/// Replaces single elements.
-pub struct ScatterElementsStep {
-    /// Bytes of an element.
-    size: usize,
-    along: Along,
-}
+/// `scatterElements()`: replaces single elements of a copy of the input.
+pub struct ScatterElementsStep(pub Along);
 
 impl ScatterElementsStep {
-    /// `scatterElements()` over a copy of `input`.
-    pub fn new(axis: u32, input: &Descriptor, indices: &Descriptor) -> ScatterElementsStep {
-        ScatterElementsStep { size: input.dtype.size(), along: Along::new(axis, input, indices) }
-    }
-
     fn run_as<T: Storage, I: Index>(&self, env: &Env, io: &mut Io) {
-        let Along { size, count, inner, .. } = self.along;
+        let Along { size, count, inner, .. } = self.0;
         let output = copy_of_input::<T>(env.threads, io);
         scatter_elements::<T, I>(env.threads, io.input(2), io.input(1), count, inner, output, size);
     }
@@ -73,7 +64,7 @@ impl ScatterElementsStep {
 
 impl Run for ScatterElementsStep {
     fn run(&self, env: &Env, io: &mut Io) {
-        with_storage!(self.size, T => with_index!(self.along.index_type(), I => self.run_as::<T, I>(env, io)))
+        with_storage!(self.0.element(), T => with_index!(self.0.index_type(), I => self.run_as::<T, I>(env, io)))
     }
 }
 
