@@ -8,7 +8,9 @@ use crate::error::{Error, ErrorKind, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Told once how a request ended. Dropped untold (its timeline ended first), it says so itself.
@@ -106,6 +108,24 @@ impl Timeline {
     }
 }
 
+/// How long a burst waits for one more request before its thread goes to sleep.
+///
+/// Waking a thread takes 10 to 30 us, and JavaScript's write, dispatch and read of a small graph follow each other
+/// within a few: measured with a graph of one element on 2 cores, waiting brings the three from 88 to 8 us.
+const LINGER: Duration = Duration::from_micros(30);
+
+/// The next request, if it comes soon.
+fn linger(requests: &mut UnboundedReceiver<Request>) -> Option<Request> {
+    let start = Instant::now();
+    loop {
+        match requests.try_recv() {
+            Ok(request) => return Some(request),
+            Err(TryRecvError::Empty) if start.elapsed() < LINGER => std::thread::yield_now(),
+            Err(_) => return None,
+        }
+    }
+}
+
 /// Takes requests in order; hands everything that waits to a blocking thread at once.
 async fn serve(worker: Arc<Worker>, mut requests: UnboundedReceiver<Request>) {
     while let Some(first) = requests.recv().await {
@@ -114,7 +134,7 @@ async fn serve(worker: Arc<Worker>, mut requests: UnboundedReceiver<Request>) {
             let mut next = Some(first);
             while let Some(request) = next {
                 worker.handle(request);
-                next = requests.try_recv().ok();
+                next = linger(&mut requests);
             }
             requests
         });
@@ -165,7 +185,6 @@ fn background() -> Result<&'static Runtime> {
 mod tests {
     use super::*;
     use std::sync::mpsc::channel;
-    use std::time::Duration;
 
     fn timeline() -> Timeline {
         Timeline::new(Threads::new(2).unwrap(), Isa::Portable).unwrap()
