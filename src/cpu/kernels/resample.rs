@@ -2,15 +2,15 @@
 
 use super::shared::for_each_chunk;
 use crate::cpu::threads::Threads;
-use crate::dtype::Element;
+use crate::dtype::{Element, nearest_f16};
 use crate::ops::resample2d::Between;
 use half::f16;
 use std::ops::{Add, Mul};
 
 /// An element that can be interpolated.
 pub trait Interpolated: Element {
-    /// The type of the arithmetic. For the integers it has digits to spare, so that a result between two of them is
-    /// rounded as the exact one.
+    /// The type of the arithmetic. For the integers and for float16, whose terms can cancel, it has digits to spare, so
+    /// that a result is rounded as the exact one.
     type Wide: Copy + Add<Output = Self::Wide> + Mul<Output = Self::Wide>;
     /// The value in the type of the arithmetic.
     fn widen(self) -> Self::Wide;
@@ -43,7 +43,7 @@ macro_rules! interpolated {
 
 interpolated! {
     f32 as f32: |x| x, |y| y;
-    f16 as f32: |x| x.to_f32(), |y| f16::from_f32(y);
+    f16 as f64: |x| x.to_f64(), |y| nearest_f16(y);
     // The conversion to an integer saturates.
     i8 as f64: |x| x as f64, |y| y.round_ties_even() as i8;
     u8 as f64: |x| x as f64, |y| y.round_ties_even() as u8;

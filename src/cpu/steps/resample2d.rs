@@ -68,7 +68,7 @@ mod tests {
         let tolerance = match dtype {
             // Two mixes of values below 4, each rounded three times by at most half a unit of 4.
             DataType::Float32 => Tolerance::ulps(4).or_absolute(6.0 * f32::EPSILON as f64),
-            // Computed in float32 and rounded once; the float32 error can tip a tie.
+            // Computed in float64 and rounded once; the float64 error can tip a tie.
             DataType::Float16 => Tolerance::ulps(1),
             _ => Tolerance::EXACT,
         };
@@ -86,6 +86,8 @@ mod tests {
             }
             check_op(dtype, &[1, 1, 1, 1], "sizes=[3, 2]");
             check_op(dtype, &[2, 3, 4, 5], "");
+            // Has terms that cancel almost.
+            check_op(dtype, &[4, 3, 5, 8], "sizes=[15, 3] axes=[0, 2]");
         }
     }
 
