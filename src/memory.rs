@@ -2,7 +2,7 @@
 
 use crate::dtype::{DataType, Element};
 use crate::error::{Error, ErrorKind, Result};
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -31,6 +31,12 @@ impl Buffer {
     /// # Errors
     /// An `UnknownError` when the memory cannot be had.
     pub fn zeroed(len: usize) -> Result<Buffer> {
+        // SAFETY: called with a layout whose size is not zero, as `allocate` promises; zeros are initialised bytes.
+        Buffer::allocate(len, |layout| unsafe { alloc_zeroed(layout) })
+    }
+
+    /// `len` bytes that `allocator` gives for a layout whose size is not zero. The caller initialises them.
+    fn allocate(len: usize, allocator: impl FnOnce(Layout) -> *mut u8) -> Result<Buffer> {
         if len == 0 {
             let data = NonNull::<Aligned>::dangling().cast();
             return Ok(Buffer { data, block: data, len });
@@ -38,8 +44,7 @@ impl Buffer {
         let refused = |why: String| refused(len, &why);
         let layout = block_layout(len).ok_or_else(|| refused("that is more than can be addressed".to_string()))?;
         reserve(len).map_err(|used| refused(too_much(used)))?;
-        // SAFETY: the size of `layout` is not zero.
-        let Some(block) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+        let Some(block) = NonNull::new(allocator(layout)) else {
             IN_USE.fetch_sub(len, Ordering::Relaxed);
             return Err(refused("the system refused it".to_string()));
         };
@@ -53,8 +58,10 @@ impl Buffer {
     /// # Errors
     /// An `UnknownError` when the memory cannot be had.
     pub fn copy_of(bytes: &[u8]) -> Result<Buffer> {
-        let mut buffer = Buffer::zeroed(bytes.len())?;
-        buffer.bytes_mut().copy_from_slice(bytes);
+        // SAFETY: called with a layout whose size is not zero, as `allocate` promises.
+        let buffer = Buffer::allocate(bytes.len(), |layout| unsafe { alloc(layout) })?;
+        // SAFETY: the new block has room for as many bytes, nobody else has it, and the copy initialises all of them.
+        unsafe { buffer.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(buffer)
     }
 
