@@ -28,7 +28,7 @@ pub fn fuse_epilogues(graph: &mut Graph) {
         // Where the result jumps, it must not be decided by digits that float16 does not have.
         let jumps = matches!(op, Elementwise::Ceil | Elementwise::Floor | Elementwise::RoundEven | Elementwise::Sign);
         let unrounded = jumps && graph.descriptor(*input).dtype == DataType::Float16;
-        if !same_type || unrounded || !host_takes || uses[input.index()] != 1 || is_output(graph, *input) {
+        if !same_type || unrounded || !host_takes || uses[input.index()] != 1 {
             continue;
         }
         let (op, outputs) = (*op, node.outputs.clone());
@@ -48,46 +48,32 @@ fn accepts_epilogue(op: &Op) -> bool {
     matches!(op, Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))
 }
 
-fn is_output(graph: &Graph, id: ValueId) -> bool {
-    graph.outputs.iter().any(|(_, output)| *output == id)
-}
-
 /// Merges element-wise operators into the one that alone reads their output.
 pub fn fuse_chains(graph: &mut Graph) {
     let uses = graph.use_counts();
     let mut nodes: Vec<Option<Node>> = Vec::new();
     let mut producers: Vec<Option<usize>> = vec![None; graph.values.len()];
-    for node in std::mem::take(&mut graph.nodes) {
-        let mut node = node;
+    for mut node in std::mem::take(&mut graph.nodes) {
         if let Some(own) = program(graph, &node) {
             let mut chain = Chain::default();
-            let mut absorbed = Vec::new();
-            let operands: Vec<Operand> = node
-                .inputs
-                .iter()
-                .flatten()
-                .map(|&id| {
-                    let times = node.inputs.iter().filter(|input| **input == Some(id)).count();
-                    let producer = producers[id.index()].filter(|&producer| {
-                        let alone = uses[id.index()] == times && !is_output(graph, id);
-                        let same_shape = graph.descriptor(id).shape == graph.descriptor(node.outputs[0]).shape;
-                        alone && same_shape && nodes[producer].is_some()
-                    });
-                    let Some(producer) = producer else { return chain.operand(id) };
-                    let Some(inner) = nodes[producer].as_ref().and_then(|node| program(graph, node)) else {
-                        return chain.operand(id);
-                    };
-                    if let Some((_, operand)) = absorbed.iter().find(|(other, _)| *other == producer) {
-                        return *operand;
-                    }
-                    let inner_node = nodes[producer].as_ref().expect("it has a program");
-                    let sources: Vec<Operand> =
-                        inner_node.inputs.iter().flatten().map(|&id| chain.operand(id)).collect();
-                    let operand = chain.append(&inner, &sources);
-                    absorbed.push((producer, operand));
+            let mut absorbed: Vec<(usize, Operand)> = Vec::new();
+            let mut operands = Vec::new();
+            for &id in node.inputs.iter().flatten() {
+                let inner = producers[id.index()].filter(|_| reads_alone(graph, &uses, &node, id));
+                let inner = inner.and_then(|index| Some((index, nodes[index].as_ref()?)));
+                let inner = inner.and_then(|(index, inner)| Some((index, inner, program(graph, inner)?)));
+                let Some((index, inner, program)) = inner else {
+                    operands.push(chain.operand(id));
+                    continue;
+                };
+                let known = absorbed.iter().find(|(other, _)| *other == index).map(|(_, operand)| *operand);
+                operands.push(known.unwrap_or_else(|| {
+                    let sources: Vec<Operand> = inner.inputs.iter().flatten().map(|&id| chain.operand(id)).collect();
+                    let operand = chain.append(&program, &sources);
+                    absorbed.push((index, operand));
                     operand
-                })
-                .collect();
+                }));
+            }
             chain.append(&own, &operands);
             if !absorbed.is_empty() && chain.fits() {
                 absorbed.iter().for_each(|(producer, _)| nodes[*producer] = None);
@@ -98,6 +84,13 @@ pub fn fuse_chains(graph: &mut Graph) {
         nodes.push(Some(node));
     }
     graph.nodes = nodes.into_iter().flatten().collect();
+}
+
+/// Whether nothing but `reader` needs the value `id`, and it has the shape of the result: computing it there computes
+/// no element twice.
+fn reads_alone(graph: &Graph, uses: &[usize], reader: &Node, id: ValueId) -> bool {
+    let times = reader.inputs.iter().filter(|input| **input == Some(id)).count();
+    uses[id.index()] == times && graph.descriptor(id).shape == graph.descriptor(reader.outputs[0]).shape
 }
 
 /// The program of an element-wise node.
