@@ -1,5 +1,6 @@
 //! Convolution: `conv2d` of the draft.
 
+use super::convolution::ConvolutionShape;
 use super::{Env, ProductPlan, for_each_tile};
 use crate::cpu::kernels::depthwise::{Padded, Window, convolve_channels};
 use crate::cpu::kernels::float::{Float, narrow};
@@ -16,38 +17,9 @@ use crate::ops::conv2d::FilterLayout;
 ///
 /// Padding is zeros that take part in the products: an infinite or NaN weight over them makes NaN. Depthwise
 /// convolutions with channels last skip them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conv2dShape {
-    /// Images.
-    pub batches: usize,
-    /// Groups; both channel counts are multiples of it.
-    pub groups: usize,
-    /// Input and output channels, of all groups.
-    pub channels: [usize; 2],
-    /// Input rows and columns.
-    pub input: [usize; 2],
-    /// Filter rows and columns.
-    pub filter: [usize; 2],
-    /// Output rows and columns.
-    pub output: [usize; 2],
-    /// Input steps per output step.
-    pub strides: [usize; 2],
-    /// Distance between filter taps.
-    pub dilations: [usize; 2],
-    /// Rows of padding above and columns to the left; below and to the right follow from the output size.
-    pub padding: [usize; 2],
-    /// Whether input and output are `[n, h, w, c]`, else `[n, c, h, w]`.
-    pub channels_last: bool,
-    /// The order of the filter dimensions.
-    pub layout: FilterLayout,
-}
+pub type Conv2dShape = ConvolutionShape<FilterLayout>;
 
 impl Conv2dShape {
-    /// Input and output channels of one group.
-    fn group(&self) -> [usize; 2] {
-        self.channels.map(|c| c / self.groups)
-    }
-
     fn is_depthwise(&self) -> bool {
         self.group()[0] == 1 && self.groups > 1
     }
@@ -66,12 +38,6 @@ impl Conv2dShape {
             FilterLayout::Ohwi => [h * w * i, 1, w * i, i],
             FilterLayout::Ihwo => [1, h * w * o, w * o, o],
         }
-    }
-
-    /// Distance between input channels, rows and columns.
-    fn input_strides(&self) -> [usize; 3] {
-        let ([h, w], c) = (self.input, self.channels[0]);
-        if self.channels_last { [1, w * c, c] } else { [h * w, w, 1] }
     }
 
     fn window(&self) -> Window {

@@ -4,6 +4,7 @@
 //! the same taps, at input positions one apart: a plain convolution with step 1 and some of the taps. So no
 //! product is wasted on the zeros between input elements, and every output is one sum in a fixed order.
 
+use super::convolution::ConvolutionShape;
 use super::{Env, for_each_tile};
 use crate::cpu::kernels::float::{Float, narrow};
 use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, panel_widths, tile_scratch};
@@ -21,38 +22,9 @@ use std::ops::Range;
 /// Input element `(y, x)` adds `filter[tap y][tap x]` times itself to output element
 /// `(y * strides + tap y * dilations - padding, ...)`. Positions outside of the input count as zeros that take
 /// part in the products: an infinite or NaN weight over them makes NaN.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConvTranspose2dShape {
-    /// Images.
-    pub batches: usize,
-    /// Groups; both channel counts are multiples of it.
-    pub groups: usize,
-    /// Input and output channels, of all groups.
-    pub channels: [usize; 2],
-    /// Input rows and columns.
-    pub input: [usize; 2],
-    /// Filter rows and columns.
-    pub filter: [usize; 2],
-    /// Output rows and columns, output padding included.
-    pub output: [usize; 2],
-    /// Output steps per input step.
-    pub strides: [usize; 2],
-    /// Distance between filter taps.
-    pub dilations: [usize; 2],
-    /// Rows cut off above and columns cut off to the left.
-    pub padding: [usize; 2],
-    /// Whether input and output are `[n, h, w, c]`, else `[n, c, h, w]`.
-    pub channels_last: bool,
-    /// The order of the filter dimensions.
-    pub layout: TransposedFilterLayout,
-}
+pub type ConvTranspose2dShape = ConvolutionShape<TransposedFilterLayout>;
 
 impl ConvTranspose2dShape {
-    /// Input and output channels of one group.
-    fn group(&self) -> [usize; 2] {
-        self.channels.map(|c| c / self.groups)
-    }
-
     /// Distance between output channels, input channels, rows and columns of the filter.
     fn filter_strides(&self) -> [usize; 4] {
         let (i, [_, o], [h, w]) = (self.channels[0], self.group(), self.filter);
@@ -61,12 +33,6 @@ impl ConvTranspose2dShape {
             TransposedFilterLayout::Hwoi => [i, 1, w * o * i, o * i],
             TransposedFilterLayout::Ohwi => [h * w * i, 1, w * i, i],
         }
-    }
-
-    /// Distance between input channels, rows and columns.
-    fn input_strides(&self) -> [usize; 3] {
-        let ([h, w], c) = (self.input, self.channels[0]);
-        if self.channels_last { [1, w * c, c] } else { [h * w, w, 1] }
     }
 
     /// The first output position, along one axis, of each residue that a tap of the filter meets.

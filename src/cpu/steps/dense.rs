@@ -2,6 +2,7 @@
 
 use super::conv_transpose2d::{ConvTranspose2dShape, ConvTranspose2dStep};
 use super::conv2d::{Conv2dShape, Conv2dStep};
+use super::convolution::ConvolutionShape;
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
 use crate::cpu::kernels::elementwise::apply;
@@ -224,41 +225,51 @@ fn pair(values: &[u32]) -> [usize; 2] {
 }
 
 /// The numbers of `conv2d()`.
-pub fn conv2d_shape(op: &Conv2dAttributes, [input, filter, output]: [&Descriptor; 3]) -> DenseShape {
-    let (image, out) = (op.input_layout.image(&input.shape), op.input_layout.image(&output.shape));
-    let [_, _, height, width] = op.filter_layout.axes().map(|axis| filter.shape[axis] as usize);
-    DenseShape::Conv2d(Conv2dShape {
-        batches: image.batches as usize,
+pub fn conv2d_shape(op: &Conv2dAttributes, images: [&Descriptor; 3]) -> DenseShape {
+    let [_, _, height, width] = op.filter_layout.axes();
+    DenseShape::Conv2d(ConvolutionShape {
         groups: op.groups as usize,
-        channels: [image.channels as usize, out.channels as usize],
-        input: [image.height as usize, image.width as usize],
-        filter: [height, width],
-        output: [out.height as usize, out.width as usize],
         strides: pair(&op.strides),
         dilations: pair(&op.dilations),
         padding: [op.padding[0] as usize, op.padding[2] as usize],
-        channels_last: op.input_layout == InputLayout::Nhwc,
-        layout: op.filter_layout,
+        ..sizes(op.input_layout, [height, width], op.filter_layout, images)
     })
 }
 
 /// The numbers of `convTranspose2d()`.
-pub fn conv_transpose2d_shape(op: &ConvTranspose2dAttributes, [input, filter, output]: [&Descriptor; 3]) -> DenseShape {
-    let (image, out) = (op.input_layout.image(&input.shape), op.input_layout.image(&output.shape));
-    let [_, _, height, width] = op.filter_layout.axes().map(|axis| filter.shape[axis] as usize);
-    DenseShape::ConvTranspose2d(ConvTranspose2dShape {
-        batches: image.batches as usize,
+pub fn conv_transpose2d_shape(op: &ConvTranspose2dAttributes, images: [&Descriptor; 3]) -> DenseShape {
+    let [_, _, height, width] = op.filter_layout.axes();
+    DenseShape::ConvTranspose2d(ConvolutionShape {
         groups: op.groups as usize,
-        channels: [image.channels as usize, out.channels as usize],
-        input: [image.height as usize, image.width as usize],
-        filter: [height, width],
-        output: [out.height as usize, out.width as usize],
         strides: pair(&op.strides),
         dilations: pair(&op.dilations),
         padding: [op.padding[0] as usize, op.padding[2] as usize],
-        channels_last: op.input_layout == InputLayout::Nhwc,
-        layout: op.filter_layout,
+        ..sizes(op.input_layout, [height, width], op.filter_layout, images)
     })
+}
+
+/// The sizes of a convolution with one group and steps of one, without padding. `spatial` are the positions of height
+/// and width in the shape of the filter.
+fn sizes<Layout>(
+    images: InputLayout,
+    spatial: [usize; 2],
+    layout: Layout,
+    [input, filter, output]: [&Descriptor; 3],
+) -> ConvolutionShape<Layout> {
+    let (input, output) = (images.image(&input.shape), images.image(&output.shape));
+    ConvolutionShape {
+        batches: input.batches as usize,
+        groups: 1,
+        channels: [input.channels as usize, output.channels as usize],
+        input: [input.height as usize, input.width as usize],
+        filter: spatial.map(|axis| filter.shape[axis] as usize),
+        output: [output.height as usize, output.width as usize],
+        strides: [1; 2],
+        dilations: [1; 2],
+        padding: [0; 2],
+        channels_last: images == InputLayout::Nhwc,
+        layout,
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 pub mod arg_min_max;
 pub mod conv2d;
 pub mod conv_transpose2d;
+pub mod convolution;
 pub mod cumulative_sum;
 pub mod dense;
 pub mod elementwise;

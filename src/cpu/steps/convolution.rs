@@ -1,0 +1,43 @@
+//! What convolution and transposed convolution have in common.
+
+/// The numbers of a convolution, of either kind; `Layout` orders the dimensions of its filter. Pairs are rows, then
+/// columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConvolutionShape<Layout> {
+    /// Images.
+    pub batches: usize,
+    /// Groups; both channel counts are multiples of it.
+    pub groups: usize,
+    /// Input and output channels, of all groups.
+    pub channels: [usize; 2],
+    /// Input rows and columns.
+    pub input: [usize; 2],
+    /// Filter rows and columns.
+    pub filter: [usize; 2],
+    /// Output rows and columns, output padding included.
+    pub output: [usize; 2],
+    /// Input steps per output step; of a transposed convolution, output steps per input step.
+    pub strides: [usize; 2],
+    /// Distance between filter taps.
+    pub dilations: [usize; 2],
+    /// Rows of padding above and columns to the left, of a transposed convolution those that are cut off there. Below
+    /// and to the right follow from the output size.
+    pub padding: [usize; 2],
+    /// Whether input and output are `[n, h, w, c]`, else `[n, c, h, w]`.
+    pub channels_last: bool,
+    /// The order of the filter dimensions.
+    pub layout: Layout,
+}
+
+impl<Layout> ConvolutionShape<Layout> {
+    /// Input and output channels of one group.
+    pub(super) fn group(&self) -> [usize; 2] {
+        self.channels.map(|c| c / self.groups)
+    }
+
+    /// Distance between input channels, rows and columns.
+    pub(super) fn input_strides(&self) -> [usize; 3] {
+        let ([h, w], c) = (self.input, self.channels[0]);
+        if self.channels_last { [1, w * c, c] } else { [h * w, w, 1] }
+    }
+}
