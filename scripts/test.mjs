@@ -55,12 +55,16 @@ function readArguments() {
 /** Tests on trained models, which are not in the repository: `npm run test:models` runs them. */
 const MODEL_TESTS = '__test__/models/';
 
+/** Tests that need Python packages and what those write; each folder has an npm script of its own. */
+const PYTHON_TESTS = ['__test__/onnx-models/', '__test__/semantic-search/'];
+
 /** Paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 knows no globs. */
 function testFiles({ models }) {
   return readdirSync(join(root, '__test__'), { recursive: true, withFileTypes: true })
     .filter((file) => file.isFile() && file.name.endsWith('.test.mjs'))
     .map((file) => relative(root, join(file.parentPath ?? file.path, file.name)).split(sep).join('/'))
     .filter((file) => file.startsWith(MODEL_TESTS) === models)
+    .filter((file) => !PYTHON_TESTS.some((folder) => file.startsWith(folder)))
     .sort();
 }
 

@@ -1,0 +1,48 @@
+// What the outcome of a test means, given the table of tests that WebNN cannot express.
+
+/**
+ * Checks the table against the index: every name exists and stands there once, and what a reason claims of its
+ * tests (`dataType`, `operator`, `emptyTensors`) is true of each.
+ *
+ * @param {object[]} table
+ * @param {object[]} index
+ * @returns {string[]} what is wrong
+ */
+export function tableProblems(table, index) {
+  const byName = new Map(index.map((test) => [test.name, test]));
+  const seen = new Set();
+  const problems = [];
+  for (const { reason, tests, dataType, operator, emptyTensors } of table) {
+    for (const name of tests) {
+      const test = byName.get(name);
+      const complain = (what) => problems.push(`${name}: ${what} ("${reason}")`);
+      if (seen.has(name)) complain('is in the table twice');
+      seen.add(name);
+      if (test === undefined) {
+        complain('there is no such test');
+        continue;
+      }
+      if (dataType !== undefined && !test.dataTypes.includes(dataType)) complain(`has no ${dataType}`);
+      if (operator !== undefined && !(operator in test.operators)) complain(`has no ${operator}`);
+      if (emptyTensors && test.emptyTensors.length === 0) complain('has no empty tensor');
+    }
+  }
+  return problems;
+}
+
+/**
+ * Judges a test's outcome. A test of the table must be refused: neither computed rightly, which makes its entry
+ * wrong, nor wrongly. Every other test must agree.
+ *
+ * @param {{ outcome: string, message?: string }} result see `runCase`
+ * @param {string | undefined} reason of the table
+ * @returns {{ status: 'passed' | 'failed' | 'not expressible', message?: string }}
+ */
+export function judge({ outcome, message }, reason) {
+  if (reason === undefined) {
+    return outcome === 'agrees' ? { status: 'passed' } : { status: 'failed', message: `${outcome}: ${message}` };
+  }
+  if (outcome === 'refused') return { status: 'not expressible', message: reason };
+  const verdict = outcome === 'agrees' ? 'it passes' : `it is not refused (${outcome}: ${message})`;
+  return { status: 'failed', message: `${verdict}, but the table of inexpressible tests says "${reason}"` };
+}
