@@ -13,7 +13,7 @@ Loads and runs the tests that scripts/python/prepare_onnx_node_tests.py wrote to
   --filter RE    only tests whose name matches the regular expression
   --json FILE    write the results to FILE
   --jobs N       tests in flight at the same time (default: 4)
-  --quiet        print no line for tests that WebNN cannot express
+  --quiet        print the failed tests only
 
 Exit status: 0 all passed or cannot be expressed; 1 a test failed, the table of inexpressible tests is wrong, or no
 test ran; 2 wrong usage.`;
@@ -89,8 +89,8 @@ async function main(args) {
   const tests = index.filter(({ name }) => options.filter?.test(name) ?? true);
   const results = await runTests(options, tests);
   for (const { name, status, message } of results) {
-    if (status === 'failed' || (status === 'not expressible' && !options.quiet)) {
-      console.log(`${status.padEnd(15)}  ${name}: ${message}`);
+    if (status === 'failed' || !options.quiet) {
+      console.log(`${status.padEnd(15)}  ${name}${message === undefined ? '' : `: ${message}`}`);
     }
   }
   const count = (wanted) => results.filter(({ status }) => status === wanted).length;
