@@ -35,12 +35,15 @@ export function tableProblems(table, index) {
  * wrong, nor wrongly. Every other test must agree.
  *
  * @param {{ outcome: string, message?: string }} result see `runCase`
+ * @param {{ corrected: string | null }} test its row of the index
  * @param {string | undefined} reason of the table
- * @returns {{ status: 'passed' | 'failed' | 'not expressible', message?: string }}
+ * @returns {{ status: 'passed' | 'passed as corrected' | 'failed' | 'not expressible', message?: string }}
+ *   `passed as corrected` where the package's own expected values are wrong and have been computed anew
  */
-export function judge({ outcome, message }, reason) {
+export function judge({ outcome, message }, { corrected }, reason) {
   if (reason === undefined) {
-    return outcome === 'agrees' ? { status: 'passed' } : { status: 'failed', message: `${outcome}: ${message}` };
+    if (outcome !== 'agrees') return { status: 'failed', message: `${outcome}: ${message}` };
+    return corrected === null ? { status: 'passed' } : { status: 'passed as corrected', message: corrected };
   }
   if (outcome === 'refused') return { status: 'not expressible', message: reason };
   const verdict = outcome === 'agrees' ? 'it passes' : `it is not refused (${outcome}: ${message})`;

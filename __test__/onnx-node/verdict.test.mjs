@@ -29,16 +29,21 @@ test('false claims, unknown names and doubles are found', () => {
   ]);
 });
 
+const PLAIN = { corrected: null };
+
 test('a test that is not in the table has to agree', () => {
-  assert.deepEqual(judge({ outcome: 'agrees' }), { status: 'passed' });
+  assert.deepEqual(judge({ outcome: 'agrees' }, PLAIN), { status: 'passed' });
+  assert.deepEqual(judge({ outcome: 'agrees' }, { corrected: 'c' }), { status: 'passed as corrected', message: 'c' });
   for (const outcome of ['differs', 'refused', 'loaded', 'error']) {
-    assert.deepEqual(judge({ outcome, message: 'm' }), { status: 'failed', message: `${outcome}: m` });
+    for (const test of [PLAIN, { corrected: 'c' }]) {
+      assert.deepEqual(judge({ outcome, message: 'm' }, test), { status: 'failed', message: `${outcome}: m` });
+    }
   }
 });
 
 test('a test of the table has to be refused', () => {
-  assert.deepEqual(judge({ outcome: 'refused', message: 'm' }, 'why'), { status: 'not expressible', message: 'why' });
+  assert.deepEqual(judge({ outcome: 'refused', message: 'm' }, PLAIN, 'why'), { status: 'not expressible', message: 'why' });
   for (const outcome of ['agrees', 'differs', 'loaded', 'error']) {
-    assert.equal(judge({ outcome, message: 'm' }, 'why').status, 'failed', outcome);
+    assert.equal(judge({ outcome, message: 'm' }, PLAIN, 'why').status, 'failed', outcome);
   }
 });
