@@ -8,8 +8,8 @@ Usage, from any folder:
 
 The model is a GPT-2 in small: learned positions, pre-norm blocks, GELU in its tanh form, output weights tied to the
 embedding. Its tokens are the 128 characters of ASCII. It learns the few hundred sentences of
-examples/semantic-search/texts by heart, in a few minutes on one core: what it writes are these sentences and mixtures
-of them. Everything random has a fixed seed; another version of torch may round differently.
+examples/semantic-search/texts by heart, in about ten minutes on one core: what it writes are these sentences and
+mixtures of them. Everything random has a fixed seed; another version of torch may round differently.
 
 Written next to this file:
 
@@ -61,7 +61,7 @@ LEARNING_RATE = 3e-3
 WARM_UP = 60
 WEIGHT_DECAY = 0.02
 
-PROMPTS = ["The moon ", "Bread ", "A good "]
+PROMPTS = ["Cats ", "Stars ", "Winter "]
 REFERENCE_LENGTH = 120
 
 
