@@ -68,7 +68,9 @@ class Graph:
 def embeddings(graph):
     """Sum of the embeddings of words, places and the first segment, normalised: [batch, sequence, WIDTH]."""
     words = graph.operator("Gather", graph.weight("embeddings.word_embeddings.weight"), "input_ids")
-    length = graph.operator("Slice", graph.operator("Shape", "input_ids"), *(graph.constant(np.array([n]), f"[{n}]") for n in (1, 2)))
+    length = graph.operator(
+        "Slice", graph.operator("Shape", "input_ids"), *(graph.constant(np.array([n]), f"[{n}]") for n in (1, 2))
+    )
     places = graph.operator(
         "Slice", graph.weight("embeddings.position_embeddings.weight"), graph.constant(np.array([0]), "[0]"), length
     )
@@ -82,14 +84,20 @@ def attention(graph, x, hidden, name):
 
     def heads(part, order):
         shape = graph.constant(np.array([0, 0, HEADS, HEAD_WIDTH]), "heads")
-        return graph.operator("Transpose", graph.operator("Reshape", graph.linear(x, f"{name}.self.{part}"), shape), perm=order)
+        return graph.operator(
+            "Transpose", graph.operator("Reshape", graph.linear(x, f"{name}.self.{part}"), shape), perm=order
+        )
 
     scores = graph.operator("MatMul", heads("query", [0, 2, 1, 3]), heads("key", [0, 2, 3, 1]))
     scores = graph.operator("Div", scores, graph.constant(np.float32(math.sqrt(HEAD_WIDTH)), "sqrt"))
     weights = graph.operator("Softmax", graph.operator("Add", scores, hidden), axis=-1)
-    attended = graph.operator("Transpose", graph.operator("MatMul", weights, heads("value", [0, 2, 1, 3])), perm=[0, 2, 1, 3])
+    attended = graph.operator(
+        "Transpose", graph.operator("MatMul", weights, heads("value", [0, 2, 1, 3])), perm=[0, 2, 1, 3]
+    )
     merged = graph.operator("Reshape", attended, graph.constant(np.array([0, 0, WIDTH]), "merged"))
-    return graph.norm(graph.operator("Add", graph.linear(merged, f"{name}.output.dense"), x), f"{name}.output.LayerNorm")
+    return graph.norm(
+        graph.operator("Add", graph.linear(merged, f"{name}.output.dense"), x), f"{name}.output.LayerNorm"
+    )
 
 
 def pooled(graph, x, mask):
@@ -114,9 +122,14 @@ def encoder(weights):
         name = f"encoder.layer.{layer}"
         x = attention(graph, x, hidden, f"{name}.attention")
         inner = graph.gelu(graph.linear(x, f"{name}.intermediate.dense"))
-        x = graph.norm(graph.operator("Add", graph.linear(inner, f"{name}.output.dense"), x), f"{name}.output.LayerNorm")
+        x = graph.norm(
+            graph.operator("Add", graph.linear(inner, f"{name}.output.dense"), x), f"{name}.output.LayerNorm"
+        )
     pooled(graph, x, mask)
-    ids = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "sequence"]) for name in ("input_ids", "attention_mask")]
+    ids = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "sequence"])
+        for name in ("input_ids", "attention_mask")
+    ]
     embedding = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", WIDTH])
     model = helper.make_model(
         helper.make_graph(graph.nodes, "all-MiniLM-L6-v2", ids, [embedding], initializer=graph.initializers),

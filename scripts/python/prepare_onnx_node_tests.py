@@ -209,7 +209,10 @@ def write_values(out, kind, infos, values):
         if value is not None and type_name(value.data_type) in PLAIN:
             array = numpy_helper.to_array(value)
             file = f"{kind}_{i}.npy"
-            np.save(out / file, np.ascontiguousarray(array.astype(np.uint8) if array.dtype == bool else array).reshape(array.shape))
+            np.save(
+                out / file,
+                np.ascontiguousarray(array.astype(np.uint8) if array.dtype == bool else array).reshape(array.shape),
+            )
         rows.append({"name": info.name, "dataType": data_type, "file": file})
     return rows
 
