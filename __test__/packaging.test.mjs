@@ -67,8 +67,8 @@ describe('the packed package', () => {
   test('holds the API, the addon, documentation and licences, and nothing else', () => {
     const { glibcVersionRuntime } = process.report.getReport().header;
     const addon = binaryName(process.platform, process.arch, glibcVersionRuntime !== undefined);
-    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'index.d.ts', 'index.js', 'package.json', addon];
-    assert.deepEqual(files.filter((file) => !/^lib\/[^/]+\.js$/.test(file)).sort(), expected.sort());
+    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'index.d.ts', 'index.js', 'onnx.d.ts', 'onnx.js', 'package.json', addon];
+    assert.deepEqual(files.filter((file) => !/^lib\/.+\.js$/.test(file)).sort(), expected.sort());
     assert.ok(files.includes('lib/native.js'));
   });
 
