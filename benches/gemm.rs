@@ -188,9 +188,17 @@ fn main() {
         println!("{}: peak {peak:.1} GFLOP/s, naive 256^3 {:.2}", isa.name(), naive(256));
         let rate =
             |what: String, rate: f64| println!("  {what:40} {rate:7.1} GFLOP/s, {:3.0} % of peak", rate / peak * 100.0);
-        for size in [[64; 3], [256; 3], [1024; 3], [1, 1024, 1024], [8, 1024, 1024], [32, 768, 3072], [128, 64, 128]] {
-            for (weights, name) in
-                [(Kind::Packed, "packed"), (Kind::Plain, "plain"), (Kind::Transposed, "transposed")]
+        for size in [
+            [64; 3],
+            [256; 3],
+            [1024; 3],
+            [1, 1024, 1024],
+            [8, 1024, 1024],
+            [32, 768, 3072],
+            [128, 64, 128],
+            [1, 768, 50257],
+        ] {
+            for (weights, name) in [(Kind::Packed, "packed"), (Kind::Plain, "plain"), (Kind::Transposed, "transposed")]
             {
                 rate(format!("{size:?} {name}"), product(&env, size, weights));
             }

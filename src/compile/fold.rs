@@ -51,3 +51,38 @@ fn windows(graph: &Graph, node: &Node) -> Result<Option<Vec<Constant>>> {
     let window = |(id, start): (&_, usize)| constant.window(start..start + graph.descriptor(*id).bytes());
     node.outputs.iter().zip(offsets).map(window).collect::<Result<_>>().map(Some)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::parse;
+    use crate::testing::with_mapped_constants;
+
+    #[test]
+    fn mapped_constants_that_are_only_reshaped_or_cut_are_not_copied() {
+        let graph = parse(
+            "%0 = constant float32 [4, 6]
+             %1 = reshape %0 newShape=[2, 2, 6]
+             %2 = identity %1
+             %3 = cast %2 dataType=float32
+             %4, %5 = split %3 splits=[1, 1]
+             %6 = slice %5 starts=[0, 1, 0] sizes=[1, 1, 6]
+             %7 = transpose %0 permutation=[1, 0]
+             output x = %4
+             output y = %6
+             output z = %7",
+        );
+        let (mut mapped, _file) = with_mapped_constants(&graph, 3);
+        fold(&mut mapped, &|_, node| {
+            assert_eq!(node.op.rule().name, "transpose", "nothing else moves bytes");
+            Ok(vec![crate::memory::Buffer::zeroed(96)?])
+        })
+        .unwrap();
+        let constant = |index: usize| mapped.value(mapped.outputs[index].1).constant();
+        for (index, range) in [(0, 3..51), (1, 75..99)] {
+            let Some(Constant::Mapped(window)) = constant(index) else { panic!("output {index} is a window") };
+            assert_eq!(window.range(), range);
+        }
+        assert_eq!(constant(2).map(Constant::memory_bytes), Some(96));
+    }
+}

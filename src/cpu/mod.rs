@@ -9,3 +9,5 @@ pub mod simd;
 pub mod steps;
 pub mod threads;
 pub mod weights;
+#[cfg(test)]
+mod weights_tests;

@@ -144,13 +144,22 @@ impl Plan {
     /// share counts once. What is shared with other plans, or with constant tensors, counts in each of them: it is freed
     /// with the last one.
     pub fn bytes(&self) -> usize {
+        self.arena.len() + self.weight_bytes()
+    }
+
+    /// Bytes of the constants, as they are and packed, that this plan holds; counted as for [`bytes`](Self::bytes).
+    pub fn weight_bytes(&self) -> usize {
+        let mut counted = HashSet::new();
+        self.weights().filter(|buffer| counted.insert(Arc::as_ptr(buffer))).map(|buffer| buffer.len()).sum()
+    }
+
+    /// The buffers of all constants that steps read in place, and of what steps packed; one as often as it is read.
+    pub(super) fn weights(&self) -> impl Iterator<Item = &Arc<Buffer>> {
         let packed = self.steps.iter().flat_map(|step| match &step.work {
             Work::Step(step) => step.packed(),
             Work::Copy => Vec::new(),
         });
-        let mut counted = HashSet::new();
-        let shared = self.constants.values().chain(packed).filter(|buffer| counted.insert(Arc::as_ptr(buffer)));
-        self.arena.len() + shared.map(|buffer| buffer.len()).sum::<usize>()
+        self.constants.values().chain(packed)
     }
 
     /// Runs the steps on the bytes of the bound tensors.

@@ -268,31 +268,14 @@ impl Mapped {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use std::io::Write;
-
-    /// A file that is deleted in the end.
-    pub(crate) struct Temporary(pub PathBuf);
-
-    impl Temporary {
-        pub(crate) fn new(name: &str, bytes: &[u8]) -> Temporary {
-            let path = std::env::temp_dir().join(format!("webnn-{}-{}-{name}", std::process::id(), next_id()));
-            File::create(&path).and_then(|mut file| file.write_all(bytes)).expect("a temporary file");
-            Temporary(path)
-        }
-    }
-
-    impl Drop for Temporary {
-        fn drop(&mut self) {
-            std::fs::remove_file(&self.0).expect("the temporary file is still there");
-        }
-    }
+    use crate::testing::TemporaryFile;
 
     #[test]
     fn windows_of_files_and_of_memory() {
         let bytes: Vec<u8> = (0..=255).collect();
-        let file = Temporary::new("windows", &bytes);
+        let file = TemporaryFile::new("windows", &bytes);
         let mapped = MappedFile::open(&file.0).unwrap();
         for backing in [Backing::from(mapped.clone()), Backing::of_bytes(bytes.clone())] {
             let window = Mapped::new(backing.clone(), 3..103).unwrap();
@@ -310,7 +293,7 @@ pub(crate) mod tests {
 
     #[test]
     fn files_that_cannot_be_mapped_are_errors() {
-        let empty = Temporary::new("empty", &[]);
+        let empty = TemporaryFile::new("empty", &[]);
         let missing = empty.0.with_extension("missing");
         for (path, why) in [(&*empty.0, "is empty"), (&missing, "(os error"), (&std::env::temp_dir(), "regular file")] {
             let error = MappedFile::open(path).unwrap_err();
@@ -320,7 +303,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_file_that_shrinks_is_an_error() {
-        let file = Temporary::new("shrinks", &[7; 10_000]);
+        let file = TemporaryFile::new("shrinks", &[7; 10_000]);
         let mapped = MappedFile::open(&file.0).unwrap();
         let window = Mapped::new(mapped.clone(), 8_000..10_000).unwrap();
         let mut read = [0; 2_000];
