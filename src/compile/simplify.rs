@@ -31,7 +31,7 @@ pub fn simplify(graph: &mut Graph) {
 }
 
 /// Whether the output of `node` equals its first operand, in shape as well.
-fn does_nothing(graph: &Graph, node: &Node) -> bool {
+pub(super) fn does_nothing(graph: &Graph, node: &Node) -> bool {
     let Some(Some(input)) = node.inputs.first() else { return false };
     if node.outputs.len() != 1 || graph.descriptor(*input) != graph.descriptor(node.outputs[0]) {
         return false;

@@ -2,14 +2,17 @@
 
 use super::lower::{Lowered, lower};
 use super::memory::{Memory, Regions, StepPlaces, run_once};
+use super::readers::Readers;
 use super::steps::{Env, Run, Step};
+use super::weights::resident;
 use crate::compile::memory::{MemoryPlan, Place, Space, plan};
 use crate::compile::{Passes, optimize};
 use crate::error::Result;
-use crate::ir::{Graph, Node, Source, ValueId};
+use crate::ir::{Graph, Node, ValueId};
 use crate::memory::Buffer;
 use crate::shape::Descriptor;
-use std::collections::BTreeMap;
+use std::collections::HashSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 /// How plans are made and run; the debug knobs among them are for tests.
@@ -61,7 +64,8 @@ impl Plan {
     /// a constant are given back as soon as every reader of it has packed it.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the arena or packed constants.
+    /// An `UnknownError` when there is no memory for the arena or packed constants, an `OperationError` when a mapped
+    /// constant cannot be read.
     pub fn new(mut graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
         let lowered = lower_all(&mut graph, env)?;
         let graph = &graph;
@@ -93,7 +97,7 @@ impl Plan {
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` for an operator that
-    /// the draft accepts and does not define.
+    /// the draft accepts and does not define, or when a mapped constant cannot be read.
     pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         graph.check_defined()?;
         Plan::new(optimized(graph, env, passes)?, env, options)
@@ -103,8 +107,10 @@ impl Plan {
         let mut constants = BTreeMap::new();
         for place in steps.iter().flat_map(|step| step.places.inputs()) {
             if let Space::Constant(id) = place.space {
-                let bytes = graph.value(id).constant().expect("a place in a constant");
-                constants.insert(id, bytes.clone());
+                let constant = graph.value(id).constant().expect("a place in a constant");
+                if let Entry::Vacant(entry) = constants.entry(id) {
+                    entry.insert(resident(constant)?);
+                }
             }
         }
         let describe = |named: &[(String, ValueId)]| {
@@ -134,13 +140,26 @@ impl Plan {
         &self.outputs
     }
 
-    /// Bytes that this plan holds: arena, constants (those shared with others included) and packed constants.
+    /// Bytes that this plan holds: arena, constants that steps read in place, and packed constants. What several steps
+    /// share counts once. What is shared with other plans, or with constant tensors, counts in each of them: it is freed
+    /// with the last one.
     pub fn bytes(&self) -> usize {
-        let packed = self.steps.iter().map(|step| match &step.work {
-            Work::Step(step) => step.packed_bytes(),
-            Work::Copy => 0,
+        self.arena.len() + self.weight_bytes()
+    }
+
+    /// Bytes of the constants, as they are and packed, that this plan holds; counted as for [`bytes`](Self::bytes).
+    pub fn weight_bytes(&self) -> usize {
+        let mut counted = HashSet::new();
+        self.weights().filter(|buffer| counted.insert(Arc::as_ptr(buffer))).map(|buffer| buffer.len()).sum()
+    }
+
+    /// The buffers of all constants that steps read in place, and of what steps packed; one as often as it is read.
+    pub(super) fn weights(&self) -> impl Iterator<Item = &Arc<Buffer>> {
+        let packed = self.steps.iter().flat_map(|step| match &step.work {
+            Work::Step(step) => step.packed(),
+            Work::Copy => Vec::new(),
         });
-        self.arena.len() + self.constants.values().map(|bytes| bytes.len()).sum::<usize>() + packed.sum::<usize>()
+        self.constants.values().chain(packed)
     }
 
     /// Runs the steps on the bytes of the bound tensors.
@@ -175,18 +194,15 @@ impl Plan {
 
 /// Lowers every node; gives back the bytes of each constant that only packed copies of it will be read of.
 fn lower_all(graph: &mut Graph, env: &Env) -> Result<Vec<Lowered>> {
-    let mut readers = graph.use_counts();
+    let mut readers = Readers::new(graph);
     let mut all = Vec::with_capacity(graph.nodes.len());
     for index in 0..graph.nodes.len() {
-        let lowered = lower(graph, &graph.nodes[index], env)?;
-        for &operand in &lowered.packed {
-            let id = graph.nodes[index].inputs[operand].expect("a packed operand was given");
-            readers[id.index()] -= 1;
-            if readers[id.index()] == 0 {
-                graph.values[id.index()].source = Source::Constant(Arc::new(Buffer::zeroed(0)?));
-            }
-        }
-        all.push(lowered);
+        let node = &graph.nodes[index];
+        all.push(match readers.lower_tied(graph, node) {
+            Some(lowered) => lowered,
+            None => lower(graph, node, env)?,
+        });
+        readers.note(graph, &mut all)?;
     }
     Ok(all)
 }
@@ -212,8 +228,13 @@ fn copy_step(from: Place, output: usize) -> PlannedStep {
 /// An `UnknownError` when there is no memory for them.
 fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
     let lowered = lower(graph, node, env)?;
-    let constant = |id: ValueId| &**graph.value(id).constant().expect("operands are constants");
-    let inputs: Vec<Option<&Buffer>> = node.inputs.iter().map(|id| id.map(constant)).collect();
+    // A packed operand is not read again.
+    let operand = |(index, id): (usize, &Option<ValueId>)| {
+        let id = id.filter(|_| !lowered.packed.contains(&index));
+        id.map(|id| graph.value(id).constant().expect("operands are constants").buffer()).transpose()
+    };
+    let inputs = node.inputs.iter().enumerate().map(operand).collect::<Result<Vec<_>>>()?;
+    let inputs: Vec<Option<&Buffer>> = inputs.iter().map(Option::as_deref).collect();
     let mut outputs =
         node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect::<Result<Vec<_>>>()?;
     let mut scratch = Buffer::zeroed(lowered.step.scratch_bytes(env.threads.count()))?;
@@ -226,7 +247,7 @@ mod tests {
     use super::*;
     use crate::cpu::simd::Isa;
     use crate::cpu::threads::Threads;
-    use crate::ir::parse;
+    use crate::ir::{Constant, parse};
 
     fn plan(graph: Graph) -> Plan {
         let threads = Threads::new(1).unwrap();
@@ -248,10 +269,10 @@ mod tests {
                  %3 = input s {dtype} [4, 1, 1024]\n%4 = input r {dtype} [1, 64, 16]\n%5 = {operator}\noutput y = %5"
             );
             let graph = parse(&text);
-            let raw: Vec<_> = graph.values.iter().filter_map(|value| value.constant().map(Arc::downgrade)).collect();
-            let bytes = raw[0].upgrade().unwrap().len();
+            let Some(Constant::Owned(raw)) = graph.values.iter().find_map(|value| value.constant()) else { panic!() };
+            let (raw, bytes) = (Arc::downgrade(raw), raw.len());
             let plan = plan(graph);
-            assert!(raw[0].upgrade().is_none(), "{operator}: the raw weights are dropped");
+            assert!(raw.upgrade().is_none(), "{operator}: the raw weights are dropped");
             let packed = plan.bytes() - plan.arena.len();
             assert!((bytes..bytes + bytes / 8).contains(&packed), "{operator}: {packed} for {bytes} bytes");
         }

@@ -1,10 +1,12 @@
 //! Graphs: values, nodes and the builder that makes them. A graph knows operators and nothing of how they run.
 
 mod builder;
+mod constant;
 mod text;
 mod verify;
 
 pub use builder::{Builder, Checkpoint, OperandId};
+pub use constant::Constant;
 pub use text::parse;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -12,7 +14,6 @@ use crate::memory::Buffer;
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::shape::Descriptor;
-use std::sync::Arc;
 
 /// A value of a graph, by its place in [`Graph::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,8 +31,8 @@ impl ValueId {
 pub enum Source {
     /// Bound to a tensor at each dispatch.
     Input,
-    /// Known when the graph is built: its bytes, row-major, little-endian.
-    Constant(Arc<Buffer>),
+    /// Known when the graph is built.
+    Constant(Constant),
     /// Computed by a node.
     Node,
 }
@@ -47,7 +48,7 @@ pub struct Value {
 
 impl Value {
     /// The bytes of a constant.
-    pub fn constant(&self) -> Option<&Arc<Buffer>> {
+    pub fn constant(&self) -> Option<&Constant> {
         if let Source::Constant(bytes) = &self.source { Some(bytes) } else { None }
     }
 }
@@ -103,7 +104,7 @@ impl Graph {
     /// An `UnknownError` when there is no memory for the copy of `bytes`.
     pub fn add_constant(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Result<ValueId> {
         assert_eq!(descriptor.bytes(), bytes.len());
-        Ok(self.add_value(descriptor, Source::Constant(Arc::new(Buffer::copy_of(bytes)?))))
+        Ok(self.add_value(descriptor, Source::Constant(Buffer::copy_of(bytes)?.into())))
     }
 
     /// The descriptors of a node's operands.

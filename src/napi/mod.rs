@@ -7,7 +7,7 @@ mod handle;
 mod onnx;
 
 use crate::dtype::DataType;
-use crate::ir::{Builder, ValueId};
+use crate::ir::{Builder, Constant, ValueId};
 use crate::ops::limits::support_limits_json;
 use crate::runtime;
 use crate::shape::Descriptor;
@@ -232,7 +232,7 @@ pub fn build(
     let outputs = output_names.into_iter().zip(output_ids.into_iter().map(ValueId)).collect();
     let graph = builder.finish(outputs);
     let inputs = graph.inputs.iter().map(|(name, _)| name.clone()).collect();
-    let constants: usize = graph.values.iter().filter_map(|value| value.constant()).map(|bytes| bytes.len()).sum();
+    let constants: usize = graph.values.iter().filter_map(|value| value.constant()).map(Constant::memory_bytes).sum();
     let graph = context.context.build(graph, context.environment.request(&env, id));
     let handle = Handle::new(graph, context, Weight::new(&env, constants));
     Ok(Build { graph: External::new(handle), inputs })

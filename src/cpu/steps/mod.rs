@@ -33,6 +33,8 @@ pub mod triangular;
 use super::memory::Io;
 use super::simd::Isa;
 use super::threads::Threads;
+use crate::memory::Buffer;
+use std::sync::Arc;
 
 /// With what a step runs.
 #[derive(Clone, Copy)]
@@ -53,9 +55,9 @@ pub trait Run {
         0
     }
 
-    /// Bytes of the packed copies of constants that the step holds.
-    fn packed_bytes(&self) -> usize {
-        0
+    /// The packed copies of constants that the step holds, which it may share with others.
+    fn packed(&self) -> Vec<&Arc<Buffer>> {
+        Vec::new()
     }
 }
 
@@ -71,8 +73,8 @@ macro_rules! steps {
             fn scratch_bytes(&self, threads: usize) -> usize {
                 match self { $(Step::$Variant(step) => step.scratch_bytes(threads),)* }
             }
-            fn packed_bytes(&self) -> usize {
-                match self { $(Step::$Variant(step) => step.packed_bytes(),)* }
+            fn packed(&self) -> Vec<&Arc<Buffer>> {
+                match self { $(Step::$Variant(step) => step.packed(),)* }
             }
         }
 
@@ -99,6 +101,8 @@ steps! {
     Linear(resample2d::LinearStep),
     /// Rows at the places of indices.
     Gather(gather::GatherStep),
+    /// Rows of a packed matrix at the places of indices.
+    PackedGather(gather::PackedGatherStep),
     /// Elements at the places of indices.
     GatherElements(gather::GatherElementsStep),
     /// Replaced rows.
