@@ -73,6 +73,10 @@ impl GatherStep {
 }
 
 impl Run for GatherStep {
+    fn kernel(&self) -> &'static str {
+        "gather rows"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         let rows = self.rows.find(env, io);
         with_storage!(self.size, T => {
@@ -133,6 +137,10 @@ impl GatherElementsStep {
 }
 
 impl Run for GatherElementsStep {
+    fn kernel(&self) -> &'static str {
+        "gather elements"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         with_storage!(self.0.element(), T => with_index!(self.0.index_type(), I => self.run_as::<T, I>(env, io)))
     }

@@ -37,6 +37,7 @@ impl LstmStep {
 }
 
 impl Cell for LstmFunction {
+    const KERNELS: [&'static str; 2] = ["lstm", "lstm gemm"];
     const GATES: usize = 4;
     const STATES: usize = 2;
 
