@@ -173,4 +173,7 @@ module.exports = {
   weighGraph: translated(binding.weighGraph),
   dispatch: translated(binding.dispatch),
   destroyGraph: translated(binding.destroyGraph),
+  describeGraph: translated(binding.describeGraph),
+  profile: translated(binding.profile),
+  systemInfo: translated(binding.systemInfo),
 };

@@ -21,8 +21,8 @@ pub struct Unobserved;
 
 impl Observer for Unobserved {}
 
-/// The most timings of steps that one profile holds: 64 MiB.
-pub const MAX_TIMINGS: usize = 1 << 22;
+/// The most timings of steps that one profile holds: 16 MiB, and several times that as objects of JavaScript.
+pub const MAX_TIMINGS: usize = 1 << 20;
 
 /// Takes the times of runs. Numbers are nanoseconds, and doubles, because that is what JavaScript reads.
 pub struct Stopwatch {
@@ -106,9 +106,9 @@ mod tests {
         let refused = |runs, steps| Stopwatch::new(runs, steps).err().expect("too many");
         assert_eq!(
             refused(10_000, 500).message,
-            "10000 runs of 500 steps are 5000000 timings, expected at most 4194304"
+            "10000 runs of 500 steps are 5000000 timings, expected at most 1048576"
         );
         assert_eq!(refused(usize::MAX, 7).kind, ErrorKind::Type);
-        assert!(Stopwatch::new(10_000, 400).is_ok());
+        assert!(Stopwatch::new(10_000, 100).is_ok());
     }
 }

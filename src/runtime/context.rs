@@ -178,17 +178,17 @@ impl Context {
         let target = times.clone();
         self.timeline.enqueue(
             move |env| {
-                let destroyed = || Error::new(ErrorKind::InvalidState, "profile: the graph is destroyed");
+                let destroyed = || Error::new(ErrorKind::InvalidState, "profileGraph: the graph is destroyed");
                 let steps = graph.description().ok_or_else(destroyed)?.steps.len();
                 let mut watch = Stopwatch::new(runs as usize, steps)
-                    .map_err(|error| Error { message: format!("profile: {error}"), ..error })?;
+                    .map_err(|error| Error { message: format!("profileGraph: {error}"), ..error })?;
                 for turn in 0..warmup as u64 + runs as u64 {
                     if is_lost() {
                         return Err(lost());
                     }
                     match turn < warmup as u64 {
-                        true => graph.run(env, "profile", [&inputs, &outputs], &mut Unobserved)?,
-                        false => graph.run(env, "profile", [&inputs, &outputs], &mut watch)?,
+                        true => graph.run(env, "profileGraph", [&inputs, &outputs], &mut Unobserved)?,
+                        false => graph.run(env, "profileGraph", [&inputs, &outputs], &mut watch)?,
                     }
                 }
                 target.put(watch.into_times());
@@ -326,7 +326,7 @@ mod tests {
 
         let profile =
             |runs| finished(|done| drop(context.profile(&graph, [vec![x.clone()], vec![y.clone()]], [0, runs], done)));
-        assert_eq!(profile(1).unwrap_err().message, "profile: the graph is destroyed");
+        assert_eq!(profile(1).unwrap_err().message, "profileGraph: the graph is destroyed");
 
         // The error ends with the next write.
         context.write(&y, &bytes).unwrap();
