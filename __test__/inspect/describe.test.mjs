@@ -37,7 +37,6 @@ test('a description lists the graph as given, as compiled, and its steps', async
   assert.deepEqual(passes, ['fold', 'simplify', 'epilogues', 'chains', 'views']);
   assert.ok(memory.packedBytes > 0 && memory.arenaBytes > 0 && memory.constantBytes > 0);
 
-  // Two relus that have a label in common would be told apart by their ids.
   const labels = source.nodes.map(({ label }) => label);
   assert.equal(new Set(labels).size, source.nodes.length);
   source.nodes.forEach(({ id, origins }) => assert.deepEqual(origins, [id]));

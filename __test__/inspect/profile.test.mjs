@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { domException, invalidState, rejects, typeError } from '../interfaces/helpers.mjs';
-import { resultOf, slowGraph } from '../runtime/helpers.mjs';
+import { HELPERS, ROOT, resultOf, slowGraph } from '../runtime/helpers.mjs';
 import { MLGraphBuilder, describeGraph, floats, ml, numbers, profileGraph, squeezed } from './helpers.mjs';
 
 const read = async (context, tensor) => new Float32Array(await context.readTensor(tensor));
@@ -150,4 +150,34 @@ test('a process ends in the middle of a profile', async () => {
     }, 100);`;
   assert.equal(await resultOf(source), 1);
   assert.ok(Date.now() - start < 60_000);
+});
+
+test('a worker that is terminated in the middle of a profile leaves nothing running', async () => {
+  const worker = `
+    import(${JSON.stringify(HELPERS)}).then(async (helpers) => {
+      const { profileGraph } = require(${JSON.stringify(`${ROOT}inspect.js`)});
+      const context = await helpers.ml.createContext({ numThreads: 1 });
+      const { graph, x, y } = await helpers.slowGraph(context, 20);
+      profileGraph(context, graph, { x }, { y }, { runs: 1, warmup: 10000 });
+      require('node:worker_threads').parentPort.postMessage('running');
+    });`;
+  const source = `
+    import { once } from 'node:events';
+    import { setTimeout as pause } from 'node:timers/promises';
+    import { Worker } from 'node:worker_threads';
+    const worker = new Worker(${JSON.stringify(worker)}, { eval: true });
+    await once(worker, 'message');
+    await pause(100);
+    await worker.terminate();
+    // 200 seconds, were it not lost with the worker.
+    const end = Date.now() + 60_000;
+    let busy = Infinity;
+    while (busy > 100_000 && Date.now() < end) {
+      const before = process.cpuUsage();
+      await pause(300);
+      const { user, system } = process.cpuUsage(before);
+      busy = user + system;
+    }
+    console.log(JSON.stringify(busy <= 100_000));`;
+  assert.equal(await resultOf(source), true);
 });

@@ -309,7 +309,7 @@ pub fn dispatch(
 /// its start (from that of the first run) and duration, then start (from that of the run) and duration of each step, all
 /// as float64 in nanoseconds.
 #[napi(catch_unwind)]
-#[expect(clippy::too_many_arguments, reason = "the functions of the addon are flat")]
+#[allow(clippy::too_many_arguments, reason = "the functions of the addon are flat")]
 pub fn profile(
     env: Env,
     context: &External<ContextHandle>,
