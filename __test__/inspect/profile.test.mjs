@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { domException, invalidState, rejects, typeError } from '../interfaces/helpers.mjs';
-import { HELPERS, ROOT, resultOf, slowGraph } from '../runtime/helpers.mjs';
+import { HELPERS, resultOf, slowGraph } from '../runtime/helpers.mjs';
 import { MLGraphBuilder, describeGraph, floats, ml, numbers, profileGraph, squeezed } from './helpers.mjs';
 
 const read = async (context, tensor) => new Float32Array(await context.readTensor(tensor));
@@ -155,11 +155,12 @@ test('a process ends in the middle of a profile', async () => {
 test('a worker that is terminated in the middle of a profile leaves nothing running', async () => {
   const worker = `
     import(${JSON.stringify(HELPERS)}).then(async (helpers) => {
-      const { profileGraph } = require(${JSON.stringify(`${ROOT}inspect.js`)});
+      const { profileGraph } = await import('webnn-node/inspect');
+      const { parentPort } = await import('node:worker_threads');
       const context = await helpers.ml.createContext({ numThreads: 1 });
       const { graph, x, y } = await helpers.slowGraph(context, 20);
       profileGraph(context, graph, { x }, { y }, { runs: 1, warmup: 10000 });
-      require('node:worker_threads').parentPort.postMessage('running');
+      parentPort.postMessage('running');
     });`;
   const source = `
     import { once } from 'node:events';
