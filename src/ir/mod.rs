@@ -6,7 +6,7 @@ mod origins;
 mod text;
 mod verify;
 
-pub use builder::{Builder, OperandId};
+pub use builder::{Builder, Checkpoint, OperandId};
 pub use listing::Listing;
 pub use text::parse;
 
