@@ -1,8 +1,10 @@
 //! The CPU backend.
 
+pub mod description;
 pub mod kernels;
 pub mod lower;
 pub mod memory;
+pub mod observe;
 pub mod plan;
 pub mod readers;
 pub mod simd;

@@ -1,14 +1,16 @@
 //! A compiled graph on the CPU: a flat list of steps, a memory plan and the constants that the steps read.
 
+use super::description::{Computes, Description, Holdings, StepListing};
 use super::lower::{Lowered, lower};
 use super::memory::{Memory, Regions, StepPlaces, run_once};
+use super::observe::{Observer, Unobserved};
 use super::readers::Readers;
 use super::steps::{Env, Run, Step};
 use super::weights::resident;
 use crate::compile::memory::{MemoryPlan, Place, Space, plan};
 use crate::compile::{Passes, optimize};
 use crate::error::Result;
-use crate::ir::{Graph, Node, ValueId};
+use crate::ir::{Graph, Listing, Node, ValueId};
 use crate::memory::Buffer;
 use crate::shape::Descriptor;
 use std::collections::HashSet;
@@ -43,6 +45,7 @@ enum Work {
 
 struct PlannedStep {
     work: Work,
+    computes: Computes,
     places: StepPlaces,
 }
 
@@ -57,6 +60,15 @@ pub struct Plan {
     regions: Regions,
     /// Bytes that the steps write.
     written: usize,
+    description: Arc<Description>,
+}
+
+/// What a plan was compiled from.
+struct Origin {
+    /// The graph as it was given.
+    source: Listing,
+    /// The passes that ran on it.
+    passes: Passes,
 }
 
 impl Plan {
@@ -66,7 +78,13 @@ impl Plan {
     /// # Errors
     /// An `UnknownError` when there is no memory for the arena or packed constants, an `OperationError` when a mapped
     /// constant cannot be read.
-    pub fn new(mut graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
+    pub fn new(graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
+        let passes = Passes { views: options.share_views, ..Passes::NONE };
+        let origin = Origin { source: Listing::of(&graph), passes };
+        Plan::lowered(graph, origin, env, options)
+    }
+
+    fn lowered(mut graph: Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
         let lowered = lower_all(&mut graph, env)?;
         let graph = &graph;
         let scratch: Vec<usize> =
@@ -87,10 +105,11 @@ impl Plan {
             steps.push(PlannedStep {
                 places: StepPlaces::new(inputs, outputs, memory.scratch[index]),
                 work: Work::Step(Box::new(lowered.step)),
+                computes: Computes::Node(index as u32),
             });
         }
-        steps.extend(memory.copies.iter().map(|(id, output)| copy_step(place(id), *output)));
-        Plan::assemble(graph, steps, &memory, options)
+        steps.extend(memory.copies.iter().map(|(id, output)| copy_step(*id, place(id), *output)));
+        Plan::assemble(graph, origin, steps, &memory, env, options)
     }
 
     /// Runs the passes on `graph` and lowers what they leave.
@@ -100,10 +119,18 @@ impl Plan {
     /// the draft accepts and does not define, or when a mapped constant cannot be read.
     pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         graph.check_defined()?;
-        Plan::new(optimized(graph, env, passes)?, env, options)
+        let origin = Origin { source: Listing::of(&graph), passes };
+        Plan::lowered(optimized(graph, env, passes)?, origin, env, options)
     }
 
-    fn assemble(graph: &Graph, steps: Vec<PlannedStep>, memory: &MemoryPlan, options: PlanOptions) -> Result<Plan> {
+    fn assemble(
+        graph: &Graph,
+        origin: Origin,
+        steps: Vec<PlannedStep>,
+        memory: &MemoryPlan,
+        env: &Env,
+        options: PlanOptions,
+    ) -> Result<Plan> {
         let mut constants = BTreeMap::new();
         for place in steps.iter().flat_map(|step| step.places.inputs()) {
             if let Space::Constant(id) = place.space {
@@ -118,7 +145,26 @@ impl Plan {
         };
         let counts = || steps.iter().map(|step| step.places.counts());
         let (inputs, outputs) = (counts().map(|(n, _)| n).max(), counts().map(|(_, n)| n).max());
+        // What several steps share counts once.
+        let mut counted = HashSet::new();
+        let mut count = |buffer: &Arc<Buffer>| if counted.insert(Arc::as_ptr(buffer)) { buffer.len() } else { 0 };
+        let holdings = Holdings {
+            constants: constants.values().map(&mut count).sum(),
+            packed: steps.iter().flat_map(|step| step.work.packed()).map(&mut count).sum(),
+            arena: memory.arena,
+        };
+        let description = Description {
+            descriptors: graph.values.iter().map(|value| value.descriptor.clone()).collect(),
+            source: origin.source,
+            compiled: Listing::of(graph),
+            steps: steps.iter().map(PlannedStep::listing).collect(),
+            memory: holdings,
+            passes: origin.passes,
+            isa: env.isa,
+            threads: env.threads.count(),
+        };
         Ok(Plan {
+            description: Arc::new(description),
             written: steps.iter().map(|step| step.places.written_bytes()).sum(),
             regions: Regions::with_capacity(inputs.unwrap_or(0), outputs.unwrap_or(0)),
             steps,
@@ -144,22 +190,18 @@ impl Plan {
     /// share counts once. What is shared with other plans, or with constant tensors, counts in each of them: it is freed
     /// with the last one.
     pub fn bytes(&self) -> usize {
-        self.arena.len() + self.weight_bytes()
+        self.description.memory.total()
     }
 
-    /// Bytes of the constants, as they are and packed, that this plan holds; counted as for [`bytes`](Self::bytes).
-    pub fn weight_bytes(&self) -> usize {
-        let mut counted = HashSet::new();
-        self.weights().filter(|buffer| counted.insert(Arc::as_ptr(buffer))).map(|buffer| buffer.len()).sum()
+    /// What the plan is and does.
+    pub fn description(&self) -> &Arc<Description> {
+        &self.description
     }
 
     /// The buffers of all constants that steps read in place, and of what steps packed; one as often as it is read.
+    #[cfg(test)]
     pub(super) fn weights(&self) -> impl Iterator<Item = &Arc<Buffer>> {
-        let packed = self.steps.iter().flat_map(|step| match &step.work {
-            Work::Step(step) => step.packed(),
-            Work::Copy => Vec::new(),
-        });
-        self.constants.values().chain(packed)
+        self.constants.values().chain(self.steps.iter().flat_map(|step| step.work.packed()))
     }
 
     /// Runs the steps on the bytes of the bound tensors.
@@ -168,9 +210,24 @@ impl Plan {
     /// If the number or sizes of the tensors are not those of [`inputs`](Plan::inputs) and
     /// [`outputs`](Plan::outputs).
     pub fn run<'a>(&'a mut self, env: &Env, inputs: &'a [&'a Buffer], outputs: &'a mut [&'a mut Buffer]) {
+        self.run_observed(env, inputs, outputs, &mut Unobserved);
+    }
+
+    /// As [`run`](Plan::run), with somebody who is told when steps begin and end.
+    ///
+    /// # Panics
+    /// As [`run`](Plan::run).
+    pub fn run_observed<'a>(
+        &'a mut self,
+        env: &Env,
+        inputs: &'a [&'a Buffer],
+        outputs: &'a mut [&'a mut Buffer],
+        observer: &mut impl Observer,
+    ) {
         assert!(inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len());
         inputs.iter().zip(&self.inputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
         outputs.iter().zip(&self.outputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
+        observer.begin();
         if self.fill_arena {
             self.arena.bytes_mut().fill(0xff);
         }
@@ -178,7 +235,8 @@ impl Plan {
         let mut memory = Memory { arena: &mut self.arena, inputs, outputs, constants: &self.constants };
         let (steps, regions) = (&self.steps, &mut self.regions);
         let mut run = || {
-            for PlannedStep { work, places } in steps {
+            for PlannedStep { work, places, .. } in steps {
+                observer.begin_step();
                 regions.run(places, &mut memory, |io| match work {
                     Work::Step(step) => step.run(env, io),
                     Work::Copy => {
@@ -186,9 +244,15 @@ impl Plan {
                         io.output::<u8>().copy_from_slice(from);
                     }
                 });
+                observer.end_step();
             }
         };
-        if enter_pool { env.threads.install(run) } else { run() }
+        if enter_pool {
+            env.threads.install(run)
+        } else {
+            run()
+        }
+        observer.end();
     }
 }
 
@@ -216,10 +280,33 @@ pub fn optimized(mut graph: Graph, env: &Env, passes: Passes) -> Result<Graph> {
     Ok(graph)
 }
 
-fn copy_step(from: Place, output: usize) -> PlannedStep {
+impl Work {
+    fn packed(&self) -> Vec<&Arc<Buffer>> {
+        match self {
+            Work::Step(step) => step.packed(),
+            Work::Copy => Vec::new(),
+        }
+    }
+}
+
+impl PlannedStep {
+    fn listing(&self) -> StepListing {
+        let kernel = match &self.work {
+            Work::Step(step) => step.kernel(),
+            Work::Copy => "copy",
+        };
+        StepListing { computes: self.computes, kernel }
+    }
+}
+
+fn copy_step(id: ValueId, from: Place, output: usize) -> PlannedStep {
     let to = Place { space: Space::Output(output), offset: 0, bytes: from.bytes };
     let scratch = Place { space: Space::Arena, offset: 0, bytes: 0 };
-    PlannedStep { work: Work::Copy, places: StepPlaces::new([Some(from)].into(), [to].into(), scratch) }
+    PlannedStep {
+        work: Work::Copy,
+        computes: Computes::Copy(id),
+        places: StepPlaces::new([Some(from)].into(), [to].into(), scratch),
+    }
 }
 
 /// The bytes of the outputs of `node`, all of whose operands are constants.
@@ -285,5 +372,101 @@ mod tests {
         let graph = parse(text);
         let bytes = graph.descriptor(ValueId(1)).bytes();
         assert_eq!(plan(graph).constants.values().map(|constant| constant.len()).sum::<usize>(), bytes);
+    }
+
+    /// A small network: convolution with its activation, depthwise convolution, a view, a product, a softmax, and an
+    /// output that is copied.
+    const NETWORK: &str = "%0 = input x float32 [1, 3, 8, 8]
+        %1 = constant float32 [8, 3, 3, 3]
+        %2 = conv2d %0 %1 padding=[1, 1, 1, 1]
+        %3 = relu %2
+        %4 = constant float32 [8, 1, 3, 3]
+        %5 = conv2d %3 %4 groups=8
+        %6 = constant float32 [4, 8, 1, 1]
+        %7 = conv2d %5 %6
+        %8 = exp %7
+        %9 = neg %8
+        %10 = reshape %9 newShape=[1, 144]
+        %11 = constant float32 [144, 10]
+        %12 = matmul %10 %11
+        %13 = softmax %12 axis=1
+        output y = %13
+        output z = %13";
+
+    #[test]
+    fn steps_name_their_kernels_nodes_and_work() {
+        let plan = plan(parse(NETWORK));
+        let json = plan.description().json();
+        let steps: Vec<_> = json["steps"].as_array().unwrap().iter().collect();
+        let column = |name: &str| steps.iter().map(|step| step[name].clone()).collect::<Vec<_>>();
+        assert_eq!(
+            column("kernel"),
+            ["conv2d im2col", "conv2d depthwise", "conv2d gemm", "gemm", "softmax rows", "copy"]
+        );
+        assert_eq!(column("operator"), ["conv2d", "conv2d", "conv2d", "matmul", "softmax", "copy"]);
+        let work = [64 * 8 * 27, 36 * 8 * 9, 36 * 4 * 8, 144 * 10, 0, 0];
+        assert_eq!(column("multiplyAdds"), work);
+        assert_eq!(steps[0]["bytesRead"], (3 * 64 + 8 * 27) * 4);
+        assert_eq!(column("bytesWritten"), [64 * 8 * 4, 36 * 8 * 4, 36 * 4 * 4, 40, 40, 40]);
+        // The reshape is a view: a node of the compiled graph without a step.
+        assert_eq!(column("node"), serde_json::json!([0, 1, 2, 4, 5, null]).as_array().unwrap().as_slice());
+        let nodes: Vec<_> = json["compiled"]["nodes"].as_array().unwrap().iter().collect();
+        assert_eq!(nodes[3]["operator"], "reshape");
+        assert_eq!(nodes[0]["epilogue"], serde_json::json!(["relu"]));
+        assert_eq!(nodes[2]["epilogue"], serde_json::json!(["exp", "neg"]));
+        let origins: Vec<_> = nodes.iter().map(|node| &node["origins"]).collect();
+        assert_eq!(
+            origins,
+            [&serde_json::json!([0, 1]), &[2].into(), &[3, 4, 5].into(), &[6].into(), &[7].into(), &[8].into()]
+        );
+        let source = json["source"]["nodes"].as_array().unwrap();
+        assert_eq!(source.len(), 9);
+        assert!(source.iter().enumerate().all(|(id, node)| node["origins"] == serde_json::json!([id])));
+        assert_eq!(json["passes"], serde_json::json!(Passes::NAMES));
+        assert_eq!((json["isa"].as_str(), json["threads"].as_u64()), (Some(Isa::best().name()), Some(1)));
+        let bytes: u64 = json["memory"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum();
+        assert_eq!(bytes, plan.bytes() as u64);
+    }
+
+    #[test]
+    fn a_watched_run_has_the_results_of_another_and_times_for_every_step() {
+        use crate::cpu::observe::Stopwatch;
+        let mut plan = plan(parse(NETWORK));
+        let threads = Threads::new(1).unwrap();
+        let env = Env { threads: &threads, isa: Isa::best() };
+        let x = Buffer::copy_of(&[0x3e; 3 * 64 * 4]).unwrap();
+        let run = |plan: &mut Plan, watch: Option<&mut Stopwatch>| {
+            let mut outputs = [Buffer::zeroed(40).unwrap(), Buffer::zeroed(40).unwrap()];
+            let [y, z] = &mut outputs;
+            match watch {
+                Some(watch) => plan.run_observed(&env, &[&x], &mut [y, z], watch),
+                None => plan.run(&env, &[&x], &mut [y, z]),
+            }
+            outputs.map(|output| output.bytes().to_vec())
+        };
+        let (runs, steps) = (3, plan.description().steps.len());
+        let mut watch = Stopwatch::new(runs, steps).unwrap();
+        let expected = run(&mut plan, None);
+        for _ in 0..runs {
+            assert_eq!(run(&mut plan, Some(&mut watch)), expected);
+        }
+        let times = watch.into_times();
+        let times: Vec<f64> =
+            crate::memory::elements::<u64>(times.bytes()).iter().map(|&x| f64::from_bits(x)).collect();
+        assert_eq!(times.len(), runs * (steps + 1) * 2);
+        let mut previous_end = 0.0;
+        for run in times.chunks_exact((steps + 1) * 2) {
+            let (run, steps) = run.as_chunks::<2>().0.split_first().unwrap();
+            assert!(run[0] >= previous_end, "runs follow each other: {times:?}");
+            previous_end = run[0] + run[1];
+            let mut end = 0.0;
+            for [start, duration] in steps {
+                assert!(*start >= end && *duration >= 0.0, "steps follow each other: {times:?}");
+                end = start + duration;
+            }
+            assert!(end <= run[1], "steps lie within their run: {times:?}");
+            assert!(steps.iter().map(|[_, duration]| duration).sum::<f64>() <= run[1]);
+        }
+        assert_eq!(times[0], 0.0);
     }
 }

@@ -102,7 +102,8 @@ impl Builder {
         let descriptors: Vec<_> = inputs.iter().map(|input| input.map(|id| self.graph.descriptor(id))).collect();
         let outputs = op.resolve(&descriptors).map_err(|problem| Error::at(op.rule().name, &label, problem))?;
         let outputs: Vec<_> = outputs.into_iter().map(|output| self.graph.add_value(output, Source::Node)).collect();
-        self.graph.nodes.push(Node { op, label, inputs, outputs: outputs.clone(), epilogue: Vec::new() });
+        let (epilogue, origins) = (Vec::new(), Vec::new());
+        self.graph.nodes.push(Node { op, label, inputs, outputs: outputs.clone(), epilogue, origins });
         Ok(outputs)
     }
 
@@ -177,6 +178,7 @@ impl Builder {
         graph.drop_unused();
         let uses = graph.use_counts();
         graph.inputs.retain(|(_, id)| uses[id.index()] > 0);
+        graph.number_nodes();
         graph
     }
 }

@@ -2,11 +2,14 @@
 
 mod builder;
 mod constant;
+mod listing;
+mod origins;
 mod text;
 mod verify;
 
 pub use builder::{Builder, Checkpoint, OperandId};
 pub use constant::Constant;
+pub use listing::Listing;
 pub use text::parse;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -66,6 +69,8 @@ pub struct Node {
     pub outputs: Vec<ValueId>,
     /// Unary element-wise operators that are applied to the (only) output in this order. Set by the compiler.
     pub epilogue: Vec<Elementwise>,
+    /// The nodes of the graph as it was built that this one stands for, by their places there, in order.
+    pub origins: Vec<u32>,
 }
 
 /// A computational graph. Nodes stand in an order in which they can run.
@@ -145,8 +150,8 @@ impl Graph {
         producers
     }
 
-    /// Drops the nodes whose outputs nothing needs, and the bytes of constants that nothing reads. Inputs stay.
-    pub fn drop_unused(&mut self) {
+    /// For each value, whether an output of the graph depends on it.
+    fn needed_values(&self) -> Vec<bool> {
         let mut needed = vec![false; self.values.len()];
         self.outputs.iter().for_each(|(_, id)| needed[id.index()] = true);
         for node in self.nodes.iter().rev() {
@@ -154,6 +159,18 @@ impl Graph {
                 node.inputs.iter().flatten().for_each(|id| needed[id.index()] = true);
             }
         }
+        needed
+    }
+
+    /// For each node, whether an output of the graph depends on it.
+    pub fn needed_nodes(&self) -> Vec<bool> {
+        let needed = self.needed_values();
+        self.nodes.iter().map(|node| node.outputs.iter().any(|id| needed[id.index()])).collect()
+    }
+
+    /// Drops the nodes whose outputs nothing needs, and the bytes of constants that nothing reads. Inputs stay.
+    pub fn drop_unused(&mut self) {
+        let needed = self.needed_values();
         self.nodes.retain(|node| node.outputs.iter().any(|id| needed[id.index()]));
         for (value, _) in self.values.iter_mut().zip(&needed).filter(|(_, needed)| !**needed) {
             if let Source::Constant(_) = value.source {

@@ -147,7 +147,7 @@ fn reserve(len: usize) -> Result<(), usize> {
 
 /// Bytes of memory that this machine, or the container that this process runs in, has; `usize::MAX` where the system
 /// does not tell.
-fn machine_bytes() -> usize {
+pub fn machine_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
         let read = |path: &str| std::fs::read_to_string(path).ok();

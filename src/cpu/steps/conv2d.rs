@@ -184,6 +184,15 @@ impl<T: Float> Conv2dStep<T> {
         Ok(())
     }
 
+    /// The name of the kernel that computes it.
+    pub fn kernel(&self) -> &'static str {
+        match &self.method {
+            Method::Product { .. } if self.shape.is_pointwise() => "conv2d gemm",
+            Method::Product { .. } => "conv2d im2col",
+            Method::Depthwise { .. } => "conv2d depthwise",
+        }
+    }
+
     /// The `f32` elements of scratch that [`run`](Self::run) needs.
     pub fn scratch_len(&self) -> usize {
         match &self.method {

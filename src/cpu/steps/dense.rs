@@ -92,6 +92,13 @@ impl DenseStep {
 }
 
 impl Run for DenseStep {
+    fn kernel(&self) -> &'static str {
+        match &self.typed {
+            Typed::Float(dense) => dense.kernel(),
+            Typed::Half(dense) => dense.kernel(),
+        }
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         let finish = |values: &mut [f32]| apply(env.isa, &self.epilogue, values);
         let finish: Finish = if self.epilogue.is_empty() { None } else { Some(&finish) };
@@ -152,6 +159,14 @@ impl<T: Float> Dense<T> {
                 Dense::ConvTranspose2d(step)
             }
         })
+    }
+
+    fn kernel(&self) -> &'static str {
+        match self {
+            Dense::Matmul(step) => step.kernel(),
+            Dense::Conv2d(step) => step.kernel(),
+            Dense::ConvTranspose2d(_) => "convTranspose2d im2col",
+        }
     }
 
     fn packed(&self) -> Vec<&Arc<Buffer>> {

@@ -77,6 +77,10 @@ impl GatherStep {
 }
 
 impl Run for GatherStep {
+    fn kernel(&self) -> &'static str {
+        "gather rows"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         let rows = self.rows.find(env, io);
         with_storage!(self.size, T => {
@@ -127,6 +131,10 @@ impl PackedGatherStep {
 }
 
 impl Run for PackedGatherStep {
+    fn kernel(&self) -> &'static str {
+        "gather packed rows"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         let rows = self.rows.find(env, io);
         match &self.matrix {
@@ -195,6 +203,10 @@ impl GatherElementsStep {
 }
 
 impl Run for GatherElementsStep {
+    fn kernel(&self) -> &'static str {
+        "gather elements"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         with_storage!(self.0.element(), T => with_index!(self.0.index_type(), I => self.run_as::<T, I>(env, io)))
     }

@@ -36,6 +36,7 @@ impl GruStep {
 }
 
 impl Cell for GruFunction {
+    const KERNELS: [&'static str; 2] = ["gru", "gru gemm"];
     const GATES: usize = 3;
     const STATES: usize = 1;
 

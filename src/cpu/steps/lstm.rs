@@ -38,6 +38,7 @@ impl LstmStep {
 }
 
 impl Cell for LstmFunction {
+    const KERNELS: [&'static str; 2] = ["lstm", "lstm gemm"];
     const GATES: usize = 4;
     const STATES: usize = 2;
 

@@ -191,6 +191,11 @@ impl<T: Float> MatmulStep<T> {
         self.shape.m == 1 && self.packed[1].is_none() && self.shape.b.row == 1 && self.shape.b.col != 1
     }
 
+    /// The name of the kernel that computes it.
+    pub fn kernel(&self) -> &'static str {
+        if self.is_dot() { "vector" } else { "gemm" }
+    }
+
     /// The `f32` elements of scratch that [`run`](Self::run) needs.
     pub fn scratch_len(&self) -> usize {
         self.plan.slot * self.threads

@@ -47,6 +47,9 @@ pub struct Env<'a> {
 
 /// What every step can do.
 pub trait Run {
+    /// What runs, in a few words for people: the kernel, and which of its variants.
+    fn kernel(&self) -> &'static str;
+
     /// Runs the step on the operands and outputs in `io`, which have the sizes that the step was made for.
     fn run(&self, env: &Env, io: &mut Io);
 
@@ -67,6 +70,9 @@ macro_rules! steps {
         pub enum Step { $($(#[$meta])* $Variant($Step),)* }
 
         impl Run for Step {
+            fn kernel(&self) -> &'static str {
+                match self { $(Step::$Variant(step) => step.kernel(),)* }
+            }
             fn run(&self, env: &Env, io: &mut Io) {
                 match self { $(Step::$Variant(step) => step.run(env, io),)* }
             }

@@ -95,6 +95,8 @@ impl Sizes {
 
 /// What a network computes in a time step.
 pub trait Cell: Sync {
+    /// Names of the kernels that multiply inputs and weights step by step, and for all time steps at once.
+    const KERNELS: [&'static str; 2];
     /// Number of gates.
     const GATES: usize;
     /// Number of states: 2 with a cell state, otherwise 1.
@@ -164,6 +166,10 @@ impl<C: Cell> RecurrentStep<C> {
 }
 
 impl<C: Cell> Run for RecurrentStep<C> {
+    fn kernel(&self) -> &'static str {
+        C::KERNELS[with_network!(self, network => network.product.is_some()) as usize]
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         with_network!(self, network => network.run(env, io, &self.cell))
     }
