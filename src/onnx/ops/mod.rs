@@ -8,12 +8,22 @@ pub mod elementwise;
 pub mod gather;
 pub mod generate;
 pub mod logic;
+pub mod loss;
 pub mod movement;
+pub mod normalization;
+pub mod pooling;
+pub mod product;
+pub mod quantize;
+pub mod recurrent;
 pub mod reduce;
+pub mod resize;
+pub mod sampling;
 pub mod scatter;
 pub mod shape;
+pub mod signal;
 pub mod top_k;
 pub mod trigonometry;
+pub mod window;
 
 use super::registry::Entry;
 
@@ -27,10 +37,19 @@ pub const TABLES: &[&[Entry]] = &[
     gather::OPERATORS,
     generate::OPERATORS,
     logic::OPERATORS,
+    loss::OPERATORS,
     movement::OPERATORS,
+    normalization::OPERATORS,
+    pooling::OPERATORS,
+    product::OPERATORS,
+    quantize::OPERATORS,
+    recurrent::OPERATORS,
     reduce::OPERATORS,
+    resize::OPERATORS,
+    sampling::OPERATORS,
     scatter::OPERATORS,
     shape::OPERATORS,
+    signal::OPERATORS,
     top_k::OPERATORS,
     trigonometry::OPERATORS,
 ];
