@@ -2,8 +2,8 @@
 
 /** The kinds in the order of legends: the key is also the name of a CSS class, `kind-<key>`. */
 export const CATEGORIES = {
-  multiply: 'Matrix products, convolutions',
-  reduce: 'Reductions, pooling, normalization',
+  multiply: 'Products, convolutions, recurrent',
+  reduce: 'Reductions, pooling, norms',
   elementwise: 'Element-wise',
   quantize: 'Quantization',
   move: 'Data movement',

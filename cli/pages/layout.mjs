@@ -147,12 +147,26 @@ function leftUnder(above, graph, routes, index) {
   return wanted.length === 0 ? above.x : wanted.reduce((total, x) => total + x, 0) / wanted.length;
 }
 
-/** A smooth line through points: straight to the first middle, then a parabola around each corner. An SVG path. */
+/** A line through points that is vertical at each of them: where x does not change, it is straight. An SVG path. */
 function smoothPath(points) {
-  const text = ({ x, y }) => `${Math.round(x)} ${Math.round(y)}`;
-  const middle = (a, b) => ({ x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 });
-  const corners = points.slice(1, -1).map((corner, i) => `Q${text(corner)} ${text(middle(corner, points[i + 2]))}`);
-  return `M${text(points[0])}${corners.join('')}L${text(points.at(-1))}`;
+  const rounded = points.map(({ x, y }) => ({ x: Math.round(x), y: Math.round(y) }));
+  const pieces = rounded.slice(1).map(({ x, y }, i) => {
+    const above = rounded[i];
+    const middle = Math.round((above.y + y) / 2);
+    return x === above.x ? `V${y}` : `C${above.x} ${middle} ${x} ${middle} ${x} ${y}`;
+  });
+  return `M${rounded[0].x} ${rounded[0].y}${pieces.join('')}`;
+}
+
+/**
+ * Points of an edge on the page. It leaves in the middle of a box's lower side and enters in the middle of the upper
+ * side; where dagre lets it touch the outlines instead, it could run along a box.
+ */
+function pointsOf({ graph, x, y }, from, to, name) {
+  const [upper, lower] = [graph.node(from), graph.node(to)];
+  const between = graph.edge(from, to, name).points.slice(1, -1);
+  const points = [{ x: upper.x, y: upper.y + upper.height / 2 }, ...between, { x: lower.x, y: lower.y - lower.height / 2 }];
+  return points.map((point) => ({ x: x + point.x, y: y + point.y }));
 }
 
 /**
@@ -193,17 +207,16 @@ export function layOut(items, edges) {
       corners.set(key, { x: x + box.x - box.width / 2, y: y + box.y - box.height / 2 });
     }
   });
-  const points = ({ graph, x, y }, ...edge) => graph.edge(...edge).points.map((point) => ({ x: x + point.x, y: y + point.y }));
   const paths = routes.map(({ edge, kind, band, port }, i) => {
     if (kind === 'far') {
       return null;
     }
     if (kind === 'inside') {
-      return smoothPath(points(placed[band], edge.from, edge.to, `edge ${i}`));
+      return smoothPath(pointsOf(placed[band], edge.from, edge.to, `edge ${i}`));
     }
     return smoothPath([
-      ...points(placed[band], edge.from, `out ${port}`, 'port'),
-      ...points(placed[band + 1], `in ${port}`, edge.to, `edge ${i}`),
+      ...pointsOf(placed[band], edge.from, `out ${port}`, 'port'),
+      ...pointsOf(placed[band + 1], `in ${port}`, edge.to, `edge ${i}`),
     ]);
   });
   const right = placed.reduce((most, { graph, x }) => Math.max(most, x + graph.graph().width), 0);

@@ -68,7 +68,9 @@ function addFate(item, compiledItems, timed) {
     return;
   }
   item.facts = [];
-  if (timed) {
+  if (compiledItems.every(({ mark }) => mark === 'view')) {
+    item.mark = 'view';
+  } else if (timed) {
     item.share = compiledItems.reduce((total, { share = 0 }) => total + share, 0);
     const together = compiledItems.some(({ related }) => related.length > 1) ? ', with everything it was fused with' : '';
     item.facts.push(['Time', `${formatShare(item.share)} of a run${together}`]);

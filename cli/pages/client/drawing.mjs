@@ -85,7 +85,8 @@ export class Drawing {
     const [x, y, width, height] = this.#graph.byKey.get(key).box.map((length) => length * this.#scale);
     const { scrollLeft, scrollTop, clientWidth, clientHeight } = this.#scroller;
     const margin = Math.min(80, clientHeight / 4);
-    const isInside = x >= scrollLeft && x + width <= scrollLeft + clientWidth && y >= scrollTop + margin && y + height <= scrollTop + clientHeight - margin;
+    const side = Math.max(0, Math.min(60, (clientWidth - width) / 2));
+    const isInside = x >= scrollLeft + side && x + width <= scrollLeft + clientWidth - side && y >= scrollTop + margin && y + height <= scrollTop + clientHeight - margin;
     if (!isInside) {
       const far = Math.abs(y - scrollTop) > 4 * clientHeight;
       this.#scroller.scrollTo({ left: x + width / 2 - clientWidth / 2, top: y + height / 2 - clientHeight / 2, behavior: far ? 'instant' : scrollBehavior() });
@@ -166,9 +167,9 @@ export class Drawing {
         continue;
       }
       labelled.add(value);
-      const [start, end] = [path.match(/^M(\S+) ([^QL]+)/), path.match(/L(\S+) (\S+)$/)].map(([, x, y]) => ({ x: Number(x), y: Number(y) }));
-      const crowded = this.#graph.byKey.get(from).outputs.length > 1 && this.#graph.byKey.get(to).kind !== 'output';
-      const place = crowded ? { x: end.x + 6, y: end.y - 12 } : { x: start.x + 6, y: start.y + 15 };
+      const { outputs, box: [fromX, fromY, fromWidth, fromHeight] } = this.#graph.byKey.get(from);
+      const [toX, toY, toWidth] = this.#graph.byKey.get(to).box;
+      const place = outputs.length > 1 ? { x: toX + toWidth / 2 + 6, y: toY - 12 } : { x: fromX + fromWidth / 2 + 6, y: fromY + fromHeight + 14 };
       parent.append(svg('text', place, type));
     }
   }

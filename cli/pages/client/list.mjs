@@ -33,7 +33,7 @@ export class List {
     const columns = [{ name: 'Operator' }, { name: 'Name' }, { name: 'Result' }, ...(this.#timed ? [{ name: 'Time', numeric: true }] : [])];
     const graph = this.#graphs[side];
     const rows = graph.items.map((item) => this.#cells(graph, item));
-    const table = dataTable(columns, rows, { 'aria-label': `${graph.name}: all nodes` });
+    const table = dataTable(columns, rows, { class: this.#timed ? 'timed' : null, 'aria-label': `${graph.name}: all nodes` });
     byId('list').replaceChildren(table);
     this.#rows = new Map(Array.from(table.tBodies[0].rows, (row, i) => [graph.items[i].key, row]));
     this.#makeTabStop(graph.items[0]?.key);
@@ -57,7 +57,8 @@ export class List {
     const fusions = item.epilogue.map((operator) => ` + ${operator}`).join('');
     const button = html('button', { type: 'button', class: `link kind-${item.category}`, tabindex: -1, onclick: () => this.#onSelect(graph.side, item.key) }, html('b', {}, item.operator), fusions);
     const results = (item.kind === 'output' ? item.inputs : item.outputs).map(({ type }) => type).join(', ');
-    return [button, item.label, results, ...(this.#timed ? [item.shareText ?? item.mark ?? ''] : [])];
+    const name = html('bdi', {}, item.label);
+    return [button, html('span', { class: 'path', title: item.label }, name), results, ...(this.#timed ? [item.shareText ?? item.mark ?? ''] : [])];
   }
 
   #makeTabStop(key) {

@@ -66,13 +66,14 @@ function cross() {
   }
 }
 
+/** Explains the colours, of boxes and of the stripes at their left. */
 function drawLegend(mode) {
-  const entries = mode === 'time'
-    ? data.shareLegend.map((text, i) => [`share-${i}`, text])
-    : Object.entries(data.categories).map(([kind, text]) => [`kind-${kind}`, text]);
+  const shares = mode === 'time' ? data.shareLegend.map((text, i) => [`share-${i}`, text]) : [];
+  const kinds = Object.entries(data.categories).map(([kind, text]) => [`kind kind-${kind}`, text]);
   const marks = [['folded', 'folded away while compiling'], ['view', 'view: shares memory, no step'], ['stub', 'goes on far away']];
   const swatch = ([name, text]) => html('li', {}, html('span', { class: `swatch ${name}`, 'aria-hidden': 'true' }), text);
-  byId('legend').replaceChildren(html('ul', { 'aria-label': 'Legend' }, ...[...entries, ...marks].map(swatch)));
+  const row = (heading, entries) => (entries.length === 0 ? [] : [html('ul', { 'aria-label': heading }, html('li', { class: 'legend-head' }, heading), ...entries.map(swatch))]);
+  byId('legend').replaceChildren(...row('Share of a run', shares), ...row('Kind', [...kinds, ...marks]));
 }
 
 /** Colours everything `by` kind or share of time. */
