@@ -7,13 +7,17 @@ export function significant(value) {
   if (value === 0) {
     return '0';
   }
-  const magnitude = Math.floor(Math.log10(Math.abs(value)));
+  // Of the rounded value, because 0.9996 becomes 1.00 and not 1.000.
+  const magnitude = Math.floor(Math.log10(Math.abs(Number(value.toPrecision(DIGITS)))));
   return value.toFixed(Math.min(Math.max(DIGITS - 1 - magnitude, 0), 6));
 }
 
+/** What is rounded up to the next unit is written in it: not `1000 µs`, but `1.00 ms`. */
+const ALMOST = 0.9995;
+
 /** The largest unit of `units` ([factor, name], ascending) that keeps `value` at 1 or above, or the first one. */
 function inUnit(value, units) {
-  const [factor, name] = units.findLast(([size]) => Math.abs(value) >= size) ?? units[0];
+  const [factor, name] = units.findLast(([size]) => Math.abs(value) >= ALMOST * size) ?? units[0];
   return `${significant(value / factor)} ${name}`;
 }
 

@@ -37,8 +37,11 @@ function weightsLine(node, values) {
   return shapes.length === 0 ? [] : [`const ${shapes.join(', ')}`];
 }
 
-/** The operators that run as one with a node: `+ add + relu`. */
-const epilogueLine = ({ epilogue }) => (epilogue.length === 0 ? [] : [`+ ${epilogue.join(' + ')}`]);
+/** The operators that run as one with a node: `+ relu`; of a fused chain, those that it was made of: `mul · add · exp`. */
+function fusionLines({ operator, epilogue, origins }, operatorOf) {
+  const chain = operator === 'fused' ? [origins.map(operatorOf).join(' · ')] : [];
+  return [...chain, ...(epilogue.length === 0 ? [] : [`+ ${epilogue.join(' + ')}`])];
+}
 
 /** Where each value comes from and who reads it, by keys of items. */
 function connections(listing) {
@@ -58,7 +61,7 @@ function connections(listing) {
   return { producer, readers };
 }
 
-function nodeItem(node, values, { producer, readers }) {
+function nodeItem(node, values, { producer, readers }, operatorOf) {
   const { operator, label } = node;
   return {
     key: nodeKey(node.id),
@@ -66,7 +69,7 @@ function nodeItem(node, values, { producer, readers }) {
     operator,
     label,
     category: categoryOf(operator),
-    lines: [operator, ...epilogueLine(node), ...(label === '' ? [] : [endOf(label, MAX_CHARACTERS)]), ...weightsLine(node, values)],
+    lines: [operator, ...fusionLines(node, operatorOf), ...(label === '' ? [] : [endOf(label, MAX_CHARACTERS)]), ...weightsLine(node, values)],
     epilogue: node.epilogue,
     inputs: node.inputs.map((id) => {
       const value = values.get(id);
@@ -121,15 +124,16 @@ const FIRST_LINE_RESERVE = 8;
  * A listing as the page takes it.
  *
  * @param {import('webnn-node/inspect').GraphListing} listing
+ * @param {(id: number) => string} operatorOf the operator of a node of the source graph, for what was fused
  * @returns {{ items: object[], edges: object[], width: number, height: number, drawn: boolean }} the items have `box`
  *   ([x, y, width, height]) and the edges `path` where `drawn` is true; an edge with path `null` is too long to be drawn
  */
-export function graphData(listing) {
+export function graphData(listing, operatorOf) {
   const values = new Map(listing.values.map((value) => [value.id, value]));
   const links = connections(listing);
   const items = [
     ...listing.inputs.map((input) => inputItem(input, values, links)),
-    ...listing.nodes.map((node) => nodeItem(node, values, links)),
+    ...listing.nodes.map((node) => nodeItem(node, values, links, operatorOf)),
     ...listing.outputs.map((output, place) => outputItem(output, place, values, links)),
   ];
   for (const item of items) {

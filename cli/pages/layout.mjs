@@ -178,6 +178,9 @@ function pointsOf({ graph, x, y }, from, to, name) {
  *   `boxes` has the upper left corners; `paths` the SVG path per edge, `null` for an edge that is too long to be drawn
  */
 export function layOut(items, edges) {
+  if (items.length === 0) {
+    return { width: 2 * MARGIN, height: 2 * MARGIN, boxes: new Map(), paths: [] };
+  }
   const boxes = new Map(items.map((item) => [item.key, item]));
   const producersOf = new Map(items.map(({ key }) => [key, []]));
   for (const { from, to } of edges) {

@@ -104,8 +104,8 @@ function relate(source, compiled, description) {
 
 /** Both graphs with everything that the page shows of their items. */
 function bothGraphs(description, summary) {
-  const source = graphData(description.source);
-  const compiled = graphData(description.compiled);
+  const operators = new Map(description.source.nodes.map(({ id, operator }) => [id, operator]));
+  const [source, compiled] = [description.source, description.compiled].map((listing) => graphData(listing, (id) => operators.get(id)));
   const compiledItems = relate(source, compiled, description);
   const stepsOf = group(description.steps, ({ node }) => node);
   const timings = summary && new Map(summary.perStep.map((timing) => [timing.index, timing]));
