@@ -61,7 +61,7 @@ export function profileSmallGraph() {
       const product = builder.matmul(h, constant(builder, 32, 32), label('dense'));
       const [a, b] = builder.split(builder.relu(product, label('activation')), 2, { axis: 1, ...label('halves') });
       const turned = builder.reshape(builder.concat([b, a], 1, label('swap')), [32, 8], label('turn'));
-      const back = builder.reshape(turned, shape, label('back'));
+      const back = builder.reshape(builder.softmax(turned, 1, label('weights')), shape, label('back'));
       h = builder.add(builder.mul(builder.exp(builder.neg(back, label('neg')), label('exp')), scale, label('scale')), h, label('residual'));
     }
     return builder.softmax(builder.add(h, x, { label: HOSTILE }), 1, { label: 'probabilities' });

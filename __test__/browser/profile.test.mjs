@@ -46,7 +46,7 @@ test('steps are filtered by what they say', async () => {
 
 test('the timeline is walked with arrow keys, and zoomed', async () => {
   assert.equal(await page.locator('#timeline .slice-box').count(), profile.description.steps.length);
-  await page.locator('#timeline .slice-box[tabindex="0"]').focus();
+  await page.locator('#timeline .slice-box [tabindex="0"]').focus();
   await page.keyboard.press('ArrowRight');
   assert.equal(await page.evaluate(() => document.activeElement.dataset.index), '1');
   assert.equal(await page.locator('#steps tr.selected th').innerText(), '1');

@@ -77,7 +77,7 @@ export class Drawing {
 
   focus(key) {
     this.reveal(key);
-    this.#nodes.get(key).focus({ preventScroll: true });
+    this.#button(key).focus({ preventScroll: true });
   }
 
   /** Scrolls until the box of `key` is well inside of the pane. */
@@ -178,11 +178,11 @@ export class Drawing {
     const [x, y, width, height] = item.box;
     const lines = item.lines.map((line, i) => svg('text', { x: 14, y: 17 + i * LINE_HEIGHT, class: i === 0 ? 'name' : 'line' }, line));
     const corner = item.shareText ?? item.mark;
-    const node = svg('g', { transform: `translate(${x} ${y})`, class: this.#classes(item), role: 'button', tabindex: -1, 'aria-pressed': 'false', 'aria-label': describeItem(item), 'data-key': item.key },
-      svg('rect', { class: 'box', width, height, rx: item.kind === 'node' ? 4 : height / 3 }),
+    const node = svg('g', { transform: `translate(${x} ${y})`, class: this.#classes(item), 'data-key': item.key },
+      svg('rect', { class: 'box', width, height, rx: item.kind === 'node' ? 4 : height / 3, role: 'button', tabindex: -1, 'aria-pressed': 'false', 'aria-label': describeItem(item) }),
       ...(item.kind === 'node' ? [svg('path', { class: 'stripe', d: `M4 0H6V${height}H4A4 4 0 0 1 0 ${height - 4}V4A4 4 0 0 1 4 0z` })] : []),
-      ...lines,
-      ...(corner === undefined ? [] : [svg('text', { x: width - 8, y: 17, class: 'corner' }, corner)]),
+      // The button's name has all of this, in an order to listen to.
+      svg('g', { 'aria-hidden': 'true' }, ...lines, ...(corner === undefined ? [] : [svg('text', { x: width - 8, y: 17, class: 'corner' }, corner)])),
       svg('title', {}, item.label === '' ? item.operator : `${item.operator} ${item.label}`),
     );
     this.#nodes.set(item.key, node);
@@ -195,7 +195,7 @@ export class Drawing {
 
   #mark(key, on) {
     this.#nodes.get(key).classList.toggle('selected', on);
-    this.#nodes.get(key).setAttribute('aria-pressed', String(on));
+    this.#button(key).setAttribute('aria-pressed', String(on));
     for (const edge of this.#edgesOf.get(key) ?? []) {
       edge.classList.toggle('lit', on);
       if (on) {
@@ -204,9 +204,14 @@ export class Drawing {
     }
   }
 
+  /** The part of an item that has the focus and the name. */
+  #button(key) {
+    return this.#nodes.get(key).querySelector('.box');
+  }
+
   #makeTabStop(key) {
     this.#canvas.querySelector('[tabindex="0"]')?.setAttribute('tabindex', -1);
-    this.#nodes.get(key).setAttribute('tabindex', 0);
+    this.#button(key).setAttribute('tabindex', 0);
   }
 
   #onKey(event) {
@@ -260,7 +265,7 @@ export class Drawing {
       const key = event.target.closest('.item')?.dataset.key;
       if (key !== undefined && !drag?.moved) {
         this.#onSelect(key);
-        this.#nodes.get(key).focus({ preventScroll: true });
+        this.#button(key).focus({ preventScroll: true });
       }
     });
     this.#scroller.addEventListener('wheel', (event) => {

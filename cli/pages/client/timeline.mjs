@@ -80,7 +80,7 @@ export class Timeline {
         ...steps),
     );
     if (hadFocus) {
-      steps[this.#current]?.focus({ preventScroll: true });
+      steps[this.#current]?.firstChild.focus({ preventScroll: true });
     }
   }
 
@@ -90,11 +90,12 @@ export class Timeline {
     const gap = width > 4 ? 1 : 0;
     const room = Math.floor((width - 8) / CHARACTER_WIDTH);
     const texts = width < MIN_TEXT_WIDTH ? [] : [svg('text', { x: 5, y: 15 }, operator.slice(0, room)), svg('text', { x: 5, y: 28, class: 'soft' }, label.slice(-room))];
-    return svg('g', {
-      class: `slice-box kind-${category}`, transform: `translate(${at(start)} ${TOP})`, role: 'button', tabindex: index === this.#current ? 0 : -1,
-      'aria-label': `step ${index}, ${operator} ${label}, ${time}`, 'data-index': index,
-      onclick: () => this.#go(index), onpointerenter: () => this.#describe(index), onfocus: () => this.#focused(index),
-    }, svg('rect', { width: width - gap, height: LANE }), svg('rect', { width: width - gap, height: 3, class: 'stripe' }), ...texts);
+    const button = svg('rect', {
+      width: width - gap, height: LANE, role: 'button', tabindex: index === this.#current ? 0 : -1, 'data-index': index,
+      'aria-label': `step ${index}, ${operator} ${label}, ${time}`, onfocus: () => this.#focused(index),
+    });
+    const events = { onclick: () => this.#go(index), onpointerenter: () => this.#describe(index) };
+    return svg('g', { class: `slice-box kind-${category}`, transform: `translate(${at(start)} ${TOP})`, ...events }, button, svg('rect', { width: width - gap, height: 3, class: 'stripe' }), svg('g', { 'aria-hidden': 'true' }, ...texts));
   }
 
   #focused(index) {
