@@ -4,8 +4,8 @@ import { categoryOf } from './categories.mjs';
 import { formatBytes, formatType, formatShape } from './format.mjs';
 import { layOut } from './layout.mjs';
 
-/** A drawing of more items than this would take the browser seconds per frame; the list still has all of them. */
-export const MAX_DRAWN_ITEMS = 20000;
+/** A drawing of more items than this takes the browser too long to show; the list still has all of them. */
+export const MAX_DRAWN_ITEMS = 10000;
 
 const LINE_HEIGHT = 15;
 const BOX_PADDING = 8;
@@ -14,7 +14,7 @@ const MAX_WIDTH = 232;
 /** Widths of an average character of the page's font, in pixels: bold for the first line, regular for the others. */
 const BOLD_CHARACTER = 7.4;
 const CHARACTER = 6.3;
-const MAX_CHARACTERS = Math.floor((MAX_WIDTH - 2 * BOX_PADDING) / CHARACTER);
+const MAX_CHARACTERS = Math.floor((MAX_WIDTH - 3 * BOX_PADDING) / CHARACTER);
 
 /** The end of a long text: of a path, that is the part that tells it from its neighbours. */
 const endOf = (text, length) => (text.length <= length ? text : `…${text.slice(1 - length)}`);
@@ -113,12 +113,15 @@ function edgesOf(listing, values, { producer, readers }) {
 /** Width and height of an item's box, from its lines and what `reserve` more the first line has to hold. */
 function boxOf(lines, reserve) {
   const [first, ...others] = lines;
-  const width = Math.max((first.length + reserve) * BOLD_CHARACTER, ...others.map((line) => line.length * CHARACTER)) + 3 * BOX_PADDING;
+  const width = Math.max((first.length + reserve) * BOLD_CHARACTER, ...others.map((line) => line.length * CHARACTER)) + 4 * BOX_PADDING;
   return { width: Math.round(Math.min(Math.max(width, MIN_WIDTH), MAX_WIDTH)), height: lines.length * LINE_HEIGHT + 2 * BOX_PADDING - 3 };
 }
 
 /** Characters that a box keeps free in its first line for the share of time or a mark. */
 const FIRST_LINE_RESERVE = 8;
+
+/** How far to the right the type of a value reaches, which stands at the middle of its producer's lower side. */
+const labelEnd = ({ box: [x, , width], outputs }) => x + width / 2 + Math.max(0, ...outputs.map(({ type }) => type.length)) * CHARACTER + BOX_PADDING;
 
 /**
  * A listing as the page takes it.
@@ -143,7 +146,7 @@ export function graphData(listing, operatorOf) {
   if (items.length > MAX_DRAWN_ITEMS) {
     return { items, edges, width: 0, height: 0, drawn: false };
   }
-  const sizes = items.map(({ key, kind, lines }) => ({ key, ...boxOf(lines, kind === 'node' ? FIRST_LINE_RESERVE : 0) }));
+  const sizes = items.map(({ key, lines }) => ({ key, ...boxOf(lines, FIRST_LINE_RESERVE) }));
   const layout = layOut(sizes, edges);
   sizes.forEach(({ key, width, height }, i) => {
     const { x, y } = layout.boxes.get(key);
@@ -152,5 +155,6 @@ export function graphData(listing, operatorOf) {
   edges.forEach((edge, i) => {
     edge.path = layout.paths[i];
   });
-  return { items, edges, width: Math.ceil(layout.width), height: Math.ceil(layout.height), drawn: true };
+  const width = items.reduce((most, item) => Math.max(most, labelEnd(item)), layout.width);
+  return { items, edges, width: Math.ceil(width), height: Math.ceil(layout.height), drawn: true };
 }

@@ -23,7 +23,7 @@ export class Drawing {
   #canvas;
   #scale = 1;
   #nodes = new Map();
-  #edgesOf = new Map();
+  #edgesOf;
   #onSelect;
   #selected = null;
 
@@ -124,6 +124,7 @@ export class Drawing {
     const boxes = svg('g', { class: 'boxes' });
     this.#canvas = svg('g', {}, drawnEdges, labels, boxes);
     this.#svg = svg('svg', { viewBox: `0 0 ${width} ${height}`, width, height, role: 'application', 'aria-label': `${name}: drawing, arrow keys go from node to node` }, svg('defs', {}, arrow), this.#canvas);
+    this.#edgesOf = new Map(items.map(({ key }) => [key, []]));
     for (const edge of edges) {
       this.#drawEdge(edge, drawnEdges);
     }
@@ -141,9 +142,8 @@ export class Drawing {
     const { from, to, path } = edge;
     const parts = path === null ? this.#drawFarEdge(from, to) : [svg('path', { d: path, class: 'edge', 'marker-end': `url(#arrow-${this.#graph.side})` })];
     parent.append(...parts);
-    for (const key of [from, to]) {
-      this.#edgesOf.set(key, [...(this.#edgesOf.get(key) ?? []), ...parts]);
-    }
+    this.#edgesOf.get(from).push(...parts);
+    this.#edgesOf.get(to).push(...parts);
   }
 
   /** A stub at both ends, and a straight line that only shows while one end is selected. */
@@ -196,7 +196,7 @@ export class Drawing {
   #mark(key, on) {
     this.#nodes.get(key).classList.toggle('selected', on);
     this.#button(key).setAttribute('aria-pressed', String(on));
-    for (const edge of this.#edgesOf.get(key) ?? []) {
+    for (const edge of this.#edgesOf.get(key)) {
       edge.classList.toggle('lit', on);
       if (on) {
         edge.parentNode.append(edge); // over the others

@@ -70,7 +70,7 @@ function cross() {
 function drawLegend(mode) {
   const shares = mode === 'time' ? data.shareLegend.map((text, i) => [`share-${i}`, text]) : [];
   const kinds = Object.entries(data.categories).map(([kind, text]) => [`kind kind-${kind}`, text]);
-  const marks = [['folded', 'folded away while compiling'], ['view', 'view: shares memory, no step'], ['stub', 'goes on far away']];
+  const marks = [['folded', 'folded away'], ['view', 'view: no step of its own'], ['stub', 'edge to far away']];
   const swatch = ([name, text]) => html('li', {}, html('span', { class: `swatch ${name}`, 'aria-hidden': 'true' }), text);
   const row = (heading, entries) => (entries.length === 0 ? [] : [html('ul', { 'aria-label': heading }, html('li', { class: 'legend-head' }, heading), ...entries.map(swatch))]);
   byId('legend').replaceChildren(...row('Share of a run', shares), ...row('Kind', [...kinds, ...marks]));
