@@ -56,7 +56,8 @@ test('the timeline is walked with arrow keys, and zoomed', async () => {
   await page.keyboard.press('+');
   assert.ok((await width()) > 1.9 * before);
   assert.equal(await page.evaluate(() => document.activeElement.dataset.index), '1', 'the focus stays');
-  await page.selectOption('#run', '0');
+  await page.selectOption('#run', { index: 1 });
+  assert.match(await page.locator('#timeline svg').getAttribute('aria-label'), /fastest/);
   assert.ok((await opened.countColours('#timeline')) > 4);
 });
 

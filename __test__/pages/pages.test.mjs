@@ -119,8 +119,11 @@ describe('what the page of a profile says', () => {
     assert.ok(data.histogram.length > 1);
   });
 
-  test('the timeline begins with the median run', () => {
-    assert.equal(data.timeline.usualRun, 2);
-    assert.deepEqual(data.timeline.runs[2].slices, [[10, 80, '80.0 ns'], [95, 16, '16.0 ns']]);
+  test('the timeline has the median, the fastest and the slowest run', () => {
+    assert.deepEqual(data.timeline.runs.map(({ name }) => name), ['median (run 2): 120 ns', 'fastest (run 0): 100 ns', 'slowest (run 1): 200 ns']);
+    assert.deepEqual(data.timeline.runs[0].slices, [[10, 80, '80.0 ns'], [95, 16, '16.0 ns']]);
+    const alone = dataOf(profilePage({ title: 'x', profile: { description, runs: profile.runs.slice(0, 1) } }));
+    assert.deepEqual(alone.timeline.runs.map(({ name }) => name), ['median (run 0): 100 ns']);
+    assert.deepEqual(alone.histogram, [{ from: '100 ns', to: '100 ns', count: 1 }]);
   });
 });

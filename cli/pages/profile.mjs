@@ -14,8 +14,8 @@ const STYLES = ['base.css', 'profile.css'];
 
 /** Ticks of the timeline at its smallest magnification. */
 const TIMELINE_TICKS = 8;
-/** Magnifications of the timeline: at the last one, a step of a thousandth of a run is as wide as half of the page. */
-const ZOOM_LEVELS = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+/** Magnifications of the timeline: at the last one, a step of a hundredth of a run is as wide as half of the page. */
+const ZOOM_LEVELS = [1, 2, 4, 8, 16, 32, 64];
 const MAX_BINS = 24;
 
 /** A cell of a table: the text to show, and what to sort by (`null` sorts last). */
@@ -72,22 +72,28 @@ function stepTable({ perStep }, description) {
   };
 }
 
-/** The runs on a timeline: slices in nanoseconds, ticks per magnification. */
-function timeline({ description, runs }, { perStep }) {
-  const longest = Math.max(...runs.map(({ duration }) => duration));
-  return {
-    longest,
-    zooms: ZOOM_LEVELS.map((zoom) => ({ zoom, ticks: ticks(0, longest, TIMELINE_TICKS * zoom).map((at) => [at, formatTime(at)]) })),
-    steps: description.steps.map(({ index, operator, label, kernel }, i) => ({ index, operator, label, kernel, category: categoryOf(operator), usual: formatTime(perStep[i].median) })),
-    runs: runs.map(({ duration, steps }) => ({ duration, text: formatTime(duration), slices: steps.map((step) => [step.start, step.duration, formatTime(step.duration)]) })),
-    usualRun: usualRun(runs),
-  };
+/** The runs worth a look, by their places: of the (lower) median duration, the fastest, the slowest; each once. */
+function telltaleRuns(runs) {
+  const byDuration = [...runs.keys()].sort((a, b) => runs[a].duration - runs[b].duration);
+  const named = [['median', byDuration[Math.floor((runs.length - 1) / 2)]], ['fastest', byDuration[0]], ['slowest', byDuration.at(-1)]];
+  return named.filter(([, place], i) => named.findIndex((other) => other[1] === place) === i);
 }
 
-/** The place of the run whose duration is the (lower) median: the one to look at first. */
-function usualRun(runs) {
-  const byDuration = [...runs.keys()].sort((a, b) => runs[a].duration - runs[b].duration);
-  return byDuration[Math.floor((runs.length - 1) / 2)];
+/** Runs on a timeline: slices (start and duration in nanoseconds) and, per magnification, ticks. */
+function timeline({ description, runs }, { perStep }) {
+  return {
+    zooms: ZOOM_LEVELS,
+    steps: description.steps.map(({ index, operator, label, kernel }, i) => ({ index, operator, label, kernel, category: categoryOf(operator), usual: formatTime(perStep[i].median) })),
+    runs: telltaleRuns(runs).map(([name, place]) => {
+      const { duration, steps } = runs[place];
+      return {
+        name: `${name} (run ${place}): ${formatTime(duration)}`,
+        duration,
+        slices: steps.map((step) => [step.start, step.duration, formatTime(step.duration)]),
+        ticks: ZOOM_LEVELS.map((zoom) => ticks(0, duration, TIMELINE_TICKS * zoom).map((at) => [at, formatTime(at)])),
+      };
+    }),
+  };
 }
 
 /** Durations of the runs in bins of equal width. */

@@ -51,7 +51,7 @@ function stepFacts(step, timing) {
 function addSteps(item, steps, timings) {
   if (steps.length === 0) {
     item.mark = 'view';
-    item.facts = [['Kernel', 'none: a view of its input’s memory, which costs nothing']];
+    item.facts = [['Kernel', 'none: it shares the memory of its operands, and nothing runs for it']];
     return;
   }
   item.facts = steps.flatMap((step) => stepFacts(step, timings?.get(step.index)));

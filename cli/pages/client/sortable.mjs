@@ -42,7 +42,7 @@ export function sortableTable(label, { columns, rows, sortedBy }) {
     body.replaceChildren(...sorted.map(({ element }) => element));
     heads.forEach((head, i) => {
       const direction = i !== column ? null : descending ? 'descending' : 'ascending';
-      head.querySelector('.direction').textContent = direction === null ? '' : descending ? '▾' : '▴';
+      head.querySelector('.direction').textContent = direction === 'ascending' ? '▴' : '▾';
       if (direction === null) {
         head.removeAttribute('aria-sort');
       } else {

@@ -7,12 +7,12 @@ const AXIS = 22;
 const TOP = 26;
 const HEIGHT = TOP + LANE + AXIS;
 /** A slice narrower than this, in pixels, has no room for text; wider ones have an average character per so many. */
-const MIN_TEXT_WIDTH = 24;
+const MIN_TEXT_WIDTH = 44;
 const CHARACTER_WIDTH = 6.6;
 
 export class Timeline {
   #data;
-  #run;
+  #run = 0;
   #level = 0;
   #current = 0;
   #onStep;
@@ -20,13 +20,12 @@ export class Timeline {
   /** @param {object} data of the page @param {{ onStep(index: number): void }} events */
   constructor(data, { onStep }) {
     this.#data = data;
-    this.#run = data.usualRun;
     this.#onStep = onStep;
-    byId('run').append(...data.runs.map(({ text }, i) => html('option', { value: i }, `${i}: ${text}${i === data.usualRun ? ' (median)' : ''}`)));
-    byId('run').value = data.usualRun;
+    byId('run').append(...data.runs.map(({ name }, i) => html('option', { value: i }, name)));
     byId('run').addEventListener('change', () => {
       this.#run = Number(byId('run').value);
       this.#draw();
+      this.#describe(this.#current);
     });
     byId('zoom-in').addEventListener('click', () => this.#zoom(1));
     byId('zoom-out').addEventListener('click', () => this.#zoom(-1));
@@ -60,23 +59,23 @@ export class Timeline {
 
   /** The middle of the current step, as a part of the width. */
   #middleOfCurrent() {
-    const [start, duration] = this.#data.runs[this.#run].slices[this.#current];
-    return (start + duration / 2) / this.#data.longest;
+    const run = this.#data.runs[this.#run];
+    const [start, duration] = run.slices[this.#current];
+    return (start + duration / 2) / run.duration;
   }
 
   #draw() {
     const scroller = byId('timeline');
     const hadFocus = this.#hasFocus();
-    const { zoom, ticks } = this.#data.zooms[this.#level];
-    const width = Math.max(scroller.clientWidth, 200) * zoom;
-    const scale = (width - 24) / this.#data.longest;
-    const { duration, text, slices } = this.#data.runs[this.#run];
+    const { name, duration, slices, ticks } = this.#data.runs[this.#run];
+    const width = Math.max(scroller.clientWidth, 200) * this.#data.zooms[this.#level];
+    const scale = (width - 24) / Math.max(duration, 1);
     const at = (time) => 8 + time * scale;
-    const axis = ticks.map(([time, label]) => svg('g', { transform: `translate(${at(time)} 0)` }, svg('path', { d: `M0 ${TOP}V${HEIGHT - AXIS + 5}`, class: 'tick' }), svg('text', { y: HEIGHT - 5, class: 'tick-label', 'text-anchor': time === 0 ? 'start' : 'middle' }, label)));
+    const axis = ticks[this.#level].map(([time, label]) => svg('g', { transform: `translate(${at(time)} 0)` }, svg('path', { d: `M0 ${TOP}V${HEIGHT - AXIS + 5}`, class: 'tick' }), svg('text', { y: HEIGHT - 5, class: 'tick-label', 'text-anchor': time === 0 ? 'start' : 'middle' }, label)));
     const steps = slices.map((slice, i) => this.#drawSlice(slice, i, at, scale));
     scroller.replaceChildren(
-      svg('svg', { width, height: HEIGHT, role: 'application', 'aria-label': `Steps of run ${this.#run}, ${text}; arrow keys go from step to step` },
-        svg('g', { 'aria-hidden': 'true' }, ...axis, svg('rect', { x: at(0), y: 4, width: Math.max(duration * scale, 1), height: 16, rx: 2, class: 'run' }), svg('text', { x: at(0) + 6, y: 16, class: 'run-label' }, `run ${this.#run}, ${text}`)),
+      svg('svg', { width, height: HEIGHT, role: 'application', 'aria-label': `Steps of the ${name}; arrow keys go from step to step` },
+        svg('g', { 'aria-hidden': 'true' }, ...axis, svg('rect', { x: at(0), y: 4, width: Math.max(duration * scale, 1), height: 16, rx: 2, class: 'run' }), svg('text', { x: at(0) + 6, y: 16, class: 'run-label' }, name)),
         ...steps),
     );
     if (hadFocus) {
