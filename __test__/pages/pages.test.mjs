@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test, { describe } from 'node:test';
+import { Script } from 'node:vm';
 import { escapeHtml, escapeJson } from '../../cli/pages/html.mjs';
 import { profilePage } from '../../cli/pages/profile.mjs';
 import { viewPage } from '../../cli/pages/view.mjs';
@@ -29,6 +30,10 @@ for (const [name, page] of Object.entries(pages)) {
       assert.ok(policy.includes("default-src 'none'"));
       assert.ok(policy.includes(`script-src 'sha256-${hash(/<script type="module">(.*?)<\/script>/s)}'`));
       assert.ok(policy.includes(`style-src 'sha256-${hash(/<style>(.*?)<\/style>/s)}'`));
+    });
+
+    test('has a script whose joined modules share one scope without clashes', () => {
+      assert.doesNotThrow(() => new Script(/<script type="module">(.*?)<\/script>/s.exec(page)[1]));
     });
 
     test('loads nothing', () => {
