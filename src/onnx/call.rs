@@ -5,6 +5,7 @@ use super::import::{Importer, Place, Value, value_type};
 use super::proto;
 use super::tensor::{ElementType, Literal, TensorRecord, numbers};
 use crate::dtype::{DataType, Number};
+use crate::error::Error;
 use crate::ir::OperandId;
 use crate::ops::Op;
 use crate::ops::tensor::Tensor;
@@ -17,6 +18,9 @@ pub type Step<T> = std::result::Result<T, Refusal>;
 /// Operators whose operands and outputs have at most this many elements together are computed while they are
 /// translated, if the operands are constants: what models compute with shapes. Larger ones are left to the compiler.
 const MAX_FOLDED_ELEMENTS: usize = 1 << 16;
+
+/// As [`MAX_FOLDED_ELEMENTS`], for cumulative sums.
+const MAX_SUMMED_ELEMENTS: usize = 1 << 13;
 
 /// A node that is being translated.
 pub struct Call<'c, 'm> {
@@ -134,7 +138,9 @@ impl<'c, 'm> Call<'c, 'm> {
 
     /// The elements of `operand`, if it is a constant.
     pub fn numbers_of(&self, operand: OperandId) -> Option<Vec<Number>> {
-        let bytes = self.importer.builder.constant_bytes(operand)?;
+        let constant = self.importer.builder.constant_value(operand)?;
+        // A weight that cannot be read is told when the graph is compiled; here, it is just not known.
+        let bytes = constant.buffer().ok()?;
         Some(numbers(self.dtype(operand), bytes.bytes()))
     }
 
@@ -346,14 +352,16 @@ impl<'c, 'm> Call<'c, 'm> {
         // Whatever is wrong is found again, and told, when the operator is added.
         let Ok(outputs) = op.resolve(&descriptors) else { return Ok(None) };
         elements += outputs.iter().map(Descriptor::elements).sum::<usize>();
-        if elements > MAX_FOLDED_ELEMENTS || op.check_defined(&descriptors).is_err() {
+        // The naive reference of sums sums anew for each element.
+        let is_long = matches!(op, Op::CumulativeSum(_)) && elements > MAX_SUMMED_ELEMENTS;
+        if is_long || elements > MAX_FOLDED_ELEMENTS || op.check_defined(&descriptors).is_err() {
             return Ok(None);
         }
         let tensor = |id: OperandId| {
-            let bytes = builder.constant_bytes(id).expect("a constant");
-            Tensor::from_bytes(builder.descriptor(id), bytes.bytes())
+            let bytes = builder.constant_value(id).expect("a constant").buffer()?;
+            Ok(Tensor::from_bytes(builder.descriptor(id), bytes.bytes()))
         };
-        let tensors: Vec<_> = inputs.iter().map(|id| id.map(tensor)).collect();
+        let tensors: Vec<_> = inputs.iter().map(|id| id.map(tensor).transpose()).collect::<Result<_, Error>>()?;
         let tensors: Vec<_> = tensors.iter().map(Option::as_ref).collect();
         let results = op.reference(&tensors, &outputs);
         let constants =
