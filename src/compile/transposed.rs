@@ -95,12 +95,12 @@ mod tests {
              %1 = input z float32 [2, 5]
              %2 = reshape %0 newShape=[6, 5]
              %3 = constant float32 [4, 5]
-             %4 = gemm %2 %3 aTranspose=false alpha=1.0 bTranspose=true beta=1.0
+             %4 = gemm %2 %3 bTranspose=true
              %5 = reshape %4 newShape=[2, 3, 4]
-             %6 = gemm %1 %3 aTranspose=false alpha=1.0 bTranspose=true beta=1.0
-             %7 = gemm %1 %3 aTranspose=false alpha=1.0 bTranspose=true beta=1.0
+             %6 = gemm %1 %3 bTranspose=true
+             %7 = gemm %1 %3 bTranspose=true
              %8 = constant float32 [5, 4]
-             %9 = gemm %1 %8 aTranspose=false alpha=1.0 bTranspose=false beta=1.0
+             %9 = gemm %1 %8
              output a = %5
              output b = %6
              output c = %7
