@@ -1,7 +1,7 @@
 //! The W3C Web Neural Network API for server-side JavaScript.
 //!
 //! Rooms, in the order of their dependencies (see the README's architecture section): [`dtype`], [`shape`],
-//! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`cpu`], [`runtime`], `napi`.
+//! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`cpu`], [`runtime`], [`onnx`], `napi`.
 
 pub mod compile;
 pub mod cpu;
@@ -12,6 +12,7 @@ pub mod memory;
 // Test binaries have no Node to link with: nothing would call the exports.
 #[cfg(all(feature = "napi", not(test)))]
 mod napi;
+pub mod onnx;
 pub mod ops;
 pub mod reference;
 pub mod runtime;

@@ -19,6 +19,14 @@ pub struct Builder {
     graph: Graph,
 }
 
+/// How much a builder had at some time; see [`Builder::checkpoint`].
+#[derive(Clone, Copy, Debug)]
+pub struct Checkpoint {
+    values: usize,
+    nodes: usize,
+    inputs: usize,
+}
+
 impl Builder {
     /// An empty builder.
     pub fn new() -> Builder {
@@ -123,6 +131,34 @@ impl Builder {
             return Err(fail(Problem::attribute("operand", id, "an operand of this builder")));
         }
         self.add(op, inputs, label)
+    }
+
+    /// Whether an operand is a constant.
+    pub fn is_constant(&self, id: OperandId) -> bool {
+        self.constant_bytes(id).is_some()
+    }
+
+    /// The bytes of an operand that is a constant.
+    pub fn constant_bytes(&self, id: OperandId) -> Option<&Arc<Buffer>> {
+        self.graph.value(id).constant()
+    }
+
+    /// Whether an operand is the output of an operator: only such operands can be outputs of the graph.
+    pub fn is_computed(&self, id: OperandId) -> bool {
+        matches!(self.graph.value(id).source, Source::Node)
+    }
+
+    /// What the builder has so far.
+    pub fn checkpoint(&self) -> Checkpoint {
+        let Graph { values, nodes, inputs, .. } = &self.graph;
+        Checkpoint { values: values.len(), nodes: nodes.len(), inputs: inputs.len() }
+    }
+
+    /// Takes back everything that was added since `checkpoint`. Operands that were added then must not be used again.
+    pub fn roll_back(&mut self, checkpoint: Checkpoint) {
+        self.graph.values.truncate(checkpoint.values);
+        self.graph.nodes.truncate(checkpoint.nodes);
+        self.graph.inputs.truncate(checkpoint.inputs);
     }
 
     /// Number of values so far.

@@ -4,7 +4,7 @@ mod builder;
 mod text;
 mod verify;
 
-pub use builder::{Builder, OperandId};
+pub use builder::{Builder, Checkpoint, OperandId};
 pub use text::parse;
 
 use crate::error::{Error, ErrorKind, Result};

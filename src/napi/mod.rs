@@ -4,6 +4,7 @@
 mod completion;
 mod convert;
 mod handle;
+mod onnx;
 
 use crate::dtype::DataType;
 use crate::ir::{Builder, ValueId};

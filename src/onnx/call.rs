@@ -1,0 +1,457 @@
+//! What the translation of a node sees: its inputs and attributes, and the operators that it can emit.
+
+use super::error::{ModelError, Refusal};
+use super::import::{Importer, Place, Value, value_type};
+use super::proto;
+use super::tensor::{ElementType, Literal, TensorRecord, numbers};
+use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
+use crate::ops::Op;
+use crate::ops::tensor::Tensor;
+use crate::shape::Descriptor;
+use std::rc::Rc;
+
+/// The result of a step of a translation.
+pub type Step<T> = std::result::Result<T, Refusal>;
+
+/// Operators whose operands and outputs have at most this many elements together are computed while they are
+/// translated, if the operands are constants: what models compute with shapes. Larger ones are left to the compiler.
+const MAX_FOLDED_ELEMENTS: usize = 1 << 16;
+
+/// A node that is being translated.
+pub struct Call<'c, 'm> {
+    importer: &'c mut Importer<'m>,
+    node: &'c proto::Node,
+    label: String,
+    inputs: Vec<Option<Value>>,
+    attributes: Vec<proto::Attribute>,
+    /// Version of the operator set of the node's domain that the model uses.
+    pub opset: i64,
+    place: Place<'c>,
+}
+
+impl<'c, 'm> Call<'c, 'm> {
+    pub(super) fn new(
+        importer: &'c mut Importer<'m>,
+        node: &'c proto::Node,
+        inputs: Vec<Option<Value>>,
+        attributes: Vec<proto::Attribute>,
+        opset: i64,
+        place: Place<'c>,
+    ) -> Call<'c, 'm> {
+        let label = super::model::shown_name(node).to_string();
+        Call { importer, node, label, inputs, attributes, opset, place }
+    }
+
+    // ---- Inputs --------------------------------------------------------------------------------------------------
+
+    /// Number of inputs that the node names, with those that it leaves out in between.
+    pub fn input_count(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// Number of outputs that the node names, with those that it leaves out in between.
+    pub fn output_count(&self) -> usize {
+        self.node.output.len()
+    }
+
+    /// Whether something can read the output at `index`.
+    pub fn wants(&self, index: usize) -> bool {
+        self.node.output.get(index).is_some_and(|name| !name.is_empty())
+    }
+
+    /// The input at `index`, whatever it is, if it is given.
+    pub fn value(&self, index: usize) -> Option<Value> {
+        self.inputs.get(index).cloned().flatten()
+    }
+
+    /// The input at `index`, whatever it is.
+    ///
+    /// # Errors
+    /// If it is not given.
+    pub fn required(&self, index: usize) -> Step<Value> {
+        self.value(index).ok_or_else(|| Refusal(format!("input {index} is missing")))
+    }
+
+    /// The input at `index`: a tensor that WebNN can have.
+    ///
+    /// # Errors
+    /// If it is not given, or not such a tensor.
+    pub fn input(&self, index: usize) -> Step<OperandId> {
+        self.operand(&self.required(index)?, index)
+    }
+
+    /// As [`input`](Self::input), for one that may be left out.
+    ///
+    /// # Errors
+    /// If it is given and not a tensor that WebNN can have.
+    pub fn optional(&self, index: usize) -> Step<Option<OperandId>> {
+        self.value(index).map(|value| self.operand(&value, index)).transpose()
+    }
+
+    fn operand(&self, value: &Value, index: usize) -> Step<OperandId> {
+        match value {
+            Value::Operand(id) => Ok(*id),
+            Value::Literal(literal) => {
+                Err(Refusal(format!("input {index} is of type {}, which WebNN does not have", literal.element)))
+            }
+            Value::Empty(descriptor) => {
+                let shape = &descriptor.shape;
+                Err(Refusal(format!("input {index} has shape {shape:?}, no elements, which WebNN does not have")))
+            }
+            Value::Sequence(_) => Err(Refusal(format!("input {index} is a sequence, expected a tensor"))),
+            Value::Unknown => unreachable!("nodes that read what is unknown are not translated"),
+        }
+    }
+
+    /// The shape of the input at `index`, which may have no elements or be of a type that WebNN does not have.
+    ///
+    /// # Errors
+    /// If it is not given, or no tensor.
+    pub fn input_shape(&self, index: usize) -> Step<Vec<u32>> {
+        match self.required(index)? {
+            Value::Operand(id) => Ok(self.shape(id)),
+            Value::Literal(literal) => Ok(literal.shape.clone()),
+            Value::Empty(descriptor) => Ok(descriptor.shape),
+            _ => Err(Refusal(format!("input {index} is no tensor"))),
+        }
+    }
+
+    /// The data type of the input at `index`; `None` if WebNN does not have it.
+    pub fn input_type(&self, index: usize) -> Option<DataType> {
+        value_type(self.importer.builder, &self.value(index)?)
+    }
+
+    /// The elements of the input at `index`, if it is a constant (of whatever type).
+    pub fn constant_numbers(&self, index: usize) -> Option<Vec<Number>> {
+        match self.value(index)? {
+            Value::Operand(id) => self.numbers_of(id),
+            Value::Literal(literal) => literal.numbers().ok(),
+            Value::Empty(_) => Some(Vec::new()),
+            _ => None,
+        }
+    }
+
+    /// The elements of `operand`, if it is a constant.
+    pub fn numbers_of(&self, operand: OperandId) -> Option<Vec<Number>> {
+        let bytes = self.importer.builder.constant_bytes(operand)?;
+        Some(numbers(self.dtype(operand), bytes.bytes()))
+    }
+
+    /// The integers in the constant at `index`; `None` if it is not given.
+    ///
+    /// # Errors
+    /// If it is not a constant, or has fractions. `what` names it.
+    pub fn optional_ints(&self, index: usize, what: &str) -> Step<Option<Vec<i64>>> {
+        if self.value(index).is_none() {
+            return Ok(None);
+        }
+        let numbers = self.constant_numbers(index).ok_or_else(|| {
+            Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
+        })?;
+        let ints = numbers.into_iter().map(|number| match number {
+            Number::Int(x) => i64::try_from(x).ok(),
+            Number::Float(_) => None,
+        });
+        ints.collect::<Option<_>>().map(Some).ok_or_else(|| Refusal(format!("{what} (input {index}) has no integers")))
+    }
+
+    /// As [`optional_ints`](Self::optional_ints), for one that must be given.
+    ///
+    /// # Errors
+    /// As above, or if it is not given.
+    pub fn ints(&self, index: usize, what: &str) -> Step<Vec<i64>> {
+        self.optional_ints(index, what)?.ok_or_else(|| Refusal(format!("{what} (input {index}) is missing")))
+    }
+
+    /// The one integer in the constant at `index`.
+    ///
+    /// # Errors
+    /// As [`ints`](Self::ints), or if there is not exactly one.
+    pub fn one_int(&self, index: usize, what: &str) -> Step<i64> {
+        match self.ints(index, what)?[..] {
+            [int] => Ok(int),
+            ref ints => Err(Refusal(format!("{what} (input {index}) has {} elements, expected 1", ints.len()))),
+        }
+    }
+
+    /// The numbers in the constant at `index` as float64; `None` if it is not given.
+    ///
+    /// # Errors
+    /// If it is not a constant. `what` names it.
+    pub fn optional_floats(&self, index: usize, what: &str) -> Step<Option<Vec<f64>>> {
+        if self.value(index).is_none() {
+            return Ok(None);
+        }
+        let numbers = self.constant_numbers(index).ok_or_else(|| {
+            Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
+        })?;
+        Ok(Some(numbers.into_iter().map(Number::to_f64).collect()))
+    }
+
+    // ---- Attributes ----------------------------------------------------------------------------------------------
+
+    fn attribute(&self, name: &str) -> Option<&proto::Attribute> {
+        self.attributes.iter().find(|attribute| attribute.name == name)
+    }
+
+    /// Whether the attribute is given.
+    pub fn has_attribute(&self, name: &str) -> bool {
+        self.attribute(name).is_some()
+    }
+
+    /// An integer attribute, if it is given.
+    pub fn int_attribute(&self, name: &str) -> Option<i64> {
+        // Integers of value 0 are not always written.
+        self.attribute(name).map(|attribute| attribute.i.unwrap_or(0))
+    }
+
+    /// An integer attribute or its default.
+    pub fn int_or(&self, name: &str, default: i64) -> i64 {
+        self.int_attribute(name).unwrap_or(default)
+    }
+
+    /// A floating-point attribute, if it is given.
+    pub fn float_attribute(&self, name: &str) -> Option<f64> {
+        self.attribute(name).map(|attribute| attribute.f.unwrap_or(0.0) as f64)
+    }
+
+    /// A floating-point attribute or its default.
+    pub fn float_or(&self, name: &str, default: f32) -> f64 {
+        self.float_attribute(name).unwrap_or(default as f64)
+    }
+
+    /// A text attribute, if it is given.
+    pub fn text_attribute(&self, name: &str) -> Option<String> {
+        let text = self.attribute(name)?.s.clone().unwrap_or_default();
+        Some(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// A text attribute or its default.
+    pub fn text_or(&self, name: &str, default: &str) -> String {
+        self.text_attribute(name).unwrap_or_else(|| default.to_string())
+    }
+
+    /// A list of integers, if it is given.
+    pub fn ints_attribute(&self, name: &str) -> Option<Vec<i64>> {
+        self.attribute(name).map(|attribute| attribute.ints.clone())
+    }
+
+    /// A list of floating-point numbers, if it is given.
+    pub fn floats_attribute(&self, name: &str) -> Option<Vec<f64>> {
+        self.attribute(name).map(|attribute| attribute.floats.iter().map(|&x| x as f64).collect())
+    }
+
+    /// A list of texts, if it is given.
+    pub fn texts_attribute(&self, name: &str) -> Option<Vec<String>> {
+        let texts = &self.attribute(name)?.strings;
+        Some(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
+    }
+
+    /// A tensor attribute, if it is given.
+    ///
+    /// # Errors
+    /// If the tensor is damaged.
+    pub fn tensor_attribute(&self, name: &str) -> Step<Option<Literal>> {
+        let Some(encoded) = self.attribute(name).and_then(|attribute| attribute.t.as_ref()) else { return Ok(None) };
+        Ok(Some(TensorRecord::decode(encoded)?.load(&self.importer.model.files)?))
+    }
+
+    /// An attribute that names an element type, if it is given.
+    ///
+    /// # Errors
+    /// If there is no such type.
+    pub fn type_attribute(&self, name: &str) -> Step<Option<ElementType>> {
+        let Some(code) = self.int_attribute(name) else { return Ok(None) };
+        let element = i32::try_from(code).ok().and_then(ElementType::from_code);
+        element.map(Some).ok_or_else(|| Refusal(format!("{name} is {code}, which is not an element type")))
+    }
+
+    /// The axis `axis` of a tensor of `rank` dimensions, counted from the end if it is negative.
+    ///
+    /// # Errors
+    /// If there is no such axis.
+    pub fn axis(&self, axis: i64, rank: usize) -> Step<u32> {
+        let counted = if axis < 0 { axis + rank as i64 } else { axis };
+        let valid = u32::try_from(counted).ok().filter(|&axis| (axis as usize) < rank);
+        valid.ok_or_else(|| Refusal(format!("axis {axis} is not a dimension of a tensor of rank {rank}")))
+    }
+
+    /// As [`axis`](Self::axis), for several; each only once.
+    ///
+    /// # Errors
+    /// If there is no such axis, or one is there twice.
+    pub fn axes(&self, axes: &[i64], rank: usize) -> Step<Vec<u32>> {
+        let mut all = Vec::new();
+        for &axis in axes {
+            let axis = self.axis(axis, rank)?;
+            if all.contains(&axis) {
+                return Err(Refusal(format!("axis {axis} is there twice in {axes:?}")));
+            }
+            all.push(axis);
+        }
+        Ok(all)
+    }
+
+    // ---- What is emitted -----------------------------------------------------------------------------------------
+
+    /// Type and shape of an operand.
+    pub fn descriptor(&self, operand: OperandId) -> Descriptor {
+        self.importer.builder.descriptor(operand).clone()
+    }
+
+    /// The shape of an operand.
+    pub fn shape(&self, operand: OperandId) -> Vec<u32> {
+        self.importer.builder.descriptor(operand).shape.clone()
+    }
+
+    /// The rank of an operand.
+    pub fn rank(&self, operand: OperandId) -> usize {
+        self.importer.builder.descriptor(operand).rank()
+    }
+
+    /// The data type of an operand.
+    pub fn dtype(&self, operand: OperandId) -> DataType {
+        self.importer.builder.descriptor(operand).dtype
+    }
+
+    /// Emits an operator, or computes it at once when its operands are small constants.
+    ///
+    /// # Errors
+    /// If the operands or attributes break the operator's rules.
+    pub fn emit_all(&mut self, op: impl Into<Op>, inputs: Vec<Option<OperandId>>) -> Step<Vec<OperandId>> {
+        let mut op = op.into();
+        if let Some(outputs) = self.fold(&mut op, &inputs)? {
+            return Ok(outputs);
+        }
+        Ok(self.importer.builder.add(op, inputs, self.label.clone())?)
+    }
+
+    /// As [`emit_all`](Self::emit_all), for an operator with one output.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn emit(&mut self, op: impl Into<Op>, inputs: &[OperandId]) -> Step<OperandId> {
+        let outputs = self.emit_all(op, inputs.iter().copied().map(Some).collect())?;
+        Ok(outputs[0])
+    }
+
+    fn fold(&mut self, op: &mut Op, inputs: &[Option<OperandId>]) -> Step<Option<Vec<OperandId>>> {
+        let builder = &mut *self.importer.builder;
+        if is_costly(op) || inputs.is_empty() || !inputs.iter().flatten().all(|&id| builder.is_constant(id)) {
+            return Ok(None);
+        }
+        let descriptors: Vec<_> = inputs.iter().map(|id| id.map(|id| builder.descriptor(id))).collect();
+        let mut elements: usize = descriptors.iter().flatten().map(|descriptor| descriptor.elements()).sum();
+        // Whatever is wrong is found again, and told, when the operator is added.
+        let Ok(outputs) = op.resolve(&descriptors) else { return Ok(None) };
+        elements += outputs.iter().map(Descriptor::elements).sum::<usize>();
+        if elements > MAX_FOLDED_ELEMENTS || op.check_defined(&descriptors).is_err() {
+            return Ok(None);
+        }
+        let tensor = |id: OperandId| {
+            let bytes = builder.constant_bytes(id).expect("a constant");
+            Tensor::from_bytes(builder.descriptor(id), bytes.bytes())
+        };
+        let tensors: Vec<_> = inputs.iter().map(|id| id.map(tensor)).collect();
+        let tensors: Vec<_> = tensors.iter().map(Option::as_ref).collect();
+        let results = op.reference(&tensors, &outputs);
+        let constants =
+            outputs.into_iter().zip(results).map(|(output, result)| builder.constant(output, &result.to_bytes()));
+        Ok(Some(constants.collect::<Result<_, _>>()?))
+    }
+
+    /// A constant with these elements, cast to `dtype`.
+    ///
+    /// # Errors
+    /// Without memory, or for a shape that cannot exist.
+    pub fn constant(&mut self, dtype: DataType, shape: &[u32], elements: &[Number]) -> Step<OperandId> {
+        let bytes: Vec<u8> = elements.iter().flat_map(|element| element.to_bytes(dtype)).collect();
+        self.constant_from_bytes(Descriptor::new(dtype, shape), &bytes)
+    }
+
+    /// A constant with these bytes.
+    ///
+    /// # Errors
+    /// As above, or for another number of bytes.
+    pub fn constant_from_bytes(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Step<OperandId> {
+        Ok(self.importer.builder.constant(descriptor, bytes)?)
+    }
+
+    /// A list of integers as the value of an output: int64, also when it is empty.
+    ///
+    /// # Errors
+    /// As [`constant`](Self::constant).
+    pub fn int_list(&mut self, shape: &[u32], ints: &[i64]) -> Step<Value> {
+        let descriptor = Descriptor::new(DataType::Int64, shape);
+        if shape.contains(&0) {
+            return Ok(Value::Empty(descriptor));
+        }
+        let ints: Vec<_> = ints.iter().map(|&int| Number::Int(int as i128)).collect();
+        self.constant(DataType::Int64, shape, &ints).map(Value::Operand)
+    }
+
+    /// A scalar.
+    ///
+    /// # Errors
+    /// Without memory.
+    pub fn scalar(&mut self, dtype: DataType, value: Number) -> Step<OperandId> {
+        Ok(self.importer.builder.scalar(dtype, value)?)
+    }
+
+    /// A scalar of the type of `operand`.
+    ///
+    /// # Errors
+    /// Without memory.
+    pub fn scalar_like(&mut self, operand: OperandId, value: f64) -> Step<OperandId> {
+        self.scalar(self.dtype(operand), Number::Float(value))
+    }
+
+    /// A tensor of a model file as a value.
+    ///
+    /// # Errors
+    /// Without memory.
+    pub fn literal(&mut self, literal: Literal) -> Step<Value> {
+        Ok(self.importer.literal(literal)?)
+    }
+
+    /// The constant at `index` of a type that WebNN may not have.
+    pub fn input_literal(&self, index: usize) -> Option<Rc<Literal>> {
+        match self.value(index)? {
+            Value::Literal(literal) => Some(literal),
+            _ => None,
+        }
+    }
+
+    /// The outputs of the graph in the attribute `name` for `inputs`.
+    ///
+    /// # Errors
+    /// If there is no such graph or it is damaged; nodes of it that are not supported are listed on their own.
+    pub fn run_graph(&mut self, name: &str, inputs: Vec<Value>) -> Step<Vec<Value>> {
+        let graph = self.attribute(name).and_then(|attribute| attribute.g.clone());
+        let graph = graph.ok_or_else(|| Refusal(format!("the attribute {name} is missing")))?;
+        let outputs = self.importer.run_graph(&graph, inputs, self.place);
+        let outputs = outputs.map_err(|ModelError { message, .. }| Refusal(message))?;
+        match outputs.iter().any(|output| matches!(output, Value::Unknown)) {
+            true => Err(Refusal(format!("a node of its graph {name} is not supported"))),
+            false => Ok(outputs),
+        }
+    }
+}
+
+/// Whether the naive reference of an operator computes more than a few operations per element.
+fn is_costly(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Matmul(_)
+            | Op::Gemm(_)
+            | Op::Conv2d(_)
+            | Op::ConvTranspose2d(_)
+            | Op::Pool2d(_)
+            | Op::Gru(_)
+            | Op::GruCell(_)
+            | Op::Lstm(_)
+            | Op::LstmCell(_)
+            | Op::Resample2d(_)
+    )
+}

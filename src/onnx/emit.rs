@@ -1,0 +1,168 @@
+//! Short forms of the operators that translations emit most.
+
+use super::call::{Call, Step};
+use super::error::Refusal;
+use super::import::Value;
+use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
+use crate::ops::concat::Concat;
+use crate::ops::elementwise::Elementwise as E;
+use crate::ops::gather::Gather;
+use crate::ops::matmul::Matmul;
+use crate::ops::reduce::{Reduce, ReduceAttributes, ReduceKind};
+use crate::ops::reshape::{Expand, Reshape};
+use crate::ops::slice::Slice;
+use crate::ops::softmax::Softmax;
+use crate::ops::split::{Split, Splits};
+use crate::ops::transpose::Transpose;
+use crate::shape::broadcast;
+
+impl Call<'_, '_> {
+    /// `a + b`, broadcast.
+    ///
+    /// # Errors
+    /// If types or shapes do not fit; so do all of these.
+    pub fn add(&mut self, a: OperandId, b: OperandId) -> Step<OperandId> {
+        self.emit(E::Add, &[a, b])
+    }
+
+    /// `a - b`, broadcast.
+    pub fn sub(&mut self, a: OperandId, b: OperandId) -> Step<OperandId> {
+        self.emit(E::Sub, &[a, b])
+    }
+
+    /// `a * b`, broadcast.
+    pub fn mul(&mut self, a: OperandId, b: OperandId) -> Step<OperandId> {
+        self.emit(E::Mul, &[a, b])
+    }
+
+    /// `a / b`, broadcast.
+    pub fn div(&mut self, a: OperandId, b: OperandId) -> Step<OperandId> {
+        self.emit(E::Div, &[a, b])
+    }
+
+    /// `operand + value`; nothing for 0.
+    pub fn add_number(&mut self, operand: OperandId, value: f64) -> Step<OperandId> {
+        if value == 0.0 {
+            return Ok(operand);
+        }
+        let value = self.scalar_like(operand, value)?;
+        self.add(operand, value)
+    }
+
+    /// `operand * value`; nothing for 1.
+    pub fn scale(&mut self, operand: OperandId, value: f64) -> Step<OperandId> {
+        if value == 1.0 {
+            return Ok(operand);
+        }
+        let value = self.scalar_like(operand, value)?;
+        self.mul(operand, value)
+    }
+
+    /// `condition ? yes : no`, broadcast.
+    pub fn select(&mut self, condition: OperandId, yes: OperandId, no: OperandId) -> Step<OperandId> {
+        self.emit(E::Where, &[condition, yes, no])
+    }
+
+    /// The cast of WebNN, which rounds; nothing if the type is the same.
+    pub fn cast(&mut self, operand: OperandId, dtype: DataType) -> Step<OperandId> {
+        if self.dtype(operand) == dtype { Ok(operand) } else { self.emit(E::Cast { to: dtype }, &[operand]) }
+    }
+
+    /// Another shape of as many elements; nothing if it is the same.
+    pub fn reshape(&mut self, operand: OperandId, shape: &[u32]) -> Step<OperandId> {
+        if self.shape(operand) == shape {
+            return Ok(operand);
+        }
+        self.emit(Reshape { new_shape: shape.to_vec() }, &[operand])
+    }
+
+    /// `operand` broadcast to `shape`; nothing if that is its shape.
+    pub fn expand(&mut self, operand: OperandId, shape: &[u32]) -> Step<OperandId> {
+        if self.shape(operand) == shape {
+            return Ok(operand);
+        }
+        self.emit(Expand { new_shape: shape.to_vec() }, &[operand])
+    }
+
+    /// Dimension `i` of the output is dimension `permutation[i]` of the operand; nothing for the identity.
+    pub fn transpose(&mut self, operand: OperandId, permutation: &[u32]) -> Step<OperandId> {
+        if permutation.iter().enumerate().all(|(at, &axis)| axis as usize == at) {
+            return Ok(operand);
+        }
+        self.emit(Transpose { permutation: Some(permutation.to_vec()) }, &[operand])
+    }
+
+    /// The last two dimensions exchanged.
+    pub fn transpose_last(&mut self, operand: OperandId) -> Step<OperandId> {
+        let rank = self.rank(operand) as u32;
+        if rank < 2 {
+            return Err(Refusal(format!("a tensor of rank {rank} cannot be transposed, expected at least 2")));
+        }
+        let permutation: Vec<u32> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
+        self.transpose(operand, &permutation)
+    }
+
+    /// Elements `start .. start + size` along `axis`; nothing if that is all of them.
+    pub fn slice_axis(&mut self, operand: OperandId, axis: usize, start: u32, size: u32) -> Step<OperandId> {
+        let shape = self.shape(operand);
+        if start == 0 && size == shape[axis] {
+            return Ok(operand);
+        }
+        let mut starts = vec![0; shape.len()];
+        starts[axis] = start;
+        let mut sizes = shape;
+        sizes[axis] = size;
+        self.emit(Slice { starts, sizes, strides: None }, &[operand])
+    }
+
+    /// Joined along `axis`; nothing for a single operand.
+    pub fn concat(&mut self, operands: &[OperandId], axis: u32) -> Step<OperandId> {
+        if let [operand] = operands { Ok(*operand) } else { self.emit(Concat { axis }, operands) }
+    }
+
+    /// Cut along `axis` into pieces of these sizes.
+    pub fn split(&mut self, operand: OperandId, sizes: &[u32], axis: u32) -> Step<Vec<OperandId>> {
+        if sizes.len() == 1 {
+            return Ok(vec![operand]);
+        }
+        self.emit_all(Split { splits: Splits::Sizes(sizes.to_vec()), axis }, vec![Some(operand)])
+    }
+
+    /// Rows of `operand` along `axis` at the places `indices`.
+    pub fn gather(&mut self, operand: OperandId, indices: OperandId, axis: u32) -> Step<OperandId> {
+        self.emit(Gather { axis }, &[operand, indices])
+    }
+
+    /// A reduction over `axes`.
+    pub fn reduce(&mut self, kind: ReduceKind, operand: OperandId, axes: &[u32], keep: bool) -> Step<OperandId> {
+        let attributes = ReduceAttributes { axes: Some(axes.to_vec()), keep_dimensions: keep };
+        self.emit(Reduce { kind, attributes }, &[operand])
+    }
+
+    /// Softmax along `axis`.
+    pub fn softmax(&mut self, operand: OperandId, axis: u32) -> Step<OperandId> {
+        self.emit(Softmax { axis }, &[operand])
+    }
+
+    /// The product of matrices in the last two dimensions; the others broadcast.
+    pub fn matmul(&mut self, a: OperandId, b: OperandId) -> Step<OperandId> {
+        self.emit(Matmul, &[a, b])
+    }
+
+    /// The shape that two operands broadcast to.
+    pub fn broadcast_shape(&self, a: OperandId, b: OperandId) -> Step<Vec<u32>> {
+        let (a, b) = (self.shape(a), self.shape(b));
+        broadcast(&a, &b).ok_or_else(|| Refusal(format!("the shapes {a:?} and {b:?} do not broadcast")))
+    }
+
+    /// The node's one output.
+    pub fn one(&mut self, output: Step<OperandId>) -> Step<Vec<Value>> {
+        output.map(|id| vec![Value::Operand(id)])
+    }
+
+    /// A scalar of type `dtype` for an integer.
+    pub fn int_scalar(&mut self, dtype: DataType, value: i64) -> Step<OperandId> {
+        self.scalar(dtype, Number::Int(value as i128))
+    }
+}

@@ -1,0 +1,98 @@
+//! Where the bytes of a model are: its own file or buffer, and the files beside it that hold `external_data`.
+
+use super::error::{ModelError, Result};
+use super::proto;
+use bytes::Bytes;
+use prost::Message;
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Mutex;
+
+/// The files of one model.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// The folder of the model; `None` for a model that came as bytes.
+    folder: Option<PathBuf>,
+    /// Files that were opened.
+    open: Mutex<HashMap<PathBuf, Bytes>>,
+}
+
+/// The bytes of the file at `path`.
+fn read(path: &Path) -> Result<Bytes> {
+    let bytes = std::fs::read(path);
+    bytes.map(Bytes::from).map_err(|error| ModelError::new(format!("{} cannot be read: {error}", path.display())))
+}
+
+impl Files {
+    /// Opens the model at `path`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn open(path: &Path) -> Result<(Files, Bytes)> {
+        let bytes = read(path)?;
+        let folder = path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+        Ok((Files { folder: folder.map(Path::to_path_buf), open: Mutex::default() }, bytes))
+    }
+
+    /// The `expected` bytes that the `external_data` of a tensor points at.
+    ///
+    /// # Errors
+    /// For a place outside of the model's folder or of the file, or a file that cannot be read.
+    pub fn external(&self, entries: &[Bytes], expected: usize) -> Result<Bytes> {
+        let mut location = String::new();
+        let (mut offset, mut length) = (0usize, expected);
+        for entry in entries {
+            let entry = proto::Entry::decode(entry.clone())
+                .map_err(|error| ModelError::new(format!("an entry of external_data cannot be decoded: {error}")))?;
+            let number = || {
+                entry.value.parse::<usize>().map_err(|_| {
+                    ModelError::new(format!("external_data has {} '{}', expected a number", entry.key, entry.value))
+                })
+            };
+            match entry.key.as_str() {
+                "location" => location = entry.value,
+                "offset" => offset = number()?,
+                "length" => length = number()?,
+                _ => {}
+            }
+        }
+        if length != expected {
+            return Err(ModelError::new(format!("external_data has {length} bytes, expected {expected}")));
+        }
+        let file = self.beside(&location)?;
+        let end = offset.checked_add(length).filter(|&end| end <= file.len()).ok_or_else(|| {
+            let has = file.len();
+            ModelError::new(format!("external_data needs {length} bytes at {offset}, '{location}' has {has}"))
+        })?;
+        Ok(file.slice(offset..end))
+    }
+
+    /// The file `location` in the folder of the model or below it.
+    fn beside(&self, location: &str) -> Result<Bytes> {
+        let Some(folder) = &self.folder else {
+            let message = format!("its elements are in the file '{location}': load the model from a path to find it");
+            return Err(ModelError::new(message));
+        };
+        let outside =
+            || ModelError::new(format!("external_data points at '{location}', outside of the model's folder"));
+        let relative = Path::new(location);
+        let plain = relative.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        if location.is_empty() || location.contains('\0') || !plain {
+            return Err(outside());
+        }
+        let mut open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(bytes) = open.get(relative) {
+            return Ok(bytes.clone());
+        }
+        let path = folder.join(relative);
+        let unreadable = |error: std::io::Error| ModelError::new(format!("{} cannot be read: {error}", path.display()));
+        // A link may not lead out of the folder either.
+        let real = path.canonicalize().map_err(unreadable)?;
+        if !real.starts_with(folder.canonicalize().map_err(unreadable)?) {
+            return Err(outside());
+        }
+        let bytes = read(&real)?;
+        open.insert(relative.to_path_buf(), bytes.clone());
+        Ok(bytes)
+    }
+}

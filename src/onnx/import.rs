@@ -1,0 +1,515 @@
+//! Importing: the nodes of a model, for given sizes of its free dimensions, become operators of a graph builder.
+//!
+//! All shapes are known here, so what exporters compute with shapes is folded as it is translated: an operator whose
+//! operands are small constants becomes a constant (see [`Call::emit`](super::call::Call::emit)).
+
+use super::call::Call;
+use super::error::{MAX_LISTED, ModelError, Refusal, Result, Unsupported};
+use super::model::{
+    Dimension, Function, Graph, MAX_DEPTH, Model, ValueInfo, decode_attributes, decode_node, reads, shown_name,
+};
+use super::proto;
+use super::registry;
+use super::tensor::{ElementType, Literal, TensorRecord};
+use crate::dtype::DataType;
+use crate::ir::{Builder, OperandId};
+use crate::ops::elementwise::Elementwise;
+use crate::shape::Descriptor;
+use bytes::Bytes;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
+
+/// The most nodes that are translated, with those of functions and of the rounds of loops.
+const MAX_NODES: usize = 200_000;
+
+/// What a name of the model stands for.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// An operand of the builder.
+    Operand(OperandId),
+    /// A constant of a type that WebNN does not have.
+    Literal(Rc<Literal>),
+    /// A tensor without elements, which WebNN does not have either.
+    Empty(Descriptor),
+    /// A list of tensors.
+    Sequence(Vec<Value>),
+    /// What a node would have computed that is not supported.
+    Unknown,
+}
+
+/// What to import a model for.
+#[derive(Debug, Default)]
+pub struct Request {
+    /// Sizes of free dimensions by name.
+    pub free_dimensions: BTreeMap<String, u32>,
+    /// Shapes of inputs by name, from which free dimensions follow.
+    pub shapes: BTreeMap<String, Vec<u32>>,
+    /// Operands of the builder that take the place of inputs, by name.
+    pub bindings: BTreeMap<String, OperandId>,
+    /// Names of the values that are wanted; `None` for the outputs of the model.
+    pub outputs: Option<Vec<String>>,
+}
+
+/// An input or output of an import.
+#[derive(Debug)]
+pub struct Binding {
+    /// The name in the model.
+    pub name: String,
+    /// Type and shape; dimensions can be 0.
+    pub descriptor: Descriptor,
+    /// The operand; `None` for a tensor without elements.
+    pub operand: Option<OperandId>,
+}
+
+/// What an import made.
+#[derive(Debug)]
+pub struct Imported {
+    /// The inputs that the builder has now, in the order of the model.
+    pub inputs: Vec<Binding>,
+    /// The wanted values, in the order of the request.
+    pub outputs: Vec<Binding>,
+}
+
+/// Names of one graph, and of those around it.
+pub(super) struct Scope<'a> {
+    values: RefCell<HashMap<String, Value>>,
+    initializers: &'a HashMap<String, TensorRecord>,
+    outer: Option<&'a Scope<'a>>,
+}
+
+impl<'a> Scope<'a> {
+    fn new(graph: &'a Graph, outer: Option<&'a Scope<'a>>) -> Scope<'a> {
+        Scope { values: RefCell::default(), initializers: &graph.initializers, outer }
+    }
+
+    fn defines(&self, name: &str) -> bool {
+        self.values.borrow().contains_key(name)
+            || self.initializers.contains_key(name)
+            || self.outer.is_some_and(|outer| outer.defines(name))
+    }
+
+    fn set(&self, name: &str, value: Value) {
+        self.values.borrow_mut().insert(name.to_string(), value);
+    }
+}
+
+/// Where nodes are translated: the names that they see and the version of the operators that they mean.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub scope: &'a Scope<'a>,
+    pub opsets: &'a BTreeMap<String, i64>,
+    /// Attributes of the call of the function whose body this is.
+    pub arguments: Option<&'a [proto::Attribute]>,
+    pub depth: usize,
+}
+
+/// The state of one import.
+pub(super) struct Importer<'a> {
+    pub model: &'a Model,
+    pub builder: &'a mut Builder,
+    unsupported: Vec<Unsupported>,
+    refused: usize,
+    nodes: usize,
+}
+
+/// Appends what `request` wants of `model` to `builder`. If it fails, `builder` is as it was before.
+///
+/// # Errors
+/// With every node that is not supported, for sizes that are missing or do not fit, and for weights that cannot be read.
+pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result<Imported> {
+    let before = builder.checkpoint();
+    let mut importer = Importer { model, builder, unsupported: Vec::new(), refused: 0, nodes: 0 };
+    let imported = importer.main_graph(request);
+    if imported.is_err() {
+        builder.roll_back(before);
+    }
+    imported
+}
+
+/// The nodes of `model` whose operators are unknown, whatever the shapes. Every graph and function is looked at.
+///
+/// # Errors
+/// If a graph is damaged.
+pub fn unknown_operators(model: &Model) -> Result<Vec<Unsupported>> {
+    let mut unknown = Vec::new();
+    collect_unknown(model, &model.graph.nodes, &model.metadata.opsets, 0, &mut unknown)?;
+    for function in model.functions.values() {
+        collect_unknown(model, &function.nodes, &function.opsets, 0, &mut unknown)?;
+    }
+    Ok(unknown)
+}
+
+fn collect_unknown(
+    model: &Model,
+    nodes: &[Bytes],
+    opsets: &BTreeMap<String, i64>,
+    depth: usize,
+    unknown: &mut Vec<Unsupported>,
+) -> Result<()> {
+    if depth > MAX_DEPTH {
+        return Err(ModelError::new(format!("graphs are nested more than {MAX_DEPTH} deep")));
+    }
+    for bytes in nodes {
+        let node = decode_node(bytes)?;
+        if unknown.len() < MAX_LISTED && function_of(model, &node).is_none() && registry::find(&node).is_none() {
+            unknown.push(refused(&node, opsets, &Refusal(registry::no_such(&node))));
+        }
+        for attribute in decode_attributes(&node)? {
+            if let Some(graph) = attribute.g {
+                let graph = Graph::decode(&graph, &|_| true, depth + 1)?;
+                collect_unknown(model, &graph.nodes, opsets, depth + 1, unknown)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn refused(node: &proto::Node, opsets: &BTreeMap<String, i64>, refusal: &Refusal) -> Unsupported {
+    Unsupported {
+        name: shown_name(node).to_string(),
+        operator: node.op_type.clone(),
+        domain: node.domain.clone(),
+        opset: opsets.get(&node.domain).copied().unwrap_or(0),
+        reason: refusal.0.clone(),
+    }
+}
+
+fn function_of<'a>(model: &'a Model, node: &proto::Node) -> Option<&'a Function> {
+    // Most models have none, and most nodes are not calls.
+    if model.functions.is_empty() {
+        return None;
+    }
+    model.functions.get(&(node.domain.clone(), node.op_type.clone(), node.overload.clone()))
+}
+
+impl<'a> Importer<'a> {
+    fn main_graph(&mut self, request: &Request) -> Result<Imported> {
+        let graph = &self.model.graph;
+        let wanted = match &request.outputs {
+            Some(names) => names.clone(),
+            None => graph.outputs.iter().map(|output| output.name.clone()).collect(),
+        };
+        let scope = Scope::new(graph, None);
+        let (nodes, needed) = needed(graph, &wanted)?;
+        let inputs = self.inputs(request, &scope, &needed)?;
+        let opsets = &self.model.metadata.opsets;
+        self.nodes(&nodes, Place { scope: &scope, opsets, arguments: None, depth: 0 })?;
+        if self.refused > 0 {
+            return Err(ModelError::unsupported(std::mem::take(&mut self.unsupported), self.refused));
+        }
+        let outputs = wanted.iter().map(|name| self.output(&scope, name)).collect::<Result<_>>()?;
+        Ok(Imported { inputs, outputs })
+    }
+
+    /// Defines the inputs, those that nothing needs too: whether they are given right is checked all the same.
+    fn inputs(&mut self, request: &Request, scope: &Scope, needed: &HashSet<String>) -> Result<Vec<Binding>> {
+        let model = self.model;
+        let known = |name: &String| model.graph.free_inputs().any(|input| &input.name == name);
+        if let Some(name) = request.shapes.keys().chain(request.bindings.keys()).find(|name| !known(name)) {
+            return Err(ModelError::new(format!("the model has no input '{name}'")));
+        }
+        let bound: BTreeMap<&str, Descriptor> =
+            request.bindings.iter().map(|(name, id)| (name.as_str(), self.builder.descriptor(*id).clone())).collect();
+        let given =
+            |name: &str| request.shapes.get(name).or_else(|| bound.get(name).map(|descriptor| &descriptor.shape));
+        let sizes = sizes(model, request, &given)?;
+        let mut bindings = Vec::new();
+        for input in model.graph.free_inputs() {
+            let is_needed = needed.contains(&input.name);
+            let dtype = match input.element.and_then(ElementType::webnn) {
+                Some(dtype) => dtype,
+                None if !is_needed => continue,
+                None => {
+                    let message =
+                        format!("the input '{}' is of type {}, which WebNN does not have", input.name, input.data_type);
+                    return Err(ModelError::new(message));
+                }
+            };
+            if let Some(id) = request.bindings.get(&input.name) {
+                if bound[input.name.as_str()].dtype != dtype {
+                    let got = bound[input.name.as_str()].dtype;
+                    return Err(ModelError::new(format!(
+                        "the binding of '{}' is of type {got}, expected {dtype}",
+                        input.name
+                    )));
+                }
+                scope.set(&input.name, Value::Operand(*id));
+                continue;
+            }
+            let shape = match shape_of(input, &sizes, given(&input.name)) {
+                Err(_) if !is_needed => continue,
+                shape => shape?,
+            };
+            bindings.push(self.input(scope, input, Descriptor::new(dtype, shape), is_needed)?);
+        }
+        Ok(bindings)
+    }
+
+    fn input(&mut self, scope: &Scope, input: &ValueInfo, descriptor: Descriptor, is_needed: bool) -> Result<Binding> {
+        let name = input.name.clone();
+        if descriptor.shape.contains(&0) {
+            scope.set(&name, Value::Empty(descriptor.clone()));
+            return Ok(Binding { name, descriptor, operand: None });
+        }
+        if !is_needed {
+            return Ok(Binding { name, descriptor, operand: None });
+        }
+        let id = self.builder.input(&name, descriptor.clone()).map_err(|error| ModelError::new(error.message))?;
+        scope.set(&name, Value::Operand(id));
+        Ok(Binding { name, descriptor, operand: Some(id) })
+    }
+
+    fn output(&mut self, scope: &Scope, name: &str) -> Result<Binding> {
+        let fail = |why: String| ModelError::new(format!("the output '{name}' {why}"));
+        let (descriptor, operand) = match self.value(scope, name)? {
+            Some(Value::Operand(id)) => {
+                // What no node computes cannot be an output.
+                let id = match self.builder.is_computed(id) {
+                    true => id,
+                    false => self
+                        .builder
+                        .add(Elementwise::Identity, vec![Some(id)], name)
+                        .map_err(|error| fail(error.message))?[0],
+                };
+                (self.builder.descriptor(id).clone(), Some(id))
+            }
+            Some(Value::Empty(descriptor)) => (descriptor, None),
+            Some(Value::Literal(literal)) => {
+                return Err(fail(format!("is of type {}, which WebNN does not have", literal.element)));
+            }
+            Some(Value::Sequence(_)) => return Err(fail("is a sequence, which WebNN does not have".to_string())),
+            Some(Value::Unknown) => unreachable!("refused before"),
+            None => return Err(fail("is no value of the model".to_string())),
+        };
+        Ok(Binding { name: name.to_string(), descriptor, operand })
+    }
+
+    /// What `name` stands for in `scope`; initializers become constants when they are first used.
+    pub fn value(&mut self, scope: &Scope, name: &str) -> Result<Option<Value>> {
+        if let Some(value) = scope.values.borrow().get(name) {
+            return Ok(Some(value.clone()));
+        }
+        let Some(record) = scope.initializers.get(name) else {
+            return scope.outer.map_or(Ok(None), |outer| self.value(outer, name));
+        };
+        let value = self.literal(record.load(&self.model.files)?)?;
+        scope.set(name, value.clone());
+        Ok(Some(value))
+    }
+
+    /// The value of a tensor of the file.
+    pub fn literal(&mut self, literal: Literal) -> Result<Value> {
+        let Some(dtype) = literal.element.webnn() else { return Ok(Value::Literal(Rc::new(literal))) };
+        let descriptor = Descriptor::new(dtype, literal.shape);
+        if descriptor.shape.contains(&0) {
+            return Ok(Value::Empty(descriptor));
+        }
+        let constant = self.builder.constant(descriptor, &literal.bytes);
+        constant.map(Value::Operand).map_err(|error| ModelError::new(error.message))
+    }
+
+    fn nodes(&mut self, nodes: &[Bytes], place: Place) -> Result<()> {
+        for bytes in nodes {
+            self.nodes += 1;
+            if self.nodes > MAX_NODES {
+                let message = format!("the model has more than {MAX_NODES} nodes, with those of functions and loops");
+                return Err(ModelError::new(message));
+            }
+            let node = decode_node(bytes)?;
+            let outputs = match self.node(&node, place)? {
+                Ok(outputs) => outputs,
+                Err(refusal) => {
+                    self.refused += 1;
+                    if self.unsupported.len() < MAX_LISTED {
+                        self.unsupported.push(refused(&node, place.opsets, &refusal));
+                    }
+                    Vec::new()
+                }
+            };
+            let unknown = std::iter::repeat(Value::Unknown);
+            for (name, value) in node.output.iter().zip(outputs.into_iter().chain(unknown)) {
+                place.scope.set(name, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// The outputs of a node, or why it is refused.
+    fn node(&mut self, node: &proto::Node, place: Place) -> Result<Result<Vec<Value>, Refusal>> {
+        let function = function_of(self.model, node);
+        let entry = registry::find(node);
+        if function.is_none() && entry.is_none() {
+            return Ok(Err(Refusal(registry::no_such(node))));
+        }
+        let mut inputs = Vec::new();
+        for name in &node.input {
+            let value = if name.is_empty() { None } else { self.value(place.scope, name)? };
+            inputs.push(value);
+        }
+        if inputs.iter().any(|input| matches!(input, Some(Value::Unknown))) {
+            return Ok(Ok(Vec::new()));
+        }
+        let attributes = arguments(decode_attributes(node)?, place.arguments);
+        if let Some(function) = function {
+            return self.call_function(function, inputs, &attributes, place.depth).map(Ok);
+        }
+        let entry = entry.expect("there is no function");
+        let opset = place.opsets.get(&node.domain).copied().unwrap_or(0);
+        let mut call = Call::new(self, node, inputs, attributes, opset, place);
+        match (entry.translate)(&mut call) {
+            Ok(outputs)
+                if outputs.len() < node.output.iter().rposition(|name| !name.is_empty()).map_or(0, |at| at + 1) =>
+            {
+                let message =
+                    format!("only the first {} of its {} outputs can be computed", outputs.len(), node.output.len());
+                Ok(Err(Refusal(message)))
+            }
+            outcome => Ok(outcome),
+        }
+    }
+
+    fn call_function(
+        &mut self,
+        function: &Function,
+        inputs: Vec<Option<Value>>,
+        attributes: &[proto::Attribute],
+        depth: usize,
+    ) -> Result<Vec<Value>> {
+        if depth >= MAX_DEPTH {
+            return Err(ModelError::new(format!("functions are nested more than {MAX_DEPTH} deep")));
+        }
+        let mut arguments = attributes.to_vec();
+        for default in &function.defaults {
+            if !arguments.iter().any(|argument| argument.name == default.name) {
+                arguments.push(default.clone());
+            }
+        }
+        let initializers = HashMap::new();
+        let scope = Scope { values: RefCell::default(), initializers: &initializers, outer: None };
+        for (name, value) in function.inputs.iter().zip(inputs) {
+            if let Some(value) = value {
+                scope.set(name, value);
+            }
+        }
+        let opsets = &function.opsets;
+        self.nodes(&function.nodes, Place { scope: &scope, opsets, arguments: Some(&arguments), depth: depth + 1 })?;
+        self.results(&scope, &function.outputs)
+    }
+
+    /// The outputs of the graph in an attribute for `inputs`, in the order of its own.
+    pub fn run_graph(&mut self, encoded: &Bytes, inputs: Vec<Value>, place: Place) -> Result<Vec<Value>> {
+        let graph = Graph::decode(encoded, &|name| place.scope.defines(name), place.depth + 1)?;
+        if graph.inputs.len() != inputs.len() {
+            let (got, expected) = (graph.inputs.len(), inputs.len());
+            return Err(ModelError::new(format!("the graph '{}' has {got} inputs, expected {expected}", graph.name)));
+        }
+        let scope = Scope::new(&graph, Some(place.scope));
+        for (input, value) in graph.inputs.iter().zip(inputs) {
+            scope.set(&input.name, value);
+        }
+        self.nodes(&graph.nodes, Place { scope: &scope, depth: place.depth + 1, ..place })?;
+        let names: Vec<String> = graph.outputs.iter().map(|output| output.name.clone()).collect();
+        self.results(&scope, &names)
+    }
+
+    fn results(&mut self, scope: &Scope, names: &[String]) -> Result<Vec<Value>> {
+        names
+            .iter()
+            .map(|name| {
+                let value = self.value(scope, name)?;
+                value.ok_or_else(|| ModelError::new(format!("nothing computes the output '{name}'")))
+            })
+            .collect()
+    }
+}
+
+/// The attributes of a node in the body of a function: those that refer to attributes of the call take their values.
+fn arguments(attributes: Vec<proto::Attribute>, call: Option<&[proto::Attribute]>) -> Vec<proto::Attribute> {
+    let value = |attribute: proto::Attribute| {
+        if attribute.ref_attr_name.is_empty() {
+            return Some(attribute);
+        }
+        let given = call?.iter().find(|argument| argument.name == attribute.ref_attr_name)?;
+        Some(proto::Attribute { name: attribute.name, ..given.clone() })
+    };
+    attributes.into_iter().filter_map(value).collect()
+}
+
+/// The nodes that the `wanted` values need, and the names of everything that they read.
+fn needed(graph: &Graph, wanted: &[String]) -> Result<(Vec<Bytes>, HashSet<String>)> {
+    let mut names: HashSet<String> = wanted.iter().cloned().collect();
+    let mut nodes = Vec::new();
+    for bytes in graph.nodes.iter().rev() {
+        let node = decode_node(bytes)?;
+        if node.output.iter().any(|name| names.contains(name)) {
+            names.extend(reads(&node, 0)?);
+            nodes.push(bytes.clone());
+        }
+    }
+    nodes.reverse();
+    Ok((nodes, names))
+}
+
+/// The sizes of free dimensions that follow from the request and from the shapes that are `given` by name of input.
+fn sizes<'a>(
+    model: &Model,
+    request: &Request,
+    given: &dyn Fn(&str) -> Option<&'a Vec<u32>>,
+) -> Result<BTreeMap<String, u32>> {
+    let mut sizes = request.free_dimensions.clone();
+    for input in model.graph.free_inputs() {
+        let (Some(shape), Some(dimensions)) = (given(&input.name), &input.shape) else { continue };
+        let fits = shape.len() == dimensions.len()
+            && dimensions.iter().zip(shape).all(|(dimension, &size)| match dimension {
+                Dimension::Fixed(fixed) => *fixed == size,
+                Dimension::Free(name) => *sizes.entry(name.clone()).or_insert(size) == size,
+            });
+        if !fits {
+            let expected = shown_shape(dimensions, &sizes);
+            return Err(ModelError::new(format!(
+                "the input '{}' has shape {shape:?}, expected {expected}",
+                input.name
+            )));
+        }
+    }
+    Ok(sizes)
+}
+
+/// A shape with the sizes that are known and the names of those that are not.
+fn shown_shape(dimensions: &[Dimension], sizes: &BTreeMap<String, u32>) -> String {
+    let shown = |dimension: &Dimension| match dimension {
+        Dimension::Fixed(size) => size.to_string(),
+        Dimension::Free(name) => sizes.get(name).map_or_else(|| name.clone(), |size| format!("{name}={size}")),
+    };
+    format!("[{}]", dimensions.iter().map(shown).collect::<Vec<_>>().join(", "))
+}
+
+fn shape_of(input: &ValueInfo, sizes: &BTreeMap<String, u32>, given: Option<&Vec<u32>>) -> Result<Vec<u32>> {
+    if let Some(shape) = given {
+        return Ok(shape.clone());
+    }
+    let name = &input.name;
+    let Some(dimensions) = &input.shape else {
+        return Err(ModelError::new(format!("the model does not say what shape the input '{name}' has: give one")));
+    };
+    dimensions
+        .iter()
+        .map(|dimension| match dimension {
+            Dimension::Fixed(size) => Ok(*size),
+            Dimension::Free(free) => sizes.get(free).copied().ok_or_else(|| {
+                let shape = shown_shape(dimensions, sizes);
+                ModelError::new(format!("the size of '{free}' is not known: input '{name}' has shape {shape}"))
+            }),
+        })
+        .collect()
+}
+
+/// The data type of a value; `None` for what is not one tensor of a type of WebNN.
+pub(super) fn value_type(builder: &Builder, value: &Value) -> Option<DataType> {
+    match value {
+        Value::Operand(id) => Some(builder.descriptor(*id).dtype),
+        Value::Empty(descriptor) => Some(descriptor.dtype),
+        _ => None,
+    }
+}

@@ -1,0 +1,25 @@
+//! Reads ONNX models into the graph builder.
+//!
+//! The way of a model: [`file`] finds the bytes, [`proto`] decodes messages one by one, [`model`] checks the structure
+//! once, [`import`](mod@import) translates nodes for given shapes with the tables of [`registry`] and [`ops`].
+
+pub mod call;
+pub mod describe;
+pub mod emit;
+pub mod error;
+pub mod file;
+pub mod import;
+pub mod model;
+pub mod ops;
+#[expect(missing_docs, reason = "the fields are those of the standard")]
+pub mod proto;
+pub mod registry;
+pub mod tensor;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use error::{ModelError, Result, Unsupported};
+pub use import::{Binding, Imported, Request, import};
+pub use model::Model;

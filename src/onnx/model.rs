@@ -1,0 +1,418 @@
+//! A model as its file describes it: checked structure, nothing imported yet.
+
+use super::error::{ModelError, Result};
+use super::file::Files;
+use super::proto;
+use super::tensor::{ElementType, TensorRecord};
+use bytes::Bytes;
+use prost::Message;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+
+/// The operator sets of `ai.onnx` that are imported.
+pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=23;
+
+/// How deep graphs can be nested in nodes, and functions in functions.
+pub const MAX_DEPTH: usize = 16;
+
+/// What the file says about itself.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    /// Version of the file format.
+    pub ir_version: i64,
+    /// The tool that wrote the file.
+    pub producer_name: String,
+    /// Its version.
+    pub producer_version: String,
+    /// Namespace of the model.
+    pub domain: String,
+    /// Version of the model.
+    pub model_version: i64,
+    /// For people.
+    pub description: String,
+    /// Name of the main graph.
+    pub graph_name: String,
+    /// Version of each operator set that the model uses; the empty name is `ai.onnx`.
+    pub opsets: BTreeMap<String, i64>,
+    /// Free-form properties.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// A dimension of an input or output.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Dimension {
+    /// Always this size.
+    Fixed(u32),
+    /// A size that is known when the model is used.
+    Free(String),
+}
+
+/// An input or output of the main graph.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ValueInfo {
+    /// Its name.
+    pub name: String,
+    /// Its type, if it is a tensor.
+    #[serde(skip)]
+    pub element: Option<ElementType>,
+    /// The name of its type: of WebNN, or of ONNX where WebNN has none.
+    pub data_type: String,
+    /// Its dimensions; `None` when not even their number is known.
+    pub shape: Option<Vec<Dimension>>,
+}
+
+/// A graph: the main one, the body of a function, or one in an attribute.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    /// Its name.
+    pub name: String,
+    /// Encoded nodes in an order in which they can run.
+    pub nodes: Vec<Bytes>,
+    /// Constants by name.
+    pub initializers: HashMap<String, TensorRecord>,
+    /// What has to be given.
+    pub inputs: Vec<ValueInfo>,
+    /// What comes out.
+    pub outputs: Vec<ValueInfo>,
+}
+
+/// A function of the model: a graph that stands for an operator.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Names of the inputs.
+    pub inputs: Vec<String>,
+    /// Names of the outputs.
+    pub outputs: Vec<String>,
+    /// Encoded nodes in an order in which they can run.
+    pub nodes: Vec<Bytes>,
+    /// Default values of attributes.
+    pub defaults: Vec<proto::Attribute>,
+    /// Version of each operator set that the body uses.
+    pub opsets: BTreeMap<String, i64>,
+}
+
+/// Domain, name and overload of a function.
+pub type FunctionId = (String, String, String);
+
+/// A model whose structure is sound.
+#[derive(Debug)]
+pub struct Model {
+    /// What the file says about itself.
+    pub metadata: Metadata,
+    /// The main graph.
+    pub graph: Graph,
+    /// Functions of the model.
+    pub functions: HashMap<FunctionId, Function>,
+    /// Where the weights are.
+    pub files: Files,
+}
+
+fn decode<T: Message + Default>(bytes: &Bytes, what: &str) -> Result<T> {
+    T::decode(bytes.clone()).map_err(|error| ModelError::new(format!("{what} cannot be decoded: {error}")))
+}
+
+/// Decodes a node.
+///
+/// # Errors
+/// If it is damaged.
+pub fn decode_node(bytes: &Bytes) -> Result<proto::Node> {
+    let mut node: proto::Node = decode(bytes, "a node")?;
+    normalize(&mut node.domain);
+    Ok(node)
+}
+
+/// The other name of the default domain becomes the empty one.
+fn normalize(domain: &mut String) {
+    if domain == "ai.onnx" {
+        domain.clear();
+    }
+}
+
+/// Decodes the attributes of a node.
+///
+/// # Errors
+/// If one is damaged.
+pub fn decode_attributes(node: &proto::Node) -> Result<Vec<proto::Attribute>> {
+    node.attribute.iter().map(|bytes| decode(bytes, "an attribute")).collect()
+}
+
+fn opsets(encoded: &[Bytes]) -> Result<BTreeMap<String, i64>> {
+    let mut opsets = BTreeMap::new();
+    for bytes in encoded {
+        let mut set: proto::OperatorSetId = decode(bytes, "an operator set")?;
+        normalize(&mut set.domain);
+        opsets.insert(set.domain, set.version);
+    }
+    match opsets.get("") {
+        Some(version) if !OPSETS.contains(version) => {
+            let (first, last) = (OPSETS.start(), OPSETS.end());
+            Err(ModelError::new(format!("the model uses opset {version} of ai.onnx, expected {first} to {last}")))
+        }
+        _ => Ok(opsets),
+    }
+}
+
+fn value_info(bytes: &Bytes) -> Result<ValueInfo> {
+    let info: proto::ValueInfo = decode(bytes, "the description of a value")?;
+    let name = info.name;
+    let other =
+        |data_type: &str| ValueInfo { name: name.clone(), element: None, data_type: data_type.into(), shape: None };
+    let Some(r#type) = info.r#type else { return Ok(other("unknown")) };
+    let Some(tensor) = r#type.tensor_type else {
+        let kinds = [
+            (r#type.sequence_type, "sequence"),
+            (r#type.map_type, "map"),
+            (r#type.sparse_tensor_type, "sparse tensor"),
+            (r#type.optional_type, "optional"),
+        ];
+        let kind = kinds.into_iter().find_map(|(message, kind)| message.map(|_| kind));
+        return Ok(other(kind.unwrap_or("unknown")));
+    };
+    let element = ElementType::from_code(tensor.elem_type);
+    let data_type = match element {
+        Some(element) => element.webnn().map_or(element.name(), |dtype| dtype.name()),
+        None => "unknown",
+    };
+    let shape =
+        tensor.shape.map(|shape| shape.dim.iter().enumerate().map(|(axis, dim)| dimension(&name, axis, dim)).collect());
+    Ok(ValueInfo { element, data_type: data_type.into(), shape: shape.transpose()?, name })
+}
+
+fn dimension(value: &str, axis: usize, bytes: &Bytes) -> Result<Dimension> {
+    let dimension: proto::Dimension = decode(bytes, "a dimension")?;
+    match (dimension.dim_value, dimension.dim_param) {
+        (Some(size), _) if size >= 0 => u32::try_from(size).map(Dimension::Fixed).map_err(|_| {
+            ModelError::new(format!("'{value}' has a dimension of {size} elements, more than a tensor can have"))
+        }),
+        (_, Some(name)) if !name.is_empty() => Ok(Dimension::Free(name)),
+        _ => Ok(Dimension::Free(format!("{value}_dim_{axis}"))),
+    }
+}
+
+impl Graph {
+    /// Decodes a graph, leaving nodes and elements encoded. `outer` says which names the graphs around it define.
+    ///
+    /// # Errors
+    /// For anything that is damaged, defined twice, used and never defined, or that depends on itself.
+    pub fn decode(bytes: &Bytes, outer: &dyn Fn(&str) -> bool, depth: usize) -> Result<Graph> {
+        let graph: proto::Graph = decode(bytes, "a graph")?;
+        if !graph.sparse_initializer.is_empty() {
+            return Err(ModelError::new("sparse initializers are not supported"));
+        }
+        let mut initializers = HashMap::new();
+        for bytes in &graph.initializer {
+            let tensor = TensorRecord::decode(bytes)?;
+            if let Some(twice) = initializers.insert(tensor.name.clone(), tensor) {
+                return Err(ModelError::new(format!("there are two initializers of the name '{}'", twice.name)));
+            }
+        }
+        let inputs = graph.input.iter().map(value_info).collect::<Result<Vec<_>>>()?;
+        let outputs = graph.output.iter().map(value_info).collect::<Result<Vec<_>>>()?;
+        let mut defined: HashSet<&str> = initializers.keys().map(String::as_str).collect();
+        let mut names = HashSet::new();
+        for input in &inputs {
+            if !names.insert(&input.name) {
+                return Err(ModelError::new(format!("there are two inputs of the name '{}'", input.name)));
+            }
+            defined.insert(&input.name);
+        }
+        let known = |name: &str| defined.contains(name) || outer(name);
+        let nodes = sorted(graph.node, &known, depth)?;
+        let made = produced(&nodes)?;
+        let mut names = HashSet::new();
+        for output in &outputs {
+            if !names.insert(&output.name) {
+                return Err(ModelError::new(format!("there are two outputs of the name '{}'", output.name)));
+            }
+            if !made.contains(&output.name) && !known(&output.name) {
+                return Err(ModelError::new(format!("nothing computes the output '{}'", output.name)));
+            }
+        }
+        Ok(Graph { name: graph.name, nodes, initializers, inputs, outputs })
+    }
+
+    /// The inputs that are not initializers: what a caller has to give.
+    pub fn free_inputs(&self) -> impl Iterator<Item = &ValueInfo> {
+        self.inputs.iter().filter(|input| !self.initializers.contains_key(&input.name))
+    }
+}
+
+fn produced(nodes: &[Bytes]) -> Result<HashSet<String>> {
+    let mut made = HashSet::new();
+    for node in nodes {
+        made.extend(decode_node(node)?.output.into_iter().filter(|name| !name.is_empty()));
+    }
+    Ok(made)
+}
+
+/// Names that a node reads: its inputs, and what graphs in its attributes take from around them.
+///
+/// # Errors
+/// As [`Graph::decode`], for those graphs, and when they are nested too deep.
+pub fn reads(node: &proto::Node, depth: usize) -> Result<Vec<String>> {
+    let mut names: Vec<String> = node.input.iter().filter(|name| !name.is_empty()).cloned().collect();
+    for attribute in decode_attributes(node)? {
+        if let Some(graph) = attribute.g {
+            names.extend(captures(&graph, depth + 1)?);
+        }
+    }
+    Ok(names)
+}
+
+/// Names that a graph in an attribute takes from around it.
+fn captures(bytes: &Bytes, depth: usize) -> Result<Vec<String>> {
+    if depth > MAX_DEPTH {
+        return Err(ModelError::new(format!("graphs are nested more than {MAX_DEPTH} deep")));
+    }
+    let graph: proto::Graph = decode(bytes, "a graph")?;
+    let mut own = HashSet::new();
+    for bytes in &graph.initializer {
+        own.insert(TensorRecord::decode(bytes)?.name);
+    }
+    for bytes in &graph.input {
+        own.insert(value_info(bytes)?.name);
+    }
+    let mut names = Vec::new();
+    for bytes in &graph.node {
+        let node = decode_node(bytes)?;
+        names.extend(reads(&node, depth)?);
+        own.extend(node.output);
+    }
+    for bytes in &graph.output {
+        names.push(value_info(bytes)?.name);
+    }
+    let mut seen = HashSet::new();
+    names.retain(|name| !own.contains(name) && seen.insert(name.clone()));
+    Ok(names)
+}
+
+/// The nodes in an order in which they can run: as they are, if they can, which the standard asks for.
+///
+/// # Errors
+/// For a name that is defined twice or never, and for nodes that depend on each other.
+fn sorted(encoded: Vec<Bytes>, known: &dyn Fn(&str) -> bool, depth: usize) -> Result<Vec<Bytes>> {
+    let mut makers: HashMap<String, usize> = HashMap::new();
+    for (index, bytes) in encoded.iter().enumerate() {
+        for name in decode_node(bytes)?.output.into_iter().filter(|name| !name.is_empty()) {
+            if known(&name) || makers.contains_key(&name) {
+                return Err(ModelError::new(format!("the value '{name}' is defined twice")));
+            }
+            makers.insert(name, index);
+        }
+    }
+    let mut waiting = vec![0u32; encoded.len()];
+    let mut readers: Vec<Vec<u32>> = vec![Vec::new(); encoded.len()];
+    for (index, bytes) in encoded.iter().enumerate() {
+        let node = decode_node(bytes)?;
+        for name in reads(&node, depth)? {
+            match makers.get(&name) {
+                Some(&maker) => {
+                    readers[maker].push(index as u32);
+                    waiting[index] += 1;
+                }
+                None if known(&name) => {}
+                None => {
+                    let shown = shown_name(&node);
+                    return Err(ModelError::new(format!("[{shown}] {}: nothing defines '{name}'", node.op_type)));
+                }
+            }
+        }
+    }
+    // Among the nodes that can run, the one that stands first in the file.
+    let ready = waiting.iter().enumerate().filter(|(_, count)| **count == 0);
+    let mut ready: std::collections::BTreeSet<u32> = ready.map(|(index, _)| index as u32).collect();
+    let mut order = Vec::with_capacity(encoded.len());
+    while let Some(index) = ready.pop_first() {
+        order.push(encoded[index as usize].clone());
+        for &reader in &readers[index as usize] {
+            waiting[reader as usize] -= 1;
+            if waiting[reader as usize] == 0 {
+                ready.insert(reader);
+            }
+        }
+    }
+    match waiting.iter().position(|&count| count > 0) {
+        None => Ok(order),
+        Some(index) => {
+            let node = decode_node(&encoded[index])?;
+            Err(ModelError::new(format!("[{}] {}: it depends on its own outputs", shown_name(&node), node.op_type)))
+        }
+    }
+}
+
+/// What messages call a node: its name, or that of its first output.
+pub fn shown_name(node: &proto::Node) -> &str {
+    if node.name.is_empty() {
+        node.output.iter().find(|name| !name.is_empty()).map_or("", |name| name)
+    } else {
+        &node.name
+    }
+}
+
+fn function(bytes: &Bytes) -> Result<(FunctionId, Function)> {
+    let mut function: proto::Function = decode(bytes, "a function")?;
+    normalize(&mut function.domain);
+    let inputs: HashSet<&str> = function.input.iter().map(String::as_str).collect();
+    let known = |name: &str| inputs.contains(name);
+    let nodes = sorted(function.node, &known, 0)
+        .map_err(|error| ModelError::new(format!("function {}.{}: {error}", function.domain, function.name)))?;
+    let defaults = function.attribute_proto.iter().map(|bytes| decode(bytes, "an attribute")).collect::<Result<_>>()?;
+    let opsets = opsets(&function.opset_import)?;
+    let (inputs, outputs) = (function.input, function.output);
+    Ok(((function.domain, function.name, function.overload), Function { inputs, outputs, nodes, defaults, opsets }))
+}
+
+impl Model {
+    /// Opens the model at `path`.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not a sound model.
+    pub fn open(path: &Path) -> Result<Model> {
+        let (files, bytes) = Files::open(path)?;
+        Model::decode(bytes, files).map_err(|error| ModelError::new(format!("{}: {error}", path.display())))
+    }
+
+    /// Decodes a model.
+    ///
+    /// # Errors
+    /// If it is not sound.
+    pub fn decode(bytes: Bytes, files: Files) -> Result<Model> {
+        let model: proto::Model = decode(&bytes, "the model")?;
+        let opsets = opsets(&model.opset_import)?;
+        let Some(graph) = &model.graph else {
+            return Err(ModelError::new("this is not an ONNX model: it has no graph"));
+        };
+        if opsets.is_empty() {
+            return Err(ModelError::new("this is not an ONNX model: it names no operator set"));
+        }
+        let graph = Graph::decode(graph, &|_| false, 0)?;
+        let mut functions = HashMap::new();
+        for bytes in &model.functions {
+            let (id, function) = function(bytes)?;
+            if let Some(_twice) = functions.insert(id.clone(), function) {
+                return Err(ModelError::new(format!("there are two functions {}.{}", id.0, id.1)));
+            }
+        }
+        let mut properties = BTreeMap::new();
+        for bytes in &model.metadata_props {
+            let entry: proto::Entry = decode(bytes, "a property")?;
+            properties.insert(entry.key, entry.value);
+        }
+        let metadata = Metadata {
+            ir_version: model.ir_version,
+            producer_name: model.producer_name,
+            producer_version: model.producer_version,
+            domain: model.domain,
+            model_version: model.model_version,
+            description: model.doc_string,
+            graph_name: graph.name.clone(),
+            opsets,
+            properties,
+        };
+        Ok(Model { metadata, graph, functions, files })
+    }
+}

@@ -1,0 +1,222 @@
+//! Operators that move elements or tell about shapes: reshapes, joins, cuts, transpositions, constants.
+
+use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::onnx::tensor::{ElementType, Literal};
+use crate::shape::Descriptor;
+
+/// `value` with another shape of as many elements.
+pub fn reshaped(call: &mut Call, value: Value, shape: Vec<u32>) -> Step<Value> {
+    Ok(match value {
+        Value::Operand(id) => Value::Operand(call.reshape(id, &shape)?),
+        Value::Literal(literal) => Value::Literal(Literal { shape, ..(*literal).clone() }.into()),
+        Value::Empty(descriptor) => Value::Empty(Descriptor { shape, ..descriptor }),
+        Value::Sequence(_) | Value::Unknown => return Err("a sequence has no shape".into()),
+    })
+}
+
+fn elements(shape: &[u32]) -> u64 {
+    shape.iter().map(|&dim| dim as u64).product()
+}
+
+/// The shape that the numbers of `Reshape` stand for: 0 copies a dimension, unless `allow_zero`, and one -1 takes what
+/// is left.
+fn target_shape(numbers: &[i64], from: &[u32], allow_zero: bool) -> Step<Vec<u32>> {
+    let fail = || Refusal(format!("a tensor of shape {from:?} cannot get the shape {numbers:?}"));
+    let mut shape = Vec::new();
+    let mut inferred = None;
+    for (at, &number) in numbers.iter().enumerate() {
+        shape.push(match number {
+            -1 if inferred.is_none() => {
+                inferred = Some(at);
+                1
+            }
+            0 if !allow_zero => *from.get(at).ok_or_else(fail)?,
+            number => u32::try_from(number).map_err(|_| fail())?,
+        });
+    }
+    if let Some(at) = inferred {
+        let rest = shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim as u64)).ok_or_else(fail)?;
+        let dim = elements(from).checked_div(rest).filter(|dim| dim * rest == elements(from)).ok_or_else(fail)?;
+        shape[at] = u32::try_from(dim).map_err(|_| fail())?;
+    }
+    let count = shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim as u64));
+    if count == Some(elements(from)) { Ok(shape) } else { Err(fail()) }
+}
+
+fn reshape(call: &mut Call) -> Outcome {
+    let numbers = call.ints(1, "shape")?;
+    let shape = target_shape(&numbers, &call.input_shape(0)?, call.int_or("allowzero", 0) != 0)?;
+    let value = call.required(0)?;
+    Ok(vec![reshaped(call, value, shape)?])
+}
+
+/// Dimensions before `axis` and from there on become two.
+fn flatten(call: &mut Call) -> Outcome {
+    let shape = call.input_shape(0)?;
+    let axis = call.int_or("axis", 1);
+    let counted = if axis < 0 { axis + shape.len() as i64 } else { axis };
+    let (before, after) = usize::try_from(counted)
+        .ok()
+        .and_then(|axis| shape.split_at_checked(axis))
+        .ok_or_else(|| Refusal(format!("axis is {axis}, expected at most the rank of {shape:?}")))?;
+    let flat = [elements(before), elements(after)].map(|size| size as u32);
+    let value = call.required(0)?;
+    Ok(vec![reshaped(call, value, flat.to_vec())?])
+}
+
+/// Axes are an attribute before opset 13 and a constant from then on.
+pub fn axes(call: &Call) -> Step<Option<Vec<i64>>> {
+    if call.opset < 13 { Ok(call.ints_attribute("axes")) } else { call.optional_ints(1, "axes") }
+}
+
+fn squeeze(call: &mut Call) -> Outcome {
+    let shape = call.input_shape(0)?;
+    let dropped = match axes(call)? {
+        Some(axes) => call.axes(&axes, shape.len())?,
+        None => (0..shape.len() as u32).filter(|&axis| shape[axis as usize] == 1).collect(),
+    };
+    if let Some(axis) = dropped.iter().find(|&&axis| shape[axis as usize] != 1) {
+        return Err(Refusal(format!("dimension {axis} of {shape:?} cannot be squeezed, expected a size of 1")));
+    }
+    let kept = (0..shape.len()).filter(|axis| !dropped.contains(&(*axis as u32))).map(|axis| shape[axis]).collect();
+    let value = call.required(0)?;
+    Ok(vec![reshaped(call, value, kept)?])
+}
+
+fn unsqueeze(call: &mut Call) -> Outcome {
+    let mut shape = call.input_shape(0)?;
+    let axes = axes(call)?.ok_or_else(|| Refusal("axes are missing".to_string()))?;
+    let mut axes = call.axes(&axes, shape.len() + axes.len())?;
+    axes.sort_unstable();
+    for axis in axes {
+        shape.insert(axis as usize, 1);
+    }
+    let value = call.required(0)?;
+    Ok(vec![reshaped(call, value, shape)?])
+}
+
+fn concat(call: &mut Call) -> Outcome {
+    let mut operands: Vec<OperandId> = Vec::new();
+    let shape = call.input_shape(0)?;
+    let axis = call.axis(call.int_or("axis", 1), shape.len())?;
+    for index in 0..call.input_count() {
+        // What has no elements adds none, as the first state of a growing cache.
+        if !call.input_shape(index)?.contains(&0) {
+            operands.push(call.input(index)?);
+        }
+    }
+    if operands.is_empty() {
+        return Ok(vec![call.required(0)?]);
+    }
+    let output = call.concat(&operands, axis);
+    call.one(output)
+}
+
+fn transpose(call: &mut Call) -> Outcome {
+    let shape = call.input_shape(0)?;
+    let rank = shape.len();
+    let permutation = match call.ints_attribute("perm") {
+        Some(permutation) => call.axes(&permutation, rank)?,
+        None => (0..rank as u32).rev().collect(),
+    };
+    if permutation.len() != rank {
+        return Err(Refusal(format!("perm is {permutation:?}, expected a permutation of the dimensions of {shape:?}")));
+    }
+    if let Some(Value::Empty(descriptor)) = call.value(0) {
+        let shape = permutation.iter().map(|&axis| shape[axis as usize]).collect();
+        return Ok(vec![Value::Empty(Descriptor { shape, ..descriptor })]);
+    }
+    let x = call.input(0)?;
+    let output = call.transpose(x, &permutation);
+    call.one(output)
+}
+
+fn shape(call: &mut Call) -> Outcome {
+    let shape = call.input_shape(0)?;
+    let rank = shape.len() as i64;
+    let place = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;
+    let (start, end) = (place(call.int_or("start", 0)), place(call.int_or("end", rank)));
+    let dims: Vec<i64> = shape.get(start..end).unwrap_or(&[]).iter().map(|&dim| dim as i64).collect();
+    Ok(vec![call.int_list(&[dims.len() as u32], &dims)?])
+}
+
+fn size(call: &mut Call) -> Outcome {
+    let count = elements(&call.input_shape(0)?) as i64;
+    Ok(vec![call.int_list(&[], &[count])?])
+}
+
+/// The forms of a constant in attributes.
+fn constant(call: &mut Call) -> Outcome {
+    if let Some(literal) = call.tensor_attribute("value")? {
+        return Ok(vec![call.literal(literal)?]);
+    }
+    let value = if let Some(int) = call.int_attribute("value_int") {
+        call.int_list(&[], &[int])?
+    } else if let Some(ints) = call.ints_attribute("value_ints") {
+        call.int_list(&[ints.len() as u32], &ints)?
+    } else if let Some(float) = call.float_attribute("value_float") {
+        Value::Operand(call.scalar(DataType::Float32, Number::Float(float))?)
+    } else if let Some(floats) = call.floats_attribute("value_floats") {
+        let descriptor = Descriptor::new(DataType::Float32, [floats.len() as u32]);
+        let numbers: Vec<_> = floats.into_iter().map(Number::Float).collect();
+        match numbers.is_empty() {
+            true => Value::Empty(descriptor),
+            false => Value::Operand(call.constant(DataType::Float32, &descriptor.shape, &numbers)?),
+        }
+    } else {
+        return Err("a constant that is a text or sparse has no counterpart in WebNN".into());
+    };
+    Ok(vec![value])
+}
+
+fn constant_of_shape(call: &mut Call) -> Outcome {
+    let shape = crate::onnx::tensor::checked_shape(&call.ints(0, "input")?).map_err(Refusal)?;
+    let value = call.tensor_attribute("value")?;
+    let element = value.as_ref().map_or(ElementType::Float, |literal| literal.element);
+    let dtype =
+        element.webnn().ok_or_else(|| Refusal(format!("value is of type {element}, which WebNN does not have")))?;
+    if shape.contains(&0) {
+        return Ok(vec![Value::Empty(Descriptor::new(dtype, shape))]);
+    }
+    let number = match value {
+        Some(literal) => literal.numbers().map_err(Refusal)?.first().copied(),
+        None => Some(Number::Int(0)),
+    };
+    let scalar = call.scalar(dtype, number.ok_or_else(|| Refusal("value has no elements".to_string()))?)?;
+    let output = call.expand(scalar, &shape);
+    call.one(output)
+}
+
+/// Does nothing but in training.
+fn dropout(call: &mut Call) -> Outcome {
+    let value = call.required(0)?;
+    if call.constant_numbers(2).is_some_and(|training| training.iter().any(|flag| flag.to_f64() != 0.0)) {
+        return Err("training_mode is true".into());
+    }
+    if !call.wants(1) {
+        return Ok(vec![value]);
+    }
+    let yes = call.scalar(DataType::Uint8, Number::Int(1))?;
+    let shape = call.input_shape(0)?;
+    Ok(vec![value, Value::Operand(call.expand(yes, &shape)?)])
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    standard("Concat", "", concat),
+    standard("Constant", "no texts, no sparse tensors", constant),
+    standard("ConstantOfShape", "", constant_of_shape),
+    standard("Dropout", "of inference: the data stay as they are", dropout),
+    standard("Flatten", "", flatten),
+    standard("Reshape", "", reshape),
+    standard("Shape", "", shape),
+    standard("Size", "", size),
+    standard("Squeeze", "", squeeze),
+    standard("Transpose", "", transpose),
+    standard("Unsqueeze", "", unsqueeze),
+];

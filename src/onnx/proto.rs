@@ -1,0 +1,238 @@
+//! The messages of `onnx.proto3` (IR version 11), as far as an importer reads them.
+//!
+//! Everything that can be many or large stays in its encoded form ([`Bytes`] share the memory of the file) and is
+//! decoded when it is looked at: a file of a few bytes per message cannot make the reader allocate hundreds, nested
+//! graphs cannot make it recurse, and weights are never copied.
+
+use bytes::Bytes;
+use prost::Message;
+
+/// `ModelProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Model {
+    #[prost(int64, tag = "1")]
+    pub ir_version: i64,
+    #[prost(string, tag = "2")]
+    pub producer_name: String,
+    #[prost(string, tag = "3")]
+    pub producer_version: String,
+    #[prost(string, tag = "4")]
+    pub domain: String,
+    #[prost(int64, tag = "5")]
+    pub model_version: i64,
+    #[prost(string, tag = "6")]
+    pub doc_string: String,
+    /// A [`Graph`].
+    #[prost(bytes = "bytes", optional, tag = "7")]
+    pub graph: Option<Bytes>,
+    /// [`OperatorSetId`]s.
+    #[prost(bytes = "bytes", repeated, tag = "8")]
+    pub opset_import: Vec<Bytes>,
+    /// [`Entry`]s.
+    #[prost(bytes = "bytes", repeated, tag = "14")]
+    pub metadata_props: Vec<Bytes>,
+    /// [`Function`]s.
+    #[prost(bytes = "bytes", repeated, tag = "25")]
+    pub functions: Vec<Bytes>,
+}
+
+/// `OperatorSetIdProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct OperatorSetId {
+    #[prost(string, tag = "1")]
+    pub domain: String,
+    #[prost(int64, tag = "2")]
+    pub version: i64,
+}
+
+/// `StringStringEntryProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Entry {
+    #[prost(string, tag = "1")]
+    pub key: String,
+    #[prost(string, tag = "2")]
+    pub value: String,
+}
+
+/// `GraphProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Graph {
+    /// [`Node`]s.
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub node: Vec<Bytes>,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// [`Tensor`]s.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub initializer: Vec<Bytes>,
+    /// [`ValueInfo`]s.
+    #[prost(bytes = "bytes", repeated, tag = "11")]
+    pub input: Vec<Bytes>,
+    /// [`ValueInfo`]s.
+    #[prost(bytes = "bytes", repeated, tag = "12")]
+    pub output: Vec<Bytes>,
+    /// `SparseTensorProto`s.
+    #[prost(bytes = "bytes", repeated, tag = "15")]
+    pub sparse_initializer: Vec<Bytes>,
+}
+
+/// `FunctionProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Function {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, repeated, tag = "4")]
+    pub input: Vec<String>,
+    #[prost(string, repeated, tag = "5")]
+    pub output: Vec<String>,
+    /// [`Node`]s.
+    #[prost(bytes = "bytes", repeated, tag = "7")]
+    pub node: Vec<Bytes>,
+    /// [`OperatorSetId`]s.
+    #[prost(bytes = "bytes", repeated, tag = "9")]
+    pub opset_import: Vec<Bytes>,
+    #[prost(string, tag = "10")]
+    pub domain: String,
+    /// [`Attribute`]s that have a default value.
+    #[prost(bytes = "bytes", repeated, tag = "11")]
+    pub attribute_proto: Vec<Bytes>,
+    #[prost(string, tag = "13")]
+    pub overload: String,
+}
+
+/// `NodeProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Node {
+    #[prost(string, repeated, tag = "1")]
+    pub input: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    pub output: Vec<String>,
+    #[prost(string, tag = "3")]
+    pub name: String,
+    #[prost(string, tag = "4")]
+    pub op_type: String,
+    /// [`Attribute`]s.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub attribute: Vec<Bytes>,
+    #[prost(string, tag = "7")]
+    pub domain: String,
+    #[prost(string, tag = "8")]
+    pub overload: String,
+}
+
+/// `AttributeProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Attribute {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(float, optional, tag = "2")]
+    pub f: Option<f32>,
+    #[prost(int64, optional, tag = "3")]
+    pub i: Option<i64>,
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    pub s: Option<Bytes>,
+    /// A [`Tensor`].
+    #[prost(bytes = "bytes", optional, tag = "5")]
+    pub t: Option<Bytes>,
+    /// A [`Graph`].
+    #[prost(bytes = "bytes", optional, tag = "6")]
+    pub g: Option<Bytes>,
+    #[prost(float, repeated, tag = "7")]
+    pub floats: Vec<f32>,
+    #[prost(int64, repeated, tag = "8")]
+    pub ints: Vec<i64>,
+    #[prost(bytes = "bytes", repeated, tag = "9")]
+    pub strings: Vec<Bytes>,
+    /// `AttributeProto.AttributeType`.
+    #[prost(int32, tag = "20")]
+    pub r#type: i32,
+    /// In a function: the attribute of the function whose value this is.
+    #[prost(string, tag = "21")]
+    pub ref_attr_name: String,
+}
+
+/// What `TensorProto` says beside the elements.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorHeader {
+    #[prost(int64, repeated, tag = "1")]
+    pub dims: Vec<i64>,
+    /// `TensorProto.DataType`.
+    #[prost(int32, tag = "2")]
+    pub data_type: i32,
+    #[prost(string, tag = "8")]
+    pub name: String,
+    /// Length counts.
+    #[prost(bytes = "bytes", optional, tag = "9")]
+    pub raw_data: Option<Bytes>,
+    /// [`Entry`]s: where the elements are.
+    #[prost(bytes = "bytes", repeated, tag = "13")]
+    pub external_data: Vec<Bytes>,
+    /// 1: the elements are in another file.
+    #[prost(int32, tag = "14")]
+    pub data_location: i32,
+}
+
+/// The elements of a `TensorProto` that are not `raw_data`.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorElements {
+    #[prost(float, repeated, tag = "4")]
+    pub float_data: Vec<f32>,
+    #[prost(int32, repeated, tag = "5")]
+    pub int32_data: Vec<i32>,
+    #[prost(int64, repeated, tag = "7")]
+    pub int64_data: Vec<i64>,
+    #[prost(double, repeated, tag = "10")]
+    pub double_data: Vec<f64>,
+    #[prost(uint64, repeated, tag = "11")]
+    pub uint64_data: Vec<u64>,
+}
+
+/// `ValueInfoProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct ValueInfo {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(message, optional, tag = "2")]
+    pub r#type: Option<Type>,
+}
+
+/// `TypeProto`; sequences, maps and optional values only show that they are there.
+#[derive(Clone, PartialEq, Message)]
+pub struct Type {
+    #[prost(message, optional, tag = "1")]
+    pub tensor_type: Option<TensorType>,
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    pub sequence_type: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "5")]
+    pub map_type: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "8")]
+    pub sparse_tensor_type: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "9")]
+    pub optional_type: Option<Bytes>,
+}
+
+/// `TypeProto.Tensor`.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorType {
+    #[prost(int32, tag = "1")]
+    pub elem_type: i32,
+    #[prost(message, optional, tag = "2")]
+    pub shape: Option<TensorShape>,
+}
+
+/// `TensorShapeProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorShape {
+    /// [`Dimension`]s.
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub dim: Vec<Bytes>,
+}
+
+/// `TensorShapeProto.Dimension`; neither value stands for a dimension that nothing is known of.
+#[derive(Clone, PartialEq, Message)]
+pub struct Dimension {
+    #[prost(int64, optional, tag = "1")]
+    pub dim_value: Option<i64>,
+    #[prost(string, optional, tag = "2")]
+    pub dim_param: Option<String>,
+}

@@ -1,0 +1,68 @@
+//! Which operators are translated, and how.
+
+use super::call::Call;
+use super::error::Refusal;
+use super::import::Value;
+use super::ops;
+use super::proto;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// What a translation gives: the outputs of the node, or why it is refused.
+pub type Outcome = Result<Vec<Value>, Refusal>;
+
+/// The domain of the operators that onnxruntime adds to the standard.
+pub const MICROSOFT: &str = "com.microsoft";
+
+/// An operator of ONNX that is translated.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Empty for `ai.onnx`.
+    pub domain: &'static str,
+    /// `op_type`.
+    pub name: &'static str,
+    /// What of it is not translated, for the documentation; empty if everything that the types of WebNN allow is.
+    pub notes: &'static str,
+    /// Emits operators that compute the outputs of a node.
+    pub translate: fn(&mut Call) -> Outcome,
+}
+
+/// An operator of `ai.onnx`.
+pub const fn standard(name: &'static str, notes: &'static str, translate: fn(&mut Call) -> Outcome) -> Entry {
+    Entry { domain: "", name, notes, translate }
+}
+
+/// An operator of `com.microsoft`.
+pub const fn microsoft(name: &'static str, notes: &'static str, translate: fn(&mut Call) -> Outcome) -> Entry {
+    Entry { domain: MICROSOFT, name, notes, translate }
+}
+
+/// Every operator that is translated.
+pub fn entries() -> impl Iterator<Item = &'static Entry> {
+    ops::TABLES.iter().copied().flatten()
+}
+
+/// The entry for the operator of `node`.
+pub fn find(node: &proto::Node) -> Option<&'static Entry> {
+    static BY_NAME: OnceLock<HashMap<(&'static str, &'static str), &'static Entry>> = OnceLock::new();
+    let by_name = BY_NAME.get_or_init(|| entries().map(|entry| ((entry.domain, entry.name), entry)).collect());
+    by_name.get(&(node.domain.as_str(), node.op_type.as_str())).copied()
+}
+
+/// The refusal of a node whose operator has no entry.
+pub fn no_such(_node: &proto::Node) -> String {
+    "there is no translation of this operator to WebNN".to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operator_is_there_once() {
+        let mut seen = std::collections::HashSet::new();
+        for entry in entries() {
+            assert!(seen.insert((entry.domain, entry.name)), "{} is there twice", entry.name);
+        }
+    }
+}

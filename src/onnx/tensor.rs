@@ -1,0 +1,253 @@
+//! Tensors in model files: their types, checked headers and elements.
+
+use super::error::{ModelError, Result};
+use super::file::Files;
+use super::proto;
+use crate::dtype::{DataType, Number};
+use bytes::Bytes;
+use half::{bf16, f16};
+use prost::Message;
+use std::fmt;
+
+macro_rules! element_types {
+    ($($Variant:ident = $code:literal, $name:literal, $bits:literal, $webnn:expr;)*) => {
+        /// `TensorProto.DataType`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "the variants are the names of the standard")]
+        pub enum ElementType { $($Variant,)* }
+
+        impl ElementType {
+            /// The type with the number `code`.
+            pub fn from_code(code: i32) -> Option<ElementType> {
+                match code { $($code => Some(ElementType::$Variant),)* _ => None }
+            }
+
+            /// The name in lower case.
+            pub fn name(self) -> &'static str {
+                match self { $(ElementType::$Variant => $name,)* }
+            }
+
+            /// Bits per element; 0 for strings, which have no fixed size.
+            pub fn bits(self) -> usize {
+                match self { $(ElementType::$Variant => $bits,)* }
+            }
+
+            /// The same type in WebNN. Truth values are `uint8` there.
+            pub fn webnn(self) -> Option<DataType> {
+                match self { $(ElementType::$Variant => $webnn,)* }
+            }
+        }
+    };
+}
+
+element_types! {
+    Float = 1, "float32", 32, Some(DataType::Float32);
+    Uint8 = 2, "uint8", 8, Some(DataType::Uint8);
+    Int8 = 3, "int8", 8, Some(DataType::Int8);
+    Uint16 = 4, "uint16", 16, None;
+    Int16 = 5, "int16", 16, None;
+    Int32 = 6, "int32", 32, Some(DataType::Int32);
+    Int64 = 7, "int64", 64, Some(DataType::Int64);
+    String = 8, "string", 0, None;
+    Bool = 9, "bool", 8, Some(DataType::Uint8);
+    Float16 = 10, "float16", 16, Some(DataType::Float16);
+    Double = 11, "double", 64, None;
+    Uint32 = 12, "uint32", 32, Some(DataType::Uint32);
+    Uint64 = 13, "uint64", 64, Some(DataType::Uint64);
+    Complex64 = 14, "complex64", 64, None;
+    Complex128 = 15, "complex128", 128, None;
+    Bfloat16 = 16, "bfloat16", 16, None;
+    Float8E4m3fn = 17, "float8e4m3fn", 8, None;
+    Float8E4m3fnuz = 18, "float8e4m3fnuz", 8, None;
+    Float8E5m2 = 19, "float8e5m2", 8, None;
+    Float8E5m2fnuz = 20, "float8e5m2fnuz", 8, None;
+    Uint4 = 21, "uint4", 4, None;
+    Int4 = 22, "int4", 4, None;
+    Float4E2m1 = 23, "float4e2m1", 4, None;
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A tensor of a model file: row-major little-endian elements, two per byte (low half first) for the 4-bit types.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Literal {
+    /// The type of every element.
+    pub element: ElementType,
+    /// The dimensions; unlike in WebNN, some may be 0.
+    pub shape: Vec<u32>,
+    /// The elements.
+    pub bytes: Bytes,
+}
+
+impl Literal {
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().map(|&dim| dim as usize).product()
+    }
+
+    /// Every element as a number that is exact.
+    ///
+    /// # Errors
+    /// For types that have no number (strings, complex numbers), or that nothing here reads.
+    pub fn numbers(&self) -> Result<Vec<Number>, String> {
+        let int = |x: i64| Number::Int(x as i128);
+        let nibbles = |read: fn(u8) -> i64| {
+            let halves = self.bytes.iter().flat_map(|byte| [byte & 15, byte >> 4]);
+            halves.take(self.elements()).map(|half| int(read(half))).collect()
+        };
+        Ok(match self.element {
+            ElementType::Uint16 => chunks(&self.bytes, |b| int(u16::from_le_bytes(b) as i64)),
+            ElementType::Int16 => chunks(&self.bytes, |b| int(i16::from_le_bytes(b) as i64)),
+            ElementType::Double => chunks(&self.bytes, |b| Number::Float(f64::from_le_bytes(b))),
+            ElementType::Bfloat16 => chunks(&self.bytes, |b| Number::Float(bf16::from_le_bytes(b).to_f64())),
+            ElementType::Uint4 => nibbles(|half| half as i64),
+            ElementType::Int4 => nibbles(|half| ((half << 4) as i8 >> 4) as i64),
+            other => match other.webnn() {
+                Some(dtype) => numbers(dtype, &self.bytes),
+                None => return Err(format!("elements of type {other} have no counterpart in WebNN")),
+            },
+        })
+    }
+}
+
+fn chunks<const N: usize>(bytes: &[u8], read: impl Fn([u8; N]) -> Number) -> Vec<Number> {
+    bytes.as_chunks::<N>().0.iter().map(|&chunk| read(chunk)).collect()
+}
+
+/// The elements of a WebNN tensor, however its bytes are aligned.
+pub fn numbers(dtype: DataType, bytes: &[u8]) -> Vec<Number> {
+    let int = |x: i128| Number::Int(x);
+    match dtype {
+        DataType::Float32 => chunks(bytes, |b| Number::Float(f32::from_le_bytes(b) as f64)),
+        DataType::Float16 => chunks(bytes, |b| Number::Float(f16::from_le_bytes(b).to_f64())),
+        DataType::Int32 => chunks(bytes, |b| int(i32::from_le_bytes(b) as i128)),
+        DataType::Uint32 => chunks(bytes, |b| int(u32::from_le_bytes(b) as i128)),
+        DataType::Int64 => chunks(bytes, |b| int(i64::from_le_bytes(b) as i128)),
+        DataType::Uint64 => chunks(bytes, |b| int(u64::from_le_bytes(b) as i128)),
+        DataType::Int8 => chunks(bytes, |b| int(i8::from_le_bytes(b) as i128)),
+        DataType::Uint8 => chunks(bytes, |b| int(u8::from_le_bytes(b) as i128)),
+    }
+}
+
+/// A `TensorProto` whose type and shape have been checked and whose elements stay where they are.
+#[derive(Clone, Debug)]
+pub struct TensorRecord {
+    /// The name; empty for the value of an attribute.
+    pub name: String,
+    /// The type of every element.
+    pub element: ElementType,
+    /// The dimensions; some may be 0.
+    pub shape: Vec<u32>,
+    /// The message.
+    encoded: Bytes,
+}
+
+/// The most elements that a tensor of a file can have; each dimension is smaller than that too.
+const MAX_ELEMENTS: u64 = i32::MAX as u64;
+
+/// The most dimensions that a tensor of a file can have; operators take [`MAX_RANK`](crate::shape::MAX_RANK).
+const MAX_FILE_RANK: usize = 64;
+
+/// The dimensions in `dims`, which are checked to be of a tensor that could exist.
+pub fn checked_shape(dims: &[i64]) -> Result<Vec<u32>, String> {
+    if dims.len() > MAX_FILE_RANK {
+        return Err(format!("the shape has {} dimensions, more than {MAX_FILE_RANK}", dims.len()));
+    }
+    let shape: Vec<u32> = dims
+        .iter()
+        .map(|&dim| u32::try_from(dim).ok().filter(|&dim| dim as u64 <= MAX_ELEMENTS))
+        .collect::<Option<_>>()
+        .ok_or_else(|| format!("the shape {dims:?} has a dimension that is not between 0 and {MAX_ELEMENTS}"))?;
+    // A dimension of 0 does not hide others that are absurd.
+    let count = shape.iter().filter(|&&dim| dim > 0).try_fold(1u64, |n, &dim| n.checked_mul(dim as u64));
+    count
+        .filter(|&count| count <= MAX_ELEMENTS)
+        .map(|_| shape)
+        .ok_or_else(|| format!("the shape {dims:?} has more than {MAX_ELEMENTS} elements"))
+}
+
+impl TensorRecord {
+    /// Checks the header of a `TensorProto`.
+    ///
+    /// # Errors
+    /// For a message that cannot be decoded, an unknown type, or a shape that cannot exist.
+    pub fn decode(encoded: &Bytes) -> Result<TensorRecord> {
+        let header = decode_header(encoded)?;
+        let fail = |reason: String| ModelError::new(format!("tensor '{}': {reason}", header.name));
+        let element = ElementType::from_code(header.data_type)
+            .ok_or_else(|| fail(format!("{} is not an element type", header.data_type)))?;
+        let shape = checked_shape(&header.dims).map_err(fail)?;
+        Ok(TensorRecord { name: header.name, element, shape, encoded: encoded.clone() })
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().map(|&dim| dim as usize).product()
+    }
+
+    /// Number of bytes of the elements.
+    pub fn byte_length(&self) -> usize {
+        (self.elements() * self.element.bits()).div_ceil(8)
+    }
+
+    /// The elements, which are not copied where the file has them as they are.
+    ///
+    /// # Errors
+    /// If there are more or fewer than the shape says, or an external file cannot be read.
+    pub fn load(&self, files: &Files) -> Result<Literal> {
+        let fail = |reason: String| ModelError::new(format!("tensor '{}': {reason}", self.name));
+        if self.element == ElementType::String {
+            // Nothing reads them: they only have to have a type that a message can name.
+            return Ok(Literal { element: self.element, shape: self.shape.clone(), bytes: Bytes::new() });
+        }
+        let header = decode_header(&self.encoded)?;
+        let expected = self.byte_length();
+        let bytes = if header.data_location == 1 {
+            files.external(&header.external_data, expected).map_err(|error| fail(error.message))?
+        } else if let Some(raw) = header.raw_data {
+            raw
+        } else {
+            let elements = proto::TensorElements::decode(self.encoded.clone())
+                .map_err(|error| fail(format!("its elements cannot be decoded: {error}")))?;
+            typed_elements(self.element, elements).map_err(fail)?
+        };
+        if bytes.len() != expected {
+            let shape = &self.shape;
+            let got = bytes.len();
+            return Err(fail(format!("{got} bytes of elements, expected {expected} for {} {shape:?}", self.element)));
+        }
+        Ok(Literal { element: self.element, shape: self.shape.clone(), bytes })
+    }
+}
+
+fn decode_header(encoded: &Bytes) -> Result<proto::TensorHeader> {
+    proto::TensorHeader::decode(encoded.clone())
+        .map_err(|error| ModelError::new(format!("a tensor cannot be decoded: {error}")))
+}
+
+/// The bytes of elements that a `TensorProto` holds as numbers.
+fn typed_elements(element: ElementType, elements: proto::TensorElements) -> Result<Bytes, String> {
+    fn pack<T, const N: usize>(items: &[T], bytes: impl Fn(&T) -> [u8; N]) -> Bytes {
+        items.iter().flat_map(bytes).collect::<Vec<u8>>().into()
+    }
+    let narrow = |bits: usize| -> Bytes {
+        match bits {
+            16 => pack(&elements.int32_data, |x| (*x as u16).to_le_bytes()),
+            // The 4-bit types are packed already.
+            _ => pack(&elements.int32_data, |x| [*x as u8]),
+        }
+    };
+    Ok(match element {
+        ElementType::Float | ElementType::Complex64 => pack(&elements.float_data, |x| x.to_le_bytes()),
+        ElementType::Double | ElementType::Complex128 => pack(&elements.double_data, |x| x.to_le_bytes()),
+        ElementType::Int64 => pack(&elements.int64_data, |x| x.to_le_bytes()),
+        ElementType::Uint64 => pack(&elements.uint64_data, |x| x.to_le_bytes()),
+        ElementType::Uint32 => pack(&elements.uint64_data, |x| (*x as u32).to_le_bytes()),
+        ElementType::Int32 => pack(&elements.int32_data, |x| x.to_le_bytes()),
+        other => narrow(other.bits()),
+    })
+}

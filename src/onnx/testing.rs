@@ -1,0 +1,187 @@
+//! Models for tests, written down in Rust.
+
+use super::error::Result;
+use super::file::Files;
+use super::import::{Request, import};
+use super::model::Model;
+use super::proto;
+use super::tensor::ElementType;
+use crate::ir::{Builder, Graph};
+use bytes::Bytes;
+use prost::Message;
+
+/// The value of an attribute.
+pub enum Attr<'a> {
+    Int(i64),
+    Float(f32),
+    Text(&'a str),
+    Ints(&'a [i64]),
+    Floats(&'a [f32]),
+    Texts(&'a [&'a str]),
+    Graph(TestGraph),
+    Tensor(ElementType, &'a [i64], &'a [u8]),
+    /// The attribute of the function whose body the node is in.
+    Ref(&'a str),
+}
+
+/// A graph under construction.
+#[derive(Default)]
+pub struct TestGraph {
+    graph: proto::Graph,
+}
+
+fn encode(message: &impl Message) -> Bytes {
+    message.encode_to_vec().into()
+}
+
+/// An encoded `TensorProto` with raw elements.
+fn tensor(name: &str, element: ElementType, dims: &[i64], bytes: &[u8]) -> Bytes {
+    encode(&proto::TensorHeader {
+        dims: dims.to_vec(),
+        data_type: code(element),
+        name: name.to_string(),
+        raw_data: Some(bytes.to_vec().into()),
+        ..Default::default()
+    })
+}
+
+fn code(element: ElementType) -> i32 {
+    (0..64).find(|&code| ElementType::from_code(code) == Some(element)).expect("every type has a number")
+}
+
+/// An encoded `ValueInfoProto`; dimensions that are no number are names.
+pub fn value_info(name: &str, element: ElementType, dims: &[&str]) -> Bytes {
+    let dim = dims.iter().map(|dim| {
+        let dim_value = dim.parse().ok();
+        encode(&proto::Dimension { dim_value, dim_param: dim_value.is_none().then(|| dim.to_string()) })
+    });
+    let shape = Some(proto::TensorShape { dim: dim.collect() });
+    let tensor_type = Some(proto::TensorType { elem_type: code(element), shape });
+    let r#type = Some(proto::Type { tensor_type, ..Default::default() });
+    encode(&proto::ValueInfo { name: name.to_string(), r#type })
+}
+
+fn attribute(name: &str, value: Attr) -> Bytes {
+    let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let mut attribute = proto::Attribute { name: name.to_string(), ..Default::default() };
+    match value {
+        Attr::Int(int) => attribute.i = Some(int),
+        Attr::Float(float) => attribute.f = Some(float),
+        Attr::Text(value) => attribute.s = Some(text(value)),
+        Attr::Ints(ints) => attribute.ints = ints.to_vec(),
+        Attr::Floats(floats) => attribute.floats = floats.to_vec(),
+        Attr::Texts(texts) => attribute.strings = texts.iter().map(|value| text(value)).collect(),
+        Attr::Graph(graph) => attribute.g = Some(encode(&graph.graph)),
+        Attr::Tensor(element, dims, bytes) => attribute.t = Some(tensor("", element, dims, bytes)),
+        Attr::Ref(name) => attribute.ref_attr_name = name.to_string(),
+    }
+    encode(&attribute)
+}
+
+/// An encoded `NodeProto`. `operator` can have a domain in front: `com.microsoft.Gelu`. Names are separated by spaces; `_`
+/// stands for one that is left out.
+pub fn node(operator: &str, inputs: &str, outputs: &str, attributes: Vec<(&str, Attr)>) -> Bytes {
+    let names =
+        |names: &str| names.split_whitespace().map(|name| if name == "_" { "" } else { name }.to_string()).collect();
+    let (domain, op_type) = operator.rsplit_once('.').unwrap_or(("", operator));
+    encode(&proto::Node {
+        input: names(inputs),
+        output: names(outputs),
+        op_type: op_type.to_string(),
+        domain: domain.to_string(),
+        attribute: attributes.into_iter().map(|(name, value)| attribute(name, value)).collect(),
+        ..Default::default()
+    })
+}
+
+impl TestGraph {
+    /// An input; dimensions that are no number are names of free dimensions.
+    pub fn input(mut self, name: &str, element: ElementType, dims: &[&str]) -> TestGraph {
+        self.graph.input.push(value_info(name, element, dims));
+        self
+    }
+
+    /// An output, whose declared type nothing reads.
+    pub fn output(mut self, name: &str) -> TestGraph {
+        self.graph.output.push(value_info(name, ElementType::Float, &[]));
+        self
+    }
+
+    /// A node; see [`node`].
+    pub fn node(mut self, operator: &str, inputs: &str, outputs: &str, attributes: Vec<(&str, Attr)>) -> TestGraph {
+        self.graph.node.push(node(operator, inputs, outputs, attributes));
+        self
+    }
+
+    /// An initializer with these bytes.
+    pub fn raw(mut self, name: &str, element: ElementType, dims: &[i64], bytes: &[u8]) -> TestGraph {
+        self.graph.initializer.push(tensor(name, element, dims, bytes));
+        self
+    }
+
+    /// An initializer that is encoded as it is.
+    pub fn encoded(mut self, header: &proto::TensorHeader) -> TestGraph {
+        self.graph.initializer.push(encode(header));
+        self
+    }
+
+    /// An initializer: a list of int64.
+    pub fn ints(self, name: &str, ints: &[i64]) -> TestGraph {
+        let bytes: Vec<u8> = ints.iter().flat_map(|int| int.to_le_bytes()).collect();
+        self.raw(name, ElementType::Int64, &[ints.len() as i64], &bytes)
+    }
+
+    /// A float32 initializer.
+    pub fn floats(self, name: &str, dims: &[i64], floats: &[f32]) -> TestGraph {
+        let bytes: Vec<u8> = floats.iter().flat_map(|float| float.to_le_bytes()).collect();
+        self.raw(name, ElementType::Float, dims, &bytes)
+    }
+
+    /// An encoded model with this main graph.
+    pub fn encode(self, opset: i64) -> Bytes {
+        self.encode_with(opset, Vec::new())
+    }
+
+    /// As [`encode`](Self::encode), with functions.
+    pub fn encode_with(self, opset: i64, functions: Vec<proto::Function>) -> Bytes {
+        let set = |domain: &str, version| encode(&proto::OperatorSetId { domain: domain.to_string(), version });
+        encode(&proto::Model {
+            ir_version: 8,
+            graph: Some(encode(&self.graph)),
+            opset_import: vec![set("", opset), set("com.microsoft", 1)],
+            functions: functions.iter().map(encode).collect(),
+            ..Default::default()
+        })
+    }
+
+    /// The graph that a model with this main graph becomes.
+    pub fn import(self, opset: i64, request: &Request) -> Result<Graph> {
+        graph_of(&Model::decode(self.encode(opset), Files::default())?, request)
+    }
+
+    /// The text of the graph that a model with this main graph and no free dimensions becomes, without labels.
+    ///
+    /// # Panics
+    /// If the model cannot be imported.
+    pub fn text(self, opset: i64) -> String {
+        let mut graph = self.import(opset, &Request::default()).unwrap_or_else(|error| panic!("{error}"));
+        graph.nodes.iter_mut().for_each(|node| node.label.clear());
+        graph.to_string()
+    }
+
+    /// The message with which a model with this main graph and no free dimensions is refused.
+    ///
+    /// # Panics
+    /// If the model is imported.
+    pub fn refusal(self, opset: i64) -> String {
+        self.import(opset, &Request::default()).expect_err("the model is refused").message
+    }
+}
+
+/// The graph that `model` becomes.
+pub fn graph_of(model: &Model, request: &Request) -> Result<Graph> {
+    let mut builder = Builder::new();
+    let imported = import(model, &mut builder, request)?;
+    let outputs = imported.outputs.into_iter().filter_map(|output| Some((output.name, output.operand?)));
+    Ok(builder.finish(outputs.collect()))
+}

@@ -1,0 +1,239 @@
+//! Tests of the reader as a whole; those of single translations are beside them.
+
+use super::file::Files;
+use super::import::{Request, import, unknown_operators};
+use super::model::Model;
+use super::proto;
+use super::tensor::ElementType::*;
+use super::testing::*;
+use crate::ir::Builder;
+use bytes::Bytes;
+
+fn decode(bytes: Bytes) -> super::Result<Model> {
+    Model::decode(bytes, Files::default())
+}
+
+fn add() -> TestGraph {
+    TestGraph::default()
+        .input("x", Float, &["2", "n"])
+        .input("y", Float, &["n"])
+        .node("Add", "x y", "z", vec![])
+        .output("z")
+}
+
+#[test]
+fn free_dimensions_come_by_name_or_from_shapes() {
+    let model = decode(add().encode(17)).unwrap();
+    let mut request = Request::default();
+    let error = graph_of(&model, &request).unwrap_err().message;
+    assert_eq!(error, "the size of 'n' is not known: input 'x' has shape [2, n]");
+    request.free_dimensions.insert("n".into(), 3);
+    let text = graph_of(&model, &request).unwrap().to_string();
+    assert!(text.contains("input y float32 [3]"), "{text}");
+    request.free_dimensions.clear();
+    request.shapes.insert("y".into(), vec![5]);
+    let text = graph_of(&model, &request).unwrap().to_string();
+    assert!(text.contains("input x float32 [2, 5]"), "{text}");
+    request.shapes.insert("x".into(), vec![2, 4]);
+    let error = graph_of(&model, &request).unwrap_err().message;
+    assert_eq!(error, "the input 'y' has shape [5], expected [n=4]");
+}
+
+#[test]
+fn shape_arithmetic_is_folded() {
+    let graph = TestGraph::default()
+        .input("x", Float, &["2", "3", "4"])
+        .ints("first", &[0])
+        .ints("rest", &[-1])
+        .node("Shape", "x", "shape", vec![])
+        .node("Gather", "shape first", "batch", vec![])
+        .node("Concat", "batch rest", "target", vec![("axis", Attr::Int(0))])
+        .node("Reshape", "x target", "y", vec![])
+        .output("y");
+    let text = graph.text(17);
+    assert!(text.contains("reshape %0 newShape=[2, 12]"), "{text}");
+    assert_eq!(text.lines().count(), 3, "{text}");
+}
+
+#[test]
+fn every_unsupported_node_is_listed_and_nothing_is_left_in_the_builder() {
+    let graph = TestGraph::default()
+        .input("x", Float, &["2"])
+        .node("Relu", "x", "a", vec![])
+        .node("NoSuch", "a", "b", vec![])
+        .node("other.domain.Thing", "b", "c", vec![])
+        .node("Transpose", "x", "d", vec![("perm", Attr::Ints(&[1]))])
+        .node("Sum", "c d", "y", vec![])
+        .output("y");
+    let model = decode(graph.encode(17)).unwrap();
+    let mut builder = Builder::new();
+    let error = import(&model, &mut builder, &Request::default()).unwrap_err();
+    assert_eq!(builder.graph_len(), 0);
+    let names: Vec<_> = error.unsupported.iter().map(|node| node.operator.as_str()).collect();
+    assert_eq!(names, ["NoSuch", "Thing", "Transpose"]);
+    assert_eq!((error.unsupported[1].domain.as_str(), error.unsupported[0].opset), ("other.domain", 17));
+    assert!(error.message.starts_with("3 nodes are not supported\n  [b] NoSuch (opset 17): "), "{}", error.message);
+    let unknown: Vec<_> = unknown_operators(&model).unwrap().into_iter().map(|node| node.operator).collect();
+    assert_eq!(unknown, ["NoSuch", "Thing"]);
+}
+
+#[test]
+fn only_what_the_wanted_outputs_need_is_imported() {
+    let graph = TestGraph::default()
+        .input("x", Float, &["2"])
+        .input("unused", Double, &["batch"])
+        .node("Relu", "x", "a", vec![])
+        .node("NoSuch", "a", "b", vec![])
+        .output("b");
+    let model = decode(graph.encode(17)).unwrap();
+    let request = Request { outputs: Some(vec!["a".into()]), ..Default::default() };
+    assert!(graph_of(&model, &request).unwrap().to_string().contains("relu"));
+    let request = Request { outputs: Some(vec!["nothing".into()]), ..Default::default() };
+    assert_eq!(graph_of(&model, &request).unwrap_err().message, "the output 'nothing' is no value of the model");
+}
+
+#[test]
+fn nodes_are_sorted_and_cycles_are_refused() {
+    let graph = TestGraph::default().input("x", Float, &["2"]);
+    let unsorted = graph.node("Relu", "a", "y", vec![]).node("Abs", "x", "a", vec![]).output("y");
+    assert!(unsorted.text(17).contains("%1 = abs %0"));
+    let cycle = TestGraph::default().node("Relu", "a", "y", vec![]).node("Abs", "y", "a", vec![]).output("y");
+    assert_eq!(decode(cycle.encode(17)).unwrap_err().message, "[y] Relu: it depends on its own outputs");
+}
+
+#[test]
+fn unsound_models_are_refused() {
+    let message = |graph: TestGraph| decode(graph.encode(17)).unwrap_err().message;
+    let graph = || TestGraph::default().input("x", Float, &["2"]);
+    assert_eq!(
+        message(graph().node("Relu", "nothing", "y", vec![]).output("y")),
+        "[y] Relu: nothing defines 'nothing'"
+    );
+    assert_eq!(message(graph().output("y")), "nothing computes the output 'y'");
+    assert_eq!(message(graph().node("Relu", "x", "x", vec![])), "the value 'x' is defined twice");
+    assert_eq!(message(graph().input("x", Float, &[])), "there are two inputs of the name 'x'");
+    assert_eq!(message(graph().ints("a", &[1]).ints("a", &[2])), "there are two initializers of the name 'a'");
+    let absurd = graph().raw("w", Float, &[1 << 40], &[]);
+    assert!(message(absurd).contains("has a dimension that is not between"), "absurd dimension");
+    let absurd = graph().raw("w", Float, &[1 << 20, 1 << 20], &[]);
+    assert!(message(absurd).contains("has more than 2147483647 elements"), "absurd number of elements");
+    let opset = decode(graph().encode(6)).unwrap_err().message;
+    assert_eq!(opset, "the model uses opset 6 of ai.onnx, expected 7 to 23");
+    assert!(
+        decode(Bytes::from_static(b"\xff\xff\xff")).unwrap_err().message.starts_with("the model cannot be decoded")
+    );
+    assert!(decode(Bytes::new()).unwrap_err().message.starts_with("this is not an ONNX model"));
+}
+
+#[test]
+fn wrong_numbers_of_elements_are_refused() {
+    let graph = TestGraph::default().raw("w", Float, &[3], &[0; 8]).node("Relu", "w", "y", vec![]).output("y");
+    assert_eq!(graph.refusal(17), "tensor 'w': 8 bytes of elements, expected 12 for float32 [3]");
+}
+
+#[test]
+fn truncated_files_are_refused() {
+    let graph = TestGraph::default()
+        .input("x", Float, &["2"])
+        .ints("w", &[1, 2, 3])
+        .node("Add", "x x", "y", vec![])
+        .output("y");
+    let bytes = graph.encode(17);
+    for end in 0..bytes.len() {
+        // Some cuts leave a sound model; none may do more than fail.
+        if let Ok(model) = decode(bytes.slice(..end)) {
+            let _ = graph_of(&model, &Request::default());
+        }
+    }
+}
+
+#[test]
+fn functions_are_inlined_with_their_attributes() {
+    let function = proto::Function {
+        name: "Twice".into(),
+        domain: "mine".into(),
+        input: vec!["a".into()],
+        output: vec!["c".into()],
+        node: vec![
+            node("Transpose", "a", "b", vec![("perm", Attr::Ref("order"))]),
+            node("Transpose", "b", "c", vec![("perm", Attr::Ref("missing"))]),
+        ],
+        opset_import: vec![],
+        ..Default::default()
+    };
+    let graph = TestGraph::default()
+        .input("x", Float, &["2", "3", "4"])
+        .node("mine.Twice", "x", "y", vec![("order", Attr::Ints(&[1, 0, 2]))])
+        .output("y");
+    let model = decode(graph.encode_with(17, vec![function])).unwrap();
+    let text = graph_of(&model, &Request::default()).unwrap().to_string();
+    assert!(text.contains("permutation=[1, 0, 2]") && text.contains("%2 = transpose %1"), "{text}");
+}
+
+#[test]
+fn a_function_that_calls_itself_is_refused() {
+    let function = proto::Function {
+        name: "Loop".into(),
+        domain: "mine".into(),
+        input: vec!["a".into()],
+        output: vec!["b".into()],
+        node: vec![node("mine.Loop", "a", "b", vec![])],
+        ..Default::default()
+    };
+    let graph = TestGraph::default().input("x", Float, &["2"]).node("mine.Loop", "x", "y", vec![]).output("y");
+    let model = decode(graph.encode_with(17, vec![function])).unwrap();
+    let error = graph_of(&model, &Request::default()).unwrap_err().message;
+    assert_eq!(error, "functions are nested more than 16 deep");
+}
+
+#[test]
+fn what_no_node_computes_can_be_an_output() {
+    let text = TestGraph::default().input("x", Float, &["2"]).node("Identity", "x", "y", vec![]).output("y").text(17);
+    assert!(text.contains("%1 = identity %0"), "{text}");
+}
+
+#[test]
+fn external_data_stay_in_the_folder_of_the_model() {
+    let folder = std::env::temp_dir().join(format!("webnn-onnx-{}", std::process::id()));
+    let inner = folder.join("model");
+    std::fs::create_dir_all(&inner).unwrap();
+    std::fs::write(inner.join("weights.bin"), [0, 0, 128, 63, 0, 0, 0, 64]).unwrap();
+    std::fs::write(folder.join("secret.bin"), [0; 8]).unwrap();
+    let model_with = |entries: &[(&str, &str)]| {
+        let entry = |(key, value): &(&str, &str)| {
+            Bytes::from(prost::Message::encode_to_vec(&proto::Entry { key: key.to_string(), value: value.to_string() }))
+        };
+        let header = proto::TensorHeader {
+            dims: vec![2],
+            data_type: 1,
+            name: "w".into(),
+            external_data: entries.iter().map(entry).collect(),
+            data_location: 1,
+            ..Default::default()
+        };
+        let path = inner.join("model.onnx");
+        let graph = TestGraph::default().encoded(&header).node("Relu", "w", "y", vec![]).output("y");
+        std::fs::write(&path, graph.encode(17)).unwrap();
+        graph_of(&Model::open(&path).unwrap(), &Request::default()).map(|graph| graph.to_string())
+    };
+    assert!(model_with(&[("location", "weights.bin")]).unwrap().contains("constant"));
+    assert!(model_with(&[("location", "./weights.bin"), ("offset", "0"), ("length", "8")]).is_ok());
+    let cases: &[(&[(&str, &str)], &str)] = &[
+        (&[("location", "../secret.bin")], "outside of the model's folder"),
+        (&[("location", "")], "outside of the model's folder"),
+        (&[("location", "/etc/passwd")], "outside of the model's folder"),
+        (&[("location", "link.bin")], "outside of the model's folder"),
+        (&[("location", "nothing.bin")], "cannot be read"),
+        (&[("location", "weights.bin"), ("offset", "4")], "needs 8 bytes at 4, 'weights.bin' has 8"),
+        (&[("location", "weights.bin"), ("offset", "18446744073709551615")], "needs 8 bytes at"),
+        (&[("location", "weights.bin"), ("offset", "-1")], "expected a number"),
+        (&[("location", "weights.bin"), ("length", "4")], "external_data has 4 bytes, expected 8"),
+    ];
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("../secret.bin", inner.join("link.bin")).unwrap();
+    for (entries, expected) in cases {
+        let message = model_with(entries).unwrap_err().message;
+        assert!(message.contains(expected), "{entries:?}: {message}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
