@@ -1,5 +1,6 @@
 // Classes by name: a file of labels, probabilities, the most likely ones.
 import { readFile } from 'node:fs/promises';
+import { max } from 'd3-array';
 import { numbersOf } from './elements.mjs';
 import { Failure } from './errors.mjs';
 import { formatShape, printable } from './format.mjs';
@@ -68,8 +69,8 @@ function isDistribution(numbers) {
 }
 
 function softmax(numbers) {
-  const max = Math.max(...numbers);
-  const exponentials = numbers.map((value) => Math.exp(value - max));
+  const largest = max(numbers);
+  const exponentials = numbers.map((value) => Math.exp(value - largest));
   const sum = exponentials.reduce((total, value) => total + value, 0);
   return exponentials.map((value) => value / sum);
 }

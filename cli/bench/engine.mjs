@@ -18,6 +18,7 @@ export class Engine {
     // Standard output belongs to the result of the command.
     this.#child = fork(WORKER, { serialization: 'advanced', stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
     this.#child.on('message', ({ id, result, error }) => this.#settle(id, result, error));
+    this.#child.on('error', (error) => this.#fail(error.message));
     this.#child.on('exit', (code, signal) => this.#fail(signal === null ? `exit code ${code}` : signal));
   }
 
@@ -29,7 +30,7 @@ export class Engine {
   }
 
   #fail(how) {
-    for (const { reject } of this.#waiting.values()) reject(new Failure(`the process of ${this.name} ended with ${how}`));
+    for (const { reject } of this.#waiting.values()) reject(new Failure(`the process of ${this.name} ended: ${how}`));
     this.#waiting.clear();
   }
 

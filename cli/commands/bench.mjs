@@ -7,7 +7,7 @@ import { Option } from 'commander';
 import { Engine } from '../bench/engine.mjs';
 import { measure } from '../bench/measure.mjs';
 import { Failure } from '../errors.mjs';
-import { formatBytes, formatDuration, formatPercent, formatRate, printable } from '../format.mjs';
+import { formatBytes, formatDuration, formatNumber, formatPercent, formatRate, printable } from '../format.mjs';
 import { histogramLines, histogramSvg } from '../histogram.mjs';
 import { readFeeds, readModel } from '../model.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, secondsOption, threadsOption, warmupOption } from '../options.mjs';
@@ -104,7 +104,8 @@ function printRatio(output, ratio) {
 
 function printAgreement(output, agreement) {
   for (const { name, dataType, maxAbsolute, relative, agrees } of agreement) {
-    const text = `output ${printable(name)} (${dataType}): ${agrees ? 'agrees' : 'differs'}, by at most ${formatRate(maxAbsolute) === '-' ? maxAbsolute : maxAbsolute.toPrecision(2)} (${relative === 0 ? 0 : relative.toPrecision(2)} of the largest value)`;
+    const difference = `the largest difference is ${formatNumber(maxAbsolute)}, ${formatNumber(relative)} of the largest value`;
+    const text = `output ${printable(name)} (${dataType}) ${agrees ? 'agrees' : 'differs'}: ${difference}`;
     output.print(output.style(agrees ? 'green' : 'red', text));
   }
 }

@@ -25,9 +25,9 @@ function execute(output) {
     ['webnn-node', system.version],
     ['runtime', `${name} ${version}, ${process.platform} ${process.arch}`],
     ['instruction set', system.isa],
-    ['CPU features', system.features.join(' ')],
+    ['CPU features', system.features.join(' ') || 'none that matter'],
     ['threads', `${system.threads} of ${system.logicalCores} logical cores`],
-    ['memory limit', formatBytes(system.memoryLimitBytes)],
+    ['memory limit', system.memoryLimitBytes === null ? 'unknown' : formatBytes(system.memoryLimitBytes)],
     ['GPU adapters', system.gpuAdapters.length === 0 ? `none: ${system.gpuReason}` : system.gpuAdapters.map(String).join(', ')],
   ]);
   output.heading('Limits');
