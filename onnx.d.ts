@@ -1,8 +1,7 @@
-/// <reference lib="esnext" />
-import type { MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperandDescriptor, MLTensor } from './index.js';
+import type { MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperandDataType, MLTensor } from './index.js';
 
 /** Where a model is: a path, a file URL, or the bytes of the file (which are copied). */
-export type OnnxSource = string | URL | ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
+export type OnnxSource = string | { readonly href: string; readonly protocol: string } | ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
 /** An input or output of a model. */
 export interface OnnxValueInfo {
@@ -80,12 +79,18 @@ export type OnnxFeed =
   | SharedArrayBuffer
   | { data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer; shape: number[] };
 
+/** An input or output with all sizes. */
+export interface OnnxDescriptor {
+  readonly dataType: MLOperandDataType;
+  readonly shape: readonly number[];
+}
+
 /** A model that was compiled for one set of input shapes. */
 export interface OnnxSpecialization {
   /** Belongs to the model; `null` if no output has any elements. */
   readonly graph: MLGraph | null;
-  readonly inputs: Readonly<Record<string, MLOperandDescriptor>>;
-  readonly outputs: Readonly<Record<string, MLOperandDescriptor>>;
+  readonly inputs: Readonly<Record<string, OnnxDescriptor>>;
+  readonly outputs: Readonly<Record<string, OnnxDescriptor>>;
 }
 
 /** A model that is ready to run. */

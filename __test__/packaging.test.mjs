@@ -73,8 +73,8 @@ describe('the packed package', () => {
   test('holds the API, the command line, the addon, documentation and licences, and nothing else', () => {
     const { glibcVersionRuntime } = process.report.getReport().header;
     const addon = binaryName(process.platform, process.arch, glibcVersionRuntime !== undefined);
-    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'bin/webnn-node.js', 'index.d.ts', 'index.js', 'package.json', addon];
-    assert.deepEqual(files.filter((file) => !/^(lib\/[^/]+\.js|cli\/.+\.(mjs|js|css))$/.test(file)).sort(), expected.sort());
+    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'bin/webnn-node.js', 'index.d.ts', 'index.js', 'inspect.d.ts', 'inspect.js', 'onnx.d.ts', 'onnx.js', 'package.json', addon];
+    assert.deepEqual(files.filter((file) => !/^(lib\/.+\.js|cli\/.+\.(mjs|js|css))$/.test(file)).sort(), expected.sort());
     for (const file of ['lib/native.js', 'cli/main.mjs', 'cli/bench/worker.mjs']) assert.ok(files.includes(file), file);
   });
 
@@ -105,6 +105,15 @@ describe('the packed package', () => {
     assert.equal(stderr, 'webnn-node: pictures are decoded by the npm package sharp, which is not installed: npm install sharp\n');
     assert.equal(stdout, '');
     assert.equal(status, 1);
+  });
+
+  test('webnn-node/inspect is imported and required as the same module', () => {
+    const program = `
+      import { createRequire } from 'node:module';
+      import { describeGraph, profileGraph, systemInfo } from 'webnn-node/inspect';
+      const required = createRequire(import.meta.url)('webnn-node/inspect');
+      console.log(required.describeGraph === describeGraph, required.profileGraph === profileGraph, systemInfo().version);`;
+    assert.equal(run('inspect.mjs', program), `true true ${manifest.version}`);
   });
 
   test('keeps its insides to itself', () => {

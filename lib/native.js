@@ -181,4 +181,7 @@ module.exports = {
   /** Functions of the ONNX reader, as they are: it has errors of its own. */
   onnx: binding,
   translate,
+  describeGraph: translated(binding.describeGraph),
+  profile: translated(binding.profile),
+  systemInfo: translated(binding.systemInfo),
 };

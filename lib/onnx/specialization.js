@@ -65,7 +65,12 @@ class Specialization {
       const data = this.#inputs.filter(({ name }) => !(feeds.get(name) instanceof TensorFeed));
       // All are checked before anything is done.
       const bytes = new Map(data.map((input) => [input.name, feeds.get(input.name).bytes(input)]));
-      await this.#allocate(data.filter((input) => this.#bound.includes(input)), fetches, bytes);
+      const missing = this.#missing(data.filter((input) => this.#bound.includes(input)), fetches);
+      if (missing.length > 0) {
+        // Only then is there anything to wait for, and a reason to copy the data: the caller goes on.
+        bytes.forEach((view, name) => bytes.set(name, view.slice()));
+        await this.#allocate(missing);
+      }
       const tensorOf = ({ name }) => feeds.get(name).tensor ?? this.#tensors.get(`input ${name}`);
       for (const input of this.#bound) {
         if (bytes.has(input.name)) {
@@ -84,19 +89,18 @@ class Specialization {
     }
   }
 
-  /** Makes the own tensors that are missing. Only if there are any, `bytes` become copies: the caller goes on. */
-  async #allocate(inputs, fetches, bytes) {
+  /** @returns {[string, MLTensorDescriptor][]} the own tensors that a run needs and that do not exist yet */
+  #missing(inputs, fetches) {
     const wanted = [
       ...inputs.map((input) => [`input ${input.name}`, { ...descriptorOf(input), writable: true }]),
       ...this.#computed
         .filter(({ name }) => !fetches.get(name))
         .map((output) => [`output ${output.name}`, { ...descriptorOf(output), readable: true }]),
     ];
-    const missing = wanted.filter(([key]) => !this.#tensors.has(key));
-    if (missing.length === 0) {
-      return;
-    }
-    bytes.forEach((view, name) => bytes.set(name, view.slice()));
+    return wanted.filter(([key]) => !this.#tensors.has(key));
+  }
+
+  async #allocate(missing) {
     const tensors = await Promise.all(missing.map(([, descriptor]) => this.#context.createTensor(descriptor)));
     missing.forEach(([key], index) => {
       if (this.#tensors.has(key)) {

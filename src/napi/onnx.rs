@@ -42,7 +42,8 @@ pub fn onnx_open(path: String) -> Result<External<Model>> {
 /// The model in `bytes`, which are copied.
 #[napi(catch_unwind)]
 pub fn onnx_read(bytes: Uint8ArraySlice) -> Result<External<Model>> {
-    Model::decode(Bytes::copy_from_slice(&bytes), Files::default()).map(External::new).map_err(model_error)
+    let (files, bytes) = Files::of_bytes(Bytes::copy_from_slice(&bytes));
+    Model::decode(bytes, files).map(External::new).map_err(model_error)
 }
 
 /// Inputs, outputs and metadata.
