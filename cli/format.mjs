@@ -58,6 +58,11 @@ export function formatNumber(value) {
   return String(Number(value.toPrecision(5)));
 }
 
+/** A number of things: "1 node", "3 nodes". */
+export function formatPlural(count, noun) {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
 /** A shape with its symbolic names: "[batch, 3, 224, 224]"; null is one that a model does not tell. */
 export function formatShape(shape) {
   return shape === null ? 'unknown' : `[${shape.join(', ')}]`;

@@ -15,7 +15,7 @@ test('info says what computes, for people and for programs', async () => {
   assert.match(stdout, /^threads +\d+ of \d+ logical cores$/m);
   assert.match(stdout, /^GPU adapters +none: /m);
   assert.match(stdout, /^maxTensorByteLength +2147483647$/m);
-  assert.match(stdout, /^WEBNN_NUM_THREADS /m);
+  assert.match(stdout, /^WEBNN_NUM_THREADS: not set\n  number of threads/m);
   assert.doesNotMatch(stdout, /\x1b/);
   const document = await webnnJson('info');
   assert.equal(document.version, version);
@@ -24,25 +24,24 @@ test('info says what computes, for people and for programs', async () => {
 });
 
 test('a model of fixed shapes: parts, work and memory', async () => {
-  const document = await webnnJson('inspect', file('dense.onnx'));
-  assert.deepEqual(document.inputs, [{ name: 'x', dataType: 'float32', shape: [4, 16] }]);
-  assert.deepEqual(document.outputs, [{ name: 'y', dataType: 'float32', shape: [4, 16] }]);
-  assert.deepEqual(document.operators, { MatMul: 1, Relu: 1 });
+  const document = await webnnJson('inspect', file('conv.onnx'));
+  assert.deepEqual(document.inputs, [{ name: 'x', dataType: 'float32', shape: [1, 16, 4, 4] }]);
+  assert.deepEqual(document.outputs, [{ name: 'y', dataType: 'float32', shape: [1, 16, 4, 4] }]);
+  assert.deepEqual(document.operators, { Conv: 1, Relu: 1 });
   assert.deepEqual(document.metadata.opsets, { '': 17 });
   assert.equal(document.metadata.producerName, 'make.py');
   assert.equal(document.parameters, 256);
   assert.equal(document.parameterBytes, 1024);
-  // The product alone; what the other operators count is theirs.
-  assert.ok(document.compiled.multiplyAdds >= 4 * 16 * 16);
+  assert.equal(document.compiled.multiplyAdds, 16 * 16 * (4 * 4));
   assert.ok(document.compiled.steps >= 1);
   assert.deepEqual(document.unsupported, []);
 
-  const { code, stdout } = await webnn('inspect', file('dense.onnx'));
+  const { code, stdout } = await webnn('inspect', file('conv.onnx'));
   assert.equal(code, 0);
   assert.match(stdout, /^producer +make\.py$/m);
   assert.match(stdout, /^parameters +256 \(1\.00 KiB\)$/m);
-  assert.match(stdout, /^x +float32 +\[4, 16\]$/m);
-  assert.match(stdout, /^2 nodes\n.*\nMatMul +1\nRelu +1$/m);
+  assert.match(stdout, /^x +float32 +\[1, 16, 4, 4\]$/m);
+  assert.match(stdout, /^2 nodes\n.*\nConv +1\nRelu +1$/m);
   assert.match(stdout, /^multiply-adds +/m);
   assert.match(stdout, /^arena +/m);
 });

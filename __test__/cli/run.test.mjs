@@ -52,7 +52,7 @@ describe('values', () => {
     assert.deepEqual(outputs['copy_ids.npy'], { dataType: 'int64', shape: [1, 3], data: BigInt64Array.from([9007199254740993n, -2n, 3n]) });
     assert.deepEqual(outputs['masked.npy'].data.slice(1), Float32Array.from([-1, -30]));
     await refused(2, /1\.5 is not an integer, and the input is int64/, tokens, '--input', 'ids=1.5', '--input', 'mask=1');
-    await refused(2, /the list has 3 numbers, expected \[4, 16\]/, file('dense.onnx'), '--input', '1,2,3');
+    await refused(2, /the list has 3 numbers, expected \[1, 16, 4, 4\]/, file('conv.onnx'), '--input', '1,2,3');
     await refused(2, /9223372036854775808 is not in the range of int64/, tokens, '--input', 'ids=9223372036854775808', '--input', 'mask=1');
   });
 
@@ -81,7 +81,7 @@ describe('values', () => {
   });
 
   test('shapes that do not fit are named', async () => {
-    await refused(1, /input x: .*float32\.npy has shape \[2, 3\], expected \[4, 16\]/, file('dense.onnx'), '--input', file('float32.npy'));
+    await refused(1, /input x: .*float32\.npy has shape \[2, 3\], expected \[1, 16, 4, 4\]/, file('conv.onnx'), '--input', file('float32.npy'));
     await refused(1, /input mask: .*bool\.npy has shape \[3\], expected \[2, 3\]/, tokens, '--input', `ids=${file('int64.npy')}`, '--input', `mask=${file('bool.npy')}`);
     await refused(1, /float32\.npy has shape \[2, 3\], expected \[5, sequence\]/, tokens, '--input', `mask=${file('float32.npy')}`, '--input', 'ids=random', '--free-dimension', 'batch=5');
   });
@@ -146,7 +146,7 @@ describe('pictures', () => {
     await writeFile(text, 'not a picture');
     const red = await picture('small.png', [255, 0, 0]);
     await refused(1, /cannot read the picture .*text\.jpg: /, colors, '--input', text);
-    await refused(2, /a picture needs 3 or 4 dimensions/, file('dense.onnx'), '--input', red);
+    await refused(2, /a picture needs 3 or 4 dimensions/, file('half.onnx'), '--input', red);
     await refused(2, /too small for a crop of 8x8/, colors, '--input', red, '--resize', '4');
     await refused(2, /Expected 1 or 3 numbers/, colors, '--input', red, '--mean', '1,2');
   });
@@ -172,8 +172,8 @@ describe('pictures', () => {
 });
 
 test('a folder that cannot be created is an error', async () => {
-  const inFile = path.join(file('dense.onnx'), 'folder');
-  await refused(1, /cannot create the folder .*dense\.onnx.folder: ENOTDIR/, file('dense.onnx'), '--input', 'ones', '--output', inFile);
+  const inFile = path.join(file('conv.onnx'), 'folder');
+  await refused(1, /cannot create the folder .*conv\.onnx.folder: ENOTDIR/, file('conv.onnx'), '--input', 'ones', '--output', inFile);
 });
 
 test('files of outputs are those of NumPy, in folders that are made', async () => {

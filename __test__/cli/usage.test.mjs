@@ -63,18 +63,18 @@ describe('help', () => {
 });
 
 describe('wrong usage is exit code 2', () => {
-  const dense = file('dense.onnx');
+  const conv = file('conv.onnx');
 
   test('unknown commands and options are named, with the nearest one', async () => {
     await refused(2, /unknown command 'rnu'\n\(Did you mean run\?\)/, 'rnu');
-    await refused(2, /unknown option '--inptu'\n\(Did you mean --input\?\)/, 'run', dense, '--inptu', 'random');
+    await refused(2, /unknown option '--inptu'\n\(Did you mean --input\?\)/, 'run', conv, '--inptu', 'random');
     await refused(2, /missing required argument 'model'/, 'run');
-    await refused(2, /too many arguments/, 'inspect', dense, dense);
-    await refused(2, /required option '-o, --output <FILE>' not specified/, 'view', dense);
+    await refused(2, /too many arguments/, 'inspect', conv, conv);
+    await refused(2, /required option '-o, --output <FILE>' not specified/, 'view', conv);
   });
 
   test('values of options', async () => {
-    const bad = (option, value, message) => refused(2, message, 'bench', dense, option, value);
+    const bad = (option, value, message) => refused(2, message, 'bench', conv, option, value);
     await bad('--runs', '0', /--runs <N>' argument '0' is invalid\. Expected a whole number from 1 to 10000/);
     await bad('--threads', 'many', /Expected a whole number from 1 to 1024/);
     await bad('--seconds', '-1', /Expected seconds, above 0/);
@@ -86,19 +86,19 @@ describe('wrong usage is exit code 2', () => {
     await bad('--random-range', '3,1', /MIN not above MAX/);
     await bad('--free-dimension', 'batch', /Expected NAME=N/);
     await bad('--free-dimension', 'batch=0', /Expected a whole number from 1/);
-    await refused(2, /"batch" is given twice/, 'bench', dense, '--free-dimension', 'batch=1', '--free-dimension', 'batch=2');
-    await refused(2, /cannot be used with option '--runs/, 'bench', dense, '--runs', '1', '--seconds', '1');
+    await refused(2, /"batch" is given twice/, 'bench', conv, '--free-dimension', 'batch=1', '--free-dimension', 'batch=2');
+    await refused(2, /cannot be used with option '--runs/, 'bench', conv, '--runs', '1', '--seconds', '1');
   });
 
   test('names of inputs and dimensions', async () => {
     const tokens = file('tokens.onnx');
-    await refused(2, /no value for x \(float32 \[4, 16\]\); give --input x=FILE/, 'run', dense);
-    await refused(2, /the model has no input "z"; its inputs: x/, 'run', dense, '--input', 'z=random');
+    await refused(2, /no value for x \(float32 \[1, 16, 4, 4\]\); give --input x=FILE/, 'run', conv);
+    await refused(2, /the model has no input "z"; its inputs: x/, 'run', conv, '--input', 'z=random');
     await refused(2, /names no input, and the model has 2: ids, mask/, 'run', tokens, '--input', 'random');
-    await refused(2, /--input x is given twice/, 'run', dense, '--input', 'random', '--input', 'x=zeros');
-    await refused(2, /nothing after "="/, 'run', dense, '--input', 'x=');
+    await refused(2, /--input x is given twice/, 'run', conv, '--input', 'random', '--input', 'x=zeros');
+    await refused(2, /nothing after "="/, 'run', conv, '--input', 'x=');
     await refused(2, /no such dimension; it has: batch, sequence/, 'inspect', tokens, '--free-dimension', 'bach=1');
-    await refused(2, /no such dimension; all of its shapes are fixed/, 'inspect', dense, '--free-dimension', 'batch=1');
+    await refused(2, /no such dimension; all of its shapes are fixed/, 'inspect', conv, '--free-dimension', 'batch=1');
     await refused(2, /give --free-dimension batch=N --free-dimension sequence=N/, 'run', tokens, '--input', 'ids=random', '--input', 'mask=ones');
   });
 });
@@ -108,8 +108,8 @@ describe('failures are exit code 1', () => {
     await refused(1, /cannot read the model absent\.onnx: there is no such file/, 'inspect', 'absent.onnx');
     await refused(1, /cannot read the model .*files.?: it is not a file/, 'inspect', file(''));
     await refused(1, /bool\.npy/, 'inspect', file('bool.npy'));
-    await refused(1, /input x: cannot read absent\.npy: there is no such file/, 'run', file('dense.onnx'), '--input', 'absent.npy');
-    await refused(1, /cannot read the labels absent\.txt: there is no such file/, 'run', file('dense.onnx'), '--input', 'ones', '--labels', 'absent.txt');
+    await refused(1, /input x: cannot read absent\.npy: there is no such file/, 'run', file('conv.onnx'), '--input', 'absent.npy');
+    await refused(1, /cannot read the labels absent\.txt: there is no such file/, 'run', file('conv.onnx'), '--input', 'ones', '--labels', 'absent.txt');
   });
 
   test('--verbose prints the stack', async () => {
@@ -121,7 +121,7 @@ describe('failures are exit code 1', () => {
 
 describe('ends', () => {
   test('a reader that closes its end early is no error', async () => {
-    const child = start(['inspect', file('dense.onnx')]);
+    const child = start(['inspect', file('conv.onnx')]);
     child.stdout.destroy();
     let stderr = '';
     child.stderr.on('data', (part) => { stderr += part; });
@@ -131,7 +131,7 @@ describe('ends', () => {
   });
 
   test('an interrupt ends at once, with exit code 130 and without output', async () => {
-    const child = start(['bench', file('dense.onnx'), '--seconds', '600']);
+    const child = start(['bench', file('conv.onnx'), '--seconds', '600']);
     let output = '';
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (part) => { output += part; });
     // The measurement is under way by then; an interrupt before would be as good.

@@ -1,6 +1,6 @@
 // `webnn-node info`: what computes here, and how much it may take.
 import { systemInfo } from 'webnn-node/inspect';
-import { formatBytes } from '../format.mjs';
+import { formatBytes, printable } from '../format.mjs';
 
 const HELP = `
 Examples:
@@ -18,12 +18,12 @@ function runtime() {
 
 function execute(output) {
   const system = systemInfo();
-  const { name, version } = runtime();
-  output.document({ ...system, runtime: { name, version }, platform: process.platform, arch: process.arch });
+  const host = runtime();
+  output.document({ ...system, runtime: host, platform: process.platform, arch: process.arch });
 
   output.pairs([
     ['webnn-node', system.version],
-    ['runtime', `${name} ${version}, ${process.platform} ${process.arch}`],
+    ['runtime', `${host.name} ${host.version}, ${process.platform} ${process.arch}`],
     ['instruction set', system.isa],
     ['CPU features', system.features.join(' ') || 'none that matter'],
     ['threads', `${system.threads} of ${system.logicalCores} logical cores`],
@@ -33,7 +33,9 @@ function execute(output) {
   output.heading('Limits');
   output.pairs(Object.entries(system.limits).map(([limit, value]) => [limit, String(value)]));
   output.heading('Environment variables');
-  output.table(['name', 'value', 'meaning'], system.environment.map((variable) => [variable.name, variable.value ?? '-', variable.meaning]));
+  for (const { name, value, meaning } of system.environment) {
+    output.print(`${name}: ${value === null ? 'not set' : printable(value)}`, output.style('dim', `  ${meaning.replaceAll('`', '')}`));
+  }
 }
 
 export default {

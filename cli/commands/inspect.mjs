@@ -1,6 +1,6 @@
 // `webnn-node inspect`: what is in a model, without running it.
 import { describeGraph } from 'webnn-node/inspect';
-import { formatBytes, formatCount, formatShape } from '../format.mjs';
+import { formatBytes, formatCount, formatPlural, formatShape } from '../format.mjs';
 import { readModel, symbolsOf, withModel } from '../model.mjs';
 import { freeDimensionOption } from '../options.mjs';
 
@@ -41,14 +41,14 @@ function printCost(output, { multiplyAdds, steps, memory, isa, threads }) {
   output.heading('Compiled');
   output.pairs([
     ['multiply-adds', formatCount(multiplyAdds)],
-    ['steps', `${steps} (${isa}, ${threads} ${threads === 1 ? 'thread' : 'threads'})`],
+    ['steps', `${steps} (${isa}, ${formatPlural(threads, 'thread')})`],
     ['weights', `${formatBytes(memory.constantBytes)}, packed for the kernels ${formatBytes(memory.packedBytes)}`],
     ['arena', `${formatBytes(memory.arenaBytes)} for all intermediate results`],
   ]);
 }
 
 function printUnsupported(output, unsupported) {
-  output.heading(output.style('red', `${unsupported.length} unsupported ${unsupported.length === 1 ? 'node' : 'nodes'}`));
+  output.heading(output.style('red', formatPlural(unsupported.length, 'unsupported node')));
   output.table(
     ['node', 'operator', 'domain', '>opset', 'reason'],
     unsupported.map(({ name, operator, domain, opset, reason }) => [name, operator, domain === '' ? 'ai.onnx' : domain, opset, reason]),
@@ -71,7 +71,7 @@ async function execute(output, [path], { freeDimension = {} }) {
   output.heading('Outputs');
   output.table(['name', 'data type', 'shape'], values(outputs));
   const counts = Object.entries(operators).sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
-  output.heading(`${counts.reduce((sum, [, count]) => sum + count, 0)} nodes`);
+  output.heading(formatPlural(counts.reduce((sum, [, count]) => sum + count, 0), 'node'));
   output.table(['operator', '>nodes'], counts);
   if (compiled !== null) printCost(output, compiled);
   if (free.length > 0 && unsupported.length === 0) {

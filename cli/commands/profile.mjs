@@ -4,7 +4,7 @@ import path from 'node:path';
 import { profileGraph } from 'webnn-node/inspect';
 import { shapesOf } from '../elements.mjs';
 import { Failure } from '../errors.mjs';
-import { formatDuration, formatPercent, formatRate, printable } from '../format.mjs';
+import { formatDuration, formatPercent, formatPlural, formatRate, printable } from '../format.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, threadsOption, topOption, warmupOption } from '../options.mjs';
 import { chromeTrace, profilePage, summarize } from '../pages/profile.mjs';
@@ -58,7 +58,7 @@ function printOperators(output, perOperator) {
 
 function printSteps(output, perStep, top) {
   const slowest = [...perStep].sort((a, b) => b.median - a.median).slice(0, top);
-  output.heading(slowest.length < perStep.length ? `The ${slowest.length} slowest of ${perStep.length} steps` : `${perStep.length} steps`);
+  output.heading(slowest.length < perStep.length ? `The ${slowest.length} slowest of ${perStep.length} steps` : formatPlural(perStep.length, 'step'));
   output.table(
     ['>#', 'operator', 'label', 'kernel', '>time', '>share', '>GFLOP/s', '>GB/s'],
     slowest.map((row) => [row.index, row.operator, row.label, row.kernel, duration(row.median), formatPercent(row.share), formatRate(row.gflops), formatRate(row.gigabytesPerSecond)]),
@@ -76,7 +76,7 @@ async function execute(output, [file], options) {
   const { isa, threads, passes, memory } = profile.description;
   output.document({ model: file, isa, threads, passes, memory, runs, perOperator, perStep });
 
-  output.print(`${output.style('bold', printable(title))}: ${duration(runs.median)} a run, median of ${profile.runs.length} (${isa}, ${threads} ${threads === 1 ? 'thread' : 'threads'})`);
+  output.print(`${output.style('bold', printable(title))}: ${duration(runs.median)} a run, median of ${profile.runs.length} (${isa}, ${formatPlural(threads, 'thread')})`);
   printOperators(output, perOperator);
   printSteps(output, perStep, options.top);
   for (const written of [options.trace, options.html]) if (written !== undefined) output.print('', `wrote ${printable(written)}`);

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { describeGraph } from 'webnn-node/inspect';
 import { shapesOf } from '../elements.mjs';
 import { Failure } from '../errors.mjs';
-import { formatBytes, printable } from '../format.mjs';
+import { formatBytes, formatPlural, printable } from '../format.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, threadsOption, warmupOption } from '../options.mjs';
 import { withProgress } from '../progress.mjs';
@@ -43,7 +43,7 @@ async function execute(output, [file], options) {
   const [source, compiled] = [description.source.nodes.length, description.compiled.nodes.length];
   const bytes = Buffer.byteLength(page);
   output.document({ model: file, page: options.output, bytes, nodes: { source, compiled } });
-  output.print(`wrote ${printable(options.output)} (${formatBytes(bytes)}): ${source} nodes, ${compiled} after compilation`);
+  output.print(`wrote ${printable(options.output)} (${formatBytes(bytes)}): ${formatPlural(source, 'node')}, ${compiled} after compilation`);
 }
 
 export default {

@@ -34,9 +34,10 @@ def models():
            h.make_node("Identity", ["ids"], ["copy/ids"], "copy")],
           [("ids", T.INT64, sequence), ("mask", T.FLOAT, sequence)], [("masked", T.FLOAT, sequence), ("copy/ids", T.INT64, sequence)])
     model("half", [h.make_node("Add", ["x", "x"], ["y"], "double")], [("x", T.FLOAT16, [4])], [("y", T.FLOAT16, [4])])
-    weights = numpy_helper.from_array((np.arange(256, dtype=np.float32).reshape(16, 16) - 128) / 256, "weights")
-    model("dense", [h.make_node("MatMul", ["x", "weights"], ["sum"], "product"), h.make_node("Relu", ["sum"], ["y"], "positive")],
-          [("x", T.FLOAT, [4, 16])], [("y", T.FLOAT, [4, 16])], [weights])
+    weights = numpy_helper.from_array((np.arange(256, dtype=np.float32).reshape(16, 16, 1, 1) - 128) / 256, "weights")
+    shape = [1, 16, 4, 4]
+    model("conv", [h.make_node("Conv", ["x", "weights"], ["sum"], "mix"), h.make_node("Relu", ["sum"], ["y"], "positive")],
+          [("x", T.FLOAT, shape)], [("y", T.FLOAT, shape)], [weights])
     # The name would turn a terminal red.
     model("unsupported", [h.make_node("Strange", ["x"], ["y"], "odd\x1b[31m", domain="org.example")],
           [("x", T.FLOAT, [4])], [("y", T.FLOAT, [4])], opsets=[*OPSETS, h.make_opsetid("org.example", 1)])
