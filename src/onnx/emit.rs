@@ -9,6 +9,7 @@ use crate::ops::concat::Concat;
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::gather::Gather;
 use crate::ops::matmul::Matmul;
+use crate::ops::pad::Pad;
 use crate::ops::reduce::{Reduce, ReduceAttributes, ReduceKind};
 use crate::ops::reshape::{Expand, Reshape};
 use crate::ops::slice::Slice;
@@ -64,7 +65,7 @@ impl Call<'_, '_> {
         self.emit(E::Where, &[condition, yes, no])
     }
 
-    /// The cast of WebNN, which rounds; nothing if the type is the same.
+    /// The cast of WebNN, which cuts fractions off; nothing if the type is the same.
     pub fn cast(&mut self, operand: OperandId, dtype: DataType) -> Step<OperandId> {
         if self.dtype(operand) == dtype { Ok(operand) } else { self.emit(E::Cast { to: dtype }, &[operand]) }
     }
@@ -164,5 +165,28 @@ impl Call<'_, '_> {
     /// A scalar of type `dtype` for an integer.
     pub fn int_scalar(&mut self, dtype: DataType, value: i64) -> Step<OperandId> {
         self.scalar(dtype, Number::Int(value as i128))
+    }
+
+    /// A constant of floating-point numbers, which are rounded to `dtype`.
+    pub fn float_constant(&mut self, dtype: DataType, shape: &[u32], values: &[f64]) -> Step<OperandId> {
+        let numbers: Vec<_> = values.iter().copied().map(Number::Float).collect();
+        self.constant(dtype, shape, &numbers)
+    }
+
+    /// A constant of integers.
+    pub fn int_constant(&mut self, dtype: DataType, shape: &[u32], values: &[i64]) -> Step<OperandId> {
+        let numbers: Vec<_> = values.iter().map(|&value| Number::Int(value as i128)).collect();
+        self.constant(dtype, shape, &numbers)
+    }
+
+    /// `operand` with so many zeros before and after it along `axis`; nothing for none.
+    pub fn pad_axis(&mut self, operand: OperandId, axis: usize, [before, after]: [u32; 2]) -> Step<OperandId> {
+        if before == 0 && after == 0 {
+            return Ok(operand);
+        }
+        let mut beginning = vec![0; self.rank(operand)];
+        let mut ending = beginning.clone();
+        (beginning[axis], ending[axis]) = (before, after);
+        self.emit(Pad { beginning, ending, ..Default::default() }, &[operand])
     }
 }

@@ -1,11 +1,55 @@
 //! Translations, one file per family. Each file ends in a table of its operators.
 
+pub mod activation;
+pub mod arrange;
 pub mod convolution;
+pub mod einsum;
 pub mod elementwise;
 pub mod gather;
+pub mod generate;
+pub mod logic;
+pub mod loss;
+pub mod movement;
+pub mod normalization;
+pub mod pooling;
+pub mod product;
+pub mod quantize;
+pub mod recurrent;
+pub mod reduce;
+pub mod resize;
+pub mod sampling;
+pub mod scatter;
 pub mod shape;
+pub mod signal;
+pub mod top_k;
+pub mod trigonometry;
+pub mod window;
 
 use super::registry::Entry;
 
 /// The tables of all families.
-pub const TABLES: &[&[Entry]] = &[elementwise::OPERATORS, shape::OPERATORS, gather::OPERATORS, convolution::OPERATORS];
+pub const TABLES: &[&[Entry]] = &[
+    activation::OPERATORS,
+    arrange::OPERATORS,
+    convolution::OPERATORS,
+    einsum::OPERATORS,
+    elementwise::OPERATORS,
+    gather::OPERATORS,
+    generate::OPERATORS,
+    logic::OPERATORS,
+    loss::OPERATORS,
+    movement::OPERATORS,
+    normalization::OPERATORS,
+    pooling::OPERATORS,
+    product::OPERATORS,
+    quantize::OPERATORS,
+    recurrent::OPERATORS,
+    reduce::OPERATORS,
+    resize::OPERATORS,
+    sampling::OPERATORS,
+    scatter::OPERATORS,
+    shape::OPERATORS,
+    signal::OPERATORS,
+    top_k::OPERATORS,
+    trigonometry::OPERATORS,
+];
