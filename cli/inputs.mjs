@@ -14,6 +14,12 @@ const LIST = new RegExp(String.raw`^\s*(?:${NUMBER})(?:\s*,\s*(?:${NUMBER}))*\s*
 
 const MAX_SEED = 2 ** 32 - 1;
 
+/** Sources that take any shape. */
+const MADE = ['random', 'fill'];
+
+/** What inputs without a value get where the values do not matter. @type {Source} */
+export const RANDOM = { kind: 'random', seed: 0 };
+
 /**
  * One value of an option `--input`.
  * @typedef {{ kind: 'random', seed: number } | { kind: 'fill', value: number } | { kind: 'list', texts: string[] }
@@ -157,12 +163,10 @@ export async function readInputs(inputs, sources, { freeDimensions, fallback, ra
   const bindings = new Bindings(freeDimensions);
   const tensors = {};
   // Files first: their shapes tell the free dimensions of the inputs that are made up.
-  const kindOf = ({ name }) => (sources.get(name) ?? fallback).kind;
-  const made = ({ kind }) => ['random', 'fill'].includes(kind);
-  const inOrder = [...inputs].sort((a, b) => made({ kind: kindOf(a) }) - made({ kind: kindOf(b) }));
-  for (const input of inOrder) {
-    const source = sources.get(input.name) ?? fallback;
-    tensors[input.name] = await tensorOf(input, source, bindings, { randomRange, picture });
+  const sourceOf = ({ name }) => sources.get(name) ?? fallback;
+  const isMade = (input) => MADE.includes(sourceOf(input).kind);
+  for (const input of [...inputs].sort((a, b) => isMade(a) - isMade(b))) {
+    tensors[input.name] = await tensorOf(input, sourceOf(input), bindings, { randomRange, picture });
   }
   return { tensors, freeDimensions: bindings.freeDimensions };
 }

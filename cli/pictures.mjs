@@ -32,22 +32,18 @@ function placesOf(input, layout) {
   );
   if (shape.length !== 3 && shape.length !== 4) throw fail('a picture needs 3 or 4 dimensions');
   const [first, second, third] = shape.slice(-3);
-  const batch = shape.length === 4 ? shape[0] : 1;
-  if (typeof batch === 'number' && batch !== 1) throw fail(`a picture is a batch of 1, not of ${batch}`);
+  if (shape.length === 4 && typeof shape[0] === 'number' && shape[0] !== 1) {
+    throw fail(`a picture is a batch of 1, not of ${shape[0]}`);
+  }
   const isChannels = (dimension) => CHANNEL_COUNTS.includes(dimension);
   const found = layout ?? (isChannels(first) ? 'nchw' : isChannels(third) ? 'nhwc' : undefined);
   if (found === undefined) throw fail('neither the first nor the last dimension is 1 or 3 channels; give --layout');
-  const channels = found === 'nchw' ? first : third;
-  if (!isChannels(channels)) {
-    if (typeof channels === 'number') throw fail(`layout ${found} means ${channels} channels, expected 1 or 3`);
-    // A free number of channels is what pictures have.
-    return { layout: found, channels: 3, ...sides(found, first, second, third) };
+  const [dimension, height, width] = found === 'nchw' ? [first, second, third] : [third, first, second];
+  if (typeof dimension === 'number' && !isChannels(dimension)) {
+    throw fail(`layout ${found} means ${dimension} channels, expected 1 or 3`);
   }
-  return { layout: found, channels, ...sides(found, first, second, third) };
-}
-
-function sides(layout, first, second, third) {
-  return layout === 'nchw' ? { height: second, width: third } : { height: first, width: second };
+  // A free number of channels is that of a picture in colour.
+  return { layout: found, channels: typeof dimension === 'number' ? dimension : 3, height, width };
 }
 
 /**

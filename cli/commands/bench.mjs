@@ -9,6 +9,7 @@ import { measure } from '../bench/measure.mjs';
 import { Failure } from '../errors.mjs';
 import { formatBytes, formatDuration, formatNumber, formatPercent, formatRate, printable } from '../format.mjs';
 import { histogramLines, histogramSvg } from '../histogram.mjs';
+import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel } from '../model.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, secondsOption, threadsOption, warmupOption } from '../options.mjs';
 import { withProgress } from '../progress.mjs';
@@ -114,7 +115,7 @@ async function execute(output, [file], options) {
   const from = path.resolve(options.againstFrom ?? '.');
   if (options.against !== undefined) requireOther(from);
   const { inputs } = await readModel(file, options.freeDimension);
-  const feeds = await readFeeds(inputs, options, { kind: 'random', seed: 0 });
+  const feeds = await readFeeds(inputs, options, RANDOM);
   const engines = [OWN, ...(options.against === undefined ? [] : [options.against])].map((name) => new Engine(name));
   let measured;
   try {

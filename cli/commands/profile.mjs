@@ -1,14 +1,13 @@
 // `webnn-node profile`: where the time of a model goes.
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { profileGraph } from 'webnn-node/inspect';
 import { shapesOf } from '../elements.mjs';
-import { Failure } from '../errors.mjs';
 import { formatDuration, formatPercent, formatPlural, formatRate, printable } from '../format.mjs';
+import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, threadsOption, topOption, warmupOption } from '../options.mjs';
 import { chromeTrace, profilePage, summarize } from '../pages/profile.mjs';
-import { withProgress } from '../progress.mjs';
+import { profileModel } from '../profile.mjs';
 
 const HELP = `${INPUT_HELP}
 Inputs without a value are random.
@@ -24,29 +23,6 @@ Examples:
 
 /** Nanoseconds, as the profile has them. */
 const duration = (nanoseconds) => formatDuration(nanoseconds / 1e6);
-
-/** What inputs without a value get. */
-export const RANDOM = { kind: 'random', seed: 0 };
-
-/**
- * Profiles the graph of an opened model.
- * @param {{ context: MLContext, specialization: OnnxSpecialization }} opened
- * @param {Record<string, { data: ArrayBufferView }>} tensors by input name
- * @param {{ runs: number, warmup: number }} options
- * @returns {Promise<import('webnn-node/inspect').GraphProfile>}
- */
-export async function profileModel({ context, specialization }, tensors, { runs, warmup }) {
-  const { graph } = specialization;
-  if (graph === null) throw new Failure('there is nothing to profile: no output of the model has any elements');
-  const create = async (descriptors, access) => Object.fromEntries(
-    await Promise.all(Object.entries(descriptors).map(async ([name, { dataType, shape }]) =>
-      [name, await context.createTensor({ dataType, shape, ...access })])),
-  );
-  const inputs = await create(specialization.inputs, { writable: true });
-  const outputs = await create(specialization.outputs, {});
-  for (const [name, tensor] of Object.entries(inputs)) context.writeTensor(tensor, tensors[name].data);
-  return withProgress('profiling', () => profileGraph(context, graph, inputs, outputs, { runs, warmup }));
-}
 
 function printOperators(output, perOperator) {
   output.heading('Operators');

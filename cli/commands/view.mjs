@@ -5,10 +5,11 @@ import { describeGraph } from 'webnn-node/inspect';
 import { shapesOf } from '../elements.mjs';
 import { Failure } from '../errors.mjs';
 import { formatBytes, formatPlural, printable } from '../format.mjs';
+import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, threadsOption, warmupOption } from '../options.mjs';
+import { profileModel } from '../profile.mjs';
 import { withProgress } from '../progress.mjs';
-import { profileModel, RANDOM } from './profile.mjs';
 
 const HELP = `${INPUT_HELP}
 Inputs give the page its profile (--profile); those without a value are random.
