@@ -7,7 +7,7 @@ import { readNpy, readNpz } from './npy.mjs';
 import { pictureTensor } from './pictures.mjs';
 import { randomTensor } from './random.mjs';
 
-const RANDOM = /^random(?::(\d+))?$/;
+const RANDOM_VALUE = /^random(?::(\d+))?$/;
 const NPZ = /^(.*\.npz)(?::(.+))?$/i;
 const NUMBER = String.raw`[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?inf(?:inity)?|nan`;
 const LIST = new RegExp(String.raw`^\s*(?:${NUMBER})(?:\s*,\s*(?:${NUMBER}))*\s*$`, 'i');
@@ -28,7 +28,7 @@ export const RANDOM = { kind: 'random', seed: 0 };
 
 /** @returns {Source} what a VALUE means; a file whose name means something else is written ./random */
 export function parseSource(value) {
-  const random = RANDOM.exec(value);
+  const random = RANDOM_VALUE.exec(value);
   if (random) {
     const seed = Number(random[1] ?? 0);
     if (seed > MAX_SEED) throw new UsageError(`--input ${value}: the seed is above ${MAX_SEED}`);

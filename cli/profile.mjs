@@ -1,5 +1,5 @@
 // Profiles of opened models.
-import { profileGraph } from 'webnn-node/inspect';
+import { describeGraph, profileGraph } from 'webnn-node/inspect';
 import { Failure } from './errors.mjs';
 import { withProgress } from './progress.mjs';
 
@@ -13,12 +13,16 @@ import { withProgress } from './progress.mjs';
 export async function profileModel({ context, specialization }, tensors, { runs, warmup }) {
   const { graph } = specialization;
   if (graph === null) throw new Failure('there is nothing to profile: no output of the model has any elements');
-  const create = async (descriptors, access) => Object.fromEntries(
-    await Promise.all(Object.entries(descriptors).map(async ([name, { dataType, shape }]) =>
-      [name, await context.createTensor({ dataType, shape, ...access })])),
+  const create = async (values, descriptors, access) => Object.fromEntries(
+    await Promise.all(values.map(async ({ name }) => {
+      const { dataType, shape } = descriptors[name];
+      return [name, await context.createTensor({ dataType, shape, ...access })];
+    })),
   );
-  const inputs = await create(specialization.inputs, { writable: true });
-  const outputs = await create(specialization.outputs, {});
+  // Inputs that nothing reads and outputs without elements belong to the model, not to the graph.
+  const { source } = describeGraph(graph);
+  const inputs = await create(source.inputs, specialization.inputs, { writable: true });
+  const outputs = await create(source.outputs, specialization.outputs, {});
   for (const [name, tensor] of Object.entries(inputs)) context.writeTensor(tensor, tensors[name].data);
   return withProgress('profiling', () => profileGraph(context, graph, inputs, outputs, { runs, warmup }));
 }
