@@ -128,6 +128,12 @@ describe('loadModel', () => {
     assert.deepEqual(inspectModel(bytes).unsupported.map(({ operator }) => operator), ['NoSuchThing', 'Other']);
   });
 
+  test('refuses inputs of types that WebNN does not have', async () => {
+    const model = (type) => writeModel({ inputs: [type], outputs: [value('y', FLOAT)], nodes: [node('Identity', ['x'], ['y'])] });
+    await assert.rejects(loadModel(model(value('x', DOUBLE, ['n'])), { context }), /the input 'x' is of type double, which WebNN does not have/);
+    await assert.rejects(loadModel(model({ name: 'x' }), { context }), /the input 'x' is of type unknown/);
+  });
+
   test('computes the outputs that are asked for, also inner values', async () => {
     const model = await loadModel(affine(), { context, outputs: ['m'] });
     assert.deepEqual(model.outputs.map(({ name }) => name), ['m']);
@@ -267,6 +273,19 @@ describe('run', () => {
     await assert.rejects(model.run({ x }), { name: 'InvalidStateError' });
     await assert.rejects(model.compile(), { name: 'InvalidStateError' });
     other.destroy();
+  });
+
+  test('takes feeds of which only the shape is used', async () => {
+    const bytes = writeModel({
+      inputs: [value('x', FLOAT, ['n']), value('y', FLOAT, ['n'])],
+      outputs: [value('shape', INT64), value('z', FLOAT)],
+      nodes: [node('Shape', ['x'], ['shape']), node('Relu', ['y'], ['z'])],
+    });
+    const model = await loadModel(bytes, { context });
+    for (const n of [2, 3]) {
+      assert.deepEqual(await model.run({ x: new Float32Array(n), y: new Float32Array(n) }), { shape: BigInt64Array.of(BigInt(n)), z: new Float32Array(n) });
+    }
+    model.destroy();
   });
 
   test('goes on after a specialization that failed', async () => {

@@ -1,6 +1,7 @@
 'use strict';
 
 const { quote } = require('../errors.js');
+const { slots: graphSlots } = require('../graph.js');
 const { TensorFeed, typedArray } = require('./data.js');
 
 const { Promise } = globalThis;
@@ -39,7 +40,9 @@ class Specialization {
     this.#graph = graph;
     this.#inputs = inputs;
     this.#outputs = outputs;
-    this.#bound = graph === null ? [] : inputs.filter(({ operand }) => operand !== null);
+    // What only tells its shape, for example, is not read.
+    const read = new Set(graph === null ? [] : graphSlots.get(graph).inputs.map(({ name }) => name));
+    this.#bound = inputs.filter(({ name }) => read.has(name));
     this.#computed = outputs.filter(hasElements);
   }
 

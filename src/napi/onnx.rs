@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ir::ValueId;
 use crate::onnx::describe::{inspect, interface, supported_operators};
 use crate::onnx::file::Files;
-use crate::onnx::import::{Binding, unknown_operators};
+use crate::onnx::import::{Binding, check};
 use crate::onnx::{Model, ModelError, Request, import};
 use bytes::Bytes;
 use napi::bindgen_prelude::{External, Uint8ArraySlice};
@@ -58,12 +58,10 @@ pub fn onnx_inspect(model: &External<Model>, free_dimensions: String) -> Result<
     inspect(model, from_json(&free_dimensions)?).map(|inspection| json(&inspection)).map_err(model_error)
 }
 
-/// Refuses a model with operators that are not translated, whatever its shapes.
+/// Refuses a model that no sizes of its free dimensions make possible.
 #[napi(catch_unwind)]
 pub fn onnx_check(model: &External<Model>) -> Result<()> {
-    let unknown = unknown_operators(model).map_err(model_error)?;
-    let count = unknown.len();
-    if count == 0 { Ok(()) } else { Err(model_error(ModelError::unsupported(unknown, count))) }
+    check(model).map_err(model_error)
 }
 
 /// The operators that are translated.

@@ -130,6 +130,30 @@ pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result
     imported
 }
 
+/// Refuses a model that no sizes of its free dimensions make possible: for operators that are not translated, and inputs
+/// that are no tensors of a type of WebNN, as far as its outputs need them.
+///
+/// # Errors
+/// With every such node, or the first such input.
+pub fn check(model: &Model) -> Result<()> {
+    let unknown = unknown_operators(model)?;
+    let count = unknown.len();
+    if count > 0 {
+        return Err(ModelError::unsupported(unknown, count));
+    }
+    let outputs: Vec<_> = model.graph.outputs.iter().map(|output| output.name.clone()).collect();
+    let (_, needed) = needed(&model.graph, &outputs)?;
+    let inputs = model.graph.free_inputs().filter(|input| needed.contains(&input.name));
+    inputs.map(input_type).try_for_each(|dtype| dtype.map(drop))
+}
+
+/// The data type of an input.
+fn input_type(input: &ValueInfo) -> Result<DataType> {
+    input.element.and_then(ElementType::webnn).ok_or_else(|| {
+        ModelError::new(format!("the input '{}' is of type {}, which WebNN does not have", input.name, input.data_type))
+    })
+}
+
 /// The nodes of `model` whose operators are unknown, whatever the shapes. Every graph and function is looked at.
 ///
 /// # Errors
@@ -220,14 +244,9 @@ impl<'a> Importer<'a> {
         let mut bindings = Vec::new();
         for input in model.graph.free_inputs() {
             let is_needed = needed.contains(&input.name);
-            let dtype = match input.element.and_then(ElementType::webnn) {
-                Some(dtype) => dtype,
-                None if !is_needed => continue,
-                None => {
-                    let message =
-                        format!("the input '{}' is of type {}, which WebNN does not have", input.name, input.data_type);
-                    return Err(ModelError::new(message));
-                }
+            let dtype = match input_type(input) {
+                Err(_) if !is_needed => continue,
+                dtype => dtype?,
             };
             if let Some(id) = request.bindings.get(&input.name) {
                 if bound[input.name.as_str()].dtype != dtype {

@@ -11,6 +11,7 @@ pub mod file;
 pub mod import;
 pub mod model;
 pub mod ops;
+pub mod probe;
 #[expect(missing_docs, reason = "the fields are those of the standard")]
 pub mod proto;
 pub mod registry;
