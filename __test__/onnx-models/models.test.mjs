@@ -7,8 +7,8 @@ import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { ml } from 'webnn-node';
 import { loadModel } from 'webnn-node/onnx';
-import { readNpy } from '../../examples/lib/npy.mjs';
-import { feedOf, valuesOf } from './tensors.mjs';
+import { readNpy } from '../../cli/npy.mjs';
+import { valuesOf } from './tensors.mjs';
 
 /** Of the largest value of an output. onnxruntime's own optimisations differ from each other by up to 5e-6. */
 const FLOAT32_TOLERANCE = 1e-3;
@@ -65,12 +65,12 @@ for (const [name, entry] of Object.entries(manifest)) {
       assert.deepEqual(model.outputs.map((output) => [output.name, ...output.shape]), entry.outputs.map((output) => [output.name, ...output.shape]));
       const feeds = {};
       for (const input of entry.inputs) {
-        feeds[input.name] = feedOf(await readNpy(path.join(directory, input.npy)));
+        feeds[input.name] = (await readNpy(path.join(directory, input.npy))).data;
       }
       const results = await model.run(feeds);
       for (const output of entry.outputs) {
         const expected = await readNpy(path.join(directory, output.npy));
-        assertAgrees(entry, output, valuesOf(results[output.name], output.dtype, output.shape), expected.values);
+        assertAgrees(entry, output, valuesOf(results[output.name], output.dtype), valuesOf(expected.data, expected.dataType));
       }
     } finally {
       model.destroy();

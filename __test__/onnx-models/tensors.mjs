@@ -1,6 +1,6 @@
 // Between the tensors of files and those of `run()`.
 
-import { TensorData } from '../../examples/lib/tensor-data.mjs';
+import { numbersOf } from '../../cli/elements.mjs';
 
 /** The class of the typed arrays of a data type that `run()` gives and takes. */
 export const TYPED_ARRAYS = {
@@ -15,22 +15,18 @@ export const TYPED_ARRAYS = {
 };
 
 /**
- * What `run()` takes for the content of a file.
+ * The data type of a file's tensor in WebNN, which has no truth values.
  *
- * @param {TensorData} tensor
- * @returns {ArrayBufferView}
+ * @param {{ dataType: string }} tensor
  */
-export function feedOf(tensor) {
-  return new TYPED_ARRAYS[tensor.descriptor.dataType](new Uint8Array(tensor.bytes).buffer);
-}
+export const dataTypeOf = ({ dataType }) => (dataType === 'bool' ? 'uint8' : dataType);
 
 /**
- * The elements of a result as numbers or bigints; float16 is widened.
+ * The elements of a tensor as numbers or bigints; float16 is widened.
  *
- * @param {ArrayBufferView} result
- * @param {string} type the element type, in words
- * @param {number[]} shape
+ * @param {ArrayBufferView} data
+ * @param {string} dataType
  */
-export function valuesOf(result, type, shape) {
-  return new TensorData(type, shape, new Uint8Array(result.buffer, result.byteOffset, result.byteLength)).values;
+export function valuesOf(data, dataType) {
+  return dataType === 'float16' ? numbersOf({ dataType, data }) : data;
 }

@@ -2,14 +2,14 @@
 
 import { join } from 'node:path';
 import { loadModel, OnnxError } from 'webnn-node/onnx';
-import { readNpy } from '../../examples/lib/npy.mjs';
-import { feedOf, TYPED_ARRAYS, valuesOf } from '../onnx-models/tensors.mjs';
+import { readNpy } from '../../cli/npy.mjs';
+import { dataTypeOf, TYPED_ARRAYS, valuesOf } from '../onnx-models/tensors.mjs';
 import { difference } from './compare.mjs';
 
 /** A test that takes longer hangs: the slowest needs less than a second. In milliseconds. */
 const TIME_LIMIT = 60_000;
 
-/** Reads the tensors that `rows` of the index name. @returns {Promise<Record<string, TensorData>>} */
+/** Reads the tensors that `rows` of the index name. @returns {Promise<Record<string, import('../../cli/npy.mjs').Tensor>>} */
 async function readTensors(directory, { name, ...test }, kind) {
   const entries = test[kind].map(async (row) => [row.name, await readNpy(join(directory, name, row.file))]);
   return Object.fromEntries(await Promise.all(entries));
@@ -18,14 +18,14 @@ async function readTensors(directory, { name, ...test }, kind) {
 /** What is wrong with one output; `undefined` if nothing. */
 function outputProblem(name, result, descriptor, expected) {
   if (!ArrayBuffer.isView(result)) return `${name}: no typed array`;
-  const wanted = expected.descriptor;
+  const wanted = { dataType: dataTypeOf(expected), shape: expected.shape };
   if (descriptor.dataType !== wanted.dataType || descriptor.shape.join() !== wanted.shape.join()) {
     return `${name}: is ${descriptor.dataType} [${descriptor.shape.join(', ')}], expected ${wanted.dataType} [${wanted.shape.join(', ')}]`;
   }
   if (!(result instanceof TYPED_ARRAYS[wanted.dataType])) {
     return `${name}: is a ${result.constructor.name}, expected a ${TYPED_ARRAYS[wanted.dataType].name}`;
   }
-  const problem = difference(valuesOf(result, expected.type, expected.shape), expected.values, wanted.dataType);
+  const problem = difference(valuesOf(result, wanted.dataType), valuesOf(expected.data, wanted.dataType), wanted.dataType);
   return problem && `${name}: ${problem}`;
 }
 
@@ -38,7 +38,7 @@ async function loadAndRun(directory, test, context) {
     const feeds = await readTensors(directory, test, 'inputs');
     const shapes = Object.fromEntries(Object.entries(feeds).map(([name, { shape }]) => [name, shape]));
     const { outputs } = await model.compile(shapes);
-    const results = await model.run(Object.fromEntries(Object.entries(feeds).map(([name, tensor]) => [name, feedOf(tensor)])));
+    const results = await model.run(Object.fromEntries(Object.entries(feeds).map(([name, { data }]) => [name, data])));
     const expected = await readTensors(directory, test, 'outputs');
     const problems = Object.keys(expected)
       .map((name) => outputProblem(name, results[name], outputs[name], expected[name]))
