@@ -225,7 +225,7 @@ mod tests {
         let graph = TestGraph::default().floats("x", &[inputs.len() as i64], inputs);
         let graph = graph.node(operator, "x", "y", vec![]).output("y").import(22, &Default::default()).unwrap();
         let output = graph.nodes.last().expect("an identity").inputs[0].expect("an operand");
-        let bytes = graph.constant_bytes(output).expect("a constant");
+        let bytes = graph.value(output).constant().expect("a constant").bytes();
         crate::onnx::tensor::numbers(DataType::Float32, bytes).into_iter().map(Number::to_f64).collect()
     }
 
@@ -256,7 +256,7 @@ mod tests {
         check("Acos", unit(), f64::acos);
         check("Sinh", [numbers(89.0), vec![100.0, f32::INFINITY]].concat(), |x| x.sinh());
         check("Cosh", [numbers(89.0), vec![100.0, f32::INFINITY]].concat(), |x| x.cosh());
-        check("Asinh", wide(), |x| x.signum() * libm::log1p(x.abs() + x * x / (1.0 + x.hypot(1.0))));
+        check("Asinh", wide(), libm::asinh);
         let from_one = numbers(1.0).into_iter().filter(|x| *x > 0.0).map(|x| 1.0 + x);
         check("Acosh", from_one.chain([0.5, -1.0, -3e8, 1e30, f32::MAX, f32::INFINITY]).collect(), |x| libm::acosh(x));
         check("Atanh", unit(), libm::atanh);
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn float16_is_computed_in_float32() {
         let text = TestGraph::default().input("x", Float16, &["2"]).node("Atan", "x", "y", vec![]).output("y").text(22);
-        assert!(text.contains("cast %0 dataType=float32"), "{text}");
+        assert!(text.contains("%1 = cast %0") && text.contains("cast %29 dataType=float16"), "{text}");
         let text = TestGraph::default().input("x", Float, &["2"]).node("Cosh", "x", "y", vec![]).output("y").text(22);
         assert!(!text.contains("cast"), "{text}");
     }
