@@ -81,15 +81,16 @@ fn mish(call: &mut Call) -> Outcome {
     })
 }
 
-/// `0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`.
+/// `0.5 * x * (1 + tanh(z))` with `z = sqrt(2 / pi) * (x + 0.044715 * x^3)`, as `x * sigmoid(2 * z)`, which does not
+/// cancel where `tanh` is close to -1.
 pub fn tanh_gelu(call: &mut Call, x: OperandId) -> Step<OperandId> {
-    const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
+    const TWICE_SQRT_2_OVER_PI: f64 = 1.595_769_121_605_730_8;
     // x * (a + b * x^2) has one multiplication less than a * (x + c * x^3).
     let square = call.mul(x, x)?;
-    let factor = call.emit(E::Linear { alpha: SQRT_2_OVER_PI * 0.044715, beta: SQRT_2_OVER_PI }, &[square])?;
+    let factor =
+        call.emit(E::Linear { alpha: TWICE_SQRT_2_OVER_PI * 0.044715, beta: TWICE_SQRT_2_OVER_PI }, &[square])?;
     let argument = call.mul(x, factor)?;
-    let tanh = call.emit(E::Tanh, &[argument])?;
-    let gate = call.emit(E::Linear { alpha: 0.5, beta: 0.5 }, &[tanh])?;
+    let gate = call.emit(E::Sigmoid, &[argument])?;
     call.mul(x, gate)
 }
 
@@ -158,7 +159,7 @@ mod tests {
             graph.node("Gelu", "x", "y", vec![("approximate", Attr::Text(approximate))]).output("y").text(20)
         };
         assert!(text("none").contains("%1 = gelu %0"));
-        assert!(text("tanh").contains("tanh"));
+        assert!(text("tanh").contains("sigmoid"));
     }
 
     #[test]

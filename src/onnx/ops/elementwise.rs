@@ -94,7 +94,8 @@ fn sign(call: &mut Call) -> Outcome {
 fn clip(call: &mut Call) -> Outcome {
     map(call, |call, x| {
         let [min, max] = if call.opset < 11 {
-            ["min", "max"].map(|name| Some(call.float_attribute(name).map(Number::Float)))
+            [("min", f32::MIN), ("max", f32::MAX)]
+                .map(|(name, all)| Some(Some(Number::Float(call.float_or(name, all)))))
         } else {
             // What is given and no constant is none here.
             [1, 2].map(|index| match call.value(index) {
@@ -132,8 +133,14 @@ fn pow(call: &mut Call) -> Outcome {
     let constant = call.numbers_of(exponent);
     let is_whole = |numbers: &Vec<Number>| numbers.iter().all(|number| number.to_f64().fract() == 0.0);
     let output = match constant {
-        Some(numbers) if numbers.len() == 1 && call.rank(exponent) <= call.rank(base) && numbers[0].to_f64() == 2.0 => {
-            call.mul(base, base)
+        // Powers that are often asked for, without a logarithm.
+        Some(numbers)
+            if numbers.len() == 1
+                && call.rank(exponent) <= call.rank(base)
+                && [2.0, 3.0].contains(&numbers[0].to_f64()) =>
+        {
+            let square = call.mul(base, base)?;
+            if numbers[0].to_f64() == 2.0 { Ok(square) } else { call.mul(square, base) }
         }
         _ if dtype == exponent_type => call.emit(E::Pow, &[base, exponent]),
         Some(numbers) if !dtype.is_float() && exponent_type.is_float() && !is_whole(&numbers) => {
@@ -208,24 +215,44 @@ fn modulo(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// `fmod` of float32. Exact while the quotient has less than 24 bits; beyond that the product of quotient and divisor
-/// is rounded.
+/// `fmod` of float32: exact for quotients below 2^24, as each of two steps is for quotients below 2^12.
 fn float_remainder(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
-    let (magnitude, divisor) = (call.emit(E::Abs, &[a])?, call.emit(E::Abs, &[b])?);
-    let ratio = call.div(magnitude, divisor)?;
+    let (mut rest, divisor) = (call.emit(E::Abs, &[a])?, call.emit(E::Abs, &[b])?);
+    let multiple = call.scale(divisor, 4096.0)?;
+    for divisor in [multiple, divisor] {
+        rest = positive_remainder(call, rest, divisor)?;
+    }
+    let sign = call.emit(E::Sign, &[a])?;
+    call.mul(rest, sign)
+}
+
+/// The remainder of numbers that are not negative, exact where the quotient is below 2^12: the divisor is split into
+/// two numbers of 12 bits, whose products with the quotient are not rounded.
+fn positive_remainder(call: &mut Call, x: OperandId, divisor: OperandId) -> Step<OperandId> {
+    /// Multiplied with larger numbers, 2^12 + 1 overflows. They are not split.
+    const MAX_SPLIT: f64 = 1e34;
+    let product = call.scale(divisor, 4097.0)?;
+    let excess = call.sub(product, divisor)?;
+    let upper = call.sub(product, excess)?;
+    let limit = call.scalar_like(divisor, MAX_SPLIT)?;
+    let is_huge = call.emit(E::Greater, &[divisor, limit])?;
+    let upper = call.select(is_huge, divisor, upper)?;
+    let lower = call.sub(divisor, upper)?;
+    let ratio = call.div(x, divisor)?;
     let quotient = call.emit(E::Floor, &[ratio])?;
-    let product = call.mul(quotient, divisor)?;
-    let rest = call.sub(magnitude, product)?;
+    let mut rest = x;
+    for part in [upper, lower] {
+        let product = call.mul(quotient, part)?;
+        rest = call.sub(rest, product)?;
+    }
     // The rounded ratio can be an integer where the exact one is below it.
     let zero = call.scalar_like(rest, 0.0)?;
     let is_below = call.emit(E::Lesser, &[rest, zero])?;
     let raised = call.add(rest, divisor)?;
     let rest = call.select(is_below, raised, rest)?;
     // An infinite divisor times a quotient of 0 is NaN.
-    let is_smaller = call.emit(E::Lesser, &[magnitude, divisor])?;
-    let rest = call.select(is_smaller, magnitude, rest)?;
-    let sign = call.emit(E::Sign, &[a])?;
-    call.mul(rest, sign)
+    let is_smaller = call.emit(E::Lesser, &[x, divisor])?;
+    call.select(is_smaller, x, rest)
 }
 
 /// The type of `to`; truth values are not just any `uint8`.
@@ -292,7 +319,7 @@ pub const OPERATORS: &[Entry] = &[
     standard("Max", "", |call| variadic(call, E::Max, |_, output| Ok(output))),
     standard("Mean", "", mean),
     standard("Min", "", |call| variadic(call, E::Min, |_, output| Ok(output))),
-    standard("Mod", "remainders of floats are rounded where the quotient has more than 24 bits", modulo),
+    standard("Mod", "remainders of floats are rounded where the quotient is above 2^24", modulo),
     standard("Mul", "", |call| binary(call, E::Mul)),
     standard("Neg", "", |call| unary(call, E::Neg)),
     standard("Pow", "fractional powers of integers are computed in float32", pow),
@@ -359,6 +386,6 @@ mod tests {
         assert!(text.contains("max %0 %1"), "{text}");
         let graph = TestGraph::default().input("x", Float, &["2"]);
         let text = graph.node("Clip", "x", "y", vec![("min", Attr::Float(1.0))]).output("y").text(10);
-        assert!(text.contains("clamp %0 minValue=1"), "{text}");
+        assert!(text.contains("clamp %0") && text.contains("minValue=1"), "{text}");
     }
 }

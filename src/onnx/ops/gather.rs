@@ -115,8 +115,8 @@ mod tests {
             let graph = TestGraph::default().input("x", Float, &["4", "5"]).ints("i", indices);
             graph.node("Gather", "x i", "y", vec![("axis", Attr::Int(1))]).output("y").text(13)
         };
-        assert!(gather(&[1, 2, 3]).contains("slice %0 starts=[0, 1] sizes=[4, 3]"));
-        assert!(gather(&[-1]).contains("slice %0 starts=[0, 4] sizes=[4, 1]"));
+        assert!(gather(&[1, 2, 3]).contains("slice %0 sizes=[4, 3] starts=[0, 1]"));
+        assert!(gather(&[-1]).contains("slice %0 sizes=[4, 1] starts=[0, 4]"));
         assert!(gather(&[2, 1]).contains("gather"));
         assert!(gather(&[4, 5]).contains("gather"));
     }

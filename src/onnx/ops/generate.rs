@@ -12,7 +12,7 @@ use crate::shape::Descriptor;
 use std::cmp::Ordering;
 
 /// The most elements of a constant that a translation makes: a small file must not need much memory.
-pub const MAX_GENERATED: u64 = 1 << 22;
+pub const MAX_GENERATED: u64 = 1 << 20;
 
 /// An int64 constant.
 ///
@@ -249,7 +249,7 @@ pub const OPERATORS: &[Entry] = &[
     standard("EyeLike", "", eye_like),
     standard("NonZero", "of constants", non_zero),
     standard("OneHot", "constant depths", one_hot),
-    standard("Range", "constant limits, at most 4194304 elements", range),
+    standard("Range", "constant limits, at most 1048576 elements", range),
     standard("Unique", "of constants", unique),
 ];
 

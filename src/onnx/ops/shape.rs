@@ -195,8 +195,11 @@ fn constant_of_shape(call: &mut Call) -> Outcome {
 /// Does nothing but in training.
 fn dropout(call: &mut Call) -> Outcome {
     let value = call.required(0)?;
-    if call.constant_numbers(2).is_some_and(|training| training.iter().any(|flag| flag.to_f64() != 0.0)) {
-        return Err("training_mode is true".into());
+    if call.value(2).is_some() {
+        let training = call.constant_numbers(2).ok_or("training_mode is computed, expected a constant")?;
+        if training.iter().any(|flag| flag.to_f64() != 0.0) {
+            return Err("training_mode is true".into());
+        }
     }
     if !call.wants(1) {
         return Ok(vec![value]);
