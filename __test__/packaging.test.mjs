@@ -67,8 +67,8 @@ describe('the packed package', () => {
   test('holds the API, the addon, documentation and licences, and nothing else', () => {
     const { glibcVersionRuntime } = process.report.getReport().header;
     const addon = binaryName(process.platform, process.arch, glibcVersionRuntime !== undefined);
-    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'index.d.ts', 'index.js', 'package.json', addon];
-    assert.deepEqual(files.filter((file) => !/^lib\/[^/]+\.js$/.test(file)).sort(), expected.sort());
+    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'index.d.ts', 'index.js', 'inspect.d.ts', 'inspect.js', 'onnx.d.ts', 'onnx.js', 'package.json', addon];
+    assert.deepEqual(files.filter((file) => !/^lib\/.+\.js$/.test(file)).sort(), expected.sort());
     assert.ok(files.includes('lib/native.js'));
   });
 
@@ -87,6 +87,15 @@ describe('the packed package', () => {
       import { ml } from 'webnn-node';
       console.log(navigator.ml === ml, typeof MLGraphBuilder);`;
     assert.equal(run('auto.mjs', program), 'true function');
+  });
+
+  test('webnn-node/inspect is imported and required as the same module', () => {
+    const program = `
+      import { createRequire } from 'node:module';
+      import { describeGraph, profileGraph, systemInfo } from 'webnn-node/inspect';
+      const required = createRequire(import.meta.url)('webnn-node/inspect');
+      console.log(required.describeGraph === describeGraph, required.profileGraph === profileGraph, systemInfo().version);`;
+    assert.equal(run('inspect.mjs', program), `true true ${manifest.version}`);
   });
 
   test('keeps its insides to itself', () => {

@@ -83,7 +83,7 @@ async function testRust({ only, name }) {
 /** Checks that what is generated from the IDL and from the rule rows is what the repository holds. */
 async function checkGenerated() {
   await run('check of the generated operator table', process.execPath, ['scripts/generate-operators.mjs', '--check']);
-  await run('check of the support table in README.md', process.execPath, ['scripts/support-table.mjs', '--check']);
+  await run('check of the tables in README.md', process.execPath, ['scripts/support-table.mjs', '--check']);
 }
 
 /** The JavaScript tests. `--expose-gc` lets them see that memory is given back. */

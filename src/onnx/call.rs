@@ -5,6 +5,7 @@ use super::import::{Body, Importer, Place, Value, value_type};
 use super::proto;
 use super::tensor::{ElementType, Literal, TensorRecord, numbers};
 use crate::dtype::{DataType, Number};
+use crate::error::Error;
 use crate::ir::OperandId;
 use crate::ops::Op;
 use crate::ops::tensor::Tensor;
@@ -135,7 +136,9 @@ impl<'c, 'm> Call<'c, 'm> {
 
     /// The elements of `operand`, if it is a constant.
     pub fn numbers_of(&self, operand: OperandId) -> Option<Vec<Number>> {
-        let bytes = self.importer.builder.constant_bytes(operand)?;
+        let constant = self.importer.builder.constant_value(operand)?;
+        // A weight that cannot be read is told when the graph is compiled; here, it is just not known.
+        let bytes = constant.buffer().ok()?;
         Some(numbers(self.dtype(operand), bytes.bytes()))
     }
 
@@ -351,10 +354,10 @@ impl<'c, 'm> Call<'c, 'm> {
             return Ok(None);
         }
         let tensor = |id: OperandId| {
-            let bytes = builder.constant_bytes(id).expect("a constant");
-            Tensor::from_bytes(builder.descriptor(id), bytes.bytes())
+            let bytes = builder.constant_value(id).expect("a constant").buffer()?;
+            Ok(Tensor::from_bytes(builder.descriptor(id), bytes.bytes()))
         };
-        let tensors: Vec<_> = inputs.iter().map(|id| id.map(tensor)).collect();
+        let tensors: Vec<_> = inputs.iter().map(|id| id.map(tensor).transpose()).collect::<Result<_, Error>>()?;
         let tensors: Vec<_> = tensors.iter().map(Option::as_ref).collect();
         let results = op.reference(&tensors, &outputs);
         let constants =

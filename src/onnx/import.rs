@@ -23,6 +23,9 @@ use std::rc::Rc;
 /// The most nodes that are translated, with those of functions and of the rounds of loops.
 const MAX_NODES: usize = 200_000;
 
+/// Constants of at most this many bytes are copied; larger ones are read from the file when the graph is compiled.
+const MAX_COPIED_BYTES: usize = 1 << 14;
+
 /// What a name of the model stands for.
 #[derive(Clone, Debug)]
 pub enum Value {
@@ -328,7 +331,14 @@ impl<'a> Importer<'a> {
         if descriptor.shape.contains(&0) {
             return Ok(Value::Empty(descriptor));
         }
-        let constant = self.builder.constant(descriptor, &literal.bytes);
+        let window = match literal.bytes.len() > MAX_COPIED_BYTES {
+            true => self.model.files.window_of(&literal.bytes),
+            false => None,
+        };
+        let constant = match window {
+            Some(window) => self.builder.constant_mapped(descriptor, window),
+            None => self.builder.constant(descriptor, &literal.bytes),
+        };
         constant.map(Value::Operand).map_err(|error| ModelError::new(error.message))
     }
 

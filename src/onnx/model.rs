@@ -372,8 +372,12 @@ impl Model {
     /// # Errors
     /// If the file cannot be read or is not a sound model.
     pub fn open(path: &Path) -> Result<Model> {
-        let (files, bytes) = Files::open(path)?;
-        Model::decode(bytes, files).map_err(|error| ModelError::new(format!("{}: {error}", path.display())))
+        let named = |error: ModelError| match error.message.contains(&*path.to_string_lossy()) {
+            true => error,
+            false => ModelError::new(format!("{}: {error}", path.display())),
+        };
+        let (files, bytes) = Files::open(path).map_err(named)?;
+        Model::decode(bytes, files).map_err(named)
     }
 
     /// Decodes a model.
@@ -413,6 +417,8 @@ impl Model {
             opsets,
             properties,
         };
+        // What is left of the pages are weights that nobody has asked for yet.
+        files.release();
         Ok(Model { metadata, graph, functions, files })
     }
 }
