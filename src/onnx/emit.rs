@@ -9,6 +9,7 @@ use crate::ops::concat::Concat;
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::gather::Gather;
 use crate::ops::matmul::Matmul;
+use crate::ops::pad::Pad;
 use crate::ops::reduce::{Reduce, ReduceAttributes, ReduceKind};
 use crate::ops::reshape::{Expand, Reshape};
 use crate::ops::slice::Slice;
@@ -192,5 +193,28 @@ impl Call<'_, '_> {
             rows.push(self.reshape(operand, &shape)?);
         }
         self.concat(&rows, axis as u32)
+    }
+
+    /// A constant of floating-point numbers, which are rounded to `dtype`.
+    pub fn float_constant(&mut self, dtype: DataType, shape: &[u32], values: &[f64]) -> Step<OperandId> {
+        let numbers: Vec<_> = values.iter().copied().map(Number::Float).collect();
+        self.constant(dtype, shape, &numbers)
+    }
+
+    /// A constant of integers.
+    pub fn int_constant(&mut self, dtype: DataType, shape: &[u32], values: &[i64]) -> Step<OperandId> {
+        let numbers: Vec<_> = values.iter().map(|&value| Number::Int(value as i128)).collect();
+        self.constant(dtype, shape, &numbers)
+    }
+
+    /// `operand` with so many zeros before and after it along `axis`; nothing for none.
+    pub fn pad_axis(&mut self, operand: OperandId, axis: usize, [before, after]: [u32; 2]) -> Step<OperandId> {
+        if before == 0 && after == 0 {
+            return Ok(operand);
+        }
+        let mut beginning = vec![0; self.rank(operand)];
+        let mut ending = beginning.clone();
+        (beginning[axis], ending[axis]) = (before, after);
+        self.emit(Pad { beginning, ending, ..Default::default() }, &[operand])
     }
 }
