@@ -19,6 +19,9 @@ pub type Step<T> = std::result::Result<T, Refusal>;
 /// translated, if the operands are constants: what models compute with shapes. Larger ones are left to the compiler.
 const MAX_FOLDED_ELEMENTS: usize = 1 << 16;
 
+/// As [`MAX_FOLDED_ELEMENTS`], for cumulative sums.
+const MAX_SUMMED_ELEMENTS: usize = 1 << 13;
+
 /// A node that is being translated.
 pub struct Call<'c, 'm> {
     importer: &'c mut Importer<'m>,
@@ -350,7 +353,9 @@ impl<'c, 'm> Call<'c, 'm> {
         // Whatever is wrong is found again, and told, when the operator is added.
         let Ok(outputs) = op.resolve(&descriptors) else { return Ok(None) };
         elements += outputs.iter().map(Descriptor::elements).sum::<usize>();
-        if elements > MAX_FOLDED_ELEMENTS || op.check_defined(&descriptors).is_err() {
+        // The naive reference of sums sums anew for each element.
+        let is_long = matches!(op, Op::CumulativeSum(_)) && elements > MAX_SUMMED_ELEMENTS;
+        if is_long || elements > MAX_FOLDED_ELEMENTS || op.check_defined(&descriptors).is_err() {
             return Ok(None);
         }
         let tensor = |id: OperandId| {

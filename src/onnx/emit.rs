@@ -65,7 +65,7 @@ impl Call<'_, '_> {
         self.emit(E::Where, &[condition, yes, no])
     }
 
-    /// The cast of WebNN, which rounds; nothing if the type is the same.
+    /// The cast of WebNN, which cuts fractions off; nothing if the type is the same.
     pub fn cast(&mut self, operand: OperandId, dtype: DataType) -> Step<OperandId> {
         if self.dtype(operand) == dtype { Ok(operand) } else { self.emit(E::Cast { to: dtype }, &[operand]) }
     }
