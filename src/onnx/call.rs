@@ -7,10 +7,12 @@ use super::tensor::{ElementType, Literal, TensorRecord, numbers};
 use crate::dtype::{DataType, Number};
 use crate::error::Error;
 use crate::ir::OperandId;
+use crate::memory::Buffer;
 use crate::ops::Op;
 use crate::ops::tensor::Tensor;
 use crate::shape::Descriptor;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The result of a step of a translation.
 pub type Step<T> = std::result::Result<T, Refusal>;
@@ -454,10 +456,14 @@ impl<'c, 'm> Call<'c, 'm> {
         }
     }
 
-    /// The bytes of the constant at `index`.
-    pub fn constant_bytes(&self, index: usize) -> Option<Vec<u8>> {
-        let Some(Value::Operand(id)) = self.value(index) else { return None };
-        self.importer.builder.constant_bytes(id).map(|bytes| bytes.bytes().to_vec())
+    /// The bytes of the input at `index`, if it is a constant of a type that WebNN has.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn constant_bytes(&self, index: usize) -> Step<Option<Arc<Buffer>>> {
+        let Some(Value::Operand(id)) = self.value(index) else { return Ok(None) };
+        let constant = self.importer.builder.constant_value(id);
+        Ok(constant.map(|constant| constant.buffer()).transpose()?)
     }
 
     /// The dimensions of an operand, which `what` names.

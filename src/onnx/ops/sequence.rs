@@ -19,11 +19,16 @@ fn sequence(call: &Call, index: usize) -> Step<Vec<Value>> {
     }
 }
 
-fn bounded(values: Vec<Value>) -> Outcome {
-    match values.len() {
-        0..=MAX_LENGTH => Ok(vec![Value::Sequence(values)]),
-        length => Err(Refusal(format!("a sequence of {length} tensors, expected at most {MAX_LENGTH}"))),
+fn check_length(length: usize) -> Step<()> {
+    match length {
+        0..=MAX_LENGTH => Ok(()),
+        _ => Err(Refusal(format!("a sequence of {length} tensors, expected at most {MAX_LENGTH}"))),
     }
+}
+
+fn bounded(values: Vec<Value>) -> Outcome {
+    check_length(values.len())?;
+    Ok(vec![Value::Sequence(values)])
 }
 
 fn tensor(call: &Call, index: usize) -> Step<Value> {
@@ -121,18 +126,21 @@ fn concat_from_sequence(call: &mut Call) -> Outcome {
 
 /// The sizes of the pieces of `size`: one each, a number of them each, or as listed.
 fn piece_sizes(call: &Call, size: u32) -> Step<Vec<u32>> {
-    let Some(split) = call.optional_ints(1, "split")? else { return Ok(vec![1; size as usize]) };
+    let split = call.optional_ints(1, "split")?;
     let fail = || Refusal(format!("split is {split:?}, expected sizes that add up to {size}"));
-    if call.input_shape(1)?.is_empty() {
-        let each = u32::try_from(split[0]).ok().filter(|&each| each > 0).ok_or_else(fail)?;
-        return Ok((0..size).step_by(each as usize).map(|start| each.min(size - start)).collect());
-    }
-    let sizes: Vec<u32> =
-        split.iter().map(|&size| u32::try_from(size)).collect::<Result<_, _>>().map_err(|_| fail())?;
-    match sizes.iter().map(|&size| size as u64).sum::<u64>() == size as u64 {
-        true => Ok(sizes),
-        false => Err(fail()),
-    }
+    let each = match &split {
+        None => 1,
+        Some(split) if call.input_shape(1)?.is_empty() => {
+            u32::try_from(split[0]).ok().filter(|&each| each > 0).ok_or_else(fail)?
+        }
+        Some(split) => {
+            let sizes: Option<Vec<u32>> = split.iter().map(|&size| u32::try_from(size).ok()).collect();
+            let sizes = sizes.filter(|sizes| sizes.iter().map(|&size| size as u64).sum::<u64>() == size as u64);
+            return sizes.ok_or_else(fail);
+        }
+    };
+    check_length(size.div_ceil(each) as usize)?;
+    Ok((0..size).step_by(each as usize).map(|start| each.min(size - start)).collect())
 }
 
 fn split_to_sequence(call: &mut Call) -> Outcome {
@@ -140,9 +148,6 @@ fn split_to_sequence(call: &mut Call) -> Outcome {
     let mut shape = call.shape(x);
     let axis = call.axis(call.int_or("axis", 0), shape.len())? as usize;
     let sizes = piece_sizes(call, shape[axis])?;
-    if sizes.len() > MAX_LENGTH {
-        return bounded(vec![Value::Absent; sizes.len()]);
-    }
     let squeezed = call.value(1).is_none() && call.int_or("keepdims", 1) == 0;
     let mut pieces = Vec::new();
     let mut start = 0;

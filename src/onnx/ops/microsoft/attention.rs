@@ -243,7 +243,10 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
     let [cos, sin] = [call.gather(cos, positions, 0)?, call.gather(sin, positions, 0)?];
     let heads = match count_attribute(call, "num_heads")? {
         // Then the whole of a head is rotated.
-        0 => shape[shape.len() - 1] / (2 * call.shape(cos)[2]).max(1),
+        0 => {
+            let [_, _, pairs] = call.dims(cos, "the cosines")?;
+            shape[shape.len() - 1] / (2 * pairs)
+        }
         heads => heads,
     };
     let rotation = Rotation { cos, sin, interleaved: call.int_or("interleaved", 0) != 0 };

@@ -2,6 +2,7 @@
 
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
+use crate::memory::Buffer;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
@@ -11,6 +12,7 @@ use crate::ops::matmul::{Gemm, GemmAttributes};
 use crate::ops::pad::Pad;
 use crate::ops::quantize::Quantize;
 use crate::shape::Descriptor;
+use std::sync::Arc;
 
 /// The bits of a quantized weight.
 fn bits(call: &Call) -> Step<u32> {
@@ -44,13 +46,13 @@ struct Blocks {
     bits: u32,
 }
 
-fn constant_bytes(call: &Call, index: usize, what: &str, expected: u64) -> Step<Vec<u8>> {
-    let bytes = call.constant_bytes(index).ok_or_else(|| {
+fn constant_bytes(call: &Call, index: usize, what: &str, expected: u128) -> Step<Arc<Buffer>> {
+    let bytes = call.constant_bytes(index)?.ok_or_else(|| {
         Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
     })?;
-    match bytes.len() as u64 == expected {
+    match bytes.bytes().len() as u128 == expected {
         true => Ok(bytes),
-        false => Err(Refusal(format!("{what} (input {index}) has {} bytes, expected {expected}", bytes.len()))),
+        false => Err(Refusal(format!("{what} (input {index}) has {} bytes, expected {expected}", bytes.bytes().len()))),
     }
 }
 
@@ -65,8 +67,8 @@ fn zero_points(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
         return call.reshape(given, &shape);
     }
     let row = (blocks.count * blocks.bits).div_ceil(8);
-    let packed = constant_bytes(call, 3, "zero_points", blocks.n as u64 * row as u64)?;
-    let rows = packed.chunks(row as usize).map(|row| unpacked(row, blocks.bits));
+    let packed = constant_bytes(call, 3, "zero_points", blocks.n as u128 * row as u128)?;
+    let rows = packed.bytes().chunks(row as usize).map(|row| unpacked(row, blocks.bits));
     let numbers: Vec<u8> = rows.flat_map(|row| row.into_iter().take(blocks.count as usize)).collect();
     call.constant_from_bytes(Descriptor::new(DataType::Uint8, shape), &numbers)
 }
@@ -74,9 +76,12 @@ fn zero_points(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
 /// The weights `[n, k]`.
 fn weights(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
     let Blocks { n, k, size, count, bits } = *blocks;
-    let packed = constant_bytes(call, 1, "B", n as u64 * count as u64 * (size as u64 * bits as u64 / 8))?;
-    let numbers = if bits == 8 { packed } else { unpacked(&packed, bits) };
-    let weights = call.constant_from_bytes(Descriptor::new(DataType::Uint8, [n, count, size]), &numbers)?;
+    let packed = constant_bytes(call, 1, "B", n as u128 * count as u128 * (size as u128 * bits as u128 / 8))?;
+    let shape = Descriptor::new(DataType::Uint8, [n, count, size]);
+    let weights = match bits {
+        8 => call.constant_from_bytes(shape, packed.bytes())?,
+        _ => call.constant_from_bytes(shape, &unpacked(packed.bytes(), bits))?,
+    };
     let scales = call.input(2)?;
     let scales = call.reshape(scales, &[n, count, 1])?;
     let zero_points = zero_points(call, blocks)?;
@@ -203,13 +208,14 @@ fn table_zero_points(call: &mut Call, packed: &Packed, shape: &[u32]) -> Step<Op
     match call.optional(3)? {
         None => call.constant_from_bytes(descriptor.clone(), &vec![packed.zero; descriptor.elements()]),
         Some(given) => {
-            let all = numbers(call, given, packed.bits)?;
-            // The last byte of a row may be filled up.
+            let got = call.shape(given);
             let axis = shape.len() - 1;
-            if call.rank(all) != shape.len() || call.shape(all)[axis] < shape[axis] {
-                let got = call.shape(given);
+            let per_byte = 8 / packed.bits;
+            // The last byte of a row may be filled up.
+            if got.len() != shape.len() || got[..axis] != shape[..axis] || got[axis] != shape[axis].div_ceil(per_byte) {
                 return Err(Refusal(format!("zero_points have shape {got:?}, expected one for each scale {shape:?}")));
             }
+            let all = numbers(call, given, packed.bits)?;
             call.slice_axis(all, axis, 0, shape[axis])
         }
     }
@@ -252,6 +258,9 @@ fn gather_block_quantized(call: &mut Call) -> Outcome {
     let gathered = call.axis(call.int_or("gather_axis", 0), rank)?;
     let blocked = call.axis(call.int_or("quantize_axis", 1), rank)?;
     let scale_shape = call.shape(scales);
+    if scale_shape.len() != rank {
+        return Err(Refusal(format!("scales have shape {scale_shape:?}, expected {rank} dimensions")));
+    }
     let zero_points = table_zero_points(call, &packed, &scale_shape)?;
     if gathered == blocked || gathered as usize == rank - 1 {
         let all = numbers(call, packed.bytes, packed.bits)?;

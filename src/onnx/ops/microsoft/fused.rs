@@ -1,15 +1,21 @@
 //! Activations, products and normalizations with what precedes or follows them.
 
-use crate::dtype::DataType;
+use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
+use crate::onnx::ops::activation::tanh_gelu;
 use crate::onnx::ops::attention::counting;
+use crate::onnx::ops::convolution::{Convolution, convolution, convolve};
+use crate::onnx::ops::normalization::rms_norm;
+use crate::onnx::ops::product::{gemm, with_matrices};
 use crate::onnx::registry::{Entry, Outcome, microsoft, standard};
+use crate::ops::conv2d::{Conv2d, Conv2dAttributes};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::normalization::LayerNormalization;
 use crate::ops::reduce::ReduceKind;
+use crate::ops::spatial::InputLayout;
 
 // ---- Activations -------------------------------------------------------------------------------------------------
 
@@ -28,15 +34,9 @@ fn gelu(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// `x / 2 * (1 + tanh(x * (a + b * x^2)))`.
 fn fast_gelu(call: &mut Call) -> Outcome {
     let x = biased(call)?;
-    let square = call.mul(x, x)?;
-    let slope = call.linear(square, 0.035_677_408_136_300_125, 0.797_884_560_802_865_4)?;
-    let inner = call.mul(x, slope)?;
-    let inner = call.emit(E::Tanh, &[inner])?;
-    let gate = call.linear(inner, 0.5, 0.5)?;
-    let output = call.mul(x, gate);
+    let output = tanh_gelu(call, x);
     call.one(output)
 }
 
@@ -106,27 +106,71 @@ fn factor(call: &mut Call, index: usize, which: &str) -> Step<OperandId> {
 }
 
 fn fused_matmul(call: &mut Call) -> Outcome {
-    let (mut a, mut b) = (factor(call, 0, "A")?, factor(call, 1, "B")?);
-    let (rank_a, rank_b) = (call.rank(a), call.rank(b));
-    if rank_a == 1 {
-        let size = call.shape(a)[0];
-        a = call.reshape(a, &[1, size])?;
-    }
-    if rank_b == 1 {
-        let size = call.shape(b)[0];
-        b = call.reshape(b, &[size, 1])?;
-    }
-    let product = call.matmul(a, b)?;
-    let product = call.linear(product, call.float_or("alpha", 1.0), 0.0)?;
-    let mut shape = call.shape(product);
-    if rank_b == 1 {
-        shape.pop();
-    }
-    if rank_a == 1 {
-        shape.remove(shape.len() - 1 - (rank_b > 1) as usize);
-    }
-    let output = call.reshape(product, &shape);
+    let factors = [factor(call, 0, "A")?, factor(call, 1, "B")?];
+    let alpha = call.float_or("alpha", 1.0);
+    let output = with_matrices(call, factors, |call, a, b| {
+        let product = call.matmul(a, b)?;
+        call.linear(product, alpha, 0.0)
+    });
     call.one(output)
+}
+
+/// The function that the attribute `activation` names, with its parameters.
+fn activated(call: &mut Call, x: OperandId, parameters: &[f64]) -> Step<OperandId> {
+    let parameter = |index: usize, default: f64| parameters.get(index).copied().unwrap_or(default);
+    let op = match call.text_or("activation", "").as_str() {
+        "" => return Ok(x),
+        "Relu" => E::Relu,
+        "Sigmoid" => E::Sigmoid,
+        "Tanh" => E::Tanh,
+        "HardSwish" => E::HardSwish,
+        "LeakyRelu" => E::LeakyRelu { alpha: parameter(0, 0.01) },
+        "HardSigmoid" => E::HardSigmoid { alpha: parameter(0, 0.2), beta: parameter(1, 0.5) },
+        "Clip" => E::Clamp {
+            min: Number::Float(parameter(0, f64::NEG_INFINITY)),
+            max: Number::Float(parameter(1, f64::INFINITY)),
+        },
+        other => return Err(Refusal(format!("activation is {other}, which onnxruntime does not fuse"))),
+    };
+    call.emit(op, &[x])
+}
+
+fn fused_gemm(call: &mut Call) -> Outcome {
+    let product = gemm(call)?;
+    let names = ["activation_alpha", "activation_beta", "activation_gamma"];
+    let parameters: Vec<f64> = names.iter().map_while(|name| call.float_attribute(name)).collect();
+    let output = activated(call, product, &parameters);
+    call.one(output)
+}
+
+/// `activation(conv(x) + z)`.
+fn fused_conv(call: &mut Call) -> Outcome {
+    let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
+    let how = convolution(call, &call.shape(x), &call.shape(filter))?;
+    let mut sum = convolve(call, x, filter, bias, &how)?;
+    if let Some(addend) = call.optional(3)? {
+        sum = call.add(sum, addend)?;
+    }
+    let parameters = call.floats_attribute("activation_params").unwrap_or_default();
+    let output = activated(call, sum, &parameters);
+    call.one(output)
+}
+
+/// A convolution of `[N, H, W, C]` with a filter `[O, C / groups, H, W]`.
+fn nhwc_conv(call: &mut Call) -> Outcome {
+    let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
+    let [batch, height, width, channels] = call.dims(x, "the input")?;
+    let Convolution { window, groups } = convolution(call, &[batch, channels, height, width], &call.shape(filter))?;
+    let attributes = Conv2dAttributes {
+        padding: window.flat_padding(),
+        strides: window.strides,
+        dilations: window.dilations,
+        groups,
+        input_layout: InputLayout::Nhwc,
+        ..Default::default()
+    };
+    let output = call.emit_all(Conv2d { attributes }, vec![Some(x), Some(filter), bias])?;
+    Ok(vec![Value::Operand(output[0])])
 }
 
 // ---- Normalizations ----------------------------------------------------------------------------------------------
@@ -144,27 +188,11 @@ fn layer_norm(
     Ok(call.emit_all(op, vec![Some(x), Some(scale), bias])?[0])
 }
 
-/// `x / sqrt(mean(x^2) + epsilon) * scale` over the dimensions from `first` on, and the inverse root. The mean is
-/// computed in float32: squares of float16 overflow.
-fn rms_norm(call: &mut Call, x: OperandId, scale: OperandId, first: usize, epsilon: f64) -> Step<[OperandId; 2]> {
-    let shape = call.shape(x);
-    let axes: Vec<u32> = (first as u32..shape.len() as u32).collect();
-    let count: f64 = shape[first..].iter().map(|&size| size as f64).product();
-    let wide = call.cast(x, DataType::Float32)?;
-    let squares = call.reduce(ReduceKind::SumSquare, wide, &axes, true)?;
-    let mean = call.linear(squares, 1.0 / count, epsilon)?;
-    let root = call.emit(E::Sqrt, &[mean])?;
-    let inverse = call.emit(E::Reciprocal, &[root])?;
-    let normal = call.mul(wide, inverse)?;
-    let dtype = call.dtype(scale);
-    let normal = call.cast(normal, dtype)?;
-    Ok([call.mul(normal, scale)?, inverse])
-}
-
 fn simplified_layer_normalization(call: &mut Call) -> Outcome {
     let (x, scale) = (call.input(0)?, call.input(1)?);
-    let first = call.axis(call.int_or("axis", -1), call.rank(x))? as usize;
-    let [output, inverse] = rms_norm(call, x, scale, first, call.float_or("epsilon", 1e-5))?;
+    let rank = call.rank(x);
+    let axes: Vec<u32> = (call.axis(call.int_or("axis", -1), rank)?..rank as u32).collect();
+    let [output, inverse] = rms_norm(call, x, scale, &axes, call.float_or("epsilon", 1e-5))?;
     Ok(vec![Value::Operand(output), Value::Operand(inverse)])
 }
 
@@ -196,8 +224,8 @@ fn skip_layer_normalization(call: &mut Call) -> Outcome {
 fn skip_simplified_layer_normalization(call: &mut Call) -> Outcome {
     let scale = call.input(2)?;
     let sum = skipped(call, 3)?;
-    let last = call.rank(sum).checked_sub(1).ok_or("the input is a scalar")?;
-    let [output, _] = rms_norm(call, sum, scale, last, call.float_or("epsilon", 1e-12))?;
+    let last = call.rank(sum).checked_sub(1).ok_or("the input is a scalar")? as u32;
+    let [output, _] = rms_norm(call, sum, scale, &[last], call.float_or("epsilon", 1e-12))?;
     with_sum(call, output, sum)
 }
 
@@ -244,8 +272,11 @@ pub const OPERATORS: &[Entry] = &[
     microsoft("BiasSplitGelu", "", bias_split_gelu),
     microsoft("EmbedLayerNormalization", "masks of 0 and 1", embed_layer_normalization),
     microsoft("FastGelu", "", fast_gelu),
+    microsoft("FusedConv", "", fused_conv),
+    microsoft("FusedGemm", "", fused_gemm),
     microsoft("FusedMatMul", "", fused_matmul),
     microsoft("Gelu", "", gelu),
+    microsoft("NhwcConv", "2 spatial dimensions", nhwc_conv),
     microsoft("QuickGelu", "", quick_gelu),
     microsoft("SkipLayerNormalization", "no outputs of training", skip_layer_normalization),
     microsoft("SkipSimplifiedLayerNormalization", "no outputs of training", skip_simplified_layer_normalization),
@@ -267,7 +298,7 @@ mod tests {
             .node("SimplifiedLayerNormalization", "x g", "y", vec![])
             .output("y")
             .text(17);
-        assert!(text.contains("%2 = cast %0") && text.contains("%3 = reduceSumSquare %2"), "{text}");
+        assert!(text.contains("%2 = cast %0") && text.contains("%3 = mul %2 %2"), "{text}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
+use crate::onnx::ops::pooling;
 use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::matmul::{Gemm, GemmAttributes};
@@ -101,6 +102,21 @@ fn global_average_pool(call: &mut Call) -> Outcome {
         if call.int_or("channels_last", 0) != 0 { (1..rank - 1).collect() } else { (2..rank).collect() };
     let mean = call.reduce(ReduceKind::Mean, x, &axes, true)?;
     quantized(call, mean, 3, type_of(call, 0)?)
+}
+
+fn average_pool(call: &mut Call) -> Outcome {
+    let x = dequantized(call, 0)?;
+    let last = (call.rank(x) as u32).saturating_sub(1);
+    let means = if call.int_or("channels_last", 0) != 0 && last > 0 {
+        let channels_first: Vec<u32> = [0, last].into_iter().chain(1..last).collect();
+        let x = call.transpose(x, &channels_first)?;
+        let means = pooling::average(call, x)?;
+        let channels_last: Vec<u32> = [0].into_iter().chain(2..=last).chain([1]).collect();
+        call.transpose(means, &channels_last)?
+    } else {
+        pooling::average(call, x)?
+    };
+    quantized(call, means, 3, type_of(call, 0)?)
 }
 
 /// Before opset 13 the dimensions from `axis` on are one.
@@ -231,6 +247,7 @@ pub const OPERATORS: &[Entry] = &[
     microsoft("MatMulIntegerToFloat", TYPES, matmul_integer_to_float),
     microsoft("QGemm", TYPES, q_gemm),
     microsoft("QLinearAdd", TYPES, |call| binary(call, E::Add)),
+    microsoft("QLinearAveragePool", TYPES, average_pool),
     microsoft("QLinearConcat", TYPES, concat),
     microsoft("QLinearGlobalAveragePool", TYPES, global_average_pool),
     microsoft("QLinearLeakyRelu", TYPES, |call| {
