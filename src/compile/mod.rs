@@ -4,6 +4,7 @@ pub mod fold;
 pub mod fuse;
 pub mod memory;
 pub mod simplify;
+pub mod transposed;
 pub mod views;
 
 use crate::error::Result;
@@ -72,8 +73,13 @@ impl Passes {
 /// Runs the passes on `graph`.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for folded constants.
+/// An `UnknownError` when there is no memory for folded constants, an `OperationError` when a mapped one cannot be read.
 pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result<()> {
+    if passes.simplify {
+        // Before constants are folded, which would transpose them.
+        transposed::transpose_in_products(graph);
+        check(graph);
+    }
     if passes.fold {
         fold::fold(graph, evaluate)?;
         check(graph);

@@ -266,7 +266,7 @@ fn lower_all(graph: &mut Graph, env: &Env) -> Result<Vec<Lowered>> {
             Some(lowered) => lowered,
             None => lower(graph, node, env)?,
         });
-        readers.note(graph, &mut all)?;
+        readers.note(graph, &mut all);
     }
     Ok(all)
 }

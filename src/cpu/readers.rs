@@ -4,7 +4,6 @@
 use super::lower::Lowered;
 use super::steps::Step;
 use super::steps::gather::{PackedGatherStep, PackedMatrix};
-use crate::error::Result;
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::memory::Buffer;
 use crate::ops::Op;
@@ -42,13 +41,10 @@ impl Readers {
         tied_gather(graph, node, matrix).map(lowered)
     }
 
-    /// Notes that the last of the steps in `all` is the one of the node at `index`, the last one that was lowered. Steps that
+    /// Notes what the last one of the steps in `all`, those of the nodes that were lowered so far, has packed. Steps that
     /// gather from what it packed are replaced in `all` if nothing else needs the raw bytes. Bytes that nobody needs are
     /// given back.
-    ///
-    /// # Errors
-    /// None that can be expected: what takes the place of the bytes is empty.
-    pub fn note(&mut self, graph: &mut Graph, all: &mut [Lowered]) -> Result<()> {
+    pub fn note(&mut self, graph: &mut Graph, all: &mut [Lowered]) {
         let index = all.len() - 1;
         for operand in all[index].packed.clone() {
             let id = graph.nodes[index].inputs[operand].expect("a packed operand was given");
@@ -60,10 +56,9 @@ impl Readers {
                 self.tie(graph, all, id);
             }
             if self.raw[id.index()] == 0 {
-                graph.values[id.index()].source = Source::Constant(Buffer::zeroed(0)?.into());
+                graph.values[id.index()].source = Source::Constant(Buffer::default().into());
             }
         }
-        Ok(())
     }
 
     /// Lets all that gather from `id`, which the last step in `all` has packed, read the packed copy, if nothing else

@@ -45,8 +45,7 @@ impl Buffer {
     /// `len` bytes that `allocator` gives for a layout whose size is not zero. The caller initialises them.
     fn allocate(len: usize, allocator: impl FnOnce(Layout) -> *mut u8) -> Result<Buffer> {
         if len == 0 {
-            let data = NonNull::<Aligned>::dangling().cast();
-            return Ok(Buffer { data, block: data, len });
+            return Ok(Buffer::default());
         }
         let refused = |why: String| refused(len, &why);
         let layout = block_layout(len).ok_or_else(|| refused("that is more than can be addressed".to_string()))?;
@@ -161,6 +160,14 @@ pub fn machine_bytes() -> usize {
         });
         [cgroup, machine].into_iter().flatten().min().unwrap_or(usize::MAX)
     })
+}
+
+impl Default for Buffer {
+    /// No bytes.
+    fn default() -> Buffer {
+        let data = NonNull::<Aligned>::dangling().cast();
+        Buffer { data, block: data, len: 0 }
+    }
 }
 
 impl Drop for Buffer {
