@@ -8,6 +8,7 @@ use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
+use crate::ops::reduce::ReduceKind;
 
 /// What goes into attention, each of shape `[batch, heads, sequence, size of a head]`. Keys and values can have fewer
 /// heads than queries, each then shared by as many neighbouring ones.
@@ -207,33 +208,45 @@ fn attention(call: &mut Call) -> Outcome {
         softmax_type: softmax_type(call)?,
         ..Default::default()
     };
+    let mut is_masked = false;
     if let Some(mask) = call.optional(3)? {
-        match call.dtype(mask) {
-            DataType::Uint8 => scores.visible.push(mask),
-            _ => scores.biases.push(mask),
-        }
+        is_masked = call.dtype(mask) == DataType::Uint8;
+        if is_masked { scores.visible.push(mask) } else { scores.biases.push(mask) }
     }
     if call.int_or("is_causal", 0) != 0 {
         let [_, _, queries, _] = call.dims(q, "Q")?;
         let [_, _, keys, _] = call.dims(heads.k, "K")?;
-        let positions = counting(call, CAUSAL_OFFSET * past as i64, &[queries, 1])?;
+        let positions = counting(call, past as i64, &[queries, 1])?;
         scores.visible.push(causal(call, positions, keys)?);
     }
-    let attended = attend(call, heads, &scores)?;
+    let mut attended = attend(call, heads, &scores)?;
+    if is_masked {
+        zero_hidden_rows(call, &scores, &mut attended)?;
+    }
     let dtype = call.dtype(q);
     let output = call.cast(attended.output, dtype)?;
     let output = if is_flat { merge_heads(call, output)? } else { output };
     let stage = match call.int_or("qk_matmul_output_mode", 0) {
         0 => attended.products,
-        1 => attended.masked,
-        2 => attended.capped,
+        1 => attended.capped,
+        2 => attended.masked,
         3 => attended.probabilities,
         other => return Err(Refusal(format!("qk_matmul_output_mode is {other}, expected 0 to 3"))),
     };
     Ok([output, heads.k, heads.v, stage].map(Value::Operand).to_vec())
 }
 
-const CAUSAL_OFFSET: i64 = 0;
+/// A query that sees no key at all attends to nothing: its probabilities are 0.
+fn zero_hidden_rows(call: &mut Call, scores: &Scores, attended: &mut Attended) -> Step<()> {
+    let Some(visible) = all_of(call, &scores.visible)? else { return Ok(()) };
+    let last = call.rank(visible).checked_sub(1).ok_or("attn_mask is a scalar")? as u32;
+    let any = call.reduce(ReduceKind::Max, visible, &[last], true)?;
+    for x in [&mut attended.output, &mut attended.probabilities] {
+        let zero = call.scalar_like(*x, 0.0)?;
+        *x = call.select(any, *x, zero)?;
+    }
+    Ok(())
+}
 
 /// The type of the softmax. Doubles are not worth more here: the result is rounded to the type of the scores.
 fn softmax_type(call: &Call) -> Step<Option<DataType>> {

@@ -16,6 +16,7 @@ use crate::ops::elementwise::Elementwise as E;
 use crate::ops::normalization::LayerNormalization;
 use crate::ops::reduce::ReduceKind;
 use crate::ops::spatial::InputLayout;
+use crate::shape::broadcasts_to;
 
 // ---- Activations -------------------------------------------------------------------------------------------------
 
@@ -70,17 +71,16 @@ fn bias_add(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// The dimensions from `axis` on are one for the softmax. The bias lacks some dimensions of the scores: those in front
-/// of `axis`, or those behind the ones that it shares with them.
+/// The dimensions from `axis` on are one for the softmax.
 fn bias_softmax(call: &mut Call) -> Outcome {
     let (x, bias) = (call.input(0)?, call.input(1)?);
-    let shape = call.shape(x);
+    let (shape, bias_shape) = (call.shape(x), call.shape(bias));
     let axis = call.axis(call.int_or("axis", 1), shape.len())? as usize;
-    let sum = call.add(x, bias)?;
-    if call.shape(sum) != shape {
-        let got = call.shape(bias);
-        return Err(Refusal(format!("the bias has shape {got:?}, which does not broadcast to {shape:?}")));
+    // With fewer dimensions, which of them are meant depends on the kernel.
+    if bias_shape.len() != shape.len() || !broadcasts_to(&bias_shape, &shape) {
+        return Err(Refusal(format!("the bias has shape {bias_shape:?}, expected {shape:?} or 1 for some of these")));
     }
+    let sum = call.add(x, bias)?;
     let size = |dims: &[u32]| dims.iter().product::<u32>();
     let flat = call.reshape(sum, &[size(&shape[..axis]), size(&shape[axis..])])?;
     let flat = call.softmax(flat, 1)?;

@@ -22,6 +22,8 @@ struct Cache {
     present: u32,
     /// Position of the first new token, `int32 [batch, 1]`.
     start: OperandId,
+    /// How many keys of each row count, `int32 [batch, 1]`, if not all up to the last new one do.
+    lengths: Option<OperandId>,
     /// Whether the new tokens follow the whole past in every row of the batch.
     is_growing: bool,
 }
@@ -52,16 +54,27 @@ fn cache(call: &mut Call, batch: u32, sequence: u32) -> Step<Cache> {
     let all_full = lengths.is_some_and(|all| all.iter().all(|last| last.to_f64() == total as f64 - 1.0));
     // The longest row is `total_sequence_length` long, so that a single row is.
     let is_growing = total == past + sequence && (batch == 1 || is_prompt || all_full);
-    let start = if is_prompt || is_growing {
-        call.constant(DataType::Int32, &[1, 1], &[Number::Int((total - sequence) as i128)])?
-    } else {
-        let last = call.input(5)?;
-        let last = call.cast(last, DataType::Int32)?;
-        let last = call.reshape(last, &[batch, 1])?;
-        let back = call.int_scalar(DataType::Int32, sequence as i64 - 1)?;
-        call.sub(last, back)?
+    let is_ragged = batch > 1 && !all_full;
+    let lengths = if is_ragged || !(is_prompt || is_growing) { Some(row_lengths(call, batch)?) } else { None };
+    let start = match lengths {
+        Some(lengths) if !is_prompt => {
+            let new = call.int_scalar(DataType::Int32, sequence as i64)?;
+            call.sub(lengths, new)?
+        }
+        _ => call.constant(DataType::Int32, &[1, 1], &[Number::Int((total - sequence) as i128)])?,
     };
-    Ok(Cache { batch, sequence, past, present: total.max(past), start, is_growing })
+    // Only the rows of a prompt can be longer than what counts of them.
+    let lengths = lengths.filter(|_| is_prompt);
+    Ok(Cache { batch, sequence, past, present: total.max(past), start, lengths, is_growing })
+}
+
+/// The number of tokens of each row, `int32 [batch, 1]`: `seqlens_k` is one less.
+fn row_lengths(call: &mut Call, batch: u32) -> Step<OperandId> {
+    let last = call.input(5)?;
+    let last = call.cast(last, DataType::Int32)?;
+    let last = call.reshape(last, &[batch, 1])?;
+    let one = call.int_scalar(DataType::Int32, 1)?;
+    call.add(last, one)
 }
 
 /// Positions of the new tokens: `int32 [batch or 1, sequence]`.
@@ -91,17 +104,20 @@ fn updated(call: &mut Call, index: usize, new: OperandId, cache: &Cache) -> Step
     if cache.is_growing {
         return appended(call, index, new);
     }
-    let all = appended(call, index, new)?;
-    // Place `t` of a row shows its past in front of `start`, and the new tokens from there on.
+    let [batch, heads, _, size] = call.dims(new, "new heads")?;
+    let zeros = call.scalar_like(new, 0.0)?;
+    let zeros = call.expand(zeros, &[batch, heads, 1, size])?;
+    let all = call.concat(&[new, zeros], 2)?;
+    let all = appended(call, index, all)?;
+    // Place `t` of a row shows its past in front of `start`, the new tokens from there on, and zeros behind them.
     let places = counting(call, 0, &[1, cache.present])?;
     let offset = call.sub(places, cache.start)?;
     let past = call.int_scalar(DataType::Int32, cache.past as i64)?;
     let from_new = call.add(offset, past)?;
     let zero = call.int_scalar(DataType::Int32, 0)?;
     let is_new = call.emit(E::GreaterOrEqual, &[offset, zero])?;
-    let end = call.int_scalar(DataType::Int32, cache.sequence as i64)?;
-    let is_within = call.emit(E::Lesser, &[offset, end])?;
-    let is_new = call.emit(E::LogicalAnd, &[is_new, is_within])?;
+    let last = call.int_scalar(DataType::Int32, (cache.past + cache.sequence) as i64)?;
+    let from_new = call.emit(E::Min, &[from_new, last])?;
     let source = call.select(is_new, from_new, places)?;
     if call.shape(source)[0] == 1 {
         let source = call.reshape(source, &[cache.present])?;
@@ -133,19 +149,21 @@ fn visible(call: &mut Call, cache: &Cache, positions: OperandId) -> Step<Vec<Ope
     let positions = call.reshape(positions, &[rows, 1, cache.sequence, 1])?;
     let mut masks = Vec::new();
     let is_windowed = window >= 0 && window < cache.present as i64;
-    if cache.is_growing && cache.sequence == 1 && !is_windowed {
-        // The only new token sees all others.
-        return Ok(masks);
+    if let Some(lengths) = cache.lengths {
+        let ends = call.reshape(lengths, &[cache.batch, 1, 1, 1])?;
+        let columns = counting(call, 0, &[1, cache.present])?;
+        masks.push(call.emit(E::Lesser, &[columns, ends])?);
     }
-    if call.int_or("causal", 1) == 0 {
-        if window >= 0 {
-            return Err("local_window_size is given for attention that is not causal".into());
-        }
-        let end = call.slice_axis(positions, 2, cache.sequence - 1, 1)?;
-        masks.push(causal(call, end, cache.present)?);
-        return Ok(masks);
+    let is_causal = call.int_or("causal", 1) != 0;
+    if !is_causal && window >= 0 {
+        return Err("local_window_size is given for attention that is not causal".into());
     }
-    masks.push(causal(call, positions, cache.present)?);
+    // What comes last sees everything, if there is nothing behind it.
+    if !(cache.is_growing && (cache.sequence == 1 || !is_causal)) {
+        let last = cache.sequence - 1;
+        let seen = if is_causal { positions } else { call.slice_axis(positions, 2, last, 1)? };
+        masks.push(causal(call, seen, cache.present)?);
+    }
     if is_windowed {
         let window = call.int_scalar(DataType::Int32, window)?;
         let before = call.sub(positions, window)?;
@@ -165,6 +183,16 @@ fn sink(call: &mut Call, heads: u32, like: OperandId) -> Step<Option<OperandId>>
     }
     let zero = call.scalar_like(like, 0.0)?;
     call.reshape(zero, &[1, 1, 1, 1]).map(Some)
+}
+
+/// Scores with 0 for what is hidden, as they are given out.
+fn shown(call: &mut Call, scores: OperandId, visible: &[OperandId]) -> Step<OperandId> {
+    let mut shown = scores;
+    for &mask in visible {
+        let zero = call.scalar_like(shown, 0.0)?;
+        shown = call.select(mask, shown, zero)?;
+    }
+    Ok(shown)
 }
 
 /// What only other devices have.
@@ -209,8 +237,8 @@ fn group_query_attention(call: &mut Call) -> Outcome {
     let attended = attend(call, heads, &scores)?;
     let output = merge_heads(call, attended.output)?;
     let stage = match call.int_or("qk_output", 0) {
-        2 => attended.probabilities,
-        _ => attended.masked,
+        1 => shown(call, attended.masked, &scores.visible)?,
+        _ => attended.probabilities,
     };
     Ok([output, heads.k, heads.v, stage].map(Value::Operand).to_vec())
 }
