@@ -59,7 +59,7 @@ function readArguments() {
 }
 
 /** Tests that need Python packages and what those write; each folder has an npm script of its own. */
-const PYTHON_TESTS = ['__test__/onnx-models/', '__test__/semantic-search/'];
+const PYTHON_TESTS = ['__test__/onnx-contrib/', '__test__/onnx-models/', '__test__/semantic-search/'];
 
 /** Paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 knows no globs. */
 function testFiles({ suite }) {

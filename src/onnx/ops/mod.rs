@@ -2,6 +2,8 @@
 
 pub mod activation;
 pub mod arrange;
+pub mod attention;
+pub mod control;
 pub mod convolution;
 pub mod einsum;
 pub mod elementwise;
@@ -9,6 +11,7 @@ pub mod gather;
 pub mod generate;
 pub mod logic;
 pub mod loss;
+pub mod microsoft;
 pub mod movement;
 pub mod normalization;
 pub mod pooling;
@@ -19,6 +22,7 @@ pub mod reduce;
 pub mod resize;
 pub mod sampling;
 pub mod scatter;
+pub mod sequence;
 pub mod shape;
 pub mod signal;
 pub mod top_k;
@@ -31,6 +35,8 @@ use super::registry::Entry;
 pub const TABLES: &[&[Entry]] = &[
     activation::OPERATORS,
     arrange::OPERATORS,
+    attention::OPERATORS,
+    control::OPERATORS,
     convolution::OPERATORS,
     einsum::OPERATORS,
     elementwise::OPERATORS,
@@ -38,6 +44,11 @@ pub const TABLES: &[&[Entry]] = &[
     generate::OPERATORS,
     logic::OPERATORS,
     loss::OPERATORS,
+    microsoft::attention::OPERATORS,
+    microsoft::block_quantized::OPERATORS,
+    microsoft::fused::OPERATORS,
+    microsoft::grouped_attention::OPERATORS,
+    microsoft::quantized::OPERATORS,
     movement::OPERATORS,
     normalization::OPERATORS,
     pooling::OPERATORS,
@@ -48,6 +59,7 @@ pub const TABLES: &[&[Entry]] = &[
     resize::OPERATORS,
     sampling::OPERATORS,
     scatter::OPERATORS,
+    sequence::OPERATORS,
     shape::OPERATORS,
     signal::OPERATORS,
     top_k::OPERATORS,
