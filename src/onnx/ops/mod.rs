@@ -11,7 +11,6 @@ pub mod gather;
 pub mod generate;
 pub mod logic;
 pub mod loss;
-pub mod microsoft;
 pub mod movement;
 pub mod normalization;
 pub mod pooling;
@@ -44,11 +43,6 @@ pub const TABLES: &[&[Entry]] = &[
     generate::OPERATORS,
     logic::OPERATORS,
     loss::OPERATORS,
-    microsoft::attention::OPERATORS,
-    microsoft::block_quantized::OPERATORS,
-    microsoft::fused::OPERATORS,
-    microsoft::grouped_attention::OPERATORS,
-    microsoft::quantized::OPERATORS,
     movement::OPERATORS,
     normalization::OPERATORS,
     pooling::OPERATORS,
