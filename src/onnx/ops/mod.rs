@@ -11,6 +11,7 @@ pub mod gather;
 pub mod generate;
 pub mod logic;
 pub mod loss;
+pub mod microsoft;
 pub mod movement;
 pub mod normalization;
 pub mod pooling;
@@ -43,6 +44,11 @@ pub const TABLES: &[&[Entry]] = &[
     generate::OPERATORS,
     logic::OPERATORS,
     loss::OPERATORS,
+    microsoft::attention::OPERATORS,
+    microsoft::block_quantized::OPERATORS,
+    microsoft::fused::OPERATORS,
+    microsoft::grouped_attention::OPERATORS,
+    microsoft::quantized::OPERATORS,
     movement::OPERATORS,
     normalization::OPERATORS,
     pooling::OPERATORS,
