@@ -64,10 +64,12 @@ impl Files {
         self.main.iter().chain(open.values()).find_map(|opened| opened.backing.window_of(bytes))
     }
 
-    /// Tells the system that what was read so far is not needed now.
+    /// Tells the system that what was parsed so far is not needed now: pages that hold a little of it and much of weights
+    /// no longer count as memory of this process.
     pub fn release(&self) {
-        if let Some(file) = self.main.as_ref().and_then(|main| main.backing.file()) {
-            file.release(0..file.as_ref().as_ref().len());
+        let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for file in self.main.iter().chain(open.values()).filter_map(|opened| opened.backing.file()) {
+            file.release(0..AsRef::<[u8]>::as_ref(&**file).len());
         }
     }
 

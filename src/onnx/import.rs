@@ -146,6 +146,7 @@ pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result
     let before = builder.checkpoint();
     let mut importer = Importer { model, builder, unsupported: Vec::new(), refused: 0, nodes: 0 };
     let imported = importer.main_graph(request);
+    model.files.release();
     if imported.is_err() {
         builder.roll_back(before);
     }

@@ -254,7 +254,9 @@ impl Elementwise {
                 Number::Float((x - zero) as f64 * scale.to_f64())
             }
             (E::Quantize, [x, scale, zero]) => {
-                let steps = (x.to_f64() / scale.to_f64()).round_ties_even();
+                // The draft composes this operator of others, whose quotient is one of float32: ties are what they are
+                // there. Rounding the quotient of float64 gives just that.
+                let steps = ((x.to_f64() / scale.to_f64()) as f32).round_ties_even() as f64;
                 Number::Float(steps + zero.to_f64()).cast(out)
             }
             (E::Equal, [a, b, _]) => yes(a == b),

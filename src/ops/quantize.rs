@@ -126,5 +126,11 @@ mod tests {
         let operands = [Some(&input), Some(&scale), Some(&zero_point)];
         let output = Quantize::QuantizeLinear.reference(&operands, &[Descriptor::new(Uint8, [4])]);
         assert_eq!(output[0].to_vec::<u8>(), [10, 12, 0, 0]);
+
+        // A tie in float32, although the quotient is a little less.
+        let (input, scale) = (floats(&[3.0]), floats(&[0.117_647_06f32 as f64]));
+        let operands = [Some(&input), Some(&scale), Some(&zero_point)];
+        let output = Quantize::QuantizeLinear.reference(&operands, &[Descriptor::new(Uint8, [1])]);
+        assert_eq!(output[0].to_vec::<u8>(), [36]);
     }
 }

@@ -42,8 +42,8 @@ pub fn dequantize<T: Quantized>(isa: Isa, x: &[T], scale: &[f32], zero: &[T], ou
     isa.run(Dequantize { x, scale, zero, out });
 }
 
-/// `out[i] = clamp(roundEven(x[i] / scale[i]) + zero[i])`. The quotient is not rounded to float32, which could make a
-/// tie of a value that is none.
+/// `out[i] = clamp(roundEven(x[i] / scale[i]) + zero[i])`. The quotient is one of float32, as it is in the operators that
+/// the draft composes this one of.
 pub fn quantize<T: Quantized>(isa: Isa, x: &[f32], scale: &[f32], zero: &[T], out: &mut [T]) {
     isa.run(Quantize { x, scale, zero, out });
 }
@@ -81,7 +81,7 @@ impl<T: Quantized> Kernel for Quantize<'_, T> {
     fn run<S: Simd>(self, _: S) {
         let operands = self.x.iter().zip(self.scale).zip(self.zero);
         for (out, ((&x, &scale), &zero)) in self.out.iter_mut().zip(operands) {
-            *out = T::shifted((x as f64 / scale as f64).round_ties_even(), zero);
+            *out = T::shifted((x / scale).round_ties_even() as f64, zero);
         }
     }
 }
