@@ -2,7 +2,7 @@
 
 /**
  * Checks the table against the index: every name exists and stands there once, and what a reason claims of its
- * tests (`dataType`, `operator`, `emptyTensors`) is true of each.
+ * tests (`dataType`, `operator`, `opset`, `emptyTensors`) is true of each.
  *
  * @param {object[]} table
  * @param {object[]} index
@@ -12,7 +12,7 @@ export function tableProblems(table, index) {
   const byName = new Map(index.map((test) => [test.name, test]));
   const seen = new Set();
   const problems = [];
-  for (const { reason, tests, dataType, operator, emptyTensors } of table) {
+  for (const { reason, tests, dataType, operator, opset, emptyTensors } of table) {
     for (const name of tests) {
       const test = byName.get(name);
       const complain = (what) => problems.push(`${name}: ${what} ("${reason}")`);
@@ -24,6 +24,7 @@ export function tableProblems(table, index) {
       }
       if (dataType !== undefined && !test.dataTypes.includes(dataType)) complain(`has no ${dataType}`);
       if (operator !== undefined && !(operator in test.operators)) complain(`has no ${operator}`);
+      if (opset !== undefined && test.opset[''] !== opset) complain(`is not of opset ${opset}`);
       if (emptyTensors && test.emptyTensors.length === 0) complain('has no empty tensor');
     }
   }

@@ -3,26 +3,27 @@ import test from 'node:test';
 import { judge, tableProblems } from './verdict.mjs';
 
 const INDEX = [
-  { name: 'test_a', dataTypes: ['double'], operators: { Cast: 1 }, emptyTensors: [] },
-  { name: 'test_b', dataTypes: ['float'], operators: { Unique: 1 }, emptyTensors: ['y'] },
+  { name: 'test_a', dataTypes: ['double'], operators: { Cast: 1 }, emptyTensors: [], opset: { '': 7 } },
+  { name: 'test_b', dataTypes: ['float'], operators: { Unique: 1 }, emptyTensors: ['y'], opset: { '': 1 } },
 ];
 
 test('a true table has no problems', () => {
   const table = [
     { reason: 'double', dataType: 'double', tests: ['test_a'] },
-    { reason: 'unique', operator: 'Unique', emptyTensors: true, tests: ['test_b'] },
+    { reason: 'unique', operator: 'Unique', opset: 1, emptyTensors: true, tests: ['test_b'] },
   ];
   assert.deepEqual(tableProblems(table, INDEX), []);
 });
 
 test('false claims, unknown names and doubles are found', () => {
   const table = [
-    { reason: 'r', dataType: 'double', operator: 'Cast', emptyTensors: true, tests: ['test_b', 'test_c'] },
+    { reason: 'r', dataType: 'double', operator: 'Cast', opset: 7, tests: ['test_b', 'test_c'] },
     { reason: 's', emptyTensors: true, tests: ['test_a', 'test_b'] },
   ];
   assert.deepEqual(tableProblems(table, INDEX), [
     'test_b: has no double ("r")',
     'test_b: has no Cast ("r")',
+    'test_b: is not of opset 7 ("r")',
     'test_c: there is no such test ("r")',
     'test_a: has no empty tensor ("s")',
     'test_b: is in the table twice ("s")',
