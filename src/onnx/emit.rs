@@ -9,6 +9,7 @@ use crate::ops::concat::Concat;
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::gather::Gather;
 use crate::ops::matmul::Matmul;
+use crate::ops::pad::Pad;
 use crate::ops::reduce::{Reduce, ReduceAttributes, ReduceKind};
 use crate::ops::reshape::{Expand, Reshape};
 use crate::ops::slice::Slice;
@@ -164,5 +165,56 @@ impl Call<'_, '_> {
     /// A scalar of type `dtype` for an integer.
     pub fn int_scalar(&mut self, dtype: DataType, value: i64) -> Step<OperandId> {
         self.scalar(dtype, Number::Int(value as i128))
+    }
+
+    /// `alpha * operand + beta` in one operator, which matrix products can take as their epilogue; nothing for
+    /// `1 * operand + 0`.
+    pub fn linear(&mut self, operand: OperandId, alpha: f64, beta: f64) -> Step<OperandId> {
+        if alpha == 1.0 && beta == 0.0 {
+            return Ok(operand);
+        }
+        self.emit(E::Linear { alpha, beta }, &[operand])
+    }
+
+    /// One slice of `operand` along `axis`, without that dimension.
+    pub fn pick(&mut self, operand: OperandId, axis: usize, at: u32) -> Step<OperandId> {
+        let slice = self.slice_axis(operand, axis, at, 1)?;
+        let mut shape = self.shape(slice);
+        shape.remove(axis);
+        self.reshape(slice, &shape)
+    }
+
+    /// Tensors of one shape joined along a new dimension `axis`.
+    pub fn stack(&mut self, operands: &[OperandId], axis: usize) -> Step<OperandId> {
+        let mut rows = Vec::new();
+        for &operand in operands {
+            let mut shape = self.shape(operand);
+            shape.insert(axis, 1);
+            rows.push(self.reshape(operand, &shape)?);
+        }
+        self.concat(&rows, axis as u32)
+    }
+
+    /// A constant of floating-point numbers, which are rounded to `dtype`.
+    pub fn float_constant(&mut self, dtype: DataType, shape: &[u32], values: &[f64]) -> Step<OperandId> {
+        let numbers: Vec<_> = values.iter().copied().map(Number::Float).collect();
+        self.constant(dtype, shape, &numbers)
+    }
+
+    /// A constant of integers.
+    pub fn int_constant(&mut self, dtype: DataType, shape: &[u32], values: &[i64]) -> Step<OperandId> {
+        let numbers: Vec<_> = values.iter().map(|&value| Number::Int(value as i128)).collect();
+        self.constant(dtype, shape, &numbers)
+    }
+
+    /// `operand` with so many zeros before and after it along `axis`; nothing for none.
+    pub fn pad_axis(&mut self, operand: OperandId, axis: usize, [before, after]: [u32; 2]) -> Step<OperandId> {
+        if before == 0 && after == 0 {
+            return Ok(operand);
+        }
+        let mut beginning = vec![0; self.rank(operand)];
+        let mut ending = beginning.clone();
+        (beginning[axis], ending[axis]) = (before, after);
+        self.emit(Pad { beginning, ending, ..Default::default() }, &[operand])
     }
 }

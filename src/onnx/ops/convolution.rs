@@ -1,116 +1,344 @@
-//! Convolutions and pooling.
+//! Convolutions and transposed convolutions of any number of spatial dimensions.
+//!
+//! WebNN has those of two. One dimension gets a second of size 1. Of three and more, the first becomes one of channels:
+//! what the window sees along it lies side by side, and its places become images of the batch.
 
+use super::window::{Window, pads, per_dimension, shares, steps, window};
+use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
-use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::ops::conv_transpose2d::{ConvTranspose2d, ConvTranspose2dAttributes};
 use crate::ops::conv2d::{Conv2d, Conv2dAttributes};
-use crate::ops::pool2d::{Pool2d, Pool2dAttributes, PoolKind};
-use crate::ops::reduce::ReduceKind;
+use crate::ops::reverse::Reverse;
+use crate::ops::slice::Slice;
 
-/// How a window moves over the spatial dimensions of an input.
-pub struct Window {
-    /// Its sizes.
-    pub kernel: Vec<u32>,
-    /// Steps between its places.
-    pub strides: Vec<u32>,
-    /// Steps between its elements.
-    pub dilations: Vec<u32>,
-    /// Before and after each dimension.
-    pub padding: Vec<[u32; 2]>,
+/// What a convolution does with its operands.
+#[derive(Clone)]
+pub struct Convolution {
+    /// How the filter moves.
+    pub window: Window,
+    /// Number of groups of channels.
+    pub groups: u32,
 }
 
-/// The non-negative integers of an attribute with one entry per spatial dimension.
-fn per_dimension(call: &Call, name: &str, count: usize, default: u32) -> Step<Vec<u32>> {
-    let Some(ints) = call.ints_attribute(name) else { return Ok(vec![default; count]) };
-    let sizes: Option<Vec<u32>> = ints.iter().map(|&int| u32::try_from(int).ok()).collect();
-    sizes
-        .filter(|sizes| sizes.len() == count)
-        .ok_or_else(|| Refusal(format!("{name} is {ints:?}, expected {count} integers that are not negative")))
+/// The attribute `group` for `channels` channels of the input.
+fn groups(call: &Call, channels: u32) -> Step<u32> {
+    let group = call.int_or("group", 1);
+    let groups = u32::try_from(group).ok().filter(|&groups| groups > 0 && channels.is_multiple_of(groups));
+    groups.ok_or_else(|| Refusal(format!("group is {group}, expected a divisor of {channels} channels")))
 }
 
-/// The window of a convolution or pooling over `spatial`, the spatial dimensions of the input.
-pub fn window(call: &Call, spatial: &[u32], kernel: Vec<u32>) -> Step<Window> {
-    let count = spatial.len();
-    let strides = per_dimension(call, "strides", count, 1)?;
-    let dilations = per_dimension(call, "dilations", count, 1)?;
-    if strides.contains(&0) {
-        return Err("strides has a 0".into());
+/// Checks that both have the same number of spatial dimensions, at least one.
+fn check_ranks(x: &[u32], filter: &[u32]) -> Step<()> {
+    match x.len() == filter.len() && x.len() > 2 {
+        true => Ok(()),
+        false => Err(Refusal(format!(
+            "the input has shape {x:?} and the filter {filter:?}, expected the same rank of at least 3"
+        ))),
     }
-    let padding = match call.text_or("auto_pad", "NOTSET").as_str() {
-        "NOTSET" => {
-            let pads = per_dimension(call, "pads", 2 * count, 0)?;
-            (0..count).map(|at| [pads[at], pads[count + at]]).collect()
+}
+
+/// The attributes of a convolution of an input `[N, C, ...]` with a filter `[O, C / groups, ...]`.
+///
+/// # Errors
+/// If attributes or shapes do not fit.
+pub fn convolution(call: &Call, x: &[u32], filter: &[u32]) -> Step<Convolution> {
+    check_ranks(x, filter)?;
+    let groups = groups(call, x[1])?;
+    if filter[1] as u64 * groups as u64 != x[1] as u64 || !filter[0].is_multiple_of(groups) {
+        return Err(Refusal(format!(
+            "the filter has shape {filter:?}, expected [O, {}, ...] with O a multiple of {groups}",
+            x[1] / groups
+        )));
+    }
+    Ok(Convolution { window: window(call, &x[2..], filter[2..].to_vec())?, groups })
+}
+
+/// The shape with a dimension of 1 in front of the spatial ones.
+fn with_row(shape: &[u32]) -> Vec<u32> {
+    [&shape[..2], &[1], &shape[2..]].concat()
+}
+
+/// The shape without the first spatial dimension.
+fn without_first(shape: &[u32]) -> Vec<u32> {
+    [&shape[..2], &shape[3..]].concat()
+}
+
+/// The convolution of `x` `[N, C, ...]` with `filter` `[O, C / groups, ...]` and, optionally, `bias` `[O]`.
+///
+/// # Errors
+/// If types or shapes do not fit.
+pub fn convolve(
+    call: &mut Call,
+    x: OperandId,
+    filter: OperandId,
+    bias: Option<OperandId>,
+    how: &Convolution,
+) -> Step<OperandId> {
+    let Convolution { window, groups } = how;
+    match window.kernel.len() {
+        1 => {
+            let (x_shape, filter_shape) = (call.shape(x), call.shape(filter));
+            let x = call.reshape(x, &with_row(&x_shape))?;
+            let filter = call.reshape(filter, &with_row(&filter_shape))?;
+            let y = convolve(call, x, filter, bias, &Convolution { window: window.with_row(), groups: *groups })?;
+            let shape = without_first(&call.shape(y));
+            call.reshape(y, &shape)
         }
-        "VALID" => vec![[0, 0]; count],
-        same @ ("SAME_UPPER" | "SAME_LOWER") => (0..count)
-            .map(|at| {
-                // The output has ceil(input / stride) elements.
-                let reach = (kernel[at].max(1) - 1) as u64 * dilations[at] as u64 + 1;
-                let last = (spatial[at].div_ceil(strides[at]).max(1) - 1) as u64 * strides[at] as u64;
-                let total = (last + reach).saturating_sub(spatial[at] as u64).min(u32::MAX as u64) as u32;
-                let (less, more) = (total / 2, total - total / 2);
-                if same == "SAME_UPPER" { [less, more] } else { [more, less] }
-            })
-            .collect(),
-        other => return Err(Refusal(format!("auto_pad is {other}"))),
-    };
-    Ok(Window { kernel, strides, dilations, padding })
+        2 => {
+            let attributes = Conv2dAttributes {
+                padding: window.flat_padding(),
+                strides: window.strides.clone(),
+                dilations: window.dilations.clone(),
+                groups: *groups,
+                ..Default::default()
+            };
+            Ok(call.emit_all(Conv2d { attributes }, vec![Some(x), Some(filter), bias])?[0])
+        }
+        count => {
+            let x = call.pad_axis(x, 2, window.padding[0])?;
+            let (x, places) = fold_input(call, x, &window.part(0, 1), *groups)?;
+            let filter = fold_filter(call, filter)?;
+            let rest = Convolution { window: window.part(1, count - 1), groups: *groups };
+            let y = convolve(call, x, filter, bias, &rest)?;
+            unfold(call, y, places)
+        }
+    }
 }
 
-impl Window {
-    /// The padding as WebNN has it.
-    pub fn flat_padding(&self) -> Vec<u32> {
-        self.padding.iter().flatten().copied().collect()
+/// The first spatial dimension as channels: `[N, C, D, ...]` becomes `[N * places, C * kernel, ...]`, where the channels
+/// of a group lie behind each other, step by step of the window. Also the number of places.
+fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> Step<(OperandId, u32)> {
+    let shape = call.shape(x);
+    let rank = shape.len() as u32;
+    let (stride, dilation) = (window.strides[0], window.dilations[0]);
+    let room = (shape[2] as u64).checked_sub(window.reach(0)).ok_or_else(|| {
+        Refusal(format!("a window of {} elements does not fit into {} with its padding", window.reach(0), shape[2]))
+    })?;
+    let places = (room / stride as u64) as u32 + 1;
+    let permutation: Vec<u32> = [0, 2, 1].into_iter().chain(3..rank).collect();
+    let x = call.transpose(x, &permutation)?;
+    let rest: u32 = shape[3..].iter().product();
+    let mut steps = Vec::new();
+    for step in 0..window.kernel[0] {
+        let (mut starts, mut strides) = (vec![0; rank as usize], vec![1; rank as usize]);
+        let mut sizes = call.shape(x);
+        (starts[1], sizes[1], strides[1]) = (step * dilation, (places - 1) * stride + 1, stride);
+        let slice = call.emit(Slice { starts, sizes, strides: Some(strides) }, &[x])?;
+        steps.push(call.reshape(slice, &[shape[0] * places, groups, shape[1] / groups, rest])?);
     }
+    let folded = call.concat(&steps, 2)?;
+    let shape = [&[shape[0] * places, shape[1] * window.kernel[0]], &shape[3..]].concat();
+    Ok((call.reshape(folded, &shape)?, places))
+}
+
+/// `[O, C, K, ...]` becomes `[O, K * C, ...]`.
+fn fold_filter(call: &mut Call, filter: OperandId) -> Step<OperandId> {
+    let shape = call.shape(filter);
+    let permutation: Vec<u32> = [0, 2, 1].into_iter().chain(3..shape.len() as u32).collect();
+    let filter = call.transpose(filter, &permutation)?;
+    call.reshape(filter, &[&[shape[0], shape[1] * shape[2]], &shape[3..]].concat())
+}
+
+/// `[N * places, O, ...]` becomes `[N, O, places, ...]`.
+fn unfold(call: &mut Call, y: OperandId, places: u32) -> Step<OperandId> {
+    let shape = call.shape(y);
+    let y = call.reshape(y, &[&[shape[0] / places, places], &shape[1..]].concat())?;
+    let permutation: Vec<u32> = [0, 2, 1].into_iter().chain(3..=shape.len() as u32).collect();
+    call.transpose(y, &permutation)
 }
 
 fn conv(call: &mut Call) -> Outcome {
-    let (x, filter) = (call.input(0)?, call.input(1)?);
-    let bias = call.optional(2)?;
-    let (shape, filter_shape) = (call.shape(x), call.shape(filter));
-    if shape.len() != 4 || filter_shape.len() != 4 {
-        return Err(Refusal(format!("the input has shape {shape:?}, expected 4 dimensions")));
+    let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
+    let how = convolution(call, &call.shape(x), &call.shape(filter))?;
+    let y = convolve(call, x, filter, bias, &how);
+    call.one(y)
+}
+
+/// What a transposed convolution does: of the whole output, the `outputs` elements from `begin` on stay; behind the
+/// whole output there are zeros.
+struct Transposed {
+    kernel: Vec<u32>,
+    strides: Vec<u32>,
+    dilations: Vec<u32>,
+    begin: Vec<u32>,
+    outputs: Vec<u32>,
+    groups: u32,
+}
+
+impl Transposed {
+    /// Elements of the whole output along dimension `at` of `size` elements.
+    fn whole(&self, at: usize, size: u32) -> u64 {
+        (size as u64 - 1) * self.strides[at] as u64 + (self.kernel[at] - 1) as u64 * self.dilations[at] as u64 + 1
     }
-    let window = window(call, &shape[2..], filter_shape[2..].to_vec())?;
-    let groups = u32::try_from(call.int_or("group", 1)).map_err(|_| "group is negative")?;
-    let attributes = Conv2dAttributes {
-        padding: window.flat_padding(),
-        strides: window.strides,
-        dilations: window.dilations,
-        groups,
-        ..Default::default()
-    };
-    let outputs = call.emit_all(Conv2d { attributes }, vec![Some(x), Some(filter), bias])?;
-    Ok(vec![Value::Operand(outputs[0])])
+
+    /// The same without the first dimension, or with one of size 1 in front.
+    fn map(&self, change: impl Fn(&[u32], u32) -> Vec<u32>) -> Transposed {
+        Transposed {
+            kernel: change(&self.kernel, 1),
+            strides: change(&self.strides, 1),
+            dilations: change(&self.dilations, 1),
+            begin: change(&self.begin, 0),
+            outputs: change(&self.outputs, 1),
+            groups: self.groups,
+        }
+    }
 }
 
-fn max_pool(call: &mut Call) -> Outcome {
-    let x = call.input(0)?;
+fn transposed(call: &Call, x: &[u32], filter: &[u32]) -> Step<Transposed> {
+    check_ranks(x, filter)?;
+    let groups = groups(call, x[1])?;
+    if filter[0] != x[1] {
+        return Err(Refusal(format!("the filter has shape {filter:?}, expected [{}, ...]", x[1])));
+    }
+    let (spatial, kernel) = (&x[2..], filter[2..].to_vec());
+    let count = spatial.len();
+    let [strides, dilations] = steps(call, count)?;
+    let more = per_dimension(call, "output_padding", count, 0)?;
+    let mode = call.text_or("auto_pad", "NOTSET");
+    let same = matches!(mode.as_str(), "SAME_UPPER" | "SAME_LOWER");
+    let pads = if mode == "VALID" { vec![[0, 0]; count] } else { pads(call, count)? };
+    let wanted = match call.has_attribute("output_shape") {
+        true => Some(per_dimension(call, "output_shape", count, 0)?),
+        false if same => {
+            Some(spatial.iter().zip(&strides).map(|(size, stride)| size.saturating_mul(*stride)).collect())
+        }
+        false => None,
+    };
+    let mut how = Transposed { kernel, strides, dilations, begin: vec![0; count], outputs: vec![0; count], groups };
+    for at in 0..count {
+        let all = how.whole(at, spatial[at]) + more[at] as u64;
+        let (begin, outputs) = match &wanted {
+            // The padding follows from the size of the output.
+            Some(wanted) => {
+                let total = all.saturating_sub(wanted[at] as u64).min(u32::MAX as u64) as u32;
+                (shares(total, mode == "SAME_UPPER")[0], wanted[at] as u64)
+            }
+            None => (pads[at][0], all.saturating_sub(pads[at][0] as u64 + pads[at][1] as u64)),
+        };
+        if outputs == 0 || outputs > i32::MAX as u64 || begin as u64 >= all {
+            return Err(Refusal(format!("dimension {at} of the output would have {outputs} of {all} elements")));
+        }
+        (how.begin[at], how.outputs[at]) = (begin, outputs as u32);
+    }
+    Ok(how)
+}
+
+/// The transposed convolution of `x` `[N, C, ...]` with `filter` `[C, O / groups, ...]`.
+fn convolve_transposed(
+    call: &mut Call,
+    x: OperandId,
+    filter: OperandId,
+    bias: Option<OperandId>,
+    how: &Transposed,
+) -> Step<OperandId> {
+    match how.kernel.len() {
+        1 => {
+            let (x_shape, filter_shape) = (call.shape(x), call.shape(filter));
+            let x = call.reshape(x, &with_row(&x_shape))?;
+            let filter = call.reshape(filter, &with_row(&filter_shape))?;
+            let how = how.map(|list, row| [&[row], list].concat());
+            let y = convolve_transposed(call, x, filter, bias, &how)?;
+            let shape = without_first(&call.shape(y));
+            call.reshape(y, &shape)
+        }
+        2 => conv_transpose2d(call, x, filter, bias, how),
+        _ => {
+            let (x, places) = fold_transposed_input(call, x, how)?;
+            let filter = fold_transposed_filter(call, filter, how.groups)?;
+            let y = convolve_transposed(call, x, filter, bias, &how.map(|list, _| list[1..].to_vec()))?;
+            unfold(call, y, places)
+        }
+    }
+}
+
+fn conv_transpose2d(
+    call: &mut Call,
+    x: OperandId,
+    filter: OperandId,
+    bias: Option<OperandId>,
+    how: &Transposed,
+) -> Step<OperandId> {
+    let spatial = call.shape(x)[2..].to_vec();
+    let (mut padding, mut output_padding, mut zeros) = (Vec::new(), Vec::new(), [0; 2]);
+    for at in 0..2 {
+        let kept = how.whole(at, spatial[at]) - how.begin[at] as u64;
+        let (end, missing) =
+            (kept.saturating_sub(how.outputs[at] as u64), (how.outputs[at] as u64).saturating_sub(kept));
+        padding.extend([how.begin[at], end.min(u32::MAX as u64) as u32]);
+        // WebNN adds less than a stride at the end.
+        let inside = missing < how.strides[at] as u64;
+        output_padding.push(if inside { missing as u32 } else { 0 });
+        zeros[at] = if inside { 0 } else { missing as u32 };
+    }
+    let late_bias = bias.filter(|_| zeros != [0; 2]);
+    let attributes = ConvTranspose2dAttributes {
+        padding,
+        strides: how.strides.clone(),
+        dilations: how.dilations.clone(),
+        output_padding,
+        groups: how.groups,
+        ..Default::default()
+    };
+    let early_bias = bias.filter(|_| late_bias.is_none());
+    let mut y = call.emit_all(ConvTranspose2d { attributes }, vec![Some(x), Some(filter), early_bias])?[0];
+    for at in 0..2 {
+        y = call.pad_axis(y, 2 + at, [0, zeros[at]])?;
+    }
+    let Some(bias) = late_bias else { return Ok(y) };
+    let channels = call.shape(y)[1];
+    let bias = call.reshape(bias, &[channels, 1, 1])?;
+    call.add(y, bias)
+}
+
+/// As [`fold_input`], for a transposed convolution: one with the reversed filter over the input with zeros in between.
+fn fold_transposed_input(call: &mut Call, x: OperandId, how: &Transposed) -> Step<(OperandId, u32)> {
     let shape = call.shape(x);
-    let kernel = per_dimension(call, "kernel_shape", 2, 1)?;
-    let window = window(call, &shape[2..], kernel)?;
-    let attributes = Pool2dAttributes {
-        padding: window.flat_padding(),
-        window_dimensions: Some(window.kernel),
-        strides: window.strides,
-        dilations: window.dilations,
-        ..Default::default()
+    let (size, stride) = (shape[2], how.strides[0]);
+    let mut x = x;
+    if stride > 1 {
+        let rest: u32 = shape[3..].iter().product();
+        x = call.reshape(x, &[shape[0] * shape[1], size, 1, rest])?;
+        x = call.pad_axis(x, 2, [0, stride - 1])?;
+        x = call.reshape(x, &[&shape[..2], &[size * stride], &shape[3..]].concat())?;
+        x = call.slice_axis(x, 2, 0, (size - 1) * stride + 1)?;
+    }
+    let reach = (how.kernel[0] - 1) as i64 * how.dilations[0] as i64 + 1;
+    let before = reach - 1 - how.begin[0] as i64;
+    let after = how.outputs[0] as i64 + reach - 1 - before - call.shape(x)[2] as i64;
+    // Negative padding cuts elements off.
+    let cut = |padding: i64| padding.min(0).unsigned_abs() as u32;
+    let size = call.shape(x)[2];
+    let kept = size.checked_sub(cut(before)).and_then(|size| size.checked_sub(cut(after))).filter(|&kept| kept > 0);
+    let kept = kept.ok_or("the padding leaves nothing of the output")?;
+    x = call.slice_axis(x, 2, cut(before), kept)?;
+    x = call.pad_axis(x, 2, [before.max(0) as u32, after.max(0) as u32])?;
+    let window = Window {
+        kernel: vec![how.kernel[0]],
+        strides: vec![1],
+        dilations: vec![how.dilations[0]],
+        padding: vec![[0, 0]],
     };
-    let output = call.emit(Pool2d { kind: PoolKind::Max, attributes }, &[x]);
-    call.one(output)
+    fold_input(call, x, &window, how.groups)
 }
 
-fn global_average_pool(call: &mut Call) -> Outcome {
-    let x = call.input(0)?;
-    let axes: Vec<u32> = (2..call.rank(x) as u32).collect();
-    let output = call.reduce(ReduceKind::Mean, x, &axes, true);
-    call.one(output)
+/// `[C, O / groups, K, ...]` becomes `[C * K, O / groups, ...]` in the order of [`fold_transposed_input`].
+fn fold_transposed_filter(call: &mut Call, filter: OperandId, groups: u32) -> Step<OperandId> {
+    let shape = call.shape(filter);
+    let rest: u32 = shape[3..].iter().product();
+    let filter = call.emit(Reverse { axes: Some(vec![2]) }, &[filter])?;
+    let filter = call.reshape(filter, &[groups, shape[0] / groups, shape[1], shape[2], rest])?;
+    let filter = call.transpose(filter, &[0, 3, 1, 2, 4])?;
+    call.reshape(filter, &[&[shape[0] * shape[2], shape[1]], &shape[3..]].concat())
+}
+
+fn conv_transpose(call: &mut Call) -> Outcome {
+    let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
+    let how = transposed(call, &call.shape(x), &call.shape(filter))?;
+    let y = convolve_transposed(call, x, filter, bias, &how);
+    call.one(y)
 }
 
 /// The operators of this family.
-pub const OPERATORS: &[Entry] = &[
-    standard("Conv", "", conv),
-    standard("GlobalAveragePool", "", global_average_pool),
-    standard("MaxPool", "", max_pool),
-];
+pub const OPERATORS: &[Entry] = &[standard("Conv", "", conv), standard("ConvTranspose", "", conv_transpose)];

@@ -215,7 +215,7 @@ mod tests {
         let graph = TestGraph::default().input("x", Int64, &["0"]).node("ReduceProd", "x", "y", vec![]).output("y");
         let graph = graph.import(13, &Default::default()).unwrap();
         let output = graph.nodes.last().unwrap().inputs[0].unwrap();
-        assert_eq!(graph.value(output).constant().unwrap().bytes(), 1i64.to_le_bytes());
+        assert_eq!(graph.value(output).constant().unwrap().buffer().unwrap().bytes(), 1i64.to_le_bytes());
     }
 
     #[test]

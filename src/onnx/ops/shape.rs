@@ -15,7 +15,7 @@ pub fn reshaped(call: &mut Call, value: Value, shape: Vec<u32>) -> Step<Value> {
         Value::Operand(id) => Value::Operand(call.reshape(id, &shape)?),
         Value::Literal(literal) => Value::Literal(Literal { shape, ..(*literal).clone() }.into()),
         Value::Empty(descriptor) => Value::Empty(Descriptor { shape, ..descriptor }),
-        Value::Sequence(_) | Value::Unknown => return Err("a sequence has no shape".into()),
+        Value::Sequence(_) | Value::Absent | Value::Unknown => return Err("a sequence has no shape".into()),
     })
 }
 

@@ -225,8 +225,8 @@ mod tests {
         let graph = TestGraph::default().floats("x", &[inputs.len() as i64], inputs);
         let graph = graph.node(operator, "x", "y", vec![]).output("y").import(22, &Default::default()).unwrap();
         let output = graph.nodes.last().expect("an identity").inputs[0].expect("an operand");
-        let bytes = graph.value(output).constant().expect("a constant").bytes();
-        crate::onnx::tensor::numbers(DataType::Float32, bytes).into_iter().map(Number::to_f64).collect()
+        let bytes = graph.value(output).constant().expect("a constant").buffer().expect("memory");
+        crate::onnx::tensor::numbers(DataType::Float32, bytes.bytes()).into_iter().map(Number::to_f64).collect()
     }
 
     fn check(operator: &str, inputs: Vec<f32>, expected: fn(f64) -> f64) {

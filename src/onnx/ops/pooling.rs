@@ -1,0 +1,347 @@
+//! Pooling over any number of spatial dimensions.
+//!
+//! Maxima, averages and norms of boxes are those of their rows: dimensions that WebNN cannot pool together are pooled
+//! one after the other.
+
+use super::window::{Window, per_dimension, window};
+use crate::dtype::DataType;
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::ops::arg_min_max::{ArgAttributes, ArgMinMax};
+use crate::ops::elementwise::Elementwise as E;
+use crate::ops::pool2d::{Pool2d, Pool2dAttributes, PoolKind};
+use crate::ops::reduce::ReduceKind;
+use crate::ops::scatter::ScatterElements;
+
+/// A pooling: its window, which is moved by its own padding, and the sizes of the output.
+struct Pooling {
+    window: Window,
+    outputs: Vec<u32>,
+    /// How much more than the padding of the attributes there is at the end, for partial windows.
+    partial: Vec<u32>,
+}
+
+/// The spatial dimensions of an input of a pooling.
+fn spatial(shape: &[u32]) -> Step<&[u32]> {
+    match shape.len() {
+        3.. => Ok(&shape[2..]),
+        rank => Err(Refusal(format!("the input has rank {rank}, expected at least 3"))),
+    }
+}
+
+/// The attributes of a pooling of an input of this shape. The padding at the ends is what the windows reach.
+fn pooling(call: &Call, shape: &[u32]) -> Step<Pooling> {
+    let spatial = spatial(shape)?;
+    if !call.has_attribute("kernel_shape") {
+        return Err("kernel_shape is missing".into());
+    }
+    let kernel = per_dimension(call, "kernel_shape", spatial.len(), 1)?;
+    let mut window = window(call, spatial, kernel)?;
+    let automatic = !matches!(call.text_or("auto_pad", "NOTSET").as_str(), "NOTSET" | "");
+    let ceil = call.int_or("ceil_mode", 0) != 0 && !automatic;
+    let (mut outputs, mut partial) = (Vec::new(), Vec::new());
+    for (at, &size) in spatial.iter().enumerate() {
+        let ([begin, end], stride) = (window.padding[at], window.strides[at] as i64);
+        let (inside, reach) = (size as i64 + begin as i64, window.reach(at) as i64);
+        let room = inside + end as i64 - reach;
+        let mut count = if ceil { -(-room).div_euclid(stride) } else { room.div_euclid(stride) } + 1;
+        // The last window starts inside of the input or in front of it.
+        if ceil && (count - 1) * stride >= inside {
+            count -= 1;
+        }
+        if count < 1 {
+            let size = inside + end as i64;
+            return Err(Refusal(format!("a window of {reach} elements does not fit into {size} with its padding")));
+        }
+        let reached = ((count - 1) * stride + reach - inside).max(0) as u32;
+        window.padding[at] = [begin, reached];
+        partial.push(reached.saturating_sub(end));
+        outputs.push(count as u32);
+    }
+    Ok(Pooling { window, outputs, partial })
+}
+
+/// Pools the spatial dimensions of `x` with floor rounding.
+fn pool(call: &mut Call, kind: PoolKind, x: OperandId, window: &Window) -> Step<OperandId> {
+    let count = window.kernel.len();
+    let last = count.min(2);
+    let mut y = pool_part(call, kind, x, 2 + count - last, &window.part(count - last, last))?;
+    for at in 0..count - last {
+        y = pool_part(call, kind, y, 2 + at, &window.part(at, 1))?;
+    }
+    Ok(y)
+}
+
+/// Pools one or two dimensions from `axis` on.
+fn pool_part(call: &mut Call, kind: PoolKind, x: OperandId, axis: usize, window: &Window) -> Step<OperandId> {
+    let shape = call.shape(x);
+    let count = window.kernel.len();
+    if window.kernel.iter().all(|&size| size == 1)
+        && window.strides.iter().all(|&stride| stride == 1)
+        && window.padding.iter().all(|&padding| padding == [0, 0])
+        && kind != PoolKind::L2
+    {
+        return Ok(x);
+    }
+    let (before, after) = (&shape[..axis], &shape[axis + count..]);
+    let images = [before[0], before[1..].iter().product()];
+    // A single dimension is the width if it is the last one, or else the height.
+    let (plane, row): ([u32; 2], bool) = match count {
+        2 => ([shape[axis], shape[axis + 1]], false),
+        _ if after.is_empty() => ([1, shape[axis]], true),
+        _ => ([shape[axis], after.iter().product()], false),
+    };
+    let mut window = if row { window.with_row() } else { window.clone() };
+    if window.kernel.len() < 2 {
+        window.kernel.push(1);
+        window.strides.push(1);
+        window.dilations.push(1);
+        window.padding.push([0, 0]);
+    }
+    let x = call.reshape(x, &[images, plane].concat())?;
+    let attributes = Pool2dAttributes {
+        padding: window.flat_padding(),
+        window_dimensions: Some(window.kernel),
+        strides: window.strides,
+        dilations: window.dilations,
+        ..Default::default()
+    };
+    let y = call.emit(Pool2d { kind, attributes }, &[x])?;
+    let pooled = call.shape(y)[2..].to_vec();
+    let middle = match (count, row) {
+        (2, _) => pooled,
+        (_, true) => vec![pooled[1]],
+        _ => vec![pooled[0]],
+    };
+    call.reshape(y, &[before, &middle, after].concat())
+}
+
+/// `x` with zeros around it where the window is padded, and the window without them.
+fn with_zeros(call: &mut Call, x: OperandId, window: &Window) -> Step<(OperandId, Window)> {
+    let mut x = x;
+    for (at, &padding) in window.padding.iter().enumerate() {
+        x = call.pad_axis(x, 2 + at, padding)?;
+    }
+    Ok((x, Window { padding: vec![[0, 0]; window.padding.len()], ..window.clone() }))
+}
+
+/// The averages of `x`, `[N, C, ...]`, as the attributes of the node say.
+///
+/// # Errors
+/// If they do not fit.
+pub fn average(call: &mut Call, x: OperandId) -> Step<OperandId> {
+    let mut pooling = pooling(call, &call.shape(x))?;
+    let mut input = x;
+    if call.int_or("count_include_pad", 0) != 0 {
+        // Zeros of the padding count, what partial windows reach behind it does not.
+        for (padding, &partial) in pooling.window.padding.iter_mut().zip(&pooling.partial) {
+            padding[1] -= partial;
+        }
+        (input, pooling.window) = with_zeros(call, x, &pooling.window)?;
+        for (padding, &partial) in pooling.window.padding.iter_mut().zip(&pooling.partial) {
+            padding[1] = partial;
+        }
+    }
+    pool(call, PoolKind::Average, input, &pooling.window)
+}
+
+fn average_pool(call: &mut Call) -> Outcome {
+    let x = call.input(0)?;
+    let y = average(call, x);
+    call.one(y)
+}
+
+fn max_pool(call: &mut Call) -> Outcome {
+    let x = call.input(0)?;
+    let pooling = pooling(call, &call.shape(x))?;
+    let y = pool(call, PoolKind::Max, x, &pooling.window)?;
+    let mut outputs = vec![Value::Operand(y)];
+    if call.wants(1) {
+        outputs.push(Value::Operand(max_places(call, x, &pooling)?));
+    }
+    Ok(outputs)
+}
+
+/// The largest number of elements of all windows for which places of maxima are computed.
+const MAX_WINDOW_ELEMENTS: u64 = 1 << 26;
+
+/// Where the maxima are: their numbers among all elements of `x`, int64.
+fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandId> {
+    let shape = call.shape(x);
+    let spatial = &shape[2..];
+    let images = shape[0] * shape[1];
+    let elements = window_elements(pooling, spatial, images)?;
+    let column_major = call.int_or("storage_order", 0) != 0;
+    let size: i64 = spatial.iter().map(|&dim| dim as i64).product();
+    let number = |place: &[u32], column_major: bool| {
+        let pairs: Vec<_> = place.iter().zip(spatial).collect();
+        let step = |number: i64, &(&at, &dim): &(&u32, &u32)| number * dim as i64 + at as i64;
+        if column_major { pairs.iter().rev().fold(0, step) } else { pairs.iter().fold(0, step) }
+    };
+    let row_numbers: Vec<i64> = elements.iter().flatten().map(|place| number(place, false)).collect();
+    let shown: Vec<i64> = elements.iter().flatten().map(|place| number(place, column_major)).collect();
+    let (places, count) = (elements.len() as u32, elements[0].len() as u32);
+    let rows = call.int_constant(DataType::Int32, &[places, count], &row_numbers)?;
+    let flat = call.reshape(x, &[images, size as u32])?;
+    let windows = call.gather(flat, rows, 1)?;
+    let attributes = ArgAttributes { axis: 2, keep_dimensions: false, output_data_type: DataType::Int64 };
+    let best = call.emit(ArgMinMax { max: true, attributes }, &[windows])?;
+    let starts: Vec<i64> = (0..places as i64).map(|place| place * count as i64).collect();
+    let starts = call.int_constant(DataType::Int64, &[places], &starts)?;
+    let best = call.add(best, starts)?;
+    let shown = call.int_constant(DataType::Int64, &[places * count], &shown)?;
+    let best = call.gather(shown, best, 0)?;
+    let firsts: Vec<i64> = (0..images as i64).map(|image| image * size).collect();
+    let firsts = call.int_constant(DataType::Int64, &[images, 1], &firsts)?;
+    let best = call.add(best, firsts)?;
+    call.reshape(best, &[&shape[..2], &pooling.outputs].concat())
+}
+
+/// For every place of the window the elements of the input that it covers, in their order. Elements in the padding are
+/// replaced by the first one that is not, which changes neither a maximum nor where it is first.
+fn window_elements(pooling: &Pooling, spatial: &[u32], images: u32) -> Step<Vec<Vec<Vec<u32>>>> {
+    let Pooling { window, outputs, .. } = pooling;
+    let product = |sizes: &[u32]| sizes.iter().try_fold(1u64, |n, &size| n.checked_mul(size as u64));
+    let count = product(outputs).zip(product(&window.kernel)).and_then(|(a, b)| a.checked_mul(b));
+    count.and_then(|count| count.checked_mul(images as u64)).filter(|&count| count <= MAX_WINDOW_ELEMENTS).ok_or_else(
+        || Refusal(format!("Indices of more than {MAX_WINDOW_ELEMENTS} elements of all windows are not supported")),
+    )?;
+    let mut all = Vec::new();
+    for place in indices(outputs) {
+        let steps = indices(&window.kernel);
+        let element = |step: &Vec<u32>| -> Option<Vec<u32>> {
+            let at = |dim: usize| {
+                let [begin, _] = window.padding[dim];
+                let at = place[dim] as i64 * window.strides[dim] as i64
+                    + step[dim] as i64 * window.dilations[dim] as i64
+                    - begin as i64;
+                u32::try_from(at).ok().filter(|&at| at < spatial[dim])
+            };
+            (0..spatial.len()).map(at).collect()
+        };
+        let elements: Vec<_> = steps.iter().map(element).collect();
+        let first = elements.iter().flatten().next().cloned().ok_or("a window covers padding only")?;
+        all.push(elements.into_iter().map(|element| element.unwrap_or_else(|| first.clone())).collect());
+    }
+    Ok(all)
+}
+
+/// All indices of a tensor of this shape in row-major order.
+fn indices(shape: &[u32]) -> Vec<Vec<u32>> {
+    shape.iter().fold(vec![Vec::new()], |all, &size| {
+        all.iter().flat_map(|index| (0..size).map(|at| [index.as_slice(), &[at]].concat())).collect()
+    })
+}
+
+/// The powers of magnitudes that an Lp norm sums.
+fn powers(call: &mut Call, x: OperandId, p: i64) -> Step<OperandId> {
+    let magnitude = call.emit(E::Abs, &[x])?;
+    if p == 1 {
+        return Ok(magnitude);
+    }
+    let p = call.scalar_like(x, p as f64)?;
+    call.emit(E::Pow, &[magnitude, p])
+}
+
+/// The norm of summed powers.
+fn root(call: &mut Call, sum: OperandId, p: i64) -> Step<OperandId> {
+    if p == 1 {
+        return Ok(sum);
+    }
+    let exponent = call.scalar_like(sum, 1.0 / p as f64)?;
+    call.emit(E::Pow, &[sum, exponent])
+}
+
+/// The attribute `p` of norms.
+fn norm_order(call: &Call) -> Step<i64> {
+    match call.int_or("p", 2) {
+        p @ 1.. => Ok(p),
+        p => Err(Refusal(format!("p is {p}, expected a number above 0"))),
+    }
+}
+
+fn lp_pool(call: &mut Call) -> Outcome {
+    let x = call.input(0)?;
+    let pooling = pooling(call, &call.shape(x))?;
+    let p = norm_order(call)?;
+    if p == 2 {
+        let y = pool(call, PoolKind::L2, x, &pooling.window);
+        return call.one(y);
+    }
+    let powers = powers(call, x, p)?;
+    let (padded, window) = with_zeros(call, powers, &pooling.window)?;
+    let mean = pool(call, PoolKind::Average, padded, &window)?;
+    let count: f64 = window.kernel.iter().map(|&size| size as f64).product();
+    let sum = call.scale(mean, count)?;
+    let y = root(call, sum, p);
+    call.one(y)
+}
+
+/// A pooling over all elements of a channel.
+fn global(call: &mut Call, kind: ReduceKind) -> Outcome {
+    let x = call.input(0)?;
+    let shape = call.shape(x);
+    let axes: Vec<u32> = (2..2 + spatial(&shape)?.len() as u32).collect();
+    let y = call.reduce(kind, x, &axes, true);
+    call.one(y)
+}
+
+fn global_lp_pool(call: &mut Call) -> Outcome {
+    let p = norm_order(call)?;
+    if p <= 2 {
+        return global(call, if p == 1 { ReduceKind::L1 } else { ReduceKind::L2 });
+    }
+    let x = call.input(0)?;
+    let shape = call.shape(x);
+    let axes: Vec<u32> = (2..2 + spatial(&shape)?.len() as u32).collect();
+    let powers = powers(call, x, p)?;
+    let sum = call.reduce(ReduceKind::Sum, powers, &axes, true)?;
+    let y = root(call, sum, p);
+    call.one(y)
+}
+
+/// Puts elements back to the places that `MaxPool` gave, among zeros.
+fn max_unpool(call: &mut Call) -> Outcome {
+    let (x, indices) = (call.input(0)?, call.input(1)?);
+    let shape = call.shape(x);
+    let spatial = spatial(&shape)?;
+    let kernel = per_dimension(call, "kernel_shape", spatial.len(), 1)?;
+    let window = window(call, spatial, kernel)?;
+    let mut inferred = shape[..2].to_vec();
+    for (at, &size) in spatial.iter().enumerate() {
+        let [begin, end] = window.padding[at].map(i64::from);
+        let size = (size as i64 - 1) * window.strides[at] as i64 + window.kernel[at] as i64 - begin - end;
+        let size = u32::try_from(size).ok().filter(|&size| size > 0);
+        inferred.push(size.ok_or("the padding leaves nothing of the output")?);
+    }
+    let wanted = call.optional_ints(2, "output_shape")?;
+    let elements = |shape: &[u32]| shape.iter().try_fold(1u32, |n, &size| n.checked_mul(size));
+    let count = elements(&inferred).ok_or("the output has too many elements")?;
+    let zero = call.scalar_like(x, 0.0)?;
+    let zeros = call.expand(zero, &[count])?;
+    let pooled = elements(&shape).ok_or("the input has too many elements")?;
+    let (flat, places) = (call.reshape(x, &[pooled])?, call.reshape(indices, &[pooled])?);
+    let y = call.emit(ScatterElements { axis: 0 }, &[zeros, places, flat])?;
+    let mut y = call.reshape(y, &inferred)?;
+    for (axis, size) in wanted.iter().flatten().enumerate() {
+        let missing = inferred.get(axis).and_then(|&now| u32::try_from(size - now as i64).ok());
+        let missing =
+            missing.ok_or_else(|| Refusal(format!("output_shape is {wanted:?}, expected at least {inferred:?}")))?;
+        y = call.pad_axis(y, axis, [0, missing])?;
+    }
+    call.one(Ok(y))
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    standard("AveragePool", "", average_pool),
+    standard("GlobalAveragePool", "", |call| global(call, ReduceKind::Mean)),
+    standard("GlobalLpPool", "", global_lp_pool),
+    standard("GlobalMaxPool", "", |call| global(call, ReduceKind::Max)),
+    standard("LpPool", "", lp_pool),
+    standard("MaxPool", "", max_pool),
+    standard("MaxUnpool", "", max_unpool),
+];

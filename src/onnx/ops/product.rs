@@ -1,0 +1,145 @@
+//! Products of matrices.
+
+use crate::dtype::DataType;
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::ops::matmul::{Gemm, GemmAttributes};
+use crate::ops::reduce::ReduceKind;
+
+/// The product `f` of matrices for operands that may be vectors: the first a row, the second a column, whose dimension
+/// the output does not have.
+///
+/// # Errors
+/// If an operand is a scalar, or `f` fails.
+pub fn with_matrices(
+    call: &mut Call,
+    [a, b]: [OperandId; 2],
+    f: impl FnOnce(&mut Call, OperandId, OperandId) -> Step<OperandId>,
+) -> Step<OperandId> {
+    let (a_shape, b_shape) = (call.shape(a), call.shape(b));
+    if a_shape.is_empty() || b_shape.is_empty() {
+        return Err(Refusal(format!("the operands have shapes {a_shape:?} and {b_shape:?}, expected no scalars")));
+    }
+    let row = if a_shape.len() == 1 { call.reshape(a, &[1, a_shape[0]])? } else { a };
+    let column = if b_shape.len() == 1 { call.reshape(b, &[b_shape[0], 1])? } else { b };
+    let product = f(call, row, column)?;
+    let mut shape = call.shape(product);
+    if a_shape.len() == 1 {
+        shape.remove(shape.len() - 2);
+    }
+    if b_shape.len() == 1 {
+        shape.pop();
+    }
+    call.reshape(product, &shape)
+}
+
+/// The product of `numpy.matmul`, of integers too.
+///
+/// # Errors
+/// If types or shapes do not fit.
+pub fn matmul(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
+    with_matrices(call, [a, b], |call, a, b| match call.dtype(a).is_float() {
+        true => call.matmul(a, b),
+        false => integer_product(call, a, b),
+    })
+}
+
+/// The product of matrices of integers of 32 or 64 bits: WebNN's are of floating-point numbers, so that the elements
+/// are multiplied one by one.
+fn integer_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
+    let (a_shape, b_shape) = (call.shape(a), call.shape(b));
+    let a = call.reshape(a, &[a_shape.as_slice(), &[1]].concat())?;
+    let (batch, matrix) = b_shape.split_at(b_shape.len() - 2);
+    let b = call.reshape(b, &[batch, &[1], matrix].concat())?;
+    let products = call.mul(a, b)?;
+    let inner = call.rank(products) as u32 - 2;
+    call.reduce(ReduceKind::Sum, products, &[inner], false)
+}
+
+/// The most products of integers of at most 8 bits and a sign (255 * 255) whose sum is exact in float32, however it is
+/// computed: 258 * 255 * 255 < 2^24. A power of two keeps rows aligned.
+pub const EXACT_PRODUCTS: u32 = 256;
+
+/// The product of matrices of float32 that hold integers of magnitudes up to 255: exact, int32.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn exact_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
+    with_matrices(call, [a, b], |call, a, b| {
+        let (columns, rows) = (call.rank(a) - 1, call.rank(b) - 2);
+        let inner = call.shape(a)[columns];
+        if inner != call.shape(b)[rows] {
+            let (a, b) = (call.shape(a), call.shape(b));
+            return Err(Refusal(format!("matrices of shapes {a:?} and {b:?} cannot be multiplied")));
+        }
+        let mut sum: Option<OperandId> = None;
+        for start in (0..inner).step_by(EXACT_PRODUCTS as usize) {
+            let size = EXACT_PRODUCTS.min(inner - start);
+            let a = call.slice_axis(a, columns, start, size)?;
+            let b = call.slice_axis(b, rows, start, size)?;
+            let part = call.matmul(a, b)?;
+            let part = call.cast(part, DataType::Int32)?;
+            sum = Some(match sum {
+                Some(sum) => call.add(sum, part)?,
+                None => part,
+            });
+        }
+        sum.ok_or_else(|| "matrices without elements".into())
+    })
+}
+
+/// `alpha * a * b + beta * c` of matrices `a` and `b`, transposed as `attributes` say.
+///
+/// # Errors
+/// If types or shapes do not fit.
+pub fn gemm(call: &mut Call) -> Step<OperandId> {
+    let (a, b, c) = (call.input(0)?, call.input(1)?, call.optional(2)?);
+    let attributes = GemmAttributes {
+        alpha: call.float_or("alpha", 1.0),
+        beta: call.float_or("beta", 1.0),
+        a_transpose: call.int_or("transA", 0) != 0,
+        b_transpose: call.int_or("transB", 0) != 0,
+    };
+    if !call.dtype(a).is_float() {
+        return integer_gemm(call, [a, b], c, &attributes);
+    }
+    // A factor of 0 takes the addend away, whatever it is.
+    let c = c.filter(|_| attributes.beta != 0.0);
+    Ok(call.emit_all(Gemm { attributes }, vec![Some(a), Some(b), c])?[0])
+}
+
+fn translate_gemm(call: &mut Call) -> Outcome {
+    let y = gemm(call);
+    call.one(y)
+}
+
+fn integer_gemm(
+    call: &mut Call,
+    [a, b]: [OperandId; 2],
+    c: Option<OperandId>,
+    attributes: &GemmAttributes,
+) -> Step<OperandId> {
+    let GemmAttributes { alpha, beta, a_transpose, b_transpose } = *attributes;
+    if alpha != 1.0 || (c.is_some() && beta != 1.0) {
+        return Err("alpha or beta is not 1, which is not supported for integers".into());
+    }
+    let a = if a_transpose { call.transpose_last(a)? } else { a };
+    let b = if b_transpose { call.transpose_last(b)? } else { b };
+    let product = matmul(call, a, b)?;
+    let Some(c) = c else { return Ok(product) };
+    call.add(product, c)
+}
+
+fn translate_matmul(call: &mut Call) -> Outcome {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let y = matmul(call, a, b);
+    call.one(y)
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    standard("Gemm", "alpha and beta of integers must be 1", translate_gemm),
+    standard("MatMul", "", translate_matmul),
+];

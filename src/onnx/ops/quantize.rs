@@ -1,0 +1,311 @@
+//! Quantization, and the products of quantized tensors.
+//!
+//! Products of integers are computed in float32, in pieces whose sums are exact, and added as int32.
+
+use super::convolution::{Convolution, convolution, convolve};
+use super::product::{EXACT_PRODUCTS, exact_product};
+use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::onnx::tensor::ElementType;
+use crate::ops::elementwise::Elementwise as E;
+use crate::ops::quantize::Quantize;
+use crate::ops::reduce::ReduceKind;
+
+/// How the elements of an input share scales.
+struct Granularity {
+    shape: Vec<u32>,
+    axis: i64,
+    /// 0 if scales are not those of blocks.
+    block: u32,
+}
+
+impl Granularity {
+    fn new(call: &Call, shape: Vec<u32>) -> Step<Granularity> {
+        let given = call.int_or("block_size", 0);
+        let block = u32::try_from(given).map_err(|_| Refusal(format!("block_size is {given}")))?;
+        // There is one scale before opset 13.
+        Ok(Granularity { shape, axis: call.int_or("axis", 1), block })
+    }
+
+    /// A scale or zero point as WebNN takes it: of the rank of the input, with sizes that divide those of the input.
+    fn spread(&self, call: &mut Call, operand: OperandId) -> Step<OperandId> {
+        let (rank, got) = (self.shape.len(), call.shape(operand));
+        if got.iter().all(|&size| size == 1) && self.block == 0 {
+            return call.reshape(operand, &vec![1; rank]);
+        }
+        let axis = call.axis(self.axis, rank)? as usize;
+        let size = self.shape[axis];
+        if self.block == 0 {
+            if got != [size] {
+                return Err(Refusal(format!(
+                    "a scale or zero point has shape {got:?}, expected [{size}] for axis {} of {:?}",
+                    self.axis, self.shape
+                )));
+            }
+            let mut shape = vec![1; rank];
+            shape[axis] = size;
+            return call.reshape(operand, &shape);
+        }
+        let mut expected = self.shape.clone();
+        expected[axis] = size.div_ceil(self.block);
+        if got != expected {
+            return Err(Refusal(format!(
+                "a scale or zero point has shape {got:?}, expected {expected:?} for blocks of {} of {:?}",
+                self.block, self.shape
+            )));
+        }
+        if size == expected[axis] * self.block {
+            return Ok(operand);
+        }
+        // The last block is smaller: one scale per element.
+        let blocks: Vec<i64> = (0..size).map(|at| (at / self.block) as i64).collect();
+        let blocks = call.int_constant(DataType::Int32, &[size], &blocks)?;
+        call.gather(operand, blocks, axis as u32)
+    }
+}
+
+/// A type of WebNN whose values are those of `element`, if it is an integer type.
+fn widened(element: ElementType) -> Option<DataType> {
+    match element {
+        ElementType::Int4 => Some(DataType::Int8),
+        ElementType::Uint4 => Some(DataType::Uint8),
+        ElementType::Int16 | ElementType::Uint16 => Some(DataType::Int32),
+        other => other.webnn().filter(|dtype| !dtype.is_float()),
+    }
+}
+
+/// The input at `index`, quantized numbers; constants of types that WebNN does not have are widened.
+fn quantized(call: &mut Call, index: usize) -> Step<OperandId> {
+    let Some(literal) = call.input_literal(index) else { return call.input(index) };
+    let Some(dtype) = widened(literal.element) else {
+        return Err(Refusal(format!("input {index} is of type {}, which WebNN does not have", literal.element)));
+    };
+    let numbers = literal.numbers().map_err(Refusal)?;
+    call.constant(dtype, &literal.shape, &numbers)
+}
+
+/// The type that the attribute `name` names; `None` without it.
+fn named_type(call: &Call, name: &str) -> Step<Option<DataType>> {
+    let Some(element) = call.type_attribute(name)? else { return Ok(None) };
+    let dtype = element.webnn();
+    dtype.map(Some).ok_or_else(|| Refusal(format!("{name} is {element}, which WebNN does not have")))
+}
+
+/// Zeros of the shape of `scale`.
+fn zeros(call: &mut Call, scale: OperandId, dtype: DataType) -> Step<OperandId> {
+    let zero = call.int_scalar(dtype, 0)?;
+    let shape = call.shape(scale);
+    call.expand(zero, &shape)
+}
+
+fn quantize_linear(call: &mut Call) -> Outcome {
+    let (x, scale) = (call.input(0)?, call.input(1)?);
+    // The division is of the type of the scale unless there is a precision.
+    let precision = named_type(call, "precision")?.unwrap_or(call.dtype(scale));
+    let (x, scale) = (call.cast(x, precision)?, call.cast(scale, precision)?);
+    let zero_point = match call.value(2) {
+        Some(Value::Literal(literal)) => {
+            return Err(Refusal(format!("the output is of type {}, which WebNN does not have", literal.element)));
+        }
+        _ => call.optional(2)?,
+    };
+    let dtype = match zero_point {
+        Some(zero_point) => call.dtype(zero_point),
+        None => named_type(call, "output_dtype")?.unwrap_or(DataType::Uint8),
+    };
+    let granularity = Granularity::new(call, call.shape(x))?;
+    let scale = granularity.spread(call, scale)?;
+    let zero_point = match zero_point {
+        Some(zero_point) => granularity.spread(call, zero_point)?,
+        None => zeros(call, scale, dtype)?,
+    };
+    let y = call.emit(Quantize::QuantizeLinear, &[x, scale, zero_point]);
+    call.one(y)
+}
+
+fn dequantize_linear(call: &mut Call) -> Outcome {
+    let (x, scale) = (quantized(call, 0)?, call.input(1)?);
+    let dtype = named_type(call, "output_dtype")?.filter(|_| call.opset >= 23).unwrap_or(call.dtype(scale));
+    let scale = call.cast(scale, dtype)?;
+    let granularity = Granularity::new(call, call.shape(x))?;
+    let scale = granularity.spread(call, scale)?;
+    let zero_point = match call.value(2) {
+        Some(_) => {
+            let zero_point = quantized(call, 2)?;
+            granularity.spread(call, zero_point)?
+        }
+        None => zeros(call, scale, call.dtype(x))?,
+    };
+    let y = call.emit(Quantize::DequantizeLinear, &[x, scale, zero_point]);
+    call.one(y)
+}
+
+/// Quantizes to uint8 with a scale that fits the values and 0.
+fn dynamic_quantize_linear(call: &mut Call) -> Outcome {
+    let x = call.input(0)?;
+    let axes: Vec<u32> = (0..call.rank(x) as u32).collect();
+    let zero = call.scalar_like(x, 0.0)?;
+    let (max, min) = (call.reduce(ReduceKind::Max, x, &axes, false)?, call.reduce(ReduceKind::Min, x, &axes, false)?);
+    let (max, min) = (call.emit(E::Max, &[max, zero])?, call.emit(E::Min, &[min, zero])?);
+    let range = call.sub(max, min)?;
+    let levels = call.scalar_like(x, 255.0)?;
+    let scale = call.div(range, levels)?;
+    let start = call.div(min, scale)?;
+    let start = call.emit(E::Neg, &[start])?;
+    let start = call.emit(E::Clamp { min: Number::Float(0.0), max: Number::Float(255.0) }, &[start])?;
+    let start = call.emit(E::RoundEven, &[start])?;
+    let zero_point = call.cast(start, DataType::Uint8)?;
+    let ones = vec![1; axes.len()];
+    let (scales, zero_points) = (call.reshape(scale, &ones)?, call.reshape(zero_point, &ones)?);
+    let y = call.emit(Quantize::QuantizeLinear, &[x, scales, zero_points])?;
+    Ok([y, scale, zero_point].map(Value::Operand).to_vec())
+}
+
+/// An input of 8 bits minus its zero point at `zero`, float32. `spread` makes the zero point fit.
+fn centered(
+    call: &mut Call,
+    index: usize,
+    zero: usize,
+    spread: impl FnOnce(&mut Call, OperandId) -> Step<OperandId>,
+) -> Step<OperandId> {
+    let x = call.input(index)?;
+    if call.dtype(x).size() != 1 {
+        return Err(Refusal(format!("input {index} is of type {}, expected int8 or uint8", call.dtype(x))));
+    }
+    let x = call.cast(x, DataType::Float32)?;
+    let Some(zero_point) = call.optional(zero)? else { return Ok(x) };
+    let zero_point = call.cast(zero_point, DataType::Float32)?;
+    let zero_point = spread(call, zero_point)?;
+    call.sub(x, zero_point)
+}
+
+/// A value per row of a first operand of a matrix product, or one for all.
+fn per_row(call: &mut Call, operand: OperandId) -> Step<OperandId> {
+    match call.shape(operand)[..] {
+        [] | [1] => call.reshape(operand, &[]),
+        [rows] => call.reshape(operand, &[rows, 1]),
+        _ => Ok(operand),
+    }
+}
+
+/// A value per column of a second operand of a matrix product, or one for all.
+fn per_column(call: &mut Call, operand: OperandId) -> Step<OperandId> {
+    match call.shape(operand)[..] {
+        [1] => call.reshape(operand, &[]),
+        _ => Ok(operand),
+    }
+}
+
+fn matmul_integer(call: &mut Call) -> Outcome {
+    let (a, b) = (centered(call, 0, 2, per_row)?, centered(call, 1, 3, per_column)?);
+    let y = exact_product(call, a, b);
+    call.one(y)
+}
+
+/// `accumulator * (a * b / y)` rounded, with the scale and zero point `y` at `index` and behind it.
+fn requantized(call: &mut Call, accumulator: OperandId, factor: OperandId, index: usize) -> Outcome {
+    let (scale, zero_point) = (call.input(index)?, call.input(index + 1)?);
+    if call.shape(scale).iter().chain(&call.shape(zero_point)).any(|&size| size != 1) {
+        return Err("y_scale and y_zero_point have more than one element".into());
+    }
+    let scale = call.reshape(scale, &[])?;
+    let factor = call.div(factor, scale)?;
+    let factor = call.cast(factor, DataType::Float32)?;
+    let sum = call.cast(accumulator, DataType::Float32)?;
+    let scaled = call.mul(sum, factor)?;
+    let ones = vec![1; call.rank(scaled)];
+    let one = call.scalar(DataType::Float32, Number::Float(1.0))?;
+    let (one, zero_point) = (call.reshape(one, &ones)?, call.reshape(zero_point, &ones)?);
+    let y = call.emit(Quantize::QuantizeLinear, &[scaled, one, zero_point]);
+    call.one(y)
+}
+
+fn qlinear_matmul(call: &mut Call) -> Outcome {
+    let (a, b) = (centered(call, 0, 2, per_row)?, centered(call, 3, 5, per_column)?);
+    let product = exact_product(call, a, b)?;
+    let (a_scale, b_scale) = (call.input(1)?, call.input(4)?);
+    let (a_scale, b_scale) = (per_row(call, a_scale)?, per_column(call, b_scale)?);
+    let factor = call.mul(a_scale, b_scale)?;
+    requantized(call, product, factor, 6)
+}
+
+/// One value per output channel, in front of `dimensions` others, or one for all.
+fn per_channel(call: &mut Call, operand: OperandId, dimensions: usize) -> Step<OperandId> {
+    match call.shape(operand)[..] {
+        [] | [1] => call.reshape(operand, &[]),
+        [channels] => call.reshape(operand, &[&[channels], vec![1; dimensions].as_slice()].concat()),
+        ref other => Err(Refusal(format!("a scale or zero point has shape {other:?}, expected one per channel"))),
+    }
+}
+
+/// The exact convolution of `x` with `filter`, float32 that hold integers of magnitudes up to 255: int32.
+fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Convolution) -> Step<OperandId> {
+    let (shape, filter_shape) = (call.shape(x), call.shape(filter));
+    let (channels, elements) = (filter_shape[1], filter_shape[2..].iter().product::<u32>());
+    if elements > EXACT_PRODUCTS {
+        return Err(Refusal(format!("the kernel has {elements} elements, expected at most {EXACT_PRODUCTS}")));
+    }
+    let mut sum: Option<OperandId> = None;
+    for start in (0..channels).step_by((EXACT_PRODUCTS / elements) as usize) {
+        let count = (EXACT_PRODUCTS / elements).min(channels - start);
+        let mut part = x;
+        if count < channels {
+            // Some channels of every group.
+            let grouped = [&[shape[0], how.groups, channels], &shape[2..]].concat();
+            let grouped = call.reshape(x, &grouped)?;
+            let some = call.slice_axis(grouped, 2, start, count)?;
+            part = call.reshape(some, &[&[shape[0], how.groups * count], &shape[2..]].concat())?;
+        }
+        let filter = call.slice_axis(filter, 1, start, count)?;
+        let product = convolve(call, part, filter, None, how)?;
+        let product = call.cast(product, DataType::Int32)?;
+        sum = Some(match sum {
+            Some(sum) => call.add(sum, product)?,
+            None => product,
+        });
+    }
+    sum.ok_or_else(|| "the input has no channels".into())
+}
+
+/// The exact convolution of two inputs, each followed by its zero point at the given places.
+fn integer_convolution(call: &mut Call, [x, x_zero]: [usize; 2], [w, w_zero]: [usize; 2]) -> Step<OperandId> {
+    let how = convolution(call, &call.input_shape(x)?, &call.input_shape(w)?)?;
+    let dimensions = call.input_shape(w)?.len() - 1;
+    let x = centered(call, x, x_zero, |call, zero| call.reshape(zero, &[]))?;
+    let w = centered(call, w, w_zero, |call, zero| per_channel(call, zero, dimensions))?;
+    exact_convolution(call, x, w, &how)
+}
+
+fn conv_integer(call: &mut Call) -> Outcome {
+    let y = integer_convolution(call, [0, 2], [1, 3]);
+    call.one(y)
+}
+
+fn qlinear_conv(call: &mut Call) -> Outcome {
+    let mut sum = integer_convolution(call, [0, 2], [3, 5])?;
+    let dimensions = call.rank(sum) - 2;
+    if let Some(bias) = call.optional(8)? {
+        let channels = call.shape(sum)[1];
+        let bias = call.reshape(bias, &[&[channels], vec![1; dimensions].as_slice()].concat())?;
+        sum = call.add(sum, bias)?;
+    }
+    let (x_scale, w_scale) = (call.input(1)?, call.input(4)?);
+    let (x_scale, w_scale) = (call.reshape(x_scale, &[])?, per_channel(call, w_scale, dimensions)?);
+    let factor = call.mul(x_scale, w_scale)?;
+    requantized(call, sum, factor, 6)
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    standard("ConvInteger", "kernels of at most 256 elements", conv_integer),
+    standard("DequantizeLinear", "int4, uint4, int16 and uint16 as constants; no float8", dequantize_linear),
+    standard("DynamicQuantizeLinear", "", dynamic_quantize_linear),
+    standard("MatMulInteger", "", matmul_integer),
+    standard("QLinearConv", "kernels of at most 256 elements", qlinear_conv),
+    standard("QLinearMatMul", "", qlinear_matmul),
+    standard("QuantizeLinear", "to int8, uint8 and int32", quantize_linear),
+];

@@ -1,0 +1,443 @@
+//! Resizing: every dimension on its own, with places and weights that are computed while a model is read.
+//!
+//! What `resample2d` computes too is left to it, as it is fast. Else an output along a dimension is a sum of a few
+//! picked elements, or a product with a matrix of weights where there are many.
+
+use crate::dtype::DataType;
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::ops::elementwise::Elementwise as E;
+use crate::ops::resample2d::{InterpolationMode, Resample2d, between, nearest};
+
+/// How an element of the output is made of those of the input.
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Nearest(Nearest),
+    Linear,
+    /// With the coefficient `a`.
+    Cubic(f64),
+}
+
+/// How a coordinate is rounded.
+#[derive(Clone, Copy, PartialEq)]
+enum Nearest {
+    PreferFloor,
+    PreferCeil,
+    Floor,
+    Ceil,
+    /// Of opset 10: down when the output is larger, up when it is smaller.
+    Simple,
+}
+
+/// The attributes of a resizing.
+struct Resizing {
+    mode: Mode,
+    /// `coordinate_transformation_mode`.
+    coordinates: String,
+    antialias: bool,
+    exclude_outside: bool,
+    extrapolation: f64,
+}
+
+/// Sizes along a dimension.
+#[derive(Clone, Copy)]
+struct Sizes {
+    input: u32,
+    output: u32,
+    scale: f64,
+    /// The size of the output before it was rounded to a whole number.
+    length: f64,
+    /// Start and end of the region of interest.
+    roi: [f64; 2],
+}
+
+/// How a dimension of the output is made: for each place the elements of the input and their weights.
+struct Plan {
+    axis: usize,
+    input: u32,
+    taps: Vec<Vec<(u32, f64)>>,
+    /// Places that get the extrapolation value.
+    outside: Vec<bool>,
+}
+
+impl Resizing {
+    /// The coordinate in the input of the place `x` of the output.
+    fn coordinate(&self, sizes: &Sizes, x: u32) -> Step<f64> {
+        let Sizes { input, output, scale, length, roi: [start, end] } = *sizes;
+        let (x, last) = (x as f64, input as f64 - 1.0);
+        Ok(match self.coordinates.as_str() {
+            "half_pixel" => (x + 0.5) / scale - 0.5,
+            "half_pixel_symmetric" => {
+                let offset = input as f64 / 2.0 * (1.0 - output as f64 / length);
+                offset + (x + 0.5) / scale - 0.5
+            }
+            "pytorch_half_pixel" if output == 1 => 0.0,
+            "pytorch_half_pixel" => (x + 0.5) / scale - 0.5,
+            "tf_half_pixel_for_nn" => (x + 0.5) / scale,
+            "asymmetric" => x / scale,
+            "align_corners" if length == 1.0 || output == 1 => 0.0,
+            "align_corners" => x * last / (length - 1.0),
+            "tf_crop_and_resize" if output == 1 => 0.5 * (start + end) * last,
+            "tf_crop_and_resize" => start * last + x * (end - start) * last / (length - 1.0),
+            other => return Err(Refusal(format!("coordinate_transformation_mode is {other}"))),
+        })
+    }
+
+    /// The weights of the elements from the first one on around a coordinate, which is `ratio` (above 0, up to 1) behind
+    /// the element 0.
+    fn weights(&self, ratio: f64, scale: f64) -> (i64, Vec<f64>) {
+        // An antialiasing filter is stretched when the output is smaller.
+        let stretch = if self.antialias { scale.min(1.0) } else { 1.0 };
+        let support = if matches!(self.mode, Mode::Cubic(_)) { 2.0 } else { 1.0 };
+        let first = (-support / stretch).floor() as i64 + 1;
+        let filter = |x: f64| match self.mode {
+            Mode::Cubic(a) if x <= 1.0 => ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0,
+            Mode::Cubic(a) if x < 2.0 => ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a,
+            Mode::Cubic(_) => 0.0,
+            _ => (1.0 - x).max(0.0),
+        };
+        let weights: Vec<f64> = (first..2 - first).map(|at| filter(((at as f64 - ratio) * stretch).abs())).collect();
+        (first, weights)
+    }
+
+    fn plan(&self, axis: usize, sizes: &Sizes) -> Step<Plan> {
+        let last = sizes.input as i64 - 1;
+        let (mut taps, mut outside) = (Vec::new(), Vec::new());
+        for place in 0..sizes.output {
+            let x = self.coordinate(sizes, place)?;
+            if !x.is_finite() {
+                return Err(Refusal(format!("place {place} of dimension {axis} has the coordinate {x}")));
+            }
+            outside.push(self.coordinates == "tf_crop_and_resize" && !(0.0..=last as f64).contains(&x));
+            let inside = |at: i64| at.clamp(0, last) as u32;
+            if let Mode::Nearest(nearest) = self.mode {
+                let rounded = match nearest {
+                    Nearest::PreferFloor => (x - 0.5).ceil(),
+                    Nearest::PreferCeil => (x + 0.5).floor(),
+                    Nearest::Simple if sizes.scale < 1.0 => x.ceil(),
+                    Nearest::Floor | Nearest::Simple => x.floor(),
+                    Nearest::Ceil => x.ceil(),
+                };
+                taps.push(vec![(inside(rounded as i64), 1.0)]);
+                continue;
+            }
+            let base = x.ceil() as i64 - 1;
+            let (first, mut weights) = self.weights(x - base as f64, sizes.scale);
+            let places: Vec<i64> = (0..weights.len() as i64).map(|at| base + first + at).collect();
+            if self.exclude_outside {
+                for (weight, place) in weights.iter_mut().zip(&places) {
+                    *weight = if (0..=last).contains(place) { *weight } else { 0.0 };
+                }
+            }
+            let total: f64 = if self.exclude_outside || self.antialias { weights.iter().sum() } else { 1.0 };
+            // Elements in front of the first one and behind the last one are like these.
+            let mut merged: Vec<(u32, f64)> = Vec::new();
+            for (&place, weight) in places.iter().zip(weights) {
+                match merged.last_mut() {
+                    Some((at, sum)) if *at == inside(place) => *sum += weight / total,
+                    _ => merged.push((inside(place), weight / total)),
+                }
+            }
+            merged.retain(|&(_, weight)| weight != 0.0);
+            taps.push(merged);
+        }
+        Ok(Plan { axis, input: sizes.input, taps, outside })
+    }
+}
+
+/// How far coordinates may differ from those of `resample2d`: less than what a scale that was rounded to float32 makes
+/// of them in an image of usual size.
+const SAME_PLACE: f64 = 1e-5;
+
+/// The most elements of an output that are gathered one by one; more make a product with a matrix.
+const MAX_GATHERED: usize = 4;
+
+impl Plan {
+    /// Whether `resample2d` does the same with its mode.
+    fn is_resampling(&self, mode: InterpolationMode) -> bool {
+        let output = self.taps.len() as u32;
+        self.taps.iter().enumerate().all(|(place, taps)| match mode {
+            InterpolationMode::NearestNeighbor => taps[..] == [(nearest(self.input, output, place) as u32, 1.0)],
+            InterpolationMode::Linear => {
+                let expected = between(self.input, output, place);
+                let at: f64 = taps.iter().map(|&(at, weight)| at as f64 * weight).sum();
+                taps.len() <= 2
+                    && taps.windows(2).all(|pair| pair[1].0 == pair[0].0 + 1)
+                    && (at - (expected.low as f64 + expected.weight)).abs() < SAME_PLACE
+            }
+        })
+    }
+
+    fn apply(&self, call: &mut Call, x: OperandId) -> Step<OperandId> {
+        let count = self.taps.iter().map(Vec::len).max().unwrap_or(0);
+        if count > MAX_GATHERED {
+            return self.product(call, x);
+        }
+        let places = self.taps.len() as u32;
+        let mut weights_shape = vec![1; call.rank(x) - self.axis];
+        weights_shape[0] = places;
+        let mut sum: Option<OperandId> = None;
+        for tap in 0..count {
+            let tap = |taps: &Vec<(u32, f64)>| taps.get(tap).copied().unwrap_or((taps[0].0, 0.0));
+            let (indices, weights): (Vec<i64>, Vec<f64>) =
+                self.taps.iter().map(|taps| (tap(taps).0 as i64, tap(taps).1)).unzip();
+            let indices = call.int_constant(DataType::Int32, &[places], &indices)?;
+            let mut picked = call.gather(x, indices, self.axis as u32)?;
+            if weights.iter().any(|&weight| weight != 1.0) {
+                let weights = call.float_constant(call.dtype(x), &weights_shape, &weights)?;
+                picked = call.mul(picked, weights)?;
+            }
+            sum = Some(match sum {
+                Some(sum) => call.add(sum, picked)?,
+                None => picked,
+            });
+        }
+        sum.ok_or_else(|| "a place has no weights".into())
+    }
+
+    fn product(&self, call: &mut Call, x: OperandId) -> Step<OperandId> {
+        let shape = call.shape(x);
+        let (input, places) = (self.input as usize, self.taps.len());
+        let (before, after) = (&shape[..self.axis], &shape[self.axis + 1..]);
+        let is_last = after.is_empty();
+        let mut matrix = vec![0.0; input * places];
+        for (place, taps) in self.taps.iter().enumerate() {
+            for &(at, weight) in taps {
+                let at = at as usize;
+                matrix[if is_last { at * places + place } else { place * input + at }] += weight;
+            }
+        }
+        let (input, places, dtype) = (self.input, places as u32, call.dtype(x));
+        let product = if is_last {
+            let rows = call.reshape(x, &[before.iter().product(), input])?;
+            let matrix = call.float_constant(dtype, &[input, places], &matrix)?;
+            call.matmul(rows, matrix)?
+        } else {
+            let columns = call.reshape(x, &[before.iter().product(), input, after.iter().product()])?;
+            let matrix = call.float_constant(dtype, &[places, input], &matrix)?;
+            call.matmul(matrix, columns)?
+        };
+        call.reshape(product, &[before, &[places], after].concat())
+    }
+}
+
+/// With `resample2d`, if it does the same.
+fn resample(call: &mut Call, x: OperandId, mode: Mode, plans: &[Plan]) -> Step<Option<OperandId>> {
+    let shape = call.shape(x);
+    let dtype = call.dtype(x);
+    let mode = match mode {
+        Mode::Nearest(_) if dtype.size() <= 2 || dtype == DataType::Float32 => InterpolationMode::NearestNeighbor,
+        Mode::Linear if dtype.is_float() => InterpolationMode::Linear,
+        _ => return Ok(None),
+    };
+    let fits = (2..=4).contains(&shape.len())
+        && (1..=2).contains(&plans.len())
+        && plans.iter().all(|plan| plan.is_resampling(mode) && !plan.outside.contains(&true));
+    if !fits {
+        return Ok(None);
+    }
+    let missing = 4 - shape.len();
+    let image = call.reshape(x, &[vec![1; missing].as_slice(), &shape].concat())?;
+    let mut output = shape;
+    for plan in plans {
+        output[plan.axis] = plan.taps.len() as u32;
+    }
+    let mut axes: Vec<u32> = plans.iter().map(|plan| (plan.axis + missing) as u32).collect();
+    if axes.len() < 2 {
+        axes.push(if axes[0] == 3 { 2 } else { 3 });
+    }
+    axes.sort_unstable();
+    let sizes = axes.iter().map(|&axis| (axis as usize).checked_sub(missing).map_or(1, |axis| output[axis])).collect();
+    let op = Resample2d { mode, scales: None, sizes: Some(sizes), axes: Some(axes) };
+    let y = call.emit(op, &[image])?;
+    call.reshape(y, &output).map(Some)
+}
+
+fn emit(call: &mut Call, how: &Resizing, sizes: &[Sizes]) -> Outcome {
+    let x = call.input(0)?;
+    let dtype = call.dtype(x);
+    let mut plans = Vec::new();
+    for (axis, sizes) in sizes.iter().enumerate() {
+        let plan = how.plan(axis, sizes)?;
+        let is_identity = sizes.input == sizes.output
+            && plan.taps.iter().enumerate().all(|(place, taps)| taps[..] == [(place as u32, 1.0)])
+            && !plan.outside.contains(&true);
+        if !is_identity {
+            plans.push(plan);
+        }
+    }
+    if let Some(y) = resample(call, x, how.mode, &plans)? {
+        return call.one(Ok(y));
+    }
+    let interpolates = !matches!(how.mode, Mode::Nearest(_)) && !dtype.is_float();
+    if interpolates && dtype.size() != 1 {
+        return Err(Refusal(format!("values between those of type {dtype} are not supported")));
+    }
+    let mut y = if interpolates { call.cast(x, DataType::Float32)? } else { x };
+    // What becomes smaller first leaves the least to compute.
+    plans.sort_by(|a, b| {
+        let growth = |plan: &Plan| plan.taps.len() as f64 / plan.input as f64;
+        growth(a).total_cmp(&growth(b))
+    });
+    for plan in &plans {
+        y = plan.apply(call, y)?;
+    }
+    for plan in plans.iter().filter(|plan| plan.outside.contains(&true)) {
+        let mut shape = vec![1; call.rank(y) - plan.axis];
+        shape[0] = plan.outside.len() as u32;
+        let outside: Vec<i64> = plan.outside.iter().map(|&outside| outside as i64).collect();
+        let outside = call.int_constant(DataType::Uint8, &shape, &outside)?;
+        let value = call.scalar_like(y, how.extrapolation)?;
+        y = call.select(outside, value, y)?;
+    }
+    if interpolates {
+        // The fraction is cut off.
+        let (magnitude, sign) = (call.emit(E::Abs, &[y])?, call.emit(E::Sign, &[y])?);
+        let whole = call.emit(E::Floor, &[magnitude])?;
+        y = call.mul(whole, sign)?;
+        y = call.cast(y, dtype)?;
+    }
+    call.one(Ok(y))
+}
+
+/// The size of an output for a scale.
+fn scaled(input: u32, scale: f64) -> Step<u32> {
+    let output = (input as f64 * scale).floor();
+    match output >= 1.0 && output <= i32::MAX as f64 {
+        true => Ok(output as u32),
+        false => Err(Refusal(format!("a dimension of {input} cannot be scaled by {scale}"))),
+    }
+}
+
+/// Sizes along all dimensions for scales of `axes`.
+fn sizes_for_scales(shape: &[u32], axes: &[u32], scales: &[f64]) -> Step<Vec<Sizes>> {
+    if scales.len() != axes.len() {
+        return Err(Refusal(format!("scales are {scales:?}, expected {}", axes.len())));
+    }
+    let mut all = unchanged(shape);
+    for (&axis, &scale) in axes.iter().zip(scales) {
+        let sizes = &mut all[axis as usize];
+        sizes.output = scaled(sizes.input, scale)?;
+        (sizes.scale, sizes.length) = (scale, scale * sizes.input as f64);
+    }
+    Ok(all)
+}
+
+/// Sizes along all dimensions for those of `axes`.
+fn sizes_for_sizes(shape: &[u32], axes: &[u32], wanted: &[i64], policy: &str) -> Step<Vec<Sizes>> {
+    let outputs: Option<Vec<u32>> = wanted
+        .iter()
+        .map(|&size| u32::try_from(size).ok().filter(|&size| size > 0 && size <= i32::MAX as u32))
+        .collect();
+    let outputs = outputs
+        .filter(|outputs| outputs.len() == axes.len())
+        .ok_or_else(|| Refusal(format!("sizes are {wanted:?}, expected {} numbers above 0", axes.len())))?;
+    let mut all = unchanged(shape);
+    let factors = axes.iter().zip(&outputs).map(|(&axis, &output)| output as f64 / shape[axis as usize] as f64);
+    let common = match policy {
+        "stretch" => None,
+        "not_larger" => factors.reduce(f64::min),
+        "not_smaller" => factors.reduce(f64::max),
+        other => return Err(Refusal(format!("keep_aspect_ratio_policy is {other}"))),
+    };
+    for (&axis, &output) in axes.iter().zip(&outputs) {
+        let sizes = &mut all[axis as usize];
+        match common {
+            Some(scale) => {
+                sizes.output = scaled(1, scale * sizes.input as f64 + 0.5)?;
+                (sizes.scale, sizes.length) = (scale, scale * sizes.input as f64);
+            }
+            None => {
+                sizes.output = output;
+                (sizes.scale, sizes.length) = (output as f64 / sizes.input as f64, output as f64);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn unchanged(shape: &[u32]) -> Vec<Sizes> {
+    let sizes = |&size: &u32| Sizes { input: size, output: size, scale: 1.0, length: size as f64, roi: [0.0, 1.0] };
+    shape.iter().map(sizes).collect()
+}
+
+fn attributes(call: &Call) -> Step<Resizing> {
+    let nearest = match call.text_or("nearest_mode", "round_prefer_floor").as_str() {
+        "round_prefer_floor" => Nearest::PreferFloor,
+        "round_prefer_ceil" => Nearest::PreferCeil,
+        "floor" => Nearest::Floor,
+        "ceil" => Nearest::Ceil,
+        other => return Err(Refusal(format!("nearest_mode is {other}"))),
+    };
+    let mode = match call.text_or("mode", "nearest").as_str() {
+        "nearest" => Mode::Nearest(nearest),
+        "linear" => Mode::Linear,
+        "cubic" => Mode::Cubic(call.float_or("cubic_coeff_a", -0.75)),
+        other => return Err(Refusal(format!("mode is {other}"))),
+    };
+    Ok(Resizing {
+        mode,
+        coordinates: call.text_or("coordinate_transformation_mode", "half_pixel"),
+        antialias: call.int_or("antialias", 0) != 0,
+        exclude_outside: call.int_or("exclude_outside", 0) != 0,
+        extrapolation: call.float_or("extrapolation_value", 0.0),
+    })
+}
+
+/// `Upsample`, and `Resize` of opset 10, which is like it.
+fn upsample(call: &mut Call) -> Outcome {
+    let shape = call.input_shape(0)?;
+    let scales = match call.floats_attribute("scales").filter(|_| call.opset < 9) {
+        Some(scales) => scales,
+        None => call.optional_floats(1, "scales")?.ok_or("scales are missing")?,
+    };
+    let mode = match call.text_or("mode", "nearest").as_str() {
+        "nearest" => Mode::Nearest(Nearest::Simple),
+        "linear" => Mode::Linear,
+        other => return Err(Refusal(format!("mode is {other}"))),
+    };
+    let coordinates = "asymmetric".to_string();
+    let how = Resizing { mode, coordinates, antialias: false, exclude_outside: false, extrapolation: 0.0 };
+    let axes: Vec<u32> = (0..shape.len() as u32).collect();
+    let sizes = sizes_for_scales(&shape, &axes, &scales)?;
+    emit(call, &how, &sizes)
+}
+
+fn resize(call: &mut Call) -> Outcome {
+    if call.opset < 11 {
+        return upsample(call);
+    }
+    let shape = call.input_shape(0)?;
+    let how = attributes(call)?;
+    let axes = match call.ints_attribute("axes") {
+        Some(axes) => call.axes(&axes, shape.len())?,
+        None => (0..shape.len() as u32).collect(),
+    };
+    // An empty list of scales stands for none.
+    let scales = call.optional_floats(2, "scales")?.filter(|scales| !scales.is_empty());
+    let mut sizes = match (scales, call.optional_ints(3, "sizes")?) {
+        (Some(scales), _) => sizes_for_scales(&shape, &axes, &scales)?,
+        (None, Some(sizes)) => {
+            sizes_for_sizes(&shape, &axes, &sizes, &call.text_or("keep_aspect_ratio_policy", "stretch"))?
+        }
+        (None, None) => return Err("neither scales nor sizes are given".into()),
+    };
+    if how.coordinates == "tf_crop_and_resize" {
+        let roi = call.optional_floats(1, "roi")?.unwrap_or_default();
+        if roi.len() != 2 * axes.len() {
+            return Err(Refusal(format!("roi has {} elements, expected {}", roi.len(), 2 * axes.len())));
+        }
+        for (at, &axis) in axes.iter().enumerate() {
+            sizes[axis as usize].roi = [roi[at], roi[axes.len() + at]];
+        }
+    }
+    emit(call, &how, &sizes)
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    standard("Resize", "constant scales, sizes and roi; between integers of 8 bits only", resize),
+    standard("Upsample", "constant scales", upsample),
+];

@@ -1,0 +1,223 @@
+//! Signals: windows and Fourier transforms, which are products with constant matrices.
+
+use crate::dtype::DataType;
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::onnx::tensor::ElementType;
+use std::f64::consts::PI;
+
+/// The type that `output_datatype` names, float32 by default.
+fn output_type(call: &Call) -> Step<DataType> {
+    let element = call.type_attribute("output_datatype")?.unwrap_or(ElementType::Float);
+    element.webnn().ok_or_else(|| Refusal(format!("output_datatype is {element}, which WebNN does not have")))
+}
+
+/// The number in a constant: a size.
+fn size(call: &Call, index: usize, what: &str) -> Step<u32> {
+    let size = call.one_int(index, what)?;
+    let valid = u32::try_from(size).ok().filter(|&size| size > 0 && size <= i32::MAX as u32);
+    valid.ok_or_else(|| Refusal(format!("{what} is {size}, expected a number above 0")))
+}
+
+/// The most elements of a window or matrix that is computed while a model is read.
+const MAX_ELEMENTS: u64 = 1 << 26;
+
+fn check_elements(elements: u64) -> Step<()> {
+    match elements <= MAX_ELEMENTS {
+        true => Ok(()),
+        false => Err(Refusal(format!("a constant of {elements} elements, expected at most {MAX_ELEMENTS}"))),
+    }
+}
+
+/// A window: a sum of cosines with the factors `terms` of a whole turn's multiples.
+fn cosine_window(call: &mut Call, terms: &[f64]) -> Outcome {
+    let size = size(call, 0, "size")?;
+    check_elements(size as u64)?;
+    let turn = if call.int_or("periodic", 1) != 0 { size as f64 } else { size as f64 - 1.0 };
+    let value = |at: u32| {
+        // A symmetric window of one element is its peak.
+        let angle = if turn == 0.0 { PI } else { 2.0 * PI * at as f64 / turn };
+        terms.iter().enumerate().map(|(k, factor)| factor * (angle * k as f64).cos()).sum()
+    };
+    let values: Vec<f64> = (0..size).map(value).collect();
+    let output = call.float_constant(output_type(call)?, &[size], &values);
+    call.one(output)
+}
+
+/// A Fourier transform.
+struct Transform {
+    /// Number of elements; a longer signal is cut, a shorter one continued with zeros.
+    length: u32,
+    /// Whether it is the inverse.
+    inverse: bool,
+    /// Whether only the first half of the frequencies is computed.
+    onesided: bool,
+}
+
+impl Transform {
+    fn frequencies(&self) -> u32 {
+        if self.onesided { self.length / 2 + 1 } else { self.length }
+    }
+
+    /// The matrix `[samples * components, frequencies * 2]` that transforms signals with real or complex elements.
+    fn matrix(&self, samples: u32, components: u32) -> Step<Vec<f64>> {
+        let (length, frequencies) = (self.length as u64, self.frequencies() as u64);
+        check_elements(samples as u64 * components as u64 * frequencies * 2)?;
+        let (sign, factor) = if self.inverse { (1.0, 1.0 / length as f64) } else { (-1.0, 1.0) };
+        let mut matrix = Vec::new();
+        for sample in 0..samples as u64 {
+            // Whole turns are taken off before anything is rounded.
+            let wave = |k: u64| (2.0 * PI * (sample * k % length) as f64 / length as f64).sin_cos();
+            let waves: Vec<_> = (0..frequencies).map(wave).collect();
+            matrix.extend(waves.iter().flat_map(|(sin, cos)| [cos * factor, sign * sin * factor]));
+            if components == 2 {
+                matrix.extend(waves.iter().flat_map(|(sin, cos)| [-sign * sin * factor, cos * factor]));
+            }
+        }
+        Ok(matrix)
+    }
+
+    /// Transforms `x` `[..., samples, 1 or 2]` to `[..., frequencies, 2]`.
+    fn emit(&self, call: &mut Call, x: OperandId) -> Step<OperandId> {
+        let shape = call.shape(x);
+        let (batch, &[samples, components]) = shape.split_last_chunk::<2>().ok_or("the signal has rank below 2")?;
+        let used = samples.min(self.length);
+        let x = call.slice_axis(x, batch.len(), 0, used)?;
+        let count: u32 = batch.iter().product();
+        let rows = call.reshape(x, &[count, used * components])?;
+        let values = self.matrix(used, components)?;
+        let columns = self.frequencies() * 2;
+        let matrix = call.float_constant(call.dtype(x), &[used * components, columns], &values)?;
+        let product = call.matmul(rows, matrix)?;
+        call.reshape(product, &[batch, &[self.frequencies(), 2]].concat())
+    }
+}
+
+/// The shape of a signal, whose last dimension is 1 or 2: real or complex.
+fn signal_shape(call: &Call, x: OperandId) -> Step<Vec<u32>> {
+    let shape = call.shape(x);
+    match shape[..] {
+        [_, .., 1 | 2] => Ok(shape),
+        _ => Err(Refusal(format!("the signal has shape {shape:?}, expected a last dimension of 1 or 2"))),
+    }
+}
+
+fn fourier_transform(call: &mut Call) -> Outcome {
+    let x = call.input(0)?;
+    let shape = signal_shape(call, x)?;
+    let rank = shape.len();
+    // The axis is an attribute before opset 20 and an input from then on.
+    let given = match call.opset {
+        20.. => call.optional_ints(2, "axis")?.map_or(Ok(-2), |_| call.one_int(2, "axis"))?,
+        _ => call.int_or("axis", 1),
+    };
+    let axis = call.axis(given, rank)? as usize;
+    if axis == rank - 1 {
+        return Err(Refusal(format!("axis is {given}, which is that of the complex components")));
+    }
+    let length = if call.value(1).is_some() { size(call, 1, "dft_length")? } else { shape[axis] };
+    let transform =
+        Transform { length, inverse: call.int_or("inverse", 0) != 0, onesided: call.int_or("onesided", 0) != 0 };
+    if transform.onesided && (transform.inverse || shape[rank - 1] == 2) {
+        return Err("onesided is not supported for complex signals and inverse transforms".into());
+    }
+    // The axis becomes the last one in front of the components.
+    let last = rank as u32 - 1;
+    let order: Vec<u32> = (0..last).filter(|&at| at as usize != axis).chain([axis as u32, last]).collect();
+    let moved = call.transpose(x, &order)?;
+    let transformed = transform.emit(call, moved)?;
+    let back: Vec<u32> =
+        (0..=last).map(|at| order.iter().position(|&from| from == at).expect("a permutation") as u32).collect();
+    let y = call.transpose(transformed, &back);
+    call.one(y)
+}
+
+fn short_time_fourier_transform(call: &mut Call) -> Outcome {
+    let (x, window) = (call.input(0)?, call.optional(2)?);
+    let shape = signal_shape(call, x)?;
+    let &[_, samples, components] = &shape[..] else {
+        return Err(Refusal(format!("the signal has shape {shape:?}, expected 3 dimensions")));
+    };
+    let step = size(call, 1, "frame_step")?;
+    let length = match window {
+        _ if call.value(3).is_some() => size(call, 3, "frame_length")?,
+        Some(window) => *call.shape(window).first().ok_or("the window is a scalar")?,
+        None => samples,
+    };
+    let room = samples.checked_sub(length);
+    let room = room.ok_or_else(|| Refusal(format!("a frame has {length} samples, the signal {samples}")))?;
+    let frames = room / step + 1;
+    let transform = Transform { length, inverse: false, onesided: call.int_or("onesided", 1) != 0 };
+    if transform.onesided && components == 2 {
+        return Err("onesided is not supported for complex signals".into());
+    }
+    check_elements(frames as u64 * length as u64)?;
+    let places: Vec<i64> =
+        (0..frames as i64).flat_map(|frame| (0..length as i64).map(move |at| frame * step as i64 + at)).collect();
+    let places = call.int_constant(DataType::Int32, &[frames, length], &places)?;
+    let mut framed = call.gather(x, places, 1)?;
+    if let Some(window) = window {
+        // A window that is shorter than the frame is followed by zeros.
+        let given = call.shape(window);
+        let missing = match given[..] {
+            [size] => length.checked_sub(size),
+            _ => None,
+        };
+        let missing =
+            missing.ok_or_else(|| Refusal(format!("the window has shape {given:?}, expected at most [{length}]")))?;
+        let window = call.pad_axis(window, 0, [0, missing])?;
+        let window = call.reshape(window, &[length, 1])?;
+        framed = call.mul(framed, window)?;
+    }
+    let y = transform.emit(call, framed);
+    call.one(y)
+}
+
+/// Triangles on the mel scale, between whole bins of a spectrum.
+fn mel_weight_matrix(call: &mut Call) -> Outcome {
+    let (bands, length) = (size(call, 0, "num_mel_bins")?, size(call, 1, "dft_length")?);
+    let rate = size(call, 2, "sample_rate")?;
+    let edge = |index: usize, what: &str| -> Step<f64> {
+        let hertz = call.optional_floats(index, what)?.and_then(|edges| edges.first().copied());
+        let hertz = hertz.filter(|hertz| hertz.is_finite() && *hertz >= 0.0);
+        let hertz = hertz.ok_or_else(|| Refusal(format!("{what} is not a frequency")))?;
+        Ok(2595.0 * (1.0 + hertz / 700.0).log10())
+    };
+    let (low, high) = (edge(3, "lower_edge_hertz")?, edge(4, "upper_edge_hertz")?);
+    let bins = length / 2 + 1;
+    check_elements(bins as u64 * bands as u64)?;
+    let step = (high - low) / (bands as f64 + 2.0);
+    let bin = |band: u32| {
+        let hertz = 700.0 * (10f64.powf((band as f64 * step + low) / 2595.0) - 1.0);
+        ((length as f64 + 1.0) * hertz / rate as f64).floor() as i64
+    };
+    if (0..bands + 2).any(|band| !(0..=bins as i64).contains(&bin(band))) {
+        return Err(Refusal(format!("the edges are outside of the {bins} bins of the spectrum")));
+    }
+    let mut matrix = vec![0.0; bins as usize * bands as usize];
+    for band in 0..bands {
+        let [left, center, right] = [0, 1, 2].map(|at| bin(band + at));
+        for place in left..right.max(center + 1).min(bins as i64) {
+            let weight = match place {
+                _ if place == center => 1.0,
+                _ if place < center => (place - left) as f64 / (center - left) as f64,
+                _ => (right - place) as f64 / (right - center) as f64,
+            };
+            matrix[place as usize * bands as usize + band as usize] = weight;
+        }
+    }
+    let output = call.float_constant(output_type(call)?, &[bins, bands], &matrix);
+    call.one(output)
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    standard("BlackmanWindow", "constant size", |call| cosine_window(call, &[0.42, -0.5, 0.08])),
+    standard("DFT", "constant length and axis; no onesided inverse", fourier_transform),
+    standard("HammingWindow", "constant size", |call| cosine_window(call, &[25.0 / 46.0, -21.0 / 46.0])),
+    standard("HannWindow", "constant size", |call| cosine_window(call, &[0.5, -0.5])),
+    standard("MelWeightMatrix", "constant inputs", mel_weight_matrix),
+    standard("STFT", "constant frame_step and frame_length", short_time_fourier_transform),
+];

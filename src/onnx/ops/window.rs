@@ -1,0 +1,117 @@
+//! Windows that move over the spatial dimensions of an input: what convolutions and pooling have in common.
+
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+
+/// How a window moves over the spatial dimensions of an input.
+#[derive(Clone)]
+pub struct Window {
+    /// Its sizes.
+    pub kernel: Vec<u32>,
+    /// Steps between its places.
+    pub strides: Vec<u32>,
+    /// Steps between its elements.
+    pub dilations: Vec<u32>,
+    /// Before and after each dimension.
+    pub padding: Vec<[u32; 2]>,
+}
+
+/// The non-negative integers of an attribute with one entry per spatial dimension.
+///
+/// # Errors
+/// If there are more or less than `count`, or negative ones.
+pub fn per_dimension(call: &Call, name: &str, count: usize, default: u32) -> Step<Vec<u32>> {
+    let Some(ints) = call.ints_attribute(name) else { return Ok(vec![default; count]) };
+    let sizes: Option<Vec<u32>> = ints.iter().map(|&int| u32::try_from(int).ok()).collect();
+    sizes
+        .filter(|sizes| sizes.len() == count)
+        .ok_or_else(|| Refusal(format!("{name} is {ints:?}, expected {count} integers that are not negative")))
+}
+
+/// The attributes `strides` and `dilations` for `count` dimensions.
+///
+/// # Errors
+/// If there are more or less of them, or one that no window can move by.
+pub fn steps(call: &Call, count: usize) -> Step<[Vec<u32>; 2]> {
+    let steps = [per_dimension(call, "strides", count, 1)?, per_dimension(call, "dilations", count, 1)?];
+    match steps.iter().flatten().any(|&step| step == 0) {
+        true => Err(Refusal(format!("strides and dilations are {steps:?}, expected numbers above 0"))),
+        false => Ok(steps),
+    }
+}
+
+/// The attribute `pads`: before and after each of `count` dimensions.
+///
+/// # Errors
+/// If there are more or less of them, or negative ones.
+pub fn pads(call: &Call, count: usize) -> Step<Vec<[u32; 2]>> {
+    let pads = per_dimension(call, "pads", 2 * count, 0)?;
+    Ok((0..count).map(|at| [pads[at], pads[count + at]]).collect())
+}
+
+/// The window of a convolution or pooling over `spatial`, the spatial dimensions of the input.
+///
+/// # Errors
+/// If an attribute does not fit.
+pub fn window(call: &Call, spatial: &[u32], kernel: Vec<u32>) -> Step<Window> {
+    let count = spatial.len();
+    if kernel.len() != count || kernel.contains(&0) {
+        return Err(Refusal(format!("the kernel is {kernel:?}, expected {count} numbers above 0")));
+    }
+    let [strides, dilations] = steps(call, count)?;
+    let padding = match call.text_or("auto_pad", "NOTSET").as_str() {
+        "NOTSET" | "" => pads(call, count)?,
+        "VALID" => vec![[0, 0]; count],
+        same @ ("SAME_UPPER" | "SAME_LOWER") => (0..count)
+            .map(|at| {
+                // The output has ceil(input / stride) elements.
+                let last = (spatial[at].div_ceil(strides[at]).max(1) - 1) as u64 * strides[at] as u64;
+                let reach = (kernel[at] - 1) as u64 * dilations[at] as u64 + 1;
+                let total = (last + reach).saturating_sub(spatial[at] as u64).min(u32::MAX as u64) as u32;
+                shares(total, same == "SAME_UPPER")
+            })
+            .collect(),
+        other => return Err(Refusal(format!("auto_pad is {other}"))),
+    };
+    Ok(Window { kernel, strides, dilations, padding })
+}
+
+/// `total` in two halves; the larger one is the last if `upper`.
+pub fn shares(total: u32, upper: bool) -> [u32; 2] {
+    let (less, more) = (total / 2, total - total / 2);
+    if upper { [less, more] } else { [more, less] }
+}
+
+impl Window {
+    /// The padding as WebNN has it.
+    pub fn flat_padding(&self) -> Vec<u32> {
+        self.padding.iter().flatten().copied().collect()
+    }
+
+    /// How many elements the window spans along dimension `at`.
+    pub fn reach(&self, at: usize) -> u64 {
+        (self.kernel[at] - 1) as u64 * self.dilations[at] as u64 + 1
+    }
+
+    /// The same along one more dimension of size 1, in front.
+    pub fn with_row(&self) -> Window {
+        let behind = |first: u32, rest: &[u32]| [&[first], rest].concat();
+        Window {
+            kernel: behind(1, &self.kernel),
+            strides: behind(1, &self.strides),
+            dilations: behind(1, &self.dilations),
+            padding: [&[[0, 0]], self.padding.as_slice()].concat(),
+        }
+    }
+
+    /// The same along `count` dimensions from `first` on only.
+    pub fn part(&self, first: usize, count: usize) -> Window {
+        let range = first..first + count;
+        Window {
+            kernel: self.kernel[range.clone()].to_vec(),
+            strides: self.strides[range.clone()].to_vec(),
+            dilations: self.dilations[range.clone()].to_vec(),
+            padding: self.padding[range].to_vec(),
+        }
+    }
+}
