@@ -131,7 +131,7 @@ fn col2im(call: &mut Call) -> Outcome {
     }
     let area = block[0] as u64 * block[1] as u64;
     let &[batch, rows, count] = &shape[..] else { return Err(fail()) };
-    if rows as u64 % area != 0 || columns[0] as u64 * columns[1] as u64 != count as u64 {
+    if !(rows as u64).is_multiple_of(area) || columns[0] as u64 * columns[1] as u64 != count as u64 {
         return Err(fail());
     }
     let channels = (rows as u64 / area) as u32;

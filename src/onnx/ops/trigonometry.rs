@@ -254,18 +254,18 @@ mod tests {
         check("Atan", wide(), f64::atan);
         check("Asin", unit(), f64::asin);
         check("Acos", unit(), f64::acos);
-        check("Sinh", [numbers(89.0), vec![100.0, f32::INFINITY]].concat(), |x| x.sinh());
-        check("Cosh", [numbers(89.0), vec![100.0, f32::INFINITY]].concat(), |x| x.cosh());
-        check("Asinh", wide(), |x| x.signum() * libm::log1p(x.abs() + x * x / (1.0 + x.hypot(1.0))));
+        check("Sinh", [numbers(89.0), vec![100.0, f32::INFINITY]].concat(), f64::sinh);
+        check("Cosh", [numbers(89.0), vec![100.0, f32::INFINITY]].concat(), f64::cosh);
+        check("Asinh", wide(), libm::asinh);
         let from_one = numbers(1.0).into_iter().filter(|x| *x > 0.0).map(|x| 1.0 + x);
-        check("Acosh", from_one.chain([0.5, -1.0, -3e8, 1e30, f32::MAX, f32::INFINITY]).collect(), |x| libm::acosh(x));
+        check("Acosh", from_one.chain([0.5, -1.0, -3e8, 1e30, f32::MAX, f32::INFINITY]).collect(), libm::acosh);
         check("Atanh", unit(), libm::atanh);
     }
 
     #[test]
     fn float16_is_computed_in_float32() {
         let text = TestGraph::default().input("x", Float16, &["2"]).node("Atan", "x", "y", vec![]).output("y").text(22);
-        assert!(text.contains("cast %0 dataType=float32"), "{text}");
+        assert!(text.contains("%1 = cast %0") && text.contains("cast %29 dataType=float16"), "{text}");
         let text = TestGraph::default().input("x", Float, &["2"]).node("Cosh", "x", "y", vec![]).output("y").text(22);
         assert!(!text.contains("cast"), "{text}");
     }
