@@ -7,8 +7,8 @@ import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { ml } from 'webnn-node';
 import { loadModel } from 'webnn-node/onnx';
-import { readNpy } from '../../examples/lib/npy.mjs';
-import { feedOf, valuesOf } from '../onnx-models/tensors.mjs';
+import { readNpy } from '../../cli/npy.mjs';
+import { valuesOf } from '../onnx-models/tensors.mjs';
 
 const RELATIVE_TOLERANCE = 1e-3;
 const ABSOLUTE_TOLERANCE = 1e-5;
@@ -44,12 +44,12 @@ for (const [name, entry] of Object.entries(manifest)) {
     try {
       const feeds = {};
       for (const input of entry.inputs) {
-        feeds[input.name] = feedOf(await readNpy(path.join(folder, `in_${input.name}.npy`)));
+        feeds[input.name] = (await readNpy(path.join(folder, `in_${input.name}.npy`))).data;
       }
       const results = await model.run(feeds);
       for (const output of entry.outputs) {
-        const { values } = await readNpy(path.join(folder, `out_${output.name}.npy`));
-        assertAgrees(output, valuesOf(results[output.name], output.dtype, output.shape), values);
+        const expected = await readNpy(path.join(folder, `out_${output.name}.npy`));
+        assertAgrees(output, valuesOf(results[output.name], output.dtype), valuesOf(expected.data, expected.dataType));
       }
     } finally {
       model.destroy();

@@ -97,13 +97,15 @@ case("fused_matmul_batch_both_trans", "FusedMatMul", {"a": normal("fma7", 4, 2, 
 case("fused_matmul_vector", "FusedMatMul", {"a": normal("fma8", 4), "b": normal("fmb8", 2, 4, 5)})
 case("fused_matmul_by_vector", "FusedMatMul", {"a": normal("fma9", 2, 3, 4), "b": normal("fmb9", 4)})
 case("transpose_matmul", "TransposeMatMul", {"a": normal("tma", 4, 3), "b": normal("tmb", 4, 5)}, transA=1, alpha=3.0)
-case("fused_gemm", "FusedGemm", {"a": normal("fga", 3, 4), "b": Const(normal("fgb1", 4, 5)), "c": Const(normal("fgc", 5))},
-     activation="Relu")
-case("fused_gemm_leaky", "FusedGemm", {"a": normal("fga1", 4, 3), "b": Const(normal("fgb2", 5, 4)), "c": Const(normal("fgc1", 5))},
+case("fused_gemm", "FusedGemm",
+     {"a": normal("fga", 3, 4), "b": Const(normal("fgb1", 4, 5)), "c": Const(normal("fgc", 5))}, activation="Relu")
+case("fused_gemm_leaky", "FusedGemm",
+     {"a": normal("fga1", 4, 3), "b": Const(normal("fgb2", 5, 4)), "c": Const(normal("fgc1", 5))},
      activation="LeakyRelu", activation_alpha=0.3, transA=1, transB=1, alpha=0.5, beta=2.0)
 for activation in ("Relu", "Sigmoid", "Tanh"):
     case(f"fused_conv_{activation.lower()}", "FusedConv",
-         {"x": normal("fc", 1, 3, 6, 6), "w": Const(normal("fcw", 4, 3, 3, 3, scale=0.3)), "b": Const(normal("fcb", 4))},
+         {"x": normal("fc", 1, 3, 6, 6), "w": Const(normal("fcw", 4, 3, 3, 3, scale=0.3)),
+          "b": Const(normal("fcb", 4))},
          activation=activation, pads=[1, 1, 1, 1])
 case("fused_conv_leaky", "FusedConv", {"x": normal("fcl", 1, 4, 5, 5), "w": Const(normal("fclw", 4, 1, 3, 3))},
      activation="LeakyRelu", activation_params=[0.2], group=4, strides=[2, 2])
@@ -112,7 +114,8 @@ case("fused_conv_clip", "FusedConv", {"x": normal("fcc", 1, 2, 5, 5), "w": Const
 case("fused_conv_hard_sigmoid", "FusedConv", {"x": normal("fch", 1, 2, 5, 5), "w": Const(normal("fchw", 3, 2, 1, 1))},
      activation="HardSigmoid", activation_params=[0.3, 0.4])
 case("fused_conv_sum", "FusedConv",
-     {"x": normal("fcs", 1, 2, 5, 5), "w": Const(normal("fcsw", 3, 2, 3, 3)), "b": Const(normal("fcsb", 3)), "z": normal("fcz", 1, 3, 3, 3)},
+     {"x": normal("fcs", 1, 2, 5, 5), "w": Const(normal("fcsw", 3, 2, 3, 3)), "b": Const(normal("fcsb", 3)),
+      "z": normal("fcz", 1, 3, 3, 3)},
      activation="Relu")
 
 # ---- Normalizations --------------------------------------------------------------------------------------------------
@@ -126,13 +129,15 @@ def norm_weights(name, size, count):
 case("skip_layer_norm", "SkipLayerNormalization",
      {"x": normal("sln", 2, 3, 8), "skip": normal("slns", 2, 3, 8), **norm_weights("sln", 8, 2)}, epsilon=1e-5)
 case("skip_layer_norm_bias_sum", "SkipLayerNormalization",
-     {"x": normal("sln1", 2, 3, 8), "skip": normal("slns1", 2, 3, 8), **norm_weights("sln1", 8, 3)}, ("y", "", "", "sum"))
+     {"x": normal("sln1", 2, 3, 8), "skip": normal("slns1", 2, 3, 8), **norm_weights("sln1", 8, 3)},
+     ("y", "", "", "sum"))
 case("skip_layer_norm_broadcast", "SkipLayerNormalization",
      {"x": normal("sln2", 2, 3, 8), "skip": normal("slns2", 3, 8), **norm_weights("sln2", 8, 1)})
 case("skip_simplified_layer_norm", "SkipSimplifiedLayerNormalization",
      {"x": normal("ssl", 2, 3, 8), "skip": normal("ssls", 2, 3, 8), **norm_weights("ssl", 8, 1)}, ("y", "", "", "sum"))
 case("skip_simplified_layer_norm_bias", "SkipSimplifiedLayerNormalization",
-     {"x": normal("ssl1", 2, 3, 8), "skip": normal("ssls1", 2, 3, 8), "gamma": Const(normal("sslg", 8)), "bias": Const(normal("sslb", 8))},
+     {"x": normal("ssl1", 2, 3, 8), "skip": normal("ssls1", 2, 3, 8), "gamma": Const(normal("sslg", 8)),
+      "bias": Const(normal("sslb", 8))},
      ("y", "", "", "sum"), epsilon=1e-6)
 case("simplified_layer_norm", "SimplifiedLayerNormalization", {"x": normal("sl", 2, 3, 8), **norm_weights("sl", 8, 1)},
      domain="", epsilon=1e-6)
@@ -212,7 +217,8 @@ case("mha_bias", MHA, {**flat_heads("mha2"), "bias": Const(normal("mha2b", 24))}
 case("mha_unidirectional", MHA, flat_heads("mha3"), num_heads=2, unidirectional=1)
 case("mha_scale", MHA, flat_heads("mha4"), num_heads=2, scale=0.7)
 for mask_name in ("ends", "raw", "raw_3d"):
-    case(f"mha_mask_{mask_name}", MHA, {**flat_heads("mha5" + mask_name), "bias": None, "mask": MASKS[mask_name]}, num_heads=2)
+    case(f"mha_mask_{mask_name}", MHA,
+         {**flat_heads("mha5" + mask_name), "bias": None, "mask": MASKS[mask_name]}, num_heads=2)
 case("mha_attention_bias", MHA,
      {**flat_heads("mha6"), "bias": None, "mask": None, "attention_bias": normal("mha6b", 2, 1, 5, 5)}, num_heads=2)
 mha_past = {"past_key": normal("mha7pk", 2, 2, 3, 4), "past_value": normal("mha7pv", 2, 2, 3, 4)}
@@ -220,14 +226,16 @@ case("mha_past", MHA,
      {**flat_heads("mha7", queries=2, keys=2), "bias": None, "mask": None, "attention_bias": None, **mha_past},
      ("y", "present_key", "present_value"), num_heads=2)
 case("mha_past_unidirectional", MHA,
-     {**flat_heads("mha8", queries=2, keys=2), "bias": Const(normal("mha8b", 24)), "mask": None, "attention_bias": None, **mha_past},
+     {**flat_heads("mha8", queries=2, keys=2), "bias": Const(normal("mha8b", 24)), "mask": None,
+      "attention_bias": None, **mha_past},
      ("y", "present_key", "present_value"), num_heads=2, unidirectional=1)
 case("mha_past_mask", MHA,
      {**flat_heads("mha9", queries=2, keys=2), "bias": None, "mask": MASKS["raw"], "attention_bias": None, **mha_past},
      ("y", "present_key", "present_value"), num_heads=2)
 case("mha_present", MHA, flat_heads("mha10"), ("y", "present_key", "present_value"), num_heads=2)
 case("mha_encoder_states", MHA,
-     {"q": normal("mha11q", 2, 3, 8), "k": normal("mha11k", 2, 2, 6, 4), "v": normal("mha11v", 2, 2, 6, 4)}, num_heads=2)
+     {"q": normal("mha11q", 2, 3, 8), "k": normal("mha11k", 2, 2, 6, 4), "v": normal("mha11v", 2, 2, 6, 4)},
+     num_heads=2)
 
 for layout, shape in {"3d": (2, 3, 16), "4d": (2, 2, 3, 8)}.items():
     for interleaved in (0, 1):
@@ -240,7 +248,8 @@ case("rotary_offset", "RotaryEmbedding",
       "cos": Const(normal("rot1cos", 10, 4)), "sin": Const(normal("rot1sin", 10, 4))})
 case("rotary_part", "RotaryEmbedding",
      {"x": normal("rot2", 2, 3, 16), "positions": np.array([[0, 1, 2], [4, 5, 6]], dtype=np.int64),
-      "cos": Const(normal("rot2cos", 10, 2)), "sin": Const(normal("rot2sin", 10, 2))}, num_heads=2, rotary_embedding_dim=4)
+      "cos": Const(normal("rot2cos", 10, 2)), "sin": Const(normal("rot2sin", 10, 2))},
+     num_heads=2, rotary_embedding_dim=4)
 
 GQA = "GroupQueryAttention"
 
@@ -414,10 +423,12 @@ for dtype in (np.uint8, np.int8):
          {**quantized("x", "qla", (2, 3, 6, 7), dtype), **output_of(dtype, 0.03, 4)}, kernel_shape=[3, 2],
          strides=[2, 1], pads=[1, 0, 1, 1])
     case(f"qlinearconcat_{name}", "QLinearConcat",
-         {**output_of(dtype, 0.06, 2), **quantized("a", "qlc", (2, 3), dtype), **quantized("b", "qlc", (2, 5), dtype, scale=0.03)},
+         {**output_of(dtype, 0.06, 2), **quantized("a", "qlc", (2, 3), dtype),
+          **quantized("b", "qlc", (2, 5), dtype, scale=0.03)},
          axis=1)
     case(f"qlinearsoftmax_{name}", "QLinearSoftmax",
-         {**quantized("x", "qlsm", (3, 20), dtype, scale=0.02), **output_of(dtype, 1 / 256, np.iinfo(dtype).min)}, opset=13, axis=-1)
+         {**quantized("x", "qlsm", (3, 20), dtype, scale=0.02), **output_of(dtype, 1 / 256, np.iinfo(dtype).min)},
+         opset=13, axis=-1)
     case(f"qlinearwhere_{name}", "QLinearWhere",
          {"condition": rng("qlw").random((2, 3, 4)) > 0.5, **quantized("a", "qlw", (2, 3, 4), dtype),
           **quantized("b", "qlw", (3, 1), dtype, scale=0.03), **output_of(dtype, 0.06, 2)})
@@ -455,7 +466,8 @@ q_gemm = {
 case("q_gemm", "QGemm", {**q_gemm, **output_of(np.uint8, 0.3, 120)})
 case("q_gemm_float", "QGemm", q_gemm)
 case("q_gemm_transposed", "QGemm",
-     {**quantized("a", "qg1", (6, 3), np.uint8), **quantized("b", "qg1", (5, 6), np.uint8)}, transA=1, transB=1, alpha=0.5)
+     {**quantized("a", "qg1", (6, 3), np.uint8), **quantized("b", "qg1", (5, 6), np.uint8)},
+     transA=1, transB=1, alpha=0.5)
 
 q_attention = {
     "x": integers("qatx", 0, 256, (2, 5, 8), np.uint8), "w": Const(integers("qatw", -128, 128, (8, 24), np.int8)),
@@ -471,12 +483,14 @@ case("q_attention_columns_past", "QAttention",
 case("quantize_linear", "QuantizeLinear",
      {"x": normal("ql", 3, 4), "scale": Const(np.float32(0.02)), "zero": Const(np.int8(3))})
 case("quantize_linear_axis", "QuantizeLinear",
-     {"x": normal("ql1", 3, 4), "scale": Const(positive("ql1s", 3) * np.float32(0.02)), "zero": Const(np.array([3, 100, 128], dtype=np.uint8))},
+     {"x": normal("ql1", 3, 4), "scale": Const(positive("ql1s", 3) * np.float32(0.02)),
+      "zero": Const(np.array([3, 100, 128], dtype=np.uint8))},
      axis=0)
 case("dequantize_linear", "DequantizeLinear",
      {"x": integers("dl", 0, 256, (3, 4), np.uint8), "scale": Const(np.float32(0.02)), "zero": Const(np.uint8(3))})
 case("dequantize_linear_axis", "DequantizeLinear",
-     {"x": integers("dl1", -128, 128, (3, 4), np.int8), "scale": Const(positive("dl1s", 4)), "zero": Const(np.array([3, 100, -128, 0], dtype=np.int8))},
+     {"x": integers("dl1", -128, 128, (3, 4), np.int8), "scale": Const(positive("dl1s", 4)),
+      "zero": Const(np.array([3, 100, -128, 0], dtype=np.int8))},
      axis=1)
 
 
