@@ -342,3 +342,70 @@ fn conv_transpose(call: &mut Call) -> Outcome {
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[standard("Conv", "", conv), standard("ConvTranspose", "", conv_transpose)];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    fn conv(operator: &str, x: &[&str], filter: &[&str], attributes: Vec<(&str, Attr)>) -> TestGraph {
+        let graph = TestGraph::default().input("x", Float, x).input("w", Float, filter).input("b", Float, &["4"]);
+        graph.node(operator, "x w b", "y", attributes).output("y")
+    }
+
+    #[test]
+    fn one_dimension_gets_a_second_one() {
+        let text = conv("Conv", &["1", "2", "9"], &["4", "2", "3"], vec![("pads", Attr::Ints(&[1, 2]))]).text(17);
+        assert!(text.contains("padding=[0, 0, 1, 2]") && text.contains("newShape=[1, 4, 10]"), "{text}");
+    }
+
+    #[test]
+    fn three_dimensions_are_one_convolution_of_two() {
+        let attributes = vec![("strides", Attr::Ints(&[2, 1, 1])), ("group", Attr::Int(2))];
+        let text = conv("Conv", &["1", "4", "7", "5", "5"], &["4", "2", "3", "3", "3"], attributes).text(17);
+        assert_eq!(text.matches("conv2d").count(), 1, "{text}");
+        // Three places, and three steps of the window for every channel.
+        assert!(text.contains("newShape=[3, 12, 5, 5]") && text.contains("newShape=[4, 6, 3, 3]"), "{text}");
+        assert!(text.contains("groups=2"), "{text}");
+    }
+
+    #[test]
+    fn automatic_padding_is_uneven_where_it_must_be() {
+        let padded = |mode| {
+            conv("Conv", &["1", "2", "6", "6"], &["4", "2", "2", "3"], vec![("auto_pad", Attr::Text(mode))]).text(17)
+        };
+        assert!(padded("SAME_UPPER").contains("padding=[0, 1, 1, 1]"));
+        assert!(padded("SAME_LOWER").contains("padding=[1, 0, 1, 1]"));
+    }
+
+    #[test]
+    fn padding_of_a_transposed_convolution_follows_from_its_output() {
+        let transposed = |shape: &'static [i64], mode| {
+            let attributes = vec![
+                ("strides", Attr::Ints(&[2, 2])),
+                ("output_shape", Attr::Ints(shape)),
+                ("auto_pad", Attr::Text(mode)),
+            ];
+            conv("ConvTranspose", &["1", "2", "5", "5"], &["2", "4", "3", "3"], attributes).text(17)
+        };
+        assert!(transposed(&[10, 8], "SAME_UPPER").contains("padding=[0, 1, 1, 2]"));
+        assert!(transposed(&[10, 8], "NOTSET").contains("padding=[1, 0, 2, 1]"));
+        assert!(transposed(&[12, 11], "NOTSET").contains("outputPadding=[1, 0]"));
+        // More than WebNN adds: zeros, and then the bias.
+        let text = transposed(&[14, 11], "NOTSET");
+        assert!(text.contains("endingPadding=[0, 0, 3, 0]") && text.contains("= add "), "{text}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let message = conv("Conv", &["1", "3", "5", "5"], &["4", "2", "3", "3"], vec![]).refusal(17);
+        assert!(message.contains("the filter has shape [4, 2, 3, 3], expected [O, 3, ...]"), "{message}");
+        let message =
+            conv("Conv", &["1", "2", "2", "5", "5"], &["4", "2", "3", "3", "3"], vec![("group", Attr::Int(1))])
+                .refusal(17);
+        assert!(message.contains("a window of 3 elements does not fit into 2"), "{message}");
+        let message =
+            conv("Conv", &["1", "2", "5", "5"], &["4", "2", "3", "3"], vec![("group", Attr::Int(0))]).refusal(17);
+        assert!(message.contains("group is 0, expected a divisor of 2 channels"), "{message}");
+    }
+}

@@ -337,3 +337,57 @@ pub const OPERATORS: &[Entry] = &[
     standard("MaxPool", "", max_pool),
     standard("MaxUnpool", "", max_unpool),
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    fn pool(operator: &str, dims: &[&str], attributes: Vec<(&str, Attr)>) -> TestGraph {
+        TestGraph::default().input("x", Float, dims).node(operator, "x", "y", attributes).output("y")
+    }
+
+    #[test]
+    fn partial_windows_start_inside() {
+        let ceil = |size: &'static str| {
+            let attributes = vec![
+                ("kernel_shape", Attr::Ints(&[2, 2])),
+                ("strides", Attr::Ints(&[3, 3])),
+                ("pads", Attr::Ints(&[0, 0, 1, 1])),
+                ("ceil_mode", Attr::Int(1)),
+            ];
+            pool("MaxPool", &["1", "1", size, size], attributes).output_shape(17)
+        };
+        assert_eq!(ceil("4"), [1, 1, 2, 2]);
+        // The third window would start in the padding.
+        assert_eq!(ceil("6"), [1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn zeros_count_but_what_is_behind_them_does_not() {
+        let attributes = vec![
+            ("kernel_shape", Attr::Ints(&[3, 3])),
+            ("strides", Attr::Ints(&[2, 2])),
+            ("pads", Attr::Ints(&[1, 1, 1, 1])),
+            ("ceil_mode", Attr::Int(1)),
+            ("count_include_pad", Attr::Int(1)),
+        ];
+        let text = pool("AveragePool", &["1", "1", "6", "6"], attributes).text(19);
+        assert!(text.contains("padding=[0, 1, 0, 1]") && text.matches("= pad ").count() == 2, "{text}");
+    }
+
+    #[test]
+    fn three_dimensions_are_pooled_in_two_steps() {
+        let attributes = vec![("kernel_shape", Attr::Ints(&[2, 3, 3]))];
+        let text = pool("AveragePool", &["1", "2", "4", "5", "6"], attributes).text(17);
+        assert_eq!(text.matches("averagePool2d").count(), 2, "{text}");
+        assert!(text.contains("newShape=[1, 2, 3, 3, 4]"), "{text}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let message = pool("MaxPool", &["1", "2", "4"], vec![("kernel_shape", Attr::Ints(&[5]))]).refusal(17);
+        assert!(message.contains("a window of 5 elements does not fit into 4 with its padding"), "{message}");
+        assert!(pool("MaxPool", &["1", "2", "4"], vec![]).refusal(17).contains("kernel_shape is missing"));
+    }
+}

@@ -135,3 +135,31 @@ fn translate_matmul(call: &mut Call) -> Outcome {
 /// The operators of this family.
 pub const OPERATORS: &[Entry] =
     &[standard("Gemm", "alpha and beta of integers must be 1", gemm), standard("MatMul", "", translate_matmul)];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    #[test]
+    fn vectors_are_rows_and_columns() {
+        let graph = TestGraph::default().input("a", Float, &["5"]).input("b", Float, &["3", "5", "4"]);
+        let text = graph.node("MatMul", "a b", "y", vec![]).output("y").text(17);
+        assert!(text.contains("newShape=[1, 5]") && text.contains("newShape=[3, 4]"), "{text}");
+    }
+
+    #[test]
+    fn products_of_integers_are_exact_in_pieces() {
+        let graph = TestGraph::default().input("a", Uint8, &["2", "600"]).input("b", Int8, &["600", "3"]);
+        let text = graph.node("MatMulInteger", "a b", "y", vec![]).output("y").text(10);
+        assert_eq!(text.matches("= matmul").count(), 3, "{text}");
+        assert_eq!(text.matches("dataType=int32").count(), 3, "{text}");
+    }
+
+    #[test]
+    fn factors_of_integers_are_refused() {
+        let graph = TestGraph::default().input("a", Int32, &["2", "3"]).input("b", Int32, &["3", "2"]);
+        let message = graph.node("Gemm", "a b", "y", vec![("alpha", Attr::Float(0.5))]).output("y").refusal(17);
+        assert!(message.contains("alpha or beta is not 1"), "{message}");
+    }
+}

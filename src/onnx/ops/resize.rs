@@ -441,3 +441,59 @@ pub const OPERATORS: &[Entry] = &[
     standard("Resize", "constant scales, sizes and roi; between integers of 8 bits only", resize),
     standard("Upsample", "constant scales", upsample),
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    fn resize(dims: &[&str], sizes: &[i64], attributes: Vec<(&str, Attr)>) -> TestGraph {
+        let graph = TestGraph::default().input("x", Float, dims).ints("sizes", sizes);
+        graph.node("Resize", "x _ _ sizes", "y", attributes).output("y")
+    }
+
+    #[test]
+    fn what_resample2d_does_is_left_to_it() {
+        let linear = |mode| {
+            let attributes = vec![("mode", Attr::Text("linear")), ("coordinate_transformation_mode", Attr::Text(mode))];
+            resize(&["1", "2", "5", "6"], &[1, 2, 9, 11], attributes).text(13)
+        };
+        assert!(linear("half_pixel").contains("resample2d"));
+        assert!(linear("pytorch_half_pixel").contains("resample2d"));
+        let text = linear("align_corners");
+        assert!(!text.contains("resample2d") && text.matches("= gather ").count() == 4, "{text}");
+        let doubled = |mode| {
+            let attributes =
+                vec![("coordinate_transformation_mode", Attr::Text("asymmetric")), ("nearest_mode", Attr::Text(mode))];
+            resize(&["1", "2", "5", "6"], &[1, 2, 10, 12], attributes).text(13)
+        };
+        assert!(doubled("floor").contains("resample2d"));
+        assert!(doubled("ceil").contains("gather"));
+    }
+
+    #[test]
+    fn many_weights_are_a_matrix() {
+        let attributes = vec![("mode", Attr::Text("cubic")), ("antialias", Attr::Int(1))];
+        let text = resize(&["1", "2", "12", "6"], &[1, 2, 4, 6], attributes).text(18);
+        assert!(text.contains("= matmul") && text.contains("float32 [4, 12]"), "{text}");
+    }
+
+    #[test]
+    fn aspect_ratios_are_kept() {
+        let kept = |policy| {
+            let attributes = vec![("keep_aspect_ratio_policy", Attr::Text(policy)), ("axes", Attr::Ints(&[3, 2]))];
+            resize(&["1", "2", "4", "6"], &[12, 6], attributes).output_shape(18)
+        };
+        assert_eq!(kept("not_larger"), [1, 2, 6, 9]);
+        assert_eq!(kept("not_smaller"), [1, 2, 8, 12]);
+    }
+
+    #[test]
+    fn unknown_sizes_are_refused() {
+        let graph = TestGraph::default().input("x", Float, &["1", "2"]).input("sizes", Int64, &["2"]);
+        let message = graph.node("Resize", "x _ _ sizes", "y", vec![]).output("y").refusal(13);
+        assert!(message.contains("sizes (input 3) is computed from inputs of the model"), "{message}");
+        let message = resize(&["1", "2"], &[1, 0], vec![]).refusal(13);
+        assert!(message.contains("sizes are [1, 0], expected 2 numbers above 0"), "{message}");
+    }
+}
