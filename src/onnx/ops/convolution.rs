@@ -107,6 +107,9 @@ pub fn convolve(
     }
 }
 
+/// The most elements of a kernel along a dimension that becomes one of channels.
+const MAX_FOLDED: u32 = 1024;
+
 /// The first spatial dimension as channels: `[N, C, D, ...]` becomes `[N * places, C * kernel, ...]`, where the channels
 /// of a group lie behind each other, step by step of the window. Also the number of places.
 fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> Step<(OperandId, u32)> {
@@ -116,6 +119,9 @@ fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> St
     let room = (shape[2] as u64).checked_sub(window.reach(0)).ok_or_else(|| {
         Refusal(format!("a window of {} elements does not fit into {} with its padding", window.reach(0), shape[2]))
     })?;
+    if window.kernel[0] > MAX_FOLDED {
+        return Err(Refusal(format!("a kernel of {} elements along a third dimension is too large", window.kernel[0])));
+    }
     let places = (room / stride as u64) as u32 + 1;
     let permutation: Vec<u32> = [0, 2, 1].into_iter().chain(3..rank).collect();
     let x = call.transpose(x, &permutation)?;
@@ -170,7 +176,9 @@ struct Transposed {
 impl Transposed {
     /// Elements of the whole output along dimension `at` of `size` elements.
     fn whole(&self, at: usize, size: u32) -> u64 {
-        (size as u64 - 1) * self.strides[at] as u64 + (self.kernel[at] - 1) as u64 * self.dilations[at] as u64 + 1
+        let moved = (size as u64 - 1) * self.strides[at] as u64;
+        let reach = (self.kernel[at] as u64).saturating_sub(1).saturating_mul(self.dilations[at] as u64);
+        moved.saturating_add(reach).saturating_add(1)
     }
 
     /// The same without the first dimension, or with one of size 1 in front.
@@ -208,7 +216,7 @@ fn transposed(call: &Call, x: &[u32], filter: &[u32]) -> Step<Transposed> {
     };
     let mut how = Transposed { kernel, strides, dilations, begin: vec![0; count], outputs: vec![0; count], groups };
     for at in 0..count {
-        let all = how.whole(at, spatial[at]) + more[at] as u64;
+        let all = how.whole(at, spatial[at]).saturating_add(more[at] as u64);
         let (begin, outputs) = match &wanted {
             // The padding follows from the size of the output.
             Some(wanted) => {
@@ -217,7 +225,7 @@ fn transposed(call: &Call, x: &[u32], filter: &[u32]) -> Step<Transposed> {
             }
             None => (pads[at][0], all.saturating_sub(pads[at][0] as u64 + pads[at][1] as u64)),
         };
-        if outputs == 0 || outputs > i32::MAX as u64 || begin as u64 >= all {
+        if outputs == 0 || outputs > i32::MAX as u64 || begin as u64 >= all || all > 1 << 40 {
             return Err(Refusal(format!("dimension {at} of the output would have {outputs} of {all} elements")));
         }
         (how.begin[at], how.outputs[at]) = (begin, outputs as u32);
@@ -263,7 +271,7 @@ fn conv_transpose2d(
     let spatial = call.shape(x)[2..].to_vec();
     let (mut padding, mut output_padding, mut zeros) = (Vec::new(), Vec::new(), [0; 2]);
     for at in 0..2 {
-        let kept = how.whole(at, spatial[at]) - how.begin[at] as u64;
+        let kept = how.whole(at, spatial[at]).saturating_sub(how.begin[at] as u64);
         let (end, missing) =
             (kept.saturating_sub(how.outputs[at] as u64), (how.outputs[at] as u64).saturating_sub(kept));
         padding.extend([how.begin[at], end.min(u32::MAX as u64) as u32]);

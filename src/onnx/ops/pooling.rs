@@ -157,15 +157,15 @@ fn max_pool(call: &mut Call) -> Outcome {
     Ok(outputs)
 }
 
-/// The largest number of elements of all windows for which places of maxima are computed.
-const MAX_WINDOW_ELEMENTS: u64 = 1 << 26;
+/// The largest number of elements of all windows of an image for which places of maxima are computed.
+const MAX_WINDOW_ELEMENTS: u64 = 1 << 22;
 
 /// Where the maxima are: their numbers among all elements of `x`, int64.
 fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandId> {
     let shape = call.shape(x);
     let spatial = &shape[2..];
     let images = shape[0] * shape[1];
-    let elements = window_elements(pooling, spatial, images)?;
+    let elements = window_elements(pooling, spatial)?;
     let column_major = call.int_or("storage_order", 0) != 0;
     let size: i64 = spatial.iter().map(|&dim| dim as i64).product();
     let number = |place: &[u32], column_major: bool| {
@@ -194,13 +194,15 @@ fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandI
 
 /// For every place of the window the elements of the input that it covers, in their order. Elements in the padding are
 /// replaced by the first one that is not, which changes neither a maximum nor where it is first.
-fn window_elements(pooling: &Pooling, spatial: &[u32], images: u32) -> Step<Vec<Vec<Vec<u32>>>> {
+fn window_elements(pooling: &Pooling, spatial: &[u32]) -> Step<Vec<Vec<Vec<u32>>>> {
     let Pooling { window, outputs, .. } = pooling;
     let product = |sizes: &[u32]| sizes.iter().try_fold(1u64, |n, &size| n.checked_mul(size as u64));
     let count = product(outputs).zip(product(&window.kernel)).and_then(|(a, b)| a.checked_mul(b));
-    count.and_then(|count| count.checked_mul(images as u64)).filter(|&count| count <= MAX_WINDOW_ELEMENTS).ok_or_else(
-        || Refusal(format!("Indices of more than {MAX_WINDOW_ELEMENTS} elements of all windows are not supported")),
-    )?;
+    if count.is_none_or(|count| count > MAX_WINDOW_ELEMENTS) {
+        return Err(Refusal(format!(
+            "Indices of windows of more than {MAX_WINDOW_ELEMENTS} elements are not supported"
+        )));
+    }
     let mut all = Vec::new();
     for place in indices(outputs) {
         let steps = indices(&window.kernel);

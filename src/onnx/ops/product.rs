@@ -62,6 +62,9 @@ fn integer_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandI
 /// computed: 258 * 255 * 255 < 2^24. A power of two keeps rows aligned.
 pub const EXACT_PRODUCTS: u32 = 256;
 
+/// The most pieces that are added.
+pub const MAX_PIECES: u32 = 4096;
+
 /// The product of matrices of float32 that hold integers of magnitudes up to 255: exact, int32.
 ///
 /// # Errors
@@ -73,6 +76,9 @@ pub fn exact_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<Operan
         if inner != call.shape(b)[rows] {
             let (a, b) = (call.shape(a), call.shape(b));
             return Err(Refusal(format!("matrices of shapes {a:?} and {b:?} cannot be multiplied")));
+        }
+        if inner.div_ceil(EXACT_PRODUCTS) > MAX_PIECES {
+            return Err(Refusal(format!("rows of {inner} integers are too long, expected at most 2^20")));
         }
         let mut sum: Option<OperandId> = None;
         for start in (0..inner).step_by(EXACT_PRODUCTS as usize) {

@@ -3,7 +3,7 @@
 //! Products of integers are computed in float32, in pieces whose sums are exact, and added as int32.
 
 use super::convolution::{Convolution, convolution, convolve};
-use super::product::{EXACT_PRODUCTS, exact_product};
+use super::product::{EXACT_PRODUCTS, MAX_PIECES, exact_product};
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -263,6 +263,9 @@ fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Con
     let (channels, elements) = (filter_shape[1], filter_shape[2..].iter().product::<u32>());
     if elements > EXACT_PRODUCTS {
         return Err(Refusal(format!("the kernel has {elements} elements, expected at most {EXACT_PRODUCTS}")));
+    }
+    if channels.div_ceil(EXACT_PRODUCTS / elements) > MAX_PIECES {
+        return Err(Refusal(format!("{channels} channels of integers are too many")));
     }
     let mut sum: Option<OperandId> = None;
     for start in (0..channels).step_by((EXACT_PRODUCTS / elements) as usize) {

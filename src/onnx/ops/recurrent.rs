@@ -262,6 +262,9 @@ fn gemm() -> Gemm {
     Gemm { attributes: GemmAttributes { b_transpose: true, ..Default::default() } }
 }
 
+/// The most time steps that are unrolled.
+const MAX_STEPS: u32 = 4096;
+
 /// Unrolls a network over time. `step` gets the number of a direction, `x W + h R + biases` of all gates and the states,
 /// of which the first is the hidden one, and gives the next states. Products with `x` are one for all steps.
 fn unroll(
@@ -271,6 +274,9 @@ fn unroll(
     step: &dyn Fn(&mut Call, usize, OperandId, &[OperandId]) -> Step<Vec<OperandId>>,
 ) -> Outcome {
     let Sequence { x, steps, batch, hidden, direction, .. } = *sequence;
+    if steps > MAX_STEPS {
+        return Err(Refusal(format!("{steps} steps cannot be unrolled, expected at most {MAX_STEPS}")));
+    }
     let features = call.shape(x)[2];
     let rows = call.reshape(x, &[steps * batch, features])?;
     let (mut all, mut last) = (Vec::new(), vec![Vec::new(); initial.len()]);

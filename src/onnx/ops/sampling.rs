@@ -289,7 +289,8 @@ fn affine_grid(call: &mut Call) -> Outcome {
         let got = call.shape(theta);
         return Err(Refusal(format!("theta has shape {got:?} for the size {size:?}, expected {expected:?}")));
     }
-    let places = size[2..].iter().try_fold(1u32, |n, &size| n.checked_mul(size)).ok_or("size is too large")?;
+    let places = size[2..].iter().try_fold(1u32, |n, &size| n.checked_mul(size)).filter(|&places| places <= 1 << 24);
+    let places = places.ok_or_else(|| Refusal(format!("size is {size:?}, expected at most 2^24 places")))?;
     let coordinate = |at: u32, size: u32| match (align, size) {
         (true, 1) => -1.0,
         (true, _) => 2.0 * at as f64 / (size as f64 - 1.0) - 1.0,
@@ -381,6 +382,9 @@ fn roi_align(call: &mut Call) -> Outcome {
             extent = call.emit(E::Max, &[extent, one])?;
         }
         let all = bins[at] * samples;
+        if all > 1 << 16 {
+            return Err(Refusal(format!("{all} samples along a dimension of a region are too many")));
+        }
         let steps: Vec<f64> = (0..all).map(|step| (step as f64 + 0.5) / all as f64).collect();
         let steps = call.float_constant(DataType::Float32, &[1, all], &steps)?;
         let offsets = call.mul(extent, steps)?;

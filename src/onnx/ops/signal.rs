@@ -22,7 +22,7 @@ fn size(call: &Call, index: usize, what: &str) -> Step<u32> {
 }
 
 /// The most elements of a window or matrix that is computed while a model is read.
-const MAX_ELEMENTS: u64 = 1 << 26;
+const MAX_ELEMENTS: u64 = 1 << 25;
 
 fn check_elements(elements: u64) -> Step<()> {
     match elements <= MAX_ELEMENTS {
