@@ -20,8 +20,11 @@ function output(command, args, cwd) {
 }
 
 describe('package.json', () => {
-  test('a user installs this package only, and nothing runs while installing', () => {
-    assert.equal(manifest.dependencies, undefined);
+  test('what a user installs is plain JavaScript, and nothing runs while installing', () => {
+    const { packages } = JSON.parse(read('package-lock.json'));
+    for (const [name, entry] of Object.entries(packages)) {
+      assert.ok(entry.dev || entry.optional || entry.peer || (!entry.hasInstallScript && !entry.os && !entry.cpu), name);
+    }
     for (const script of ['preinstall', 'install', 'postinstall', 'prepare', 'prepublish']) {
       assert.equal(manifest.scripts[script], undefined, script);
     }
@@ -52,8 +55,8 @@ describe('the packed package', () => {
     const [packed] = JSON.parse(output('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', project], root));
     files = packed.files.map(({ path }) => path);
     writeFileSync(join(project, 'package.json'), '{"name": "user", "private": true}');
-    // Offline: a package without dependencies needs nothing but itself.
-    output('npm', ['install', '--offline', '--no-audit', '--no-fund', join(project, packed.filename)], project);
+    // The dependencies are in npm's cache since they were installed here.
+    output('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', join(project, packed.filename)], project);
   });
 
   after(() => rmSync(project, { recursive: true, force: true }));
@@ -64,12 +67,12 @@ describe('the packed package', () => {
     return output(process.execPath, [join(project, name)], project).trim();
   };
 
-  test('holds the API, the addon, documentation and licences, and nothing else', () => {
+  test('holds the API, the command line, the addon, documentation and licences, and nothing else', () => {
     const { glibcVersionRuntime } = process.report.getReport().header;
     const addon = binaryName(process.platform, process.arch, glibcVersionRuntime !== undefined);
-    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'index.d.ts', 'index.js', 'package.json', addon];
-    assert.deepEqual(files.filter((file) => !/^lib\/[^/]+\.js$/.test(file)).sort(), expected.sort());
-    assert.ok(files.includes('lib/native.js'));
+    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'bin/webnn-node.js', 'index.d.ts', 'index.js', 'inspect.d.ts', 'inspect.js', 'onnx.d.ts', 'onnx.js', 'package.json', addon];
+    assert.deepEqual(files.filter((file) => !/^(lib\/.+\.js|cli\/.+\.(mjs|js|css))$/.test(file)).sort(), expected.sort());
+    for (const file of ['lib/native.js', 'cli/main.mjs', 'cli/bench/worker.mjs', 'cli/pages/client/view.css']) assert.ok(files.includes(file), file);
   });
 
   test('is imported and required as the same module', () => {
@@ -87,6 +90,27 @@ describe('the packed package', () => {
       import { ml } from 'webnn-node';
       console.log(navigator.ml === ml, typeof MLGraphBuilder);`;
     assert.equal(run('auto.mjs', program), 'true function');
+  });
+
+  test('brings the command line, which says what is missing for pictures', () => {
+    const program = join(project, 'node_modules', '.bin', 'webnn-node');
+    const shell = process.platform === 'win32';
+    const start = (...args) => spawnSync(program, args, { cwd: project, shell, encoding: 'utf8' });
+    assert.equal(start('--version').stdout, `${manifest.version}\n`);
+    writeFileSync(join(project, 'picture.png'), '');
+    const { status, stdout, stderr } = start('run', join(root, '__test__', 'cli', 'files', 'colors.onnx'), '--input', 'picture.png');
+    assert.equal(stderr, 'webnn-node: pictures are decoded by the npm package sharp, which is not installed: npm install sharp\n');
+    assert.equal(stdout, '');
+    assert.equal(status, 1);
+  });
+
+  test('webnn-node/inspect is imported and required as the same module', () => {
+    const program = `
+      import { createRequire } from 'node:module';
+      import { describeGraph, profileGraph, systemInfo } from 'webnn-node/inspect';
+      const required = createRequire(import.meta.url)('webnn-node/inspect');
+      console.log(required.describeGraph === describeGraph, required.profileGraph === profileGraph, systemInfo().version);`;
+    assert.equal(run('inspect.mjs', program), `true true ${manifest.version}`);
   });
 
   test('keeps its insides to itself', () => {

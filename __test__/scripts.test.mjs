@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
 import { binaryName, isAtLeast, packagesAreStale, replaceFile } from '../scripts/setup.mjs';
-import { insertTable, shortTypes, supportTable } from '../scripts/support-table.mjs';
+import { environmentTable, insertTable, shortTypes, supportTable } from '../scripts/support-table.mjs';
 
 function temporaryFolder(t) {
   const directory = mkdtempSync(join(tmpdir(), 'webnn-scripts-'));
@@ -102,12 +102,17 @@ test('the support table has one row per operator, with equal neighbours put toge
   ]);
 });
 
+test('the table of variables has one row per variable', () => {
+  const table = environmentTable([{ name: 'WEBNN_A', value: null, meaning: '`1` or `2`' }]);
+  assert.equal(table, '| Variable | Meaning |\n|---|---|\n| `WEBNN_A` | `1` or `2` |');
+});
+
 test('the table is put between its markers, again and again', () => {
   const [begin, end] = ['<!-- support-table:begin -->', '<!-- support-table:end -->'];
-  const once = insertTable(`before ${begin}old${end} after`, 'T');
+  const once = insertTable(`before ${begin}old${end} after`, 'support-table', 'T');
   assert.equal(once, `before ${begin}\n\nT\n\n${end} after`);
-  assert.equal(insertTable(once, 'T'), once);
+  assert.equal(insertTable(once, 'support-table', 'T'), once);
   for (const text of ['', begin, `${end}${begin}`, `${begin}${end}${begin}${end}`, `${begin}${end}${end}`]) {
-    assert.throws(() => insertTable(text, 'T'), /exactly one/);
+    assert.throws(() => insertTable(text, 'support-table', 'T'), /exactly one/);
   }
 });

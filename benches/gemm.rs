@@ -10,6 +10,7 @@ use webnn_node::cpu::steps::conv_transpose2d::{ConvTranspose2dShape, ConvTranspo
 use webnn_node::cpu::steps::conv2d::{Conv2dShape, Conv2dStep};
 use webnn_node::cpu::steps::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use webnn_node::cpu::threads::Threads;
+use webnn_node::cpu::weights::Weights;
 use webnn_node::ops::conv_transpose2d::TransposedFilterLayout;
 use webnn_node::ops::conv2d::FilterLayout;
 
@@ -73,22 +74,22 @@ fn naive(size: usize) -> f64 {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Weights {
+enum Kind {
     Packed,
     Plain,
     Transposed,
 }
 
-fn product(env: &Env, [m, k, n]: [usize; 3], weights: Weights) -> f64 {
+fn product(env: &Env, [m, k, n]: [usize; 3], weights: Kind) -> f64 {
     let (a, b) = (vec![0.5f32; m * k], vec![0.25f32; k * n]);
     let mut out = vec![0.0; m * n];
     let mut shape = MatmulShape::plain(m, k, n);
-    if weights == Weights::Transposed {
+    if weights == Kind::Transposed {
         shape.b = MatrixStrides { batch: vec![], row: 1, col: k };
     }
     let mut step = MatmulStep::new(env.isa, env.threads.count(), shape);
-    if weights == Weights::Packed {
-        step.prepack_b(&b).expect("memory");
+    if weights == Kind::Packed {
+        step.prepack_b(Weights::of_slice(&b)).expect("memory");
     }
     let mut scratch = vec![0.0; step.scratch_len()];
     let seconds = best(|| {
@@ -123,7 +124,7 @@ fn convolution(
     };
     let weights = channels[1] * channels[0] / groups * filter * filter;
     let mut step = Conv2dStep::new(env.isa, env.threads.count(), shape);
-    step.prepack(&vec![0.25f32; weights]).expect("memory");
+    step.prepack(Weights::of_slice(&vec![0.25f32; weights])).expect("memory");
     let (x, mut y) = (vec![0.5f32; channels[0] * size * size], vec![0.0; channels[1] * out * out]);
     let bias = vec![1.0; channels[1]];
     let mut scratch = vec![0.0; step.scratch_len()];
@@ -150,7 +151,7 @@ fn transposed_convolution(env: &Env, channels_last: bool) -> f64 {
         layout: TransposedFilterLayout::Iohw,
     };
     let mut step = ConvTranspose2dStep::new(env.isa, env.threads.count(), shape).expect("memory");
-    step.prepack(&vec![0.25f32; 64 * 32 * 16]).expect("memory");
+    step.prepack(Weights::of_slice(&vec![0.25f32; 64 * 32 * 16])).expect("memory");
     let (x, mut y) = (vec![0.5f32; 64 * 28 * 28], vec![0.0; 32 * 56 * 56]);
     let mut scratch = vec![0.0; step.scratch_len()];
     let seconds = best(|| {
@@ -187,9 +188,17 @@ fn main() {
         println!("{}: peak {peak:.1} GFLOP/s, naive 256^3 {:.2}", isa.name(), naive(256));
         let rate =
             |what: String, rate: f64| println!("  {what:40} {rate:7.1} GFLOP/s, {:3.0} % of peak", rate / peak * 100.0);
-        for size in [[64; 3], [256; 3], [1024; 3], [1, 1024, 1024], [8, 1024, 1024], [32, 768, 3072], [128, 64, 128]] {
-            for (weights, name) in
-                [(Weights::Packed, "packed"), (Weights::Plain, "plain"), (Weights::Transposed, "transposed")]
+        for size in [
+            [64; 3],
+            [256; 3],
+            [1024; 3],
+            [1, 1024, 1024],
+            [8, 1024, 1024],
+            [32, 768, 3072],
+            [128, 64, 128],
+            [1, 768, 50257],
+        ] {
+            for (weights, name) in [(Kind::Packed, "packed"), (Kind::Plain, "plain"), (Kind::Transposed, "transposed")]
             {
                 rate(format!("{size:?} {name}"), product(&env, size, weights));
             }

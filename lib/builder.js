@@ -148,6 +148,32 @@ class Builder {
   }
 
   /**
+   * Appends operators that something native adds by itself, and registers the inputs that come with them.
+   *
+   * @param {(handle: object, idOf: (operand: Operand, name: string) => number) => {
+   *   inputs: {name: string, dataType: string, shape: number[], operand: number | null}[],
+   *   outputs: {name: string, dataType: string, shape: number[], operand: number | null}[],
+   * }} append
+   * @param {string} operation for messages
+   * @returns {{inputs: object[], outputs: object[]}} as `append` gave them, with MLOperands in place of ids
+   */
+  append(append, operation) {
+    this.requireCanBuild(operation);
+    const { inputs, outputs } = append(this.#handle, (operand, name) => this.idOf(operand, operation, name));
+    const objects = (role) => ({ operand: id, ...value }) => {
+      if (id === null) {
+        return { ...value, operand: null };
+      }
+      const operand = new Operand(this, id, value.dataType, value.shape, role);
+      if (role === 'input') {
+        this.#inputs.set(value.name, operand);
+      }
+      return { ...value, operand: createMLOperand(operand) };
+    };
+    return { inputs: inputs.map(objects('input')), outputs: outputs.map(objects('output')) };
+  }
+
+  /**
    * @param {Map<string, Operand>} outputs
    * @returns {Promise<MLGraph>}
    */

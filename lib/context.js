@@ -10,7 +10,7 @@ const { dictionaryConverter } = require('./types.js');
 const { WeakCollection } = require('./weak-collection.js');
 const { bufferSource, byteLengthOf, defineInterface, interfaceType, record, requireArguments } = require('./webidl.js');
 
-const { ArrayBuffer, Promise, Uint8Array } = globalThis;
+const { ArrayBuffer, Float64Array, Promise, Uint8Array } = globalThis;
 const reject = Promise.reject.bind(Promise);
 
 const slots = defineSlots();
@@ -171,7 +171,7 @@ class Context {
   readTensor(tensor) {
     this.#requireUsable('readTensor', tensor, 'readable');
     return this.#read(tensor, (read) => {
-      const result = newBuffer(tensor.byteLength);
+      const result = newBuffer('readTensor', tensor.byteLength);
       native.takeRead(read, new Uint8Array(result));
       return result;
     });
@@ -217,52 +217,100 @@ class Context {
    * @param {Map<string, Tensor>} outputs
    */
   dispatch(graph, inputs, outputs) {
-    if (graph.context !== this) {
-      throw new TypeError('dispatch: graph belongs to another context');
-    }
-    if (graph.isDestroyed) {
-      throw invalidStateError('dispatch: the graph is destroyed');
-    }
-    const number = ++dispatches;
-    this.#requireDistinct(inputs, 'input', number);
-    this.#requireDistinct(outputs, 'output', number);
-    this.#requireAlive(inputs, 'input');
-    this.#requireAlive(outputs, 'output');
-    const inputHandles = matchTensors('input', inputs, graph.inputs);
-    const outputHandles = matchTensors('output', outputs, graph.outputs);
+    const { inputHandles, outputHandles } = this.#bind('dispatch', graph, inputs, outputs);
     native.dispatch(this.#handle, graph.handle, inputHandles, outputHandles);
   }
 
+  /**
+   * Dispatches a graph several times as one request, and takes the time of its steps.
+   *
+   * @param {object} graph state of an MLGraph
+   * @param {Map<string, Tensor>} inputs
+   * @param {Map<string, Tensor>} outputs
+   * @param {{runs: number, warmup: number}} counts in their ranges
+   * @returns {Promise<object>} a GraphProfile
+   */
+  profile(graph, inputs, outputs, { runs, warmup }) {
+    const { inputHandles, outputHandles } = this.#bind('profileGraph', graph, inputs, outputs);
+    // Now: the graph may be destroyed before the profile is done.
+    const description = graph.describe('profileGraph');
+    const id = native.completions.nextId();
+    const times = native.profile(this.#handle, id, graph.handle, inputHandles, outputHandles, warmup, runs);
+    return native.completions.outcome(id, (error) => {
+      if (error !== undefined) {
+        throw error;
+      }
+      return { description, runs: runTimes(times, runs, description.steps.length) };
+    });
+  }
+
+  /**
+   * The checks of everything that runs a graph.
+   *
+   * @returns {{inputHandles: object[], outputHandles: object[]}} native tensors in the order of the graph
+   */
+  #bind(operation, graph, inputs, outputs) {
+    if (graph.context !== this) {
+      throw new TypeError(`${operation}: graph belongs to another context`);
+    }
+    graph.requireNotDestroyed(operation);
+    const number = ++dispatches;
+    this.#requireDistinct(operation, inputs, 'input', number);
+    this.#requireDistinct(operation, outputs, 'output', number);
+    this.#requireAlive(operation, inputs, 'input');
+    this.#requireAlive(operation, outputs, 'output');
+    return {
+      inputHandles: matchTensors(operation, 'input', inputs, graph.inputs),
+      outputHandles: matchTensors(operation, 'output', outputs, graph.outputs),
+    };
+  }
+
   /** @throws {TypeError} if a tensor was seen in this dispatch before */
-  #requireDistinct(tensors, kind, number) {
+  #requireDistinct(operation, tensors, kind, number) {
     for (const [name, tensor] of tensors) {
       if (tensor.lastDispatch === number) {
-        throw new TypeError(`dispatch: the tensor of ${kind} ${quote(name)} is passed more than once`);
+        throw new TypeError(`${operation}: the tensor of ${kind} ${quote(name)} is passed more than once`);
       }
       tensor.lastDispatch = number;
     }
   }
 
   /** @throws {TypeError} if a tensor is of another context or destroyed */
-  #requireAlive(tensors, kind) {
+  #requireAlive(operation, tensors, kind) {
     for (const [name, tensor] of tensors) {
       if (tensor.context !== this) {
-        throw new TypeError(`dispatch: the tensor of ${kind} ${quote(name)} belongs to another context`);
+        throw new TypeError(`${operation}: the tensor of ${kind} ${quote(name)} belongs to another context`);
       }
       if (tensor.isDestroyed) {
-        throw new TypeError(`dispatch: the tensor of ${kind} ${quote(name)} is destroyed`);
+        throw new TypeError(`${operation}: the tensor of ${kind} ${quote(name)} is destroyed`);
       }
     }
   }
 }
 
 /** @throws {DOMException} UnknownError if there is no memory for the buffer */
-function newBuffer(length) {
+function newBuffer(operation, length) {
   try {
     return new ArrayBuffer(length);
   } catch {
-    throw unknownError(`readTensor: no memory for an ArrayBuffer of ${length} bytes`);
+    throw unknownError(`${operation}: no memory for an ArrayBuffer of ${length} bytes`);
   }
+}
+
+/**
+ * The times of a profile that is done.
+ *
+ * @param {object} times native snapshot: start and duration of each run, and of each of its steps, as float64
+ * @param {number} runs
+ * @param {number} steps of the graph
+ * @returns {{start: number, duration: number, steps: {start: number, duration: number}[]}[]}
+ */
+function runTimes(times, runs, steps) {
+  const numbers = new Float64Array(newBuffer('profileGraph', runs * (steps + 1) * 2 * Float64Array.BYTES_PER_ELEMENT));
+  native.takeRead(times, new Uint8Array(numbers.buffer));
+  let at = 0;
+  const next = () => ({ start: numbers[at++], duration: numbers[at++] });
+  return Array.from({ length: runs }, () => ({ ...next(), steps: Array.from({ length: steps }, next) }));
 }
 
 function stateOf(context, member) {

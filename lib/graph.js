@@ -1,7 +1,7 @@
 'use strict';
 
 const { describe, sameDescriptor } = require('./descriptor.js');
-const { illegalConstructor, illegalInvocation, quote } = require('./errors.js');
+const { illegalConstructor, illegalInvocation, invalidStateError, quote } = require('./errors.js');
 const native = require('./native.js');
 const { defineSlots } = require('./slots.js');
 const { defineInterface } = require('./webidl.js');
@@ -30,6 +30,22 @@ class Graph {
     this.outputs = outputs;
   }
 
+  /** @throws {DOMException} InvalidStateError if the graph is destroyed */
+  requireNotDestroyed(operation) {
+    if (this.isDestroyed) {
+      throw invalidStateError(`${operation}: the graph is destroyed`);
+    }
+  }
+
+  /**
+   * @param {string} operation for messages
+   * @returns {object} a new GraphDescription
+   */
+  describe(operation) {
+    this.requireNotDestroyed(operation);
+    return JSON.parse(native.describeGraph(this.handle));
+  }
+
   /** The destroy() steps of the draft. */
   destroy() {
     if (this.isDestroyed) {
@@ -42,7 +58,7 @@ class Graph {
 }
 
 /** @throws {TypeError} that names what is missing and what is too much */
-function rejectNames(kind, tensors, descriptors) {
+function rejectNames(operation, kind, tensors, descriptors) {
   const known = new Set(descriptors.map(({ name }) => name));
   const missing = [...known].filter((name) => !tensors.has(name));
   const extra = [...tensors.keys()].filter((name) => !known.has(name));
@@ -54,37 +70,38 @@ function rejectNames(kind, tensors, descriptors) {
     parts.push(`${quoteAll(extra)} unknown`);
   }
   const wanted = known.size > 0 ? quoteAll([...known]) : 'none';
-  throw new TypeError(`dispatch: ${kind}s do not match the graph: ${parts.join(', ')}; the graph has ${wanted}`);
+  throw new TypeError(`${operation}: ${kind}s do not match the graph: ${parts.join(', ')}; the graph has ${wanted}`);
 }
 
 /**
  * The draft's "validate tensors with descriptors".
  *
+ * @param {string} operation for messages
  * @param {'input' | 'output'} kind
  * @param {Map<string, object>} tensors states of MLTensors by name
  * @param {{name: string, dataType: string, shape: readonly number[]}[]} descriptors
  * @returns {object[]} native tensors in the order of the descriptors
  * @throws {TypeError} if names, data types or shapes differ or a tensor is a constant
  */
-function matchTensors(kind, tensors, descriptors) {
+function matchTensors(operation, kind, tensors, descriptors) {
   const handles = new Array(descriptors.length);
   if (tensors.size !== descriptors.length) {
-    rejectNames(kind, tensors, descriptors);
+    rejectNames(operation, kind, tensors, descriptors);
   }
   for (let i = 0; i < descriptors.length; i++) {
     const descriptor = descriptors[i];
     const tensor = tensors.get(descriptor.name);
     if (tensor === undefined) {
-      rejectNames(kind, tensors, descriptors);
+      rejectNames(operation, kind, tensors, descriptors);
     }
     if (tensor.constant) {
       throw new TypeError(
-        `dispatch: ${kind} ${quote(descriptor.name)} is a constant tensor, expected one of createTensor`,
+        `${operation}: ${kind} ${quote(descriptor.name)} is a constant tensor, expected one of createTensor`,
       );
     }
     if (!sameDescriptor(tensor, descriptor)) {
       throw new TypeError(
-        `dispatch: ${kind} ${quote(descriptor.name)} needs ${describe(descriptor)}, the tensor is ${describe(tensor)}`,
+        `${operation}: ${kind} ${quote(descriptor.name)} needs ${describe(descriptor)}, the tensor is ${describe(tensor)}`,
       );
     }
     handles[i] = tensor.handle;

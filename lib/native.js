@@ -68,13 +68,18 @@ function loadBinding() {
   );
 }
 
+/** @returns {Error} the API's error for one that a native function threw */
+function translate(error) {
+  return errorFromCode(error.code, error.message);
+}
+
 /** A native function whose errors are those of the API. */
 function translated(nativeFunction) {
   return (...args) => {
     try {
       return nativeFunction(...args);
     } catch (error) {
-      throw errorFromCode(error.code, error.message);
+      throw translate(error);
     }
   };
 }
@@ -173,4 +178,10 @@ module.exports = {
   weighGraph: translated(binding.weighGraph),
   dispatch: translated(binding.dispatch),
   destroyGraph: translated(binding.destroyGraph),
+  /** Functions of the ONNX reader, as they are: it has errors of its own. */
+  onnx: binding,
+  translate,
+  describeGraph: translated(binding.describeGraph),
+  profile: translated(binding.profile),
+  systemInfo: translated(binding.systemInfo),
 };

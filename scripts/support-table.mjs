@@ -1,12 +1,10 @@
-// Writes the table of supported operators into README.md, from `MLContext.opSupportLimits()` of the built addon.
-// `--check` changes nothing and fails when the table in README.md is not current.
+// Writes the tables of supported operators and of environment variables into README.md, from
+// `MLContext.opSupportLimits()` and `systemInfo()` of the built addon.
+// `--check` changes nothing and fails when a table in README.md is not current.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { entry, Failure, isProgram, root, say } from './process.mjs';
-
-const BEGIN = '<!-- support-table:begin -->';
-const END = '<!-- support-table:end -->';
 
 /** Data types in the order of the table, with their short names. */
 const SHORT_NAMES = {
@@ -83,35 +81,47 @@ export function supportTable(limits) {
 }
 
 /**
- * `text` with `table` between the markers.
+ * The table of environment variables as Markdown.
+ *
+ * @param {{name: string, meaning: string}[]} environment
+ */
+export function environmentTable(environment) {
+  return ['| Variable | Meaning |', '|---|---|', ...environment.map(({ name, meaning }) => `| \`${name}\` | ${meaning} |`)].join('\n');
+}
+
+/**
+ * `text` with `table` between the markers of that name.
  *
  * @throws {Failure} when the markers are not there exactly once, in order
  */
-export function insertTable(text, table) {
-  const [before, rest, tooMany] = text.split(BEGIN);
-  const [old, after, tooManyEnds] = rest?.split(END) ?? [];
+export function insertTable(text, name, table) {
+  const [begin, end] = ['begin', 'end'].map((place) => `<!-- ${name}:${place} -->`);
+  const [before, rest, tooMany] = text.split(begin);
+  const [old, after, tooManyEnds] = rest?.split(end) ?? [];
   if (old === undefined || after === undefined || tooMany !== undefined || tooManyEnds !== undefined) {
-    throw new Failure(`README.md needs exactly one ${BEGIN} followed by one ${END}`);
+    throw new Failure(`README.md needs exactly one ${begin} followed by one ${end}`);
   }
-  return `${before}${BEGIN}\n\n${table}\n\n${END}${after}`;
+  return `${before}${begin}\n\n${table}\n\n${end}${after}`;
 }
 
 async function main() {
   const check = process.argv.includes('--check');
   const { ml } = await import('webnn-node');
+  const { systemInfo } = await import('webnn-node/inspect');
   const context = await ml.createContext();
-  const table = supportTable(context.opSupportLimits());
+  const operators = supportTable(context.opSupportLimits());
   context.destroy();
   const file = join(root, 'README.md');
   const old = readFileSync(file, 'utf8');
-  const current = insertTable(old, table);
+  const withOperators = insertTable(old, 'support-table', operators);
+  const current = insertTable(withOperators, 'environment-table', environmentTable(systemInfo().environment));
   if (old === current) {
-    say('the support table in README.md is current');
+    say('the tables in README.md are current');
   } else if (check) {
-    throw new Failure('The support table in README.md is stale. Write it anew with: npm run docs');
+    throw new Failure('A table in README.md is stale. Write it anew with: npm run docs');
   } else {
     writeFileSync(file, current);
-    say('the support table in README.md is new');
+    say('the tables in README.md are new');
   }
 }
 

@@ -6,6 +6,7 @@
 //   npm test -- --name softmax      only tests whose name matches
 //   npm test -- FILE...             only these JavaScript test files
 //   npm test -- --models            only the tests on trained models beside the repository
+//   npm test -- --browser           only the tests of HTML pages in Chromium
 
 import { existsSync, readdirSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
@@ -13,7 +14,10 @@ import { parseArgs } from 'node:util';
 import { entry, Failure, outputOf, root, run, say } from './process.mjs';
 import { checkRust, setUp } from './setup.mjs';
 
-const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--models | FILE...]';
+const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--models | --browser | FILE...]';
+
+/** Folders of tests that need more than the toolchain: trained models beside the repository, Chromium. */
+const SUITES = { models: '__test__/models/', browser: '__test__/browser/' };
 
 /** Reads the command line. @throws {Failure} with exit status 2 when it cannot be understood */
 function readArguments() {
@@ -25,6 +29,7 @@ function readArguments() {
         only: { type: 'string' },
         name: { type: 'string' },
         models: { type: 'boolean', default: false },
+        browser: { type: 'boolean', default: false },
         help: { type: 'boolean', short: 'h' },
       },
     });
@@ -41,26 +46,28 @@ function readArguments() {
   if (files.length > 0 && values.only === 'rust') {
     throw new Failure(`--only rust takes no files\n${USAGE}`, 2);
   }
-  if (values.models && (files.length > 0 || values.only !== undefined)) {
-    throw new Failure(`--models goes with neither --only nor files\n${USAGE}`, 2);
+  const suites = Object.keys(SUITES).filter((suite) => values[suite]);
+  if (suites.length > 0 && (suites.length > 1 || files.length > 0 || values.only !== undefined)) {
+    throw new Failure(`--${suites[0]} goes with no other suite, --only or files\n${USAGE}`, 2);
   }
   const missing = files.find((file) => !existsSync(join(root, file)));
   if (missing !== undefined) {
     throw new Failure(`${missing}: no such file in ${root}`, 2);
   }
-  const { name, models } = values;
-  return { only: values.only ?? (files.length > 0 || models ? 'js' : undefined), name, files, models };
+  const [suite] = suites;
+  return { only: values.only ?? (files.length > 0 || suite !== undefined ? 'js' : undefined), name: values.name, files, suite };
 }
 
-/** Tests on trained models, which are not in the repository: `npm run test:models` runs them. */
-const MODEL_TESTS = '__test__/models/';
+/** Tests that need Python packages and what those write; each folder has an npm script of its own. */
+const PYTHON_TESTS = ['__test__/onnx-contrib/', '__test__/onnx-models/', '__test__/semantic-search/'];
 
 /** Paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 knows no globs. */
-function testFiles({ models }) {
+function testFiles({ suite }) {
+  const suiteOf = (file) => Object.keys(SUITES).find((name) => file.startsWith(SUITES[name]));
   return readdirSync(join(root, '__test__'), { recursive: true, withFileTypes: true })
     .filter((file) => file.isFile() && file.name.endsWith('.test.mjs'))
     .map((file) => relative(root, join(file.parentPath ?? file.path, file.name)).split(sep).join('/'))
-    .filter((file) => file.startsWith(MODEL_TESTS) === models)
+    .filter((file) => suiteOf(file) === suite && !PYTHON_TESTS.some((folder) => file.startsWith(folder)))
     .sort();
 }
 
@@ -83,13 +90,13 @@ async function testRust({ only, name }) {
 /** Checks that what is generated from the IDL and from the rule rows is what the repository holds. */
 async function checkGenerated() {
   await run('check of the generated operator table', process.execPath, ['scripts/generate-operators.mjs', '--check']);
-  await run('check of the support table in README.md', process.execPath, ['scripts/support-table.mjs', '--check']);
+  await run('check of the tables in README.md', process.execPath, ['scripts/support-table.mjs', '--check']);
 }
 
 /** The JavaScript tests. `--expose-gc` lets them see that memory is given back. */
-async function testJavaScript({ name, files, models }) {
+async function testJavaScript({ name, files, suite }) {
   const pattern = name === undefined ? [] : [`--test-name-pattern=${name}`];
-  await run('JavaScript tests', process.execPath, ['--expose-gc', '--test', ...pattern, ...(files.length > 0 ? files : testFiles({ models }))]);
+  await run('JavaScript tests', process.execPath, ['--expose-gc', '--test', ...pattern, ...(files.length > 0 ? files : testFiles({ suite }))]);
 }
 
 await entry(async () => {
@@ -99,7 +106,7 @@ await entry(async () => {
   }
   if (options.only !== 'rust') {
     await setUp();
-    if (options.name === undefined && options.files.length === 0 && !options.models) {
+    if (options.name === undefined && options.files.length === 0 && options.suite === undefined) {
       await checkGenerated();
     }
     await testJavaScript(options);

@@ -14,7 +14,10 @@ pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>) -> HashMap<String, T
     let mut values: Vec<Option<Tensor>> = graph
         .values
         .iter()
-        .map(|value| value.constant().map(|bytes| Tensor::from_bytes(&value.descriptor, bytes.bytes())))
+        .map(|value| {
+            let bytes = value.constant()?.buffer().expect("the bytes of a constant");
+            Some(Tensor::from_bytes(&value.descriptor, bytes.bytes()))
+        })
         .collect();
     for (name, id) in &graph.inputs {
         let input = &inputs[name];

@@ -6,14 +6,16 @@ use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::cpu::threads::Threads;
 use crate::dtype::{DataType, Number};
-use crate::ir::Graph;
-use crate::memory::Buffer;
+use crate::ir::{Constant, Graph, Source};
+use crate::memory::{Buffer, Mapped, MappedFile};
 use crate::ops::tensor::Tensor;
 use crate::reference;
 use crate::shape::Descriptor;
 use half::f16;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How far a result may be from the oracle's.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +98,56 @@ impl Random {
             Some((min, _)) => Number::Int((self.next() % 200) as i128 - if min < 0 { 100 } else { 0 }),
         })
     }
+}
+
+/// A file that is deleted in the end.
+pub struct TemporaryFile(pub PathBuf);
+
+impl TemporaryFile {
+    /// A file that holds `bytes`; `name` is a part of its name.
+    pub fn new(name: &str, bytes: &[u8]) -> TemporaryFile {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("webnn-{}-{number}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).expect("a temporary file");
+        TemporaryFile(path)
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).expect("the temporary file is still there");
+    }
+}
+
+/// `graph` with all constants in the file that is given, too: each starts `offset` bytes behind a multiple of 64.
+pub fn with_mapped_constants(graph: &Graph, offset: usize) -> (Graph, TemporaryFile) {
+    let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
+    for value in &graph.values {
+        if let Some(constant) = value.constant() {
+            let start = bytes.len().next_multiple_of(64) + offset;
+            bytes.resize(start, 0xff);
+            bytes.extend_from_slice(constant.buffer().expect("memory").bytes());
+            ranges.push(start..bytes.len());
+        }
+    }
+    let file = TemporaryFile::new("constants", &bytes);
+    let mapped = MappedFile::open(&file.0).expect("the file");
+    let mut graph = graph.clone();
+    let constants = graph.values.iter_mut().filter(|value| value.constant().is_some());
+    for (value, range) in constants.zip(ranges) {
+        value.source = Source::Constant(Constant::Mapped(Mapped::new(mapped.clone(), range).expect("in the file")));
+    }
+    (graph, file)
+}
+
+/// The bytes of every output of the compiled `graph` on random inputs.
+pub fn run_compiled(graph: &Graph, isa: Isa) -> Vec<Vec<u8>> {
+    let env = Env { threads: pool(1), isa };
+    let mut random = Random::new(graph.values.len() as u64);
+    let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
+    let graph = optimized(graph.clone(), &env, Passes::ALL).expect("a graph");
+    run(&graph, &inputs, &env, PlanOptions { fill_arena: true, share_views: true })
 }
 
 /// [`check_with`] on random inputs.

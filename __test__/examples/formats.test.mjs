@@ -3,7 +3,6 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import test from 'node:test';
-import { parseNpy, readNpy } from '../../examples/lib/npy.mjs';
 import { parseSafetensors, readSafetensors } from '../../examples/lib/safetensors.mjs';
 import { FormatError } from '../../examples/lib/tensor-data.mjs';
 
@@ -20,22 +19,12 @@ function safetensors(header, data = new Uint8Array()) {
   return Uint8Array.from([...length, ...text, ...data]);
 }
 
-function npy(dictionary, data, version = 1) {
-  const text = new TextEncoder().encode(`${dictionary}\n`);
-  const length = version === 1 ? new Uint16Array([text.length]) : new Uint32Array([text.length]);
-  return Uint8Array.from([0x93, ...Buffer.from('NUMPY'), version, 0, ...bytesOf(length), ...text, ...data]);
-}
-
-const dictionary = (descr, shape, order = 'False') =>
-  `{'descr': '${descr}', 'fortran_order': ${order}, 'shape': ${shape}, }`;
-
-/** Every type of both formats with some values; `stored` is what lies in the file. */
+/** Every type of the format with some values; `stored` is what lies in the file. */
 const TYPES = [
-  { dtype: 'F64', descr: '<f8', type: 'float64', stored: Float64Array.of(1.5, -2) },
-  { dtype: 'F32', descr: '<f4', type: 'float32', stored: Float32Array.of(1.5, -2) },
+  { dtype: 'F64', type: 'float64', stored: Float64Array.of(1.5, -2) },
+  { dtype: 'F32', type: 'float32', stored: Float32Array.of(1.5, -2) },
   {
     dtype: 'F16',
-    descr: '<f2',
     type: 'float16',
     stored: Uint16Array.of(0x3c00, 0xc000, 0x0001, 0x83ff, 0x7bff, 0x7c00, 0xfc00, 0x7e00, 0x8000),
     values: Float32Array.of(1, -2, 2 ** -24, -1023 * 2 ** -24, 65504, Infinity, -Infinity, NaN, -0),
@@ -46,15 +35,15 @@ const TYPES = [
     stored: Uint16Array.of(0x3f80, 0xc000, 0x7f80, 0xff80),
     values: Float32Array.of(1, -2, Infinity, -Infinity),
   },
-  { dtype: 'I64', descr: '<i8', type: 'int64', stored: BigInt64Array.of(-(2n ** 63n), 7n) },
-  { dtype: 'U64', descr: '<u8', type: 'uint64', stored: BigUint64Array.of(2n ** 64n - 1n) },
-  { dtype: 'I32', descr: '<i4', type: 'int32', stored: Int32Array.of(-(2 ** 31), 7) },
-  { dtype: 'U32', descr: '<u4', type: 'uint32', stored: Uint32Array.of(2 ** 32 - 1) },
-  { dtype: 'I16', descr: '<i2', type: 'int16', stored: Int16Array.of(-32768, 7) },
-  { dtype: 'U16', descr: '<u2', type: 'uint16', stored: Uint16Array.of(65535) },
-  { dtype: 'I8', descr: '|i1', type: 'int8', stored: Int8Array.of(-128, 127) },
-  { dtype: 'U8', descr: '|u1', type: 'uint8', stored: Uint8Array.of(255, 0) },
-  { dtype: 'BOOL', descr: '|b1', type: 'bool', stored: Uint8Array.of(1, 0) },
+  { dtype: 'I64', type: 'int64', stored: BigInt64Array.of(-(2n ** 63n), 7n) },
+  { dtype: 'U64', type: 'uint64', stored: BigUint64Array.of(2n ** 64n - 1n) },
+  { dtype: 'I32', type: 'int32', stored: Int32Array.of(-(2 ** 31), 7) },
+  { dtype: 'U32', type: 'uint32', stored: Uint32Array.of(2 ** 32 - 1) },
+  { dtype: 'I16', type: 'int16', stored: Int16Array.of(-32768, 7) },
+  { dtype: 'U16', type: 'uint16', stored: Uint16Array.of(65535) },
+  { dtype: 'I8', type: 'int8', stored: Int8Array.of(-128, 127) },
+  { dtype: 'U8', type: 'uint8', stored: Uint8Array.of(255, 0) },
+  { dtype: 'BOOL', type: 'bool', stored: Uint8Array.of(1, 0) },
 ];
 
 const WITHOUT_DATA_TYPE = ['float64', 'bfloat16', 'int16', 'uint16'];
@@ -137,49 +126,11 @@ test('safetensors: what does not fit together is an error', () => {
   fails(one(good, new Uint8Array(5)), /1 bytes after the last tensor/);
 });
 
-test('npy: every type and version', () => {
-  for (const entry of TYPES.filter(({ descr }) => descr)) {
-    for (const version of [1, 2, 3]) {
-      checkTensor(
-        parseNpy(npy(dictionary(entry.descr, `(${entry.stored.length},)`), bytesOf(entry.stored), version)),
-        entry,
-      );
-    }
-  }
-});
-
-test('npy: shapes', () => {
-  const shapeOf = (tuple, count) => parseNpy(npy(dictionary('|u1', tuple), new Uint8Array(count))).shape;
-  assert.deepEqual(shapeOf('()', 1), []);
-  assert.deepEqual(shapeOf('(2, 3)', 6), [2, 3]);
-  assert.deepEqual(shapeOf('(0, 3)', 0), [0, 3]);
-});
-
-test('npy: a file cut anywhere is an error', () => {
-  for (const version of [1, 2]) {
-    const whole = npy(dictionary('<f4', '(2,)'), new Uint8Array(8), version);
-    for (let length = 0; length < whole.length; length++) {
-      fails(() => parseNpy(whole.subarray(0, length), 'cut'), /^cut: (truncated: |not a \.npy file)/);
-    }
-  }
-});
-
-test('npy: what cannot be read is an error', () => {
-  const parse = (text, count = 4, version = 1) => () => parseNpy(npy(text, new Uint8Array(count), version));
-  fails(parse(dictionary('>f4', '(1,)')), /data type >f4, expected one of <f8/);
-  fails(parse(dictionary('<f4', '(1,)', 'True')), /Fortran order/);
-  fails(parse('{}'), /lacks descr, fortran_order or shape/);
-  fails(parse(dictionary('<f4', '(1,)'), 4, 9), /version 9, expected 1, 2 or 3/);
-  fails(parse(dictionary('<f4', '(1,)'), 5), /5 bytes of data, expected 4 for float32 \[1\]/);
-});
-
 test('files are named in errors', async (t) => {
   const folder = await mkdtemp(path.join(os.tmpdir(), 'formats-'));
   t.after(() => rm(folder, { recursive: true }));
   const file = path.join(folder, 'noise');
   await writeFile(file, 'short');
-  for (const read of [readSafetensors, readNpy]) {
-    await assert.rejects(read(file), (error) => error instanceof FormatError && error.message.startsWith(`${file}: `));
-    await assert.rejects(read(path.join(folder, 'absent')), { code: 'ENOENT' });
-  }
+  await assert.rejects(readSafetensors(file), (error) => error instanceof FormatError && error.message.startsWith(`${file}: `));
+  await assert.rejects(readSafetensors(path.join(folder, 'absent')), { code: 'ENOENT' });
 });

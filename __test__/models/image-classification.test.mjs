@@ -5,7 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { ml, MLGraphBuilder } from 'webnn-node';
-import { readNpy } from '../../examples/lib/npy.mjs';
+import { readNpy } from '../../cli/npy.mjs';
 import { readSafetensors } from '../../examples/lib/safetensors.mjs';
 import { decodePicture, INPUT, OUTPUT, squeezenet } from '../../examples/lib/squeezenet.mjs';
 import { maxAbsDifference, ROOT, runExample } from '../examples/run-example.mjs';
@@ -45,17 +45,17 @@ test('the network agrees with the reference output', async () => {
   const graph = await builder.build({ probabilities });
   const input = await context.createTensor({ ...INPUT, writable: true });
   const output = await context.createTensor({ ...OUTPUT, readable: true });
-  context.writeTensor(input, (await readNpy(model('input.npy'))).values);
+  context.writeTensor(input, (await readNpy(model('input.npy'))).data);
   context.dispatch(graph, { image: input }, { probabilities: output });
   const got = new Float32Array(await context.readTensor(output));
   context.destroy();
-  const difference = maxAbsDifference(got, (await readNpy(model('output.npy'))).values);
+  const difference = maxAbsDifference(got, (await readNpy(model('output.npy'))).data);
   assert.ok(difference < TOLERANCE, `largest difference ${difference}`);
 });
 
 test('the photograph is decoded like the reference input', async () => {
   const got = await decodePicture(model('test.jpg'));
-  const expected = (await readNpy(model('input.npy'))).values;
+  const expected = (await readNpy(model('input.npy'))).data;
   // Decoders and resizers round differently: one gray level is 1 / 127.5.
   const mean = got.reduce((sum, value, i) => sum + Math.abs(value - expected[i]), 0) / got.length;
   assert.ok(mean * 127.5 < 1, `mean difference of ${mean * 127.5} gray levels`);

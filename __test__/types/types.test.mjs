@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 
 const path = (relative) => fileURLToPath(new URL(relative, import.meta.url));
 
-test('index.d.ts compiles strictly, accepts right programs and finds the mistakes in wrong ones', () => {
+test('the declarations compile strictly, accept right programs and find the mistakes in wrong ones', () => {
   const compiler = path('../../node_modules/typescript/bin/tsc');
   const { status, stdout, stderr } = spawnSync(process.execPath, [compiler, '--project', path('tsconfig.json')], { encoding: 'utf8' });
   assert.equal(status, 0, `${stdout}${stderr}`);

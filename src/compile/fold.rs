@@ -1,9 +1,10 @@
 //! Constant folding: nodes whose operands are all constants are computed when the graph is built.
 
 use super::Evaluate;
+use super::simplify::does_nothing;
+use super::views::{View, view};
 use crate::error::Result;
-use crate::ir::{Graph, Source};
-use std::sync::Arc;
+use crate::ir::{Constant, Graph, Node, Source};
 
 /// A node is not folded if its outputs are this many times larger than its operands...
 const MAX_GROWTH: usize = 8;
@@ -13,7 +14,7 @@ const SMALL_BYTES: usize = 1 << 16;
 /// Replaces what can be computed now by constants.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for the constants.
+/// An `UnknownError` when there is no memory for the constants, an `OperationError` when a mapped one cannot be read.
 pub fn fold(graph: &mut Graph, evaluate: Evaluate) -> Result<()> {
     let nodes = std::mem::take(&mut graph.nodes);
     for node in nodes {
@@ -25,10 +26,63 @@ pub fn fold(graph: &mut Graph, evaluate: Evaluate) -> Result<()> {
             graph.nodes.push(node);
             continue;
         }
-        for (id, bytes) in node.outputs.iter().zip(evaluate(graph, &node)?) {
-            graph.values[id.index()].source = Source::Constant(Arc::new(bytes));
+        let constants = match windows(graph, &node)? {
+            Some(windows) => windows,
+            None => evaluate(graph, &node)?.into_iter().map(Constant::from).collect(),
+        };
+        for (id, constant) in node.outputs.iter().zip(constants) {
+            graph.values[id.index()].source = Source::Constant(constant);
         }
     }
     graph.drop_unused();
     Ok(())
+}
+
+/// The outputs of a node that moves no byte of its constant operand: windows over that, so that large weights that are
+/// only reshaped or split are not copied.
+fn windows(graph: &Graph, node: &Node) -> Result<Option<Vec<Constant>>> {
+    let operand = node.inputs.first().copied().flatten();
+    let Some(constant) = operand.and_then(|id| graph.value(id).constant()) else { return Ok(None) };
+    let offsets = match view(graph, node) {
+        Some(View::Parts(offsets)) => offsets,
+        _ if does_nothing(graph, node) => vec![0],
+        _ => return Ok(None),
+    };
+    let window = |(id, start): (&_, usize)| constant.window(start..start + graph.descriptor(*id).bytes());
+    node.outputs.iter().zip(offsets).map(window).collect::<Result<_>>().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::parse;
+    use crate::testing::with_mapped_constants;
+
+    #[test]
+    fn mapped_constants_that_are_only_reshaped_or_cut_are_not_copied() {
+        let graph = parse(
+            "%0 = constant float32 [4, 6]
+             %1 = reshape %0 newShape=[2, 2, 6]
+             %2 = identity %1
+             %3 = cast %2 dataType=float32
+             %4, %5 = split %3 splits=[1, 1]
+             %6 = slice %5 starts=[0, 1, 0] sizes=[1, 1, 6]
+             %7 = transpose %0 permutation=[1, 0]
+             output x = %4
+             output y = %6
+             output z = %7",
+        );
+        let (mut mapped, _file) = with_mapped_constants(&graph, 3);
+        fold(&mut mapped, &|_, node| {
+            assert_eq!(node.op.rule().name, "transpose", "nothing else moves bytes");
+            Ok(vec![crate::memory::Buffer::zeroed(96)?])
+        })
+        .unwrap();
+        let constant = |index: usize| mapped.value(mapped.outputs[index].1).constant();
+        for (index, range) in [(0, 3..51), (1, 75..99)] {
+            let Some(Constant::Mapped(window)) = constant(index) else { panic!("output {index} is a window") };
+            assert_eq!(window.range(), range);
+        }
+        assert_eq!(constant(2).map(Constant::memory_bytes), Some(96));
+    }
 }

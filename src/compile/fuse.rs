@@ -32,8 +32,10 @@ pub fn fuse_epilogues(graph: &mut Graph) {
             continue;
         }
         let (op, outputs) = (*op, node.outputs.clone());
+        let origins = std::mem::take(&mut graph.nodes[index].origins);
         graph.nodes[host].epilogue.push(op);
         graph.nodes[host].outputs = outputs;
+        graph.nodes[host].absorb(origins);
         hosts[index] = host;
     }
     let mut index = 0;
@@ -76,7 +78,8 @@ pub fn fuse_chains(graph: &mut Graph) {
             }
             chain.append(&own, &operands);
             if !absorbed.is_empty() && chain.fits() {
-                absorbed.iter().for_each(|(producer, _)| nodes[*producer] = None);
+                let inner = absorbed.iter().filter_map(|(producer, _)| nodes[*producer].take());
+                inner.for_each(|inner| node.absorb(inner.origins));
                 (node.op, node.inputs) = chain.finish();
             }
         }

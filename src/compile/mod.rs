@@ -4,6 +4,7 @@ pub mod fold;
 pub mod fuse;
 pub mod memory;
 pub mod simplify;
+pub mod transposed;
 pub mod views;
 
 use crate::error::Result;
@@ -34,6 +35,11 @@ macro_rules! passes {
                     _ => return None,
                 }
                 Some(())
+            }
+
+            /// The names of those that run, in the order in which they do.
+            pub fn enabled(&self) -> impl Iterator<Item = &'static str> {
+                [$((stringify!($name), self.$name),)*].into_iter().filter(|(_, runs)| *runs).map(|(name, _)| name)
             }
         }
     };
@@ -67,8 +73,13 @@ impl Passes {
 /// Runs the passes on `graph`.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for folded constants.
+/// An `UnknownError` when there is no memory for folded constants, an `OperationError` when a mapped one cannot be read.
 pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result<()> {
+    if passes.simplify {
+        // Before constants are folded, which would transpose them.
+        transposed::transpose_in_products(graph);
+        check(graph);
+    }
     if passes.fold {
         fold::fold(graph, evaluate)?;
         check(graph);
@@ -85,6 +96,7 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
         fuse::fuse_chains(graph);
         check(graph);
     }
+    graph.sort_origins();
     Ok(())
 }
 
@@ -98,8 +110,112 @@ fn check(graph: &Graph) {
 mod tests {
     use super::*;
 
+    /// The operators of the compiled graph with their origins.
+    fn compiled(text: &str) -> Vec<(&'static str, Vec<u32>)> {
+        let mut graph = crate::ir::parse(text);
+        let evaluate = |graph: &Graph, node: &Node| {
+            node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect()
+        };
+        optimize(&mut graph, Passes::ALL, &evaluate).unwrap();
+        graph.nodes.into_iter().map(|node| (node.op.rule().name, node.origins)).collect()
+    }
+
+    #[test]
+    fn folded_nodes_are_no_origins() {
+        let nodes = compiled(
+            "%0 = input x float32 [4]
+             %1 = constant float32 [4]
+             %2 = exp %1
+             %3 = neg %2
+             %4 = softmax %0 axis=0
+             %5 = concat %4 %3 axis=0
+             output y = %5",
+        );
+        assert_eq!(nodes, [("softmax", vec![2]), ("concat", vec![3])]);
+    }
+
+    #[test]
+    fn an_operator_stands_for_what_was_removed_behind_it_and_merged_into_it() {
+        let nodes = compiled(
+            "%0 = input x float32 [2, 3, 4]
+             %1 = softmax %0 axis=0
+             %2 = identity %1
+             %3 = identity %2
+             %4 = transpose %3 permutation=[2, 0, 1]
+             %5 = identity %4
+             %6 = transpose %5 permutation=[1, 0, 2]
+             output y = %6",
+        );
+        assert_eq!(nodes, [("softmax", vec![0, 1, 2]), ("transpose", vec![3, 4, 5])]);
+    }
+
+    #[test]
+    fn transposes_that_undo_each_other_belong_to_what_computes_their_result() {
+        let nodes = compiled(
+            "%0 = input x float32 [2, 3]
+             %1 = softmax %0 axis=0
+             %2 = transpose %1
+             %3 = transpose %2
+             %4 = softmax %3 axis=1
+             output y = %4",
+        );
+        assert_eq!(nodes, [("softmax", vec![0, 1, 2]), ("softmax", vec![3])]);
+    }
+
+    #[test]
+    fn an_operator_that_stays_for_another_reader_stands_for_itself() {
+        let nodes = compiled(
+            "%0 = input x float32 [2, 3]
+             %1 = transpose %0
+             %2 = transpose %1
+             %3 = reshape %1 newShape=[6]
+             %4 = reshape %3 newShape=[2, 3]
+             %5 = softmax %4 axis=0
+             %6 = softmax %2 axis=0
+             output y = %5
+             output z = %1
+             output w = %6",
+        );
+        assert_eq!(
+            nodes,
+            [("transpose", vec![0]), ("reshape", vec![2, 3]), ("softmax", vec![4]), ("softmax", vec![5])]
+        );
+    }
+
+    #[test]
+    fn an_epilogue_and_a_chain_stand_for_all_their_operators() {
+        let nodes = compiled(
+            "%0 = input x float32 [4, 4]
+             %1 = matmul %0 %0
+             %2 = identity %1
+             %3 = relu %2
+             %4 = exp %3
+             %5 = softmax %4 axis=0
+             %6 = neg %5
+             %7 = identity %6
+             %8 = mul %7 %7
+             %9 = add %8 %0
+             output y = %9",
+        );
+        assert_eq!(nodes, [("matmul", vec![0, 1, 2, 3]), ("softmax", vec![4]), ("fused", vec![5, 6, 7, 8])]);
+    }
+
+    #[test]
+    fn long_chains_keep_their_origins_in_little_time() {
+        for (first, operator) in [("softmax %0 axis=0", "identity"), ("abs %0", "transpose"), ("matmul %0 %0", "relu")]
+        {
+            let mut text = format!("%0 = input x float32 [2, 2]\n%1 = {first}\n");
+            let links = 20_000;
+            (1..=links).for_each(|i| text += &format!("%{} = {operator} %{i}\n", i + 1));
+            let nodes = compiled(&(text + &format!("output y = %{}", links + 1)));
+            let origins: Vec<u32> = nodes.into_iter().flat_map(|(_, origins)| origins).collect();
+            assert_eq!(origins, (0..=links).collect::<Vec<u32>>(), "{operator}");
+        }
+    }
+
     #[test]
     fn passes_by_name() {
+        assert_eq!(Passes { fold: false, ..Passes::ALL }.enabled().collect::<Vec<_>>(), &Passes::NAMES[1..]);
         assert_eq!(Passes::without("all"), Some(Passes::NONE));
         assert_eq!(Passes::without("fold"), Some(Passes { fold: false, ..Passes::ALL }));
         assert_eq!(Passes::without("fold, nonsense"), None);

@@ -9,14 +9,20 @@ use crate::ops::transpose::Transpose;
 pub fn simplify(graph: &mut Graph) {
     let mut replacements: Vec<ValueId> = (0..graph.values.len() as u32).map(ValueId).collect();
     let producers = graph.producers();
+    // Which node does the work of a node that nothing needs any more.
+    let mut heirs: Vec<Option<usize>> = vec![None; graph.nodes.len()];
     for index in 0..graph.nodes.len() {
         let mut node = graph.nodes[index].clone();
         for id in node.inputs.iter_mut().flatten() {
             *id = replacements[id.index()];
         }
-        merge_with_producer(graph, &producers, &mut node);
+        if let Some(producer) = merge_with_producer(graph, &producers, &mut node) {
+            heirs[producer].get_or_insert(index);
+        }
         if does_nothing(graph, &node) {
-            replacements[node.outputs[0].index()] = node.inputs[0].expect("it has an operand");
+            let replacement = node.inputs[0].expect("it has an operand");
+            replacements[node.outputs[0].index()] = replacement;
+            heirs[index] = producers[replacement.index()];
         }
         graph.nodes[index] = node;
     }
@@ -27,11 +33,11 @@ pub fn simplify(graph: &mut Graph) {
             *id = replacement;
         }
     }
-    graph.drop_unused();
+    graph.drop_replaced(heirs);
 }
 
 /// Whether the output of `node` equals its first operand, in shape as well.
-fn does_nothing(graph: &Graph, node: &Node) -> bool {
+pub(super) fn does_nothing(graph: &Graph, node: &Node) -> bool {
     let Some(Some(input)) = node.inputs.first() else { return false };
     if node.outputs.len() != 1 || graph.descriptor(*input) != graph.descriptor(node.outputs[0]) {
         return false;
@@ -47,10 +53,12 @@ fn does_nothing(graph: &Graph, node: &Node) -> bool {
     }
 }
 
-/// Lets `node` read what its producer reads, if the two are transposes, or reshapes, of each other.
-fn merge_with_producer(graph: &Graph, producers: &[Option<usize>], node: &mut Node) {
-    let Some(Some(input)) = node.inputs.first().copied() else { return };
-    let Some(producer) = producers[input.index()].map(|index| &graph.nodes[index]) else { return };
+/// Lets `node` read what its producer reads, if the two are transposes, or reshapes, of each other. The result is that
+/// producer.
+fn merge_with_producer(graph: &Graph, producers: &[Option<usize>], node: &mut Node) -> Option<usize> {
+    let input = (*node.inputs.first()?)?;
+    let index = producers[input.index()]?;
+    let producer = &graph.nodes[index];
     match (&mut node.op, &producer.op) {
         (Op::Transpose(outer), Op::Transpose(inner)) => {
             let rank = graph.descriptor(input).rank();
@@ -60,8 +68,9 @@ fn merge_with_producer(graph: &Graph, producers: &[Option<usize>], node: &mut No
             node.inputs = producer.inputs.clone();
         }
         (Op::Reshape(_), Op::Reshape(_)) => node.inputs = producer.inputs.clone(),
-        _ => {}
+        _ => return None,
     }
+    Some(index)
 }
 
 #[cfg(test)]

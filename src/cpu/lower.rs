@@ -18,17 +18,16 @@ use super::steps::scatter::{ScatterElementsStep, ScatterStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::triangular::TriangularStep;
 use super::steps::{Env, Step, quantize};
+use super::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::ir::{Graph, Node};
-use crate::memory::Buffer;
+use crate::ir::{Constant, Graph, Node};
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
 use crate::ops::resample2d::InterpolationMode;
 use crate::ops::{Op, given};
 use crate::shape::Descriptor;
-use std::sync::Arc;
 
 /// What lowering knows about a node.
 pub struct Lowering<'a> {
@@ -38,8 +37,8 @@ pub struct Lowering<'a> {
     pub inputs: Vec<Option<&'a Descriptor>>,
     /// Descriptors of the outputs.
     pub outputs: Vec<&'a Descriptor>,
-    /// Bytes of the operands that are constants. A step that packs one lists it in [`packed`](Self::packed).
-    pub constants: Vec<Option<&'a Arc<Buffer>>>,
+    /// The operands that are constants. A step that packs one lists it in [`packed`](Self::packed).
+    pub constants: Vec<Option<&'a Constant>>,
     /// Unary operators to apply to the output, in this order. A step that does so takes them.
     pub epilogue: &'a [Elementwise],
     /// Operands whose raw bytes the step does not read when it runs, because it keeps a packed copy: memory that
@@ -64,9 +63,10 @@ impl<'a> Lowering<'a> {
         self.inputs[index].expect("the rule row requires this operand")
     }
 
-    /// The bytes of the operand at `index`, if it is a constant.
-    pub fn constant(&self, index: usize) -> Option<&'a [u8]> {
-        self.constants.get(index).copied().flatten().map(|buffer| buffer.bytes())
+    /// The elements of the operand at `index`, if it is a constant.
+    pub fn constant(&self, index: usize) -> Option<Weights<'a>> {
+        let constant = self.constants.get(index).copied().flatten()?;
+        Some(Weights::of(constant, self.input(index).dtype))
     }
 
     /// Notes that the step keeps a packed copy of the operand at `index`, if it does.
@@ -86,7 +86,8 @@ pub struct Lowered {
 /// Turns a node into a step that runs with `env`.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for packed constants or lists of places.
+/// An `UnknownError` when there is no memory for packed constants or lists of places, an `OperationError` when a mapped
+/// constant cannot be read.
 ///
 /// # Panics
 /// If the node has an epilogue that the step does not apply: a pass is wrong.
@@ -154,7 +155,7 @@ fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
     let constants = [l.constant(0), l.constant(1)];
     let epilogue = std::mem::take(&mut l.epilogue);
     let step = DenseStep::new(&l.env, l.outputs[0].dtype, shape, constants, epilogue)?;
-    l.packed.extend(step.packed());
+    l.packed.extend(step.packed_operands());
     Ok(step.into())
 }
 

@@ -1,9 +1,15 @@
 //! The CPU backend.
 
+pub mod description;
 pub mod kernels;
 pub mod lower;
 pub mod memory;
+pub mod observe;
 pub mod plan;
+pub mod readers;
 pub mod simd;
 pub mod steps;
 pub mod threads;
+pub mod weights;
+#[cfg(test)]
+mod weights_tests;

@@ -1,15 +1,20 @@
 //! A compiled graph on the CPU: a flat list of steps, a memory plan and the constants that the steps read.
 
+use super::description::{Computes, Description, Holdings, StepListing};
 use super::lower::{Lowered, lower};
 use super::memory::{Memory, Regions, StepPlaces, run_once};
+use super::observe::{Observer, Unobserved};
+use super::readers::Readers;
 use super::steps::{Env, Run, Step};
+use super::weights::resident;
 use crate::compile::memory::{MemoryPlan, Place, Space, plan};
 use crate::compile::{Passes, optimize};
 use crate::error::Result;
-use crate::ir::{Graph, Node, Source, ValueId};
+use crate::ir::{Graph, Listing, Node, ValueId};
 use crate::memory::Buffer;
 use crate::shape::Descriptor;
-use std::collections::BTreeMap;
+use std::collections::HashSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 /// How plans are made and run; the debug knobs among them are for tests.
@@ -40,6 +45,7 @@ enum Work {
 
 struct PlannedStep {
     work: Work,
+    computes: Computes,
     places: StepPlaces,
 }
 
@@ -54,6 +60,15 @@ pub struct Plan {
     regions: Regions,
     /// Bytes that the steps write.
     written: usize,
+    description: Arc<Description>,
+}
+
+/// What a plan was compiled from.
+struct Origin {
+    /// The graph as it was given.
+    source: Listing,
+    /// The passes that ran on it.
+    passes: Passes,
 }
 
 impl Plan {
@@ -61,8 +76,15 @@ impl Plan {
     /// a constant are given back as soon as every reader of it has packed it.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the arena or packed constants.
-    pub fn new(mut graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
+    /// An `UnknownError` when there is no memory for the arena or packed constants, an `OperationError` when a mapped
+    /// constant cannot be read.
+    pub fn new(graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
+        let passes = Passes { views: options.share_views, ..Passes::NONE };
+        let origin = Origin { source: Listing::of(&graph), passes };
+        Plan::lowered(graph, origin, env, options)
+    }
+
+    fn lowered(mut graph: Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
         let lowered = lower_all(&mut graph, env)?;
         let graph = &graph;
         let scratch: Vec<usize> =
@@ -83,28 +105,39 @@ impl Plan {
             steps.push(PlannedStep {
                 places: StepPlaces::new(inputs, outputs, memory.scratch[index]),
                 work: Work::Step(Box::new(lowered.step)),
+                computes: Computes::Node(index as u32),
             });
         }
-        steps.extend(memory.copies.iter().map(|(id, output)| copy_step(place(id), *output)));
-        Plan::assemble(graph, steps, &memory, options)
+        steps.extend(memory.copies.iter().map(|(id, output)| copy_step(*id, place(id), *output)));
+        Plan::assemble(graph, origin, steps, &memory, env, options)
     }
 
     /// Runs the passes on `graph` and lowers what they leave.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` for an operator that
-    /// the draft accepts and does not define.
+    /// the draft accepts and does not define, or when a mapped constant cannot be read.
     pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         graph.check_defined()?;
-        Plan::new(optimized(graph, env, passes)?, env, options)
+        let origin = Origin { source: Listing::of(&graph), passes };
+        Plan::lowered(optimized(graph, env, passes)?, origin, env, options)
     }
 
-    fn assemble(graph: &Graph, steps: Vec<PlannedStep>, memory: &MemoryPlan, options: PlanOptions) -> Result<Plan> {
+    fn assemble(
+        graph: &Graph,
+        origin: Origin,
+        steps: Vec<PlannedStep>,
+        memory: &MemoryPlan,
+        env: &Env,
+        options: PlanOptions,
+    ) -> Result<Plan> {
         let mut constants = BTreeMap::new();
         for place in steps.iter().flat_map(|step| step.places.inputs()) {
             if let Space::Constant(id) = place.space {
-                let bytes = graph.value(id).constant().expect("a place in a constant");
-                constants.insert(id, bytes.clone());
+                let constant = graph.value(id).constant().expect("a place in a constant");
+                if let Entry::Vacant(entry) = constants.entry(id) {
+                    entry.insert(resident(constant)?);
+                }
             }
         }
         let describe = |named: &[(String, ValueId)]| {
@@ -112,7 +145,26 @@ impl Plan {
         };
         let counts = || steps.iter().map(|step| step.places.counts());
         let (inputs, outputs) = (counts().map(|(n, _)| n).max(), counts().map(|(_, n)| n).max());
+        // What several steps share counts once.
+        let mut counted = HashSet::new();
+        let mut count = |buffer: &Arc<Buffer>| if counted.insert(Arc::as_ptr(buffer)) { buffer.len() } else { 0 };
+        let holdings = Holdings {
+            constants: constants.values().map(&mut count).sum(),
+            packed: steps.iter().flat_map(|step| step.work.packed()).map(&mut count).sum(),
+            arena: memory.arena,
+        };
+        let description = Description {
+            descriptors: graph.values.iter().map(|value| value.descriptor.clone()).collect(),
+            source: origin.source,
+            compiled: Listing::of(graph),
+            steps: steps.iter().map(PlannedStep::listing).collect(),
+            memory: holdings,
+            passes: origin.passes,
+            isa: env.isa,
+            threads: env.threads.count(),
+        };
         Ok(Plan {
+            description: Arc::new(description),
             written: steps.iter().map(|step| step.places.written_bytes()).sum(),
             regions: Regions::with_capacity(inputs.unwrap_or(0), outputs.unwrap_or(0)),
             steps,
@@ -134,13 +186,22 @@ impl Plan {
         &self.outputs
     }
 
-    /// Bytes that this plan holds: arena, constants (those shared with others included) and packed constants.
+    /// Bytes that this plan holds: arena, constants that steps read in place, and packed constants. What several steps
+    /// share counts once. What is shared with other plans, or with constant tensors, counts in each of them: it is freed
+    /// with the last one.
     pub fn bytes(&self) -> usize {
-        let packed = self.steps.iter().map(|step| match &step.work {
-            Work::Step(step) => step.packed_bytes(),
-            Work::Copy => 0,
-        });
-        self.arena.len() + self.constants.values().map(|bytes| bytes.len()).sum::<usize>() + packed.sum::<usize>()
+        self.description.memory.total()
+    }
+
+    /// What the plan is and does.
+    pub fn description(&self) -> &Arc<Description> {
+        &self.description
+    }
+
+    /// The buffers of all constants that steps read in place, and of what steps packed; one as often as it is read.
+    #[cfg(test)]
+    pub(super) fn weights(&self) -> impl Iterator<Item = &Arc<Buffer>> {
+        self.constants.values().chain(self.steps.iter().flat_map(|step| step.work.packed()))
     }
 
     /// Runs the steps on the bytes of the bound tensors.
@@ -149,9 +210,24 @@ impl Plan {
     /// If the number or sizes of the tensors are not those of [`inputs`](Plan::inputs) and
     /// [`outputs`](Plan::outputs).
     pub fn run<'a>(&'a mut self, env: &Env, inputs: &'a [&'a Buffer], outputs: &'a mut [&'a mut Buffer]) {
+        self.run_observed(env, inputs, outputs, &mut Unobserved);
+    }
+
+    /// As [`run`](Plan::run), with somebody who is told when steps begin and end.
+    ///
+    /// # Panics
+    /// As [`run`](Plan::run).
+    pub fn run_observed<'a>(
+        &'a mut self,
+        env: &Env,
+        inputs: &'a [&'a Buffer],
+        outputs: &'a mut [&'a mut Buffer],
+        observer: &mut impl Observer,
+    ) {
         assert!(inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len());
         inputs.iter().zip(&self.inputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
         outputs.iter().zip(&self.outputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
+        observer.begin();
         if self.fill_arena {
             self.arena.bytes_mut().fill(0xff);
         }
@@ -159,7 +235,8 @@ impl Plan {
         let mut memory = Memory { arena: &mut self.arena, inputs, outputs, constants: &self.constants };
         let (steps, regions) = (&self.steps, &mut self.regions);
         let mut run = || {
-            for PlannedStep { work, places } in steps {
+            for PlannedStep { work, places, .. } in steps {
+                observer.begin_step();
                 regions.run(places, &mut memory, |io| match work {
                     Work::Step(step) => step.run(env, io),
                     Work::Copy => {
@@ -167,26 +244,29 @@ impl Plan {
                         io.output::<u8>().copy_from_slice(from);
                     }
                 });
+                observer.end_step();
             }
         };
-        if enter_pool { env.threads.install(run) } else { run() }
+        if enter_pool {
+            env.threads.install(run)
+        } else {
+            run()
+        }
+        observer.end();
     }
 }
 
 /// Lowers every node; gives back the bytes of each constant that only packed copies of it will be read of.
 fn lower_all(graph: &mut Graph, env: &Env) -> Result<Vec<Lowered>> {
-    let mut readers = graph.use_counts();
+    let mut readers = Readers::new(graph);
     let mut all = Vec::with_capacity(graph.nodes.len());
     for index in 0..graph.nodes.len() {
-        let lowered = lower(graph, &graph.nodes[index], env)?;
-        for &operand in &lowered.packed {
-            let id = graph.nodes[index].inputs[operand].expect("a packed operand was given");
-            readers[id.index()] -= 1;
-            if readers[id.index()] == 0 {
-                graph.values[id.index()].source = Source::Constant(Arc::new(Buffer::zeroed(0)?));
-            }
-        }
-        all.push(lowered);
+        let node = &graph.nodes[index];
+        all.push(match readers.lower_tied(graph, node) {
+            Some(lowered) => lowered,
+            None => lower(graph, node, env)?,
+        });
+        readers.note(graph, &mut all);
     }
     Ok(all)
 }
@@ -200,10 +280,33 @@ pub fn optimized(mut graph: Graph, env: &Env, passes: Passes) -> Result<Graph> {
     Ok(graph)
 }
 
-fn copy_step(from: Place, output: usize) -> PlannedStep {
+impl Work {
+    fn packed(&self) -> Vec<&Arc<Buffer>> {
+        match self {
+            Work::Step(step) => step.packed(),
+            Work::Copy => Vec::new(),
+        }
+    }
+}
+
+impl PlannedStep {
+    fn listing(&self) -> StepListing {
+        let kernel = match &self.work {
+            Work::Step(step) => step.kernel(),
+            Work::Copy => "copy",
+        };
+        StepListing { computes: self.computes, kernel }
+    }
+}
+
+fn copy_step(id: ValueId, from: Place, output: usize) -> PlannedStep {
     let to = Place { space: Space::Output(output), offset: 0, bytes: from.bytes };
     let scratch = Place { space: Space::Arena, offset: 0, bytes: 0 };
-    PlannedStep { work: Work::Copy, places: StepPlaces::new([Some(from)].into(), [to].into(), scratch) }
+    PlannedStep {
+        work: Work::Copy,
+        computes: Computes::Copy(id),
+        places: StepPlaces::new([Some(from)].into(), [to].into(), scratch),
+    }
 }
 
 /// The bytes of the outputs of `node`, all of whose operands are constants.
@@ -212,8 +315,13 @@ fn copy_step(from: Place, output: usize) -> PlannedStep {
 /// An `UnknownError` when there is no memory for them.
 fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
     let lowered = lower(graph, node, env)?;
-    let constant = |id: ValueId| &**graph.value(id).constant().expect("operands are constants");
-    let inputs: Vec<Option<&Buffer>> = node.inputs.iter().map(|id| id.map(constant)).collect();
+    // A packed operand is not read again.
+    let operand = |(index, id): (usize, &Option<ValueId>)| {
+        let id = id.filter(|_| !lowered.packed.contains(&index));
+        id.map(|id| graph.value(id).constant().expect("operands are constants").buffer()).transpose()
+    };
+    let inputs = node.inputs.iter().enumerate().map(operand).collect::<Result<Vec<_>>>()?;
+    let inputs: Vec<Option<&Buffer>> = inputs.iter().map(Option::as_deref).collect();
     let mut outputs =
         node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect::<Result<Vec<_>>>()?;
     let mut scratch = Buffer::zeroed(lowered.step.scratch_bytes(env.threads.count()))?;
@@ -226,7 +334,7 @@ mod tests {
     use super::*;
     use crate::cpu::simd::Isa;
     use crate::cpu::threads::Threads;
-    use crate::ir::parse;
+    use crate::ir::{Constant, parse};
 
     fn plan(graph: Graph) -> Plan {
         let threads = Threads::new(1).unwrap();
@@ -248,10 +356,10 @@ mod tests {
                  %3 = input s {dtype} [4, 1, 1024]\n%4 = input r {dtype} [1, 64, 16]\n%5 = {operator}\noutput y = %5"
             );
             let graph = parse(&text);
-            let raw: Vec<_> = graph.values.iter().filter_map(|value| value.constant().map(Arc::downgrade)).collect();
-            let bytes = raw[0].upgrade().unwrap().len();
+            let Some(Constant::Owned(raw)) = graph.values.iter().find_map(|value| value.constant()) else { panic!() };
+            let (raw, bytes) = (Arc::downgrade(raw), raw.len());
             let plan = plan(graph);
-            assert!(raw[0].upgrade().is_none(), "{operator}: the raw weights are dropped");
+            assert!(raw.upgrade().is_none(), "{operator}: the raw weights are dropped");
             let packed = plan.bytes() - plan.arena.len();
             assert!((bytes..bytes + bytes / 8).contains(&packed), "{operator}: {packed} for {bytes} bytes");
         }
@@ -264,5 +372,101 @@ mod tests {
         let graph = parse(text);
         let bytes = graph.descriptor(ValueId(1)).bytes();
         assert_eq!(plan(graph).constants.values().map(|constant| constant.len()).sum::<usize>(), bytes);
+    }
+
+    /// A small network: convolution with its activation, depthwise convolution, a view, a product, a softmax, and an
+    /// output that is copied.
+    const NETWORK: &str = "%0 = input x float32 [1, 3, 8, 8]
+        %1 = constant float32 [8, 3, 3, 3]
+        %2 = conv2d %0 %1 padding=[1, 1, 1, 1]
+        %3 = relu %2
+        %4 = constant float32 [8, 1, 3, 3]
+        %5 = conv2d %3 %4 groups=8
+        %6 = constant float32 [4, 8, 1, 1]
+        %7 = conv2d %5 %6
+        %8 = exp %7
+        %9 = neg %8
+        %10 = reshape %9 newShape=[1, 144]
+        %11 = constant float32 [144, 10]
+        %12 = matmul %10 %11
+        %13 = softmax %12 axis=1
+        output y = %13
+        output z = %13";
+
+    #[test]
+    fn steps_name_their_kernels_nodes_and_work() {
+        let plan = plan(parse(NETWORK));
+        let json = plan.description().json();
+        let steps: Vec<_> = json["steps"].as_array().unwrap().iter().collect();
+        let column = |name: &str| steps.iter().map(|step| step[name].clone()).collect::<Vec<_>>();
+        assert_eq!(
+            column("kernel"),
+            ["conv2d im2col", "conv2d depthwise", "conv2d gemm", "gemm", "softmax rows", "copy"]
+        );
+        assert_eq!(column("operator"), ["conv2d", "conv2d", "conv2d", "matmul", "softmax", "copy"]);
+        let work = [64 * 8 * 27, 36 * 8 * 9, 36 * 4 * 8, 144 * 10, 0, 0];
+        assert_eq!(column("multiplyAdds"), work);
+        assert_eq!(steps[0]["bytesRead"], (3 * 64 + 8 * 27) * 4);
+        assert_eq!(column("bytesWritten"), [64 * 8 * 4, 36 * 8 * 4, 36 * 4 * 4, 40, 40, 40]);
+        // The reshape is a view: a node of the compiled graph without a step.
+        assert_eq!(column("node"), serde_json::json!([0, 1, 2, 4, 5, null]).as_array().unwrap().as_slice());
+        let nodes: Vec<_> = json["compiled"]["nodes"].as_array().unwrap().iter().collect();
+        assert_eq!(nodes[3]["operator"], "reshape");
+        assert_eq!(nodes[0]["epilogue"], serde_json::json!(["relu"]));
+        assert_eq!(nodes[2]["epilogue"], serde_json::json!(["exp", "neg"]));
+        let origins: Vec<_> = nodes.iter().map(|node| &node["origins"]).collect();
+        assert_eq!(
+            origins,
+            [&serde_json::json!([0, 1]), &[2].into(), &[3, 4, 5].into(), &[6].into(), &[7].into(), &[8].into()]
+        );
+        let source = json["source"]["nodes"].as_array().unwrap();
+        assert_eq!(source.len(), 9);
+        assert!(source.iter().enumerate().all(|(id, node)| node["origins"] == serde_json::json!([id])));
+        assert_eq!(json["passes"], serde_json::json!(Passes::NAMES));
+        assert_eq!((json["isa"].as_str(), json["threads"].as_u64()), (Some(Isa::best().name()), Some(1)));
+        let bytes: u64 = json["memory"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum();
+        assert_eq!(bytes, plan.bytes() as u64);
+    }
+
+    #[test]
+    fn a_watched_run_has_the_results_of_another_and_times_for_every_step() {
+        use crate::cpu::observe::Stopwatch;
+        let mut plan = plan(parse(NETWORK));
+        let threads = Threads::new(1).unwrap();
+        let env = Env { threads: &threads, isa: Isa::best() };
+        let x = Buffer::copy_of(&[0x3e; 3 * 64 * 4]).unwrap();
+        let run = |plan: &mut Plan, watch: Option<&mut Stopwatch>| {
+            let mut outputs = [Buffer::zeroed(40).unwrap(), Buffer::zeroed(40).unwrap()];
+            let [y, z] = &mut outputs;
+            match watch {
+                Some(watch) => plan.run_observed(&env, &[&x], &mut [y, z], watch),
+                None => plan.run(&env, &[&x], &mut [y, z]),
+            }
+            outputs.map(|output| output.bytes().to_vec())
+        };
+        let (runs, steps) = (3, plan.description().steps.len());
+        let mut watch = Stopwatch::new(runs, steps).unwrap();
+        let expected = run(&mut plan, None);
+        for _ in 0..runs {
+            assert_eq!(run(&mut plan, Some(&mut watch)), expected);
+        }
+        let times = watch.into_times();
+        let times: Vec<f64> =
+            crate::memory::elements::<u64>(times.bytes()).iter().map(|&x| f64::from_bits(x)).collect();
+        assert_eq!(times.len(), runs * (steps + 1) * 2);
+        let mut previous_end = 0.0;
+        for run in times.chunks_exact((steps + 1) * 2) {
+            let (run, steps) = run.as_chunks::<2>().0.split_first().unwrap();
+            assert!(run[0] >= previous_end, "runs follow each other: {times:?}");
+            previous_end = run[0] + run[1];
+            let mut end = 0.0;
+            for [start, duration] in steps {
+                assert!(*start >= end && *duration >= 0.0, "steps follow each other: {times:?}");
+                end = start + duration;
+            }
+            assert!(end <= run[1], "steps lie within their run: {times:?}");
+            assert!(steps.iter().map(|[_, duration]| duration).sum::<f64>() <= run[1]);
+        }
+        assert_eq!(times[0], 0.0);
     }
 }

@@ -1,9 +1,9 @@
 //! The builder behind `MLGraphBuilder`: validates operators one by one and appends them to a graph.
 
-use super::{Graph, Node, Source, ValueId};
+use super::{Constant, Graph, Node, Source, ValueId};
 use crate::dtype::{DataType, Number};
 use crate::error::{Error, Problem, Result};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Mapped};
 use crate::ops::Op;
 use crate::ops::attributes::Attributes;
 use crate::shape::Descriptor;
@@ -61,19 +61,23 @@ impl Builder {
     /// # Errors
     /// A TypeError for a descriptor beyond the limits or another number of bytes, an UnknownError without memory.
     pub fn constant(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Result<OperandId> {
-        let fail = |problem| Error::at("constant", "", problem);
-        descriptor.check("descriptor").map_err(fail)?;
-        if descriptor.bytes() != bytes.len() {
-            let expected = format!("{} bytes", descriptor.bytes());
-            return Err(fail(Problem::Attribute { name: "buffer", got: format!("{} bytes", bytes.len()), expected }));
-        }
+        check_constant(&descriptor, bytes.len())?;
         self.graph.add_constant(descriptor, bytes)
+    }
+
+    /// A constant whose bytes are read through `window` when the graph is built; nothing is copied now.
+    ///
+    /// # Errors
+    /// A TypeError for a descriptor beyond the limits or a window of another number of bytes.
+    pub fn constant_mapped(&mut self, descriptor: Descriptor, window: Mapped) -> Result<OperandId> {
+        check_constant(&descriptor, window.len())?;
+        Ok(self.graph.add_value(descriptor, Source::Constant(Constant::Mapped(window))))
     }
 
     /// `constant(tensor)`: a constant that shares the bytes of a constant tensor.
     pub fn constant_shared(&mut self, descriptor: Descriptor, bytes: Arc<Buffer>) -> OperandId {
         assert_eq!(descriptor.bytes(), bytes.len());
-        self.graph.add_value(descriptor, Source::Constant(bytes))
+        self.graph.add_value(descriptor, Source::Constant(Constant::Owned(bytes)))
     }
 
     /// `constant(dataType, value)`: a scalar, cast to `dtype`.
@@ -98,7 +102,8 @@ impl Builder {
         let descriptors: Vec<_> = inputs.iter().map(|input| input.map(|id| self.graph.descriptor(id))).collect();
         let outputs = op.resolve(&descriptors).map_err(|problem| Error::at(op.rule().name, &label, problem))?;
         let outputs: Vec<_> = outputs.into_iter().map(|output| self.graph.add_value(output, Source::Node)).collect();
-        self.graph.nodes.push(Node { op, label, inputs, outputs: outputs.clone(), epilogue: Vec::new() });
+        let (epilogue, origins) = (Vec::new(), Vec::new());
+        self.graph.nodes.push(Node { op, label, inputs, outputs: outputs.clone(), epilogue, origins });
         Ok(outputs)
     }
 
@@ -135,11 +140,11 @@ impl Builder {
 
     /// Whether an operand is a constant.
     pub fn is_constant(&self, id: OperandId) -> bool {
-        self.constant_bytes(id).is_some()
+        self.constant_value(id).is_some()
     }
 
     /// The bytes of an operand that is a constant.
-    pub fn constant_bytes(&self, id: OperandId) -> Option<&Arc<Buffer>> {
+    pub fn constant_value(&self, id: OperandId) -> Option<&Constant> {
         self.graph.value(id).constant()
     }
 
@@ -173,6 +178,18 @@ impl Builder {
         graph.drop_unused();
         let uses = graph.use_counts();
         graph.inputs.retain(|(_, id)| uses[id.index()] > 0);
+        graph.number_nodes();
         graph
     }
+}
+
+/// Checks that a constant of `bytes` bytes can have this descriptor.
+fn check_constant(descriptor: &Descriptor, bytes: usize) -> Result<()> {
+    let fail = |problem| Error::at("constant", "", problem);
+    descriptor.check("descriptor").map_err(fail)?;
+    if descriptor.bytes() == bytes {
+        return Ok(());
+    }
+    let expected = format!("{} bytes", descriptor.bytes());
+    Err(fail(Problem::Attribute { name: "buffer", got: format!("{bytes} bytes"), expected }))
 }

@@ -1,10 +1,15 @@
 //! Graphs: values, nodes and the builder that makes them. A graph knows operators and nothing of how they run.
 
 mod builder;
+mod constant;
+mod listing;
+mod origins;
 mod text;
 mod verify;
 
 pub use builder::{Builder, Checkpoint, OperandId};
+pub use constant::Constant;
+pub use listing::Listing;
 pub use text::parse;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -12,7 +17,6 @@ use crate::memory::Buffer;
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::shape::Descriptor;
-use std::sync::Arc;
 
 /// A value of a graph, by its place in [`Graph::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,8 +34,8 @@ impl ValueId {
 pub enum Source {
     /// Bound to a tensor at each dispatch.
     Input,
-    /// Known when the graph is built: its bytes, row-major, little-endian.
-    Constant(Arc<Buffer>),
+    /// Known when the graph is built.
+    Constant(Constant),
     /// Computed by a node.
     Node,
 }
@@ -47,7 +51,7 @@ pub struct Value {
 
 impl Value {
     /// The bytes of a constant.
-    pub fn constant(&self) -> Option<&Arc<Buffer>> {
+    pub fn constant(&self) -> Option<&Constant> {
         if let Source::Constant(bytes) = &self.source { Some(bytes) } else { None }
     }
 }
@@ -65,6 +69,8 @@ pub struct Node {
     pub outputs: Vec<ValueId>,
     /// Unary element-wise operators that are applied to the (only) output in this order. Set by the compiler.
     pub epilogue: Vec<Elementwise>,
+    /// The nodes of the graph as it was built that this one stands for, by their places there, in order.
+    pub origins: Vec<u32>,
 }
 
 /// A computational graph. Nodes stand in an order in which they can run.
@@ -103,7 +109,7 @@ impl Graph {
     /// An `UnknownError` when there is no memory for the copy of `bytes`.
     pub fn add_constant(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Result<ValueId> {
         assert_eq!(descriptor.bytes(), bytes.len());
-        Ok(self.add_value(descriptor, Source::Constant(Arc::new(Buffer::copy_of(bytes)?))))
+        Ok(self.add_value(descriptor, Source::Constant(Buffer::copy_of(bytes)?.into())))
     }
 
     /// The descriptors of a node's operands.
@@ -144,8 +150,8 @@ impl Graph {
         producers
     }
 
-    /// Drops the nodes whose outputs nothing needs, and the bytes of constants that nothing reads. Inputs stay.
-    pub fn drop_unused(&mut self) {
+    /// For each value, whether an output of the graph depends on it.
+    fn needed_values(&self) -> Vec<bool> {
         let mut needed = vec![false; self.values.len()];
         self.outputs.iter().for_each(|(_, id)| needed[id.index()] = true);
         for node in self.nodes.iter().rev() {
@@ -153,6 +159,18 @@ impl Graph {
                 node.inputs.iter().flatten().for_each(|id| needed[id.index()] = true);
             }
         }
+        needed
+    }
+
+    /// For each node, whether an output of the graph depends on it.
+    pub fn needed_nodes(&self) -> Vec<bool> {
+        let needed = self.needed_values();
+        self.nodes.iter().map(|node| node.outputs.iter().any(|id| needed[id.index()])).collect()
+    }
+
+    /// Drops the nodes whose outputs nothing needs, and the bytes of constants that nothing reads. Inputs stay.
+    pub fn drop_unused(&mut self) {
+        let needed = self.needed_values();
         self.nodes.retain(|node| node.outputs.iter().any(|id| needed[id.index()]));
         for (value, _) in self.values.iter_mut().zip(&needed).filter(|(_, needed)| !**needed) {
             if let Source::Constant(_) = value.source {

@@ -201,6 +201,6 @@ mod tests {
         let (_, id) = &graph.outputs[0];
         let node = &graph.nodes[graph.producers()[id.index()].unwrap()];
         let constant = graph.value(node.inputs[0].unwrap()).constant().unwrap();
-        assert_eq!(constant.bytes(), [1, 254, 3]);
+        assert_eq!(constant.buffer().unwrap().bytes(), [1, 254, 3]);
     }
 }

@@ -4,9 +4,11 @@
 mod completion;
 mod convert;
 mod handle;
+mod onnx;
 
 use crate::dtype::DataType;
-use crate::ir::{Builder, ValueId};
+use crate::error::{Error, ErrorKind};
+use crate::ir::{Builder, Constant, ValueId};
 use crate::ops::limits::support_limits_json;
 use crate::runtime;
 use crate::shape::Descriptor;
@@ -18,6 +20,22 @@ use napi::bindgen_prelude::{Array, External, FnArgs, Function, Object, Uint8Arra
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::sync::Arc;
+
+/// Characters of a JavaScript string, at most.
+const MAX_TEXT: usize = (1 << 29) - 24;
+
+/// JSON for JavaScript.
+///
+/// # Errors
+/// An OperationError when it is too long for a string.
+fn text(json: &serde_json::Value) -> Result<String> {
+    let text = json.to_string();
+    if text.len() > MAX_TEXT {
+        let message = format!("describeGraph: the description has {} bytes, more than a string can hold", text.len());
+        return Err(thrown(Error::new(ErrorKind::Operation, message)));
+    }
+    Ok(text)
+}
 
 type Result<T> = std::result::Result<T, napi::Error<String>>;
 type ContextHandle = Arc<Owner>;
@@ -50,6 +68,12 @@ pub fn create_context(
 #[napi(catch_unwind)]
 pub fn destroy_context(context: &External<ContextHandle>) {
     context.context.lose();
+}
+
+/// What this process computes with, as the JSON of a `SystemInfo`.
+#[napi(catch_unwind)]
+pub fn system_info() -> Result<String> {
+    text(&runtime::system_info().map_err(thrown)?)
 }
 
 /// `MLOpSupportLimits` as JSON.
@@ -231,7 +255,7 @@ pub fn build(
     let outputs = output_names.into_iter().zip(output_ids.into_iter().map(ValueId)).collect();
     let graph = builder.finish(outputs);
     let inputs = graph.inputs.iter().map(|(name, _)| name.clone()).collect();
-    let constants: usize = graph.values.iter().filter_map(|value| value.constant()).map(|bytes| bytes.len()).sum();
+    let constants: usize = graph.values.iter().filter_map(|value| value.constant()).map(Constant::memory_bytes).sum();
     let graph = context.context.build(graph, context.environment.request(&env, id));
     let handle = Handle::new(graph, context, Weight::new(&env, constants));
     Ok(Build { graph: External::new(handle), inputs })
@@ -243,6 +267,32 @@ pub fn weigh_graph(graph: &External<GraphHandle>) {
     graph.weigh(graph.bytes());
 }
 
+/// What a graph that is built is and does, as the JSON of a `GraphDescription`.
+#[napi(catch_unwind)]
+pub fn describe_graph(graph: &External<GraphHandle>) -> Result<String> {
+    let description = graph.description();
+    let description = description.ok_or_else(|| convert::invalid_state("describeGraph: the graph is destroyed"))?;
+    text(&description.json())
+}
+
+/// Tensors in the order of a graph's inputs and outputs, which are all different.
+fn bound(
+    operation: &str,
+    context: &External<ContextHandle>,
+    inputs: &Array,
+    outputs: &Array,
+) -> Result<[Vec<Arc<runtime::Tensor>>; 2]> {
+    let (inputs, outputs) = (handles(inputs, context)?, handles(outputs, context)?);
+    let mut addresses: Vec<_> = inputs.iter().chain(&outputs).map(Arc::as_ptr).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    // The timeline locks each tensor once and would wait for itself.
+    if addresses.len() < inputs.len() + outputs.len() {
+        return Err(convert::type_error(&format!("{operation}: a tensor is passed more than once")));
+    }
+    Ok([inputs, outputs])
+}
+
 /// Runs a graph on tensors in the order of its inputs and outputs.
 #[napi(catch_unwind)]
 pub fn dispatch(
@@ -251,14 +301,27 @@ pub fn dispatch(
     inputs: Array,
     outputs: Array,
 ) -> Result<()> {
-    let (inputs, outputs) = (handles(&inputs, context)?, handles(&outputs, context)?);
-    let mut addresses: Vec<_> = inputs.iter().chain(&outputs).map(Arc::as_ptr).collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    // The timeline locks each tensor once and would wait for itself.
-    if addresses.len() < inputs.len() + outputs.len() {
-        return Err(convert::type_error("dispatch: a tensor is passed more than once"));
-    }
+    let [inputs, outputs] = bound("dispatch", context, &inputs, &outputs)?;
     context.context.dispatch(graph.shared(), inputs, outputs);
     Ok(())
+}
+
+/// Runs a graph `warmup` times, then `runs` times with a clock. When that has completed, `take_read` gives for each run
+/// its start (from that of the first run) and duration, then start (from that of the run) and duration of each step, all
+/// as float64 in nanoseconds.
+#[napi(catch_unwind)]
+#[allow(clippy::too_many_arguments, reason = "the functions of the addon are flat")]
+pub fn profile(
+    env: Env,
+    context: &External<ContextHandle>,
+    id: u32,
+    graph: &External<GraphHandle>,
+    inputs: Array,
+    outputs: Array,
+    warmup: u32,
+    runs: u32,
+) -> Result<External<Arc<runtime::Read>>> {
+    let tensors = bound("profileGraph", context, &inputs, &outputs)?;
+    let done = context.environment.request(&env, id);
+    Ok(External::new(context.context.profile(graph.shared(), tensors, [warmup, runs], done)))
 }

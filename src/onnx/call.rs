@@ -1,15 +1,18 @@
 //! What the translation of a node sees: its inputs and attributes, and the operators that it can emit.
 
-use super::error::{ModelError, Refusal};
-use super::import::{Importer, Place, Value, value_type};
+use super::error::Refusal;
+use super::import::{Body, Importer, Place, Value, value_type};
 use super::proto;
 use super::tensor::{ElementType, Literal, TensorRecord, numbers};
 use crate::dtype::{DataType, Number};
+use crate::error::Error;
 use crate::ir::OperandId;
+use crate::memory::Buffer;
 use crate::ops::Op;
 use crate::ops::tensor::Tensor;
 use crate::shape::Descriptor;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The result of a step of a translation.
 pub type Step<T> = std::result::Result<T, Refusal>;
@@ -17,6 +20,9 @@ pub type Step<T> = std::result::Result<T, Refusal>;
 /// Operators whose operands and outputs have at most this many elements together are computed while they are
 /// translated, if the operands are constants: what models compute with shapes. Larger ones are left to the compiler.
 const MAX_FOLDED_ELEMENTS: usize = 1 << 16;
+
+/// As [`MAX_FOLDED_ELEMENTS`], for cumulative sums.
+const MAX_SUMMED_ELEMENTS: usize = 1 << 13;
 
 /// A node that is being translated.
 pub struct Call<'c, 'm> {
@@ -100,6 +106,7 @@ impl<'c, 'm> Call<'c, 'm> {
                 Err(Refusal(format!("input {index} has shape {shape:?}, no elements, which WebNN does not have")))
             }
             Value::Sequence(_) => Err(Refusal(format!("input {index} is a sequence, expected a tensor"))),
+            Value::Absent => unreachable!("nodes see it as an input that is left out"),
             Value::Unknown => unreachable!("nodes that read what is unknown are not translated"),
         }
     }
@@ -134,7 +141,9 @@ impl<'c, 'm> Call<'c, 'm> {
 
     /// The elements of `operand`, if it is a constant.
     pub fn numbers_of(&self, operand: OperandId) -> Option<Vec<Number>> {
-        let bytes = self.importer.builder.constant_bytes(operand)?;
+        let constant = self.importer.builder.constant_value(operand)?;
+        // A weight that cannot be read is told when the graph is compiled; here, it is just not known.
+        let bytes = constant.buffer().ok()?;
         Some(numbers(self.dtype(operand), bytes.bytes()))
     }
 
@@ -346,14 +355,16 @@ impl<'c, 'm> Call<'c, 'm> {
         // Whatever is wrong is found again, and told, when the operator is added.
         let Ok(outputs) = op.resolve(&descriptors) else { return Ok(None) };
         elements += outputs.iter().map(Descriptor::elements).sum::<usize>();
-        if elements > MAX_FOLDED_ELEMENTS || op.check_defined(&descriptors).is_err() {
+        // The naive reference of sums sums anew for each element.
+        let is_long = matches!(op, Op::CumulativeSum(_)) && elements > MAX_SUMMED_ELEMENTS;
+        if is_long || elements > MAX_FOLDED_ELEMENTS || op.check_defined(&descriptors).is_err() {
             return Ok(None);
         }
         let tensor = |id: OperandId| {
-            let bytes = builder.constant_bytes(id).expect("a constant");
-            Tensor::from_bytes(builder.descriptor(id), bytes.bytes())
+            let bytes = builder.constant_value(id).expect("a constant").buffer()?;
+            Ok(Tensor::from_bytes(builder.descriptor(id), bytes.bytes()))
         };
-        let tensors: Vec<_> = inputs.iter().map(|id| id.map(tensor)).collect();
+        let tensors: Vec<_> = inputs.iter().map(|id| id.map(tensor).transpose()).collect::<Result<_, Error>>()?;
         let tensors: Vec<_> = tensors.iter().map(Option::as_ref).collect();
         let results = op.reference(&tensors, &outputs);
         let constants =
@@ -423,19 +434,46 @@ impl<'c, 'm> Call<'c, 'm> {
         }
     }
 
-    /// The outputs of the graph in the attribute `name` for `inputs`.
+    /// The graph in the attribute `name`.
     ///
     /// # Errors
-    /// If there is no such graph or it is damaged; nodes of it that are not supported are listed on their own.
-    pub fn run_graph(&mut self, name: &str, inputs: Vec<Value>) -> Step<Vec<Value>> {
-        let graph = self.attribute(name).and_then(|attribute| attribute.g.clone());
+    /// If there is no such graph or it is damaged.
+    pub fn body(&self, name: &str) -> Step<Body> {
+        let graph = self.attribute(name).and_then(|attribute| attribute.g.as_ref());
         let graph = graph.ok_or_else(|| Refusal(format!("the attribute {name} is missing")))?;
-        let outputs = self.importer.run_graph(&graph, inputs, self.place);
-        let outputs = outputs.map_err(|ModelError { message, .. }| Refusal(message))?;
+        Ok(Body::decode(graph, self.place)?)
+    }
+
+    /// The outputs of a graph of the node for `inputs`.
+    ///
+    /// # Errors
+    /// If the number of inputs is wrong; nodes of the graph that are not supported are listed on their own.
+    pub fn run_body(&mut self, body: &mut Body, inputs: Vec<Value>) -> Step<Vec<Value>> {
+        let outputs = self.importer.run_body(body, inputs, self.place)?;
         match outputs.iter().any(|output| matches!(output, Value::Unknown)) {
-            true => Err(Refusal(format!("a node of its graph {name} is not supported"))),
+            true => Err("a node of its graph is not supported".into()),
             false => Ok(outputs),
         }
+    }
+
+    /// The bytes of the input at `index`, if it is a constant of a type that WebNN has.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn constant_bytes(&self, index: usize) -> Step<Option<Arc<Buffer>>> {
+        let Some(Value::Operand(id)) = self.value(index) else { return Ok(None) };
+        let constant = self.importer.builder.constant_value(id);
+        Ok(constant.map(|constant| constant.buffer()).transpose()?)
+    }
+
+    /// The dimensions of an operand, which `what` names.
+    ///
+    /// # Errors
+    /// If there are not exactly `N`.
+    pub fn dims<const N: usize>(&self, operand: OperandId, what: &str) -> Step<[u32; N]> {
+        let shape = self.shape(operand);
+        <[u32; N]>::try_from(shape)
+            .map_err(|shape| Refusal(format!("{what} has shape {shape:?}, expected {N} dimensions")))
     }
 }
 

@@ -65,7 +65,7 @@ impl Call<'_, '_> {
         self.emit(E::Where, &[condition, yes, no])
     }
 
-    /// The cast of WebNN, which rounds; nothing if the type is the same.
+    /// The cast of WebNN, which cuts fractions off; nothing if the type is the same.
     pub fn cast(&mut self, operand: OperandId, dtype: DataType) -> Step<OperandId> {
         if self.dtype(operand) == dtype { Ok(operand) } else { self.emit(E::Cast { to: dtype }, &[operand]) }
     }
@@ -165,6 +165,34 @@ impl Call<'_, '_> {
     /// A scalar of type `dtype` for an integer.
     pub fn int_scalar(&mut self, dtype: DataType, value: i64) -> Step<OperandId> {
         self.scalar(dtype, Number::Int(value as i128))
+    }
+
+    /// `alpha * operand + beta` in one operator, which matrix products can take as their epilogue; nothing for
+    /// `1 * operand + 0`.
+    pub fn linear(&mut self, operand: OperandId, alpha: f64, beta: f64) -> Step<OperandId> {
+        if alpha == 1.0 && beta == 0.0 {
+            return Ok(operand);
+        }
+        self.emit(E::Linear { alpha, beta }, &[operand])
+    }
+
+    /// One slice of `operand` along `axis`, without that dimension.
+    pub fn pick(&mut self, operand: OperandId, axis: usize, at: u32) -> Step<OperandId> {
+        let slice = self.slice_axis(operand, axis, at, 1)?;
+        let mut shape = self.shape(slice);
+        shape.remove(axis);
+        self.reshape(slice, &shape)
+    }
+
+    /// Tensors of one shape joined along a new dimension `axis`.
+    pub fn stack(&mut self, operands: &[OperandId], axis: usize) -> Step<OperandId> {
+        let mut rows = Vec::new();
+        for &operand in operands {
+            let mut shape = self.shape(operand);
+            shape.insert(axis, 1);
+            rows.push(self.reshape(operand, &shape)?);
+        }
+        self.concat(&rows, axis as u32)
     }
 
     /// A constant of floating-point numbers, which are rounded to `dtype`.

@@ -2,25 +2,40 @@
 
 use super::error::{ModelError, Result};
 use super::proto;
+use crate::memory::{Backing, Mapped, MappedFile};
 use bytes::Bytes;
 use prost::Message;
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
 
-/// The files of one model.
+/// The files of one model. They are mapped into memory for parsing; elements are read through windows.
 #[derive(Debug, Default)]
 pub struct Files {
     /// The folder of the model; `None` for a model that came as bytes.
     folder: Option<PathBuf>,
-    /// Files that were opened.
-    open: Mutex<HashMap<PathBuf, Bytes>>,
+    /// The model itself.
+    main: Option<Opened>,
+    /// Files beside it that were opened, by location.
+    open: Mutex<HashMap<PathBuf, Opened>>,
 }
 
-/// The bytes of the file at `path`.
-fn read(path: &Path) -> Result<Bytes> {
-    let bytes = std::fs::read(path);
-    bytes.map(Bytes::from).map_err(|error| ModelError::new(format!("{} cannot be read: {error}", path.display())))
+/// A file or buffer, and its bytes as messages share them.
+#[derive(Clone, Debug)]
+struct Opened {
+    backing: Backing,
+    bytes: Bytes,
+}
+
+impl Opened {
+    fn new(backing: Backing) -> Opened {
+        Opened { bytes: Bytes::from_owner(backing.clone()), backing }
+    }
+
+    fn file(path: &Path) -> Result<Opened> {
+        let file = MappedFile::open(path).map_err(|error| ModelError::new(format!("cannot be read: {error}")))?;
+        Ok(Opened::new(file.into()))
+    }
 }
 
 impl Files {
@@ -29,9 +44,31 @@ impl Files {
     /// # Errors
     /// If it cannot be read.
     pub fn open(path: &Path) -> Result<(Files, Bytes)> {
-        let bytes = read(path)?;
+        let main = Opened::file(path)?;
+        let bytes = main.bytes.clone();
         let folder = path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
-        Ok((Files { folder: folder.map(Path::to_path_buf), open: Mutex::default() }, bytes))
+        let folder = folder.map(Path::to_path_buf);
+        Ok((Files { folder, main: Some(main), open: Mutex::default() }, bytes))
+    }
+
+    /// A model in `bytes`, without files beside it.
+    pub fn of_bytes(bytes: Bytes) -> (Files, Bytes) {
+        let main = Opened::new(Backing::of_bytes(bytes));
+        let bytes = main.bytes.clone();
+        (Files { main: Some(main), ..Files::default() }, bytes)
+    }
+
+    /// The window over `bytes`, if they are a part of one of the files.
+    pub fn window_of(&self, bytes: &Bytes) -> Option<Mapped> {
+        let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.main.iter().chain(open.values()).find_map(|opened| opened.backing.window_of(bytes))
+    }
+
+    /// Tells the system that what was read so far is not needed now.
+    pub fn release(&self) {
+        if let Some(file) = self.main.as_ref().and_then(|main| main.backing.file()) {
+            file.release(0..file.as_ref().as_ref().len());
+        }
     }
 
     /// The `expected` bytes that the `external_data` of a tensor points at.
@@ -81,8 +118,8 @@ impl Files {
             return Err(outside());
         }
         let mut open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(bytes) = open.get(relative) {
-            return Ok(bytes.clone());
+        if let Some(opened) = open.get(relative) {
+            return Ok(opened.bytes.clone());
         }
         let path = folder.join(relative);
         let unreadable = |error: std::io::Error| ModelError::new(format!("{} cannot be read: {error}", path.display()));
@@ -91,8 +128,9 @@ impl Files {
         if !real.starts_with(folder.canonicalize().map_err(unreadable)?) {
             return Err(outside());
         }
-        let bytes = read(&real)?;
-        open.insert(relative.to_path_buf(), bytes.clone());
+        let opened = Opened::file(&real)?;
+        let bytes = opened.bytes.clone();
+        open.insert(relative.to_path_buf(), opened);
         Ok(bytes)
     }
 }

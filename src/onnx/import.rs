@@ -23,6 +23,9 @@ use std::rc::Rc;
 /// The most nodes that are translated, with those of functions and of the rounds of loops.
 const MAX_NODES: usize = 200_000;
 
+/// Constants of at most this many bytes are copied; larger ones are read from the file when the graph is compiled.
+const MAX_COPIED_BYTES: usize = 1 << 14;
+
 /// What a name of the model stands for.
 #[derive(Clone, Debug)]
 pub enum Value {
@@ -34,6 +37,8 @@ pub enum Value {
     Empty(Descriptor),
     /// A list of tensors.
     Sequence(Vec<Value>),
+    /// An optional without an element; a node that reads it sees an input that is left out.
+    Absent,
     /// What a node would have computed that is not supported.
     Unknown,
 }
@@ -104,6 +109,26 @@ pub(super) struct Place<'a> {
     pub depth: usize,
 }
 
+/// A graph in an attribute, which can be run several times.
+pub struct Body {
+    graph: Graph,
+    /// Its initializers that were read already.
+    constants: HashMap<String, Value>,
+}
+
+impl Body {
+    /// Decodes the graph of an attribute of a node at `place`.
+    pub(super) fn decode(encoded: &Bytes, place: Place) -> Result<Body> {
+        let graph = Graph::decode(encoded, &|name| place.scope.defines(name), place.depth + 1)?;
+        Ok(Body { graph, constants: HashMap::new() })
+    }
+
+    /// What the graph says about its outputs.
+    pub fn outputs(&self) -> &[ValueInfo] {
+        &self.graph.outputs
+    }
+}
+
 /// The state of one import.
 pub(super) struct Importer<'a> {
     pub model: &'a Model,
@@ -125,6 +150,30 @@ pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result
         builder.roll_back(before);
     }
     imported
+}
+
+/// Refuses a model that no sizes of its free dimensions make possible: for operators that are not translated, and inputs
+/// that are no tensors of a type of WebNN, as far as its outputs need them.
+///
+/// # Errors
+/// With every such node, or the first such input.
+pub fn check(model: &Model) -> Result<()> {
+    let unknown = unknown_operators(model)?;
+    let count = unknown.len();
+    if count > 0 {
+        return Err(ModelError::unsupported(unknown, count));
+    }
+    let outputs: Vec<_> = model.graph.outputs.iter().map(|output| output.name.clone()).collect();
+    let (_, needed) = needed(&model.graph, &outputs)?;
+    let inputs = model.graph.free_inputs().filter(|input| needed.contains(&input.name));
+    inputs.map(input_type).try_for_each(|dtype| dtype.map(drop))
+}
+
+/// The data type of an input.
+fn input_type(input: &ValueInfo) -> Result<DataType> {
+    input.element.and_then(ElementType::webnn).ok_or_else(|| {
+        ModelError::new(format!("the input '{}' is of type {}, which WebNN does not have", input.name, input.data_type))
+    })
 }
 
 /// The nodes of `model` whose operators are unknown, whatever the shapes. Every graph and function is looked at.
@@ -217,14 +266,9 @@ impl<'a> Importer<'a> {
         let mut bindings = Vec::new();
         for input in model.graph.free_inputs() {
             let is_needed = needed.contains(&input.name);
-            let dtype = match input.element.and_then(ElementType::webnn) {
-                Some(dtype) => dtype,
-                None if !is_needed => continue,
-                None => {
-                    let message =
-                        format!("the input '{}' is of type {}, which WebNN does not have", input.name, input.data_type);
-                    return Err(ModelError::new(message));
-                }
+            let dtype = match input_type(input) {
+                Err(_) if !is_needed => continue,
+                dtype => dtype?,
             };
             if let Some(id) = request.bindings.get(&input.name) {
                 if bound[input.name.as_str()].dtype != dtype {
@@ -279,6 +323,7 @@ impl<'a> Importer<'a> {
                 return Err(fail(format!("is of type {}, which WebNN does not have", literal.element)));
             }
             Some(Value::Sequence(_)) => return Err(fail("is a sequence, which WebNN does not have".to_string())),
+            Some(Value::Absent) => return Err(fail("is an optional without an element".to_string())),
             Some(Value::Unknown) => unreachable!("refused before"),
             None => return Err(fail("is no value of the model".to_string())),
         };
@@ -305,17 +350,29 @@ impl<'a> Importer<'a> {
         if descriptor.shape.contains(&0) {
             return Ok(Value::Empty(descriptor));
         }
-        let constant = self.builder.constant(descriptor, &literal.bytes);
+        let window = match literal.bytes.len() > MAX_COPIED_BYTES {
+            true => self.model.files.window_of(&literal.bytes),
+            false => None,
+        };
+        let constant = match window {
+            Some(window) => self.builder.constant_mapped(descriptor, window),
+            None => self.builder.constant(descriptor, &literal.bytes),
+        };
         constant.map(Value::Operand).map_err(|error| ModelError::new(error.message))
+    }
+
+    fn count_node(&mut self) -> Result<()> {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            let message = format!("the model has more than {MAX_NODES} nodes, with those of functions and loops");
+            return Err(ModelError::new(message));
+        }
+        Ok(())
     }
 
     fn nodes(&mut self, nodes: &[Bytes], place: Place) -> Result<()> {
         for bytes in nodes {
-            self.nodes += 1;
-            if self.nodes > MAX_NODES {
-                let message = format!("the model has more than {MAX_NODES} nodes, with those of functions and loops");
-                return Err(ModelError::new(message));
-            }
+            self.count_node()?;
             let node = decode_node(bytes)?;
             let outputs = match self.node(&node, place)? {
                 Ok(outputs) => outputs,
@@ -345,7 +402,7 @@ impl<'a> Importer<'a> {
         let mut inputs = Vec::new();
         for name in &node.input {
             let value = if name.is_empty() { None } else { self.value(place.scope, name)? };
-            inputs.push(value);
+            inputs.push(value.filter(|value| !matches!(value, Value::Absent)));
         }
         if inputs.iter().any(|input| matches!(input, Some(Value::Unknown))) {
             return Ok(Ok(Vec::new()));
@@ -398,19 +455,29 @@ impl<'a> Importer<'a> {
     }
 
     /// The outputs of the graph in an attribute for `inputs`, in the order of its own.
-    pub fn run_graph(&mut self, encoded: &Bytes, inputs: Vec<Value>, place: Place) -> Result<Vec<Value>> {
-        let graph = Graph::decode(encoded, &|name| place.scope.defines(name), place.depth + 1)?;
+    pub fn run_body(&mut self, body: &mut Body, inputs: Vec<Value>, place: Place) -> Result<Vec<Value>> {
+        // So that a body without nodes cannot be run for ever.
+        self.count_node()?;
+        let Body { graph, constants } = body;
         if graph.inputs.len() != inputs.len() {
             let (got, expected) = (graph.inputs.len(), inputs.len());
             return Err(ModelError::new(format!("the graph '{}' has {got} inputs, expected {expected}", graph.name)));
         }
-        let scope = Scope::new(&graph, Some(place.scope));
+        let shared = Scope {
+            values: RefCell::new(std::mem::take(constants)),
+            initializers: &graph.initializers,
+            outer: Some(place.scope),
+        };
+        let initializers = HashMap::new();
+        let scope = Scope { values: RefCell::default(), initializers: &initializers, outer: Some(&shared) };
         for (input, value) in graph.inputs.iter().zip(inputs) {
             scope.set(&input.name, value);
         }
         self.nodes(&graph.nodes, Place { scope: &scope, depth: place.depth + 1, ..place })?;
         let names: Vec<String> = graph.outputs.iter().map(|output| output.name.clone()).collect();
-        self.results(&scope, &names)
+        let outputs = self.results(&scope, &names);
+        *constants = shared.values.into_inner();
+        outputs
     }
 
     fn results(&mut self, scope: &Scope, names: &[String]) -> Result<Vec<Value>> {

@@ -4,12 +4,14 @@
 //! once, [`import`](mod@import) translates nodes for given shapes with the tables of [`registry`] and [`ops`].
 
 pub mod call;
+pub mod describe;
 pub mod emit;
 pub mod error;
 pub mod file;
 pub mod import;
 pub mod model;
 pub mod ops;
+pub mod probe;
 #[expect(missing_docs, reason = "the fields are those of the standard")]
 pub mod proto;
 pub mod registry;

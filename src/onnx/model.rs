@@ -220,8 +220,9 @@ impl Graph {
             }
             defined.insert(&input.name);
         }
+        // Names of the graphs around may be used again: then they mean something else in here.
+        let nodes = sorted(graph.node, &|name| defined.contains(name), outer, depth)?;
         let known = |name: &str| defined.contains(name) || outer(name);
-        let nodes = sorted(graph.node, &known, depth)?;
         let made = produced(&nodes)?;
         let mut names = HashSet::new();
         for output in &outputs {
@@ -294,11 +295,16 @@ fn captures(bytes: &Bytes, depth: usize) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// For a name that is defined twice or never, and for nodes that depend on each other.
-fn sorted(encoded: Vec<Bytes>, known: &dyn Fn(&str) -> bool, depth: usize) -> Result<Vec<Bytes>> {
+fn sorted(
+    encoded: Vec<Bytes>,
+    defined: &dyn Fn(&str) -> bool,
+    outer: &dyn Fn(&str) -> bool,
+    depth: usize,
+) -> Result<Vec<Bytes>> {
     let mut makers: HashMap<String, usize> = HashMap::new();
     for (index, bytes) in encoded.iter().enumerate() {
         for name in decode_node(bytes)?.output.into_iter().filter(|name| !name.is_empty()) {
-            if known(&name) || makers.contains_key(&name) {
+            if defined(&name) || makers.contains_key(&name) {
                 return Err(ModelError::new(format!("the value '{name}' is defined twice")));
             }
             makers.insert(name, index);
@@ -314,7 +320,7 @@ fn sorted(encoded: Vec<Bytes>, known: &dyn Fn(&str) -> bool, depth: usize) -> Re
                     readers[maker].push(index as u32);
                     waiting[index] += 1;
                 }
-                None if known(&name) => {}
+                None if defined(&name) || outer(&name) => {}
                 None => {
                     let shown = shown_name(&node);
                     return Err(ModelError::new(format!("[{shown}] {}: nothing defines '{name}'", node.op_type)));
@@ -357,8 +363,7 @@ fn function(bytes: &Bytes) -> Result<(FunctionId, Function)> {
     let mut function: proto::Function = decode(bytes, "a function")?;
     normalize(&mut function.domain);
     let inputs: HashSet<&str> = function.input.iter().map(String::as_str).collect();
-    let known = |name: &str| inputs.contains(name);
-    let nodes = sorted(function.node, &known, 0)
+    let nodes = sorted(function.node, &|name| inputs.contains(name), &|_| false, 0)
         .map_err(|error| ModelError::new(format!("function {}.{}: {error}", function.domain, function.name)))?;
     let defaults = function.attribute_proto.iter().map(|bytes| decode(bytes, "an attribute")).collect::<Result<_>>()?;
     let opsets = opsets(&function.opset_import)?;
@@ -372,8 +377,12 @@ impl Model {
     /// # Errors
     /// If the file cannot be read or is not a sound model.
     pub fn open(path: &Path) -> Result<Model> {
-        let (files, bytes) = Files::open(path)?;
-        Model::decode(bytes, files).map_err(|error| ModelError::new(format!("{}: {error}", path.display())))
+        let named = |error: ModelError| match error.message.contains(&*path.to_string_lossy()) {
+            true => error,
+            false => ModelError::new(format!("{}: {error}", path.display())),
+        };
+        let (files, bytes) = Files::open(path).map_err(named)?;
+        Model::decode(bytes, files).map_err(named)
     }
 
     /// Decodes a model.
@@ -413,6 +422,8 @@ impl Model {
             opsets,
             properties,
         };
+        // What is left of the pages are weights that nobody has asked for yet.
+        files.release();
         Ok(Model { metadata, graph, functions, files })
     }
 }

@@ -237,3 +237,14 @@ fn external_data_stay_in_the_folder_of_the_model() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn inner_graphs_may_use_names_again() {
+    let branch = || TestGraph::default().node("Relu", "x", "y", vec![]).output("y");
+    let graph = TestGraph::default()
+        .input("x", Float, &["2"])
+        .raw("yes", Bool, &[], &[1])
+        .node("If", "yes", "y", vec![("then_branch", Attr::Graph(branch())), ("else_branch", Attr::Graph(branch()))])
+        .output("y");
+    assert!(decode(graph.encode(17)).is_ok());
+}

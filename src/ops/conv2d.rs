@@ -125,6 +125,12 @@ impl Operator for Conv2d {
         Ok(vec![Descriptor::new(input.dtype, a.input_layout.shape(output))])
     }
 
+    fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+        let filter = required(inputs, 1);
+        let [_, taps @ ..] = self.attributes.filter_layout.axes().map(|axis| filter.shape[axis] as u64);
+        outputs[0].elements() as u64 * taps.iter().product::<u64>()
+    }
+
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let Conv2dAttributes { padding, strides, dilations, groups, input_layout, filter_layout } = &self.attributes;
         let (input, filter) = (required(inputs, 0), required(inputs, 1).floats());

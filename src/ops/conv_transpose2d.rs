@@ -140,6 +140,13 @@ impl Operator for ConvTranspose2d {
         Err(Problem::attribute("groups", groups, format!("a divisor of {channels} input channels")))
     }
 
+    /// Every element of the input is multiplied with all taps and output channels of its group.
+    fn multiply_adds(&self, inputs: &Inputs, _: &[&Descriptor]) -> u64 {
+        let (input, filter) = (required(inputs, 0), required(inputs, 1));
+        let [_, taps @ ..] = self.attributes.filter_layout.axes().map(|axis| filter.shape[axis] as u64);
+        input.elements() as u64 * taps.iter().product::<u64>()
+    }
+
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let ConvTranspose2dAttributes { padding, strides, dilations, groups, input_layout, filter_layout, .. } =
             &self.attributes;

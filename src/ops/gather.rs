@@ -80,6 +80,11 @@ pub fn picked_shape(input: &Descriptor, indices: &Descriptor) -> Result<Vec<u32>
     Ok([batch, &input.shape[dimensions as usize..]].concat())
 }
 
+/// Bytes of the indices, and of what they pick: the rest of the input is not read.
+fn gathered_bytes(inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+    (required(inputs, 1).bytes() + outputs[0].bytes()) as u64
+}
+
 const INPUT: OperandRule = operand("input", ANY, FROM_1D);
 const SAME: Types = Types::SameAs("input");
 
@@ -107,6 +112,10 @@ impl Operator for Gather {
         let axis = check_axis(self.axis, input)?;
         let shape = [&input.shape[..axis], &indices.shape, &input.shape[axis + 1..]].concat();
         Ok(vec![Descriptor::new(input.dtype, shape)])
+    }
+
+    fn bytes_read(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+        gathered_bytes(inputs, outputs)
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
@@ -147,6 +156,10 @@ impl Operator for GatherElements {
         Ok(vec![Descriptor::new(input.dtype, indices.shape.clone())])
     }
 
+    fn bytes_read(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+        gathered_bytes(inputs, outputs)
+    }
+
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let (input, indices) = (required(inputs, 0), required(inputs, 1));
         let axis = self.axis as usize;
@@ -179,6 +192,10 @@ impl Operator for GatherNd {
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let (input, indices) = (required(inputs, 0), required(inputs, 1));
         Ok(vec![Descriptor::new(input.dtype, picked_shape(input, indices)?)])
+    }
+
+    fn bytes_read(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+        gathered_bytes(inputs, outputs)
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

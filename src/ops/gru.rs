@@ -2,7 +2,7 @@
 
 use super::attributes::Attributes;
 use super::recurrent::{
-    Activation, Direction, Sequence, Weights, activations, expect_shape, infer_cell, matrix, unroll,
+    Activation, Direction, Sequence, Weights, activations, expect_shape, infer_cell, matrix, multiply_adds, unroll,
 };
 use super::rule::*;
 use super::tensor::Tensor;
@@ -178,6 +178,10 @@ impl Operator for Gru {
         Ok(sequence.outputs(required(inputs, 0).dtype, state))
     }
 
+    fn multiply_adds(&self, inputs: &Inputs, _: &[&Descriptor]) -> u64 {
+        multiply_adds(inputs)
+    }
+
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let hidden = self.attributes.hidden_size as usize;
         let function = self.function().expect("inferred");
@@ -219,6 +223,10 @@ impl Operator for GruCell {
         let outputs = infer_cell(inputs, self.attributes.hidden_size, 3, ["hiddenState"])?;
         self.function()?;
         Ok(outputs)
+    }
+
+    fn multiply_adds(&self, inputs: &Inputs, _: &[&Descriptor]) -> u64 {
+        multiply_adds(inputs)
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

@@ -2,7 +2,8 @@
 
 use super::attributes::Attributes;
 use super::recurrent::{
-    Activation, Direction, Sequence, Weights, activations, expect_shape, infer_cell, matrix, unroll, vector,
+    Activation, Direction, Sequence, Weights, activations, expect_shape, infer_cell, matrix, multiply_adds, unroll,
+    vector,
 };
 use super::rule::*;
 use super::tensor::Tensor;
@@ -185,6 +186,10 @@ impl Operator for Lstm {
         Ok(sequence.outputs(required(inputs, 0).dtype, state))
     }
 
+    fn multiply_adds(&self, inputs: &Inputs, _: &[&Descriptor]) -> u64 {
+        multiply_adds(inputs)
+    }
+
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let hidden = self.attributes.hidden_size as usize;
         let function = self.function().expect("inferred");
@@ -231,6 +236,10 @@ impl Operator for LstmCell {
         expect_shape("peepholeWeight", given(inputs, 7), &[3 * hidden])?;
         self.function()?;
         Ok(outputs)
+    }
+
+    fn multiply_adds(&self, inputs: &Inputs, _: &[&Descriptor]) -> u64 {
+        multiply_adds(inputs)
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

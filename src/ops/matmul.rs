@@ -50,6 +50,11 @@ impl Operator for Matmul {
         Ok(vec![Descriptor::new(a.dtype, matmul_shape(&a.shape, &b.shape)?)])
     }
 
+    fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+        let inner = *required(inputs, 0).shape.last().expect("the rule row requires rank 2");
+        outputs[0].elements() as u64 * inner as u64
+    }
+
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let (a, b) = (required(inputs, 0), required(inputs, 1));
         let (batch, _) = outputs[0].shape.split_last_chunk::<2>().expect("inferred");
@@ -138,6 +143,11 @@ impl Operator for Gemm {
             return Err(Problem::Incompatible { what, a: c.shape.clone(), b: shape });
         }
         Ok(vec![Descriptor::new(required(inputs, 0).dtype, shape)])
+    }
+
+    fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+        let inner = required(inputs, 0).shape[if self.attributes.a_transpose { 0 } else { 1 }];
+        outputs[0].elements() as u64 * inner as u64
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

@@ -36,6 +36,8 @@ pub mod tensor;
 pub mod tile;
 pub mod transpose;
 pub mod triangular;
+#[cfg(test)]
+mod work;
 
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -94,6 +96,18 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     /// that depend on each other are checked (`clamp`). Called once, before [`infer`](Self::infer).
     fn resolve(&mut self, _inputs: &Inputs) -> Result<(), Problem> {
         Ok(())
+    }
+
+    /// Multiply-adds of the sums of products that the formulas of the draft have: matrix products, convolutions (terms
+    /// with padding included) and the products with weights of recurrent networks. 0 for everything else, element-wise
+    /// operators and pooling among it: how long those take depends on the bytes that they move.
+    fn multiply_adds(&self, _inputs: &Inputs, _outputs: &[&Descriptor]) -> u64 {
+        0
+    }
+
+    /// Bytes of the operands that are read, each counted once.
+    fn bytes_read(&self, inputs: &Inputs, _outputs: &[&Descriptor]) -> u64 {
+        inputs.iter().flatten().map(|input| input.bytes() as u64).sum()
     }
 }
 
@@ -154,6 +168,16 @@ macro_rules! operators {
             /// Checks that the formulas of the draft cover what its steps have let pass.
             pub fn check_defined(&self, inputs: &Inputs) -> Result<(), Problem> {
                 match self { $(Op::$Variant(op) => op.check_defined(inputs),)* }
+            }
+
+            /// Multiply-adds of the sums of products, see [`Operator::multiply_adds`].
+            pub fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+                match self { $(Op::$Variant(op) => op.multiply_adds(inputs, outputs),)* }
+            }
+
+            /// Bytes of the operands that are read, see [`Operator::bytes_read`].
+            pub fn bytes_read(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+                match self { $(Op::$Variant(op) => op.bytes_read(inputs, outputs),)* }
             }
 
             /// The naive reference of this operator.

@@ -183,6 +183,14 @@ pub(super) fn infer_cell<const N: usize>(
     Ok(vec![Descriptor::new(input.dtype, [batch, hidden_size]); N])
 }
 
+/// Multiply-adds of the products with `weight` and `recurrentWeight`, which are operands 1 and 2, of all directions, time
+/// steps and rows of the batch. The input is `[steps, batch, input size]`, or of one step `[batch, input size]`.
+pub(super) fn multiply_adds(inputs: &Inputs) -> u64 {
+    let [input, weight, recurrent] = [0, 1, 2].map(|index| required(inputs, index));
+    let (_, rows) = input.shape.split_last().expect("the rule row requires rank 2");
+    crate::shape::elements(rows) as u64 * (weight.elements() + recurrent.elements()) as u64
+}
+
 /// A matrix of the oracle: the tensor itself, or its part for one direction.
 pub(super) fn matrix(tensor: &Tensor, direction: Option<usize>) -> Array2<f64> {
     let part = match direction {

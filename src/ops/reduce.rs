@@ -210,12 +210,12 @@ mod tests {
 
     #[test]
     fn shapes() {
-        assert_eq!(reduced_shape(&[2, 3, 4], None, false).unwrap(), []);
+        assert_eq!(reduced_shape(&[2, 3, 4], None, false).unwrap(), [0; 0]);
         assert_eq!(reduced_shape(&[2, 3, 4], None, true).unwrap(), [1, 1, 1]);
         assert_eq!(reduced_shape(&[2, 3, 4], Some(&[1]), false).unwrap(), [2, 4]);
         assert_eq!(reduced_shape(&[2, 3, 4], Some(&[2, 0]), true).unwrap(), [1, 3, 1]);
         assert_eq!(reduced_shape(&[2, 3, 4], Some(&[]), false).unwrap(), [2, 3, 4]);
-        assert_eq!(reduced_shape(&[], None, true).unwrap(), []);
+        assert_eq!(reduced_shape(&[], None, true).unwrap(), [0; 0]);
         assert!(reduced_shape(&[2, 3], Some(&[2]), true).is_err());
         assert!(reduced_shape(&[2, 3], Some(&[1, 1]), true).is_err());
     }

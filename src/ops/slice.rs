@@ -91,6 +91,11 @@ impl Operator for Slice {
         Ok(vec![Descriptor::new(input.dtype, dimensions.collect::<Result<Vec<_>, _>>()?)])
     }
 
+    /// As many elements as are taken.
+    fn bytes_read(&self, _: &Inputs, outputs: &[&Descriptor]) -> u64 {
+        outputs[0].bytes() as u64
+    }
+
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let input = required(inputs, 0);
         let output = Tensor::from_fn(&outputs[0], |index| {

@@ -2,7 +2,9 @@
 
 use super::settings::{Settings, thread_count};
 use super::tensor::{Contents, Read, Tensor};
-use super::timeline::{Done, Timeline, panicked};
+use super::timeline::{Done, Timeline, lost, panicked};
+use crate::cpu::description::Description;
+use crate::cpu::observe::{Observer, Stopwatch, Unobserved};
 use crate::cpu::plan::Plan;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
@@ -22,7 +24,11 @@ pub struct Context {
 
 /// A graph of a context: compiled once the request to build it is done.
 #[derive(Default)]
-pub struct CompiledGraph(Mutex<Option<Plan>>);
+pub struct CompiledGraph {
+    plan: Mutex<Option<Plan>>,
+    /// Apart from the plan, which is locked while it runs.
+    description: Mutex<Option<Arc<Description>>>,
+}
 
 impl Context {
     /// A context on the CPU with `threads` threads, or, for `None`, with as many as `WEBNN_NUM_THREADS` or the machine
@@ -132,6 +138,7 @@ impl Context {
                 let plan = plan.unwrap_or_else(|panic| Err(panicked(&*panic)));
                 // Whatever goes wrong while a graph is compiled is an OperationError.
                 let plan = plan.map_err(|error| Error::new(ErrorKind::Operation, format!("build: {error}")))?;
+                *target.lock_description() = Some(plan.description().clone());
                 *target.lock() = Some(plan);
                 Ok(())
             },
@@ -146,32 +153,74 @@ impl Context {
         let graph = graph.clone();
         self.timeline.enqueue(
             move |env| {
-                let run = catch_unwind(AssertUnwindSafe(|| graph.run(env, &inputs, &outputs)));
-                if let Err(error) = run.unwrap_or_else(|panic| Err(panicked(&*panic))) {
-                    let error = Error::new(ErrorKind::Operation, format!("dispatch: {error}"));
-                    for output in &outputs {
-                        let mut contents = output.lock();
-                        if !matches!(*contents, Contents::Released) {
-                            *contents = Contents::Failed(error.clone());
-                        }
-                    }
-                }
+                // Whoever reads the outputs is told.
+                drop(graph.run(env, "dispatch", [&inputs, &outputs], &mut Unobserved));
                 Ok(())
             },
             Done::unobserved(),
         );
     }
 
+    /// Runs `graph` `warmup` times and then `runs` times with a clock; the tensors are those of a
+    /// [`dispatch`](Self::dispatch). The times are what [`Stopwatch::into_times`] gives. If the context is lost
+    /// meanwhile, it ends after the run that it is in.
+    ///
+    /// The request fails with a TypeError for more timings than a profile holds, an UnknownError when there is no memory
+    /// for them, an OperationError when a run fails.
+    pub fn profile(
+        &self,
+        graph: &Arc<CompiledGraph>,
+        [inputs, outputs]: [Vec<Arc<Tensor>>; 2],
+        [warmup, runs]: [u32; 2],
+        done: Done,
+    ) -> Arc<Read> {
+        let (graph, times, is_lost) = (graph.clone(), Arc::new(Read::default()), self.timeline.loss());
+        let target = times.clone();
+        self.timeline.enqueue(
+            move |env| {
+                let destroyed = || Error::new(ErrorKind::InvalidState, "profileGraph: the graph is destroyed");
+                let steps = graph.description().ok_or_else(destroyed)?.steps.len();
+                let mut watch = Stopwatch::new(runs as usize, steps)
+                    .map_err(|error| Error { message: format!("profileGraph: {error}"), ..error })?;
+                for turn in 0..warmup as u64 + runs as u64 {
+                    if is_lost() {
+                        return Err(lost());
+                    }
+                    match turn < warmup as u64 {
+                        true => graph.run(env, "profileGraph", [&inputs, &outputs], &mut Unobserved)?,
+                        false => graph.run(env, "profileGraph", [&inputs, &outputs], &mut watch)?,
+                    }
+                }
+                target.put(watch.into_times());
+                Ok(())
+            },
+            done,
+        );
+        times
+    }
+
     /// Frees what `graph` holds when everything before is done.
     pub fn release_graph(&self, graph: &Arc<CompiledGraph>) {
         let graph = graph.clone();
-        self.timeline.enqueue_release(move || *graph.lock() = None);
+        self.timeline.enqueue_release(move || {
+            *graph.lock_description() = None;
+            *graph.lock() = None;
+        });
     }
 }
 
 impl CompiledGraph {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Plan>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.plan.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn lock_description(&self) -> std::sync::MutexGuard<'_, Option<Arc<Description>>> {
+        self.description.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// What the compiled graph is and does; `None` while it is not built and after it was released. Waits for no run.
+    pub fn description(&self) -> Option<Arc<Description>> {
+        self.lock_description().clone()
     }
 
     /// Bytes that the compiled graph holds; 0 while it is not built.
@@ -179,7 +228,34 @@ impl CompiledGraph {
         self.lock().as_ref().map_or(0, Plan::bytes)
     }
 
-    fn run(&self, env: &Env, inputs: &[Arc<Tensor>], outputs: &[Arc<Tensor>]) -> Result<()> {
+    /// Runs the graph for `operation`. If that fails, reading the outputs gives the error as well.
+    fn run(
+        &self,
+        env: &Env,
+        operation: &str,
+        [inputs, outputs]: [&[Arc<Tensor>]; 2],
+        observer: &mut impl Observer,
+    ) -> Result<()> {
+        let run = catch_unwind(AssertUnwindSafe(|| self.run_plan(env, inputs, outputs, observer)));
+        run.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(|error| {
+            let error = Error::new(ErrorKind::Operation, format!("{operation}: {error}"));
+            for output in outputs {
+                let mut contents = output.lock();
+                if !matches!(*contents, Contents::Released) {
+                    *contents = Contents::Failed(error.clone());
+                }
+            }
+            error
+        })
+    }
+
+    fn run_plan(
+        &self,
+        env: &Env,
+        inputs: &[Arc<Tensor>],
+        outputs: &[Arc<Tensor>],
+        observer: &mut impl Observer,
+    ) -> Result<()> {
         let mut plan = self.lock();
         let plan = plan.as_mut().ok_or_else(|| Error::new(ErrorKind::InvalidState, "the graph is destroyed"))?;
         let input_guards: Vec<_> = inputs.iter().map(|tensor| tensor.lock()).collect();
@@ -191,7 +267,7 @@ impl CompiledGraph {
             .zip(outputs)
             .map(|(contents, tensor)| contents.bytes_mut(tensor.descriptor()))
             .collect::<Result<_>>()?;
-        plan.run(env, &sources, &mut targets);
+        plan.run_observed(env, &sources, &mut targets, observer);
         Ok(())
     }
 }
@@ -248,8 +324,56 @@ mod tests {
         let error = floats(&context, &y).unwrap_err();
         assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Operation, "dispatch: the graph is destroyed"));
 
+        let profile =
+            |runs| finished(|done| drop(context.profile(&graph, [vec![x.clone()], vec![y.clone()]], [0, runs], done)));
+        assert_eq!(profile(1).unwrap_err().message, "profileGraph: the graph is destroyed");
+
         // The error ends with the next write.
         context.write(&y, &bytes).unwrap();
         assert_eq!(floats(&context, &y).unwrap(), [1.0, -2.0]);
+    }
+
+    #[test]
+    fn a_profile_runs_in_order_with_dispatches_and_gives_its_times() {
+        let context = Context::new(Some(1), false).unwrap();
+        let tensor = || context.create_tensor(Descriptor::new(DataType::Float32, [2]), Done::unobserved()).unwrap();
+        let (x, y) = (tensor(), tensor());
+        let bytes: Vec<u8> = [1.0f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        context.write(&x, &bytes).unwrap();
+        let mut graph = None;
+        let text = "%0 = input x float32 [2]\n%1 = softmax %0 axis=0\n%2 = reduceSum %1 axes=[0]\n\
+                    %3 = mul %2 %0\noutput y = %3";
+        finished(|done| graph = Some(context.build(parse(text), done))).unwrap();
+        let graph = graph.expect("built");
+        let profile = |counts| {
+            let mut times = None;
+            finished(|done| times = Some(context.profile(&graph, [vec![x.clone()], vec![y.clone()]], counts, done)))?;
+            Ok::<usize, Error>(times.and_then(|times| times.take()).expect("times").len())
+        };
+        assert_eq!(profile([2, 5]).unwrap(), 5 * (1 + 3) * 2 * 8);
+        assert_eq!(floats(&context, &y).unwrap(), [1.0, -2.0]);
+        let error = profile([0, u32::MAX]).unwrap_err();
+        assert!(error.kind == ErrorKind::Type && error.message.contains("timings"), "{error}");
+        assert_eq!(graph.description().expect("built").steps.len(), 3);
+        context.release_graph(&graph);
+        finished(|done| drop(context.read(&y, done))).unwrap();
+        assert!(graph.description().is_none());
+    }
+
+    #[test]
+    fn a_profile_of_a_lost_context_ends_soon() {
+        let context = Context::new(Some(1), false).unwrap();
+        let descriptor = Descriptor::new(DataType::Float32, [1 << 16]);
+        let tensor = || context.create_tensor(descriptor.clone(), Done::unobserved()).unwrap();
+        let (x, y) = (tensor(), tensor());
+        let mut graph = None;
+        let text = "%0 = input x float32 [65536]\n%1 = sin %0\noutput y = %1";
+        finished(|done| graph = Some(context.build(parse(text), done))).unwrap();
+        let (tell, told) = channel();
+        let done = Done::new(move |result| tell.send(result).expect("somebody waits"));
+        // Days, were it not lost.
+        context.profile(&graph.expect("built"), [vec![x], vec![y]], [u32::MAX, 1], done);
+        context.lose();
+        assert_eq!(told.recv_timeout(std::time::Duration::from_secs(20)).expect("it ends"), Err(lost()));
     }
 }

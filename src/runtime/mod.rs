@@ -2,9 +2,11 @@
 
 mod context;
 pub mod settings;
+mod system;
 mod tensor;
 mod timeline;
 
 pub use context::{CompiledGraph, Context};
+pub use system::system_info;
 pub use tensor::{Read, Tensor};
 pub use timeline::Done;

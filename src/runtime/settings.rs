@@ -20,7 +20,8 @@ pub struct Settings {
     pub plan: PlanOptions,
 }
 
-fn variable(name: &str) -> Option<String> {
+/// What the environment variable says; an empty one says nothing.
+pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
 }
 

@@ -102,6 +102,12 @@ impl Timeline {
         drop(self.queue.send(request));
     }
 
+    /// Whether the context was lost, for work that takes long and can end early.
+    pub fn loss(&self) -> impl Fn() -> bool + Send + use<> {
+        let worker = self.worker.clone();
+        move || worker.is_lost()
+    }
+
     /// Nothing that is still queued runs, but for releases; everything that is not done ends with an InvalidStateError.
     pub fn lose(&self) {
         self.worker.lost.store(true, Ordering::Release);

@@ -1,5 +1,7 @@
 //! Reading at places that a tensor of indices holds. Out-of-range indices are clamped, as `ops::gather` defines it.
 
+use super::float::Float;
+use super::packed::Packed;
 use super::shared::for_each_chunk;
 use super::storage::Storage;
 use crate::cpu::threads::Threads;
@@ -102,6 +104,23 @@ pub fn gather_rows<T: Storage>(
                     .for_each(|(o, &row)| o.copy_from_slice(&src[row as usize * row_len..][..row_len])),
             }
             (part, block_index, row) = (rest, block_index + 1, 0);
+        }
+    });
+}
+
+/// Copies rows of a packed matrix, to which `rows` points: its lanes if `lanes`, otherwise the elements of all lanes at one
+/// depth index.
+pub fn gather_packed<T: Float>(threads: &Threads, matrix: &Packed<T>, lanes: bool, rows: &[u32], dst: &mut [T]) {
+    let [count, depth] = matrix.sizes();
+    let row_len = if lanes { depth } else { count };
+    // The elements of a lane lie in as many cache lines.
+    let cost = if lanes { 2 * row_len } else { row_len };
+    for_each_chunk(threads, dst, row_len, GRAIN.div_ceil(row_len), cost, |first, part| {
+        for (out, &row) in part.chunks_exact_mut(row_len).zip(&rows[first..]) {
+            match lanes {
+                true => out.iter_mut().zip(matrix.lane(row as usize)).for_each(|(o, x)| *o = x),
+                false => matrix.copy_depth(row as usize, out),
+            }
         }
     });
 }

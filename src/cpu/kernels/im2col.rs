@@ -14,7 +14,7 @@ const MAX_WIDTH: usize = 32;
 ///
 /// The element is the input at `(image, channel, y * step_y + taps_y[tap y], x * step_x + taps_x[tap x])`, or 0
 /// outside of the image.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PatchMatrix {
     /// Input channels.
     pub channels: usize,

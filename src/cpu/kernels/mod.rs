@@ -13,6 +13,7 @@ pub mod half;
 pub mod im2col;
 pub mod normalize;
 pub mod pack;
+pub mod packed;
 pub mod pool;
 pub mod recurrent;
 pub mod reduce;

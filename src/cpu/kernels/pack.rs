@@ -6,10 +6,8 @@
 
 use super::float::Float;
 use super::im2col::Im2col;
+use super::packed::Packed;
 use crate::cpu::simd::{Isa, Kernel, Simd};
-use crate::error::Result;
-use crate::memory::{Buffer, elements, elements_mut};
-use std::marker::PhantomData;
 use std::ops::Range;
 
 /// The most depth indices that are summed in one go. Longer depths are cut into equal blocks.
@@ -199,107 +197,9 @@ fn transpose_four<T: Float>(from: [&[T]; 4], width: usize, out: &mut [f32]) {
     }
 }
 
-/// An operand that was packed beforehand, as a rule a constant. It keeps the element type, so that packed
-/// float16 weights take no more memory than the raw ones.
-///
-/// The panels of one depth block follow each other, and the blocks follow each other.
-pub struct Packed<T> {
-    data: Buffer,
-    lanes: usize,
-    depth: usize,
-    width: usize,
-    element: PhantomData<T>,
-}
-
-impl<T: Float> Packed<T> {
-    /// Packs all `lanes` lanes of `depth` elements in panels of `width` lanes.
-    ///
-    /// # Errors
-    /// An `UnknownError` when there is no memory for the panels.
-    pub fn new(isa: Isa, source: &Operand<T>, lanes: usize, depth: usize, width: usize) -> Result<Packed<T>> {
-        let mut data = Buffer::zeroed(lanes.div_ceil(width) * width * depth * size_of::<T>())?;
-        let mut panel = vec![0.0; depth_block(depth) * width];
-        let mut rest = elements_mut::<T>(data.bytes_mut());
-        for block in depth_blocks(depth) {
-            for start in (0..lanes).step_by(width) {
-                let panel = &mut panel[..block.len() * width];
-                source.pack(isa, start..(start + width).min(lanes), block.clone(), width, panel);
-                let (to, after) = rest.split_at_mut(panel.len());
-                to.iter_mut().zip(panel.iter()).for_each(|(to, &from)| *to = T::from_f32(from));
-                rest = after;
-            }
-        }
-        Ok(Packed { data, lanes, depth, width, element: PhantomData })
-    }
-
-    /// Bytes of memory held.
-    pub fn bytes(&self) -> usize {
-        self.data.len()
-    }
-
-    /// Writes all elements of one lane, widened, to `out`, which is `depth` long.
-    pub fn lane(&self, lane: usize, out: &mut [f32]) {
-        let first = lane / self.width * self.width;
-        for block in depth_blocks(self.depth) {
-            let panel = self.panels(first..(first + 1).min(self.lanes), block.clone());
-            for (to, from) in out[block].iter_mut().zip(panel[lane - first..].iter().step_by(self.width)) {
-                *to = from.to_f32();
-            }
-        }
-    }
-
-    /// The panels that cover `lanes`, for one depth block.
-    pub fn panels(&self, lanes: Range<usize>, depth: Range<usize>) -> &[T] {
-        debug_assert!(lanes.start.is_multiple_of(self.width) && lanes.end <= self.lanes);
-        debug_assert!(depth.start.is_multiple_of(depth_block(self.depth)) && depth.end <= self.depth);
-        let padded = self.lanes.div_ceil(self.width) * self.width;
-        let start = padded * depth.start + lanes.start * depth.len();
-        &elements::<T>(self.data.bytes())[start..][..lanes.len().div_ceil(self.width) * self.width * depth.len()]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use half::f16;
-
-    fn check<T: Float>() {
-        for isa in Isa::available() {
-            for (lanes, depth) in [(1, 1), (3, 5), (12, 4), (13, 300), (33, 9)] {
-                for (lane_stride, depth_stride) in [(1, lanes + 2), (depth + 1, 1), (2, 2 * lanes)] {
-                    let len = (lanes - 1) * lane_stride + (depth - 1) * depth_stride + 1;
-                    let data: Vec<T> = (0..len).map(|i| T::from_f32((i % 1021) as f32 + 1.0)).collect();
-                    let source = Operand::Strided(Strided { data: &data, lane_stride, depth_stride });
-                    for width in [4, 12, 32] {
-                        let packed = Packed::new(isa, &source, lanes, depth, width).unwrap();
-                        for block in depth_blocks(depth) {
-                            let mut direct = vec![f32::NAN; lanes.div_ceil(width) * width * block.len()];
-                            source.pack(isa, 0..lanes, block.clone(), width, &mut direct);
-                            let mut indirect = vec![f32::NAN; direct.len()];
-                            Operand::Packed(&packed).pack(isa, 0..lanes, block.clone(), width, &mut indirect);
-                            assert_eq!(direct, indirect);
-                            for (i, &x) in direct.iter().enumerate() {
-                                let lane = i / (block.len() * width) * width + i % width;
-                                let k = block.start + i / width % block.len();
-                                let wanted = if lane < lanes {
-                                    data[lane * lane_stride + k * depth_stride].to_f32()
-                                } else {
-                                    0.0
-                                };
-                                assert_eq!(x, wanted, "lane {lane}, depth {k}, width {width}");
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn panels_hold_the_lanes_of_any_matrix() {
-        check::<f32>();
-        check::<f16>();
-    }
 
     #[test]
     fn depth_is_cut_into_equal_blocks() {

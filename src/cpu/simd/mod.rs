@@ -123,6 +123,35 @@ impl Isa {
     }
 }
 
+/// Names the features of the list that the CPU has.
+macro_rules! detected {
+    ($detect:ident: $($feature:tt)*) => {
+        [$(($feature, std::arch::$detect!($feature)),)*].into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+    };
+}
+
+/// The features of this CPU that matter for neural networks, by the names that Rust has for them. Which of them are used,
+/// [`Isa`] says.
+#[cfg(target_arch = "x86_64")]
+pub fn features() -> Vec<&'static str> {
+    detected!(is_x86_feature_detected:
+        "sse4.2" "avx" "avx2" "fma" "f16c" "bmi2" "avxvnni" "avx512f" "avx512vl" "avx512bw" "avx512dq" "avx512vnni"
+        "avx512bf16" "avx512fp16")
+}
+
+/// The features of this CPU that matter for neural networks, by the names that Rust has for them. Which of them are used,
+/// [`Isa`] says.
+#[cfg(target_arch = "aarch64")]
+pub fn features() -> Vec<&'static str> {
+    detected!(is_aarch64_feature_detected: "neon" "fp16" "dotprod" "i8mm" "bf16" "sve" "sve2")
+}
+
+/// The features of this CPU that matter for neural networks: none is known for this architecture.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub fn features() -> Vec<&'static str> {
+    Vec::new()
+}
+
 impl fmt::Debug for Isa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

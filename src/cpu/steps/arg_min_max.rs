@@ -55,6 +55,10 @@ impl ArgMinMaxStep {
 }
 
 impl Run for ArgMinMaxStep {
+    fn kernel(&self) -> &'static str {
+        "argMinMax"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         with_element!(self.dtype, T => self.search::<T>(env, io));
     }

@@ -6,12 +6,16 @@ use crate::cpu::kernels::depthwise::{Padded, Window, convolve_channels};
 use crate::cpu::kernels::float::{Float, narrow};
 use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, panel_widths};
 use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
-use crate::cpu::kernels::pack::{Operand, Packed, Strided};
+use crate::cpu::kernels::pack::{Operand, Strided};
+use crate::cpu::kernels::packed::{Layout, Packed};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
+use crate::cpu::weights::{Staging, Weights};
 use crate::error::Result;
-use crate::memory::{Buffer, elements, elements_mut};
+use crate::memory::{Buffer, elements, elements_mut, share};
 use crate::ops::conv2d::FilterLayout;
+use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The numbers of a convolution. Pairs are rows, then columns.
 ///
@@ -108,7 +112,7 @@ enum Method<T> {
     /// are on the left.
     Product { patches: Box<[PatchMatrix; 2]>, packed: Vec<Packed<T>>, plan: ProductPlan },
     /// Directly, with the filter in `f32` as `[channel][tap]`, or `[tap][channel]` with channels last.
-    Depthwise { window: Window, weights: Option<Buffer>, strip: usize },
+    Depthwise { window: Window, weights: Option<Arc<Buffer>>, strip: usize },
 }
 
 /// A convolution, ready to run.
@@ -146,8 +150,9 @@ impl<T: Float> Conv2dStep<T> {
     /// Packs a constant filter; [`run`](Self::run) no longer reads its slice.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the packed copy.
-    pub fn prepack(&mut self, data: &[T]) -> Result<()> {
+    /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
+    /// read.
+    pub fn prepack(&mut self, data: Weights) -> Result<()> {
         let (shape, isa) = (&self.shape, self.isa);
         match &mut self.method {
             Method::Product { patches, packed, plan } => {
@@ -157,7 +162,9 @@ impl<T: Float> Conv2dStep<T> {
                 let lanes = shape.group()[1];
                 *packed = (0..shape.groups)
                     .map(|group| {
-                        Packed::new(isa, &group_filter(shape, filter, data, group), lanes, filter.depth(), width)
+                        let weights = data.skip(group_start(shape, filter, group));
+                        let layout = Layout::Patches(Cow::Borrowed(filter));
+                        Packed::new(isa, weights, layout, lanes, filter.depth(), width)
                     })
                     .collect::<Result<_>>()?;
                 *plan = product_plan::<T>(isa, self.threads, shape, patches.depth(), true);
@@ -165,11 +172,25 @@ impl<T: Float> Conv2dStep<T> {
             Method::Depthwise { weights, .. } => {
                 let floats = shape.channels[1] * shape.filter[0] * shape.filter[1];
                 let mut buffer = Buffer::zeroed(floats * size_of::<f32>())?;
-                depthwise_weights(shape, data, elements_mut(buffer.bytes_mut()));
-                *weights = Some(buffer);
+                let mut staging = Staging::default();
+                depthwise_weights::<T>(
+                    shape,
+                    data.piece(isa, 0..floats, &mut staging)?,
+                    elements_mut(buffer.bytes_mut()),
+                );
+                *weights = Some(share(Arc::new(buffer)));
             }
         }
         Ok(())
+    }
+
+    /// The name of the kernel that computes it.
+    pub fn kernel(&self) -> &'static str {
+        match &self.method {
+            Method::Product { .. } if self.shape.is_pointwise() => "conv2d gemm",
+            Method::Product { .. } => "conv2d im2col",
+            Method::Depthwise { .. } => "conv2d depthwise",
+        }
     }
 
     /// The `f32` elements of scratch that [`run`](Self::run) needs.
@@ -184,11 +205,11 @@ impl<T: Float> Conv2dStep<T> {
         }
     }
 
-    /// Bytes of the packed filter.
-    pub fn packed_bytes(&self) -> usize {
+    /// The memory of the packed filter.
+    pub fn packed(&self) -> Vec<&Arc<Buffer>> {
         match &self.method {
-            Method::Product { packed, .. } => packed.iter().map(Packed::bytes).sum(),
-            Method::Depthwise { weights, .. } => weights.as_ref().map_or(0, Buffer::len),
+            Method::Product { packed, .. } => packed.iter().map(Packed::buffer).collect(),
+            Method::Depthwise { weights, .. } => weights.iter().collect(),
         }
     }
 
@@ -315,8 +336,12 @@ fn product_plan<T: Float>(
 
 /// The filter of one group, in the depth order of the patches.
 fn group_filter<'a, T>(shape: &Conv2dShape, matrix: &'a PatchMatrix, filter: &'a [T], group: usize) -> Operand<'a, T> {
-    let image = &filter[group * shape.group()[1] * matrix.image_stride..];
-    Operand::Im2col(Im2col { image, matrix })
+    Operand::Im2col(Im2col { image: &filter[group_start(shape, matrix, group)..], matrix })
+}
+
+/// Where the filter of one group starts.
+fn group_start(shape: &Conv2dShape, matrix: &PatchMatrix, group: usize) -> usize {
+    group * shape.group()[1] * matrix.image_stride
 }
 
 /// The weights as `[channel][tap]`, or `[tap][channel]` with channels last.
@@ -450,7 +475,7 @@ mod tests {
             let run = |env: &Env| {
                 let mut step = Conv2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
                 if packed {
-                    step.prepack(&filter).unwrap();
+                    step.prepack(Weights::of_slice(&filter)).unwrap();
                 }
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];

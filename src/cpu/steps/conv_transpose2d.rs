@@ -9,13 +9,17 @@ use super::{Env, for_each_tile};
 use crate::cpu::kernels::float::{Float, narrow};
 use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, panel_widths, tile_scratch};
 use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
-use crate::cpu::kernels::pack::{Operand, Packed};
+use crate::cpu::kernels::pack::Operand;
+use crate::cpu::kernels::packed::{Layout, Packed};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
+use crate::cpu::weights::Weights;
 use crate::error::Result;
-use crate::memory::check_room;
+use crate::memory::{Buffer, check_room};
 use crate::ops::conv_transpose2d::TransposedFilterLayout;
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The numbers of a transposed convolution. Pairs are rows, then columns.
 ///
@@ -107,6 +111,11 @@ impl Phase {
         Phase { first, patches, filter }
     }
 
+    /// Where the filter of one group starts.
+    fn group_start(&self, group: usize) -> usize {
+        group * self.filter.channels * self.filter.channel_stride
+    }
+
     /// The rows of the phase that lie in the output rows `rows`.
     fn rows(&self, stride: usize, rows: &Range<usize>) -> Range<usize> {
         let below = |row: usize| row.saturating_sub(self.first[0]).div_ceil(stride);
@@ -168,16 +177,18 @@ impl<T: Float> ConvTranspose2dStep<T> {
     /// Packs a constant filter; [`run`](Self::run) no longer reads its slice.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the packed copy.
-    pub fn prepack(&mut self, filter: &[T]) -> Result<()> {
+    /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
+    /// read.
+    pub fn prepack(&mut self, filter: Weights) -> Result<()> {
         let widths = panel_widths(self.isa);
         let width = if self.shape.channels_last { widths.cols } else { widths.rows };
         let lanes = self.shape.group()[1];
         let mut packed = Vec::with_capacity(self.shape.groups * self.phases.len());
         for group in 0..self.shape.groups {
             for phase in &self.phases {
-                let source = self.filter(filter, group, phase);
-                packed.push(Packed::new(self.isa, &source, lanes, phase.filter.depth(), width)?);
+                let weights = filter.skip(phase.group_start(group));
+                let layout = Layout::Patches(Cow::Borrowed(&phase.filter));
+                packed.push(Packed::new(self.isa, weights, layout, lanes, phase.filter.depth(), width)?);
             }
         }
         self.packed = packed;
@@ -185,7 +196,7 @@ impl<T: Float> ConvTranspose2dStep<T> {
     }
 
     fn filter<'a>(&self, filter: &'a [T], group: usize, phase: &'a Phase) -> Operand<'a, T> {
-        let image = &filter[group * phase.filter.channels * phase.filter.channel_stride..];
+        let image = &filter[phase.group_start(group)..];
         Operand::Im2col(Im2col { image, matrix: &phase.filter })
     }
 
@@ -212,9 +223,9 @@ impl<T: Float> ConvTranspose2dStep<T> {
         self.slot() * self.threads
     }
 
-    /// Bytes of the packed filter.
-    pub fn packed_bytes(&self) -> usize {
-        self.packed.iter().map(Packed::bytes).sum()
+    /// The memory of the packed filter.
+    pub fn packed(&self) -> impl Iterator<Item = &Arc<Buffer>> {
+        self.packed.iter().map(Packed::buffer)
     }
 
     /// Computes the transposed convolution. The slice of a packed filter is not read and may be empty; `bias`
@@ -409,7 +420,7 @@ mod tests {
             let run = |env: &Env| {
                 let mut step = ConvTranspose2dStep::<T>::new(env.isa, env.threads.count(), shape.clone()).unwrap();
                 if packed {
-                    step.prepack(&filter).unwrap();
+                    step.prepack(Weights::of_slice(&filter)).unwrap();
                 }
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];

@@ -93,6 +93,10 @@ fn low_bits(value: Number, descriptor: &Descriptor) -> u64 {
 }
 
 impl Run for CopyStep {
+    fn kernel(&self) -> &'static str {
+        "copy"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         with_storage!(self.size, T => self.run_as::<T>(env, io))
     }

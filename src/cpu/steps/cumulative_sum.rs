@@ -50,6 +50,10 @@ pub(super) fn around_axis(shape: &[u32], axis: usize) -> [usize; 3] {
 }
 
 impl Run for CumulativeSumStep {
+    fn kernel(&self) -> &'static str {
+        "cumulativeSum"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         match self.dtype {
             DataType::Float32 => self.sum::<f32>(env, io),

@@ -3,15 +3,18 @@
 use super::conv_transpose2d::{ConvTranspose2dShape, ConvTranspose2dStep};
 use super::conv2d::{Conv2dShape, Conv2dStep};
 use super::convolution::ConvolutionShape;
+use super::gather::PackedMatrix;
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
 use crate::cpu::kernels::elementwise::apply;
 use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::gemm::Finish;
+use crate::cpu::kernels::packed::Packed;
 use crate::cpu::memory::Io;
+use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::memory::elements;
+use crate::memory::Buffer;
 use crate::ops::conv_transpose2d::ConvTranspose2dAttributes;
 use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::elementwise::Elementwise;
@@ -19,6 +22,7 @@ use crate::ops::matmul::GemmAttributes;
 use crate::ops::spatial::InputLayout;
 use crate::shape::{Descriptor, broadcast_strides};
 use half::f16;
+use std::sync::Arc;
 
 /// A product of elements of type `T`.
 enum Dense<T> {
@@ -52,16 +56,17 @@ pub enum DenseShape {
 }
 
 impl DenseStep {
-    /// The step of `shape` for elements of the floating-point type `dtype`. `constants` holds the bytes of the first
-    /// two operands where they are constants.
+    /// The step of `shape` for elements of the floating-point type `dtype`. `constants` are the first two
+    /// operands where they are constants.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for packed constants.
+    /// An `UnknownError` when there is no memory for packed constants, an `OperationError` when mapped ones cannot be
+    /// read.
     pub fn new(
         env: &Env,
         dtype: DataType,
         shape: DenseShape,
-        constants: [Option<&[u8]>; 2],
+        constants: [Option<Weights>; 2],
         epilogue: &[Elementwise],
     ) -> Result<DenseStep> {
         let mut packed = Vec::new();
@@ -73,12 +78,27 @@ impl DenseStep {
     }
 
     /// Operands that the step keeps a packed copy of.
-    pub fn packed(&self) -> &[usize] {
+    pub fn packed_operands(&self) -> &[usize] {
         &self.packed
+    }
+
+    /// The packed copy of operand 1, if that is a single matrix.
+    pub fn packed_matrix(&self) -> Option<PackedMatrix> {
+        match &self.typed {
+            Typed::Float(dense) => dense.packed_matrix().map(PackedMatrix::Float),
+            Typed::Half(dense) => dense.packed_matrix().map(PackedMatrix::Half),
+        }
     }
 }
 
 impl Run for DenseStep {
+    fn kernel(&self) -> &'static str {
+        match &self.typed {
+            Typed::Float(dense) => dense.kernel(),
+            Typed::Half(dense) => dense.kernel(),
+        }
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         let finish = |values: &mut [f32]| apply(env.isa, &self.epilogue, values);
         let finish: Finish = if self.epilogue.is_empty() { None } else { Some(&finish) };
@@ -96,18 +116,18 @@ impl Run for DenseStep {
         floats * size_of::<f32>()
     }
 
-    fn packed_bytes(&self) -> usize {
+    fn packed(&self) -> Vec<&Arc<Buffer>> {
         match &self.typed {
-            Typed::Float(dense) => dense.packed_bytes(),
-            Typed::Half(dense) => dense.packed_bytes(),
+            Typed::Float(dense) => dense.packed(),
+            Typed::Half(dense) => dense.packed(),
         }
     }
 }
 
 impl<T: Float> Dense<T> {
-    fn new(env: &Env, shape: DenseShape, constants: [Option<&[u8]>; 2], packed: &mut Vec<usize>) -> Result<Dense<T>> {
+    fn new(env: &Env, shape: DenseShape, constants: [Option<Weights>; 2], packed: &mut Vec<usize>) -> Result<Dense<T>> {
         let (isa, threads) = (env.isa, env.threads.count());
-        let [a, b] = constants.map(|bytes| bytes.map(elements::<T>));
+        let [a, b] = constants;
         Ok(match shape {
             DenseShape::Matmul(shape) => {
                 let (pack_a, pack_b) = (packs_a(&shape), packs_b(&shape));
@@ -141,12 +161,24 @@ impl<T: Float> Dense<T> {
         })
     }
 
-    fn packed_bytes(&self) -> usize {
+    fn kernel(&self) -> &'static str {
         match self {
-            Dense::Matmul(step) => step.packed_bytes(),
-            Dense::Conv2d(step) => step.packed_bytes(),
-            Dense::ConvTranspose2d(step) => step.packed_bytes(),
+            Dense::Matmul(step) => step.kernel(),
+            Dense::Conv2d(step) => step.kernel(),
+            Dense::ConvTranspose2d(_) => "convTranspose2d im2col",
         }
+    }
+
+    fn packed(&self) -> Vec<&Arc<Buffer>> {
+        match self {
+            Dense::Matmul(step) => step.packed().collect(),
+            Dense::Conv2d(step) => step.packed(),
+            Dense::ConvTranspose2d(step) => step.packed().collect(),
+        }
+    }
+
+    fn packed_matrix(&self) -> Option<Packed<T>> {
+        if let Dense::Matmul(step) = self { step.packed_b().cloned() } else { None }
     }
 
     fn scratch_len(&self) -> usize {
@@ -169,15 +201,15 @@ impl<T: Float> Dense<T> {
     }
 }
 
-/// Whether `b` is worth packing: a vector is not, and neither is a matrix whose columns are contiguous and that is
-/// multiplied with one row, because it is read once, in place.
+/// Whether `b` is worth packing: all but a vector are. A transposed matrix that is multiplied with one row could be read
+/// in place, too; `cargo bench --bench gemm` shows that this is no faster, for 1024 x 1024 and for 768 x 50257, and the
+/// graphs of the same model for one row and for many would not share it then.
 fn packs_b(shape: &MatmulShape) -> bool {
-    let shared = shape.b.batch.iter().all(|&stride| stride == 0);
-    let rows = if shared { shape.batch.iter().product::<usize>() * shape.m } else { shape.m };
-    shape.n > 1 && !(rows == 1 && shape.b.row == 1 && shape.b.col != 1)
+    shape.n > 1
 }
 
-/// Whether `a` is worth packing, likewise.
+/// Whether `a` is worth packing: a vector is not, and neither is a matrix with contiguous rows that is multiplied with one
+/// column, because it is read once, in place.
 fn packs_a(shape: &MatmulShape) -> bool {
     shape.m > 1 && !(shape.n == 1 && shape.a.col == 1 && shape.a.row != 1)
 }

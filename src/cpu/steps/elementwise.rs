@@ -323,6 +323,11 @@ impl<'a> Build<'a> {
 }
 
 impl Run for ElementwiseStep {
+    fn kernel(&self) -> &'static str {
+        let operators = self.actions.iter().filter(|action| matches!(action, Action::Compute(_))).count();
+        if operators > 1 { "elementwise fused" } else { "elementwise" }
+    }
+
     fn scratch_bytes(&self, threads: usize) -> usize {
         threads * self.registers * REGISTER
     }

@@ -1,13 +1,17 @@
 //! The steps of `gather`, `gatherND` and `gatherElements`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::gather::{Coordinate, Index, gather_elements, gather_rows, rows};
+use crate::cpu::kernels::gather::{Coordinate, Index, gather_elements, gather_packed, gather_rows, rows};
+use crate::cpu::kernels::packed::Packed;
 use crate::cpu::kernels::storage::Storage;
 use crate::cpu::memory::Io;
 use crate::dtype::DataType;
+use crate::memory::Buffer;
 use crate::ops::gather::Gather;
 use crate::shape::{Descriptor, elements, strides};
 use crate::{with_index, with_storage};
+use half::f16;
+use std::sync::Arc;
 
 /// Which rows of a tensor a tensor of indices means.
 pub struct Rows {
@@ -73,6 +77,10 @@ impl GatherStep {
 }
 
 impl Run for GatherStep {
+    fn kernel(&self) -> &'static str {
+        "gather rows"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         let rows = self.rows.find(env, io);
         with_storage!(self.size, T => {
@@ -82,6 +90,68 @@ impl Run for GatherStep {
 
     fn scratch_bytes(&self, _threads: usize) -> usize {
         self.rows.scratch_bytes()
+    }
+}
+
+/// A constant matrix of which only the packed copy is kept that matrix products read.
+#[derive(Clone)]
+pub enum PackedMatrix {
+    /// Of float32.
+    Float(Packed<f32>),
+    /// Of float16.
+    Half(Packed<f16>),
+}
+
+/// `gather()` of rows of a packed matrix.
+pub struct PackedGatherStep {
+    matrix: PackedMatrix,
+    /// Whether the rows are the lanes, not the depth indices, of the packed matrix.
+    lanes: bool,
+    rows: Rows,
+}
+
+impl PackedGatherStep {
+    /// The `gather()` from the matrix `input`, of which `matrix` is the packed copy; `transposed` tells that the product
+    /// multiplies with the transposed matrix. `None` when the step gathers something else than rows of the matrix.
+    pub fn new(
+        op: &Gather,
+        [input, indices]: [&Descriptor; 2],
+        matrix: &PackedMatrix,
+        transposed: bool,
+    ) -> Option<PackedGatherStep> {
+        let (dtype, [lanes, depth]) = match matrix {
+            PackedMatrix::Float(packed) => (DataType::Float32, packed.sizes()),
+            PackedMatrix::Half(packed) => (DataType::Float16, packed.sizes()),
+        };
+        let [count, row_len] = if transposed { [lanes, depth] } else { [depth, lanes] };
+        let fits = op.axis == 0 && input.dtype == dtype && input.shape == [count as u32, row_len as u32];
+        let rows = || Rows::along(count, row_len, indices);
+        fits.then(|| PackedGatherStep { matrix: matrix.clone(), lanes: transposed, rows: rows() })
+    }
+}
+
+impl Run for PackedGatherStep {
+    fn kernel(&self) -> &'static str {
+        "gather packed rows"
+    }
+
+    fn run(&self, env: &Env, io: &mut Io) {
+        let rows = self.rows.find(env, io);
+        match &self.matrix {
+            PackedMatrix::Float(packed) => gather_packed(env.threads, packed, self.lanes, rows, io.output()),
+            PackedMatrix::Half(packed) => gather_packed(env.threads, packed, self.lanes, rows, io.output()),
+        }
+    }
+
+    fn scratch_bytes(&self, _threads: usize) -> usize {
+        self.rows.scratch_bytes()
+    }
+
+    fn packed(&self) -> Vec<&Arc<Buffer>> {
+        match &self.matrix {
+            PackedMatrix::Float(packed) => vec![packed.buffer()],
+            PackedMatrix::Half(packed) => vec![packed.buffer()],
+        }
     }
 }
 
@@ -133,6 +203,10 @@ impl GatherElementsStep {
 }
 
 impl Run for GatherElementsStep {
+    fn kernel(&self) -> &'static str {
+        "gather elements"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         with_storage!(self.0.element(), T => with_index!(self.0.index_type(), I => self.run_as::<T, I>(env, io)))
     }

@@ -4,6 +4,7 @@ use super::Env;
 use super::recurrent::{Cell, Moment, Places, RecurrentStep, StateBlock};
 use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::recurrent::{GruGates, GruReset};
+use crate::cpu::weights::Weights;
 use crate::error::Result;
 use crate::ops::gru::{Gru, GruCell, GruFunction};
 use crate::ops::recurrent::Direction;
@@ -13,21 +14,21 @@ use crate::shape::Descriptor;
 pub type GruStep = RecurrentStep<GruFunction>;
 
 impl GruStep {
-    /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
+    /// The step of `op` for an input of this descriptor; `weight` are the weights if they are constant.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed weights.
-    pub fn sequence(env: &Env, op: &Gru, input: &Descriptor, weight: Option<&[u8]>) -> Result<GruStep> {
+    pub fn sequence(env: &Env, op: &Gru, input: &Descriptor, weight: Option<Weights>) -> Result<GruStep> {
         let places = Places { bias: Some(3), recurrent_bias: Some(4), hidden: Some(5), ..Places::default() };
         let function = op.function().expect("inferred");
         RecurrentStep::new(env, function, input, op.attributes.hidden_size, op.attributes.direction, places, weight)
     }
 
-    /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
+    /// The step of `op` for an input of this descriptor; `weight` are the weights if they are constant.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed weights.
-    pub fn cell(env: &Env, op: &GruCell, input: &Descriptor, weight: Option<&[u8]>) -> Result<GruStep> {
+    pub fn cell(env: &Env, op: &GruCell, input: &Descriptor, weight: Option<Weights>) -> Result<GruStep> {
         let places = Places { bias: Some(4), recurrent_bias: Some(5), hidden: Some(3), ..Places::default() };
         let function = op.function().expect("inferred");
         RecurrentStep::new(env, function, input, op.attributes.hidden_size, Direction::Forward, places, weight)
@@ -35,6 +36,7 @@ impl GruStep {
 }
 
 impl Cell for GruFunction {
+    const KERNELS: [&'static str; 2] = ["gru", "gru gemm"];
     const GATES: usize = 3;
     const STATES: usize = 1;
 

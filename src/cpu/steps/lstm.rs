@@ -4,6 +4,7 @@ use super::Env;
 use super::recurrent::{Cell, Moment, Places, RecurrentStep, StateBlock};
 use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::recurrent::LstmGates;
+use crate::cpu::weights::Weights;
 use crate::error::Result;
 use crate::ops::lstm::{Lstm, LstmCell, LstmFunction};
 use crate::ops::recurrent::Direction;
@@ -13,22 +14,22 @@ use crate::shape::Descriptor;
 pub type LstmStep = RecurrentStep<LstmFunction>;
 
 impl LstmStep {
-    /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
+    /// The step of `op` for an input of this descriptor; `weight` are the weights if they are constant.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed weights.
-    pub fn sequence(env: &Env, op: &Lstm, input: &Descriptor, weight: Option<&[u8]>) -> Result<LstmStep> {
+    pub fn sequence(env: &Env, op: &Lstm, input: &Descriptor, weight: Option<Weights>) -> Result<LstmStep> {
         let places =
             Places { bias: Some(3), recurrent_bias: Some(4), peephole: Some(5), hidden: Some(6), cell: Some(7) };
         let function = op.function().expect("inferred");
         RecurrentStep::new(env, function, input, op.attributes.hidden_size, op.attributes.direction, places, weight)
     }
 
-    /// The step of `op` for an input of this descriptor; `weight` holds the bytes of constant weights.
+    /// The step of `op` for an input of this descriptor; `weight` are the weights if they are constant.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed weights.
-    pub fn cell(env: &Env, op: &LstmCell, input: &Descriptor, weight: Option<&[u8]>) -> Result<LstmStep> {
+    pub fn cell(env: &Env, op: &LstmCell, input: &Descriptor, weight: Option<Weights>) -> Result<LstmStep> {
         let places =
             Places { bias: Some(5), recurrent_bias: Some(6), peephole: Some(7), hidden: Some(3), cell: Some(4) };
         let function = op.function().expect("inferred");
@@ -37,6 +38,7 @@ impl LstmStep {
 }
 
 impl Cell for LstmFunction {
+    const KERNELS: [&'static str; 2] = ["lstm", "lstm gemm"];
     const GATES: usize = 4;
     const STATES: usize = 2;
 

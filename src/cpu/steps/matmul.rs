@@ -3,11 +3,15 @@
 use super::{Env, ProductPlan, for_each_tile};
 use crate::cpu::kernels::float::{Float, narrow};
 use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, dot_lanes, panel_widths};
-use crate::cpu::kernels::pack::{Operand, Packed, Strided};
+use crate::cpu::kernels::pack::{Operand, Strided};
+use crate::cpu::kernels::packed::{Layout, Packed};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
+use crate::cpu::weights::Weights;
 use crate::error::Result;
+use crate::memory::Buffer;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Distances between the elements of one operand, in elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,24 +138,26 @@ impl<T: Float> MatmulStep<T> {
     /// Packs a constant `a`; [`run`](Self::run) no longer reads its slice.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the packed copy.
-    pub fn prepack_a(&mut self, a: &[T]) -> Result<()> {
+    /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
+    /// read.
+    pub fn prepack_a(&mut self, a: Weights) -> Result<()> {
         self.prepack(self.swapped as usize, a)
     }
 
     /// Packs a constant `b`; [`run`](Self::run) no longer reads its slice.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the packed copy.
-    pub fn prepack_b(&mut self, b: &[T]) -> Result<()> {
+    /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
+    /// read.
+    pub fn prepack_b(&mut self, b: Weights) -> Result<()> {
         self.prepack(1 - self.swapped as usize, b)
     }
 
-    fn prepack(&mut self, side: usize, data: &[T]) -> Result<()> {
+    fn prepack(&mut self, side: usize, weights: Weights) -> Result<()> {
         let (shape, widths) = (&self.shape, panel_widths(self.isa));
         let (strides, lanes, width) =
             if side == 0 { (&shape.a, shape.m, widths.rows) } else { (&shape.b, shape.n, widths.cols) };
-        // Of each matrix that was packed, where it starts in `data` and its number.
+        // Of each matrix that was packed, where it starts and its number.
         let mut known = HashMap::new();
         let mut batch = PackedBatch { matrices: Vec::new(), index: Vec::new() };
         for index in 0..shape.batches() {
@@ -159,8 +165,8 @@ impl<T: Float> MatmulStep<T> {
             let next = batch.matrices.len();
             let at = *known.entry(offset).or_insert(next);
             if at == next {
-                let source = operand(side, strides, &data[offset..]);
-                batch.matrices.push(Packed::new(self.isa, &source, lanes, shape.k, width)?);
+                let layout = layout(side, strides);
+                batch.matrices.push(Packed::new(self.isa, weights.skip(offset), layout, lanes, shape.k, width)?);
             }
             batch.index.push(at);
         }
@@ -185,14 +191,25 @@ impl<T: Float> MatmulStep<T> {
         self.shape.m == 1 && self.packed[1].is_none() && self.shape.b.row == 1 && self.shape.b.col != 1
     }
 
+    /// The name of the kernel that computes it.
+    pub fn kernel(&self) -> &'static str {
+        if self.is_dot() { "vector" } else { "gemm" }
+    }
+
     /// The `f32` elements of scratch that [`run`](Self::run) needs.
     pub fn scratch_len(&self) -> usize {
         self.plan.slot * self.threads
     }
 
-    /// Bytes of the packed constants.
-    pub fn packed_bytes(&self) -> usize {
-        self.packed.iter().flatten().flat_map(|p| &p.matrices).map(Packed::bytes).sum()
+    /// The memory of the packed constants.
+    pub fn packed(&self) -> impl Iterator<Item = &Arc<Buffer>> {
+        self.packed.iter().flatten().flat_map(|p| &p.matrices).map(Packed::buffer)
+    }
+
+    /// The panels of a packed `b` that is a single matrix.
+    pub fn packed_b(&self) -> Option<&Packed<T>> {
+        let packed = self.packed[1].as_ref().filter(|_| !self.swapped)?;
+        if let [matrix] = packed.matrices.as_slice() { Some(matrix) } else { None }
     }
 
     /// Computes the product. The slice of a packed operand is not read and may be empty. `finish` is applied to
@@ -251,7 +268,7 @@ impl<T: Float> MatmulStep<T> {
         let (vector, scratch) = scratch.split_at_mut(self.shape.k);
         match a {
             // Packed panels are cut into depth blocks and as wide as the micro-kernel.
-            Operand::Packed(packed) => packed.lane(0, vector),
+            Operand::Packed(packed) => vector.iter_mut().zip(packed.lane(0)).for_each(|(to, x)| *to = x.to_f32()),
             _ => a.pack(self.isa, 0..1, 0..self.shape.k, 1, vector),
         }
         let lanes = &b.data[cols.start * b.lane_stride..];
@@ -268,8 +285,18 @@ impl<T: Float> MatmulStep<T> {
 
 /// The elements of one matrix as the left (`side` 0) or right operand.
 fn operand<'a, T>(side: usize, strides: &MatrixStrides, data: &'a [T]) -> Operand<'a, T> {
-    let (lane_stride, depth_stride) = if side == 0 { (strides.row, strides.col) } else { (strides.col, strides.row) };
+    let [lane_stride, depth_stride] = operand_strides(side, strides);
     Operand::Strided(Strided { data, lane_stride, depth_stride })
+}
+
+/// Where the elements of one matrix are, likewise.
+fn layout(side: usize, strides: &MatrixStrides) -> Layout<'static> {
+    let [lane_stride, depth_stride] = operand_strides(side, strides);
+    Layout::Strided { lane_stride, depth_stride }
+}
+
+fn operand_strides(side: usize, strides: &MatrixStrides) -> [usize; 2] {
+    if side == 0 { [strides.row, strides.col] } else { [strides.col, strides.row] }
 }
 
 #[cfg(test)]
@@ -322,10 +349,10 @@ mod tests {
             let run = |env: &Env| {
                 let mut step = MatmulStep::<T>::new(env.isa, env.threads.count(), shape.clone());
                 if pack_a {
-                    step.prepack_a(&a).unwrap();
+                    step.prepack_a(Weights::of_slice(&a)).unwrap();
                 }
                 if pack_b {
-                    step.prepack_b(&b).unwrap();
+                    step.prepack_b(Weights::of_slice(&b)).unwrap();
                 }
                 let operands = [if pack_a { &[][..] } else { &a }, if pack_b { &[][..] } else { &b }];
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];

@@ -33,6 +33,8 @@ pub mod triangular;
 use super::memory::Io;
 use super::simd::Isa;
 use super::threads::Threads;
+use crate::memory::Buffer;
+use std::sync::Arc;
 
 /// With what a step runs.
 #[derive(Clone, Copy)]
@@ -45,6 +47,9 @@ pub struct Env<'a> {
 
 /// What every step can do.
 pub trait Run {
+    /// What runs, in a few words for people: the kernel, and which of its variants.
+    fn kernel(&self) -> &'static str;
+
     /// Runs the step on the operands and outputs in `io`, which have the sizes that the step was made for.
     fn run(&self, env: &Env, io: &mut Io);
 
@@ -53,9 +58,9 @@ pub trait Run {
         0
     }
 
-    /// Bytes of the packed copies of constants that the step holds.
-    fn packed_bytes(&self) -> usize {
-        0
+    /// The packed copies of constants that the step holds, which it may share with others.
+    fn packed(&self) -> Vec<&Arc<Buffer>> {
+        Vec::new()
     }
 }
 
@@ -65,14 +70,17 @@ macro_rules! steps {
         pub enum Step { $($(#[$meta])* $Variant($Step),)* }
 
         impl Run for Step {
+            fn kernel(&self) -> &'static str {
+                match self { $(Step::$Variant(step) => step.kernel(),)* }
+            }
             fn run(&self, env: &Env, io: &mut Io) {
                 match self { $(Step::$Variant(step) => step.run(env, io),)* }
             }
             fn scratch_bytes(&self, threads: usize) -> usize {
                 match self { $(Step::$Variant(step) => step.scratch_bytes(threads),)* }
             }
-            fn packed_bytes(&self) -> usize {
-                match self { $(Step::$Variant(step) => step.packed_bytes(),)* }
+            fn packed(&self) -> Vec<&Arc<Buffer>> {
+                match self { $(Step::$Variant(step) => step.packed(),)* }
             }
         }
 
@@ -99,6 +107,8 @@ steps! {
     Linear(resample2d::LinearStep),
     /// Rows at the places of indices.
     Gather(gather::GatherStep),
+    /// Rows of a packed matrix at the places of indices.
+    PackedGather(gather::PackedGatherStep),
     /// Elements at the places of indices.
     GatherElements(gather::GatherElementsStep),
     /// Replaced rows.

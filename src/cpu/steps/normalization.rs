@@ -133,6 +133,10 @@ fn split(values: &mut [f64], count: usize) -> [&mut [f64]; 3] {
 }
 
 impl Run for ChannelNormStep {
+    fn kernel(&self) -> &'static str {
+        if self.moments.is_some() { "normalize channels, measured" } else { "normalize channels" }
+    }
+
     fn scratch_bytes(&self, _threads: usize) -> usize {
         // Mean, factor and bias, and two moments.
         5 * self.sets * self.channels * size_of::<f64>()
@@ -260,6 +264,13 @@ fn strided_run<T: Real>(
 }
 
 impl Run for LayerNormStep {
+    fn kernel(&self) -> &'static str {
+        match &self.layers {
+            Layers::Rows(_) => "normalize rows",
+            Layers::Strided { .. } => "normalize strided",
+        }
+    }
+
     fn scratch_bytes(&self, _threads: usize) -> usize {
         match &self.layers {
             Layers::Rows(_) => 0,

@@ -124,6 +124,13 @@ impl Pool2dStep {
 }
 
 impl Run for Pool2dStep {
+    fn kernel(&self) -> &'static str {
+        match self.layout {
+            InputLayout::Nchw => "pool2d planes",
+            InputLayout::Nhwc => "pool2d pixels",
+        }
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         macro_rules! largest {
             ($T:ty) => {

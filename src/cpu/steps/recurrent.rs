@@ -11,14 +11,16 @@ use crate::cpu::kernels::float::{Float, widen};
 use crate::cpu::kernels::gemm::dot_lanes;
 use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::memory::Io;
+use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::memory::{Buffer, elements, elements_mut};
+use crate::memory::Buffer;
 use crate::ops::recurrent::Direction;
 use crate::shape::Descriptor;
 use half::f16;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Units of a block: a few vectors of every instruction set.
 pub const UNITS: usize = 16;
@@ -93,6 +95,8 @@ impl Sizes {
 
 /// What a network computes in a time step.
 pub trait Cell: Sync {
+    /// Names of the kernels that multiply inputs and weights step by step, and for all time steps at once.
+    const KERNELS: [&'static str; 2];
     /// Number of gates.
     const GATES: usize;
     /// Number of states: 2 with a cell state, otherwise 1.
@@ -134,7 +138,7 @@ macro_rules! with_network {
 
 impl<C: Cell> RecurrentStep<C> {
     /// The step for an input of this descriptor, `[steps, batch, input]` or for a single step `[batch, input]`, and
-    /// `hidden` features of the hidden state; `weight` holds the bytes of constant weights.
+    /// `hidden` features of the hidden state; `weight` are the weights if they are constant.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed weights.
@@ -145,7 +149,7 @@ impl<C: Cell> RecurrentStep<C> {
         hidden: u32,
         direction: Direction,
         places: Places,
-        weight: Option<&[u8]>,
+        weight: Option<Weights>,
     ) -> Result<RecurrentStep<C>> {
         let sizes = Sizes::new::<C>(&input.shape, hidden);
         let network = match input.dtype {
@@ -162,6 +166,10 @@ impl<C: Cell> RecurrentStep<C> {
 }
 
 impl<C: Cell> Run for RecurrentStep<C> {
+    fn kernel(&self) -> &'static str {
+        C::KERNELS[with_network!(self, network => network.product.is_some()) as usize]
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         with_network!(self, network => network.run(env, io, &self.cell))
     }
@@ -170,8 +178,8 @@ impl<C: Cell> Run for RecurrentStep<C> {
         with_network!(self, network => network.scratch_bytes(&self.cell))
     }
 
-    fn packed_bytes(&self) -> usize {
-        with_network!(self, network => network.packed_bytes())
+    fn packed(&self) -> Vec<&Arc<Buffer>> {
+        with_network!(self, network => network.packed().collect())
     }
 }
 
@@ -348,7 +356,7 @@ pub struct Network<T> {
 }
 
 impl<T: Float> Network<T> {
-    /// Plans the network. `weight` holds the bytes of the weights if they are constant.
+    /// Plans the network. `weight` are the weights if they are constant.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed weights.
@@ -357,7 +365,7 @@ impl<T: Float> Network<T> {
         sizes: Sizes,
         direction: Direction,
         places: Places,
-        weight: Option<&[u8]>,
+        weight: Option<Weights>,
     ) -> Result<Network<T>> {
         let product = if sizes.rows() >= MIN_PRODUCT_ROWS {
             let shape = MatmulShape {
@@ -365,14 +373,10 @@ impl<T: Float> Network<T> {
                 b: MatrixStrides { batch: Vec::new(), row: 1, col: sizes.input },
                 ..MatmulShape::plain(sizes.rows(), sizes.input, sizes.sums())
             };
-            let weight = weight.map(elements::<T>);
             let of_direction = |d: usize| {
                 let mut step = MatmulStep::new(env.isa, env.threads.count(), shape.clone());
                 if let Some(weight) = weight {
-                    let length = sizes.sums() * sizes.input;
-                    let mut wide = Buffer::zeroed(length * size_of::<f32>())?;
-                    widen(env.isa, &weight[d * length..][..length], elements_mut(wide.bytes_mut()));
-                    step.prepack_b(elements(wide.bytes()))?;
+                    step.prepack_b(weight.skip(d * sizes.sums() * sizes.input))?;
                 }
                 Ok(step)
             };
@@ -384,9 +388,9 @@ impl<T: Float> Network<T> {
         Ok(Network { sizes, direction, places, product, element: PhantomData })
     }
 
-    /// Bytes of the packed weights.
-    pub fn packed_bytes(&self) -> usize {
-        self.product.iter().flat_map(|product| &product.steps).map(MatmulStep::packed_bytes).sum()
+    /// The memory of the packed weights.
+    pub fn packed(&self) -> impl Iterator<Item = &Arc<Buffer>> {
+        self.product.iter().flat_map(|product| &product.steps).flat_map(MatmulStep::packed)
     }
 
     /// Whether the network keeps a packed copy of the constant weights.

@@ -71,6 +71,10 @@ impl ReduceStep {
 }
 
 impl Run for ReduceStep {
+    fn kernel(&self) -> &'static str {
+        "reduce"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         let extreme = matches!(self.kind, ReduceKind::Max | ReduceKind::Min);
         match self.dtype {

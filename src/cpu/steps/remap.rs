@@ -53,6 +53,10 @@ impl RemapStep {
 }
 
 impl Run for RemapStep {
+    fn kernel(&self) -> &'static str {
+        "remap"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         with_storage!(self.size, T => self.remap.run::<T>(env.threads, io.input(0), io.output()))
     }

@@ -45,6 +45,10 @@ impl LinearStep {
 }
 
 impl Run for LinearStep {
+    fn kernel(&self) -> &'static str {
+        "resample2d linear"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         match self.dtype {
             DataType::Float32 => self.run_as::<f32>(env, io),

@@ -38,6 +38,10 @@ impl ScatterStep {
 }
 
 impl Run for ScatterStep {
+    fn kernel(&self) -> &'static str {
+        "scatter rows"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         let rows = self.rows.find(env, io);
         with_storage!(self.size, T => {
@@ -63,6 +67,10 @@ impl ScatterElementsStep {
 }
 
 impl Run for ScatterElementsStep {
+    fn kernel(&self) -> &'static str {
+        "scatter elements"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         with_storage!(self.0.element(), T => with_index!(self.0.index_type(), I => self.run_as::<T, I>(env, io)))
     }

@@ -45,6 +45,10 @@ impl SoftmaxStep {
 }
 
 impl Run for SoftmaxStep {
+    fn kernel(&self) -> &'static str {
+        if self.sizes[2] == 1 { "softmax rows" } else { "softmax columns" }
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         match self.dtype {
             DataType::Float16 => self.softmax::<f16>(env, io),

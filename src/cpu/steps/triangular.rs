@@ -49,6 +49,10 @@ impl TriangularStep {
 }
 
 impl Run for TriangularStep {
+    fn kernel(&self) -> &'static str {
+        "triangular"
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         with_storage!(self.size, T => self.run_as::<T>(env, io))
     }

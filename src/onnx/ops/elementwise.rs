@@ -1,80 +1,258 @@
-//! Element-wise operators: unary and binary functions, comparisons, logic, activations.
+//! Element-wise arithmetic and casts.
 
 use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::tensor::ElementType;
 use crate::ops::elementwise::Elementwise as E;
+use crate::shape::{Descriptor, broadcast};
 
-fn unary(call: &mut Call, op: E) -> Outcome {
+/// The output of an operator that computes each element from one of input 0, with `f`; the output of a tensor without
+/// elements has none either.
+pub fn map(call: &mut Call, f: impl FnOnce(&mut Call, OperandId) -> Step<OperandId>) -> Outcome {
+    if let Some(Value::Empty(descriptor)) = call.value(0) {
+        return Ok(vec![Value::Empty(descriptor)]);
+    }
     let x = call.input(0)?;
-    let output = call.emit(op, &[x]);
+    let output = f(call, x);
     call.one(output)
 }
 
-fn binary(call: &mut Call, op: E) -> Outcome {
+/// The output, of type `dtype`, of an operator whose operands at `indices` broadcast, if one of them has no elements.
+pub fn empty_broadcast(call: &Call, indices: std::ops::Range<usize>, dtype: Option<DataType>) -> Step<Option<Value>> {
+    if !indices.clone().any(|index| matches!(call.value(index), Some(Value::Empty(_)))) {
+        return Ok(None);
+    }
+    let mut shape = Vec::new();
+    for index in indices {
+        let other = call.input_shape(index)?;
+        shape = broadcast(&shape, &other)
+            .ok_or_else(|| Refusal(format!("the shapes {shape:?} and {other:?} do not broadcast")))?;
+    }
+    let dtype = dtype.ok_or("an operand is of a type that WebNN does not have")?;
+    Ok(Some(Value::Empty(Descriptor::new(dtype, shape))))
+}
+
+/// Whether the type has no negative values.
+pub fn is_unsigned(dtype: DataType) -> bool {
+    dtype.integer_range().is_some_and(|(min, _)| min == 0)
+}
+
+/// An operator with the meaning of `op`.
+pub fn unary(call: &mut Call, op: E) -> Outcome {
+    map(call, |call, x| call.emit(op, &[x]))
+}
+
+/// As [`unary`], for one that changes nothing of types without negative values, which WebNN's operator does not take.
+fn unary_of_signed(call: &mut Call, op: E) -> Outcome {
+    map(call, |call, x| if is_unsigned(call.dtype(x)) { Ok(x) } else { call.emit(op, &[x]) })
+}
+
+/// An operator of two operands that broadcast, with the meaning of `op`.
+pub fn binary(call: &mut Call, op: E) -> Outcome {
+    let dtype = if op.is_test() { Some(DataType::Uint8) } else { call.input_type(0) };
+    if let Some(empty) = empty_broadcast(call, 0..2, dtype)? {
+        return Ok(vec![empty]);
+    }
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.emit(op, &[a, b]);
     call.one(output)
 }
 
 /// `Sum`, `Mean`, `Max` and `Min` take any number of operands.
-fn variadic(call: &mut Call, op: E) -> Step<crate::ir::OperandId> {
+fn variadic(call: &mut Call, op: E, finish: fn(&mut Call, OperandId) -> Step<OperandId>) -> Outcome {
+    if let Some(empty) = empty_broadcast(call, 0..call.input_count(), call.input_type(0))? {
+        return Ok(vec![empty]);
+    }
     let mut output = call.input(0)?;
     for index in 1..call.input_count() {
         let next = call.input(index)?;
         output = call.emit(op, &[output, next])?;
     }
-    Ok(output)
+    let output = finish(call, output);
+    call.one(output)
 }
 
 fn mean(call: &mut Call) -> Outcome {
-    let sum = variadic(call, E::Add)?;
-    let mean = call.scale(sum, 1.0 / call.input_count() as f64);
-    call.one(mean)
+    variadic(call, E::Add, |call, sum| {
+        let count = call.scalar_like(sum, call.input_count() as f64)?;
+        call.div(sum, count)
+    })
 }
 
-/// Bounds are attributes before opset 11 and operands from then on, which must be constants.
+fn sign(call: &mut Call) -> Outcome {
+    map(call, |call, x| match is_unsigned(call.dtype(x)) {
+        true => call.emit(E::Clamp { min: Number::Int(0), max: Number::Int(1) }, &[x]),
+        false => call.emit(E::Sign, &[x]),
+    })
+}
+
+/// Bounds are attributes before opset 11 and operands from then on.
 fn clip(call: &mut Call) -> Outcome {
-    let x = call.input(0)?;
-    let [min, max] = if call.opset < 11 {
-        [call.float_attribute("min").map(Number::Float), call.float_attribute("max").map(Number::Float)]
-    } else {
-        let bound = |index: usize| -> Step<Option<Option<Number>>> {
-            if call.optional(index)?.is_none() {
-                return Ok(Some(None));
-            }
-            Ok(call.constant_numbers(index).map(|numbers| numbers.first().copied()))
+    map(call, |call, x| {
+        let [min, max] = if call.opset < 11 {
+            [("min", f32::MIN), ("max", f32::MAX)]
+                .map(|(name, all)| Some(Some(Number::Float(call.float_or(name, all)))))
+        } else {
+            // What is given and no constant is none here.
+            [1, 2].map(|index| match call.value(index) {
+                None => Some(None),
+                Some(_) => call.constant_numbers(index).map(|numbers| numbers.first().copied()),
+            })
         };
-        match [bound(1)?, bound(2)?] {
-            [Some(min), Some(max)] => [min, max],
-            // Bounds that are computed, which `clamp` does not take.
-            _ => {
-                let mut output = x;
-                for (index, op) in [(1, E::Max), (2, E::Min)] {
-                    if let Some(bound) = call.optional(index)? {
-                        output = call.emit(op, &[output, bound])?;
-                    }
-                }
-                return call.one(Ok(output));
-            }
+        let (Some(min), Some(max)) = (min, max) else { return clip_to_operands(call, x) };
+        let (min, max) = (min.unwrap_or(Number::Float(f64::NEG_INFINITY)), max.unwrap_or(Number::Float(f64::INFINITY)));
+        // Where the bounds cross, the upper one wins.
+        let min = if min.to_f64() > max.to_f64() { max } else { min };
+        call.emit(E::Clamp { min, max }, &[x])
+    })
+}
+
+/// Bounds that are computed, which `clamp` does not take.
+fn clip_to_operands(call: &mut Call, x: OperandId) -> Step<OperandId> {
+    let mut output = x;
+    for (index, op) in [(1, E::Max), (2, E::Min)] {
+        if let Some(bound) = call.optional(index)? {
+            let bound = call.reshape(bound, &[])?;
+            output = call.emit(op, &[output, bound])?;
         }
-    };
-    let (min, max) = (min.unwrap_or(Number::Float(f64::NEG_INFINITY)), max.unwrap_or(Number::Float(f64::INFINITY)));
-    // Where the bounds cross, the upper one wins.
-    let min = if min.to_f64() > max.to_f64() { max } else { min };
-    let output = call.emit(E::Clamp { min, max }, &[x]);
-    call.one(output)
+    }
+    Ok(output)
 }
 
 /// The powers of ONNX have the type of the base, whatever that of the exponent.
 fn pow(call: &mut Call) -> Outcome {
+    if let Some(empty) = empty_broadcast(call, 0..2, call.input_type(0))? {
+        return Ok(vec![empty]);
+    }
     let (base, exponent) = (call.input(0)?, call.input(1)?);
-    let dtype = call.dtype(base);
-    let exponent = call.cast(exponent, dtype)?;
-    let output = call.emit(E::Pow, &[base, exponent]);
+    let (dtype, exponent_type) = (call.dtype(base), call.dtype(exponent));
+    let constant = call.numbers_of(exponent);
+    let is_whole = |numbers: &Vec<Number>| numbers.iter().all(|number| number.to_f64().fract() == 0.0);
+    let output = match constant {
+        // Powers that are often asked for, without a logarithm.
+        Some(numbers)
+            if numbers.len() == 1
+                && call.rank(exponent) <= call.rank(base)
+                && [2.0, 3.0].contains(&numbers[0].to_f64()) =>
+        {
+            let square = call.mul(base, base)?;
+            if numbers[0].to_f64() == 2.0 { Ok(square) } else { call.mul(square, base) }
+        }
+        _ if dtype == exponent_type => call.emit(E::Pow, &[base, exponent]),
+        Some(numbers) if !dtype.is_float() && exponent_type.is_float() && !is_whole(&numbers) => {
+            fractional_power_of_integers(call, base, exponent)
+        }
+        None if !dtype.is_float() && exponent_type.is_float() => fractional_power_of_integers(call, base, exponent),
+        _ if dtype == DataType::Float16 => {
+            // An exponent of another type need not be a float16.
+            let (base, exponent) = (call.cast(base, DataType::Float32)?, call.cast(exponent, DataType::Float32)?);
+            let power = call.emit(E::Pow, &[base, exponent])?;
+            call.cast(power, dtype)
+        }
+        _ => {
+            let exponent = call.cast(exponent, dtype)?;
+            call.emit(E::Pow, &[base, exponent])
+        }
+    };
     call.one(output)
+}
+
+/// Exact for the exponents that are whole; the other powers are those of float32, cut to integers.
+fn fractional_power_of_integers(call: &mut Call, base: OperandId, exponent: OperandId) -> Step<OperandId> {
+    /// How far the float32 power of two integers may be from the exact one, relatively.
+    const POWER_ERROR: f64 = 1e-6;
+    let dtype = call.dtype(base);
+    let whole = call.emit(E::Floor, &[exponent])?;
+    let is_whole = call.emit(E::Equal, &[whole, exponent])?;
+    let whole = call.cast(whole, dtype)?;
+    let exact = call.emit(E::Pow, &[base, whole])?;
+    let (base, exponent) = (call.cast(base, DataType::Float32)?, call.cast(exponent, DataType::Float32)?);
+    let power = call.emit(E::Pow, &[base, exponent])?;
+    // Just below an integer stands for that integer: a root, rounded.
+    let nearest = call.emit(E::RoundEven, &[power])?;
+    let distance = call.sub(power, nearest)?;
+    let distance = call.emit(E::Abs, &[distance])?;
+    let error = call.scale(nearest, POWER_ERROR)?;
+    let is_near = call.emit(E::LesserOrEqual, &[distance, error])?;
+    let power = call.select(is_near, nearest, power)?;
+    let power = call.cast(power, dtype)?;
+    call.select(is_whole, exact, power)
+}
+
+/// The remainder of the division that truncates, with the sign of the dividend (`fmod`), or of the one that rounds
+/// down, with the sign of the divisor.
+fn modulo(call: &mut Call) -> Outcome {
+    if let Some(empty) = empty_broadcast(call, 0..2, call.input_type(0))? {
+        return Ok(vec![empty]);
+    }
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let dtype = call.dtype(a);
+    let (remainder, b) = if dtype.is_float() {
+        let (a, b) = (call.cast(a, DataType::Float32)?, call.cast(b, DataType::Float32)?);
+        (float_remainder(call, a, b)?, b)
+    } else {
+        let quotient = call.div(a, b)?;
+        let product = call.mul(quotient, b)?;
+        (call.sub(a, product)?, b)
+    };
+    let output = match call.int_or("fmod", 0) != 0 || is_unsigned(dtype) {
+        true => remainder,
+        false => {
+            let zero = call.scalar_like(remainder, 0.0)?;
+            let is_inexact = call.emit(E::NotEqual, &[remainder, zero])?;
+            let (below, divisor_below) = (call.emit(E::Lesser, &[remainder, zero])?, call.emit(E::Lesser, &[b, zero])?);
+            let differ = call.emit(E::LogicalXor, &[below, divisor_below])?;
+            let moves = call.emit(E::LogicalAnd, &[is_inexact, differ])?;
+            let moved = call.add(remainder, b)?;
+            call.select(moves, moved, remainder)?
+        }
+    };
+    let output = call.cast(output, dtype);
+    call.one(output)
+}
+
+/// `fmod` of float32: exact for quotients below 2^24, as each of two steps is for quotients below 2^12.
+fn float_remainder(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
+    let (mut rest, divisor) = (call.emit(E::Abs, &[a])?, call.emit(E::Abs, &[b])?);
+    let multiple = call.scale(divisor, 4096.0)?;
+    for divisor in [multiple, divisor] {
+        rest = positive_remainder(call, rest, divisor)?;
+    }
+    let sign = call.emit(E::Sign, &[a])?;
+    call.mul(rest, sign)
+}
+
+/// The remainder of numbers that are not negative, exact where the quotient is below 2^12: the divisor is split into
+/// two numbers of 12 bits, whose products with the quotient are not rounded.
+fn positive_remainder(call: &mut Call, x: OperandId, divisor: OperandId) -> Step<OperandId> {
+    /// Multiplied with larger numbers, 2^12 + 1 overflows. They are not split.
+    const MAX_SPLIT: f64 = 1e34;
+    let product = call.scale(divisor, 4097.0)?;
+    let excess = call.sub(product, divisor)?;
+    let upper = call.sub(product, excess)?;
+    let limit = call.scalar_like(divisor, MAX_SPLIT)?;
+    let is_huge = call.emit(E::Greater, &[divisor, limit])?;
+    let upper = call.select(is_huge, divisor, upper)?;
+    let lower = call.sub(divisor, upper)?;
+    let ratio = call.div(x, divisor)?;
+    let quotient = call.emit(E::Floor, &[ratio])?;
+    let mut rest = x;
+    for part in [upper, lower] {
+        let product = call.mul(quotient, part)?;
+        rest = call.sub(rest, product)?;
+    }
+    // The rounded ratio can be an integer where the exact one is below it.
+    let zero = call.scalar_like(rest, 0.0)?;
+    let is_below = call.emit(E::Lesser, &[rest, zero])?;
+    let raised = call.add(rest, divisor)?;
+    let rest = call.select(is_below, raised, rest)?;
+    // An infinite divisor times a quotient of 0 is NaN.
+    let is_smaller = call.emit(E::Lesser, &[x, divisor])?;
+    call.select(is_smaller, x, rest)
 }
 
 /// The type of `to`; truth values are not just any `uint8`.
@@ -88,6 +266,9 @@ fn cast(call: &mut Call) -> Outcome {
 /// integers.
 fn cast_like(call: &mut Call) -> Outcome {
     let dtype = call.input_type(1).ok_or("input 1 is of a type that WebNN does not have")?;
+    if dtype == DataType::Uint8 && call.input_type(0) != Some(DataType::Uint8) {
+        return Err("whether input 1 is of type uint8 or bool cannot be told, as both are uint8 in WebNN".into());
+    }
     cast_to(call, dtype, false)
 }
 
@@ -95,68 +276,116 @@ fn cast_like(call: &mut Call) -> Outcome {
 fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
     if let Some(literal) = call.input_literal(0) {
         let numbers = literal.numbers().map_err(Refusal)?;
-        let truth = |number: Number| Number::Int((number.to_f64() != 0.0) as i128);
-        let cast = |number: Number| match number {
-            Number::Float(x) if !to.is_float() => Number::Float(x.trunc()),
-            other => other,
+        if numbers.is_empty() {
+            return Ok(vec![Value::Empty(Descriptor::new(to, literal.shape.clone()))]);
+        }
+        let cast = |number: Number| match to_bool {
+            true => Number::Int((number.to_f64() != 0.0) as i128),
+            false => crate::ops::elementwise::cast(number, to),
         };
-        let numbers: Vec<_> =
-            numbers.into_iter().map(|number| if to_bool { truth(number) } else { cast(number) }).collect();
+        let numbers: Vec<_> = numbers.into_iter().map(cast).collect();
         let output = call.constant(to, &literal.shape, &numbers);
         return call.one(output);
     }
+    if let Some(Value::Empty(descriptor)) = call.value(0) {
+        return Ok(vec![Value::Empty(Descriptor { dtype: to, ..descriptor })]);
+    }
     let x = call.input(0)?;
-    let from = call.dtype(x);
-    let output = if to_bool {
-        let zero = call.scalar_like(x, 0.0)?;
-        call.emit(E::NotEqual, &[x, zero])
-    } else if from.is_float() && !to.is_float() {
-        let magnitude = call.emit(E::Abs, &[x])?;
-        let whole = call.emit(E::Floor, &[magnitude])?;
-        let sign = call.emit(E::Sign, &[x])?;
-        let truncated = call.mul(whole, sign)?;
-        call.cast(truncated, to)
-    } else {
-        call.cast(x, to)
+    let output = match to_bool {
+        true => {
+            let zero = call.scalar_like(x, 0.0)?;
+            call.emit(E::NotEqual, &[x, zero])
+        }
+        false => call.cast(x, to),
     };
     call.one(output)
 }
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
-    standard("Abs", "", |call| unary(call, E::Abs)),
+    standard("Abs", "", |call| unary_of_signed(call, E::Abs)),
     standard("Add", "", |call| binary(call, E::Add)),
     standard("Cast", "no rounding modes of float8", cast),
-    standard("CastLike", "", cast_like),
+    standard("CastLike", "to truth values only from uint8", cast_like),
     standard("Ceil", "", |call| unary(call, E::Ceil)),
     standard("Clip", "", clip),
     standard("Cos", "", |call| unary(call, E::Cos)),
     standard("Div", "", |call| binary(call, E::Div)),
-    standard("Erf", "", |call| unary(call, E::Erf)),
+    standard("Erf", "floats only", |call| unary(call, E::Erf)),
     standard("Exp", "", |call| unary(call, E::Exp)),
     standard("Floor", "", |call| unary(call, E::Floor)),
     standard("Identity", "", |call| Ok(vec![call.required(0)?])),
     standard("Log", "", |call| unary(call, E::Log)),
-    standard("Max", "", |call| {
-        let output = variadic(call, E::Max);
-        call.one(output)
-    }),
+    standard("Max", "", |call| variadic(call, E::Max, |_, output| Ok(output))),
     standard("Mean", "", mean),
-    standard("Min", "", |call| {
-        let output = variadic(call, E::Min);
-        call.one(output)
-    }),
+    standard("Min", "", |call| variadic(call, E::Min, |_, output| Ok(output))),
+    standard("Mod", "remainders of floats are rounded where the quotient is above 2^24", modulo),
     standard("Mul", "", |call| binary(call, E::Mul)),
     standard("Neg", "", |call| unary(call, E::Neg)),
-    standard("Pow", "", pow),
+    standard("Pow", "fractional powers of integers are computed in float32", pow),
     standard("Reciprocal", "", |call| unary(call, E::Reciprocal)),
-    standard("Relu", "", |call| unary(call, E::Relu)),
-    standard("Sigmoid", "", |call| unary(call, E::Sigmoid)),
+    standard("Round", "", |call| unary(call, E::RoundEven)),
+    standard("Sign", "", sign),
+    standard("Sin", "", |call| unary(call, E::Sin)),
     standard("Sqrt", "", |call| unary(call, E::Sqrt)),
     standard("Sub", "", |call| binary(call, E::Sub)),
-    standard("Sum", "", |call| {
-        let output = variadic(call, E::Add);
-        call.one(output)
-    }),
-    standard("Tanh", "", |call| unary(call, E::Tanh)),
+    standard("Sum", "", |call| variadic(call, E::Add, |_, output| Ok(output))),
+    standard("Tan", "", |call| unary(call, E::Tan)),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::onnx::tensor::ElementType::{Bool, Float, Int32, Uint8};
+    use crate::onnx::testing::{Attr, TestGraph};
+
+    fn binary_text(operator: &str, element: ElementType, attributes: Vec<(&str, Attr)>) -> String {
+        let graph = TestGraph::default().input("a", element, &["2"]).input("b", element, &["2"]);
+        graph.node(operator, "a b", "y", attributes).output("y").text(17)
+    }
+
+    #[test]
+    fn remainders_follow_the_sign_that_is_asked_for() {
+        let text = binary_text("Mod", Uint8, vec![]);
+        assert!(text.contains("div") && !text.contains("where"), "{text}");
+        assert!(binary_text("Mod", Int32, vec![]).contains("logicalXor"));
+        assert!(!binary_text("Mod", Int32, vec![("fmod", Attr::Int(1))]).contains("logicalXor"));
+    }
+
+    #[test]
+    fn squares_are_products() {
+        let graph = TestGraph::default().input("x", Float, &["2"]).floats("two", &[], &[2.0]);
+        let text = graph.node("Pow", "x two", "y", vec![]).output("y").text(17);
+        assert!(text.contains("mul %0 %0"), "{text}");
+    }
+
+    #[test]
+    fn what_has_no_elements_stays_so() {
+        let graph = TestGraph::default().input("x", Float, &["0", "3"]).input("y", Float, &["1", "1"]);
+        let graph = graph.node("Add", "x y", "sum", vec![]).node("Equal", "sum y", "same", vec![]);
+        let graph = graph.node("Cast", "same", "z", vec![("to", Attr::Int(1))]).node("Exp", "z", "e", vec![]);
+        let graph = graph.node("Shape", "e", "shape", vec![]).output("shape");
+        let text = graph.text(17);
+        assert!(text.contains("constant int64 [2]"), "{text}");
+    }
+
+    #[test]
+    fn casts_to_truth_values_compare_with_zero() {
+        let graph = TestGraph::default().input("x", Float, &["2"]);
+        let text = graph.node("Cast", "x", "y", vec![("to", Attr::Int(9))]).output("y").text(17);
+        assert!(text.contains("notEqual"), "{text}");
+        let graph = TestGraph::default().input("x", Float, &["2"]).input("like", Bool, &["1"]);
+        let refusal = graph.node("CastLike", "x like", "y", vec![]).output("y").refusal(17);
+        assert!(refusal.contains("whether input 1 is of type uint8 or bool cannot be told"), "{refusal}");
+    }
+
+    #[test]
+    fn bounds_that_are_computed_become_operands() {
+        let graph = TestGraph::default().input("x", Float, &["2"]).input("low", Float, &[]);
+        let text = graph.node("Clip", "x low", "y", vec![]).output("y").text(13);
+        assert!(text.contains("max %0 %1"), "{text}");
+        let graph = TestGraph::default().input("x", Float, &["2"]);
+        let text = graph.node("Clip", "x", "y", vec![("min", Attr::Float(1.0))]).output("y").text(10);
+        assert!(text.contains("clamp %0") && text.contains("minValue=1"), "{text}");
+    }
+}

@@ -1,35 +1,67 @@
 //! Translations, one file per family. Each file ends in a table of its operators.
 
+pub mod activation;
+pub mod arrange;
+pub mod attention;
+pub mod control;
 pub mod convolution;
+pub mod einsum;
 pub mod elementwise;
 pub mod gather;
+pub mod generate;
+pub mod logic;
 pub mod loss;
+pub mod microsoft;
+pub mod movement;
 pub mod normalization;
 pub mod pooling;
 pub mod product;
 pub mod quantize;
 pub mod recurrent;
+pub mod reduce;
 pub mod resize;
 pub mod sampling;
+pub mod scatter;
+pub mod sequence;
 pub mod shape;
 pub mod signal;
+pub mod top_k;
+pub mod trigonometry;
 pub mod window;
 
 use super::registry::Entry;
 
 /// The tables of all families.
 pub const TABLES: &[&[Entry]] = &[
-    elementwise::OPERATORS,
-    shape::OPERATORS,
-    gather::OPERATORS,
+    activation::OPERATORS,
+    arrange::OPERATORS,
+    attention::OPERATORS,
+    control::OPERATORS,
     convolution::OPERATORS,
+    einsum::OPERATORS,
+    elementwise::OPERATORS,
+    gather::OPERATORS,
+    generate::OPERATORS,
+    logic::OPERATORS,
+    loss::OPERATORS,
+    microsoft::attention::OPERATORS,
+    microsoft::block_quantized::OPERATORS,
+    microsoft::fused::OPERATORS,
+    microsoft::grouped_attention::OPERATORS,
+    microsoft::quantized::OPERATORS,
+    movement::OPERATORS,
+    normalization::OPERATORS,
     pooling::OPERATORS,
     product::OPERATORS,
-    normalization::OPERATORS,
+    quantize::OPERATORS,
+    recurrent::OPERATORS,
+    reduce::OPERATORS,
     resize::OPERATORS,
     sampling::OPERATORS,
-    recurrent::OPERATORS,
-    quantize::OPERATORS,
-    loss::OPERATORS,
+    scatter::OPERATORS,
+    sequence::OPERATORS,
+    shape::OPERATORS,
     signal::OPERATORS,
+    top_k::OPERATORS,
+    trigonometry::OPERATORS,
 ];

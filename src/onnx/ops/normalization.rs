@@ -163,18 +163,27 @@ fn deviation(call: &mut Call, square: OperandId, epsilon: f64) -> Step<OperandId
     call.emit(E::Sqrt, &[sum])
 }
 
+/// `x / sqrt(mean(x^2) + epsilon) * scale` with the mean over `axes`, and the inverse of the root.
+///
+/// # Errors
+/// If types or shapes do not fit.
+pub fn rms_norm(call: &mut Call, x: OperandId, scale: OperandId, axes: &[u32], epsilon: f64) -> Step<[OperandId; 2]> {
+    let stashed = if is_stashed(call, x) { call.cast(x, DataType::Float32)? } else { x };
+    let squares = call.mul(stashed, stashed)?;
+    let square = call.reduce(ReduceKind::Mean, squares, axes, true)?;
+    let root = deviation(call, square, epsilon)?;
+    let inverse = call.emit(E::Reciprocal, &[root])?;
+    let normal = call.mul(stashed, inverse)?;
+    let (dtype, normal) = (call.dtype(scale), call.cast(normal, call.dtype(x))?);
+    let normal = call.cast(normal, dtype)?;
+    Ok([call.mul(normal, scale)?, inverse])
+}
+
 fn rms_normalization(call: &mut Call) -> Outcome {
     let (x, scale) = (call.input(0)?, call.input(1)?);
     let axes = last_axes(call, call.rank(x))?;
-    let stashed = if is_stashed(call, x) { call.cast(x, DataType::Float32)? } else { x };
-    let squares = call.mul(stashed, stashed)?;
-    let square = call.reduce(ReduceKind::Mean, squares, &axes, true)?;
-    let root = deviation(call, square, epsilon(call))?;
-    let normal = call.div(stashed, root)?;
-    let (dtype, normal) = (call.dtype(scale), call.cast(normal, call.dtype(x))?);
-    let normal = call.cast(normal, dtype)?;
-    let y = call.mul(normal, scale);
-    call.one(y)
+    let [y, _] = rms_norm(call, x, scale, &axes, epsilon(call))?;
+    call.one(Ok(y))
 }
 
 /// Scale and bias are per group before opset 21 and per channel from then on.

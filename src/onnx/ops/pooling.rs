@@ -128,8 +128,11 @@ fn with_zeros(call: &mut Call, x: OperandId, window: &Window) -> Step<(OperandId
     Ok((x, Window { padding: vec![[0, 0]; window.padding.len()], ..window.clone() }))
 }
 
-fn average_pool(call: &mut Call) -> Outcome {
-    let x = call.input(0)?;
+/// The averages of `x`, `[N, C, ...]`, as the attributes of the node say.
+///
+/// # Errors
+/// If they do not fit.
+pub fn average(call: &mut Call, x: OperandId) -> Step<OperandId> {
     let mut pooling = pooling(call, &call.shape(x))?;
     let mut input = x;
     if call.int_or("count_include_pad", 0) != 0 {
@@ -142,7 +145,12 @@ fn average_pool(call: &mut Call) -> Outcome {
             padding[1] = partial;
         }
     }
-    let y = pool(call, PoolKind::Average, input, &pooling.window);
+    pool(call, PoolKind::Average, input, &pooling.window)
+}
+
+fn average_pool(call: &mut Call) -> Outcome {
+    let x = call.input(0)?;
+    let y = average(call, x);
     call.one(y)
 }
 

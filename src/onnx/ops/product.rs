@@ -97,7 +97,10 @@ pub fn exact_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<Operan
 }
 
 /// `alpha * a * b + beta * c` of matrices `a` and `b`, transposed as `attributes` say.
-fn gemm(call: &mut Call) -> Outcome {
+///
+/// # Errors
+/// If types or shapes do not fit.
+pub fn gemm(call: &mut Call) -> Step<OperandId> {
     let (a, b, c) = (call.input(0)?, call.input(1)?, call.optional(2)?);
     let attributes = GemmAttributes {
         alpha: call.float_or("alpha", 1.0),
@@ -106,13 +109,16 @@ fn gemm(call: &mut Call) -> Outcome {
         b_transpose: call.int_or("transB", 0) != 0,
     };
     if !call.dtype(a).is_float() {
-        let y = integer_gemm(call, [a, b], c, &attributes);
-        return call.one(y);
+        return integer_gemm(call, [a, b], c, &attributes);
     }
     // A factor of 0 takes the addend away, whatever it is.
     let c = c.filter(|_| attributes.beta != 0.0);
-    let y = call.emit_all(Gemm { attributes }, vec![Some(a), Some(b), c])?[0];
-    call.one(Ok(y))
+    Ok(call.emit_all(Gemm { attributes }, vec![Some(a), Some(b), c])?[0])
+}
+
+fn translate_gemm(call: &mut Call) -> Outcome {
+    let y = gemm(call);
+    call.one(y)
 }
 
 fn integer_gemm(
@@ -139,8 +145,10 @@ fn translate_matmul(call: &mut Call) -> Outcome {
 }
 
 /// The operators of this family.
-pub const OPERATORS: &[Entry] =
-    &[standard("Gemm", "alpha and beta of integers must be 1", gemm), standard("MatMul", "", translate_matmul)];
+pub const OPERATORS: &[Entry] = &[
+    standard("Gemm", "alpha and beta of integers must be 1", translate_gemm),
+    standard("MatMul", "", translate_matmul),
+];
 
 #[cfg(test)]
 mod tests {

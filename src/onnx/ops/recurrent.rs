@@ -251,13 +251,6 @@ fn functions(call: &Call, directions: usize, defaults: &[&str]) -> Step<Vec<Func
     Ok(names.into_iter().map(function).collect())
 }
 
-/// `[1, ...]` number `at` of `[count, ...]`, without that dimension.
-fn part(call: &mut Call, x: OperandId, at: u32) -> Step<OperandId> {
-    let slice = call.slice_axis(x, 0, at, 1)?;
-    let shape = call.shape(slice)[1..].to_vec();
-    call.reshape(slice, &shape)
-}
-
 fn gemm() -> Gemm {
     Gemm { attributes: GemmAttributes { b_transpose: true, ..Default::default() } }
 }
@@ -282,10 +275,10 @@ fn unroll(
     let (mut all, mut last) = (Vec::new(), vec![Vec::new(); initial.len()]);
     for number in 0..direction.count() {
         let at = number as u32;
-        let (weight, recurrent) = (part(call, sequence.weight, at)?, part(call, sequence.recurrent_weight, at)?);
+        let (weight, recurrent) = (call.pick(sequence.weight, 0, at)?, call.pick(sequence.recurrent_weight, 0, at)?);
         let mut bias = None;
         if let (Some(a), Some(b)) = (sequence.bias, sequence.recurrent_bias) {
-            let (a, b) = (part(call, a, at)?, part(call, b, at)?);
+            let (a, b) = (call.pick(a, 0, at)?, call.pick(b, 0, at)?);
             bias = Some(call.add(a, b)?);
         }
         let products = call.emit_all(gemm(), vec![Some(rows), Some(weight), bias])?[0];
@@ -294,7 +287,7 @@ fn unroll(
         let mut states = Vec::new();
         for &initial in initial {
             states.push(match initial {
-                Some(initial) => part(call, initial, at)?,
+                Some(initial) => call.pick(initial, 0, at)?,
                 None => {
                     let zero = call.scalar_like(x, 0.0)?;
                     call.expand(zero, &[batch, hidden])?
@@ -304,7 +297,7 @@ fn unroll(
         let mut shown = vec![None; steps as usize];
         for count in 0..steps as usize {
             let time = direction.time(number, count, steps as usize);
-            let input = part(call, products, time as u32)?;
+            let input = call.pick(products, 0, time as u32)?;
             let sum = call.emit_all(gemm(), vec![Some(states[0]), Some(recurrent), Some(input)])?[0];
             states = step(call, number, sum, &states)?;
             shown[time] = Some(call.reshape(states[0], &[1, 1, batch, hidden])?);
@@ -338,7 +331,7 @@ fn unrolled_lstm(call: &mut Call, sequence: &Sequence, initial: [Option<OperandI
     let mut peepholes = Vec::new();
     if let Some(weights) = call.optional(7)? {
         for direction in 0..sequence.direction.count() {
-            let weights = part(call, weights, direction as u32)?;
+            let weights = call.pick(weights, 0, direction as u32)?;
             peepholes.push(call.split(weights, &[hidden; 3], 0)?);
         }
     }

@@ -15,7 +15,7 @@ pub fn reshaped(call: &mut Call, value: Value, shape: Vec<u32>) -> Step<Value> {
         Value::Operand(id) => Value::Operand(call.reshape(id, &shape)?),
         Value::Literal(literal) => Value::Literal(Literal { shape, ..(*literal).clone() }.into()),
         Value::Empty(descriptor) => Value::Empty(Descriptor { shape, ..descriptor }),
-        Value::Sequence(_) | Value::Unknown => return Err("a sequence has no shape".into()),
+        Value::Sequence(_) | Value::Absent | Value::Unknown => return Err("a sequence has no shape".into()),
     })
 }
 
@@ -195,8 +195,11 @@ fn constant_of_shape(call: &mut Call) -> Outcome {
 /// Does nothing but in training.
 fn dropout(call: &mut Call) -> Outcome {
     let value = call.required(0)?;
-    if call.constant_numbers(2).is_some_and(|training| training.iter().any(|flag| flag.to_f64() != 0.0)) {
-        return Err("training_mode is true".into());
+    if call.value(2).is_some() {
+        let training = call.constant_numbers(2).ok_or("training_mode is computed, expected a constant")?;
+        if training.iter().any(|flag| flag.to_f64() != 0.0) {
+            return Err("training_mode is true".into());
+        }
     }
     if !call.wants(1) {
         return Ok(vec![value]);

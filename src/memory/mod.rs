@@ -1,4 +1,11 @@
-//! Memory for the bytes of tensors: aligned, zeroed, and with an error instead of an abort when there is none left.
+//! Memory for the bytes of tensors: aligned, zeroed, and with an error instead of an abort when there is none left;
+//! files that are mapped into memory; and memory that is shared because it holds the same bytes.
+
+mod mapped;
+mod shared;
+
+pub use mapped::{Backing, Mapped, MappedFile};
+pub use shared::{WeakBuffers, share};
 
 use crate::dtype::{DataType, Element};
 use crate::error::{Error, ErrorKind, Result};
@@ -38,8 +45,7 @@ impl Buffer {
     /// `len` bytes that `allocator` gives for a layout whose size is not zero. The caller initialises them.
     fn allocate(len: usize, allocator: impl FnOnce(Layout) -> *mut u8) -> Result<Buffer> {
         if len == 0 {
-            let data = NonNull::<Aligned>::dangling().cast();
-            return Ok(Buffer { data, block: data, len });
+            return Ok(Buffer::default());
         }
         let refused = |why: String| refused(len, &why);
         let layout = block_layout(len).ok_or_else(|| refused("that is more than can be addressed".to_string()))?;
@@ -140,7 +146,7 @@ fn reserve(len: usize) -> Result<(), usize> {
 
 /// Bytes of memory that this machine, or the container that this process runs in, has; `usize::MAX` where the system
 /// does not tell.
-fn machine_bytes() -> usize {
+pub fn machine_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
         let read = |path: &str| std::fs::read_to_string(path).ok();
@@ -154,6 +160,14 @@ fn machine_bytes() -> usize {
         });
         [cgroup, machine].into_iter().flatten().min().unwrap_or(usize::MAX)
     })
+}
+
+impl Default for Buffer {
+    /// No bytes.
+    fn default() -> Buffer {
+        let data = NonNull::<Aligned>::dangling().cast();
+        Buffer { data, block: data, len: 0 }
+    }
 }
 
 impl Drop for Buffer {
@@ -193,6 +207,12 @@ pub fn elements_mut<T: Element>(bytes: &mut [u8]) -> &mut [T] {
     unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<T>()) }
 }
 
+/// The bytes of elements.
+pub fn bytes_of<T: Element>(elements: &[T]) -> &[u8] {
+    // SAFETY: these are the bytes of a borrowed slice; no `Element` type has padding.
+    unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
+}
+
 fn check_view<T: Element>(start: *const u8, len: usize) {
     let size = DataType::size(T::DATA_TYPE);
     assert!(size == size_of::<T>() && len.is_multiple_of(size) && start.addr().is_multiple_of(align_of::<T>()));
@@ -208,6 +228,7 @@ mod tests {
         assert!(buffer.as_ptr().addr().is_multiple_of(ALIGNMENT) && buffer.bytes().iter().all(|&b| b == 0));
         elements_mut::<f32>(buffer.bytes_mut())[24] = 1.0;
         assert_eq!(elements::<f32>(buffer.bytes())[24], 1.0);
+        assert_eq!(bytes_of(elements::<f32>(buffer.bytes())), buffer.bytes());
         assert_eq!(Buffer::copy_of(&[1, 2, 3]).unwrap().bytes(), [1, 2, 3]);
         assert!(Buffer::zeroed(0).unwrap().is_empty());
     }

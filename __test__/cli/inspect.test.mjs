@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import test from 'node:test';
+import { file, ROOT, webnn, webnnJson } from './command.mjs';
+
+const { version } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
+
+test('info says what computes, for people and for programs', async () => {
+  const { code, stdout, stderr } = await webnn('info');
+  assert.equal(code, 0);
+  assert.equal(stderr, '');
+  assert.match(stdout, new RegExp(`^webnn-node +${version}$`, 'm'));
+  assert.match(stdout, /^runtime +node [\d.]+, \w+ \w+$/m);
+  assert.match(stdout, /^threads +\d+ of \d+ logical cores$/m);
+  assert.match(stdout, /^GPU adapters +none: /m);
+  assert.match(stdout, /^maxTensorByteLength +2147483647$/m);
+  assert.match(stdout, /^WEBNN_NUM_THREADS: not set\n  number of threads/m);
+  assert.doesNotMatch(stdout, /\x1b/);
+  const document = await webnnJson('info');
+  assert.equal(document.version, version);
+  assert.deepEqual(document.runtime, { name: 'node', version: process.versions.node });
+  assert.ok(document.threads >= 1);
+});
+
+test('a model of fixed shapes: parts, work and memory', async () => {
+  const document = await webnnJson('inspect', file('conv.onnx'));
+  assert.deepEqual(document.inputs, [{ name: 'x', dataType: 'float32', shape: [1, 16, 4, 4] }]);
+  assert.deepEqual(document.outputs, [{ name: 'y', dataType: 'float32', shape: [1, 16, 4, 4] }]);
+  assert.deepEqual(document.operators, { Conv: 1, Relu: 1 });
+  assert.deepEqual(document.metadata.opsets, { '': 17 });
+  assert.equal(document.metadata.producerName, 'make.py');
+  assert.equal(document.parameters, 256);
+  assert.equal(document.parameterBytes, 1024);
+  assert.equal(document.compiled.multiplyAdds, 16 * 16 * (4 * 4));
+  assert.ok(document.compiled.steps >= 1);
+  assert.deepEqual(document.unsupported, []);
+
+  const { code, stdout } = await webnn('inspect', file('conv.onnx'));
+  assert.equal(code, 0);
+  assert.match(stdout, /^producer +make\.py$/m);
+  assert.match(stdout, /^parameters +256 \(1\.00 KiB\)$/m);
+  assert.match(stdout, /^x +float32 +\[1, 16, 4, 4\]$/m);
+  assert.match(stdout, /^2 nodes\n.*\nConv +1\nRelu +1$/m);
+  assert.match(stdout, /^multiply-adds +/m);
+  assert.match(stdout, /^arena +/m);
+});
+
+test('free dimensions stay names until they are given', async () => {
+  const free = await webnn('inspect', file('tokens.onnx'));
+  assert.equal(free.code, 0);
+  assert.match(free.stdout, /^ids +int64 +\[batch, sequence\]$/m);
+  assert.match(free.stdout, /^Multiply-adds and memory: give --free-dimension batch=N --free-dimension sequence=N$/m);
+  assert.equal((await webnnJson('inspect', file('tokens.onnx'))).compiled, null);
+  const given = await webnnJson('inspect', file('tokens.onnx'), '--free-dimension', 'batch=2', '--free-dimension', 'sequence=8');
+  assert.ok(given.compiled.steps >= 1);
+});
+
+test('unsupported nodes are listed with their reasons, and are exit code 1', async () => {
+  const { code, stdout, stderr } = await webnn('inspect', file('unsupported.onnx'));
+  assert.equal(code, 1);
+  assert.equal(stderr, '');
+  assert.match(stdout, /^1 unsupported node\n.*\nodd\\u001b\[31m +Strange +org\.example +1 +\S/m);
+  assert.doesNotMatch(stdout, /\x1b/, 'names of a file do not reach the terminal as they are');
+  const json = await webnn('inspect', file('unsupported.onnx'), '--json');
+  assert.equal(json.code, 1);
+  const [node] = JSON.parse(json.stdout).unsupported;
+  assert.equal(node.operator, 'Strange');
+  assert.equal(node.domain, 'org.example');
+  assert.equal(node.name, 'odd\x1b[31m');
+});

@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import test, { describe } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { file, ROOT, start, webnn } from './command.mjs';
+
+const { version } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
+
+const COMMON = ['--json', '--no-color', '--verbose', '--help'];
+const INPUTS = ['--input', '--random-range', '--mean', '--std', '--scale', '--layout', '--resize', '--crop', '--stretch'];
+const MODEL = ['--free-dimension'];
+
+/** The options of each command. */
+const OPTIONS = {
+  info: [],
+  inspect: MODEL,
+  run: [...MODEL, ...INPUTS, '--threads', '--output', '--labels', '--top'],
+  bench: [...MODEL, ...INPUTS, '--threads', '--against', '--against-from', '--runs', '--seconds', '--warmup', '--svg'],
+  profile: [...MODEL, ...INPUTS, '--threads', '--runs', '--warmup', '--top', '--trace', '--html'],
+  view: [...MODEL, ...INPUTS, '--threads', '--output', '--profile', '--runs', '--warmup'],
+};
+
+/** The program must refuse with one message on standard error and nothing on standard output. */
+async function refused(code, message, ...args) {
+  const got = await webnn(...args);
+  assert.match(got.stderr, message);
+  assert.match(got.stderr, /^webnn-node: /);
+  assert.doesNotMatch(got.stderr, /\n +at /, 'a stack');
+  assert.equal(got.stdout, '');
+  assert.equal(got.code, code);
+}
+
+describe('help', () => {
+  test('names all commands, and is an error where no command is given', async () => {
+    const help = await webnn('--help');
+    assert.equal(help.code, 0);
+    assert.equal(help.stderr, '');
+    for (const command of Object.keys(OPTIONS)) assert.match(help.stdout, new RegExp(`^  ${command} `, 'm'));
+    assert.match(help.stdout, /^Examples:\n  webnn-node /m);
+    const none = await webnn();
+    assert.equal(none.code, 2);
+    assert.equal(none.stdout, '');
+    assert.equal(none.stderr, help.stdout);
+  });
+
+  for (const [command, options] of Object.entries(OPTIONS)) {
+    test(`${command} explains each of its options, and no others`, async () => {
+      const { code, stdout } = await webnn(command, '--help');
+      assert.equal(code, 0);
+      const explained = [...stdout.matchAll(/^  (?:-\w, )?(--[\w-]+)/gm)].map(([, name]) => name);
+      assert.deepEqual(explained.sort(), [...options, ...COMMON].sort());
+      assert.match(stdout, new RegExp(`^Examples:\\n(?:.*\\n)*  webnn-node ${command}`, 'm'));
+      for (const line of stdout.split('\n')) assert.ok(line.length <= 80, line);
+      assert.equal((await webnn('help', command)).stdout, stdout);
+    });
+  }
+
+  test('--version', async () => {
+    assert.equal((await webnn('--version')).stdout, `${version}\n`);
+  });
+});
+
+describe('wrong usage is exit code 2', () => {
+  const conv = file('conv.onnx');
+
+  test('unknown commands and options are named, with the nearest one', async () => {
+    await refused(2, /unknown command 'rnu'\n\(Did you mean run\?\)/, 'rnu');
+    await refused(2, /unknown option '--inptu'\n\(Did you mean --input\?\)/, 'run', conv, '--inptu', 'random');
+    await refused(2, /missing required argument 'model'/, 'run');
+    await refused(2, /too many arguments/, 'inspect', conv, conv);
+    await refused(2, /required option '-o, --output <FILE>' not specified/, 'view', conv);
+  });
+
+  test('values of options', async () => {
+    const bad = (option, value, message) => refused(2, message, 'bench', conv, option, value);
+    await bad('--runs', '0', /--runs <N>' argument '0' is invalid\. Expected a whole number from 1 to 10000/);
+    await bad('--threads', 'many', /Expected a whole number from 1 to 1024/);
+    await bad('--seconds', '-1', /Expected seconds, above 0/);
+    await bad('--against', 'tensorflow', /Allowed choices are onnxruntime-node/);
+    await bad('--mean', '1,2', /Expected 1 or 3 numbers/);
+    await bad('--std', '0', /Expected 1 or 3 numbers above 0/);
+    await bad('--scale', '1/0', /Expected a number above 0/);
+    await bad('--crop', '8x8x8', /Expected N or HEIGHTxWIDTH/);
+    await bad('--random-range', '3,1', /MIN not above MAX/);
+    await bad('--free-dimension', 'batch', /Expected NAME=N/);
+    await bad('--free-dimension', 'batch=0', /Expected a whole number from 1/);
+    await refused(2, /"batch" is given twice/, 'bench', conv, '--free-dimension', 'batch=1', '--free-dimension', 'batch=2');
+    await refused(2, /cannot be used with option '--runs/, 'bench', conv, '--runs', '1', '--seconds', '1');
+  });
+
+  test('names of inputs and dimensions', async () => {
+    const tokens = file('tokens.onnx');
+    await refused(2, /no value for x \(float32 \[1, 16, 4, 4\]\); give --input x=FILE/, 'run', conv);
+    await refused(2, /the model has no input "z"; its inputs: x/, 'run', conv, '--input', 'z=random');
+    await refused(2, /names no input, and the model has 2: ids, mask/, 'run', tokens, '--input', 'random');
+    await refused(2, /--input x is given twice/, 'run', conv, '--input', 'random', '--input', 'x=zeros');
+    await refused(2, /nothing after "="/, 'run', conv, '--input', 'x=');
+    await refused(2, /no such dimension; it has: batch, sequence/, 'inspect', tokens, '--free-dimension', 'bach=1');
+    await refused(2, /no such dimension; all of its shapes are fixed/, 'inspect', conv, '--free-dimension', 'batch=1');
+    await refused(2, /give --free-dimension batch=N --free-dimension sequence=N/, 'run', tokens, '--input', 'ids=random', '--input', 'mask=ones');
+  });
+});
+
+describe('failures are exit code 1', () => {
+  test('files that are missing or no models', async () => {
+    await refused(1, /cannot read the model absent\.onnx: there is no such file/, 'inspect', 'absent.onnx');
+    await refused(1, /cannot read the model .*files.?: it is not a file/, 'inspect', file(''));
+    await refused(1, /bool\.npy/, 'inspect', file('bool.npy'));
+    await refused(1, /input x: cannot read absent\.npy: there is no such file/, 'run', file('conv.onnx'), '--input', 'absent.npy');
+    await refused(1, /cannot read the labels absent\.txt: there is no such file/, 'run', file('conv.onnx'), '--input', 'ones', '--labels', 'absent.txt');
+  });
+
+  test('--verbose prints the stack', async () => {
+    const { code, stderr } = await webnn('inspect', 'absent.onnx', '--verbose');
+    assert.equal(code, 1);
+    assert.match(stderr, /^webnn-node: Failure: cannot read the model .*\n +at /);
+  });
+});
+
+describe('ends', () => {
+  test('a reader that closes its end early is no error', async () => {
+    const child = start(['inspect', file('conv.onnx')]);
+    child.stdout.destroy();
+    let stderr = '';
+    child.stderr.on('data', (part) => { stderr += part; });
+    const [code] = await once(child, 'close');
+    assert.equal(stderr, '');
+    assert.equal(code, 0);
+  });
+
+  test('an interrupt ends at once, with exit code 130 and without output', async () => {
+    const child = start(['bench', file('conv.onnx'), '--seconds', '600']);
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (part) => { output += part; });
+    // The measurement is under way by then; an interrupt before would be as good.
+    await sleep(2500);
+    const before = performance.now();
+    child.kill('SIGINT');
+    const [code] = await once(child, 'close');
+    assert.equal(code, 130);
+    assert.equal(output, '');
+    assert.ok(performance.now() - before < 1000);
+  });
+});

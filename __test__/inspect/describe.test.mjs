@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { invalidState, typeError } from '../interfaces/helpers.mjs';
+import { MLGraphBuilder, describeGraph, floats, ml, numbers, squeezed } from './helpers.mjs';
+
+/** Checks that every member is there and of its kind. */
+function checkListing({ values, nodes, inputs, outputs }) {
+  const known = new Map(values.map((value) => [value.id, value]));
+  assert.equal(known.size, values.length);
+  for (const { id, dataType, shape, kind, bytes } of values) {
+    assert.ok(Number.isInteger(id) && ['input', 'constant', 'node'].includes(kind));
+    assert.equal(bytes, shape.reduce((a, b) => a * b, 1) * { float32: 4, int64: 8, uint8: 1 }[dataType]);
+  }
+  nodes.forEach(({ id, operator, label, inputs, outputs, attributes, epilogue, origins }, index) => {
+    assert.equal(id, index);
+    assert.ok(typeof operator === 'string' && typeof label === 'string');
+    assert.ok(inputs.every((input) => input === null || known.has(input)));
+    assert.ok(outputs.every((output) => known.get(output).kind === 'node'));
+    assert.equal(Object.getPrototypeOf(attributes), Object.prototype);
+    assert.ok(epilogue.every((name) => typeof name === 'string') && origins.every(Number.isInteger));
+  });
+  for (const { name, value } of [...inputs, ...outputs]) {
+    assert.ok(typeof name === 'string' && known.has(value));
+  }
+}
+
+test('a description lists the graph as given, as compiled, and its steps', async () => {
+  const { graph } = await squeezed({ numThreads: 2 });
+  const description = describeGraph(graph);
+  assert.deepEqual(Object.keys(description).sort(), ['compiled', 'isa', 'memory', 'passes', 'source', 'steps', 'threads']);
+  const { source, compiled, steps, memory, passes, isa, threads } = description;
+  checkListing(source);
+  checkListing(compiled);
+  assert.equal(threads, 2);
+  assert.ok(['portable', 'avx2', 'avx512', 'neon'].includes(isa));
+  assert.deepEqual(passes, ['fold', 'simplify', 'epilogues', 'chains', 'views']);
+  assert.ok(memory.packedBytes > 0 && memory.arenaBytes > 0 && memory.constantBytes > 0);
+
+  const labels = source.nodes.map(({ label }) => label);
+  assert.equal(new Set(labels).size, source.nodes.length);
+  source.nodes.forEach(({ id, origins }) => assert.deepEqual(origins, [id]));
+  const origins = (label) => compiled.nodes.find((node) => node.label === label).origins.map((id) => labels[id]);
+  assert.deepEqual(origins('stem'), ['stem', 'stem relu']);
+  assert.deepEqual(origins('expand3'), ['expand3', 'expand3 relu']);
+  assert.deepEqual(origins('softmax'), ['softmax']);
+  const all = compiled.nodes.flatMap((node) => node.origins);
+  assert.equal(new Set(all).size, all.length);
+  // What was folded is gone.
+  assert.deepEqual(
+    labels.filter((_, id) => !all.includes(id)),
+    ['scale'],
+  );
+  const stem = compiled.nodes.find(({ label }) => label === 'stem');
+  assert.deepEqual(stem.epilogue, ['relu']);
+  assert.deepEqual(stem.attributes, { strides: [2, 2] });
+  assert.deepEqual(
+    stem.inputs.map((id) => compiled.values.find((value) => value.id === id).kind),
+    ['input', 'constant', 'constant'],
+  );
+  assert.deepEqual(compiled.inputs, source.inputs);
+  assert.equal(source.inputs[0].name, 'image');
+  assert.equal(source.outputs[0].name, 'classes');
+
+  for (const [index, step] of steps.entries()) {
+    const { kernel, node, operator, label, multiplyAdds, bytesRead, bytesWritten } = step;
+    assert.equal(step.index, index);
+    assert.equal(compiled.nodes[node].operator, operator);
+    assert.equal(compiled.nodes[node].label, label);
+    assert.ok(kernel.length > 0 && bytesRead > 0 && bytesWritten > 0 && Number.isInteger(multiplyAdds));
+  }
+  const step = (label) => steps.find((step) => step.label === label);
+  assert.deepEqual(step('stem'), {
+    index: 0,
+    kernel: 'conv2d im2col',
+    node: stem.id,
+    operator: 'conv2d',
+    label: 'stem',
+    multiplyAdds: 8 * 8 * 8 * 27,
+    bytesRead: (3 * 17 * 17 + 8 * 27 + 8) * 4,
+    bytesWritten: 8 * 8 * 8 * 4,
+  });
+  assert.equal(step('squeeze').kernel, 'conv2d gemm');
+  // Views share memory: they are nodes without a step.
+  assert.ok(compiled.nodes.some(({ label }) => label === 'flat'));
+  assert.equal(step('flat'), undefined);
+  assert.equal(step('join'), undefined);
+});
+
+test('every description is new, and plain data', async () => {
+  const { graph } = await squeezed();
+  const [first, second] = [describeGraph(graph), describeGraph(graph)];
+  assert.deepEqual(structuredClone(first), second);
+  first.steps.length = 0;
+  assert.deepEqual(describeGraph(graph), second);
+});
+
+test('an output that is computed elsewhere is a copy without a node', async () => {
+  const context = await ml.createContext();
+  const builder = new MLGraphBuilder(context);
+  const y = builder.softmax(builder.input('x', floats(4)), 0);
+  const { steps } = describeGraph(await builder.build({ a: y, b: y }));
+  assert.deepEqual(steps[1], {
+    index: 1,
+    kernel: 'copy',
+    node: null,
+    operator: 'copy',
+    label: '',
+    multiplyAdds: 0,
+    bytesRead: 16,
+    bytesWritten: 16,
+  });
+});
+
+test('names, labels and numbers of any kind come through', async () => {
+  const context = await ml.createContext();
+  const builder = new MLGraphBuilder(context);
+  const name = '__proto__"\\\n\u2028ü🙂';
+  const big = 2n ** 62n;
+  const large = builder.clamp(builder.input('big', { dataType: 'int64', shape: [2] }), { minValue: -big, maxValue: 7 });
+  const padded = builder.pad(builder.input(name, floats(2)), [1], [0], { value: -Infinity, label: name });
+  const { source } = describeGraph(await builder.build({ large, constructor: padded }));
+  const node = (operator) => source.nodes.find((node) => node.operator === operator);
+  assert.deepEqual(node('clamp').attributes, { minValue: `${-big}`, maxValue: 7 });
+  assert.equal(node('pad').attributes.value, '-Infinity');
+  assert.ok(source.inputs.some((input) => input.name === name));
+  assert.ok(source.outputs.some((output) => output.name === 'constructor'));
+});
+
+test('chains are programs, and what nothing needs is not listed', async () => {
+  const context = await ml.createContext();
+  const builder = new MLGraphBuilder(context);
+  const x = builder.input('x', floats(4));
+  builder.tan(x, { label: 'unused' });
+  const y = builder.mul(builder.exp(x), builder.constant(floats(4), numbers(4)));
+  const { source, compiled, steps } = describeGraph(await builder.build({ y }));
+  assert.deepEqual(
+    source.nodes.map(({ operator }) => operator),
+    ['exp', 'mul'],
+  );
+  assert.equal(compiled.nodes.length, 1);
+  assert.equal(compiled.nodes[0].operator, 'fused');
+  assert.deepEqual(compiled.nodes[0].attributes, { program: ['exp(r0)', 'mul(r2 r1)'] });
+  assert.deepEqual(compiled.nodes[0].origins, [0, 1]);
+  assert.equal(steps[0].kernel, 'elementwise fused');
+});
+
+test('what is no living graph is refused', async () => {
+  const { context, graph, inputs } = await squeezed();
+  assert.throws(() => describeGraph(), typeError(/^describeGraph: 1 argument required, 0 given$/));
+  for (const wrong of [undefined, null, 1, {}, context, inputs.image, Object.create(graph)]) {
+    assert.throws(() => describeGraph(wrong), typeError(/^describeGraph: graph is .*, expected an MLGraph$/));
+  }
+  graph.destroy();
+  assert.throws(() => describeGraph(graph), invalidState);
+  const other = await squeezed();
+  other.context.destroy();
+  assert.throws(() => describeGraph(other.graph), invalidState);
+});
+
+test('a description does not wait for the graph to be idle', async () => {
+  const { context, graph, inputs, outputs } = await squeezed({ numThreads: 1 });
+  for (let i = 0; i < 20_000; i++) {
+    context.dispatch(graph, inputs, outputs);
+  }
+  let isDone = false;
+  const done = context.readTensor(outputs.classes).then(() => {
+    isDone = true;
+  });
+  assert.ok(describeGraph(graph).steps.length > 0);
+  await new Promise(setImmediate);
+  assert.equal(isDone, false);
+  await done;
+});

@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { availableParallelism, totalmem } from 'node:os';
+import { test } from 'node:test';
+
+import { resultOf } from '../runtime/helpers.mjs';
+import { describeGraph, ml, squeezed, systemInfo } from './helpers.mjs';
+
+test('the system is described', async () => {
+  const info = systemInfo();
+  const { version, isa, features, logicalCores, threads, memoryLimitBytes, environment, gpuAdapters, gpuReason, limits } = info;
+  assert.equal(Object.keys(info).length, 10);
+  assert.match(version, /^\d+\.\d+\.\d+/);
+  const { graph } = await squeezed();
+  assert.equal(isa, describeGraph(graph).isa);
+  assert.equal(threads, describeGraph(graph).threads);
+  assert.ok(features.every((name) => typeof name === 'string'));
+  assert.equal(logicalCores, availableParallelism());
+  assert.ok(memoryLimitBytes === null || (memoryLimitBytes > 0 && memoryLimitBytes <= totalmem()));
+  assert.deepEqual(gpuAdapters, []);
+  assert.match(gpuReason, /no GPU backend/);
+  assert.equal(limits.maxTensorByteLength, (await ml.createContext()).opSupportLimits().maxTensorByteLength);
+  assert.deepEqual({ maxRank: limits.maxRank, maxTensorCount: limits.maxTensorCount }, { maxRank: 8, maxTensorCount: 8192 });
+  for (const { name, value, meaning } of environment) {
+    assert.match(name, /^WEBNN_[A-Z_]+$/);
+    assert.equal(value, process.env[name] || null);
+    assert.ok(meaning.length > 10);
+  }
+});
+
+const INFO = `
+import { systemInfo } from 'webnn-node/inspect';
+const result = {};
+try {
+  const { threads, isa, environment } = systemInfo();
+  Object.assign(result, { threads, isa, ...Object.fromEntries(environment.map(({ name, value }) => [name, value])) });
+} catch ({ name, message }) {
+  Object.assign(result, { name, message });
+}
+console.log(JSON.stringify(result));`;
+
+test('variables show', async () => {
+  const env = { WEBNN_NUM_THREADS: '3', WEBNN_ISA: 'portable', WEBNN_FILL_ARENA: '' };
+  const { threads, isa, WEBNN_NUM_THREADS, WEBNN_FILL_ARENA } = await resultOf(INFO, { env });
+  assert.deepEqual({ threads, isa, WEBNN_NUM_THREADS, WEBNN_FILL_ARENA }, { threads: 3, isa: 'portable', WEBNN_NUM_THREADS: '3', WEBNN_FILL_ARENA: null });
+});
+
+test('a variable that makes no sense is an error that names it', async () => {
+  for (const [name, value] of [
+    ['WEBNN_NUM_THREADS', 'many'],
+    ['WEBNN_ISA', 'mmx'],
+  ]) {
+    const error = await resultOf(INFO, { env: { [name]: value } });
+    assert.equal(error.name, 'NotSupportedError');
+    assert.ok(error.message.includes(name) && error.message.includes(value));
+  }
+});

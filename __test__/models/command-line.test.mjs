@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import test, { after, before } from 'node:test';
+import { readNpy } from '../../cli/npy.mjs';
+import { ROOT, webnn, webnnJson } from '../cli/command.mjs';
+import { maxAbsDifference } from '../examples/run-example.mjs';
+
+const FOLDER = path.resolve(ROOT, '../shared/models/squeezenet1.0');
+
+/** Against an independent runtime in float32; probabilities are at most 1. */
+const TOLERANCE = 1e-4;
+
+const model = (name) => path.join(FOLDER, name);
+
+let folder;
+before(async () => {
+  assert.ok(existsSync(FOLDER), `the model files are missing: expected ${FOLDER} beside the repository`);
+  folder = await mkdtemp(path.join(os.tmpdir(), 'command-line-'));
+});
+after(async () => {
+  if (folder) await rm(folder, { recursive: true });
+});
+
+test('run: the photograph shows a lesser panda, however it is prepared', async () => {
+  const args = ['run', model('model.onnx'), '--input', model('test.jpg'), '--labels', model('labels.txt'), '--top', '3'];
+  for (const preparation of [[], ['--mean', '0.5', '--std', '0.5', '--stretch']]) {
+    const { code, stdout, stderr } = await webnn(...args, ...preparation);
+    assert.equal(stderr, '');
+    assert.equal(code, 0);
+    const lines = stdout.split('\n');
+    assert.equal(lines[0], 'output: probabilities as the model gives them');
+    assert.match(lines[2], /^lesser panda +(9\d|100)\.\d % +388$/);
+    assert.equal(lines.length, 6);
+  }
+});
+
+test('run: the output agrees with the reference', async () => {
+  const { code } = await webnn('run', model('model.onnx'), '--input', model('input.npy'), '--output', folder);
+  assert.equal(code, 0);
+  const got = await readNpy(path.join(folder, 'output.npy'));
+  const expected = await readNpy(model('output.npy'));
+  assert.deepEqual(got.shape, expected.shape);
+  const difference = maxAbsDifference(got.data, expected.data);
+  assert.ok(difference < TOLERANCE, `largest difference ${difference}`);
+});
+
+test('inspect: parameters and work of SqueezeNet 1.0', async () => {
+  const { parameters, compiled, operators } = await webnnJson('inspect', model('model.onnx'));
+  // https://arxiv.org/abs/1602.07360, with one class more.
+  assert.ok(Math.abs(parameters - 1.25e6) < 0.01e6, String(parameters));
+  assert.ok(compiled.multiplyAdds > 0.7e9 && compiled.multiplyAdds < 0.95e9, String(compiled.multiplyAdds));
+  assert.equal(operators.Conv, 26);
+});

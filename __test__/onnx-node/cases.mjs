@@ -1,0 +1,74 @@
+// Runs one prepared single-operator test of the onnx package through `webnn-node/onnx`.
+
+import { join } from 'node:path';
+import { loadModel, OnnxError } from 'webnn-node/onnx';
+import { readNpy } from '../../cli/npy.mjs';
+import { dataTypeOf, TYPED_ARRAYS, valuesOf } from '../onnx-models/tensors.mjs';
+import { difference } from './compare.mjs';
+
+/** A test that takes longer hangs: the slowest needs less than a second. In milliseconds. */
+const TIME_LIMIT = 60_000;
+
+/** Reads the tensors that `rows` of the index name. @returns {Promise<Record<string, import('../../cli/npy.mjs').Tensor>>} */
+async function readTensors(directory, { name, ...test }, kind) {
+  const entries = test[kind].map(async (row) => [row.name, await readNpy(join(directory, name, row.file))]);
+  return Object.fromEntries(await Promise.all(entries));
+}
+
+/** What is wrong with one output; `undefined` if nothing. */
+function outputProblem(name, result, descriptor, expected) {
+  if (!ArrayBuffer.isView(result)) return `${name}: no typed array`;
+  const wanted = { dataType: dataTypeOf(expected), shape: expected.shape };
+  if (descriptor.dataType !== wanted.dataType || descriptor.shape.join() !== wanted.shape.join()) {
+    return `${name}: is ${descriptor.dataType} [${descriptor.shape.join(', ')}], expected ${wanted.dataType} [${wanted.shape.join(', ')}]`;
+  }
+  if (!(result instanceof TYPED_ARRAYS[wanted.dataType])) {
+    return `${name}: is a ${result.constructor.name}, expected a ${TYPED_ARRAYS[wanted.dataType].name}`;
+  }
+  const problem = difference(valuesOf(result, wanted.dataType), valuesOf(expected.data, wanted.dataType), wanted.dataType);
+  return problem && `${name}: ${problem}`;
+}
+
+async function loadAndRun(directory, test, context) {
+  const model = await loadModel(join(directory, test.name, 'model.onnx'), { context });
+  try {
+    if ([...test.inputs, ...test.outputs].some(({ file }) => file === null)) {
+      return { outcome: 'loaded', message: 'it is loaded, although its data are no tensors of numbers' };
+    }
+    const feeds = await readTensors(directory, test, 'inputs');
+    const shapes = Object.fromEntries(Object.entries(feeds).map(([name, { shape }]) => [name, shape]));
+    const { outputs } = await model.compile(shapes);
+    const results = await model.run(Object.fromEntries(Object.entries(feeds).map(([name, { data }]) => [name, data])));
+    const expected = await readTensors(directory, test, 'outputs');
+    const problems = Object.keys(expected)
+      .map((name) => outputProblem(name, results[name], outputs[name], expected[name]))
+      .filter((problem) => problem !== undefined);
+    return problems.length === 0 ? { outcome: 'agrees' } : { outcome: 'differs', message: problems.join('; ') };
+  } finally {
+    model.destroy();
+  }
+}
+
+/**
+ * Loads a test's model, runs it and compares the results. Never rejects.
+ *
+ * @param {string} directory the folder of prepared tests
+ * @param {object} test a row of its index
+ * @param {MLContext} context
+ * @returns {Promise<{ outcome: 'agrees' | 'differs' | 'refused' | 'loaded' | 'error', message?: string }>}
+ *   `refused`: with an OnnxError; `loaded`: but its data cannot be fed; `error`: any other error, or too slow
+ */
+export async function runCase(directory, test, context) {
+  let timer;
+  const tooSlow = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not finished after ${TIME_LIMIT / 1000} s`)), TIME_LIMIT);
+  });
+  try {
+    return await Promise.race([loadAndRun(directory, test, context), tooSlow]);
+  } catch (error) {
+    const outcome = error instanceof OnnxError ? 'refused' : 'error';
+    return { outcome, message: outcome === 'refused' ? error.message : `${error?.name}: ${error?.message}` };
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,93 @@
+// Writes small ONNX models for tests.
+
+import protobuf from 'protobufjs';
+
+const { root } = protobuf.parse(`
+  syntax = "proto3";
+  message Entry { string key = 1; string value = 2; }
+  message Tensor {
+    repeated int64 dims = 1; int32 data_type = 2; string name = 8; bytes raw_data = 9;
+    repeated Entry external_data = 13; int32 data_location = 14;
+  }
+  message Attribute {
+    string name = 1; float f = 2; int64 i = 3; bytes s = 4; Tensor t = 5; Graph g = 6;
+    repeated float floats = 7; repeated int64 ints = 8; repeated bytes strings = 9; int32 type = 20;
+  }
+  message Node {
+    repeated string input = 1; repeated string output = 2; string name = 3; string op_type = 4;
+    repeated Attribute attribute = 5; string domain = 7;
+  }
+  message Dimension { oneof value { int64 dim_value = 1; string dim_param = 2; } }
+  message Shape { repeated Dimension dim = 1; }
+  message TensorType { int32 elem_type = 1; Shape shape = 2; }
+  message Type { TensorType tensor_type = 1; }
+  message ValueInfo { string name = 1; Type type = 2; }
+  message Graph {
+    repeated Node node = 1; string name = 2; repeated Tensor initializer = 5;
+    repeated ValueInfo input = 11; repeated ValueInfo output = 12;
+  }
+  message OperatorSet { string domain = 1; int64 version = 2; }
+  message Model {
+    int64 ir_version = 1; string producer_name = 2; string producer_version = 3; string domain = 4;
+    int64 model_version = 5; string doc_string = 6; Graph graph = 7; repeated OperatorSet opset_import = 8;
+    repeated Entry metadata_props = 14;
+  }
+`, { keepCase: true });
+
+const Model = root.lookupType('Model');
+
+export const FLOAT = 1;
+export const INT64 = 7;
+export const STRING = 8;
+export const BOOL = 9;
+export const FLOAT16 = 10;
+export const DOUBLE = 11;
+
+const bytes = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+const dimension = (dim) =>
+  typeof dim === 'number' ? { dim_value: dim } : dim === undefined ? {} : { dim_param: dim };
+
+/** An input or output; dimensions are sizes, names, or undefined. */
+export const value = (name, elementType, shape) => ({
+  name,
+  type: { tensor_type: { elem_type: elementType, shape: shape && { dim: shape.map(dimension) } } },
+});
+
+/** A node; attributes are fields of AttributeProto by name: `{axis: {i: 1}}`. */
+export const node = (operator, input, output, attributes = {}, name = '') => {
+  const [, domain, type] = /^(?:(.*)\.)?([^.]+)$/.exec(operator);
+  const attribute = Object.entries(attributes).map(([key, fields]) => ({ name: key, ...fields }));
+  return { op_type: type, domain: domain ?? '', input, output, attribute, name };
+};
+
+const ELEMENT_TYPES = new Map([
+  [Float32Array, FLOAT],
+  [BigInt64Array, INT64],
+]);
+
+/** A float32 or int64 weight. */
+export const weight = (name, dims, data) => ({
+  name,
+  dims,
+  data_type: ELEMENT_TYPES.get(data.constructor),
+  raw_data: bytes(data),
+});
+
+/** A weight whose elements are in another file. */
+export const externalWeight = (name, dims, location, offset, length) => ({
+  name,
+  dims,
+  data_type: FLOAT,
+  data_location: 1,
+  external_data: Object.entries({ location, offset, length }).map(([key, text]) => ({ key, value: String(text) })),
+});
+
+/** The bytes of a model file. */
+export function writeModel({ inputs = [], outputs = [], nodes = [], weights = [], opset = 17, ...fields }) {
+  const graph = { name: 'test', node: nodes, initializer: weights, input: inputs, output: outputs };
+  const opsets = [
+    { domain: '', version: opset },
+    { domain: 'com.microsoft', version: 1 },
+  ];
+  return Model.encode(Model.fromObject({ ir_version: 8, graph, opset_import: opsets, ...fields })).finish();
+}

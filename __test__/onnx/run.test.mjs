@@ -1,0 +1,390 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after, before, describe } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { MLGraphBuilder, ml } from '../../index.js';
+import { OnnxError, OnnxModel, importModel, inspectModel, loadModel, supportedOperators } from '../../onnx.js';
+import { BOOL, DOUBLE, FLOAT, INT64, externalWeight, node, value, weight, writeModel } from './model-writer.mjs';
+
+const floats = (...numbers) => Float32Array.from(numbers);
+
+/** y = x * 2 + b for x of shape [batch, width]. */
+const affine = (width = 3) =>
+  writeModel({
+    inputs: [value('x', FLOAT, ['batch', width])],
+    outputs: [value('y', FLOAT, ['batch', width])],
+    weights: [weight('two', [], floats(2)), weight('b', [3], floats(1, 10, 100))],
+    nodes: [node('Mul', ['x', 'two'], ['m']), node('Add', ['m', 'b'], ['y'], {}, 'plus')],
+  });
+
+/** A cache that grows: present = past ++ x along the first axis, total = the sum of everything. */
+const growing = () =>
+  writeModel({
+    inputs: [value('past', FLOAT, ['n', 2]), value('x', FLOAT, ['m', 2])],
+    outputs: [value('present', FLOAT, ['n+m', 2]), value('total', FLOAT, [])],
+    nodes: [
+      node('Concat', ['past', 'x'], ['present'], { axis: { i: 0 } }),
+      node('ReduceSum', ['present'], ['total'], { keepdims: { i: 0 } }),
+    ],
+  });
+
+let context;
+before(async () => {
+  context = await ml.createContext();
+});
+after(() => context.destroy());
+
+describe('loadModel', () => {
+  let folder;
+  before(() => {
+    folder = mkdtempSync(join(tmpdir(), 'webnn-onnx-'));
+  });
+  after(() => rmSync(folder, { recursive: true, force: true }));
+
+  test('takes a path, a file URL, a view and a buffer', async () => {
+    const bytes = affine();
+    const path = join(folder, 'affine.onnx');
+    writeFileSync(path, bytes);
+    const buffer = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
+    for (const source of [path, pathToFileURL(path), bytes, buffer]) {
+      const model = await loadModel(source, { context });
+      assert.ok(model instanceof OnnxModel);
+      assert.deepEqual(await model.run({ x: floats(1, 2, 3) }), { y: floats(3, 14, 106) });
+      model.destroy();
+    }
+  });
+
+  test('tells inputs, outputs and metadata, which nobody can change', async () => {
+    const bytes = writeModel({
+      inputs: [value('x', FLOAT, [1, undefined, 'n']), value('flags', BOOL, [2]), value('any', INT64)],
+      outputs: [value('y', FLOAT, ['n'])],
+      nodes: [node('Identity', ['x'], ['y'])],
+      producer_name: 'pen',
+      producer_version: '2',
+      model_version: 5,
+      doc_string: 'about',
+      metadata_props: [{ key: 'licence', value: 'ours' }],
+    });
+    const model = await loadModel(bytes, { context });
+    assert.deepEqual(model.inputs, [
+      { name: 'x', dataType: 'float32', shape: [1, 'x_dim_1', 'n'] },
+      { name: 'flags', dataType: 'uint8', shape: [2] },
+      { name: 'any', dataType: 'int64', shape: null },
+    ]);
+    assert.deepEqual(model.outputs, [{ name: 'y', dataType: 'float32', shape: ['n'] }]);
+    assert.deepEqual(model.metadata, {
+      irVersion: 8, producerName: 'pen', producerVersion: '2', domain: '', modelVersion: 5, description: 'about',
+      graphName: 'test', opsets: { '': 17, 'com.microsoft': 1 }, properties: { licence: 'ours' },
+    });
+    assert.equal(model.context, context);
+    assert.throws(() => model.inputs.push(1), TypeError);
+    assert.throws(() => { model.inputs[0].shape[0] = 2; }, TypeError);
+    assert.throws(() => { model.metadata.opsets[''] = 2; }, TypeError);
+    model.destroy();
+  });
+
+  test('reads weights from files beside the model, and only there', async () => {
+    const model = (location) => writeModel({
+      inputs: [value('x', FLOAT, [2])],
+      outputs: [value('y', FLOAT, [2])],
+      weights: [externalWeight('w', [2], location, 4, 8)],
+      nodes: [node('Add', ['x', 'w'], ['y'])],
+    });
+    const path = join(folder, 'external.onnx');
+    writeFileSync(join(folder, 'weights.bin'), Buffer.from(floats(9, 1, 2).buffer));
+    writeFileSync(path, model('weights.bin'));
+    const loaded = await loadModel(path, { context });
+    assert.deepEqual(await loaded.run({ x: floats(10, 20) }), { y: floats(11, 22) });
+    loaded.destroy();
+    await assert.rejects(loadModel(model('weights.bin'), { context }), /load the model from a path/);
+    for (const outside of ['../weights.bin', '/etc/passwd', 'a/../../b']) {
+      writeFileSync(path, model(outside));
+      await assert.rejects(loadModel(path, { context }), /outside of the model's folder/);
+    }
+  });
+
+  test('refuses a model with every node that is not supported', async () => {
+    const bytes = writeModel({
+      inputs: [value('x', FLOAT, ['n'])],
+      outputs: [value('y', FLOAT, ['n'])],
+      nodes: [
+        node('NoSuchThing', ['x'], ['a'], {}, 'first'),
+        node('far.away.Other', ['a'], ['b'], {}, 'second\u202e\n'),
+        node('Relu', ['b'], ['y']),
+      ],
+    });
+    await assert.rejects(loadModel(bytes, { context }), (error) => {
+      assert.ok(error instanceof OnnxError && error.name === 'OnnxError');
+      assert.deepEqual(error.unsupported.map(({ name, operator, domain, opset }) => [name.trim(), operator, domain, opset]), [
+        ['first', 'NoSuchThing', '', 17],
+        ['second\u202e', 'Other', 'far.away', 0],
+      ]);
+      assert.match(error.message, /^2 nodes are not supported\n {2}\[first\] NoSuchThing \(opset 17\): /);
+      assert.ok(!error.message.includes('\u202e'));
+      return true;
+    });
+    assert.deepEqual(inspectModel(bytes).unsupported.map(({ operator }) => operator), ['NoSuchThing', 'Other']);
+  });
+
+  test('refuses inputs of types that WebNN does not have', async () => {
+    const model = (type) => writeModel({ inputs: [type], outputs: [value('y', FLOAT)], nodes: [node('Identity', ['x'], ['y'])] });
+    await assert.rejects(loadModel(model(value('x', DOUBLE, ['n'])), { context }), /the input 'x' is of type double, which WebNN does not have/);
+    await assert.rejects(loadModel(model({ name: 'x' }), { context }), /the input 'x' is of type unknown/);
+  });
+
+  test('computes the outputs that are asked for, also inner values', async () => {
+    const model = await loadModel(affine(), { context, outputs: ['m'] });
+    assert.deepEqual(model.outputs.map(({ name }) => name), ['m']);
+    assert.deepEqual(await model.run({ x: floats(1, 2, 3) }), { m: floats(2, 4, 6) });
+    model.destroy();
+    await assert.rejects(
+      loadModel(affine(), { context, outputs: ['nothing'], freeDimensions: { batch: 1 } }),
+      /the output 'nothing' is no value of the model/,
+    );
+  });
+
+  test('has a context of its own when none is given', async () => {
+    const model = await loadModel(affine());
+    assert.deepEqual(await model.run({ x: floats(0, 0, 0) }), { y: floats(1, 10, 100) });
+    model.destroy();
+    await model.context.lost;
+  });
+
+  test('refuses arguments that make no sense', async () => {
+    const bytes = affine();
+    const cases = [
+      [() => loadModel(), /expected a path, a file URL or bytes/],
+      [() => loadModel(5), /expected a path, a file URL or bytes/],
+      [() => loadModel({}), /ArrayBuffer/],
+      [() => loadModel(bytes, null), /options is null/],
+      [() => loadModel(bytes, { context: {} }), /MLContext/],
+      [() => loadModel(bytes, { freeDimensions: { batch: -1 } }), /freeDimensions.batch is -1/],
+      [() => loadModel(bytes, { freeDimensions: { batch: 1.5 } }), /freeDimensions.batch is 1.5/],
+      [() => loadModel(bytes, { freeDimensions: 3 }), /freeDimensions is no object/],
+      [() => loadModel(bytes, { outputs: [] }), /outputs is not a list of names/],
+      [() => loadModel(bytes, { outputs: ['y', 'y'] }), /outputs has a name twice/],
+      [() => loadModel(bytes, { maxSpecializations: 0 }), /maxSpecializations is 0/],
+    ];
+    for (const [call, message] of cases) {
+      await assert.rejects(call(), (error) => error instanceof TypeError && message.test(error.message), String(call));
+    }
+    await assert.rejects(loadModel(join(folder, 'nothing.onnx')), (error) => error instanceof OnnxError && /cannot be read/.test(error.message));
+    await assert.rejects(loadModel(folder), OnnxError);
+    await assert.rejects(loadModel(new Uint8Array(0)), /this is not an ONNX model/);
+    await assert.rejects(loadModel(new Uint8Array(100).fill(255)), OnnxError);
+    assert.throws(() => new OnnxModel(), /Illegal constructor/);
+  });
+});
+
+describe('run', () => {
+  test('compiles once per set of shapes', async () => {
+    const model = await loadModel(affine(), { context });
+    for (const batch of [1, 2, 1, 3]) {
+      const { y } = await model.run({ x: new Float32Array(3 * batch).fill(1) });
+      assert.deepEqual(y, Float32Array.from({ length: 3 * batch }, (_, i) => [3, 12, 102][i % 3]));
+    }
+    const { graph, inputs, outputs } = await model.compile({ x: [2, 3] });
+    assert.equal((await model.compile({ x: [2, 3] })).graph, graph);
+    assert.notEqual((await model.compile({ x: [4, 3] })).graph, graph);
+    assert.deepEqual(inputs, { x: { dataType: 'float32', shape: [2, 3] } });
+    assert.deepEqual(outputs, { y: { dataType: 'float32', shape: [2, 3] } });
+    model.destroy();
+  });
+
+  test('forgets the shapes that were used the longest time ago', async () => {
+    const model = await loadModel(affine(), { context, maxSpecializations: 2 });
+    const graphOf = async (batch) => (await model.compile({ x: [batch, 3] })).graph;
+    const [one, two] = [await graphOf(1), await graphOf(2)];
+    assert.equal(await graphOf(1), one);
+    await graphOf(3);
+    assert.equal(await graphOf(1), one);
+    assert.notEqual(await graphOf(2), two);
+    // Runs go on although what they use is dropped meanwhile.
+    const runs = [1, 2, 3, 4, 5].map((batch) => model.run({ x: new Float32Array(3 * batch) }));
+    assert.deepEqual((await Promise.all(runs)).map(({ y }) => y.length), [3, 6, 9, 12, 15]);
+    model.destroy();
+  });
+
+  test('uses data as they are at the call', async () => {
+    const model = await loadModel(affine(), { context });
+    const x = floats(1, 1, 1);
+    const first = model.run({ x }); // compiles
+    x.fill(5);
+    assert.deepEqual((await first).y, floats(3, 12, 102));
+    const second = model.run({ x });
+    x.fill(7);
+    const third = model.run({ x });
+    assert.deepEqual([(await second).y, (await third).y], [floats(11, 20, 110), floats(15, 24, 114)]);
+    model.destroy();
+  });
+
+  test('keeps a growing cache in tensors, from no elements on', async () => {
+    const model = await loadModel(growing(), { context });
+    const create = (n) => context.createTensor({ dataType: 'float32', shape: [n, 2], readable: true });
+    const first = await create(1);
+    let result = await model.run({ past: { data: floats(), shape: [0, 2] }, x: floats(1, 2) }, { present: first });
+    assert.equal(result.present, first);
+    assert.deepEqual(result.total, floats(3));
+    const second = await create(3);
+    result = await model.run({ past: first, x: floats(3, 4, 5, 6) }, { present: second });
+    assert.deepEqual(result.total, floats(21));
+    assert.deepEqual(new Float32Array(await context.readTensor(second)), floats(1, 2, 3, 4, 5, 6));
+    // What is not wanted is not read.
+    result = await model.run({ past: first, x: floats(3, 4, 5, 6) }, { present: null });
+    assert.deepEqual(Object.keys(result), ['total']);
+    model.destroy();
+    first.destroy();
+    second.destroy();
+  });
+
+  test('refuses feeds and fetches that do not fit', async () => {
+    const model = await loadModel(affine(), { context });
+    const tensor = await context.createTensor({ dataType: 'float32', shape: [1, 3] });
+    const other = await ml.createContext();
+    const foreign = await other.createTensor({ dataType: 'float32', shape: [1, 3], readable: true });
+    const x = floats(1, 2, 3);
+    const cases = [
+      [{}, {}, /"x" is missing/],
+      [{ x, z: x }, {}, /"z" is no input; the model has "x"/],
+      [{ x: 'text' }, {}, /expected an MLTensor/],
+      [{ x: [1, 2, 3] }, {}, /ArrayBuffer/],
+      [{ x: new Int32Array(3) }, {}, /is a Int32Array, expected one of Float32Array/],
+      [{ x: floats(1, 2) }, {}, /has 0.6+|2 elements, which do not fill the shape \[batch, 3\]/],
+      [{ x: { data: x } }, {}, /has data and no shape/],
+      [{ x: { data: x, shape: [3] } }, {}, /has shape \[3\], expected \[batch, 3\]/],
+      [{ x: { data: x, shape: [2, 3] } }, {}, /has 12 bytes, expected the 24 bytes of float32 \[2, 3\]/],
+      [{ x: { data: x, shape: [-1, 3] } }, {}, /shape\[0\] is -1/],
+      [{ x }, { y: 5 }, /is no MLTensor/],
+      [{ x }, { nothing: tensor }, /there is no output "nothing", the model has "y"/],
+      [{ x: foreign }, {}, /another context/],
+      [{ x }, { y: foreign }, /another context/],
+      [{ x: tensor }, { y: tensor }, /more than once/],
+    ];
+    for (const [feeds, fetches, message] of cases) {
+      await assert.rejects(model.run(feeds, fetches), (error) => error instanceof TypeError && message.test(error.message), String(message));
+    }
+    assert.deepEqual((await model.run({ x })).y, floats(3, 14, 106));
+    await assert.rejects(model.compile({}), /the shape of "x" is \[batch, 3\]/);
+    await assert.rejects(model.compile({ z: [1] }), /no input "z"/);
+    await assert.rejects(model.compile({ x: [1, 4] }), /has shape \[1, 4\], expected \[batch=1, 3\]/);
+    model.destroy();
+    await assert.rejects(model.run({ x }), { name: 'InvalidStateError' });
+    await assert.rejects(model.compile(), { name: 'InvalidStateError' });
+    other.destroy();
+  });
+
+  test('takes feeds of which only the shape is used', async () => {
+    const bytes = writeModel({
+      inputs: [value('x', FLOAT, ['n']), value('y', FLOAT, ['n'])],
+      outputs: [value('shape', INT64), value('z', FLOAT)],
+      nodes: [node('Shape', ['x'], ['shape']), node('Relu', ['y'], ['z'])],
+    });
+    const model = await loadModel(bytes, { context });
+    for (const n of [2, 3]) {
+      assert.deepEqual(await model.run({ x: new Float32Array(n), y: new Float32Array(n) }), { shape: BigInt64Array.of(BigInt(n)), z: new Float32Array(n) });
+    }
+    model.destroy();
+  });
+
+  test('goes on after a specialization that failed', async () => {
+    const model = await loadModel(affine(4), { context });
+    await assert.rejects(model.run({ x: new Float32Array(4) }), (error) => error instanceof OnnxError && /\[plus\] Add/.test(error.message));
+    await assert.rejects(model.run({ x: new Float32Array(4) }), OnnxError);
+    model.destroy();
+  });
+
+  test('a model destroyed while it runs gives its results', async () => {
+    const model = await loadModel(affine(), { context });
+    const run = model.run({ x: floats(1, 2, 3) });
+    model.destroy();
+    assert.deepEqual((await run).y, floats(3, 14, 106));
+  });
+});
+
+describe('importModel', () => {
+  test('joins models with operators in one graph', async () => {
+    const builder = new MLGraphBuilder(context);
+    const x = builder.input('x', { dataType: 'float32', shape: [1, 3] });
+    const { y } = importModel(builder, affine(), { x: builder.neg(x) });
+    const { m } = importModel(builder, affine(), { x: y }, { outputs: ['m'] });
+    const graph = await builder.build({ z: builder.add(m, x) });
+    const [input, output] = await Promise.all([
+      context.createTensor({ dataType: 'float32', shape: [1, 3], writable: true }),
+      context.createTensor({ dataType: 'float32', shape: [1, 3], readable: true }),
+    ]);
+    context.writeTensor(input, floats(1, 2, 3));
+    context.dispatch(graph, { x: input }, { z: output });
+    assert.deepEqual(new Float32Array(await context.readTensor(output)), floats(-1, 14, 191));
+  });
+
+  test('a constant binding can be a shape', async () => {
+    const bytes = writeModel({
+      inputs: [value('x', FLOAT, [6]), value('shape', INT64, [2])],
+      outputs: [value('y', FLOAT)],
+      nodes: [node('Reshape', ['x', 'shape'], ['y'])],
+    });
+    const builder = new MLGraphBuilder(context);
+    const shape = builder.constant({ dataType: 'int64', shape: [2] }, BigInt64Array.of(2n, -1n));
+    assert.deepEqual(importModel(builder, bytes, { shape }).y.shape, [2, 3]);
+    await assert.rejects(loadModel(bytes, { context }), /shape \(input 1\) is computed from inputs of the model/);
+  });
+
+  test('leaves the builder as it was when it fails', async () => {
+    const builder = new MLGraphBuilder(context);
+    const bytes = writeModel({
+      inputs: [value('x', FLOAT, [2])],
+      outputs: [value('z', FLOAT)],
+      nodes: [node('Relu', ['x'], ['y']), node('NoSuchThing', ['y'], ['z'])],
+    });
+    assert.throws(() => importModel(builder, bytes), OnnxError);
+    const x = builder.input('x', { dataType: 'float32', shape: [2] });
+    await builder.build({ y: builder.relu(x) });
+    assert.throws(() => importModel(builder, affine()), { name: 'InvalidStateError' });
+  });
+
+  test('refuses bindings that do not fit', () => {
+    const builder = new MLGraphBuilder(context);
+    const other = new MLGraphBuilder(context);
+    const operand = (of, dataType, shape) => of.constant({ dataType, shape }, new ArrayBuffer(64).slice(0, 4 * shape.reduce((a, b) => a * b, 1)));
+    const cases = [
+      [{ x: operand(builder, 'int32', [1, 3]) }, /the binding of 'x' is of type int32, expected float32/],
+      [{ x: operand(builder, 'float32', [3]) }, /has shape \[3\], expected \[batch, 3\]/],
+      [{ z: operand(builder, 'float32', [3]) }, /the model has no input 'z'/],
+      [{ x: operand(other, 'float32', [1, 3]) }, /another builder/],
+      [{ x: 5 }, /MLOperand/],
+      [{}, /the size of 'batch' is not known/],
+    ];
+    for (const [bindings, message] of cases) {
+      assert.throws(() => importModel(builder, affine(), bindings), message);
+    }
+    assert.throws(() => importModel({}, affine()), /MLGraphBuilder/);
+  });
+});
+
+describe('inspectModel', () => {
+  test('counts operators and parameters', () => {
+    const { operators, parameters, parameterBytes, unsupported, inputs } = inspectModel(affine());
+    assert.deepEqual(operators, { Add: 1, Mul: 1 });
+    assert.deepEqual([parameters, parameterBytes, unsupported.length], [4, 16, 0]);
+    assert.deepEqual(inputs[0].shape, ['batch', 3]);
+  });
+
+  test('tells what an import would refuse when the shapes are known', () => {
+    const bytes = writeModel({
+      inputs: [value('x', DOUBLE, [2]), value('y', FLOAT, ['n'])],
+      outputs: [value('z', FLOAT)],
+      nodes: [node('Transpose', ['y'], ['z'], { perm: { ints: [1] } })],
+    });
+    assert.deepEqual(inspectModel(bytes).unsupported, []);
+    const { unsupported } = inspectModel(bytes, { freeDimensions: { n: 4 } });
+    assert.equal(unsupported[0].operator, 'Transpose');
+  });
+});
+
+test('supportedOperators lists each once', () => {
+  const names = supportedOperators().map(({ domain, operator }) => `${domain}.${operator}`);
+  assert.ok(names.includes('.Conv'));
+  assert.equal(new Set(names).size, names.length);
+});

@@ -1,0 +1,67 @@
+// A program over ONNX models. Compiled by types.test.mjs, never run.
+
+import { MLGraphBuilder, ml, type MLTensor } from 'webnn-node';
+import {
+  OnnxError,
+  OnnxModel,
+  importModel,
+  inspectModel,
+  loadModel,
+  supportedOperators,
+  type OnnxSpecialization,
+  type OnnxUnsupportedNode,
+} from 'webnn-node/onnx';
+
+declare const tensor: MLTensor;
+
+const context = await ml.createContext();
+const model: OnnxModel = await loadModel('model.onnx', {
+  context,
+  freeDimensions: { batch: 1 },
+  outputs: ['logits'],
+  maxSpecializations: 4,
+});
+await loadModel({ href: 'file:///model.onnx', protocol: 'file:' });
+await loadModel(new Uint8Array(8));
+
+const { logits } = await model.run({
+  ids: new BigInt64Array(4),
+  mask: { data: new BigInt64Array(4), shape: [1, 4] },
+  past: tensor,
+}, { present: tensor, unread: null });
+const first: number = logits[0];
+
+const { graph, inputs, outputs }: OnnxSpecialization = await model.compile({ ids: [1, 4] });
+graph?.destroy();
+const shape: readonly number[] = inputs['ids']!.shape;
+const name: string = model.inputs[0]!.name;
+const dimension: number | string | undefined = model.outputs[0]!.shape?.[0];
+const version: number | undefined = model.metadata.opsets[''];
+model.destroy();
+
+const builder = new MLGraphBuilder(context);
+const x = builder.input('x', { dataType: 'float32', shape: [2] });
+const { y } = importModel(builder, 'model.onnx', { x }, { outputs: ['y'] });
+await builder.build({ y: y! });
+
+const { operators, parameters, unsupported } = inspectModel('model.onnx');
+const reasons: string[] = unsupported.map((node: OnnxUnsupportedNode) => node.reason);
+const notes: string[] = supportedOperators().map((entry) => entry.notes);
+try {
+  await loadModel('model.onnx');
+} catch (error) {
+  if (error instanceof OnnxError) {
+    const operator: string | undefined = error.unsupported[0]?.operator;
+    void operator;
+  }
+}
+void [first, outputs, shape, name, dimension, version, operators, parameters, reasons, notes];
+
+// @ts-expect-error: models come from loadModel()
+new OnnxModel();
+// @ts-expect-error: feeds are tensors or buffers
+await model.run({ x: [1, 2, 3] });
+// @ts-expect-error: no such option
+await loadModel('model.onnx', { device: 'cpu' });
+// @ts-expect-error: descriptions do not change
+model.inputs[0]!.name = 'other';

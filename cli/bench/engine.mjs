@@ -1,0 +1,84 @@
+// An engine of the benchmark, seen from the parent process.
+import { fork } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { arrayOf, bytesOf } from '../elements.mjs';
+import { Failure } from '../errors.mjs';
+
+const WORKER = fileURLToPath(new URL('./worker.mjs', import.meta.url));
+
+/** An engine in its own process, so that memory, threads and garbage of one do not touch another. */
+export class Engine {
+  #child;
+  #waiting = new Map();
+  #nextId = 0;
+
+  /** @param {'webnn-node' | 'onnxruntime-node'} name */
+  constructor(name) {
+    this.name = name;
+    // Standard output belongs to the result of the command.
+    this.#child = fork(WORKER, { serialization: 'advanced', stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+    this.#child.on('message', ({ id, result, error }) => this.#settle(id, result, error));
+    this.#child.on('error', (error) => this.#fail(error.message));
+    this.#child.on('exit', (code, signal) => this.#fail(signal === null ? `exit code ${code}` : signal));
+  }
+
+  #settle(id, result, error) {
+    const { resolve, reject } = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    if (error === undefined) resolve(result);
+    else reject(Object.assign(new Failure(`${this.name}: ${error.message}`), { stack: error.stack }));
+  }
+
+  #fail(how) {
+    for (const { reject } of this.#waiting.values()) reject(new Failure(`the process of ${this.name} ended: ${how}`));
+    this.#waiting.clear();
+  }
+
+  #request(command, parameters = {}) {
+    const id = this.#nextId++;
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject });
+      this.#child.send({ id, command, ...parameters }, (error) => {
+        if (error !== null && this.#waiting.delete(id)) reject(new Failure(`${this.name}: ${error.message}`, { cause: error }));
+      });
+    });
+  }
+
+  /**
+   * Loads the model.
+   * @param {object} options as the engine's `load` takes them
+   * @param {Record<string, { dataType: string, shape: number[], data: ArrayBufferView }>} tensors by input name
+   * @returns {Promise<{ version: string, loadMs: number, resident: number }>} `resident`: bytes of the process afterwards
+   */
+  load(options, tensors) {
+    const inputs = Object.fromEntries(
+      Object.entries(tensors).map(([name, { dataType, shape, data }]) => [name, { dataType, shape, bytes: bytesOf(data) }]),
+    );
+    return this.#request('load', { name: this.name, options, inputs });
+  }
+
+  /** Runs `count` times. @returns {Promise<number[]>} milliseconds each */
+  async run(count) {
+    return Array.from((await this.#request('run', { count })).samples);
+  }
+
+  /** Runs once more. @returns {Promise<Record<string, { dataType: string, shape: number[], data: ArrayBufferView }>>} */
+  async outputs() {
+    const { tensors } = await this.#request('outputs');
+    return Object.fromEntries(
+      Object.entries(tensors).map(([name, { dataType, shape, bytes }]) =>
+        [name, { dataType, shape, data: arrayOf(dataType, new Uint8Array(bytes).buffer) }]),
+    );
+  }
+
+  /** @returns {Promise<{ peak: number, cpuMicroseconds: number }>} peak resident bytes and CPU time of the process */
+  usage() {
+    return this.#request('usage');
+  }
+
+  /** Ends the process. */
+  end() {
+    this.#child.removeAllListeners('exit');
+    this.#child.kill();
+  }
+}

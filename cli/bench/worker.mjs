@@ -1,0 +1,73 @@
+// The process of one engine: loads a model and runs it when the parent asks. Speaks with the parent in messages
+// `{ id, command, ... }`, each of which is answered by `{ id, result }` or `{ id, error }`.
+import { arrayOf, bytesOf } from '../elements.mjs';
+
+const KIB = 1024;
+
+/** Modules of the engines. */
+const ENGINES = {
+  'webnn-node': './webnn.mjs',
+  'onnxruntime-node': './onnxruntime.mjs',
+};
+
+/**
+ * @typedef {object} LoadedEngine
+ * @property {string} version of the engine
+ * @property {number} loadMs time from the file to a model that can run, in milliseconds
+ * @property {() => Promise<object>} run one inference; the result as the engine gives it
+ * @property {(results: object) => Record<string, { dataType: string, shape: number[], data: ArrayBufferView }>} tensorsOf
+ *   a result in the form of this command line
+ */
+
+/** @type {LoadedEngine} */
+let engine;
+
+/** Tensors for a message: bytes, because not every runtime can send all of its typed arrays. */
+const packed = (tensors) => Object.fromEntries(
+  Object.entries(tensors).map(([name, { dataType, shape, data }]) => [name, { dataType, shape, bytes: bytesOf(data) }]),
+);
+
+const unpacked = (tensors) => Object.fromEntries(
+  Object.entries(tensors).map(([name, { dataType, shape, bytes }]) =>
+    [name, { dataType, shape, data: arrayOf(dataType, new Uint8Array(bytes).buffer) }]),
+);
+
+const commands = {
+  async load({ name, options, inputs }) {
+    const { load } = await import(ENGINES[name]);
+    engine = await load(options, unpacked(inputs));
+    return { version: engine.version, loadMs: engine.loadMs, resident: process.memoryUsage.rss() };
+  },
+
+  /** Times of `count` runs one after another, in milliseconds. */
+  async run({ count }) {
+    const samples = new Float64Array(count);
+    for (let i = 0; i < count; i++) {
+      const start = performance.now();
+      await engine.run();
+      samples[i] = performance.now() - start;
+    }
+    return { samples };
+  },
+
+  async outputs() {
+    return { tensors: packed(engine.tensorsOf(await engine.run())) };
+  },
+
+  /** Memory in bytes and CPU time in microseconds, of the life of this process. */
+  async usage() {
+    const { user, system } = process.cpuUsage();
+    return { peak: process.resourceUsage().maxRSS * KIB, cpuMicroseconds: user + system };
+  },
+};
+
+process.on('message', async ({ id, command, ...parameters }) => {
+  try {
+    process.send({ id, result: await commands[command](parameters) });
+  } catch (error) {
+    process.send({ id, error: { message: error.message, stack: error.stack } });
+  }
+});
+
+// The parent has ended: nobody waits for results.
+process.on('disconnect', () => process.exit());

@@ -1,0 +1,47 @@
+// `webnn-node info`: what computes here, and how much it may take.
+import { systemInfo } from 'webnn-node/inspect';
+import { formatBytes, printable } from '../format.mjs';
+
+const HELP = `
+Examples:
+  webnn-node info
+  webnn-node info --json
+  WEBNN_NUM_THREADS=1 webnn-node info`;
+
+/** The JavaScript runtime and its version. */
+function runtime() {
+  const { versions } = process;
+  if (versions.bun !== undefined) return { name: 'bun', version: versions.bun };
+  if (versions.deno !== undefined) return { name: 'deno', version: versions.deno };
+  return { name: 'node', version: versions.node };
+}
+
+function execute(output) {
+  const system = systemInfo();
+  const host = runtime();
+  output.document({ ...system, runtime: host, platform: process.platform, arch: process.arch });
+
+  output.pairs([
+    ['webnn-node', system.version],
+    ['runtime', `${host.name} ${host.version}, ${process.platform} ${process.arch}`],
+    ['instruction set', system.isa],
+    ['CPU features', system.features.join(' ') || 'none that matter'],
+    ['threads', `${system.threads} of ${system.logicalCores} logical cores`],
+    ['memory limit', system.memoryLimitBytes === null ? 'unknown' : formatBytes(system.memoryLimitBytes)],
+    ['GPU adapters', system.gpuAdapters.length === 0 ? `none: ${system.gpuReason}` : system.gpuAdapters.map(String).join(', ')],
+  ]);
+  output.heading('Limits');
+  output.pairs(Object.entries(system.limits).map(([limit, value]) => [limit, String(value)]));
+  output.heading('Environment variables');
+  for (const { name, value, meaning } of system.environment) {
+    output.print(`${name}: ${value === null ? 'not set' : printable(value)}`, output.style('dim', `  ${meaning.replaceAll('`', '')}`));
+  }
+}
+
+export default {
+  name: 'info',
+  description: 'Prints the version, the runtime, the CPU features in use, threads and limits.',
+  define: () => {},
+  execute,
+  help: HELP,
+};

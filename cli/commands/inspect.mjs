@@ -1,0 +1,90 @@
+// `webnn-node inspect`: what is in a model, without running it.
+import { describeGraph } from 'webnn-node/inspect';
+import { formatBytes, formatCount, formatPlural, formatShape } from '../format.mjs';
+import { readModel, symbolsOf, withModel } from '../model.mjs';
+import { freeDimensionOption } from '../options.mjs';
+
+const HELP = `
+Multiply-adds and memory are known once all dimensions are; the model is built
+for them.
+Exit code 1 means that the model has nodes that are not supported.
+
+Examples:
+  webnn-node inspect model.onnx
+  webnn-node inspect model.onnx --free-dimension batch=1
+  webnn-node inspect model.onnx --json | jq .operators`;
+
+/** Work and memory of the built graph; null is a graph without any elements to compute. */
+function costOf(graph) {
+  if (graph === null) return null;
+  const { steps, memory, passes, isa, threads } = describeGraph(graph);
+  const multiplyAdds = steps.reduce((sum, step) => sum + step.multiplyAdds, 0);
+  return { multiplyAdds, steps: steps.length, memory, passes, isa, threads };
+}
+
+const values = (infos) => infos.map(({ name, dataType, shape }) => [name, dataType, formatShape(shape)]);
+
+function printMetadata(output, path, { metadata, parameters, parameterBytes }) {
+  const producer = [metadata.producerName, metadata.producerVersion].filter((text) => text !== '').join(' ');
+  const opsets = Object.entries(metadata.opsets).map(([domain, version]) => `${domain === '' ? 'ai.onnx' : domain} ${version}`);
+  const optional = [['graph', metadata.graphName], ['producer', producer], ['domain', metadata.domain], ['description', metadata.description], ...Object.entries(metadata.properties)];
+  output.pairs([
+    ['model', path],
+    ...optional.filter(([, text]) => text !== ''),
+    ['opsets', opsets.join(', ')],
+    ['IR version', metadata.irVersion],
+    ['parameters', `${formatCount(parameters)} (${formatBytes(parameterBytes)})`],
+  ]);
+}
+
+function printCost(output, { multiplyAdds, steps, memory, isa, threads }) {
+  output.heading('Compiled');
+  output.pairs([
+    ['multiply-adds', formatCount(multiplyAdds)],
+    ['steps', `${steps} (${isa}, ${formatPlural(threads, 'thread')})`],
+    ['weights', `${formatBytes(memory.constantBytes)}, packed for the kernels ${formatBytes(memory.packedBytes)}`],
+    ['arena', `${formatBytes(memory.arenaBytes)} for all intermediate results`],
+  ]);
+}
+
+function printUnsupported(output, unsupported) {
+  output.heading(output.style('red', formatPlural(unsupported.length, 'unsupported node')));
+  output.table(
+    ['node', 'operator', 'domain', '>opset', 'reason'],
+    unsupported.map(({ name, operator, domain, opset, reason }) => [name, operator, domain === '' ? 'ai.onnx' : domain, opset, reason]),
+  );
+}
+
+async function execute(output, [path], { freeDimension = {} }) {
+  const inspection = await readModel(path, freeDimension);
+  const { inputs, outputs, metadata, operators, parameters, parameterBytes, unsupported } = inspection;
+  const free = symbolsOf(inputs).filter((name) => !Object.hasOwn(freeDimension, name));
+  const buildable = unsupported.length === 0 && free.length === 0 && inputs.every(({ shape }) => shape !== null);
+  const compiled = buildable
+    ? await withModel(path, { freeDimensions: freeDimension }, async ({ specialization }) => costOf(specialization.graph))
+    : null;
+  output.document({ model: path, inputs, outputs, metadata, operators, parameters, parameterBytes, compiled, unsupported });
+
+  printMetadata(output, path, inspection);
+  output.heading('Inputs');
+  output.table(['name', 'data type', 'shape'], values(inputs));
+  output.heading('Outputs');
+  output.table(['name', 'data type', 'shape'], values(outputs));
+  const counts = Object.entries(operators).sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
+  output.heading(formatPlural(counts.reduce((sum, [, count]) => sum + count, 0), 'node'));
+  output.table(['operator', '>nodes'], counts);
+  if (compiled !== null) printCost(output, compiled);
+  if (free.length > 0 && unsupported.length === 0) {
+    output.print('', `Multiply-adds and memory: give ${free.map((name) => `--free-dimension ${name}=N`).join(' ')}`);
+  }
+  if (unsupported.length > 0) printUnsupported(output, unsupported);
+  return unsupported.length > 0 ? 1 : 0;
+}
+
+export default {
+  name: 'inspect',
+  description: 'Prints inputs, outputs, operators, parameters, work and memory of a model, and what is not supported in it.',
+  define: (command) => command.argument('<model>', 'an ONNX file').addOption(freeDimensionOption()),
+  execute,
+  help: HELP,
+};

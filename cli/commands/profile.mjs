@@ -1,0 +1,78 @@
+// `webnn-node profile`: where the time of a model goes.
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { shapesOf } from '../elements.mjs';
+import { formatDuration, formatPercent, formatPlural, formatRate, printable } from '../format.mjs';
+import { RANDOM } from '../inputs.mjs';
+import { readFeeds, readModel, withModel } from '../model.mjs';
+import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, threadsOption, topOption, warmupOption } from '../options.mjs';
+import { chromeTrace, profilePage, summarize } from '../pages/profile.mjs';
+import { profileModel } from '../profile.mjs';
+
+const HELP = `${INPUT_HELP}
+Inputs without a value are random.
+
+Times are medians over the runs. GFLOP/s counts two operations per multiply-add,
+GB/s the bytes that a step reads and writes. The trace opens in chrome://tracing
+and in https://ui.perfetto.dev.
+
+Examples:
+  webnn-node profile model.onnx
+  webnn-node profile model.onnx --threads 1 --runs 50 --top 20
+  webnn-node profile model.onnx --trace trace.json --html profile.html`;
+
+/** Nanoseconds, as the profile has them. */
+const duration = (nanoseconds) => formatDuration(nanoseconds / 1e6);
+
+function printOperators(output, perOperator) {
+  output.heading('Operators');
+  output.table(
+    ['operator', '>steps', '>time', '>share', '>GFLOP/s', '>GB/s'],
+    perOperator.map((row) => [row.operator, row.steps, duration(row.median), formatPercent(row.share), formatRate(row.gflops), formatRate(row.gigabytesPerSecond)]),
+  );
+}
+
+function printSteps(output, perStep, top) {
+  const slowest = [...perStep].sort((a, b) => b.median - a.median).slice(0, top);
+  output.heading(slowest.length < perStep.length ? `The ${slowest.length} slowest of ${perStep.length} steps` : formatPlural(perStep.length, 'step'));
+  output.table(
+    ['>#', 'operator', 'label', 'kernel', '>time', '>share', '>GFLOP/s', '>GB/s'],
+    slowest.map((row) => [row.index, row.operator, row.label, row.kernel, duration(row.median), formatPercent(row.share), formatRate(row.gflops), formatRate(row.gigabytesPerSecond)]),
+  );
+}
+
+async function execute(output, [file], options) {
+  const { inputs } = await readModel(file, options.freeDimension);
+  const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
+  const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, (opened) => profileModel(opened, tensors, options));
+  const { runs, perStep, perOperator } = summarize(profile);
+  const title = path.basename(file);
+  if (options.trace !== undefined) await writeFile(options.trace, JSON.stringify(chromeTrace(profile)));
+  if (options.html !== undefined) await writeFile(options.html, profilePage({ title, profile }));
+  const { isa, threads, passes, memory } = profile.description;
+  output.document({ model: file, isa, threads, passes, memory, runs, perOperator, perStep });
+
+  output.print(`${output.style('bold', printable(title))}: ${duration(runs.median)} a run, median of ${profile.runs.length} (${isa}, ${formatPlural(threads, 'thread')})`);
+  printOperators(output, perOperator);
+  printSteps(output, perStep, options.top);
+  for (const written of [options.trace, options.html]) if (written !== undefined) output.print('', `wrote ${printable(written)}`);
+}
+
+export default {
+  name: 'profile',
+  description: 'Prints the time of each step and operator of a model, with the rates that it reaches.',
+  define: (command) => {
+    command.argument('<model>', 'an ONNX file');
+    for (const option of inputOptions()) command.addOption(option);
+    command
+      .addOption(freeDimensionOption())
+      .addOption(threadsOption())
+      .addOption(runsOption('runs that count').default(10))
+      .addOption(warmupOption())
+      .addOption(topOption('how many steps to print, the slowest first', 15))
+      .option('--trace <FILE>', 'write a trace in the Trace Event format (JSON)')
+      .option('--html <FILE>', 'write a page that shows the profile');
+  },
+  execute,
+  help: HELP,
+};

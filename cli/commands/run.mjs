@@ -1,0 +1,143 @@
+// `webnn-node run`: inputs in, results out.
+import { existsSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { feedsOf, shapesOf } from '../elements.mjs';
+import { Failure } from '../errors.mjs';
+import { formatDuration, formatNumber, formatPercent, formatShape, printable } from '../format.mjs';
+import { classify, readLabels, scoresAmong } from '../labels.mjs';
+import { readFeeds, readModel, withModel } from '../model.mjs';
+import { formatNpy } from '../npy.mjs';
+import { freeDimensionOption, INPUT_HELP, inputOptions, threadsOption, topOption } from '../options.mjs';
+import { describeTensor } from '../statistics.mjs';
+
+const HELP = `${INPUT_HELP}
+
+Pictures are turned upright, converted to RGB (gray for one channel), resized,
+cropped, and become (value * scale - mean) / std, which is -1 to 1 without
+options. Integer inputs get the plain values 0 to 255. torchvision's models take
+--resize 256 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225.
+
+Labels are a text file with one per line, or JSON: an array, or an object from
+index to label.
+
+Examples:
+  webnn-node run model.onnx --input photo.jpg --labels labels.txt --top 3
+  webnn-node run model.onnx --input photo.jpg --mean 0 --std 1 --stretch
+  webnn-node run model.onnx --input x=x.npy --input mask=ones --output results
+  webnn-node run model.onnx --input ids=101,7592,102 --json
+  webnn-node run model.onnx --input random:7 --free-dimension batch=4`;
+
+/** File names of outputs: no separators and nothing that a file system refuses, and no two alike. */
+function fileNames(outputs) {
+  const taken = new Set();
+  return outputs.map(({ name }) => {
+    const base = name.replace(/[^\w.-]+/g, '_').replace(/^\.+/, '_') || 'output';
+    let file = base;
+    // File systems may not tell upper from lower case.
+    for (let i = 2; taken.has(file.toLowerCase()); i++) file = `${base}-${i}`;
+    taken.add(file.toLowerCase());
+    return `${file}.npy`;
+  });
+}
+
+/**
+ * Creates a folder and those above it. Not `mkdir` with `recursive`, which some versions of Node repeat for ever where the
+ * folder above exists and creating fails all the same, as in /proc.
+ */
+async function makeFolder(directory) {
+  try {
+    await mkdir(directory);
+  } catch (error) {
+    if (error.code === 'EEXIST' && existsSync(directory)) return;
+    const parent = path.dirname(directory);
+    if (error.code !== 'ENOENT' || existsSync(parent)) {
+      throw new Failure(`cannot create the folder ${printable(directory)}: ${error.message}`, { cause: error });
+    }
+    await makeFolder(parent);
+    await mkdir(directory);
+  }
+}
+
+/** Writes every output; their paths. */
+async function writeOutputs(directory, outputs) {
+  await makeFolder(path.resolve(directory));
+  const files = fileNames(outputs).map((file) => path.join(directory, file));
+  for (const [i, output] of outputs.entries()) await writeFile(files[i], formatNpy(output));
+  return files;
+}
+
+/** Runs the model once: its outputs and the time that it took, in milliseconds. */
+async function runOnce(file, { tensors, freeDimensions }, threads) {
+  return withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads }, async ({ model, specialization }) => {
+    const feeds = feedsOf(tensors);
+    const start = performance.now();
+    const results = await model.run(feeds);
+    const milliseconds = performance.now() - start;
+    const outputs = model.outputs.map(({ name }) => {
+      const { dataType, shape } = specialization.outputs[name];
+      return { name, dataType, shape: [...shape], data: results[name] };
+    });
+    return { outputs, milliseconds };
+  });
+}
+
+function printClasses(output, { output: name, softmax, items }) {
+  output.print(output.style('dim', `${printable(name)}: ${softmax ? 'probabilities by softmax of the scores' : 'probabilities as the model gives them'}`));
+  for (const [i, classes] of items.entries()) {
+    if (items.length > 1) output.heading(`item ${i}`);
+    output.table(['label', '>probability', '>index'], classes.map(({ label, probability, index }) => [label, formatPercent(probability), index]));
+  }
+}
+
+function printOutputs(output, descriptions) {
+  const number = (value) => (value === null ? '-' : formatNumber(value));
+  output.table(
+    ['output', 'data type', 'shape', '>min', '>max', '>mean', 'first values'],
+    descriptions.map(({ name, dataType, shape, min, max, mean, first }) => [
+      name, dataType, formatShape(shape), number(min), number(max), number(mean), first.map(formatNumber).join(' '),
+    ]),
+  );
+  for (const { name, nans } of descriptions) if (nans > 0) output.print(`${printable(name)} has ${nans} NaN`);
+}
+
+async function execute(output, [file], options) {
+  const { inputs } = await readModel(file, options.freeDimension);
+  const labels = options.labels === undefined ? undefined : await readLabels(options.labels);
+  const feeds = await readFeeds(inputs, options);
+  const { outputs, milliseconds } = await runOnce(file, feeds, options.threads);
+  const files = options.output === undefined ? undefined : await writeOutputs(options.output, outputs);
+  const descriptions = outputs.map((tensor, i) => ({ name: tensor.name, ...describeTensor(tensor), ...(files && { file: files[i] }) }));
+  let classes;
+  if (labels !== undefined) {
+    const scores = scoresAmong(outputs, labels.length);
+    classes = { output: scores.name, ...classify(scores, labels, options.top) };
+  }
+  output.document({ model: file, milliseconds, outputs: descriptions, ...(classes && { classes }) });
+
+  if (classes !== undefined) printClasses(output, classes);
+  for (const [i, name] of (files ?? []).entries()) {
+    output.print(`${printable(name)}  ${outputs[i].dataType} ${formatShape(outputs[i].shape)}`);
+  }
+  if (classes === undefined && files === undefined) {
+    printOutputs(output, descriptions);
+    output.print(output.style('dim', `${formatDuration(milliseconds)} for one run, without warm-up`));
+  }
+}
+
+export default {
+  name: 'run',
+  description: 'Runs a model once and prints, names or writes its outputs.',
+  define: (command) => {
+    command.argument('<model>', 'an ONNX file');
+    for (const option of inputOptions()) command.addOption(option);
+    command
+      .addOption(freeDimensionOption())
+      .addOption(threadsOption())
+      .option('-o, --output <DIR>', 'write each output to a .npy file in this folder')
+      .option('--labels <FILE>', 'print the most likely classes by these names')
+      .addOption(topOption('how many classes', 5));
+  },
+  execute,
+  help: HELP,
+};

@@ -1,0 +1,67 @@
+// `webnn-node view`: a page that shows a model before and after compilation.
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { describeGraph } from 'webnn-node/inspect';
+import { shapesOf } from '../elements.mjs';
+import { Failure } from '../errors.mjs';
+import { formatBytes, formatPlural, printable } from '../format.mjs';
+import { RANDOM } from '../inputs.mjs';
+import { readFeeds, readModel, withModel } from '../model.mjs';
+import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, threadsOption, warmupOption } from '../options.mjs';
+import { profileModel } from '../profile.mjs';
+import { withProgress } from '../progress.mjs';
+
+const HELP = `${INPUT_HELP}
+Inputs give the page its profile (--profile); those without a value are random.
+
+The page is one file that needs no network.
+
+Examples:
+  webnn-node view model.onnx -o model.html
+  webnn-node view model.onnx -o model.html --profile
+  webnn-node view model.onnx -o model.html --free-dimension batch=1`;
+
+/** The graph to show. */
+function graphOf({ specialization: { graph } }) {
+  if (graph === null) throw new Failure('there is nothing to show: no output of the model has any elements');
+  return graph;
+}
+
+async function execute(output, [file], options) {
+  const { inputs, outputs, metadata } = await readModel(file, options.freeDimension);
+  const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
+  const { description, profile } = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, async (opened) => ({
+    description: describeGraph(graphOf(opened)),
+    profile: options.profile ? await profileModel(opened, tensors, options) : undefined,
+  }));
+  const title = path.basename(file);
+  const page = await withProgress('drawing the graph', async () => {
+    // Only here, because the layout of graphs is large.
+    const { viewPage } = await import('../pages/view.mjs');
+    return viewPage({ title, description, ...(profile && { profile }), model: { inputs, outputs, metadata } });
+  });
+  await writeFile(options.output, page);
+  const [source, compiled] = [description.source.nodes.length, description.compiled.nodes.length];
+  const bytes = Buffer.byteLength(page);
+  output.document({ model: file, page: options.output, bytes, nodes: { source, compiled } });
+  output.print(`wrote ${printable(options.output)} (${formatBytes(bytes)}): ${formatPlural(source, 'node')}, ${compiled} after compilation`);
+}
+
+export default {
+  name: 'view',
+  description: 'Writes a page that shows the graph of a model before and after compilation.',
+  define: (command) => {
+    command
+      .argument('<model>', 'an ONNX file')
+      .requiredOption('-o, --output <FILE>', 'the page to write')
+      .option('--profile', 'show where the time goes');
+    for (const option of inputOptions()) command.addOption(option);
+    command
+      .addOption(freeDimensionOption())
+      .addOption(threadsOption())
+      .addOption(runsOption('runs of the profile').default(10))
+      .addOption(warmupOption());
+  },
+  execute,
+  help: HELP,
+};

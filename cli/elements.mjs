@@ -1,0 +1,161 @@
+// Elements of tensors in memory: data types, typed arrays, conversions between them.
+// A tensor is `{ dataType, shape, data }` here: a name of WebNN or of NumPy, dimensions, a typed array.
+
+/** Arrays of float16: the runtime's own where it has them, otherwise the 16 bits of each number. */
+export const HalfArray = globalThis.Float16Array ?? Uint16Array;
+
+/** The typed arrays of all data types of WebNN and of those that NumPy adds. */
+const ARRAYS = {
+  float64: Float64Array,
+  float32: Float32Array,
+  float16: HalfArray,
+  int64: BigInt64Array,
+  uint64: BigUint64Array,
+  int32: Int32Array,
+  uint32: Uint32Array,
+  int16: Int16Array,
+  uint16: Uint16Array,
+  int8: Int8Array,
+  uint8: Uint8Array,
+  bool: Uint8Array,
+};
+
+/** A tensor has at most this many bytes; `maxTensorByteLength` of every context. */
+export const MAX_BYTES = 2 ** 31 - 1;
+
+const FLOATS = ['float64', 'float32', 'float16'];
+
+/** Smallest and largest value of each integer type. */
+const RANGES = {
+  int64: [-(2n ** 63n), 2n ** 63n - 1n],
+  uint64: [0n, 2n ** 64n - 1n],
+  int32: [-(2 ** 31), 2 ** 31 - 1],
+  uint32: [0, 2 ** 32 - 1],
+  int16: [-(2 ** 15), 2 ** 15 - 1],
+  uint16: [0, 2 ** 16 - 1],
+  int8: [-128, 127],
+  uint8: [0, 255],
+  bool: [0, 1],
+};
+
+/** Whether a data type has a typed array here; strings and 4-bit integers have none. */
+export function isKnown(dataType) {
+  return Object.hasOwn(ARRAYS, dataType);
+}
+
+/** Whether numbers of the type have a fraction. */
+export function isFloat(dataType) {
+  return FLOATS.includes(dataType);
+}
+
+/** Smallest and largest value of an integer type; bigints for the 64-bit ones. */
+export function rangeOf(dataType) {
+  return RANGES[dataType];
+}
+
+/** Number of elements of a shape. */
+export function elementCount(shape) {
+  return shape.reduce((product, dimension) => product * dimension, 1);
+}
+
+/** Bytes per element. */
+export function elementSize(dataType) {
+  return ARRAYS[dataType].BYTES_PER_ELEMENT;
+}
+
+/** A typed array of a data type on the start of a buffer, or of `length` zeros. */
+export function arrayOf(dataType, bufferOrLength) {
+  return new ARRAYS[dataType](bufferOrLength);
+}
+
+/** The bytes of a typed array, without a copy. */
+export function bytesOf(data) {
+  return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+}
+
+/** IEEE 754 binary16, given as its 16 bits, as a number. */
+export function numberFromHalf(bits) {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 0x1f;
+  const fraction = bits & 0x3ff;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 0x1f) return fraction === 0 ? sign * Infinity : NaN;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+const scratch = new DataView(new ArrayBuffer(8));
+
+/** The exponent of a finite number other than 0, as IEEE 754 binary64 stores it. */
+function exponentOf(value) {
+  scratch.setFloat64(0, value);
+  return ((scratch.getUint16(0) >> 4) & 0x7ff) - 1023;
+}
+
+function roundToEven(value) {
+  const below = Math.floor(value);
+  const rest = value - below;
+  return rest > 0.5 || (rest === 0.5 && below % 2 === 1) ? below + 1 : below;
+}
+
+/** The 16 bits of the IEEE 754 binary16 nearest to a number, ties to even. */
+export function halfFromNumber(value) {
+  if (Number.isNaN(value)) return 0x7e00;
+  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
+  const magnitude = Math.abs(value);
+  // Halfway between the largest finite half and the next power of two.
+  if (magnitude >= 65520) return sign | 0x7c00;
+  const exponent = Math.max(exponentOf(magnitude), -14);
+  // A significand of 2048 carries into the exponent by itself; below 1024 the number is subnormal.
+  const significand = roundToEven(magnitude / 2 ** (exponent - 10));
+  return sign | (((exponent + 15) << 10) + significand - 1024);
+}
+
+/**
+ * The elements as something with numbers inside: float16 is widened where the runtime has no arrays of it,
+ * 64-bit integers become the nearest numbers.
+ * @returns {ArrayLike<number>}
+ */
+export function numbersOf({ dataType, data }) {
+  if (dataType === 'float16' && data instanceof Uint16Array) return Float32Array.from(data, numberFromHalf);
+  if (data instanceof BigInt64Array || data instanceof BigUint64Array) return Float64Array.from(data, Number);
+  return data;
+}
+
+/** A typed array from numbers or bigints that the data type can hold; floats are rounded to the nearest. */
+export function arrayFromNumbers(dataType, numbers) {
+  if (dataType === 'float16' && HalfArray === Uint16Array) return Uint16Array.from(numbers, (value) => halfFromNumber(Number(value)));
+  if (dataType === 'int64' || dataType === 'uint64') return ARRAYS[dataType].from(numbers, BigInt);
+  return ARRAYS[dataType].from(numbers, Number);
+}
+
+/**
+ * The tensor in another data type: floats to floats, integers to any type that holds all of their values.
+ * @param {{ dataType: string, shape: number[], data: ArrayLike<number | bigint> }} tensor
+ * @param {string} dataType
+ * @throws {RangeError} if a float would become an integer, or an integer is out of the type's range
+ */
+export function convert(tensor, dataType) {
+  if (tensor.dataType === dataType) return tensor;
+  const { shape } = tensor;
+  if (isFloat(dataType)) return { dataType, shape, data: arrayFromNumbers(dataType, numbersOf(tensor)) };
+  if (isFloat(tensor.dataType)) {
+    throw new RangeError(`data type ${tensor.dataType}, expected ${dataType}`);
+  }
+  const [lowest, highest] = RANGES[dataType];
+  for (const value of tensor.data) {
+    if (value < lowest || value > highest) {
+      throw new RangeError(`the ${tensor.dataType} value ${value} is not in the range of ${dataType}, ${lowest} to ${highest}`);
+    }
+  }
+  return { dataType, shape, data: arrayFromNumbers(dataType, tensor.data) };
+}
+
+/** The shapes of tensors by the names of the inputs, as `compile()` takes them. */
+export function shapesOf(tensors) {
+  return Object.fromEntries(Object.entries(tensors).map(([name, { shape }]) => [name, shape]));
+}
+
+/** Tensors as `run()` takes them, by the names of the inputs. */
+export function feedsOf(tensors) {
+  return Object.fromEntries(Object.entries(tensors).map(([name, { data, shape }]) => [name, { data, shape }]));
+}

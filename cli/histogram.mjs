@@ -1,0 +1,119 @@
+// Distributions of durations, in the terminal and as SVG.
+import { bin, quantileSorted, ticks } from 'd3-array';
+import { formatDuration } from './format.mjs';
+
+const BINS = 16;
+
+/** Samples above this quantile are counted in the last bin, so that one hiccup does not flatten the rest. */
+const UPPER_QUANTILE = 0.98;
+
+/** Equal samples still get bins that can be told apart: up to this multiple of the smallest one. */
+const MIN_SPREAD = 1.1;
+
+/**
+ * Bins that all series share.
+ * @param {{ name: string, samples: number[] }[]} series milliseconds
+ * @returns {{ from: number, to: number, open: boolean, counts: number[] }[]} `open`: also counts everything above `to`;
+ *   `counts`: per series
+ */
+export function sharedBins(series) {
+  const all = Float64Array.from(series.flatMap(({ samples }) => samples)).sort();
+  const [low, max] = [all[0], all.at(-1)];
+  const high = Math.max(quantileSorted(all, UPPER_QUANTILE), low * MIN_SPREAD);
+  const edges = ticks(low, high, BINS);
+  const binned = series.map(({ samples }) =>
+    bin().domain([low, high]).thresholds(edges)(samples.map((sample) => Math.min(sample, high))),
+  );
+  return binned[0].map(({ x0, x1 }, index) => ({
+    from: x0,
+    to: x1,
+    open: index === binned[0].length - 1 && max > high,
+    counts: binned.map((bins) => bins[index].length),
+  }));
+}
+
+/** The words for a bin: "4.10 to 4.20 ms". */
+function rangeText({ from, to, open }) {
+  return open ? `from ${formatDuration(from)}` : `${formatDuration(from)} – ${formatDuration(to)}`;
+}
+
+/**
+ * Lines of bars, one bin each, the series side by side.
+ * @param {{ name: string, samples: number[] }[]} series milliseconds
+ * @param {number} width columns
+ * @param {(index: number, text: string) => string} paint colours the bars of a series
+ * @returns {string[]}
+ */
+export function histogramLines(series, width, paint) {
+  const bins = sharedBins(series);
+  const labels = bins.map(rangeText);
+  const labelWidth = Math.max(...labels.map((label) => label.length));
+  const countWidth = Math.max(...bins.flatMap(({ counts }) => counts)).toString().length;
+  const barWidth = Math.max(8, Math.floor((width - labelWidth) / series.length) - countWidth - 4);
+  const largest = series.map((_, i) => Math.max(1, ...bins.map(({ counts }) => counts[i])));
+  const cell = (count, i) => {
+    const length = Math.round((count / largest[i]) * barWidth);
+    // What there is, shows.
+    const bar = '█'.repeat(count > 0 ? Math.max(1, length) : 0);
+    return `${paint(i, bar)}${' '.repeat(barWidth - bar.length)} ${count === 0 ? '' : count}`;
+  };
+  const pad = (text, columns, visible = text.length) => text + ' '.repeat(Math.max(0, columns - visible));
+  const columnWidth = barWidth + 1 + countWidth;
+  const row = (counts) => counts.map((count, i) => pad(cell(count, i), columnWidth, barWidth + 1 + (count === 0 ? 0 : String(count).length))).join('   ');
+  const head = series.length > 1 ? [`${' '.repeat(labelWidth)}  ${series.map(({ name }, i) => paint(i, name) + ' '.repeat(Math.max(0, columnWidth + 3 - name.length))).join('')}`.trimEnd()] : [];
+  return [...head, ...bins.map(({ counts }, i) => `${labels[i].padStart(labelWidth)}  ${row(counts)}`.trimEnd())];
+}
+
+const SIZE = { width: 760, height: 360, left: 56, right: 20, top: 64, bottom: 52 };
+const COLORS = ['#2563eb', '#d97706'];
+
+function escapeXml(text) {
+  return String(text)
+    // XML 1.0 has no such characters, not even escaped.
+    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, '\ufffd')
+    .replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+}
+
+/**
+ * The histogram as an SVG picture.
+ * @param {{ name: string, samples: number[], median: number }[]} series one or two; milliseconds
+ * @param {string} title
+ * @returns {string}
+ */
+export function histogramSvg(series, title) {
+  const bins = sharedBins(series);
+  const { width, height, left, right, top, bottom } = SIZE;
+  const [low, high] = [bins[0].from, bins.at(-1).to];
+  const share = (count, i) => count / series[i].samples.length;
+  const tallest = Math.max(...bins.flatMap(({ counts }) => counts.map(share)));
+  const x = (value) => left + ((value - low) / (high - low)) * (width - left - right);
+  const y = (value) => height - bottom - (value / tallest) * (height - top - bottom);
+  const at = (number) => number.toFixed(2);
+  const bars = bins.flatMap(({ from, to, open, counts }) => counts.flatMap((count, i) => {
+    if (count === 0) return [];
+    const slot = (x(to) - x(from)) / series.length;
+    const [barLeft, barTop] = [x(from) + i * slot + 0.5, y(share(count, i))];
+    return `<rect x="${at(barLeft)}" y="${at(barTop)}" width="${at(Math.max(0.5, slot - 1))}" height="${at(height - bottom - barTop)}" fill="${COLORS[i]}"><title>${escapeXml(`${series[i].name}: ${count} runs, ${rangeText({ from, to, open })}`)}</title></rect>`;
+  }));
+  const xAxis = ticks(low, high, 7).map((tick) =>
+    `<text x="${at(x(tick))}" y="${height - bottom + 18}" text-anchor="middle">${escapeXml(formatDuration(tick))}</text>`);
+  const yAxis = ticks(0, tallest, 4).map((tick) =>
+    `<line x1="${left}" x2="${width - right}" y1="${at(y(tick))}" y2="${at(y(tick))}" stroke="#d4d4d8"/><text x="${left - 8}" y="${at(y(tick) + 4)}" text-anchor="end">${Math.round(100 * tick)} %</text>`);
+  const medians = series.map(({ median }, i) => median > high ? '' :
+    // On white, so that it shows on a bar of its own colour.
+    `<g stroke-width="2"><path d="M${at(x(median))} ${top}V${height - bottom}" stroke="#ffffff"/><path d="M${at(x(median))} ${top}V${height - bottom}" stroke="${COLORS[i]}" stroke-dasharray="4 4"/></g>`);
+  const legend = series.map(({ name, median, samples }, i) =>
+    `<rect x="${left + i * 330}" y="36" width="12" height="12" fill="${COLORS[i]}"/><text x="${left + 18 + i * 330}" y="46">${escapeXml(`${name}: median ${formatDuration(median)}, ${samples.length} runs`)}</text>`);
+  const description = series.map(({ name, median }) => `${name}: median ${formatDuration(median)}`).join('; ');
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-labelledby="title description" font-family="system-ui, sans-serif" font-size="12" fill="#27272a">`,
+    `<title id="title">${escapeXml(title)}</title>`,
+    `<desc id="description">${escapeXml(description)}</desc>`,
+    `<rect width="${width}" height="${height}" fill="#ffffff"/>`,
+    `<text x="${left}" y="24" font-size="15" font-weight="600">${escapeXml(title)}</text>`,
+    ...legend, ...yAxis, ...bars, ...medians, ...xAxis,
+    `<text x="${at((left + width - right) / 2)}" y="${height - 10}" text-anchor="middle">${bins.at(-1).open ? 'time of one run; the last bin holds all longer ones' : 'time of one run'}</text>`,
+    '</svg>',
+    '',
+  ].join('\n');
+}

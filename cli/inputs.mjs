@@ -1,0 +1,270 @@
+// From `--input NAME=VALUE` to the tensors that a model takes.
+import { access } from 'node:fs/promises';
+import { arrayFromNumbers, convert, elementCount, elementSize, isFloat, MAX_BYTES, isKnown, rangeOf } from './elements.mjs';
+import { Failure, UsageError } from './errors.mjs';
+import { formatShape, printable } from './format.mjs';
+import { readNpy, readNpz } from './npy.mjs';
+import { pictureTensor } from './pictures.mjs';
+import { randomTensor } from './random.mjs';
+
+const RANDOM_VALUE = /^random(?::(\d+))?$/;
+const NPZ = /^(.*\.npz)(?::(.+))?$/i;
+const NUMBER = String.raw`[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?inf(?:inity)?|nan`;
+const LIST = new RegExp(String.raw`^\s*(?:${NUMBER})(?:\s*,\s*(?:${NUMBER}))*\s*$`, 'i');
+
+const MAX_SEED = 2 ** 32 - 1;
+
+/** Sources that take any shape. */
+const MADE = ['random', 'fill'];
+
+/** What inputs without a value get where the values do not matter. @type {Source} */
+export const RANDOM = { kind: 'random', seed: 0 };
+
+/**
+ * One value of an option `--input`.
+ * @typedef {{ kind: 'random', seed: number } | { kind: 'fill', value: number } | { kind: 'list', texts: string[] }
+ *   | { kind: 'npy', path: string } | { kind: 'npz', path: string, key?: string } | { kind: 'picture', path: string }} Source
+ */
+
+/** @returns {Source} what a VALUE means; a file whose name means something else is written ./random */
+export function parseSource(value) {
+  const random = RANDOM_VALUE.exec(value);
+  if (random) {
+    const seed = Number(random[1] ?? 0);
+    if (seed > MAX_SEED) throw new UsageError(`--input ${value}: the seed is above ${MAX_SEED}`);
+    return { kind: 'random', seed };
+  }
+  if (value === 'zeros') return { kind: 'fill', value: 0 };
+  if (value === 'ones') return { kind: 'fill', value: 1 };
+  if (LIST.test(value)) return { kind: 'list', texts: value.split(',').map((text) => text.trim()) };
+  if (/\.npy$/i.test(value)) return { kind: 'npy', path: value };
+  const npz = NPZ.exec(value);
+  if (npz) return { kind: 'npz', path: npz[1], key: npz[2] };
+  return { kind: 'picture', path: value };
+}
+
+/**
+ * Which input each value is for.
+ * @param {string[]} values of the option, `NAME=VALUE`, or `VALUE` where the model has one input
+ * @param {{ name: string }[]} inputs of the model
+ * @returns {Map<string, Source>}
+ * @throws {UsageError} if a name is unknown, missing or given twice
+ */
+export function assignSources(values, inputs) {
+  const sources = new Map();
+  for (const value of values) {
+    // Names may hold "=", so the longest name that fits is meant.
+    const named = inputs.filter(({ name }) => value.startsWith(`${name}=`)).sort((a, b) => b.name.length - a.name.length)[0];
+    const { name } = named ?? onlyInput(value, inputs);
+    if (sources.has(name)) throw new UsageError(`--input ${name} is given twice`);
+    const text = named === undefined ? value : value.slice(name.length + 1);
+    if (text === '') throw new UsageError(`--input ${value}: there is nothing after "="`);
+    sources.set(name, parseSource(text));
+  }
+  return sources;
+}
+
+/** The input that a value without a known name is for. */
+function onlyInput(value, inputs) {
+  const names = inputs.map(({ name }) => printable(name)).join(', ');
+  const assignment = /^([^=/\\]+)=/.exec(value);
+  if (assignment) {
+    throw new UsageError(`--input ${value}: the model has no input "${assignment[1]}"; its inputs: ${names}`);
+  }
+  if (inputs.length !== 1) {
+    throw new UsageError(`--input ${value} names no input, and the model has ${inputs.length}: ${names}`);
+  }
+  return inputs[0];
+}
+
+/** The numbers that the symbolic names of shapes stand for, and where each was learned. */
+class Bindings {
+  #numbers = new Map();
+
+  constructor(freeDimensions) {
+    for (const [symbol, number] of Object.entries(freeDimensions)) {
+      this.#numbers.set(symbol, { number, source: '--free-dimension' });
+    }
+  }
+
+  /** The shape with numbers in place of the names that are known. */
+  resolve(shape) {
+    return shape.map((dimension) => this.#numbers.get(dimension)?.number ?? dimension);
+  }
+
+  /** Learns names from the shape that an input has in a file. Where the model does not give a shape, every one fits. */
+  learn(input, shape, source) {
+    if (input.shape === null) return;
+    const clash = () => new Failure(
+      `input ${printable(input.name)}: ${source} has shape ${formatShape(shape)}, expected ${printable(formatShape(this.resolve(input.shape)))}`,
+    );
+    if (shape.length !== input.shape.length) throw clash();
+    input.shape.forEach((dimension, axis) => {
+      const known = typeof dimension === 'number' ? dimension : this.#numbers.get(dimension)?.number;
+      if (known === undefined) this.#numbers.set(dimension, { number: shape[axis], source });
+      else if (known !== shape[axis]) throw clash();
+    });
+  }
+
+  /** All that is known, as `loadModel` takes it. */
+  get freeDimensions() {
+    return Object.fromEntries([...this.#numbers].map(([symbol, { number }]) => [symbol, number]));
+  }
+}
+
+/** The shape of an input as far as it is known. */
+function knownShape(input, bindings) {
+  if (input.shape === null) {
+    throw new Failure(`the model does not say what shape input ${printable(input.name)} has: give a .npy or .npz file`);
+  }
+  return bindings.resolve(input.shape);
+}
+
+/** The shape of an input in numbers, or the error that says which numbers are missing. */
+function staticShape(input, bindings) {
+  const shape = knownShape(input, bindings);
+  const free = shape.filter((dimension) => typeof dimension !== 'number');
+  if (free.length > 0) {
+    const options = free.map((name) => `--free-dimension ${printable(name)}=N`).join(' ');
+    throw new UsageError(`input ${printable(input.name)} has the free shape ${printable(formatShape(shape))}: give ${options}`);
+  }
+  const bytes = elementCount(shape) * elementSize(input.dataType);
+  if (bytes > MAX_BYTES) {
+    throw new Failure(`input ${printable(input.name)}: ${input.dataType} ${formatShape(shape)} has ${bytes} bytes, expected at most ${MAX_BYTES}`);
+  }
+  return shape;
+}
+
+/**
+ * @typedef {object} Feeds
+ * @property {Record<string, { dataType: string, shape: number[], data: ArrayBufferView }>} tensors by input name
+ * @property {Record<string, number>} freeDimensions those given and those learned from files
+ */
+
+/**
+ * The tensors of all inputs.
+ * @param {{ name: string, dataType: string, shape: (number | string)[] }[]} inputs of the model
+ * @param {Map<string, Source>} sources by input name
+ * @param {{ freeDimensions: Record<string, number>, fallback?: Source, randomRange?: [number, number], picture: object }}
+ *   options `fallback`: the source of inputs that have none; `picture`: see `pictureTensor`
+ * @returns {Promise<Feeds>}
+ * @throws {UsageError | Failure}
+ */
+export async function readInputs(inputs, sources, { freeDimensions, fallback, randomRange, picture }) {
+  const missing = inputs.filter(({ name }) => !sources.has(name));
+  if (missing.length > 0 && fallback === undefined) {
+    const list = missing.map(({ name, dataType, shape }) => `${name} (${dataType} ${formatShape(shape)})`).join(', ');
+    throw new UsageError(`no value for ${printable(list)}; give --input ${printable(missing[0].name)}=FILE, or =random`);
+  }
+  const unreadable = inputs.find(({ dataType }) => !isKnown(dataType));
+  if (unreadable !== undefined) {
+    throw new Failure(`input ${printable(unreadable.name)} has data type ${unreadable.dataType}, which WebNN does not have`);
+  }
+  const bindings = new Bindings(freeDimensions);
+  const tensors = {};
+  // Files first: their shapes tell the free dimensions of the inputs that are made up.
+  const sourceOf = ({ name }) => sources.get(name) ?? fallback;
+  const isMade = (input) => MADE.includes(sourceOf(input).kind);
+  for (const input of [...inputs].sort((a, b) => isMade(a) - isMade(b))) {
+    tensors[input.name] = await tensorOf(input, sourceOf(input), bindings, { randomRange, picture });
+  }
+  return { tensors, freeDimensions: bindings.freeDimensions };
+}
+
+async function tensorOf(input, source, bindings, { randomRange, picture }) {
+  switch (source.kind) {
+    case 'random':
+      checkRange(input, randomRange);
+      return randomTensor(input.dataType, staticShape(input, bindings), source.seed, isFloat(input.dataType) ? undefined : randomRange);
+    case 'fill': {
+      const shape = staticShape(input, bindings);
+      const numbers = new Float64Array(elementCount(shape)).fill(source.value);
+      return { dataType: input.dataType, shape, data: arrayFromNumbers(input.dataType, numbers) };
+    }
+    case 'list':
+      return listTensor(input, source.texts, bindings);
+    case 'picture': {
+      await requireFile(input, source.path);
+      const wanted = { ...input, shape: knownShape(input, bindings) };
+      const tensor = await pictureTensor(source.path, wanted, picture);
+      bindings.learn(input, tensor.shape, printable(source.path));
+      return tensor;
+    }
+    default: {
+      await requireFile(input, source.path);
+      const read = source.kind === 'npy' ? await readNpy(source.path) : await readNpz(source.path, source.key);
+      bindings.learn(input, read.shape, printable(source.path));
+      return converted(input, read, printable(source.path));
+    }
+  }
+}
+
+/** Refuses bounds of random integers that the input cannot hold. */
+function checkRange(input, range) {
+  if (range === undefined || isFloat(input.dataType)) return;
+  const [lowest, highest] = rangeOf(input.dataType);
+  if (range[0] < lowest || range[1] > highest) {
+    throw new UsageError(
+      `--random-range ${range.join(',')}: input ${printable(input.name)} is ${input.dataType}, ${lowest} to ${highest}`,
+    );
+  }
+}
+
+async function requireFile(input, path) {
+  try {
+    await access(path);
+  } catch (cause) {
+    const reason = cause.code === 'ENOENT' ? 'there is no such file' : cause.message;
+    throw new Failure(`input ${printable(input.name)}: cannot read ${printable(path)}: ${reason}`, { cause });
+  }
+}
+
+function converted(input, tensor, source) {
+  try {
+    return convert(tensor, input.dataType);
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause;
+    throw new Failure(`input ${printable(input.name)}: ${source}: ${cause.message}`, { cause });
+  }
+}
+
+/** The numbers of a list: a bigint where a float would lose digits. */
+function parseNumber(text, dataType) {
+  if (!isFloat(dataType) && /^[-+]?\d+$/.test(text)) return BigInt(text.replace(/^\+/, ''));
+  return Number(text.replace(/inf(inity)?$/i, 'Infinity'));
+}
+
+function listTensor(input, texts, bindings) {
+  const integers = !isFloat(input.dataType);
+  const fraction = texts.find((text) => integers && !/^[-+]?\d+$/.test(text));
+  if (fraction !== undefined) {
+    throw new UsageError(`input ${printable(input.name)}: ${fraction} is not an integer, and the input is ${input.dataType}`);
+  }
+  const shape = listShape(input, texts.length, bindings);
+  bindings.learn(input, shape, 'the list');
+  const numbers = texts.map((text) => parseNumber(text, input.dataType));
+  const [lowest, highest] = integers ? rangeOf(input.dataType) : [-Infinity, Infinity];
+  const outside = numbers.find((number) => number < lowest || number > highest);
+  if (outside !== undefined) {
+    throw new UsageError(`input ${printable(input.name)}: ${outside} is not in the range of ${input.dataType}, ${lowest} to ${highest}`);
+  }
+  return { dataType: input.dataType, shape, data: arrayFromNumbers(input.dataType, numbers) };
+}
+
+/** The shape of a list: a single free dimension takes what is left, further ones are 1 where they come first (batch). */
+function listShape(input, count, bindings) {
+  const shape = knownShape(input, bindings);
+  const free = shape.flatMap((dimension, axis) => (typeof dimension === 'number' ? [] : [axis]));
+  const known = elementCount(shape.filter((dimension) => typeof dimension === 'number'));
+  const last = free.at(-1);
+  const resolved = shape.map((dimension, axis) => {
+    if (typeof dimension === 'number') return dimension;
+    return axis === last && known > 0 ? count / known : 1;
+  });
+  if (elementCount(resolved) !== count || !resolved.every(Number.isInteger)) {
+    throw new UsageError(
+      `input ${printable(input.name)}: the list has ${count} numbers, expected ${printable(formatShape(shape))}`,
+    );
+  }
+  return resolved;
+}

@@ -1,0 +1,98 @@
+// Classes by name: a file of labels, probabilities, the most likely ones.
+import { readFile } from 'node:fs/promises';
+import { max } from 'd3-array';
+import { numbersOf } from './elements.mjs';
+import { Failure } from './errors.mjs';
+import { formatShape, printable } from './format.mjs';
+
+/** A distribution of float16 numbers may miss 1 by this much. */
+const SUM_TOLERANCE = 1e-2;
+
+/**
+ * Reads labels: a line each, or a JSON array, or a JSON object from index to label (as in `id2label`).
+ * @param {string} path
+ * @returns {Promise<string[]>}
+ * @throws {Failure} if the file cannot be read or holds no labels
+ */
+export async function readLabels(path) {
+  let text;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (cause) {
+    const reason = cause.code === 'ENOENT' ? 'there is no such file' : cause.message;
+    throw new Failure(`cannot read the labels ${printable(path)}: ${reason}`, { cause });
+  }
+  const labels = /^\s*[[{]/.test(text) ? jsonLabels(text, path) : text.replace(/\s+$/, '').split(/\r?\n/);
+  if (labels.length === 0 || labels[0] === '') throw new Failure(`${printable(path)}: there are no labels in it`);
+  return labels;
+}
+
+function jsonLabels(text, path) {
+  let parsed;
+  try {
+    parsed = JSON.parse(text);
+  } catch (cause) {
+    throw new Failure(`${printable(path)}: neither lines nor JSON: ${cause.message}`, { cause });
+  }
+  const labels = Array.isArray(parsed) ? parsed : Array.from({ length: Object.keys(parsed).length }, (_, i) => parsed[i]);
+  const wrong = labels.findIndex((label) => typeof label !== 'string');
+  if (wrong !== -1) throw new Failure(`${printable(path)}: label ${wrong} is ${JSON.stringify(labels[wrong])}, expected a string`);
+  return labels;
+}
+
+/**
+ * The output that holds a score per label.
+ * @param {{ name: string, dataType: string, shape: number[], data: ArrayBufferView }[]} outputs
+ * @param {number} count of labels
+ * @throws {Failure} if none has an axis of that size
+ */
+export function scoresAmong(outputs, count) {
+  const found = outputs.find(({ shape }) => classAxis(shape, count) !== -1);
+  if (found === undefined) {
+    const shapes = outputs.map(({ name, shape }) => `${printable(name)} ${formatShape(shape)}`).join(', ');
+    throw new Failure(`there are ${count} labels, and no output has an axis of that size: ${shapes}`);
+  }
+  return found;
+}
+
+/** The axis of the classes: the last one of that size after which all are 1. */
+function classAxis(shape, count) {
+  const axis = shape.findLastIndex((dimension) => dimension !== 1);
+  if (axis === -1) return count === 1 ? 0 : -1;
+  return shape[axis] === count ? axis : -1;
+}
+
+/** Whether numbers are probabilities of classes already. */
+function isDistribution(numbers) {
+  const sum = numbers.reduce((total, value) => total + value, 0);
+  return numbers.every((value) => value >= 0) && Math.abs(sum - 1) <= SUM_TOLERANCE;
+}
+
+function softmax(numbers) {
+  const largest = max(numbers);
+  const exponentials = numbers.map((value) => Math.exp(value - largest));
+  const sum = exponentials.reduce((total, value) => total + value, 0);
+  return exponentials.map((value) => value / sum);
+}
+
+/**
+ * The most likely classes of each item of the batch.
+ * @param {{ dataType: string, shape: number[], data: ArrayBufferView }} output scores, see `scoresAmong`
+ * @param {string[]} labels
+ * @param {number} top how many
+ * @returns {{ softmax: boolean, items: { index: number, label: string, probability: number }[][] }} `softmax`: whether
+ *   the scores were no distribution and were turned into one
+ */
+export function classify(output, labels, top) {
+  const numbers = Array.from(numbersOf(output));
+  const rows = [];
+  for (let start = 0; start < numbers.length; start += labels.length) rows.push(numbers.slice(start, start + labels.length));
+  const needsSoftmax = !rows.every(isDistribution);
+  const items = rows.map((row) =>
+    (needsSoftmax ? softmax(row) : row)
+      .map((probability, index) => ({ index, label: labels[index], probability }))
+      .sort((a, b) => b.probability - a.probability)
+      .slice(0, top),
+  );
+  return { softmax: needsSoftmax, items };
+}

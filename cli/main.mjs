@@ -1,0 +1,100 @@
+// The command line: its commands, what they share, and how a command ends.
+import { createRequire } from 'node:module';
+import { Command, CommanderError } from 'commander';
+import * as bench from './commands/bench.mjs';
+import * as info from './commands/info.mjs';
+import * as inspect from './commands/inspect.mjs';
+import * as profile from './commands/profile.mjs';
+import * as run from './commands/run.mjs';
+import * as view from './commands/view.mjs';
+import { Failure, UsageError } from './errors.mjs';
+import { Output } from './output.mjs';
+
+const { version } = createRequire(import.meta.url)('../package.json');
+
+const INTERRUPTED = 130;
+const RESTORE_TERMINAL = '\x1b[?25h\x1b[?7h';
+
+const EXAMPLES = `
+Examples:
+  webnn-node inspect model.onnx
+  webnn-node run model.onnx --input photo.jpg --labels labels.txt
+  webnn-node bench model.onnx --against onnxruntime-node
+  webnn-node profile model.onnx --html profile.html
+
+Exit codes:
+  0    done
+  1    failed: a model that is refused, a file that cannot be read
+  2    wrong usage
+  130  interrupted`;
+
+/** Adds a command: `define` gives it arguments and options, `execute` does the work. */
+function addCommand(program, { name, description, define, execute, help }) {
+  const command = program.command(name).description(description);
+  define(command);
+  command
+    .option('--json', 'print one JSON document on standard output, and nothing else there')
+    .option('--no-color', 'no colours, as with the variable NO_COLOR')
+    .option('--verbose', 'print the stack of an error')
+    .helpOption('-h, --help', 'print this text')
+    .addHelpText('after', help)
+    .showHelpAfterError(`(webnn-node ${name} --help shows the usage)`)
+    .action(async (...args) => {
+      const options = args.at(-2);
+      const output = new Output(options);
+      const exitCode = await execute(output, args.slice(0, -2), options);
+      process.exitCode = exitCode ?? 0;
+    });
+}
+
+function createProgram() {
+  const program = new Command('webnn-node')
+    .description('Runs, inspects, measures and shows neural networks in ONNX files, on the CPU with WebNN.')
+    .version(version, '-V, --version', 'print the version')
+    .helpOption('-h, --help', 'print this text')
+    .helpCommand('help [command]', 'print the help text of a command')
+    .addHelpText('after', EXAMPLES)
+    .showHelpAfterError('(webnn-node --help shows the usage)')
+    .exitOverride()
+    .configureOutput({ outputError: (text, write) => write(text.replace(/^error: /, 'webnn-node: ')) });
+  for (const command of [info, inspect, run, bench, profile, view]) addCommand(program, command.default);
+  return program;
+}
+
+/** Prints an error as one message and gives its exit code. */
+function report(error, verbose) {
+  if (error instanceof CommanderError) {
+    // Help and version are errors of exit code 0; all others were printed already.
+    return error.exitCode === 0 ? 0 : new UsageError().exitCode;
+  }
+  const failure = error instanceof Failure || error instanceof UsageError;
+  const text = verbose ? error.stack : error.message;
+  process.stderr.write(`webnn-node: ${text}\n`);
+  return failure ? error.exitCode : new Failure().exitCode;
+}
+
+/** Ends at once, with the cursor and the line wrapping that a progress line may have turned off. */
+function interrupt() {
+  if (process.stderr.isTTY) process.stderr.write(`${RESTORE_TERMINAL}\n`);
+  process.exit(INTERRUPTED);
+}
+
+/** A reader that has seen enough (`| head`) is no error. */
+function endOnClosedPipe(error) {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(process.exitCode ?? 0);
+}
+
+/**
+ * Runs the command line and sets the exit code of the process.
+ * @param {string[]} args without the program's name
+ */
+export async function main(args) {
+  process.on('SIGINT', interrupt);
+  process.stdout.on('error', endOnClosedPipe);
+  try {
+    await createProgram().parseAsync(args, { from: 'user' });
+  } catch (error) {
+    process.exitCode = report(error, args.includes('--verbose'));
+  }
+}

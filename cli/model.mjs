@@ -1,0 +1,89 @@
+// Models in files, opened through the public API.
+import { stat } from 'node:fs/promises';
+import { ml } from 'webnn-node';
+import { inspectModel, loadModel } from 'webnn-node/onnx';
+import { Failure, UsageError } from './errors.mjs';
+import { printable } from './format.mjs';
+import { assignSources, readInputs } from './inputs.mjs';
+import { pictureOptions } from './options.mjs';
+import { withProgress } from './progress.mjs';
+
+/** Refuses what is no file, with a message that says so. */
+async function requireModelFile(path) {
+  let found;
+  try {
+    found = await stat(path);
+  } catch (cause) {
+    const reason = cause.code === 'ENOENT' ? 'there is no such file' : cause.message;
+    throw new Failure(`cannot read the model ${printable(path)}: ${reason}`, { cause });
+  }
+  if (!found.isFile()) throw new Failure(`cannot read the model ${printable(path)}: it is not a file`);
+}
+
+/** The symbolic names in the shapes of a model's inputs. */
+export function symbolsOf(inputs) {
+  return [...new Set(inputs.flatMap(({ shape }) => (shape ?? []).filter((dimension) => typeof dimension === 'string')))];
+}
+
+/** Refuses names of dimensions that the model does not have. */
+function checkFreeDimensions(inputs, freeDimensions) {
+  const symbols = symbolsOf(inputs);
+  const unknown = Object.keys(freeDimensions).find((name) => !symbols.includes(name));
+  if (unknown === undefined) return;
+  const known = symbols.length === 0 ? 'all of its shapes are fixed' : `it has: ${symbols.map(printable).join(', ')}`;
+  throw new UsageError(`--free-dimension ${unknown}: the model has no such dimension; ${known}`);
+}
+
+/**
+ * What a file says about its model, without building it.
+ * @param {string} path
+ * @param {Record<string, number>} [freeDimensions]
+ * @returns {Promise<import('webnn-node/onnx').OnnxInspection>} as `inspectModel` returns it; its inputs keep the
+ *   symbolic names
+ * @throws {Failure | UsageError}
+ */
+export async function readModel(path, freeDimensions = {}) {
+  await requireModelFile(path);
+  const { inputs } = inspectModel(path);
+  checkFreeDimensions(inputs, freeDimensions);
+  return { ...inspectModel(path, { freeDimensions }), inputs };
+}
+
+/**
+ * Builds the model of a file for known shapes.
+ * @template T
+ * @param {string} path
+ * @param {{ freeDimensions: Record<string, number>, shapes?: Record<string, number[]>, threads?: number }} options `shapes`
+ *   of inputs that `freeDimensions` do not tell
+ * @param {(opened: { context: MLContext, model: OnnxModel, specialization: OnnxSpecialization }) => Promise<T>} use what
+ *   to do with it; it is destroyed afterwards
+ * @returns {Promise<T>}
+ */
+export async function withModel(path, { freeDimensions, shapes = {}, threads }, use) {
+  const context = await ml.createContext(threads === undefined ? {} : { numThreads: threads });
+  try {
+    const opened = await withProgress('building the graph', async () => {
+      const model = await loadModel(path, { context, freeDimensions });
+      return { context, model, specialization: await model.compile(shapes) };
+    });
+    return await use(opened);
+  } finally {
+    context.destroy();
+  }
+}
+
+/**
+ * The tensors of all inputs, as the options of a command say.
+ * @param {{ name: string, dataType: string, shape: (number | string)[] }[]} inputs of the model
+ * @param {object} options see `inputOptions`
+ * @param {import('./inputs.mjs').Source} [fallback] what inputs without a value get
+ * @returns {Promise<import('./inputs.mjs').Feeds>}
+ */
+export function readFeeds(inputs, options, fallback) {
+  return readInputs(inputs, assignSources(options.input ?? [], inputs), {
+    freeDimensions: options.freeDimension ?? {},
+    fallback,
+    randomRange: options.randomRange,
+    picture: pictureOptions(options),
+  });
+}

@@ -1,0 +1,126 @@
+// Options that several commands share, and the parsers of their values. A parser throws commander's
+// InvalidArgumentError, which names the option.
+import { InvalidArgumentError, Option } from 'commander';
+
+/** Runs of a profile or a benchmark; also the limit of `profileGraph()`. */
+const MAX_RUNS = 10_000;
+
+/** As `createContext()` has it. */
+const MAX_THREADS = 1024;
+
+/** Larger dimensions fit no tensor. */
+const MAX_DIMENSION = 2 ** 31 - 1;
+
+/** A parser of whole numbers. */
+function wholeNumber(lowest, highest) {
+  return (text) => {
+    const value = Number(text);
+    if (text.trim() === '' || !Number.isInteger(value) || value < lowest || value > highest) {
+      throw new InvalidArgumentError(`Expected a whole number from ${lowest} to ${highest}.`);
+    }
+    return value;
+  };
+}
+
+/** A parser of numbers separated by commas, as many as `counts` allows. */
+function numbers(counts, accept = () => true, what = '') {
+  return (text) => {
+    const values = text.split(',').map((part) => (part.trim() === '' ? NaN : Number(part)));
+    if (!counts.includes(values.length) || !values.every((value) => Number.isFinite(value) && accept(value))) {
+      throw new InvalidArgumentError(`Expected ${counts.join(' or ')} numbers${what} separated by commas.`);
+    }
+    return values;
+  };
+}
+
+/** Collects NAME=N; a name may be given once. */
+function freeDimension(text, collected = {}) {
+  const at = text.lastIndexOf('=');
+  if (at < 1) throw new InvalidArgumentError('Expected NAME=N, as in batch=1.');
+  const name = text.slice(0, at);
+  if (Object.hasOwn(collected, name)) throw new InvalidArgumentError(`"${name}" is given twice.`);
+  return { ...collected, [name]: wholeNumber(1, MAX_DIMENSION)(text.slice(at + 1)) };
+}
+
+const collect = (value, collected = []) => [...collected, value];
+
+/** A positive factor, also as a fraction: 0.5, 1/255. */
+function factor(text) {
+  const parts = /^([^/]+)(?:\/([^/]+))?$/.exec(text);
+  const value = parts === null ? NaN : Number(parts[1]) / Number(parts[2] ?? 1);
+  if (!Number.isFinite(value) || value <= 0) throw new InvalidArgumentError('Expected a number above 0, as in 1/255.');
+  return value;
+}
+
+/** HEIGHTxWIDTH, or one number for both. */
+function size(text) {
+  const sides = text.split('x').map(wholeNumber(1, 65535));
+  if (sides.length > 2) throw new InvalidArgumentError('Expected N or HEIGHTxWIDTH.');
+  return sides.length === 1 ? [sides[0], sides[0]] : sides;
+}
+
+function integerRange(text) {
+  const [lowest, highest] = numbers([2], Number.isSafeInteger, ' without a fraction')(text);
+  if (lowest > highest) throw new InvalidArgumentError('Expected MIN,MAX with MIN not above MAX.');
+  return [lowest, highest];
+}
+
+function positiveSeconds(text) {
+  const value = Number(text);
+  if (!(value > 0 && value <= 3600)) throw new InvalidArgumentError('Expected seconds, above 0 and at most 3600.');
+  return value;
+}
+
+const option = (flags, description, parse) => {
+  const result = new Option(flags, description);
+  return parse === undefined ? result : result.argParser(parse);
+};
+
+/** Of every command that reads a model. */
+export const freeDimensionOption = () =>
+  option('--free-dimension <NAME=N>', 'number for a symbolic dimension; may be repeated', freeDimension);
+
+export const threadsOption = () =>
+  option('--threads <N>', `threads that compute, 1 to ${MAX_THREADS} (default: as many as the process may use)`, wholeNumber(1, MAX_THREADS));
+
+export const runsOption = (what) => option('--runs <N>', `${what}, 1 to ${MAX_RUNS}`, wholeNumber(1, MAX_RUNS));
+
+export const warmupOption = () =>
+  option('--warmup <N>', `runs before the first that counts, 0 to ${MAX_RUNS}`, wholeNumber(0, MAX_RUNS)).default(3);
+
+export const secondsOption = (standard) =>
+  option('--seconds <S>', `measure each engine for this long (default: ${standard})`, positiveSeconds);
+
+export const topOption = (what, standard) => option('--top <K>', what, wholeNumber(1, 1_000_000)).default(standard);
+
+/** The options that say what goes into a model, pictures included. */
+export const inputOptions = () => [
+  option('-i, --input <NAME=VALUE>', 'value of an input, see below; may be repeated', collect),
+  option('--random-range <MIN,MAX>', 'random integers lie in this range, both ends included (default: 0,1)', integerRange),
+  option('--mean <M>', 'pictures: subtracted from the scaled channels, 1 or 3 numbers (default: 0.5)', numbers([1, 3])),
+  option('--std <S>', 'pictures: then divides them, 1 or 3 numbers (default: 0.5)', numbers([1, 3], (value) => value > 0, ' above 0')),
+  option('--scale <F>', 'pictures: factor of the values 0 to 255, before mean and std (default: 1/255)', factor),
+  option('--layout <LAYOUT>', "pictures: order of the dimensions (default: from the input's shape)").choices(['nchw', 'nhwc']),
+  option('--resize <N>', 'pictures: length of the shorter side before the crop (default: just covers the crop)', wholeNumber(1, 65535)),
+  option('--crop <N|HxW>', "pictures: size of the crop in the middle (default: the input's)", size),
+  option('--stretch', 'pictures: resize to the size of the crop without keeping proportions').conflicts('resize'),
+];
+
+/** What inputs can be, for the help texts. */
+export const INPUT_HELP = `
+Inputs (NAME= can be left out where the model has one input):
+  FILE.npy             an array of NumPy
+  FILE.npz             the only array of an archive of NumPy
+  FILE.npz:KEY         one of several
+  PICTURE              a JPEG, PNG, WebP, AVIF, GIF or TIFF file, decoded with
+                       the npm package sharp
+  random, random:SEED  random numbers, the same for the same seed (default: 0);
+                       floats lie in -1 to 1
+  zeros, ones
+  1,2,3                a list of numbers
+A file whose name reads like one of these is written as a path: ./random`;
+
+/** The options of pictures, as `pictureTensor` takes them. */
+export function pictureOptions({ mean, std, scale, layout, resize, crop, stretch }) {
+  return { mean, std, scale, layout, resize, crop, stretch };
+}

@@ -1,0 +1,109 @@
+// What commands print: text and tables for people, one JSON document for programs, notes on standard error.
+import { styleText } from 'node:util';
+import Table from 'cli-table3';
+import { printable } from './format.mjs';
+
+const NO_LINES = {
+  top: '', 'top-mid': '', 'top-left': '', 'top-right': '',
+  bottom: '', 'bottom-mid': '', 'bottom-left': '', 'bottom-right': '',
+  left: '', 'left-mid': '', mid: '', 'mid-mid': '', right: '', 'right-mid': '', middle: '  ',
+};
+
+/** JSON has no 64-bit integers and no numbers that are not finite: such values are written as strings. */
+function jsonValue(_, value) {
+  if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : String(value);
+  return typeof value === 'number' && !Number.isFinite(value) ? String(value) : value;
+}
+
+/** Whether colours are welcome on a stream: a terminal, and neither NO_COLOR (https://no-color.org) nor a dumb one. */
+function wantsColor(stream, env) {
+  return stream.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
+}
+
+/** The two streams of a command. */
+export class Output {
+  #color;
+  #noteColor;
+
+  /**
+   * @param {{ json?: boolean, color?: boolean }} options `json`: only `document()` writes to standard output;
+   *   `color`: false forbids colours
+   */
+  constructor({ json = false, color = true } = {}) {
+    /** Whether the reader is a program. */
+    this.json = json;
+    this.#color = color && wantsColor(process.stdout, process.env);
+    this.#noteColor = color && wantsColor(process.stderr, process.env);
+  }
+
+  /** Columns of the terminal; 100 where there is none. */
+  get width() {
+    return process.stdout.columns ?? 100;
+  }
+
+  /** Text in a style of `util.styleText`, unchanged where there are no colours. */
+  style(format, text) {
+    return this.#color ? styleText(format, text) : text;
+  }
+
+  /** Prints lines for people. */
+  print(...lines) {
+    if (!this.json) process.stdout.write(`${lines.join('\n')}\n`);
+  }
+
+  /** Prints a heading with an empty line above it. */
+  heading(text) {
+    this.print('', this.style('bold', text));
+  }
+
+  /** Prints the document for programs. */
+  document(value) {
+    if (this.json) process.stdout.write(`${JSON.stringify(value, jsonValue, 2)}\n`);
+  }
+
+  /** Prints a remark on standard error, for people and programs alike. */
+  note(text) {
+    const line = `note: ${text}`;
+    process.stderr.write(`${this.#noteColor ? styleText('yellow', line) : line}\n`);
+  }
+
+  /**
+   * Prints rows under a head. Text that comes from files is made printable.
+   * @param {string[]} head names of columns; a leading ">" aligns a column to the right
+   * @param {(string | number)[][]} rows
+   */
+  table(head, rows) {
+    const right = head.map((name) => name.startsWith('>'));
+    const table = new Table({
+      head: head.map((name) => this.style('dim', name.replace(/^>/, ''))),
+      colAligns: right.map((isRight) => (isRight ? 'right' : 'left')),
+      chars: NO_LINES,
+      style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0 },
+    });
+    table.push(...rows.map((row) => row.map((cell) => (cell instanceof Styled ? this.style(cell.format, printable(cell.text)) : printable(cell)))));
+    this.print(trimmed(table.toString()));
+  }
+
+  /**
+   * Prints names and values, one pair a line.
+   * @param {[string, string | number][]} pairs
+   */
+  pairs(pairs) {
+    const width = Math.max(...pairs.map(([name]) => name.length));
+    for (const [name, value] of pairs) {
+      this.print(`${this.style('dim', printable(name).padEnd(width))}  ${printable(value)}`);
+    }
+  }
+}
+
+/** A cell of a table in a style. */
+export class Styled {
+  constructor(format, text) {
+    this.format = format;
+    this.text = text;
+  }
+}
+
+function trimmed(text) {
+  return text.split('\n').map((line) => line.trimEnd()).join('\n');
+}

@@ -1,0 +1,53 @@
+// The details of one item, or the overview where nothing is selected.
+
+import { byId, factList, html } from './dom.mjs';
+
+const OTHER = { source: 'compiled', compiled: 'source' };
+
+/** A button that leads to an item. */
+function itemLink(graph, key, go) {
+  const { operator, label, category } = graph.byKey.get(key);
+  return html('button', { type: 'button', class: `link kind-${category}`, onclick: () => go(graph.side, key) }, html('b', {}, operator), label === '' ? '' : ` ${label}`);
+}
+
+const linkList = (graph, keys, go) => html('ul', { class: 'links' }, ...keys.map((key) => html('li', {}, itemLink(graph, key, go))));
+
+/** A section with a heading, or nothing for an empty list. */
+function section(heading, content, isEmpty) {
+  return isEmpty ? [] : [html('h3', {}, heading), content];
+}
+
+/** What the other graph makes of this item. */
+function relation(graph, other, item, go) {
+  const heading = graph.side === 'compiled' ? 'Stands for' : 'Became';
+  return section(heading, linkList(other, item.related, go), item.related.length === 0);
+}
+
+/** Everything known of an item. */
+function itemDetails(graph, other, item, go) {
+  const inputs = item.inputs.map(({ type, from, note }, place) => html('li', {}, html('span', { class: 'type' }, `${place}: ${type}`), from === null ? html('span', { class: 'note' }, note) : itemLink(graph, from, go)));
+  const outputs = item.outputs.map(({ type, readers }) => html('li', {}, html('span', { class: 'type' }, type), ...readers.map((key) => itemLink(graph, key, go))));
+  return [
+    html('p', { class: 'whole-label' }, item.label),
+    ...(item.facts.length === 0 ? [] : [factList(item.facts)]),
+    ...relation(graph, other, item, go),
+    ...section('Runs with it', html('p', {}, item.epilogue.join(', ')), item.epilogue.length === 0),
+    ...section('Attributes', factList(item.attributes), item.attributes.length === 0),
+    ...section('Inputs', html('ul', { class: 'operands' }, ...inputs), inputs.length === 0),
+    ...section('Outputs, and what reads them', html('ul', { class: 'operands' }, ...outputs), outputs.length === 0),
+  ];
+}
+
+/** Shows an item of a graph. `go(side, key)` selects another one. */
+export function showItem(graphs, side, key, go) {
+  const item = graphs[side].byKey.get(key);
+  byId('details-title').replaceChildren(item.operator, ' ', html('small', {}, graphs[side].name.toLowerCase()));
+  byId('details').replaceChildren(...itemDetails(graphs[side], graphs[OTHER[side]], item, go));
+  byId('details').parentElement.scrollTop = 0;
+}
+
+/** Shows facts about the whole, in sections of a heading and facts. */
+export function showOverview(sections) {
+  byId('details-title').replaceChildren('Overview');
+  byId('details').replaceChildren(...sections.flatMap(({ heading, facts }) => [html('h3', {}, heading), factList(facts)]));
+}

@@ -1,0 +1,72 @@
+// One graph as data: its items by key, who feeds whom, and who stands beside whom.
+
+/** How far apart two boxes may be vertically, in pixels, to count as one row. */
+const ROW_HEIGHT = 30;
+
+export class Graph {
+  /** @param {'source' | 'compiled'} side @param {object} data as made by `graphData` */
+  constructor(side, data) {
+    this.side = side;
+    this.name = side === 'source' ? 'As given' : 'Compiled';
+    this.items = data.items;
+    this.edges = data.edges;
+    this.width = data.width;
+    this.height = data.height;
+    this.drawn = data.drawn;
+    this.byKey = new Map(data.items.map((item) => [item.key, item]));
+    this.producers = new Map(data.items.map(({ key }) => [key, []]));
+    this.readers = new Map(data.items.map(({ key }) => [key, []]));
+    for (const { from, to } of data.edges) {
+      this.producers.get(to).push(from);
+      this.readers.get(from).push(to);
+    }
+  }
+
+  /** The item that an arrow key leads to from `key`, or undefined. */
+  neighbour(key, direction) {
+    switch (direction) {
+      case 'ArrowUp':
+        return this.#nearest(key, this.producers.get(key));
+      case 'ArrowDown':
+        return this.#nearest(key, this.readers.get(key));
+      default:
+        return this.#beside(key, direction === 'ArrowRight' ? 1 : -1);
+    }
+  }
+
+  /** The horizontal middle of a box; without a drawing, the place in the list stands for all coordinates. */
+  #place(key) {
+    const { box } = this.byKey.get(key);
+    return box === undefined ? { x: 0, y: 0 } : { x: box[0] + box[2] / 2, y: box[1] + box[3] / 2 };
+  }
+
+  #nearest(key, candidates) {
+    const here = this.#place(key);
+    const distance = (other) => Math.hypot(this.#place(other).x - here.x, this.#place(other).y - here.y);
+    return candidates.toSorted((a, b) => distance(a) - distance(b))[0];
+  }
+
+  /** Siblings (what shares a producer or a reader) come before what only happens to stand in the same row. */
+  #beside(key, sign) {
+    const here = this.#place(key);
+    const siblings = new Set([
+      ...this.producers.get(key).flatMap((producer) => this.readers.get(producer)),
+      ...this.readers.get(key).flatMap((reader) => this.producers.get(reader)),
+    ]);
+    const inDirection = (keys) => keys.filter((other) => (this.#place(other).x - here.x) * sign > 0);
+    const sibling = this.#nearest(key, inDirection([...siblings]));
+    if (sibling !== undefined || !this.drawn) {
+      return sibling;
+    }
+    const row = this.items.filter((item) => Math.abs(this.#place(item.key).y - here.y) < ROW_HEIGHT).map((item) => item.key);
+    return this.#nearest(key, inDirection(row));
+  }
+}
+
+/** What stands after an item's name in speech and in tooltips: its results and what became of it. */
+export function describeItem(item) {
+  const marks = { folded: 'folded away', view: 'a view, without a step' };
+  const types = [...item.outputs.map(({ type }) => type), ...(item.kind === 'output' ? item.inputs.map(({ type }) => type) : [])];
+  const parts = [item.operator, ...item.epilogue.map((operator) => `and ${operator}`), item.label, types.join(' and '), item.shareText && `${item.shareText} of the time`, marks[item.mark]];
+  return parts.filter(Boolean).join(', ');
+}

@@ -1,0 +1,62 @@
+// A table that its column heads sort.
+
+import { announce, html } from './dom.mjs';
+
+/** Numbers and texts in their order; `null` and empty texts come last in either direction. */
+function compare(a, b, descending) {
+  const [noA, noB] = [a === null || a === '', b === null || b === ''];
+  if (noA || noB) {
+    return Number(noA) - Number(noB);
+  }
+  const order = typeof a === 'number' ? a - b : a.localeCompare(b, 'en', { numeric: true });
+  return descending ? -order : order;
+}
+
+/** One cell; a column with a bar shows its number, a part of 1, as a length too. */
+function tableCell(tag, { value, text }, { numeric, bar }) {
+  const content = bar ? [html('span', { class: 'bar', 'aria-hidden': 'true' }), text] : [text];
+  const made = html(tag, { scope: tag === 'th' && 'row', class: numeric && 'number' }, ...content);
+  if (bar) {
+    made.firstChild.style.width = `${Math.min(value, 1) * 100}%`;
+  }
+  return made;
+}
+
+/**
+ * Makes the table of `{ columns, rows, sortedBy }`, as the data of the page has it.
+ *
+ * @returns {{ element: HTMLTableElement, rows: { element: HTMLTableRowElement, cells: object[] }[] }} `rows` as given
+ */
+export function sortableTable(label, { columns, rows, sortedBy }) {
+  const made = rows.map(({ category, cells }) => ({
+    cells,
+    element: html('tr', { class: `kind-${category}` }, ...cells.map((cell, i) => tableCell(i === 0 ? 'th' : 'td', cell, columns[i]))),
+  }));
+  const body = html('tbody');
+  const sorts = { ...sortedBy };
+  const heads = columns.map(({ name, numeric }, i) => html('th', { scope: 'col', class: numeric && 'number' }, html('button', { type: 'button', onclick: () => sortBy(i) }, name, html('span', { class: 'direction', 'aria-hidden': 'true' }))));
+
+  const show = () => {
+    const { column, descending } = sorts;
+    const sorted = made.toSorted((a, b) => compare(a.cells[column].value, b.cells[column].value, descending));
+    body.replaceChildren(...sorted.map(({ element }) => element));
+    heads.forEach((head, i) => {
+      const direction = i !== column ? null : descending ? 'descending' : 'ascending';
+      head.querySelector('.direction').textContent = direction === 'ascending' ? '▴' : '▾';
+      if (direction === null) {
+        head.removeAttribute('aria-sort');
+      } else {
+        head.setAttribute('aria-sort', direction);
+      }
+    });
+  };
+  const sortBy = (column) => {
+    // Of numbers, the large ones are what one looks for.
+    sorts.descending = sorts.column === column ? !sorts.descending : Boolean(columns[column].numeric) && column !== 0;
+    sorts.column = column;
+    show();
+    announce(`${label}: sorted by ${columns[column].name}, ${sorts.descending ? 'descending' : 'ascending'}`);
+  };
+  show();
+  return { element: html('table', { 'aria-label': label }, html('thead', {}, html('tr', {}, ...heads)), body), rows: made };
+}

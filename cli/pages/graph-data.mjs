@@ -1,0 +1,160 @@
+// A graph listing as the page shows it: items (nodes, graph inputs, graph outputs) with all their text, and edges.
+
+import { categoryOf } from './categories.mjs';
+import { formatBytes, formatType, formatShape } from './format.mjs';
+import { layOut } from './layout.mjs';
+
+/** A drawing of more items than this takes the browser too long to show; the list still has all of them. */
+export const MAX_DRAWN_ITEMS = 10000;
+
+const LINE_HEIGHT = 15;
+const BOX_PADDING = 8;
+const MIN_WIDTH = 104;
+const MAX_WIDTH = 232;
+/** Widths of an average character of the page's font, in pixels: bold for the first line, regular for the others. */
+const BOLD_CHARACTER = 7.4;
+const CHARACTER = 6.3;
+const MAX_CHARACTERS = Math.floor((MAX_WIDTH - 3 * BOX_PADDING) / CHARACTER);
+
+/** The end of a long text: of a path, that is the part that tells it from its neighbours. */
+const endOf = (text, length) => (text.length <= length ? text : `…${text.slice(1 - length)}`);
+const startOf = (text, length) => (text.length <= length ? text : `${text.slice(0, length - 1)}…`);
+
+/** Keys of items. Nodes and values are numbered independently of each other. */
+export const nodeKey = (id) => `n${id}`;
+const inputKey = (value) => `i${value}`;
+const outputKey = (place) => `o${place}`;
+
+/** A value of an attribute as text; numbers, texts and lists of them as JSON. */
+const attributeText = (value) => (typeof value === 'string' ? value : JSON.stringify(value) ?? String(value));
+
+/** Constants that a node reads, as one line of its box: `weights 64×3×3×3, 64`. Scalars say nothing there. */
+function weightsLine(node, values) {
+  const shapes = node.inputs
+    .map((id) => (id === null ? undefined : values.get(id)))
+    .filter((value) => value?.kind === 'constant' && value.shape.length > 0)
+    .map(({ shape }) => formatShape(shape));
+  return shapes.length === 0 ? [] : [`const ${shapes.join(', ')}`];
+}
+
+/** The operators that run as one with a node: `+ relu`; of a fused chain, those that it was made of: `mul · add · exp`. */
+function fusionLines({ operator, epilogue, origins }, operatorOf) {
+  const chain = operator === 'fused' ? [origins.map(operatorOf).join(' · ')] : [];
+  return [...chain, ...(epilogue.length === 0 ? [] : [`+ ${epilogue.join(' + ')}`])];
+}
+
+/** Where each value comes from and who reads it, by keys of items. */
+function connections(listing) {
+  const producer = new Map(listing.inputs.map(({ value }) => [value, inputKey(value)]));
+  const readers = new Map(listing.values.map(({ id }) => [id, []]));
+  for (const node of listing.nodes) {
+    for (const value of node.outputs) {
+      producer.set(value, nodeKey(node.id));
+    }
+    for (const value of new Set(node.inputs)) {
+      if (value !== null) {
+        readers.get(value).push(nodeKey(node.id));
+      }
+    }
+  }
+  listing.outputs.forEach(({ value }, place) => readers.get(value).push(outputKey(place)));
+  return { producer, readers };
+}
+
+function nodeItem(node, values, { producer, readers }, operatorOf) {
+  const { operator, label } = node;
+  return {
+    key: nodeKey(node.id),
+    kind: 'node',
+    operator,
+    label,
+    category: categoryOf(operator),
+    lines: [operator, ...fusionLines(node, operatorOf), ...(label === '' ? [] : [endOf(label, MAX_CHARACTERS)]), ...weightsLine(node, values)],
+    epilogue: node.epilogue,
+    inputs: node.inputs.map((id) => {
+      const value = values.get(id);
+      if (value === undefined) {
+        return { type: 'not given', from: null, note: '' };
+      }
+      const isConstant = value.kind === 'constant';
+      return { type: formatType(value), from: producer.get(id) ?? null, note: isConstant ? `constant, ${formatBytes(value.bytes)}` : '' };
+    }),
+    outputs: node.outputs.map((id) => ({ type: formatType(values.get(id)), readers: readers.get(id) })),
+    attributes: Object.entries(node.attributes).map(([name, value]) => [name, attributeText(value)]),
+  };
+}
+
+function inputItem({ name, value: id }, values, { readers }) {
+  const type = formatType(values.get(id));
+  return {
+    key: inputKey(id), kind: 'input', operator: 'input', label: name, category: 'port', lines: ['input', startOf(name, MAX_CHARACTERS), type],
+    epilogue: [], inputs: [], outputs: [{ type, readers: readers.get(id) }], attributes: [],
+  };
+}
+
+function outputItem({ name, value: id }, place, values, { producer }) {
+  const type = formatType(values.get(id));
+  const from = producer.get(id) ?? null;
+  return {
+    key: outputKey(place), kind: 'output', operator: 'output', label: name, category: 'port', lines: ['output', startOf(name, MAX_CHARACTERS), type],
+    epilogue: [], inputs: [{ type, from, note: from === null ? 'constant' : '' }], outputs: [], attributes: [],
+  };
+}
+
+/** One edge per value and reader; what a constant gives is part of the reader's box. */
+function edgesOf(listing, values, { producer, readers }) {
+  return listing.values.flatMap(({ id }) => {
+    const from = producer.get(id);
+    const type = from === undefined ? '' : formatType(values.get(id));
+    return from === undefined ? [] : readers.get(id).map((to) => ({ from, to, value: id, type }));
+  });
+}
+
+/** Width and height of an item's box, from its lines and what `reserve` more the first line has to hold. */
+function boxOf(lines, reserve) {
+  const [first, ...others] = lines;
+  const width = Math.max((first.length + reserve) * BOLD_CHARACTER, ...others.map((line) => line.length * CHARACTER)) + 4 * BOX_PADDING;
+  return { width: Math.round(Math.min(Math.max(width, MIN_WIDTH), MAX_WIDTH)), height: lines.length * LINE_HEIGHT + 2 * BOX_PADDING - 3 };
+}
+
+/** Characters that a box keeps free in its first line for the share of time or a mark. */
+const FIRST_LINE_RESERVE = 8;
+
+/** How far to the right the type of a value reaches, which stands at the middle of its producer's lower side. */
+const labelEnd = ({ box: [x, , width], outputs }) => x + width / 2 + Math.max(0, ...outputs.map(({ type }) => type.length)) * CHARACTER + BOX_PADDING;
+
+/**
+ * A listing as the page takes it.
+ *
+ * @param {import('webnn-node/inspect').GraphListing} listing
+ * @param {(id: number) => string} operatorOf the operator of a node of the source graph, for what was fused
+ * @returns {{ items: object[], edges: object[], width: number, height: number, drawn: boolean }} the items have `box`
+ *   ([x, y, width, height]) and the edges `path` where `drawn` is true; an edge with path `null` is too long to be drawn
+ */
+export function graphData(listing, operatorOf) {
+  const values = new Map(listing.values.map((value) => [value.id, value]));
+  const links = connections(listing);
+  const items = [
+    ...listing.inputs.map((input) => inputItem(input, values, links)),
+    ...listing.nodes.map((node) => nodeItem(node, values, links, operatorOf)),
+    ...listing.outputs.map((output, place) => outputItem(output, place, values, links)),
+  ];
+  for (const item of items) {
+    item.lines = item.lines.map((line) => startOf(line, MAX_CHARACTERS));
+  }
+  const edges = edgesOf(listing, values, links);
+  if (items.length > MAX_DRAWN_ITEMS) {
+    return { items, edges, width: 0, height: 0, drawn: false };
+  }
+  const sizes = items.map(({ key, lines }) => ({ key, ...boxOf(lines, FIRST_LINE_RESERVE) }));
+  const layout = layOut(sizes, edges);
+  sizes.forEach(({ key, width, height }, i) => {
+    const { x, y } = layout.boxes.get(key);
+    items[i].box = [x, y, width, height].map(Math.round);
+  });
+  edges.forEach((edge, i) => {
+    edge.path = layout.paths[i];
+  });
+  const width = items.reduce((most, item) => Math.max(most, labelEnd(item)), layout.width);
+  return { items, edges, width: Math.ceil(width), height: Math.ceil(layout.height), drawn: true };
+}

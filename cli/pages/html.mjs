@@ -1,0 +1,67 @@
+// The shell of a page: one HTML file that loads nothing, with a content security policy that only its own script and
+// style satisfy. Text of models never becomes markup: it goes into the page as JSON, and the script shows it as text.
+
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+
+const read = (file) => readFileSync(new URL(`client/${file}`, import.meta.url), 'utf8');
+
+/** `text` for the content of an element or an attribute in quotes. */
+export function escapeHtml(text) {
+  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+}
+
+/**
+ * `data` as JSON that can stand inside of a script element: without `<`, no end tag and no comment can begin in it.
+ * @param {unknown} data
+ */
+export function escapeJson(data) {
+  return JSON.stringify(data).replace(/</g, '\\u003c');
+}
+
+/**
+ * The modules of `client/`, joined into one: they stand in the order of their dependence and share one scope, so their
+ * one-line imports of each other go, and what they export is simply declared.
+ */
+function joinModules(files) {
+  return files
+    .map(read)
+    .join('\n')
+    .replace(/^import .* from '\.\/[a-z-]+\.mjs';\n/gm, '')
+    .replace(/^export /gm, '');
+}
+
+const hashOf = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+
+/**
+ * A page.
+ *
+ * @param {{ title: string, body: string, data: unknown, scripts: string[], styles: string[] }} parts `body` is markup of
+ *   the project's own; `data` is what the script finds in the element `data`; `scripts` and `styles` are files of `client/`
+ * @returns {string} HTML
+ */
+export function htmlPage({ title, body, data, scripts, styles }) {
+  const script = joinModules(scripts);
+  const style = styles.map(read).join('\n');
+  const policy = `default-src 'none'; script-src ${hashOf(script)}; style-src ${hashOf(style)}; img-src data:; base-uri 'none'; form-action 'none'`;
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="${policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="webnn-node">
+<title>${escapeHtml(title)}</title>
+<link rel="icon" href="data:,">
+<style>${style}</style>
+</head>
+<body>
+${body}
+<noscript><p>This page draws itself with JavaScript, which is switched off here.</p></noscript>
+<script type="application/json" id="data">${escapeJson(data)}</script>
+<script type="module">${script}</script>
+</body>
+</html>
+`;
+}

@@ -1,0 +1,228 @@
+// Places the boxes of a graph and routes its edges, from top to bottom.
+//
+// dagre places some hundred boxes in a moment, but its time grows faster than the graph and its recursion is as deep as
+// the longest path. So a graph is cut into bands, where few values cross; dagre places each band, and the bands are stacked.
+// Networks are long and narrow: a few edges cross each cut, and they go on straight.
+
+import dagre from '@dagrejs/dagre';
+
+/** Boxes of a band: enough that a block of a network is rarely cut, few enough that dagre takes a fraction of a second. */
+const MIN_BAND = 100;
+const MAX_BAND = 300;
+
+/** An edge that passes more rows than this is not routed: it would push the boxes of all these rows aside. */
+const MAX_SPAN = 40;
+
+const ROW_GAP = 40;
+const COLUMN_GAP = 28;
+const MARGIN = 32;
+
+/** The keys of the items, producers before their readers, and otherwise in the given order. */
+function topologicalOrder(items, producersOf) {
+  const order = [];
+  const state = new Map();
+  for (const item of items) {
+    const stack = [item.key];
+    while (stack.length > 0) {
+      const key = stack.at(-1);
+      if (state.get(key) === undefined) {
+        state.set(key, 'open');
+        stack.push(...producersOf.get(key).filter((producer) => state.get(producer) === undefined).reverse());
+      } else {
+        stack.pop();
+        if (state.get(key) === 'open') {
+          state.set(key, 'done');
+          order.push(key);
+        }
+      }
+    }
+  }
+  return order;
+}
+
+/** Sources that are read late stand before their first reader, so that the edge to it is short. */
+function moveSourcesToReaders(order, edges) {
+  const place = new Map(order.map((key, i) => [key, i]));
+  const hasProducer = new Set(edges.map(({ to }) => to));
+  const firstReader = new Map();
+  for (const { from, to } of edges) {
+    firstReader.set(from, Math.min(firstReader.get(from) ?? Infinity, place.get(to)));
+  }
+  const wanted = (key) => (hasProducer.has(key) || !firstReader.has(key) ? place.get(key) : firstReader.get(key) - 0.5);
+  return order.toSorted((a, b) => wanted(a) - wanted(b));
+}
+
+/** Cuts an order into bands, each time where the fewest values cross. @returns {string[][]} */
+function cutIntoBands(order, edges) {
+  const place = new Map(order.map((key, i) => [key, i]));
+  const lastReader = new Map();
+  for (const { from, to } of edges) {
+    lastReader.set(from, Math.max(lastReader.get(from) ?? -1, place.get(to)));
+  }
+  const crossing = new Array(order.length + 1).fill(0); // crossing[i]: producers before i that are read at i or later
+  for (const [key, last] of lastReader) {
+    crossing[place.get(key) + 1]++;
+    crossing[last + 1]--;
+  }
+  for (let i = 1; i < crossing.length; i++) {
+    crossing[i] += crossing[i - 1];
+  }
+  const bands = [];
+  let start = 0;
+  while (order.length - start > MAX_BAND) {
+    let best = start + MIN_BAND;
+    for (let i = best; i <= start + MAX_BAND; i++) {
+      best = crossing[i] <= crossing[best] ? i : best;
+    }
+    bands.push(order.slice(start, best));
+    start = best;
+  }
+  bands.push(order.slice(start));
+  return bands;
+}
+
+/** The longest path to each item within its band, in rows. */
+function rowsOf(bands, producersOf) {
+  const row = new Map();
+  for (const band of bands) {
+    const inBand = new Set(band);
+    for (const key of band) {
+      const above = producersOf.get(key).filter((producer) => inBand.has(producer));
+      row.set(key, above.reduce((lowest, producer) => Math.max(lowest, row.get(producer) + 1), 0));
+    }
+  }
+  return row;
+}
+
+/**
+ * Sorts the edges by how they are drawn: within a band, to the next band, or not at all because they are too long.
+ * Names the ports where an edge leaves and enters a band.
+ */
+function routeEdges(edges, bands, row) {
+  const bandOf = new Map(bands.flatMap((band, i) => band.map((key) => [key, i])));
+  const lastRow = bands.map((band) => band.reduce((last, key) => Math.max(last, row.get(key)), 0));
+  return edges.map((edge) => {
+    const { from, to, value } = edge;
+    const [above, below] = [bandOf.get(from), bandOf.get(to)];
+    if (above === below) {
+      return { edge, band: above, kind: row.get(to) - row.get(from) <= MAX_SPAN ? 'inside' : 'far' };
+    }
+    const rowsLeft = lastRow[above] - row.get(from) + 1;
+    const rowsInto = row.get(to) + 1;
+    if (below !== above + 1 || rowsLeft + rowsInto > MAX_SPAN) {
+      return { edge, kind: 'far' };
+    }
+    return { edge, band: above, kind: 'crossing', rowsLeft, rowsInto, port: `port ${value}` };
+  });
+}
+
+/** Has dagre place one band: its items, and a thin box per port in the first and the last row. */
+function placeBand(index, band, routes, boxes) {
+  const graph = new dagre.graphlib.Graph({ multigraph: true });
+  graph.setGraph({ rankdir: 'TB', ranksep: ROW_GAP, nodesep: COLUMN_GAP, edgesep: 14 });
+  for (const key of band) {
+    const { width, height } = boxes.get(key);
+    graph.setNode(key, { width, height });
+  }
+  routes.forEach((route, i) => {
+    const { edge, kind, port } = route;
+    if (kind === 'inside' && route.band === index) {
+      graph.setEdge(edge.from, edge.to, { minlen: 1 }, `edge ${i}`);
+    } else if (kind === 'crossing' && route.band === index) {
+      graph.setNode(`out ${port}`, { width: 1, height: 1 });
+      graph.setEdge(edge.from, `out ${port}`, { minlen: route.rowsLeft }, 'port');
+    } else if (kind === 'crossing' && route.band === index - 1) {
+      graph.setNode(`in ${port}`, { width: 1, height: 1 });
+      graph.setEdge(`in ${port}`, edge.to, { minlen: route.rowsInto }, `edge ${i}`);
+    }
+  });
+  dagre.layout(graph);
+  return graph;
+}
+
+/** Where a band begins horizontally, so that the edges from the band above go straight down, on average. */
+function leftUnder(above, graph, routes, index) {
+  const ports = new Set(routes.filter(({ kind, band }) => kind === 'crossing' && band === index - 1).map(({ port }) => port));
+  const wanted = Array.from(ports, (port) => above.x + above.graph.node(`out ${port}`).x - graph.node(`in ${port}`).x);
+  return wanted.length === 0 ? above.x : wanted.reduce((total, x) => total + x, 0) / wanted.length;
+}
+
+/** A line through points that is vertical at each of them: where x does not change, it is straight. An SVG path. */
+function smoothPath(points) {
+  const rounded = points.map(({ x, y }) => ({ x: Math.round(x), y: Math.round(y) }));
+  const pieces = rounded.slice(1).map(({ x, y }, i) => {
+    const above = rounded[i];
+    const middle = Math.round((above.y + y) / 2);
+    return x === above.x ? `V${y}` : `C${above.x} ${middle} ${x} ${middle} ${x} ${y}`;
+  });
+  return `M${rounded[0].x} ${rounded[0].y}${pieces.join('')}`;
+}
+
+/**
+ * Points of an edge on the page. It leaves in the middle of a box's lower side and enters in the middle of the upper
+ * side; where dagre lets it touch the outlines instead, it could run along a box.
+ */
+function pointsOf({ graph, x, y }, from, to, name) {
+  const [upper, lower] = [graph.node(from), graph.node(to)];
+  const between = graph.edge(from, to, name).points.slice(1, -1);
+  const points = [{ x: upper.x, y: upper.y + upper.height / 2 }, ...between, { x: lower.x, y: lower.y - lower.height / 2 }];
+  return points.map((point) => ({ x: x + point.x, y: y + point.y }));
+}
+
+/**
+ * Places boxes and routes edges.
+ *
+ * @param {{ key: string, width: number, height: number }[]} items boxes, in pixels; `key` is unique
+ * @param {{ from: string, to: string, value: number }[]} edges without cycles; `value` names what flows, one producer each
+ * @returns {{ width: number, height: number, boxes: Map<string, { x: number, y: number }>, paths: (string | null)[] }}
+ *   `boxes` has the upper left corners; `paths` the SVG path per edge, `null` for an edge that is too long to be drawn
+ */
+export function layOut(items, edges) {
+  if (items.length === 0) {
+    return { width: 2 * MARGIN, height: 2 * MARGIN, boxes: new Map(), paths: [] };
+  }
+  const boxes = new Map(items.map((item) => [item.key, item]));
+  const producersOf = new Map(items.map(({ key }) => [key, []]));
+  for (const { from, to } of edges) {
+    producersOf.get(to).push(from);
+  }
+  const order = moveSourcesToReaders(topologicalOrder(items, producersOf), edges);
+  const bands = cutIntoBands(order, edges);
+  const routes = routeEdges(edges, bands, rowsOf(bands, producersOf));
+
+  const placed = [];
+  for (const [index, band] of bands.entries()) {
+    const graph = placeBand(index, band, routes, boxes);
+    const above = placed.at(-1);
+    const y = above === undefined ? MARGIN : above.y + above.graph.graph().height + ROW_GAP;
+    placed.push({ graph, x: above === undefined ? 0 : leftUnder(above, graph, routes, index), y });
+  }
+  const left = placed.reduce((least, { x }) => Math.min(least, x), Infinity);
+  for (const band of placed) {
+    band.x += MARGIN - left;
+  }
+
+  const corners = new Map();
+  bands.forEach((band, i) => {
+    const { graph, x, y } = placed[i];
+    for (const key of band) {
+      const box = graph.node(key);
+      corners.set(key, { x: x + box.x - box.width / 2, y: y + box.y - box.height / 2 });
+    }
+  });
+  const paths = routes.map(({ edge, kind, band, port }, i) => {
+    if (kind === 'far') {
+      return null;
+    }
+    if (kind === 'inside') {
+      return smoothPath(pointsOf(placed[band], edge.from, edge.to, `edge ${i}`));
+    }
+    return smoothPath([
+      ...pointsOf(placed[band], edge.from, `out ${port}`, 'port'),
+      ...pointsOf(placed[band + 1], `in ${port}`, edge.to, `edge ${i}`),
+    ]);
+  });
+  const right = placed.reduce((most, { graph, x }) => Math.max(most, x + graph.graph().width), 0);
+  const bottom = placed.at(-1).y + placed.at(-1).graph.graph().height;
+  return { width: right + MARGIN, height: bottom + MARGIN, boxes: corners, paths };
+}

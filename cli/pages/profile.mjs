@@ -1,0 +1,181 @@
+// The page of `webnn-node profile`: where the time of a run goes, per operator type, per step, over time and over runs.
+
+import { bin, extent, ticks } from 'd3-array';
+import { CATEGORIES, categoryOf } from './categories.mjs';
+import { formatBytes, formatCount, formatRate, formatShape, formatShare, formatTime } from './format.mjs';
+import { htmlPage } from './html.mjs';
+import { summarize } from './summary.mjs';
+
+export { summarize } from './summary.mjs';
+export { chromeTrace } from './trace.mjs';
+
+const SCRIPTS = ['dom.mjs', 'sortable.mjs', 'timeline.mjs', 'histogram.mjs', 'profile.mjs'];
+const STYLES = ['base.css', 'profile.css'];
+
+/** Ticks of the timeline at its smallest magnification. */
+const TIMELINE_TICKS = 8;
+/** Magnifications of the timeline: at the last one, a step of a hundredth of a run is as wide as half of the page. */
+const ZOOM_LEVELS = [1, 2, 4, 8, 16, 32, 64];
+const MAX_BINS = 24;
+
+/** A cell of a table: the text to show, and what to sort by (`null` sorts last). */
+const cell = (value, text = value) => ({ value, text });
+
+/** Cells that both tables end with. */
+const workCells = ({ median, share, multiplyAdds, bytes, gflops, gigabytesPerSecond }) => [
+  cell(median, formatTime(median)),
+  cell(share, formatShare(share)),
+  cell(multiplyAdds, multiplyAdds === 0 ? '–' : formatCount(multiplyAdds)),
+  cell(gflops, formatRate(gflops)),
+  cell(bytes, formatBytes(bytes)),
+  cell(gigabytesPerSecond, formatRate(gigabytesPerSecond)),
+];
+
+const WORK_COLUMNS = [
+  { name: 'Time', numeric: true },
+  { name: 'Share', numeric: true, bar: true },
+  { name: 'Multiply-adds', numeric: true },
+  { name: 'GFLOP/s', numeric: true },
+  { name: 'Bytes', numeric: true },
+  { name: 'GB/s', numeric: true },
+];
+
+/** The table of operator types, the slowest first. */
+function operatorTable({ perOperator }) {
+  return {
+    columns: [{ name: 'Operator' }, { name: 'Kernels' }, { name: 'Steps', numeric: true }, ...WORK_COLUMNS],
+    sortedBy: { column: 3, descending: true },
+    rows: perOperator.map((entry) => ({
+      category: categoryOf(entry.operator),
+      cells: [cell(entry.operator), cell(entry.kernels.join(', ')), cell(entry.steps, String(entry.steps)), ...workCells(entry)],
+    })),
+  };
+}
+
+/** The shapes of a step's results; empty for a copy to an output, which belongs to no node. */
+function resultShapes({ compiled }) {
+  const values = new Map(compiled.values.map((value) => [value.id, value]));
+  const nodes = new Map(compiled.nodes.map((node) => [node.id, node]));
+  return (id) => nodes.get(id)?.outputs.map((value) => formatShape(values.get(value).shape)).join(', ') ?? '';
+}
+
+/** The table of steps, in the order of execution. */
+function stepTable({ perStep }, description) {
+  const shapeOf = resultShapes(description);
+  return {
+    columns: [{ name: 'Step', numeric: true }, { name: 'Operator' }, { name: 'Name' }, { name: 'Kernel' }, { name: 'Result' }, ...WORK_COLUMNS],
+    sortedBy: { column: 0, descending: false },
+    rows: perStep.map((step) => ({
+      category: categoryOf(step.operator),
+      cells: [cell(step.index, String(step.index)), cell(step.operator), cell(step.label), cell(step.kernel), cell(shapeOf(step.node)), ...workCells(step)],
+    })),
+  };
+}
+
+/** The runs worth a look, by their places: of the (lower) median duration, the fastest, the slowest; each once. */
+function telltaleRuns(runs) {
+  const byDuration = [...runs.keys()].sort((a, b) => runs[a].duration - runs[b].duration);
+  const named = [['median', byDuration[Math.floor((runs.length - 1) / 2)]], ['fastest', byDuration[0]], ['slowest', byDuration.at(-1)]];
+  return named.filter(([, place], i) => named.findIndex((other) => other[1] === place) === i);
+}
+
+/** Runs on a timeline: slices (start and duration in nanoseconds) and, per magnification, ticks. */
+function timeline({ description, runs }, { perStep }) {
+  return {
+    zooms: ZOOM_LEVELS,
+    steps: description.steps.map(({ index, operator, label, kernel }, i) => ({ index, operator, label, kernel, category: categoryOf(operator), usual: formatTime(perStep[i].median) })),
+    runs: telltaleRuns(runs).map(([name, place]) => {
+      const { duration, steps } = runs[place];
+      return {
+        name: `${name} (run ${place}): ${formatTime(duration)}`,
+        duration,
+        slices: steps.map((step) => [step.start, step.duration, formatTime(step.duration)]),
+        ticks: ZOOM_LEVELS.map((zoom) => ticks(0, duration, TIMELINE_TICKS * zoom).map((at) => [at, formatTime(at)])),
+      };
+    }),
+  };
+}
+
+/** Durations of the runs in bins of equal width. */
+function histogram(runs) {
+  const durations = runs.map(({ duration }) => duration);
+  const [least, most] = extent(durations);
+  // A width of zero has no bins: all runs took the same time.
+  const bins = least === most ? [Object.assign([...durations], { x0: least, x1: most })] : bin().domain([least, most]).thresholds(ticks(least, most, Math.min(MAX_BINS, 2 * Math.ceil(Math.sqrt(runs.length)))))(durations);
+  return bins.map((members) => ({ from: formatTime(members.x0), to: formatTime(members.x1), count: members.length }));
+}
+
+/** The figures at the top of the page. */
+function figures({ runs: { count, median, fastest, slowest, p95, betweenSteps, gflops, gigabytesPerSecond } }, { isa, threads, steps }) {
+  return [
+    ['Run, median', formatTime(median)],
+    ['Fastest', formatTime(fastest)],
+    ['95th percentile', formatTime(p95)],
+    ['Slowest', formatTime(slowest)],
+    ['Runs', String(count)],
+    ['Steps', String(steps.length)],
+    ['Between steps', `${formatTime(betweenSteps)}`],
+    ['GFLOP/s', formatRate(gflops)],
+    ['GB/s', formatRate(gigabytesPerSecond)],
+    ['Instruction set', isa],
+    ['Threads', String(threads)],
+  ];
+}
+
+/** Markup of the page; everything that a model names is filled in by the script. */
+const BODY = `
+<header class="top">
+  <h1 id="title"></h1>
+  <dl id="figures" class="figures"></dl>
+</header>
+<main>
+  <section class="card" aria-labelledby="operators-title">
+    <div class="card-head"><h2 id="operators-title">By operator type</h2><ul id="legend" class="legend" aria-label="Colours"></ul></div>
+    <div class="scroller" id="operators" tabindex="0" role="region" aria-labelledby="operators-title"></div>
+  </section>
+  <section class="card" aria-labelledby="histogram-title">
+    <div class="card-head"><h2 id="histogram-title">Durations of the runs</h2></div>
+    <div id="histogram"></div>
+  </section>
+  <section class="card wide" aria-labelledby="timeline-title">
+    <div class="card-head">
+      <h2 id="timeline-title">Timeline</h2>
+      <label>Run <select id="run"></select></label>
+      <p class="note">Arrow keys go from step to step, + and − zoom</p>
+      <div class="zoom"><button type="button" id="zoom-out" aria-label="Timeline: smaller">−</button><button type="button" id="zoom-in" aria-label="Timeline: larger">+</button></div>
+    </div>
+    <div class="scroller" id="timeline" tabindex="-1"></div>
+    <p id="slice" class="slice"></p>
+  </section>
+  <section class="card wide" aria-labelledby="steps-title">
+    <div class="card-head">
+      <h2 id="steps-title">By step</h2>
+      <label for="filter" class="visually-hidden">Filter of the steps</label>
+      <input id="filter" type="text" autocomplete="off" spellcheck="false" placeholder="Filter by operator, name, kernel">
+      <p class="note" id="filter-count"></p>
+    </div>
+    <div class="scroller" id="steps" tabindex="0" role="region" aria-labelledby="steps-title"></div>
+  </section>
+</main>
+<div id="live" class="visually-hidden" role="status" aria-live="polite"></div>`;
+
+/**
+ * The page of a profile.
+ *
+ * @param {{ title: string, profile: import('webnn-node/inspect').GraphProfile }} parts
+ * @returns {string} a self-contained HTML page
+ * @throws {RangeError} when the profile has no runs or does not fit its description
+ */
+export function profilePage({ title, profile }) {
+  const summary = summarize(profile);
+  const data = {
+    title,
+    categories: CATEGORIES,
+    figures: figures(summary, profile.description),
+    operators: operatorTable(summary),
+    steps: stepTable(summary, profile.description),
+    timeline: timeline(profile, summary),
+    histogram: histogram(profile.runs),
+  };
+  return htmlPage({ title: `${title} – profile`, body: BODY, data, scripts: SCRIPTS, styles: STYLES });
+}

@@ -1,0 +1,85 @@
+// The numbers of a profile: medians over its runs, shares and rates. No presentation.
+
+import { group, max, median, min, quantile, sum } from 'd3-array';
+
+/** Bytes that a step moves between its operands and memory, by its description. */
+const bytesOf = ({ bytesRead, bytesWritten }) => bytesRead + bytesWritten;
+
+/**
+ * `amount` per nanosecond, which is 1e9 per second. `null` where nothing is counted, or where the time is below
+ * what the clock tells apart.
+ */
+const rate = (amount, nanoseconds) => (amount === 0 || nanoseconds === 0 ? null : amount / nanoseconds);
+
+/** GFLOP/s and GB/s of work that took `time` nanoseconds; one multiply-add is two floating-point operations. */
+function rates({ multiplyAdds, bytes }, time) {
+  return { gflops: rate(2 * multiplyAdds, time), gigabytesPerSecond: rate(bytes, time) };
+}
+
+/** @throws {RangeError} for a profile that cannot be summarized: no runs, or runs that do not fit the steps */
+function check({ description, runs }) {
+  if (runs.length === 0) {
+    throw new RangeError('the profile has no runs, expected at least 1');
+  }
+  const misfit = runs.findIndex(({ steps }) => steps.length !== description.steps.length);
+  if (misfit >= 0) {
+    throw new RangeError(`run ${misfit} of the profile has ${runs[misfit].steps.length} steps, expected ${description.steps.length}`);
+  }
+}
+
+/** The distribution of the durations of the runs, and of the time in them that belongs to no step. Nanoseconds. */
+function summarizeRuns({ description, runs }) {
+  const durations = runs.map(({ duration }) => duration);
+  const middle = median(durations);
+  const work = { multiplyAdds: sum(description.steps, (step) => step.multiplyAdds), bytes: sum(description.steps, bytesOf) };
+  return {
+    count: runs.length,
+    median: middle,
+    fastest: min(durations),
+    slowest: max(durations),
+    p95: quantile(durations, 0.95),
+    betweenSteps: median(runs, ({ duration, steps }) => duration - sum(steps, (step) => step.duration)),
+    ...work,
+    ...rates(work, middle),
+  };
+}
+
+/**
+ * Medians of a profile. Times are in nanoseconds, shares are parts (0 to 1) of the median duration of a run. What the
+ * shares of all steps leave of 1 is time between the steps, and the difference of a sum of medians from the median of sums.
+ *
+ * @param {import('webnn-node/inspect').GraphProfile} profile
+ * @returns {{
+ *   runs: { count: number, median: number, fastest: number, slowest: number, p95: number, betweenSteps: number,
+ *     multiplyAdds: number, bytes: number, gflops: number | null, gigabytesPerSecond: number | null },
+ *   perStep: { index: number, kernel: string, operator: string, label: string, node: number | null, median: number,
+ *     share: number, multiplyAdds: number, bytes: number, gflops: number | null, gigabytesPerSecond: number | null }[],
+ *   perOperator: { operator: string, kernels: string[], steps: number, median: number, share: number,
+ *     multiplyAdds: number, bytes: number, gflops: number | null, gigabytesPerSecond: number | null }[],
+ * }} `perStep` in the order of execution, `perOperator` with the slowest first; `gflops` is 2 · multiply-adds / time,
+ *   and `null` for work without multiply-adds
+ * @throws {RangeError} when the profile has no runs, or a run has another number of steps than the description
+ */
+export function summarize(profile) {
+  check(profile);
+  const { description, runs } = profile;
+  const total = summarizeRuns(profile);
+  const share = (time) => (total.median === 0 ? 0 : time / total.median);
+
+  const perStep = description.steps.map((step, i) => {
+    const time = median(runs, (run) => run.steps[i].duration);
+    const { index, kernel, operator, label, node, multiplyAdds } = step;
+    const work = { multiplyAdds, bytes: bytesOf(step) };
+    return { index, kernel, operator, label, node, median: time, share: share(time), ...work, ...rates(work, time) };
+  });
+
+  const places = group(description.steps.keys(), (i) => description.steps[i].operator);
+  const perOperator = Array.from(places, ([operator, indices]) => {
+    const time = median(runs, (run) => sum(indices, (i) => run.steps[i].duration));
+    const work = { multiplyAdds: sum(indices, (i) => perStep[i].multiplyAdds), bytes: sum(indices, (i) => perStep[i].bytes) };
+    const kernels = [...new Set(indices.map((i) => description.steps[i].kernel))];
+    return { operator, kernels, steps: indices.length, median: time, share: share(time), ...work, ...rates(work, time) };
+  }).sort((a, b) => b.median - a.median);
+
+  return { runs: total, perStep, perOperator };
+}

@@ -1,0 +1,244 @@
+// The page of `webnn-node view`: a graph before and after compilation, side by side.
+
+import { group } from 'd3-array';
+import { CATEGORIES } from './categories.mjs';
+import { formatBytes, formatCount, formatRate, formatShare, formatTime } from './format.mjs';
+import { graphData, MAX_DRAWN_ITEMS, nodeKey } from './graph-data.mjs';
+import { htmlPage } from './html.mjs';
+import { summarize } from './summary.mjs';
+
+const SCRIPTS = ['dom.mjs', 'graph.mjs', 'drawing.mjs', 'details.mjs', 'list.mjs', 'search.mjs', 'view.mjs'];
+const STYLES = ['base.css', 'view.css'];
+
+/** Lower bounds of the classes of a share of time; the colours of the page are one per class. */
+const SHARE_CLASSES = [0, 0.001, 0.005, 0.02, 0.05, 0.1];
+
+/** The class of a share: the place of the highest bound that it reaches. */
+const shareClass = (share) => SHARE_CLASSES.findLastIndex((bound) => share >= bound);
+
+/** Texts of the legend of {@link SHARE_CLASSES}. */
+function shareLegend() {
+  const percent = (share) => `${share * 100}`;
+  return SHARE_CLASSES.map((bound, i) => {
+    const next = SHARE_CLASSES[i + 1];
+    return bound === 0 ? `under ${percent(next)} %` : next === undefined ? `${percent(bound)} % and more` : `${percent(bound)} to ${percent(next)} %`;
+  });
+}
+
+/** What is known of a step without a profile, and with its summary. Lines for the details of a node. */
+function stepFacts(step, timing) {
+  const facts = [['Kernel', step.kernel]];
+  if (step.inputLayouts !== undefined && step.inputLayouts.length > 0) {
+    facts.push(['Layouts of inputs', step.inputLayouts.join(', ')]);
+  }
+  if (timing !== undefined) {
+    facts.push(['Time', `${formatTime(timing.median)} (median), ${formatShare(timing.share)} of a run`]);
+  }
+  if (step.multiplyAdds > 0) {
+    facts.push(['Multiply-adds', formatCount(step.multiplyAdds)]);
+  }
+  if (timing !== undefined && timing.gflops !== null) {
+    facts.push(['Computes', `${formatRate(timing.gflops)} GFLOP/s`]);
+  }
+  facts.push(['Reads', formatBytes(step.bytesRead)], ['Writes', formatBytes(step.bytesWritten)]);
+  if (timing !== undefined && timing.gigabytesPerSecond !== null) {
+    facts.push(['Moves', `${formatRate(timing.gigabytesPerSecond)} GB/s`]);
+  }
+  return facts;
+}
+
+/** Adds to a compiled item what runs for it, and to an item without a step that it is a view. */
+function addSteps(item, steps, timings) {
+  if (steps.length === 0) {
+    item.mark = 'view';
+    item.facts = [['Kernel', 'none: it shares the memory of its operands, and nothing runs for it']];
+    return;
+  }
+  item.facts = steps.flatMap((step) => stepFacts(step, timings?.get(step.index)));
+  if (timings !== undefined) {
+    item.share = steps.reduce((total, { index }) => total + timings.get(index).share, 0);
+  }
+}
+
+/** Adds to a source item which compiled nodes do its work; the time of a fused node is that of all its parts. */
+function addFate(item, compiledItems, timed) {
+  if (compiledItems.length === 0) {
+    item.mark = 'folded';
+    item.facts = [['After compilation', 'not there: its value was known while compiling, or it was found to do nothing']];
+    return;
+  }
+  item.facts = [];
+  if (compiledItems.every(({ mark }) => mark === 'view')) {
+    item.mark = 'view';
+  } else if (timed) {
+    item.share = compiledItems.reduce((total, { share = 0 }) => total + share, 0);
+    const together = compiledItems.some(({ related }) => related.length > 1) ? ', with everything it was fused with' : '';
+    item.facts.push(['Time', `${formatShare(item.share)} of a run${together}`]);
+  }
+}
+
+/** Connects the items of both graphs, in `related`: nodes by their origins, graph inputs and outputs by their names. */
+function relate(source, compiled, description) {
+  const sourceItems = new Map(source.items.map((item) => [item.key, item]));
+  const compiledItems = new Map(compiled.items.map((item) => [item.key, item]));
+  for (const item of [...source.items, ...compiled.items]) {
+    item.related = [];
+  }
+  for (const node of description.compiled.nodes) {
+    const item = compiledItems.get(nodeKey(node.id));
+    for (const origin of node.origins) {
+      item.related.push(nodeKey(origin));
+      sourceItems.get(nodeKey(origin)).related.push(item.key);
+    }
+  }
+  for (const kind of ['input', 'output']) {
+    const named = new Map(compiled.items.filter((item) => item.kind === kind).map((item) => [item.label, item]));
+    for (const item of source.items.filter((candidate) => candidate.kind === kind && named.has(candidate.label))) {
+      const other = named.get(item.label);
+      item.related.push(other.key);
+      other.related.push(item.key);
+    }
+  }
+  return compiledItems;
+}
+
+/** Both graphs with everything that the page shows of their items. */
+function bothGraphs(description, summary) {
+  const operators = new Map(description.source.nodes.map(({ id, operator }) => [id, operator]));
+  const [source, compiled] = [description.source, description.compiled].map((listing) => graphData(listing, (id) => operators.get(id)));
+  const compiledItems = relate(source, compiled, description);
+  const stepsOf = group(description.steps, ({ node }) => node);
+  const timings = summary && new Map(summary.perStep.map((timing) => [timing.index, timing]));
+  for (const item of compiled.items.filter(({ kind }) => kind === 'node')) {
+    addSteps(item, stepsOf.get(Number(item.key.slice(1))) ?? [], timings);
+  }
+  for (const item of source.items.filter(({ kind }) => kind === 'node')) {
+    addFate(item, item.related.map((key) => compiledItems.get(key)), timings !== undefined);
+  }
+  for (const item of [...source.items, ...compiled.items]) {
+    item.facts ??= [];
+    if (item.share !== undefined) {
+      item.shareText = formatShare(item.share);
+      item.shareClass = shareClass(item.share);
+    }
+  }
+  return { source, compiled };
+}
+
+/** Facts about the whole, for the overview: the graph and the machine, then the model file. */
+function overview(description, summary, model) {
+  const { source, compiled, steps, memory, passes, isa, threads } = description;
+  const multiplyAdds = steps.reduce((total, step) => total + step.multiplyAdds, 0);
+  const facts = [
+    ['Nodes as given', String(source.nodes.length)],
+    ['Nodes after compilation', String(compiled.nodes.length)],
+    ['Steps that run', String(steps.length)],
+    ['Multiply-adds per run', formatCount(multiplyAdds)],
+    ['Constants', formatBytes(memory.constantBytes)],
+    ['Constants packed for kernels', formatBytes(memory.packedBytes)],
+    ['Memory of intermediate results', formatBytes(memory.arenaBytes)],
+    ['Passes', passes.join(', ') || 'none'],
+    ['Instruction set', isa],
+    ['Threads', String(threads)],
+  ];
+  if (summary !== undefined) {
+    const { count, median, gflops } = summary.runs;
+    facts.push(['Time of a run', `${formatTime(median)} (median of ${count})`]);
+    if (gflops !== null) {
+      facts.push(['Computes', `${formatRate(gflops)} GFLOP/s`]);
+    }
+  }
+  return [{ heading: 'Graph', facts }, ...(model?.metadata === undefined ? [] : [{ heading: 'Model file', facts: modelFacts(model.metadata) }])];
+}
+
+/** The metadata of a model file that say something. */
+function modelFacts({ graphName, producerName, producerVersion, domain, modelVersion, irVersion, opsets, description, properties }) {
+  const facts = [
+    ['Graph', graphName],
+    ['Producer', `${producerName} ${producerVersion}`.trim()],
+    ['Domain', domain],
+    ['Version', modelVersion ? String(modelVersion) : ''],
+    ['Format version', String(irVersion)],
+    ['Operator sets', Object.entries(opsets).map(([name, version]) => `${name === '' ? 'ai.onnx' : name} ${version}`).join(', ')],
+    ['Description', description],
+    ...Object.entries(properties),
+  ];
+  return facts.filter(([, text]) => text !== '');
+}
+
+/** Markup of the page; everything that a model names is filled in by the script. */
+const BODY = `
+<header class="top">
+  <h1 id="title"></h1>
+  <p id="subtitle" class="subtitle"></p>
+  <div class="search">
+    <label for="search" class="visually-hidden">Search nodes by name or operator</label>
+    <input id="search" type="text" role="combobox" aria-expanded="false" aria-controls="hits" aria-autocomplete="list" aria-describedby="search-help" autocomplete="off" spellcheck="false" placeholder="Search name or operator">
+    <kbd aria-hidden="true">/</kbd>
+    <span id="search-help" class="visually-hidden">Arrow keys choose a hit, Enter jumps to it.</span>
+    <div id="hits" class="hits" role="listbox" aria-label="Hits" hidden></div>
+  </div>
+  <div class="tools">
+    <label id="colour-choice">Colour <select id="colour"><option value="kind">by kind of operator</option><option value="time">by share of time</option></select></label>
+    <button type="button" id="help-button" aria-haspopup="dialog">Keys <kbd aria-hidden="true">?</kbd></button>
+  </div>
+</header>
+<div id="legend" class="legend"></div>
+<main>
+  <section class="pane" id="source" aria-labelledby="source-title"></section>
+  <section class="pane" id="compiled" aria-labelledby="compiled-title"></section>
+  <div class="side">
+    <section class="card details" aria-labelledby="details-title" tabindex="0"><h2 id="details-title" tabindex="-1">Overview</h2><div id="details"></div></section>
+    <section class="card list" aria-labelledby="list-title">
+      <div class="card-head">
+        <h2 id="list-title">List</h2>
+        <div class="segments" id="list-sides" role="group" aria-label="Graph in the list"></div>
+        <label for="list-filter" class="visually-hidden">Filter of the list</label>
+        <input id="list-filter" type="text" autocomplete="off" spellcheck="false" placeholder="Filter">
+      </div>
+      <div class="scroller" id="list" tabindex="0" role="region" aria-labelledby="list-title"></div>
+    </section>
+  </div>
+</main>
+<div id="live" class="visually-hidden" role="status" aria-live="polite"></div>
+<dialog id="help" aria-labelledby="help-title">
+  <h2 id="help-title">Keys</h2>
+  <table>
+    <tbody>
+      <tr><th scope="row"><kbd>/</kbd></th><td>search; <kbd>Enter</kbd> jumps to the hit, <kbd>Esc</kbd> leaves</td></tr>
+      <tr><th scope="row"><kbd>↑</kbd> <kbd>↓</kbd></th><td>to the node that is read from, to the node that reads</td></tr>
+      <tr><th scope="row"><kbd>←</kbd> <kbd>→</kbd></th><td>to the node beside</td></tr>
+      <tr><th scope="row"><kbd>Home</kbd> <kbd>End</kbd></th><td>to the first, to the last node</td></tr>
+      <tr><th scope="row"><kbd>x</kbd></th><td>to the other graph, to the node that this one became or came from</td></tr>
+      <tr><th scope="row"><kbd>Enter</kbd></th><td>to the details</td></tr>
+      <tr><th scope="row"><kbd>Esc</kbd></th><td>from the details back to the node; from a node back to the overview</td></tr>
+      <tr><th scope="row"><kbd>+</kbd> <kbd>−</kbd> <kbd>0</kbd></th><td>larger, smaller, fit the width (also <kbd>Ctrl</kbd> and the wheel)</td></tr>
+      <tr><th scope="row"><kbd>?</kbd></th><td>these keys</td></tr>
+    </tbody>
+  </table>
+  <form method="dialog"><button>Close</button></form>
+</dialog>`;
+
+/**
+ * The page of a graph: before and after compilation, what became of what, and where time goes.
+ *
+ * @param {{ title: string, description: import('webnn-node/inspect').GraphDescription,
+ *   profile?: import('webnn-node/inspect').GraphProfile, model?: { metadata?: import('webnn-node/onnx').OnnxMetadata } }} parts
+ *   `profile` is one of the graph of `description`
+ * @returns {string} a self-contained HTML page
+ * @throws {RangeError} when the profile has no runs or does not fit its description
+ */
+export function viewPage({ title, description, profile, model }) {
+  const summary = profile && summarize(profile);
+  const data = {
+    title,
+    subtitle: `${description.source.nodes.length} nodes became ${description.compiled.nodes.length}, run in ${description.steps.length} steps`,
+    timed: summary !== undefined,
+    categories: CATEGORIES,
+    shareLegend: shareLegend(),
+    maxDrawn: MAX_DRAWN_ITEMS,
+    overview: overview(description, summary, model),
+    sides: bothGraphs(description, summary),
+  };
+  return htmlPage({ title: `${title} – graph`, body: BODY, data, scripts: SCRIPTS, styles: STYLES });
+}

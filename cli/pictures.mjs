@@ -1,0 +1,142 @@
+// Pictures as inputs: decoded, resized and cropped as torchvision's transforms do it, normalised, laid out.
+import { arrayFromNumbers, isFloat } from './elements.mjs';
+import { Failure, UsageError } from './errors.mjs';
+import { formatShape, printable } from './format.mjs';
+
+/**
+ * Turns 0..1 into -1..1. Models trained on narrower or wider ranges mostly bear it; the other way round, the values of
+ * ImageNet's channels (torchvision) break models that were trained on -1..1.
+ */
+const DEFAULT = { mean: [0.5], std: [0.5] };
+
+const CHANNEL_COUNTS = [1, 3];
+
+/** Loads the decoder, which is not a dependency of this package. */
+async function loadSharp() {
+  try {
+    return (await import('sharp')).default;
+  } catch (cause) {
+    if (cause.code !== 'ERR_MODULE_NOT_FOUND') throw cause;
+    throw new Failure('pictures are decoded by the npm package sharp, which is not installed: npm install sharp', { cause });
+  }
+}
+
+/**
+ * Where channels, height and width stand in an input's shape.
+ * @returns {{ layout: 'nchw' | 'nhwc', channels: number, height: number | string, width: number | string }}
+ */
+function placesOf(input, layout) {
+  const { shape } = input;
+  const fail = (what) => new UsageError(
+    `input ${printable(input.name)} has shape ${printable(formatShape(shape))}: ${what}`,
+  );
+  if (shape.length !== 3 && shape.length !== 4) throw fail('a picture needs 3 or 4 dimensions');
+  const [first, second, third] = shape.slice(-3);
+  if (shape.length === 4 && typeof shape[0] === 'number' && shape[0] !== 1) {
+    throw fail(`a picture is a batch of 1, not of ${shape[0]}`);
+  }
+  const isChannels = (dimension) => CHANNEL_COUNTS.includes(dimension);
+  const found = layout ?? (isChannels(first) ? 'nchw' : isChannels(third) ? 'nhwc' : undefined);
+  if (found === undefined) throw fail('neither the first nor the last dimension is 1 or 3 channels; give --layout');
+  const [dimension, height, width] = found === 'nchw' ? [first, second, third] : [third, first, second];
+  if (typeof dimension === 'number' && !isChannels(dimension)) {
+    throw fail(`layout ${found} means ${dimension} channels, expected 1 or 3`);
+  }
+  // A free number of channels is that of a picture in colour.
+  return { layout: found, channels: typeof dimension === 'number' ? dimension : 3, height, width };
+}
+
+/**
+ * The sizes of a picture on its way: after resizing, and the crop in the middle of it.
+ *
+ * Without options the picture is made just large enough to cover the input, and what stands out is cut off.
+ * @param {{ width: number, height: number }} picture as decoded
+ * @param {{ width: number | string, height: number | string }} input a name where the model takes any size
+ * @param {{ resize?: number, crop?: number[], stretch?: boolean }} options
+ */
+function plan(picture, input, { resize, crop, stretch }) {
+  const fixed = typeof input.width === 'number' && typeof input.height === 'number';
+  const target = crop ? { height: crop[0], width: crop[1] } : fixed ? { height: input.height, width: input.width } : undefined;
+  if (stretch) {
+    if (target === undefined) throw new UsageError('--stretch: the input has no fixed size; give --crop HEIGHTxWIDTH');
+    return { resized: target, cropped: target };
+  }
+  const scale = resize !== undefined
+    ? resize / Math.min(picture.width, picture.height)
+    : target !== undefined ? Math.max(target.width / picture.width, target.height / picture.height) : 1;
+  const resized = {
+    width: Math.max(1, Math.round(picture.width * scale)),
+    height: Math.max(1, Math.round(picture.height * scale)),
+  };
+  return { resized, cropped: target ?? resized };
+}
+
+/** Decodes to bytes, channel by channel of each pixel. */
+async function decode(path, channels, input, options) {
+  const sharp = await loadSharp();
+  try {
+    const upright = await sharp(path).autoOrient().removeAlpha().toColourspace(channels === 1 ? 'b-w' : 'srgb').raw()
+      .toBuffer({ resolveWithObject: true });
+    const { width, height, channels: decoded } = upright.info;
+    const { resized, cropped } = plan({ width, height }, input, options);
+    const [left, top] = [resized.width - cropped.width, resized.height - cropped.height].map((rest) => Math.floor(rest / 2));
+    if (left < 0 || top < 0) {
+      throw new UsageError(`the picture is ${resized.width}x${resized.height} after --resize, too small for a crop of ${cropped.width}x${cropped.height}`);
+    }
+    const pixels = await sharp(upright.data, { raw: { width, height, channels: decoded } })
+      .resize(resized.width, resized.height, { fit: 'fill', kernel: 'linear' })
+      .extract({ left, top, width: cropped.width, height: cropped.height })
+      .toColourspace(channels === 1 ? 'b-w' : 'srgb')
+      .raw()
+      .toBuffer({ resolveWithObject: true });
+    if (pixels.info.channels !== channels) {
+      throw new Failure(`${printable(path)}: ${pixels.info.channels} channels, expected ${channels}`);
+    }
+    return { pixels: pixels.data, ...cropped };
+  } catch (cause) {
+    if (cause instanceof Failure || cause instanceof UsageError) throw cause;
+    throw new Failure(`cannot read the picture ${printable(path)}: ${cause.message}`, { cause });
+  }
+}
+
+/** One number per channel, from one number or as many as there are channels. */
+function perChannel(option, numbers, channels) {
+  if (numbers.length === channels) return numbers;
+  if (numbers.length === 1) return Array(channels).fill(numbers[0]);
+  throw new UsageError(`--${option} has ${numbers.length} numbers, and the input has ${channels} ${channels === 1 ? 'channel' : 'channels'}`);
+}
+
+/**
+ * A picture as the tensor of an input: RGB or gray, (value · scale − mean) / std. Integer inputs get the plain values
+ * 0..255.
+ * @param {string} path anything sharp reads
+ * @param {{ name: string, dataType: string, shape: (number | string)[] }} input rank 3 or 4, batch of 1
+ * @param {{ mean?: number[], std?: number[], scale?: number, layout?: 'nchw' | 'nhwc', resize?: number, crop?: number[],
+ *   stretch?: boolean }} options `scale`: default 1/255; `mean`, `std`: default 0.5; `layout`: default from the
+ *   shape; `resize`: length of the shorter side; `crop`: height and width
+ * @returns {Promise<{ dataType: string, shape: number[], data: ArrayBufferView }>}
+ * @throws {UsageError | Failure}
+ */
+export async function pictureTensor(path, input, options) {
+  const { layout, channels, ...size } = placesOf(input, options.layout);
+  const normalising = ['mean', 'std', 'scale'].filter((name) => options[name] !== undefined);
+  if (!isFloat(input.dataType) && normalising.length > 0) {
+    throw new UsageError(`--${normalising[0]}: input ${printable(input.name)} is ${input.dataType} and takes the plain values 0 to 255`);
+  }
+  const { pixels, width, height } = await decode(path, channels, size, options);
+  const mean = perChannel('mean', options.mean ?? DEFAULT.mean, channels);
+  const std = perChannel('std', options.std ?? DEFAULT.std, channels);
+  const scale = options.scale ?? 1 / 255;
+  const plane = width * height;
+  const values = new Float32Array(channels * plane);
+  for (let pixel = 0; pixel < plane; pixel++) {
+    for (let channel = 0; channel < channels; channel++) {
+      const value = pixels[pixel * channels + channel];
+      const at = layout === 'nchw' ? channel * plane + pixel : pixel * channels + channel;
+      values[at] = isFloat(input.dataType) ? (value * scale - mean[channel]) / std[channel] : value;
+    }
+  }
+  const dimensions = layout === 'nchw' ? [channels, height, width] : [height, width, channels];
+  const shape = input.shape.length === 4 ? [1, ...dimensions] : dimensions;
+  return { dataType: input.dataType, shape, data: arrayFromNumbers(input.dataType, values) };
+}

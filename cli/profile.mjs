@@ -1,0 +1,28 @@
+// Profiles of opened models.
+import { describeGraph, profileGraph } from 'webnn-node/inspect';
+import { Failure } from './errors.mjs';
+import { withProgress } from './progress.mjs';
+
+/**
+ * Profiles the graph of an opened model.
+ * @param {{ context: MLContext, specialization: OnnxSpecialization }} opened
+ * @param {Record<string, { data: ArrayBufferView }>} tensors by input name
+ * @param {{ runs: number, warmup: number }} options
+ * @returns {Promise<import('webnn-node/inspect').GraphProfile>}
+ */
+export async function profileModel({ context, specialization }, tensors, { runs, warmup }) {
+  const { graph } = specialization;
+  if (graph === null) throw new Failure('there is nothing to profile: no output of the model has any elements');
+  const create = async (values, descriptors, access) => Object.fromEntries(
+    await Promise.all(values.map(async ({ name }) => {
+      const { dataType, shape } = descriptors[name];
+      return [name, await context.createTensor({ dataType, shape, ...access })];
+    })),
+  );
+  // Inputs that nothing reads and outputs without elements belong to the model, not to the graph.
+  const { source } = describeGraph(graph);
+  const inputs = await create(source.inputs, specialization.inputs, { writable: true });
+  const outputs = await create(source.outputs, specialization.outputs, {});
+  for (const [name, tensor] of Object.entries(inputs)) context.writeTensor(tensor, tensors[name].data);
+  return withProgress('profiling', () => profileGraph(context, graph, inputs, outputs, { runs, warmup }));
+}

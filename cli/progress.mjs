@@ -1,0 +1,50 @@
+// Progress on standard error: only on a terminal, only for what takes a while.
+import cliProgress from 'cli-progress';
+
+/** Shorter work needs no progress. */
+const SILENT_MS = 500;
+
+const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+const FRAME_MS = 100;
+const BAR_WIDTH = 28;
+
+/** One line: a bar where the amount of work is known, else a moving sign and the seconds. */
+function line(_, { progress, startTime }, { label, bounded }) {
+  const elapsed = Date.now() - startTime;
+  if (!bounded) {
+    return `${FRAMES[Math.floor(elapsed / FRAME_MS) % FRAMES.length]} ${label} ${Math.round(elapsed / 1000)} s`;
+  }
+  const filled = Math.round(progress * BAR_WIDTH);
+  const bar = '█'.repeat(filled) + '░'.repeat(BAR_WIDTH - filled);
+  return `${label} ${bar} ${Math.floor(progress * 100)} %`;
+}
+
+/**
+ * Runs `work` and shows how far it is.
+ * @template T
+ * @param {string} label what is being done, without a full stop
+ * @param {(advance: (done: number) => void) => Promise<T>} work reports how much of `total` is done
+ * @param {number} [total] amount of work, where it is known
+ * @returns {Promise<T>} what `work` resolves to
+ */
+export async function withProgress(label, work, total) {
+  if (!process.stderr.isTTY) return work(() => {});
+  const bar = new cliProgress.SingleBar({
+    format: line,
+    stream: process.stderr,
+    fps: 1000 / FRAME_MS,
+    clearOnComplete: true,
+    hideCursor: true,
+  });
+  let done = 0;
+  const timer = setTimeout(() => bar.start(total ?? 1, done, { label, bounded: total !== undefined }), SILENT_MS);
+  try {
+    return await work((now) => {
+      done = now;
+      if (bar.isActive) bar.update(now);
+    });
+  } finally {
+    clearTimeout(timer);
+    if (bar.isActive) bar.stop();
+  }
+}

@@ -1,0 +1,107 @@
+// Finds sentences by what they mean. `node examples/semantic-search.mjs --help` for the usage.
+import { existsSync } from 'node:fs';
+import { readdir, readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs, stripVTControlCharacters } from 'node:util';
+import { colorDepth, GRAY, GREEN, horizontalBar, paint } from './lib/terminal.mjs';
+import { cosine, Encoder } from './semantic-search/encoder.mjs';
+
+const inExample = (name) => fileURLToPath(new URL(`semantic-search/${name}`, import.meta.url));
+
+const HELP = `Usage: semantic-search.mjs QUESTION [--texts DIR] [--model DIR] [--top K] [--json]
+
+Prints the lines of text that are closest in meaning to the question, best first.
+
+  QUESTION      a few words in English; more than one argument is one question
+  --texts DIR   search the lines of the .txt files of this folder
+                (default: some everyday facts in examples/semantic-search/texts)
+  --model DIR   folder that examples/semantic-search/fetch-model.mjs wrote
+  --top K       how many lines (default: 5)
+  --json        print JSON
+  --help        print this text
+`;
+
+const BAR_WIDTH = 10;
+
+/** Something the user can put right; printed without a stack, exit code 2. */
+class UsageError extends Error {
+  name = 'UsageError';
+}
+
+/** The checked arguments, or null if the user asked for help. */
+function parseArguments(args) {
+  const options = {
+    texts: { type: 'string', default: inExample('texts') },
+    model: { type: 'string', default: inExample('model') },
+    top: { type: 'string', default: '5' },
+    json: { type: 'boolean', default: false },
+    help: { type: 'boolean', short: 'h', default: false },
+  };
+  const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+  if (values.help) return null;
+  const question = positionals.join(' ').trim();
+  if (question === '') throw new UsageError('there is no question; try --help');
+  if (!/^[1-9]\d*$/.test(values.top)) throw new UsageError(`--top is "${values.top}", expected a positive whole number`);
+  if (!existsSync(path.join(values.model, 'model.onnx'))) {
+    throw new UsageError(`there is no model.onnx in ${values.model}; get it with: node examples/semantic-search/fetch-model.mjs`);
+  }
+  return { ...values, question, top: Number(values.top) };
+}
+
+/** All lines of the .txt files of a folder. @returns {Promise<{ topic: string, text: string }[]>} */
+async function readTexts(folder) {
+  const names = existsSync(folder) ? (await readdir(folder)).filter((name) => name.endsWith('.txt')).sort() : [];
+  const files = names.map(async (name) => {
+    const lines = (await readFile(path.join(folder, name), 'utf8')).split(/\r?\n/);
+    return lines.filter((line) => line.trim() !== '').map((text) => ({ topic: path.basename(name, '.txt'), text }));
+  });
+  const texts = (await Promise.all(files)).flat();
+  if (texts.length === 0) throw new UsageError(`there are no lines of text in the .txt files of ${folder}`);
+  return texts;
+}
+
+/** Shows progress on a terminal, nothing elsewhere. */
+function progressOf(total) {
+  if (!process.stderr.isTTY) return () => {};
+  return (done) => process.stderr.write(done < total ? `\rreading ${done} of ${total} lines` : '\r\x1b[K');
+}
+
+/** Scores of all texts, best first. */
+async function search(encoder, question, texts) {
+  const [asked] = await encoder.encode([question]);
+  const vectors = await encoder.encode(texts.map(({ text }) => text), progressOf(texts.length));
+  return texts.map((text, i) => ({ ...text, score: cosine(asked, vectors[i]) })).sort((a, b) => b.score - a.score);
+}
+
+/** One line per hit: score, bar, text, topic. */
+function report(hits) {
+  const depth = colorDepth(process.stdout);
+  return hits.map(({ score, text, topic }, place) => {
+    const bar = horizontalBar(Math.max(score, 0), BAR_WIDTH, depth, GREEN);
+    const padding = ' '.repeat(BAR_WIDTH - stripVTControlCharacters(bar).length);
+    const line = paint(text, depth, { bold: place === 0 });
+    return `${score.toFixed(3).padStart(6)}  ${bar}${padding}  ${line}  ${paint(topic, depth, { color: GRAY })}`;
+  });
+}
+
+async function main() {
+  const options = parseArguments(process.argv.slice(2));
+  if (options === null) {
+    process.stdout.write(HELP);
+    return;
+  }
+  const texts = await readTexts(options.texts);
+  const encoder = await Encoder.load(options.model);
+  const hits = (await search(encoder, options.question, texts)).slice(0, options.top);
+  encoder.destroy();
+  console.log(options.json ? JSON.stringify(hits, null, 1) : report(hits).join('\n'));
+}
+
+try {
+  await main();
+} catch (error) {
+  if (!(error instanceof UsageError) && !error.code?.startsWith('ERR_PARSE_ARGS')) throw error;
+  console.error(`semantic-search: ${error.message}`);
+  process.exitCode = 2;
+}

@@ -1,0 +1,5 @@
+'use strict';
+
+const { describeGraph, profileGraph, systemInfo } = require('./lib/inspect.js');
+
+module.exports = { describeGraph, profileGraph, systemInfo };

@@ -1,0 +1,104 @@
+'use strict';
+
+/** Typed arrays for data types, and what `run` takes as a feed. */
+
+const { byteLength, matchingBytes } = require('../descriptor.js');
+const { quote } = require('../errors.js');
+const { slots: tensorSlots } = require('../tensor.js');
+const { bufferSource, byteLengthOf, bytesOf, isObject } = require('../webidl.js');
+const { requireSize } = require('./source.js');
+
+const ARRAYS = {
+  float32: Float32Array,
+  // Engines without Float16Array leave only the bit patterns.
+  float16: globalThis.Float16Array ?? Uint16Array,
+  int32: Int32Array,
+  uint32: Uint32Array,
+  int64: BigInt64Array,
+  uint64: BigUint64Array,
+  int8: Int8Array,
+  uint8: Uint8Array,
+};
+
+/** @returns {TypedArray} the elements in `buffer` */
+function typedArray(dataType, buffer) {
+  return new ARRAYS[dataType](buffer);
+}
+
+/** An MLTensor as a feed. */
+class TensorFeed {
+  constructor(tensor) {
+    this.tensor = tensor;
+    this.shape = tensor.shape;
+  }
+
+  /** Nothing to keep: dispatches and writes are in order. */
+  keep() {}
+}
+
+/** A buffer or view as a feed. */
+class DataFeed {
+  #name;
+  #data;
+  #kind;
+  #copy;
+
+  /**
+   * @param {string} name of the input
+   * @param {object} data
+   * @param {number[] | undefined} shape
+   */
+  constructor(name, data, shape) {
+    this.#name = `run: feed ${quote(name)}`;
+    this.#data = data;
+    this.#kind = bufferSource(data, this.#name);
+    this.shape = shape;
+  }
+
+  /** @returns {number} how many elements of `dataType` it has; a fraction when its last one is cut */
+  elements(dataType) {
+    return byteLengthOf(this.#data, this.#kind) / byteLength({ dataType, shape: [] });
+  }
+
+  /** Copies the data, which the caller may change before they are used. */
+  keep() {
+    this.#copy = bytesOf(this.#data, this.#kind).slice();
+  }
+
+  /**
+   * @param {{dataType: string, shape: readonly number[]}} descriptor
+   * @returns {Uint8Array} the bytes, without a copy
+   * @throws {TypeError} if they are of another type or number
+   */
+  bytes(descriptor) {
+    const bytes = matchingBytes(this.#data, this.#kind, descriptor, this.#name);
+    return this.#copy ?? bytes;
+  }
+}
+
+/**
+ * @param {string} name of the input
+ * @param {unknown} value an MLTensor, a view, a buffer, or `{data, shape}`
+ * @returns {TensorFeed | DataFeed}
+ * @throws {TypeError} for anything else
+ */
+function toFeed(name, value) {
+  if (tensorSlots.get(value) !== undefined) {
+    return new TensorFeed(value);
+  }
+  if (!isObject(value)) {
+    const expected = 'an MLTensor, a typed array, a buffer or {data, shape}';
+    throw new TypeError(`run: feed ${quote(name)} is ${String(value)}, expected ${expected}`);
+  }
+  if (ArrayBuffer.isView(value) || value.data === undefined) {
+    return new DataFeed(name, value, undefined);
+  }
+  if (!Array.isArray(value.shape)) {
+    throw new TypeError(`run: feed ${quote(name)} has data and no shape, expected a list of sizes`);
+  }
+  const shape = [...value.shape];
+  shape.forEach((size, axis) => requireSize(size, `run: feed ${quote(name)}: shape[${axis}]`));
+  return new DataFeed(name, value.data, shape);
+}
+
+module.exports = { TensorFeed, toFeed, typedArray };

@@ -1,0 +1,306 @@
+'use strict';
+
+const { MLGraphBuilder, slots: builderSlots } = require('../builder.js');
+const { slots: contextSlots } = require('../context.js');
+const { invalidStateError, quote } = require('../errors.js');
+const { ml } = require('../ml.js');
+const { slots: operandSlots } = require('../operand.js');
+const { slots: tensorSlots } = require('../tensor.js');
+const { interfaceType, isObject, record } = require('../webidl.js');
+const { toFeed } = require('./data.js');
+const { onnx } = require('./errors.js');
+const { completeShapes, shapesOf } = require('./shapes.js');
+const { freeDimensions, openModel, outputNames, requireSize } = require('./source.js');
+const { Specialization, requireOutputs } = require('./specialization.js');
+
+const { Promise } = globalThis;
+
+const DEFAULT_SPECIALIZATIONS = 8;
+
+const CONSTRUCT = Symbol('construct');
+
+const requireBuilder = interfaceType('MLGraphBuilder', builderSlots);
+const requireContext = interfaceType('MLContext', contextSlots);
+const toOperand = interfaceType('MLOperand', operandSlots);
+const toBindings = record(toOperand);
+const toFeeds = record((value, what, name) => toFeed(name, value));
+const toFetches = record((value, what, name) => {
+  if (value !== null && tensorSlots.get(value) === undefined) {
+    throw new TypeError(`run: fetch ${quote(name)} is no MLTensor and not null`);
+  }
+  return value;
+});
+
+function deepFreeze(value) {
+  if (isObject(value)) {
+    Object.values(value).forEach(deepFreeze);
+    Object.freeze(value);
+  }
+  return value;
+}
+
+function requireOptions(options, operation) {
+  if (!isObject(options)) {
+    throw new TypeError(`${operation}: options is ${String(options)}, expected an object`);
+  }
+  return options;
+}
+
+/** @throws {TypeError} that names what is missing and what is too much */
+function requireFeeds(feeds, inputs) {
+  const known = inputs.map(({ name }) => name);
+  const missing = known.filter((name) => !feeds.has(name));
+  const unknown = [...feeds.keys()].filter((name) => !known.includes(name));
+  if (missing.length + unknown.length > 0) {
+    const parts = [
+      ...missing.map((name) => `${quote(name)} is missing`),
+      ...unknown.map((name) => `${quote(name)} is no input`),
+    ];
+    const has = known.length === 0 ? 'none' : known.map(quote).join(', ');
+    throw new TypeError(`run: the feeds do not match the inputs: ${parts.join(', ')}; the model has ${has}`);
+  }
+}
+
+/**
+ * Appends a model to a builder.
+ *
+ * @param {object} state of the MLGraphBuilder
+ * @param {object} model native
+ * @param {{freeDimensions?: object, shapes?: object, outputs?: string[] | null}} request
+ * @param {Map<string, object>} bindings states of MLOperands by the input that they replace
+ * @param {string} operation for messages
+ */
+function append(state, model, request, bindings, operation) {
+  return state.append((handle, idOf) => {
+    const ids = [...bindings].map(([name, operand]) => [name, idOf(operand, `binding ${quote(name)}`)]);
+    const complete = { freeDimensions: {}, shapes: {}, outputs: null, ...request, bindings: Object.fromEntries(ids) };
+    return JSON.parse(onnx.import(handle, model, JSON.stringify(complete)));
+  }, operation);
+}
+
+/** An ONNX model that is ready to run. */
+class OnnxModel {
+  #model;
+  #context;
+  #ownsContext;
+  #freeDimensions;
+  #wanted;
+  #most;
+  /** Promises of specializations by the shapes of the inputs, the one that was used last at the end. */
+  #specializations = new Map();
+  /** Those whose compilation has ended: a run need not wait for them. */
+  #ready = new Map();
+
+  constructor(token, parts) {
+    if (token !== CONSTRUCT) {
+      throw new TypeError('Illegal constructor: OnnxModel objects are made by loadModel()');
+    }
+    const { model, context, ownsContext, dimensions, wanted, most } = parts;
+    this.#model = model;
+    this.#context = context;
+    this.#ownsContext = ownsContext;
+    this.#freeDimensions = dimensions;
+    this.#wanted = wanted;
+    this.#most = most;
+    const { inputs, outputs, metadata } = JSON.parse(onnx.interface(model));
+    const infoOf = (name) => outputs.find((output) => output.name === name) ?? { name, dataType: 'unknown', shape: null };
+    this.inputs = deepFreeze(inputs);
+    this.outputs = deepFreeze(wanted === null ? outputs : wanted.map(infoOf));
+    this.metadata = deepFreeze(metadata);
+    this.context = context;
+    Object.freeze(this);
+  }
+
+  /**
+   * Runs the model.
+   *
+   * @param {Record<string, unknown>} feeds
+   * @param {Record<string, unknown>} fetches
+   */
+  async run(feeds, fetches = {}) {
+    this.#requireAlive('run');
+    const given = toFeeds(feeds, 'run: feeds');
+    const targets = toFetches(fetches, 'run: fetches');
+    requireFeeds(given, this.inputs);
+    requireOutputs(targets, this.outputs.map(({ name }) => name));
+    const shapes = shapesOf(this.inputs, given, this.#freeDimensions);
+    const key = keyOf(this.inputs, shapes);
+    const ready = this.#ready.get(key);
+    if (ready !== undefined) {
+      this.#touch(key);
+      // Without waiting, so that the data are used as they are now.
+      return ready.run(given, targets);
+    }
+    given.forEach((feed) => feed.keep());
+    const specialization = await this.#specialization(key, shapes);
+    return specialization.run(given, targets);
+  }
+
+  /** The graph for these shapes, from the cache or newly compiled. */
+  async compile(shapes = {}) {
+    this.#requireAlive('compile');
+    const given = new Map(Object.entries(requireOptions(shapes, 'compile')).map(([name, shape]) => [name, { shape }]));
+    const unknown = [...given.keys()].find((name) => !this.inputs.some((input) => input.name === name));
+    if (unknown !== undefined) {
+      throw new TypeError(`compile: the model has no input ${quote(unknown)}`);
+    }
+    for (const [name, { shape }] of given) {
+      if (!Array.isArray(shape)) {
+        throw new TypeError(`compile: the shape of ${quote(name)} is no list of sizes`);
+      }
+      shape.forEach((size, axis) => requireSize(size, `compile: ${name}[${axis}]`));
+    }
+    const complete = completeShapes(this.inputs, given, this.#freeDimensions);
+    const specialization = await this.#specialization(keyOf(this.inputs, complete), complete);
+    return specialization.describe();
+  }
+
+  /** Frees the graphs and tensors, and the context if the model made it. Runs that have begun end as they should. */
+  destroy() {
+    this.#model = undefined;
+    for (const key of [...this.#specializations.keys()]) {
+      this.#drop(key);
+    }
+    if (this.#ownsContext) {
+      this.#context.destroy();
+    }
+  }
+
+  #requireAlive(operation) {
+    if (this.#model === undefined) {
+      throw invalidStateError(`${operation}: the model is destroyed`);
+    }
+  }
+
+  #touch(key) {
+    const promise = this.#specializations.get(key);
+    this.#specializations.delete(key);
+    this.#specializations.set(key, promise);
+  }
+
+  #specialization(key, shapes) {
+    if (this.#specializations.has(key)) {
+      this.#touch(key);
+      return this.#specializations.get(key);
+    }
+    const promise = this.#build(shapes).then(
+      (specialization) => {
+        if (this.#specializations.get(key) === promise) {
+          this.#ready.set(key, specialization);
+        }
+        return specialization;
+      },
+      (error) => {
+        this.#specializations.delete(key);
+        throw error;
+      },
+    );
+    this.#specializations.set(key, promise);
+    if (this.#specializations.size > this.#most) {
+      this.#drop(this.#specializations.keys().next().value);
+    }
+    return promise;
+  }
+
+  async #build(shapes) {
+    const builder = new MLGraphBuilder(this.#context);
+    const request = { freeDimensions: this.#freeDimensions, shapes, outputs: this.#wanted };
+    const state = requireBuilder(builder, 'build');
+    const { inputs, outputs } = append(state, this.#model, request, new Map(), 'loadModel');
+    const computed = outputs.filter(({ operand }) => operand !== null).map(({ name, operand }) => [name, operand]);
+    const graph = computed.length === 0 ? null : await builder.build(Object.fromEntries(computed));
+    return new Specialization(this.#context, graph, inputs, outputs);
+  }
+
+  #drop(key) {
+    const promise = this.#specializations.get(key);
+    this.#specializations.delete(key);
+    this.#ready.delete(key);
+    promise.then(
+      (specialization) => specialization.retire(),
+      () => {}, // whoever asked for it is told
+    );
+  }
+}
+
+/** The shapes of the inputs as a key. */
+function keyOf(inputs, shapes) {
+  return inputs.map(({ name }) => shapes[name].join(',')).join(';');
+}
+
+/** Whether nothing about the inputs is left open. */
+function isFixed(inputs, dimensions) {
+  const known = (dimension) => typeof dimension === 'number' || Object.hasOwn(dimensions, dimension);
+  return inputs.every(({ shape }) => shape !== null && shape.every(known));
+}
+
+/**
+ * Loads a model. If the shapes of its inputs are known, it is compiled as well.
+ *
+ * @param {string | URL | BufferSource} source
+ * @param {object} options
+ * @returns {Promise<OnnxModel>}
+ */
+async function loadModel(source, options = {}) {
+  const { context: given, freeDimensions: sizes, outputs, maxSpecializations } = requireOptions(options, 'loadModel');
+  const dimensions = freeDimensions(sizes, 'loadModel');
+  const wanted = outputNames(outputs, 'loadModel');
+  const most = maxSpecializations ?? DEFAULT_SPECIALIZATIONS;
+  if (!Number.isInteger(most) || most < 1) {
+    throw new TypeError(`loadModel: maxSpecializations is ${String(most)}, expected a positive integer`);
+  }
+  if (given !== undefined) {
+    requireContext(given, 'loadModel: context');
+  }
+  const model = openModel(source, 'loadModel');
+  if (wanted === null) {
+    onnx.check(model);
+  }
+  const context = given ?? (await ml.createContext());
+  const loaded = new OnnxModel(CONSTRUCT, { model, context, ownsContext: given === undefined, dimensions, wanted, most });
+  if (isFixed(loaded.inputs, dimensions)) {
+    try {
+      await loaded.compile();
+    } catch (error) {
+      loaded.destroy();
+      throw error;
+    }
+  }
+  return loaded;
+}
+
+/**
+ * Appends a model to a graph under construction.
+ *
+ * @param {MLGraphBuilder} builder
+ * @param {string | URL | BufferSource} source
+ * @param {Record<string, MLOperand>} bindings
+ * @param {object} options
+ * @returns {Record<string, MLOperand>} the outputs by name
+ */
+function importModel(builder, source, bindings = {}, options = {}) {
+  const state = requireBuilder(builder, 'importModel: builder');
+  const operands = toBindings(bindings, 'importModel: bindings');
+  const { freeDimensions: sizes, outputs: names } = requireOptions(options, 'importModel');
+  const request = { freeDimensions: freeDimensions(sizes, 'importModel'), outputs: outputNames(names, 'importModel') };
+  const model = openModel(source, 'importModel');
+  const { outputs } = append(state, model, request, operands, 'importModel');
+  const empty = outputs.find(({ operand }) => operand === null);
+  if (empty !== undefined) {
+    throw new TypeError(`importModel: the output ${quote(empty.name)} has no elements, which no MLOperand can be`);
+  }
+  return Object.fromEntries(outputs.map(({ name, operand }) => [name, operand]));
+}
+
+/** What can be known of a model without building it. */
+function inspectModel(source, options = {}) {
+  const sizes = freeDimensions(requireOptions(options, 'inspectModel').freeDimensions, 'inspectModel');
+  return JSON.parse(onnx.inspect(openModel(source, 'inspectModel'), JSON.stringify(sizes)));
+}
+
+/** The operators that are translated. */
+function supportedOperators() {
+  return JSON.parse(onnx.operators());
+}
+
+module.exports = { OnnxModel, importModel, inspectModel, loadModel, supportedOperators };

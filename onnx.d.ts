@@ -1,0 +1,166 @@
+import type { MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperandDataType, MLTensor } from './index.js';
+
+/** Where a model is: a path, a file URL, or the bytes of the file (which are copied). */
+export type OnnxSource = string | { readonly href: string; readonly protocol: string } | ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
+
+/** An input or output of a model. */
+export interface OnnxValueInfo {
+  readonly name: string;
+  /** The data type in WebNN (truth values are `uint8`), or its name in ONNX where WebNN has none, as `double`. */
+  readonly dataType: string;
+  /**
+   * Sizes, and names of those that are free. A free dimension without a name is called `<input>_dim_<axis>`. `null` if the
+   * model does not even say how many dimensions there are.
+   */
+  readonly shape: readonly (number | string)[] | null;
+}
+
+/** What a model file says about itself. */
+export interface OnnxMetadata {
+  readonly irVersion: number;
+  readonly producerName: string;
+  readonly producerVersion: string;
+  readonly domain: string;
+  readonly modelVersion: number;
+  readonly description: string;
+  readonly graphName: string;
+  /** Versions of the operator sets by domain; the empty name is `ai.onnx`. */
+  readonly opsets: Readonly<Record<string, number>>;
+  readonly properties: Readonly<Record<string, string>>;
+}
+
+/** A node that cannot be imported. */
+export interface OnnxUnsupportedNode {
+  /** The node's name, or that of its first output. */
+  readonly name: string;
+  readonly operator: string;
+  /** Empty for `ai.onnx`. */
+  readonly domain: string;
+  /** Version of the operator set; 0 if the model names none for the domain. */
+  readonly opset: number;
+  readonly reason: string;
+}
+
+/** Why a model cannot be used: a file that is no sound model, nodes that are not supported, sizes that do not fit. */
+export class OnnxError extends Error {
+  /** Every node that is not supported. */
+  readonly unsupported: readonly OnnxUnsupportedNode[];
+}
+
+export interface OnnxLoadOptions {
+  /** Where the model runs; a new one that belongs to the model when it is left out. */
+  context?: MLContext;
+  /** Sizes of free dimensions by name. */
+  freeDimensions?: Record<string, number>;
+  /** Names of the values to compute, any of the main graph; the outputs of the model when it is left out. */
+  outputs?: string[];
+  /** For how many sets of input shapes compiled graphs are kept; 8 by default. */
+  maxSpecializations?: number;
+}
+
+export type OnnxArray =
+  | Float32Array
+  | Uint16Array
+  | Int32Array
+  | Uint32Array
+  | BigInt64Array
+  | BigUint64Array
+  | Int8Array
+  | Uint8Array;
+
+/**
+ * The value of an input. Data without a shape fit inputs of fixed shape, and inputs whose one free dimension follows from
+ * the number of elements.
+ */
+export type OnnxFeed =
+  | MLTensor
+  | ArrayBufferView
+  | ArrayBuffer
+  | SharedArrayBuffer
+  | { data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer; shape: number[] };
+
+/** An input or output with all sizes. */
+export interface OnnxDescriptor {
+  readonly dataType: MLOperandDataType;
+  readonly shape: readonly number[];
+}
+
+/** A model that was compiled for one set of input shapes. */
+export interface OnnxSpecialization {
+  /** Belongs to the model; `null` if no output has any elements. */
+  readonly graph: MLGraph | null;
+  readonly inputs: Readonly<Record<string, OnnxDescriptor>>;
+  readonly outputs: Readonly<Record<string, OnnxDescriptor>>;
+}
+
+/** A model that is ready to run. */
+export class OnnxModel {
+  private constructor();
+  readonly inputs: readonly OnnxValueInfo[];
+  readonly outputs: readonly OnnxValueInfo[];
+  readonly metadata: OnnxMetadata;
+  readonly context: MLContext;
+
+  /**
+   * Runs the model. For shapes that it has not been run with before, it is compiled first.
+   *
+   * @param feeds values of all inputs, by name. Data are used as they are at the time of the call.
+   * @param fetches where outputs go: an MLTensor, or `null` for one that is not read
+   * @returns by name, the elements of each output, or the MLTensor that was given for it
+   */
+  run(
+    feeds: Record<string, OnnxFeed>,
+    fetches?: Record<string, MLTensor | null>,
+  ): Promise<Record<string, any>>;
+
+  /**
+   * The graph for these input shapes. It is compiled if it is not among those that are kept.
+   *
+   * @param shapes of the inputs whose free dimensions are not known from `freeDimensions`
+   */
+  compile(shapes?: Record<string, readonly number[]>): Promise<OnnxSpecialization>;
+
+  /** Frees everything; runs that have begun end as they should. */
+  destroy(): void;
+}
+
+/**
+ * Loads a model, and compiles it if the shapes of its inputs are known.
+ *
+ * @throws {OnnxError} if the file is no sound model, or with all nodes that are not supported
+ */
+export function loadModel(source: OnnxSource, options?: OnnxLoadOptions): Promise<OnnxModel>;
+
+/**
+ * Appends a model to a graph under construction. If it fails, the builder is as it was before.
+ *
+ * @param bindings operands in place of inputs, by name. Other inputs become inputs of the graph.
+ * @returns the outputs by name
+ */
+export function importModel(
+  builder: MLGraphBuilder,
+  source: OnnxSource,
+  bindings?: Record<string, MLOperand>,
+  options?: { freeDimensions?: Record<string, number>; outputs?: string[] },
+): Record<string, MLOperand>;
+
+/** What can be known of a model without building it. */
+export interface OnnxInspection {
+  readonly inputs: OnnxValueInfo[];
+  readonly outputs: OnnxValueInfo[];
+  readonly metadata: OnnxMetadata;
+  /** Numbers of nodes by operator, with its domain in front if it is not `ai.onnx`. */
+  readonly operators: Record<string, number>;
+  /** Elements of all weights. */
+  readonly parameters: number;
+  /** Bytes of all weights in the file. */
+  readonly parameterBytes: number;
+  /** If the shapes of all inputs are known, exactly what an import refuses; else operators that no shape makes possible. */
+  readonly unsupported: OnnxUnsupportedNode[];
+}
+
+/** Tells about a model, also one that is not supported. */
+export function inspectModel(source: OnnxSource, options?: { freeDimensions?: Record<string, number> }): OnnxInspection;
+
+/** The operators that are translated, with what of them is not. */
+export function supportedOperators(): { domain: string; operator: string; notes: string }[];

@@ -1,0 +1,68 @@
+// Virtual environments for the Python programs of this repository: made once under target/python, from the pinned
+// requirements in scripts/python/NAME.txt, and made again when those change.
+
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { entry, Failure, isProgram, outputOf, root, run } from './process.mjs';
+import { isAtLeast } from './setup.mjs';
+
+/** The oldest Python that the pinned packages have wheels for. */
+const OLDEST_PYTHON = '3.11';
+
+/** The first command that is a Python new enough. @throws {Failure} when there is none */
+function findPython() {
+  const seen = [];
+  for (const command of ['python3', 'python']) {
+    const version = outputOf(command, ['-c', 'import platform; print(platform.python_version())']);
+    if (version !== undefined && isAtLeast(version, OLDEST_PYTHON)) {
+      return command;
+    }
+    seen.push(version === undefined ? `${command} cannot be run` : `${command} is Python ${version}`);
+  }
+  throw new Failure(`This needs Python ${OLDEST_PYTHON} or newer: ${seen.join(', ')}.\nInstall it from your system's packages or from https://www.python.org.`);
+}
+
+/**
+ * A virtual environment with the packages of `scripts/python/NAME.txt`, made or renewed where that is needed.
+ *
+ * @param {string} name
+ * @returns {Promise<string>} path of its python
+ * @throws {Failure} without Python, venv or the package index
+ */
+export async function pythonEnvironment(name) {
+  const requirements = join(root, 'scripts', 'python', `${name}.txt`);
+  const directory = join(root, 'target', 'python', name);
+  const python = join(directory, ...(process.platform === 'win32' ? ['Scripts', 'python.exe'] : ['bin', 'python']));
+  // Written last, so an installation that was interrupted is made again.
+  const stamp = join(directory, 'installed');
+  const wanted = createHash('sha256').update(readFileSync(requirements)).digest('hex');
+  if (existsSync(python) && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) {
+    return python;
+  }
+  const system = findPython();
+  rmSync(directory, { recursive: true, force: true });
+  await run('virtual environment for Python (Debian and Ubuntu have it in the package python3-venv)', system, ['-m', 'venv', directory]);
+  await run('installation of Python packages', python, ['-m', 'pip', 'install', '--disable-pip-version-check', '--requirement', requirements]);
+  writeFileSync(stamp, wanted);
+  return python;
+}
+
+/**
+ * Runs a Python program in the environment `name`, with this process's standard streams.
+ *
+ * @param {string} step what the program is for; names the step in the error
+ * @param {string} name of the environment
+ * @param {string[]} args path of the program and its arguments
+ * @throws {Failure} when it cannot be started or fails
+ */
+export async function runPython(step, name, args) {
+  await run(step, await pythonEnvironment(name), args);
+}
+
+if (isProgram(import.meta.url)) {
+  await entry(async () => {
+    const [name = 'models'] = process.argv.slice(2);
+    console.log(await pythonEnvironment(name));
+  });
+}

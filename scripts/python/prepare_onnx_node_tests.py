@@ -1,0 +1,271 @@
+"""Prepares the single-operator tests of the onnx package for a runtime that needs attributes to be known.
+
+    python prepare_onnx_node_tests.py OUT_DIR
+
+Reads the tests in onnx/backend/test/data/node of the installed onnx package (1.18.0; newer wheels lack them).
+Inputs that WebNN takes as attributes, not as operands (shapes, axes, pads, ...: BAKED below) become initializers
+with the values of the test's data. Nothing else of a model is changed. The expected results of a few tests are wrong
+(CORRECTED below) and are computed anew with onnxruntime.
+
+Writes
+
+    OUT_DIR/<test>/model.onnx
+    OUT_DIR/<test>/input_<i>.npy, output_<i>.npy     bool as uint8; in the order of index.json
+    OUT_DIR/index.json                               [{ name, opset, operators, dataTypes, emptyTensors,
+                                                        baked, corrected, inputs, outputs }], sorted by name
+
+where `inputs` and `outputs` are [{ name, dataType, file }]; `file` is null where NumPy cannot hold the value
+(sequences, optional values, strings, 4-bit and 8-bit floats, ...). `dataTypes` are the element types, by ONNX's
+names, of all graph inputs, outputs, initializers and constants; `emptyTensors` names the inputs and outputs, but for
+baked ones, that have no elements; `corrected` says why the expected results are not those of the package, or is null.
+"""
+
+import collections
+import json
+import pathlib
+import re
+import shutil
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, numpy_helper
+
+TESTS = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data" / "node"
+EXPECTED_TESTS = 1450
+SUFFIX = "_expanded"
+
+# Operator -> positions of the inputs that become initializers, and why WebNN cannot take them as operands.
+# A test of an operator's function body (`..._expanded`) has the inputs of the operator's own test.
+BAKED = {
+    # Shapes, sizes, axes, counts: the shape of the result depends on their values, and shapes are static.
+    "AffineGrid": [1],  # size
+    "CenterCropPad": [1],  # shape
+    "Col2Im": [1, 2],  # image shape, block shape
+    "Compress": [1],  # condition: it decides how many elements are left
+    "ConstantOfShape": [0],  # shape
+    "DFT": [1, 2],  # length, axis
+    "Expand": [1],  # shape
+    "MaxUnpool": [2],  # output shape
+    "NonZero": [0],  # the elements decide how many indices there are
+    "OneHot": [1],  # depth
+    "Pad": [1, 2, 3],  # pads, value, axes: attributes of pad()
+    "Range": [0, 1, 2],  # start, limit, delta
+    "Reshape": [1],  # shape
+    "Resize": [1, 2, 3],  # region, scales, sizes
+    "Slice": [1, 2, 3, 4],  # starts, ends, axes, steps
+    "Split": [1],  # sizes
+    "SplitToSequence": [1],  # sizes
+    "Squeeze": [1],  # axes
+    "STFT": [1, 3],  # frame step, frame length
+    "Tile": [1],  # repeats
+    "TopK": [1],  # k
+    "Unsqueeze": [1],  # axes
+    "Upsample": [1],  # scales
+    "BlackmanWindow": [0],  # size
+    "HammingWindow": [0],  # size
+    "HannWindow": [0],  # size
+    "MelWeightMatrix": [0, 1, 2, 3, 4],  # sizes and frequencies
+    "ReduceL1": [1],  # axes
+    "ReduceL2": [1],
+    "ReduceLogSum": [1],
+    "ReduceLogSumExp": [1],
+    "ReduceMax": [1],
+    "ReduceMean": [1],
+    "ReduceMin": [1],
+    "ReduceProd": [1],
+    "ReduceSum": [1],
+    "ReduceSumSquare": [1],
+    # Attributes of WebNN's operators whose values, not only whose shapes, decide what is computed.
+    "Clip": [1, 2],  # minimum, maximum: attributes of clamp()
+    "CumSum": [1],  # axis: an attribute of cumulativeSum()
+    "Dropout": [1, 2],  # ratio, training mode
+    "GRU": [4],  # sequence lengths: lstm() and gru() run all steps of all batch entries
+    "LSTM": [4],
+    "RNN": [4],
+    "ReverseSequence": [1],  # sequence lengths
+    "Trilu": [1],  # diagonal: an attribute of triangular()
+    # Control flow: WebNN has none, so it must be decided when the graph is built.
+    "If": [0],  # condition
+    "Loop": [0, 1],  # trip count, condition
+}
+
+# Tests whose expected values contradict the operator: onnx 1.18.0's reference implementation, which they come from, was
+# corrected in later releases. On those of Attention, the reference of onnx 1.23.2 and onnxruntime 1.31.1 agree.
+CORRECTED = {
+    r"test_attention_3d(_\w+)?": "the heads of 3-D inputs were split without a transposition",
+    r"test_attention_4d_gqa(_\w+)?": "key and value heads were tiled where each has to be repeated",
+    r"test_attention_4d_with_(past_and_present_)?qk_matmul_bias": "mode 1 of the last result now is before the mask",
+    r"test_attention_4d_with_qk_matmul_softcap": "the cap was applied after the mask and not before it",
+    r"test_qlinearmatmul_[23]D_int8_float(16|32)": "results beyond the range of int8 wrapped around; they saturate",
+}
+
+# Element types that NumPy holds without help.
+PLAIN = {
+    "float", "double", "float16", "bool",
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+}  # fmt: skip
+
+
+def type_name(data_type):
+    """ONNX's name of an element type: `float`, `bfloat16`, `string`."""
+    return TensorProto.DataType.Name(data_type).lower()
+
+
+def all_nodes(graph):
+    """The nodes of a graph and of the graphs inside them."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs]:
+                yield from all_nodes(inner)
+
+
+def operator_name(node):
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+
+
+def tensors_inside(graph):
+    """Initializers and values of constants."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            for inner in [attribute.g, *attribute.graphs]:
+                yield from tensors_inside(inner)
+
+
+def value_type(info):
+    """`float` for a tensor of floats; `sequence`, `optional` for those."""
+    kind = info.type.WhichOneof("value")
+    return type_name(info.type.tensor_type.elem_type) if kind == "tensor_type" else kind.removesuffix("_type")
+
+
+def read_values(folder, kind, infos):
+    """The data of the graph's inputs or outputs: tensors, or None where the value is no tensor."""
+    values = []
+    for i, info in enumerate(infos):
+        path = folder / "test_data_set_0" / f"{kind}_{i}.pb"
+        if info.type.WhichOneof("value") != "tensor_type":
+            values.append(None)
+            continue
+        tensor = TensorProto()
+        tensor.ParseFromString(path.read_bytes())
+        values.append(tensor)
+    return values
+
+
+def baked_names(name, model, models):
+    """Names of the graph inputs that become initializers."""
+    of_operator = models.get(name.partition(SUFFIX)[0], model)
+    positions = {info.name: i for i, info in enumerate(of_operator.graph.input)}
+    baked = set()
+    for node in of_operator.graph.node:
+        for i in BAKED.get(operator_name(node), []):
+            if i < len(node.input) and node.input[i] in positions:
+                baked.add(positions[node.input[i]])
+    return {model.graph.input[i].name for i in baked}
+
+
+def bake(model, names, values):
+    """Turns graph inputs into initializers. `values` has a tensor per graph input."""
+    kept = []
+    for info, value in zip(list(model.graph.input), values, strict=True):
+        if info.name not in names:
+            kept.append(info)
+            continue
+        initializer = model.graph.initializer.add()
+        initializer.CopyFrom(value)
+        initializer.name = info.name
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    # Before version 4, initializers had to be inputs as well.
+    model.ir_version = max(model.ir_version, 4)
+
+
+def correction(name):
+    """Why the expected results of a test are wrong, or None. The `_expanded` tests follow their own nodes."""
+    reasons = [why for pattern, why in CORRECTED.items() if re.fullmatch(pattern, name) and SUFFIX not in name]
+    return reasons[0] if reasons else None
+
+
+def corrected(name, model, inputs, outputs):
+    """The results of onnxruntime, as tensors. They must differ from `outputs`: else there is nothing to correct."""
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = {info.name: numpy_helper.to_array(value) for info, value in zip(model.graph.input, inputs, strict=True)}
+    results = session.run([info.name for info in model.graph.output], feeds)
+    if all(np.allclose(new, numpy_helper.to_array(old)) for new, old in zip(results, outputs, strict=True)):
+        sys.exit(f"{name}: its expected values are right, although CORRECTED lists it")
+    return [numpy_helper.from_array(result) for result in results]
+
+
+def write_values(out, kind, infos, values):
+    """Writes the arrays; returns the rows of the index."""
+    rows = []
+    for i, (info, value) in enumerate(zip(infos, values, strict=True)):
+        data_type = value_type(info)
+        file = None
+        if value is not None and type_name(value.data_type) in PLAIN:
+            array = numpy_helper.to_array(value)
+            file = f"{kind}_{i}.npy"
+            np.save(
+                out / file,
+                np.ascontiguousarray(array.astype(np.uint8) if array.dtype == bool else array).reshape(array.shape),
+            )
+        rows.append({"name": info.name, "dataType": data_type, "file": file})
+    return rows
+
+
+def prepare(name, model, models, out):
+    """Writes one test; returns its row of the index."""
+    folder = TESTS / name
+    inputs = read_values(folder, "input", model.graph.input)
+    outputs = read_values(folder, "output", model.graph.output)
+    if correction(name):
+        outputs = corrected(name, model, inputs, outputs)
+    names = baked_names(name, model, models)
+    types = {value_type(info) for info in [*model.graph.input, *model.graph.output]}
+    types |= {type_name(tensor.data_type) for tensor in tensors_inside(model.graph)}
+    baked = [info.name for info in model.graph.input if info.name in names]
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    values = {info.name: value for info, value in zip(model.graph.input, inputs, strict=True)}
+    bake(model, names, inputs)
+    kept = [values[info.name] for info in model.graph.input]
+    operands = zip([*model.graph.input, *model.graph.output], [*kept, *outputs], strict=True)
+    (out / name).mkdir()
+    (out / name / "model.onnx").write_bytes(model.SerializeToString())
+    return {
+        "name": name,
+        "opset": {entry.domain: entry.version for entry in model.opset_import},
+        "operators": dict(sorted(collections.Counter(map(operator_name, all_nodes(model.graph))).items())),
+        "dataTypes": sorted(types),
+        "emptyTensors": [info.name for info, value in operands if value is not None and 0 in value.dims],
+        "baked": baked,
+        "corrected": correction(name),
+        "inputs": write_values(out / name, "input", model.graph.input, kept),
+        "outputs": write_values(out / name, "output", model.graph.output, outputs),
+    }
+
+
+def main(out):
+    names = sorted(path.name for path in TESTS.iterdir()) if TESTS.is_dir() else []
+    if len(names) != EXPECTED_TESTS:
+        sys.exit(f"{TESTS}: {len(names)} tests, expected the {EXPECTED_TESTS} of onnx 1.18.0")
+    models = {name: onnx.load(TESTS / name / "model.onnx") for name in names}
+    unfinished = out.with_name(out.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    index = [prepare(name, models[name], models, unfinished) for name in names]
+    (unfinished / "index.json").write_text(json.dumps(index, indent=1))
+    shutil.rmtree(out, ignore_errors=True)
+    unfinished.rename(out)
+    print(
+        f"{len(index)} tests in {out}, {sum(bool(row['baked']) for row in index)} with baked inputs, "
+        f"{sum(row['corrected'] is not None for row in index)} with corrected results"
+    )
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

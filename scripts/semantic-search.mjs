@@ -1,0 +1,14 @@
+// `npm run test:semantic-search`: fetches the model of examples/semantic-search.mjs once, then tests the example
+// against onnxruntime.
+
+import { fetchModel } from '../examples/semantic-search/fetch-model.mjs';
+import { entry, run } from './process.mjs';
+import { pythonEnvironment } from './python.mjs';
+import { setUp } from './setup.mjs';
+
+await entry(async () => {
+  await setUp();
+  await fetchModel();
+  const env = { PYTHON: await pythonEnvironment('models') };
+  await run('tests of the semantic search', process.execPath, ['--test', '__test__/semantic-search/semantic-search.test.mjs'], { env });
+});

@@ -1,0 +1,115 @@
+//! Descriptions of plans, for people: the graph as it was given and as it was compiled, and what runs. Made with the
+//! plan, from what lowering throws away; the text form is written on request only.
+
+use super::simd::Isa;
+use crate::compile::Passes;
+use crate::ir::{Listing, Node, ValueId};
+use crate::ops::Inputs;
+use crate::shape::Descriptor;
+use serde_json::{Value as Json, json};
+
+/// What a step computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Computes {
+    /// The node of this place in the compiled graph.
+    Node(u32),
+    /// A copy of a value to an output of the graph.
+    Copy(ValueId),
+}
+
+/// A step of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepListing {
+    /// What it computes.
+    pub computes: Computes,
+    /// The kernel that runs.
+    pub kernel: &'static str,
+}
+
+/// Bytes that a plan holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Constants that steps read as they are, those shared with others included.
+    pub constants: usize,
+    /// Constants in the order in which kernels read them.
+    pub packed: usize,
+    /// Intermediate values and scratch memory.
+    pub arena: usize,
+}
+
+impl Holdings {
+    /// All of them.
+    pub fn total(&self) -> usize {
+        self.constants + self.packed + self.arena
+    }
+}
+
+/// What a plan is and does. Holds no weights.
+#[derive(Debug)]
+pub struct Description {
+    /// The descriptors of all values, by their ids in both graphs.
+    pub descriptors: Box<[Descriptor]>,
+    /// The graph as it was given.
+    pub source: Listing,
+    /// What the passes left of it.
+    pub compiled: Listing,
+    /// In the order in which they run.
+    pub steps: Box<[StepListing]>,
+    /// What the plan holds.
+    pub memory: Holdings,
+    /// The passes that ran.
+    pub passes: Passes,
+    /// The instruction set that the plan is for.
+    pub isa: Isa,
+    /// The number of threads that the plan is for.
+    pub threads: usize,
+}
+
+impl Description {
+    /// A `GraphDescription` of `inspect.d.ts`.
+    pub fn json(&self) -> Json {
+        let Holdings { constants, packed, arena } = self.memory;
+        json!({
+            "source": self.source.json(&self.descriptors),
+            "compiled": self.compiled.json(&self.descriptors),
+            "steps": (0..self.steps.len()).map(|index| self.step_json(index)).collect::<Json>(),
+            "memory": { "constantBytes": constants, "packedBytes": packed, "arenaBytes": arena },
+            "passes": self.passes.enabled().collect::<Vec<_>>(),
+            "isa": self.isa.name(),
+            "threads": self.threads,
+        })
+    }
+
+    fn step_json(&self, index: usize) -> Json {
+        let StepListing { computes, kernel } = self.steps[index];
+        let descriptor = |id: &ValueId| &self.descriptors[id.index()];
+        match computes {
+            Computes::Node(at) => {
+                let node: &Node = &self.compiled.nodes()[at as usize];
+                let inputs: Vec<_> = node.inputs.iter().map(|id| id.as_ref().map(descriptor)).collect();
+                let inputs: &Inputs = &inputs;
+                let outputs: Vec<_> = node.outputs.iter().map(descriptor).collect();
+                json!({
+                    "index": index,
+                    "kernel": kernel,
+                    "node": at,
+                    "operator": node.op.rule().name,
+                    "label": node.label,
+                    "multiplyAdds": node.op.multiply_adds(inputs, &outputs),
+                    "bytesRead": node.op.bytes_read(inputs, &outputs),
+                    "bytesWritten": outputs.iter().map(|output| output.bytes()).sum::<usize>(),
+                })
+            }
+            Computes::Copy(id) => json!({
+                "index": index,
+                "kernel": kernel,
+                "node": null,
+                "operator": "copy",
+                "label": "",
+                "multiplyAdds": 0,
+                "bytesRead": descriptor(&id).bytes(),
+                "bytesWritten": descriptor(&id).bytes(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Observers of a run: nothing for a dispatch, a clock for a profile.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::{Buffer, elements_mut};
+use std::time::Instant;
+
+/// Is told when a run and its steps begin and end. The run is compiled once for each observer.
+pub trait Observer: Send {
+    /// A run begins.
+    fn begin(&mut self) {}
+    /// The next step begins.
+    fn begin_step(&mut self) {}
+    /// That step has ended.
+    fn end_step(&mut self) {}
+    /// The run has ended.
+    fn end(&mut self) {}
+}
+
+/// Observes nothing, which costs nothing.
+pub struct Unobserved;
+
+impl Observer for Unobserved {}
+
+/// The most timings of steps that one profile holds: 16 MiB, and several times that as objects of JavaScript.
+pub const MAX_TIMINGS: usize = 1 << 20;
+
+/// Takes the times of runs. Numbers are nanoseconds, and doubles, because that is what JavaScript reads.
+pub struct Stopwatch {
+    /// For each run `[start, duration]`, from the start of the first one, and for each step `[start, duration]` from the
+    /// start of the run.
+    times: Buffer,
+    /// How many numbers are written.
+    written: usize,
+    /// When the first run began.
+    first: Option<Instant>,
+    run: Instant,
+    step: Instant,
+    /// Where the duration of the run belongs.
+    duration: usize,
+}
+
+impl Stopwatch {
+    /// For `runs` runs of `steps` steps each.
+    ///
+    /// # Errors
+    /// A TypeError for more than [`MAX_TIMINGS`] timings, an `UnknownError` when there is no memory for them.
+    pub fn new(runs: usize, steps: usize) -> Result<Stopwatch> {
+        let timings = runs.saturating_mul(steps.max(1));
+        if timings > MAX_TIMINGS {
+            let message = format!("{runs} runs of {steps} steps are {timings} timings, expected at most {MAX_TIMINGS}");
+            return Err(Error::new(ErrorKind::Type, message));
+        }
+        let now = Instant::now();
+        let times = Buffer::zeroed(runs * (steps + 1) * 2 * size_of::<f64>())?;
+        Ok(Stopwatch { times, written: 0, first: None, run: now, step: now, duration: 0 })
+    }
+
+    /// The times of all runs as float64, see [`Stopwatch`]: for each run two numbers and two for each step.
+    pub fn into_times(self) -> Buffer {
+        self.times
+    }
+
+    fn put(&mut self, number: f64) {
+        elements_mut::<u64>(self.times.bytes_mut())[self.written] = number.to_bits();
+        self.written += 1;
+    }
+}
+
+/// Nanoseconds from `start` to `end`.
+fn nanoseconds(start: Instant, end: Instant) -> f64 {
+    end.duration_since(start).as_nanos() as f64
+}
+
+impl Observer for Stopwatch {
+    fn begin(&mut self) {
+        let now = Instant::now();
+        let start = nanoseconds(*self.first.get_or_insert(now), now);
+        self.put(start);
+        self.duration = self.written;
+        self.put(0.0);
+        self.run = now;
+    }
+
+    fn begin_step(&mut self) {
+        self.step = Instant::now();
+    }
+
+    fn end_step(&mut self) {
+        let now = Instant::now();
+        self.put(nanoseconds(self.run, self.step));
+        self.put(nanoseconds(self.step, now));
+    }
+
+    fn end(&mut self) {
+        let duration = nanoseconds(self.run, Instant::now());
+        elements_mut::<u64>(self.times.bytes_mut())[self.duration] = duration.to_bits();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_timings_are_refused() {
+        let refused = |runs, steps| Stopwatch::new(runs, steps).err().expect("too many");
+        assert_eq!(
+            refused(10_000, 500).message,
+            "10000 runs of 500 steps are 5000000 timings, expected at most 1048576"
+        );
+        assert_eq!(refused(usize::MAX, 7).kind, ErrorKind::Type);
+        assert!(Stopwatch::new(10_000, 100).is_ok());
+    }
+}

@@ -1,0 +1,100 @@
+//! Which nodes still need the raw bytes of which constants while a graph is lowered, so that bytes of which packed
+//! copies are enough are given back at once.
+
+use super::lower::Lowered;
+use super::steps::Step;
+use super::steps::gather::{PackedGatherStep, PackedMatrix};
+use crate::ir::{Graph, Node, Source, ValueId};
+use crate::memory::Buffer;
+use crate::ops::Op;
+use std::collections::HashMap;
+
+/// A packed matrix, and whether the product that it was packed for multiplies with the transposed one.
+type Tied = (PackedMatrix, bool);
+
+/// The readers of the constants of a graph.
+pub struct Readers {
+    /// For each value, how many operands and outputs of the graph read its raw bytes.
+    raw: Vec<usize>,
+    /// For each constant, the nodes that gather from it. No step that gathers reads anything else of it.
+    gathers: HashMap<ValueId, Vec<usize>>,
+    /// Constants that are only gathered from and packed for products, such as the embeddings of a language model that
+    /// also compute its logits: the rows are read from the panels.
+    tied: HashMap<ValueId, Tied>,
+}
+
+impl Readers {
+    /// The readers in `graph`, of which nothing is lowered yet.
+    pub fn new(graph: &Graph) -> Readers {
+        let mut gathers: HashMap<ValueId, Vec<usize>> = HashMap::new();
+        for (index, node) in graph.nodes.iter().enumerate() {
+            if let Some(id) = gathered(node).filter(|id| graph.value(*id).constant().is_some()) {
+                gathers.entry(id).or_default().push(index);
+            }
+        }
+        Readers { raw: graph.use_counts(), gathers, tied: HashMap::new() }
+    }
+
+    /// The step of `node` if it gathers from a constant of which only a packed copy is kept.
+    pub fn lower_tied(&self, graph: &Graph, node: &Node) -> Option<Lowered> {
+        let matrix = self.tied.get(&gathered(node)?)?;
+        tied_gather(graph, node, matrix).map(lowered)
+    }
+
+    /// Notes what the last one of the steps in `all`, those of the nodes that were lowered so far, has packed. Steps that
+    /// gather from what it packed are replaced in `all` if nothing else needs the raw bytes. Bytes that nobody needs are
+    /// given back.
+    pub fn note(&mut self, graph: &mut Graph, all: &mut [Lowered]) {
+        let index = all.len() - 1;
+        for operand in all[index].packed.clone() {
+            let id = graph.nodes[index].inputs[operand].expect("a packed operand was given");
+            if self.tied.contains_key(&id) {
+                continue;
+            }
+            self.raw[id.index()] -= 1;
+            if operand == 1 {
+                self.tie(graph, all, id);
+            }
+            if self.raw[id.index()] == 0 {
+                graph.values[id.index()].source = Source::Constant(Buffer::default().into());
+            }
+        }
+    }
+
+    /// Lets all that gather from `id`, which the last step in `all` has packed, read the packed copy, if nothing else
+    /// reads the raw bytes.
+    fn tie(&mut self, graph: &Graph, all: &mut [Lowered], id: ValueId) {
+        let Some(gathers) = self.gathers.get(&id).filter(|gathers| gathers.len() == self.raw[id.index()]) else {
+            return;
+        };
+        let index = all.len() - 1;
+        let Step::Dense(step) = &all[index].step else { return };
+        let transposed = matches!(&graph.nodes[index].op, Op::Gemm(op) if op.attributes.b_transpose);
+        let Some(matrix) = step.packed_matrix().map(|matrix| (matrix, transposed)) else { return };
+        let step = |&node: &usize| Some((node, tied_gather(graph, &graph.nodes[node], &matrix)?));
+        let Some(steps) = gathers.iter().map(step).collect::<Option<Vec<_>>>() else { return };
+        for (node, step) in steps.into_iter().filter(|(node, _)| *node < index) {
+            all[node] = lowered(step);
+        }
+        self.raw[id.index()] = 0;
+        self.tied.insert(id, matrix);
+    }
+}
+
+/// What a node gathers rows from.
+fn gathered(node: &Node) -> Option<ValueId> {
+    match (&node.op, node.inputs.as_slice()) {
+        (Op::Gather(_), [Some(input), Some(indices)]) if input != indices => Some(*input),
+        _ => None,
+    }
+}
+
+fn tied_gather(graph: &Graph, node: &Node, (matrix, transposed): &Tied) -> Option<PackedGatherStep> {
+    let Op::Gather(op) = &node.op else { return None };
+    let [input, indices] = [0, 1].map(|index| graph.descriptor(node.inputs[index].expect("required")));
+    PackedGatherStep::new(op, [input, indices], matrix, *transposed)
+}
+
+fn lowered(step: PackedGatherStep) -> Lowered {
+    Lowered { step: step.into(), packed: vec![0] }
+}

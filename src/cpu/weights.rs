@@ -1,0 +1,180 @@
+//! Constants as steps need them: read in pieces for packing, so that large mapped weights are never in memory twice, and
+//! one buffer for all steps and graphs of the process that need the same bytes.
+
+use super::kernels::float::{Float, widen};
+use super::kernels::packed::PanelForm;
+use super::simd::Isa;
+use crate::dtype::{DataType, Element};
+use crate::error::Result;
+use crate::ir::Constant;
+use crate::memory::{Buffer, Mapped, WeakBuffers, bytes_of, elements, elements_mut, share};
+use half::f16;
+use std::ops::Range;
+use std::sync::{Arc, LazyLock, Mutex};
+
+/// The most bytes that are read in one piece where that is possible: enough that a read of a file costs little, and few
+/// enough that a piece is still in cache when it is packed.
+const PIECE_BYTES: usize = 4 << 20;
+
+/// The elements of a constant: from some element on, all to the end.
+#[derive(Clone, Copy)]
+pub struct Weights<'a> {
+    source: Source<'a>,
+    dtype: DataType,
+    first: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Memory(&'a [u8]),
+    Mapped(&'a Mapped),
+}
+
+/// Room for pieces that are read. Grows as needed.
+#[derive(Default)]
+pub struct Staging {
+    piece: Option<Buffer>,
+    halves: Option<Buffer>,
+}
+
+impl<'a> Weights<'a> {
+    /// The elements of `constant`, which are of type `dtype`.
+    pub fn of(constant: &'a Constant, dtype: DataType) -> Weights<'a> {
+        let source = match constant {
+            Constant::Owned(buffer) => Source::Memory(buffer.bytes()),
+            Constant::Mapped(window) => Source::Mapped(window),
+        };
+        Weights { source, dtype, first: 0 }
+    }
+
+    /// Elements in memory.
+    pub fn of_slice<T: Element>(slice: &'a [T]) -> Weights<'a> {
+        Weights { source: Source::Memory(bytes_of(slice)), dtype: T::DATA_TYPE, first: 0 }
+    }
+
+    /// The same without the first `count` elements.
+    pub fn skip(self, count: usize) -> Weights<'a> {
+        Weights { first: self.first + count, ..self }
+    }
+
+    /// How many elements of type `T` should be read in one [`piece`](Self::piece): any number if they are in memory.
+    pub fn piece_len<T: Element>(&self) -> usize {
+        match self.source {
+            Source::Memory(_) if self.dtype == T::DATA_TYPE => usize::MAX,
+            _ => PIECE_BYTES / size_of::<T>(),
+        }
+    }
+
+    /// The elements `range` as `T`: in memory where they are, or read to `staging`, and widened from float16 if `T` is
+    /// `f32`.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the copy, an `OperationError` when a mapped file cannot be read.
+    ///
+    /// # Panics
+    /// If there are fewer elements, or they are of another type than `T` and not float16.
+    pub fn piece<'s, T: Float>(&self, isa: Isa, range: Range<usize>, staging: &'s mut Staging) -> Result<&'s [T]>
+    where
+        'a: 's,
+    {
+        let Staging { piece, halves } = staging;
+        if T::DATA_TYPE == self.dtype {
+            return Ok(elements(self.stored(range, piece)?));
+        }
+        assert_eq!(self.dtype, DataType::Float16, "only float16 is widened");
+        let wide = elements_mut::<T>(room(piece, range.len() * size_of::<T>())?);
+        let halves: &[f16] = elements(self.stored(range, halves)?);
+        widen(isa, halves, T::as_f32_mut(wide).expect("float16 is widened to f32"));
+        Ok(wide)
+    }
+
+    /// The bytes of the elements `range`, as they are stored.
+    fn stored<'s>(&self, range: Range<usize>, copy: &'s mut Option<Buffer>) -> Result<&'s [u8]>
+    where
+        'a: 's,
+    {
+        let size = self.dtype.size();
+        let (at, len) = ((self.first + range.start) * size, range.len() * size);
+        match self.source {
+            Source::Memory(bytes) => Ok(&bytes[at..][..len]),
+            Source::Mapped(window) => {
+                let copy = room(copy, len)?;
+                window.read(at, copy)?;
+                Ok(copy)
+            }
+        }
+    }
+
+    /// The buffer that `make` packs these elements to in the way that `form` says: one for all who ask for the same.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn packed(&self, form: PanelForm, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
+        match self.source {
+            Source::Memory(_) => Ok(share(Arc::new(make()?))),
+            Source::Mapped(window) => {
+                let origin = Origin {
+                    backing: window.backing().id(),
+                    start: window.range().start + self.first * self.dtype.size(),
+                    form: Form::Panels(self.dtype, form),
+                };
+                once(origin, || Ok(Arc::new(make()?)))
+            }
+        }
+    }
+}
+
+/// At least `len` bytes of the buffer in `slot`, exactly `len` of which are given.
+fn room(slot: &mut Option<Buffer>, len: usize) -> Result<&mut [u8]> {
+    if slot.as_ref().is_none_or(|buffer| buffer.len() < len) {
+        // The old one goes first.
+        *slot = None;
+        *slot = Some(Buffer::zeroed(len)?);
+    }
+    Ok(&mut slot.as_mut().expect("just made").bytes_mut()[..len])
+}
+
+/// All bytes of `constant` for steps that read them in place: one buffer for all constants with the same bytes.
+///
+/// # Errors
+/// As [`Constant::buffer`].
+pub fn resident(constant: &Constant) -> Result<Arc<Buffer>> {
+    match constant {
+        Constant::Owned(buffer) => Ok(share(buffer.clone())),
+        Constant::Mapped(window) => {
+            let Range { start, end } = window.range();
+            let origin = Origin { backing: window.backing().id(), start, form: Form::Raw(end - start) };
+            once(origin, || constant.buffer())
+        }
+    }
+}
+
+/// Where bytes come from and what was made of them: enough to know that they are the same without looking.
+#[derive(PartialEq, Eq, Hash)]
+struct Origin {
+    backing: u64,
+    start: usize,
+    form: Form,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Form {
+    /// That many bytes as they are.
+    Raw(usize),
+    /// Elements of that type, packed.
+    Panels(DataType, PanelForm),
+}
+
+/// The shared buffer of what `make` makes of `origin`, made only if nobody holds it.
+fn once(origin: Origin, make: impl FnOnce() -> Result<Arc<Buffer>>) -> Result<Arc<Buffer>> {
+    static MADE: LazyLock<Mutex<WeakBuffers<Origin>>> = LazyLock::new(Mutex::default);
+    let lock = || MADE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let known = lock().get(&origin).pop();
+    if let Some(buffer) = known {
+        return Ok(buffer);
+    }
+    // Who makes the same at the same time gets the same in the end: equal bytes are shared.
+    let buffer = share(make()?);
+    lock().insert(origin, &buffer);
+    Ok(buffer)
+}

@@ -1,0 +1,227 @@
+//! Graphs with mapped constants: the same bits as with owned ones, and memory that is held once.
+
+use super::plan::{Plan, PlanOptions};
+use super::simd::Isa;
+use super::steps::Env;
+use super::threads::Threads;
+use crate::compile::Passes;
+use crate::error::ErrorKind;
+use crate::ir::{Graph, parse};
+use crate::memory::Buffer;
+use crate::testing::{Tolerance, check, run_compiled, with_mapped_constants};
+use std::sync::Arc;
+
+fn plan(graph: &Graph) -> Plan {
+    let threads = Threads::new(1).unwrap();
+    let env = Env { threads: &threads, isa: Isa::best() };
+    Plan::compile(graph.clone(), &env, Passes::ALL, PlanOptions::default()).unwrap()
+}
+
+/// The addresses of what a plan holds.
+fn addresses(plan: &Plan) -> Vec<*const Buffer> {
+    plan.weights().map(Arc::as_ptr).collect()
+}
+
+/// One operator with constant weights `%1`, and `%0` to multiply them with.
+const OPERATORS: &[&str] = &[
+    "%0 = input x T [5, 70]\n%1 = constant T [70, 45]\n%2 = matmul %0 %1",
+    "%0 = input x T [2, 5, 70]\n%1 = constant T [2, 70, 45]\n%2 = matmul %0 %1",
+    "%0 = input x T [70, 45]\n%1 = constant T [5, 70]\n%2 = matmul %1 %0",
+    "%0 = input x T [5, 70]\n%1 = constant T [45, 70]\n%2 = gemm %0 %1 bTranspose=true",
+    "%0 = input x T [1, 70]\n%1 = constant T [45, 70]\n%2 = gemm %0 %1 bTranspose=true",
+    "%0 = input x T [5, 70]\n%1 = constant T [70, 90]\n%3, %4 = split %1 splits=2 axis=1\n%2 = matmul %0 %4",
+    "%0 = input x T [5, 70]\n%1 = constant T [90, 70]\n%3, %4 = split %1 splits=2\n%2 = gemm %0 %4 bTranspose=true",
+    "%0 = input x T [2, 6, 9, 9]\n%1 = constant T [14, 3, 3, 3]\n%2 = conv2d %0 %1 groups=2",
+    "%0 = input x T [2, 9, 9, 6]\n%1 = constant T [3, 3, 3, 14]\n\
+     %2 = conv2d %0 %1 groups=2 inputLayout=nhwc filterLayout=hwio",
+    "%0 = input x T [2, 6, 9, 9]\n%1 = constant T [6, 1, 3, 3]\n%2 = conv2d %0 %1 groups=6",
+    "%0 = input x T [2, 6, 9, 9]\n%1 = constant T [6, 5, 3, 3]\n%2 = convTranspose2d %0 %1 strides=[2, 2]",
+    "%0 = input x T [6, 2, 20]\n%1 = constant T [1, 64, 20]\n%3 = constant T [1, 64, 16]\n\
+     %2, %4 = lstm %0 %1 %3 steps=6 hiddenSize=16",
+    "%0 = input x T [1, 2, 20]\n%1 = constant T [1, 48, 20]\n%3 = constant T [1, 48, 16]\n\
+     %2 = gru %0 %1 %3 steps=1 hiddenSize=16",
+    "%0 = input x T [4, 30]\n%1 = constant T [30]\n%2 = add %0 %1",
+    "%0 = input x int32 [4]\n%1 = constant T [30, 7]\n%2 = gather %1 %0",
+];
+
+#[test]
+fn mapped_constants_give_the_same_bits() {
+    for operator in OPERATORS {
+        for dtype in ["float32", "float16"] {
+            let graph = parse(&(operator.replace(" T ", &format!(" {dtype} ")) + "\noutput y = %2"));
+            for isa in Isa::available() {
+                let owned = run_compiled(&graph, isa);
+                for offset in [0, 2, 3] {
+                    let (mapped, _file) = with_mapped_constants(&graph, offset);
+                    assert!(run_compiled(&mapped, isa) == owned, "{isa:?}, offset {offset}:\n{graph}");
+                }
+            }
+        }
+    }
+}
+
+/// Products of up to 80 terms below 8.
+const SUMS: Tolerance = Tolerance::ulps(16).or_absolute(2e-4);
+const HALF_SUMS: Tolerance = Tolerance::ulps(1).or_absolute(2e-4);
+
+/// A matrix that is gathered from and multiplied with, and what reads it besides.
+fn tied(dtype: &str, transposed: bool, besides: &str) -> Graph {
+    let shape = if transposed { "[90, 70]" } else { "[70, 90]" };
+    parse(&format!(
+        "%0 = input x {dtype} [5, 70]
+         %1 = constant {dtype} {shape}
+         %2 = input i int32 [3, 2]
+         %3 = gather %1 %2
+         %4 = gemm %0 %1 bTranspose={transposed}
+         %5 = input j int64 []
+         %6 = gather %1 %5
+         %7 = input z {dtype} {shape}
+         {besides}
+         output g = %3
+         output h = %6
+         output p = %4"
+    ))
+}
+
+#[test]
+fn a_matrix_that_is_gathered_from_and_multiplied_with_is_held_once() {
+    for (dtype, size, tolerance) in [("float32", 4, SUMS), ("float16", 2, HALF_SUMS)] {
+        for transposed in [false, true] {
+            let graph = tied(dtype, transposed, "");
+            check(&graph, tolerance);
+            let (mapped, _file) = with_mapped_constants(&graph, 1);
+            assert!(run_compiled(&mapped, Isa::best()) == run_compiled(&graph, Isa::best()));
+            // Lanes are padded to the width of a panel.
+            let lanes = 90usize.next_multiple_of(32);
+            for graph in [graph, mapped] {
+                let weights = weight_bytes(&plan(&graph));
+                assert!((70 * 90 * size..=70 * lanes * size).contains(&weights), "{weights} bytes of\n{graph}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_matrix_that_is_also_read_otherwise_keeps_its_raw_bytes() {
+    for besides in ["%8 = add %7 %1\noutput s = %8", "%8 = gather %1 %2 axis=1\noutput s = %8"] {
+        let graph = tied("float32", true, besides);
+        check(&graph, SUMS);
+        assert!(weight_bytes(&plan(&graph)) >= 2 * 70 * 90 * 4);
+    }
+}
+
+/// A product with packed weights of 40 KiB, and weights that are read in place.
+fn product(rows: usize, dtype: &str) -> Graph {
+    parse(&format!(
+        "%0 = input x {dtype} [{rows}, 100]
+         %1 = constant {dtype} [100, 96]
+         %2 = matmul %0 %1
+         %3 = input i int32 [{rows}]
+         %4 = constant {dtype} [128, 96]
+         %5 = gather %4 %3
+         output y = %2
+         output z = %5"
+    ))
+}
+
+#[test]
+fn plans_share_equal_weights() {
+    let first = plan(&product(7, "float32"));
+    let (mapped, _file) = with_mapped_constants(&product(9, "float32"), 3);
+    let others = [plan(&product(9, "float32")), plan(&mapped), plan(&mapped)];
+    assert_eq!(addresses(&first).len(), 2);
+    for other in &others {
+        assert_eq!(addresses(&first), addresses(other), "all weights are the same buffers");
+    }
+    let half = plan(&product(7, "float16"));
+    assert!(addresses(&half).iter().all(|buffer| !addresses(&first).contains(buffer)));
+    let twice = plan(&parse(
+        "%0 = input x float32 [3, 100]
+         %1 = constant float32 [100, 100] 1 2 3
+         %2 = constant float32 [100, 100] 1 2 3
+         %3 = matmul %0 %1
+         %4 = matmul %3 %2
+         output y = %4",
+    ));
+    assert_eq!(addresses(&twice)[0], addresses(&twice)[1]);
+    assert!(weight_bytes(&twice) < 2 * 40_000, "what steps share counts once");
+}
+
+#[test]
+fn a_file_that_shrinks_before_the_graph_is_built_is_an_error() {
+    for rows in [7, 1] {
+        let (mapped, file) = with_mapped_constants(&product(rows, "float32"), 1);
+        std::fs::File::options().write(true).open(&file.0).unwrap().set_len(5000).unwrap();
+        let threads = Threads::new(1).unwrap();
+        let env = Env { threads: &threads, isa: Isa::best() };
+        let plan = Plan::compile(mapped, &env, Passes::ALL, PlanOptions::default());
+        let error = plan.err().expect("the bytes are gone");
+        assert_eq!(error.kind, ErrorKind::Operation);
+        assert!(error.message.ends_with("and has 5000 now"), "{error}");
+    }
+}
+
+/// Peaks and sums of a whole process, so the test runs itself once more in one of its own.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_large_mapped_weight_is_in_memory_once() {
+    const NAME: &str = "cpu::weights_tests::a_large_mapped_weight_is_in_memory_once";
+    const ALONE: &str = "WEBNN_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return measure_a_large_weight();
+    }
+    let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = test.args(["--exact", NAME, "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[cfg(target_os = "linux")]
+fn measure_a_large_weight() {
+    use crate::dtype::DataType;
+    use crate::ir::Builder;
+    use crate::memory::{Mapped, MappedFile};
+    use crate::ops::attributes::{Attribute, Attributes};
+    use crate::shape::Descriptor;
+    use crate::testing::TemporaryFile;
+    use std::io::Write;
+
+    const SIZE: u32 = 4096;
+    const BYTES: usize = 4 * (SIZE * SIZE) as usize;
+    let kib = |name: &str| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
+    };
+    let file = TemporaryFile::new("large", &[1, 2, 3]);
+    let mut out = std::fs::File::options().append(true).open(&file.0).unwrap();
+    for block in 0..BYTES >> 16 {
+        let numbers = (0..1 << 14).flat_map(|i| (((i * 31 + block) % 1009) as f32 * 1e-3).to_le_bytes());
+        out.write_all(&numbers.collect::<Vec<u8>>()).unwrap();
+    }
+    let mapped = MappedFile::open(&file.0).unwrap();
+    let before = kib("VmHWM:");
+    let mut plans = Vec::new();
+    for rows in [8, 16] {
+        let mut builder = Builder::new();
+        let descriptor = Descriptor::new(DataType::Float32, [SIZE, SIZE]);
+        let weight = builder.constant_mapped(descriptor, Mapped::new(mapped.clone(), 3..3 + BYTES).unwrap()).unwrap();
+        let ids = builder.input("ids", Descriptor::new(DataType::Int32, [rows])).unwrap();
+        let mut add = |name: &str, operands: [(&str, _); 2], attributes: Attributes| {
+            let operands = operands.map(|(name, id)| (name.to_string(), vec![id])).into();
+            builder.add_named(name, operands, attributes, "").unwrap()[0]
+        };
+        let x = add("gather", [("input", weight), ("indices", ids)], Attributes::default());
+        let transpose = Attributes([("bTranspose".to_string(), Attribute::Bool(true))].into());
+        let y = add("gemm", [("a", x), ("b", weight)], transpose);
+        plans.push(plan(&builder.finish(vec![("y".to_string(), y)])));
+        let (peak, after) = (kib("VmHWM:") - before, kib("VmRSS:").saturating_sub(before));
+        assert!(peak < BYTES * 5 / 4 && after < BYTES * 115 / 100, "{rows} rows: peak {peak}, after {after}");
+    }
+    assert!(plans.iter().all(|plan| plan.bytes() >= BYTES));
+}
+
+fn weight_bytes(plan: &Plan) -> usize {
+    let memory = plan.description().memory;
+    memory.constants + memory.packed
+}

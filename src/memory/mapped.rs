@@ -1,0 +1,319 @@
+//! Bytes that somebody else holds, as a rule a file that is mapped into memory, and windows over them: weights that are
+//! read where they lie, when they are needed, and never copied as a whole.
+
+use crate::error::{Error, ErrorKind, Result};
+use memmap2::{Mmap, MmapOptions};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A regular file that is mapped into memory, read-only and private.
+///
+/// [`as_ref`](MappedFile::as_ref) gives its bytes for parsing. Where another process truncates the file, the system ends
+/// a process that touches a page behind the new end, and nothing can catch that; [`check`](MappedFile::check) right before
+/// parsing leaves only the time that parsing takes. A [`Mapped`] window is not read through the map, but from the
+/// open file: a file that has become shorter is an error there at any time.
+///
+/// The file must not be rewritten in place while it is mapped: what is read is then a mixture of the old and the new
+/// bytes. To replace it by a new file of the same name is safe.
+pub struct MappedFile {
+    id: u64,
+    path: PathBuf,
+    file: File,
+    map: Mmap,
+}
+
+impl MappedFile {
+    /// Maps the file at `path`.
+    ///
+    /// # Errors
+    /// An `OperationError` with the path for a file that cannot be read, that is empty, or that is no regular file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Arc<MappedFile>> {
+        let path = path.as_ref();
+        let fail = |why: &dyn fmt::Display| failure(path, why);
+        let regular = |metadata: std::fs::Metadata| match metadata.is_file() {
+            true if metadata.len() == 0 => Err(fail(&"the file is empty")),
+            true => Ok(()),
+            false => Err(fail(&"it is no regular file")),
+        };
+        // Before it is opened: opening a pipe would wait for somebody who writes to it.
+        std::fs::metadata(path).map_err(|error| fail(&error)).and_then(regular)?;
+        let file = File::open(path).map_err(|error| fail(&error))?;
+        file.metadata().map_err(|error| fail(&error)).and_then(regular)?;
+        // SAFETY: nobody writes through this map, and no reader relies on what the bytes are: those who parse them
+        // check everything that they read. What happens when the file is truncated is documented above.
+        let map = unsafe { MmapOptions::new().map_copy_read_only(&file) }.map_err(|error| fail(&error))?;
+        Ok(Arc::new(MappedFile { id: next_id(), path: path.to_path_buf(), file, map }))
+    }
+
+    /// Where the file was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Checks that the file is still as long as it was when it was mapped.
+    ///
+    /// # Errors
+    /// An `OperationError` with the path and both lengths when it has become shorter.
+    pub fn check(&self) -> Result<()> {
+        let metadata = self.file.metadata().map_err(|error| failure(&self.path, &error))?;
+        if metadata.len() < self.map.len() as u64 { Err(self.shrunk(metadata.len())) } else { Ok(()) }
+    }
+
+    /// Tells the system that the pages of `range` are not needed now: they no longer count as memory of this process,
+    /// and come back from the cache of the system when they are read again.
+    ///
+    /// # Panics
+    /// If `range` lies outside of the file.
+    pub fn release(&self, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.map.len());
+        #[cfg(unix)]
+        {
+            use memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: the map is never written, so every page that is dropped reads the same again from the file.
+            let advised = unsafe { self.map.unchecked_advise_range(DontNeed, range.start, range.len()) };
+            // It is advice: a system that keeps the pages (because the process locked its memory) is right, too.
+            drop(advised);
+        }
+    }
+
+    fn read(&self, at: usize, into: &mut [u8]) -> Result<()> {
+        read_exact_at(&self.file, at as u64, into).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => self.shrunk(self.file.metadata().map_or(0, |metadata| metadata.len())),
+            _ => failure(&self.path, &error),
+        })
+    }
+
+    fn shrunk(&self, now: u64) -> Error {
+        failure(&self.path, &format!("the file had {} bytes when it was opened, and has {now} now", self.map.len()))
+    }
+}
+
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        &self.map
+    }
+}
+
+impl fmt::Debug for MappedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MappedFile({}, {} bytes)", self.path.display(), self.map.len())
+    }
+}
+
+fn failure(path: &Path, why: &dyn fmt::Display) -> Error {
+    Error::new(ErrorKind::Operation, format!("{}: {why}", path.display()))
+}
+
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, at: u64, into: &mut [u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, into, at)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut at: u64, mut into: &mut [u8]) -> io::Result<()> {
+    while !into.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, into, at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => (at, into) = (at + count as u64, &mut into[count..]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// What windows are cut from: a mapped file, or bytes in memory that somebody owns. Cheap to clone.
+#[derive(Clone)]
+pub struct Backing {
+    id: u64,
+    source: Source,
+}
+
+#[derive(Clone)]
+enum Source {
+    File(Arc<MappedFile>),
+    Memory(Arc<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+impl Backing {
+    /// The bytes of `owner`, which must always give the same ones.
+    pub fn of_bytes(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Backing {
+        Backing { id: next_id(), source: Source::Memory(Arc::new(owner)) }
+    }
+
+    /// A number that every clone of this has, and nothing else in this process, now or later.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The file, if there is one.
+    pub fn file(&self) -> Option<&Arc<MappedFile>> {
+        if let Source::File(file) = &self.source { Some(file) } else { None }
+    }
+
+    /// The window over `slice`, if that is a part of [`as_ref`](Backing::as_ref): for readers that hand out parts of the
+    /// bytes without saying where those are.
+    pub fn window_of(&self, slice: &[u8]) -> Option<Mapped> {
+        let start = slice.as_ptr().addr().checked_sub(self.as_ref().as_ptr().addr())?;
+        Mapped::new(self.clone(), start..start.checked_add(slice.len())?).ok()
+    }
+}
+
+impl From<Arc<MappedFile>> for Backing {
+    fn from(file: Arc<MappedFile>) -> Backing {
+        Backing { id: file.id, source: Source::File(file) }
+    }
+}
+
+impl AsRef<[u8]> for Backing {
+    fn as_ref(&self) -> &[u8] {
+        match &self.source {
+            Source::File(file) => (**file).as_ref(),
+            Source::Memory(owner) => (**owner).as_ref(),
+        }
+    }
+}
+
+impl fmt::Debug for Backing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Source::File(file) => file.fmt(f),
+            Source::Memory(owner) => write!(f, "Memory({} bytes)", (**owner).as_ref().len()),
+        }
+    }
+}
+
+/// A window over the bytes of a [`Backing`], aligned to nothing.
+#[derive(Clone, Debug)]
+pub struct Mapped {
+    backing: Backing,
+    range: Range<usize>,
+}
+
+impl Mapped {
+    /// The bytes `range` of `backing`.
+    ///
+    /// # Errors
+    /// An `OperationError` for a range that does not lie inside.
+    pub fn new(backing: impl Into<Backing>, range: Range<usize>) -> Result<Mapped> {
+        let backing = backing.into();
+        let len = backing.as_ref().len();
+        if range.start <= range.end && range.end <= len {
+            return Ok(Mapped { backing, range });
+        }
+        let message = format!("bytes {} to {} are outside of the {len} bytes of {backing:?}", range.start, range.end);
+        Err(Error::new(ErrorKind::Operation, message))
+    }
+
+    /// What the window is cut from.
+    pub fn backing(&self) -> &Backing {
+        &self.backing
+    }
+
+    /// Where the window lies.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// The part `range` of this window.
+    ///
+    /// # Panics
+    /// If `range` lies outside.
+    pub fn window(&self, range: Range<usize>) -> Mapped {
+        assert!(range.start <= range.end && range.end <= self.len());
+        let start = self.range.start;
+        Mapped { backing: self.backing.clone(), range: start + range.start..start + range.end }
+    }
+
+    /// Copies the bytes from `at` on to `into`.
+    ///
+    /// # Errors
+    /// An `OperationError` when the file has become shorter or cannot be read any more.
+    ///
+    /// # Panics
+    /// If the window has fewer bytes.
+    pub fn read(&self, at: usize, into: &mut [u8]) -> Result<()> {
+        assert!(into.len() <= self.len() && at <= self.len() - into.len());
+        let at = self.range.start + at;
+        match &self.backing.source {
+            // Not through the map: a read that fails is an error, a page that fails is the end of the process. And pages
+            // that were never touched need not be given back.
+            Source::File(file) => file.read(at, into),
+            Source::Memory(owner) => {
+                into.copy_from_slice(&(**owner).as_ref()[at..][..into.len()]);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TemporaryFile;
+
+    #[test]
+    fn windows_of_files_and_of_memory() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let file = TemporaryFile::new("windows", &bytes);
+        let mapped = MappedFile::open(&file.0).unwrap();
+        for backing in [Backing::from(mapped.clone()), Backing::of_bytes(bytes.clone())] {
+            let window = Mapped::new(backing.clone(), 3..103).unwrap();
+            let (part, mut read) = (window.window(10..20), [0; 5]);
+            assert_eq!((window.len(), part.range()), (100, 13..23));
+            part.read(5, &mut read).unwrap();
+            assert_eq!(read, [18, 19, 20, 21, 22]);
+            assert_eq!(backing.window_of(&backing.as_ref()[7..9]).unwrap().range(), 7..9);
+            assert!(backing.window_of(&[1, 2, 3]).is_none() && Mapped::new(backing, 250..257).is_err());
+        }
+        assert_eq!(Backing::from(mapped.clone()).id(), Backing::from(mapped.clone()).id());
+        mapped.release(0..256);
+        assert_eq!(&(*mapped).as_ref()[254..], [254, 255]);
+    }
+
+    #[test]
+    fn files_that_cannot_be_mapped_are_errors() {
+        let empty = TemporaryFile::new("empty", &[]);
+        let missing = empty.0.with_extension("missing");
+        for (path, why) in [(&*empty.0, "is empty"), (&missing, "(os error"), (&std::env::temp_dir(), "regular file")] {
+            let error = MappedFile::open(path).unwrap_err();
+            assert!(error.message.starts_with(&path.display().to_string()) && error.message.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_an_error() {
+        let file = TemporaryFile::new("shrinks", &[7; 10_000]);
+        let mapped = MappedFile::open(&file.0).unwrap();
+        let window = Mapped::new(mapped.clone(), 8_000..10_000).unwrap();
+        let mut read = [0; 2_000];
+        window.read(0, &mut read).unwrap();
+        mapped.check().unwrap();
+        File::options().write(true).open(&file.0).unwrap().set_len(9_000).unwrap();
+        for error in [window.read(0, &mut read).unwrap_err(), mapped.check().unwrap_err()] {
+            let wanted = "the file had 10000 bytes when it was opened, and has 9000 now";
+            assert!(error.message.ends_with(wanted), "{error}");
+        }
+        window.read(0, &mut read[..1_000]).unwrap();
+    }
+}

@@ -1,0 +1,116 @@
+//! What can be told about a model without importing it.
+
+use super::error::{Result, Unsupported};
+use super::import::{Request, import, unknown_operators};
+use super::model::{Graph, MAX_DEPTH, Metadata, Model, ValueInfo, decode_attributes, decode_node};
+use super::registry::entries;
+use crate::ir::Builder;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Inputs, outputs and what the file says about itself.
+#[derive(Debug, Serialize)]
+pub struct Interface<'a> {
+    /// The inputs that a caller gives.
+    pub inputs: Vec<&'a ValueInfo>,
+    /// The outputs.
+    pub outputs: &'a [ValueInfo],
+    /// The rest.
+    pub metadata: &'a Metadata,
+}
+
+/// Everything that can be known of a model without building it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inspection<'a> {
+    /// Inputs, outputs and metadata.
+    #[serde(flatten)]
+    pub interface: Interface<'a>,
+    /// How many nodes of each operator there are, with those of nested graphs; the domain stands before the name.
+    pub operators: BTreeMap<String, usize>,
+    /// Elements of all initializers.
+    pub parameters: u64,
+    /// Their bytes in the file.
+    pub parameter_bytes: u64,
+    /// What is not supported: for models whose shapes are known, exactly what an import refuses.
+    pub unsupported: Vec<Unsupported>,
+}
+
+/// An operator that is translated.
+#[derive(Debug, Serialize)]
+pub struct SupportedOperator {
+    /// Empty for `ai.onnx`.
+    pub domain: &'static str,
+    /// `op_type`.
+    pub operator: &'static str,
+    /// What of it is not.
+    pub notes: &'static str,
+}
+
+/// Every operator that is translated, in alphabetical order of domain and name.
+pub fn supported_operators() -> Vec<SupportedOperator> {
+    let mut all: Vec<_> = entries()
+        .map(|entry| SupportedOperator { domain: entry.domain, operator: entry.name, notes: entry.notes })
+        .collect();
+    all.sort_by_key(|entry| (entry.domain, entry.operator));
+    all
+}
+
+/// Inputs, outputs and metadata of `model`.
+pub fn interface(model: &Model) -> Interface<'_> {
+    let Model { metadata, graph, .. } = model;
+    Interface { inputs: graph.free_inputs().collect(), outputs: &graph.outputs, metadata }
+}
+
+/// What can be known of `model` for these sizes of free dimensions.
+///
+/// # Errors
+/// If it is damaged. Sizes that are missing are no error: then only the names of operators are checked.
+pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<Inspection<'_>> {
+    let mut counts = Counts::default();
+    counts.graph(&model.graph, 0)?;
+    for function in model.functions.values() {
+        counts.nodes(&function.nodes, 0)?;
+    }
+    let mut unsupported = unknown_operators(model)?;
+    if unsupported.is_empty() {
+        let request = Request { free_dimensions, ..Request::default() };
+        if let Err(error) = import(model, &mut Builder::new(), &request) {
+            unsupported = error.unsupported;
+        }
+    }
+    let Counts { operators, parameters, parameter_bytes } = counts;
+    Ok(Inspection { interface: interface(model), operators, parameters, parameter_bytes, unsupported })
+}
+
+#[derive(Default)]
+struct Counts {
+    operators: BTreeMap<String, usize>,
+    parameters: u64,
+    parameter_bytes: u64,
+}
+
+impl Counts {
+    fn graph(&mut self, graph: &Graph, depth: usize) -> Result<()> {
+        for tensor in graph.initializers.values() {
+            self.parameters += tensor.elements() as u64;
+            self.parameter_bytes += tensor.byte_length() as u64;
+        }
+        self.nodes(&graph.nodes, depth)
+    }
+
+    fn nodes(&mut self, nodes: &[bytes::Bytes], depth: usize) -> Result<()> {
+        for bytes in nodes {
+            let node = decode_node(bytes)?;
+            let separator = if node.domain.is_empty() { "" } else { "." };
+            *self.operators.entry(format!("{}{separator}{}", node.domain, node.op_type)).or_default() += 1;
+            for attribute in decode_attributes(&node)? {
+                // Deeper ones were refused when the model was read.
+                if let Some(graph) = attribute.g.filter(|_| depth < MAX_DEPTH) {
+                    self.graph(&Graph::decode(&graph, &|_| true, depth + 1)?, depth + 1)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

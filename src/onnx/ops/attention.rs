@@ -1,0 +1,391 @@
+//! Scaled dot product attention and rotary position embeddings: what all attention operators share, and those of the
+//! standard.
+
+use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::ops::elementwise::Elementwise as E;
+use crate::ops::reduce::ReduceKind;
+
+/// What goes into attention, each of shape `[batch, heads, sequence, size of a head]`. Keys and values can have fewer
+/// heads than queries, each then shared by as many neighbouring ones.
+#[derive(Clone, Copy)]
+pub struct Heads {
+    /// Queries.
+    pub q: OperandId,
+    /// Keys.
+    pub k: OperandId,
+    /// Values, whose heads can have another size.
+    pub v: OperandId,
+}
+
+/// How the products of queries and keys become probabilities, in this order.
+#[derive(Clone, Default)]
+pub struct Scores {
+    /// Their factor.
+    pub scale: f64,
+    /// `softcap * tanh(x / softcap)`, unless it is 0.
+    pub softcap: f64,
+    /// What is added, broadcast to `[batch, heads, queries, keys]`.
+    pub biases: Vec<OperandId>,
+    /// Which keys a query sees, `uint8` broadcast to `[batch, heads, queries, keys]`.
+    pub visible: Vec<OperandId>,
+    /// A score of each head, `[1, heads, 1, 1]`, that takes part in the softmax and belongs to no key.
+    pub sink: Option<OperandId>,
+    /// The data type of the softmax, if it is not that of the scores.
+    pub softmax_type: Option<DataType>,
+}
+
+/// The stages of attention.
+pub struct Attended {
+    /// `[batch, heads, queries, size of a head of values]`.
+    pub output: OperandId,
+    /// Scaled products, `[batch, heads, queries, keys]` as all the rest.
+    pub products: OperandId,
+    /// After the softcap.
+    pub capped: OperandId,
+    /// After what is added and hidden.
+    pub masked: OperandId,
+    /// After the softmax.
+    pub probabilities: OperandId,
+}
+
+/// The most negative number of a type: what is hidden vanishes beside what is not, and rows where everything is
+/// hidden still have defined probabilities.
+pub fn lowest(dtype: DataType) -> f64 {
+    if dtype == DataType::Float16 { -65504.0 } else { f32::MIN as f64 }
+}
+
+/// Attention of `heads`.
+pub fn attend(call: &mut Call, heads: Heads, scores: &Scores) -> Step<Attended> {
+    let [batch, n, queries, size] = call.dims(heads.q, "the query")?;
+    let [_, shared, keys, _] = call.dims(heads.k, "the key")?;
+    let [_, _, _, value_size] = call.dims(heads.v, "the value")?;
+    if n % shared != 0 {
+        return Err(Refusal(format!("{n} heads of queries cannot share {shared} heads of keys")));
+    }
+    // Queries that share keys are rows of one matrix: nothing is copied.
+    let rows = n / shared * queries;
+    let full = [batch, n, queries, keys];
+    let q = call.reshape(heads.q, &[batch, shared, rows, size])?;
+    let k = call.transpose_last(heads.k)?;
+    let products = call.matmul(q, k)?;
+    let products = call.linear(products, scores.scale, 0.0)?;
+    let products = call.reshape(products, &full)?;
+    let mut capped = products;
+    if scores.softcap > 0.0 {
+        let small = call.linear(products, 1.0 / scores.softcap, 0.0)?;
+        let bent = call.emit(E::Tanh, &[small])?;
+        capped = call.linear(bent, scores.softcap, 0.0)?;
+    }
+    let mut masked = capped;
+    for &bias in &scores.biases {
+        masked = call.add(masked, bias)?;
+    }
+    if let Some(visible) = all_of(call, &scores.visible)? {
+        let hidden = call.scalar_like(masked, lowest(call.dtype(masked)))?;
+        masked = call.select(visible, masked, hidden)?;
+    }
+    if call.shape(masked) != full {
+        let got = call.shape(masked);
+        return Err(Refusal(format!("a mask or bias broadcasts the scores to {got:?}, expected {full:?}")));
+    }
+    let probabilities = softmax(call, masked, scores, full)?;
+    let value_type = call.dtype(heads.v);
+    let weights = call.cast(probabilities, value_type)?;
+    let weights = call.reshape(weights, &[batch, shared, rows, keys])?;
+    let output = call.matmul(weights, heads.v)?;
+    let output = call.reshape(output, &[batch, n, queries, value_size])?;
+    Ok(Attended { output, products, capped, masked, probabilities })
+}
+
+fn all_of(call: &mut Call, masks: &[OperandId]) -> Step<Option<OperandId>> {
+    let mut all = None;
+    for &mask in masks {
+        all = Some(match all {
+            Some(all) => call.emit(E::LogicalAnd, &[all, mask])?,
+            None => mask,
+        });
+    }
+    Ok(all)
+}
+
+fn softmax(call: &mut Call, x: OperandId, scores: &Scores, [batch, n, queries, keys]: [u32; 4]) -> Step<OperandId> {
+    let dtype = call.dtype(x);
+    let mut x = call.cast(x, scores.softmax_type.unwrap_or(dtype))?;
+    if let Some(sink) = scores.sink {
+        let sink = call.cast(sink, call.dtype(x))?;
+        let sink = call.expand(sink, &[batch, n, queries, 1])?;
+        x = call.concat(&[x, sink], 3)?;
+    }
+    let probabilities = call.softmax(x, 3)?;
+    let probabilities = call.slice_axis(probabilities, 3, 0, keys)?;
+    call.cast(probabilities, dtype)
+}
+
+/// `[batch, sequence, heads * size]` as `[batch, heads, sequence, size]`.
+pub fn split_heads(call: &mut Call, x: OperandId, heads: u32, what: &str) -> Step<OperandId> {
+    let [batch, sequence, hidden] = call.dims(x, what)?;
+    if heads == 0 || hidden % heads != 0 {
+        return Err(Refusal(format!("{what} has {hidden} features, which {heads} heads cannot share equally")));
+    }
+    let split = call.reshape(x, &[batch, sequence, heads, hidden / heads])?;
+    call.transpose(split, &[0, 2, 1, 3])
+}
+
+/// `[batch, heads, sequence, size]` as `[batch, sequence, heads * size]`.
+pub fn merge_heads(call: &mut Call, x: OperandId) -> Step<OperandId> {
+    let [batch, heads, sequence, size] = call.dims(x, "the output")?;
+    let merged = call.transpose(x, &[0, 2, 1, 3])?;
+    call.reshape(merged, &[batch, sequence, heads * size])
+}
+
+/// The state at `index`, if it has elements, with `new` behind it along the sequence.
+pub fn appended(call: &mut Call, index: usize, new: OperandId) -> Step<OperandId> {
+    match call.value(index) {
+        None | Some(Value::Empty(_)) => Ok(new),
+        Some(_) => {
+            let past = call.input(index)?;
+            call.concat(&[past, new], 2)
+        }
+    }
+}
+
+/// The length of the state at `index`; 0 if there is none.
+pub fn state_length(call: &Call, index: usize) -> Step<u32> {
+    if call.value(index).is_none() {
+        return Ok(0);
+    }
+    let shape = call.input_shape(index)?;
+    let length = (shape.len() == 4).then(|| shape[2]);
+    length.ok_or_else(|| Refusal(format!("input {index} has shape {shape:?}, expected 4 dimensions")))
+}
+
+/// The integers from `start` on as `int32` of shape `shape`, which has one dimension that is not 1.
+pub fn counting(call: &mut Call, start: i64, shape: &[u32]) -> Step<OperandId> {
+    let count: u32 = shape.iter().product();
+    let numbers: Vec<_> = (0..count as i64).map(|at| Number::Int((start + at) as i128)).collect();
+    call.constant(DataType::Int32, shape, &numbers)
+}
+
+/// Which of `keys` keys a query at each of the `positions`, `[.., queries, 1]`, sees: those up to it.
+pub fn causal(call: &mut Call, positions: OperandId, keys: u32) -> Step<OperandId> {
+    let columns = counting(call, 0, &[1, keys])?;
+    call.emit(E::LesserOrEqual, &[columns, positions])
+}
+
+/// A positive integer of an attribute; 0 if it is not given.
+pub fn count_attribute(call: &Call, name: &str) -> Step<u32> {
+    let count = call.int_or(name, 0);
+    u32::try_from(count).map_err(|_| Refusal(format!("{name} is {count}, expected a number that is not negative")))
+}
+
+/// The factor of an attribute, or the inverse root of the size of the heads of `q`.
+pub fn scale(call: &Call, q: OperandId) -> f64 {
+    let size = call.shape(q).last().copied().unwrap_or(1) as f64;
+    call.float_attribute("scale").filter(|&scale| scale != 0.0).unwrap_or(1.0 / size.sqrt())
+}
+
+// ---- Attention ---------------------------------------------------------------------------------------------------
+
+fn attention(call: &mut Call) -> Outcome {
+    let is_flat = call.input_shape(0)?.len() == 3;
+    let [mut q, mut k, mut v] = [call.input(0)?, call.input(1)?, call.input(2)?];
+    if is_flat {
+        let (n, shared) = (count_attribute(call, "q_num_heads")?, count_attribute(call, "kv_num_heads")?);
+        q = split_heads(call, q, n, "Q")?;
+        k = split_heads(call, k, shared, "K")?;
+        v = split_heads(call, v, shared, "V")?;
+    }
+    let past = state_length(call, 4)?;
+    let heads = Heads { q, k: appended(call, 4, k)?, v: appended(call, 5, v)? };
+    let mut scores = Scores {
+        scale: scale(call, q),
+        softcap: call.float_or("softcap", 0.0),
+        softmax_type: softmax_type(call)?,
+        ..Default::default()
+    };
+    let mut is_masked = false;
+    if let Some(mask) = call.optional(3)? {
+        is_masked = call.dtype(mask) == DataType::Uint8;
+        if is_masked { scores.visible.push(mask) } else { scores.biases.push(mask) }
+    }
+    if call.int_or("is_causal", 0) != 0 {
+        let [_, _, queries, _] = call.dims(q, "Q")?;
+        let [_, _, keys, _] = call.dims(heads.k, "K")?;
+        let positions = counting(call, past as i64, &[queries, 1])?;
+        scores.visible.push(causal(call, positions, keys)?);
+    }
+    let mut attended = attend(call, heads, &scores)?;
+    if is_masked {
+        zero_hidden_rows(call, &scores, &mut attended)?;
+    }
+    let dtype = call.dtype(q);
+    let output = call.cast(attended.output, dtype)?;
+    let output = if is_flat { merge_heads(call, output)? } else { output };
+    let stage = match call.int_or("qk_matmul_output_mode", 0) {
+        0 => attended.products,
+        1 => attended.capped,
+        2 => attended.masked,
+        3 => attended.probabilities,
+        other => return Err(Refusal(format!("qk_matmul_output_mode is {other}, expected 0 to 3"))),
+    };
+    Ok([output, heads.k, heads.v, stage].map(Value::Operand).to_vec())
+}
+
+/// A query that sees no key at all attends to nothing: its probabilities are 0.
+fn zero_hidden_rows(call: &mut Call, scores: &Scores, attended: &mut Attended) -> Step<()> {
+    let Some(visible) = all_of(call, &scores.visible)? else { return Ok(()) };
+    let last = call.rank(visible).checked_sub(1).ok_or("attn_mask is a scalar")? as u32;
+    let any = call.reduce(ReduceKind::Max, visible, &[last], true)?;
+    for x in [&mut attended.output, &mut attended.probabilities] {
+        let zero = call.scalar_like(*x, 0.0)?;
+        *x = call.select(any, *x, zero)?;
+    }
+    Ok(())
+}
+
+/// The type of the softmax. Doubles are not worth more here: the result is rounded to the type of the scores.
+fn softmax_type(call: &Call) -> Step<Option<DataType>> {
+    match call.int_attribute("softmax_precision") {
+        None => Ok(None),
+        Some(1 | 11) => Ok(Some(DataType::Float32)),
+        Some(10) => Ok(Some(DataType::Float16)),
+        Some(other) => Err(Refusal(format!("softmax_precision is {other}, expected float, float16 or double"))),
+    }
+}
+
+// ---- RotaryEmbedding ---------------------------------------------------------------------------------------------
+
+/// How features are rotated.
+#[derive(Clone, Copy)]
+pub struct Rotation {
+    /// Cosines, broadcast to those features of `x` that are the first of a pair.
+    pub cos: OperandId,
+    /// Sines of that shape.
+    pub sin: OperandId,
+    /// Whether the two of a pair are neighbours, or else in the two halves.
+    pub interleaved: bool,
+}
+
+/// The features in the last dimension of `x` rotated in pairs, as many as there are cosines; the others stay.
+pub fn rotated(call: &mut Call, x: OperandId, rotation: Rotation) -> Step<OperandId> {
+    let shape = call.shape(x);
+    let axis = shape.len() - 1;
+    let half = call.shape(rotation.cos).last().copied().unwrap_or(0);
+    let width = 2 * half;
+    if half == 0 || width > shape[axis] {
+        return Err(Refusal(format!("{width} of {} features cannot be rotated", shape[axis])));
+    }
+    let turning = call.slice_axis(x, axis, 0, width)?;
+    let mut paired = call.shape(turning);
+    let [first, second] = if rotation.interleaved {
+        paired[axis] = half;
+        paired.push(2);
+        let pairs = call.reshape(turning, &paired)?;
+        [call.pick(pairs, axis + 1, 0)?, call.pick(pairs, axis + 1, 1)?]
+    } else {
+        [call.slice_axis(turning, axis, 0, half)?, call.slice_axis(turning, axis, half, half)?]
+    };
+    let [a, b] = [call.mul(first, rotation.cos)?, call.mul(second, rotation.sin)?];
+    let real = call.sub(a, b)?;
+    let [a, b] = [call.mul(first, rotation.sin)?, call.mul(second, rotation.cos)?];
+    let imaginary = call.add(a, b)?;
+    let mut pieces = if rotation.interleaved {
+        let mut flat = shape.clone();
+        flat[axis] = width;
+        let pairs = call.stack(&[real, imaginary], axis + 1)?;
+        vec![call.reshape(pairs, &flat)?]
+    } else {
+        vec![real, imaginary]
+    };
+    if width < shape[axis] {
+        pieces.push(call.slice_axis(x, axis, width, shape[axis] - width)?);
+    }
+    call.concat(&pieces, axis as u32)
+}
+
+/// `x` rotated by `cos` and `sin` of shape `[batch or 1, sequence, pairs]`: `[batch, sequence, heads * size]` with
+/// `heads` heads, or `[batch, heads, sequence, size]`.
+pub fn rotated_heads(call: &mut Call, x: OperandId, heads: u32, rotation: Rotation) -> Step<OperandId> {
+    let shape = call.shape(x);
+    let axis = match shape.len() {
+        3 => 2,
+        4 => 1,
+        _ => return Err(Refusal(format!("the input has shape {shape:?}, expected 3 or 4 dimensions"))),
+    };
+    let mut widened = |operand: OperandId| -> Step<OperandId> {
+        let [batch, sequence, pairs] = call.dims(operand, "the cosines")?;
+        let shape = if axis == 2 { [batch, sequence, 1, pairs] } else { [batch, 1, sequence, pairs] };
+        call.reshape(operand, &shape)
+    };
+    let rotation = Rotation { cos: widened(rotation.cos)?, sin: widened(rotation.sin)?, ..rotation };
+    if axis == 1 {
+        return rotated(call, x, rotation);
+    }
+    if heads == 0 || shape[2] % heads != 0 {
+        return Err(Refusal(format!("{} features cannot be shared equally by {heads} heads", shape[2])));
+    }
+    let split = call.reshape(x, &[shape[0], shape[1], heads, shape[2] / heads])?;
+    let split = rotated(call, split, rotation)?;
+    call.reshape(split, &shape)
+}
+
+fn rotary_embedding(call: &mut Call) -> Outcome {
+    let (x, mut cos, mut sin) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    if let Some(positions) = call.optional(3)? {
+        cos = call.gather(cos, positions, 0)?;
+        sin = call.gather(sin, positions, 0)?;
+    }
+    let width = count_attribute(call, "rotary_embedding_dim")?;
+    if width > 0 {
+        for cache in [&mut cos, &mut sin] {
+            let [_, _, pairs] = call.dims(*cache, "the cosines")?;
+            *cache = call.slice_axis(*cache, 2, 0, (width / 2).min(pairs))?;
+        }
+    }
+    let heads = count_attribute(call, "num_heads")?;
+    let rotation = Rotation { cos, sin, interleaved: call.int_or("interleaved", 0) != 0 };
+    let output = rotated_heads(call, x, heads, rotation);
+    call.one(output)
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] =
+    &[standard("Attention", "no softmax in bfloat16", attention), standard("RotaryEmbedding", "", rotary_embedding)];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    #[test]
+    fn shared_heads_are_not_copied() {
+        let text = TestGraph::default()
+            .input("q", Float, &["1", "4", "2", "8"])
+            .input("k", Float, &["1", "2", "3", "8"])
+            .input("v", Float, &["1", "2", "3", "8"])
+            .input("past", Float, &["1", "2", "0", "8"])
+            .input("m", Bool, &["2", "3"])
+            .node("Attention", "q k v m past past", "y pk pv", vec![])
+            .output("y")
+            .output("pk")
+            .text(23);
+        assert!(text.contains("newShape=[1, 2, 4, 8]"), "{text}");
+        assert!(text.contains("where") && !text.contains("concat") && !text.contains("expand"), "{text}");
+    }
+
+    #[test]
+    fn features_that_heads_cannot_share_are_refused() {
+        let message = TestGraph::default()
+            .input("x", Float, &["1", "4", "6"])
+            .input("c", Float, &["1", "4", "1"])
+            .node("RotaryEmbedding", "x c c", "y", vec![("num_heads", Attr::Int(4))])
+            .output("y")
+            .refusal(23);
+        assert!(message.contains("6 features cannot be shared equally by 4 heads"), "{message}");
+    }
+}

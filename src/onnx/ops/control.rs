@@ -1,0 +1,316 @@
+//! Control flow. A graph of WebNN has none: loops are unrolled, and both branches run where the condition is computed.
+
+use super::sequence::{joined, no_rows};
+use crate::dtype::DataType;
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::{Body, Value};
+use crate::onnx::registry::{Entry, Outcome, standard};
+
+// ---- If ----------------------------------------------------------------------------------------------------------
+
+fn branch(call: &mut Call, name: &str) -> Outcome {
+    let mut body = call.body(name)?;
+    call.run_body(&mut body, Vec::new())
+}
+
+/// The branch that a constant condition picks, or else both.
+fn if_else(call: &mut Call) -> Outcome {
+    if call.constant_numbers(0).is_some() {
+        let taken = call.one_int(0, "cond")? != 0;
+        return branch(call, if taken { "then_branch" } else { "else_branch" });
+    }
+    let condition = call.input(0)?;
+    let condition = call.reshape(condition, &[])?;
+    let (yes, no) = (branch(call, "then_branch")?, branch(call, "else_branch")?);
+    if yes.len() != no.len() {
+        return Err(Refusal(format!("its branches have {} and {} outputs", yes.len(), no.len())));
+    }
+    yes.into_iter().zip(no).map(|(yes, no)| chosen(call, condition, yes, no)).collect()
+}
+
+/// Either of two values, which must be of one type and shape.
+fn chosen(call: &mut Call, condition: OperandId, yes: Value, no: Value) -> Step<Value> {
+    Ok(match (yes, no) {
+        (Value::Operand(yes), Value::Operand(no)) if yes == no => Value::Operand(yes),
+        (Value::Operand(yes), Value::Operand(no)) => {
+            let (a, b) = (call.descriptor(yes), call.descriptor(no));
+            if a != b {
+                return Err(Refusal(format!(
+                    "the condition is computed from inputs of the model and its branches give {} {:?} and {} {:?}, \
+                     expected the same",
+                    a.dtype, a.shape, b.dtype, b.shape
+                )));
+            }
+            Value::Operand(call.select(condition, yes, no)?)
+        }
+        (Value::Empty(yes), Value::Empty(no)) if yes == no => Value::Empty(yes),
+        (Value::Absent, Value::Absent) => Value::Absent,
+        (Value::Sequence(yes), Value::Sequence(no)) if yes.len() == no.len() => {
+            let values = yes.into_iter().zip(no).map(|(yes, no)| chosen(call, condition, yes, no));
+            Value::Sequence(values.collect::<Step<_>>()?)
+        }
+        _ => return Err("the condition is computed from inputs of the model and its branches differ in type".into()),
+    })
+}
+
+// ---- Loop --------------------------------------------------------------------------------------------------------
+
+fn truth(call: &Call, value: &Value) -> Option<bool> {
+    let Value::Operand(id) = value else { return None };
+    Some(call.numbers_of(*id)?.first()?.to_f64() != 0.0)
+}
+
+/// Rounds are run while the model is read, until the trip count is reached or the condition, which must fold to a
+/// constant, is false.
+fn unrolled(call: &mut Call) -> Outcome {
+    let trips = match call.value(0) {
+        Some(_) => call.one_int(0, "the trip count")?,
+        None => i64::MAX,
+    };
+    let mut goes_on = match call.value(1) {
+        Some(_) => call.one_int(1, "cond")? != 0,
+        None => true,
+    };
+    let mut state: Vec<Value> =
+        (2..call.input_count()).map(|index| call.value(index).unwrap_or(Value::Absent)).collect();
+    let mut body = call.body("body")?;
+    let outputs = body.outputs().len();
+    let scans = outputs
+        .checked_sub(1 + state.len())
+        .ok_or_else(|| Refusal(format!("its graph has {outputs} outputs, expected at least {}", 1 + state.len())))?;
+    let mut rows = vec![Vec::new(); scans];
+    let mut round = 0;
+    while goes_on && round < trips {
+        let counter = call.int_list(&[], &[round])?;
+        let condition = call.int_scalar(DataType::Uint8, 1)?;
+        let inputs = [counter, Value::Operand(condition)].into_iter().chain(state).collect();
+        let mut results = call.run_body(&mut body, inputs)?.into_iter();
+        let condition = results.next();
+        round += 1;
+        goes_on = condition.and_then(|value| truth(call, &value)).ok_or_else(|| {
+            Refusal(format!("whether it goes on after round {round} is computed from inputs of the model"))
+        })?;
+        state = results.by_ref().take(outputs - 1 - scans).collect();
+        rows.iter_mut().zip(results).for_each(|(rows, row)| rows.push(row));
+    }
+    let first_scan = outputs - scans;
+    for (at, rows) in rows.into_iter().enumerate() {
+        state.push(collected(call, &body, first_scan + at, rows, 0)?);
+    }
+    Ok(state)
+}
+
+/// What the output `index` of `body` gave in each round, stacked along the new dimension `axis`.
+fn collected(call: &mut Call, body: &Body, index: usize, rows: Vec<Value>, axis: i64) -> Step<Value> {
+    if rows.is_empty() {
+        let info = &body.outputs()[index];
+        let rank = info.shape.as_ref().map_or(0, Vec::len);
+        let axis = call.axis(axis, rank + 1)? as usize;
+        return no_rows(info, axis);
+    }
+    joined(call, &rows, axis, true)
+}
+
+// ---- Scan --------------------------------------------------------------------------------------------------------
+
+/// How `Scan` moves along its inputs and outputs.
+struct Scans {
+    body: Body,
+    /// For each scanned input, its axis and whether it is read from the end.
+    inputs: Vec<(u32, bool)>,
+    /// For each collected output, its axis and whether rows are put in front.
+    outputs: Vec<(i64, bool)>,
+}
+
+/// An attribute with one integer per input or output.
+fn listed(call: &Call, name: &str, count: usize) -> Step<Vec<i64>> {
+    let ints = call.ints_attribute(name).unwrap_or_else(|| vec![0; count]);
+    match ints.len() == count {
+        true => Ok(ints),
+        false => Err(Refusal(format!("{name} is {ints:?}, expected {count} integers"))),
+    }
+}
+
+/// The states after the last round, then the collected outputs, for scanned tensors that `scanned` gives by index.
+fn run_scan(call: &mut Call, scans: &mut Scans, mut state: Vec<Value>, scanned: &[Value]) -> Step<Vec<Value>> {
+    let mut lengths = Vec::new();
+    for (value, (axis, _)) in scanned.iter().zip(&scans.inputs) {
+        let shape = match value {
+            Value::Operand(id) => call.shape(*id),
+            Value::Empty(descriptor) => descriptor.shape.clone(),
+            _ => return Err("a scanned input is no tensor that WebNN has".into()),
+        };
+        lengths.push(shape[*axis as usize]);
+    }
+    let length = lengths[0];
+    if lengths.iter().any(|&other| other != length) {
+        return Err(Refusal(format!("the scanned inputs have lengths {lengths:?}, expected the same")));
+    }
+    let states = state.len();
+    let mut rows = vec![Vec::new(); scans.outputs.len()];
+    for round in 0..length {
+        let mut inputs = state;
+        for (value, &(axis, reversed)) in scanned.iter().zip(&scans.inputs) {
+            let Value::Operand(id) = value else {
+                return Err("a scanned input has no elements".into());
+            };
+            let at = if reversed { length - 1 - round } else { round };
+            inputs.push(Value::Operand(call.pick(*id, axis as usize, at)?));
+        }
+        let mut results = call.run_body(&mut scans.body, inputs)?.into_iter();
+        state = results.by_ref().take(states).collect();
+        rows.iter_mut().zip(results).for_each(|(rows, row)| rows.push(row));
+    }
+    for (at, (mut rows, (axis, reversed))) in rows.into_iter().zip(scans.outputs.clone()).enumerate() {
+        if reversed {
+            rows.reverse();
+        }
+        state.push(collected(call, &scans.body, states + at, rows, axis)?);
+    }
+    Ok(state)
+}
+
+fn scan(call: &mut Call) -> Outcome {
+    let first = (call.opset < 9) as usize;
+    let count = call.int_attribute("num_scan_inputs").ok_or("num_scan_inputs is missing")?;
+    let inputs = call.input_count() - first.min(call.input_count());
+    let count = usize::try_from(count).ok().filter(|count| (1..=inputs).contains(count));
+    let count = count.ok_or("num_scan_inputs is not a number of inputs that there are")?;
+    let states = inputs - count;
+    let values: Vec<Value> = (first..call.input_count()).map(|index| call.required(index)).collect::<Step<_>>()?;
+    let body = call.body("body")?;
+    let outputs = body.outputs().len();
+    let collected = outputs
+        .checked_sub(states)
+        .ok_or_else(|| Refusal(format!("its graph has {outputs} outputs, expected at least {states}")))?;
+    let scanned = values[states..].to_vec();
+    if first == 1 {
+        return batched_scan(call, body, values[..states].to_vec(), scanned, collected);
+    }
+    let (axes, directions) = (listed(call, "scan_input_axes", count)?, listed(call, "scan_input_directions", count)?);
+    let mut inputs = Vec::new();
+    for (at, (axis, direction)) in axes.into_iter().zip(directions).enumerate() {
+        let rank = call.input_shape(states + at)?.len();
+        inputs.push((call.axis(axis, rank)?, direction != 0));
+    }
+    let axes = listed(call, "scan_output_axes", collected)?;
+    let directions = listed(call, "scan_output_directions", collected)?;
+    let outputs = axes.into_iter().zip(directions.into_iter().map(|direction| direction != 0)).collect();
+    run_scan(call, &mut Scans { body, inputs, outputs }, values[..states].to_vec(), &scanned)
+}
+
+/// Opset 8: a batch of scans along the second dimension.
+fn batched_scan(call: &mut Call, body: Body, states: Vec<Value>, scanned: Vec<Value>, collected: usize) -> Outcome {
+    let directions = listed(call, "directions", scanned.len())?;
+    let operand = |value: &Value| match value {
+        Value::Operand(id) => Ok(*id),
+        _ => Err(Refusal("an input has no elements".to_string())),
+    };
+    let states: Vec<OperandId> = states.iter().map(operand).collect::<Step<_>>()?;
+    let scanned: Vec<OperandId> = scanned.iter().map(operand).collect::<Step<_>>()?;
+    let batches: Vec<u32> =
+        states.iter().chain(&scanned).map(|&id| call.shape(id).first().copied().unwrap_or(0)).collect();
+    let batch = batches[0];
+    if scanned.iter().any(|&id| call.rank(id) < 2) || batches.iter().any(|&other| other != batch) {
+        return Err("the inputs differ in their batch dimension".into());
+    }
+    let length = call.shape(scanned[0])[1];
+    if let Some(lengths) = call.optional_ints(0, "sequence_lens")?
+        && lengths.iter().any(|&given| given != length as i64)
+    {
+        return Err(Refusal(format!("sequence_lens is {lengths:?}, expected only the full length {length}")));
+    }
+    let inputs = directions.into_iter().map(|direction| (0, direction != 0)).collect();
+    let mut scans = Scans { body, inputs, outputs: vec![(0, false); collected] };
+    let mut columns = vec![Vec::new(); states.len() + collected];
+    for at in 0..batch {
+        let mut of_batch = |ids: &[OperandId]| -> Step<Vec<Value>> {
+            ids.iter().map(|&id| call.pick(id, 0, at).map(Value::Operand)).collect()
+        };
+        let (state, scanned) = (of_batch(&states)?, of_batch(&scanned)?);
+        let results = run_scan(call, &mut scans, state, &scanned)?;
+        columns.iter_mut().zip(results).for_each(|(column, result)| column.push(result));
+    }
+    columns.into_iter().map(|column| joined(call, &column, 0, true)).collect()
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    standard("If", "a condition that is no constant only for branches of the same types and shapes: both run", if_else),
+    standard("Loop", "constant trip counts and conditions: rounds are unrolled", unrolled),
+    standard("Scan", "rounds are unrolled; sequence_lens of opset 8 only for full lengths", scan),
+];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::{Bool, Float, Int64};
+    use crate::onnx::testing::*;
+
+    fn branch(operator: &str) -> TestGraph {
+        TestGraph::default().node(operator, "x", &format!("of_{operator}"), vec![]).output(&format!("of_{operator}"))
+    }
+
+    fn if_else(other: TestGraph) -> TestGraph {
+        let branches = vec![("then_branch", Attr::Graph(branch("Abs"))), ("else_branch", Attr::Graph(other))];
+        TestGraph::default().input("x", Float, &["2"]).node("If", "c", "y", branches).output("y")
+    }
+
+    #[test]
+    fn a_constant_condition_takes_one_branch_and_a_computed_one_both() {
+        let text = if_else(branch("Neg")).raw("c", Bool, &[], &[0]).text(17);
+        assert!(text.contains("neg") && !text.contains("abs"), "{text}");
+        let text = if_else(branch("Neg")).input("c", Bool, &["1"]).text(17);
+        assert!(text.contains("%4 = neg %0") && text.contains("where %2 %3 %4"), "{text}");
+        let flat = TestGraph::default().node("ReduceSum", "x", "z", vec![("keepdims", Attr::Int(0))]).output("z");
+        let flat = if_else(flat).input("c", Bool, &[]).refusal(17);
+        assert!(flat.contains("not supported"), "{flat}");
+    }
+
+    fn body() -> TestGraph {
+        TestGraph::default()
+            .input("i", Int64, &[])
+            .input("c", Bool, &[])
+            .input("a", Float, &["2"])
+            .floats("w", &[2], &[1.0, 2.0])
+            .ints("limit", &[3])
+            .node("Identity", "c", "d", vec![])
+            .node("Add", "a w", "b", vec![])
+            .output("d")
+            .output("b")
+            .output("b2")
+            .node("Mul", "b x", "b2", vec![])
+    }
+
+    fn looped(trips: &[i64]) -> TestGraph {
+        TestGraph::default()
+            .input("x", Float, &["2"])
+            .ints("m", trips)
+            .node("Loop", "m _ x", "y rows", vec![("body", Attr::Graph(body()))])
+            .output("y")
+            .output("rows")
+    }
+
+    #[test]
+    fn loops_are_unrolled_with_shared_constants() {
+        let text = looped(&[3]).text(17);
+        assert_eq!(text.matches(" add ").count(), 3, "{text}");
+        assert_eq!(text.matches("= constant float32").count(), 1, "{text}");
+        assert!(text.contains("concat"), "{text}");
+    }
+
+    #[test]
+    fn endless_loops_are_refused() {
+        let empty = TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]).output("c");
+        let message = TestGraph::default()
+            .input("x", Float, &["2"])
+            .node("Loop", "_ _", "", vec![("body", Attr::Graph(empty))])
+            .node("Abs", "x", "y", vec![])
+            .output("y");
+        // Nothing needs the loop, so that it is not even read.
+        assert!(message.text(17).contains("abs"));
+        let message = looped(&[i64::MAX]).refusal(17);
+        assert!(message.contains("more than 200000 nodes"), "{message}");
+    }
+}

@@ -1,0 +1,289 @@
+//! Operators whose results depend on the values of constants: ranges, one-hot vectors, places of what is not zero.
+
+use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::ops::elementwise::Elementwise as E;
+use crate::ops::triangular::Triangular;
+use crate::shape::Descriptor;
+use std::cmp::Ordering;
+
+/// The most elements of a constant that a translation makes: a small file must not need much memory.
+pub const MAX_GENERATED: u64 = 1 << 20;
+
+/// An int64 constant.
+///
+/// # Errors
+/// If it has more than [`MAX_GENERATED`] elements.
+pub fn int_constant(call: &mut Call, shape: &[u32], ints: &[i64]) -> Step<OperandId> {
+    check_generated(ints.len() as u64)?;
+    let bytes: Vec<u8> = ints.iter().flat_map(|int| int.to_le_bytes()).collect();
+    call.constant_from_bytes(Descriptor::new(DataType::Int64, shape), &bytes)
+}
+
+/// Refuses constants of more than [`MAX_GENERATED`] elements.
+pub fn check_generated(count: u64) -> Step<()> {
+    match count <= MAX_GENERATED {
+        true => Ok(()),
+        false => Err(Refusal(format!("it needs a constant of {count} elements, more than {MAX_GENERATED}"))),
+    }
+}
+
+/// `0, 1, ... count - 1` along `axis` of a tensor of `rank` dimensions.
+pub fn places(call: &mut Call, dtype: DataType, count: u32, axis: usize, rank: usize) -> Step<OperandId> {
+    check_generated(count as u64)?;
+    let mut shape = vec![1; rank];
+    shape[axis] = count;
+    let numbers: Vec<_> = (0..count).map(|at| Number::Int(at as i128)).collect();
+    call.constant(dtype, &shape, &numbers)
+}
+
+/// The one number in the constant at `index`.
+fn one_number(call: &Call, index: usize, what: &str) -> Step<Number> {
+    call.required(index)?;
+    let numbers = call.constant_numbers(index);
+    let numbers = numbers.ok_or_else(|| {
+        Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
+    })?;
+    match numbers[..] {
+        [number] => Ok(number),
+        _ => Err(Refusal(format!("{what} (input {index}) has {} elements, expected 1", numbers.len()))),
+    }
+}
+
+/// `start, start + delta, ...` up to, but without, `limit`.
+fn range(call: &mut Call) -> Outcome {
+    let dtype = call.input_type(0).ok_or("start (input 0) is of a type that WebNN does not have")?;
+    let (start, limit) = (one_number(call, 0, "start")?, one_number(call, 1, "limit")?);
+    let delta = one_number(call, 2, "delta")?;
+    if delta.to_f64() == 0.0 {
+        return Err("delta is 0".into());
+    }
+    let count = match (start, limit, delta) {
+        (Number::Int(start), Number::Int(limit), Number::Int(delta)) => {
+            let (distance, step) = ((limit - start) * delta.signum(), delta.abs());
+            ((distance + step - 1).div_euclid(step)).max(0) as u64
+        }
+        // `as` makes 0 of negative numbers and NaN.
+        _ => ((limit.to_f64() - start.to_f64()) / delta.to_f64()).ceil() as u64,
+    };
+    check_generated(count)?;
+    if count == 0 {
+        return Ok(vec![Value::Empty(Descriptor::new(dtype, [0]))]);
+    }
+    let numbers: Vec<_> = (0..count as i128)
+        .map(|at| match (start, delta) {
+            (Number::Int(start), Number::Int(delta)) => Number::Int(start + at * delta),
+            _ => Number::Float(start.to_f64() + at as f64 * delta.to_f64()),
+        })
+        .collect();
+    let output = call.constant(dtype, &[count as u32], &numbers);
+    call.one(output)
+}
+
+/// Ones on a diagonal of a matrix of the shape of the input.
+fn eye_like(call: &mut Call) -> Outcome {
+    let shape = call.input_shape(0)?;
+    if shape.len() != 2 {
+        return Err(Refusal(format!("the input has shape {shape:?}, expected 2 dimensions")));
+    }
+    let dtype = match call.type_attribute("dtype")? {
+        Some(element) => {
+            element.webnn().ok_or_else(|| Refusal(format!("dtype is {element}, which WebNN does not have")))?
+        }
+        None => call.input_type(0).ok_or("the input is of a type that WebNN does not have")?,
+    };
+    if shape.contains(&0) {
+        return Ok(vec![Value::Empty(Descriptor::new(dtype, shape))]);
+    }
+    let diagonal = clamped(call.int_or("k", 0));
+    let one = call.scalar(dtype, Number::Int(1))?;
+    let ones = call.expand(one, &shape)?;
+    let upper = call.emit(Triangular { upper: true, diagonal }, &[ones])?;
+    let output = call.emit(Triangular { upper: false, diagonal }, &[upper]);
+    call.one(output)
+}
+
+/// A diagonal as WebNN takes it; those far away are all the same.
+pub fn clamped(diagonal: i64) -> i32 {
+    diagonal.clamp(i32::MIN as i64 / 2, i32::MAX as i64 / 2) as i32
+}
+
+/// The second of `values` where the place along `axis` is the index, the first elsewhere. Indices below 0 count from
+/// the end.
+fn one_hot(call: &mut Call) -> Outcome {
+    let depth = one_number(call, 1, "depth")?.to_f64();
+    if !(depth >= 1.0 && depth <= MAX_GENERATED as f64) {
+        return Err(Refusal(format!("depth is {depth}, expected a number from 1 to {MAX_GENERATED}")));
+    }
+    let depth = depth as u32;
+    let (indices, values) = (call.input(0)?, call.input(2)?);
+    if call.shape(values) != [2] {
+        return Err(Refusal(format!("values has shape {:?}, expected [2]", call.shape(values))));
+    }
+    let shape = call.shape(indices);
+    let axis = call.axis(call.int_or("axis", -1), shape.len() + 1)? as usize;
+    // Types that need not hold the depth.
+    let indices = match call.dtype(indices) {
+        DataType::Int8 | DataType::Uint8 => call.cast(indices, DataType::Int32)?,
+        DataType::Float16 => call.cast(indices, DataType::Float32)?,
+        _ => indices,
+    };
+    let (size, zero) = (call.scalar_like(indices, depth as f64)?, call.scalar_like(indices, 0.0)?);
+    let is_below = call.emit(E::Lesser, &[indices, zero])?;
+    let from_end = call.add(indices, size)?;
+    let indices = call.select(is_below, from_end, indices)?;
+    let mut unsqueezed = shape;
+    unsqueezed.insert(axis, 1);
+    let indices = call.reshape(indices, &unsqueezed)?;
+    let all = places(call, call.dtype(indices), depth, axis, unsqueezed.len())?;
+    let is_hot = call.emit(E::Equal, &[indices, all])?;
+    let (off, on) = (call.slice_axis(values, 0, 0, 1)?, call.slice_axis(values, 0, 1, 1)?);
+    let (off, on) = (call.reshape(off, &[])?, call.reshape(on, &[])?);
+    let output = call.select(is_hot, on, off);
+    call.one(output)
+}
+
+/// The coordinates of the elements that are not 0, a row per dimension.
+fn non_zero(call: &mut Call) -> Outcome {
+    let numbers = call.constant_numbers(0);
+    let numbers =
+        numbers.ok_or("the input is computed from inputs of the model: how many results there are is not known")?;
+    let shape = call.input_shape(0)?;
+    let strides = crate::shape::strides(&shape);
+    let found: Vec<usize> = (0..numbers.len()).filter(|&at| numbers[at].to_f64() != 0.0).collect();
+    let coordinates = strides
+        .iter()
+        .zip(&shape)
+        .flat_map(|(&stride, &size)| found.iter().map(move |at| (at / stride % size as usize) as i64));
+    let coordinates: Vec<i64> = coordinates.collect();
+    Ok(vec![call.int_list(&[shape.len() as u32, found.len() as u32], &coordinates)?])
+}
+
+/// The operand at `index` as a list if no axis is given, and the axis.
+fn along_axis(call: &mut Call, index: usize) -> Step<(OperandId, u32)> {
+    let x = call.input(index)?;
+    match call.int_attribute("axis") {
+        Some(axis) => Ok((x, call.axis(axis, call.rank(x))?)),
+        None => {
+            let count = call.shape(x).iter().product();
+            Ok((call.reshape(x, &[count])?, 0))
+        }
+    }
+}
+
+/// The rows along an axis for which a constant condition holds.
+fn compress(call: &mut Call) -> Outcome {
+    let condition = call.constant_numbers(1);
+    let condition =
+        condition.ok_or("condition is computed from inputs of the model: how many results there are is not known")?;
+    let (x, axis) = along_axis(call, 0)?;
+    let mut shape = call.shape(x);
+    let kept: Vec<i64> = (0..condition.len() as i64).filter(|&at| condition[at as usize].to_f64() != 0.0).collect();
+    if kept.last().is_some_and(|&last| last >= shape[axis as usize] as i64) {
+        return Err(Refusal(format!("condition has {} elements, more than the dimension", condition.len())));
+    }
+    shape[axis as usize] = kept.len() as u32;
+    if kept.is_empty() {
+        return Ok(vec![Value::Empty(Descriptor::new(call.dtype(x), shape))]);
+    }
+    let kept = int_constant(call, &[kept.len() as u32], &kept)?;
+    let output = call.gather(x, kept, axis);
+    call.one(output)
+}
+
+/// Numbers by size; NaN is larger than all others.
+fn order(a: &Number, b: &Number) -> Ordering {
+    match (a, b) {
+        (Number::Int(a), Number::Int(b)) => a.cmp(b),
+        (a, b) => {
+            let (a, b) = (a.to_f64(), b.to_f64());
+            a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+        }
+    }
+}
+
+/// The different rows of a constant along an axis, where each is first, which of them each row is, and how many there
+/// are of each.
+fn unique(call: &mut Call) -> Outcome {
+    let numbers = call.constant_numbers(0);
+    let numbers =
+        numbers.ok_or("the input is computed from inputs of the model: how many results there are is not known")?;
+    let (x, axis) = along_axis(call, 0)?;
+    let shape = call.shape(x);
+    let (count, inner) = (shape[axis as usize] as usize, crate::shape::elements(&shape[axis as usize + 1..]));
+    let row = |at: usize| {
+        let numbers = &numbers;
+        (0..numbers.len() / (count * inner)).flat_map(move |outer| &numbers[(outer * count + at) * inner..][..inner])
+    };
+    let compare = |&a: &usize, &b: &usize| {
+        let differing = row(a).zip(row(b)).map(|(a, b)| order(a, b)).find(|order| order.is_ne());
+        differing.unwrap_or(Ordering::Equal)
+    };
+    let mut sorted: Vec<usize> = (0..count).collect();
+    sorted.sort_by(compare);
+    // The sort is stable: the first of each group is the first in the input.
+    let mut groups: Vec<&[usize]> = sorted.chunk_by(|a, b| compare(a, b).is_eq()).collect();
+    if call.int_or("sorted", 1) == 0 {
+        groups.sort_by_key(|group| group[0]);
+    }
+    let mut inverse = vec![0; count];
+    for (at, group) in groups.iter().enumerate() {
+        group.iter().for_each(|&row| inverse[row] = at as i64);
+    }
+    let first: Vec<i64> = groups.iter().map(|group| group[0] as i64).collect();
+    let counts: Vec<i64> = groups.iter().map(|group| group.len() as i64).collect();
+    let found = int_constant(call, &[first.len() as u32], &first)?;
+    let rows = call.gather(x, found, axis)?;
+    let inverse = int_constant(call, &[inverse.len() as u32], &inverse)?;
+    let counts = int_constant(call, &[counts.len() as u32], &counts)?;
+    Ok([rows, found, inverse, counts].map(Value::Operand).to_vec())
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    standard("Compress", "constant conditions", compress),
+    standard("EyeLike", "", eye_like),
+    standard("NonZero", "of constants", non_zero),
+    standard("OneHot", "constant depths", one_hot),
+    standard("Range", "constant limits, at most 1048576 elements", range),
+    standard("Unique", "of constants", unique),
+];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::{Float, Int64};
+    use crate::onnx::testing::{Attr, TestGraph};
+
+    #[test]
+    fn ranges_are_constants_of_a_reasonable_size() {
+        let range = |limit| {
+            let graph = TestGraph::default().ints("start", &[0]).ints("limit", &[limit]).ints("delta", &[-3]);
+            graph.node("Range", "start limit delta", "y", vec![]).output("y")
+        };
+        assert!(range(-7).text(17).contains("constant int64 [3]"));
+        assert!(range(i64::MIN).refusal(17).contains("it needs a constant of 3074457345618258603 elements"));
+        let computed = TestGraph::default().input("n", Int64, &[]).ints("start", &[0]).ints("delta", &[1]);
+        let refusal = computed.node("Range", "start n delta", "y", vec![]).output("y").refusal(17);
+        assert!(refusal.contains("limit (input 1) is computed from inputs of the model"), "{refusal}");
+    }
+
+    #[test]
+    fn what_depends_on_values_needs_constants() {
+        let graph = TestGraph::default().input("x", Float, &["2"]).node("NonZero", "x", "y", vec![]).output("y");
+        assert!(graph.refusal(17).contains("how many results there are is not known"));
+        let graph = TestGraph::default().ints("x", &[0, 5, 0, 7]).node("NonZero", "x", "y", vec![]).output("y");
+        assert!(graph.text(17).contains("constant int64 [1, 2]"));
+    }
+
+    #[test]
+    fn one_hot_vectors_are_comparisons() {
+        let graph = TestGraph::default().input("x", Int64, &["2", "3"]).ints("depth", &[5]);
+        let graph = graph.floats("values", &[2], &[0.0, 1.0]);
+        let text = graph.node("OneHot", "x depth values", "y", vec![("axis", Attr::Int(1))]).output("y").text(11);
+        assert!(text.contains("constant int64 [1, 5, 1]") && text.contains("where"), "{text}");
+    }
+}

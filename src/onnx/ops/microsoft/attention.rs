@@ -1,0 +1,283 @@
+//! Attention operators whose queries have as many heads as their keys, and rotary embeddings.
+
+use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::ops::attention::*;
+use crate::onnx::ops::microsoft::quantized::dequantized_columns;
+use crate::onnx::registry::{Entry, Outcome, microsoft};
+use crate::ops::elementwise::Elementwise as E;
+use crate::ops::matmul::{Gemm, GemmAttributes};
+
+/// What is added to the scores of keys that a mask hides, unless `mask_filter_value` says otherwise.
+const MASK_FILTER_VALUE: f32 = -10_000.0;
+
+/// Sizes of attention with a past.
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: u32,
+    queries: u32,
+    /// With the past.
+    keys: u32,
+}
+
+/// What to add to the scores for the mask at `index`, in any of its forms: `[batch]` ends, `[2 * batch]` ends and
+/// starts, `[batch, keys]`, or `[batch, queries, keys]`.
+fn mask_bias(call: &mut Call, index: usize, dtype: DataType, sizes: Sizes) -> Step<Option<OperandId>> {
+    let Some(mask) = call.optional(index)? else { return Ok(None) };
+    let Sizes { batch, queries, keys } = sizes;
+    let shape = call.shape(mask);
+    let seen = match shape[..] {
+        [ends] if ends == batch => until(call, mask, sizes)?,
+        [both] if both == 2 * batch => {
+            let (ends, starts) = (call.slice_axis(mask, 0, 0, batch)?, call.slice_axis(mask, 0, batch, batch)?);
+            let before = until(call, ends, sizes)?;
+            let hidden = until(call, starts, sizes)?;
+            let after = call.emit(E::LogicalNot, &[hidden])?;
+            call.emit(E::LogicalAnd, &[before, after])?
+        }
+        [b, t] if [b, t] == [batch, keys] => positive(call, mask, &[batch, 1, 1, keys])?,
+        [b, s, t] if [b, s, t] == [batch, queries, keys] => positive(call, mask, &[batch, 1, queries, keys])?,
+        _ => {
+            return Err(Refusal(format!(
+                "the mask has shape {shape:?}, expected one of [{batch}], [{}], [{batch}, {keys}], \
+                 [{batch}, {queries}, {keys}]",
+                2 * batch
+            )));
+        }
+    };
+    let zero = call.scalar(dtype, Number::Int(0))?;
+    let filter = call.float_or("mask_filter_value", MASK_FILTER_VALUE).max(lowest(dtype));
+    let filter = call.scalar(dtype, Number::Float(filter))?;
+    call.select(seen, zero, filter).map(Some)
+}
+
+/// Which keys are in front of the `ends` of shape `[batch]`.
+fn until(call: &mut Call, ends: OperandId, sizes: Sizes) -> Step<OperandId> {
+    let columns = counting(call, 0, &[1, 1, 1, sizes.keys])?;
+    let ends = call.cast(ends, DataType::Int32)?;
+    let ends = call.reshape(ends, &[sizes.batch, 1, 1, 1])?;
+    call.emit(E::Lesser, &[columns, ends])
+}
+
+fn positive(call: &mut Call, mask: OperandId, shape: &[u32]) -> Step<OperandId> {
+    let zero = call.scalar_like(mask, 0.0)?;
+    let seen = call.emit(E::Greater, &[mask, zero])?;
+    call.reshape(seen, shape)
+}
+
+/// The scores of `q` and `k` with the mask at `mask`, the bias at `bias` and, if `unidirectional` is set, only the keys
+/// up to a query.
+fn scores(call: &mut Call, heads: Heads, mask: usize, bias: Option<usize>) -> Step<Scores> {
+    let [batch, _, queries, _] = call.dims(heads.q, "the query")?;
+    let [_, _, keys, _] = call.dims(heads.k, "the key")?;
+    let mut scores = Scores { scale: scale(call, heads.q), ..Default::default() };
+    let dtype = call.dtype(heads.q);
+    scores.biases.extend(mask_bias(call, mask, dtype, Sizes { batch, queries, keys })?);
+    if let Some(bias) = bias {
+        scores.biases.extend(call.optional(bias)?);
+    }
+    if call.int_or("unidirectional", 0) != 0 && queries > 1 {
+        let positions = counting(call, keys as i64 - queries as i64, &[queries, 1])?;
+        scores.visible.push(causal(call, positions, keys)?);
+    }
+    Ok(scores)
+}
+
+// ---- Attention ---------------------------------------------------------------------------------------------------
+
+/// Queries, keys and values of an input `[batch, sequence, features]` projected by one matrix.
+fn projected(call: &mut Call, x: OperandId, weights: OperandId, bias: Option<OperandId>) -> Step<[OperandId; 3]> {
+    let [batch, sequence, features] = call.dims(x, "the input")?;
+    let [_, columns] = call.dims(weights, "the weights")?;
+    let sizes: Vec<u32> = match call.ints_attribute("qkv_hidden_sizes") {
+        Some(sizes) => sizes.iter().map(|&size| u32::try_from(size).unwrap_or(0)).collect(),
+        None => vec![columns / 3; 3],
+    };
+    if sizes.len() != 3 || sizes.contains(&0) || sizes.iter().map(|&size| size as u64).sum::<u64>() != columns as u64 {
+        return Err(Refusal(format!("queries, keys and values of sizes {sizes:?} are not the {columns} weights")));
+    }
+    let rows = call.reshape(x, &[batch * sequence, features])?;
+    let product =
+        call.emit_all(Gemm { attributes: GemmAttributes::default() }, vec![Some(rows), Some(weights), bias])?;
+    let all = call.reshape(product[0], &[batch, sequence, columns])?;
+    let split = call.split(all, &sizes, 2)?;
+    Ok([split[0], split[1], split[2]])
+}
+
+/// `present`, `[2, batch, heads, keys, size]`, and attention over it; `past` at its index may have no elements.
+fn self_attention(
+    call: &mut Call,
+    [q, k, v]: [OperandId; 3],
+    mask: usize,
+    past: usize,
+    bias: Option<usize>,
+) -> Outcome {
+    let heads = count_attribute(call, "num_heads")?;
+    let q = split_heads(call, q, heads, "the query")?;
+    let mut k = split_heads(call, k, heads, "the key")?;
+    let mut v = split_heads(call, v, heads, "the value")?;
+    if call.value(past).is_some() && !call.input_shape(past)?.contains(&0) {
+        let past = call.input(past)?;
+        let [_, _, _, _, _] = call.dims(past, "past")?;
+        let (past_k, past_v) = (call.pick(past, 0, 0)?, call.pick(past, 0, 1)?);
+        k = call.concat(&[past_k, k], 2)?;
+        v = call.concat(&[past_v, v], 2)?;
+    }
+    let heads = Heads { q, k, v };
+    let scores = scores(call, heads, mask, bias)?;
+    let attended = attend(call, heads, &scores)?;
+    let output = Value::Operand(merge_heads(call, attended.output)?);
+    if !call.wants(1) {
+        return Ok(vec![output]);
+    }
+    let present = call.stack(&[k, v], 0)?;
+    Ok(vec![output, Value::Operand(present)])
+}
+
+/// Attributes of kernels that no CPU has.
+fn refuse_set(call: &Call, names: &[&str]) -> Step<()> {
+    match names.iter().find(|name| call.int_or(name, 0) != 0) {
+        Some(name) => Err(Refusal(format!("{name} is set, which onnxruntime has on no CPU"))),
+        None => Ok(()),
+    }
+}
+
+fn attention(call: &mut Call) -> Outcome {
+    refuse_set(call, &["do_rotary", "past_present_share_buffer"])?;
+    let (x, weights, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
+    let projected = projected(call, x, weights, bias)?;
+    self_attention(call, projected, 3, 4, Some(5))
+}
+
+fn q_attention(call: &mut Call) -> Outcome {
+    refuse_set(call, &["do_rotary", "past_present_share_buffer"])?;
+    let x = dequantized_columns(call, 0, 3, 6)?;
+    let weights = dequantized_columns(call, 1, 4, 7)?;
+    let bias = call.optional(2)?;
+    let projected = projected(call, x, weights, bias)?;
+    self_attention(call, projected, 5, 8, None)
+}
+
+// ---- MultiHeadAttention ------------------------------------------------------------------------------------------
+
+/// The bias of the features of a projection: `size` elements from `start` on.
+fn with_bias(call: &mut Call, x: OperandId, start: u32, size: u32) -> Step<OperandId> {
+    let Some(bias) = call.optional(3)? else { return Ok(x) };
+    let [all] = call.dims(bias, "bias")?;
+    if start as u64 + size as u64 > all as u64 {
+        return Err(Refusal(format!("bias has {all} elements, expected at least {}", start as u64 + size as u64)));
+    }
+    let bias = call.slice_axis(bias, 0, start, size)?;
+    call.add(x, bias)
+}
+
+/// One of the tensors that are packed along dimension 3 of `[batch, sequence, heads, count, size]`.
+fn unpacked(call: &mut Call, packed: OperandId, at: u32) -> Step<OperandId> {
+    let [batch, sequence, heads, _, size] = call.dims(packed, "packed heads")?;
+    let one = call.pick(packed, 3, at)?;
+    call.reshape(one, &[batch, sequence, heads * size])
+}
+
+/// Queries, keys and values as heads, whatever the form they come in.
+fn multi_heads(call: &mut Call) -> Step<Heads> {
+    let n = count_attribute(call, "num_heads")?;
+    let query = call.input(0)?;
+    let flat = match (call.optional(1)?, call.optional(2)?) {
+        (None, None) if call.rank(query) == 5 => {
+            [unpacked(call, query, 0)?, unpacked(call, query, 1)?, unpacked(call, query, 2)?]
+        }
+        (Some(packed), None) => [query, unpacked(call, packed, 0)?, unpacked(call, packed, 1)?],
+        (Some(key), Some(value)) => [query, key, value],
+        _ => return Err("the key is missing".into()),
+    };
+    let hidden = call.shape(flat[0]).last().copied().unwrap_or(0);
+    let q = with_bias(call, flat[0], 0, hidden)?;
+    let q = split_heads(call, q, n, "the query")?;
+    if call.rank(flat[1]) == 4 {
+        // What an encoder gave is projected already.
+        return Ok(Heads { q, k: flat[1], v: flat[2] });
+    }
+    let value_hidden = call.shape(flat[2]).last().copied().unwrap_or(0);
+    let k = with_bias(call, flat[1], hidden, hidden)?;
+    let v = with_bias(call, flat[2], 2 * hidden, value_hidden)?;
+    Ok(Heads { q, k: split_heads(call, k, n, "the key")?, v: split_heads(call, v, n, "the value")? })
+}
+
+fn multi_head_attention(call: &mut Call) -> Outcome {
+    for (index, name) in [(8, "past_sequence_length"), (9, "cache_indirection")] {
+        if call.value(index).is_some() {
+            return Err(Refusal(format!("{name} is given, which is of decoders that share buffers")));
+        }
+    }
+    let heads = multi_heads(call)?;
+    let heads = Heads { k: appended(call, 6, heads.k)?, v: appended(call, 7, heads.v)?, ..heads };
+    let scores = scores(call, heads, 4, Some(5))?;
+    let attended = attend(call, heads, &scores)?;
+    let output = merge_heads(call, attended.output)?;
+    Ok([output, heads.k, heads.v, attended.probabilities].map(Value::Operand).to_vec())
+}
+
+// ---- RotaryEmbedding ---------------------------------------------------------------------------------------------
+
+fn rotary_embedding(call: &mut Call) -> Outcome {
+    let (x, mut positions) = (call.input(0)?, call.input(1)?);
+    let (cos, sin) = (call.input(2)?, call.input(3)?);
+    let shape = call.shape(x);
+    if call.float_or("scale", 1.0) != 1.0 {
+        return Err("scale is not 1".into());
+    }
+    let sequence = match shape[..] {
+        [_, sequence, _] | [_, _, sequence, _] => sequence,
+        _ => return Err(Refusal(format!("the input has shape {shape:?}, expected 3 or 4 dimensions"))),
+    };
+    if call.rank(positions) < 2 {
+        // The position of the first token.
+        let first = call.cast(positions, DataType::Int32)?;
+        let first = call.reshape(first, &[1, 1])?;
+        let steps = counting(call, 0, &[1, sequence])?;
+        positions = call.add(first, steps)?;
+    }
+    let [cos, sin] = [call.gather(cos, positions, 0)?, call.gather(sin, positions, 0)?];
+    let heads = match count_attribute(call, "num_heads")? {
+        // Then the whole of a head is rotated.
+        0 => {
+            let [_, _, pairs] = call.dims(cos, "the cosines")?;
+            shape[shape.len() - 1] / (2 * pairs)
+        }
+        heads => heads,
+    };
+    let rotation = Rotation { cos, sin, interleaved: call.int_or("interleaved", 0) != 0 };
+    let output = rotated_heads(call, x, heads, rotation);
+    call.one(output)
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    microsoft("Attention", "no do_rotary, no shared buffers", attention),
+    microsoft("MultiHeadAttention", "no shared buffers, no masks of shape [3 * batch + 2]", multi_head_attention),
+    microsoft("QAttention", "no do_rotary, no shared buffers", q_attention),
+    microsoft("RotaryEmbedding", "no scale", rotary_embedding),
+];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    #[test]
+    fn masks_of_other_shapes_are_refused() {
+        let message = TestGraph::default()
+            .input("q", Float, &["2", "3", "8"])
+            .input("m", Int32, &["2", "4"])
+            .node("com.microsoft.MultiHeadAttention", "q q q _ m", "y", vec![("num_heads", Attr::Int(2))])
+            .output("y")
+            .refusal(17);
+        assert!(
+            message.contains("the mask has shape [2, 4], expected one of [2], [4], [2, 3], [2, 3, 3]"),
+            "{message}"
+        );
+    }
+}

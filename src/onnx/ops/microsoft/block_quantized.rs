@@ -1,0 +1,329 @@
+//! Weights of 2, 4 or 8 bits with a scale per block.
+
+use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
+use crate::memory::Buffer;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::registry::{Entry, Outcome, microsoft};
+use crate::onnx::tensor::ElementType;
+use crate::ops::matmul::{Gemm, GemmAttributes};
+use crate::ops::pad::Pad;
+use crate::ops::quantize::Quantize;
+use crate::shape::Descriptor;
+use std::sync::Arc;
+
+/// The bits of a quantized weight.
+fn bits(call: &Call) -> Step<u32> {
+    match call.int_or("bits", 4) {
+        bits @ (2 | 4 | 8) => Ok(bits as u32),
+        other => Err(Refusal(format!("bits is {other}, expected 2, 4 or 8"))),
+    }
+}
+
+/// Every number in `bytes`, of which each holds `8 / bits`, the first in its lowest bits.
+fn unpacked(bytes: &[u8], bits: u32) -> Vec<u8> {
+    let mask = (0xff_u8) >> (8 - bits);
+    bytes.iter().flat_map(|byte| (0..8).step_by(bits as usize).map(move |shift| byte >> shift & mask)).collect()
+}
+
+/// A positive integer of an attribute.
+fn positive(call: &Call, name: &str) -> Step<u32> {
+    let value = call.int_attribute(name).ok_or_else(|| Refusal(format!("{name} is missing")))?;
+    let valid = u32::try_from(value).ok().filter(|&value| value > 0);
+    valid.ok_or_else(|| Refusal(format!("{name} is {value}, expected a positive number")))
+}
+
+// ---- MatMulNBits -------------------------------------------------------------------------------------------------
+
+/// The sizes of a matrix `[n, k]` in blocks along its rows.
+struct Blocks {
+    n: u32,
+    k: u32,
+    size: u32,
+    count: u32,
+    bits: u32,
+}
+
+fn constant_bytes(call: &Call, index: usize, what: &str, expected: u128) -> Step<Arc<Buffer>> {
+    let bytes = call.constant_bytes(index)?.ok_or_else(|| {
+        Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
+    })?;
+    match bytes.bytes().len() as u128 == expected {
+        true => Ok(bytes),
+        false => Err(Refusal(format!("{what} (input {index}) has {} bytes, expected {expected}", bytes.bytes().len()))),
+    }
+}
+
+/// The zero points, one per block, of type `uint8`, or of that of the scales.
+fn zero_points(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
+    let shape = [blocks.n, blocks.count, 1];
+    let Some(given) = call.optional(3)? else {
+        let middle = vec![1 << (blocks.bits - 1); (blocks.n * blocks.count) as usize];
+        return call.constant_from_bytes(Descriptor::new(DataType::Uint8, shape), &middle);
+    };
+    if call.dtype(given) != DataType::Uint8 {
+        return call.reshape(given, &shape);
+    }
+    let row = (blocks.count * blocks.bits).div_ceil(8);
+    let packed = constant_bytes(call, 3, "zero_points", blocks.n as u128 * row as u128)?;
+    let rows = packed.bytes().chunks(row as usize).map(|row| unpacked(row, blocks.bits));
+    let numbers: Vec<u8> = rows.flat_map(|row| row.into_iter().take(blocks.count as usize)).collect();
+    call.constant_from_bytes(Descriptor::new(DataType::Uint8, shape), &numbers)
+}
+
+/// The weights `[n, k]`.
+fn weights(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
+    let Blocks { n, k, size, count, bits } = *blocks;
+    let packed = constant_bytes(call, 1, "B", n as u128 * count as u128 * (size as u128 * bits as u128 / 8))?;
+    let shape = Descriptor::new(DataType::Uint8, [n, count, size]);
+    let weights = match bits {
+        8 => call.constant_from_bytes(shape, packed.bytes())?,
+        _ => call.constant_from_bytes(shape, &unpacked(packed.bytes(), bits))?,
+    };
+    let scales = call.input(2)?;
+    let scales = call.reshape(scales, &[n, count, 1])?;
+    let zero_points = zero_points(call, blocks)?;
+    let floats = if call.dtype(zero_points) == DataType::Uint8 {
+        call.emit(Quantize::DequantizeLinear, &[weights, scales, zero_points])?
+    } else {
+        let weights = call.cast(weights, call.dtype(scales))?;
+        let centred = call.sub(weights, zero_points)?;
+        call.mul(centred, scales)?
+    };
+    let rows = call.reshape(floats, &[n, count * size])?;
+    call.slice_axis(rows, 1, 0, k)
+}
+
+fn matmul_n_bits(call: &mut Call) -> Outcome {
+    if call.value(4).is_some() {
+        return Err("g_idx is given, which onnxruntime has given up".into());
+    }
+    if call.int_or("weight_prepacked", 0) != 0 {
+        return Err("weight_prepacked is set, a layout of another device".into());
+    }
+    let a = call.input(0)?;
+    let (n, k, size) = (positive(call, "N")?, positive(call, "K")?, positive(call, "block_size")?);
+    let bits = bits(call)?;
+    if !size.is_power_of_two() || size < 16 {
+        return Err(Refusal(format!("block_size is {size}, expected a power of two from 16 on")));
+    }
+    let b = weights(call, &Blocks { n, k, size, count: k.div_ceil(size), bits })?;
+    let mut shape = call.shape(a);
+    if shape.last() != Some(&k) {
+        return Err(Refusal(format!("A has shape {shape:?}, expected {k} columns")));
+    }
+    let rows = shape[..shape.len() - 1].iter().product();
+    let flat = call.reshape(a, &[rows, k])?;
+    let attributes = GemmAttributes { b_transpose: true, ..Default::default() };
+    let bias = call.optional(5)?;
+    let product = call.emit_all(Gemm { attributes }, vec![Some(flat), Some(b), bias])?[0];
+    *shape.last_mut().expect("checked") = n;
+    let output = call.reshape(product, &shape);
+    call.one(output)
+}
+
+// ---- GatherBlockQuantized ----------------------------------------------------------------------------------------
+
+/// Quantized numbers, some of them in each byte of the last dimension.
+struct Packed {
+    bytes: OperandId,
+    bits: u32,
+    /// What stands for 0, unless a zero point is given.
+    zero: u8,
+    /// What the numbers are larger than those of the model, to be without a sign.
+    lift: u8,
+}
+
+/// The data as bytes: 4-bit types as two to a byte, if rows begin at bytes, or else as one.
+fn packed_data(call: &mut Call) -> Step<Packed> {
+    let Some(literal) = call.input_literal(0) else {
+        let bits = bits(call)?;
+        let bytes = call.input(0)?;
+        return match call.dtype(bytes) {
+            DataType::Uint8 => Ok(Packed { bytes, bits, zero: 1 << (bits - 1), lift: 0 }),
+            other => Err(Refusal(format!("data are of type {other}, expected uint8, int4 or uint4"))),
+        };
+    };
+    let lift = match literal.element {
+        ElementType::Int4 => 8,
+        ElementType::Uint4 => 0,
+        other => return Err(Refusal(format!("data are of type {other}, expected uint8, int4 or uint4"))),
+    };
+    let mut shape = literal.shape.clone();
+    // With the sign bit inverted, a number is 8 larger.
+    let mut bytes: Vec<u8> = literal.bytes.iter().map(|byte| byte ^ (lift | lift << 4)).collect();
+    let mut bits = 4;
+    match shape.last_mut() {
+        Some(last) if *last % 2 == 0 => *last /= 2,
+        _ => {
+            bytes = unpacked(&bytes, 4);
+            bytes.truncate(literal.elements());
+            bits = 8;
+        }
+    }
+    let bytes = call.constant_from_bytes(Descriptor::new(DataType::Uint8, shape), &bytes)?;
+    Ok(Packed { bytes, bits, zero: lift, lift })
+}
+
+/// The numbers of packed bytes, by arithmetic of the graph: what is packed stays so until it is needed.
+fn numbers(call: &mut Call, bytes: OperandId, bits: u32) -> Step<OperandId> {
+    if bits == 8 {
+        return Ok(bytes);
+    }
+    let base = call.int_scalar(DataType::Uint8, 1 << bits)?;
+    let mut parts = Vec::new();
+    let mut rest = bytes;
+    for _ in 1..8 / bits {
+        let higher = call.div(rest, base)?;
+        let shifted = call.mul(higher, base)?;
+        parts.push(call.sub(rest, shifted)?);
+        rest = higher;
+    }
+    parts.push(rest);
+    let mut shape = call.shape(bytes);
+    let rank = shape.len();
+    let stacked = call.stack(&parts, rank)?;
+    shape[rank - 1] *= 8 / bits;
+    call.reshape(stacked, &shape)
+}
+
+/// The zero points in the shape of the scales, as the data are lifted.
+fn table_zero_points(call: &mut Call, packed: &Packed, shape: &[u32]) -> Step<OperandId> {
+    let descriptor = Descriptor::new(DataType::Uint8, shape);
+    if let Some(literal) = call.input_literal(3) {
+        let numbers = literal.numbers().map_err(Refusal)?;
+        let lifted: Vec<_> =
+            numbers.into_iter().map(|number| Number::Float(number.to_f64() + packed.lift as f64)).collect();
+        if lifted.len() != descriptor.elements() {
+            return Err(Refusal(format!(
+                "zero_points have {} elements, scales {}",
+                lifted.len(),
+                descriptor.elements()
+            )));
+        }
+        return call.constant(DataType::Uint8, shape, &lifted);
+    }
+    match call.optional(3)? {
+        None => call.constant_from_bytes(descriptor.clone(), &vec![packed.zero; descriptor.elements()]),
+        Some(given) => {
+            let got = call.shape(given);
+            let axis = shape.len() - 1;
+            let per_byte = 8 / packed.bits;
+            // The last byte of a row may be filled up.
+            if got.len() != shape.len() || got[..axis] != shape[..axis] || got[axis] != shape[axis].div_ceil(per_byte) {
+                return Err(Refusal(format!("zero_points have shape {got:?}, expected one for each scale {shape:?}")));
+            }
+            let all = numbers(call, given, packed.bits)?;
+            call.slice_axis(all, axis, 0, shape[axis])
+        }
+    }
+}
+
+/// `numbers` as floats, with blocks of `size` along `axis`, the last of which may be shorter.
+fn dequantized(
+    call: &mut Call,
+    numbers: OperandId,
+    parameters: [OperandId; 2],
+    axis: usize,
+    size: u32,
+) -> Step<OperandId> {
+    let [scales, zero_points] = parameters;
+    let shape = call.shape(numbers);
+    let blocks = call.shape(scales).get(axis).copied().unwrap_or(0);
+    if blocks != shape[axis].div_ceil(size) {
+        let got = call.shape(scales);
+        return Err(Refusal(format!("scales have shape {got:?} for data of shape {shape:?} in blocks of {size}")));
+    }
+    let mut whole = numbers;
+    if blocks > 1 && shape[axis] % size != 0 {
+        let mut ending = vec![0; shape.len()];
+        ending[axis] = blocks * size - shape[axis];
+        let pad = Pad { beginning: vec![0; shape.len()], ending, ..Default::default() };
+        whole = call.emit(pad, &[numbers])?;
+    }
+    let floats = call.emit(Quantize::DequantizeLinear, &[whole, scales, zero_points])?;
+    call.slice_axis(floats, axis, 0, shape[axis])
+}
+
+/// Rows are gathered as they are packed, and only these are unpacked.
+fn gather_block_quantized(call: &mut Call) -> Outcome {
+    let packed = packed_data(call)?;
+    let (indices, scales) = (call.input(1)?, call.input(2)?);
+    let rank = call.rank(packed.bytes);
+    let size = call.int_or("block_size", 128);
+    let size = u32::try_from(size).ok().filter(|size| *size >= 16 && size.is_power_of_two());
+    let size = size.ok_or("block_size is not a power of two from 16 on")?;
+    let gathered = call.axis(call.int_or("gather_axis", 0), rank)?;
+    let blocked = call.axis(call.int_or("quantize_axis", 1), rank)?;
+    let scale_shape = call.shape(scales);
+    if scale_shape.len() != rank {
+        return Err(Refusal(format!("scales have shape {scale_shape:?}, expected {rank} dimensions")));
+    }
+    let zero_points = table_zero_points(call, &packed, &scale_shape)?;
+    if gathered == blocked || gathered as usize == rank - 1 {
+        let all = numbers(call, packed.bytes, packed.bits)?;
+        let floats = dequantized(call, all, [scales, zero_points], blocked as usize, size)?;
+        let output = call.gather(floats, indices, gathered);
+        return call.one(output);
+    }
+    let rows = call.gather(packed.bytes, indices, gathered)?;
+    let rows = numbers(call, rows, packed.bits)?;
+    let parameters = [call.gather(scales, indices, gathered)?, call.gather(zero_points, indices, gathered)?];
+    // The dimensions of the indices take the place of one.
+    let axis = if blocked > gathered { blocked as usize + call.rank(indices) - 1 } else { blocked as usize };
+    let output = dequantized(call, rows, parameters, axis, size)?;
+    Ok(vec![Value::Operand(output)])
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    microsoft(
+        "GatherBlockQuantized",
+        "no float8 and float4; indices out of bounds are clamped",
+        gather_block_quantized,
+    ),
+    microsoft("MatMulNBits", "constant weights, no g_idx", matmul_n_bits),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::unpacked;
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    #[test]
+    fn lowest_bits_come_first() {
+        assert_eq!(unpacked(&[0x21, 0x43], 4), [1, 2, 3, 4]);
+        assert_eq!(unpacked(&[0b11_10_01_00], 2), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn rows_are_gathered_as_they_are_packed() {
+        let text = TestGraph::default()
+            .input("i", Int64, &["3"])
+            .raw("w", Int4, &[10, 32], &[0x7f; 160])
+            .input("s", Float, &["10", "2"])
+            .node("com.microsoft.GatherBlockQuantized", "w i s", "y", vec![("block_size", Attr::Int(16))])
+            .output("y")
+            .text(21);
+        assert!(text.contains("%2 = constant uint8 [10, 16]") && text.contains("%3 = gather %2 %0"), "{text}");
+    }
+
+    #[test]
+    fn weights_of_the_wrong_size_are_refused() {
+        let sizes = || vec![("N", Attr::Int(2)), ("K", Attr::Int(16)), ("block_size", Attr::Int(16))];
+        let graph = |bytes: &[u8]| {
+            TestGraph::default()
+                .input("a", Float, &["1", "16"])
+                .raw("b", Uint8, &[bytes.len() as i64], bytes)
+                .floats("s", &[2], &[0.5, 0.25])
+                .node("com.microsoft.MatMulNBits", "a b s", "y", sizes())
+                .output("y")
+        };
+        assert!(graph(&[0x98; 16]).text(17).contains("bTranspose"), "gemm");
+        let message = graph(&[0x98; 15]).refusal(17);
+        assert!(message.contains("B (input 1) has 15 bytes, expected 16"), "{message}");
+    }
+}

@@ -1,0 +1,316 @@
+//! Activations, products and normalizations with what precedes or follows them.
+
+use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::ops::activation::tanh_gelu;
+use crate::onnx::ops::attention::counting;
+use crate::onnx::ops::convolution::{Convolution, convolution, convolve};
+use crate::onnx::ops::normalization::rms_norm;
+use crate::onnx::ops::product::{gemm, with_matrices};
+use crate::onnx::registry::{Entry, Outcome, microsoft, standard};
+use crate::ops::conv2d::{Conv2d, Conv2dAttributes};
+use crate::ops::elementwise::Elementwise as E;
+use crate::ops::normalization::LayerNormalization;
+use crate::ops::reduce::ReduceKind;
+use crate::ops::spatial::InputLayout;
+use crate::shape::broadcasts_to;
+
+// ---- Activations -------------------------------------------------------------------------------------------------
+
+/// The first input, with the second one added if it is given.
+fn biased(call: &mut Call) -> Step<OperandId> {
+    let x = call.input(0)?;
+    match call.optional(1)? {
+        Some(bias) => call.add(x, bias),
+        None => Ok(x),
+    }
+}
+
+fn gelu(call: &mut Call) -> Outcome {
+    let x = biased(call)?;
+    let output = call.emit(E::Gelu, &[x]);
+    call.one(output)
+}
+
+fn fast_gelu(call: &mut Call) -> Outcome {
+    let x = biased(call)?;
+    let output = tanh_gelu(call, x);
+    call.one(output)
+}
+
+/// `x * sigmoid(alpha * x)`.
+fn quick_gelu(call: &mut Call) -> Outcome {
+    let x = call.input(0)?;
+    let scaled = call.linear(x, call.float_or("alpha", 1.702), 0.0)?;
+    let gate = call.emit(E::Sigmoid, &[scaled])?;
+    let output = call.mul(x, gate);
+    call.one(output)
+}
+
+/// The first half of the features times the GELU of the second.
+fn bias_split_gelu(call: &mut Call) -> Outcome {
+    let x = biased(call)?;
+    let axis = call.rank(x).checked_sub(1).ok_or("the input is a scalar")?;
+    let size = call.shape(x)[axis];
+    if size % 2 != 0 {
+        return Err(Refusal(format!("{size} features have no halves")));
+    }
+    let [left, right] = [call.slice_axis(x, axis, 0, size / 2)?, call.slice_axis(x, axis, size / 2, size / 2)?];
+    let right = call.emit(E::Gelu, &[right])?;
+    let output = call.mul(left, right);
+    call.one(output)
+}
+
+fn bias_add(call: &mut Call) -> Outcome {
+    let x = biased(call)?;
+    let skip = call.input(2)?;
+    let output = call.add(x, skip);
+    call.one(output)
+}
+
+/// The dimensions from `axis` on are one for the softmax.
+fn bias_softmax(call: &mut Call) -> Outcome {
+    let (x, bias) = (call.input(0)?, call.input(1)?);
+    let (shape, bias_shape) = (call.shape(x), call.shape(bias));
+    let axis = call.axis(call.int_or("axis", 1), shape.len())? as usize;
+    // With fewer dimensions, which of them are meant depends on the kernel.
+    if bias_shape.len() != shape.len() || !broadcasts_to(&bias_shape, &shape) {
+        return Err(Refusal(format!("the bias has shape {bias_shape:?}, expected {shape:?} or 1 for some of these")));
+    }
+    let sum = call.add(x, bias)?;
+    let size = |dims: &[u32]| dims.iter().product::<u32>();
+    let flat = call.reshape(sum, &[size(&shape[..axis]), size(&shape[axis..])])?;
+    let flat = call.softmax(flat, 1)?;
+    let output = call.reshape(flat, &shape);
+    call.one(output)
+}
+
+// ---- Products ----------------------------------------------------------------------------------------------------
+
+/// A factor of `FusedMatMul`, transposed as the attributes with the suffix `which` say.
+fn factor(call: &mut Call, index: usize, which: &str) -> Step<OperandId> {
+    let mut x = call.input(index)?;
+    let rank = call.rank(x) as u32;
+    if call.int_or(&format!("transBatch{which}"), 0) != 0 && rank > 2 {
+        // The first dimension moves in front of the last one.
+        let permutation: Vec<u32> = (1..rank - 1).chain([0, rank - 1]).collect();
+        x = call.transpose(x, &permutation)?;
+    }
+    if call.int_or(&format!("trans{which}"), 0) != 0 && rank > 1 {
+        x = call.transpose_last(x)?;
+    }
+    Ok(x)
+}
+
+fn fused_matmul(call: &mut Call) -> Outcome {
+    let factors = [factor(call, 0, "A")?, factor(call, 1, "B")?];
+    let alpha = call.float_or("alpha", 1.0);
+    let output = with_matrices(call, factors, |call, a, b| {
+        let product = call.matmul(a, b)?;
+        call.linear(product, alpha, 0.0)
+    });
+    call.one(output)
+}
+
+/// The function that the attribute `activation` names, with its parameters.
+fn activated(call: &mut Call, x: OperandId, parameters: &[f64]) -> Step<OperandId> {
+    let parameter = |index: usize, default: f64| parameters.get(index).copied().unwrap_or(default);
+    let op = match call.text_or("activation", "").as_str() {
+        "" => return Ok(x),
+        "Relu" => E::Relu,
+        "Sigmoid" => E::Sigmoid,
+        "Tanh" => E::Tanh,
+        "HardSwish" => E::HardSwish,
+        "LeakyRelu" => E::LeakyRelu { alpha: parameter(0, 0.01) },
+        "HardSigmoid" => E::HardSigmoid { alpha: parameter(0, 0.2), beta: parameter(1, 0.5) },
+        "Clip" => E::Clamp {
+            min: Number::Float(parameter(0, f64::NEG_INFINITY)),
+            max: Number::Float(parameter(1, f64::INFINITY)),
+        },
+        other => return Err(Refusal(format!("activation is {other}, which onnxruntime does not fuse"))),
+    };
+    call.emit(op, &[x])
+}
+
+fn fused_gemm(call: &mut Call) -> Outcome {
+    let product = gemm(call)?;
+    let names = ["activation_alpha", "activation_beta", "activation_gamma"];
+    let parameters: Vec<f64> = names.iter().map_while(|name| call.float_attribute(name)).collect();
+    let output = activated(call, product, &parameters);
+    call.one(output)
+}
+
+/// `activation(conv(x) + z)`.
+fn fused_conv(call: &mut Call) -> Outcome {
+    let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
+    let how = convolution(call, &call.shape(x), &call.shape(filter))?;
+    let mut sum = convolve(call, x, filter, bias, &how)?;
+    if let Some(addend) = call.optional(3)? {
+        sum = call.add(sum, addend)?;
+    }
+    let parameters = call.floats_attribute("activation_params").unwrap_or_default();
+    let output = activated(call, sum, &parameters);
+    call.one(output)
+}
+
+/// A convolution of `[N, H, W, C]` with a filter `[O, C / groups, H, W]`.
+fn nhwc_conv(call: &mut Call) -> Outcome {
+    let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
+    let [batch, height, width, channels] = call.dims(x, "the input")?;
+    let Convolution { window, groups } = convolution(call, &[batch, channels, height, width], &call.shape(filter))?;
+    let attributes = Conv2dAttributes {
+        padding: window.flat_padding(),
+        strides: window.strides,
+        dilations: window.dilations,
+        groups,
+        input_layout: InputLayout::Nhwc,
+        ..Default::default()
+    };
+    let output = call.emit_all(Conv2d { attributes }, vec![Some(x), Some(filter), bias])?;
+    Ok(vec![Value::Operand(output[0])])
+}
+
+// ---- Normalizations ----------------------------------------------------------------------------------------------
+
+/// `layerNormalization()` over the last dimension.
+fn layer_norm(
+    call: &mut Call,
+    x: OperandId,
+    scale: OperandId,
+    bias: Option<OperandId>,
+    epsilon: f64,
+) -> Step<OperandId> {
+    let axis = call.rank(x).checked_sub(1).ok_or("the input is a scalar")? as u32;
+    let op = LayerNormalization { axes: Some(vec![axis]), epsilon };
+    Ok(call.emit_all(op, vec![Some(x), Some(scale), bias])?[0])
+}
+
+fn simplified_layer_normalization(call: &mut Call) -> Outcome {
+    let (x, scale) = (call.input(0)?, call.input(1)?);
+    let rank = call.rank(x);
+    let axes: Vec<u32> = (call.axis(call.int_or("axis", -1), rank)?..rank as u32).collect();
+    let [output, inverse] = rms_norm(call, x, scale, &axes, call.float_or("epsilon", 1e-5))?;
+    Ok(vec![Value::Operand(output), Value::Operand(inverse)])
+}
+
+/// Input, skip and the bias at `bias` added.
+fn skipped(call: &mut Call, bias: usize) -> Step<OperandId> {
+    let (x, skip) = (call.input(0)?, call.input(1)?);
+    let sum = call.add(x, skip)?;
+    match call.optional(bias)? {
+        Some(bias) => call.add(sum, bias),
+        None => Ok(sum),
+    }
+}
+
+/// The outputs of a normalization after a skip: those in between are of training.
+fn with_sum(call: &Call, output: OperandId, sum: OperandId) -> Outcome {
+    if call.wants(1) || call.wants(2) {
+        return Err("its outputs mean and inv_std_var are of training".into());
+    }
+    Ok(vec![Value::Operand(output), Value::Unknown, Value::Unknown, Value::Operand(sum)])
+}
+
+fn skip_layer_normalization(call: &mut Call) -> Outcome {
+    let (scale, bias) = (call.input(2)?, call.optional(3)?);
+    let sum = skipped(call, 4)?;
+    let output = layer_norm(call, sum, scale, bias, call.float_or("epsilon", 1e-12))?;
+    with_sum(call, output, sum)
+}
+
+fn skip_simplified_layer_normalization(call: &mut Call) -> Outcome {
+    let scale = call.input(2)?;
+    let sum = skipped(call, 3)?;
+    let last = call.rank(sum).checked_sub(1).ok_or("the input is a scalar")? as u32;
+    let [output, _] = rms_norm(call, sum, scale, &[last], call.float_or("epsilon", 1e-12))?;
+    with_sum(call, output, sum)
+}
+
+/// Rows of the embeddings of words, positions and segments added and normalized.
+fn embed_layer_normalization(call: &mut Call) -> Outcome {
+    let (words, word_table, position_table) = (call.input(0)?, call.input(2)?, call.input(3)?);
+    let (scale, bias) = (call.input(5)?, call.input(6)?);
+    let [batch, sequence] = call.dims(words, "input_ids")?;
+    let mut sum = call.gather(word_table, words, 0)?;
+    let positions = match call.optional(8)? {
+        Some(positions) => call.gather(position_table, positions, 0)?,
+        None => {
+            let [rows, _] = call.dims(position_table, "position_embedding")?;
+            if sequence > rows {
+                return Err(Refusal(format!("position_embedding has {rows} rows for {sequence} positions")));
+            }
+            call.slice_axis(position_table, 0, 0, sequence)?
+        }
+    };
+    sum = call.add(sum, positions)?;
+    if let (Some(segments), Some(table)) = (call.optional(1)?, call.optional(4)?) {
+        let segments = call.gather(table, segments, 0)?;
+        sum = call.add(sum, segments)?;
+    }
+    let output = layer_norm(call, sum, scale, Some(bias), call.float_or("epsilon", 1e-12))?;
+    let mask_index = match call.optional(7)? {
+        Some(mask) => {
+            let mask = call.cast(mask, DataType::Int32)?;
+            call.reduce(ReduceKind::Sum, mask, &[1], false)?
+        }
+        None => {
+            let zero = counting(call, 0, &[1])?;
+            call.expand(zero, &[batch])?
+        }
+    };
+    Ok([output, mask_index, sum].map(Value::Operand).to_vec())
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    microsoft("BiasAdd", "", bias_add),
+    microsoft("BiasGelu", "", gelu),
+    microsoft("BiasSoftmax", "", bias_softmax),
+    microsoft("BiasSplitGelu", "", bias_split_gelu),
+    microsoft("EmbedLayerNormalization", "masks of 0 and 1", embed_layer_normalization),
+    microsoft("FastGelu", "", fast_gelu),
+    microsoft("FusedConv", "", fused_conv),
+    microsoft("FusedGemm", "", fused_gemm),
+    microsoft("FusedMatMul", "", fused_matmul),
+    microsoft("Gelu", "", gelu),
+    microsoft("NhwcConv", "2 spatial dimensions", nhwc_conv),
+    microsoft("QuickGelu", "", quick_gelu),
+    microsoft("SkipLayerNormalization", "no outputs of training", skip_layer_normalization),
+    microsoft("SkipSimplifiedLayerNormalization", "no outputs of training", skip_simplified_layer_normalization),
+    microsoft("TransposeMatMul", "", fused_matmul),
+    standard("SimplifiedLayerNormalization", "", simplified_layer_normalization),
+    microsoft("SimplifiedLayerNormalization", "", simplified_layer_normalization),
+];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    #[test]
+    fn root_mean_squares_are_wide() {
+        let text = TestGraph::default()
+            .input("x", Float16, &["2", "8"])
+            .input("g", Float16, &["8"])
+            .node("SimplifiedLayerNormalization", "x g", "y", vec![])
+            .output("y")
+            .text(17);
+        assert!(text.contains("%2 = cast %0") && text.contains("%3 = mul %2 %2"), "{text}");
+    }
+
+    #[test]
+    fn outputs_of_training_are_refused() {
+        let graph = |outputs: &str| {
+            TestGraph::default()
+                .input("x", Float, &["1", "2", "8"])
+                .input("g", Float, &["8"])
+                .node("com.microsoft.SkipLayerNormalization", "x x g", outputs, vec![])
+                .output("y")
+        };
+        assert!(graph("y _ _ sum").text(17).contains("layerNormalization"));
+        assert!(graph("y mean").refusal(17).contains("are of training"));
+    }
+}

@@ -1,0 +1,288 @@
+//! `GroupQueryAttention`: causal attention of a decoder with a growing or a fixed cache, heads of keys that several
+//! heads of queries share, and rotary embeddings.
+
+use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::ops::attention::*;
+use crate::onnx::registry::{Entry, Outcome, microsoft};
+use crate::ops::elementwise::Elementwise as E;
+use crate::ops::gather::GatherNd;
+
+/// Sizes, and where the new tokens are.
+struct Cache {
+    batch: u32,
+    /// New tokens.
+    sequence: u32,
+    /// Length of the state that is given.
+    past: u32,
+    /// Length of the state that comes out.
+    present: u32,
+    /// Position of the first new token, `int32 [batch, 1]`.
+    start: OperandId,
+    /// How many keys of each row count, `int32 [batch, 1]`, if not all up to the last new one do.
+    lengths: Option<OperandId>,
+    /// Whether the new tokens follow the whole past in every row of the batch.
+    is_growing: bool,
+}
+
+/// `total_sequence_length` follows from shapes in exported models; without a past it is the number of tokens.
+fn total_length(call: &Call, sequence: u32, past: u32) -> Step<u32> {
+    match call.constant_numbers(6) {
+        None if past == 0 => Ok(sequence),
+        _ => {
+            let total = call.one_int(6, "total_sequence_length")?;
+            let valid = u32::try_from(total).ok().filter(|total| (sequence..=past + sequence).contains(total));
+            valid.ok_or_else(|| {
+                let most = past + sequence;
+                Refusal(format!("total_sequence_length is {total}, expected between {sequence} and {most}"))
+            })
+        }
+    }
+}
+
+fn cache(call: &mut Call, batch: u32, sequence: u32) -> Step<Cache> {
+    let past = state_length(call, 3)?;
+    if state_length(call, 4)? != past {
+        return Err("past_key and past_value differ in length".into());
+    }
+    let total = total_length(call, sequence, past)?;
+    let is_prompt = total == sequence;
+    let lengths = call.constant_numbers(5);
+    let all_full = lengths.is_some_and(|all| all.iter().all(|last| last.to_f64() == total as f64 - 1.0));
+    // The longest row is `total_sequence_length` long, so that a single row is.
+    let is_growing = total == past + sequence && (batch == 1 || is_prompt || all_full);
+    let is_ragged = batch > 1 && !all_full;
+    let lengths = if is_ragged || !(is_prompt || is_growing) { Some(row_lengths(call, batch)?) } else { None };
+    let start = match lengths {
+        Some(lengths) if !is_prompt => {
+            let new = call.int_scalar(DataType::Int32, sequence as i64)?;
+            call.sub(lengths, new)?
+        }
+        _ => call.constant(DataType::Int32, &[1, 1], &[Number::Int((total - sequence) as i128)])?,
+    };
+    // Only the rows of a prompt can be longer than what counts of them.
+    let lengths = lengths.filter(|_| is_prompt);
+    Ok(Cache { batch, sequence, past, present: total.max(past), start, lengths, is_growing })
+}
+
+/// The number of tokens of each row, `int32 [batch, 1]`: `seqlens_k` is one less.
+fn row_lengths(call: &mut Call, batch: u32) -> Step<OperandId> {
+    let last = call.input(5)?;
+    let last = call.cast(last, DataType::Int32)?;
+    let last = call.reshape(last, &[batch, 1])?;
+    let one = call.int_scalar(DataType::Int32, 1)?;
+    call.add(last, one)
+}
+
+/// Positions of the new tokens: `int32 [batch or 1, sequence]`.
+fn positions(call: &mut Call, cache: &Cache) -> Step<OperandId> {
+    let steps = counting(call, 0, &[1, cache.sequence])?;
+    call.add(cache.start, steps)
+}
+
+/// Queries, keys and values as `[batch, sequence, heads * size]`, from one tensor if they are packed in it.
+fn projections(call: &mut Call, heads: u32, shared: u32) -> Step<[OperandId; 3]> {
+    let query = call.input(0)?;
+    if call.value(1).is_some() {
+        return Ok([query, call.input(1)?, call.input(2)?]);
+    }
+    let [_, _, features] = call.dims(query, "the query")?;
+    let all = heads as u64 + 2 * shared as u64;
+    if all == 0 || features as u64 % all != 0 {
+        return Err(Refusal(format!("{features} packed features cannot be shared by {all} heads")));
+    }
+    let size = (features as u64 / all) as u32;
+    let split = call.split(query, &[heads * size, shared * size, shared * size], 2)?;
+    Ok([split[0], split[1], split[2]])
+}
+
+/// The state at `index` with the new heads `[batch, heads, sequence, size]` in their places.
+fn updated(call: &mut Call, index: usize, new: OperandId, cache: &Cache) -> Step<OperandId> {
+    if cache.is_growing {
+        return appended(call, index, new);
+    }
+    let [batch, heads, _, size] = call.dims(new, "new heads")?;
+    let zeros = call.scalar_like(new, 0.0)?;
+    let zeros = call.expand(zeros, &[batch, heads, 1, size])?;
+    let all = call.concat(&[new, zeros], 2)?;
+    let all = appended(call, index, all)?;
+    // Place `t` of a row shows its past in front of `start`, the new tokens from there on, and zeros behind them.
+    let places = counting(call, 0, &[1, cache.present])?;
+    let offset = call.sub(places, cache.start)?;
+    let past = call.int_scalar(DataType::Int32, cache.past as i64)?;
+    let from_new = call.add(offset, past)?;
+    let zero = call.int_scalar(DataType::Int32, 0)?;
+    let is_new = call.emit(E::GreaterOrEqual, &[offset, zero])?;
+    let last = call.int_scalar(DataType::Int32, (cache.past + cache.sequence) as i64)?;
+    let from_new = call.emit(E::Min, &[from_new, last])?;
+    let source = call.select(is_new, from_new, places)?;
+    if call.shape(source)[0] == 1 {
+        let source = call.reshape(source, &[cache.present])?;
+        return call.gather(all, source, 2);
+    }
+    let rows = counting(call, 0, &[cache.batch, 1, 1])?;
+    let rows = call.expand(rows, &[cache.batch, cache.present, 1])?;
+    let source = call.reshape(source, &[cache.batch, cache.present, 1])?;
+    let coordinates = call.concat(&[rows, source], 2)?;
+    let by_place = call.transpose(all, &[0, 2, 1, 3])?;
+    let picked = call.emit(GatherNd, &[by_place, coordinates])?;
+    call.transpose(picked, &[0, 2, 1, 3])
+}
+
+/// Queries and keys rotated by their positions.
+fn rotary(call: &mut Call, heads: [(OperandId, u32); 2], positions: OperandId) -> Step<[OperandId; 2]> {
+    let (cos, sin) = (call.input(7)?, call.input(8)?);
+    let positions = call.optional(9)?.unwrap_or(positions);
+    let [cos, sin] = [call.gather(cos, positions, 0)?, call.gather(sin, positions, 0)?];
+    let rotation = Rotation { cos, sin, interleaved: call.int_or("rotary_interleaved", 0) != 0 };
+    let [(q, n), (k, shared)] = heads;
+    Ok([rotated_heads(call, q, n, rotation)?, rotated_heads(call, k, shared, rotation)?])
+}
+
+/// Which keys each query sees: those up to its own position and, with a window, only the last of these.
+fn visible(call: &mut Call, cache: &Cache, positions: OperandId) -> Step<Vec<OperandId>> {
+    let rows = call.shape(positions)[0];
+    let window = call.int_or("local_window_size", -1);
+    let positions = call.reshape(positions, &[rows, 1, cache.sequence, 1])?;
+    let mut masks = Vec::new();
+    let is_windowed = window >= 0 && window < cache.present as i64;
+    if let Some(lengths) = cache.lengths {
+        let ends = call.reshape(lengths, &[cache.batch, 1, 1, 1])?;
+        let columns = counting(call, 0, &[1, cache.present])?;
+        masks.push(call.emit(E::Lesser, &[columns, ends])?);
+    }
+    let is_causal = call.int_or("causal", 1) != 0;
+    if !is_causal && window >= 0 {
+        return Err("local_window_size is given for attention that is not causal".into());
+    }
+    // What comes last sees everything, if there is nothing behind it.
+    if !(cache.is_growing && (cache.sequence == 1 || !is_causal)) {
+        let last = cache.sequence - 1;
+        let seen = if is_causal { positions } else { call.slice_axis(positions, 2, last, 1)? };
+        masks.push(causal(call, seen, cache.present)?);
+    }
+    if is_windowed {
+        let window = call.int_scalar(DataType::Int32, window)?;
+        let before = call.sub(positions, window)?;
+        let columns = counting(call, 0, &[1, cache.present])?;
+        masks.push(call.emit(E::Greater, &[columns, before])?);
+    }
+    Ok(masks)
+}
+
+/// The score that belongs to no key: of each head, or 0 for all.
+fn sink(call: &mut Call, heads: u32, like: OperandId) -> Step<Option<OperandId>> {
+    if let Some(sink) = call.optional(11)? {
+        return call.reshape(sink, &[1, heads, 1, 1]).map(Some);
+    }
+    if call.int_or("smooth_softmax", -1) != 1 {
+        return Ok(None);
+    }
+    let zero = call.scalar_like(like, 0.0)?;
+    call.reshape(zero, &[1, 1, 1, 1]).map(Some)
+}
+
+/// Scores with 0 for what is hidden, as they are given out.
+fn shown(call: &mut Call, scores: OperandId, visible: &[OperandId]) -> Step<OperandId> {
+    let mut shown = scores;
+    for &mask in visible {
+        let zero = call.scalar_like(shown, 0.0)?;
+        shown = call.select(mask, shown, zero)?;
+    }
+    Ok(shown)
+}
+
+/// What only other devices have.
+fn check_supported(call: &Call) -> Step<()> {
+    for name in ["k_quant_type", "v_quant_type"] {
+        let value = call.text_or(name, "NONE");
+        if value != "NONE" {
+            return Err(Refusal(format!("{name} is {value}, expected a cache that is not quantized")));
+        }
+    }
+    if call.int_or("sliding_window_cache", 0) != 0 {
+        return Err("sliding_window_cache is set, expected a cache of the whole sequence".into());
+    }
+    if call.value(14).is_some() || call.value(15).is_some() {
+        return Err("q_norm_weight and k_norm_weight are given, which onnxruntime has on no CPU".into());
+    }
+    Ok(())
+}
+
+fn group_query_attention(call: &mut Call) -> Outcome {
+    check_supported(call)?;
+    let (n, shared) = (count_attribute(call, "num_heads")?, count_attribute(call, "kv_num_heads")?);
+    let [mut q, mut k, v] = projections(call, n, shared)?;
+    let [batch, sequence, _] = call.dims(q, "the query")?;
+    let cache = cache(call, batch, sequence)?;
+    let positions = positions(call, &cache)?;
+    if call.int_or("do_rotary", 0) != 0 {
+        [q, k] = rotary(call, [(q, n), (k, shared)], positions)?;
+    }
+    let q = split_heads(call, q, n, "the query")?;
+    let k = split_heads(call, k, shared, "the key")?;
+    let v = split_heads(call, v, shared, "the value")?;
+    let heads = Heads { q, k: updated(call, 3, k, &cache)?, v: updated(call, 4, v, &cache)? };
+    let mut scores = Scores {
+        scale: scale(call, q),
+        softcap: call.float_or("softcap", 0.0),
+        visible: visible(call, &cache, positions)?,
+        sink: sink(call, n, q)?,
+        ..Default::default()
+    };
+    scores.biases.extend(call.optional(10)?);
+    let attended = attend(call, heads, &scores)?;
+    let output = merge_heads(call, attended.output)?;
+    let stage = match call.int_or("qk_output", 0) {
+        1 => shown(call, attended.masked, &scores.visible)?,
+        _ => attended.probabilities,
+    };
+    Ok([output, heads.k, heads.v, stage].map(Value::Operand).to_vec())
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[microsoft(
+    "GroupQueryAttention",
+    "total_sequence_length must be known, from shapes or as a constant; no quantized or sliding cache",
+    group_query_attention,
+)];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    fn graph(batch: &str, total: i32) -> TestGraph {
+        TestGraph::default()
+            .input("q", Float, &[batch, "1", "16"])
+            .input("k", Float, &[batch, "1", "8"])
+            .input("past", Float, &[batch, "2", "5", "4"])
+            .input("last", Int32, &[batch])
+            .raw("total", Int32, &[], &total.to_le_bytes())
+            .node(
+                "com.microsoft.GroupQueryAttention",
+                "q k k past past last total",
+                "y pk pv",
+                vec![("num_heads", Attr::Int(4)), ("kv_num_heads", Attr::Int(2))],
+            )
+            .output("y")
+            .output("pk")
+    }
+
+    #[test]
+    fn a_cache_grows_or_is_written_in_place() {
+        let text = graph("1", 6).text(17);
+        assert!(text.contains("concat") && !text.contains("gather"), "{text}");
+        assert!(graph("1", 5).text(17).contains("gather "), "one row of places");
+        assert!(graph("2", 6).text(17).contains("gatherND"), "each row has its own places");
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_are_refused() {
+        let message = graph("1", 9).refusal(17);
+        assert!(message.contains("total_sequence_length is 9, expected between 1 and 6"), "{message}");
+    }
+}

@@ -1,0 +1,279 @@
+//! Operators on quantized tensors: what they compute is computed on dequantized ones.
+
+use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::ops::pooling;
+use crate::onnx::registry::{Entry, Outcome, microsoft};
+use crate::ops::elementwise::Elementwise as E;
+use crate::ops::matmul::{Gemm, GemmAttributes};
+use crate::ops::quantize::Quantize;
+use crate::ops::reduce::ReduceKind;
+
+/// `parameter`, a scale or zero point with one element or one per place along `axis`, shaped to broadcast to a tensor
+/// of `rank` dimensions.
+fn shaped(call: &mut Call, parameter: OperandId, rank: usize, axis: usize) -> Step<OperandId> {
+    let size: u32 = call.shape(parameter).iter().product();
+    let mut shape = vec![1; rank];
+    if size != 1 {
+        *shape.get_mut(axis).ok_or("a scale per channel for a scalar")? = size;
+    }
+    call.reshape(parameter, &shape)
+}
+
+/// The scale at `scale` and the zero point at `zero_point`, 0 of type `dtype` if it is not given, in one shape for a
+/// tensor of `rank` dimensions.
+fn parameters(
+    call: &mut Call,
+    [scale, zero_point]: [usize; 2],
+    dtype: DataType,
+    rank: usize,
+    axis: usize,
+) -> Step<[OperandId; 2]> {
+    let scale = call.input(scale)?;
+    let zero_point = match call.optional(zero_point)? {
+        Some(zero_point) => zero_point,
+        None => call.int_scalar(dtype, 0)?,
+    };
+    let [scale, zero_point] = [shaped(call, scale, rank, axis)?, shaped(call, zero_point, rank, axis)?];
+    let shape = call.broadcast_shape(scale, zero_point)?;
+    Ok([call.expand(scale, &shape)?, call.expand(zero_point, &shape)?])
+}
+
+/// The quantized input `x` as floats, with its parameters at `places`, per place along `axis` if they are lists.
+fn dequantized_along(call: &mut Call, x: usize, places: [usize; 2], axis: usize) -> Step<OperandId> {
+    let x = call.input(x)?;
+    let [scale, zero_point] = parameters(call, places, call.dtype(x), call.rank(x), axis)?;
+    call.emit(Quantize::DequantizeLinear, &[x, scale, zero_point])
+}
+
+/// The quantized input `x` as floats.
+fn dequantized(call: &mut Call, x: usize) -> Step<OperandId> {
+    dequantized_along(call, x, [x + 1, x + 2], 0)
+}
+
+/// The quantized input `x` as floats; the parameters at `scale` and `zero_point` may be one per column.
+pub fn dequantized_columns(call: &mut Call, x: usize, scale: usize, zero_point: usize) -> Step<OperandId> {
+    let axis = call.input_shape(x)?.len().saturating_sub(1);
+    dequantized_along(call, x, [scale, zero_point], axis)
+}
+
+/// `x` quantized with the parameters at `scale` and behind it; to the type `dtype` if no zero point says otherwise.
+fn quantized(call: &mut Call, x: OperandId, scale: usize, dtype: DataType) -> Outcome {
+    let [scale, zero_point] = parameters(call, [scale, scale + 1], dtype, call.rank(x), 0)?;
+    let output = call.emit(Quantize::QuantizeLinear, &[x, scale, zero_point]);
+    call.one(output)
+}
+
+/// The data type of the input at `index`.
+fn type_of(call: &Call, index: usize) -> Step<DataType> {
+    call.input_type(index).ok_or_else(|| Refusal(format!("input {index} is of a type that WebNN does not have")))
+}
+
+fn binary(call: &mut Call, op: E) -> Outcome {
+    let (a, b) = (dequantized(call, 0)?, dequantized(call, 3)?);
+    let result = call.emit(op, &[a, b])?;
+    quantized(call, result, 6, type_of(call, 0)?)
+}
+
+fn unary(call: &mut Call, op: E) -> Outcome {
+    let x = dequantized(call, 0)?;
+    let result = call.emit(op, &[x])?;
+    quantized(call, result, 3, type_of(call, 0)?)
+}
+
+fn concat(call: &mut Call) -> Outcome {
+    let mut pieces = Vec::new();
+    for index in (2..call.input_count()).step_by(3) {
+        pieces.push(dequantized(call, index)?);
+    }
+    let first = *pieces.first().ok_or("there are no inputs to join")?;
+    let axis = call.axis(call.int_attribute("axis").ok_or("axis is missing")?, call.rank(first))?;
+    let joined = call.concat(&pieces, axis)?;
+    quantized(call, joined, 0, type_of(call, 2)?)
+}
+
+fn global_average_pool(call: &mut Call) -> Outcome {
+    let x = dequantized(call, 0)?;
+    let rank = call.rank(x) as u32;
+    let axes: Vec<u32> =
+        if call.int_or("channels_last", 0) != 0 { (1..rank - 1).collect() } else { (2..rank).collect() };
+    let mean = call.reduce(ReduceKind::Mean, x, &axes, true)?;
+    quantized(call, mean, 3, type_of(call, 0)?)
+}
+
+fn average_pool(call: &mut Call) -> Outcome {
+    let x = dequantized(call, 0)?;
+    let last = (call.rank(x) as u32).saturating_sub(1);
+    let means = if call.int_or("channels_last", 0) != 0 && last > 0 {
+        let channels_first: Vec<u32> = [0, last].into_iter().chain(1..last).collect();
+        let x = call.transpose(x, &channels_first)?;
+        let means = pooling::average(call, x)?;
+        let channels_last: Vec<u32> = [0].into_iter().chain(2..=last).chain([1]).collect();
+        call.transpose(means, &channels_last)?
+    } else {
+        pooling::average(call, x)?
+    };
+    quantized(call, means, 3, type_of(call, 0)?)
+}
+
+/// Before opset 13 the dimensions from `axis` on are one.
+fn softmax(call: &mut Call) -> Outcome {
+    let x = dequantized(call, 0)?;
+    let shape = call.shape(x);
+    let axis = call.axis(call.int_or("axis", -1), shape.len())?;
+    let result = if call.int_or("opset", 13) < 13 {
+        let (outer, inner) = shape.split_at(axis as usize);
+        let flat = call.reshape(x, &[outer.iter().product(), inner.iter().product()])?;
+        let flat = call.softmax(flat, 1)?;
+        call.reshape(flat, &shape)?
+    } else {
+        call.softmax(x, axis)?
+    };
+    quantized(call, result, 3, type_of(call, 0)?)
+}
+
+fn choose(call: &mut Call) -> Outcome {
+    let condition = call.input(0)?;
+    let (x, y) = (dequantized(call, 1)?, dequantized(call, 4)?);
+    let result = call.select(condition, x, y)?;
+    quantized(call, result, 7, type_of(call, 1)?)
+}
+
+// ---- Products ----------------------------------------------------------------------------------------------------
+
+fn with_bias(call: &mut Call, product: OperandId, bias: usize) -> Outcome {
+    let output = match call.optional(bias)? {
+        Some(bias) => call.add(product, bias),
+        None => Ok(product),
+    };
+    call.one(output)
+}
+
+fn matmul_integer_to_float(call: &mut Call) -> Outcome {
+    let a = dequantized_columns(call, 0, 2, 4)?;
+    let b = dequantized_columns(call, 1, 3, 5)?;
+    let product = call.matmul(a, b)?;
+    with_bias(call, product, 6)
+}
+
+/// `a` rounded to the 256 steps of its own range, which includes 0.
+fn dynamically_quantized(call: &mut Call, a: OperandId) -> Step<OperandId> {
+    let axes: Vec<u32> = (0..call.rank(a) as u32).collect();
+    let (low, high) = (call.reduce(ReduceKind::Min, a, &axes, false)?, call.reduce(ReduceKind::Max, a, &axes, false)?);
+    let (zero, one) = (call.scalar_like(a, 0.0)?, call.scalar_like(a, 1.0)?);
+    let (low, high) = (call.emit(E::Min, &[low, zero])?, call.emit(E::Max, &[high, zero])?);
+    let range = call.sub(high, low)?;
+    let scale = call.linear(range, 1.0 / 255.0, 0.0)?;
+    // All zeros have no range; any scale does.
+    let is_zero = call.emit(E::Equal, &[range, zero])?;
+    let scale = call.select(is_zero, one, scale)?;
+    let (min, max) = (Number::Float(0.0), Number::Float(255.0));
+    let offset = call.div(low, scale)?;
+    let offset = call.emit(E::Neg, &[offset])?;
+    let offset = call.emit(E::RoundEven, &[offset])?;
+    let offset = call.emit(E::Clamp { min, max }, &[offset])?;
+    let steps = call.div(a, scale)?;
+    let steps = call.emit(E::RoundEven, &[steps])?;
+    let steps = call.add(steps, offset)?;
+    let steps = call.emit(E::Clamp { min, max }, &[steps])?;
+    let steps = call.sub(steps, offset)?;
+    call.mul(steps, scale)
+}
+
+fn dynamic_quantize_matmul(call: &mut Call) -> Outcome {
+    let a = call.input(0)?;
+    let a = dynamically_quantized(call, a)?;
+    let b = dequantized_columns(call, 1, 2, 3)?;
+    let product = call.matmul(a, b)?;
+    with_bias(call, product, 4)
+}
+
+/// `alpha * a * b + c`, where the integers of `c` have the scale of the product.
+fn q_gemm(call: &mut Call) -> Outcome {
+    let a = dequantized(call, 0)?;
+    let b_transpose = call.int_or("transB", 0) != 0;
+    let b = dequantized_along(call, 3, [4, 5], 1 - b_transpose as usize)?;
+    let alpha = call.float_or("alpha", 1.0);
+    let c = match call.optional(6)? {
+        None => None,
+        Some(c) => {
+            let (a_scale, b_scale) = (call.input(1)?, call.input(4)?);
+            let a_scale = call.reshape(a_scale, &[])?;
+            let scale = call.mul(a_scale, b_scale)?;
+            let scale = call.linear(scale, alpha, 0.0)?;
+            let c = call.cast(c, call.dtype(scale))?;
+            Some(call.mul(c, scale)?)
+        }
+    };
+    let a_transpose = call.int_or("transA", 0) != 0;
+    let attributes = GemmAttributes { alpha, beta: 1.0, a_transpose, b_transpose };
+    let product = call.emit_all(Gemm { attributes }, vec![Some(a), Some(b), c])?[0];
+    match call.value(7) {
+        None => Ok(vec![Value::Operand(product)]),
+        Some(_) => quantized(call, product, 7, type_of(call, 0)?),
+    }
+}
+
+// ---- QuantizeLinear ----------------------------------------------------------------------------------------------
+
+fn axis(call: &Call) -> Step<usize> {
+    let rank = call.input_shape(0)?.len();
+    call.int_attribute("axis").map_or(Ok(0), |axis| call.axis(axis, rank).map(|axis| axis as usize))
+}
+
+fn quantize_linear(call: &mut Call) -> Outcome {
+    let x = call.input(0)?;
+    let axis = axis(call)?;
+    let [scale, zero_point] = parameters(call, [1, 2], DataType::Uint8, call.rank(x), axis)?;
+    let output = call.emit(Quantize::QuantizeLinear, &[x, scale, zero_point]);
+    call.one(output)
+}
+
+fn dequantize_linear(call: &mut Call) -> Outcome {
+    let axis = axis(call)?;
+    let output = dequantized_along(call, 0, [1, 2], axis);
+    call.one(output)
+}
+
+const TYPES: &str = "int8 and uint8";
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    microsoft("DequantizeLinear", "int8, uint8 and int32", dequantize_linear),
+    microsoft("DynamicQuantizeMatMul", "", dynamic_quantize_matmul),
+    microsoft("MatMulIntegerToFloat", TYPES, matmul_integer_to_float),
+    microsoft("QGemm", TYPES, q_gemm),
+    microsoft("QLinearAdd", TYPES, |call| binary(call, E::Add)),
+    microsoft("QLinearAveragePool", TYPES, average_pool),
+    microsoft("QLinearConcat", TYPES, concat),
+    microsoft("QLinearGlobalAveragePool", TYPES, global_average_pool),
+    microsoft("QLinearLeakyRelu", TYPES, |call| {
+        let alpha = call.float_or("alpha", 0.01);
+        unary(call, E::LeakyRelu { alpha })
+    }),
+    microsoft("QLinearMul", TYPES, |call| binary(call, E::Mul)),
+    microsoft("QLinearSigmoid", TYPES, |call| unary(call, E::Sigmoid)),
+    microsoft("QLinearSoftmax", TYPES, softmax),
+    microsoft("QLinearWhere", TYPES, choose),
+    microsoft("QuantizeLinear", TYPES, quantize_linear),
+];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    #[test]
+    fn zero_points_may_be_missing() {
+        let text = TestGraph::default()
+            .input("a", Int8, &["2", "3"])
+            .floats("s", &[], &[0.5])
+            .node("com.microsoft.QLinearAdd", "a s _ a s _ s", "y", vec![])
+            .output("y")
+            .text(17);
+        assert!(text.contains("quantizeLinear") && text.contains("int8 [1, 1]"), "{text}");
+    }
+}

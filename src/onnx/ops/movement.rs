@@ -1,0 +1,409 @@
+//! Operators that cut, join, repeat and pad.
+
+use super::generate::{check_generated, int_constant};
+use crate::dtype::Number;
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::onnx::tensor::checked_shape;
+use crate::ops::pad::{Pad, PaddingMode};
+use crate::ops::reverse::Reverse;
+use crate::ops::slice::Slice;
+use crate::ops::tile::Tile;
+use crate::shape::Descriptor;
+
+/// The elements that are taken along one dimension.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Taken {
+    /// The one that lies first in the input.
+    start: u32,
+    count: u32,
+    /// From one to the next in the input.
+    stride: u32,
+    /// Whether the last one comes first in the output.
+    reversed: bool,
+}
+
+/// What `start`, `end` and `step` take of a dimension of `size`. Places below 0 count from the end; what then is
+/// outside is moved to the border.
+fn taken(size: u32, start: i64, end: i64, step: i64) -> Taken {
+    let (size, step) = (size as i128, step as i128);
+    let place = |at: i64| if at < 0 { at as i128 + size } else { at as i128 };
+    let (start, end) = (place(start), place(end));
+    let (start, distance) = if step > 0 {
+        let start = start.clamp(0, size);
+        (start, end.clamp(0, size) - start)
+    } else {
+        let start = start.min(size - 1).max(0);
+        (start, start - end.min(size - 1).max(-1))
+    };
+    let stride = step.abs();
+    let count = if size == 0 { 0 } else { (distance + stride - 1).div_euclid(stride).max(0) };
+    // A single element has no next one.
+    let stride = if count > 1 { stride } else { 1 };
+    let reversed = step < 0 && count > 1;
+    let start = if reversed { start - (count - 1) * stride } else { start };
+    Taken { start: start as u32, count: count as u32, stride: stride as u32, reversed }
+}
+
+fn whole(size: u32) -> Taken {
+    Taken { start: 0, count: size, stride: 1, reversed: false }
+}
+
+/// The part of `operand` that `parts` takes of each dimension, at least one element of each.
+fn take(call: &mut Call, operand: OperandId, parts: &[Taken]) -> Step<OperandId> {
+    let mut output = operand;
+    let shape = call.shape(operand);
+    if parts.iter().zip(&shape).any(|(part, &size)| Taken { reversed: false, ..*part } != whole(size)) {
+        let starts = parts.iter().map(|part| part.start).collect();
+        let sizes = parts.iter().map(|part| (part.count - 1) * part.stride + 1).collect();
+        let strides: Vec<u32> = parts.iter().map(|part| part.stride).collect();
+        let strides = strides.iter().any(|&stride| stride > 1).then_some(strides);
+        output = call.emit(Slice { starts, sizes, strides }, &[output])?;
+    }
+    let reversed: Vec<u32> = (0..parts.len() as u32).filter(|&axis| parts[axis as usize].reversed).collect();
+    match reversed.is_empty() {
+        true => Ok(output),
+        false => call.emit(Reverse { axes: Some(reversed) }, &[output]),
+    }
+}
+
+/// As [`take`], where there may be nothing to take from, or nothing taken.
+fn take_value(call: &mut Call, index: usize, parts: &[Taken]) -> Step<Value> {
+    let shape: Vec<u32> = parts.iter().map(|part| part.count).collect();
+    let empty = matches!(call.value(index), Some(Value::Empty(_))) || shape.contains(&0);
+    match call.input_type(index) {
+        Some(dtype) if empty => Ok(Value::Empty(Descriptor::new(dtype, shape))),
+        _ => {
+            let x = call.input(index)?;
+            take(call, x, parts).map(Value::Operand)
+        }
+    }
+}
+
+/// Places are attributes before opset 10 and constants from then on.
+fn slice(call: &mut Call) -> Outcome {
+    let shape = call.input_shape(0)?;
+    let (starts, ends, axes, steps) = if call.opset < 10 {
+        let places = |name: &str| call.ints_attribute(name).ok_or_else(|| Refusal(format!("{name} are missing")));
+        (places("starts")?, places("ends")?, call.ints_attribute("axes"), None)
+    } else {
+        let (axes, steps) = (call.optional_ints(3, "axes")?, call.optional_ints(4, "steps")?);
+        (call.ints(1, "starts")?, call.ints(2, "ends")?, axes, steps)
+    };
+    let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let axes = call.axes(&axes, shape.len())?;
+    let steps = steps.unwrap_or_else(|| vec![1; axes.len()]);
+    if [starts.len(), ends.len(), steps.len()] != [axes.len(); 3] {
+        let message = format!("starts {starts:?}, ends {ends:?}, axes {axes:?} and steps {steps:?} differ in length");
+        return Err(Refusal(message));
+    }
+    if steps.contains(&0) {
+        return Err(Refusal(format!("steps are {steps:?}, expected no 0")));
+    }
+    let mut parts: Vec<_> = shape.iter().map(|&size| whole(size)).collect();
+    for (at, &axis) in axes.iter().enumerate() {
+        parts[axis as usize] = taken(shape[axis as usize], starts[at], ends[at], steps[at]);
+    }
+    Ok(vec![take_value(call, 0, &parts)?])
+}
+
+/// The sizes of the pieces along a dimension of `size`.
+fn split_sizes(call: &Call, size: u32) -> Step<Vec<u32>> {
+    let given = if call.opset < 13 { call.ints_attribute("split") } else { call.optional_ints(1, "split")? };
+    if let Some(given) = given {
+        let sizes: Option<Vec<u32>> = given.iter().map(|&size| u32::try_from(size).ok()).collect();
+        let fits = |sizes: &Vec<u32>| sizes.iter().map(|&size| size as u64).sum::<u64>() == size as u64;
+        return sizes
+            .filter(fits)
+            .ok_or_else(|| Refusal(format!("split is {given:?}, expected sizes of {size} elements together")));
+    }
+    let outputs = call.output_count() as i64;
+    let count = call.int_or("num_outputs", outputs);
+    let count = u32::try_from(count).ok().filter(|&count| count > 0 && count as i64 == outputs);
+    let count = count.ok_or_else(|| Refusal(format!("num_outputs is not {outputs}, the number of outputs")))?;
+    // The last one is smaller where the dimension cannot be divided.
+    let piece = size.div_ceil(count);
+    let sizes: Vec<u32> = (0..count).map(|at| piece.min(size.saturating_sub(at.saturating_mul(piece)))).collect();
+    if call.opset < 18 && sizes.iter().any(|&other| other != piece) {
+        return Err(Refusal(format!("{size} elements cannot be split into {count} equal pieces")));
+    }
+    Ok(sizes)
+}
+
+fn split(call: &mut Call) -> Outcome {
+    let shape = call.input_shape(0)?;
+    let axis = call.axis(call.int_or("axis", 0), shape.len())?;
+    let sizes = split_sizes(call, shape[axis as usize])?;
+    if matches!(call.value(0), Some(Value::Empty(_))) || sizes.contains(&0) {
+        let mut parts: Vec<_> = shape.iter().map(|&size| whole(size)).collect();
+        let (mut outputs, mut start) = (Vec::new(), 0);
+        for &count in &sizes {
+            parts[axis as usize] = Taken { start, count, ..whole(count) };
+            outputs.push(take_value(call, 0, &parts)?);
+            start += count;
+        }
+        return Ok(outputs);
+    }
+    let x = call.input(0)?;
+    let outputs = call.split(x, &sizes, axis)?;
+    Ok(outputs.into_iter().map(Value::Operand).collect())
+}
+
+/// What is put around a tensor.
+#[derive(Clone, Copy, PartialEq)]
+enum Border {
+    Constant(Number),
+    Edge,
+    Reflect,
+    Wrap,
+}
+
+/// The place in a dimension of `size` that a border shows `at` elements after its start.
+fn border_place(border: Border, at: i64, size: i64) -> i64 {
+    match border {
+        Border::Wrap => at.rem_euclid(size),
+        // The first and the last element are not repeated.
+        _ if size == 1 => 0,
+        _ => {
+            let place = at.rem_euclid(2 * (size - 1));
+            place.min(2 * (size - 1) - place)
+        }
+    }
+}
+
+/// `x` with `pads` elements before and after each dimension; negative numbers cut.
+fn pad_operand(call: &mut Call, x: OperandId, pads: &[[u32; 2]], border: Border) -> Step<OperandId> {
+    let mode = match border {
+        Border::Constant(_) => PaddingMode::Constant,
+        Border::Edge => PaddingMode::Edge,
+        Border::Reflect | Border::Wrap => PaddingMode::Reflection,
+    };
+    let shape = call.shape(x);
+    let is_short = pads.iter().zip(&shape).all(|(pads, &size)| pads.iter().all(|&pad| pad < size || pad == 0));
+    if pads.iter().flatten().all(|&pad| pad == 0) {
+        return Ok(x);
+    }
+    if border == Border::Wrap || (border == Border::Reflect && !is_short) {
+        let mut output = x;
+        for (axis, &[before, after]) in pads.iter().enumerate() {
+            if before + after > 0 {
+                let size = shape[axis] as i64;
+                let places = -(before as i64)..size + after as i64;
+                check_generated((places.end - places.start) as u64)?;
+                let places: Vec<_> = places.map(|at| border_place(border, at, size)).collect();
+                let places = int_constant(call, &[places.len() as u32], &places)?;
+                output = call.gather(output, places, axis as u32)?;
+            }
+        }
+        return Ok(output);
+    }
+    let value = if let Border::Constant(value) = border { value } else { Number::Int(0) };
+    let (beginning, ending) = pads.iter().map(|&[before, after]| (before, after)).unzip();
+    call.emit(Pad { beginning, ending, mode, value }, &[x])
+}
+
+/// Input 0 with `pads` elements before and after each dimension; negative numbers cut, before anything is added.
+fn padded(call: &mut Call, pads: &[[i64; 2]], border: Border) -> Step<Value> {
+    let shape = call.input_shape(0)?;
+    let fail = || Refusal(format!("a tensor of shape {shape:?} cannot be padded by {pads:?}"));
+    let mut parts = Vec::new();
+    let mut sizes = Vec::new();
+    for (&size, &[before, after]) in shape.iter().zip(pads) {
+        let (start, end) = ((-(before as i128)).max(0), size as i128 - (-(after as i128)).max(0));
+        let count = u32::try_from(end - start).map_err(|_| fail())?;
+        parts.push(Taken { start: start as u32, count, stride: 1, reversed: false });
+        let grown = count as i128 + before.max(0) as i128 + after.max(0) as i128;
+        sizes.push(i64::try_from(grown).map_err(|_| fail())?);
+    }
+    let target = checked_shape(&sizes).map_err(Refusal)?;
+    match (take_value(call, 0, &parts)?, border) {
+        (Value::Operand(x), _) => {
+            let pads: Vec<_> = pads.iter().map(|pads| pads.map(|pad| pad.max(0) as u32)).collect();
+            pad_operand(call, x, &pads, border).map(Value::Operand)
+        }
+        (Value::Empty(descriptor), _) if target.contains(&0) => {
+            Ok(Value::Empty(Descriptor { shape: target, ..descriptor }))
+        }
+        (Value::Empty(descriptor), Border::Constant(value)) => {
+            let value = call.scalar(descriptor.dtype, value)?;
+            call.expand(value, &target).map(Value::Operand)
+        }
+        _ => Err(fail()),
+    }
+}
+
+/// Sizes and value are attributes before opset 11 and constants from then on.
+fn pad(call: &mut Call) -> Outcome {
+    let rank = call.input_shape(0)?.len();
+    let (pads, value) = if call.opset < 11 {
+        let pads = call.ints_attribute("pads").ok_or("pads are missing")?;
+        (pads, Number::Float(call.float_or("value", 0.0)))
+    } else {
+        let value = match call.value(2) {
+            None => Some(Number::Int(0)),
+            Some(_) => {
+                call.constant_numbers(2).ok_or("constant_value is computed, expected a constant")?.first().copied()
+            }
+        };
+        (call.ints(1, "pads")?, value.unwrap_or(Number::Int(0)))
+    };
+    let axes = if call.opset < 18 { None } else { call.optional_ints(3, "axes")? };
+    let axes = axes.unwrap_or_else(|| (0..rank as i64).collect());
+    let axes = call.axes(&axes, rank)?;
+    if pads.len() != 2 * axes.len() {
+        return Err(Refusal(format!("pads are {pads:?}, expected two per dimension in {axes:?}")));
+    }
+    let mut all = vec![[0; 2]; rank];
+    for (at, &axis) in axes.iter().enumerate() {
+        all[axis as usize] = [pads[at], pads[axes.len() + at]];
+    }
+    let border = match call.text_or("mode", "constant").as_str() {
+        "constant" => Border::Constant(value),
+        "edge" => Border::Edge,
+        "reflect" => Border::Reflect,
+        "wrap" => Border::Wrap,
+        other => return Err(Refusal(format!("mode is {other}, expected constant, edge, reflect or wrap"))),
+    };
+    Ok(vec![padded(call, &all, border)?])
+}
+
+/// Cuts and pads as much before as after; what is odd goes to the end.
+fn center_crop_pad(call: &mut Call) -> Outcome {
+    let shape = call.input_shape(0)?;
+    let axes = call.ints_attribute("axes").unwrap_or_else(|| (0..shape.len() as i64).collect());
+    let axes = call.axes(&axes, shape.len())?;
+    let targets = call.ints(1, "shape")?;
+    if targets.len() != axes.len() || targets.iter().any(|&target| u32::try_from(target).is_err()) {
+        return Err(Refusal(format!("shape is {targets:?}, expected one size per dimension in {axes:?}")));
+    }
+    let mut pads = vec![[0; 2]; shape.len()];
+    for (&axis, &target) in axes.iter().zip(&targets) {
+        let size = shape[axis as usize] as i64;
+        let before = (target - size).abs() / 2 * (target - size).signum();
+        pads[axis as usize] = [before, target - size - before];
+    }
+    Ok(vec![padded(call, &pads, Border::Constant(Number::Int(0)))?])
+}
+
+fn tile(call: &mut Call) -> Outcome {
+    let shape = call.input_shape(0)?;
+    let repeats = call.ints(1, "repeats")?;
+    let fail = || Refusal(format!("repeats are {repeats:?}, expected one number per dimension of {shape:?}"));
+    let repetitions: Option<Vec<u32>> = repeats.iter().map(|&count| u32::try_from(count).ok()).collect();
+    let repetitions = repetitions.filter(|counts| counts.len() == shape.len()).ok_or_else(fail)?;
+    if shape.contains(&0) || repetitions.contains(&0) {
+        let dtype = call.input_type(0).ok_or("the input is of a type that WebNN does not have")?;
+        let sizes: Vec<_> = shape.iter().zip(&repetitions).map(|(&size, &count)| size as i64 * count as i64).collect();
+        return Ok(vec![Value::Empty(Descriptor::new(dtype, checked_shape(&sizes).map_err(Refusal)?))]);
+    }
+    let x = call.input(0)?;
+    if repetitions.iter().all(|&count| count == 1) {
+        return Ok(vec![Value::Operand(x)]);
+    }
+    let output = call.emit(Tile { repetitions }, &[x]);
+    call.one(output)
+}
+
+/// Broadcasting, of both the input and the shape.
+fn expand(call: &mut Call) -> Outcome {
+    let shape = call.input_shape(0)?;
+    let sizes = call.ints(1, "shape")?;
+    let target = checked_shape(&sizes).map_err(Refusal)?;
+    let target = crate::shape::broadcast(&shape, &target)
+        .ok_or_else(|| Refusal(format!("a tensor of shape {shape:?} does not broadcast with the shape {sizes:?}")))?;
+    if target.contains(&0) {
+        let dtype = call.input_type(0).ok_or("the input is of a type that WebNN does not have")?;
+        return Ok(vec![Value::Empty(Descriptor::new(dtype, target))]);
+    }
+    let x = call.input(0)?;
+    let output = call.expand(x, &target);
+    call.one(output)
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    standard("CenterCropPad", "constant shapes", center_crop_pad),
+    standard("Expand", "constant shapes", expand),
+    standard("Pad", "constant pads and values", pad),
+    standard("Slice", "constant places", slice),
+    standard("Split", "constant sizes", split),
+    standard("Tile", "constant numbers of repetitions", tile),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::onnx::tensor::ElementType::Float;
+    use crate::onnx::testing::{Attr, TestGraph};
+
+    #[test]
+    fn places_are_counted_and_clamped() {
+        let part = |start, count, stride, reversed| Taken { start, count, stride, reversed };
+        for (size, start, end, step, expected) in [
+            (10, 0, i64::MAX, 1, part(0, 10, 1, false)),
+            (10, -3, -1, 1, part(7, 2, 1, false)),
+            (10, 1, 8, 3, part(1, 3, 3, false)),
+            (10, -1, i64::MIN, -1, part(0, 10, 1, true)),
+            (10, 8, 1, -3, part(2, 3, 3, true)),
+            (10, 100, -100, -4, part(1, 3, 4, true)),
+            (10, 5, 5, 1, part(5, 0, 1, false)),
+            (10, 3, 7, i64::MAX, part(3, 1, 1, false)),
+            (10, 3, 0, i64::MIN, part(3, 1, 1, false)),
+            (0, 0, 5, 1, part(0, 0, 1, false)),
+            (0, 0, -5, -1, part(0, 0, 1, false)),
+        ] {
+            assert_eq!(taken(size, start, end, step), expected, "{start}:{end}:{step} of {size}");
+        }
+    }
+
+    #[test]
+    fn borders_repeat() {
+        let places = |border, size| (-4..7).map(|at| border_place(border, at, size)).collect::<Vec<_>>();
+        assert_eq!(places(Border::Reflect, 3), [0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 2]);
+        assert_eq!(places(Border::Wrap, 3), [2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(places(Border::Reflect, 1), [0; 11]);
+    }
+
+    #[test]
+    fn negative_steps_reverse_what_is_taken() {
+        let graph = TestGraph::default().input("x", Float, &["10", "4"]);
+        let graph = graph.ints("starts", &[8]).ints("ends", &[1]).ints("axes", &[0]).ints("steps", &[-3]);
+        let text = graph.node("Slice", "x starts ends axes steps", "y", vec![]).output("y").text(13);
+        assert!(text.contains("slice %0 sizes=[7, 4] starts=[2, 0] strides=[3, 1]"), "{text}");
+        assert!(text.contains("reverse %1 axes=[0]"), "{text}");
+        let old = TestGraph::default().input("x", Float, &["10"]);
+        let places = vec![("starts", Attr::Ints(&[2])), ("ends", Attr::Ints(&[-1]))];
+        let text = old.node("Slice", "x", "y", places).output("y").text(9);
+        assert!(text.contains("slice %0 sizes=[7] starts=[2]"), "{text}");
+    }
+
+    #[test]
+    fn pieces_are_equal_but_for_the_last() {
+        let split = |attributes| TestGraph::default().input("x", Float, &["7"]).node("Split", "x", "a b c", attributes);
+        let text = split(vec![("num_outputs", Attr::Int(3))]).output("a").output("c").text(18);
+        assert!(text.contains("split %0 splits=[3, 3, 1]"), "{text}");
+        let refusal = split(vec![]).output("a").refusal(13);
+        assert!(refusal.contains("7 elements cannot be split into 3 equal pieces"), "{refusal}");
+        let refusal = split(vec![("split", Attr::Ints(&[3, 3, 3]))]).output("a").refusal(12);
+        assert!(refusal.contains("split is [3, 3, 3], expected sizes of 7 elements together"), "{refusal}");
+    }
+
+    #[test]
+    fn pads_cut_where_they_are_negative_and_wrap_by_indices() {
+        let pad = |pads: &[i64], mode| {
+            let graph = TestGraph::default().input("x", Float, &["3", "4"]).ints("pads", pads).ints("axes", &[1]);
+            graph.node("Pad", "x pads _ axes", "y", vec![("mode", Attr::Text(mode))]).output("y")
+        };
+        let text = pad(&[-1, 2], "constant").text(19);
+        assert!(text.contains("slice %0 sizes=[3, 3] starts=[0, 1]"), "{text}");
+        assert!(text.contains("endingPadding=[0, 2]"), "{text}");
+        assert!(pad(&[2, 2], "wrap").text(19).contains("gather"));
+        assert!(pad(&[2, 2], "reflect").text(19).contains("mode=reflection"));
+        assert!(pad(&[5, 0], "reflect").text(19).contains("gather"));
+        assert!(pad(&[-3, -2], "edge").refusal(19).contains("cannot be padded by [[0, 0], [-3, -2]]"));
+        assert!(pad(&[i64::MAX, i64::MAX], "edge").refusal(19).contains("cannot be padded"));
+    }
+}

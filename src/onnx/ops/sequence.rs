@@ -1,0 +1,266 @@
+//! Sequences and optionals: what they hold is known while a model is read, so that nothing of them is left in a graph.
+
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::model::{Dimension, ValueInfo};
+use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::onnx::tensor::ElementType;
+use crate::shape::Descriptor;
+
+/// The most tensors in a sequence: every operator that changes one copies it.
+const MAX_LENGTH: usize = 4096;
+
+fn sequence(call: &Call, index: usize) -> Step<Vec<Value>> {
+    match call.required(index)? {
+        Value::Sequence(values) => Ok(values),
+        _ => Err(Refusal(format!("input {index} is no sequence"))),
+    }
+}
+
+fn check_length(length: usize) -> Step<()> {
+    match length {
+        0..=MAX_LENGTH => Ok(()),
+        _ => Err(Refusal(format!("a sequence of {length} tensors, expected at most {MAX_LENGTH}"))),
+    }
+}
+
+fn bounded(values: Vec<Value>) -> Outcome {
+    check_length(values.len())?;
+    Ok(vec![Value::Sequence(values)])
+}
+
+fn tensor(call: &Call, index: usize) -> Step<Value> {
+    match call.required(index)? {
+        Value::Sequence(_) => Err(Refusal(format!("input {index} is a sequence, expected a tensor"))),
+        value => Ok(value),
+    }
+}
+
+/// The place that the constant at `index` means, counted from the end if it is negative, below `limit`.
+fn position(call: &Call, index: usize, length: usize, limit: usize) -> Step<usize> {
+    let position = call.one_int(index, "position")?;
+    let counted = if position < 0 { position + length as i64 } else { position };
+    let valid = usize::try_from(counted).ok().filter(|&counted| counted < limit);
+    valid.ok_or_else(|| Refusal(format!("position is {position}, the sequence has {length} tensors")))
+}
+
+fn construct(call: &mut Call) -> Outcome {
+    bounded((0..call.input_count()).map(|index| tensor(call, index)).collect::<Step<_>>()?)
+}
+
+fn insert(call: &mut Call) -> Outcome {
+    let mut values = sequence(call, 0)?;
+    let value = tensor(call, 1)?;
+    let at = match call.value(2) {
+        Some(_) => position(call, 2, values.len(), values.len() + 1)?,
+        None => values.len(),
+    };
+    values.insert(at, value);
+    bounded(values)
+}
+
+fn erase(call: &mut Call) -> Outcome {
+    let mut values = sequence(call, 0)?;
+    let at = match call.value(1) {
+        Some(_) => position(call, 1, values.len(), values.len())?,
+        None => values.len().checked_sub(1).ok_or("the sequence is empty")?,
+    };
+    values.remove(at);
+    bounded(values)
+}
+
+fn at(call: &mut Call) -> Outcome {
+    let mut values = sequence(call, 0)?;
+    let at = position(call, 1, values.len(), values.len())?;
+    Ok(vec![values.swap_remove(at)])
+}
+
+fn length(call: &mut Call) -> Outcome {
+    let length = sequence(call, 0)?.len() as i64;
+    Ok(vec![call.int_list(&[], &[length])?])
+}
+
+/// Tensors of a sequence or of the rounds of a loop joined along `axis`, a new dimension or one that they have. Those
+/// without elements add none.
+pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> Step<Value> {
+    let mut operands: Vec<OperandId> = Vec::new();
+    let mut empty: Option<Descriptor> = None;
+    for value in values {
+        match value {
+            Value::Operand(id) => operands.push(*id),
+            Value::Empty(descriptor) => empty = Some(descriptor.clone()),
+            Value::Literal(literal) => {
+                return Err(Refusal(format!("a tensor is of type {}, which WebNN does not have", literal.element)));
+            }
+            _ => return Err("an element is no tensor".into()),
+        }
+    }
+    if let Some(&first) = operands.first() {
+        if new_axis && empty.is_some() {
+            return Err("the tensors differ in their shapes".into());
+        }
+        let rank = call.rank(first) + new_axis as usize;
+        let axis = call.axis(axis, rank)?;
+        let joined = if new_axis { call.stack(&operands, axis as usize) } else { call.concat(&operands, axis) };
+        return joined.map(Value::Operand);
+    }
+    let mut descriptor = empty.ok_or("there are no tensors to join")?;
+    let axis = call.axis(axis, descriptor.rank() + new_axis as usize)? as usize;
+    if new_axis {
+        descriptor.shape.insert(axis, values.len() as u32);
+    } else {
+        let sizes = values.iter().map(|value| if let Value::Empty(d) = value { d.shape.get(axis) } else { None });
+        descriptor.shape[axis] = sizes.flatten().sum();
+    }
+    Ok(Value::Empty(descriptor))
+}
+
+fn concat_from_sequence(call: &mut Call) -> Outcome {
+    let values = sequence(call, 0)?;
+    let axis = call.int_attribute("axis").ok_or("axis is missing")?;
+    let new_axis = call.int_or("new_axis", 0) != 0;
+    Ok(vec![joined(call, &values, axis, new_axis)?])
+}
+
+/// The sizes of the pieces of `size`: one each, a number of them each, or as listed.
+fn piece_sizes(call: &Call, size: u32) -> Step<Vec<u32>> {
+    let split = call.optional_ints(1, "split")?;
+    let fail = || Refusal(format!("split is {split:?}, expected sizes that add up to {size}"));
+    let each = match &split {
+        None => 1,
+        Some(split) if call.input_shape(1)?.is_empty() => {
+            u32::try_from(split[0]).ok().filter(|&each| each > 0).ok_or_else(fail)?
+        }
+        Some(split) => {
+            let sizes: Option<Vec<u32>> = split.iter().map(|&size| u32::try_from(size).ok()).collect();
+            let sizes = sizes.filter(|sizes| sizes.iter().map(|&size| size as u64).sum::<u64>() == size as u64);
+            return sizes.ok_or_else(fail);
+        }
+    };
+    check_length(size.div_ceil(each) as usize)?;
+    Ok((0..size).step_by(each as usize).map(|start| each.min(size - start)).collect())
+}
+
+fn split_to_sequence(call: &mut Call) -> Outcome {
+    let x = call.input(0)?;
+    let mut shape = call.shape(x);
+    let axis = call.axis(call.int_or("axis", 0), shape.len())? as usize;
+    let sizes = piece_sizes(call, shape[axis])?;
+    let squeezed = call.value(1).is_none() && call.int_or("keepdims", 1) == 0;
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    for size in sizes {
+        pieces.push(if size == 0 {
+            shape[axis] = 0;
+            Value::Empty(Descriptor::new(call.dtype(x), shape.clone()))
+        } else if squeezed {
+            Value::Operand(call.pick(x, axis, start)?)
+        } else {
+            Value::Operand(call.slice_axis(x, axis, start, size)?)
+        });
+        start += size;
+    }
+    bounded(pieces)
+}
+
+/// The graph of the node for each tensor of the sequences; other inputs are the same every time.
+fn map(call: &mut Call) -> Outcome {
+    let inputs: Vec<Value> = (0..call.input_count()).map(|index| call.required(index)).collect::<Step<_>>()?;
+    let length = sequence(call, 0)?.len();
+    let mut body = call.body("body")?;
+    let mut columns = vec![Vec::new(); body.outputs().len()];
+    for at in 0..length {
+        let element = |input: &Value| match input {
+            Value::Sequence(values) => values.get(at).cloned(),
+            other => Some(other.clone()),
+        };
+        let inputs: Option<Vec<Value>> = inputs.iter().map(element).collect();
+        let inputs = inputs.ok_or("the sequences differ in their lengths")?;
+        for (column, output) in columns.iter_mut().zip(call.run_body(&mut body, inputs)?) {
+            column.push(output);
+        }
+    }
+    Ok(columns.into_iter().map(Value::Sequence).collect())
+}
+
+fn optional(call: &mut Call) -> Outcome {
+    Ok(vec![call.value(0).unwrap_or(Value::Absent)])
+}
+
+fn has_element(call: &mut Call) -> Outcome {
+    let has = call.value(0).is_some() as i64;
+    let truth = call.int_scalar(crate::dtype::DataType::Uint8, has);
+    call.one(truth)
+}
+
+fn get_element(call: &mut Call) -> Outcome {
+    Ok(vec![call.value(0).ok_or("the optional has no element")?])
+}
+
+/// The value of an output that collects no rows at all: what its description says, with 0 rows along `axis`.
+pub fn no_rows(info: &ValueInfo, axis: usize) -> Step<Value> {
+    let fixed = |dimension: &Dimension| match dimension {
+        Dimension::Fixed(size) => Some(*size),
+        Dimension::Free(_) => None,
+    };
+    let shape: Option<Vec<u32>> = info.shape.as_ref().and_then(|shape| shape.iter().map(fixed).collect());
+    let (Some(mut shape), Some(dtype)) = (shape, info.element.and_then(ElementType::webnn)) else {
+        return Err(Refusal(format!("no round gives a row of '{}', whose type is not described", info.name)));
+    };
+    shape.insert(axis, 0);
+    Ok(Value::Empty(Descriptor::new(dtype, shape)))
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    standard("ConcatFromSequence", "", concat_from_sequence),
+    standard("Optional", "", optional),
+    standard("OptionalGetElement", "", get_element),
+    standard("OptionalHasElement", "", has_element),
+    standard("SequenceAt", "constant positions", at),
+    standard("SequenceConstruct", "", construct),
+    standard("SequenceEmpty", "", |_| Ok(vec![Value::Sequence(Vec::new())])),
+    standard("SequenceErase", "constant positions", erase),
+    standard("SequenceInsert", "constant positions", insert),
+    standard("SequenceLength", "", length),
+    standard("SequenceMap", "", map),
+    standard("SplitToSequence", "constant sizes", split_to_sequence),
+];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::Float;
+    use crate::onnx::testing::*;
+
+    fn graph() -> TestGraph {
+        TestGraph::default().input("x", Float, &["4", "3"])
+    }
+
+    #[test]
+    fn sequences_leave_only_their_tensors() {
+        let text = graph()
+            .ints("two", &[2])
+            .ints("last", &[-1])
+            .node("SplitToSequence", "x", "s", vec![("keepdims", Attr::Int(0))])
+            .node("SequenceErase", "s last", "t", vec![])
+            .node("SequenceAt", "s last", "row", vec![])
+            .node("SequenceInsert", "t row two", "u", vec![])
+            .node("ConcatFromSequence", "u", "y", vec![("axis", Attr::Int(0)), ("new_axis", Attr::Int(1))])
+            .output("y")
+            .text(17);
+        assert!(text.contains("starts=[3, 0]") && text.contains("concat"), "{text}");
+    }
+
+    #[test]
+    fn positions_outside_are_refused() {
+        let message = graph()
+            .ints("two", &[2])
+            .node("SequenceConstruct", "x x", "s", vec![])
+            .node("SequenceAt", "s two", "y", vec![])
+            .output("y")
+            .refusal(17);
+        assert!(message.contains("position is 2, the sequence has 2 tensors"), "{message}");
+    }
+}

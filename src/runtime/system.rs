@@ -1,0 +1,92 @@
+//! What this process computes with, for people.
+
+use super::settings::{FILL_VARIABLE, PASSES_VARIABLE, THREADS_VARIABLE, thread_count, variable};
+use crate::cpu::simd::{ISA_VARIABLE, Isa, features};
+use crate::error::Result;
+use crate::memory::machine_bytes;
+use crate::ops::MAX_TENSOR_COUNT;
+use crate::shape::{MAX_RANK, MAX_TENSOR_BYTES};
+use serde_json::{Value as Json, json};
+
+/// The environment variables and what they mean, as Markdown: the README's table is written from here.
+const VARIABLES: [(&str, &str); 4] = [
+    (
+        ISA_VARIABLE,
+        "`portable`, `avx2` or `avx512`: the instruction set to use instead of the best one that the CPU has",
+    ),
+    (
+        PASSES_VARIABLE,
+        "`all`, or some of the compiler passes `fold`, `simplify`, `epilogues`, `chains`, `views`, separated by commas",
+    ),
+    (
+        FILL_VARIABLE,
+        "`1` fills the memory of intermediate results with NaN before each dispatch, so that a read of something never \
+         written shows",
+    ),
+    (THREADS_VARIABLE, "number of threads, 1 to 1024, instead of as many as the process may use"),
+];
+
+/// Why there are no GPU adapters.
+const NO_GPU: &str = "this build has no GPU backend: everything is computed on the CPU";
+
+/// A `SystemInfo` of `inspect.d.ts`.
+///
+/// # Errors
+/// A NotSupportedError for a value of an environment variable that makes no sense.
+pub fn system_info() -> Result<Json> {
+    let environment =
+        VARIABLES.iter().map(|(name, meaning)| json!({ "name": name, "value": variable(name), "meaning": meaning }));
+    Ok(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "isa": Isa::detect()?.name(),
+        "features": features(),
+        "logicalCores": std::thread::available_parallelism().map_or(1, |count| count.get()),
+        "threads": thread_count(false)?,
+        "memoryLimitBytes": Some(machine_bytes()).filter(|&bytes| bytes != usize::MAX),
+        "environment": environment.collect::<Json>(),
+        "gpuAdapters": [],
+        "gpuReason": NO_GPU,
+        "limits": {
+            "maxTensorByteLength": MAX_TENSOR_BYTES,
+            "maxRank": MAX_RANK,
+            "maxTensorCount": MAX_TENSOR_COUNT,
+        },
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::Passes;
+
+    #[test]
+    fn the_system_describes_itself() {
+        let info = system_info().unwrap();
+        assert!(Isa::available().iter().any(|isa| info["isa"] == isa.name()), "{info}");
+        assert!(info["threads"].as_u64().unwrap() >= 1 && info["memoryLimitBytes"].as_u64().unwrap() > 1 << 20);
+        for (name, meaning) in VARIABLES {
+            assert!(name.starts_with("WEBNN_") && !meaning.contains(['|', '\n']), "{name} fits into a table");
+        }
+    }
+
+    #[test]
+    fn meanings_name_every_value() {
+        let meaning = |name: &str| VARIABLES.iter().find(|(other, _)| *other == name).expect("listed").1;
+        for pass in Passes::NAMES {
+            assert!(meaning(PASSES_VARIABLE).contains(&format!("`{pass}`")), "{pass}");
+        }
+        #[cfg(target_arch = "x86_64")]
+        for isa in Isa::available() {
+            assert!(meaning(ISA_VARIABLE).contains(&format!("`{}`", isa.name())), "{isa:?}");
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn features_hold_those_of_the_instruction_set() {
+        let features = features();
+        if Isa::available().iter().any(|isa| isa.name() == "avx2") {
+            assert!(["avx2", "fma", "f16c", "bmi2"].iter().all(|name| features.contains(name)), "{features:?}");
+        }
+    }
+}
