@@ -16,7 +16,7 @@ use crate::ops::slice::Slice;
 use crate::ops::softmax::Softmax;
 use crate::ops::split::{Split, Splits};
 use crate::ops::transpose::Transpose;
-use crate::shape::broadcast;
+use crate::shape::{Descriptor, broadcast};
 
 impl Call<'_, '_> {
     /// `a + b`, broadcast.
@@ -197,14 +197,14 @@ impl Call<'_, '_> {
 
     /// A constant of floating-point numbers, which are rounded to `dtype`.
     pub fn float_constant(&mut self, dtype: DataType, shape: &[u32], values: &[f64]) -> Step<OperandId> {
-        let numbers: Vec<_> = values.iter().copied().map(Number::Float).collect();
-        self.constant(dtype, shape, &numbers)
+        let bytes: Vec<u8> = values.iter().flat_map(|&value| Number::Float(value).to_bytes(dtype)).collect();
+        self.constant_from_bytes(Descriptor::new(dtype, shape), &bytes)
     }
 
     /// A constant of integers.
     pub fn int_constant(&mut self, dtype: DataType, shape: &[u32], values: &[i64]) -> Step<OperandId> {
-        let numbers: Vec<_> = values.iter().map(|&value| Number::Int(value as i128)).collect();
-        self.constant(dtype, shape, &numbers)
+        let bytes: Vec<u8> = values.iter().flat_map(|&value| Number::Int(value as i128).to_bytes(dtype)).collect();
+        self.constant_from_bytes(Descriptor::new(dtype, shape), &bytes)
     }
 
     /// `operand` with so many zeros before and after it along `axis`; nothing for none.

@@ -169,6 +169,15 @@ impl TestGraph {
         graph.to_string()
     }
 
+    /// The shape of the first output of a model with this main graph and no free dimensions.
+    ///
+    /// # Panics
+    /// If the model cannot be imported.
+    pub fn output_shape(self, opset: i64) -> Vec<u32> {
+        let graph = self.import(opset, &Request::default()).unwrap_or_else(|error| panic!("{error}"));
+        graph.descriptor(graph.outputs[0].1).shape.clone()
+    }
+
     /// The message with which a model with this main graph and no free dimensions is refused.
     ///
     /// # Panics

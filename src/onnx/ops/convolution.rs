@@ -107,6 +107,9 @@ pub fn convolve(
     }
 }
 
+/// The most elements of a kernel along a dimension that becomes one of channels.
+const MAX_FOLDED: u32 = 1024;
+
 /// The first spatial dimension as channels: `[N, C, D, ...]` becomes `[N * places, C * kernel, ...]`, where the channels
 /// of a group lie behind each other, step by step of the window. Also the number of places.
 fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> Step<(OperandId, u32)> {
@@ -116,6 +119,9 @@ fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> St
     let room = (shape[2] as u64).checked_sub(window.reach(0)).ok_or_else(|| {
         Refusal(format!("a window of {} elements does not fit into {} with its padding", window.reach(0), shape[2]))
     })?;
+    if window.kernel[0] > MAX_FOLDED {
+        return Err(Refusal(format!("a kernel of {} elements along a third dimension is too large", window.kernel[0])));
+    }
     let places = (room / stride as u64) as u32 + 1;
     let permutation: Vec<u32> = [0, 2, 1].into_iter().chain(3..rank).collect();
     let x = call.transpose(x, &permutation)?;
@@ -170,7 +176,9 @@ struct Transposed {
 impl Transposed {
     /// Elements of the whole output along dimension `at` of `size` elements.
     fn whole(&self, at: usize, size: u32) -> u64 {
-        (size as u64 - 1) * self.strides[at] as u64 + (self.kernel[at] - 1) as u64 * self.dilations[at] as u64 + 1
+        let moved = (size as u64 - 1) * self.strides[at] as u64;
+        let reach = (self.kernel[at] as u64).saturating_sub(1).saturating_mul(self.dilations[at] as u64);
+        moved.saturating_add(reach).saturating_add(1)
     }
 
     /// The same without the first dimension, or with one of size 1 in front.
@@ -208,7 +216,7 @@ fn transposed(call: &Call, x: &[u32], filter: &[u32]) -> Step<Transposed> {
     };
     let mut how = Transposed { kernel, strides, dilations, begin: vec![0; count], outputs: vec![0; count], groups };
     for at in 0..count {
-        let all = how.whole(at, spatial[at]) + more[at] as u64;
+        let all = how.whole(at, spatial[at]).saturating_add(more[at] as u64);
         let (begin, outputs) = match &wanted {
             // The padding follows from the size of the output.
             Some(wanted) => {
@@ -217,7 +225,7 @@ fn transposed(call: &Call, x: &[u32], filter: &[u32]) -> Step<Transposed> {
             }
             None => (pads[at][0], all.saturating_sub(pads[at][0] as u64 + pads[at][1] as u64)),
         };
-        if outputs == 0 || outputs > i32::MAX as u64 || begin as u64 >= all {
+        if outputs == 0 || outputs > i32::MAX as u64 || begin as u64 >= all || all > 1 << 40 {
             return Err(Refusal(format!("dimension {at} of the output would have {outputs} of {all} elements")));
         }
         (how.begin[at], how.outputs[at]) = (begin, outputs as u32);
@@ -263,7 +271,7 @@ fn conv_transpose2d(
     let spatial = call.shape(x)[2..].to_vec();
     let (mut padding, mut output_padding, mut zeros) = (Vec::new(), Vec::new(), [0; 2]);
     for at in 0..2 {
-        let kept = how.whole(at, spatial[at]) - how.begin[at] as u64;
+        let kept = how.whole(at, spatial[at]).saturating_sub(how.begin[at] as u64);
         let (end, missing) =
             (kept.saturating_sub(how.outputs[at] as u64), (how.outputs[at] as u64).saturating_sub(kept));
         padding.extend([how.begin[at], end.min(u32::MAX as u64) as u32]);
@@ -342,3 +350,70 @@ fn conv_transpose(call: &mut Call) -> Outcome {
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[standard("Conv", "", conv), standard("ConvTranspose", "", conv_transpose)];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    fn conv(operator: &str, x: &[&str], filter: &[&str], attributes: Vec<(&str, Attr)>) -> TestGraph {
+        let graph = TestGraph::default().input("x", Float, x).input("w", Float, filter).input("b", Float, &["4"]);
+        graph.node(operator, "x w b", "y", attributes).output("y")
+    }
+
+    #[test]
+    fn one_dimension_gets_a_second_one() {
+        let text = conv("Conv", &["1", "2", "9"], &["4", "2", "3"], vec![("pads", Attr::Ints(&[1, 2]))]).text(17);
+        assert!(text.contains("padding=[0, 0, 1, 2]") && text.contains("newShape=[1, 4, 10]"), "{text}");
+    }
+
+    #[test]
+    fn three_dimensions_are_one_convolution_of_two() {
+        let attributes = vec![("strides", Attr::Ints(&[2, 1, 1])), ("group", Attr::Int(2))];
+        let text = conv("Conv", &["1", "4", "7", "5", "5"], &["4", "2", "3", "3", "3"], attributes).text(17);
+        assert_eq!(text.matches("conv2d").count(), 1, "{text}");
+        // Three places, and three steps of the window for every channel.
+        assert!(text.contains("newShape=[3, 12, 5, 5]") && text.contains("newShape=[4, 6, 3, 3]"), "{text}");
+        assert!(text.contains("groups=2"), "{text}");
+    }
+
+    #[test]
+    fn automatic_padding_is_uneven_where_it_must_be() {
+        let padded = |mode| {
+            conv("Conv", &["1", "2", "6", "6"], &["4", "2", "2", "3"], vec![("auto_pad", Attr::Text(mode))]).text(17)
+        };
+        assert!(padded("SAME_UPPER").contains("padding=[0, 1, 1, 1]"));
+        assert!(padded("SAME_LOWER").contains("padding=[1, 0, 1, 1]"));
+    }
+
+    #[test]
+    fn padding_of_a_transposed_convolution_follows_from_its_output() {
+        let transposed = |shape: &'static [i64], mode| {
+            let attributes = vec![
+                ("strides", Attr::Ints(&[2, 2])),
+                ("output_shape", Attr::Ints(shape)),
+                ("auto_pad", Attr::Text(mode)),
+            ];
+            conv("ConvTranspose", &["1", "2", "5", "5"], &["2", "4", "3", "3"], attributes).text(17)
+        };
+        assert!(transposed(&[10, 8], "SAME_UPPER").contains("padding=[0, 1, 1, 2]"));
+        assert!(transposed(&[10, 8], "NOTSET").contains("padding=[1, 0, 2, 1]"));
+        assert!(transposed(&[12, 11], "NOTSET").contains("outputPadding=[1, 0]"));
+        // More than WebNN adds: zeros, and then the bias.
+        let text = transposed(&[14, 11], "NOTSET");
+        assert!(text.contains("endingPadding=[0, 0, 3, 0]") && text.contains("= add "), "{text}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let message = conv("Conv", &["1", "3", "5", "5"], &["4", "2", "3", "3"], vec![]).refusal(17);
+        assert!(message.contains("the filter has shape [4, 2, 3, 3], expected [O, 3, ...]"), "{message}");
+        let message =
+            conv("Conv", &["1", "2", "2", "5", "5"], &["4", "2", "3", "3", "3"], vec![("group", Attr::Int(1))])
+                .refusal(17);
+        assert!(message.contains("a window of 3 elements does not fit into 2"), "{message}");
+        let message =
+            conv("Conv", &["1", "2", "5", "5"], &["4", "2", "3", "3"], vec![("group", Attr::Int(0))]).refusal(17);
+        assert!(message.contains("group is 0, expected a divisor of 2 channels"), "{message}");
+    }
+}

@@ -71,3 +71,28 @@ pub const OPERATORS: &[Entry] = &[
     standard("NegativeLogLikelihoodLoss", "", negative_log_likelihood_loss),
     standard("SoftmaxCrossEntropyLoss", "", softmax_cross_entropy_loss),
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    #[test]
+    fn ignored_labels_have_no_weight() {
+        let loss = |attributes| {
+            let graph = TestGraph::default().input("x", Float, &["4", "3"]).input("t", Int64, &["4"]);
+            graph.node("NegativeLogLikelihoodLoss", "x t", "y", attributes).output("y").text(13)
+        };
+        let text = loss(vec![("ignore_index", Attr::Int(-1))]);
+        assert!(text.contains("notEqual") && text.contains("= div "), "{text}");
+        let text = loss(vec![]);
+        assert!(text.contains("reduceMean") && !text.contains("where"), "{text}");
+    }
+
+    #[test]
+    fn labels_of_another_shape_are_refused() {
+        let graph = TestGraph::default().input("x", Float, &["4", "3", "2"]).input("t", Int64, &["4"]);
+        let message = graph.node("NegativeLogLikelihoodLoss", "x t", "y", vec![]).output("y").refusal(13);
+        assert!(message.contains("the labels have shape [4], expected that of [4, 3, 2] without classes"), "{message}");
+    }
+}

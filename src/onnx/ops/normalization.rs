@@ -274,3 +274,43 @@ pub const OPERATORS: &[Entry] = &[
     standard("MeanVarianceNormalization", "", mean_variance_normalization),
     standard("RMSNormalization", "", rms_normalization),
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    #[test]
+    fn groups_have_weights_of_their_own_before_opset_21() {
+        let group = |weights: &'static str, opset: i64| {
+            let graph = TestGraph::default().input("x", Float, &["2", "6", "5"]).input("s", Float, &[weights]);
+            let graph = graph.input("b", Float, &[weights]);
+            (graph.node("GroupNormalization", "x s b", "y", vec![("num_groups", Attr::Int(3))]).output("y"), opset)
+        };
+        let text = |(graph, opset): (TestGraph, i64)| graph.text(opset);
+        assert!(text(group("3", 18)).contains("newShape=[3, 1]"));
+        assert!(text(group("6", 21)).contains("newShape=[6, 1]"));
+        let (graph, opset) = group("3", 21);
+        assert!(graph.refusal(opset).contains("input 1 has shape [3], expected [6]"));
+    }
+
+    #[test]
+    fn layers_are_one_operator_and_moments_only_come_when_wanted() {
+        let layer = |outputs, wanted| {
+            let graph = TestGraph::default().input("x", Float, &["2", "6", "5"]).input("s", Float, &["1", "5"]);
+            graph.node("LayerNormalization", "x s", outputs, vec![]).output(wanted).text(17)
+        };
+        let text = layer("y", "y");
+        assert!(text.contains("layerNormalization") && !text.contains("reduceMean"), "{text}");
+        assert!(layer("y m i", "i").contains("reciprocal"));
+    }
+
+    #[test]
+    fn training_of_old_versions_is_refused() {
+        let graph = "s b m v"
+            .split(' ')
+            .fold(TestGraph::default().input("x", Float, &["2", "3"]), |graph, name| graph.input(name, Float, &["3"]));
+        let message = graph.node("BatchNormalization", "x s b m v", "y mean", vec![]).output("y").refusal(9);
+        assert!(message.contains("outputs of training are not supported before opset 14"), "{message}");
+    }
+}

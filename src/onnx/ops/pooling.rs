@@ -165,15 +165,15 @@ fn max_pool(call: &mut Call) -> Outcome {
     Ok(outputs)
 }
 
-/// The largest number of elements of all windows for which places of maxima are computed.
-const MAX_WINDOW_ELEMENTS: u64 = 1 << 26;
+/// The largest number of elements of all windows of an image for which places of maxima are computed.
+const MAX_WINDOW_ELEMENTS: u64 = 1 << 22;
 
 /// Where the maxima are: their numbers among all elements of `x`, int64.
 fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandId> {
     let shape = call.shape(x);
     let spatial = &shape[2..];
     let images = shape[0] * shape[1];
-    let elements = window_elements(pooling, spatial, images)?;
+    let elements = window_elements(pooling, spatial)?;
     let column_major = call.int_or("storage_order", 0) != 0;
     let size: i64 = spatial.iter().map(|&dim| dim as i64).product();
     let number = |place: &[u32], column_major: bool| {
@@ -202,13 +202,15 @@ fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandI
 
 /// For every place of the window the elements of the input that it covers, in their order. Elements in the padding are
 /// replaced by the first one that is not, which changes neither a maximum nor where it is first.
-fn window_elements(pooling: &Pooling, spatial: &[u32], images: u32) -> Step<Vec<Vec<Vec<u32>>>> {
+fn window_elements(pooling: &Pooling, spatial: &[u32]) -> Step<Vec<Vec<Vec<u32>>>> {
     let Pooling { window, outputs, .. } = pooling;
     let product = |sizes: &[u32]| sizes.iter().try_fold(1u64, |n, &size| n.checked_mul(size as u64));
     let count = product(outputs).zip(product(&window.kernel)).and_then(|(a, b)| a.checked_mul(b));
-    count.and_then(|count| count.checked_mul(images as u64)).filter(|&count| count <= MAX_WINDOW_ELEMENTS).ok_or_else(
-        || Refusal(format!("Indices of more than {MAX_WINDOW_ELEMENTS} elements of all windows are not supported")),
-    )?;
+    if count.is_none_or(|count| count > MAX_WINDOW_ELEMENTS) {
+        return Err(Refusal(format!(
+            "Indices of windows of more than {MAX_WINDOW_ELEMENTS} elements are not supported"
+        )));
+    }
     let mut all = Vec::new();
     for place in indices(outputs) {
         let steps = indices(&window.kernel);
@@ -345,3 +347,57 @@ pub const OPERATORS: &[Entry] = &[
     standard("MaxPool", "", max_pool),
     standard("MaxUnpool", "", max_unpool),
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    fn pool(operator: &str, dims: &[&str], attributes: Vec<(&str, Attr)>) -> TestGraph {
+        TestGraph::default().input("x", Float, dims).node(operator, "x", "y", attributes).output("y")
+    }
+
+    #[test]
+    fn partial_windows_start_inside() {
+        let ceil = |size: &'static str| {
+            let attributes = vec![
+                ("kernel_shape", Attr::Ints(&[2, 2])),
+                ("strides", Attr::Ints(&[3, 3])),
+                ("pads", Attr::Ints(&[0, 0, 1, 1])),
+                ("ceil_mode", Attr::Int(1)),
+            ];
+            pool("MaxPool", &["1", "1", size, size], attributes).output_shape(17)
+        };
+        assert_eq!(ceil("4"), [1, 1, 2, 2]);
+        // The third window would start in the padding.
+        assert_eq!(ceil("6"), [1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn zeros_count_but_what_is_behind_them_does_not() {
+        let attributes = vec![
+            ("kernel_shape", Attr::Ints(&[3, 3])),
+            ("strides", Attr::Ints(&[2, 2])),
+            ("pads", Attr::Ints(&[1, 1, 1, 1])),
+            ("ceil_mode", Attr::Int(1)),
+            ("count_include_pad", Attr::Int(1)),
+        ];
+        let text = pool("AveragePool", &["1", "1", "6", "6"], attributes).text(19);
+        assert!(text.contains("padding=[0, 1, 0, 1]") && text.matches("= pad ").count() == 2, "{text}");
+    }
+
+    #[test]
+    fn three_dimensions_are_pooled_in_two_steps() {
+        let attributes = vec![("kernel_shape", Attr::Ints(&[2, 3, 3]))];
+        let text = pool("AveragePool", &["1", "2", "4", "5", "6"], attributes).text(17);
+        assert_eq!(text.matches("averagePool2d").count(), 2, "{text}");
+        assert!(text.contains("newShape=[1, 2, 3, 3, 4]"), "{text}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let message = pool("MaxPool", &["1", "2", "4"], vec![("kernel_shape", Attr::Ints(&[5]))]).refusal(17);
+        assert!(message.contains("a window of 5 elements does not fit into 4 with its padding"), "{message}");
+        assert!(pool("MaxPool", &["1", "2", "4"], vec![]).refusal(17).contains("kernel_shape is missing"));
+    }
+}

@@ -62,6 +62,9 @@ fn integer_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandI
 /// computed: 258 * 255 * 255 < 2^24. A power of two keeps rows aligned.
 pub const EXACT_PRODUCTS: u32 = 256;
 
+/// The most pieces that are added.
+pub const MAX_PIECES: u32 = 4096;
+
 /// The product of matrices of float32 that hold integers of magnitudes up to 255: exact, int32.
 ///
 /// # Errors
@@ -73,6 +76,9 @@ pub fn exact_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<Operan
         if inner != call.shape(b)[rows] {
             let (a, b) = (call.shape(a), call.shape(b));
             return Err(Refusal(format!("matrices of shapes {a:?} and {b:?} cannot be multiplied")));
+        }
+        if inner.div_ceil(EXACT_PRODUCTS) > MAX_PIECES {
+            return Err(Refusal(format!("rows of {inner} integers are too long, expected at most 2^20")));
         }
         let mut sum: Option<OperandId> = None;
         for start in (0..inner).step_by(EXACT_PRODUCTS as usize) {
@@ -143,3 +149,31 @@ pub const OPERATORS: &[Entry] = &[
     standard("Gemm", "alpha and beta of integers must be 1", translate_gemm),
     standard("MatMul", "", translate_matmul),
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    #[test]
+    fn vectors_are_rows_and_columns() {
+        let graph = TestGraph::default().input("a", Float, &["5"]).input("b", Float, &["3", "5", "4"]);
+        let text = graph.node("MatMul", "a b", "y", vec![]).output("y").text(17);
+        assert!(text.contains("newShape=[1, 5]") && text.contains("newShape=[3, 4]"), "{text}");
+    }
+
+    #[test]
+    fn products_of_integers_are_exact_in_pieces() {
+        let graph = TestGraph::default().input("a", Uint8, &["2", "600"]).input("b", Int8, &["600", "3"]);
+        let text = graph.node("MatMulInteger", "a b", "y", vec![]).output("y").text(10);
+        assert_eq!(text.matches("= matmul").count(), 3, "{text}");
+        assert_eq!(text.matches("dataType=int32").count(), 3, "{text}");
+    }
+
+    #[test]
+    fn factors_of_integers_are_refused() {
+        let graph = TestGraph::default().input("a", Int32, &["2", "3"]).input("b", Int32, &["3", "2"]);
+        let message = graph.node("Gemm", "a b", "y", vec![("alpha", Attr::Float(0.5))]).output("y").refusal(17);
+        assert!(message.contains("alpha or beta is not 1"), "{message}");
+    }
+}

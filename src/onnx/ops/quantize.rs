@@ -3,7 +3,7 @@
 //! Products of integers are computed in float32, in pieces whose sums are exact, and added as int32.
 
 use super::convolution::{Convolution, convolution, convolve};
-use super::product::{EXACT_PRODUCTS, exact_product};
+use super::product::{EXACT_PRODUCTS, MAX_PIECES, exact_product};
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -31,8 +31,9 @@ impl Granularity {
         Ok(Granularity { shape, axis: call.int_or("axis", 1), block })
     }
 
-    /// A scale or zero point as WebNN takes it: of the rank of the input, with sizes that divide those of the input.
-    fn spread(&self, call: &mut Call, operand: OperandId) -> Step<OperandId> {
+    /// A scale or zero point as WebNN takes it: of the rank of the input, with sizes that divide those of the input, or,
+    /// if `whole`, that broadcast to them.
+    fn spread(&self, call: &mut Call, operand: OperandId, whole: bool) -> Step<OperandId> {
         let (rank, got) = (self.shape.len(), call.shape(operand));
         if got.iter().all(|&size| size == 1) && self.block == 0 {
             return call.reshape(operand, &vec![1; rank]);
@@ -58,10 +59,10 @@ impl Granularity {
                 self.block, self.shape
             )));
         }
-        if size == expected[axis] * self.block {
+        if size == expected[axis] * self.block && !whole {
             return Ok(operand);
         }
-        // The last block is smaller: one scale per element.
+        // One scale per element.
         let blocks: Vec<i64> = (0..size).map(|at| (at / self.block) as i64).collect();
         let blocks = call.int_constant(DataType::Int32, &[size], &blocks)?;
         call.gather(operand, blocks, axis as u32)
@@ -102,6 +103,21 @@ fn zeros(call: &mut Call, scale: OperandId, dtype: DataType) -> Step<OperandId> 
     call.expand(zero, &shape)
 }
 
+/// `x / scale` rounded to an integer and moved by `zero_point`, both of which broadcast to `x` and have its rank. The
+/// quotient is rounded to the type of `x` first, as the standard has it, which WebNN's operator does not.
+fn quantize(call: &mut Call, x: OperandId, scale: OperandId, zero_point: OperandId) -> Step<OperandId> {
+    let quotient = call.div(x, scale)?;
+    rounded(call, quotient, zero_point)
+}
+
+/// `x` rounded to an integer and moved by `zero_point`, which broadcasts to it and has its rank.
+fn rounded(call: &mut Call, x: OperandId, zero_point: OperandId) -> Step<OperandId> {
+    let one = call.scalar_like(x, 1.0)?;
+    let shape = call.shape(zero_point);
+    let ones = call.expand(one, &shape)?;
+    call.emit(Quantize::QuantizeLinear, &[x, ones, zero_point])
+}
+
 fn quantize_linear(call: &mut Call) -> Outcome {
     let (x, scale) = (call.input(0)?, call.input(1)?);
     // The division is of the type of the scale unless there is a precision.
@@ -118,12 +134,12 @@ fn quantize_linear(call: &mut Call) -> Outcome {
         None => named_type(call, "output_dtype")?.unwrap_or(DataType::Uint8),
     };
     let granularity = Granularity::new(call, call.shape(x))?;
-    let scale = granularity.spread(call, scale)?;
+    let scale = granularity.spread(call, scale, true)?;
     let zero_point = match zero_point {
-        Some(zero_point) => granularity.spread(call, zero_point)?,
+        Some(zero_point) => granularity.spread(call, zero_point, true)?,
         None => zeros(call, scale, dtype)?,
     };
-    let y = call.emit(Quantize::QuantizeLinear, &[x, scale, zero_point]);
+    let y = quantize(call, x, scale, zero_point);
     call.one(y)
 }
 
@@ -132,11 +148,11 @@ fn dequantize_linear(call: &mut Call) -> Outcome {
     let dtype = named_type(call, "output_dtype")?.filter(|_| call.opset >= 23).unwrap_or(call.dtype(scale));
     let scale = call.cast(scale, dtype)?;
     let granularity = Granularity::new(call, call.shape(x))?;
-    let scale = granularity.spread(call, scale)?;
+    let scale = granularity.spread(call, scale, false)?;
     let zero_point = match call.value(2) {
         Some(_) => {
             let zero_point = quantized(call, 2)?;
-            granularity.spread(call, zero_point)?
+            granularity.spread(call, zero_point, false)?
         }
         None => zeros(call, scale, call.dtype(x))?,
     };
@@ -161,7 +177,7 @@ fn dynamic_quantize_linear(call: &mut Call) -> Outcome {
     let zero_point = call.cast(start, DataType::Uint8)?;
     let ones = vec![1; axes.len()];
     let (scales, zero_points) = (call.reshape(scale, &ones)?, call.reshape(zero_point, &ones)?);
-    let y = call.emit(Quantize::QuantizeLinear, &[x, scales, zero_points])?;
+    let y = quantize(call, x, scales, zero_points)?;
     Ok([y, scale, zero_point].map(Value::Operand).to_vec())
 }
 
@@ -218,9 +234,8 @@ fn requantized(call: &mut Call, accumulator: OperandId, factor: OperandId, index
     let sum = call.cast(accumulator, DataType::Float32)?;
     let scaled = call.mul(sum, factor)?;
     let ones = vec![1; call.rank(scaled)];
-    let one = call.scalar(DataType::Float32, Number::Float(1.0))?;
-    let (one, zero_point) = (call.reshape(one, &ones)?, call.reshape(zero_point, &ones)?);
-    let y = call.emit(Quantize::QuantizeLinear, &[scaled, one, zero_point]);
+    let zero_point = call.reshape(zero_point, &ones)?;
+    let y = rounded(call, scaled, zero_point);
     call.one(y)
 }
 
@@ -248,6 +263,9 @@ fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Con
     let (channels, elements) = (filter_shape[1], filter_shape[2..].iter().product::<u32>());
     if elements > EXACT_PRODUCTS {
         return Err(Refusal(format!("the kernel has {elements} elements, expected at most {EXACT_PRODUCTS}")));
+    }
+    if channels.div_ceil(EXACT_PRODUCTS / elements) > MAX_PIECES {
+        return Err(Refusal(format!("{channels} channels of integers are too many")));
     }
     let mut sum: Option<OperandId> = None;
     for start in (0..channels).step_by((EXACT_PRODUCTS / elements) as usize) {
@@ -309,3 +327,43 @@ pub const OPERATORS: &[Entry] = &[
     standard("QLinearMatMul", "", qlinear_matmul),
     standard("QuantizeLinear", "to int8, uint8 and int32", quantize_linear),
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    #[test]
+    fn scales_of_an_axis_get_the_rank_of_the_input() {
+        let graph = TestGraph::default().input("x", Int8, &["2", "3", "4"]).input("s", Float, &["3"]);
+        let text = graph.node("DequantizeLinear", "x s", "y", vec![]).output("y").text(13);
+        assert!(text.contains("newShape=[1, 3, 1]") && text.contains("dequantizeLinear"), "{text}");
+    }
+
+    #[test]
+    fn constants_of_four_bits_are_widened_and_blocks_stay() {
+        let graph =
+            TestGraph::default().raw("w", Int4, &[2, 4], &[0x21, 0x43, 0x65, 0x87]).input("s", Float, &["2", "2"]);
+        let attributes = vec![("block_size", Attr::Int(2)), ("axis", Attr::Int(1))];
+        let text = graph.node("DequantizeLinear", "w s", "y", attributes).output("y").text(21);
+        assert!(text.contains("int8 [2, 4]") && !text.contains("gather"), "{text}");
+    }
+
+    #[test]
+    fn quotients_are_rounded_to_their_type_first() {
+        let graph = TestGraph::default().input("x", Float, &["4"]).floats("s", &[], &[0.1]);
+        let text = graph.node("QuantizeLinear", "x s", "y", vec![]).output("y").text(10);
+        assert!(text.contains("= div ") && text.contains("quantizeLinear"), "{text}");
+    }
+
+    #[test]
+    fn types_that_webnn_does_not_have_are_refused() {
+        let graph =
+            TestGraph::default().input("x", Float, &["4"]).floats("s", &[], &[0.1]).raw("z", Uint16, &[], &[0, 1]);
+        let message = graph.node("QuantizeLinear", "x s z", "y", vec![]).output("y").refusal(21);
+        assert!(message.contains("the output is of type uint16, which WebNN does not have"), "{message}");
+        let graph = TestGraph::default().input("x", Int8, &["2", "4"]).input("s", Float, &["3"]);
+        let message = graph.node("DequantizeLinear", "x s", "y", vec![]).output("y").refusal(13);
+        assert!(message.contains("has shape [3], expected [4] for axis 1 of [2, 4]"), "{message}");
+    }
+}

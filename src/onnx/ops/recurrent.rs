@@ -109,15 +109,12 @@ fn activation_names(call: &Call, directions: usize, defaults: &[&str]) -> Step<V
     }
 }
 
-/// The activations of a network as WebNN has them: the same for both directions.
-fn activations(call: &Call, directions: usize, defaults: &[&str]) -> Step<Vec<Activation>> {
-    if call.float_attribute("clip").is_some_and(|clip| clip != 0.0) {
-        return Err("clip is not supported".into());
-    }
+/// The activations of a network as WebNN has them, the same for both directions; `None` if it does not have them.
+fn activations(call: &Call, directions: usize, defaults: &[&str]) -> Step<Option<Vec<Activation>>> {
     let names = activation_names(call, directions, defaults)?;
     let (first, second) = names.split_at(defaults.len());
-    if !second.is_empty() && first != second {
-        return Err(Refusal(format!("activations are {names:?}, expected the same for both directions")));
+    if call.float_attribute("clip").is_some_and(|clip| clip != 0.0) || !second.is_empty() && first != second {
+        return Ok(None);
     }
     let known = first.iter().map(|name| match name.as_str() {
         "relu" => Some(Activation::Relu),
@@ -125,25 +122,26 @@ fn activations(call: &Call, directions: usize, defaults: &[&str]) -> Step<Vec<Ac
         "tanh" => Some(Activation::Tanh),
         _ => None,
     });
-    known
-        .collect::<Option<_>>()
-        .ok_or_else(|| Refusal(format!("activations are {names:?}, expected relu, sigmoid, tanh")))
+    Ok(known.collect())
 }
+
+/// The default activations of gates, of the cell gate, and of the cell state for the hidden one.
+const LSTM_ACTIVATIONS: [&str; 3] = ["sigmoid", "tanh", "tanh"];
 
 fn lstm(call: &mut Call) -> Outcome {
     let sequence = Sequence::new(call, 4)?;
-    if call.int_or("input_forget", 0) != 0 {
-        return Err("input_forget is not supported".into());
-    }
-    let activations = activations(call, sequence.direction.count(), &["sigmoid", "tanh", "tanh"])?;
     let (hidden, cell) = (sequence.state(call, 5)?, sequence.state(call, 6)?);
-    let peephole = call.optional(7)?;
+    let activations = activations(call, sequence.direction.count(), &LSTM_ACTIVATIONS)?;
+    // The output gate of WebNN sees the old cell state through its peephole, that of ONNX the new one.
+    if call.value(7).is_some() || call.int_or("input_forget", 0) != 0 || activations.is_none() {
+        return unrolled_lstm(call, &sequence, [hidden, cell]);
+    }
     let attributes = LstmAttributes {
         steps: sequence.steps,
         hidden_size: sequence.hidden,
         return_sequence: call.wants(0),
         direction: sequence.direction,
-        activations: Some(activations),
+        activations,
         ..Default::default()
     };
     let inputs = vec![
@@ -152,7 +150,7 @@ fn lstm(call: &mut Call) -> Outcome {
         Some(sequence.recurrent_weight),
         sequence.bias,
         sequence.recurrent_bias,
-        peephole,
+        None,
         hidden,
         cell,
     ];
@@ -162,7 +160,8 @@ fn lstm(call: &mut Call) -> Outcome {
 
 fn gru(call: &mut Call) -> Outcome {
     let sequence = Sequence::new(call, 3)?;
-    let activations = activations(call, sequence.direction.count(), &["sigmoid", "tanh"])?;
+    let activations = activations(call, sequence.direction.count(), &["sigmoid", "tanh"])?
+        .ok_or("expected the activations relu, sigmoid and tanh, the same for both directions, and no clip")?;
     let hidden = sequence.state(call, 5)?;
     let attributes = GruAttributes {
         steps: sequence.steps,
@@ -185,7 +184,7 @@ fn gru(call: &mut Call) -> Outcome {
     sequence.outputs(call, outputs.get(1).copied(), &outputs[..1])
 }
 
-/// An activation of `RNN` for the direction `direction`.
+/// An activation of an unrolled network.
 struct Function {
     name: String,
     alpha: Option<f64>,
@@ -238,8 +237,8 @@ fn parameters(name: &str) -> [bool; 2] {
 }
 
 /// The activations of all directions. Lists of parameters have entries only for those that take one.
-fn functions(call: &Call, directions: usize) -> Step<Vec<Function>> {
-    let names = activation_names(call, directions, &["tanh"])?;
+fn functions(call: &Call, directions: usize, defaults: &[&str]) -> Step<Vec<Function>> {
+    let names = activation_names(call, directions, defaults)?;
     let mut alphas = call.floats_attribute("activation_alpha").unwrap_or_default().into_iter();
     let mut betas = call.floats_attribute("activation_beta").unwrap_or_default().into_iter();
     let clip = call.float_attribute("clip");
@@ -252,61 +251,150 @@ fn functions(call: &Call, directions: usize) -> Step<Vec<Function>> {
     Ok(names.into_iter().map(function).collect())
 }
 
-/// `[1, ...]` number `at` of `[count, ...]`, without that dimension.
-fn part(call: &mut Call, x: OperandId, at: u32) -> Step<OperandId> {
-    let slice = call.slice_axis(x, 0, at, 1)?;
-    let shape = call.shape(slice)[1..].to_vec();
-    call.reshape(slice, &shape)
+fn gemm() -> Gemm {
+    Gemm { attributes: GemmAttributes { b_transpose: true, ..Default::default() } }
 }
 
-/// `h = f(x W + h R + biases)`, unrolled over time; the products with `x` are one.
-fn rnn(call: &mut Call) -> Outcome {
-    let sequence = Sequence::new(call, 1)?;
-    let Sequence { x, steps, batch, hidden, direction, .. } = sequence;
-    let functions = functions(call, direction.count())?;
-    let initial = sequence.state(call, 5)?;
+/// The most time steps that are unrolled.
+const MAX_STEPS: u32 = 4096;
+
+/// Unrolls a network over time. `step` gets the number of a direction, `x W + h R + biases` of all gates and the states,
+/// of which the first is the hidden one, and gives the next states. Products with `x` are one for all steps.
+fn unroll(
+    call: &mut Call,
+    sequence: &Sequence,
+    initial: &[Option<OperandId>],
+    step: &dyn Fn(&mut Call, usize, OperandId, &[OperandId]) -> Step<Vec<OperandId>>,
+) -> Outcome {
+    let Sequence { x, steps, batch, hidden, direction, .. } = *sequence;
+    if steps > MAX_STEPS {
+        return Err(Refusal(format!("{steps} steps cannot be unrolled, expected at most {MAX_STEPS}")));
+    }
     let features = call.shape(x)[2];
     let rows = call.reshape(x, &[steps * batch, features])?;
-    let (mut all, mut last) = (Vec::new(), Vec::new());
-    for (number, function) in functions.iter().enumerate() {
+    let (mut all, mut last) = (Vec::new(), vec![Vec::new(); initial.len()]);
+    for number in 0..direction.count() {
         let at = number as u32;
-        let (weight, recurrent) = (part(call, sequence.weight, at)?, part(call, sequence.recurrent_weight, at)?);
+        let (weight, recurrent) = (call.pick(sequence.weight, 0, at)?, call.pick(sequence.recurrent_weight, 0, at)?);
         let mut bias = None;
         if let (Some(a), Some(b)) = (sequence.bias, sequence.recurrent_bias) {
-            let (a, b) = (part(call, a, at)?, part(call, b, at)?);
+            let (a, b) = (call.pick(a, 0, at)?, call.pick(b, 0, at)?);
             bias = Some(call.add(a, b)?);
         }
-        let gemm = || Gemm { attributes: GemmAttributes { b_transpose: true, ..Default::default() } };
         let products = call.emit_all(gemm(), vec![Some(rows), Some(weight), bias])?[0];
-        let products = call.reshape(products, &[steps, batch, hidden])?;
-        let mut state = initial.map(|initial| part(call, initial, at)).transpose()?;
-        let mut states = vec![None; steps as usize];
-        for step in 0..steps as usize {
-            let time = direction.time(number, step, steps as usize);
-            let input = part(call, products, time as u32)?;
-            let sum = match state {
-                Some(state) => call.emit_all(gemm(), vec![Some(state), Some(recurrent), Some(input)])?[0],
-                None => input,
-            };
-            let next = function.emit(call, sum)?;
-            states[time] = Some(call.reshape(next, &[1, 1, batch, hidden])?);
-            state = Some(next);
+        let width = call.shape(products)[1];
+        let products = call.reshape(products, &[steps, batch, width])?;
+        let mut states = Vec::new();
+        for &initial in initial {
+            states.push(match initial {
+                Some(initial) => call.pick(initial, 0, at)?,
+                None => {
+                    let zero = call.scalar_like(x, 0.0)?;
+                    call.expand(zero, &[batch, hidden])?
+                }
+            });
         }
-        let states: Vec<OperandId> = states.into_iter().flatten().collect();
+        let mut shown = vec![None; steps as usize];
+        for count in 0..steps as usize {
+            let time = direction.time(number, count, steps as usize);
+            let input = call.pick(products, 0, time as u32)?;
+            let sum = call.emit_all(gemm(), vec![Some(states[0]), Some(recurrent), Some(input)])?[0];
+            states = step(call, number, sum, &states)?;
+            shown[time] = Some(call.reshape(states[0], &[1, 1, batch, hidden])?);
+        }
         if call.wants(0) {
-            all.push(call.concat(&states, 0)?);
+            let shown: Vec<OperandId> = shown.into_iter().flatten().collect();
+            all.push(call.concat(&shown, 0)?);
         }
-        let state = state.ok_or("the input has no steps")?;
-        last.push(call.reshape(state, &[1, batch, hidden])?);
+        for (last, state) in last.iter_mut().zip(states) {
+            last.push(call.reshape(state, &[1, batch, hidden])?);
+        }
     }
     let all = if all.is_empty() { None } else { Some(call.concat(&all, 1)?) };
-    let last = call.concat(&last, 0)?;
-    sequence.outputs(call, all, &[last])
+    let last = last.iter().map(|states| call.concat(states, 0)).collect::<Step<Vec<_>>>()?;
+    sequence.outputs(call, all, &last)
+}
+
+fn rnn(call: &mut Call) -> Outcome {
+    let sequence = Sequence::new(call, 1)?;
+    let functions = functions(call, sequence.direction.count(), &["tanh"])?;
+    let initial = sequence.state(call, 5)?;
+    unroll(call, &sequence, &[initial], &|call, direction, sum, _| Ok(vec![functions[direction].emit(call, sum)?]))
+}
+
+/// An LSTM that WebNN does not have: with peepholes, with coupled gates, or with other activations.
+fn unrolled_lstm(call: &mut Call, sequence: &Sequence, initial: [Option<OperandId>; 2]) -> Outcome {
+    let mut functions = functions(call, sequence.direction.count(), &LSTM_ACTIVATIONS)?;
+    // Gates are clipped, the cell state is not.
+    functions.iter_mut().skip(2).step_by(3).for_each(|output| output.clip = None);
+    let (hidden, coupled) = (sequence.hidden, call.int_or("input_forget", 0) != 0);
+    let mut peepholes = Vec::new();
+    if let Some(weights) = call.optional(7)? {
+        for direction in 0..sequence.direction.count() {
+            let weights = call.pick(weights, 0, direction as u32)?;
+            peepholes.push(call.split(weights, &[hidden; 3], 0)?);
+        }
+    }
+    unroll(call, sequence, &initial, &|call, direction, sum, states| {
+        let [gate, update, output] = &functions[3 * direction..][..3] else { unreachable!("three functions") };
+        // Gate `at` (input, output, forget) with what it sees of a cell state.
+        let peeped = |call: &mut Call, x: OperandId, at: usize, cell: OperandId| -> Step<OperandId> {
+            let x = match peepholes.get(direction) {
+                Some(weights) => {
+                    let seen = call.mul(weights[at], cell)?;
+                    call.add(x, seen)?
+                }
+                None => x,
+            };
+            gate.emit(call, x)
+        };
+        let old = states[1];
+        let gates = call.split(sum, &[hidden; 4], 1)?;
+        let i = peeped(call, gates[0], 0, old)?;
+        let f = match coupled {
+            true => call.emit(E::Linear { alpha: -1.0, beta: 1.0 }, &[i])?,
+            false => peeped(call, gates[2], 2, old)?,
+        };
+        let new = update.emit(call, gates[3])?;
+        let (kept, added) = (call.mul(f, old)?, call.mul(i, new)?);
+        let cell = call.add(kept, added)?;
+        let o = peeped(call, gates[1], 1, cell)?;
+        let shown = output.emit(call, cell)?;
+        Ok(vec![call.mul(o, shown)?, cell])
+    })
 }
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     standard("GRU", "activations relu, sigmoid, tanh; no clip, no shorter sequences", gru),
-    standard("LSTM", "activations relu, sigmoid, tanh; no clip, no input_forget, no shorter sequences", lstm),
+    standard("LSTM", "no shorter sequences", lstm),
     standard("RNN", "no shorter sequences", rnn),
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    fn lstm(inputs: &str, attributes: Vec<(&str, Attr)>) -> TestGraph {
+        let graph = TestGraph::default().input("x", Float, &["3", "2", "4"]).input("w", Float, &["1", "20", "4"]);
+        let graph = graph.input("r", Float, &["1", "20", "5"]).input("p", Float, &["1", "15"]);
+        graph.raw("n", Int32, &[2], &[3, 0, 0, 0, 2, 0, 0, 0]).node("LSTM", inputs, "y h c", attributes).output("y")
+    }
+
+    #[test]
+    fn only_what_webnn_does_not_have_is_unrolled() {
+        let text = lstm("x w r", vec![]).text(14);
+        assert!(text.contains("= lstm ") && text.contains("returnSequence=true"), "{text}");
+        let text = lstm("x w r _ _ _ _ p", vec![]).text(14);
+        assert!(!text.contains("lstm") && text.matches("= gemm ").count() == 4, "{text}");
+        let text = lstm("x w r", vec![("activations", Attr::Texts(&["Sigmoid", "Softsign", "Tanh"]))]).text(14);
+        assert_eq!(text.matches("softsign").count(), 3, "{text}");
+    }
+
+    #[test]
+    fn shorter_sequences_are_refused() {
+        let message = lstm("x w r _ n", vec![]).refusal(14);
+        assert!(message.contains("sequence_lens are [3, 2], expected 3 everywhere"), "{message}");
+    }
+}

@@ -102,7 +102,18 @@ impl Resizing {
         (first, weights)
     }
 
+    /// Whether a dimension stays as it is, without a look at every place.
+    fn keeps(&self, sizes: &Sizes) -> bool {
+        let moves = matches!(self.coordinates.as_str(), "tf_crop_and_resize" | "tf_half_pixel_for_nn");
+        sizes.input == sizes.output && sizes.scale == 1.0 && !moves
+    }
+
     fn plan(&self, axis: usize, sizes: &Sizes) -> Step<Plan> {
+        let width = if self.antialias { 4.0 / sizes.scale.min(1.0) } else { 4.0 };
+        if sizes.output as f64 * width > MAX_WEIGHTS as f64 {
+            let Sizes { input, output, .. } = sizes;
+            return Err(Refusal(format!("dimension {axis} is too large to be resized from {input} to {output}")));
+        }
         let last = sizes.input as i64 - 1;
         let (mut taps, mut outside) = (Vec::new(), Vec::new());
         for place in 0..sizes.output {
@@ -110,6 +121,8 @@ impl Resizing {
             if !x.is_finite() {
                 return Err(Refusal(format!("place {place} of dimension {axis} has the coordinate {x}")));
             }
+            // Further outside nothing changes.
+            let x = x.clamp(-1e12, 1e12);
             outside.push(self.coordinates == "tf_crop_and_resize" && !(0.0..=last as f64).contains(&x));
             let inside = |at: i64| at.clamp(0, last) as u32;
             if let Mode::Nearest(nearest) = self.mode {
@@ -150,6 +163,9 @@ impl Resizing {
 /// How far coordinates may differ from those of `resample2d`: less than what a scale that was rounded to float32 makes
 /// of them in an image of usual size.
 const SAME_PLACE: f64 = 1e-5;
+
+/// The most weights along a dimension.
+const MAX_WEIGHTS: u64 = 1 << 25;
 
 /// The most elements of an output that are gathered one by one; more make a product with a matrix.
 const MAX_GATHERED: usize = 4;
@@ -202,6 +218,9 @@ impl Plan {
         let (input, places) = (self.input as usize, self.taps.len());
         let (before, after) = (&shape[..self.axis], &shape[self.axis + 1..]);
         let is_last = after.is_empty();
+        if (input * places) as u64 > MAX_WEIGHTS {
+            return Err(Refusal(format!("a dimension is too large to be resized from {input} to {places}")));
+        }
         let mut matrix = vec![0.0; input * places];
         for (place, taps) in self.taps.iter().enumerate() {
             for &(at, weight) in taps {
@@ -260,6 +279,9 @@ fn emit(call: &mut Call, how: &Resizing, sizes: &[Sizes]) -> Outcome {
     let dtype = call.dtype(x);
     let mut plans = Vec::new();
     for (axis, sizes) in sizes.iter().enumerate() {
+        if how.keeps(sizes) {
+            continue;
+        }
         let plan = how.plan(axis, sizes)?;
         let is_identity = sizes.input == sizes.output
             && plan.taps.iter().enumerate().all(|(place, taps)| taps[..] == [(place as u32, 1.0)])
@@ -441,3 +463,59 @@ pub const OPERATORS: &[Entry] = &[
     standard("Resize", "constant scales, sizes and roi; between integers of 8 bits only", resize),
     standard("Upsample", "constant scales", upsample),
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    fn resize(dims: &[&str], sizes: &[i64], attributes: Vec<(&str, Attr)>) -> TestGraph {
+        let graph = TestGraph::default().input("x", Float, dims).ints("sizes", sizes);
+        graph.node("Resize", "x _ _ sizes", "y", attributes).output("y")
+    }
+
+    #[test]
+    fn what_resample2d_does_is_left_to_it() {
+        let linear = |mode| {
+            let attributes = vec![("mode", Attr::Text("linear")), ("coordinate_transformation_mode", Attr::Text(mode))];
+            resize(&["1", "2", "5", "6"], &[1, 2, 9, 11], attributes).text(13)
+        };
+        assert!(linear("half_pixel").contains("resample2d"));
+        assert!(linear("pytorch_half_pixel").contains("resample2d"));
+        let text = linear("align_corners");
+        assert!(!text.contains("resample2d") && text.matches("= gather ").count() == 4, "{text}");
+        let doubled = |mode| {
+            let attributes =
+                vec![("coordinate_transformation_mode", Attr::Text("asymmetric")), ("nearest_mode", Attr::Text(mode))];
+            resize(&["1", "2", "5", "6"], &[1, 2, 10, 12], attributes).text(13)
+        };
+        assert!(doubled("floor").contains("resample2d"));
+        assert!(doubled("ceil").contains("gather"));
+    }
+
+    #[test]
+    fn many_weights_are_a_matrix() {
+        let attributes = vec![("mode", Attr::Text("cubic")), ("antialias", Attr::Int(1))];
+        let text = resize(&["1", "2", "12", "6"], &[1, 2, 4, 6], attributes).text(18);
+        assert!(text.contains("= matmul") && text.contains("float32 [4, 12]"), "{text}");
+    }
+
+    #[test]
+    fn aspect_ratios_are_kept() {
+        let kept = |policy| {
+            let attributes = vec![("keep_aspect_ratio_policy", Attr::Text(policy)), ("axes", Attr::Ints(&[3, 2]))];
+            resize(&["1", "2", "4", "6"], &[12, 6], attributes).output_shape(18)
+        };
+        assert_eq!(kept("not_larger"), [1, 2, 6, 9]);
+        assert_eq!(kept("not_smaller"), [1, 2, 8, 12]);
+    }
+
+    #[test]
+    fn unknown_sizes_are_refused() {
+        let graph = TestGraph::default().input("x", Float, &["1", "2"]).input("sizes", Int64, &["2"]);
+        let message = graph.node("Resize", "x _ _ sizes", "y", vec![]).output("y").refusal(13);
+        assert!(message.contains("sizes (input 3) is computed from inputs of the model"), "{message}");
+        let message = resize(&["1", "2"], &[1, 0], vec![]).refusal(13);
+        assert!(message.contains("sizes are [1, 0], expected 2 numbers above 0"), "{message}");
+    }
+}

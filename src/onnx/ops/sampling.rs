@@ -185,7 +185,8 @@ impl Mode {
             let x = call.emit(E::RoundEven, &[x])?;
             return Ok(vec![padding.tap(call, x, None, size)?]);
         }
-        let x = padding.place(call, x, size)?;
+        // Four elements around a place behind the border are not all those of the border.
+        let x = if self == Mode::Cubic && padding == Padding::Border { x } else { padding.place(call, x, size)? };
         let floor = call.emit(E::Floor, &[x])?;
         let fraction = call.sub(x, floor)?;
         let offsets = if self == Mode::Linear { 0..2 } else { -1..3 };
@@ -288,7 +289,8 @@ fn affine_grid(call: &mut Call) -> Outcome {
         let got = call.shape(theta);
         return Err(Refusal(format!("theta has shape {got:?} for the size {size:?}, expected {expected:?}")));
     }
-    let places = size[2..].iter().try_fold(1u32, |n, &size| n.checked_mul(size)).ok_or("size is too large")?;
+    let places = size[2..].iter().try_fold(1u32, |n, &size| n.checked_mul(size)).filter(|&places| places <= 1 << 24);
+    let places = places.ok_or_else(|| Refusal(format!("size is {size:?}, expected at most 2^24 places")))?;
     let coordinate = |at: u32, size: u32| match (align, size) {
         (true, 1) => -1.0,
         (true, _) => 2.0 * at as f64 / (size as f64 - 1.0) - 1.0,
@@ -380,6 +382,9 @@ fn roi_align(call: &mut Call) -> Outcome {
             extent = call.emit(E::Max, &[extent, one])?;
         }
         let all = bins[at] * samples;
+        if all > 1 << 16 {
+            return Err(Refusal(format!("{all} samples along a dimension of a region are too many")));
+        }
         let steps: Vec<f64> = (0..all).map(|step| (step as f64 + 0.5) / all as f64).collect();
         let steps = call.float_constant(DataType::Float32, &[1, all], &steps)?;
         let offsets = call.mul(extent, steps)?;
@@ -474,3 +479,30 @@ pub const OPERATORS: &[Entry] = &[
     standard("GridSample", "", grid_sample),
     standard("RoiAlign", "sampling_ratio must not be 0", roi_align),
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    #[test]
+    fn samples_are_gathered_in_rows() {
+        let sample = |mode| {
+            let graph =
+                TestGraph::default().input("x", Float, &["2", "3", "4", "5"]).input("g", Float, &["2", "6", "7", "2"]);
+            graph.node("GridSample", "x g", "y", vec![("mode", Attr::Text(mode))]).output("y").text(20)
+        };
+        for (mode, count) in [("nearest", 1), ("linear", 4), ("cubic", 16)] {
+            let text = sample(mode);
+            assert_eq!(text.matches("= gather ").count(), count, "{text}");
+            assert!(text.contains("newShape=[2, 3, 6, 7]"), "{text}");
+        }
+    }
+
+    #[test]
+    fn adaptive_sampling_is_refused() {
+        let graph = TestGraph::default().input("x", Float, &["1", "3", "4", "5"]).input("r", Float, &["2", "4"]);
+        let graph = graph.input("i", Int64, &["2"]).node("RoiAlign", "x r i", "y", vec![]).output("y");
+        assert!(graph.refusal(16).contains("sampling_ratio is 0"));
+    }
+}

@@ -22,7 +22,7 @@ fn size(call: &Call, index: usize, what: &str) -> Step<u32> {
 }
 
 /// The most elements of a window or matrix that is computed while a model is read.
-const MAX_ELEMENTS: u64 = 1 << 26;
+const MAX_ELEMENTS: u64 = 1 << 25;
 
 fn check_elements(elements: u64) -> Step<()> {
     match elements <= MAX_ELEMENTS {
@@ -221,3 +221,27 @@ pub const OPERATORS: &[Entry] = &[
     standard("MelWeightMatrix", "constant inputs", mel_weight_matrix),
     standard("STFT", "constant frame_step and frame_length", short_time_fourier_transform),
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+
+    #[test]
+    fn transforms_are_one_product() {
+        let graph = TestGraph::default().input("x", Float, &["2", "8", "1"]);
+        let text = graph.node("DFT", "x", "y", vec![("onesided", Attr::Int(1))]).output("y").text(17);
+        assert_eq!(text.matches("= matmul").count(), 1, "{text}");
+        assert!(text.contains("newShape=[2, 5, 2]"), "{text}");
+    }
+
+    #[test]
+    fn what_would_be_ambiguous_is_refused() {
+        let graph = TestGraph::default().input("x", Float, &["2", "8", "2"]);
+        let message = graph.node("DFT", "x", "y", vec![("onesided", Attr::Int(1))]).output("y").refusal(17);
+        assert!(message.contains("onesided is not supported for complex signals"), "{message}");
+        let graph = TestGraph::default().input("n", Int64, &[]);
+        let message = graph.node("HannWindow", "n", "y", vec![]).output("y").refusal(17);
+        assert!(message.contains("size (input 0) is computed from inputs of the model"), "{message}");
+    }
+}

@@ -88,9 +88,9 @@ impl Window {
         self.padding.iter().flatten().copied().collect()
     }
 
-    /// How many elements the window spans along dimension `at`.
+    /// How many elements the window spans along dimension `at`; what is beyond every tensor is not counted further.
     pub fn reach(&self, at: usize) -> u64 {
-        (self.kernel[at] - 1) as u64 * self.dilations[at] as u64 + 1
+        ((self.kernel[at] - 1) as u64 * self.dilations[at] as u64 + 1).min(1 << 40)
     }
 
     /// The same along one more dimension of size 1, in front.
