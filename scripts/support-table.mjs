@@ -1,5 +1,5 @@
-// Writes the tables of supported operators and of environment variables into README.md, from
-// `MLContext.opSupportLimits()` and `systemInfo()` of the built addon.
+// Writes the tables of supported operators, of ONNX operators and of environment variables into README.md, from
+// `MLContext.opSupportLimits()`, `supportedOperators()` and `systemInfo()` of the built addon.
 // `--check` changes nothing and fails when a table in README.md is not current.
 
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -90,6 +90,26 @@ export function environmentTable(environment) {
 }
 
 /**
+ * The table of ONNX operators as Markdown: one row for those of a domain of which everything is translated, and one for
+ * each of the others.
+ *
+ * @param {{domain: string, operator: string, notes: string}[]} operators
+ */
+export function onnxTable(operators) {
+  const rows = [...new Set(operators.map(({ domain }) => domain))].flatMap((domain) => {
+    const own = operators.filter((entry) => entry.domain === domain);
+    const names = own.filter(({ notes }) => notes === '').map(({ operator }) => `\`${operator}\``);
+    const shown = domain === '' ? 'ai.onnx' : domain;
+    const limited = own.filter(({ notes }) => notes !== '');
+    return [
+      `| ${shown} | ${names.join(' ')} | everything that the types of WebNN allow |`,
+      ...limited.map(({ operator, notes }) => `| ${shown} | \`${operator}\` | ${notes} |`),
+    ];
+  });
+  return [`${operators.length} operators.`, '', '| Domain | Operators | What is supported |', '|---|---|---|', ...rows].join('\n');
+}
+
+/**
  * `text` with `table` between the markers of that name.
  *
  * @throws {Failure} when the markers are not there exactly once, in order
@@ -108,13 +128,15 @@ async function main() {
   const check = process.argv.includes('--check');
   const { ml } = await import('webnn-node');
   const { systemInfo } = await import('webnn-node/inspect');
+  const { supportedOperators } = await import('webnn-node/onnx');
   const context = await ml.createContext();
   const operators = supportTable(context.opSupportLimits());
   context.destroy();
   const file = join(root, 'README.md');
   const old = readFileSync(file, 'utf8');
   const withOperators = insertTable(old, 'support-table', operators);
-  const current = insertTable(withOperators, 'environment-table', environmentTable(systemInfo().environment));
+  const withOnnx = insertTable(withOperators, 'onnx-table', onnxTable(supportedOperators()));
+  const current = insertTable(withOnnx, 'environment-table', environmentTable(systemInfo().environment));
   if (old === current) {
     say('the tables in README.md are current');
   } else if (check) {
