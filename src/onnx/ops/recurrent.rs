@@ -255,17 +255,15 @@ fn gemm() -> Gemm {
     Gemm { attributes: GemmAttributes { b_transpose: true, ..Default::default() } }
 }
 
+/// The next states for a direction, the sums of all gates and the states so far.
+type TimeStep<'a> = dyn Fn(&mut Call, usize, OperandId, &[OperandId]) -> Step<Vec<OperandId>> + 'a;
+
 /// The most time steps that are unrolled.
 const MAX_STEPS: u32 = 4096;
 
 /// Unrolls a network over time. `step` gets the number of a direction, `x W + h R + biases` of all gates and the states,
 /// of which the first is the hidden one, and gives the next states. Products with `x` are one for all steps.
-fn unroll(
-    call: &mut Call,
-    sequence: &Sequence,
-    initial: &[Option<OperandId>],
-    step: &dyn Fn(&mut Call, usize, OperandId, &[OperandId]) -> Step<Vec<OperandId>>,
-) -> Outcome {
+fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], step: &TimeStep) -> Outcome {
     let Sequence { x, steps, batch, hidden, direction, .. } = *sequence;
     if steps > MAX_STEPS {
         return Err(Refusal(format!("{steps} steps cannot be unrolled, expected at most {MAX_STEPS}")));

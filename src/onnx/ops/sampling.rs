@@ -372,7 +372,7 @@ fn roi_align(call: &mut Call) -> Outcome {
         &[rois],
     )?;
     let mut taps = Vec::new();
-    for at in 0..2 {
+    for (at, count_of_bins) in bins.into_iter().enumerate() {
         // Regions are x1, y1, x2, y2.
         let start = call.slice_axis(rois, 1, 1 - at as u32, 1)?;
         let end = call.slice_axis(rois, 1, 3 - at as u32, 1)?;
@@ -381,7 +381,7 @@ fn roi_align(call: &mut Call) -> Outcome {
             let one = call.scalar_like(extent, 1.0)?;
             extent = call.emit(E::Max, &[extent, one])?;
         }
-        let all = bins[at] * samples;
+        let all = count_of_bins * samples;
         if all > 1 << 16 {
             return Err(Refusal(format!("{all} samples along a dimension of a region are too many")));
         }
