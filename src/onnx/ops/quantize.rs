@@ -31,9 +31,8 @@ impl Granularity {
         Ok(Granularity { shape, axis: call.int_or("axis", 1), block })
     }
 
-    /// A scale or zero point as WebNN takes it: of the rank of the input, with sizes that divide those of the input, or,
-    /// if `whole`, that broadcast to them.
-    fn spread(&self, call: &mut Call, operand: OperandId, whole: bool) -> Step<OperandId> {
+    /// A scale or zero point as WebNN takes it: of the rank of the input, with sizes that divide those of the input.
+    fn spread(&self, call: &mut Call, operand: OperandId) -> Step<OperandId> {
         let (rank, got) = (self.shape.len(), call.shape(operand));
         if got.iter().all(|&size| size == 1) && self.block == 0 {
             return call.reshape(operand, &vec![1; rank]);
@@ -59,7 +58,7 @@ impl Granularity {
                 self.block, self.shape
             )));
         }
-        if size == expected[axis] * self.block && !whole {
+        if size == expected[axis] * self.block {
             return Ok(operand);
         }
         // One scale per element.
@@ -103,13 +102,6 @@ fn zeros(call: &mut Call, scale: OperandId, dtype: DataType) -> Step<OperandId> 
     call.expand(zero, &shape)
 }
 
-/// `x / scale` rounded to an integer and moved by `zero_point`, both of which broadcast to `x` and have its rank. The
-/// quotient is rounded to the type of `x` first, as the standard has it, which WebNN's operator does not.
-fn quantize(call: &mut Call, x: OperandId, scale: OperandId, zero_point: OperandId) -> Step<OperandId> {
-    let quotient = call.div(x, scale)?;
-    rounded(call, quotient, zero_point)
-}
-
 /// `x` rounded to an integer and moved by `zero_point`, which broadcasts to it and has its rank.
 fn rounded(call: &mut Call, x: OperandId, zero_point: OperandId) -> Step<OperandId> {
     let one = call.scalar_like(x, 1.0)?;
@@ -134,12 +126,12 @@ fn quantize_linear(call: &mut Call) -> Outcome {
         None => named_type(call, "output_dtype")?.unwrap_or(DataType::Uint8),
     };
     let granularity = Granularity::new(call, call.shape(x))?;
-    let scale = granularity.spread(call, scale, true)?;
+    let scale = granularity.spread(call, scale)?;
     let zero_point = match zero_point {
-        Some(zero_point) => granularity.spread(call, zero_point, true)?,
+        Some(zero_point) => granularity.spread(call, zero_point)?,
         None => zeros(call, scale, dtype)?,
     };
-    let y = quantize(call, x, scale, zero_point);
+    let y = call.emit(Quantize::QuantizeLinear, &[x, scale, zero_point]);
     call.one(y)
 }
 
@@ -148,11 +140,11 @@ fn dequantize_linear(call: &mut Call) -> Outcome {
     let dtype = named_type(call, "output_dtype")?.filter(|_| call.opset >= 23).unwrap_or(call.dtype(scale));
     let scale = call.cast(scale, dtype)?;
     let granularity = Granularity::new(call, call.shape(x))?;
-    let scale = granularity.spread(call, scale, false)?;
+    let scale = granularity.spread(call, scale)?;
     let zero_point = match call.value(2) {
         Some(_) => {
             let zero_point = quantized(call, 2)?;
-            granularity.spread(call, zero_point, false)?
+            granularity.spread(call, zero_point)?
         }
         None => zeros(call, scale, call.dtype(x))?,
     };
@@ -177,7 +169,7 @@ fn dynamic_quantize_linear(call: &mut Call) -> Outcome {
     let zero_point = call.cast(start, DataType::Uint8)?;
     let ones = vec![1; axes.len()];
     let (scales, zero_points) = (call.reshape(scale, &ones)?, call.reshape(zero_point, &ones)?);
-    let y = quantize(call, x, scales, zero_points)?;
+    let y = call.emit(Quantize::QuantizeLinear, &[x, scales, zero_points])?;
     Ok([y, scale, zero_point].map(Value::Operand).to_vec())
 }
 
@@ -347,13 +339,6 @@ mod tests {
         let attributes = vec![("block_size", Attr::Int(2)), ("axis", Attr::Int(1))];
         let text = graph.node("DequantizeLinear", "w s", "y", attributes).output("y").text(21);
         assert!(text.contains("int8 [2, 4]") && !text.contains("gather"), "{text}");
-    }
-
-    #[test]
-    fn quotients_are_rounded_to_their_type_first() {
-        let graph = TestGraph::default().input("x", Float, &["4"]).floats("s", &[], &[0.1]);
-        let text = graph.node("QuantizeLinear", "x s", "y", vec![]).output("y").text(10);
-        assert!(text.contains("= div ") && text.contains("quantizeLinear"), "{text}");
     }
 
     #[test]
