@@ -64,7 +64,7 @@ pub fn attend(call: &mut Call, heads: Heads, scores: &Scores) -> Step<Attended> 
     let [batch, n, queries, size] = call.dims(heads.q, "the query")?;
     let [_, shared, keys, _] = call.dims(heads.k, "the key")?;
     let [_, _, _, value_size] = call.dims(heads.v, "the value")?;
-    if n % shared != 0 {
+    if !n.is_multiple_of(shared) {
         return Err(Refusal(format!("{n} heads of queries cannot share {shared} heads of keys")));
     }
     // Queries that share keys are rows of one matrix: nothing is copied.
@@ -129,7 +129,7 @@ fn softmax(call: &mut Call, x: OperandId, scores: &Scores, [batch, n, queries, k
 /// `[batch, sequence, heads * size]` as `[batch, heads, sequence, size]`.
 pub fn split_heads(call: &mut Call, x: OperandId, heads: u32, what: &str) -> Step<OperandId> {
     let [batch, sequence, hidden] = call.dims(x, what)?;
-    if heads == 0 || hidden % heads != 0 {
+    if heads == 0 || !hidden.is_multiple_of(heads) {
         return Err(Refusal(format!("{what} has {hidden} features, which {heads} heads cannot share equally")));
     }
     let split = call.reshape(x, &[batch, sequence, heads, hidden / heads])?;
@@ -326,7 +326,7 @@ pub fn rotated_heads(call: &mut Call, x: OperandId, heads: u32, rotation: Rotati
     if axis == 1 {
         return rotated(call, x, rotation);
     }
-    if heads == 0 || shape[2] % heads != 0 {
+    if heads == 0 || !shape[2].is_multiple_of(heads) {
         return Err(Refusal(format!("{} features cannot be shared equally by {heads} heads", shape[2])));
     }
     let split = call.reshape(x, &[shape[0], shape[1], heads, shape[2] / heads])?;

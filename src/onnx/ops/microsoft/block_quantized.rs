@@ -156,7 +156,7 @@ fn packed_data(call: &mut Call) -> Step<Packed> {
     let mut bytes: Vec<u8> = literal.bytes.iter().map(|byte| byte ^ (lift | lift << 4)).collect();
     let mut bits = 4;
     match shape.last_mut() {
-        Some(last) if *last % 2 == 0 => *last /= 2,
+        Some(last) if last.is_multiple_of(2) => *last /= 2,
         _ => {
             bytes = unpacked(&bytes, 4);
             bytes.truncate(literal.elements());
@@ -237,7 +237,7 @@ fn dequantized(
         return Err(Refusal(format!("scales have shape {got:?} for data of shape {shape:?} in blocks of {size}")));
     }
     let mut whole = numbers;
-    if blocks > 1 && shape[axis] % size != 0 {
+    if blocks > 1 && !shape[axis].is_multiple_of(size) {
         let mut ending = vec![0; shape.len()];
         ending[axis] = blocks * size - shape[axis];
         let pad = Pad { beginning: vec![0; shape.len()], ending, ..Default::default() };

@@ -91,7 +91,7 @@ fn projections(call: &mut Call, heads: u32, shared: u32) -> Step<[OperandId; 3]>
     }
     let [_, _, features] = call.dims(query, "the query")?;
     let all = heads as u64 + 2 * shared as u64;
-    if all == 0 || features as u64 % all != 0 {
+    if all == 0 || !(features as u64).is_multiple_of(all) {
         return Err(Refusal(format!("{features} packed features cannot be shared by {all} heads")));
     }
     let size = (features as u64 / all) as u32;
