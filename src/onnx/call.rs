@@ -360,6 +360,9 @@ impl<'c, 'm> Call<'c, 'm> {
         if is_long || elements > MAX_FOLDED_ELEMENTS || op.check_defined(&descriptors).is_err() {
             return Ok(None);
         }
+        if !self.importer.foldable.take(elements, outputs.iter().map(Descriptor::bytes).sum()) {
+            return Ok(None);
+        }
         let tensor = |id: OperandId| {
             let bytes = builder.constant_value(id).expect("a constant").buffer()?;
             Ok(Tensor::from_bytes(builder.descriptor(id), bytes.bytes()))
@@ -477,7 +480,8 @@ impl<'c, 'm> Call<'c, 'm> {
     }
 }
 
-/// Whether the naive reference of an operator computes more than a few operations per element.
+/// Whether an operator is nothing that models compute with shapes: its naive reference takes more than a few operations
+/// per element, or it makes small weights large.
 fn is_costly(op: &Op) -> bool {
     matches!(
         op,
@@ -491,5 +495,6 @@ fn is_costly(op: &Op) -> bool {
             | Op::Lstm(_)
             | Op::LstmCell(_)
             | Op::Resample2d(_)
+            | Op::Quantize(_)
     )
 }

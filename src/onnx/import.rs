@@ -136,6 +136,29 @@ pub(super) struct Importer<'a> {
     unsupported: Vec<Unsupported>,
     refused: usize,
     nodes: usize,
+    /// Elements that may still be computed, and bytes that may still be kept, while nodes are translated.
+    pub foldable: Foldable,
+}
+
+/// What is left of the work and memory for constants that are computed while nodes are translated: loops over small files
+/// could ask for any amount of both. What is beyond is left to the compiler.
+pub(super) struct Foldable {
+    elements: usize,
+    bytes: usize,
+}
+
+impl Foldable {
+    /// About two seconds of the naive references.
+    const MOST: Foldable = Foldable { elements: 1 << 25, bytes: 32 << 20 };
+
+    /// Whether that much is left; then it no longer is.
+    pub fn take(&mut self, elements: usize, bytes: usize) -> bool {
+        let left = self.elements.checked_sub(elements).zip(self.bytes.checked_sub(bytes));
+        if let Some((elements, bytes)) = left {
+            *self = Foldable { elements, bytes };
+        }
+        left.is_some()
+    }
 }
 
 /// Appends what `request` wants of `model` to `builder`. If it fails, `builder` is as it was before.
@@ -144,7 +167,8 @@ pub(super) struct Importer<'a> {
 /// With every node that is not supported, for sizes that are missing or do not fit, and for weights that cannot be read.
 pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result<Imported> {
     let before = builder.checkpoint();
-    let mut importer = Importer { model, builder, unsupported: Vec::new(), refused: 0, nodes: 0 };
+    let mut importer =
+        Importer { model, builder, unsupported: Vec::new(), refused: 0, nodes: 0, foldable: Foldable::MOST };
     let imported = importer.main_graph(request);
     model.files.release();
     if imported.is_err() {
