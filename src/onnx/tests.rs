@@ -248,3 +248,17 @@ fn inner_graphs_may_use_names_again() {
         .output("y");
     assert!(decode(graph.encode(17)).is_ok());
 }
+
+#[test]
+fn the_corpus_of_the_fuzz_target_does_no_harm() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/onnx");
+    let (mut read, mut refused) = (0, 0);
+    for file in std::fs::read_dir(folder).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        match super::probe::probe(&bytes) {
+            Ok(()) => read += 1,
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(read >= 100 && refused >= 100, "{read} read, {refused} refused");
+}
