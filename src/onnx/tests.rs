@@ -260,7 +260,7 @@ fn the_corpus_of_the_fuzz_target_does_no_harm() {
             Err(_) => refused += 1,
         }
     }
-    assert!(read >= 100 && refused >= 100, "{read} read, {refused} refused");
+    assert!(read >= 10 && refused >= 10, "{read} read, {refused} refused");
 }
 
 fn twice(output: &[&str]) -> proto::Function {
