@@ -64,6 +64,16 @@ impl Files {
         self.main.iter().chain(open.values()).find_map(|opened| opened.backing.window_of(bytes))
     }
 
+    /// Checks, before anything is parsed, that no file has become shorter: reading behind its new end would end the process.
+    ///
+    /// # Errors
+    /// If one has.
+    pub fn check(&self) -> Result<()> {
+        let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut files = self.main.iter().chain(open.values()).filter_map(|opened| opened.backing.file());
+        files.try_for_each(|file| file.check()).map_err(|error| ModelError::new(error.message))
+    }
+
     /// Tells the system that what was parsed so far is not needed now: pages that hold a little of it and much of weights
     /// no longer count as memory of this process.
     pub fn release(&self) {

@@ -1,7 +1,7 @@
 //! Scaled dot product attention and rotary position embeddings: what all attention operators share, and those of the
 //! standard.
 
-use crate::dtype::{DataType, Number};
+use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -167,8 +167,7 @@ pub fn state_length(call: &Call, index: usize) -> Step<u32> {
 /// The integers from `start` on as `int32` of shape `shape`, which has one dimension that is not 1.
 pub fn counting(call: &mut Call, start: i64, shape: &[u32]) -> Step<OperandId> {
     let count: u32 = shape.iter().product();
-    let numbers: Vec<_> = (0..count as i64).map(|at| Number::Int((start + at) as i128)).collect();
-    call.constant(DataType::Int32, shape, &numbers)
+    call.constant(DataType::Int32, shape, start..start + count as i64)
 }
 
 /// Which of `keys` keys a query at each of the `positions`, `[.., queries, 1]`, sees: those up to it.

@@ -48,10 +48,11 @@ impl Sequence {
         let directions = direction.count() as u32;
         let mut biases = [None, None];
         if let Some(bias) = call.optional(3)? {
-            let (got, half) = (call.shape(bias), gates * hidden);
-            if got != [directions, 2 * half] {
-                return Err(Refusal(format!("B has shape {got:?}, expected [{directions}, {}]", 2 * half)));
+            let (got, both) = (call.shape(bias), 2 * gates as u64 * hidden as u64);
+            if got.len() != 2 || got[0] != directions || got[1] as u64 != both {
+                return Err(Refusal(format!("B has shape {got:?}, expected [{directions}, {both}]")));
             }
+            let half = gates * hidden;
             let halves = call.split(bias, &[half, half], 1)?;
             biases = [Some(halves[0]), Some(halves[1])];
         }
