@@ -5,8 +5,8 @@
 const { byteLength, matchingBytes } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const { slots: tensorSlots } = require('../tensor.js');
-const { bufferSource, byteLengthOf, bytesOf, isObject } = require('../webidl.js');
-const { requireSize } = require('./source.js');
+const { byteLengthOf, bytesOf, isObject } = require('../webidl.js');
+const { attached, requireSize, toSource } = require('./source.js');
 
 const ARRAYS = {
   float32: Float32Array,
@@ -50,8 +50,7 @@ class DataFeed {
    */
   constructor(name, data, shape) {
     this.#name = `run: feed ${quote(name)}`;
-    this.#data = data;
-    this.#kind = bufferSource(data, this.#name);
+    ({ data: this.#data, kind: this.#kind } = toSource(data, this.#name));
     this.shape = shape;
   }
 
@@ -62,7 +61,7 @@ class DataFeed {
 
   /** Copies the data, which the caller may change before they are used. */
   keep() {
-    this.#copy = bytesOf(this.#data, this.#kind).slice();
+    this.#copy = attached(this.#name, () => bytesOf(this.#data, this.#kind)).slice();
   }
 
   /**

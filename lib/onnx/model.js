@@ -90,6 +90,8 @@ class OnnxModel {
   #specializations = new Map();
   /** Those whose compilation has ended: a run need not wait for them. */
   #ready = new Map();
+  /** Runs and compilations that have not ended. */
+  #pending = 0;
 
   constructor(token, parts) {
     if (token !== CONSTRUCT) {
@@ -118,9 +120,14 @@ class OnnxModel {
    * @param {Record<string, unknown>} fetches
    */
   async run(feeds, fetches = {}) {
-    this.#requireAlive('run');
     const given = toFeeds(feeds, 'run: feeds');
     const targets = toFetches(fetches, 'run: fetches');
+    // Only now: reading the arguments can run code of the caller.
+    this.#requireAlive('run');
+    return this.#pendingUntil(() => this.#run(given, targets));
+  }
+
+  async #run(given, targets) {
     requireFeeds(given, this.inputs);
     requireOutputs(targets, this.outputs.map(({ name }) => name));
     const shapes = shapesOf(this.inputs, given, this.#freeDimensions);
@@ -151,7 +158,8 @@ class OnnxModel {
       shape.forEach((size, axis) => requireSize(size, `compile: ${name}[${axis}]`));
     }
     const complete = completeShapes(this.inputs, given, this.#freeDimensions);
-    const specialization = await this.#specialization(keyOf(this.inputs, complete), complete);
+    const specialization = await this.#pendingUntil(() => this.#specialization(keyOf(this.inputs, complete), complete));
+    this.#requireAlive('compile');
     return specialization.describe();
   }
 
@@ -161,7 +169,23 @@ class OnnxModel {
     for (const key of [...this.#specializations.keys()]) {
       this.#drop(key);
     }
-    if (this.#ownsContext) {
+    this.#releaseContext();
+  }
+
+  /** Runs that have begun need the context, also after `destroy()`. */
+  async #pendingUntil(operation) {
+    this.#pending++;
+    try {
+      return await operation();
+    } finally {
+      this.#pending--;
+      this.#releaseContext();
+    }
+  }
+
+  /** Destroys the model's own context as soon as nothing needs it. */
+  #releaseContext() {
+    if (this.#ownsContext && this.#model === undefined && this.#pending === 0) {
       this.#context.destroy();
     }
   }
@@ -250,7 +274,7 @@ async function loadModel(source, options = {}) {
     throw new TypeError(`loadModel: maxSpecializations is ${String(most)}, expected a positive integer`);
   }
   if (given !== undefined) {
-    requireContext(given, 'loadModel: context');
+    requireContext(given, 'loadModel: context').requireNotLost('loadModel');
   }
   const model = openModel(source, 'loadModel');
   if (wanted === null) {
