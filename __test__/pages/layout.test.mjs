@@ -59,6 +59,15 @@ test('an edge past hundreds of rows is left to a stub, and a source stands near 
   assert.ok(layout.boxes.get('mask').y > layout.boxes.get('150').y);
 });
 
+test('a source stands beside the late layer that reads it, and its edge is drawn', () => {
+  const count = 90;
+  const items = [item('cache'), ...Array.from({ length: count }, (_, i) => item(i))];
+  const edges = [...Array.from({ length: count - 1 }, (_, i) => edge(i, i + 1)), edge('cache', 80)];
+  const layout = layOut(items, edges);
+  assert.notEqual(layout.paths.at(-1), null);
+  assert.equal(layout.boxes.get('cache').y, layout.boxes.get('79').y);
+});
+
 test('a graph without edges, and one with nothing at all, have a drawing', () => {
   const alone = layOut([item('a')], []);
   checkBoxes([item('a')], alone);

@@ -7,7 +7,7 @@ import { Option } from 'commander';
 import { Engine } from '../bench/engine.mjs';
 import { measure } from '../bench/measure.mjs';
 import { Failure } from '../errors.mjs';
-import { formatBytes, formatDuration, formatNumber, formatPercent, formatRate, printable } from '../format.mjs';
+import { formatBytes, formatDuration, formatNumber, formatShare, formatRate, printable } from '../format.mjs';
 import { histogramLines, histogramSvg } from '../histogram.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel } from '../model.mjs';
@@ -136,7 +136,7 @@ async function execute(output, [file], options) {
   output.print(...histogramLines(results, output.width, (i, text) => output.style(['blue', 'yellow'][i], text)));
   if (options.svg !== undefined) output.print('', `wrote ${printable(options.svg)}`);
   if (othersShare > BUSY_SHARE) {
-    output.note(`the machine was busy: other processes took ${formatPercent(othersShare)} of its CPU time meanwhile`);
+    output.note(`the machine was busy: other processes took ${formatShare(othersShare)} of its CPU time meanwhile`);
   }
 }
 

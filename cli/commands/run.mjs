@@ -4,7 +4,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { feedsOf, shapesOf } from '../elements.mjs';
 import { Failure } from '../errors.mjs';
-import { formatDuration, formatNumber, formatPercent, formatShape, printable } from '../format.mjs';
+import { formatDuration, formatNumber, formatShare, formatShape, printable } from '../format.mjs';
 import { classify, readLabels, scoresAmong } from '../labels.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import { formatNpy } from '../npy.mjs';
@@ -86,7 +86,7 @@ function printClasses(output, { output: name, softmax, items }) {
   output.print(output.style('dim', `${printable(name)}: ${softmax ? 'probabilities by softmax of the scores' : 'probabilities as the model gives them'}`));
   for (const [i, classes] of items.entries()) {
     if (items.length > 1) output.heading(`item ${i}`);
-    output.table(['label', '>probability', '>index'], classes.map(({ label, probability, index }) => [label, formatPercent(probability), index]));
+    output.table(['label', '>probability', '>index'], classes.map(({ label, probability, index }) => [label, formatShare(probability), index]));
   }
 }
 

@@ -81,8 +81,8 @@ function cutIntoBands(order, edges) {
   return bands;
 }
 
-/** The longest path to each item within its band, in rows. */
-function rowsOf(bands, producersOf) {
+/** The longest path to each item within its band, in rows; what reads nothing stands right above its first reader. */
+function rowsOf(bands, producersOf, edges) {
   const row = new Map();
   for (const band of bands) {
     const inBand = new Set(band);
@@ -90,6 +90,16 @@ function rowsOf(bands, producersOf) {
       const above = producersOf.get(key).filter((producer) => inBand.has(producer));
       row.set(key, above.reduce((lowest, producer) => Math.max(lowest, row.get(producer) + 1), 0));
     }
+  }
+  const bandOf = new Map(bands.flatMap((band, i) => band.map((key) => [key, i])));
+  const firstRow = new Map();
+  for (const { from, to } of edges) {
+    if (producersOf.get(from).length === 0 && bandOf.get(from) === bandOf.get(to)) {
+      firstRow.set(from, Math.min(firstRow.get(from) ?? Infinity, row.get(to)));
+    }
+  }
+  for (const [key, first] of firstRow) {
+    row.set(key, Math.max(0, first - 1));
   }
   return row;
 }
@@ -188,7 +198,7 @@ export function layOut(items, edges) {
   }
   const order = moveSourcesToReaders(topologicalOrder(items, producersOf), edges);
   const bands = cutIntoBands(order, edges);
-  const routes = routeEdges(edges, bands, rowsOf(bands, producersOf));
+  const routes = routeEdges(edges, bands, rowsOf(bands, producersOf, edges));
 
   const placed = [];
   for (const [index, band] of bands.entries()) {
