@@ -9,6 +9,7 @@ import { classify, readLabels, scoresAmong } from '../labels.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import { formatNpy } from '../npy.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, threadsOption, topOption } from '../options.mjs';
+import { withProgress } from '../progress.mjs';
 import { describeTensor } from '../statistics.mjs';
 
 const HELP = `${INPUT_HELP}
@@ -72,7 +73,7 @@ async function runOnce(file, { tensors, freeDimensions }, threads) {
   return withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads }, async ({ model, specialization }) => {
     const feeds = feedsOf(tensors);
     const start = performance.now();
-    const results = await model.run(feeds);
+    const results = await withProgress('running', () => model.run(feeds));
     const milliseconds = performance.now() - start;
     const outputs = model.outputs.map(({ name }) => {
       const { dataType, shape } = specialization.outputs[name];
