@@ -1,7 +1,7 @@
 // `webnn-node profile`: where the time of a model goes.
-import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { shapesOf } from '../elements.mjs';
+import { write } from '../files.mjs';
 import { formatPlural, formatRate, formatShare, formatTime, printable } from '../format.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
@@ -48,8 +48,8 @@ async function execute(output, [file], options) {
   const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, (opened) => profileModel(opened, tensors, options));
   const { runs, perStep, perOperator } = summarize(profile);
   const title = path.basename(file);
-  if (options.trace !== undefined) await writeFile(options.trace, JSON.stringify(chromeTrace(profile)));
-  if (options.html !== undefined) await writeFile(options.html, profilePage({ title, profile }));
+  if (options.trace !== undefined) await write(options.trace, JSON.stringify(chromeTrace(profile)));
+  if (options.html !== undefined) await write(options.html, profilePage({ title, profile }));
   const { isa, threads, passes, memory } = profile.description;
   output.document({ model: file, isa, threads, passes, memory, runs, perOperator, perStep });
 

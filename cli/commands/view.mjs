@@ -1,9 +1,9 @@
 // `webnn-node view`: a page that shows a model before and after compilation.
-import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describeGraph } from 'webnn-node/inspect';
 import { shapesOf } from '../elements.mjs';
 import { Failure } from '../errors.mjs';
+import { write } from '../files.mjs';
 import { formatBytes, formatPlural, printable } from '../format.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
@@ -39,7 +39,7 @@ async function execute(output, [file], options) {
   const { viewPage } = await import('../pages/view.mjs');
   const parts = { title, description, ...(profile && { profile }), model: { inputs, outputs, metadata } };
   const page = await withLabel('drawing the graph', () => viewPage(parts));
-  await writeFile(options.output, page);
+  await write(options.output, page);
   const [source, compiled] = [description.source.nodes.length, description.compiled.nodes.length];
   const bytes = Buffer.byteLength(page);
   output.document({ model: file, page: options.output, bytes, nodes: { source, compiled } });
