@@ -133,6 +133,14 @@ describe('pictures', () => {
     assert.deepEqual(Array.from((await same('--crop', '1x16')).data), [...Array(8).fill(1), ...Array(32).fill(0), ...Array(8).fill(1)]);
   });
 
+  test('are turned as their EXIF data say', async () => {
+    const upright = await picture('upright.png', [255, 0, 0], [0, 0, 255]);
+    const turned = path.join(folder, 'turned.tiff');
+    await sharp(upright).withMetadata({ orientation: 3 }).tiff({ compression: 'none' }).toFile(turned);
+    const { data } = (await written(file('any-size.onnx'), '--input', turned, '--free-dimension', 'batch=1', '--mean', '0', '--std', '1'))['same.npy'];
+    assert.deepEqual(Array.from(data.slice(0, 16)), [...Array(8).fill(0), ...Array(8).fill(1)]);
+  });
+
   test('integer inputs get bytes, channels last where the shape says so', async () => {
     const teal = await picture('teal.png', [0, 128, 129]);
     const { data, shape } = (await written(file('bytes.onnx'), '--input', teal))['same.npy'];
