@@ -58,16 +58,6 @@ export interface OnnxLoadOptions {
   maxSpecializations?: number;
 }
 
-export type OnnxArray =
-  | Float32Array
-  | Uint16Array
-  | Int32Array
-  | Uint32Array
-  | BigInt64Array
-  | BigUint64Array
-  | Int8Array
-  | Uint8Array;
-
 /**
  * The value of an input. Data without a shape fit inputs of fixed shape, and inputs whose one free dimension follows from
  * the number of elements.
@@ -106,12 +96,14 @@ export class OnnxModel {
    *
    * @param feeds values of all inputs, by name. Data are used as they are at the time of the call.
    * @param fetches where outputs go: an MLTensor, or `null` for one that is not read
-   * @returns by name, the elements of each output, or the MLTensor that was given for it
+   * @returns by name, the MLTensor that was given for an output, or its elements in the typed array of its data type;
+   *   those of float16 are a Float16Array where the runtime has it, and otherwise a Uint16Array of their bits
+   * @typeParam Results what the outputs are, as in `run<{ logits: Float32Array }>(feeds)`
    */
-  run(
+  run<Results extends Record<string, ArrayBufferView | MLTensor> = Record<string, any>>(
     feeds: Record<string, OnnxFeed>,
     fetches?: Record<string, MLTensor | null>,
-  ): Promise<Record<string, any>>;
+  ): Promise<Results>;
 
   /**
    * The graph for these input shapes. It is compiled if it is not among those that are kept.

@@ -150,6 +150,19 @@ export function convert(tensor, dataType) {
   return { dataType, shape, data: arrayFromNumbers(dataType, tensor.data) };
 }
 
+/** Tensors by name as a message to another process: bytes, because not every runtime can send all of its typed arrays. */
+export function packTensors(tensors) {
+  const pack = ({ dataType, shape, data }) => ({ dataType, shape, bytes: bytesOf(data) });
+  return Object.fromEntries(Object.entries(tensors).map(([name, tensor]) => [name, pack(tensor)]));
+}
+
+/** Tensors by name from such a message. */
+export function unpackTensors(message) {
+  // Copied, because bytes in a message need not lie on a multiple of the size of an element.
+  const unpack = ({ dataType, shape, bytes }) => ({ dataType, shape, data: arrayOf(dataType, new Uint8Array(bytes).buffer) });
+  return Object.fromEntries(Object.entries(message).map(([name, tensor]) => [name, unpack(tensor)]));
+}
+
 /** The shapes of tensors by the names of the inputs, as `compile()` takes them. */
 export function shapesOf(tensors) {
   return Object.fromEntries(Object.entries(tensors).map(([name, { shape }]) => [name, shape]));

@@ -1,55 +1,57 @@
-// Quantities as text.
+// Quantities as text, with three digits that matter: for the terminal and for the pages.
 
-const BYTES = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
-const COUNTS = ['', 'k', 'M', 'G', 'T', 'P'];
+const DIGITS = 3;
 
-/** Three digits that matter, and no exponent for the numbers that people read: 0.0123, 1.23, 123, 1234. */
-function digits(value) {
-  const magnitude = Math.abs(value);
-  if (magnitude === 0) return '0';
-  if (magnitude >= 100) return value.toFixed(0);
-  return value.toPrecision(3);
+/** Decimals are enough here: what is smaller is 0 for any reader. */
+const MAX_DECIMALS = 6;
+
+/** What is rounded up to the next unit is written in it: not `1000 µs`, but `1.00 ms`. */
+const ALMOST = 0.9995;
+
+/** `value` with three digits that matter and no exponent: 0.0123, 1.23, 12.3, 123, 1234. */
+function significant(value) {
+  if (value === 0) return '0';
+  // Of the rounded value, because 0.9996 becomes 1.00 and not 1.000.
+  const magnitude = Math.floor(Math.log10(Math.abs(Number(value.toPrecision(DIGITS)))));
+  return value.toFixed(Math.min(Math.max(DIGITS - 1 - magnitude, 0), MAX_DECIMALS));
 }
 
-function scaled(value, units, base) {
-  let unit = 0;
-  let rest = value;
-  // 999.5 would be rounded to 1000.
-  while (rest >= (unit === 0 ? base : base - 0.5) && unit < units.length - 1) {
-    rest /= base;
-    unit += 1;
-  }
-  return { text: unit === 0 ? String(rest) : digits(rest), unit: units[unit] };
+/** In the largest unit of `units` ([factor, name], ascending) that keeps `value` at 1 or above, or the first one. */
+function inUnit(value, units) {
+  const [factor, name] = units.findLast(([size]) => Math.abs(value) >= ALMOST * size) ?? units[0];
+  return `${significant(value / factor)} ${name}`;
 }
 
 /** Bytes in binary units: "12 B", "4.77 MiB". */
 export function formatBytes(bytes) {
-  const { text, unit } = scaled(bytes, BYTES, 1024);
-  return `${text} ${unit}`;
+  return bytes < 1024 ? `${bytes} B` : inUnit(bytes, [[2 ** 10, 'KiB'], [2 ** 20, 'MiB'], [2 ** 30, 'GiB'], [2 ** 40, 'TiB']]);
 }
 
-/** A count in decimal units: "950", "1.25 M". */
+/** A count: "950", "1.23 million", "4.56 billion"; whole below ten thousand. */
 export function formatCount(count) {
-  const { text, unit } = scaled(count, COUNTS, 1000);
-  return unit === '' ? text : `${text} ${unit}`;
+  return count < 1e4 ? String(count) : inUnit(count, [[1e3, 'thousand'], [1e6, 'million'], [1e9, 'billion'], [1e12, 'trillion']]);
 }
 
-/** A duration given in milliseconds: "850 ns", "12.3 µs", "4.56 ms", "1.23 s". */
+/** A duration in nanoseconds: "812 ns", "4.51 µs", "1.20 ms", "2.40 s". */
+export function formatTime(nanoseconds) {
+  return inUnit(nanoseconds, [[1, 'ns'], [1e3, 'µs'], [1e6, 'ms'], [1e9, 's']]);
+}
+
+/** A duration in milliseconds, as `formatTime` writes it. */
 export function formatDuration(milliseconds) {
-  if (milliseconds >= 1000) return `${digits(milliseconds / 1000)} s`;
-  if (milliseconds >= 1) return `${digits(milliseconds)} ms`;
-  if (milliseconds >= 1e-3) return `${digits(milliseconds * 1e3)} µs`;
-  return `${digits(milliseconds * 1e6)} ns`;
+  return formatTime(milliseconds * 1e6);
 }
 
-/** A fraction as a percentage with one decimal: "96.1 %". */
-export function formatPercent(fraction) {
-  return `${(100 * fraction).toFixed(1)} %`;
+/** A share of 1 in percent: "12.3 %", "0.04 %", "< 0.01 %", "0 %". */
+export function formatShare(share) {
+  if (share === 0) return '0 %';
+  if (share > 0 && share < 0.0001) return '< 0.01 %';
+  return `${(share * 100).toFixed(share < 0.01 ? 2 : 1)} %`;
 }
 
-/** A rate with three digits that matter, "-" where it is not known. */
+/** A rate (GFLOP/s, GB/s, runs/s), or an en dash where there is none (`null`). */
 export function formatRate(rate) {
-  return Number.isFinite(rate) && rate > 0 ? digits(rate) : '-';
+  return rate === null ? '–' : significant(rate);
 }
 
 /** A number of a tensor, short: integers as they are, others with five digits that matter. */

@@ -1,7 +1,7 @@
 // From `--input NAME=VALUE` to the tensors that a model takes.
-import { access } from 'node:fs/promises';
 import { arrayFromNumbers, convert, elementCount, elementSize, isFloat, MAX_BYTES, isKnown, rangeOf } from './elements.mjs';
 import { Failure, UsageError } from './errors.mjs';
+import { requireReadable } from './files.mjs';
 import { formatShape, printable } from './format.mjs';
 import { readNpy, readNpz } from './npy.mjs';
 import { pictureTensor } from './pictures.mjs';
@@ -184,14 +184,14 @@ async function tensorOf(input, source, bindings, { randomRange, picture }) {
     case 'list':
       return listTensor(input, source.texts, bindings);
     case 'picture': {
-      await requireFile(input, source.path);
+      await requireReadable(source.path, `input ${printable(input.name)}`);
       const wanted = { ...input, shape: knownShape(input, bindings) };
       const tensor = await pictureTensor(source.path, wanted, picture);
       bindings.learn(input, tensor.shape, printable(source.path));
       return tensor;
     }
     default: {
-      await requireFile(input, source.path);
+      await requireReadable(source.path, `input ${printable(input.name)}`);
       const read = source.kind === 'npy' ? await readNpy(source.path) : await readNpz(source.path, source.key);
       bindings.learn(input, read.shape, printable(source.path));
       return converted(input, read, printable(source.path));
@@ -207,15 +207,6 @@ function checkRange(input, range) {
     throw new UsageError(
       `--random-range ${range.join(',')}: input ${printable(input.name)} is ${input.dataType}, ${lowest} to ${highest}`,
     );
-  }
-}
-
-async function requireFile(input, path) {
-  try {
-    await access(path);
-  } catch (cause) {
-    const reason = cause.code === 'ENOENT' ? 'there is no such file' : cause.message;
-    throw new Failure(`input ${printable(input.name)}: cannot read ${printable(path)}: ${reason}`, { cause });
   }
 }
 

@@ -1,8 +1,8 @@
 // Classes by name: a file of labels, probabilities, the most likely ones.
-import { readFile } from 'node:fs/promises';
 import { max } from 'd3-array';
 import { numbersOf } from './elements.mjs';
 import { Failure } from './errors.mjs';
+import { readText } from './files.mjs';
 import { formatShape, printable } from './format.mjs';
 
 /** A distribution of float16 numbers may miss 1 by this much. */
@@ -15,13 +15,7 @@ const SUM_TOLERANCE = 1e-2;
  * @throws {Failure} if the file cannot be read or holds no labels
  */
 export async function readLabels(path) {
-  let text;
-  try {
-    text = await readFile(path, 'utf8');
-  } catch (cause) {
-    const reason = cause.code === 'ENOENT' ? 'there is no such file' : cause.message;
-    throw new Failure(`cannot read the labels ${printable(path)}: ${reason}`, { cause });
-  }
+  const text = await readText(path, 'labels');
   const labels = /^\s*[[{]/.test(text) ? jsonLabels(text, path) : text.replace(/\s+$/, '').split(/\r?\n/);
   if (labels.length === 0 || labels[0] === '') throw new Failure(`${printable(path)}: there are no labels in it`);
   return labels;

@@ -1,24 +1,12 @@
 // Models in files, opened through the public API.
-import { stat } from 'node:fs/promises';
 import { ml } from 'webnn-node';
 import { inspectModel, loadModel } from 'webnn-node/onnx';
-import { Failure, UsageError } from './errors.mjs';
+import { UsageError } from './errors.mjs';
+import { requireFile } from './files.mjs';
 import { printable } from './format.mjs';
 import { assignSources, readInputs } from './inputs.mjs';
 import { pictureOptions } from './options.mjs';
 import { withProgress } from './progress.mjs';
-
-/** Refuses what is no file, with a message that says so. */
-async function requireModelFile(path) {
-  let found;
-  try {
-    found = await stat(path);
-  } catch (cause) {
-    const reason = cause.code === 'ENOENT' ? 'there is no such file' : cause.message;
-    throw new Failure(`cannot read the model ${printable(path)}: ${reason}`, { cause });
-  }
-  if (!found.isFile()) throw new Failure(`cannot read the model ${printable(path)}: it is not a file`);
-}
 
 /** The symbolic names in the shapes of a model's inputs. */
 export function symbolsOf(inputs) {
@@ -43,7 +31,7 @@ function checkFreeDimensions(inputs, freeDimensions) {
  * @throws {Failure | UsageError}
  */
 export async function readModel(path, freeDimensions = {}) {
-  await requireModelFile(path);
+  await requireFile(path, 'model');
   const { inputs } = inspectModel(path);
   checkFreeDimensions(inputs, freeDimensions);
   return { ...inspectModel(path, { freeDimensions }), inputs };

@@ -1,8 +1,10 @@
 // Progress on standard error: only on a terminal, only for what takes a while.
+import { setTimeout as sleep } from 'node:timers/promises';
 import cliProgress from 'cli-progress';
 
 /** Shorter work needs no progress. */
 const SILENT_MS = 500;
+
 
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 const FRAME_MS = 100;
@@ -27,7 +29,23 @@ function line(_, { progress, startTime }, { label, bounded }) {
  * @param {number} [total] amount of work, where it is known
  * @returns {Promise<T>} what `work` resolves to
  */
-export async function withProgress(label, work, total) {
+export function withProgress(label, work, total) {
+  return shown(label, work, total, SILENT_MS);
+}
+
+/**
+ * Runs `work` that gives no timer a turn: its label stands there from the start.
+ * @template T
+ * @param {string} label
+ * @param {() => T} work
+ * @returns {Promise<T>}
+ */
+export function withLabel(label, work) {
+  return shown(label, () => sleep(1).then(work), undefined, 1);
+}
+
+/** Shows progress after `silentMs`. See `withProgress`. */
+async function shown(label, work, total, silentMs) {
   if (!process.stderr.isTTY) return work(() => {});
   const bar = new cliProgress.SingleBar({
     format: line,
@@ -37,7 +55,7 @@ export async function withProgress(label, work, total) {
     hideCursor: true,
   });
   let done = 0;
-  const timer = setTimeout(() => bar.start(total ?? 1, done, { label, bounded: total !== undefined }), SILENT_MS);
+  const timer = setTimeout(() => bar.start(total ?? 1, done, { label, bounded: total !== undefined }), silentMs);
   try {
     return await work((now) => {
       done = now;

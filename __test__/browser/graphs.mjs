@@ -1,7 +1,7 @@
 // Graphs to look at, built and profiled by webnn-node. Weights are noise: only shapes and names matter here.
 
 import { ml, MLGraphBuilder } from 'webnn-node';
-import { profileGraph } from 'webnn-node/inspect';
+import { describeGraph, profileGraph } from 'webnn-node/inspect';
 import { INPUT, OUTPUT, squeezenet } from '../../examples/lib/squeezenet.mjs';
 
 /** A label that would end the script element, were it markup. */
@@ -66,4 +66,16 @@ export function profileSmallGraph() {
     }
     return builder.softmax(builder.add(h, x, { label: HOSTILE }), 1, { label: 'probabilities' });
   });
+}
+
+/** A short chain beside something so wide that the middle of the drawing is far from the chain. */
+export async function describeWideGraph() {
+  const context = await ml.createContext();
+  const builder = new MLGraphBuilder(context);
+  const [x, wide] = ['x', 'wide'].map((name) => builder.input(name, { dataType: 'float32', shape: [4] }));
+  const branches = Array.from({ length: 40 }, (_, i) => [`branch${i}`, builder.pow(wide, builder.constant('float32', i + 3), { label: `branch ${i}` })]);
+  const graph = await builder.build({ y: builder.sin(builder.cos(x)), ...Object.fromEntries(branches) });
+  const description = describeGraph(graph);
+  context.destroy();
+  return description;
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test, { after, before, describe } from 'node:test';
 import { viewPage } from '../../cli/pages/view.mjs';
 import { startBrowser } from './browser.mjs';
-import { HOSTILE, profileSmallGraph, profileSqueezenet } from './graphs.mjs';
+import { describeWideGraph, HOSTILE, profileSmallGraph, profileSqueezenet } from './graphs.mjs';
 
 let browser;
 before(async () => {
@@ -148,4 +148,15 @@ describe('the page of a small graph in the dark', () => {
     await opened.checkAccessibility();
     opened.checkSilence();
   });
+});
+
+test('the first view of a wide graph has its first node', async () => {
+  const { page } = await browser.open(viewPage({ title: 'wide', description: await describeWideGraph() }));
+  for (const side of ['source', 'compiled']) {
+    const pane = await page.locator(`#${side} .canvas`).boundingBox();
+    const drawing = await page.locator(`#${side} svg`).boundingBox();
+    assert.ok(drawing.width > 2 * pane.width, 'it does not fit');
+    const box = await page.locator(`#${side} .item .box`).first().boundingBox();
+    assert.ok(box.x >= pane.x && box.x + box.width <= pane.x + pane.width, `${side}: from ${box.x} in ${pane.x} to ${pane.x + pane.width}`);
+  }
 });

@@ -38,6 +38,7 @@ test('a model of fixed shapes: parts, work and memory', async () => {
 
   const { code, stdout } = await webnn('inspect', file('conv.onnx'));
   assert.equal(code, 0);
+  assert.match(stdout, /^model +/, 'people get no JSON');
   assert.match(stdout, /^producer +make\.py$/m);
   assert.match(stdout, /^parameters +256 \(1\.00 KiB\)$/m);
   assert.match(stdout, /^x +float32 +\[1, 16, 4, 4\]$/m);

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { histogramLines, histogramSvg, sharedBins } from '../../cli/histogram.mjs';
 import { compareTensors, describeTensor, summarizeSamples } from '../../cli/statistics.mjs';
-import { file, webnn, webnnJson } from './command.mjs';
+import { file, ROOT, webnn, webnnJson } from './command.mjs';
 
 const conv = file('conv.onnx');
 
@@ -105,6 +105,43 @@ test('bench: an engine that is not installed is named, with the way to install i
   assert.match(absent.stderr, /--against-from .*absent: there is no such folder/);
 });
 
+/** A folder with an engine that is called onnxruntime-node: this one, its outputs multiplied by `factor`. */
+async function folderOfEngine(factor) {
+  const directory = await mkdtemp(path.join(folder, 'engine-'));
+  const installed = path.join(directory, 'node_modules', 'onnxruntime-node');
+  await mkdir(installed, { recursive: true });
+  await writeFile(path.join(installed, 'package.json'), JSON.stringify({ name: 'onnxruntime-node', version: '0.0.7', main: 'index.js' }));
+  await writeFile(path.join(installed, 'index.js'), `
+    const { loadModel } = require(${JSON.stringify(path.join(ROOT, 'onnx.js'))});
+    class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } }
+    const InferenceSession = { async create(file) {
+      const model = await loadModel(file);
+      const { outputs: { y: { dataType, shape } } } = await model.compile();
+      return {
+        inputMetadata: [{ name: 'x', type: 'float32' }],
+        run: async ({ x }) => ({ y: new Tensor(dataType, (await model.run({ x: x.data })).y.map((value) => value * ${factor}), shape) }),
+      };
+    } };
+    module.exports = { InferenceSession, Tensor };
+  `);
+  return directory;
+}
+
+test('bench: two engines are measured in turns and compared', async () => {
+  const against = async (factor, bench = webnnJsonWithNotes) =>
+    bench('bench', conv, '--runs', '6', '--against', 'onnxruntime-node', '--against-from', await folderOfEngine(factor));
+  const { engines, ratio, agreement: [same] } = await against(1);
+  assert.deepEqual(engines.map(({ name, runs }) => [name, runs]), [['webnn-node', 6], ['onnxruntime-node', 6]]);
+  assert.equal(engines[1].version, '0.0.7');
+  assert.equal(ratio, engines[0].median / engines[1].median);
+  assert.deepEqual(same, { name: 'y', dataType: 'float32', maxAbsolute: 0, relative: 0, agrees: true });
+  const { code, stdout } = await against(1.01, webnn);
+  assert.equal(code, 0);
+  assert.match(stdout, /^output y \(float32\) differs: .*, 0\.0099\d* of the largest value$/m);
+  assert.match(stdout, /x as fast as .* \(medians\)$/m);
+  assert.match(stdout, /^ +webnn-node +onnxruntime-node$/m);
+});
+
 test('bench: an error of an engine ends the command', async () => {
   const { code, stderr } = await webnn('bench', file('unsupported.onnx'));
   assert.equal(code, 1);
@@ -124,6 +161,16 @@ test('profile: operators, steps, trace and page', async () => {
   const { perStep, perOperator, runs } = await webnnJson('profile', conv, '--runs', '3', '--input', 'ones');
   assert.equal(runs.count, 3);
   assert.ok(perStep.length >= 1 && perOperator.length >= 1);
+});
+
+test('profile: the slowest steps come first, and say what they compute', async () => {
+  const { code, stdout } = await webnn('profile', path.join(ROOT, 'examples', 'text-generation', 'model.onnx'), '--runs', '3', '--top', '20');
+  assert.equal(code, 0);
+  const rows = stdout.split(/^The 20 slowest of \d+ steps\n.*\n/m)[1].split('\n').slice(0, 20);
+  const shares = rows.map((row) => Number(/ ([\d.]+) % /.exec(row)[1]));
+  assert.deepEqual(shares, shares.toSorted((a, b) => b - a));
+  const whole = await webnn('profile', path.join(ROOT, 'examples', 'text-generation', 'model.onnx'), '--runs', '1', '--top', '1000');
+  assert.match(whole.stdout, /^ *\d+ +fused: mul · where +Where_24 /m);
 });
 
 test('view: a page that holds the names of the nodes', async () => {

@@ -6,6 +6,7 @@ import test, { after, before, describe } from 'node:test';
 import sharp from 'sharp';
 import { numbersOf } from '../../cli/elements.mjs';
 import { readNpy } from '../../cli/npy.mjs';
+import { FLOAT, node, value, writeModel } from '../onnx/model-writer.mjs';
 import { file, webnn, webnnJson } from './command.mjs';
 
 let folder;
@@ -132,6 +133,14 @@ describe('pictures', () => {
     assert.deepEqual(Array.from((await same('--crop', '1x16')).data), [...Array(8).fill(1), ...Array(32).fill(0), ...Array(8).fill(1)]);
   });
 
+  test('are turned as their EXIF data say', async () => {
+    const upright = await picture('upright.png', [255, 0, 0], [0, 0, 255]);
+    const turned = path.join(folder, 'turned.tiff');
+    await sharp(upright).withMetadata({ orientation: 3 }).tiff({ compression: 'none' }).toFile(turned);
+    const { data } = (await written(file('any-size.onnx'), '--input', turned, '--free-dimension', 'batch=1', '--mean', '0', '--std', '1'))['same.npy'];
+    assert.deepEqual(Array.from(data.slice(0, 16)), [...Array(8).fill(0), ...Array(8).fill(1)]);
+  });
+
   test('integer inputs get bytes, channels last where the shape says so', async () => {
     const teal = await picture('teal.png', [0, 128, 129]);
     const { data, shape } = (await written(file('bytes.onnx'), '--input', teal))['same.npy'];
@@ -180,6 +189,20 @@ test('files of outputs are those of NumPy, in folders that are made', async () =
   const directory = path.join(folder, 'new', 'npy');
   const { code, stdout } = await webnn('run', tokens, '--input', `ids=${file('int64.npy')}`, '--input', 'mask=ones', '--output', directory);
   assert.equal(code, 0);
-  assert.equal(stdout, 'masked.npy  float32 [2, 3]\ncopy_ids.npy  int64 [2, 3]\n'.replace(/^/gm, (at) => at).replaceAll(/^(?=\w)/gm, `${directory}${path.sep}`));
+  const lines = ['masked.npy  float32 [2, 3]', 'copy_ids.npy  int64 [2, 3]'].map((line) => `${path.join(directory, line)}\n`);
+  assert.equal(stdout, lines.join(''));
   assert.ok((await readFile(path.join(directory, 'copy_ids.npy'))).equals(await readFile(file('int64.npy'))));
+});
+
+test('whatever outputs are called, each has a file of its own', async () => {
+  const names = ['con', 'CON', 'a/b', 'a b', '..', 'x'.repeat(300), `${'x'.repeat(299)}y`];
+  const model = path.join(folder, 'names.onnx');
+  await writeFile(model, writeModel({
+    inputs: [value('in', FLOAT, [1])],
+    outputs: names.map((name) => value(name, FLOAT, [1])),
+    nodes: names.map((name) => node('Relu', ['in'], [name])),
+  }));
+  const files = Object.keys(await written(model, '--input', 'ones'));
+  const long = 'x'.repeat(200);
+  assert.deepEqual(files.sort(), ['_.npy', '_CON-2.npy', '_con.npy', 'a_b-2.npy', 'a_b.npy', `${long}-2.npy`, `${long}.npy`].sort());
 });

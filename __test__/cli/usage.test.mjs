@@ -112,6 +112,12 @@ describe('failures are exit code 1', () => {
     await refused(1, /cannot read the labels absent\.txt: there is no such file/, 'run', file('conv.onnx'), '--input', 'ones', '--labels', 'absent.txt');
   });
 
+  test('files that cannot be written', async () => {
+    const absent = path.join('no', 'such', 'folder', 'x.html');
+    await refused(1, /cannot write no.such.folder.x\.html: there is no such folder/, 'view', file('conv.onnx'), '-o', absent);
+    await refused(1, /cannot write no.such.folder.x\.html: there is no such folder/, 'profile', file('conv.onnx'), '--runs', '1', '--html', absent);
+  });
+
   test('--verbose prints the stack', async () => {
     const { code, stderr } = await webnn('inspect', 'absent.onnx', '--verbose');
     assert.equal(code, 1);

@@ -2,8 +2,9 @@
 
 import { join } from 'node:path';
 import { loadModel, OnnxError } from 'webnn-node/onnx';
+import { arrayOf } from '../../cli/elements.mjs';
 import { readNpy } from '../../cli/npy.mjs';
-import { dataTypeOf, TYPED_ARRAYS, valuesOf } from '../onnx-models/tensors.mjs';
+import { dataTypeOf, valuesOf } from '../onnx-models/tensors.mjs';
 import { difference } from './compare.mjs';
 
 /** A test that takes longer hangs: the slowest needs less than a second. In milliseconds. */
@@ -22,8 +23,9 @@ function outputProblem(name, result, descriptor, expected) {
   if (descriptor.dataType !== wanted.dataType || descriptor.shape.join() !== wanted.shape.join()) {
     return `${name}: is ${descriptor.dataType} [${descriptor.shape.join(', ')}], expected ${wanted.dataType} [${wanted.shape.join(', ')}]`;
   }
-  if (!(result instanceof TYPED_ARRAYS[wanted.dataType])) {
-    return `${name}: is a ${result.constructor.name}, expected a ${TYPED_ARRAYS[wanted.dataType].name}`;
+  const kind = arrayOf(wanted.dataType, 0).constructor;
+  if (!(result instanceof kind)) {
+    return `${name}: is a ${result.constructor.name}, expected a ${kind.name}`;
   }
   const problem = difference(valuesOf(result, wanted.dataType), valuesOf(expected.data, wanted.dataType), wanted.dataType);
   return problem && `${name}: ${problem}`;

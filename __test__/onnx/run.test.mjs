@@ -225,6 +225,27 @@ describe('run', () => {
     model.destroy();
   });
 
+  test('uses data as they are at the call, also in the first runs of a model that is compiled already', async () => {
+    const model = await loadModel(affine(), { context, freeDimensions: { batch: 1 } });
+    const x = floats(1, 2, 3);
+    const runs = [model.run({ x })];
+    x.fill(0);
+    runs.push(model.run({ x }));
+    x.fill(5);
+    assert.deepEqual(await Promise.all(runs), [{ y: floats(3, 14, 106) }, { y: floats(1, 10, 100) }]);
+    model.destroy();
+  });
+
+  test('refuses shapes other than those of the model, although the numbers of elements are equal', async () => {
+    const model = await loadModel(affine(), { context, freeDimensions: { batch: 1 } });
+    const message = /"x" has shape \[3, 1\], expected \[batch=1, 3\]/;
+    await assert.rejects(model.run({ x: { data: floats(1, 2, 3), shape: [3, 1] } }), message);
+    const tensor = await context.createTensor({ dataType: 'float32', shape: [3, 1] });
+    await assert.rejects(model.run({ x: tensor }), message);
+    tensor.destroy();
+    model.destroy();
+  });
+
   test('keeps a growing cache in tensors, from no elements on', async () => {
     const model = await loadModel(growing(), { context });
     const create = (n) => context.createTensor({ dataType: 'float32', shape: [n, 2], readable: true });

@@ -43,6 +43,11 @@ test('what needs several bands is still laid out without overlaps, top down, and
   for (let i = 0; i + 7 < count; i += 7) {
     edges.push(edge(i, i + 7));
   }
+  // Wide in one place, so that the bands do not begin at the same x.
+  for (let i = 0; i < 30; i++) {
+    items.push(item(`leaf ${i}`));
+    edges.push(edge(800, `leaf ${i}`));
+  }
   const layout = layOut(items, edges);
   checkBoxes(items, layout);
   assert.ok(edges.every(({ from, to }) => layout.boxes.get(from).y < layout.boxes.get(to).y));
@@ -57,6 +62,24 @@ test('an edge past hundreds of rows is left to a stub, and a source stands near 
   assert.notEqual(layout.paths.at(-2), null);
   assert.equal(layout.paths.at(-1), null);
   assert.ok(layout.boxes.get('mask').y > layout.boxes.get('150').y);
+});
+
+test('an early result stands below what gives it', () => {
+  const count = 400;
+  const items = [...Array.from({ length: count }, (_, i) => item(i)), item('early'), item('last')];
+  const edges = [...Array.from({ length: count - 1 }, (_, i) => edge(i, i + 1)), edge(20, 'early'), edge(count - 1, 'last')];
+  const layout = layOut(items, edges);
+  assert.ok(layout.paths.every((path) => path !== null));
+  assert.equal(layout.boxes.get('early').y, layout.boxes.get('21').y);
+});
+
+test('a source stands beside the late layer that reads it, and its edge is drawn', () => {
+  const count = 90;
+  const items = [item('cache'), ...Array.from({ length: count }, (_, i) => item(i))];
+  const edges = [...Array.from({ length: count - 1 }, (_, i) => edge(i, i + 1)), edge('cache', 80)];
+  const layout = layOut(items, edges);
+  assert.notEqual(layout.paths.at(-1), null);
+  assert.equal(layout.boxes.get('cache').y, layout.boxes.get('79').y);
 });
 
 test('a graph without edges, and one with nothing at all, have a drawing', () => {

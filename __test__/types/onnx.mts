@@ -31,6 +31,9 @@ const { logits } = await model.run({
 }, { present: tensor, unread: null });
 const first: number = logits[0];
 
+const known = await model.run<{ logits: Float32Array; present: MLTensor }>({}, { present: tensor });
+const [best, state]: [number, MLTensor] = [known.logits.indexOf(1), known.present];
+
 const { graph, inputs, outputs }: OnnxSpecialization = await model.compile({ ids: [1, 4] });
 graph?.destroy();
 const shape: readonly number[] = inputs['ids']!.shape;
@@ -55,7 +58,7 @@ try {
     void operator;
   }
 }
-void [first, outputs, shape, name, dimension, version, operators, parameters, reasons, notes];
+void [first, best, state, outputs, shape, name, dimension, version, operators, parameters, reasons, notes];
 
 // @ts-expect-error: models come from loadModel()
 new OnnxModel();

@@ -1,7 +1,7 @@
 // An engine of the benchmark, seen from the parent process.
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { arrayOf, bytesOf } from '../elements.mjs';
+import { packTensors, unpackTensors } from '../elements.mjs';
 import { Failure } from '../errors.mjs';
 
 const WORKER = fileURLToPath(new URL('./worker.mjs', import.meta.url));
@@ -51,10 +51,7 @@ export class Engine {
    * @returns {Promise<{ version: string, loadMs: number, resident: number }>} `resident`: bytes of the process afterwards
    */
   load(options, tensors) {
-    const inputs = Object.fromEntries(
-      Object.entries(tensors).map(([name, { dataType, shape, data }]) => [name, { dataType, shape, bytes: bytesOf(data) }]),
-    );
-    return this.#request('load', { name: this.name, options, inputs });
+    return this.#request('load', { name: this.name, options, inputs: packTensors(tensors) });
   }
 
   /** Runs `count` times. @returns {Promise<number[]>} milliseconds each */
@@ -65,10 +62,7 @@ export class Engine {
   /** Runs once more. @returns {Promise<Record<string, { dataType: string, shape: number[], data: ArrayBufferView }>>} */
   async outputs() {
     const { tensors } = await this.#request('outputs');
-    return Object.fromEntries(
-      Object.entries(tensors).map(([name, { dataType, shape, bytes }]) =>
-        [name, { dataType, shape, data: arrayOf(dataType, new Uint8Array(bytes).buffer) }]),
-    );
+    return unpackTensors(tensors);
   }
 
   /** @returns {Promise<{ peak: number, cpuMicroseconds: number }>} peak resident bytes and CPU time of the process */

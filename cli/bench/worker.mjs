@@ -1,6 +1,6 @@
 // The process of one engine: loads a model and runs it when the parent asks. Speaks with the parent in messages
 // `{ id, command, ... }`, each of which is answered by `{ id, result }` or `{ id, error }`.
-import { arrayOf, bytesOf } from '../elements.mjs';
+import { packTensors, unpackTensors } from '../elements.mjs';
 
 const KIB = 1024;
 
@@ -22,20 +22,10 @@ const ENGINES = {
 /** @type {LoadedEngine} */
 let engine;
 
-/** Tensors for a message: bytes, because not every runtime can send all of its typed arrays. */
-const packed = (tensors) => Object.fromEntries(
-  Object.entries(tensors).map(([name, { dataType, shape, data }]) => [name, { dataType, shape, bytes: bytesOf(data) }]),
-);
-
-const unpacked = (tensors) => Object.fromEntries(
-  Object.entries(tensors).map(([name, { dataType, shape, bytes }]) =>
-    [name, { dataType, shape, data: arrayOf(dataType, new Uint8Array(bytes).buffer) }]),
-);
-
 const commands = {
   async load({ name, options, inputs }) {
     const { load } = await import(ENGINES[name]);
-    engine = await load(options, unpacked(inputs));
+    engine = await load(options, unpackTensors(inputs));
     return { version: engine.version, loadMs: engine.loadMs, resident: process.memoryUsage.rss() };
   },
 
@@ -51,7 +41,7 @@ const commands = {
   },
 
   async outputs() {
-    return { tensors: packed(engine.tensorsOf(await engine.run())) };
+    return { tensors: packTensors(engine.tensorsOf(await engine.run())) };
   },
 
   /** Memory in bytes and CPU time in microseconds, of the life of this process. */

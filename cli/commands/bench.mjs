@@ -1,13 +1,13 @@
 // `webnn-node bench`: how fast a model runs, alone or against another engine.
 import { existsSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { Option } from 'commander';
 import { Engine } from '../bench/engine.mjs';
 import { measure } from '../bench/measure.mjs';
 import { Failure } from '../errors.mjs';
-import { formatBytes, formatDuration, formatNumber, formatPercent, formatRate, printable } from '../format.mjs';
+import { write } from '../files.mjs';
+import { formatBytes, formatDuration, formatNumber, formatShare, formatRate, printable } from '../format.mjs';
 import { histogramLines, histogramSvg } from '../histogram.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel } from '../model.mjs';
@@ -126,7 +126,7 @@ async function execute(output, [file], options) {
   const { results, othersShare, agreement } = measured;
   const ratio = results.length === 2 ? results[0].median / results[1].median : undefined;
   const title = `${path.basename(file)}: time of one run`;
-  if (options.svg !== undefined) await writeFile(options.svg, histogramSvg(results, title));
+  if (options.svg !== undefined) await write(options.svg, histogramSvg(results, title));
   output.document({ model: file, threads: options.threads ?? null, engines: results, ratio, agreement, othersShare });
 
   printTable(output, results);
@@ -136,7 +136,7 @@ async function execute(output, [file], options) {
   output.print(...histogramLines(results, output.width, (i, text) => output.style(['blue', 'yellow'][i], text)));
   if (options.svg !== undefined) output.print('', `wrote ${printable(options.svg)}`);
   if (othersShare > BUSY_SHARE) {
-    output.note(`the machine was busy: other processes took ${formatPercent(othersShare)} of its CPU time meanwhile`);
+    output.note(`the machine was busy: other processes took ${formatShare(othersShare)} of its CPU time meanwhile`);
   }
 }
 

@@ -1,12 +1,13 @@
 // `webnn-node profile`: where the time of a model goes.
-import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { shapesOf } from '../elements.mjs';
-import { formatDuration, formatPercent, formatPlural, formatRate, printable } from '../format.mjs';
+import { write } from '../files.mjs';
+import { formatPlural, formatRate, formatShare, formatTime, printable } from '../format.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, threadsOption, topOption, warmupOption } from '../options.mjs';
-import { chromeTrace, profilePage, summarize } from '../pages/profile.mjs';
+import { startOf } from '../pages/client/text.mjs';
+import { chromeTrace, profilePage, stepName, summarize } from '../pages/profile.mjs';
 import { profileModel } from '../profile.mjs';
 
 const HELP = `${INPUT_HELP}
@@ -21,14 +22,14 @@ Examples:
   webnn-node profile model.onnx --threads 1 --runs 50 --top 20
   webnn-node profile model.onnx --trace trace.json --html profile.html`;
 
-/** Nanoseconds, as the profile has them. */
-const duration = (nanoseconds) => formatDuration(nanoseconds / 1e6);
+/** Longer lists of fused operators are cut. */
+const MAX_NAME = 40;
 
 function printOperators(output, perOperator) {
   output.heading('Operators');
   output.table(
     ['operator', '>steps', '>time', '>share', '>GFLOP/s', '>GB/s'],
-    perOperator.map((row) => [row.operator, row.steps, duration(row.median), formatPercent(row.share), formatRate(row.gflops), formatRate(row.gigabytesPerSecond)]),
+    perOperator.map((row) => [row.operator, row.steps, formatTime(row.median), formatShare(row.share), formatRate(row.gflops), formatRate(row.gigabytesPerSecond)]),
   );
 }
 
@@ -37,7 +38,7 @@ function printSteps(output, perStep, top) {
   output.heading(slowest.length < perStep.length ? `The ${slowest.length} slowest of ${perStep.length} steps` : formatPlural(perStep.length, 'step'));
   output.table(
     ['>#', 'operator', 'label', 'kernel', '>time', '>share', '>GFLOP/s', '>GB/s'],
-    slowest.map((row) => [row.index, row.operator, row.label, row.kernel, duration(row.median), formatPercent(row.share), formatRate(row.gflops), formatRate(row.gigabytesPerSecond)]),
+    slowest.map((row) => [row.index, startOf(stepName(row), MAX_NAME), row.label, row.kernel, formatTime(row.median), formatShare(row.share), formatRate(row.gflops), formatRate(row.gigabytesPerSecond)]),
   );
 }
 
@@ -47,15 +48,16 @@ async function execute(output, [file], options) {
   const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, (opened) => profileModel(opened, tensors, options));
   const { runs, perStep, perOperator } = summarize(profile);
   const title = path.basename(file);
-  if (options.trace !== undefined) await writeFile(options.trace, JSON.stringify(chromeTrace(profile)));
-  if (options.html !== undefined) await writeFile(options.html, profilePage({ title, profile }));
+  if (options.trace !== undefined) await write(options.trace, JSON.stringify(chromeTrace(profile)));
+  if (options.html !== undefined) await write(options.html, profilePage({ title, profile }));
   const { isa, threads, passes, memory } = profile.description;
   output.document({ model: file, isa, threads, passes, memory, runs, perOperator, perStep });
 
-  output.print(`${output.style('bold', printable(title))}: ${duration(runs.median)} a run, median of ${profile.runs.length} (${isa}, ${formatPlural(threads, 'thread')})`);
+  output.print(`${output.style('bold', printable(title))}: ${formatTime(runs.median)} a run, median of ${profile.runs.length} (${isa}, ${formatPlural(threads, 'thread')})`);
   printOperators(output, perOperator);
   printSteps(output, perStep, options.top);
-  for (const written of [options.trace, options.html]) if (written !== undefined) output.print('', `wrote ${printable(written)}`);
+  const written = [options.trace, options.html].filter((file) => file !== undefined);
+  if (written.length > 0) output.print('', ...written.map((file) => `wrote ${printable(file)}`));
 }
 
 export default {

@@ -1,14 +1,16 @@
 // `webnn-node run`: inputs in, results out.
 import { existsSync } from 'node:fs';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import { feedsOf, shapesOf } from '../elements.mjs';
 import { Failure } from '../errors.mjs';
-import { formatDuration, formatNumber, formatPercent, formatShape, printable } from '../format.mjs';
+import { write } from '../files.mjs';
+import { formatDuration, formatNumber, formatShare, formatShape, printable } from '../format.mjs';
 import { classify, readLabels, scoresAmong } from '../labels.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import { formatNpy } from '../npy.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, threadsOption, topOption } from '../options.mjs';
+import { withProgress } from '../progress.mjs';
 import { describeTensor } from '../statistics.mjs';
 
 const HELP = `${INPUT_HELP}
@@ -28,11 +30,17 @@ Examples:
   webnn-node run model.onnx --input ids=101,7592,102 --json
   webnn-node run model.onnx --input random:7 --free-dimension batch=4`;
 
+/** Longer names of files are cut: file systems take 255 bytes. */
+const MAX_FILE_NAME = 200;
+
+/** Names that stand for devices on Windows, whatever comes after the dot. */
+const DEVICE = /^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)/i;
+
 /** File names of outputs: no separators and nothing that a file system refuses, and no two alike. */
 function fileNames(outputs) {
   const taken = new Set();
   return outputs.map(({ name }) => {
-    const base = name.replace(/[^\w.-]+/g, '_').replace(/^\.+/, '_') || 'output';
+    const base = name.replace(/[^\w.-]+/g, '_').replace(/^\.+/, '_').replace(DEVICE, '_$1').slice(0, MAX_FILE_NAME) || 'output';
     let file = base;
     // File systems may not tell upper from lower case.
     for (let i = 2; taken.has(file.toLowerCase()); i++) file = `${base}-${i}`;
@@ -63,7 +71,7 @@ async function makeFolder(directory) {
 async function writeOutputs(directory, outputs) {
   await makeFolder(path.resolve(directory));
   const files = fileNames(outputs).map((file) => path.join(directory, file));
-  for (const [i, output] of outputs.entries()) await writeFile(files[i], formatNpy(output));
+  for (const [i, output] of outputs.entries()) await write(files[i], formatNpy(output));
   return files;
 }
 
@@ -72,7 +80,7 @@ async function runOnce(file, { tensors, freeDimensions }, threads) {
   return withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads }, async ({ model, specialization }) => {
     const feeds = feedsOf(tensors);
     const start = performance.now();
-    const results = await model.run(feeds);
+    const results = await withProgress('running', () => model.run(feeds));
     const milliseconds = performance.now() - start;
     const outputs = model.outputs.map(({ name }) => {
       const { dataType, shape } = specialization.outputs[name];
@@ -86,7 +94,7 @@ function printClasses(output, { output: name, softmax, items }) {
   output.print(output.style('dim', `${printable(name)}: ${softmax ? 'probabilities by softmax of the scores' : 'probabilities as the model gives them'}`));
   for (const [i, classes] of items.entries()) {
     if (items.length > 1) output.heading(`item ${i}`);
-    output.table(['label', '>probability', '>index'], classes.map(({ label, probability, index }) => [label, formatPercent(probability), index]));
+    output.table(['label', '>probability', '>index'], classes.map(({ label, probability, index }) => [label, formatShare(probability), index]));
   }
 }
 

@@ -1,15 +1,15 @@
 // `webnn-node view`: a page that shows a model before and after compilation.
-import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describeGraph } from 'webnn-node/inspect';
 import { shapesOf } from '../elements.mjs';
 import { Failure } from '../errors.mjs';
+import { write } from '../files.mjs';
 import { formatBytes, formatPlural, printable } from '../format.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, threadsOption, warmupOption } from '../options.mjs';
 import { profileModel } from '../profile.mjs';
-import { withProgress } from '../progress.mjs';
+import { withLabel } from '../progress.mjs';
 
 const HELP = `${INPUT_HELP}
 Inputs give the page its profile (--profile); those without a value are random.
@@ -35,12 +35,11 @@ async function execute(output, [file], options) {
     profile: options.profile ? await profileModel(opened, tensors, options) : undefined,
   }));
   const title = path.basename(file);
-  const page = await withProgress('drawing the graph', async () => {
-    // Only here, because the layout of graphs is large.
-    const { viewPage } = await import('../pages/view.mjs');
-    return viewPage({ title, description, ...(profile && { profile }), model: { inputs, outputs, metadata } });
-  });
-  await writeFile(options.output, page);
+  // Only here, because the layout of graphs is large.
+  const { viewPage } = await import('../pages/view.mjs');
+  const parts = { title, description, ...(profile && { profile }), model: { inputs, outputs, metadata } };
+  const page = await withLabel('drawing the graph', () => viewPage(parts));
+  await write(options.output, page);
   const [source, compiled] = [description.source.nodes.length, description.compiled.nodes.length];
   const bytes = Buffer.byteLength(page);
   output.document({ model: file, page: options.output, bytes, nodes: { source, compiled } });

@@ -1,8 +1,10 @@
 // A graph listing as the page shows it: items (nodes, graph inputs, graph outputs) with all their text, and edges.
 
+import { formatBytes } from '../format.mjs';
 import { categoryOf } from './categories.mjs';
-import { formatBytes, formatType, formatShape } from './format.mjs';
+import { endOf, startOf } from './client/text.mjs';
 import { layOut } from './layout.mjs';
+import { shapeText, typeText } from './types.mjs';
 
 /** A drawing of more items than this takes the browser too long to show; the list still has all of them. */
 export const MAX_DRAWN_ITEMS = 10000;
@@ -15,10 +17,6 @@ const MAX_WIDTH = 232;
 const BOLD_CHARACTER = 7.4;
 const CHARACTER = 6.3;
 const MAX_CHARACTERS = Math.floor((MAX_WIDTH - 3 * BOX_PADDING) / CHARACTER);
-
-/** The end of a long text: of a path, that is the part that tells it from its neighbours. */
-const endOf = (text, length) => (text.length <= length ? text : `…${text.slice(1 - length)}`);
-const startOf = (text, length) => (text.length <= length ? text : `${text.slice(0, length - 1)}…`);
 
 /** Keys of items. Nodes and values are numbered independently of each other. */
 export const nodeKey = (id) => `n${id}`;
@@ -33,7 +31,7 @@ function weightsLine(node, values) {
   const shapes = node.inputs
     .map((id) => (id === null ? undefined : values.get(id)))
     .filter((value) => value?.kind === 'constant' && value.shape.length > 0)
-    .map(({ shape }) => formatShape(shape));
+    .map(({ shape }) => shapeText(shape));
   return shapes.length === 0 ? [] : [`const ${shapes.join(', ')}`];
 }
 
@@ -77,15 +75,15 @@ function nodeItem(node, values, { producer, readers }, operatorOf) {
         return { type: 'not given', from: null, note: '' };
       }
       const isConstant = value.kind === 'constant';
-      return { type: formatType(value), from: producer.get(id) ?? null, note: isConstant ? `constant, ${formatBytes(value.bytes)}` : '' };
+      return { type: typeText(value), from: producer.get(id) ?? null, note: isConstant ? `constant, ${formatBytes(value.bytes)}` : '' };
     }),
-    outputs: node.outputs.map((id) => ({ type: formatType(values.get(id)), readers: readers.get(id) })),
+    outputs: node.outputs.map((id) => ({ type: typeText(values.get(id)), readers: readers.get(id) })),
     attributes: Object.entries(node.attributes).map(([name, value]) => [name, attributeText(value)]),
   };
 }
 
 function inputItem({ name, value: id }, values, { readers }) {
-  const type = formatType(values.get(id));
+  const type = typeText(values.get(id));
   return {
     key: inputKey(id), kind: 'input', operator: 'input', label: name, category: 'port', lines: ['input', startOf(name, MAX_CHARACTERS), type],
     epilogue: [], inputs: [], outputs: [{ type, readers: readers.get(id) }], attributes: [],
@@ -93,7 +91,7 @@ function inputItem({ name, value: id }, values, { readers }) {
 }
 
 function outputItem({ name, value: id }, place, values, { producer }) {
-  const type = formatType(values.get(id));
+  const type = typeText(values.get(id));
   const from = producer.get(id) ?? null;
   return {
     key: outputKey(place), kind: 'output', operator: 'output', label: name, category: 'port', lines: ['output', startOf(name, MAX_CHARACTERS), type],
@@ -105,7 +103,7 @@ function outputItem({ name, value: id }, place, values, { producer }) {
 function edgesOf(listing, values, { producer, readers }) {
   return listing.values.flatMap(({ id }) => {
     const from = producer.get(id);
-    const type = from === undefined ? '' : formatType(values.get(id));
+    const type = from === undefined ? '' : typeText(values.get(id));
     return from === undefined ? [] : readers.get(id).map((to) => ({ from, to, value: id, type }));
   });
 }

@@ -40,16 +40,25 @@ function topologicalOrder(items, producersOf) {
   return order;
 }
 
-/** Sources that are read late stand before their first reader, so that the edge to it is short. */
-function moveSourcesToReaders(order, edges) {
+/** What reads nothing stands before its first reader, and what nothing reads after its last producer: edges are short. */
+function moveEndsToNeighbours(order, edges, producersOf) {
   const place = new Map(order.map((key, i) => [key, i]));
-  const hasProducer = new Set(edges.map(({ to }) => to));
   const firstReader = new Map();
   for (const { from, to } of edges) {
     firstReader.set(from, Math.min(firstReader.get(from) ?? Infinity, place.get(to)));
   }
-  const wanted = (key) => (hasProducer.has(key) || !firstReader.has(key) ? place.get(key) : firstReader.get(key) - 0.5);
-  return order.toSorted((a, b) => wanted(a) - wanted(b));
+  const wanted = new Map();
+  // Producers before their readers, so the places of the producers are known.
+  for (const key of order) {
+    const producers = producersOf.get(key);
+    if (producers.length === 0) {
+      wanted.set(key, firstReader.has(key) ? firstReader.get(key) - 0.5 : place.get(key));
+    } else {
+      const last = producers.reduce((latest, producer) => Math.max(latest, wanted.get(producer)), -1);
+      wanted.set(key, firstReader.has(key) ? place.get(key) : last + 0.25);
+    }
+  }
+  return order.toSorted((a, b) => wanted.get(a) - wanted.get(b));
 }
 
 /** Cuts an order into bands, each time where the fewest values cross. @returns {string[][]} */
@@ -81,8 +90,8 @@ function cutIntoBands(order, edges) {
   return bands;
 }
 
-/** The longest path to each item within its band, in rows. */
-function rowsOf(bands, producersOf) {
+/** The longest path to each item within its band, in rows; what reads nothing stands right above its first reader. */
+function rowsOf(bands, producersOf, edges) {
   const row = new Map();
   for (const band of bands) {
     const inBand = new Set(band);
@@ -90,6 +99,16 @@ function rowsOf(bands, producersOf) {
       const above = producersOf.get(key).filter((producer) => inBand.has(producer));
       row.set(key, above.reduce((lowest, producer) => Math.max(lowest, row.get(producer) + 1), 0));
     }
+  }
+  const bandOf = new Map(bands.flatMap((band, i) => band.map((key) => [key, i])));
+  const firstRow = new Map();
+  for (const { from, to } of edges) {
+    if (producersOf.get(from).length === 0 && bandOf.get(from) === bandOf.get(to)) {
+      firstRow.set(from, Math.min(firstRow.get(from) ?? Infinity, row.get(to)));
+    }
+  }
+  for (const [key, first] of firstRow) {
+    row.set(key, Math.max(0, first - 1));
   }
   return row;
 }
@@ -186,9 +205,9 @@ export function layOut(items, edges) {
   for (const { from, to } of edges) {
     producersOf.get(to).push(from);
   }
-  const order = moveSourcesToReaders(topologicalOrder(items, producersOf), edges);
+  const order = moveEndsToNeighbours(topologicalOrder(items, producersOf), edges, producersOf);
   const bands = cutIntoBands(order, edges);
-  const routes = routeEdges(edges, bands, rowsOf(bands, producersOf));
+  const routes = routeEdges(edges, bands, rowsOf(bands, producersOf, edges));
 
   const placed = [];
   for (const [index, band] of bands.entries()) {

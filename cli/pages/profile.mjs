@@ -1,15 +1,16 @@
 // The page of `webnn-node profile`: where the time of a run goes, per operator type, per step, over time and over runs.
 
 import { bin, extent, ticks } from 'd3-array';
+import { formatBytes, formatCount, formatRate, formatShare, formatTime } from '../format.mjs';
 import { CATEGORIES, categoryOf } from './categories.mjs';
-import { formatBytes, formatCount, formatRate, formatShape, formatShare, formatTime } from './format.mjs';
 import { htmlPage } from './html.mjs';
-import { summarize } from './summary.mjs';
+import { stepName, summarize } from './summary.mjs';
+import { shapeText } from './types.mjs';
 
-export { summarize } from './summary.mjs';
+export { stepName, summarize } from './summary.mjs';
 export { chromeTrace } from './trace.mjs';
 
-const SCRIPTS = ['dom.mjs', 'sortable.mjs', 'timeline.mjs', 'histogram.mjs', 'profile.mjs'];
+const SCRIPTS = ['dom.mjs', 'text.mjs', 'sortable.mjs', 'timeline.mjs', 'histogram.mjs', 'profile.mjs'];
 const STYLES = ['base.css', 'profile.css'];
 
 /** Ticks of the timeline at its smallest magnification. */
@@ -56,7 +57,7 @@ function operatorTable({ perOperator }) {
 function resultShapes({ compiled }) {
   const values = new Map(compiled.values.map((value) => [value.id, value]));
   const nodes = new Map(compiled.nodes.map((node) => [node.id, node]));
-  return (id) => nodes.get(id)?.outputs.map((value) => formatShape(values.get(value).shape)).join(', ') ?? '';
+  return (id) => nodes.get(id)?.outputs.map((value) => shapeText(values.get(value).shape)).join(', ') ?? '';
 }
 
 /** The table of steps, in the order of execution. */
@@ -67,7 +68,7 @@ function stepTable({ perStep }, description) {
     sortedBy: { column: 0, descending: false },
     rows: perStep.map((step) => ({
       category: categoryOf(step.operator),
-      cells: [cell(step.index, String(step.index)), cell(step.operator), cell(step.label), cell(step.kernel), cell(shapeOf(step.node)), ...workCells(step)],
+      cells: [cell(step.index, String(step.index)), cell(stepName(step)), cell(step.label), cell(step.kernel), cell(shapeOf(step.node)), ...workCells(step)],
     })),
   };
 }
@@ -80,10 +81,10 @@ function telltaleRuns(runs) {
 }
 
 /** Runs on a timeline: slices (start and duration in nanoseconds) and, per magnification, ticks. */
-function timeline({ description, runs }, { perStep }) {
+function timeline({ runs }, { perStep }) {
   return {
     zooms: ZOOM_LEVELS,
-    steps: description.steps.map(({ index, operator, label, kernel }, i) => ({ index, operator, label, kernel, category: categoryOf(operator), usual: formatTime(perStep[i].median) })),
+    steps: perStep.map((step) => ({ index: step.index, name: stepName(step), label: step.label, kernel: step.kernel, category: categoryOf(step.operator), usual: formatTime(step.median) })),
     runs: telltaleRuns(runs).map(([name, place]) => {
       const { duration, steps } = runs[place];
       return {

@@ -16,6 +16,24 @@ function rates({ multiplyAdds, bytes }, time) {
   return { gflops: rate(2 * multiplyAdds, time), gigabytesPerSecond: rate(bytes, time) };
 }
 
+/** The operators that a step computes: those of a fused chain, or one with those that run with it. */
+function operatorsOf({ compiled, source }) {
+  const nodes = new Map(compiled.nodes.map((node) => [node.id, node]));
+  const given = new Map(source.nodes.map(({ id, operator }) => [id, operator]));
+  return ({ operator, node: id }) => {
+    const node = nodes.get(id);
+    if (node === undefined) {
+      return [operator];
+    }
+    return operator === 'fused' ? node.origins.map((origin) => given.get(origin)) : [operator, ...node.epilogue];
+  };
+}
+
+/** What a step of a summary is called: `conv2d + relu`, `fused: div · add`. */
+export function stepName({ operator, operators }) {
+  return operator === 'fused' ? `fused: ${operators.join(' · ')}` : operators.join(' + ');
+}
+
 /** @throws {RangeError} for a profile that cannot be summarized: no runs, or runs that do not fit the steps */
 function check({ description, runs }) {
   if (runs.length === 0) {
@@ -52,7 +70,7 @@ function summarizeRuns({ description, runs }) {
  * @returns {{
  *   runs: { count: number, median: number, fastest: number, slowest: number, p95: number, betweenSteps: number,
  *     multiplyAdds: number, bytes: number, gflops: number | null, gigabytesPerSecond: number | null },
- *   perStep: { index: number, kernel: string, operator: string, label: string, node: number | null, median: number,
+ *   perStep: { index: number, kernel: string, operator: string, operators: string[], label: string, node: number | null, median: number,
  *     share: number, multiplyAdds: number, bytes: number, gflops: number | null, gigabytesPerSecond: number | null }[],
  *   perOperator: { operator: string, kernels: string[], steps: number, median: number, share: number,
  *     multiplyAdds: number, bytes: number, gflops: number | null, gigabytesPerSecond: number | null }[],
@@ -66,11 +84,12 @@ export function summarize(profile) {
   const total = summarizeRuns(profile);
   const share = (time) => (total.median === 0 ? 0 : time / total.median);
 
+  const operators = operatorsOf(description);
   const perStep = description.steps.map((step, i) => {
     const time = median(runs, (run) => run.steps[i].duration);
     const { index, kernel, operator, label, node, multiplyAdds } = step;
     const work = { multiplyAdds, bytes: bytesOf(step) };
-    return { index, kernel, operator, label, node, median: time, share: share(time), ...work, ...rates(work, time) };
+    return { index, kernel, operator, operators: operators(step), label, node, median: time, share: share(time), ...work, ...rates(work, time) };
   });
 
   const places = group(description.steps.keys(), (i) => description.steps[i].operator);

@@ -1,7 +1,7 @@
 // Profiles in the Trace Event Format, which chrome://tracing and Perfetto open.
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 
-import { formatType } from './format.mjs';
+import { typeText } from './types.mjs';
 
 const PROCESS = 1;
 const THREAD = 1;
@@ -12,7 +12,7 @@ const microseconds = (nanoseconds) => nanoseconds / 1000;
 /** What a step reads and writes, as text; empty for a step that belongs to no node of the compiled graph. */
 function typesOf({ node: id }, nodes, values) {
   const node = nodes.get(id);
-  const types = (ids) => ids.map((value) => (value === null ? null : formatType(values.get(value))));
+  const types = (ids) => ids.map((value) => (value === null ? null : typeText(values.get(value))));
   return node === undefined ? {} : { inputs: types(node.inputs), outputs: types(node.outputs), epilogue: node.epilogue };
 }
 

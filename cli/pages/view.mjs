@@ -1,8 +1,8 @@
 // The page of `webnn-node view`: a graph before and after compilation, side by side.
 
 import { group } from 'd3-array';
+import { formatBytes, formatCount, formatRate, formatShare, formatTime } from '../format.mjs';
 import { CATEGORIES } from './categories.mjs';
-import { formatBytes, formatCount, formatRate, formatShare, formatTime } from './format.mjs';
 import { graphData, MAX_DRAWN_ITEMS, nodeKey } from './graph-data.mjs';
 import { htmlPage } from './html.mjs';
 import { summarize } from './summary.mjs';

@@ -27,6 +27,7 @@ function typedArray(dataType, buffer) {
 
 /** An MLTensor as a feed. */
 class TensorFeed {
+  /** @param {object} tensor state of the MLTensor */
   constructor(tensor) {
     this.tensor = tensor;
     this.shape = tensor.shape;
@@ -36,21 +37,26 @@ class TensorFeed {
   keep() {}
 }
 
+/** What messages call a feed. */
+function feedName(name) {
+  return `run: feed ${quote(name)}`;
+}
+
 /** A buffer or view as a feed. */
 class DataFeed {
-  #name;
+  #what;
   #data;
   #kind;
   #copy;
 
   /**
-   * @param {string} name of the input
+   * @param {string} what messages call it
    * @param {object} data
    * @param {number[] | undefined} shape
    */
-  constructor(name, data, shape) {
-    this.#name = `run: feed ${quote(name)}`;
-    ({ data: this.#data, kind: this.#kind } = toSource(data, this.#name));
+  constructor(what, data, shape) {
+    this.#what = what;
+    ({ data: this.#data, kind: this.#kind } = toSource(data, what));
     this.shape = shape;
   }
 
@@ -61,7 +67,7 @@ class DataFeed {
 
   /** Copies the data, which the caller may change before they are used. */
   keep() {
-    this.#copy = attached(this.#name, () => bytesOf(this.#data, this.#kind)).slice();
+    this.#copy = attached(this.#what, () => bytesOf(this.#data, this.#kind)).slice();
   }
 
   /**
@@ -70,34 +76,35 @@ class DataFeed {
    * @throws {TypeError} if they are of another type or number
    */
   bytes(descriptor) {
-    const bytes = matchingBytes(this.#data, this.#kind, descriptor, this.#name);
+    const bytes = matchingBytes(this.#data, this.#kind, descriptor, this.#what);
     return this.#copy ?? bytes;
   }
 }
 
 /**
- * @param {string} name of the input
+ * @param {string} what from `feedName`
  * @param {unknown} value an MLTensor, a view, a buffer, or `{data, shape}`
  * @returns {TensorFeed | DataFeed}
  * @throws {TypeError} for anything else
  */
-function toFeed(name, value) {
-  if (tensorSlots.get(value) !== undefined) {
-    return new TensorFeed(value);
+function toFeed(what, value) {
+  const tensor = tensorSlots.get(value);
+  if (tensor !== undefined) {
+    return new TensorFeed(tensor);
   }
   if (!isObject(value)) {
     const expected = 'an MLTensor, a typed array, a buffer or {data, shape}';
-    throw new TypeError(`run: feed ${quote(name)} is ${String(value)}, expected ${expected}`);
+    throw new TypeError(`${what} is ${String(value)}, expected ${expected}`);
   }
   if (ArrayBuffer.isView(value) || value.data === undefined) {
-    return new DataFeed(name, value, undefined);
+    return new DataFeed(what, value, undefined);
   }
   if (!Array.isArray(value.shape)) {
-    throw new TypeError(`run: feed ${quote(name)} has data and no shape, expected a list of sizes`);
+    throw new TypeError(`${what} has data and no shape, expected a list of sizes`);
   }
   const shape = [...value.shape];
-  shape.forEach((size, axis) => requireSize(size, `run: feed ${quote(name)}: shape[${axis}]`));
-  return new DataFeed(name, value.data, shape);
+  shape.forEach((size, axis) => requireSize(size, `${what}: shape[${axis}]`));
+  return new DataFeed(what, value.data, shape);
 }
 
-module.exports = { TensorFeed, toFeed, typedArray };
+module.exports = { DataFeed, feedName, toFeed, typedArray };

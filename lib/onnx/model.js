@@ -7,9 +7,9 @@ const { ml } = require('../ml.js');
 const { slots: operandSlots } = require('../operand.js');
 const { slots: tensorSlots } = require('../tensor.js');
 const { interfaceType, isObject, record } = require('../webidl.js');
-const { toFeed } = require('./data.js');
+const { feedName, toFeed } = require('./data.js');
 const { onnx } = require('./errors.js');
-const { completeShapes, shapesOf } = require('./shapes.js');
+const { completeShapes, sameShape, shapesOf } = require('./shapes.js');
 const { freeDimensions, openModel, outputNames, requireSize } = require('./source.js');
 const { Specialization, requireOutputs } = require('./specialization.js');
 
@@ -23,7 +23,6 @@ const requireBuilder = interfaceType('MLGraphBuilder', builderSlots);
 const requireContext = interfaceType('MLContext', contextSlots);
 const toOperand = interfaceType('MLOperand', operandSlots);
 const toBindings = record(toOperand);
-const toFeeds = record((value, what, name) => toFeed(name, value));
 const toFetches = record((value, what, name) => {
   if (value !== null && tensorSlots.get(value) === undefined) {
     throw new TypeError(`run: fetch ${quote(name)} is no MLTensor and not null`);
@@ -48,17 +47,18 @@ function requireOptions(options, operation) {
 
 /** @throws {TypeError} that names what is missing and what is too much */
 function requireFeeds(feeds, inputs) {
+  if (feeds.size === inputs.length && inputs.every(({ name }) => feeds.has(name))) {
+    return;
+  }
   const known = inputs.map(({ name }) => name);
   const missing = known.filter((name) => !feeds.has(name));
   const unknown = [...feeds.keys()].filter((name) => !known.includes(name));
-  if (missing.length + unknown.length > 0) {
-    const parts = [
-      ...missing.map((name) => `${quote(name)} is missing`),
-      ...unknown.map((name) => `${quote(name)} is no input`),
-    ];
-    const has = known.length === 0 ? 'none' : known.map(quote).join(', ');
-    throw new TypeError(`run: the feeds do not match the inputs: ${parts.join(', ')}; the model has ${has}`);
-  }
+  const parts = [
+    ...missing.map((name) => `${quote(name)} is missing`),
+    ...unknown.map((name) => `${quote(name)} is no input`),
+  ];
+  const has = known.length === 0 ? 'none' : known.map(quote).join(', ');
+  throw new TypeError(`run: the feeds do not match the inputs: ${parts.join(', ')}; the model has ${has}`);
 }
 
 /**
@@ -86,10 +86,15 @@ class OnnxModel {
   #freeDimensions;
   #wanted;
   #most;
-  /** Promises of specializations by the shapes of the inputs, the one that was used last at the end. */
+  /** Converter of feeds. */
+  #toFeeds;
+  /** What `#request` gives where no feed can change it: nothing about the inputs is left open. */
+  #fixed;
+  /**
+   * Specializations by the shapes of the inputs, the one that was used last at the end: the promise, and its value as
+   * soon as it has one, for which a run need not wait.
+   */
   #specializations = new Map();
-  /** Those whose compilation has ended: a run need not wait for them. */
-  #ready = new Map();
   /** Runs and compilations that have not ended. */
   #pending = 0;
 
@@ -110,6 +115,9 @@ class OnnxModel {
     this.outputs = deepFreeze(wanted === null ? outputs : wanted.map(infoOf));
     this.metadata = deepFreeze(metadata);
     this.context = context;
+    const names = new Map(inputs.map(({ name }) => [name, feedName(name)]));
+    this.#toFeeds = record((value, what, name) => toFeed(names.get(name) ?? feedName(name), value));
+    this.#fixed = isFixed(inputs, dimensions) ? requestOf(inputs, completeShapes(inputs, new Map(), dimensions)) : undefined;
     Object.freeze(this);
   }
 
@@ -120,7 +128,7 @@ class OnnxModel {
    * @param {Record<string, unknown>} fetches
    */
   async run(feeds, fetches = {}) {
-    const given = toFeeds(feeds, 'run: feeds');
+    const given = this.#toFeeds(feeds, 'run: feeds');
     const targets = toFetches(fetches, 'run: fetches');
     // Only now: reading the arguments can run code of the caller.
     this.#requireAlive('run');
@@ -129,18 +137,16 @@ class OnnxModel {
 
   async #run(given, targets) {
     requireFeeds(given, this.inputs);
-    requireOutputs(targets, this.outputs.map(({ name }) => name));
-    const shapes = shapesOf(this.inputs, given, this.#freeDimensions);
-    const key = keyOf(this.inputs, shapes);
-    const ready = this.#ready.get(key);
-    if (ready !== undefined) {
-      this.#touch(key);
+    requireOutputs(targets, this.outputs);
+    const request = this.#request(given);
+    const { specialization } = this.#specializations.get(request.key) ?? {};
+    if (specialization !== undefined) {
+      this.#touch(request.key);
       // Without waiting, so that the data are used as they are now.
-      return ready.run(given, targets);
+      return specialization.run(given, targets);
     }
     given.forEach((feed) => feed.keep());
-    const specialization = await this.#specialization(key, shapes);
-    return specialization.run(given, targets);
+    return (await this.#specialization(request)).run(given, targets);
   }
 
   /** The graph for these shapes, from the cache or newly compiled. */
@@ -158,7 +164,7 @@ class OnnxModel {
       shape.forEach((size, axis) => requireSize(size, `compile: ${name}[${axis}]`));
     }
     const complete = completeShapes(this.inputs, given, this.#freeDimensions);
-    const specialization = await this.#pendingUntil(() => this.#specialization(keyOf(this.inputs, complete), complete));
+    const specialization = await this.#pendingUntil(() => this.#specialization(requestOf(this.inputs, complete)));
     this.#requireAlive('compile');
     return specialization.describe();
   }
@@ -196,34 +202,46 @@ class OnnxModel {
     }
   }
 
-  #touch(key) {
-    const promise = this.#specializations.get(key);
-    this.#specializations.delete(key);
-    this.#specializations.set(key, promise);
+  /** The shapes of the inputs for these feeds. */
+  #request(feeds) {
+    const fixed = this.#fixed;
+    const isFixed = fixed !== undefined && this.inputs.every(({ name }) => {
+      const { shape } = feeds.get(name);
+      return shape === undefined || sameShape(shape, fixed.shapes[name]);
+    });
+    return isFixed ? fixed : requestOf(this.inputs, shapesOf(this.inputs, feeds, this.#freeDimensions));
   }
 
-  #specialization(key, shapes) {
+  #touch(key) {
+    if (this.#specializations.size > 1) {
+      const entry = this.#specializations.get(key);
+      this.#specializations.delete(key);
+      this.#specializations.set(key, entry);
+    }
+  }
+
+  #specialization({ key, shapes }) {
     if (this.#specializations.has(key)) {
       this.#touch(key);
-      return this.#specializations.get(key);
+      return this.#specializations.get(key).promise;
     }
-    const promise = this.#build(shapes).then(
+    const entry = { promise: this.#build(shapes), specialization: undefined };
+    entry.promise.then(
       (specialization) => {
-        if (this.#specializations.get(key) === promise) {
-          this.#ready.set(key, specialization);
-        }
-        return specialization;
+        entry.specialization = specialization;
       },
-      (error) => {
-        this.#specializations.delete(key);
-        throw error;
+      () => {
+        // Whoever asked for it is told. In its place there may be another one already.
+        if (this.#specializations.get(key) === entry) {
+          this.#specializations.delete(key);
+        }
       },
     );
-    this.#specializations.set(key, promise);
+    this.#specializations.set(key, entry);
     if (this.#specializations.size > this.#most) {
       this.#drop(this.#specializations.keys().next().value);
     }
-    return promise;
+    return entry.promise;
   }
 
   async #build(shapes) {
@@ -237,9 +255,8 @@ class OnnxModel {
   }
 
   #drop(key) {
-    const promise = this.#specializations.get(key);
+    const { promise } = this.#specializations.get(key);
     this.#specializations.delete(key);
-    this.#ready.delete(key);
     promise.then(
       (specialization) => specialization.retire(),
       () => {}, // whoever asked for it is told
@@ -247,9 +264,9 @@ class OnnxModel {
   }
 }
 
-/** The shapes of the inputs as a key. */
-function keyOf(inputs, shapes) {
-  return inputs.map(({ name }) => shapes[name].join(',')).join(';');
+/** The shapes of the inputs, and a key that tells them from others. */
+function requestOf(inputs, shapes) {
+  return { shapes, key: inputs.map(({ name }) => shapes[name].join(',')).join(';') };
 }
 
 /** Whether nothing about the inputs is left open. */

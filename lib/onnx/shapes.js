@@ -13,6 +13,11 @@ function shownShape(dimensions, sizes) {
   return `[${dimensions.map(shown).join(', ')}]`;
 }
 
+/** Whether two shapes are equal. */
+function sameShape(a, b) {
+  return a.length === b.length && a.every((size, axis) => size === b[axis]);
+}
+
 /** Takes the sizes of free dimensions from a shape that was given. */
 function bind(operation, name, dimensions, shape, sizes) {
   const fits =
@@ -121,4 +126,4 @@ function completeShapes(inputs, given, freeDimensions) {
   );
 }
 
-module.exports = { completeShapes, shapesOf };
+module.exports = { completeShapes, sameShape, shapesOf };

@@ -93,11 +93,15 @@ export class Drawing {
     }
   }
 
-  /** Fits the width of the drawing into the pane, but not below `least`. */
+  /** Fits the width of the drawing into the pane, but not below `least`; then its topmost box stands in the middle. */
   fit(least) {
     const scale = Math.min(1, this.#scroller.clientWidth / this.#graph.width);
     this.#setScale(Math.max(scale, least), 0.5, 0);
-    this.#scroller.scrollLeft = (this.#graph.width * this.#scale - this.#scroller.clientWidth) / 2;
+    const middle = ([x, , width]) => (x + width / 2) * this.#scale - this.#scroller.clientWidth / 2;
+    const boxes = this.#graph.items.map(({ box }) => box);
+    if (boxes.length > 0) {
+      this.#scroller.scrollLeft = middle(boxes.reduce((top, box) => (box[1] < top[1] ? box : top)));
+    }
   }
 
   /** Makes everything larger by `factor`; the point at (x, y), parts of the pane's size, stays where it is. */

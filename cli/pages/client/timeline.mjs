@@ -1,6 +1,7 @@
 // One run as a strip of steps over time.
 
 import { byId, html, svg } from './dom.mjs';
+import { endOf, startOf } from './text.mjs';
 
 const LANE = 34;
 const AXIS = 22;
@@ -9,6 +10,8 @@ const HEIGHT = TOP + LANE + AXIS;
 /** A slice narrower than this, in pixels, has no room for text; wider ones have an average character per so many. */
 const MIN_TEXT_WIDTH = 44;
 const CHARACTER_WIDTH = 6.6;
+/** Room that the text of a tick needs, in pixels. */
+const TICK_WIDTH = 64;
 
 export class Timeline {
   #data;
@@ -71,7 +74,8 @@ export class Timeline {
     const width = Math.max(scroller.clientWidth, 200) * this.#data.zooms[this.#level];
     const scale = (width - 24) / Math.max(duration, 1);
     const at = (time) => 8 + time * scale;
-    const axis = ticks[this.#level].map(([time, label]) => svg('g', { transform: `translate(${at(time)} 0)` }, svg('path', { d: `M0 ${TOP}V${HEIGHT - AXIS + 5}`, class: 'tick' }), svg('text', { y: HEIGHT - 5, class: 'tick-label', 'text-anchor': time === 0 ? 'start' : 'middle' }, label)));
+    const every = Math.ceil((TICK_WIDTH * ticks[this.#level].length) / width);
+    const axis = ticks[this.#level].filter((_, i) => i % every === 0).map(([time, label]) => svg('g', { transform: `translate(${at(time)} 0)` }, svg('path', { d: `M0 ${TOP}V${HEIGHT - AXIS + 5}`, class: 'tick' }), svg('text', { y: HEIGHT - 5, class: 'tick-label', 'text-anchor': time === 0 ? 'start' : 'middle' }, label)));
     const steps = slices.map((slice, i) => this.#drawSlice(slice, i, at, scale));
     scroller.replaceChildren(
       svg('svg', { width, height: HEIGHT, role: 'application', 'aria-label': `Steps of the ${name}; arrow keys go from step to step` },
@@ -84,14 +88,14 @@ export class Timeline {
   }
 
   #drawSlice([start, duration, time], index, at, scale) {
-    const { operator, label, category } = this.#data.steps[index];
+    const { name, label, category } = this.#data.steps[index];
     const width = Math.max(duration * scale, 0.75);
     const gap = width > 4 ? 1 : 0;
     const room = Math.floor((width - 8) / CHARACTER_WIDTH);
-    const texts = width < MIN_TEXT_WIDTH ? [] : [svg('text', { x: 5, y: 15 }, operator.slice(0, room)), svg('text', { x: 5, y: 28, class: 'soft' }, label.slice(-room))];
+    const texts = width < MIN_TEXT_WIDTH ? [] : [svg('text', { x: 5, y: 15 }, startOf(name, room)), svg('text', { x: 5, y: 28, class: 'soft' }, endOf(label, room))];
     const button = svg('rect', {
       width: width - gap, height: LANE, role: 'button', tabindex: index === this.#current ? 0 : -1, 'data-index': index,
-      'aria-label': `step ${index}, ${operator} ${label}, ${time}`, onfocus: () => this.#focused(index),
+      'aria-label': `step ${index}, ${name} ${label}, ${time}`, onfocus: () => this.#focused(index),
     });
     const events = { onclick: () => this.#go(index), onpointerenter: () => this.#describe(index) };
     return svg('g', { class: `slice-box kind-${category}`, transform: `translate(${at(start)} ${TOP})`, ...events }, button, svg('rect', { width: width - gap, height: 3, class: 'stripe' }), svg('g', { 'aria-hidden': 'true' }, ...texts));
@@ -111,7 +115,7 @@ export class Timeline {
       return;
     }
     const [, , time] = this.#data.runs[this.#run].slices[index];
-    byId('slice').replaceChildren(html('b', {}, `${index} ${step.operator}`), ` ${step.label} · ${step.kernel} · ${time} in this run, ${step.usual} usually`);
+    byId('slice').replaceChildren(html('b', {}, `${index} ${step.name}`), ` ${step.label} · ${step.kernel} · ${time} in this run, ${step.usual} in the median`);
   }
 
   /** Focuses a step, and tells which one. */
