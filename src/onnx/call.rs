@@ -24,8 +24,8 @@ const MAX_FOLDED_ELEMENTS: usize = 1 << 16;
 /// As [`MAX_FOLDED_ELEMENTS`], for cumulative sums.
 const MAX_SUMMED_ELEMENTS: usize = 1 << 13;
 
-/// The most operands that a model may become.
-const MAX_VALUES: usize = 1 << 20;
+/// Bytes that an operator takes while a graph is put together, about.
+const OPERATOR_BYTES: usize = 640;
 
 /// The most elements of a constant that a translation makes: a small file must not need much memory.
 const MAX_GENERATED: u64 = 1 << 23;
@@ -361,11 +361,7 @@ impl<'c, 'm> Call<'c, 'm> {
         if let Some(outputs) = self.fold(&mut op, &inputs)? {
             return Ok(outputs);
         }
-        if self.importer.builder.graph_len() - self.importer.first > MAX_VALUES {
-            return Err(Refusal(format!(
-                "the model needs more than {MAX_VALUES} operands, with those of unrolled loops"
-            )));
-        }
+        self.take_memory(OPERATOR_BYTES)?;
         Ok(self.importer.builder.add(op, inputs, self.label.clone())?)
     }
 
@@ -393,9 +389,13 @@ impl<'c, 'm> Call<'c, 'm> {
         if is_long || elements > MAX_FOLDED_ELEMENTS || op.check_defined(&descriptors).is_err() {
             return Ok(None);
         }
-        if !self.importer.foldable.take(elements, outputs.iter().map(Descriptor::bytes).sum()) {
+        let bytes: usize = outputs.iter().map(Descriptor::bytes).sum();
+        let Some(foldable) = self.importer.foldable.checked_sub(elements) else { return Ok(None) };
+        if self.take_memory(bytes).is_err() {
             return Ok(None);
         }
+        self.importer.foldable = foldable;
+        let builder = &mut *self.importer.builder;
         let tensor = |id: OperandId| {
             let bytes = builder.constant_value(id).expect("a constant").buffer()?;
             Ok(Tensor::from_bytes(builder.descriptor(id), bytes.bytes()))
@@ -440,7 +440,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// If there is less left.
     pub fn take_memory(&mut self, bytes: usize) -> Step<()> {
         let left = self.importer.memory.checked_sub(bytes);
-        self.importer.memory = left.ok_or("what is made while the model is read needs too much memory")?;
+        self.importer.memory = left.ok_or("what the model becomes, with unrolled loops, needs too much memory")?;
         Ok(())
     }
 

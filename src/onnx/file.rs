@@ -58,6 +58,16 @@ impl Files {
         (Files { main: Some(main), ..Files::default() }, bytes)
     }
 
+    /// Bytes of the model's own file or buffer.
+    pub fn len(&self) -> usize {
+        self.main.as_ref().map_or(0, |main| main.bytes.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The window over `bytes`, if they are a part of one of the files.
     pub fn window_of(&self, bytes: &Bytes) -> Option<Mapped> {
         let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -26,8 +26,15 @@ const MAX_NODES: usize = 200_000;
 /// The most bytes of encoded nodes that are translated; those of loops count in every round.
 const MAX_NODE_BYTES: usize = 1 << 32;
 
-/// The most bytes of constants and lists that are made while nodes are translated, beside those that are folded.
-const MAX_MADE_BYTES: usize = 512 << 20;
+/// Bytes of memory that the translation of any model may need: operators, and constants that are not those of the file.
+const MEMORY: usize = 32 << 20;
+
+/// Bytes of memory that the translation may need for each byte of a file: formats that WebNN does not have are widened.
+const MEMORY_PER_BYTE: usize = 8;
+
+/// The most elements that are computed while nodes are translated: about two seconds of the naive references. Loops over
+/// small constants could ask for any number.
+const MAX_FOLDED: usize = 1 << 25;
 
 /// Constants of at most this many bytes are copied; larger ones are read from the file when the graph is compiled.
 const MAX_COPIED_BYTES: usize = 1 << 14;
@@ -144,33 +151,10 @@ pub(super) struct Importer<'a> {
     nodes: usize,
     /// Bytes of the nodes that were translated.
     node_bytes: usize,
-    /// Values that the builder had before.
-    pub first: usize,
     /// Bytes that translations may still need.
     pub memory: usize,
-    /// Elements that may still be computed, and bytes that may still be kept, while nodes are translated.
-    pub foldable: Foldable,
-}
-
-/// What is left of the work and memory for constants that are computed while nodes are translated: loops over small files
-/// could ask for any amount of both. What is beyond is left to the compiler.
-pub(super) struct Foldable {
-    elements: usize,
-    bytes: usize,
-}
-
-impl Foldable {
-    /// About two seconds of the naive references.
-    const MOST: Foldable = Foldable { elements: 1 << 25, bytes: 32 << 20 };
-
-    /// Whether that much is left; then it no longer is.
-    pub fn take(&mut self, elements: usize, bytes: usize) -> bool {
-        let left = self.elements.checked_sub(elements).zip(self.bytes.checked_sub(bytes));
-        if let Some((elements, bytes)) = left {
-            *self = Foldable { elements, bytes };
-        }
-        left.is_some()
-    }
+    /// Elements that may still be computed.
+    pub foldable: usize,
 }
 
 /// Appends what `request` wants of `model` to `builder`. If it fails, `builder` is as it was before.
@@ -180,7 +164,6 @@ impl Foldable {
 pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result<Imported> {
     let before = builder.checkpoint();
     model.files.check()?;
-    let first = builder.graph_len();
     let mut importer = Importer {
         model,
         builder,
@@ -188,9 +171,8 @@ pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result
         refused: 0,
         nodes: 0,
         node_bytes: 0,
-        first,
-        memory: MAX_MADE_BYTES,
-        foldable: Foldable::MOST,
+        memory: MEMORY.saturating_add(model.files.len().saturating_mul(MEMORY_PER_BYTE)),
+        foldable: MAX_FOLDED,
     };
     let imported = importer.main_graph(request);
     model.files.release();
@@ -386,7 +368,11 @@ impl<'a> Importer<'a> {
         let Some(record) = scope.initializers.get(name) else {
             return scope.outer.map_or(Ok(None), |outer| self.value(outer, name));
         };
-        let value = self.literal(record.load(&self.model.files)?)?;
+        let literal = record.load(&self.model.files)?;
+        if record.is_external {
+            self.memory = self.memory.saturating_add(literal.bytes.len().saturating_mul(MEMORY_PER_BYTE));
+        }
+        let value = self.literal(literal)?;
         scope.set(name, value.clone());
         Ok(Some(value))
     }

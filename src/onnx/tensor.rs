@@ -159,6 +159,8 @@ pub struct TensorRecord {
     pub element: ElementType,
     /// The dimensions; some may be 0.
     pub shape: Vec<u32>,
+    /// Whether the elements are in another file.
+    pub is_external: bool,
     /// The message.
     encoded: Bytes,
 }
@@ -198,7 +200,13 @@ impl TensorRecord {
         let element = ElementType::from_code(header.data_type)
             .ok_or_else(|| fail(format!("{} is not an element type", header.data_type)))?;
         let shape = checked_shape(&header.dims).map_err(fail)?;
-        Ok(TensorRecord { name: header.name, element, shape, encoded: encoded.clone() })
+        Ok(TensorRecord {
+            name: header.name,
+            element,
+            shape,
+            is_external: header.data_location == 1,
+            encoded: encoded.clone(),
+        })
     }
 
     /// Number of elements.
