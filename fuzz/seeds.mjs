@@ -20,8 +20,9 @@ const attributes = { axis: { i: 1 }, axes: { ints: [1] }, alpha: { f: 0.5 }, ker
 
 for (const { domain, operator } of supportedOperators()) {
   const name = domain === '' ? operator : `${domain}.${operator}`;
-  for (const [index, operands] of [['x'], ['x', 'w'], ['x', 's', 'w'], ['w', 's', 'i']].entries()) {
-    write(`${name}-${index}`, { inputs, outputs, weights, nodes: [node(name, operands, ['y', 'z'], index % 2 === 0 ? {} : attributes)] });
+  for (const [index, operands] of [['x'], ['x', 'w'], ['x', 's'], ['x', 'x', 'x'], ['w', 's', 'i']].entries()) {
+    const results = index === 4 ? ['y', 'z'] : ['y'];
+    write(`${name}-${index}`, { inputs, outputs, weights, nodes: [node(name, operands, results, index % 2 === 0 ? {} : attributes)] });
   }
 }
 

@@ -103,6 +103,18 @@ impl fmt::Display for Number {
     }
 }
 
+impl From<f64> for Number {
+    fn from(x: f64) -> Number {
+        Number::Float(x)
+    }
+}
+
+impl From<i64> for Number {
+    fn from(x: i64) -> Number {
+        Number::Int(x as i128)
+    }
+}
+
 impl Number {
     /// Casts to the nearest value of `to`, by section 9.2 of the draft: floats round to nearest even,
     /// integers clamp to the range, NaN becomes 0. The result is `Float` for a floating-point type and

@@ -48,7 +48,7 @@ describe('loadModel', () => {
     const path = join(folder, 'affine.onnx');
     writeFileSync(path, bytes);
     const buffer = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
-    for (const source of [path, pathToFileURL(path), bytes, buffer]) {
+    for (const source of [path, pathToFileURL(path), bytes, buffer, new DataView(buffer)]) {
       const model = await loadModel(source, { context });
       assert.ok(model instanceof OnnxModel);
       assert.deepEqual(await model.run({ x: floats(1, 2, 3) }), { y: floats(3, 14, 106) });
@@ -163,13 +163,18 @@ describe('loadModel', () => {
       [() => loadModel(bytes, { freeDimensions: { batch: -1 } }), /freeDimensions.batch is -1/],
       [() => loadModel(bytes, { freeDimensions: { batch: 1.5 } }), /freeDimensions.batch is 1.5/],
       [() => loadModel(bytes, { freeDimensions: 3 }), /freeDimensions is no object/],
-      [() => loadModel(bytes, { outputs: [] }), /outputs is not a list of names/],
+      [() => loadModel(''), /the path has 0 characters/],
+      [() => loadModel('a'.repeat(40000)), /the path has 40000 characters, expected 1 to 32767/],
+      [() => loadModel(bytes, { outputs: [] }), /outputs is no list of at least one name/],
       [() => loadModel(bytes, { outputs: ['y', 'y'] }), /outputs has a name twice/],
       [() => loadModel(bytes, { maxSpecializations: 0 }), /maxSpecializations is 0/],
     ];
     for (const [call, message] of cases) {
       await assert.rejects(call(), (error) => error instanceof TypeError && message.test(error.message), String(call));
     }
+    const lost = await ml.createContext();
+    lost.destroy();
+    await assert.rejects(loadModel(bytes, { context: lost }), { name: 'InvalidStateError', message: /loadModel: the context is lost/ });
     await assert.rejects(loadModel(join(folder, 'nothing.onnx')), (error) => error instanceof OnnxError && /cannot be read/.test(error.message));
     await assert.rejects(loadModel(folder), OnnxError);
     await assert.rejects(loadModel(new Uint8Array(0)), /this is not an ONNX model/);
@@ -321,6 +326,47 @@ describe('run', () => {
     const run = model.run({ x: floats(1, 2, 3) });
     model.destroy();
     assert.deepEqual((await run).y, floats(3, 14, 106));
+  });
+
+  test('so does one with a context of its own, which goes after the last run', async () => {
+    const model = await loadModel(affine());
+    const x = floats(1, 2, 3);
+    const runs = [model.run({ x })]; // compiles
+    await runs[0];
+    runs.push(model.run({ x }), model.run({ x: floats(1, 2, 3, 4, 5, 6) }));
+    const compiling = assert.rejects(model.compile({ x: [3, 3] }), { name: 'InvalidStateError', message: /the model is destroyed/ });
+    model.destroy();
+    assert.deepEqual((await Promise.all(runs)).map(({ y }) => y.length), [3, 3, 6]);
+    await compiling;
+    await model.context.lost;
+    await assert.rejects(model.run({ x }), { name: 'InvalidStateError', message: /the model is destroyed/ });
+  });
+
+  test('a model destroyed while its feeds are read does not run', async () => {
+    const model = await loadModel(affine());
+    const feeds = { get x() { model.destroy(); return floats(1, 2, 3); } };
+    await assert.rejects(model.run(feeds), { name: 'InvalidStateError', message: /the model is destroyed/ });
+  });
+
+  test('takes a DataView, and names a feed that is detached', async () => {
+    const model = await loadModel(affine(), { context });
+    const view = new DataView(floats(9, 1, 2, 3).buffer, 4);
+    assert.deepEqual((await model.run({ x: view })).y, floats(3, 14, 106));
+    for (const detached of [floats(1, 2, 3), view]) {
+      structuredClone(detached.buffer, { transfer: [detached.buffer] });
+      await assert.rejects(model.run({ x: detached }), { name: 'TypeError', message: 'run: feed "x" is detached' });
+    }
+    model.destroy();
+  });
+
+  test('an input may have a name that objects give a meaning', async () => {
+    const model = await loadModel(writeModel({
+      inputs: [value('__proto__', FLOAT, ['n'])],
+      outputs: [value('constructor', FLOAT, ['n'])],
+      nodes: [node('Neg', ['__proto__'], ['constructor'])],
+    }), { context });
+    assert.deepEqual((await model.run({ ['__proto__']: floats(1, -2) })).constructor, floats(-1, 2));
+    model.destroy();
   });
 });
 

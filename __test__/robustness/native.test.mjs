@@ -81,7 +81,7 @@ test('every export throws for arguments of the wrong kind', () => {
 });
 
 /** The functions that need none. */
-const WITHOUT_ARGUMENTS = new Set(['createBuilder', 'systemInfo']);
+const WITHOUT_ARGUMENTS = new Set(['onnxOperators', 'createBuilder', 'systemInfo']);
 
 test('exports without arguments throw', () => {
   for (const [name, call] of Object.entries(binding)) {

@@ -5,8 +5,8 @@
 const { byteLength, matchingBytes } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const { slots: tensorSlots } = require('../tensor.js');
-const { bufferSource, byteLengthOf, bytesOf, isObject } = require('../webidl.js');
-const { requireSize } = require('./source.js');
+const { byteLengthOf, bytesOf, isObject } = require('../webidl.js');
+const { attached, requireSize, toSource } = require('./source.js');
 
 const ARRAYS = {
   float32: Float32Array,
@@ -56,8 +56,7 @@ class DataFeed {
    */
   constructor(what, data, shape) {
     this.#what = what;
-    this.#data = data;
-    this.#kind = bufferSource(data, what);
+    ({ data: this.#data, kind: this.#kind } = toSource(data, what));
     this.shape = shape;
   }
 
@@ -68,7 +67,7 @@ class DataFeed {
 
   /** Copies the data, which the caller may change before they are used. */
   keep() {
-    this.#copy = bytesOf(this.#data, this.#kind).slice();
+    this.#copy = attached(this.#what, () => bytesOf(this.#data, this.#kind)).slice();
   }
 
   /**

@@ -95,6 +95,8 @@ class OnnxModel {
    * soon as it has one, for which a run need not wait.
    */
   #specializations = new Map();
+  /** Runs and compilations that have not ended. */
+  #pending = 0;
 
   constructor(token, parts) {
     if (token !== CONSTRUCT) {
@@ -126,9 +128,14 @@ class OnnxModel {
    * @param {Record<string, unknown>} fetches
    */
   async run(feeds, fetches = {}) {
-    this.#requireAlive('run');
     const given = this.#toFeeds(feeds, 'run: feeds');
     const targets = toFetches(fetches, 'run: fetches');
+    // Only now: reading the arguments can run code of the caller.
+    this.#requireAlive('run');
+    return this.#pendingUntil(() => this.#run(given, targets));
+  }
+
+  async #run(given, targets) {
     requireFeeds(given, this.inputs);
     requireOutputs(targets, this.outputs);
     const request = this.#request(given);
@@ -157,7 +164,9 @@ class OnnxModel {
       shape.forEach((size, axis) => requireSize(size, `compile: ${name}[${axis}]`));
     }
     const complete = completeShapes(this.inputs, given, this.#freeDimensions);
-    return (await this.#specialization(requestOf(this.inputs, complete))).describe();
+    const specialization = await this.#pendingUntil(() => this.#specialization(requestOf(this.inputs, complete)));
+    this.#requireAlive('compile');
+    return specialization.describe();
   }
 
   /** Frees the graphs and tensors, and the context if the model made it. Runs that have begun end as they should. */
@@ -166,7 +175,23 @@ class OnnxModel {
     for (const key of [...this.#specializations.keys()]) {
       this.#drop(key);
     }
-    if (this.#ownsContext) {
+    this.#releaseContext();
+  }
+
+  /** Runs that have begun need the context, also after `destroy()`. */
+  async #pendingUntil(operation) {
+    this.#pending++;
+    try {
+      return await operation();
+    } finally {
+      this.#pending--;
+      this.#releaseContext();
+    }
+  }
+
+  /** Destroys the model's own context as soon as nothing needs it. */
+  #releaseContext() {
+    if (this.#ownsContext && this.#model === undefined && this.#pending === 0) {
       this.#context.destroy();
     }
   }
@@ -266,7 +291,7 @@ async function loadModel(source, options = {}) {
     throw new TypeError(`loadModel: maxSpecializations is ${String(most)}, expected a positive integer`);
   }
   if (given !== undefined) {
-    requireContext(given, 'loadModel: context');
+    requireContext(given, 'loadModel: context').requireNotLost('loadModel');
   }
   const model = openModel(source, 'loadModel');
   if (wanted === null) {

@@ -88,7 +88,7 @@ function shapesOf(inputs, feeds, freeDimensions) {
   }
   // Each size that is found can leave only one open elsewhere.
   while (open.some((input) => solve(input, feeds.get(input.name), sizes)));
-  const shapes = {};
+  const shapes = Object.create(null); // an input may be called __proto__
   for (const { name, shape } of inputs) {
     const feed = feeds.get(name);
     shapes[name] = feed.shape === undefined ? resolved(shape, sizes) : [...feed.shape];

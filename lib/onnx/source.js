@@ -5,7 +5,49 @@ const { fileURLToPath } = require('node:url');
 const { bufferSource, bytesOf, isObject } = require('../webidl.js');
 const { onnx } = require('./errors.js');
 
-const { URL } = globalThis;
+const { DataView, URL, Uint8Array } = globalThis;
+
+/** In UTF-16 units: no operating system takes longer paths. */
+const MAX_PATH = 32767;
+
+/**
+ * A buffer or view; a DataView as the bytes that it shows.
+ *
+ * @param {unknown} value
+ * @param {string} what for messages
+ * @returns {{data: object, kind: string}} with a `kind` for `bytesOf` and `byteLengthOf`
+ * @throws {TypeError} for anything else
+ */
+function toSource(value, what) {
+  const kind = bufferSource(value, what);
+  if (kind !== 'DataView') {
+    return { data: value, kind };
+  }
+  const data = attached(what, () => new Uint8Array(value.buffer, value.byteOffset, value.byteLength));
+  return { data, kind: 'Uint8Array' };
+}
+
+/**
+ * @param {string} what for messages
+ * @param {() => T} read reads a buffer, which throws only where the buffer is detached
+ * @returns {T}
+ * @template T
+ */
+function attached(what, read) {
+  try {
+    return read();
+  } catch (cause) {
+    throw new TypeError(`${what} is detached`, { cause });
+  }
+}
+
+/** @throws {TypeError} for a path that no file can have, which would make an endless message */
+function requirePath(path, operation) {
+  if (path === '' || path.length > MAX_PATH) {
+    throw new TypeError(`${operation}: the path has ${path.length} characters, expected 1 to ${MAX_PATH}`);
+  }
+  return path;
+}
 
 /**
  * Opens a model.
@@ -18,15 +60,17 @@ const { URL } = globalThis;
  */
 function openModel(source, operation) {
   if (typeof source === 'string') {
-    return onnx.open(source);
+    return onnx.open(requirePath(source, operation));
   }
   if (source instanceof URL) {
-    return onnx.open(fileURLToPath(source));
+    return onnx.open(requirePath(fileURLToPath(source), operation));
   }
   if (!isObject(source)) {
     throw new TypeError(`${operation}: the model is ${String(source)}, expected a path, a file URL or bytes`);
   }
-  return onnx.read(bytesOf(source, bufferSource(source, `${operation}: the model`)));
+  const what = `${operation}: the model`;
+  const { data, kind } = toSource(source, what);
+  return onnx.read(attached(what, () => bytesOf(data, kind)));
 }
 
 /**
@@ -67,7 +111,7 @@ function outputNames(names, operation) {
     return null;
   }
   if (!Array.isArray(names) || names.length === 0 || names.some((name) => typeof name !== 'string')) {
-    throw new TypeError(`${operation}: outputs is not a list of names`);
+    throw new TypeError(`${operation}: outputs is no list of at least one name`);
   }
   if (new Set(names).size < names.length) {
     throw new TypeError(`${operation}: outputs has a name twice`);
@@ -75,4 +119,4 @@ function outputNames(names, operation) {
   return [...names];
 }
 
-module.exports = { freeDimensions, openModel, outputNames, requireSize };
+module.exports = { attached, freeDimensions, openModel, outputNames, requireSize, toSource };

@@ -61,6 +61,8 @@ fn push_gemm(graph: &mut Graph, node: &Node, constant: ValueId) {
         op: Reshape { new_shape }.into(),
         inputs: vec![Some(from)],
         outputs: vec![to],
+        // What is computed, the product computes.
+        origins: Vec::new(),
         ..node.clone()
     };
     let nodes = [reshape(a, vec![rows, depth], flat), gemm(flat, sums), reshape(sums, new_shape, output)];

@@ -1,6 +1,6 @@
 //! What the translation of a node sees: its inputs and attributes, and the operators that it can emit.
 
-use super::error::Refusal;
+use super::error::{Refusal, shortened};
 use super::import::{Body, Importer, Place, Value, value_type};
 use super::proto;
 use super::tensor::{ElementType, Literal, TensorRecord, numbers};
@@ -24,6 +24,23 @@ const MAX_FOLDED_ELEMENTS: usize = 1 << 16;
 /// As [`MAX_FOLDED_ELEMENTS`], for cumulative sums.
 const MAX_SUMMED_ELEMENTS: usize = 1 << 13;
 
+/// Bytes that an operator takes while a graph is put together, about.
+const OPERATOR_BYTES: usize = 640;
+
+/// The most elements of a constant that a translation makes: a small file must not need much memory.
+const MAX_GENERATED: u64 = 1 << 23;
+
+/// Refuses constants of more elements than a translation may make.
+///
+/// # Errors
+/// For more than 2^23 elements.
+pub fn check_generated(count: u64) -> Step<()> {
+    match count <= MAX_GENERATED {
+        true => Ok(()),
+        false => Err(Refusal(format!("it needs a constant of {count} elements, more than {MAX_GENERATED}"))),
+    }
+}
+
 /// A node that is being translated.
 pub struct Call<'c, 'm> {
     importer: &'c mut Importer<'m>,
@@ -45,7 +62,8 @@ impl<'c, 'm> Call<'c, 'm> {
         opset: i64,
         place: Place<'c>,
     ) -> Call<'c, 'm> {
-        let label = super::model::shown_name(node).to_string();
+        // Every operator that is emitted has a copy.
+        let label = shortened(super::model::shown_name(node));
         Call { importer, node, label, inputs, attributes, opset, place }
     }
 
@@ -152,12 +170,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// # Errors
     /// If it is not a constant, or has fractions. `what` names it.
     pub fn optional_ints(&self, index: usize, what: &str) -> Step<Option<Vec<i64>>> {
-        if self.value(index).is_none() {
-            return Ok(None);
-        }
-        let numbers = self.constant_numbers(index).ok_or_else(|| {
-            Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
-        })?;
+        let Some(numbers) = self.given_numbers(index, what)? else { return Ok(None) };
         let ints = numbers.into_iter().map(|number| match number {
             Number::Int(x) => i64::try_from(x).ok(),
             Number::Float(_) => None,
@@ -189,13 +202,20 @@ impl<'c, 'm> Call<'c, 'm> {
     /// # Errors
     /// If it is not a constant. `what` names it.
     pub fn optional_floats(&self, index: usize, what: &str) -> Step<Option<Vec<f64>>> {
+        Ok(self.given_numbers(index, what)?.map(|numbers| numbers.into_iter().map(Number::to_f64).collect()))
+    }
+
+    /// The numbers in the constant at `index`; `None` if it is not given.
+    ///
+    /// # Errors
+    /// If it is not a constant. `what` names it.
+    pub fn given_numbers(&self, index: usize, what: &str) -> Step<Option<Vec<Number>>> {
         if self.value(index).is_none() {
             return Ok(None);
         }
-        let numbers = self.constant_numbers(index).ok_or_else(|| {
+        self.constant_numbers(index).map(Some).ok_or_else(|| {
             Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
-        })?;
-        Ok(Some(numbers.into_iter().map(Number::to_f64).collect()))
+        })
     }
 
     // ---- Attributes ----------------------------------------------------------------------------------------------
@@ -291,6 +311,9 @@ impl<'c, 'm> Call<'c, 'm> {
     /// # Errors
     /// If there is no such axis, or one is there twice.
     pub fn axes(&self, axes: &[i64], rank: usize) -> Step<Vec<u32>> {
+        if axes.len() > rank {
+            return Err(Refusal(format!("there are {} axes of a tensor of rank {rank}", axes.len())));
+        }
         let mut all = Vec::new();
         for &axis in axes {
             let axis = self.axis(axis, rank)?;
@@ -319,6 +342,11 @@ impl<'c, 'm> Call<'c, 'm> {
         self.importer.builder.descriptor(operand).rank()
     }
 
+    /// Whether an operand is a constant.
+    pub fn is_constant(&self, operand: OperandId) -> bool {
+        self.importer.builder.is_constant(operand)
+    }
+
     /// The data type of an operand.
     pub fn dtype(&self, operand: OperandId) -> DataType {
         self.importer.builder.descriptor(operand).dtype
@@ -333,6 +361,7 @@ impl<'c, 'm> Call<'c, 'm> {
         if let Some(outputs) = self.fold(&mut op, &inputs)? {
             return Ok(outputs);
         }
+        self.take_memory(OPERATOR_BYTES)?;
         Ok(self.importer.builder.add(op, inputs, self.label.clone())?)
     }
 
@@ -360,6 +389,13 @@ impl<'c, 'm> Call<'c, 'm> {
         if is_long || elements > MAX_FOLDED_ELEMENTS || op.check_defined(&descriptors).is_err() {
             return Ok(None);
         }
+        let bytes: usize = outputs.iter().map(Descriptor::bytes).sum();
+        let Some(foldable) = self.importer.foldable.checked_sub(elements) else { return Ok(None) };
+        if self.take_memory(bytes).is_err() {
+            return Ok(None);
+        }
+        self.importer.foldable = foldable;
+        let builder = &mut *self.importer.builder;
         let tensor = |id: OperandId| {
             let bytes = builder.constant_value(id).expect("a constant").buffer()?;
             Ok(Tensor::from_bytes(builder.descriptor(id), bytes.bytes()))
@@ -372,13 +408,40 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(Some(constants.collect::<Result<_, _>>()?))
     }
 
-    /// A constant with these elements, cast to `dtype`.
+    /// A constant with these elements, cast to `dtype`. They are asked for when it is certain that there is room.
     ///
     /// # Errors
-    /// Without memory, or for a shape that cannot exist.
-    pub fn constant(&mut self, dtype: DataType, shape: &[u32], elements: &[Number]) -> Step<OperandId> {
-        let bytes: Vec<u8> = elements.iter().flat_map(|element| element.to_bytes(dtype)).collect();
+    /// For more elements than a translation may make, without memory, or for a shape that cannot exist or has another
+    /// number of elements.
+    pub fn constant<I>(&mut self, dtype: DataType, shape: &[u32], elements: I) -> Step<OperandId>
+    where
+        I: IntoIterator<Item: Into<Number>>,
+    {
+        let count = shape.iter().fold(1u64, |n, &dim| n.saturating_mul(dim as u64));
+        check_generated(count)?;
+        self.take_memory(count as usize * dtype.size())?;
+        let bytes: Vec<u8> = elements.into_iter().flat_map(|element| element.into().to_bytes(dtype)).collect();
         self.constant_from_bytes(Descriptor::new(dtype, shape), &bytes)
+    }
+
+    /// A constant of the file as one of type `dtype`, each element changed by `f`.
+    ///
+    /// # Errors
+    /// If its elements are no numbers, or there is no memory.
+    pub fn converted(&mut self, literal: &Literal, dtype: DataType, f: impl Fn(Number) -> Number) -> Step<OperandId> {
+        let mut bytes = Vec::new();
+        literal.visit(|number| bytes.extend(f(number).to_bytes(dtype)))?;
+        self.constant_from_bytes(Descriptor::new(dtype, literal.shape.as_slice()), &bytes)
+    }
+
+    /// Takes from the memory that the translation of a model may need beside its weights.
+    ///
+    /// # Errors
+    /// If there is less left.
+    pub fn take_memory(&mut self, bytes: usize) -> Step<()> {
+        let left = self.importer.memory.checked_sub(bytes);
+        self.importer.memory = left.ok_or("what the model becomes, with unrolled loops, needs too much memory")?;
+        Ok(())
     }
 
     /// A constant with these bytes.
@@ -398,8 +461,7 @@ impl<'c, 'm> Call<'c, 'm> {
         if shape.contains(&0) {
             return Ok(Value::Empty(descriptor));
         }
-        let ints: Vec<_> = ints.iter().map(|&int| Number::Int(int as i128)).collect();
-        self.constant(DataType::Int64, shape, &ints).map(Value::Operand)
+        self.constant(DataType::Int64, shape, ints.iter().copied()).map(Value::Operand)
     }
 
     /// A scalar.
@@ -477,7 +539,8 @@ impl<'c, 'm> Call<'c, 'm> {
     }
 }
 
-/// Whether the naive reference of an operator computes more than a few operations per element.
+/// Whether an operator is nothing that models compute with shapes: its naive reference takes more than a few operations
+/// per element, or it makes small weights large.
 fn is_costly(op: &Op) -> bool {
     matches!(
         op,
@@ -491,5 +554,6 @@ fn is_costly(op: &Op) -> bool {
             | Op::Lstm(_)
             | Op::LstmCell(_)
             | Op::Resample2d(_)
+            | Op::Quantize(_)
     )
 }

@@ -67,6 +67,7 @@ pub fn interface(model: &Model) -> Interface<'_> {
 /// # Errors
 /// If it is damaged. Sizes that are missing are no error: then only the names of operators are checked.
 pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<Inspection<'_>> {
+    model.files.check()?;
     let mut counts = Counts::default();
     counts.graph(&model.graph, 0)?;
     for function in model.functions.values() {

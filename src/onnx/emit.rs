@@ -16,7 +16,7 @@ use crate::ops::slice::Slice;
 use crate::ops::softmax::Softmax;
 use crate::ops::split::{Split, Splits};
 use crate::ops::transpose::Transpose;
-use crate::shape::{Descriptor, broadcast};
+use crate::shape::broadcast;
 
 impl Call<'_, '_> {
     /// `a + b`, broadcast.
@@ -193,18 +193,6 @@ impl Call<'_, '_> {
             rows.push(self.reshape(operand, &shape)?);
         }
         self.concat(&rows, axis as u32)
-    }
-
-    /// A constant of floating-point numbers, which are rounded to `dtype`.
-    pub fn float_constant(&mut self, dtype: DataType, shape: &[u32], values: &[f64]) -> Step<OperandId> {
-        let bytes: Vec<u8> = values.iter().flat_map(|&value| Number::Float(value).to_bytes(dtype)).collect();
-        self.constant_from_bytes(Descriptor::new(dtype, shape), &bytes)
-    }
-
-    /// A constant of integers.
-    pub fn int_constant(&mut self, dtype: DataType, shape: &[u32], values: &[i64]) -> Step<OperandId> {
-        let bytes: Vec<u8> = values.iter().flat_map(|&value| Number::Int(value as i128).to_bytes(dtype)).collect();
-        self.constant_from_bytes(Descriptor::new(dtype, shape), &bytes)
     }
 
     /// `operand` with so many zeros before and after it along `axis`; nothing for none.

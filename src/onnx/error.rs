@@ -71,6 +71,16 @@ impl fmt::Display for ModelError {
 
 impl std::error::Error for ModelError {}
 
+/// A text of a file as messages and labels show it: its beginning, if it is long. One that is repeated by many nodes must
+/// not need much memory.
+pub fn shortened(text: &str) -> String {
+    const MOST: usize = 256;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
 /// Why a node is not supported; the importer adds which.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal(pub String);

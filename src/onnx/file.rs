@@ -58,10 +58,30 @@ impl Files {
         (Files { main: Some(main), ..Files::default() }, bytes)
     }
 
+    /// Bytes of the model's own file or buffer.
+    pub fn len(&self) -> usize {
+        self.main.as_ref().map_or(0, |main| main.bytes.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The window over `bytes`, if they are a part of one of the files.
     pub fn window_of(&self, bytes: &Bytes) -> Option<Mapped> {
         let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.main.iter().chain(open.values()).find_map(|opened| opened.backing.window_of(bytes))
+    }
+
+    /// Checks, before anything is parsed, that no file has become shorter: reading behind its new end would end the process.
+    ///
+    /// # Errors
+    /// If one has.
+    pub fn check(&self) -> Result<()> {
+        let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut files = self.main.iter().chain(open.values()).filter_map(|opened| opened.backing.file());
+        files.try_for_each(|file| file.check()).map_err(|error| ModelError::new(error.message))
     }
 
     /// Tells the system that what was parsed so far is not needed now: pages that hold a little of it and much of weights

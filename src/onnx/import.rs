@@ -4,7 +4,7 @@
 //! operands are small constants becomes a constant (see [`Call::emit`](super::call::Call::emit)).
 
 use super::call::Call;
-use super::error::{MAX_LISTED, ModelError, Refusal, Result, Unsupported};
+use super::error::{MAX_LISTED, ModelError, Refusal, Result, Unsupported, shortened};
 use super::model::{
     Dimension, Function, Graph, MAX_DEPTH, Model, ValueInfo, decode_attributes, decode_node, reads, shown_name,
 };
@@ -22,6 +22,19 @@ use std::rc::Rc;
 
 /// The most nodes that are translated, with those of functions and of the rounds of loops.
 const MAX_NODES: usize = 200_000;
+
+/// The most bytes of encoded nodes that are translated; those of loops count in every round.
+const MAX_NODE_BYTES: usize = 1 << 32;
+
+/// Bytes of memory that the translation of any model may need: operators, and constants that are not those of the file.
+const MEMORY: usize = 32 << 20;
+
+/// Bytes of memory that the translation may need for each byte of a file: formats that WebNN does not have are widened.
+const MEMORY_PER_BYTE: usize = 8;
+
+/// The most elements that are computed while nodes are translated: about two seconds of the naive references. Loops over
+/// small constants could ask for any number.
+const MAX_FOLDED: usize = 1 << 25;
 
 /// Constants of at most this many bytes are copied; larger ones are read from the file when the graph is compiled.
 const MAX_COPIED_BYTES: usize = 1 << 14;
@@ -136,6 +149,12 @@ pub(super) struct Importer<'a> {
     unsupported: Vec<Unsupported>,
     refused: usize,
     nodes: usize,
+    /// Bytes of the nodes that were translated.
+    node_bytes: usize,
+    /// Bytes that translations may still need.
+    pub memory: usize,
+    /// Elements that may still be computed.
+    pub foldable: usize,
 }
 
 /// Appends what `request` wants of `model` to `builder`. If it fails, `builder` is as it was before.
@@ -144,7 +163,17 @@ pub(super) struct Importer<'a> {
 /// With every node that is not supported, for sizes that are missing or do not fit, and for weights that cannot be read.
 pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result<Imported> {
     let before = builder.checkpoint();
-    let mut importer = Importer { model, builder, unsupported: Vec::new(), refused: 0, nodes: 0 };
+    model.files.check()?;
+    let mut importer = Importer {
+        model,
+        builder,
+        unsupported: Vec::new(),
+        refused: 0,
+        nodes: 0,
+        node_bytes: 0,
+        memory: MEMORY.saturating_add(model.files.len().saturating_mul(MEMORY_PER_BYTE)),
+        foldable: MAX_FOLDED,
+    };
     let imported = importer.main_graph(request);
     model.files.release();
     if imported.is_err() {
@@ -159,6 +188,7 @@ pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result
 /// # Errors
 /// With every such node, or the first such input.
 pub fn check(model: &Model) -> Result<()> {
+    model.files.check()?;
     let unknown = unknown_operators(model)?;
     let count = unknown.len();
     if count > 0 {
@@ -203,7 +233,7 @@ fn collect_unknown(
     for bytes in nodes {
         let node = decode_node(bytes)?;
         if unknown.len() < MAX_LISTED && function_of(model, &node).is_none() && registry::find(&node).is_none() {
-            unknown.push(refused(&node, opsets, &Refusal(registry::no_such(&node))));
+            unknown.push(refused(&node, opsets, &registry::NO_SUCH.into()));
         }
         for attribute in decode_attributes(&node)? {
             if let Some(graph) = attribute.g {
@@ -217,11 +247,11 @@ fn collect_unknown(
 
 fn refused(node: &proto::Node, opsets: &BTreeMap<String, i64>, refusal: &Refusal) -> Unsupported {
     Unsupported {
-        name: shown_name(node).to_string(),
-        operator: node.op_type.clone(),
-        domain: node.domain.clone(),
+        name: shortened(shown_name(node)),
+        operator: shortened(&node.op_type),
+        domain: shortened(&node.domain),
         opset: opsets.get(&node.domain).copied().unwrap_or(0),
-        reason: refusal.0.clone(),
+        reason: shortened(&refusal.0),
     }
 }
 
@@ -325,8 +355,7 @@ impl<'a> Importer<'a> {
             }
             Some(Value::Sequence(_)) => return Err(fail("is a sequence, which WebNN does not have".to_string())),
             Some(Value::Absent) => return Err(fail("is an optional without an element".to_string())),
-            Some(Value::Unknown) => unreachable!("refused before"),
-            None => return Err(fail("is no value of the model".to_string())),
+            Some(Value::Unknown) | None => return Err(fail("is no value of the model".to_string())),
         };
         Ok(Binding { name: name.to_string(), descriptor, operand })
     }
@@ -339,7 +368,11 @@ impl<'a> Importer<'a> {
         let Some(record) = scope.initializers.get(name) else {
             return scope.outer.map_or(Ok(None), |outer| self.value(outer, name));
         };
-        let value = self.literal(record.load(&self.model.files)?)?;
+        let literal = record.load(&self.model.files)?;
+        if record.is_external {
+            self.memory = self.memory.saturating_add(literal.bytes.len().saturating_mul(MEMORY_PER_BYTE));
+        }
+        let value = self.literal(literal)?;
         scope.set(name, value.clone());
         Ok(Some(value))
     }
@@ -362,8 +395,14 @@ impl<'a> Importer<'a> {
         constant.map(Value::Operand).map_err(|error| ModelError::new(error.message))
     }
 
-    fn count_node(&mut self) -> Result<()> {
+    /// Counts a node of so many bytes.
+    fn count_node(&mut self, bytes: usize) -> Result<()> {
         self.nodes += 1;
+        self.node_bytes = self.node_bytes.saturating_add(bytes);
+        if self.node_bytes > MAX_NODE_BYTES {
+            let message = format!("the model has more than {MAX_NODE_BYTES} bytes of nodes, with those of loops");
+            return Err(ModelError::new(message));
+        }
         if self.nodes > MAX_NODES {
             let message = format!("the model has more than {MAX_NODES} nodes, with those of functions and loops");
             return Err(ModelError::new(message));
@@ -373,7 +412,7 @@ impl<'a> Importer<'a> {
 
     fn nodes(&mut self, nodes: &[Bytes], place: Place) -> Result<()> {
         for bytes in nodes {
-            self.count_node()?;
+            self.count_node(bytes.len())?;
             let node = decode_node(bytes)?;
             let outputs = match self.node(&node, place)? {
                 Ok(outputs) => outputs,
@@ -386,7 +425,8 @@ impl<'a> Importer<'a> {
                 }
             };
             let unknown = std::iter::repeat(Value::Unknown);
-            for (name, value) in node.output.iter().zip(outputs.into_iter().chain(unknown)) {
+            let outputs = node.output.iter().zip(outputs.into_iter().chain(unknown));
+            for (name, value) in outputs.filter(|(name, _)| !name.is_empty()) {
                 place.scope.set(name, value);
             }
         }
@@ -398,7 +438,7 @@ impl<'a> Importer<'a> {
         let function = function_of(self.model, node);
         let entry = registry::find(node);
         if function.is_none() && entry.is_none() {
-            return Ok(Err(Refusal(registry::no_such(node))));
+            return Ok(Err(registry::NO_SUCH.into()));
         }
         let mut inputs = Vec::new();
         for name in &node.input {
@@ -409,22 +449,13 @@ impl<'a> Importer<'a> {
             return Ok(Ok(Vec::new()));
         }
         let attributes = arguments(decode_attributes(node)?, place.arguments);
-        if let Some(function) = function {
-            return self.call_function(function, inputs, &attributes, place.depth).map(Ok);
-        }
-        let entry = entry.expect("there is no function");
-        let opset = place.opsets.get(&node.domain).copied().unwrap_or(0);
-        let mut call = Call::new(self, node, inputs, attributes, opset, place);
-        match (entry.translate)(&mut call) {
-            Ok(outputs)
-                if outputs.len() < node.output.iter().rposition(|name| !name.is_empty()).map_or(0, |at| at + 1) =>
-            {
-                let message =
-                    format!("only the first {} of its {} outputs can be computed", outputs.len(), node.output.len());
-                Ok(Err(Refusal(message)))
-            }
-            outcome => Ok(outcome),
-        }
+        let outputs = match (function, entry) {
+            (Some(function), _) => Ok(self.call_function(function, inputs, &attributes, place.depth)?),
+            (None, Some(entry)) => opset_of(node, place.opsets)
+                .and_then(|opset| (entry.translate)(&mut Call::new(self, node, inputs, attributes, opset, place))),
+            (None, None) => unreachable!("refused above"),
+        };
+        Ok(outputs.and_then(|outputs| check_outputs(node, outputs)))
     }
 
     fn call_function(
@@ -458,7 +489,7 @@ impl<'a> Importer<'a> {
     /// The outputs of the graph in an attribute for `inputs`, in the order of its own.
     pub fn run_body(&mut self, body: &mut Body, inputs: Vec<Value>, place: Place) -> Result<Vec<Value>> {
         // So that a body without nodes cannot be run for ever.
-        self.count_node()?;
+        self.count_node(0)?;
         let Body { graph, constants } = body;
         if graph.inputs.len() != inputs.len() {
             let (got, expected) = (graph.inputs.len(), inputs.len());
@@ -490,6 +521,25 @@ impl<'a> Importer<'a> {
             })
             .collect()
     }
+}
+
+/// The version of the operator set of `node`. Extensions have had a single one.
+fn opset_of(node: &proto::Node, opsets: &BTreeMap<String, i64>) -> Result<i64, Refusal> {
+    match opsets.get(&node.domain) {
+        Some(&version) => Ok(version),
+        None if node.domain.is_empty() => Err("the model does not say which version of ai.onnx it means".into()),
+        None => Ok(1),
+    }
+}
+
+/// Refuses outputs that are fewer than those that `node` names.
+fn check_outputs(node: &proto::Node, outputs: Vec<Value>) -> Result<Vec<Value>, Refusal> {
+    let named = node.output.iter().rposition(|name| !name.is_empty()).map_or(0, |at| at + 1);
+    if outputs.len() >= named {
+        return Ok(outputs);
+    }
+    let (count, all) = (outputs.len(), node.output.len());
+    Err(Refusal(format!("only the first {count} of its {all} outputs can be computed")))
 }
 
 /// The attributes of a node in the body of a function: those that refer to attributes of the call take their values.

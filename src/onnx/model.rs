@@ -1,6 +1,6 @@
 //! A model as its file describes it: checked structure, nothing imported yet.
 
-use super::error::{ModelError, Result};
+use super::error::{ModelError, Result, shortened};
 use super::file::Files;
 use super::proto;
 use super::tensor::{ElementType, TensorRecord};
@@ -15,6 +15,9 @@ pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=23;
 
 /// How deep graphs can be nested in nodes, and functions in functions.
 pub const MAX_DEPTH: usize = 16;
+
+/// The most attributes of a node or function.
+const MAX_ATTRIBUTES: usize = 256;
 
 /// What the file says about itself.
 #[derive(Clone, Debug, Serialize)]
@@ -135,8 +138,13 @@ fn normalize(domain: &mut String) {
 /// Decodes the attributes of a node.
 ///
 /// # Errors
-/// If one is damaged.
+/// If one is damaged, or there are absurdly many.
 pub fn decode_attributes(node: &proto::Node) -> Result<Vec<proto::Attribute>> {
+    // Each is looked for among all of them.
+    if node.attribute.len() > MAX_ATTRIBUTES {
+        let (shown, count) = (shortened(shown_name(node)), node.attribute.len());
+        return Err(ModelError::new(format!("[{shown}] it has {count} attributes, more than {MAX_ATTRIBUTES}")));
+    }
     node.attribute.iter().map(|bytes| decode(bytes, "an attribute")).collect()
 }
 
@@ -359,14 +367,22 @@ pub fn shown_name(node: &proto::Node) -> &str {
     }
 }
 
-fn function(bytes: &Bytes) -> Result<(FunctionId, Function)> {
+/// Decodes a function. It means the operator sets of the `model` where it names none of its own.
+fn function(bytes: &Bytes, model: &BTreeMap<String, i64>) -> Result<(FunctionId, Function)> {
     let mut function: proto::Function = decode(bytes, "a function")?;
     normalize(&mut function.domain);
     let inputs: HashSet<&str> = function.input.iter().map(String::as_str).collect();
     let nodes = sorted(function.node, &|name| inputs.contains(name), &|_| false, 0)
         .map_err(|error| ModelError::new(format!("function {}.{}: {error}", function.domain, function.name)))?;
+    if function.attribute_proto.len() > MAX_ATTRIBUTES {
+        let (name, count) = (shortened(&function.name), function.attribute_proto.len());
+        return Err(ModelError::new(format!("function {name}: it has {count} attributes, more than {MAX_ATTRIBUTES}")));
+    }
     let defaults = function.attribute_proto.iter().map(|bytes| decode(bytes, "an attribute")).collect::<Result<_>>()?;
-    let opsets = opsets(&function.opset_import)?;
+    let mut opsets = opsets(&function.opset_import)?;
+    for (domain, &version) in model {
+        opsets.entry(domain.clone()).or_insert(version);
+    }
     let (inputs, outputs) = (function.input, function.output);
     Ok(((function.domain, function.name, function.overload), Function { inputs, outputs, nodes, defaults, opsets }))
 }
@@ -401,7 +417,7 @@ impl Model {
         let graph = Graph::decode(graph, &|_| false, 0)?;
         let mut functions = HashMap::new();
         for bytes in &model.functions {
-            let (id, function) = function(bytes)?;
+            let (id, function) = function(bytes, &opsets)?;
             if let Some(_twice) = functions.insert(id.clone(), function) {
                 return Err(ModelError::new(format!("there are two functions {}.{}", id.0, id.1)));
             }

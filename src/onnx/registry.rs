@@ -50,9 +50,7 @@ pub fn find(node: &proto::Node) -> Option<&'static Entry> {
 }
 
 /// The refusal of a node whose operator has no entry.
-pub fn no_such(_node: &proto::Node) -> String {
-    "there is no translation of this operator to WebNN".to_string()
-}
+pub const NO_SUCH: &str = "there is no translation of this operator to WebNN";
 
 #[cfg(test)]
 mod tests {

@@ -92,44 +92,61 @@ impl Literal {
     /// Every element as a number that is exact.
     ///
     /// # Errors
-    /// For types that have no number (strings, complex numbers), or that nothing here reads.
+    /// As [`visit`](Self::visit).
     pub fn numbers(&self) -> Result<Vec<Number>, String> {
-        let int = |x: i64| Number::Int(x as i128);
-        let nibbles = |read: fn(u8) -> i64| {
-            let halves = self.bytes.iter().flat_map(|byte| [byte & 15, byte >> 4]);
-            halves.take(self.elements()).map(|half| int(read(half))).collect()
-        };
-        Ok(match self.element {
-            ElementType::Uint16 => chunks(&self.bytes, |b| int(u16::from_le_bytes(b) as i64)),
-            ElementType::Int16 => chunks(&self.bytes, |b| int(i16::from_le_bytes(b) as i64)),
-            ElementType::Double => chunks(&self.bytes, |b| Number::Float(f64::from_le_bytes(b))),
-            ElementType::Bfloat16 => chunks(&self.bytes, |b| Number::Float(bf16::from_le_bytes(b).to_f64())),
-            ElementType::Uint4 => nibbles(|half| half as i64),
-            ElementType::Int4 => nibbles(|half| ((half << 4) as i8 >> 4) as i64),
+        let mut numbers = Vec::new();
+        self.visit(|number| numbers.push(number))?;
+        Ok(numbers)
+    }
+
+    /// Gives `f` every element as a number that is exact, in their order.
+    ///
+    /// # Errors
+    /// For types that have no number (strings, complex numbers), or that nothing here reads.
+    pub fn visit(&self, mut f: impl FnMut(Number)) -> Result<(), String> {
+        let bytes = &self.bytes;
+        match self.element {
+            ElementType::Uint16 => chunks(bytes, |b| f((u16::from_le_bytes(b) as i64).into())),
+            ElementType::Int16 => chunks(bytes, |b| f((i16::from_le_bytes(b) as i64).into())),
+            ElementType::Double => chunks(bytes, |b| f(f64::from_le_bytes(b).into())),
+            ElementType::Bfloat16 => chunks(bytes, |b| f(bf16::from_le_bytes(b).to_f64().into())),
+            ElementType::Uint4 => self.halves().for_each(|half| f((half as i64).into())),
+            ElementType::Int4 => self.halves().for_each(|half| f((((half << 4) as i8 >> 4) as i64).into())),
             other => match other.webnn() {
-                Some(dtype) => numbers(dtype, &self.bytes),
+                Some(dtype) => visit(dtype, bytes, f),
                 None => return Err(format!("elements of type {other} have no counterpart in WebNN")),
             },
-        })
+        }
+        Ok(())
+    }
+
+    /// The bits of every element of a 4-bit type.
+    fn halves(&self) -> impl Iterator<Item = u8> {
+        self.bytes.iter().flat_map(|byte| [byte & 15, byte >> 4]).take(self.elements())
     }
 }
 
-fn chunks<const N: usize>(bytes: &[u8], read: impl Fn([u8; N]) -> Number) -> Vec<Number> {
-    bytes.as_chunks::<N>().0.iter().map(|&chunk| read(chunk)).collect()
+fn chunks<const N: usize>(bytes: &[u8], f: impl FnMut([u8; N])) {
+    bytes.as_chunks::<N>().0.iter().copied().for_each(f)
 }
 
 /// The elements of a WebNN tensor, however its bytes are aligned.
 pub fn numbers(dtype: DataType, bytes: &[u8]) -> Vec<Number> {
-    let int = |x: i128| Number::Int(x);
+    let mut numbers = Vec::with_capacity(bytes.len() / dtype.size());
+    visit(dtype, bytes, |number| numbers.push(number));
+    numbers
+}
+
+fn visit(dtype: DataType, bytes: &[u8], mut f: impl FnMut(Number)) {
     match dtype {
-        DataType::Float32 => chunks(bytes, |b| Number::Float(f32::from_le_bytes(b) as f64)),
-        DataType::Float16 => chunks(bytes, |b| Number::Float(f16::from_le_bytes(b).to_f64())),
-        DataType::Int32 => chunks(bytes, |b| int(i32::from_le_bytes(b) as i128)),
-        DataType::Uint32 => chunks(bytes, |b| int(u32::from_le_bytes(b) as i128)),
-        DataType::Int64 => chunks(bytes, |b| int(i64::from_le_bytes(b) as i128)),
-        DataType::Uint64 => chunks(bytes, |b| int(u64::from_le_bytes(b) as i128)),
-        DataType::Int8 => chunks(bytes, |b| int(i8::from_le_bytes(b) as i128)),
-        DataType::Uint8 => chunks(bytes, |b| int(u8::from_le_bytes(b) as i128)),
+        DataType::Float32 => chunks(bytes, |b| f(Number::Float(f32::from_le_bytes(b) as f64))),
+        DataType::Float16 => chunks(bytes, |b| f(Number::Float(f16::from_le_bytes(b).to_f64()))),
+        DataType::Int32 => chunks(bytes, |b| f(Number::Int(i32::from_le_bytes(b) as i128))),
+        DataType::Uint32 => chunks(bytes, |b| f(Number::Int(u32::from_le_bytes(b) as i128))),
+        DataType::Int64 => chunks(bytes, |b| f(Number::Int(i64::from_le_bytes(b) as i128))),
+        DataType::Uint64 => chunks(bytes, |b| f(Number::Int(u64::from_le_bytes(b) as i128))),
+        DataType::Int8 => chunks(bytes, |b| f(Number::Int(i8::from_le_bytes(b) as i128))),
+        DataType::Uint8 => chunks(bytes, |b| f(Number::Int(u8::from_le_bytes(b) as i128))),
     }
 }
 
@@ -142,6 +159,8 @@ pub struct TensorRecord {
     pub element: ElementType,
     /// The dimensions; some may be 0.
     pub shape: Vec<u32>,
+    /// Whether the elements are in another file.
+    pub is_external: bool,
     /// The message.
     encoded: Bytes,
 }
@@ -150,7 +169,7 @@ pub struct TensorRecord {
 const MAX_ELEMENTS: u64 = i32::MAX as u64;
 
 /// The most dimensions that a tensor of a file can have; operators take [`MAX_RANK`](crate::shape::MAX_RANK).
-const MAX_FILE_RANK: usize = 64;
+pub const MAX_FILE_RANK: usize = 64;
 
 /// The dimensions in `dims`, which are checked to be of a tensor that could exist.
 pub fn checked_shape(dims: &[i64]) -> Result<Vec<u32>, String> {
@@ -181,7 +200,13 @@ impl TensorRecord {
         let element = ElementType::from_code(header.data_type)
             .ok_or_else(|| fail(format!("{} is not an element type", header.data_type)))?;
         let shape = checked_shape(&header.dims).map_err(fail)?;
-        Ok(TensorRecord { name: header.name, element, shape, encoded: encoded.clone() })
+        Ok(TensorRecord {
+            name: header.name,
+            element,
+            shape,
+            is_external: header.data_location == 1,
+            encoded: encoded.clone(),
+        })
     }
 
     /// Number of elements.

@@ -248,3 +248,115 @@ fn inner_graphs_may_use_names_again() {
         .output("y");
     assert!(decode(graph.encode(17)).is_ok());
 }
+
+#[test]
+fn the_corpus_of_the_fuzz_target_does_no_harm() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/onnx");
+    let (mut read, mut refused) = (0, 0);
+    for file in std::fs::read_dir(folder).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        match super::probe::probe(&bytes) {
+            Ok(()) => read += 1,
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(read >= 10 && refused >= 10, "{read} read, {refused} refused");
+}
+
+fn twice(output: &[&str]) -> proto::Function {
+    proto::Function {
+        name: "Twice".into(),
+        domain: "mine".into(),
+        input: vec!["a".into()],
+        output: output.iter().map(|name| name.to_string()).collect(),
+        node: vec![node("Softmax", "a", "b", vec![])],
+        ..Default::default()
+    }
+}
+
+#[test]
+fn functions_mean_the_operator_sets_of_the_model_if_they_name_none() {
+    let text = |opset| {
+        let graph = TestGraph::default().input("x", Float, &["2", "3", "4"]).node("mine.Twice", "x", "y", vec![]);
+        let model = decode(graph.output("y").encode_with(opset, vec![twice(&["b"])])).unwrap();
+        graph_of(&model, &Request::default()).unwrap().to_string()
+    };
+    assert!(text(13).contains("softmax %0 axis=2"), "{}", text(13));
+    assert!(text(12).contains("newShape=[2, 12]"), "{}", text(12));
+}
+
+#[test]
+fn outputs_that_a_function_does_not_have_are_refused() {
+    let graph = TestGraph::default().input("x", Float, &["2", "3"]).node("mine.Twice", "x", "y z", vec![]);
+    let model = decode(graph.node("Relu", "z", "w", vec![]).output("w").encode_with(17, vec![twice(&["b"])])).unwrap();
+    let error = graph_of(&model, &Request::default()).unwrap_err();
+    assert_eq!(error.unsupported[0].reason, "only the first 1 of its 2 outputs can be computed");
+}
+
+#[test]
+fn outputs_without_a_name_are_no_values() {
+    let graph = TestGraph::default().input("x", Float, &["3", "2", "4"]).input("w", Float, &["1", "15", "4"]);
+    let graph = graph.input("r", Float, &["1", "15", "5"]).node("GRU", "x w r", "_ h", vec![]).output("h");
+    let request = Request { outputs: Some(vec!["".into()]), ..Default::default() };
+    let error = graph_of(&decode(graph.encode(17)).unwrap(), &request).unwrap_err();
+    assert_eq!(error.message, "the output '' is no value of the model");
+}
+
+#[test]
+fn tensors_without_elements_are_joined_too() {
+    let graph = TestGraph::default().input("a", Float, &["0", "2"]).input("b", Float, &["0", "3"]);
+    let graph = graph.node("Concat", "a b", "y", vec![("axis", Attr::Int(1))]).output("y");
+    let model = decode(graph.encode(17)).unwrap();
+    let imported = import(&model, &mut Builder::new(), &Request::default()).unwrap();
+    assert_eq!(imported.outputs[0].descriptor.shape, [0, 5]);
+    let graph = TestGraph::default().input("a", Float, &["0", "2147483647"]);
+    let message = graph.node("Concat", "a a a", "y", vec![("axis", Attr::Int(1))]).output("y").refusal(17);
+    assert!(message.contains("6442450941 elements along an axis"), "{message}");
+}
+
+#[test]
+fn small_files_cannot_ask_for_large_constants() {
+    let long = &["1", "1", "500000000", "1"];
+    let graph = TestGraph::default().input("q", Float, long).input("k", Float, &["1", "1", "1", "1"]);
+    let message = graph.node("Attention", "q k k", "y", vec![("is_causal", Attr::Int(1))]).output("y").refusal(23);
+    assert!(message.contains("a constant of 500000000 elements, more than 8388608"), "{message}");
+    let graph = TestGraph::default().ints("n", &[1 << 23]);
+    let graph = (0..20).fold(graph, |graph, at| graph.node("HannWindow", "n", &format!("w{at}"), vec![]));
+    let names = (0..20).map(|at| format!("w{at}")).collect::<Vec<_>>().join(" ");
+    let message = graph.node("Sum", &names, "y", vec![]).output("y").refusal(17);
+    assert!(message.contains("needs too much memory"), "{message}");
+}
+
+#[test]
+fn long_texts_of_a_file_are_shown_in_part() {
+    let operator = "A".repeat(100_000);
+    let graph = TestGraph::default().input("x", Float, &["2"]).node(&operator, "x", "y", vec![]).output("y");
+    let error = graph.import(17, &Request::default()).unwrap_err();
+    assert_eq!(error.unsupported[0].operator.len(), 259);
+    assert!(error.message.len() < 1000);
+}
+
+#[test]
+fn absurd_numbers_are_refused_before_anything_takes_long() {
+    let ones = vec![0; 1 << 20];
+    let graph = TestGraph::default().input("x", Float, &["2"]).ints("axes", &ones);
+    let message = graph.node("Unsqueeze", "x axes", "y", vec![]).output("y").refusal(17);
+    assert!(message.contains("there are 1048576 axes, more than 64"), "{message}");
+    let names = vec!["x"; 300].join(" ");
+    let equation = vec!["i"; 300].join(",");
+    let graph = TestGraph::default().input("x", Float, &["2"]);
+    let graph = graph.node("Einsum", &names, "y", vec![("equation", Attr::Text(&equation))]).output("y");
+    assert!(graph.refusal(17).contains("the equation has 300 terms, expected at most 256"));
+    let attributes = || (0..300).map(|_| ("a", Attr::Int(1))).collect();
+    let graph = TestGraph::default().input("x", Float, &["2"]).node("Relu", "x", "y", attributes()).output("y");
+    assert_eq!(decode(graph.encode(17)).unwrap_err().message, "[y] it has 300 attributes, more than 256");
+}
+
+#[test]
+fn a_file_that_becomes_shorter_is_an_error() {
+    let file = crate::testing::TemporaryFile::new("shorter.onnx", &add().encode(17));
+    let model = Model::open(&file.0).unwrap();
+    std::fs::File::options().write(true).open(&file.0).unwrap().set_len(10).unwrap();
+    let error = graph_of(&model, &Request::default()).unwrap_err();
+    assert!(error.message.ends_with("bytes when it was opened, and has 10 now"), "{error}");
+}

@@ -1,7 +1,7 @@
 //! Operators that arrange elements anew: between depth and space, in reverse, above and below diagonals, from columns.
 
-use super::generate::{check_generated, clamped, places};
-use crate::dtype::{DataType, Number};
+use super::generate::{clamped, places};
+use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -154,10 +154,8 @@ fn col2im(call: &mut Call) -> Outcome {
 /// A filter `[rows, 1, height, width]` with a 1 at the place in the block that the row stands for.
 fn block_filter(call: &mut Call, dtype: DataType, rows: u32, [height, width]: [u32; 2]) -> Step<OperandId> {
     let area = height as u64 * width as u64;
-    check_generated(rows as u64 * area)?;
-    let element = |at: u64| Number::Int((at % area == at / area % area) as i128);
-    let elements: Vec<_> = (0..rows as u64 * area).map(element).collect();
-    call.constant(dtype, &[rows, 1, height, width], &elements)
+    let elements = (0..rows as u64 * area).map(|at| (at % area == at / area % area) as i64);
+    call.constant(dtype, &[rows, 1, height, width], elements)
 }
 
 /// The operators of this family.

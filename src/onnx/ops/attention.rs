@@ -1,7 +1,7 @@
 //! Scaled dot product attention and rotary position embeddings: what all attention operators share, and those of the
 //! standard.
 
-use crate::dtype::{DataType, Number};
+use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -64,7 +64,7 @@ pub fn attend(call: &mut Call, heads: Heads, scores: &Scores) -> Step<Attended> 
     let [batch, n, queries, size] = call.dims(heads.q, "the query")?;
     let [_, shared, keys, _] = call.dims(heads.k, "the key")?;
     let [_, _, _, value_size] = call.dims(heads.v, "the value")?;
-    if n % shared != 0 {
+    if !n.is_multiple_of(shared) {
         return Err(Refusal(format!("{n} heads of queries cannot share {shared} heads of keys")));
     }
     // Queries that share keys are rows of one matrix: nothing is copied.
@@ -129,7 +129,7 @@ fn softmax(call: &mut Call, x: OperandId, scores: &Scores, [batch, n, queries, k
 /// `[batch, sequence, heads * size]` as `[batch, heads, sequence, size]`.
 pub fn split_heads(call: &mut Call, x: OperandId, heads: u32, what: &str) -> Step<OperandId> {
     let [batch, sequence, hidden] = call.dims(x, what)?;
-    if heads == 0 || hidden % heads != 0 {
+    if heads == 0 || !hidden.is_multiple_of(heads) {
         return Err(Refusal(format!("{what} has {hidden} features, which {heads} heads cannot share equally")));
     }
     let split = call.reshape(x, &[batch, sequence, heads, hidden / heads])?;
@@ -167,8 +167,7 @@ pub fn state_length(call: &Call, index: usize) -> Step<u32> {
 /// The integers from `start` on as `int32` of shape `shape`, which has one dimension that is not 1.
 pub fn counting(call: &mut Call, start: i64, shape: &[u32]) -> Step<OperandId> {
     let count: u32 = shape.iter().product();
-    let numbers: Vec<_> = (0..count as i64).map(|at| Number::Int((start + at) as i128)).collect();
-    call.constant(DataType::Int32, shape, &numbers)
+    call.constant(DataType::Int32, shape, start..start + count as i64)
 }
 
 /// Which of `keys` keys a query at each of the `positions`, `[.., queries, 1]`, sees: those up to it.
@@ -326,7 +325,7 @@ pub fn rotated_heads(call: &mut Call, x: OperandId, heads: u32, rotation: Rotati
     if axis == 1 {
         return rotated(call, x, rotation);
     }
-    if heads == 0 || shape[2] % heads != 0 {
+    if heads == 0 || !shape[2].is_multiple_of(heads) {
         return Err(Refusal(format!("{} features cannot be shared equally by {heads} heads", shape[2])));
     }
     let split = call.reshape(x, &[shape[0], shape[1], heads, shape[2] / heads])?;

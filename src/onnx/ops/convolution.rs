@@ -291,8 +291,8 @@ fn conv_transpose2d(
     };
     let early_bias = bias.filter(|_| late_bias.is_none());
     let mut y = call.emit_all(ConvTranspose2d { attributes }, vec![Some(x), Some(filter), early_bias])?[0];
-    for at in 0..2 {
-        y = call.pad_axis(y, 2 + at, [0, zeros[at]])?;
+    for (at, after) in zeros.into_iter().enumerate() {
+        y = call.pad_axis(y, 2 + at, [0, after])?;
     }
     let Some(bias) = late_bias else { return Ok(y) };
     let channels = call.shape(y)[1];

@@ -25,6 +25,9 @@ struct Term {
 /// Sizes of dimensions by name.
 type Sizes = BTreeMap<Label, u32>;
 
+/// The most inputs: each product looks at all that follow.
+const MAX_TERMS: usize = 256;
+
 /// The labels of a term of the equation, whose ellipsis stands for `ellipsis` dimensions.
 fn labels(term: &str, ellipsis: usize) -> Step<Vec<Label>> {
     let (before, after) = match term.split_once("...") {
@@ -49,6 +52,9 @@ fn terms(call: &Call, left: &str) -> Step<Vec<Term>> {
     let written: Vec<&str> = left.split(',').collect();
     if written.len() != call.input_count() {
         return Err(Refusal(format!("the equation has {} terms for {} inputs", written.len(), call.input_count())));
+    }
+    if written.len() > MAX_TERMS {
+        return Err(Refusal(format!("the equation has {} terms, expected at most {MAX_TERMS}", written.len())));
     }
     let mut terms = Vec::new();
     for (index, text) in written.iter().enumerate() {

@@ -275,16 +275,14 @@ fn cast_like(call: &mut Call) -> Outcome {
 /// Floats lose their fraction on the way to an integer, and everything but 0 is true.
 fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
     if let Some(literal) = call.input_literal(0) {
-        let numbers = literal.numbers().map_err(Refusal)?;
-        if numbers.is_empty() {
+        if literal.shape.contains(&0) {
             return Ok(vec![Value::Empty(Descriptor::new(to, literal.shape.clone()))]);
         }
         let cast = |number: Number| match to_bool {
             true => Number::Int((number.to_f64() != 0.0) as i128),
             false => crate::ops::elementwise::cast(number, to),
         };
-        let numbers: Vec<_> = numbers.into_iter().map(cast).collect();
-        let output = call.constant(to, &literal.shape, &numbers);
+        let output = call.converted(&literal, to, cast);
         return call.one(output);
     }
     if let Some(Value::Empty(descriptor)) = call.value(0) {

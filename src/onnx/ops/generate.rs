@@ -2,7 +2,7 @@
 
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
-use crate::onnx::call::{Call, Step};
+use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
@@ -11,43 +11,17 @@ use crate::ops::triangular::Triangular;
 use crate::shape::Descriptor;
 use std::cmp::Ordering;
 
-/// The most elements of a constant that a translation makes: a small file must not need much memory.
-pub const MAX_GENERATED: u64 = 1 << 20;
-
-/// An int64 constant.
-///
-/// # Errors
-/// If it has more than [`MAX_GENERATED`] elements.
-pub fn int_constant(call: &mut Call, shape: &[u32], ints: &[i64]) -> Step<OperandId> {
-    check_generated(ints.len() as u64)?;
-    let bytes: Vec<u8> = ints.iter().flat_map(|int| int.to_le_bytes()).collect();
-    call.constant_from_bytes(Descriptor::new(DataType::Int64, shape), &bytes)
-}
-
-/// Refuses constants of more than [`MAX_GENERATED`] elements.
-pub fn check_generated(count: u64) -> Step<()> {
-    match count <= MAX_GENERATED {
-        true => Ok(()),
-        false => Err(Refusal(format!("it needs a constant of {count} elements, more than {MAX_GENERATED}"))),
-    }
-}
-
 /// `0, 1, ... count - 1` along `axis` of a tensor of `rank` dimensions.
 pub fn places(call: &mut Call, dtype: DataType, count: u32, axis: usize, rank: usize) -> Step<OperandId> {
-    check_generated(count as u64)?;
     let mut shape = vec![1; rank];
     shape[axis] = count;
-    let numbers: Vec<_> = (0..count).map(|at| Number::Int(at as i128)).collect();
-    call.constant(dtype, &shape, &numbers)
+    call.constant(dtype, &shape, 0..count as i64)
 }
 
 /// The one number in the constant at `index`.
 fn one_number(call: &Call, index: usize, what: &str) -> Step<Number> {
-    call.required(index)?;
-    let numbers = call.constant_numbers(index);
-    let numbers = numbers.ok_or_else(|| {
-        Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
-    })?;
+    let numbers = call.given_numbers(index, what)?;
+    let numbers = numbers.ok_or_else(|| Refusal(format!("{what} (input {index}) is missing")))?;
     match numbers[..] {
         [number] => Ok(number),
         _ => Err(Refusal(format!("{what} (input {index}) has {} elements, expected 1", numbers.len()))),
@@ -74,13 +48,11 @@ fn range(call: &mut Call) -> Outcome {
     if count == 0 {
         return Ok(vec![Value::Empty(Descriptor::new(dtype, [0]))]);
     }
-    let numbers: Vec<_> = (0..count as i128)
-        .map(|at| match (start, delta) {
-            (Number::Int(start), Number::Int(delta)) => Number::Int(start + at * delta),
-            _ => Number::Float(start.to_f64() + at as f64 * delta.to_f64()),
-        })
-        .collect();
-    let output = call.constant(dtype, &[count as u32], &numbers);
+    let numbers = (0..count as i128).map(|at| match (start, delta) {
+        (Number::Int(start), Number::Int(delta)) => Number::Int(start + at * delta),
+        _ => Number::Float(start.to_f64() + at as f64 * delta.to_f64()),
+    });
+    let output = call.constant(dtype, &[count as u32], numbers);
     call.one(output)
 }
 
@@ -116,8 +88,8 @@ pub fn clamped(diagonal: i64) -> i32 {
 /// the end.
 fn one_hot(call: &mut Call) -> Outcome {
     let depth = one_number(call, 1, "depth")?.to_f64();
-    if !(depth >= 1.0 && depth <= MAX_GENERATED as f64) {
-        return Err(Refusal(format!("depth is {depth}, expected a number from 1 to {MAX_GENERATED}")));
+    if !(depth >= 1.0 && depth <= i32::MAX as f64) {
+        return Err(Refusal(format!("depth is {depth}, expected a number from 1 to {}", i32::MAX)));
     }
     let depth = depth as u32;
     let (indices, values) = (call.input(0)?, call.input(2)?);
@@ -190,7 +162,7 @@ fn compress(call: &mut Call) -> Outcome {
     if kept.is_empty() {
         return Ok(vec![Value::Empty(Descriptor::new(call.dtype(x), shape))]);
     }
-    let kept = int_constant(call, &[kept.len() as u32], &kept)?;
+    let kept = call.constant(DataType::Int64, &[kept.len() as u32], kept)?;
     let output = call.gather(x, kept, axis);
     call.one(output)
 }
@@ -236,10 +208,10 @@ fn unique(call: &mut Call) -> Outcome {
     }
     let first: Vec<i64> = groups.iter().map(|group| group[0] as i64).collect();
     let counts: Vec<i64> = groups.iter().map(|group| group.len() as i64).collect();
-    let found = int_constant(call, &[first.len() as u32], &first)?;
+    let found = call.constant(DataType::Int64, &[first.len() as u32], first)?;
     let rows = call.gather(x, found, axis)?;
-    let inverse = int_constant(call, &[inverse.len() as u32], &inverse)?;
-    let counts = int_constant(call, &[counts.len() as u32], &counts)?;
+    let inverse = call.constant(DataType::Int64, &[inverse.len() as u32], inverse)?;
+    let counts = call.constant(DataType::Int64, &[counts.len() as u32], counts)?;
     Ok([rows, found, inverse, counts].map(Value::Operand).to_vec())
 }
 

@@ -83,8 +83,8 @@ fn common_bits(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     }
     let wide = if dtype.size() == 8 { DataType::Uint64 } else { DataType::Uint32 };
     let count = 8 * dtype.size() as u32;
-    let weights: Vec<_> = (0..count).map(|bit| Number::Int(1 << bit)).collect();
-    let weights = call.constant(wide, &[count], &weights)?;
+    let weights = (0..count).map(|bit| Number::Int(1 << bit));
+    let weights = call.constant(wide, &[count], weights)?;
     let shape = call.broadcast_shape(a, b)?;
     let two = call.scalar(wide, Number::Int(2))?;
     let mut digits = |x: OperandId| -> Step<OperandId> {

@@ -1,7 +1,6 @@
 //! Operators that cut, join, repeat and pad.
 
-use super::generate::{check_generated, int_constant};
-use crate::dtype::Number;
+use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -191,10 +190,8 @@ fn pad_operand(call: &mut Call, x: OperandId, pads: &[[u32; 2]], border: Border)
         for (axis, &[before, after]) in pads.iter().enumerate() {
             if before + after > 0 {
                 let size = shape[axis] as i64;
-                let places = -(before as i64)..size + after as i64;
-                check_generated((places.end - places.start) as u64)?;
-                let places: Vec<_> = places.map(|at| border_place(border, at, size)).collect();
-                let places = int_constant(call, &[places.len() as u32], &places)?;
+                let places = (-(before as i64)..size + after as i64).map(|at| border_place(border, at, size));
+                let places = call.constant(DataType::Int64, &[before + shape[axis] + after], places)?;
                 output = call.gather(output, places, axis as u32)?;
             }
         }

@@ -6,7 +6,7 @@
 use super::window::{Window, per_dimension, window};
 use crate::dtype::DataType;
 use crate::ir::OperandId;
-use crate::onnx::call::{Call, Step};
+use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
@@ -56,10 +56,13 @@ fn pooling(call: &Call, shape: &[u32]) -> Step<Pooling> {
             let size = inside + end as i64;
             return Err(Refusal(format!("a window of {reach} elements does not fit into {size} with its padding")));
         }
-        let reached = ((count - 1) * stride + reach - inside).max(0) as u32;
+        let reached = ((count - 1) * stride + reach - inside).max(0);
+        let (Ok(reached), Ok(count)) = (u32::try_from(reached), u32::try_from(count)) else {
+            return Err(Refusal(format!("a padding of {begin} and {reached} elements is too large")));
+        };
         window.padding[at] = [begin, reached];
         partial.push(reached.saturating_sub(end));
-        outputs.push(count as u32);
+        outputs.push(count);
     }
     Ok(Pooling { window, outputs, partial })
 }
@@ -165,56 +168,46 @@ fn max_pool(call: &mut Call) -> Outcome {
     Ok(outputs)
 }
 
-/// The largest number of elements of all windows of an image for which places of maxima are computed.
-const MAX_WINDOW_ELEMENTS: u64 = 1 << 22;
-
 /// Where the maxima are: their numbers among all elements of `x`, int64.
 fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandId> {
     let shape = call.shape(x);
     let spatial = &shape[2..];
     let images = shape[0] * shape[1];
-    let elements = window_elements(pooling, spatial)?;
     let column_major = call.int_or("storage_order", 0) != 0;
     let size: i64 = spatial.iter().map(|&dim| dim as i64).product();
-    let number = |place: &[u32], column_major: bool| {
-        let pairs: Vec<_> = place.iter().zip(spatial).collect();
-        let step = |number: i64, &(&at, &dim): &(&u32, &u32)| number * dim as i64 + at as i64;
-        if column_major { pairs.iter().rev().fold(0, step) } else { pairs.iter().fold(0, step) }
-    };
-    let row_numbers: Vec<i64> = elements.iter().flatten().map(|place| number(place, false)).collect();
-    let shown: Vec<i64> = elements.iter().flatten().map(|place| number(place, column_major)).collect();
-    let (places, count) = (elements.len() as u32, elements[0].len() as u32);
-    let rows = call.int_constant(DataType::Int32, &[places, count], &row_numbers)?;
+    let (places, row_numbers, shown) = window_elements(pooling, spatial, column_major)?;
+    let count = row_numbers.len() as u32 / places;
+    let rows = call.constant(DataType::Int32, &[places, count], row_numbers)?;
     let flat = call.reshape(x, &[images, size as u32])?;
     let windows = call.gather(flat, rows, 1)?;
     let attributes = ArgAttributes { axis: 2, keep_dimensions: false, output_data_type: DataType::Int64 };
     let best = call.emit(ArgMinMax { max: true, attributes }, &[windows])?;
-    let starts: Vec<i64> = (0..places as i64).map(|place| place * count as i64).collect();
-    let starts = call.int_constant(DataType::Int64, &[places], &starts)?;
+    let starts = (0..places as i64).map(|place| place * count as i64);
+    let starts = call.constant(DataType::Int64, &[places], starts)?;
     let best = call.add(best, starts)?;
-    let shown = call.int_constant(DataType::Int64, &[places * count], &shown)?;
+    let shown = call.constant(DataType::Int64, &[places * count], shown)?;
     let best = call.gather(shown, best, 0)?;
-    let firsts: Vec<i64> = (0..images as i64).map(|image| image * size).collect();
-    let firsts = call.int_constant(DataType::Int64, &[images, 1], &firsts)?;
+    let firsts = call.constant(DataType::Int64, &[images, 1], (0..images as i64).map(|image| image * size))?;
     let best = call.add(best, firsts)?;
     call.reshape(best, &[&shape[..2], &pooling.outputs].concat())
 }
 
-/// For every place of the window the elements of the input that it covers, in their order. Elements in the padding are
-/// replaced by the first one that is not, which changes neither a maximum nor where it is first.
-fn window_elements(pooling: &Pooling, spatial: &[u32]) -> Step<Vec<Vec<Vec<u32>>>> {
+/// How many places the window has, and for each of them the numbers of the elements of an image that it covers: in
+/// row-major order, and as they are shown. Elements in the padding are replaced by the first one that is not, which
+/// changes neither a maximum nor where it is first.
+fn window_elements(pooling: &Pooling, spatial: &[u32], column_major: bool) -> Step<(u32, Vec<i64>, Vec<i64>)> {
     let Pooling { window, outputs, .. } = pooling;
-    let product = |sizes: &[u32]| sizes.iter().try_fold(1u64, |n, &size| n.checked_mul(size as u64));
-    let count = product(outputs).zip(product(&window.kernel)).and_then(|(a, b)| a.checked_mul(b));
-    if count.is_none_or(|count| count > MAX_WINDOW_ELEMENTS) {
-        return Err(Refusal(format!(
-            "Indices of windows of more than {MAX_WINDOW_ELEMENTS} elements are not supported"
-        )));
-    }
-    let mut all = Vec::new();
-    for place in indices(outputs) {
-        let steps = indices(&window.kernel);
-        let element = |step: &Vec<u32>| -> Option<Vec<u32>> {
+    let product = |sizes: &[u32]| sizes.iter().fold(1u64, |n, &size| n.saturating_mul(size as u64));
+    check_generated(product(outputs).saturating_mul(product(&window.kernel)))?;
+    let number = |place: &[u32], column_major: bool| {
+        let pairs = place.iter().zip(spatial);
+        let step = |number: i64, (&at, &dim): (&u32, &u32)| number * dim as i64 + at as i64;
+        if column_major { pairs.rev().fold(0, step) } else { pairs.fold(0, step) }
+    };
+    let (places, steps) = (indices(outputs), indices(&window.kernel));
+    let (mut rows, mut shown) = (Vec::new(), Vec::new());
+    for place in &places {
+        let element = |step: &Vec<u32>| -> Option<[i64; 2]> {
             let at = |dim: usize| {
                 let [begin, _] = window.padding[dim];
                 let at = place[dim] as i64 * window.strides[dim] as i64
@@ -222,13 +215,17 @@ fn window_elements(pooling: &Pooling, spatial: &[u32]) -> Step<Vec<Vec<Vec<u32>>
                     - begin as i64;
                 u32::try_from(at).ok().filter(|&at| at < spatial[dim])
             };
-            (0..spatial.len()).map(at).collect()
+            let element: Vec<u32> = (0..spatial.len()).map(at).collect::<Option<_>>()?;
+            Some([number(&element, false), number(&element, column_major)])
         };
-        let elements: Vec<_> = steps.iter().map(element).collect();
-        let first = elements.iter().flatten().next().cloned().ok_or("a window covers padding only")?;
-        all.push(elements.into_iter().map(|element| element.unwrap_or_else(|| first.clone())).collect());
+        let first = steps.iter().find_map(element).ok_or("a window covers padding only")?;
+        for step in &steps {
+            let [row, other] = element(step).unwrap_or(first);
+            rows.push(row);
+            shown.push(other);
+        }
     }
-    Ok(all)
+    Ok((places.len() as u32, rows, shown))
 }
 
 /// All indices of a tensor of this shape in row-major order.

@@ -14,6 +14,7 @@ use crate::onnx::tensor::ElementType;
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::quantize::Quantize;
 use crate::ops::reduce::ReduceKind;
+use crate::shape::Descriptor;
 
 /// How the elements of an input share scales.
 struct Granularity {
@@ -62,8 +63,7 @@ impl Granularity {
             return Ok(operand);
         }
         // One scale per element.
-        let blocks: Vec<i64> = (0..size).map(|at| (at / self.block) as i64).collect();
-        let blocks = call.int_constant(DataType::Int32, &[size], &blocks)?;
+        let blocks = call.constant(DataType::Int32, &[size], (0..size).map(|at| (at / self.block) as i64))?;
         call.gather(operand, blocks, axis as u32)
     }
 }
@@ -84,8 +84,7 @@ fn quantized(call: &mut Call, index: usize) -> Step<OperandId> {
     let Some(dtype) = widened(literal.element) else {
         return Err(Refusal(format!("input {index} is of type {}, which WebNN does not have", literal.element)));
     };
-    let numbers = literal.numbers().map_err(Refusal)?;
-    call.constant(dtype, &literal.shape, &numbers)
+    call.converted(&literal, dtype, |number| number)
 }
 
 /// The type that the attribute `name` names; `None` without it.
@@ -95,8 +94,12 @@ fn named_type(call: &Call, name: &str) -> Step<Option<DataType>> {
     dtype.map(Some).ok_or_else(|| Refusal(format!("{name} is {element}, which WebNN does not have")))
 }
 
-/// Zeros of the shape of `scale`.
+/// Zeros of the shape of `scale`: a constant if that is one, so that a dequantized constant is one, too.
 fn zeros(call: &mut Call, scale: OperandId, dtype: DataType) -> Step<OperandId> {
+    if call.is_constant(scale) {
+        let descriptor = Descriptor::new(dtype, call.shape(scale));
+        return call.constant_from_bytes(descriptor.clone(), &vec![0; descriptor.bytes()]);
+    }
     let zero = call.int_scalar(dtype, 0)?;
     let shape = call.shape(scale);
     call.expand(zero, &shape)

@@ -48,10 +48,11 @@ impl Sequence {
         let directions = direction.count() as u32;
         let mut biases = [None, None];
         if let Some(bias) = call.optional(3)? {
-            let (got, half) = (call.shape(bias), gates * hidden);
-            if got != [directions, 2 * half] {
-                return Err(Refusal(format!("B has shape {got:?}, expected [{directions}, {}]", 2 * half)));
+            let (got, both) = (call.shape(bias), 2 * gates as u64 * hidden as u64);
+            if got.len() != 2 || got[0] != directions || got[1] as u64 != both {
+                return Err(Refusal(format!("B has shape {got:?}, expected [{directions}, {both}]")));
             }
+            let half = gates * hidden;
             let halves = call.split(bias, &[half, half], 1)?;
             biases = [Some(halves[0]), Some(halves[1])];
         }
@@ -255,17 +256,15 @@ fn gemm() -> Gemm {
     Gemm { attributes: GemmAttributes { b_transpose: true, ..Default::default() } }
 }
 
+/// The next states for a direction, the sums of all gates and the states so far.
+type TimeStep<'a> = dyn Fn(&mut Call, usize, OperandId, &[OperandId]) -> Step<Vec<OperandId>> + 'a;
+
 /// The most time steps that are unrolled.
 const MAX_STEPS: u32 = 4096;
 
 /// Unrolls a network over time. `step` gets the number of a direction, `x W + h R + biases` of all gates and the states,
 /// of which the first is the hidden one, and gives the next states. Products with `x` are one for all steps.
-fn unroll(
-    call: &mut Call,
-    sequence: &Sequence,
-    initial: &[Option<OperandId>],
-    step: &dyn Fn(&mut Call, usize, OperandId, &[OperandId]) -> Step<Vec<OperandId>>,
-) -> Outcome {
+fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], step: &TimeStep) -> Outcome {
     let Sequence { x, steps, batch, hidden, direction, .. } = *sequence;
     if steps > MAX_STEPS {
         return Err(Refusal(format!("{steps} steps cannot be unrolled, expected at most {MAX_STEPS}")));

@@ -5,7 +5,7 @@
 
 use crate::dtype::DataType;
 use crate::ir::OperandId;
-use crate::onnx::call::{Call, Step};
+use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
@@ -165,7 +165,7 @@ impl Resizing {
 const SAME_PLACE: f64 = 1e-5;
 
 /// The most weights along a dimension.
-const MAX_WEIGHTS: u64 = 1 << 25;
+const MAX_WEIGHTS: u64 = 1 << 22;
 
 /// The most elements of an output that are gathered one by one; more make a product with a matrix.
 const MAX_GATHERED: usize = 4;
@@ -199,10 +199,10 @@ impl Plan {
             let tap = |taps: &Vec<(u32, f64)>| taps.get(tap).copied().unwrap_or((taps[0].0, 0.0));
             let (indices, weights): (Vec<i64>, Vec<f64>) =
                 self.taps.iter().map(|taps| (tap(taps).0 as i64, tap(taps).1)).unzip();
-            let indices = call.int_constant(DataType::Int32, &[places], &indices)?;
+            let indices = call.constant(DataType::Int32, &[places], indices)?;
             let mut picked = call.gather(x, indices, self.axis as u32)?;
             if weights.iter().any(|&weight| weight != 1.0) {
-                let weights = call.float_constant(call.dtype(x), &weights_shape, &weights)?;
+                let weights = call.constant(call.dtype(x), &weights_shape, weights)?;
                 picked = call.mul(picked, weights)?;
             }
             sum = Some(match sum {
@@ -218,9 +218,7 @@ impl Plan {
         let (input, places) = (self.input as usize, self.taps.len());
         let (before, after) = (&shape[..self.axis], &shape[self.axis + 1..]);
         let is_last = after.is_empty();
-        if (input * places) as u64 > MAX_WEIGHTS {
-            return Err(Refusal(format!("a dimension is too large to be resized from {input} to {places}")));
-        }
+        check_generated((input * places) as u64)?;
         let mut matrix = vec![0.0; input * places];
         for (place, taps) in self.taps.iter().enumerate() {
             for &(at, weight) in taps {
@@ -231,11 +229,11 @@ impl Plan {
         let (input, places, dtype) = (self.input, places as u32, call.dtype(x));
         let product = if is_last {
             let rows = call.reshape(x, &[before.iter().product(), input])?;
-            let matrix = call.float_constant(dtype, &[input, places], &matrix)?;
+            let matrix = call.constant(dtype, &[input, places], matrix)?;
             call.matmul(rows, matrix)?
         } else {
             let columns = call.reshape(x, &[before.iter().product(), input, after.iter().product()])?;
-            let matrix = call.float_constant(dtype, &[places, input], &matrix)?;
+            let matrix = call.constant(dtype, &[places, input], matrix)?;
             call.matmul(matrix, columns)?
         };
         call.reshape(product, &[before, &[places], after].concat())
@@ -309,8 +307,8 @@ fn emit(call: &mut Call, how: &Resizing, sizes: &[Sizes]) -> Outcome {
     for plan in plans.iter().filter(|plan| plan.outside.contains(&true)) {
         let mut shape = vec![1; call.rank(y) - plan.axis];
         shape[0] = plan.outside.len() as u32;
-        let outside: Vec<i64> = plan.outside.iter().map(|&outside| outside as i64).collect();
-        let outside = call.int_constant(DataType::Uint8, &shape, &outside)?;
+        let outside = plan.outside.iter().map(|&outside| outside as i64);
+        let outside = call.constant(DataType::Uint8, &shape, outside)?;
         let value = call.scalar_like(y, how.extrapolation)?;
         y = call.select(outside, value, y)?;
     }

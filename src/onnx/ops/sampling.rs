@@ -6,7 +6,7 @@
 use super::convolution::{Convolution, convolution};
 use crate::dtype::DataType;
 use crate::ir::OperandId;
-use crate::onnx::call::{Call, Step};
+use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
@@ -87,8 +87,8 @@ impl Table {
 
     /// The number of the first row of each of the images that stand behind each other, `[N, 1]`.
     fn firsts(&self, call: &mut Call) -> Step<OperandId> {
-        let firsts: Vec<i64> = (0..self.batch as i64).map(|image| image * self.places() as i64).collect();
-        call.int_constant(DataType::Int32, &[self.batch, 1], &firsts)
+        let firsts = (0..self.batch as i64).map(|image| image * self.places() as i64);
+        call.constant(DataType::Int32, &[self.batch, 1], firsts)
     }
 
     fn strides(&self) -> Vec<i64> {
@@ -289,8 +289,9 @@ fn affine_grid(call: &mut Call) -> Outcome {
         let got = call.shape(theta);
         return Err(Refusal(format!("theta has shape {got:?} for the size {size:?}, expected {expected:?}")));
     }
-    let places = size[2..].iter().try_fold(1u32, |n, &size| n.checked_mul(size)).filter(|&places| places <= 1 << 24);
-    let places = places.ok_or_else(|| Refusal(format!("size is {size:?}, expected at most 2^24 places")))?;
+    // A checked shape has no more elements than 32 bits can count.
+    let places: u32 = size[2..].iter().product();
+    check_generated(places as u64 * (dims as u64 + 1))?;
     let coordinate = |at: u32, size: u32| match (align, size) {
         (true, 1) => -1.0,
         (true, _) => 2.0 * at as f64 / (size as f64 - 1.0) - 1.0,
@@ -305,7 +306,7 @@ fn affine_grid(call: &mut Call) -> Outcome {
         }
         points.push(1.0);
     }
-    let points = call.float_constant(call.dtype(theta), &[places, dims as u32 + 1], &points)?;
+    let points = call.constant(call.dtype(theta), &[places, dims as u32 + 1], points)?;
     let columns = call.transpose_last(theta)?;
     let grid = call.matmul(points, columns)?;
     let grid = call.reshape(grid, &[&size[..1], &size[2..], &[dims as u32]].concat());
@@ -372,7 +373,7 @@ fn roi_align(call: &mut Call) -> Outcome {
         &[rois],
     )?;
     let mut taps = Vec::new();
-    for at in 0..2 {
+    for (at, count_of_bins) in bins.into_iter().enumerate() {
         // Regions are x1, y1, x2, y2.
         let start = call.slice_axis(rois, 1, 1 - at as u32, 1)?;
         let end = call.slice_axis(rois, 1, 3 - at as u32, 1)?;
@@ -381,12 +382,12 @@ fn roi_align(call: &mut Call) -> Outcome {
             let one = call.scalar_like(extent, 1.0)?;
             extent = call.emit(E::Max, &[extent, one])?;
         }
-        let all = bins[at] * samples;
+        let all = count_of_bins * samples;
         if all > 1 << 16 {
             return Err(Refusal(format!("{all} samples along a dimension of a region are too many")));
         }
-        let steps: Vec<f64> = (0..all).map(|step| (step as f64 + 0.5) / all as f64).collect();
-        let steps = call.float_constant(DataType::Float32, &[1, all], &steps)?;
+        let steps = (0..all).map(|step| (step as f64 + 0.5) / all as f64);
+        let steps = call.constant(DataType::Float32, &[1, all], steps)?;
         let offsets = call.mul(extent, steps)?;
         let places = call.add(start, offsets)?;
         let dimension = aligned_taps(call, places, table.spatial[at])?;
@@ -440,16 +441,14 @@ fn deform_conv(call: &mut Call) -> Outcome {
     for at in 0..2 {
         let moved = call.slice_axis(offset, 2, at as u32, 1)?;
         let moved = call.reshape(moved, &[batch * sets, elements * places])?;
-        let mut base = Vec::new();
-        for element in 0..elements {
+        let base = (0..elements * places).map(|number| {
+            let (element, place) = (number / places, number % places);
             let step =
                 [element / window.kernel[1], element % window.kernel[1]][at] as f64 * window.dilations[at] as f64;
-            base.extend((0..places).map(|place| {
-                let place = [place / outputs[1], place % outputs[1]][at] as f64 * window.strides[at] as f64;
-                place + step - window.padding[at][0] as f64
-            }));
-        }
-        let base = call.float_constant(DataType::Float32, &[1, elements * places], &base)?;
+            let place = [place / outputs[1], place % outputs[1]][at] as f64 * window.strides[at] as f64;
+            place + step - window.padding[at][0] as f64
+        });
+        let base = call.constant(DataType::Float32, &[1, elements * places], base)?;
         let place = call.add(base, moved)?;
         taps.push(Mode::Linear.taps(call, place, table.spatial[at], Padding::Zeros)?);
     }

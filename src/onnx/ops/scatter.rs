@@ -1,6 +1,5 @@
 //! Operators that replace elements, or combine them with others, by indices.
 
-use super::generate::{check_generated, int_constant};
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -36,10 +35,6 @@ fn from_start(call: &mut Call, indices: OperandId, sizes: OperandId) -> Step<Ope
     call.select(is_below, counted, indices)
 }
 
-fn ints(sizes: impl IntoIterator<Item = usize>) -> Vec<i64> {
-    sizes.into_iter().map(|size| size as i64).collect()
-}
-
 /// The place in the flat data of each of the elements that `ScatterElements` updates.
 fn flat_places(call: &mut Call, shape: &[u32], indices: OperandId, axis: usize) -> Step<OperandId> {
     let index_shape = call.shape(indices);
@@ -51,12 +46,11 @@ fn flat_places(call: &mut Call, shape: &[u32], indices: OperandId, axis: usize) 
     let along = call.mul(indices, stride)?;
     let own = crate::shape::strides(&index_shape);
     let count = crate::shape::elements(&index_shape);
-    check_generated(count as u64)?;
     let other = (0..count).map(|at| {
         let place = |d: usize| at / own[d] % index_shape[d] as usize * strides[d];
-        (0..shape.len()).filter(|&d| d != axis).map(place).sum::<usize>()
+        (0..shape.len()).filter(|&d| d != axis).map(place).sum::<usize>() as i64
     });
-    let other = int_constant(call, &index_shape, &ints(other))?;
+    let other = call.constant(DataType::Int64, &index_shape, other)?;
     let places = call.add(along, other)?;
     call.reshape(places, &[count as u32])
 }
@@ -85,7 +79,7 @@ fn combine(call: &mut Call, op: E, data: OperandId, places: OperandId, updates: 
         let (places, updates) = if round.len() == count {
             (places, updates)
         } else {
-            let chosen = int_constant(call, &[round.len() as u32], &round)?;
+            let chosen = call.constant(DataType::Int64, &[round.len() as u32], round)?;
             (call.gather(places, chosen, 0)?, call.gather(updates, chosen, 0)?)
         };
         let present = call.gather(output, places, 0)?;
@@ -161,9 +155,10 @@ fn scatter_nd(call: &mut Call) -> Outcome {
     }
     let (outer, inner) = shape.split_at(depth);
     let indices = call.cast(indices, DataType::Int64)?;
-    let sizes = int_constant(call, &[depth as u32], &ints(outer.iter().map(|&size| size as usize)))?;
+    let sizes = call.constant(DataType::Int64, &[depth as u32], outer.iter().map(|&size| size as i64))?;
     let indices = from_start(call, indices, sizes)?;
-    let row_strides = int_constant(call, &[depth as u32], &ints(strides(outer)))?;
+    let row_strides =
+        call.constant(DataType::Int64, &[depth as u32], strides(outer).into_iter().map(|stride| stride as i64))?;
     let weighted = call.mul(indices, row_strides)?;
     let places = call.reduce(ReduceKind::Sum, weighted, &[index_shape.len() as u32 - 1], false)?;
     let count = index_shape[..index_shape.len() - 1].iter().product();

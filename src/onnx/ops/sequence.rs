@@ -26,8 +26,10 @@ fn check_length(length: usize) -> Step<()> {
     }
 }
 
-fn bounded(values: Vec<Value>) -> Outcome {
+fn bounded(call: &mut Call, values: Vec<Value>) -> Outcome {
     check_length(values.len())?;
+    // Those of all lengths are kept until the model is read.
+    call.take_memory(values.len() * size_of::<Value>())?;
     Ok(vec![Value::Sequence(values)])
 }
 
@@ -47,7 +49,8 @@ fn position(call: &Call, index: usize, length: usize, limit: usize) -> Step<usiz
 }
 
 fn construct(call: &mut Call) -> Outcome {
-    bounded((0..call.input_count()).map(|index| tensor(call, index)).collect::<Step<_>>()?)
+    let values = (0..call.input_count()).map(|index| tensor(call, index)).collect::<Step<_>>()?;
+    bounded(call, values)
 }
 
 fn insert(call: &mut Call) -> Outcome {
@@ -58,7 +61,7 @@ fn insert(call: &mut Call) -> Outcome {
         None => values.len(),
     };
     values.insert(at, value);
-    bounded(values)
+    bounded(call, values)
 }
 
 fn erase(call: &mut Call) -> Outcome {
@@ -68,7 +71,7 @@ fn erase(call: &mut Call) -> Outcome {
         None => values.len().checked_sub(1).ok_or("the sequence is empty")?,
     };
     values.remove(at);
-    bounded(values)
+    bounded(call, values)
 }
 
 fn at(call: &mut Call) -> Outcome {
@@ -112,7 +115,8 @@ pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> S
         descriptor.shape.insert(axis, values.len() as u32);
     } else {
         let sizes = values.iter().map(|value| if let Value::Empty(d) = value { d.shape.get(axis) } else { None });
-        descriptor.shape[axis] = sizes.flatten().sum();
+        let size: u64 = sizes.flatten().map(|&size| size as u64).sum();
+        descriptor.shape[axis] = u32::try_from(size).map_err(|_| Refusal(format!("{size} elements along an axis")))?;
     }
     Ok(Value::Empty(descriptor))
 }
@@ -162,7 +166,7 @@ fn split_to_sequence(call: &mut Call) -> Outcome {
         });
         start += size;
     }
-    bounded(pieces)
+    bounded(call, pieces)
 }
 
 /// The graph of the node for each tensor of the sequences; other inputs are the same every time.

@@ -1,16 +1,20 @@
 //! Operators that move elements or tell about shapes: reshapes, joins, cuts, transpositions, constants.
 
+use super::sequence::joined;
 use crate::dtype::{DataType, Number};
-use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::onnx::tensor::MAX_FILE_RANK;
 use crate::onnx::tensor::{ElementType, Literal};
 use crate::shape::Descriptor;
 
 /// `value` with another shape of as many elements.
 pub fn reshaped(call: &mut Call, value: Value, shape: Vec<u32>) -> Step<Value> {
+    if shape.len() > MAX_FILE_RANK {
+        return Err(Refusal(format!("a tensor would get {} dimensions, more than {MAX_FILE_RANK}", shape.len())));
+    }
     Ok(match value {
         Value::Operand(id) => Value::Operand(call.reshape(id, &shape)?),
         Value::Literal(literal) => Value::Literal(Literal { shape, ..(*literal).clone() }.into()),
@@ -20,6 +24,10 @@ pub fn reshaped(call: &mut Call, value: Value, shape: Vec<u32>) -> Step<Value> {
 }
 
 fn elements(shape: &[u32]) -> u64 {
+    // Without elements, the other dimensions can have any product.
+    if shape.contains(&0) {
+        return 0;
+    }
     shape.iter().map(|&dim| dim as u64).product()
 }
 
@@ -90,7 +98,10 @@ fn squeeze(call: &mut Call) -> Outcome {
 
 fn unsqueeze(call: &mut Call) -> Outcome {
     let mut shape = call.input_shape(0)?;
-    let axes = axes(call)?.ok_or_else(|| Refusal("axes are missing".to_string()))?;
+    let axes = axes(call)?.ok_or("axes are missing")?;
+    if axes.len() > MAX_FILE_RANK {
+        return Err(Refusal(format!("there are {} axes, more than {MAX_FILE_RANK}", axes.len())));
+    }
     let mut axes = call.axes(&axes, shape.len() + axes.len())?;
     axes.sort_unstable();
     for axis in axes {
@@ -101,20 +112,8 @@ fn unsqueeze(call: &mut Call) -> Outcome {
 }
 
 fn concat(call: &mut Call) -> Outcome {
-    let mut operands: Vec<OperandId> = Vec::new();
-    let shape = call.input_shape(0)?;
-    let axis = call.axis(call.int_or("axis", 1), shape.len())?;
-    for index in 0..call.input_count() {
-        // What has no elements adds none, as the first state of a growing cache.
-        if !call.input_shape(index)?.contains(&0) {
-            operands.push(call.input(index)?);
-        }
-    }
-    if operands.is_empty() {
-        return Ok(vec![call.required(0)?]);
-    }
-    let output = call.concat(&operands, axis);
-    call.one(output)
+    let values: Vec<Value> = (0..call.input_count()).map(|index| call.required(index)).collect::<Step<_>>()?;
+    Ok(vec![joined(call, &values, call.int_or("axis", 1), false)?])
 }
 
 fn transpose(call: &mut Call) -> Outcome {
@@ -163,10 +162,9 @@ fn constant(call: &mut Call) -> Outcome {
         Value::Operand(call.scalar(DataType::Float32, Number::Float(float))?)
     } else if let Some(floats) = call.floats_attribute("value_floats") {
         let descriptor = Descriptor::new(DataType::Float32, [floats.len() as u32]);
-        let numbers: Vec<_> = floats.into_iter().map(Number::Float).collect();
-        match numbers.is_empty() {
+        match floats.is_empty() {
             true => Value::Empty(descriptor),
-            false => Value::Operand(call.constant(DataType::Float32, &descriptor.shape, &numbers)?),
+            false => Value::Operand(call.constant(DataType::Float32, &descriptor.shape, floats)?),
         }
     } else {
         return Err("a constant that is a text or sparse has no counterpart in WebNN".into());

@@ -2,7 +2,7 @@
 
 use crate::dtype::DataType;
 use crate::ir::OperandId;
-use crate::onnx::call::{Call, Step};
+use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::tensor::ElementType;
@@ -21,28 +21,16 @@ fn size(call: &Call, index: usize, what: &str) -> Step<u32> {
     valid.ok_or_else(|| Refusal(format!("{what} is {size}, expected a number above 0")))
 }
 
-/// The most elements of a window or matrix that is computed while a model is read.
-const MAX_ELEMENTS: u64 = 1 << 25;
-
-fn check_elements(elements: u64) -> Step<()> {
-    match elements <= MAX_ELEMENTS {
-        true => Ok(()),
-        false => Err(Refusal(format!("a constant of {elements} elements, expected at most {MAX_ELEMENTS}"))),
-    }
-}
-
 /// A window: a sum of cosines with the factors `terms` of a whole turn's multiples.
 fn cosine_window(call: &mut Call, terms: &[f64]) -> Outcome {
     let size = size(call, 0, "size")?;
-    check_elements(size as u64)?;
     let turn = if call.int_or("periodic", 1) != 0 { size as f64 } else { size as f64 - 1.0 };
     let value = |at: u32| {
         // A symmetric window of one element is its peak.
         let angle = if turn == 0.0 { PI } else { 2.0 * PI * at as f64 / turn };
-        terms.iter().enumerate().map(|(k, factor)| factor * (angle * k as f64).cos()).sum()
+        terms.iter().enumerate().map(|(k, factor)| factor * (angle * k as f64).cos()).sum::<f64>()
     };
-    let values: Vec<f64> = (0..size).map(value).collect();
-    let output = call.float_constant(output_type(call)?, &[size], &values);
+    let output = call.constant(output_type(call)?, &[size], (0..size).map(value));
     call.one(output)
 }
 
@@ -64,7 +52,7 @@ impl Transform {
     /// The matrix `[samples * components, frequencies * 2]` that transforms signals with real or complex elements.
     fn matrix(&self, samples: u32, components: u32) -> Step<Vec<f64>> {
         let (length, frequencies) = (self.length as u64, self.frequencies() as u64);
-        check_elements(samples as u64 * components as u64 * frequencies * 2)?;
+        check_generated(samples as u64 * components as u64 * frequencies * 2)?;
         let (sign, factor) = if self.inverse { (1.0, 1.0 / length as f64) } else { (-1.0, 1.0) };
         let mut matrix = Vec::new();
         for sample in 0..samples as u64 {
@@ -89,7 +77,7 @@ impl Transform {
         let rows = call.reshape(x, &[count, used * components])?;
         let values = self.matrix(used, components)?;
         let columns = self.frequencies() * 2;
-        let matrix = call.float_constant(call.dtype(x), &[used * components, columns], &values)?;
+        let matrix = call.constant(call.dtype(x), &[used * components, columns], values)?;
         let product = call.matmul(rows, matrix)?;
         call.reshape(product, &[batch, &[self.frequencies(), 2]].concat())
     }
@@ -153,10 +141,8 @@ fn short_time_fourier_transform(call: &mut Call) -> Outcome {
     if transform.onesided && components == 2 {
         return Err("onesided is not supported for complex signals".into());
     }
-    check_elements(frames as u64 * length as u64)?;
-    let places: Vec<i64> =
-        (0..frames as i64).flat_map(|frame| (0..length as i64).map(move |at| frame * step as i64 + at)).collect();
-    let places = call.int_constant(DataType::Int32, &[frames, length], &places)?;
+    let places = (0..frames as i64).flat_map(|frame| (0..length as i64).map(move |at| frame * step as i64 + at));
+    let places = call.constant(DataType::Int32, &[frames, length], places)?;
     let mut framed = call.gather(x, places, 1)?;
     if let Some(window) = window {
         // A window that is shorter than the frame is followed by zeros.
@@ -187,7 +173,7 @@ fn mel_weight_matrix(call: &mut Call) -> Outcome {
     };
     let (low, high) = (edge(3, "lower_edge_hertz")?, edge(4, "upper_edge_hertz")?);
     let bins = length / 2 + 1;
-    check_elements(bins as u64 * bands as u64)?;
+    check_generated(bins as u64 * bands as u64)?;
     let step = (high - low) / (bands as f64 + 2.0);
     let bin = |band: u32| {
         let hertz = 700.0 * (10f64.powf((band as f64 * step + low) / 2595.0) - 1.0);
@@ -208,7 +194,7 @@ fn mel_weight_matrix(call: &mut Call) -> Outcome {
             matrix[place as usize * bands as usize + band as usize] = weight;
         }
     }
-    let output = call.float_constant(output_type(call)?, &[bins, bands], &matrix);
+    let output = call.constant(output_type(call)?, &[bins, bands], matrix);
     call.one(output)
 }
 

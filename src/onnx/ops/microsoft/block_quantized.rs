@@ -60,7 +60,7 @@ fn constant_bytes(call: &Call, index: usize, what: &str, expected: u128) -> Step
 fn zero_points(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
     let shape = [blocks.n, blocks.count, 1];
     let Some(given) = call.optional(3)? else {
-        let middle = vec![1 << (blocks.bits - 1); (blocks.n * blocks.count) as usize];
+        let middle = vec![1 << (blocks.bits - 1); blocks.n as usize * blocks.count as usize];
         return call.constant_from_bytes(Descriptor::new(DataType::Uint8, shape), &middle);
     };
     if call.dtype(given) != DataType::Uint8 {
@@ -156,7 +156,7 @@ fn packed_data(call: &mut Call) -> Step<Packed> {
     let mut bytes: Vec<u8> = literal.bytes.iter().map(|byte| byte ^ (lift | lift << 4)).collect();
     let mut bits = 4;
     match shape.last_mut() {
-        Some(last) if *last % 2 == 0 => *last /= 2,
+        Some(last) if last.is_multiple_of(2) => *last /= 2,
         _ => {
             bytes = unpacked(&bytes, 4);
             bytes.truncate(literal.elements());
@@ -191,22 +191,17 @@ fn numbers(call: &mut Call, bytes: OperandId, bits: u32) -> Step<OperandId> {
 
 /// The zero points in the shape of the scales, as the data are lifted.
 fn table_zero_points(call: &mut Call, packed: &Packed, shape: &[u32]) -> Step<OperandId> {
-    let descriptor = Descriptor::new(DataType::Uint8, shape);
     if let Some(literal) = call.input_literal(3) {
-        let numbers = literal.numbers().map_err(Refusal)?;
-        let lifted: Vec<_> =
-            numbers.into_iter().map(|number| Number::Float(number.to_f64() + packed.lift as f64)).collect();
-        if lifted.len() != descriptor.elements() {
-            return Err(Refusal(format!(
-                "zero_points have {} elements, scales {}",
-                lifted.len(),
-                descriptor.elements()
-            )));
-        }
-        return call.constant(DataType::Uint8, shape, &lifted);
+        let lift = |number: Number| Number::Float(number.to_f64() + packed.lift as f64);
+        let lifted = call.converted(&literal, DataType::Uint8, lift)?;
+        return call.reshape(lifted, shape);
     }
     match call.optional(3)? {
-        None => call.constant_from_bytes(descriptor.clone(), &vec![packed.zero; descriptor.elements()]),
+        None => {
+            let descriptor = Descriptor::new(DataType::Uint8, shape);
+            call.take_memory(descriptor.elements())?;
+            call.constant_from_bytes(descriptor.clone(), &vec![packed.zero; descriptor.elements()])
+        }
         Some(given) => {
             let got = call.shape(given);
             let axis = shape.len() - 1;
@@ -237,7 +232,7 @@ fn dequantized(
         return Err(Refusal(format!("scales have shape {got:?} for data of shape {shape:?} in blocks of {size}")));
     }
     let mut whole = numbers;
-    if blocks > 1 && shape[axis] % size != 0 {
+    if blocks > 1 && !shape[axis].is_multiple_of(size) {
         let mut ending = vec![0; shape.len()];
         ending[axis] = blocks * size - shape[axis];
         let pad = Pad { beginning: vec![0; shape.len()], ending, ..Default::default() };

@@ -55,7 +55,7 @@ fn bias_split_gelu(call: &mut Call) -> Outcome {
     let x = biased(call)?;
     let axis = call.rank(x).checked_sub(1).ok_or("the input is a scalar")?;
     let size = call.shape(x)[axis];
-    if size % 2 != 0 {
+    if !size.is_multiple_of(2) {
         return Err(Refusal(format!("{size} features have no halves")));
     }
     let [left, right] = [call.slice_axis(x, axis, 0, size / 2)?, call.slice_axis(x, axis, size / 2, size / 2)?];
@@ -299,6 +299,23 @@ mod tests {
             .output("y")
             .text(17);
         assert!(text.contains("%2 = cast %0") && text.contains("%3 = mul %2 %2"), "{text}");
+    }
+
+    #[test]
+    fn what_is_added_comes_before_the_activation() {
+        let text = TestGraph::default()
+            .input("x", Float, &["1", "2", "4", "4"])
+            .input("w", Float, &["3", "2", "1", "1"])
+            .input("z", Float, &["1", "3", "4", "4"])
+            .node(
+                "com.microsoft.FusedConv",
+                "x w _ z",
+                "y",
+                vec![("activation", Attr::Text("Clip")), ("activation_params", Attr::Floats(&[0.0, 6.0]))],
+            )
+            .output("y")
+            .text(17);
+        assert!(text.contains("%4 = add %3 %2") && text.contains("%5 = clamp %4"), "{text}");
     }
 
     #[test]

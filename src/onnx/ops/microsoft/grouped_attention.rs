@@ -1,7 +1,7 @@
 //! `GroupQueryAttention`: causal attention of a decoder with a growing or a fixed cache, heads of keys that several
 //! heads of queries share, and rotary embeddings.
 
-use crate::dtype::{DataType, Number};
+use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -61,7 +61,7 @@ fn cache(call: &mut Call, batch: u32, sequence: u32) -> Step<Cache> {
             let new = call.int_scalar(DataType::Int32, sequence as i64)?;
             call.sub(lengths, new)?
         }
-        _ => call.constant(DataType::Int32, &[1, 1], &[Number::Int((total - sequence) as i128)])?,
+        _ => call.constant(DataType::Int32, &[1, 1], [(total - sequence) as i64])?,
     };
     // Only the rows of a prompt can be longer than what counts of them.
     let lengths = lengths.filter(|_| is_prompt);
@@ -91,7 +91,7 @@ fn projections(call: &mut Call, heads: u32, shared: u32) -> Step<[OperandId; 3]>
     }
     let [_, _, features] = call.dims(query, "the query")?;
     let all = heads as u64 + 2 * shared as u64;
-    if all == 0 || features as u64 % all != 0 {
+    if all == 0 || !(features as u64).is_multiple_of(all) {
         return Err(Refusal(format!("{features} packed features cannot be shared by {all} heads")));
     }
     let size = (features as u64 / all) as u32;

@@ -1,0 +1,43 @@
+// Fuzzes the reader of ONNX models with cargo-fuzz, from the committed corpus on. `npm test` replays that corpus.
+//
+//   npm run fuzz                     10 minutes
+//   npm run fuzz -- --seconds 60
+//   npm run fuzz -- --minimize       only keeps one file of the corpus for each part of the code that it reaches
+//
+// cargo-fuzz is installed under target/ when it is missing. It needs switches of the compiler that are not stable, which
+// RUSTC_BOOTSTRAP allows, and clang's address sanitizer, which comes with Rust on Linux and macOS.
+
+import { spawnSync } from 'node:child_process';
+import { mkdirSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { Failure, entry, root, run } from './process.mjs';
+
+/** Largest single allocation, and time for one input, that are no finding. The target itself checks the sum. */
+const LIMITS = ['-malloc_limit_mb=64', '-timeout=10', '-rss_limit_mb=4096', '-max_len=65536'];
+
+const tools = join(root, 'target', 'cargo-tools');
+
+/** Environment in which cargo finds cargo-fuzz. */
+const environment = { PATH: `${join(tools, 'bin')}${delimiter}${process.env.PATH}`, RUSTC_BOOTSTRAP: '1' };
+
+async function main() {
+  const { values } = parseArgs({ options: { seconds: { type: 'string', default: '600' }, minimize: { type: 'boolean', default: false } } });
+  const seconds = Number(values.seconds);
+  if (!Number.isInteger(seconds) || seconds < 1) {
+    throw new Failure(`--seconds is ${values.seconds}, expected a positive integer`, 2);
+  }
+  mkdirSync(tools, { recursive: true });
+  if (spawnSync('cargo', ['fuzz', '--version'], { env: { ...process.env, ...environment } }).status !== 0) {
+    await run('installation of cargo-fuzz', 'cargo', ['install', 'cargo-fuzz', '--locked', '--root', tools]);
+  }
+  const options = { env: environment };
+  if (values.minimize) {
+    await run('minimization of the corpus', 'cargo', ['fuzz', 'cmin', 'onnx'], options);
+  } else {
+    const limits = [...LIMITS, `-max_total_time=${seconds}`, '-print_final_stats=1'];
+    await run('fuzzing of the ONNX reader', 'cargo', ['fuzz', 'run', 'onnx', '--', ...limits], options);
+  }
+}
+
+await entry(main);
