@@ -119,7 +119,7 @@ describe('the packed package', () => {
   });
 
   test('runs the first program of the README', () => {
-    const program = /```js\n(.*?)```/s.exec(read('README.md'))[1];
+    const program = /## A first program\n\n```js\n(.*?)```/s.exec(read('README.md'))[1];
     const printed = /prints `([^`]*)`/.exec(read('README.md'))[1];
     assert.equal(run('readme.mjs', program), printed);
   });
