@@ -105,8 +105,9 @@ describe('the page of SqueezeNet', () => {
     await page.selectOption('#colour', 'time');
   });
 
-  test('has no serious accessibility violations, logs nothing and loads nothing', async () => {
+  test('has no accessibility violations, logs nothing and loads nothing', async () => {
     await opened.checkAccessibility();
+    await opened.checkNarrow();
     opened.checkSilence();
   });
 });
@@ -144,8 +145,9 @@ describe('the page of a small graph in the dark', () => {
     assert.ok(await page.locator('#hits').isHidden());
   });
 
-  test('has no serious accessibility violations, logs nothing and loads nothing', async () => {
+  test('has no accessibility violations, logs nothing and loads nothing', async () => {
     await opened.checkAccessibility();
+    await opened.checkNarrow();
     opened.checkSilence();
   });
 });

@@ -132,7 +132,7 @@ const BODY = `
 <main>
   <section class="card" aria-labelledby="operators-title">
     <div class="card-head"><h2 id="operators-title">By operator type</h2><ul id="legend" class="legend" aria-label="Colours"></ul></div>
-    <div class="scroller" id="operators" tabindex="0" role="region" aria-labelledby="operators-title"></div>
+    <div class="scroller" id="operators" tabindex="0" role="region" aria-label="Table by operator type"></div>
   </section>
   <section class="card" aria-labelledby="histogram-title">
     <div class="card-head"><h2 id="histogram-title">Durations of the runs</h2></div>
@@ -155,7 +155,7 @@ const BODY = `
       <input id="filter" type="text" autocomplete="off" spellcheck="false" placeholder="Filter by operator, name, kernel">
       <p class="note" id="filter-count"></p>
     </div>
-    <div class="scroller" id="steps" tabindex="0" role="region" aria-labelledby="steps-title"></div>
+    <div class="scroller" id="steps" tabindex="0" role="region" aria-label="Table by step"></div>
   </section>
 </main>
 <div id="live" class="visually-hidden" role="status" aria-live="polite"></div>`;

@@ -183,7 +183,7 @@ const BODY = `
     <button type="button" id="help-button" aria-haspopup="dialog">Keys <kbd aria-hidden="true">?</kbd></button>
   </div>
 </header>
-<div id="legend" class="legend"></div>
+<section id="legend" class="legend" aria-label="Legend"></section>
 <main>
   <section class="pane" id="source" aria-labelledby="source-title"></section>
   <section class="pane" id="compiled" aria-labelledby="compiled-title"></section>
@@ -196,7 +196,7 @@ const BODY = `
         <label for="list-filter" class="visually-hidden">Filter of the list</label>
         <input id="list-filter" type="text" autocomplete="off" spellcheck="false" placeholder="Filter">
       </div>
-      <div class="scroller" id="list" tabindex="0" role="region" aria-labelledby="list-title"></div>
+      <div class="scroller" id="list" tabindex="0" role="region" aria-label="Table of the list"></div>
     </section>
   </div>
 </main>

@@ -1,0 +1,55 @@
+// The committed corpus of the fuzz target, through JavaScript: as it is, cut, and with bytes that were changed.
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import { test } from 'node:test';
+
+import { ml } from '../../index.js';
+import { OnnxError, inspectModel, loadModel } from '../../onnx.js';
+
+const corpus = new URL('../../fuzz/corpus/onnx/', import.meta.url);
+
+/** Of memory, for a file that is refused. */
+const MOST_BYTES = 64 * 2 ** 20;
+
+const MOST_MILLISECONDS = 5_000;
+
+/** @returns {Buffer[]} the file, its first two thirds, and two copies with changed bytes, always the same ones */
+function variants(bytes) {
+  const changed = [3, 7].map((step) => {
+    const copy = Buffer.from(bytes);
+    for (let at = step; at < copy.length; at += Math.ceil(copy.length / step)) copy[at] ^= 0xff >> (at % 8);
+    return copy;
+  });
+  return [bytes, bytes.subarray(0, Math.floor((bytes.length * 2) / 3)), ...changed];
+}
+
+test('every file of the corpus is a model or refused, soon and in little memory', async () => {
+  const context = await ml.createContext();
+  const names = readdirSync(corpus);
+  assert.ok(names.length > 500, `${names.length} files`);
+  let [refused, used] = [0, 0];
+  for (const name of names) {
+    for (const [index, bytes] of variants(readFileSync(new URL(name, corpus))).entries()) {
+      const what = `${name}, variant ${index}`;
+      const [peak, start] = [process.resourceUsage().maxRSS, performance.now()];
+      let error;
+      for (const use of [() => inspectModel(bytes), async () => (await loadModel(bytes, { context })).destroy()]) {
+        try {
+          await use();
+        } catch (thrown) {
+          assert.ok(thrown instanceof OnnxError, `${what}: ${thrown.stack}`);
+          error = thrown;
+        }
+      }
+      const milliseconds = performance.now() - start;
+      assert.ok(milliseconds < MOST_MILLISECONDS, `${what} took ${milliseconds} ms`);
+      const grown = (process.resourceUsage().maxRSS - peak) * 1024;
+      assert.ok(error === undefined || grown < MOST_BYTES, `${what}: ${grown} bytes more for ${error?.message}`);
+      if (error === undefined) used++;
+      else refused++;
+    }
+  }
+  // Both happen: the variants are neither all sound nor all broken in their first bytes.
+  assert.ok(used >= names.length && refused >= names.length, `${used} used, ${refused} refused`);
+  context.destroy();
+});
