@@ -81,11 +81,11 @@ fn unrolled(call: &mut Call) -> Outcome {
         .checked_sub(1 + state.len())
         .ok_or_else(|| Refusal(format!("its graph has {outputs} outputs, expected at least {}", 1 + state.len())))?;
     let mut rows = vec![Vec::new(); scans];
+    let yes = call.int_scalar(DataType::Uint8, 1)?;
     let mut round = 0;
     while goes_on && round < trips {
         let counter = call.int_list(&[], &[round])?;
-        let condition = call.int_scalar(DataType::Uint8, 1)?;
-        let inputs = [counter, Value::Operand(condition)].into_iter().chain(state).collect();
+        let inputs = [counter, Value::Operand(yes)].into_iter().chain(state).collect();
         let mut results = call.run_body(&mut body, inputs)?.into_iter();
         let condition = results.next();
         round += 1;
@@ -310,6 +310,12 @@ mod tests {
         // Nothing needs the loop, so that it is not even read.
         assert!(message.text(17).contains("abs"));
         let message = looped(&[i64::MAX]).refusal(17);
+        assert!(message.contains("with unrolled loops, needs too much memory"), "{message}");
+        let idle = TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]).input("a", Float, &["2"]);
+        let idle = idle.output("c").output("a");
+        let graph = TestGraph::default().input("x", Float, &["2"]);
+        let graph = graph.node("Loop", "_ _ x", "y", vec![("body", Attr::Graph(idle))]).output("y");
+        let message = graph.refusal(17);
         assert!(message.contains("more than 200000 nodes"), "{message}");
     }
 }

@@ -65,20 +65,22 @@ struct Plan {
 impl Resizing {
     /// The coordinate in the input of the place `x` of the output.
     fn coordinate(&self, sizes: &Sizes, x: u32) -> Step<f64> {
+        // Which element is the nearest one can depend on the last bit: 8 / 1.6 is 5 in float32, the type of scales, and
+        // less in float64 for the float32 that is nearest to 1.6.
+        let nearest = matches!(self.mode, Mode::Nearest(_));
+        let round = |number: f64| if nearest { number as f32 as f64 } else { number };
         let Sizes { input, output, scale, length, roi: [start, end] } = *sizes;
-        let (x, last) = (x as f64, input as f64 - 1.0);
+        let (x, last, scale, length) = (x as f64, input as f64 - 1.0, round(scale), round(length));
+        let center = round(round((x + 0.5) / scale) - 0.5);
         Ok(match self.coordinates.as_str() {
-            "half_pixel" => (x + 0.5) / scale - 0.5,
-            "half_pixel_symmetric" => {
-                let offset = input as f64 / 2.0 * (1.0 - output as f64 / length);
-                offset + (x + 0.5) / scale - 0.5
-            }
+            "half_pixel" => center,
+            "half_pixel_symmetric" => input as f64 / 2.0 * (1.0 - output as f64 / length) + center,
             "pytorch_half_pixel" if output == 1 => 0.0,
-            "pytorch_half_pixel" => (x + 0.5) / scale - 0.5,
-            "tf_half_pixel_for_nn" => (x + 0.5) / scale,
-            "asymmetric" => x / scale,
+            "pytorch_half_pixel" => center,
+            "tf_half_pixel_for_nn" => round((x + 0.5) / scale),
+            "asymmetric" => round(x / scale),
             "align_corners" if length == 1.0 || output == 1 => 0.0,
-            "align_corners" => x * last / (length - 1.0),
+            "align_corners" => round(round(x * last) / round(length - 1.0)),
             "tf_crop_and_resize" if output == 1 => 0.5 * (start + end) * last,
             "tf_crop_and_resize" => start * last + x * (end - start) * last / (length - 1.0),
             other => return Err(Refusal(format!("coordinate_transformation_mode is {other}"))),
@@ -489,6 +491,18 @@ mod tests {
         };
         assert!(doubled("floor").contains("resample2d"));
         assert!(doubled("ceil").contains("gather"));
+    }
+
+    #[test]
+    fn nearest_elements_are_those_of_float32() {
+        let graph = TestGraph::default().input("x", Float, &["7"]).floats("scales", &[1], &[1.6]);
+        let attributes =
+            vec![("coordinate_transformation_mode", Attr::Text("asymmetric")), ("nearest_mode", Attr::Text("floor"))];
+        let graph = graph.node("Resize", "x _ scales", "y", attributes).output("y").import(13, &Default::default());
+        let graph = graph.unwrap();
+        let gather = graph.nodes.iter().find(|node| node.inputs.len() == 2).expect("a gather");
+        let indices = graph.value(gather.inputs[1].unwrap()).constant().unwrap().buffer().unwrap();
+        assert_eq!(crate::memory::elements::<i32>(indices.bytes()), [0, 0, 1, 1, 2, 3, 3, 4, 5, 5, 6]);
     }
 
     #[test]
