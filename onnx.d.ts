@@ -54,6 +54,11 @@ export interface OnnxLoadOptions {
   freeDimensions?: Record<string, number>;
   /** Names of the values to compute, any of the main graph; the outputs of the model when it is left out. */
   outputs?: string[];
+  /**
+   * Values of inputs that are the same in every run, by name: they are no inputs of the loaded model any more. Needed where
+   * a value decides about shapes or branches, which must be known when the model is compiled.
+   */
+  constants?: Record<string, Exclude<OnnxFeed, MLTensor>>;
   /** For how many sets of input shapes compiled graphs are kept; 8 by default. */
   maxSpecializations?: number;
 }

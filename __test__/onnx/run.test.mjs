@@ -140,8 +140,42 @@ describe('loadModel', () => {
     assert.deepEqual(await model.run({ x: floats(1, 2, 3) }), { m: floats(2, 4, 6) });
     model.destroy();
     await assert.rejects(
-      loadModel(affine(), { context, outputs: ['nothing'], freeDimensions: { batch: 1 } }),
+      loadModel(affine(), { context, outputs: ['nothing'] }),
       /the output 'nothing' is no value of the model/,
+    );
+  });
+
+  test('values that decide about shapes are given when the model is loaded', async () => {
+    const bytes = writeModel({
+      inputs: [value('x', FLOAT, ['n']), value('shape', INT64, [2])],
+      outputs: [value('y', FLOAT)],
+      nodes: [node('Reshape', ['x', 'shape'], ['y'])],
+    });
+    await assert.rejects(loadModel(bytes, { context }), (error) => error instanceof OnnxError && error.unsupported.length === 1);
+    const shape = BigInt64Array.of(2n, -1n);
+    const model = await loadModel(bytes, { context, constants: { shape } });
+    shape.fill(9n);
+    assert.deepEqual(model.inputs.map(({ name }) => name), ['x']);
+    assert.deepEqual((await model.run({ x: floats(1, 2, 3, 4) })).y, floats(1, 2, 3, 4));
+    assert.deepEqual((await model.compile({ x: [6] })).outputs.y.shape, [2, 3]);
+    await assert.rejects(model.run({ x: floats(1, 2), shape }), /"shape" is no input/);
+    model.destroy();
+    const cases = [
+      [{ z: shape }, /constant "z" is no input/],
+      [{ shape: BigInt64Array.of(1n) }, /8 bytes/],
+      [{ shape: floats(1, 2) }, /expected one of BigInt64Array/],
+      [{ x: floats(1, 2) }, /no data of a known shape/],
+      [{ shape: 5 }, /expected an MLTensor/],
+    ];
+    for (const [constants, message] of cases) {
+      await assert.rejects(loadModel(bytes, { context, constants }), (error) => error instanceof TypeError && message.test(error.message), String(message));
+    }
+  });
+
+  test('refuses sizes of dimensions that the model does not have', async () => {
+    await assert.rejects(
+      loadModel(affine(), { context, freeDimensions: { bacth: 1 } }),
+      (error) => error instanceof TypeError && /no free dimension "bacth", the model has "batch"/.test(error.message),
     );
   });
 

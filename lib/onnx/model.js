@@ -2,8 +2,10 @@
 
 const { MLGraphBuilder, slots: builderSlots } = require('../builder.js');
 const { slots: contextSlots } = require('../context.js');
+const { DATA_TYPES, dataTypeIndex } = require('../descriptor.js');
 const { invalidStateError, quote } = require('../errors.js');
 const { ml } = require('../ml.js');
+const native = require('../native.js');
 const { slots: operandSlots } = require('../operand.js');
 const { slots: tensorSlots } = require('../tensor.js');
 const { interfaceType, isObject, record } = require('../webidl.js');
@@ -61,20 +63,58 @@ function requireFeeds(feeds, inputs) {
   throw new TypeError(`run: the feeds do not match the inputs: ${parts.join(', ')}; the model has ${has}`);
 }
 
+/** Names, data types, shapes and copies of the values of inputs that are fixed when the model is loaded. */
+function toConstants(constants, inputs, sizes) {
+  if (constants === undefined) {
+    return [];
+  }
+  const feeds = record((value, what, name) => toFeed(`loadModel: constant ${quote(name)}`, value))(constants, 'loadModel: constants');
+  return [...feeds].map(([name, feed]) => {
+    const what = `loadModel: constant ${quote(name)}`;
+    const input = inputs.find((candidate) => candidate.name === name);
+    if (input === undefined) {
+      throw new TypeError(`${what} is no input of the model`);
+    }
+    const shape = feed.shape ?? input.shape?.map((dimension) => sizes[dimension] ?? dimension);
+    if (feed.tensor !== undefined || shape === undefined || shape.some((size) => typeof size !== 'number')) {
+      throw new TypeError(`${what} is no data of a known shape, expected {data, shape}`);
+    }
+    if (!DATA_TYPES.includes(input.dataType)) {
+      throw new TypeError(`${what} is of type ${input.dataType}, which WebNN does not have`);
+    }
+    const { dataType } = input;
+    return { name, dataType, shape: [...shape], bytes: feed.bytes({ dataType, shape }).slice() };
+  });
+}
+
+/** @returns {Record<string, number>} ids of the constants in a native builder, by name */
+function addConstants(handle, constants) {
+  const ids = constants.map(({ name, dataType, shape, bytes }) => [
+    name,
+    native.constant(handle, dataTypeIndex(dataType), shape, bytes),
+  ]);
+  return Object.fromEntries(ids);
+}
+
+/** A request to the reader as it takes it. */
+function requestJson(parts) {
+  return JSON.stringify({ freeDimensions: {}, shapes: {}, bindings: {}, outputs: null, ...parts });
+}
+
 /**
  * Appends a model to a builder.
  *
  * @param {object} state of the MLGraphBuilder
  * @param {object} model native
  * @param {{freeDimensions?: object, shapes?: object, outputs?: string[] | null}} request
- * @param {Map<string, object>} bindings states of MLOperands by the input that they replace
+ * @param {(handle: object, idOf: Function) => Record<string, number>} bindings gives the ids of operands by the input
+ *   that they replace
  * @param {string} operation for messages
  */
 function append(state, model, request, bindings, operation) {
   return state.append((handle, idOf) => {
-    const ids = [...bindings].map(([name, operand]) => [name, idOf(operand, `binding ${quote(name)}`)]);
-    const complete = { freeDimensions: {}, shapes: {}, outputs: null, ...request, bindings: Object.fromEntries(ids) };
-    return JSON.parse(onnx.import(handle, model, JSON.stringify(complete)));
+    const ids = bindings(handle, (name, operand) => idOf(operand, `binding ${quote(name)}`));
+    return JSON.parse(onnx.import(handle, model, requestJson({ ...request, bindings: ids })));
   }, operation);
 }
 
@@ -86,6 +126,7 @@ class OnnxModel {
   #freeDimensions;
   #wanted;
   #most;
+  #constants;
   /** Converter of feeds. */
   #toFeeds;
   /** What `#request` gives where no feed can change it: nothing about the inputs is left open. */
@@ -102,14 +143,16 @@ class OnnxModel {
     if (token !== CONSTRUCT) {
       throw new TypeError('Illegal constructor: OnnxModel objects are made by loadModel()');
     }
-    const { model, context, ownsContext, dimensions, wanted, most } = parts;
+    const { model, context, ownsContext, dimensions, wanted, most, constants } = parts;
     this.#model = model;
     this.#context = context;
     this.#ownsContext = ownsContext;
     this.#freeDimensions = dimensions;
     this.#wanted = wanted;
     this.#most = most;
-    const { inputs, outputs, metadata } = JSON.parse(onnx.interface(model));
+    this.#constants = constants;
+    const { inputs: all, outputs, metadata } = JSON.parse(onnx.interface(model));
+    const inputs = all.filter((input) => !constants.some(({ name }) => name === input.name));
     const infoOf = (name) => outputs.find((output) => output.name === name) ?? { name, dataType: 'unknown', shape: null };
     this.inputs = deepFreeze(inputs);
     this.outputs = deepFreeze(wanted === null ? outputs : wanted.map(infoOf));
@@ -248,7 +291,7 @@ class OnnxModel {
     const builder = new MLGraphBuilder(this.#context);
     const request = { freeDimensions: this.#freeDimensions, shapes, outputs: this.#wanted };
     const state = requireBuilder(builder, 'build');
-    const { inputs, outputs } = append(state, this.#model, request, new Map(), 'loadModel');
+    const { inputs, outputs } = append(state, this.#model, request, (handle) => addConstants(handle, this.#constants), 'loadModel');
     const computed = outputs.filter(({ operand }) => operand !== null).map(({ name, operand }) => [name, operand]);
     const graph = computed.length === 0 ? null : await builder.build(Object.fromEntries(computed));
     return new Specialization(this.#context, graph, inputs, outputs);
@@ -269,6 +312,16 @@ function requestOf(inputs, shapes) {
   return { shapes, key: inputs.map(({ name }) => shapes[name].join(',')).join(';') };
 }
 
+/** @throws {TypeError} for the size of a dimension that no input has */
+function requireDimensions(inputs, dimensions, operation) {
+  const names = new Set(inputs.flatMap(({ shape }) => shape ?? []).filter((dimension) => typeof dimension === 'string'));
+  const unknown = Object.keys(dimensions).find((name) => !names.has(name));
+  if (unknown !== undefined) {
+    const has = names.size === 0 ? 'none' : [...names].map(quote).join(', ');
+    throw new TypeError(`${operation}: there is no free dimension ${quote(unknown)}, the model has ${has}`);
+  }
+}
+
 /** Whether nothing about the inputs is left open. */
 function isFixed(inputs, dimensions) {
   const known = (dimension) => typeof dimension === 'number' || Object.hasOwn(dimensions, dimension);
@@ -283,7 +336,7 @@ function isFixed(inputs, dimensions) {
  * @returns {Promise<OnnxModel>}
  */
 async function loadModel(source, options = {}) {
-  const { context: given, freeDimensions: sizes, outputs, maxSpecializations } = requireOptions(options, 'loadModel');
+  const { context: given, freeDimensions: sizes, outputs, maxSpecializations, constants: values } = requireOptions(options, 'loadModel');
   const dimensions = freeDimensions(sizes, 'loadModel');
   const wanted = outputNames(outputs, 'loadModel');
   const most = maxSpecializations ?? DEFAULT_SPECIALIZATIONS;
@@ -294,11 +347,15 @@ async function loadModel(source, options = {}) {
     requireContext(given, 'loadModel: context').requireNotLost('loadModel');
   }
   const model = openModel(source, 'loadModel');
-  if (wanted === null) {
-    onnx.check(model);
-  }
+  const { inputs } = JSON.parse(onnx.interface(model));
+  requireDimensions(inputs, dimensions, 'loadModel');
+  const constants = toConstants(values, inputs, dimensions);
+  const trial = native.createBuilder();
+  onnx.check(trial, model, requestJson({ freeDimensions: dimensions, outputs: wanted, bindings: addConstants(trial, constants) }));
   const context = given ?? (await ml.createContext());
-  const loaded = new OnnxModel(CONSTRUCT, { model, context, ownsContext: given === undefined, dimensions, wanted, most });
+  const loaded = new OnnxModel(CONSTRUCT, {
+    model, context, ownsContext: given === undefined, dimensions, wanted, most, constants,
+  });
   if (isFixed(loaded.inputs, dimensions)) {
     try {
       await loaded.compile();
@@ -325,7 +382,8 @@ function importModel(builder, source, bindings = {}, options = {}) {
   const { freeDimensions: sizes, outputs: names } = requireOptions(options, 'importModel');
   const request = { freeDimensions: freeDimensions(sizes, 'importModel'), outputs: outputNames(names, 'importModel') };
   const model = openModel(source, 'importModel');
-  const { outputs } = append(state, model, request, operands, 'importModel');
+  const idsOf = (handle, idOf) => Object.fromEntries([...operands].map(([name, operand]) => [name, idOf(name, operand)]));
+  const { outputs } = append(state, model, request, idsOf, 'importModel');
   const empty = outputs.find(({ operand }) => operand === null);
   if (empty !== undefined) {
     throw new TypeError(`importModel: the output ${quote(empty.name)} has no elements, which no MLOperand can be`);

@@ -4,7 +4,7 @@ use super::convert::thrown;
 use super::handle::BuilderHandle;
 use super::{Result, with_builder};
 use crate::error::{Error, ErrorKind};
-use crate::ir::ValueId;
+use crate::ir::{Builder, ValueId};
 use crate::onnx::describe::{inspect, interface, supported_operators};
 use crate::onnx::file::Files;
 use crate::onnx::import::{Binding, check};
@@ -58,10 +58,10 @@ pub fn onnx_inspect(model: &External<Model>, free_dimensions: String) -> Result<
     inspect(model, from_json(&free_dimensions)?).map(|inspection| json(&inspection)).map_err(model_error)
 }
 
-/// Refuses a model that no sizes of its free dimensions make possible.
+/// Refuses a model that no sizes of its free dimensions make possible; arguments as for [`onnx_import`].
 #[napi(catch_unwind)]
-pub fn onnx_check(model: &External<Model>) -> Result<()> {
-    check(model).map_err(model_error)
+pub fn onnx_check(builder: &External<BuilderHandle>, model: &External<Model>, request: String) -> Result<()> {
+    with_model(builder, &request, |builder, request| check(model, builder, request))
 }
 
 /// The operators that are translated.
@@ -77,6 +77,12 @@ struct ImportRequest {
     shapes: BTreeMap<String, Vec<u32>>,
     bindings: BTreeMap<String, u32>,
     outputs: Option<Vec<String>>,
+}
+
+fn request_of(json: &str) -> Result<Request> {
+    let ImportRequest { free_dimensions, shapes, bindings, outputs } = from_json(json)?;
+    let bindings = bindings.into_iter().map(|(name, id)| (name, ValueId(id))).collect();
+    Ok(Request { free_dimensions, shapes, bindings, outputs })
 }
 
 #[derive(Serialize)]
@@ -101,24 +107,30 @@ struct ImportResult {
     outputs: Vec<Bound>,
 }
 
-/// Appends what `request` wants of `model` to `builder`; gives the operands of inputs and outputs.
-#[napi(catch_unwind)]
-pub fn onnx_import(builder: &External<BuilderHandle>, model: &External<Model>, request: String) -> Result<String> {
-    let ImportRequest { free_dimensions, shapes, bindings, outputs } = from_json(&request)?;
-    let bindings = bindings.into_iter().map(|(name, id)| (name, ValueId(id))).collect();
-    let request = Request { free_dimensions, shapes, bindings, outputs };
-    let mut imported = None;
+/// Does something with a builder for a request; a defect in a translation leaves the builder as it was.
+fn with_model<T>(
+    builder: &External<BuilderHandle>,
+    request: &str,
+    work: impl FnOnce(&mut Builder, &Request) -> crate::onnx::Result<T>,
+) -> Result<T> {
+    let request = request_of(request)?;
+    let mut result = None;
     with_builder(builder, |builder| {
-        // A defect in a translation must not leave half of a model behind.
         let before = builder.checkpoint();
-        let outcome = catch_unwind(AssertUnwindSafe(|| import(model, builder, &request)));
-        imported = Some(outcome.unwrap_or_else(|_| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(builder, &request)));
+        result = Some(outcome.unwrap_or_else(|_| {
             builder.roll_back(before);
             Err(ModelError::new("importing the model failed: this is a defect of webnn-node"))
         }));
         Ok(())
     })?;
-    let imported = imported.expect("the work was done").map_err(model_error)?;
+    result.expect("the work was done").map_err(model_error)
+}
+
+/// Appends what `request` wants of `model` to `builder`; gives the operands of inputs and outputs.
+#[napi(catch_unwind)]
+pub fn onnx_import(builder: &External<BuilderHandle>, model: &External<Model>, request: String) -> Result<String> {
+    let imported = with_model(builder, &request, |builder, request| import(model, builder, request))?;
     let bound = |bindings: Vec<Binding>| bindings.into_iter().map(Bound::from).collect();
     Ok(json(&ImportResult { inputs: bound(imported.inputs), outputs: bound(imported.outputs) }))
 }

@@ -361,7 +361,7 @@ impl<'c, 'm> Call<'c, 'm> {
         if let Some(outputs) = self.fold(&mut op, &inputs)? {
             return Ok(outputs);
         }
-        self.take_memory(OPERATOR_BYTES)?;
+        self.take_memory(OPERATOR_BYTES + inputs.len() * size_of::<Option<OperandId>>())?;
         Ok(self.importer.builder.add(op, inputs, self.label.clone())?)
     }
 

@@ -73,7 +73,7 @@ pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<
     for function in model.functions.values() {
         counts.nodes(&function.nodes, 0)?;
     }
-    let mut unsupported = unknown_operators(model)?;
+    let mut unsupported = unknown_operators(model)?.listed();
     if unsupported.is_empty() {
         let request = Request { free_dimensions, ..Request::default() };
         if let Err(error) = import(model, &mut Builder::new(), &request) {

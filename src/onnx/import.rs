@@ -20,14 +20,19 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-/// The most nodes that are translated, with those of functions and of the rounds of loops.
-const MAX_NODES: usize = 200_000;
+/// The work that loops and functions may add to that of the nodes of the model itself, in units of [`work`].
+const MAX_WORK: usize = 50_000;
 
-/// The most bytes of encoded nodes that are translated; those of loops count in every round.
-const MAX_NODE_BYTES: usize = 1 << 32;
+/// Bytes of an encoded node that cost as much as the node itself: names to look up, attributes.
+const BYTES_PER_WORK: usize = 32;
+
+/// What a node of so many bytes costs. A unit takes some microseconds.
+fn work(bytes: usize) -> usize {
+    1 + bytes / BYTES_PER_WORK
+}
 
 /// Bytes of memory that the translation of any model may need: operators, and constants that are not those of the file.
-const MEMORY: usize = 32 << 20;
+const MEMORY: usize = 24 << 20;
 
 /// Bytes of memory that the translation may need for each byte of a file: formats that WebNN does not have are widened.
 const MEMORY_PER_BYTE: usize = 8;
@@ -67,6 +72,14 @@ pub struct Request {
     pub bindings: BTreeMap<String, OperandId>,
     /// Names of the values that are wanted; `None` for the outputs of the model.
     pub outputs: Option<Vec<String>>,
+}
+
+impl Request {
+    /// Names of the values that are wanted.
+    fn outputs(&self, model: &Model) -> Vec<String> {
+        let all = || model.graph.outputs.iter().map(|output| output.name.clone()).collect();
+        self.outputs.clone().unwrap_or_else(all)
+    }
 }
 
 /// An input or output of an import.
@@ -146,11 +159,9 @@ impl Body {
 pub(super) struct Importer<'a> {
     pub model: &'a Model,
     pub builder: &'a mut Builder,
-    unsupported: Vec<Unsupported>,
-    refused: usize,
-    nodes: usize,
-    /// Bytes of the nodes that were translated.
-    node_bytes: usize,
+    refused: RefusedNodes,
+    /// Work that may still be done.
+    work: usize,
     /// Bytes that translations may still need.
     pub memory: usize,
     /// Elements that may still be computed.
@@ -164,13 +175,13 @@ pub(super) struct Importer<'a> {
 pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result<Imported> {
     let before = builder.checkpoint();
     model.files.check()?;
+    // Inner graphs count with the nodes that they are in, and once more when they are run.
+    let own: usize = model.graph.nodes.iter().map(|node| work(node.len())).sum();
     let mut importer = Importer {
         model,
         builder,
-        unsupported: Vec::new(),
-        refused: 0,
-        nodes: 0,
-        node_bytes: 0,
+        refused: RefusedNodes::default(),
+        work: own.saturating_mul(2).saturating_add(MAX_WORK),
         memory: MEMORY.saturating_add(model.files.len().saturating_mul(MEMORY_PER_BYTE)),
         foldable: MAX_FOLDED,
     };
@@ -182,22 +193,56 @@ pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result
     imported
 }
 
-/// Refuses a model that no sizes of its free dimensions make possible: for operators that are not translated, and inputs
-/// that are no tensors of a type of WebNN, as far as its outputs need them.
+/// Refuses a model that no sizes of its free dimensions make possible, as far as that can be told: for operators that are
+/// not translated, for values and inputs that do not exist or are no tensors of a type of WebNN, and for nodes that are
+/// refused for the same reason whatever the sizes. `builder` has the operands of the request and is left as it is.
 ///
 /// # Errors
-/// With every such node, or the first such input.
-pub fn check(model: &Model) -> Result<()> {
+/// With every such node, or the first other reason.
+pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<()> {
     model.files.check()?;
-    let unknown = unknown_operators(model)?;
-    let count = unknown.len();
-    if count > 0 {
-        return Err(ModelError::unsupported(unknown, count));
+    if request.outputs.is_none() {
+        unknown_operators(model)?.none()?;
     }
-    let outputs: Vec<_> = model.graph.outputs.iter().map(|output| output.name.clone()).collect();
-    let (_, needed) = needed(&model.graph, &outputs)?;
+    let wanted = request.outputs(model);
+    let (_, needed) = needed(&model.graph, &wanted)?;
     let inputs = model.graph.free_inputs().filter(|input| needed.contains(&input.name));
-    inputs.map(input_type).try_for_each(|dtype| dtype.map(drop))
+    inputs.map(input_type).try_for_each(|dtype| dtype.map(drop))?;
+    for name in &wanted {
+        if !model.graph.computes(name)? {
+            return Err(ModelError::new(format!("the output '{name}' is no value of the model")));
+        }
+    }
+    always_refused(model, builder, request)
+}
+
+/// Sizes that stand in for free dimensions whose size is not known.
+const PROBES: [u32; 2] = [16, 48];
+
+/// Refuses a model with nodes that are refused for the same reason with different sizes.
+fn always_refused(model: &Model, builder: &mut Builder, request: &Request) -> Result<()> {
+    let [first, second] = PROBES.map(|size| {
+        let mut free_dimensions = request.free_dimensions.clone();
+        let dimensions = model.graph.free_inputs().flat_map(|input| input.shape.iter().flatten());
+        for dimension in dimensions {
+            if let Dimension::Free(name) = dimension {
+                free_dimensions.entry(name.clone()).or_insert(size);
+            }
+        }
+        let (bindings, outputs) = (request.bindings.clone(), request.outputs.clone());
+        let probe = Request { free_dimensions, bindings, outputs, ..Request::default() };
+        let before = builder.checkpoint();
+        let outcome = import(model, builder, &probe);
+        builder.roll_back(before);
+        outcome.err().map_or(Vec::new(), |error| error.unsupported)
+    });
+    let second: HashSet<(&str, &str)> = second.iter().map(|node| (node.name.as_str(), node.reason.as_str())).collect();
+    let always = first.iter().filter(|node| second.contains(&(node.name.as_str(), node.reason.as_str())));
+    let always: Vec<_> = always.cloned().collect();
+    match always.len() {
+        0 => Ok(()),
+        count => Err(ModelError::unsupported(always, count)),
+    }
 }
 
 /// The data type of an input.
@@ -211,8 +256,8 @@ fn input_type(input: &ValueInfo) -> Result<DataType> {
 ///
 /// # Errors
 /// If a graph is damaged.
-pub fn unknown_operators(model: &Model) -> Result<Vec<Unsupported>> {
-    let mut unknown = Vec::new();
+pub fn unknown_operators(model: &Model) -> Result<RefusedNodes> {
+    let mut unknown = RefusedNodes::default();
     collect_unknown(model, &model.graph.nodes, &model.metadata.opsets, 0, &mut unknown)?;
     for function in model.functions.values() {
         collect_unknown(model, &function.nodes, &function.opsets, 0, &mut unknown)?;
@@ -225,15 +270,15 @@ fn collect_unknown(
     nodes: &[Bytes],
     opsets: &BTreeMap<String, i64>,
     depth: usize,
-    unknown: &mut Vec<Unsupported>,
+    unknown: &mut RefusedNodes,
 ) -> Result<()> {
     if depth > MAX_DEPTH {
         return Err(ModelError::new(format!("graphs are nested more than {MAX_DEPTH} deep")));
     }
     for bytes in nodes {
         let node = decode_node(bytes)?;
-        if unknown.len() < MAX_LISTED && function_of(model, &node).is_none() && registry::find(&node).is_none() {
-            unknown.push(refused(&node, opsets, &registry::NO_SUCH.into()));
+        if function_of(model, &node).is_none() && registry::find(&node).is_none() {
+            unknown.add(&node, opsets, &registry::NO_SUCH.into());
         }
         for attribute in decode_attributes(&node)? {
             if let Some(graph) = attribute.g {
@@ -243,6 +288,36 @@ fn collect_unknown(
         }
     }
     Ok(())
+}
+
+/// Nodes that are refused: how many, and the first of them.
+#[derive(Debug, Default)]
+pub struct RefusedNodes {
+    listed: Vec<Unsupported>,
+    count: usize,
+}
+
+impl RefusedNodes {
+    fn add(&mut self, node: &proto::Node, opsets: &BTreeMap<String, i64>, refusal: &Refusal) {
+        self.count += 1;
+        if self.listed.len() < MAX_LISTED {
+            self.listed.push(refused(node, opsets, refusal));
+        }
+    }
+
+    /// The first of them, up to [`MAX_LISTED`].
+    pub fn listed(self) -> Vec<Unsupported> {
+        self.listed
+    }
+
+    /// # Errors
+    /// If there are any.
+    pub fn none(self) -> Result<()> {
+        match self.count {
+            0 => Ok(()),
+            count => Err(ModelError::unsupported(self.listed, count)),
+        }
+    }
 }
 
 fn refused(node: &proto::Node, opsets: &BTreeMap<String, i64>, refusal: &Refusal) -> Unsupported {
@@ -266,18 +341,13 @@ fn function_of<'a>(model: &'a Model, node: &proto::Node) -> Option<&'a Function>
 impl<'a> Importer<'a> {
     fn main_graph(&mut self, request: &Request) -> Result<Imported> {
         let graph = &self.model.graph;
-        let wanted = match &request.outputs {
-            Some(names) => names.clone(),
-            None => graph.outputs.iter().map(|output| output.name.clone()).collect(),
-        };
+        let wanted = request.outputs(self.model);
         let scope = Scope::new(graph, None);
         let (nodes, needed) = needed(graph, &wanted)?;
         let inputs = self.inputs(request, &scope, &needed)?;
         let opsets = &self.model.metadata.opsets;
         self.nodes(&nodes, Place { scope: &scope, opsets, arguments: None, depth: 0 })?;
-        if self.refused > 0 {
-            return Err(ModelError::unsupported(std::mem::take(&mut self.unsupported), self.refused));
-        }
+        std::mem::take(&mut self.refused).none()?;
         let outputs = wanted.iter().map(|name| self.output(&scope, name)).collect::<Result<_>>()?;
         Ok(Imported { inputs, outputs })
     }
@@ -337,6 +407,10 @@ impl<'a> Importer<'a> {
 
     fn output(&mut self, scope: &Scope, name: &str) -> Result<Binding> {
         let fail = |why: String| ModelError::new(format!("the output '{name}' {why}"));
+        let declared = self.model.graph.outputs.iter().find(|output| output.name == name);
+        if let Some(element) = declared.and_then(|output| output.element).filter(|element| element.webnn().is_none()) {
+            return Err(fail(format!("is of type {element}, which WebNN does not have")));
+        }
         let (descriptor, operand) = match self.value(scope, name)? {
             Some(Value::Operand(id)) => {
                 // What no node computes cannot be an output.
@@ -395,18 +469,24 @@ impl<'a> Importer<'a> {
         constant.map(Value::Operand).map_err(|error| ModelError::new(error.message))
     }
 
+    /// A constant of a floating-point type that WebNN does not have as one of float32.
+    fn computed(&mut self, value: Value) -> Result<Value> {
+        match value {
+            Value::Literal(literal) if literal.element.computed().is_some() => {
+                let mut bytes = Vec::with_capacity(literal.elements() * size_of::<f32>());
+                literal.visit(|number| bytes.extend(number.to_bytes(DataType::Float32))).map_err(ModelError::new)?;
+                let (element, shape) = (ElementType::Float, literal.shape.clone());
+                self.literal(Literal { element, shape, bytes: bytes.into() })
+            }
+            other => Ok(other),
+        }
+    }
+
     /// Counts a node of so many bytes.
     fn count_node(&mut self, bytes: usize) -> Result<()> {
-        self.nodes += 1;
-        self.node_bytes = self.node_bytes.saturating_add(bytes);
-        if self.node_bytes > MAX_NODE_BYTES {
-            let message = format!("the model has more than {MAX_NODE_BYTES} bytes of nodes, with those of loops");
-            return Err(ModelError::new(message));
-        }
-        if self.nodes > MAX_NODES {
-            let message = format!("the model has more than {MAX_NODES} nodes, with those of functions and loops");
-            return Err(ModelError::new(message));
-        }
+        self.work = self.work.checked_sub(work(bytes)).ok_or_else(|| {
+            ModelError::new("the model becomes too many nodes, with those of functions and of the rounds of loops")
+        })?;
         Ok(())
     }
 
@@ -417,10 +497,7 @@ impl<'a> Importer<'a> {
             let outputs = match self.node(&node, place)? {
                 Ok(outputs) => outputs,
                 Err(refusal) => {
-                    self.refused += 1;
-                    if self.unsupported.len() < MAX_LISTED {
-                        self.unsupported.push(refused(&node, place.opsets, &refusal));
-                    }
+                    self.refused.add(&node, place.opsets, &refusal);
                     Vec::new()
                 }
             };
@@ -443,6 +520,9 @@ impl<'a> Importer<'a> {
         let mut inputs = Vec::new();
         for name in &node.input {
             let value = if name.is_empty() { None } else { self.value(place.scope, name)? };
+            // Casts are exact.
+            let value =
+                if node.op_type == "Cast" { value } else { value.map(|value| self.computed(value)).transpose()? };
             inputs.push(value.filter(|value| !matches!(value, Value::Absent)));
         }
         if inputs.iter().any(|input| matches!(input, Some(Value::Unknown))) {

@@ -66,6 +66,17 @@ element_types! {
     Float4E2m1 = 23, "float4e2m1", 4, None;
 }
 
+impl ElementType {
+    /// The type in which elements are computed inside of a model: that of WebNN, and float32 for floating-point types that
+    /// WebNN does not have. Inputs and outputs of the model are never converted.
+    pub fn computed(self) -> Option<DataType> {
+        match self {
+            ElementType::Double | ElementType::Bfloat16 => Some(DataType::Float32),
+            other => other.webnn(),
+        }
+    }
+}
+
 impl fmt::Display for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

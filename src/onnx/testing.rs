@@ -101,9 +101,14 @@ impl TestGraph {
         self
     }
 
-    /// An output, whose declared type nothing reads.
-    pub fn output(mut self, name: &str) -> TestGraph {
-        self.graph.output.push(value_info(name, ElementType::Float, &[]));
+    /// An output of some type that WebNN has.
+    pub fn output(self, name: &str) -> TestGraph {
+        self.output_of(name, ElementType::Float)
+    }
+
+    /// An output of a type.
+    pub fn output_of(mut self, name: &str, element: ElementType) -> TestGraph {
+        self.graph.output.push(value_info(name, element, &[]));
         self
     }
 

@@ -1,7 +1,7 @@
 //! Tests of the reader as a whole; those of single translations are beside them.
 
 use super::file::Files;
-use super::import::{Request, import, unknown_operators};
+use super::import::{Request, check, import, unknown_operators};
 use super::model::Model;
 use super::proto;
 use super::tensor::ElementType::*;
@@ -73,7 +73,7 @@ fn every_unsupported_node_is_listed_and_nothing_is_left_in_the_builder() {
     assert_eq!(names, ["NoSuch", "Thing", "Transpose"]);
     assert_eq!((error.unsupported[1].domain.as_str(), error.unsupported[0].opset), ("other.domain", 17));
     assert!(error.message.starts_with("3 nodes are not supported\n  [b] NoSuch (opset 17): "), "{}", error.message);
-    let unknown: Vec<_> = unknown_operators(&model).unwrap().into_iter().map(|node| node.operator).collect();
+    let unknown: Vec<_> = unknown_operators(&model).unwrap().listed().into_iter().map(|node| node.operator).collect();
     assert_eq!(unknown, ["NoSuch", "Thing"]);
 }
 
@@ -359,4 +359,24 @@ fn a_file_that_becomes_shorter_is_an_error() {
     std::fs::File::options().write(true).open(&file.0).unwrap().set_len(10).unwrap();
     let error = graph_of(&model, &Request::default()).unwrap_err();
     assert!(error.message.ends_with("bytes when it was opened, and has 10 now"), "{error}");
+}
+
+#[test]
+fn what_no_sizes_make_possible_is_refused_before_they_are_known() {
+    let graph = || TestGraph::default().input("x", Float, &["n", "4"]);
+    let checked =
+        |graph: TestGraph| check(&decode(graph.encode(17)).unwrap(), &mut Builder::new(), &Request::default());
+    let computed = graph().node("NonZero", "x", "y", vec![]).output("y");
+    let error = checked(computed).unwrap_err();
+    assert_eq!(error.unsupported.len(), 1, "{error}");
+    assert_eq!(error.unsupported[0].operator, "NonZero");
+    // Sizes of 12 make this possible.
+    let fitting = graph().ints("shape", &[3, 16]).node("Reshape", "x shape", "y", vec![]).output("y");
+    assert_eq!(checked(fitting), Ok(()));
+    let request = Request { outputs: Some(vec!["nothing".into()]), ..Default::default() };
+    let model = decode(graph().node("Relu", "x", "y", vec![]).output("y").encode(17)).unwrap();
+    assert_eq!(
+        check(&model, &mut Builder::new(), &request).unwrap_err().message,
+        "the output 'nothing' is no value of the model"
+    );
 }

@@ -258,7 +258,7 @@ fn positive_remainder(call: &mut Call, x: OperandId, divisor: OperandId) -> Step
 /// The type of `to`; truth values are not just any `uint8`.
 fn cast(call: &mut Call) -> Outcome {
     let to = call.type_attribute("to")?.ok_or("to is missing")?;
-    let dtype = to.webnn().ok_or_else(|| Refusal(format!("to is {to}, which WebNN does not have")))?;
+    let dtype = to.computed().ok_or_else(|| Refusal(format!("to is {to}, which WebNN does not have")))?;
     cast_to(call, dtype, to == ElementType::Bool)
 }
 
@@ -303,7 +303,7 @@ fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
 pub const OPERATORS: &[Entry] = &[
     standard("Abs", "", |call| unary_of_signed(call, E::Abs)),
     standard("Add", "", |call| binary(call, E::Add)),
-    standard("Cast", "no rounding modes of float8", cast),
+    standard("Cast", "double and bfloat16 become float32; no float8, float4, integers of 4 and 16 bits", cast),
     standard("CastLike", "to truth values only from uint8", cast_like),
     standard("Ceil", "", |call| unary(call, E::Ceil)),
     standard("Clip", "", clip),
@@ -375,6 +375,18 @@ mod tests {
         let graph = TestGraph::default().input("x", Float, &["2"]).input("like", Bool, &["1"]);
         let refusal = graph.node("CastLike", "x like", "y", vec![]).output("y").refusal(17);
         assert!(refusal.contains("whether input 1 is of type uint8 or bool cannot be told"), "{refusal}");
+    }
+
+    #[test]
+    fn wider_floats_inside_of_a_model_are_float32() {
+        let half = 0.5f64.to_le_bytes();
+        let graph = TestGraph::default().input("x", Float, &["2"]).raw("half", ElementType::Double, &[], &half);
+        let graph = graph.node("Cast", "x", "d", vec![("to", Attr::Int(11))]).node("Mul", "d half", "m", vec![]);
+        let text = graph.node("Cast", "m", "y", vec![("to", Attr::Int(1))]).output("y").text(17);
+        assert!(text.contains("mul %0") && !text.contains("cast"), "{text}");
+        let graph = TestGraph::default().input("x", Float, &["2"]);
+        let graph = graph.node("Cast", "x", "y", vec![("to", Attr::Int(11))]).output_of("y", ElementType::Double);
+        assert_eq!(graph.refusal(17), "the output 'y' is of type double, which WebNN does not have");
     }
 
     #[test]

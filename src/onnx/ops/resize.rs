@@ -79,10 +79,11 @@ impl Resizing {
             "pytorch_half_pixel" => center,
             "tf_half_pixel_for_nn" => round((x + 0.5) / scale),
             "asymmetric" => round(x / scale),
-            "align_corners" if length == 1.0 || output == 1 => 0.0,
-            "align_corners" => round(round(x * last) / round(length - 1.0)),
+            // The length of the resized dimension is a whole number here, as the standard's words and onnxruntime have it.
+            "align_corners" if output == 1 => 0.0,
+            "align_corners" => round(round(x * last) / (output as f64 - 1.0)),
             "tf_crop_and_resize" if output == 1 => 0.5 * (start + end) * last,
-            "tf_crop_and_resize" => start * last + x * (end - start) * last / (length - 1.0),
+            "tf_crop_and_resize" => start * last + x * (end - start) * last / (output as f64 - 1.0),
             other => return Err(Refusal(format!("coordinate_transformation_mode is {other}"))),
         })
     }
