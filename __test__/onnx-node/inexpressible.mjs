@@ -347,7 +347,6 @@ export const INEXPRESSIBLE = [
     reason: 'a tensor without elements: dimensions of WebNN are at least 1',
     emptyTensors: true,
     tests: [
-      'test_reduce_log_sum_exp_empty_set_expanded',
     ],
   },
   {

@@ -118,11 +118,10 @@ fn quantize_linear(call: &mut Call) -> Outcome {
     // The division is of the type of the scale unless there is a precision.
     let precision = named_type(call, "precision")?.unwrap_or(call.dtype(scale));
     let (x, scale) = (call.cast(x, precision)?, call.cast(scale, precision)?);
-    let zero_point = match call.value(2) {
-        Some(Value::Literal(literal)) => {
-            return Err(Refusal(format!("the output is of type {}, which WebNN does not have", literal.element)));
-        }
-        _ => call.optional(2)?,
+    let range = call.input_literal(2).and_then(|literal| range_of_16_bits(literal.element));
+    let zero_point = match range {
+        Some(_) => Some(quantized(call, 2)?),
+        None => call.optional(2)?,
     };
     let dtype = match zero_point {
         Some(zero_point) => call.dtype(zero_point),
@@ -134,8 +133,20 @@ fn quantize_linear(call: &mut Call) -> Outcome {
         Some(zero_point) => granularity.spread(call, zero_point)?,
         None => zeros(call, scale, dtype)?,
     };
-    let y = call.emit(Quantize::QuantizeLinear, &[x, scale, zero_point]);
-    call.one(y)
+    let mut y = call.emit(Quantize::QuantizeLinear, &[x, scale, zero_point])?;
+    if let Some([min, max]) = range {
+        y = call.emit(E::Clamp { min: Number::Int(min), max: Number::Int(max) }, &[y])?;
+    }
+    call.one(Ok(y))
+}
+
+/// The range of an integer type of 16 bits, whose values are int32 inside of a model.
+fn range_of_16_bits(element: ElementType) -> Option<[i128; 2]> {
+    match element {
+        ElementType::Int16 => Some([i16::MIN as i128, i16::MAX as i128]),
+        ElementType::Uint16 => Some([0, u16::MAX as i128]),
+        _ => None,
+    }
 }
 
 fn dequantize_linear(call: &mut Call) -> Outcome {
@@ -320,7 +331,11 @@ pub const OPERATORS: &[Entry] = &[
     standard("MatMulInteger", "", matmul_integer),
     standard("QLinearConv", "kernels of at most 256 elements", qlinear_conv),
     standard("QLinearMatMul", "", qlinear_matmul),
-    standard("QuantizeLinear", "to int8, uint8 and int32", quantize_linear),
+    standard(
+        "QuantizeLinear",
+        "to int8, uint8, int16, uint16 and int32; those of 16 bits are int32 inside of a model",
+        quantize_linear,
+    ),
 ];
 
 #[cfg(test)]
@@ -345,11 +360,20 @@ mod tests {
     }
 
     #[test]
-    fn types_that_webnn_does_not_have_are_refused() {
+    fn values_of_16_bits_inside_of_a_model_are_int32() {
         let graph =
             TestGraph::default().input("x", Float, &["4"]).floats("s", &[], &[0.1]).raw("z", Uint16, &[], &[0, 1]);
+        let graph = graph.node("QuantizeLinear", "x s z", "q", vec![]).node("DequantizeLinear", "q s z", "y", vec![]);
+        let text = graph.output("y").text(21);
+        assert!(text.contains("minValue=0") && text.contains("maxValue=65535"), "{text}");
+        assert!(text.contains("dequantizeLinear"), "{text}");
+    }
+
+    #[test]
+    fn types_that_webnn_does_not_have_are_refused() {
+        let graph = TestGraph::default().input("x", Float, &["4"]).floats("s", &[], &[0.1]).raw("z", Uint4, &[], &[1]);
         let message = graph.node("QuantizeLinear", "x s z", "y", vec![]).output("y").refusal(21);
-        assert!(message.contains("the output is of type uint16, which WebNN does not have"), "{message}");
+        assert!(message.contains("input 2 is of type uint4, which WebNN does not have"), "{message}");
         let graph = TestGraph::default().input("x", Int8, &["2", "4"]).input("s", Float, &["3"]);
         let message = graph.node("DequantizeLinear", "x s", "y", vec![]).output("y").refusal(13);
         assert!(message.contains("has shape [3], expected [4] for axis 1 of [2, 4]"), "{message}");

@@ -123,7 +123,11 @@ fn fourier_transform(call: &mut Call) -> Outcome {
 }
 
 fn short_time_fourier_transform(call: &mut Call) -> Outcome {
-    let (x, window) = (call.input(0)?, call.optional(2)?);
+    let (mut x, window) = (call.input(0)?, call.optional(2)?);
+    // torch and onnxruntime leave out the dimension of a real signal's only component.
+    if let [batch, samples] = call.shape(x)[..] {
+        x = call.reshape(x, &[batch, samples, 1])?;
+    }
     let shape = signal_shape(call, x)?;
     let &[_, samples, components] = &shape[..] else {
         return Err(Refusal(format!("the signal has shape {shape:?}, expected 3 dimensions")));
