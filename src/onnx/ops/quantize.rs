@@ -113,7 +113,11 @@ fn rounded(call: &mut Call, x: OperandId, zero_point: OperandId) -> Step<Operand
     call.emit(Quantize::QuantizeLinear, &[x, ones, zero_point])
 }
 
-fn quantize_linear(call: &mut Call) -> Outcome {
+/// `QuantizeLinear`, also of `com.microsoft`.
+///
+/// # Errors
+/// For types that WebNN does not have.
+pub fn quantize_linear(call: &mut Call) -> Outcome {
     let (x, scale) = (call.input(0)?, call.input(1)?);
     // The division is of the type of the scale unless there is a precision.
     let precision = named_type(call, "precision")?.unwrap_or(call.dtype(scale));
@@ -149,7 +153,11 @@ fn range_of_16_bits(element: ElementType) -> Option<[i128; 2]> {
     }
 }
 
-fn dequantize_linear(call: &mut Call) -> Outcome {
+/// `DequantizeLinear`, also of `com.microsoft`.
+///
+/// # Errors
+/// For types that WebNN does not have.
+pub fn dequantize_linear(call: &mut Call) -> Outcome {
     let (x, scale) = (quantized(call, 0)?, call.input(1)?);
     let dtype = named_type(call, "output_dtype")?.filter(|_| call.opset >= 23).unwrap_or(call.dtype(scale));
     let scale = call.cast(scale, dtype)?;

@@ -6,6 +6,7 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::ops::pooling;
+use crate::onnx::ops::quantize::{dequantize_linear, quantize_linear};
 use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::matmul::{Gemm, GemmAttributes};
@@ -217,32 +218,11 @@ fn q_gemm(call: &mut Call) -> Outcome {
     }
 }
 
-// ---- QuantizeLinear ----------------------------------------------------------------------------------------------
-
-fn axis(call: &Call) -> Step<usize> {
-    let rank = call.input_shape(0)?.len();
-    call.int_attribute("axis").map_or(Ok(0), |axis| call.axis(axis, rank).map(|axis| axis as usize))
-}
-
-fn quantize_linear(call: &mut Call) -> Outcome {
-    let x = call.input(0)?;
-    let axis = axis(call)?;
-    let [scale, zero_point] = parameters(call, [1, 2], DataType::Uint8, call.rank(x), axis)?;
-    let output = call.emit(Quantize::QuantizeLinear, &[x, scale, zero_point]);
-    call.one(output)
-}
-
-fn dequantize_linear(call: &mut Call) -> Outcome {
-    let axis = axis(call)?;
-    let output = dequantized_along(call, 0, [1, 2], axis);
-    call.one(output)
-}
-
 const TYPES: &str = "int8 and uint8";
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
-    microsoft("DequantizeLinear", "int8, uint8 and int32", dequantize_linear),
+    microsoft("DequantizeLinear", "int16 and uint16 as constants or of QuantizeLinear", dequantize_linear),
     microsoft("DynamicQuantizeMatMul", "", dynamic_quantize_matmul),
     microsoft("MatMulIntegerToFloat", TYPES, matmul_integer_to_float),
     microsoft("QGemm", TYPES, q_gemm),
@@ -258,7 +238,7 @@ pub const OPERATORS: &[Entry] = &[
     microsoft("QLinearSigmoid", TYPES, |call| unary(call, E::Sigmoid)),
     microsoft("QLinearSoftmax", TYPES, softmax),
     microsoft("QLinearWhere", TYPES, choose),
-    microsoft("QuantizeLinear", TYPES, quantize_linear),
+    microsoft("QuantizeLinear", "those of 16 bits are int32 inside of a model", quantize_linear),
 ];
 
 #[cfg(test)]
