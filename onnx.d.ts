@@ -152,7 +152,7 @@ export interface OnnxInspection {
   readonly parameters: number;
   /** Bytes of all weights in the file. */
   readonly parameterBytes: number;
-  /** If the shapes of all inputs are known, exactly what an import refuses; else operators that no shape makes possible. */
+  /** What an import refuses, whatever the free dimensions whose size is not known. */
   readonly unsupported: OnnxUnsupportedNode[];
 }
 

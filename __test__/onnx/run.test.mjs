@@ -478,7 +478,7 @@ describe('inspectModel', () => {
       outputs: [value('z', FLOAT)],
       nodes: [node('Transpose', ['y'], ['z'], { perm: { ints: [1] } })],
     });
-    assert.deepEqual(inspectModel(bytes).unsupported, []);
+    assert.equal(inspectModel(bytes).unsupported[0].operator, 'Transpose');
     const { unsupported } = inspectModel(bytes, { freeDimensions: { n: 4 } });
     assert.equal(unsupported[0].operator, 'Transpose');
   });

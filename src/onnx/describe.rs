@@ -1,7 +1,7 @@
 //! What can be told about a model without importing it.
 
 use super::error::{Result, Unsupported};
-use super::import::{Request, import, unknown_operators};
+use super::import::{Request, check, import};
 use super::model::{Graph, MAX_DEPTH, Metadata, Model, ValueInfo, decode_attributes, decode_node};
 use super::registry::entries;
 use crate::ir::Builder;
@@ -32,7 +32,7 @@ pub struct Inspection<'a> {
     pub parameters: u64,
     /// Their bytes in the file.
     pub parameter_bytes: u64,
-    /// What is not supported: for models whose shapes are known, exactly what an import refuses.
+    /// What is not supported: what an import refuses, whatever the free dimensions whose size is not known.
     pub unsupported: Vec<Unsupported>,
 }
 
@@ -65,7 +65,7 @@ pub fn interface(model: &Model) -> Interface<'_> {
 /// What can be known of `model` for these sizes of free dimensions.
 ///
 /// # Errors
-/// If it is damaged. Sizes that are missing are no error: then only the names of operators are checked.
+/// If it is damaged. Sizes that are missing are no error: then what no size makes possible is unsupported.
 pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<Inspection<'_>> {
     model.files.check()?;
     let mut counts = Counts::default();
@@ -73,13 +73,12 @@ pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<
     for function in model.functions.values() {
         counts.nodes(&function.nodes, 0)?;
     }
-    let mut unsupported = unknown_operators(model)?.listed();
-    if unsupported.is_empty() {
-        let request = Request { free_dimensions, ..Request::default() };
-        if let Err(error) = import(model, &mut Builder::new(), &request) {
-            unsupported = error.unsupported;
-        }
-    }
+    let request = Request { free_dimensions, ..Request::default() };
+    let refusal = match import(model, &mut Builder::new(), &request) {
+        Err(error) if error.unsupported.is_empty() => check(model, &mut Builder::new(), &request).err(),
+        outcome => outcome.err(),
+    };
+    let unsupported = refusal.map_or(Vec::new(), |error| error.unsupported);
     let Counts { operators, parameters, parameter_bytes } = counts;
     Ok(Inspection { interface: interface(model), operators, parameters, parameter_bytes, unsupported })
 }

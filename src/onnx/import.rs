@@ -80,6 +80,18 @@ impl Request {
         let all = || model.graph.outputs.iter().map(|output| output.name.clone()).collect();
         self.outputs.clone().unwrap_or_else(all)
     }
+
+    /// The same with `size` for every free dimension whose size is not known.
+    fn with_sizes(&self, model: &Model, size: u32) -> Request {
+        let Request { free_dimensions, shapes, bindings, outputs } = self;
+        let mut free_dimensions = free_dimensions.clone();
+        for dimension in model.graph.free_inputs().flat_map(|input| input.shape.iter().flatten()) {
+            if let Dimension::Free(name) = dimension {
+                free_dimensions.entry(name.clone()).or_insert(size);
+            }
+        }
+        Request { free_dimensions, shapes: shapes.clone(), bindings: bindings.clone(), outputs: outputs.clone() }
+    }
 }
 
 /// An input or output of an import.
@@ -193,54 +205,36 @@ pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result
     imported
 }
 
-/// Refuses a model that no sizes of its free dimensions make possible, as far as that can be told: for operators that are
-/// not translated, for values and inputs that do not exist or are no tensors of a type of WebNN, and for nodes that are
-/// refused for the same reason whatever the sizes. `builder` has the operands of the request and is left as it is.
-///
-/// # Errors
-/// With every such node, or the first other reason.
-pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<()> {
-    model.files.check()?;
-    if request.outputs.is_none() {
-        unknown_operators(model)?.none()?;
-    }
-    let wanted = request.outputs(model);
-    let (_, needed) = needed(&model.graph, &wanted)?;
-    let inputs = model.graph.free_inputs().filter(|input| needed.contains(&input.name));
-    inputs.map(input_type).try_for_each(|dtype| dtype.map(drop))?;
-    for name in &wanted {
-        if !model.graph.computes(name)? {
-            return Err(ModelError::new(format!("the output '{name}' is no value of the model")));
-        }
-    }
-    always_refused(model, builder, request)
-}
-
 /// Sizes that stand in for free dimensions whose size is not known.
 const PROBES: [u32; 2] = [16, 48];
 
-/// Refuses a model with nodes that are refused for the same reason with different sizes.
-fn always_refused(model: &Model, builder: &mut Builder, request: &Request) -> Result<()> {
-    let [first, second] = PROBES.map(|size| {
-        let mut free_dimensions = request.free_dimensions.clone();
-        let dimensions = model.graph.free_inputs().flat_map(|input| input.shape.iter().flatten());
-        for dimension in dimensions {
-            if let Dimension::Free(name) = dimension {
-                free_dimensions.entry(name.clone()).or_insert(size);
-            }
-        }
-        let (bindings, outputs) = (request.bindings.clone(), request.outputs.clone());
-        let probe = Request { free_dimensions, bindings, outputs, ..Request::default() };
+/// Refuses a model that no sizes of its free dimensions make possible, as far as that can be told: it is imported with two
+/// different sizes, and refused for what is wrong with both. `builder` has the operands of the request and is left as it
+/// is.
+///
+/// # Errors
+/// With every node that is refused for the same reason twice, or with another reason that is the same twice.
+pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<()> {
+    let mut probe = |size| {
         let before = builder.checkpoint();
-        let outcome = import(model, builder, &probe);
+        let outcome = import(model, builder, &request.with_sizes(model, size));
         builder.roll_back(before);
-        outcome.err().map_or(Vec::new(), |error| error.unsupported)
-    });
-    let second: HashSet<(&str, &str)> = second.iter().map(|node| (node.name.as_str(), node.reason.as_str())).collect();
-    let always = first.iter().filter(|node| second.contains(&(node.name.as_str(), node.reason.as_str())));
-    let always: Vec<_> = always.cloned().collect();
+        outcome.map(drop)
+    };
+    if request.with_sizes(model, 0).free_dimensions == request.free_dimensions {
+        return probe(0); // nothing is free
+    }
+    let [Err(first), Err(second)] = PROBES.map(&mut probe) else { return Ok(()) };
+    if first.unsupported.is_empty() {
+        return if first.message == second.message { Err(first) } else { Ok(()) };
+    }
+    let again: HashSet<_> = second.unsupported.iter().map(|node| (&node.name, &node.reason)).collect();
+    let always: Vec<_> =
+        first.unsupported.iter().filter(|node| again.contains(&(&node.name, &node.reason))).cloned().collect();
     match always.len() {
         0 => Ok(()),
+        // The counts go beyond the lists.
+        count if count == first.unsupported.len() => Err(first),
         count => Err(ModelError::unsupported(always, count)),
     }
 }
@@ -252,47 +246,9 @@ fn input_type(input: &ValueInfo) -> Result<DataType> {
     })
 }
 
-/// The nodes of `model` whose operators are unknown, whatever the shapes. Every graph and function is looked at.
-///
-/// # Errors
-/// If a graph is damaged.
-pub fn unknown_operators(model: &Model) -> Result<RefusedNodes> {
-    let mut unknown = RefusedNodes::default();
-    collect_unknown(model, &model.graph.nodes, &model.metadata.opsets, 0, &mut unknown)?;
-    for function in model.functions.values() {
-        collect_unknown(model, &function.nodes, &function.opsets, 0, &mut unknown)?;
-    }
-    Ok(unknown)
-}
-
-fn collect_unknown(
-    model: &Model,
-    nodes: &[Bytes],
-    opsets: &BTreeMap<String, i64>,
-    depth: usize,
-    unknown: &mut RefusedNodes,
-) -> Result<()> {
-    if depth > MAX_DEPTH {
-        return Err(ModelError::new(format!("graphs are nested more than {MAX_DEPTH} deep")));
-    }
-    for bytes in nodes {
-        let node = decode_node(bytes)?;
-        if function_of(model, &node).is_none() && registry::find(&node).is_none() {
-            unknown.add(&node, opsets, &registry::NO_SUCH.into());
-        }
-        for attribute in decode_attributes(&node)? {
-            if let Some(graph) = attribute.g {
-                let graph = Graph::decode(&graph, &|_| true, depth + 1)?;
-                collect_unknown(model, &graph.nodes, opsets, depth + 1, unknown)?;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Nodes that are refused: how many, and the first of them.
 #[derive(Debug, Default)]
-pub struct RefusedNodes {
+struct RefusedNodes {
     listed: Vec<Unsupported>,
     count: usize,
 }
@@ -305,14 +261,9 @@ impl RefusedNodes {
         }
     }
 
-    /// The first of them, up to [`MAX_LISTED`].
-    pub fn listed(self) -> Vec<Unsupported> {
-        self.listed
-    }
-
     /// # Errors
     /// If there are any.
-    pub fn none(self) -> Result<()> {
+    fn none(self) -> Result<()> {
         match self.count {
             0 => Ok(()),
             count => Err(ModelError::unsupported(self.listed, count)),

@@ -244,15 +244,6 @@ impl Graph {
         Ok(Graph { name: graph.name, nodes, initializers, inputs, outputs })
     }
 
-    /// Whether `name` is a value of this graph.
-    ///
-    /// # Errors
-    /// If a node is damaged.
-    pub fn computes(&self, name: &str) -> Result<bool> {
-        let given = self.initializers.contains_key(name) || self.inputs.iter().any(|input| input.name == name);
-        Ok(given || (!name.is_empty() && produced(&self.nodes)?.contains(name)))
-    }
-
     /// The inputs that are not initializers: what a caller has to give.
     pub fn free_inputs(&self) -> impl Iterator<Item = &ValueInfo> {
         self.inputs.iter().filter(|input| !self.initializers.contains_key(&input.name))
