@@ -335,6 +335,17 @@ describe('run', () => {
     other.destroy();
   });
 
+  test('takes inputs of any number of dimensions', async () => {
+    const bytes = writeModel({ inputs: [value('x', FLOAT)], outputs: [value('y', FLOAT)], nodes: [node('Neg', ['x'], ['y'])] });
+    const model = await loadModel(bytes, { context });
+    assert.equal(model.inputs[0].shape, null);
+    await assert.rejects(model.run({ x: floats(1, 2) }), /does not say what shape "x" has: give \{data, shape\}/);
+    for (const shape of [[2], [1, 2], [1, 2, 1]]) {
+      assert.deepEqual((await model.run({ x: { data: floats(1, 2), shape } })).y, floats(-1, -2));
+    }
+    model.destroy();
+  });
+
   test('takes feeds of which only the shape is used', async () => {
     const bytes = writeModel({
       inputs: [value('x', FLOAT, ['n']), value('y', FLOAT, ['n'])],
