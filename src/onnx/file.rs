@@ -59,13 +59,8 @@ impl Files {
     }
 
     /// Bytes of the model's own file or buffer.
-    pub fn len(&self) -> usize {
+    pub fn byte_length(&self) -> usize {
         self.main.as_ref().map_or(0, |main| main.bytes.len())
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The window over `bytes`, if they are a part of one of the files.

@@ -194,7 +194,7 @@ pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result
         builder,
         refused: RefusedNodes::default(),
         work: own.saturating_mul(2).saturating_add(MAX_WORK),
-        memory: MEMORY.saturating_add(model.files.len().saturating_mul(MEMORY_PER_BYTE)),
+        memory: MEMORY.saturating_add(model.files.byte_length().saturating_mul(MEMORY_PER_BYTE)),
         foldable: MAX_FOLDED,
     };
     let imported = importer.main_graph(request);

@@ -29,6 +29,11 @@ struct Sequence {
 }
 
 impl Sequence {
+    /// The first operands of `lstm()` and `gru()`: the input, the weights and the biases.
+    fn operands(&self) -> [Option<OperandId>; 5] {
+        [Some(self.x), Some(self.weight), Some(self.recurrent_weight), self.bias, self.recurrent_bias]
+    }
+
     fn new(call: &mut Call, gates: u32) -> Step<Sequence> {
         let (x, weight, recurrent_weight) = (call.input(0)?, call.input(1)?, call.input(2)?);
         let direction = match call.text_or("direction", "forward").as_str() {
@@ -145,16 +150,8 @@ fn lstm(call: &mut Call) -> Outcome {
         activations,
         ..Default::default()
     };
-    let inputs = vec![
-        Some(sequence.x),
-        Some(sequence.weight),
-        Some(sequence.recurrent_weight),
-        sequence.bias,
-        sequence.recurrent_bias,
-        None,
-        hidden,
-        cell,
-    ];
+    // No peepholes.
+    let inputs = [&sequence.operands()[..], &[None, hidden, cell]].concat();
     let outputs = call.emit_all(Lstm { attributes }, inputs)?;
     sequence.outputs(call, outputs.get(2).copied(), &outputs[..2])
 }
@@ -173,14 +170,7 @@ fn gru(call: &mut Call) -> Outcome {
         activations: Some(activations),
         ..Default::default()
     };
-    let inputs = vec![
-        Some(sequence.x),
-        Some(sequence.weight),
-        Some(sequence.recurrent_weight),
-        sequence.bias,
-        sequence.recurrent_bias,
-        hidden,
-    ];
+    let inputs = [&sequence.operands()[..], &[hidden]].concat();
     let outputs = call.emit_all(Gru { attributes }, inputs)?;
     sequence.outputs(call, outputs.get(1).copied(), &outputs[..1])
 }
