@@ -3,6 +3,7 @@
 pub mod fold;
 pub mod fuse;
 pub mod memory;
+pub mod quantized;
 pub mod simplify;
 pub mod transposed;
 pub mod views;
@@ -10,6 +11,7 @@ pub mod views;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
 use crate::memory::Buffer;
+use std::collections::HashSet;
 
 /// Computes the bytes of the outputs of a node whose operands are all constants.
 pub type Evaluate<'a> = &'a dyn Fn(&Graph, &Node) -> Result<Vec<Buffer>>;
@@ -50,6 +52,8 @@ passes! {
     fold,
     /// Removes what changes nothing.
     simplify,
+    /// Makes products of quantised tensors operators on integers.
+    quantized,
     /// Makes unary operators the epilogue of what they follow.
     epilogues,
     /// Makes chains of element-wise operators one.
@@ -81,12 +85,22 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
         check(graph);
     }
     if passes.fold {
-        fold::fold(graph, evaluate)?;
+        // What products of quantised tensors read stays quantised for now.
+        let keep = if passes.quantized { quantized::weights(graph) } else { HashSet::new() };
+        fold::fold(graph, &keep, evaluate)?;
         check(graph);
     }
     if passes.simplify {
         simplify::simplify(graph);
         check(graph);
+    }
+    if passes.quantized {
+        quantized::quantized(graph, evaluate)?;
+        check(graph);
+        if passes.fold {
+            fold::fold(graph, &HashSet::new(), evaluate)?;
+            check(graph);
+        }
     }
     if passes.epilogues {
         fuse::fuse_epilogues(graph);
