@@ -363,7 +363,7 @@ mod tests {
              output y = %3",
             "%0 = input x float32 [2, 3]
              %1 = input m float32 [3]
-             %2 = batchNormalization %0 %1 %1
+             %2 = batchNormalization %0 %1 %1 epsilon=9.999999747378752e-6
              output y = %2",
         ] {
             check_pass_changes_nothing(absorb_affine, text);

@@ -137,10 +137,18 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
             lower_dense(dense::conv_transpose2d_shape(&op.attributes, [l.input(0), l.input(1), output]), l)?
         }
         Op::Pool2d(op) => Pool2dStep::new(op, l.input(0), output).into(),
-        Op::Gru(op) => lower_recurrent(GruStep::sequence(&l.env, op, l.input(0), l.constant(1))?, l),
-        Op::GruCell(op) => lower_recurrent(GruStep::cell(&l.env, op, l.input(0), l.constant(1))?, l),
-        Op::Lstm(op) => lower_recurrent(LstmStep::sequence(&l.env, op, l.input(0), l.constant(1))?, l),
-        Op::LstmCell(op) => lower_recurrent(LstmStep::cell(&l.env, op, l.input(0), l.constant(1))?, l),
+        Op::Gru(op) => {
+            lower_recurrent(GruStep::sequence(&l.env, op, l.input(0), [1, 2].map(|index| l.constant(index)))?, l)
+        }
+        Op::GruCell(op) => {
+            lower_recurrent(GruStep::cell(&l.env, op, l.input(0), [1, 2].map(|index| l.constant(index)))?, l)
+        }
+        Op::Lstm(op) => {
+            lower_recurrent(LstmStep::sequence(&l.env, op, l.input(0), [1, 2].map(|index| l.constant(index)))?, l)
+        }
+        Op::LstmCell(op) => {
+            lower_recurrent(LstmStep::cell(&l.env, op, l.input(0), [1, 2].map(|index| l.constant(index)))?, l)
+        }
         Op::ArgMinMax(op) => ArgMinMaxStep::new(op, l.input(0)).into(),
         Op::CumulativeSum(op) => CumulativeSumStep::new(op, l.input(0)).into(),
         Op::Softmax(op) => SoftmaxStep::new(op, l.input(0)).into(),
@@ -163,6 +171,8 @@ fn lower_recurrent<C: Cell>(step: RecurrentStep<C>, l: &mut Lowering) -> Step
 where
     Step: From<RecurrentStep<C>>,
 {
-    l.pack(1, step.keeps_weights());
+    let [weights, recurrent] = step.keeps_weights();
+    l.pack(1, weights);
+    l.pack(2, recurrent);
     step.into()
 }
