@@ -1,10 +1,12 @@
 """OpenVINO in float32, for latency, with arrays that are shared with it instead of copied."""
 
+import importlib.metadata
+
 import openvino
 
 
 class Peer:
-    version = openvino.__version__
+    version = importlib.metadata.version("openvino")
 
     def __init__(self, options):
         core = openvino.Core()
