@@ -8,7 +8,7 @@
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, widen};
-use crate::cpu::kernels::gemm::dot_lanes;
+use crate::cpu::kernels::gemm::{Tail, dot_lanes};
 use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::memory::Io;
 use crate::cpu::weights::Weights;
@@ -541,7 +541,7 @@ impl<T: Float> Network<T> {
 
 impl InputProduct {
     fn run(&self, env: &Env, direction: usize, operands: [&[f32]; 2], sums: &mut [f32], scratch: &mut [f32]) {
-        self.steps[direction].run(env, operands, None, None, sums, scratch);
+        self.steps[direction].run(env, operands, None, Tail::NONE, sums, scratch);
     }
 }
 
