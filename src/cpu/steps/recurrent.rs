@@ -8,6 +8,7 @@
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, widen};
+use crate::cpu::kernels::gemm::Tail;
 use crate::cpu::kernels::pack::{Operand, Strided, depth_blocks};
 use crate::cpu::kernels::packed::{Layout, Packed};
 use crate::cpu::kernels::recurrent::{PanelProducts, UNITS};
@@ -524,7 +525,7 @@ impl<T: Float> Network<T> {
                 InputWeights::Product { steps, packed } => {
                     let weight = weight.filter(|_| !packed).map(|all| &all[d * self.sizes.sums() * input..]);
                     let weight = weight.map_or(&[][..], |weight| as_wide(env, weight, wide_weight));
-                    steps[d].run(env, [x, weight], None, None, sums, scratch);
+                    steps[d].run(env, [x, weight], None, Tail::NONE, sums, scratch);
                     Inputs::Product(sums)
                 }
                 InputWeights::Panels(packed) => {
