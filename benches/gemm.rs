@@ -4,6 +4,7 @@
 
 use std::hint::black_box;
 use std::time::Instant;
+use webnn_node::cpu::kernels::gemm::Tail;
 use webnn_node::cpu::simd::{Isa, Kernel, Simd, math};
 use webnn_node::cpu::steps::Env;
 use webnn_node::cpu::steps::conv_transpose2d::{ConvTranspose2dShape, ConvTranspose2dStep};
@@ -93,7 +94,7 @@ fn product(env: &Env, [m, k, n]: [usize; 3], weights: Kind) -> f64 {
     }
     let mut scratch = vec![0.0; step.scratch_len()];
     let seconds = best(|| {
-        step.run(env, [&a, &b], None, None, &mut out, &mut scratch);
+        step.run(env, [&a, &b], None, Tail::NONE, &mut out, &mut scratch);
         black_box(&out);
     });
     2.0 * (m * k * n) as f64 / seconds / 1e9
@@ -129,7 +130,7 @@ fn convolution(
     let bias = vec![1.0; channels[1]];
     let mut scratch = vec![0.0; step.scratch_len()];
     let seconds = best(|| {
-        step.run(env, [&x, &[]], Some(&bias), None, &mut y, &mut scratch);
+        step.run(env, [&x, &[]], Some(&bias), Tail::NONE, &mut y, &mut scratch);
         black_box(&y);
     });
     2.0 * (weights * out * out) as f64 / seconds / 1e9
@@ -155,7 +156,7 @@ fn transposed_convolution(env: &Env, channels_last: bool) -> f64 {
     let (x, mut y) = (vec![0.5f32; 64 * 28 * 28], vec![0.0; 32 * 56 * 56]);
     let mut scratch = vec![0.0; step.scratch_len()];
     let seconds = best(|| {
-        step.run(env, [&x, &[]], None, None, &mut y, &mut scratch);
+        step.run(env, [&x, &[]], None, Tail::NONE, &mut y, &mut scratch);
         black_box(&y);
     });
     2.0 * (64 * 32 * 16 * 28 * 28) as f64 / seconds / 1e9

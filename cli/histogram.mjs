@@ -67,7 +67,8 @@ export function histogramLines(series, width, paint) {
 const SIZE = { width: 760, height: 360, left: 56, right: 20, top: 64, bottom: 52 };
 const COLORS = ['#2563eb', '#d97706'];
 
-function escapeXml(text) {
+/** Text as content or as an attribute of XML. */
+export function escapeXml(text) {
   return String(text)
     // XML 1.0 has no such characters, not even escaped.
     .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, '\ufffd')

@@ -1,5 +1,5 @@
-// Virtual environments for the Python programs of this repository: made once under target/python, from the pinned
-// requirements in scripts/python/NAME.txt, and made again when those change.
+// Virtual environments for the Python programs of this repository: made once under target/python, from pinned
+// requirements, in scripts/python/NAME.txt unless said otherwise, and made again when those change.
 
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -24,14 +24,15 @@ function findPython() {
 }
 
 /**
- * A virtual environment with the packages of `scripts/python/NAME.txt`, made or renewed where that is needed.
+ * A virtual environment with the packages of a list of requirements, made or renewed where that is needed.
  *
  * @param {string} name
+ * @param {{ requirements?: string, pip?: string[] }} [options] path of the list, `scripts/python/NAME.txt` when absent, and
+ *   further arguments of `pip install`
  * @returns {Promise<string>} path of its python
  * @throws {Failure} without Python, venv or the package index
  */
-export async function pythonEnvironment(name) {
-  const requirements = join(root, 'scripts', 'python', `${name}.txt`);
+export async function pythonEnvironment(name, { requirements = join(root, 'scripts', 'python', `${name}.txt`), pip = [] } = {}) {
   const directory = join(root, 'target', 'python', name);
   const python = join(directory, ...(process.platform === 'win32' ? ['Scripts', 'python.exe'] : ['bin', 'python']));
   // Written last, so an installation that was interrupted is made again.
@@ -43,7 +44,7 @@ export async function pythonEnvironment(name) {
   const system = findPython();
   rmSync(directory, { recursive: true, force: true });
   await run('virtual environment for Python (Debian and Ubuntu have it in the package python3-venv)', system, ['-m', 'venv', directory]);
-  await run('installation of Python packages', python, ['-m', 'pip', 'install', '--disable-pip-version-check', '--requirement', requirements]);
+  await run('installation of Python packages', python, ['-m', 'pip', 'install', '--disable-pip-version-check', ...pip, '--requirement', requirements]);
   writeFileSync(stamp, wanted);
   return python;
 }

@@ -20,6 +20,9 @@ use crate::ops::transpose::Transpose;
 use crate::shape::Descriptor;
 use std::collections::HashSet;
 
+/// The most operators that move elements between `dequantizeLinear` and a product, or a constant.
+const MAX_MOVES: usize = 8;
+
 /// Makes products of quantised tensors operators on integers.
 ///
 /// # Errors
@@ -43,7 +46,7 @@ pub fn weights(graph: &Graph) -> HashSet<ValueId> {
     // The values from an operand back to 8-bit integers, past what moves elements.
     let way = |mut id: ValueId| {
         let mut way = vec![id];
-        loop {
+        for _ in 0..MAX_MOVES {
             let node = producer(id)?;
             id = node.inputs[0]?;
             match &node.op {
@@ -52,6 +55,7 @@ pub fn weights(graph: &Graph) -> HashSet<ValueId> {
                 _ => return None,
             }
         }
+        None
     };
     let products = graph.nodes.iter().filter(|node| is_product(&node.op));
     let ways = products.filter_map(|node| {
@@ -64,7 +68,8 @@ pub fn weights(graph: &Graph) -> HashSet<ValueId> {
 
 /// Whether a value is a constant, or one whose elements are moved.
 fn is_known(graph: &Graph, producers: &[Option<usize>], mut id: ValueId) -> bool {
-    while let Some(node) = producers[id.index()].map(|index| &graph.nodes[index]) {
+    for _ in 0..MAX_MOVES {
+        let Some(node) = producers[id.index()].map(|index| &graph.nodes[index]) else { break };
         match (&node.op, node.inputs[0]) {
             (Op::Transpose(_) | Op::Reshape(_), Some(input)) => id = input,
             _ => return false,

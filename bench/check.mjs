@@ -1,0 +1,67 @@
+// Whether an engine computes what the reference says.
+
+import { deviation } from 'd3-array';
+import { numbersOf } from '../cli/elements.mjs';
+
+/**
+ * Largest difference that is allowed, in standard deviations of the reference.
+ *
+ * - float32: rounding in another order. onnxruntime's own optimisations differ from each other by up to 5e-6.
+ * - float16: against a computation in float32. One step of float16 is 9.8e-4, and layers add up.
+ */
+export const TOLERANCES = { float32: 1e-4, float16: 2e-2 };
+
+/** Quantised outputs may be off by so many steps: sums that nearly tie are rounded to either side. */
+export const QUANTISATION_STEPS = 2;
+
+/** Steps are multiples of a float32 and rounded themselves. */
+const STEP_ROUNDING = 0.1;
+
+/** The quantisation step of values that all are multiples of it: the smallest distance of two of them. */
+function quantisationStep(values) {
+  const sorted = Float64Array.from(new Set(values)).sort();
+  let step = Infinity;
+  for (let i = 1; i < sorted.length; i++) {
+    step = Math.min(step, sorted[i] - sorted[i - 1]);
+  }
+  return step;
+}
+
+function largestDifference(a, b) {
+  let largest = 0;
+  for (let i = 0; i < a.length; i++) {
+    const difference = Math.abs(a[i] - b[i]);
+    if (Number.isNaN(difference) && !Object.is(a[i], b[i])) return Infinity;
+    if (difference > largest) largest = difference;
+  }
+  return largest;
+}
+
+/**
+ * Compares one output with its reference.
+ *
+ * @param {{ dataType: string, data: ArrayBufferView }} got
+ * @param {{ dataType: string, data: ArrayBufferView }} expected
+ * @param {'float32' | 'float16' | 'int8'} kind of the model
+ * @returns {{ error: number, allowed: number, unit: string }} how far it is off; right if `error <= allowed`
+ */
+export function compareOutput(got, expected, kind) {
+  const [a, b] = [numbersOf(got), numbersOf(expected)];
+  const difference = a.length === b.length ? largestDifference(a, b) : Infinity;
+  if (kind === 'int8') {
+    const error = difference === 0 ? 0 : difference / quantisationStep(b);
+    return { error, allowed: QUANTISATION_STEPS + STEP_ROUNDING, unit: 'quantisation steps' };
+  }
+  // A constant output has no deviation to compare with.
+  const spread = deviation(b) || Math.abs(b[0]) || 1;
+  return { error: difference / spread, allowed: TOLERANCES[kind], unit: 'standard deviations' };
+}
+
+/**
+ * The worst of several comparisons: the one that is furthest off, measured by what is allowed.
+ *
+ * @param {ReturnType<typeof compareOutput>[]} comparisons
+ */
+export function worst(comparisons) {
+  return comparisons.reduce((a, b) => (b.error / b.allowed > a.error / a.allowed ? b : a));
+}

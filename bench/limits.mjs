@@ -1,0 +1,69 @@
+// What the machine can do at most: runs the program of limits/.
+
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Failure, root, run } from '../scripts/process.mjs';
+
+const MANIFEST = fileURLToPath(new URL('limits/Cargo.toml', import.meta.url));
+const TARGET = join(root, 'target', 'bench', 'limits');
+const PROGRAM = join(TARGET, 'release', process.platform === 'win32' ? 'machine-limits.exe' : 'machine-limits');
+
+/**
+ * @typedef {object} Limits of a number of threads together
+ * @property {number} threads
+ * @property {number} fmaGflops float32 multiply-adds, each counted as two operations
+ * @property {number | null} int8Gops uint8 times int8; null without such an instruction
+ * @property {number | null} bf16Gflops bfloat16; null without such an instruction
+ * @property {{ bytes: number, pages: 'small' | 'huge', gbps: number }[]} reading how fast memory is read
+ */
+
+/** Builds the program. */
+export async function buildLimits() {
+  const args = ['build', '--release', '--quiet', '--manifest-path', MANIFEST, '--target-dir', TARGET];
+  await run('build of the program that measures the machine', 'cargo', args);
+}
+
+/**
+ * Measures.
+ *
+ * @param {number[]} threads
+ * @returns {Limits[]} in this order
+ */
+export function measureLimits(threads) {
+  const { status, stdout, stderr } = spawnSync(PROGRAM, ['--json', ...threads.map(String)], { encoding: 'utf8' });
+  if (status !== 0) {
+    throw new Failure(`The machine cannot be measured: ${stderr}`);
+  }
+  return JSON.parse(stdout);
+}
+
+const larger = (a, b) => (a === null || b === null ? (a ?? b) : Math.max(a, b));
+
+/**
+ * The larger one of each number of two measurements of the same threads: others on the machine only lower them.
+ *
+ * @param {Limits[]} first
+ * @param {Limits[]} second
+ */
+export function strongest(first, second) {
+  return first.map((a, i) => {
+    const b = second[i];
+    return {
+      threads: a.threads,
+      fmaGflops: larger(a.fmaGflops, b.fmaGflops),
+      int8Gops: larger(a.int8Gops, b.int8Gops),
+      bf16Gflops: larger(a.bf16Gflops, b.bf16Gflops),
+      reading: a.reading.map((reading, j) => ({ ...reading, gbps: larger(reading.gbps, b.reading[j].gbps) })),
+    };
+  });
+}
+
+/**
+ * The limits as `shareOfLimit` takes them: memory as fast as it was in any measurement.
+ *
+ * @param {Limits} limits
+ */
+export function forShares({ fmaGflops, int8Gops, reading }) {
+  return { fmaGflops, int8Gops, readGbps: Math.max(...reading.map(({ gbps }) => gbps)) };
+}

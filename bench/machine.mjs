@@ -1,0 +1,116 @@
+// What the machine does and is, from /proc of Linux.
+
+import { readFileSync } from 'node:fs';
+import os from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** Milliseconds of a tick, the unit of CPU time in /proc. Linux shows all programs the same one: USER_HZ is 100. */
+const TICK_MS = 10;
+
+/** How often it is looked whether processes rest, in milliseconds: two ticks, or one could go unseen. */
+const REST_MS = 2 * TICK_MS;
+
+/** Whoever computes longer than this without being asked is not waited for, in milliseconds. */
+const MAX_REST_MS = 1000;
+
+/**
+ * CPU time of the whole machine.
+ *
+ * @param {string} text of /proc/stat
+ * @returns {{ busy: number, steal: number }} milliseconds in which its processors worked for it, and in which the
+ *   hypervisor let others use them
+ */
+export function parseMachineTime(text) {
+  const [user, nice, system, , , irq, softirq, steal] = /^cpu +(.*)$/m.exec(text)[1].split(' ').map(Number);
+  return { busy: (user + nice + system + irq + softirq) * TICK_MS, steal: steal * TICK_MS };
+}
+
+/**
+ * CPU time of a process with all its threads, in milliseconds.
+ *
+ * @param {string} text of /proc/PID/stat
+ */
+export function parseProcessTime(text) {
+  // The second field is the name of the program, which may hold spaces and parentheses.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+  const [utime, stime] = [fields[11], fields[12]];
+  return (Number(utime) + Number(stime)) * TICK_MS;
+}
+
+/**
+ * Resident memory of a process, in bytes.
+ *
+ * @param {number} pid
+ * @returns {{ resident: number, anonymous: number }} all of it, and the part that is no file
+ */
+export function residentMemory(pid) {
+  const text = readFileSync(`/proc/${pid}/status`, 'utf8');
+  const row = (name) => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(text)[1]) * 1024;
+  return { resident: row('VmRSS'), anonymous: row('RssAnon') };
+}
+
+const machineTime = () => parseMachineTime(readFileSync('/proc/stat', 'utf8'));
+const processTime = (pid) => parseProcessTime(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+
+/** CPU time of processes together, in milliseconds; one that has ended uses no more. */
+function timeOfAll(pids) {
+  const spent = (pid) => {
+    try {
+      return processTime(pid);
+    } catch (error) {
+      if (error.code === 'ENOENT' || error.code === 'ESRCH') return 0;
+      throw error;
+    }
+  };
+  return pids.reduce((sum, pid) => sum + spent(pid), 0);
+}
+
+/**
+ * Waits until processes use no CPU time: worker threads of some libraries spin for a while after a run, in the way of
+ * whoever runs next.
+ *
+ * @param {number[]} pids
+ */
+export async function untilAtRest(pids) {
+  const start = performance.now();
+  for (let before = timeOfAll(pids); ; ) {
+    await sleep(REST_MS);
+    const now = timeOfAll(pids);
+    if (now === before || performance.now() - start > MAX_REST_MS) {
+      return;
+    }
+    before = now;
+  }
+}
+
+/**
+ * Watches the rest of the machine while one process works.
+ *
+ * @template T
+ * @param {number} pid of that process
+ * @param {() => Promise<T>} work
+ * @returns {Promise<{ result: T, foreign: number }>} `foreign`: how many processors others kept busy meanwhile, on
+ *   average, other machines on the same hardware included
+ */
+export async function watched(pid, work) {
+  const now = () => ({ time: performance.now(), ...machineTime(), own: processTime(pid), self: process.cpuUsage() });
+  const before = now();
+  const result = await work();
+  const after = now();
+  const self = process.cpuUsage(before.self);
+  const busy = after.busy - before.busy - (after.own - before.own) - (self.user + self.system) / 1000;
+  const foreign = (busy + after.steal - before.steal) / (after.time - before.time);
+  return { result, foreign: Math.max(0, foreign) };
+}
+
+/** What the machine is. */
+export function describeMachine() {
+  const [{ model }] = os.cpus();
+  return {
+    cpu: model,
+    processors: os.availableParallelism(),
+    memoryBytes: os.totalmem(),
+    system: `${os.type()} ${os.release()} ${os.arch()}`,
+    node: process.version,
+  };
+}

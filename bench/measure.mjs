@@ -1,0 +1,228 @@
+// Measures engines on one model, in turns, so that what changes on the machine meets all of them.
+
+import { createReadStream, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { median } from 'd3-array';
+import { readNpy } from '../cli/npy.mjs';
+import { compareOutput, worst } from './check.mjs';
+import { EngineError, EngineProcess } from './engines/process.mjs';
+import { residentMemory, untilAtRest, watched } from './machine.mjs';
+import { ENGINES } from './peers.mjs';
+import { isDirty } from './statistics.mjs';
+
+/** A sample lasts about this long, so that ticks of 10 ms can tell what others did meanwhile. */
+const SAMPLE_MS = 150;
+
+/** Runs before anything is measured last about this long in all. */
+const WARM_UP_MS = 300;
+
+/** Longer runs are long enough to fill the caches by themselves. */
+const LONG_RUN_MS = 400;
+
+/** A dirty sample is taken again, as long as there are no more than so many times the samples that were asked for. */
+const MAX_REPEATS = 2;
+
+/**
+ * @typedef {object} Result of an engine on a model
+ * @property {string} engine
+ * @property {'ok' | 'wrong' | 'failed' | 'unsupported'} status
+ * @property {string} [reason] why it is not `ok`
+ * @property {string} [version]
+ * @property {number[]} [loadMs] from the file to a model that can run, each in a process of its own, in milliseconds
+ * @property {{ empty: number, loaded: number, afterRuns: number, anonymous: number }} [memory] resident bytes before the
+ *   library is loaded, when the model is loaded, and after all runs; and the part of the last that is no file
+ * @property {ReturnType<typeof compareOutput>} [check] absent where there is no reference
+ * @property {import('./statistics.mjs').Sample[]} [samples]
+ */
+
+/** Reads a file, so that the first engine to load it does not wait for the disk. */
+async function intoPageCache(file) {
+  for await (const _ of createReadStream(file, { highWaterMark: 1 << 20 }));
+}
+
+/** What `load` of an engine takes. */
+async function loadParameters(name, model, threads) {
+  const { prepare } = ENGINES[name];
+  const file = prepare === undefined ? model.file : await prepare(model);
+  return { model: file, inputs: model.inputs, outputs: Object.keys(model.outputs), threads };
+}
+
+/** Compares the outputs of one run with those that are known. */
+async function check(process, model) {
+  const directory = mkdtempSync(join(tmpdir(), 'webnn-bench-'));
+  try {
+    const names = Object.keys(model.outputs);
+    const files = names.map((_, i) => join(directory, `${i}.npy`));
+    await process.request('save', { files });
+    const comparisons = [];
+    for (const [i, name] of names.entries()) {
+      if (model.outputs[name] === null) continue;
+      const [got, expected] = [await readNpy(files[i]), await readNpy(model.outputs[name])];
+      comparisons.push({ output: name, ...compareOutput(got, expected, model.kind) });
+    }
+    return comparisons.length === 0 ? undefined : worst(comparisons);
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}
+
+/** One engine on one model. Steps that fail end its part; the others go on. */
+class Contestant {
+  /** @type {Result} */
+  result;
+  process;
+  #iterations;
+  #warmup;
+
+  constructor(name) {
+    this.result = { engine: name, status: 'ok' };
+  }
+
+  get isRunning() {
+    return this.process !== undefined;
+  }
+
+  /** Does one step; an engine that cannot is out, with `status` and the reason. */
+  async attempt(status, step) {
+    try {
+      return await step();
+    } catch (error) {
+      this.result.status = status;
+      this.result.reason = error.message;
+      await this.end();
+      // Whatever else goes wrong is the benchmark's own fault.
+      if (status === 'failed' && !(error instanceof EngineError)) throw error;
+      return undefined;
+    }
+  }
+
+  async prepare(model, threads) {
+    const name = this.result.engine;
+    this.command = await ENGINES[name].command();
+    this.parameters = await this.attempt('unsupported', () => loadParameters(name, model, threads));
+  }
+
+  /** Starts a process and loads the model in it. */
+  async load() {
+    await this.end();
+    this.process = new EngineProcess(this.result.engine, this.command);
+    // Its first answer comes when it has started; that nothing is there to do is an answer too.
+    const empty = await this.attempt('unsupported', () => started(this.process));
+    const loaded = await this.attempt('unsupported', () => this.process?.request('load', this.parameters));
+    if (loaded === undefined) return;
+    this.result.version = loaded.version;
+    (this.result.loadMs ??= []).push(loaded.loadMs);
+    this.result.memory = { empty, loaded: residentMemory(this.process.pid).resident };
+  }
+
+  async check(model) {
+    const comparison = await this.attempt('failed', () => check(this.process, model));
+    this.result.check = comparison;
+    if (comparison !== undefined && !(comparison.error <= comparison.allowed)) {
+      const { output, error, allowed, unit } = comparison;
+      this.result.status = 'wrong';
+      this.result.reason = `${output} is off by ${error.toPrecision(3)} ${unit}, allowed are ${allowed}`;
+    }
+  }
+
+  /** Runs for a while, and finds out how many runs a sample needs. */
+  async warmUp() {
+    let [iterations, spent, last] = [1, 0, 0];
+    while (spent < WARM_UP_MS) {
+      const answer = await this.attempt('failed', () => this.process.request('run', { warmup: 0, iterations }));
+      if (answer === undefined) return;
+      spent += answer.ms;
+      last = answer.ms / iterations;
+      iterations = Math.max(1, Math.min(10 * iterations, Math.ceil(SAMPLE_MS / last)));
+    }
+    this.#iterations = Math.max(1, Math.ceil(SAMPLE_MS / last));
+    // Others ran in between, and left nothing of this engine in the caches.
+    this.#warmup = last > LONG_RUN_MS ? 0 : 1;
+    this.result.samples = [];
+  }
+
+  async sample() {
+    const [iterations, warmup] = [this.#iterations, this.#warmup];
+    const work = () => this.process.request('run', { warmup, iterations });
+    const answer = await this.attempt('failed', () => watched(this.process.pid, work));
+    if (answer !== undefined) {
+      this.result.samples.push({ ms: answer.result.ms / iterations, iterations, foreign: answer.foreign });
+    }
+  }
+
+  recordMemory() {
+    const { resident, anonymous } = residentMemory(this.process.pid);
+    Object.assign(this.result.memory, { afterRuns: resident, anonymous });
+  }
+
+  async end() {
+    await this.process?.end();
+    this.process = undefined;
+  }
+}
+
+/** Resident bytes of an engine that has started and has loaded no library yet. */
+async function started(process) {
+  await process.request('ready');
+  return residentMemory(process.pid).resident;
+}
+
+/** Takes samples in turns until each engine has enough clean ones, or too many in all. */
+async function takeSamples(contestants, count, advance) {
+  const limit = MAX_REPEATS * count;
+  const clean = ({ result: { samples } }) => samples.filter((sample) => !isDirty(sample)).length;
+  const isWanting = (one) => one.isRunning && clean(one) < count && one.result.samples.length < limit;
+  while (contestants.some(isWanting)) {
+    for (const one of contestants.filter(isWanting)) {
+      await untilAtRest(contestants.filter(({ isRunning }) => isRunning).map(({ process }) => process.pid));
+      await one.sample();
+    }
+    const running = contestants.filter(({ isRunning }) => isRunning);
+    advance(Math.min(1, ...running.map((one) => Math.max(clean(one) / count, one.result.samples.length / limit))));
+  }
+}
+
+/**
+ * Measures engines on a model.
+ *
+ * @param {import('./models.mjs').BenchModel} model
+ * @param {{ engines: string[], threads: number, samples: number, loads: number }} plan
+ * @param {{ advance?: (done: number) => void, extra?: Record<string, (process: EngineProcess) => Promise<object>> }} [hooks]
+ *   `advance` is told the part (0 to 1) that is done; `extra` asks more of an engine, whose answer becomes `extra` of its
+ *   result
+ * @returns {Promise<Result[]>} in the order of the engines
+ */
+export async function measure(model, { engines, threads, samples, loads }, { advance = () => {}, extra = {} } = {}) {
+  await intoPageCache(model.file);
+  const contestants = engines.map((name) => new Contestant(name));
+  try {
+    for (const one of contestants) {
+      await one.prepare(model, threads);
+    }
+    const able = contestants.filter(({ parameters }) => parameters !== undefined);
+    for (let i = 0; i < loads; i++) {
+      for (const one of able.filter(({ result }) => result.status === 'ok')) {
+        await untilAtRest(able.filter(({ isRunning }) => isRunning).map(({ process }) => process.pid));
+        await one.load();
+      }
+    }
+    const running = () => able.filter(({ isRunning }) => isRunning);
+    for (const one of running()) await one.check(model);
+    for (const one of running()) await one.warmUp();
+    await takeSamples(running(), samples, advance);
+    for (const one of running()) {
+      one.recordMemory();
+      const ask = extra[one.result.engine];
+      if (ask !== undefined) {
+        one.result.extra = await one.attempt('failed', () => ask(one.process));
+      }
+    }
+  } finally {
+    await Promise.all(contestants.map((one) => one.end()));
+  }
+  return contestants.map(({ result }) => result);
+}
+
+/** The median of the load times of a result, in milliseconds. */
+export const loadTime = ({ loadMs }) => median(loadMs);

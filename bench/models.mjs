@@ -1,0 +1,69 @@
+// Models to measure: NAME.onnx, with the folder NAME of in_INPUT.npy and out_OUTPUT.npy beside it.
+
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { inspectModel } from '../onnx.js';
+import { Failure } from '../scripts/process.mjs';
+
+/** What quantised models have. */
+const QUANTISED = /(^|\.)(QuantizeLinear|DynamicQuantizeLinear|ConvInteger|MatMulInteger|QLinear\w+)$/;
+
+/**
+ * @typedef {object} BenchModel
+ * @property {string} name
+ * @property {string} file
+ * @property {'float32' | 'float16' | 'int8'} kind what it computes in
+ * @property {number} weightBytes of its weights in the file
+ * @property {Record<string, string>} inputs .npy files by name, in the order of the model
+ * @property {Record<string, string | null>} outputs .npy files of the reference by name; null where there is none
+ */
+
+function kindOf({ operators, inputs, outputs }) {
+  if (Object.keys(operators).some((operator) => QUANTISED.test(operator))) {
+    return 'int8';
+  }
+  return [...inputs, ...outputs].some(({ dataType }) => dataType === 'float16') ? 'float16' : 'float32';
+}
+
+function describeModel(directory, name) {
+  const file = join(directory, `${name}.onnx`);
+  const inspection = inspectModel(file);
+  const beside = (kind, { name: value }) => join(directory, name, `${kind}_${value}.npy`);
+  const inputs = Object.fromEntries(inspection.inputs.map((input) => [input.name, beside('in', input)]));
+  const missing = Object.values(inputs).find((input) => !existsSync(input));
+  if (missing !== undefined) {
+    throw new Failure(`${file}: its input ${missing} is missing`, 2);
+  }
+  const reference = (output) => (existsSync(beside('out', output)) ? beside('out', output) : null);
+  return {
+    name,
+    file,
+    kind: kindOf(inspection),
+    weightBytes: inspection.parameterBytes,
+    inputs,
+    outputs: Object.fromEntries(inspection.outputs.map((output) => [output.name, reference(output)])),
+  };
+}
+
+/**
+ * The models of a folder whose names match, by name.
+ *
+ * @param {string} directory
+ * @param {RegExp} filter
+ * @returns {BenchModel[]}
+ * @throws {Failure} without any, or without their inputs
+ */
+export function findModels(directory, filter) {
+  if (!existsSync(directory)) {
+    throw new Failure(`There is no folder ${directory}. \`npm run test:onnx-models\` writes the models; --models names another folder.`, 2);
+  }
+  const names = readdirSync(directory)
+    .filter((file) => file.endsWith('.onnx'))
+    .map((file) => file.slice(0, -'.onnx'.length))
+    .filter((name) => filter.test(name))
+    .sort();
+  if (names.length === 0) {
+    throw new Failure(`${directory} has no model NAME.onnx whose name matches ${filter}`, 2);
+  }
+  return names.map((name) => describeModel(directory, name));
+}

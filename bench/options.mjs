@@ -1,0 +1,100 @@
+// The command line of the benchmark.
+
+import { availableParallelism } from 'node:os';
+import { join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { Failure, root } from '../scripts/process.mjs';
+import { OURS, PEERS } from './peers.mjs';
+
+/** A context has at most so many threads. */
+const MAX_THREADS = 1024;
+
+export const USAGE = `usage: npm run bench -- [OPTION ...]
+
+Runs models and compares the times with those of other engines, which are installed on demand.
+
+  --models DIR       folder of NAME.onnx with NAME/in_*.npy and out_*.npy (target/onnx-models)
+  --threads LIST     numbers of threads, separated by commas (1 and 2, or 1 on a single processor)
+  --against LIST     engines to compare with, of ${PEERS.join(', ')}; or none
+                     (onnxruntime-node,openvino,ncnn)
+  --filter RE        only models whose name matches
+  --samples N        samples of each engine, model and number of threads (11)
+  --loads N          how often each model is loaded (3)
+  --no-limits        do not measure what the machine can do
+  --json FILE        write everything that was measured
+  --svg FILE         write the chart
+  --write            write bench/RESULTS.md and bench/results.svg
+  --help`;
+
+const OPTIONS = {
+  models: { type: 'string', default: join(root, 'target', 'onnx-models') },
+  threads: { type: 'string', default: availableParallelism() > 1 ? '1,2' : '1' },
+  against: { type: 'string', default: 'onnxruntime-node,openvino,ncnn' },
+  filter: { type: 'string', default: '' },
+  samples: { type: 'string', default: '11' },
+  loads: { type: 'string', default: '3' },
+  'no-limits': { type: 'boolean', default: false },
+  json: { type: 'string' },
+  svg: { type: 'string' },
+  write: { type: 'boolean', default: false },
+  help: { type: 'boolean', short: 'h', default: false },
+};
+
+const wrong = (message) => new Failure(`${message}\n\n${USAGE}`, 2);
+
+function integer(name, text, max) {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1 || value > max) {
+    throw wrong(`--${name} has ${text}, expected integers from 1 to ${max}`);
+  }
+  return value;
+}
+
+function pattern(text) {
+  try {
+    return new RegExp(text);
+  } catch (error) {
+    throw wrong(`--filter: ${error.message}`);
+  }
+}
+
+function peers(text) {
+  const names = text === 'none' ? [] : text.split(',');
+  const unknown = names.find((name) => !PEERS.includes(name));
+  if (unknown !== undefined) {
+    throw wrong(`--against names ${unknown}, expected some of ${PEERS.join(', ')}, or none`);
+  }
+  return [...new Set(names)];
+}
+
+/**
+ * Reads the command line.
+ *
+ * @param {string[]} args
+ * @returns {{ models: string, threads: number[], engines: string[], filter: RegExp, samples: number, loads: number,
+ *   limits: boolean, json?: string, svg?: string, write: boolean }} `engines`: this package first
+ * @throws {Failure} with exit status 2 when it cannot be understood, 0 when help was asked for
+ */
+export function readOptions(args) {
+  let values;
+  try {
+    ({ values } = parseArgs({ args, options: OPTIONS }));
+  } catch (error) {
+    throw wrong(error.message);
+  }
+  if (values.help) {
+    throw new Failure(USAGE, 0);
+  }
+  return {
+    models: resolve(values.models),
+    threads: [...new Set(values.threads.split(',').map((text) => integer('threads', text, MAX_THREADS)))],
+    engines: [OURS, ...peers(values.against)],
+    filter: pattern(values.filter),
+    samples: integer('samples', values.samples, 100_000),
+    loads: integer('loads', values.loads, 1000),
+    limits: !values['no-limits'],
+    json: values.json,
+    svg: values.svg,
+    write: values.write,
+  };
+}

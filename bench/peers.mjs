@@ -1,0 +1,64 @@
+// The engines that can be measured, and the installation of what they need.
+
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { runNpm } from '../scripts/process.mjs';
+import { pythonEnvironment } from '../scripts/python.mjs';
+import { packagesAreStale } from '../scripts/setup.mjs';
+import { convertForNcnn } from './ncnn.mjs';
+
+const here = fileURLToPath(new URL('.', import.meta.url));
+const inEngines = (file) => join(here, 'engines', file);
+
+/** The name of this package as an engine. */
+export const OURS = 'webnn-node';
+
+/** A module of serve.mjs as a command. */
+const javaScript = (module) => async () => [process.execPath, inEngines('serve.mjs'), new URL(`engines/${module}`, import.meta.url).href];
+
+/** A module of serve.py as a command. */
+const python = (module) => async () => [await benchPython(), inEngines('serve.py'), module];
+
+/** Python with the packages of requirements.txt. */
+export function benchPython() {
+  return pythonEnvironment('bench', { requirements: join(here, 'requirements.txt'), pip: ['--no-deps'] });
+}
+
+async function installNpmPeers() {
+  if (packagesAreStale(here)) {
+    // The install script of onnxruntime-node fetches libraries for GPUs.
+    await runNpm('installation of the npm packages to compare with', ['ci', '--prefix', here, '--ignore-scripts', '--no-audit', '--no-fund']);
+  }
+}
+
+/**
+ * @typedef {object} EngineKind
+ * @property {() => Promise<string[]>} command that starts it, see process.mjs
+ * @property {() => Promise<void>} [install]
+ * @property {(model: import('./models.mjs').BenchModel) => Promise<string>} [prepare] gives what its `load` takes as the
+ *   model, where that is not the file. @throws {Error} for a model that it does not support
+ */
+
+/** @type {Record<string, EngineKind>} */
+export const ENGINES = {
+  [OURS]: { command: javaScript('webnn-node.mjs') },
+  'onnxruntime-node': { command: javaScript('onnxruntime-node.mjs'), install: installNpmPeers },
+  onnxruntime: { command: python('peer_onnxruntime') },
+  openvino: { command: python('peer_openvino') },
+  ncnn: { command: python('peer_ncnn'), prepare: async (model) => convertForNcnn(await benchPython(), model) },
+};
+
+/** The names of the engines other than this package. */
+export const PEERS = Object.keys(ENGINES).filter((name) => name !== OURS);
+
+/**
+ * Installs what engines need.
+ *
+ * @param {string[]} names
+ */
+export async function install(names) {
+  for (const name of names) {
+    await ENGINES[name].install?.();
+    await ENGINES[name].command();
+  }
+}

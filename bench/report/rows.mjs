@@ -1,0 +1,82 @@
+// What was measured, in the form in which people compare it.
+
+import { forShares } from '../limits.mjs';
+import { OURS } from '../peers.mjs';
+import { geometricMean, summarize } from '../statistics.mjs';
+import { shareOfLimit } from '../work.mjs';
+
+/**
+ * @typedef {object} Measurement of one model with one number of threads
+ * @property {string} name
+ * @property {'float32' | 'float16' | 'int8'} kind
+ * @property {number} weightBytes
+ * @property {number} threads
+ * @property {{ multiplyAdds: number, bytes: number } | null} work of this package's graph; null where it has none
+ * @property {import('../measure.mjs').Result[]} results
+ */
+
+/**
+ * @typedef {object} Run everything that one run of the benchmark has measured
+ * @property {string} date
+ * @property {ReturnType<import('../machine.mjs').describeMachine>} machine
+ * @property {string[]} engines this package first
+ * @property {Record<string, string>} versions by engine
+ * @property {import('../limits.mjs').Limits[] | null} limits
+ * @property {Measurement[]} models
+ * @property {Measurement[]} calls the smallest model
+ */
+
+/**
+ * The times of one engine.
+ *
+ * @typedef {ReturnType<summarize> & { status: string, total: number, ratio: number | null }} Times `total`: the number of
+ *   samples; `ratio`: how many times as fast as this engine webnn-node is, by the fastest clean samples
+ */
+
+function timesOf(result, ours) {
+  if (result.samples === undefined || result.samples.length === 0) {
+    return { status: result.status };
+  }
+  const summary = summarize(result.samples);
+  const ratio = result === ours || ours?.samples === undefined ? null : summary.fastest / summarize(ours.samples).fastest;
+  return { status: result.status, total: result.samples.length, ratio, ...summary };
+}
+
+/**
+ * A row of the table of times.
+ *
+ * @param {Measurement} measurement
+ * @param {import('../limits.mjs').Limits[] | null} limits
+ * @returns {{ name: string, threads: number, times: Record<string, Times>, limit: ReturnType<shareOfLimit> | null }}
+ */
+export function rowOf({ name, kind, threads, work, results }, limits) {
+  const ours = results.find(({ engine }) => engine === OURS);
+  const times = Object.fromEntries(results.map((result) => [result.engine, timesOf(result, ours)]));
+  const ofThreads = limits?.find((one) => one.threads === threads);
+  const fastest = times[OURS]?.fastest;
+  const known = ofThreads !== undefined && work !== null && fastest !== undefined;
+  return { name, threads, times, limit: known ? shareOfLimit(work, kind, forShares(ofThreads), fastest) : null };
+}
+
+/**
+ * How many times as fast as each peer webnn-node is, over all models that both compute rightly.
+ *
+ * @param {ReturnType<rowOf>[]} rows
+ * @param {string} peer
+ * @param {number} threads
+ * @returns {{ mean: number | null, ahead: number, models: number }} the geometric mean; on how many models of how many it is
+ *   at least as fast
+ */
+export function comparedWith(rows, peer, threads) {
+  const isRight = ({ times }) => times[OURS].status === 'ok' && times[peer].status === 'ok';
+  const ratios = rows.filter((row) => row.threads === threads && isRight(row)).map(({ times }) => times[peer].ratio);
+  return { mean: geometricMean(ratios), ahead: ratios.filter((ratio) => ratio >= 1).length, models: ratios.length };
+}
+
+/** What is to be told about engines that did not compute a model rightly, once for each reason. */
+export function notesOf(measurements) {
+  const notes = measurements.flatMap(({ name, results }) =>
+    results.filter(({ status }) => status !== 'ok').map(({ engine, status, reason }) => `${engine}, ${name}: ${status}: ${reason}`),
+  );
+  return [...new Set(notes)];
+}

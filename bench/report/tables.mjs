@@ -1,0 +1,141 @@
+// The tables of a run, as heads and rows of text: for the terminal and for RESULTS.md alike.
+
+import { formatBytes, formatRate, formatShare } from '../../cli/format.mjs';
+import { loadTime } from '../measure.mjs';
+import { OURS } from '../peers.mjs';
+import { DIRTY_ABOVE } from '../statistics.mjs';
+import { comparedWith, rowOf } from './rows.mjs';
+
+/**
+ * @typedef {object} ReportTable
+ * @property {string} title
+ * @property {string} [remark] how to read it
+ * @property {string[]} head a leading ">" aligns a column to the right
+ * @property {string[][]} rows
+ */
+
+const NONE = '–';
+
+/** Words for engines that have no times. */
+const WITHOUT_TIMES = { unsupported: 'not supported', failed: 'failed' };
+
+/** Median and fastest clean sample: `6.94 / 6.88`; with an asterisk where no sample is clean. */
+function timeCell({ status, median, fastest, clean }, factor = 1) {
+  if (median === undefined) return WITHOUT_TIMES[status] ?? status;
+  const text = `${formatRate(median * factor)} / ${formatRate(fastest * factor)}${clean === 0 ? '*' : ''}`;
+  return status === 'wrong' ? `wrong: ${text}` : text;
+}
+
+const ratioCell = ({ ratio }) => (ratio === undefined || ratio === null ? NONE : `${ratio.toFixed(2)}×`);
+
+function cleanCell(times) {
+  const counted = Object.values(times).filter(({ total }) => total !== undefined);
+  const sum = (key) => counted.reduce((total, one) => total + one[key], 0);
+  return counted.length === 0 ? NONE : `${sum('clean')}/${sum('total')}`;
+}
+
+const limitCell = (limit) => (limit === null ? NONE : `${formatShare(limit.share)} ${limit.bound === 'compute' ? 'C' : 'M'}`);
+
+function meanRows(rows, peers, threads) {
+  if (peers.length === 0) return [];
+  const compared = peers.map((peer) => comparedWith(rows, peer, threads));
+  const cell = ({ mean }) => (mean === null ? NONE : `${mean.toFixed(2)}×`);
+  return [
+    ['geometric mean', '', '', ...compared.flatMap((one) => ['', cell(one)]), ''],
+    ['not slower', '', '', ...compared.flatMap(({ ahead, models }) => ['', `${ahead} of ${models}`]), ''],
+  ];
+}
+
+/** @returns {ReportTable} times of the models with so many threads */
+function timesTable({ engines, limits, models }, threads) {
+  const peers = engines.filter((name) => name !== OURS);
+  const rows = models.map((model) => rowOf(model, limits)).filter((row) => row.threads === threads);
+  return {
+    title: `Times with ${threads === 1 ? '1 thread' : `${threads} threads`}`,
+    remark:
+      'Milliseconds: median / fastest clean sample. ×: how many times as fast as this engine webnn-node is, by the fastest '
+      + 'clean samples. Limit: share of what the machine can compute (C) or read (M) in that time, whichever is more. Clean: '
+      + `samples in which others kept at most ${DIRTY_ABOVE} processors busy; * no sample is.`,
+    head: ['model', `>${OURS}`, '>limit', ...peers.flatMap((name) => [`>${name}`, '>×']), '>clean'],
+    rows: [
+      ...rows.map(({ name, times, limit }) => [
+        name,
+        timeCell(times[OURS]),
+        limitCell(limit),
+        ...peers.flatMap((peer) => [timeCell(times[peer]), ratioCell(times[peer])]),
+        cleanCell(times),
+      ]),
+      ...meanRows(rows, peers, threads),
+    ],
+  };
+}
+
+const memoryCell = (memory) =>
+  memory?.afterRuns === undefined ? [NONE, NONE] : [formatBytes(memory.afterRuns - memory.empty), formatBytes(memory.afterRuns)];
+
+/** @returns {ReportTable} load times and memory with the smallest number of threads */
+function loadTable({ engines, models }) {
+  const threads = Math.min(...models.map((model) => model.threads));
+  const cells = ({ loadMs, memory }) => [loadMs === undefined ? NONE : formatRate(loadTime({ loadMs })), ...memoryCell(memory)];
+  return {
+    title: 'Loading and memory',
+    remark:
+      'Load: median milliseconds from the file to a model that can run. Memory: resident after all runs, above that of the '
+      + 'process before the library was loaded, and in all.',
+    head: ['model', '>weights', ...engines.flatMap((name) => [`>${name}: load`, '>memory', '>in all'])],
+    rows: models
+      .filter((model) => model.threads === threads)
+      .map(({ name, weightBytes, results }) => [name, formatBytes(weightBytes), ...results.flatMap(cells)]),
+  };
+}
+
+/** @returns {ReportTable} what a call costs */
+function callTable({ engines, calls }) {
+  const rows = calls.map((call) => ({ ...rowOf(call, null), burst: call.results.find(({ engine }) => engine === OURS)?.extra?.burst }));
+  const microseconds = 1000;
+  return {
+    title: 'One addition of one number',
+    remark:
+      'Microseconds from writing the input to having read the output: median / fastest clean sample. Amortised: one of many '
+      + 'dispatches of which only the last is waited for.',
+    head: ['>threads', ...engines.map((name) => `>${name}`), '>amortised'],
+    rows: rows.map(({ threads, times, burst }) => [
+      String(threads),
+      ...engines.map((name) => timeCell(times[name], microseconds)),
+      burst === undefined ? NONE : formatRate(burst * microseconds),
+    ]),
+  };
+}
+
+/** @returns {ReportTable} what the machine can do */
+function limitsTable(limits) {
+  const rate = (value) => formatRate(value);
+  const { reading } = limits[0];
+  return {
+    title: 'Limits of the machine',
+    head: ['>threads', '>float32 GFLOP/s', '>int8 GOP/s', '>bfloat16 GFLOP/s', ...reading.map(({ bytes, pages }) => `>${formatBytes(bytes)}, ${pages} pages, GB/s`)],
+    rows: limits.map(({ threads, fmaGflops, int8Gops, bf16Gflops, reading: readings }) => [
+      String(threads),
+      rate(fmaGflops),
+      rate(int8Gops),
+      rate(bf16Gflops),
+      ...readings.map(({ gbps }) => rate(gbps)),
+    ]),
+  };
+}
+
+/**
+ * All tables of a run.
+ *
+ * @param {import('./rows.mjs').Run} run
+ * @returns {ReportTable[]}
+ */
+export function tablesOf(run) {
+  const threads = [...new Set(run.models.map((model) => model.threads))];
+  return [
+    ...threads.map((count) => timesTable(run, count)),
+    loadTable(run),
+    callTable(run),
+    ...(run.limits === null ? [] : [limitsTable(run.limits)]),
+  ];
+}

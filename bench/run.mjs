@@ -1,0 +1,122 @@
+// `npm run bench`: how fast models run here and in other engines, beside what the machine can do. --help lists the options.
+
+import { writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { Output } from '../cli/output.mjs';
+import { withProgress } from '../cli/progress.mjs';
+import { entry, Failure, say } from '../scripts/process.mjs';
+import { buildLimits, measureLimits, strongest } from './limits.mjs';
+import { describeMachine } from './machine.mjs';
+import { measure } from './measure.mjs';
+import { findModels } from './models.mjs';
+import { readOptions } from './options.mjs';
+import { install, OURS } from './peers.mjs';
+import { chartSvg } from './report/chart.mjs';
+import { resultsMarkdown } from './report/results.mjs';
+import { notesOf } from './report/rows.mjs';
+import { tablesOf } from './report/tables.mjs';
+import { workOf } from './work.mjs';
+
+const inBench = (file) => fileURLToPath(new URL(file, import.meta.url));
+
+/** Dispatches that are outstanding at the same time when their cost is measured, and how often that is done. */
+const BURST = { count: 1000, repeats: 20 };
+
+/** The shortest time of one dispatch of many. */
+async function burst(process) {
+  let fastest = Infinity;
+  for (let i = 0; i < BURST.repeats; i++) {
+    const { ms } = await process.request('burst', { count: BURST.count });
+    fastest = Math.min(fastest, ms / BURST.count);
+  }
+  return { burst: fastest };
+}
+
+const describe = async (process) => ({ work: workOf(await process.request('describe')) });
+
+/** Measures one model with one number of threads. */
+async function measureModel(model, options, threads, ask) {
+  const { engines, samples, loads } = options;
+  const plan = { engines, samples, loads, threads };
+  const label = `${model.name}, ${threads === 1 ? '1 thread' : `${threads} threads`}`;
+  const results = await withProgress(label, (advance) => measure(model, plan, { advance, extra: { [OURS]: ask } }), 1);
+  const { name, kind, weightBytes } = model;
+  const work = results.find(({ engine }) => engine === OURS)?.extra?.work ?? null;
+  const fastest = results.map(({ engine, status, samples: taken }) => (taken === undefined ? `${engine} ${status}` : `${engine} ${Math.min(...taken.map(({ ms }) => ms)).toPrecision(3)}`));
+  say(`${label}: ${fastest.join(', ')} ms`);
+  return { name, kind, weightBytes, threads, work, results };
+}
+
+/** Measures all of it, the machine before and after everything else. */
+async function measureAll(options) {
+  const models = findModels(options.models, options.filter);
+  await install(options.engines);
+  if (options.limits) await buildLimits();
+  const limitsNow = () => (options.limits ? withProgress('limits of the machine', async () => measureLimits(options.threads)) : null);
+
+  const before = await limitsNow();
+  const measured = { models: [], calls: [] };
+  const [tiny] = findModels(inBench('tiny'), /^add$/);
+  for (const threads of options.threads) {
+    measured.calls.push(await measureModel(tiny, options, threads, burst));
+  }
+  for (const model of models) {
+    for (const threads of options.threads) {
+      measured.models.push(await measureModel(model, options, threads, describe));
+    }
+  }
+  const after = await limitsNow();
+  const results = [...measured.models, ...measured.calls].flatMap((one) => one.results);
+  return {
+    date: new Date().toISOString(),
+    machine: describeMachine(),
+    engines: options.engines,
+    versions: Object.fromEntries(results.filter(({ version }) => version).map(({ engine, version }) => [engine, version])),
+    limits: before === null ? null : strongest(before, after),
+    ...measured,
+  };
+}
+
+function print(run) {
+  const output = new Output();
+  for (const { title, remark, head, rows } of tablesOf(run)) {
+    output.heading(title);
+    if (remark) output.print(output.style('dim', remark));
+    output.table(head, rows);
+  }
+  for (const note of notesOf([...run.models, ...run.calls])) {
+    output.note(note);
+  }
+}
+
+function write(run, { json, svg, write: writeResults }) {
+  const files = [
+    [json, () => `${JSON.stringify(run, undefined, 1)}\n`],
+    [svg, () => chartSvg(run)],
+    ...(writeResults ? [[inBench('RESULTS.md'), () => resultsMarkdown(run)], [inBench('results.svg'), () => chartSvg(run)]] : []),
+  ];
+  for (const [file, content] of files.filter(([name]) => name !== undefined)) {
+    writeFileSync(file, content());
+    say(`${file} is written`);
+  }
+}
+
+/** @throws {Failure} when this package did not compute everything rightly */
+function requireOurs(run) {
+  const bad = [...run.models, ...run.calls].flatMap(({ name, threads, results }) =>
+    results.filter(({ engine, status }) => engine === OURS && status !== 'ok').map(({ status, reason }) => `${name}, ${threads} threads: ${status}: ${reason}`));
+  if (bad.length > 0) {
+    throw new Failure(`${OURS} does not compute everything rightly:\n${bad.join('\n')}`);
+  }
+}
+
+await entry(async () => {
+  const options = readOptions(process.argv.slice(2));
+  if (process.platform !== 'linux') {
+    throw new Failure('The benchmark needs Linux: only its /proc says what else the machine does meanwhile.');
+  }
+  const run = await measureAll(options);
+  print(run);
+  write(run, options);
+  requireOurs(run);
+});
