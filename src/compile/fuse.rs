@@ -6,7 +6,7 @@ use crate::ir::{Graph, Node, ValueId};
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::{Fused, Instruction};
-use crate::shape::Descriptor;
+use crate::shape::{Descriptor, broadcasts_to};
 use std::collections::BTreeSet;
 
 /// The most operands of a program: each needs a register block while it runs.
@@ -170,6 +170,13 @@ fn program(graph: &Graph, node: &Node) -> Option<Fused> {
         Op::Elementwise(op) => {
             let types: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).dtype).collect();
             Some(Fused::single(*op, &types))
+        }
+        Op::Quantize(op) => {
+            let descriptors: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id)).collect();
+            let [input, scale, _] = descriptors[..] else { return None };
+            // A scale that repeats in blocks is broadcast in no way that a program knows.
+            let types: Vec<_> = descriptors.iter().map(|descriptor| descriptor.dtype).collect();
+            broadcasts_to(&scale.shape, &input.shape).then(|| Fused::single(op.elementwise(), &types))
         }
         Op::Fused(program) => Some(program.clone()),
         _ => None,

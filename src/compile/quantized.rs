@@ -198,16 +198,19 @@ fn bytes(graph: &Graph, id: ValueId) -> Result<Vec<i16>> {
     Ok(signed.chain(constant::<u8>(graph, id)?.into_iter().map(i16::from)).collect())
 }
 
+/// The bytes of a constant filter, and the scale and zero point of every output channel.
+struct Filter {
+    bytes: ValueId,
+    scales: Vec<f32>,
+    zeros: Vec<i16>,
+}
+
 /// What was found of a product.
 struct Found {
     op: Quantized,
     /// The bytes that are multiplied.
     input: ValueId,
-    filter: ValueId,
-    /// Of every output channel.
-    scales: Vec<f32>,
-    /// Of every output channel.
-    zeros: Vec<i16>,
+    filter: Filter,
     /// Of every output channel; none without a bias.
     bias: Vec<f32>,
     /// The nodes that it stands for, the last of which gives its output.
@@ -253,16 +256,16 @@ fn fuse(graph: &mut Graph) -> Result<()> {
 
 /// Adds the operator that was `found` in place of `node`; gives its place.
 fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> Result<usize> {
-    let channels = found.scales.len() as u32;
-    let bytes: Vec<u8> = found.scales.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let channels = found.filter.scales.len() as u32;
+    let bytes: Vec<u8> = found.filter.scales.iter().flat_map(|x| x.to_le_bytes()).collect();
     let scales = graph.add_constant(Descriptor::new(DataType::Float32, [channels]), &bytes)?;
-    let mut inputs = vec![Some(found.input), Some(found.filter), Some(scales)];
-    if found.zeros.iter().any(|&zero| zero != 0) || !found.bias.is_empty() {
+    let mut inputs = vec![Some(found.input), Some(found.filter.bytes), Some(scales)];
+    if found.filter.zeros.iter().any(|&zero| zero != 0) || !found.bias.is_empty() {
         inputs.push(None);
     }
-    if found.zeros.iter().any(|&zero| zero != 0) {
-        let bytes: Vec<u8> = found.zeros.iter().map(|&zero| zero as u8).collect();
-        let dtype = graph.descriptor(found.filter).dtype;
+    if found.filter.zeros.iter().any(|&zero| zero != 0) {
+        let bytes: Vec<u8> = found.filter.zeros.iter().map(|&zero| zero as u8).collect();
+        let dtype = graph.descriptor(found.filter.bytes).dtype;
         inputs[3] = Some(graph.add_constant(Descriptor::new(dtype, [channels]), &bytes)?);
     }
     if !found.bias.is_empty() {
@@ -324,22 +327,22 @@ impl Search<'_> {
         let op = Quantized { product, input: scale, min: f32::NEG_INFINITY, max: f32::INFINITY, output: None };
         let sources = [0, 1].map(|operand| node.inputs[operand].and_then(|id| self.producers[id.index()]));
         let [Some(of_input), Some(of_filter)] = sources else { return Ok(None) };
-        let Some((filter, scales, zeros)) = self.filter(&op, &self.graph.nodes[of_filter])? else { return Ok(None) };
-        let channels = scales.len();
+        let Some(filter) = self.filter(&op, &self.graph.nodes[of_filter])? else { return Ok(None) };
+        let channels = filter.scales.len();
         let bias = match node.inputs.get(2).copied().flatten() {
             Some(bias) => self.bias(bias, channels)?,
             None => Some(Vec::new()),
         };
-        let depth = self.graph.descriptor(filter).elements() / channels;
+        let depth = self.graph.descriptor(filter.bytes).elements() / channels;
         let Some(bias) = bias.filter(|_| depth <= MAX_DEPTH) else { return Ok(None) };
         let sources = vec![of_input, of_filter];
-        let mut found = Found { op, input, filter, scales, zeros, bias, nodes: vec![index], sources };
+        let mut found = Found { op, input, filter, bias, nodes: vec![index], sources };
         self.follow(&mut found, depth)?;
         Ok(Some(found))
     }
 
     /// The bytes of a constant filter, and the scale and zero point of every output channel.
-    fn filter(&self, op: &Quantized, node: &Node) -> Result<Option<(ValueId, Vec<f32>, Vec<i16>)>> {
+    fn filter(&self, op: &Quantized, node: &Node) -> Result<Option<Filter>> {
         let (Op::Quantize(Quantize::DequantizeLinear), [Some(filter), Some(scale), Some(zero)]) =
             (&node.op, node.inputs.as_slice())
         else {
@@ -365,7 +368,7 @@ impl Search<'_> {
             let channels = shape[axis] as usize;
             (scales, zeros) = (vec![scales[0]; channels], vec![zeros[0]; channels]);
         }
-        Ok(Some((*filter, scales, zeros)))
+        Ok(Some(Filter { bytes: *filter, scales, zeros }))
     }
 
     /// The elements of a constant bias for that many channels, which are last in a shape.
@@ -399,7 +402,7 @@ impl Search<'_> {
                     let other = node.inputs.iter().flatten().find(|&&id| id != result);
                     let same_shape = self.graph.descriptor(node.outputs[0]) == self.graph.descriptor(result);
                     let Some(&other) = other.filter(|_| same_shape) else { return Ok(()) };
-                    let Some(bias) = self.bias(other, found.scales.len())? else { return Ok(()) };
+                    let Some(bias) = self.bias(other, found.filter.scales.len())? else { return Ok(()) };
                     found.bias = bias;
                 }
                 Op::Quantize(Quantize::QuantizeLinear) if is_byte(self.graph, node.outputs[0]) => {
@@ -407,7 +410,7 @@ impl Search<'_> {
                     let output = Some((self.graph.descriptor(node.outputs[0]).dtype, scale));
                     let op = Quantized { output, ..found.op.clone() };
                     let largest = |values: &[f32]| values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
-                    if op.largest(depth, largest(&found.scales), largest(&found.bias)) < (1u64 << 30) as f64 {
+                    if op.largest(depth, largest(&found.filter.scales), largest(&found.bias)) < (1u64 << 30) as f64 {
                         found.op = op;
                         found.nodes.push(index);
                     }

@@ -47,6 +47,8 @@ impl Depthwise {
         (zero, signed): (u8, bool),
         at: impl Fn(usize, usize, usize) -> i16,
     ) -> Result<Depthwise> {
+        // Half a vector is enough for few channels, and has its instructions done on more ports.
+        let level = if channels <= level.narrow().widths().lanes * 4 { level.narrow() } else { level };
         let [high, wide] = slides.map(|slide| slide.window as usize);
         let [step, dilation] = [slides[1].stride, slides[1].dilation].map(|size| size as usize);
         let together = if step == 1 && dilation == 1 && wide > 1 { 2 } else { 1 };
@@ -60,11 +62,11 @@ impl Depthwise {
             places
                 .extend(row.iter().filter(|&&(y, x)| !covers(wide, together, x, |x| fits((y, x)))).map(|&p| (p, true)));
             // Where taps are shared, no quad holds those of two rows: this leaves room for the quads of the other output.
-            while together == 2 && places.len() % 4 != 0 {
+            while together == 2 && !places.len().is_multiple_of(4) {
                 places.push(((y, usize::MAX), false));
             }
         }
-        while places.len() % 4 != 0 {
+        while !places.len().is_multiple_of(4) {
             places.push(((0, usize::MAX), false));
         }
         // Of the last outputs, places behind the last column may be read: they have weights of 0.
@@ -98,7 +100,7 @@ impl Depthwise {
             taps,
             width,
             filter,
-            zeros: vec![zero; channels],
+            zeros: vec![zero; channels.next_multiple_of(block)],
             signed,
         })
     }
@@ -158,7 +160,12 @@ impl Depthwise {
             let pixels = line.chunks_exact(self.channels).take(horizontal.input as usize);
             pointers.iter_mut().skip(left).zip(pixels).for_each(|(pointer, pixel)| *pointer = pixel.as_ptr());
         }
-        self.level.run(Row { convolution: self, columns, table, out });
+        // Whole vectors may be read where the last pixel has that many bytes behind it: those of other pixels are multiplied
+        // with 0.
+        let last = image_y + high.saturating_sub(1) * vertical.dilation as usize;
+        let end = (last + 1) * horizontal.input as usize * self.channels;
+        let whole = end - self.channels + padded <= image.len();
+        self.level.run(Row { convolution: self, columns, table, out, whole });
     }
 }
 
@@ -176,9 +183,11 @@ fn covers(wide: usize, together: usize, x: usize, fits: impl Fn(usize) -> bool) 
 struct Row<'a> {
     convolution: &'a Depthwise,
     columns: &'a Columns,
-    /// Pointers to as many bytes as there are channels.
+    /// Pointers to as many bytes as there are channels, of whole blocks if `whole`.
     table: &'a [*const u8],
     out: &'a mut [u8],
+    /// Whether whole vectors can be read from the start of every block of channels.
+    whole: bool,
 }
 
 impl DotKernel for Row<'_> {
@@ -200,19 +209,19 @@ impl Row<'_> {
     fn blocks<D: Dot, const TOGETHER: usize, const SIGNED: bool>(&mut self, dot: D) {
         let channels = self.convolution.channels;
         for first in (0..channels).step_by(D::BYTES) {
-            match channels - first >= D::BYTES {
+            match self.whole || channels - first >= D::BYTES {
                 true => self.block::<D, TOGETHER, SIGNED, true>(dot, first),
                 false => self.block::<D, TOGETHER, SIGNED, false>(dot, first),
             }
         }
     }
 
-    /// A block of channels, all of whose vectors are full if `FULL`.
+    /// A block of channels, of which whole vectors can be read if `FULL`.
     #[inline(always)]
     fn block<D: Dot, const TOGETHER: usize, const SIGNED: bool, const FULL: bool>(&mut self, dot: D, first: usize) {
         let Depthwise { channels, taps, filter, output, slides, .. } = self.convolution;
         let step = slides[1].stride as usize;
-        let count = if FULL { D::BYTES } else { channels - first };
+        let count = D::BYTES.min(channels - first);
         let quads = taps.len() / 4;
         let filter = &filter.bytes()[first / D::BYTES * quads * TOGETHER * 4 * D::BYTES..];
         assert!(filter.len() >= quads * TOGETHER * 4 * D::BYTES);
@@ -227,7 +236,8 @@ impl Row<'_> {
             let table = &self.table[x * step..];
             let mut weights = filter.as_ptr();
             for quad in taps.as_chunks::<4>().0 {
-                // SAFETY: the pointers of the table are those of `channels` bytes, of which `count` are left.
+                // SAFETY: the pointers of the table are those of `channels` bytes, of which `count` are left, or of whole
+                // blocks.
                 let bytes = unsafe {
                     [
                         pixel::<D, SIGNED, FULL>(dot, table[quad[0]].wrapping_add(first), count),

@@ -49,38 +49,63 @@ impl Patches {
         assert!(
             out.len() >= self.bytes(rows) && first + rows <= self.output[0] * self.output[1] && image.len() >= size
         );
-        let window = horizontal.window as usize;
-        for row in 0..rows {
+        // At these places no column of the filter lies in padding.
+        let inner = horizontal.inner(self.output[1]);
+        let mut row = 0;
+        while row < rows {
             let (y, x) = ((first + row) / self.output[1], (first + row) % self.output[1]);
-            let mut at = row * self.stride();
-            let (top, high, image_y) = vertical.taps(y);
-            let (left, wide, image_x) = horizontal.taps(x);
-            for tap in 0..vertical.window as usize {
-                let out = &mut out[at..];
-                at += window * self.group;
-                if tap < top || tap >= top + high || wide == 0 {
-                    out[..window * self.group].fill(self.zero);
-                    continue;
+            let end = self.output[1].min(x + rows - row);
+            let lines = vertical.taps(y);
+            for x in x..end {
+                let out = &mut out[row * self.stride()..];
+                match inner.contains(&x) && self.group == self.channels && horizontal.dilation == 1 {
+                    true => self.inner(&image[channel..], lines, x, out),
+                    false => self.patch(&image[channel..], lines, x, out),
                 }
-                out[..left * self.group].fill(self.zero);
-                let image_y = image_y + (tap - top) * vertical.dilation as usize;
-                let line = &image[(image_y * horizontal.input as usize + image_x) * self.channels + channel..];
-                let out = &mut out[left * self.group..];
-                match (self.group == self.channels, horizontal.dilation) {
-                    (true, 1) => copy(line, out, wide * self.group),
-                    _ => {
-                        let step = self.channels * horizontal.dilation as usize;
-                        for tap in 0..wide {
-                            copy(&line[tap * step..], &mut out[tap * self.group..], self.group);
-                        }
-                    }
-                }
-                // After the copies, which may write more than their run.
-                out[wide * self.group..(window - left) * self.group].fill(self.zero);
+                row += 1;
             }
         }
         if self.flip != 0 {
             out[..rows * self.stride()].iter_mut().for_each(|byte| *byte ^= self.flip);
+        }
+    }
+}
+
+impl Patches {
+    /// The patch at column `x` of an output row, where all columns of the filter lie in the image, next to each other;
+    /// `lines` are the rows of the filter that do, as [`Slide::taps`] has them.
+    #[inline(always)]
+    fn inner(&self, image: &[u8], (top, high, image_y): (usize, usize, usize), x: usize, out: &mut [u8]) {
+        let [vertical, horizontal] = self.slides;
+        let width = horizontal.window as usize * self.group;
+        let line = horizontal.input as usize * self.channels;
+        let image_x = (x * horizontal.stride as usize - horizontal.begin as usize) * self.channels;
+        if high < vertical.window as usize {
+            out[..self.depth()].fill(self.zero);
+        }
+        for tap in 0..high {
+            let image_y = image_y + tap * vertical.dilation as usize;
+            copy(&image[image_y * line + image_x..], &mut out[(top + tap) * width..], width);
+        }
+        // After the copies, which may write more than their run.
+        if top + high < vertical.window as usize {
+            out[(top + high) * width..self.depth()].fill(self.zero);
+        }
+    }
+
+    /// As [`inner`](Self::inner), at any column.
+    fn patch(&self, image: &[u8], (top, high, image_y): (usize, usize, usize), x: usize, out: &mut [u8]) {
+        let [vertical, horizontal] = self.slides;
+        let (left, wide, image_x) = horizontal.taps(x);
+        out[..self.depth()].fill(self.zero);
+        for tap in 0..high {
+            let image_y = image_y + tap * vertical.dilation as usize;
+            let line = &image[(image_y * horizontal.input as usize + image_x) * self.channels..];
+            let out = &mut out[((top + tap) * horizontal.window as usize + left) * self.group..];
+            let step = self.channels * horizontal.dilation as usize;
+            for tap in 0..wide {
+                out[tap * self.group..][..self.group].copy_from_slice(&line[tap * step..][..self.group]);
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ mod x86;
 use super::{Isa, Simd};
 use portable::PortableDot;
 #[cfg(target_arch = "x86_64")]
-use x86::{Avx2Dot, Avx512Dot, Avx512Vnni, AvxVnni};
+use x86::{Avx2Dot, Avx512Dot, Avx512Narrow, Avx512Vnni, AvxVnni};
 
 /// The instructions that sums of products of bytes use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,9 @@ pub enum DotLevel {
     /// AVX-512 without VNNI: bytes are widened to 16 bits.
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512Dot),
+    /// AVX-512 with VNNI, in vectors of 256 bits.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Narrow(Avx512Narrow),
     /// AVX-512 with VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni(Avx512Vnni),
@@ -36,12 +39,16 @@ impl DotLevel {
     pub fn available(isa: Isa) -> Vec<DotLevel> {
         let levels = match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2(avx2) => [Some(DotLevel::Avx2(Avx2Dot(avx2))), AvxVnni::detect(avx2).map(DotLevel::AvxVnni)],
+            Isa::Avx2(avx2) => {
+                [Some(DotLevel::Avx2(Avx2Dot(avx2))), None, AvxVnni::detect(avx2).map(DotLevel::AvxVnni)]
+            }
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(avx512) => {
-                [Some(DotLevel::Avx512(Avx512Dot(avx512))), Avx512Vnni::detect(avx512).map(DotLevel::Avx512Vnni)]
+                let best = Avx512Vnni::detect(avx512);
+                let narrow = best.and_then(Avx512Vnni::narrow).map(DotLevel::Avx512Narrow);
+                [Some(DotLevel::Avx512(Avx512Dot(avx512))), narrow, best.map(DotLevel::Avx512Vnni)]
             }
-            _ => [Some(DotLevel::Portable), None],
+            _ => [Some(DotLevel::Portable), None, None],
         };
         levels.into_iter().flatten().collect()
     }
@@ -49,6 +56,15 @@ impl DotLevel {
     /// The best level of this CPU that goes with `isa`.
     pub fn of(isa: Isa) -> DotLevel {
         DotLevel::available(isa).pop().unwrap_or(DotLevel::Portable)
+    }
+
+    /// The level with half as many lanes, where there is one that is as good.
+    pub fn narrow(self) -> DotLevel {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            DotLevel::Avx512Vnni(dot) => dot.narrow().map_or(self, DotLevel::Avx512Narrow),
+            _ => self,
+        }
     }
 
     /// Runs `kernel` in a function that is compiled for this level.
@@ -62,6 +78,8 @@ impl DotLevel {
             DotLevel::AvxVnni(dot) => dot.enter(kernel),
             #[cfg(target_arch = "x86_64")]
             DotLevel::Avx512(dot) => dot.enter(kernel),
+            #[cfg(target_arch = "x86_64")]
+            DotLevel::Avx512Narrow(dot) => dot.enter(kernel),
             #[cfg(target_arch = "x86_64")]
             DotLevel::Avx512Vnni(dot) => dot.enter(kernel),
         }
@@ -291,12 +309,12 @@ mod tests {
             let quads = dot.interleave([0, 1, 2, 3].map(|c| unsafe { dot.load(columns[c].as_ptr()) }));
             for v in 0..4 {
                 // The right factors 1, 0, 0, 0 pick the first byte of each lane, and so on.
-                for byte in 0..4 {
+                for (byte, column) in columns.iter().enumerate() {
                     let pick: Vec<u8> = (0..n).map(|i| (i % 4 == byte) as u8).collect();
                     // SAFETY: the vector holds the bytes that are read.
                     let right = dot.right(unsafe { dot.load(pick.as_ptr()) });
                     let picked = lanes(dot, dot.dot(dot.splat(0), dot.left(quads[v]), right));
-                    let source = |lane: usize| columns[byte][16 * (lane / 4) + 4 * v + lane % 4] as i32;
+                    let source = |lane: usize| column[16 * (lane / 4) + 4 * v + lane % 4] as i32;
                     assert!(picked.iter().enumerate().all(|(lane, &x)| x == source(lane)));
                 }
             }

@@ -20,6 +20,10 @@ pub struct Avx512Dot(pub(super) Avx512);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx512Vnni(Avx512);
 
+/// Proof that this CPU has AVX-512 VNNI and VL, for vectors of 256 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx512Narrow(Avx2);
+
 impl AvxVnni {
     /// The witness, when the CPU has the instructions.
     pub fn detect(avx2: Avx2) -> Option<AvxVnni> {
@@ -31,6 +35,11 @@ impl Avx512Vnni {
     /// The witness, when the CPU has the instructions.
     pub fn detect(avx512: Avx512) -> Option<Avx512Vnni> {
         is_x86_feature_detected!("avx512vnni").then_some(Avx512Vnni(avx512))
+    }
+
+    /// The same instructions for half as many lanes.
+    pub fn narrow(self) -> Option<Avx512Narrow> {
+        Avx2::detect().map(Avx512Narrow)
     }
 }
 
@@ -54,6 +63,7 @@ macro_rules! enter {
 enter!(Avx2Dot, "avx2,fma,f16c,bmi2");
 enter!(AvxVnni, "avxvnni,avx2,fma,f16c,bmi2");
 enter!(Avx512Dot, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
+enter!(Avx512Narrow, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 enter!(Avx512Vnni, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 
 /// The factors of even and of odd bytes as 16-bit integers: no sum of two products overflows 32 bits.
@@ -387,6 +397,36 @@ impl Dot for AvxVnni {
     fn dot(self, sums: __m256i, left: __m256i, right: __m256i) -> __m256i {
         // SAFETY: `self` proves AVX-VNNI.
         unsafe { _mm256_dpbusd_avx_epi32(sums, left, right) }
+    }
+}
+
+impl Dot for Avx512Narrow {
+    wide256!();
+    type Left = __m256i;
+    type Right = __m256i;
+    const VECTORS: usize = 2;
+    const ROWS: [usize; 3] = [6, 6, 6];
+
+    #[inline(always)]
+    fn left_quad(self, quad: u32) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_set1_epi32(quad as i32) }
+    }
+
+    #[inline(always)]
+    fn left(self, bytes: __m256i) -> __m256i {
+        bytes
+    }
+
+    #[inline(always)]
+    fn right(self, bytes: __m256i) -> __m256i {
+        bytes
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: __m256i, left: __m256i, right: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX-512 VNNI and VL.
+        unsafe { _mm256_dpbusd_epi32(sums, left, right) }
     }
 }
 
