@@ -4,24 +4,26 @@ use super::Evaluate;
 use super::simplify::does_nothing;
 use super::views::{View, view};
 use crate::error::Result;
-use crate::ir::{Constant, Graph, Node, Source};
+use crate::ir::{Constant, Graph, Node, Source, ValueId};
+use std::collections::HashSet;
 
 /// A node is not folded if its outputs are this many times larger than its operands...
 const MAX_GROWTH: usize = 8;
 /// ... and larger than this many bytes: a scalar expanded to a whole tensor is cheaper to compute than to store.
 const SMALL_BYTES: usize = 1 << 16;
 
-/// Replaces what can be computed now by constants.
+/// Replaces what can be computed now by constants, but for the values in `keep`.
 ///
 /// # Errors
 /// An `UnknownError` when there is no memory for the constants, an `OperationError` when a mapped one cannot be read.
-pub fn fold(graph: &mut Graph, evaluate: Evaluate) -> Result<()> {
+pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> Result<()> {
     let nodes = std::mem::take(&mut graph.nodes);
     for node in nodes {
-        let bytes = |id: &crate::ir::ValueId| graph.descriptor(*id).bytes();
+        let bytes = |id: &ValueId| graph.descriptor(*id).bytes();
         let operands: usize = node.inputs.iter().flatten().map(bytes).sum();
         let outputs: usize = node.outputs.iter().map(bytes).sum();
-        let known = node.inputs.iter().flatten().all(|&id| graph.value(id).constant().is_some());
+        let known = node.inputs.iter().flatten().all(|&id| graph.value(id).constant().is_some())
+            && !node.outputs.iter().any(|id| keep.contains(id));
         if !known || (outputs > operands * MAX_GROWTH && outputs > SMALL_BYTES) {
             graph.nodes.push(node);
             continue;
@@ -73,7 +75,7 @@ mod tests {
              output z = %7",
         );
         let (mut mapped, _file) = with_mapped_constants(&graph, 3);
-        fold(&mut mapped, &|_, node| {
+        fold(&mut mapped, &HashSet::new(), &|_, node| {
             assert_eq!(node.op.rule().name, "transpose", "nothing else moves bytes");
             Ok(vec![crate::memory::Buffer::zeroed(96)?])
         })

@@ -12,7 +12,7 @@ use crate::ops::spatial::InputLayout;
 use crate::ops::transpose::Transpose;
 use crate::ops::{Op, Operator};
 use crate::shape::{Descriptor, elements};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Output channels of a group for which a convolution is worth transposing its image: fewer leave most lanes of the
 /// vectors empty.
@@ -24,8 +24,9 @@ pub fn channels_last(graph: &mut Graph) {
     if !graph.nodes.iter().any(convolves) {
         return;
     }
+    let weights = super::quantized::weights(graph);
     let nodes = std::mem::take(&mut graph.nodes);
-    let mut rewrite = Rewrite { graph, last: HashMap::new(), absent: HashMap::new() };
+    let mut rewrite = Rewrite { graph, weights, last: HashMap::new(), absent: HashMap::new() };
     for node in nodes {
         rewrite.node(node);
     }
@@ -55,6 +56,8 @@ struct Last {
 
 struct Rewrite<'g> {
     graph: &'g mut Graph,
+    /// Filters that are constants but for their quantisation, which is not folded yet.
+    weights: HashSet<ValueId>,
     /// For a value with channels first the one with channels last.
     last: HashMap<ValueId, Last>,
     /// The values that nothing computes yet, with what they are the transposition of.
@@ -174,7 +177,8 @@ impl Rewrite<'_> {
         let channels = self.graph.descriptor(filter).shape[output_channels];
         let depthwise = op.attributes.groups > 1 && op.attributes.groups == channels;
         let wide = if depthwise { channels } else { channels / op.attributes.groups } >= MIN_CHANNELS;
-        if self.graph.value(filter).constant().is_none() || !(wide || self.is_native(image)) {
+        let known = self.graph.value(filter).constant().is_some() || self.weights.contains(&filter);
+        if !known || !(wide || self.is_native(image)) {
             return None;
         }
         let inputs = self.operands(node, 1, 4);

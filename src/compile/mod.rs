@@ -5,6 +5,7 @@ pub mod fold;
 pub mod fuse;
 pub mod layout;
 pub mod memory;
+pub mod quantized;
 pub mod simplify;
 pub mod transposed;
 pub mod views;
@@ -12,6 +13,7 @@ pub mod views;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
 use crate::memory::Buffer;
+use std::collections::HashSet;
 
 /// Computes the bytes of the outputs of a node whose operands are all constants.
 pub type Evaluate<'a> = &'a dyn Fn(&Graph, &Node) -> Result<Vec<Buffer>>;
@@ -56,6 +58,8 @@ passes! {
     affine,
     /// Lets networks of convolutions compute with channels last.
     layout,
+    /// Makes products of quantised tensors operators on integers.
+    quantized,
     /// Makes unary operators the epilogue of what they follow.
     epilogues,
     /// Makes chains of element-wise operators one.
@@ -98,6 +102,14 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
         check(graph);
         tidy(graph, passes, evaluate)?;
     }
+    if passes.quantized {
+        quantized::quantized(graph, evaluate)?;
+        check(graph);
+        if passes.fold {
+            fold::fold(graph, &HashSet::new(), evaluate)?;
+            check(graph);
+        }
+    }
     if passes.epilogues {
         fuse::fuse_epilogues(graph);
         check(graph);
@@ -113,7 +125,9 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
 /// Computes what has become constant, and removes what has come to do nothing.
 fn tidy(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result<()> {
     if passes.fold {
-        fold::fold(graph, evaluate)?;
+        // What products of quantised tensors read stays quantised until they are fused.
+        let keep = if passes.quantized { quantized::weights(graph) } else { HashSet::new() };
+        fold::fold(graph, &keep, evaluate)?;
         check(graph);
     }
     if passes.simplify {

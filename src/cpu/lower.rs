@@ -11,6 +11,7 @@ use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
 use super::steps::pool2d::Pool2dStep;
+use super::steps::quantized::QuantizedStep;
 use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
@@ -153,6 +154,7 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::CumulativeSum(op) => CumulativeSumStep::new(op, l.input(0)).into(),
         Op::Softmax(op) => SoftmaxStep::new(op, l.input(0)).into(),
         Op::Quantize(op) => quantize::step(*op, [l.input(0), l.input(1), l.input(2)], output).into(),
+        Op::Quantized(op) => QuantizedStep::new(op, l)?.into(),
         Op::BatchNormalization(op) => ChannelNormStep::batch(op, l.input(0)).into(),
         Op::InstanceNormalization(op) => ChannelNormStep::instance(op, l.input(0)).into(),
         Op::LayerNormalization(op) => LayerNormStep::new(op, l.input(0)).into(),

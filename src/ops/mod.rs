@@ -18,6 +18,7 @@ pub mod normalization;
 pub mod pad;
 pub mod pool2d;
 pub mod quantize;
+pub mod quantized;
 pub mod recurrent;
 pub mod reduce;
 pub mod resample2d;
@@ -282,6 +283,8 @@ operators! {
     LayerNormalization(normalization::LayerNormalization),
     /// `quantizeLinear()` and `dequantizeLinear()`.
     Quantize(quantize::Quantize),
+    /// A product of quantised tensors, which the compiler made of several operators.
+    Quantized(quantized::Quantized),
     /// `softmax()`.
     Softmax(softmax::Softmax),
 }

@@ -11,6 +11,7 @@ pub mod gather;
 pub mod gemm;
 pub mod half;
 pub mod im2col;
+pub mod int8;
 pub mod normalize;
 pub mod pack;
 pub mod packed;

@@ -8,6 +8,7 @@
 //! slices be vectorised with the registers of the level. What is *not* inlined is compiled for the base
 //! architecture: correct, but slow.
 
+pub mod dot;
 pub mod math;
 #[cfg(target_arch = "aarch64")]
 mod neon;

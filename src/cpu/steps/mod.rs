@@ -16,6 +16,7 @@ pub mod normalization;
 pub mod pool2d;
 mod product;
 pub mod quantize;
+pub mod quantized;
 pub mod recurrent;
 pub mod reduce;
 pub mod softmax;
@@ -94,6 +95,8 @@ macro_rules! steps {
 steps! {
     /// Matrix products and convolutions.
     Dense(dense::DenseStep),
+    /// Products of quantised tensors.
+    Quantized(quantized::QuantizedStep),
     /// Pooling.
     Pool2d(pool2d::Pool2dStep),
     /// Gated recurrent units.

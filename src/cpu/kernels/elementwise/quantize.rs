@@ -7,12 +7,13 @@ use crate::dtype::Element;
 pub trait Quantized: Element {
     /// `(self - zero) * scale`, rounded to float32.
     fn dequantize(self, scale: f32, zero: Self) -> f32;
-    /// `steps + zero`, clamped to the range of the type; NaN gives 0.
-    fn shifted(steps: f64, zero: Self) -> Self;
+    /// `quotient`, rounded to an integer (of ties to the even one), and `zero`, clamped to the range of the type; NaN
+    /// gives 0.
+    fn shifted(quotient: f32, zero: Self) -> Self;
 }
 
 macro_rules! quantized {
-    ($($type:ty: $dequantize:expr, $saturate:expr;)*) => {$(
+    ($($type:ty: $dequantize:expr, $shifted:expr;)*) => {$(
         impl Quantized for $type {
             #[inline(always)]
             fn dequantize(self, scale: f32, zero: $type) -> f32 {
@@ -20,21 +21,32 @@ macro_rules! quantized {
                 dequantize(self, scale, zero)
             }
             #[inline(always)]
-            fn shifted(steps: f64, zero: $type) -> $type {
-                let saturate: fn(f64) -> $type = $saturate;
-                saturate(steps + zero as f64)
+            fn shifted(quotient: f32, zero: $type) -> $type {
+                let shifted: fn(f32, $type) -> $type = $shifted;
+                shifted(quotient, zero)
             }
         }
     )*};
 }
 
 quantized! {
-    // `as` saturates and turns NaN into 0. It is vectorised for the wider types.
-    i8: |x, scale, zero| (x as i32 - zero as i32) as f32 * scale, |x| (x as i32).clamp(-128, 127) as i8;
-    u8: |x, scale, zero| (x as i32 - zero as i32) as f32 * scale, |x| (x as i32).clamp(0, 255) as u8;
-    // The difference needs 33 bits.
-    i32: |x, scale, zero| ((x as f64 - zero as f64) * scale as f64) as f32, |x| x as i32;
-    u32: |x, scale, zero| ((x as f64 - zero as f64) * scale as f64) as f32, |x| x as u32;
+    i8: |x, scale, zero| (x as i32 - zero as i32) as f32 * scale,
+        |x, zero| (nearest(x) + zero as f32).clamp(-128.0, 127.0) as i32 as i8;
+    u8: |x, scale, zero| (x as i32 - zero as i32) as f32 * scale,
+        |x, zero| (nearest(x) + zero as f32).clamp(0.0, 255.0) as i32 as u8;
+    // The difference needs 33 bits. `as` saturates and turns NaN into 0.
+    i32: |x, scale, zero| ((x as f64 - zero as f64) * scale as f64) as f32,
+        |x, zero| (x.round_ties_even() as f64 + zero as f64) as i32;
+    u32: |x, scale, zero| ((x as f64 - zero as f64) * scale as f64) as f32,
+        |x, zero| (x.round_ties_even() as f64 + zero as f64) as u32;
+}
+
+/// `x`, clamped to what a zero point of 8 bits brings into the range of 8 bits, and rounded to an integer, of ties to the
+/// even one: numbers of this magnitude have no digits behind the point.
+#[inline(always)]
+fn nearest(x: f32) -> f32 {
+    const WHOLE: f32 = 12_582_912.0;
+    (x.clamp(-512.0, 512.0) + WHOLE) - WHOLE
 }
 
 /// `out[i] = (x[i] - zero[i]) * scale[i]`.
@@ -81,7 +93,7 @@ impl<T: Quantized> Kernel for Quantize<'_, T> {
     fn run<S: Simd>(self, _: S) {
         let operands = self.x.iter().zip(self.scale).zip(self.zero);
         for (out, ((&x, &scale), &zero)) in self.out.iter_mut().zip(operands) {
-            *out = T::shifted((x / scale).round_ties_even() as f64, zero);
+            *out = T::shifted(x / scale, zero);
         }
     }
 }

@@ -1,0 +1,453 @@
+//! Quantised products: `dequantizeLinear` of both operands, a product, a bias, a clamp and `quantizeLinear` become one
+//! operator on integers. Without `quantizeLinear`, it gives floats.
+//!
+//! To find more of them, `dequantizeLinear` sinks below what only moves elements, and goes where `quantizeLinear` undoes
+//! it.
+
+use super::{Evaluate, fold, simplify};
+use crate::dtype::{DataType, Element};
+use crate::error::Result;
+use crate::ir::{Graph, Node, Source, ValueId};
+use crate::memory::elements;
+use crate::ops::Op;
+use crate::ops::conv2d::Conv2dAttributes;
+use crate::ops::elementwise::Elementwise;
+use crate::ops::quantize::Quantize;
+use crate::ops::quantized::{MAX_DEPTH, Product, Quantized, Scale};
+use crate::ops::reshape::Reshape;
+use crate::ops::spatial::InputLayout;
+use crate::ops::transpose::Transpose;
+use crate::shape::Descriptor;
+use std::collections::HashSet;
+
+/// The most operators that move elements between `dequantizeLinear` and a product, or a constant.
+const MAX_MOVES: usize = 8;
+
+/// Makes products of quantised tensors operators on integers.
+///
+/// # Errors
+/// An `UnknownError` when there is no memory for constants, an `OperationError` when a mapped one cannot be read.
+pub fn quantized(graph: &mut Graph, evaluate: Evaluate) -> Result<()> {
+    sink(graph)?;
+    let weights = weights(graph);
+    fold::fold(graph, &weights, evaluate)?;
+    cancel(graph)?;
+    simplify::simplify(graph);
+    fuse(graph)?;
+    simplify::simplify(graph);
+    Ok(())
+}
+
+/// The values on the way from 8-bit constants to products with quantised tensors, which must not be folded to floats
+/// before [`quantized`] has seen them.
+pub fn weights(graph: &Graph) -> HashSet<ValueId> {
+    let producers = graph.producers();
+    let producer = |id: ValueId| producers[id.index()].map(|index| &graph.nodes[index]);
+    // The values from an operand back to 8-bit integers, past what moves elements.
+    let way = |mut id: ValueId| {
+        let mut way = vec![id];
+        for _ in 0..MAX_MOVES {
+            let node = producer(id)?;
+            id = node.inputs[0]?;
+            match &node.op {
+                Op::Quantize(Quantize::DequantizeLinear) => return is_byte(graph, id).then_some((way, id)),
+                Op::Transpose(_) | Op::Reshape(_) => way.push(id),
+                _ => return None,
+            }
+        }
+        None
+    };
+    let products = graph.nodes.iter().filter(|node| is_product(&node.op));
+    let ways = products.filter_map(|node| {
+        let (_, input) = way(node.inputs[0]?)?;
+        let (weights, constant) = way(node.inputs[1]?)?;
+        (is_known(graph, &producers, constant) && !is_known(graph, &producers, input)).then_some(weights)
+    });
+    ways.flatten().collect()
+}
+
+/// Whether a value is a constant, or one whose elements are moved.
+fn is_known(graph: &Graph, producers: &[Option<usize>], mut id: ValueId) -> bool {
+    for _ in 0..MAX_MOVES {
+        let Some(node) = producers[id.index()].map(|index| &graph.nodes[index]) else { break };
+        match (&node.op, node.inputs[0]) {
+            (Op::Transpose(_) | Op::Reshape(_), Some(input)) => id = input,
+            _ => return false,
+        }
+    }
+    graph.value(id).constant().is_some()
+}
+
+fn is_product(op: &Op) -> bool {
+    matches!(op, Op::Conv2d(_) | Op::Gemm(_) | Op::Matmul(_))
+}
+
+fn is_byte(graph: &Graph, id: ValueId) -> bool {
+    matches!(graph.descriptor(id).dtype, DataType::Int8 | DataType::Uint8)
+}
+
+/// Moves bytes instead of floats: `dequantizeLinear` goes behind `transpose()` and `reshape()`.
+fn sink(graph: &mut Graph) -> Result<()> {
+    let mut producers: Vec<Option<usize>> = vec![None; graph.values.len()];
+    let mut nodes: Vec<Node> = Vec::new();
+    for mut node in std::mem::take(&mut graph.nodes) {
+        let source = node.inputs.first().copied().flatten().and_then(|id| producers.get(id.index()).copied().flatten());
+        let operands = source.and_then(|index| moved(graph, &nodes[index], &node));
+        if let Some(operands) = operands {
+            let output = graph.descriptor(node.outputs[0]).clone();
+            let shape = |id: ValueId, graph: &Graph| match &node.op {
+                Op::Transpose(op) => {
+                    let shape = &graph.descriptor(id).shape;
+                    op.axes(shape.len()).iter().map(|&axis| shape[axis]).collect()
+                }
+                _ if graph.descriptor(id).elements() == output.elements() => output.shape.clone(),
+                _ => vec![1; output.rank()],
+            };
+            let moved = operands.map(|id| {
+                let descriptor = Descriptor::new(graph.descriptor(id).dtype, shape(id, graph));
+                let to = graph.add_value(descriptor.clone(), Source::Node);
+                let op = match &node.op {
+                    Op::Transpose(op) => op.clone().into(),
+                    _ => Reshape { new_shape: descriptor.shape }.into(),
+                };
+                nodes.push(Node { op, inputs: vec![Some(id)], outputs: vec![to], origins: Vec::new(), ..node.clone() });
+                Some(to)
+            });
+            (node.op, node.inputs) = (Quantize::DequantizeLinear.into(), moved.to_vec());
+        }
+        producers.resize(graph.values.len(), None);
+        node.outputs.iter().for_each(|id| producers[id.index()] = Some(nodes.len()));
+        nodes.push(node);
+    }
+    graph.nodes = nodes;
+    graph.drop_unused();
+    Ok(())
+}
+
+/// The operands of `dequantize`, if that is `dequantizeLinear` of bytes and `node` moves its elements in a way that scales
+/// can follow.
+fn moved(graph: &Graph, dequantize: &Node, node: &Node) -> Option<[ValueId; 3]> {
+    let Op::Quantize(Quantize::DequantizeLinear) = dequantize.op else { return None };
+    let &[Some(input), Some(scale), Some(zero)] = dequantize.inputs.as_slice() else { return None };
+    let follows = match &node.op {
+        Op::Transpose(_) => true,
+        Op::Reshape(_) => graph.descriptor(scale).elements() == 1,
+        _ => false,
+    };
+    (follows && is_byte(graph, input)).then_some([input, scale, zero])
+}
+
+/// Makes `quantizeLinear` of what `dequantizeLinear` gave the identity, if both have the same scale: it gives every integer
+/// of 8 bits back.
+fn cancel(graph: &mut Graph) -> Result<()> {
+    let producers = graph.producers();
+    for index in 0..graph.nodes.len() {
+        let node = &graph.nodes[index];
+        let Op::Quantize(Quantize::QuantizeLinear) = node.op else { continue };
+        let Some((input, scale)) = dequantized(graph, &producers, node.inputs[0])? else { continue };
+        let own = scale_of(graph, node)?;
+        if own == Some(scale) && graph.descriptor(input) == graph.descriptor(node.outputs[0]) {
+            let node = &mut graph.nodes[index];
+            (node.op, node.inputs) = (Elementwise::Identity.into(), vec![Some(input)]);
+        }
+    }
+    Ok(())
+}
+
+/// The bytes that the value `id` is dequantised from with a single scale, and that scale.
+fn dequantized(graph: &Graph, producers: &[Option<usize>], id: Option<ValueId>) -> Result<Option<(ValueId, Scale)>> {
+    let Some(node) = id.and_then(|id| producers[id.index()]).map(|index| &graph.nodes[index]) else { return Ok(None) };
+    match (&node.op, node.inputs[0]) {
+        (Op::Quantize(Quantize::DequantizeLinear), Some(input)) if is_byte(graph, input) => {
+            Ok(scale_of(graph, node)?.map(|scale| (input, scale)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The only scale and zero point of a node, if they are constants that fused products can use.
+fn scale_of(graph: &Graph, node: &Node) -> Result<Option<Scale>> {
+    let (Some(scale), Some(zero)) = (node.inputs[1], node.inputs[2]) else { return Ok(None) };
+    let ([scale], [zero]) = (&floats(graph, scale)?[..], &bytes(graph, zero)?[..]) else { return Ok(None) };
+    // Products and quotients of other scales may be infinite, or 0, and those with negative ones turn clamps around.
+    let usable = (1e-15..1e15).contains(scale);
+    Ok(usable.then_some(Scale { scale: *scale, zero: *zero }))
+}
+
+/// The most elements of a constant that is looked at: those of scales and biases.
+const MAX_ELEMENTS: usize = 1 << 20;
+
+/// The elements of a constant; none if `id` is none, or of another type.
+fn constant<T: Element>(graph: &Graph, id: ValueId) -> Result<Vec<T>> {
+    let (value, descriptor) = (graph.value(id).constant(), graph.descriptor(id));
+    match value {
+        Some(value) if descriptor.dtype == T::DATA_TYPE && descriptor.elements() <= MAX_ELEMENTS => {
+            Ok(elements::<T>(value.buffer()?.bytes()).to_vec())
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn floats(graph: &Graph, id: ValueId) -> Result<Vec<f32>> {
+    constant(graph, id)
+}
+
+/// The elements of a constant of either 8-bit type.
+fn bytes(graph: &Graph, id: ValueId) -> Result<Vec<i16>> {
+    let signed = constant::<i8>(graph, id)?.into_iter().map(i16::from);
+    Ok(signed.chain(constant::<u8>(graph, id)?.into_iter().map(i16::from)).collect())
+}
+
+/// What was found of a product.
+struct Found {
+    op: Quantized,
+    /// The bytes that are multiplied.
+    input: ValueId,
+    filter: ValueId,
+    /// Of every output channel.
+    scales: Vec<f32>,
+    /// Of every output channel.
+    zeros: Vec<i16>,
+    /// Of every output channel; none without a bias.
+    bias: Vec<f32>,
+    /// The nodes that it stands for, the last of which gives its output.
+    nodes: Vec<usize>,
+    /// The nodes that dequantise its operands.
+    sources: Vec<usize>,
+}
+
+fn fuse(graph: &mut Graph) -> Result<()> {
+    let (uses, producers) = (graph.use_counts(), graph.producers());
+    let mut readers = vec![None; graph.values.len()];
+    for (index, node) in graph.nodes.iter().enumerate() {
+        node.inputs.iter().flatten().for_each(|id| readers[id.index()] = Some(index));
+    }
+    let search = Search { graph, uses: &uses, producers: &producers, readers: &readers };
+    let mut all: Vec<Option<Found>> = (0..graph.nodes.len()).map(|_| None).collect();
+    for index in 0..graph.nodes.len() {
+        if let Some(found) = search.product(index)? {
+            let last = *found.nodes.last().expect("the product is one");
+            all[last] = Some(found);
+        }
+    }
+    let (mut nodes, mut heirs, mut places) = (Vec::new(), Vec::new(), Vec::new());
+    for (node, found) in std::mem::take(&mut graph.nodes).into_iter().zip(&all) {
+        match found {
+            Some(found) => places.push(emit(graph, node, found, &mut nodes)?),
+            None => {
+                places.push(nodes.len());
+                nodes.push(node);
+            }
+        }
+    }
+    heirs.resize(nodes.len(), None);
+    for (index, found) in all.iter().enumerate().filter_map(|(index, found)| Some((index, found.as_ref()?))) {
+        for &replaced in found.nodes.iter().chain(&found.sources).filter(|&&replaced| replaced != index) {
+            heirs[places[replaced]].get_or_insert(places[index]);
+        }
+    }
+    graph.nodes = nodes;
+    graph.drop_replaced(heirs);
+    Ok(())
+}
+
+/// Adds the operator that was `found` in place of `node`; gives its place.
+fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> Result<usize> {
+    let channels = found.scales.len() as u32;
+    let bytes: Vec<u8> = found.scales.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let scales = graph.add_constant(Descriptor::new(DataType::Float32, [channels]), &bytes)?;
+    let mut inputs = vec![Some(found.input), Some(found.filter), Some(scales)];
+    if found.zeros.iter().any(|&zero| zero != 0) || !found.bias.is_empty() {
+        inputs.push(None);
+    }
+    if found.zeros.iter().any(|&zero| zero != 0) {
+        let bytes: Vec<u8> = found.zeros.iter().map(|&zero| zero as u8).collect();
+        let dtype = graph.descriptor(found.filter).dtype;
+        inputs[3] = Some(graph.add_constant(Descriptor::new(dtype, [channels]), &bytes)?);
+    }
+    if !found.bias.is_empty() {
+        let bytes: Vec<u8> = found.bias.iter().flat_map(|x| x.to_le_bytes()).collect();
+        inputs.push(Some(graph.add_constant(Descriptor::new(DataType::Float32, [channels]), &bytes)?));
+    }
+    let product = |op: Quantized, inputs, outputs, origins| Node {
+        op: op.into(),
+        label: node.label.clone(),
+        inputs,
+        outputs,
+        epilogue: Default::default(),
+        origins,
+    };
+    let Product::Conv2d(options @ Conv2dAttributes { input_layout: InputLayout::Nchw, .. }) = &found.op.product else {
+        nodes.push(product(found.op.clone(), inputs, node.outputs.clone(), node.origins.clone()));
+        return Ok(nodes.len() - 1);
+    };
+    // The operator wants the channels last.
+    let (to_last, to_first) = ([0, 2, 3, 1], [0, 3, 1, 2]);
+    let mut transposed = |from: ValueId, axes: [u32; 4]| {
+        let Descriptor { dtype, shape } = graph.descriptor(from).clone();
+        let shape: Vec<u32> = axes.iter().map(|&axis| shape[axis as usize]).collect();
+        graph.add_value(Descriptor::new(dtype, shape), Source::Node)
+    };
+    let output = node.outputs[0];
+    let (image, result) = (transposed(found.input, to_last), transposed(output, to_last));
+    let transpose = |from, axes: [u32; 4], to| Node {
+        op: Transpose { permutation: Some(axes.to_vec()) }.into(),
+        inputs: vec![Some(from)],
+        outputs: vec![to],
+        origins: Vec::new(),
+        epilogue: Default::default(),
+        label: node.label.clone(),
+    };
+    nodes.push(transpose(found.input, to_last, image));
+    inputs[0] = Some(image);
+    let options = Conv2dAttributes { input_layout: InputLayout::Nhwc, ..options.clone() };
+    let op = Quantized { product: Product::Conv2d(options), ..found.op.clone() };
+    nodes.push(product(op, inputs, vec![result], node.origins.clone()));
+    nodes.push(transpose(result, to_first, output));
+    Ok(nodes.len() - 2)
+}
+
+struct Search<'a> {
+    graph: &'a Graph,
+    uses: &'a [usize],
+    producers: &'a [Option<usize>],
+    /// For each value, a node that reads it.
+    readers: &'a [Option<usize>],
+}
+
+impl Search<'_> {
+    /// The quantised product that the node at `index` is the product of.
+    fn product(&self, index: usize) -> Result<Option<Found>> {
+        let node = &self.graph.nodes[index];
+        let Some(product) = kind(self.graph, node) else { return Ok(None) };
+        let Some((input, scale)) = dequantized(self.graph, self.producers, node.inputs[0])? else { return Ok(None) };
+        let op = Quantized { product, input: scale, min: f32::NEG_INFINITY, max: f32::INFINITY, output: None };
+        let sources = [0, 1].map(|operand| node.inputs[operand].and_then(|id| self.producers[id.index()]));
+        let [Some(of_input), Some(of_filter)] = sources else { return Ok(None) };
+        let Some((filter, scales, zeros)) = self.filter(&op, &self.graph.nodes[of_filter])? else { return Ok(None) };
+        let channels = scales.len();
+        let bias = match node.inputs.get(2).copied().flatten() {
+            Some(bias) => self.bias(bias, channels)?,
+            None => Some(Vec::new()),
+        };
+        let depth = self.graph.descriptor(filter).elements() / channels;
+        let Some(bias) = bias.filter(|_| depth <= MAX_DEPTH) else { return Ok(None) };
+        let sources = vec![of_input, of_filter];
+        let mut found = Found { op, input, filter, scales, zeros, bias, nodes: vec![index], sources };
+        self.follow(&mut found, depth)?;
+        Ok(Some(found))
+    }
+
+    /// The bytes of a constant filter, and the scale and zero point of every output channel.
+    fn filter(&self, op: &Quantized, node: &Node) -> Result<Option<(ValueId, Vec<f32>, Vec<i16>)>> {
+        let (Op::Quantize(Quantize::DequantizeLinear), [Some(filter), Some(scale), Some(zero)]) =
+            (&node.op, node.inputs.as_slice())
+        else {
+            return Ok(None);
+        };
+        let shape = &self.graph.descriptor(*filter).shape;
+        let axis = op.channel_axis(shape.len());
+        let mut per_channel = vec![1; shape.len()];
+        per_channel[axis] = shape[axis];
+        let own = &self.graph.descriptor(*scale).shape;
+        let spread = own.iter().all(|&size| size == 1);
+        if self.graph.value(*filter).constant().is_none()
+            || !is_byte(self.graph, *filter)
+            || !(spread || *own == per_channel)
+        {
+            return Ok(None);
+        }
+        let (mut scales, mut zeros) = (floats(self.graph, *scale)?, bytes(self.graph, *zero)?);
+        if scales.is_empty() || zeros.len() != scales.len() || !scales.iter().all(|scale| scale.abs() < 1e15) {
+            return Ok(None);
+        }
+        if spread {
+            let channels = shape[axis] as usize;
+            (scales, zeros) = (vec![scales[0]; channels], vec![zeros[0]; channels]);
+        }
+        Ok(Some((*filter, scales, zeros)))
+    }
+
+    /// The elements of a constant bias for that many channels, which are last in a shape.
+    fn bias(&self, id: ValueId, channels: usize) -> Result<Option<Vec<f32>>> {
+        let shape = &self.graph.descriptor(id).shape;
+        let along = shape.last().is_none_or(|&last| last as usize == channels || last == 1);
+        let mut bias = floats(self.graph, id)?;
+        if bias.len() == 1 {
+            bias = vec![bias[0]; channels];
+        }
+        let fits = along && bias.len() == channels && bias.iter().all(|bias| bias.abs() < 1e30);
+        Ok(fits.then_some(bias))
+    }
+
+    /// Adds what alone reads the result: a bias, clamps, and `quantizeLinear`.
+    fn follow(&self, found: &mut Found, depth: usize) -> Result<()> {
+        loop {
+            let last = &self.graph.nodes[*found.nodes.last().expect("the product is one")];
+            let result = last.outputs[0];
+            let Some(index) = self.readers[result.index()].filter(|_| self.uses[result.index()] == 1) else {
+                return Ok(());
+            };
+            let node = &self.graph.nodes[index];
+            let clamped = found.op.min != f32::NEG_INFINITY || found.op.max != f32::INFINITY;
+            match &node.op {
+                Op::Elementwise(Elementwise::Relu) => found.clamp(0.0, f32::INFINITY),
+                Op::Elementwise(Elementwise::Clamp { min, max }) => {
+                    found.clamp(min.to_f64() as f32, max.to_f64() as f32)
+                }
+                Op::Elementwise(Elementwise::Add) if found.bias.is_empty() && !clamped && !found.is_convolution() => {
+                    let other = node.inputs.iter().flatten().find(|&&id| id != result);
+                    let same_shape = self.graph.descriptor(node.outputs[0]) == self.graph.descriptor(result);
+                    let Some(&other) = other.filter(|_| same_shape) else { return Ok(()) };
+                    let Some(bias) = self.bias(other, found.scales.len())? else { return Ok(()) };
+                    found.bias = bias;
+                }
+                Op::Quantize(Quantize::QuantizeLinear) if is_byte(self.graph, node.outputs[0]) => {
+                    let Some(scale) = scale_of(self.graph, node)? else { return Ok(()) };
+                    let output = Some((self.graph.descriptor(node.outputs[0]).dtype, scale));
+                    let op = Quantized { output, ..found.op.clone() };
+                    let largest = |values: &[f32]| values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+                    if op.largest(depth, largest(&found.scales), largest(&found.bias)) < (1u64 << 30) as f64 {
+                        found.op = op;
+                        found.nodes.push(index);
+                    }
+                    return Ok(());
+                }
+                _ => return Ok(()),
+            }
+            found.nodes.push(index);
+        }
+    }
+}
+
+impl Found {
+    fn clamp(&mut self, min: f32, max: f32) {
+        (self.op.min, self.op.max) = (self.op.min.max(min).min(max), self.op.max.max(min).min(max));
+    }
+
+    fn is_convolution(&self) -> bool {
+        matches!(self.op.product, Product::Conv2d(_))
+    }
+}
+
+/// The product of a node, if it is one of float32 that there is an operator for.
+fn kind(graph: &Graph, node: &Node) -> Option<Product> {
+    if graph.descriptor(node.outputs[0]).dtype != DataType::Float32 || !node.epilogue.is_empty() {
+        return None;
+    }
+    match &node.op {
+        Op::Conv2d(op) => Some(Product::Conv2d(op.attributes.clone())),
+        Op::Matmul(_) if graph.descriptor(node.inputs[1]?).rank() == 2 => Some(Product::Matmul),
+        Op::Gemm(op) => {
+            let a = &op.attributes;
+            let plain =
+                !a.a_transpose && a.alpha == 1.0 && (a.beta == 1.0 || node.inputs.get(2).is_none_or(Option::is_none));
+            plain.then_some(if a.b_transpose { Product::Transposed } else { Product::Matmul })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "quantized_tests.rs"]
+mod tests;

@@ -1,0 +1,231 @@
+use super::*;
+use crate::ir::parse;
+use crate::memory::Buffer;
+use crate::ops::tensor::Tensor;
+use crate::testing::{check_pass, check_pass_changes_nothing};
+
+/// Folds with the oracle.
+fn evaluate(graph: &Graph, node: &Node) -> Result<Vec<Buffer>> {
+    let constant = |id: &ValueId| {
+        let bytes = graph.value(*id).constant().expect("operands are constants").buffer()?;
+        Ok(Tensor::from_bytes(graph.descriptor(*id), bytes.bytes()))
+    };
+    let operands: Vec<Tensor> = node.inputs.iter().flatten().map(constant).collect::<Result<_>>()?;
+    let outputs: Vec<Descriptor> = node.outputs.iter().map(|&id| graph.descriptor(id).clone()).collect();
+    let results = node.op.reference(&operands.iter().map(Some).collect::<Vec<_>>(), &outputs);
+    results.iter().map(|tensor| Buffer::copy_of(&tensor.to_bytes())).collect()
+}
+
+fn pass(graph: &mut Graph) {
+    quantized(graph, &evaluate).expect("memory");
+}
+
+#[test]
+fn a_convolution_between_quantised_tensors() {
+    check_pass(
+        pass,
+        "%0 = input x uint8 [1, 5, 6, 3]
+         %1 = constant float32 [1, 1, 1, 1] 0.5
+         %2 = constant uint8 [1, 1, 1, 1] 128
+         %3 = dequantizeLinear %0 %1 %2
+         %4 = constant int8 [4, 3, 3, 3]
+         %5 = constant float32 [4, 1, 1, 1] 0.25 0.5 0.125 1
+         %6 = constant int8 [4, 1, 1, 1] 0
+         %7 = dequantizeLinear %4 %5 %6
+         %8 = constant float32 [4]
+         %9 = conv2d %3 %7 %8 padding=[1, 1, 1, 1] inputLayout=nhwc
+         %10 = clamp %9 minValue=0 maxValue=600
+         %11 = constant float32 [1, 1, 1, 1] 4
+         %12 = quantizeLinear %10 %11 %2
+         output y = %12",
+        "%0 = input x uint8 [1, 5, 6, 3]
+         %1 = constant int8 [4, 3, 3, 3]
+         %2 = constant float32 [4]
+         %3 = constant float32 [4]
+         %4 = quantizedConv2d %0 %1 %2 _ %3 inputLayout=nhwc inputScale=0.5 inputZeroPoint=128.0 maxValue=600.0 minValue=0.0 outputScale=4.0 outputZeroPoint=128.0 padding=[1, 1, 1, 1]
+         output y = %4",
+    );
+}
+
+#[test]
+fn channels_become_last_and_a_float_output_stays_one() {
+    check_pass(
+        pass,
+        "%0 = input x int8 [1, 3, 5, 6]
+         %1 = constant float32 [1, 1, 1, 1] 0.5
+         %2 = constant int8 [1, 1, 1, 1] -3
+         %3 = dequantizeLinear %0 %1 %2
+         %4 = constant uint8 [4, 3, 1, 1]
+         %5 = constant float32 [1, 1, 1, 1] 0.25
+         %6 = constant uint8 [1, 1, 1, 1] 60
+         %7 = dequantizeLinear %4 %5 %6
+         %8 = conv2d %3 %7
+         %9 = relu %8
+         %10 = exp %8
+         output y = %9
+         output z = %10",
+        "%0 = input x int8 [1, 3, 5, 6]
+         %1 = transpose %0 permutation=[0, 2, 3, 1]
+         %2 = constant uint8 [4, 3, 1, 1]
+         %3 = constant float32 [4]
+         %4 = constant uint8 [4]
+         %5 = quantizedConv2d %1 %2 %3 %4 inputLayout=nhwc inputScale=0.5 inputZeroPoint=-3.0
+         %6 = transpose %5 permutation=[0, 3, 1, 2]
+         %7 = relu %6
+         %8 = exp %6
+         output y = %7
+         output z = %8",
+    );
+}
+
+#[test]
+fn what_moves_elements_moves_bytes() {
+    check_pass(
+        pass,
+        "%0 = input x uint8 [2, 2, 3]
+         %1 = constant float32 [1, 1, 1] 0.5
+         %2 = constant uint8 [1, 1, 1] 7
+         %3 = dequantizeLinear %0 %1 %2
+         %4 = reshape %3 newShape=[2, 6]
+         %5 = constant float32 [1, 1] 0.5
+         %6 = constant uint8 [1, 1] 7
+         %7 = quantizeLinear %4 %5 %6
+         %8 = dequantizeLinear %7 %5 %6
+         %9 = constant int8 [4, 6]
+         %10 = constant float32 [4, 1] 0.25 0.5
+         %11 = constant int8 [4, 1] 1 0
+         %12 = dequantizeLinear %9 %10 %11
+         %13 = transpose %12
+         %14 = matmul %8 %13
+         %15 = constant float32 [4]
+         %16 = add %14 %15
+         %17 = relu %16
+         output y = %17",
+        "%0 = input x uint8 [2, 2, 3]
+         %1 = reshape %0 newShape=[2, 6]
+         %2 = constant int8 [6, 4]
+         %3 = constant float32 [4]
+         %4 = constant int8 [4]
+         %5 = constant float32 [4]
+         %6 = quantizedMatmul %1 %2 %3 %4 %5 inputScale=0.5 inputZeroPoint=7.0 minValue=0.0
+         output y = %6",
+    );
+}
+
+#[test]
+fn values_with_another_reader_stay() {
+    check_pass(
+        pass,
+        "%0 = input x uint8 [2, 6]
+         %1 = constant float32 [1, 1] 0.5
+         %2 = constant uint8 [1, 1] 7
+         %3 = dequantizeLinear %0 %1 %2
+         %4 = constant int8 [4, 6]
+         %5 = constant float32 [1, 1] 0.25
+         %6 = constant int8 [1, 1] 0
+         %7 = dequantizeLinear %4 %5 %6
+         %8 = gemm %3 %7 bTranspose=true
+         %9 = quantizeLinear %8 %1 %2
+         output y = %9
+         output z = %8
+         output w = %3",
+        "%0 = input x uint8 [2, 6]
+         %1 = constant float32 [1, 1]
+         %2 = constant uint8 [1, 1]
+         %3 = dequantizeLinear %0 %1 %2
+         %4 = constant int8 [4, 6]
+         %5 = constant float32 [4]
+         %6 = quantizedMatmul %0 %4 %5 bTranspose=true inputScale=0.5 inputZeroPoint=7.0
+         %7 = quantizeLinear %6 %1 %2
+         output y = %7
+         output z = %6
+         output w = %3",
+    );
+}
+
+#[test]
+fn other_scales_and_types_stay() {
+    let text = "%0 = input x uint8 [2, 6]
+         %1 = constant float32 SCALE
+         %2 = constant uint8 SHAPE
+         %3 = dequantizeLinear %0 %1 %2
+         %4 = constant int8 [4, 6]
+         %5 = constant float32 WEIGHTS
+         %6 = constant int8 WEIGHTS
+         %7 = dequantizeLinear %4 %5 %6
+         %8 = gemm %3 %7 bTranspose=true
+         output y = %8";
+    for (scale, shape, weights) in [
+        ("[1, 6]", "[1, 6]", "[1, 1]"),
+        ("[1, 1] inf", "[1, 1]", "[1, 1]"),
+        ("[1, 1] 0", "[1, 1]", "[1, 1]"),
+        ("[1, 1] -1", "[1, 1]", "[1, 1]"),
+        ("[1, 1] 1", "[1, 1]", "[4, 2]"),
+        ("[1, 1] 1", "[1, 1]", "[1, 6]"),
+    ] {
+        let text = text.replace("SCALE", scale).replace("SHAPE", shape).replace("WEIGHTS", weights);
+        let mut graph = parse(&text);
+        let before = graph.to_string();
+        pass(&mut graph);
+        assert_eq!(graph.to_string(), before);
+    }
+    check_pass_changes_nothing(
+        pass,
+        "%0 = input x int32 [2, 6]
+         %1 = constant float32 [1, 1]
+         %2 = constant int32 [1, 1]
+         %3 = dequantizeLinear %0 %1 %2
+         %4 = constant float32 [6, 4]
+         %5 = matmul %3 %4
+         output y = %5",
+    );
+}
+
+#[test]
+fn only_weights_of_quantised_products_stay_quantised() {
+    let graph = |input: &str| {
+        parse(&format!(
+            "%0 = input x {input} [2, 6]
+             %1 = constant float32 [1, 1] 0.5
+             %2 = constant {input} [1, 1] 7
+             %3 = dequantizeLinear %0 %1 %2
+             %4 = constant int8 [4, 6]
+             %5 = constant int8 [1, 1] 0
+             %6 = dequantizeLinear %4 %1 %5
+             %7 = transpose %6
+             %8 = matmul %3 %7
+             %9 = constant int8 [2, 4]
+             %10 = dequantizeLinear %9 %1 %5
+             %11 = add %8 %10
+             output y = %11"
+        ))
+    };
+    let kept = |graph: &Graph| {
+        let kept = weights(graph);
+        let nodes = graph.nodes.iter().filter(|node| kept.contains(&node.outputs[0]));
+        nodes.map(|node| node.op.rule().name).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&graph("uint8")), ["dequantizeLinear", "transpose"]);
+    assert_eq!(kept(&graph("int32")), Vec::<&str>::new());
+}
+
+#[test]
+fn every_node_is_an_origin_of_one() {
+    let mut graph = parse(
+        "%0 = input x uint8 [2, 6]
+         %1 = constant float32 [1, 1] 0.5
+         %2 = constant uint8 [1, 1] 7
+         %3 = dequantizeLinear %0 %1 %2
+         %4 = constant int8 [6, 4]
+         %5 = constant int8 [1, 1] 0
+         %6 = dequantizeLinear %4 %1 %5
+         %7 = matmul %3 %6
+         %8 = relu %7
+         %9 = quantizeLinear %8 %1 %2
+         output y = %9",
+    );
+    pass(&mut graph);
+    graph.sort_origins();
+    let origins: Vec<_> = graph.nodes.iter().map(|node| node.origins.clone()).collect();
+    assert_eq!(origins, [[0, 1, 2, 3, 4]]);
+}

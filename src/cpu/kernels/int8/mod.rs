@@ -1,0 +1,102 @@
+//! Matrix products and convolutions of 8-bit integers with exact sums, and what makes floats or bytes of these.
+//!
+//! Images are channels last. Left factors are bytes of either sign, right factors are constants that are packed when the
+//! graph is built.
+
+pub mod depthwise;
+pub mod patches;
+pub mod product;
+
+use crate::cpu::simd::Simd;
+use crate::cpu::simd::dot::{Dot, ToBytes};
+
+/// What is made of a sum `s` in column `c`: `s * scale[c] + bias[c]`, rounded to an integer for a byte, and clamped.
+#[derive(Clone, Debug)]
+pub struct Columns {
+    /// The sums start here: what zero points take off the sums of bare products.
+    pub start: Vec<i32>,
+    /// What the sum of a row of left factors is multiplied with before it is taken off; empty if it is 0 everywhere.
+    pub zeros: Vec<i32>,
+    /// The scales of the sums; for bytes divided by the scale of the output.
+    pub scale: Vec<f32>,
+    /// What is added then; for bytes divided by the scale of the output.
+    pub bias: Vec<f32>,
+    /// What becomes of the result.
+    pub to: To,
+}
+
+/// The elements of an output.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum To {
+    /// Bytes.
+    Bytes(ToBytes),
+    /// Floats between both.
+    Floats {
+        /// The least one.
+        min: f32,
+        /// The greatest one.
+        max: f32,
+    },
+}
+
+impl To {
+    /// Bytes of an element.
+    pub fn size(self) -> usize {
+        match self {
+            To::Bytes(_) => 1,
+            To::Floats { .. } => size_of::<f32>(),
+        }
+    }
+}
+
+impl Columns {
+    /// Finishes the sums of the columns from `column` on, and writes the first `count` of them to `to`.
+    ///
+    /// # Safety
+    /// All fields have `VECS` vectors from `column` on; `to` must be valid for writes of `count` elements. `VECS` is 1, 2
+    /// or 4. If `INTERLEAVED`, which bytes alone can be, it is 4, and the lanes are in the order of [`Dot::interleave`].
+    #[inline(always)]
+    unsafe fn store<D: Dot, const VECS: usize, const INTERLEAVED: bool>(
+        &self,
+        dot: D,
+        sums: [D::Sums; VECS],
+        column: usize,
+        to: *mut u8,
+        count: usize,
+    ) {
+        let float = dot.float();
+        let mut values = [float.splat(0.0); VECS];
+        for (v, value) in values.iter_mut().enumerate() {
+            let at = column + v * D::LANES;
+            // SAFETY: the caller guarantees vectors from `column` on.
+            let (scale, bias) =
+                unsafe { (float.load_ptr(self.scale.as_ptr().add(at)), float.load_ptr(self.bias.as_ptr().add(at))) };
+            *value = float.mul_add(dot.to_float(sums[v]), scale, bias);
+        }
+        match self.to {
+            To::Bytes(how) => {
+                let mut rounded = sums;
+                for (rounded, value) in rounded.iter_mut().zip(values) {
+                    *rounded = dot.round(value);
+                }
+                // SAFETY: the caller guarantees that the elements can be written.
+                unsafe { dot.store_bytes::<VECS, INTERLEAVED>(rounded, how, to, count) };
+            }
+            To::Floats { min, max } => {
+                let to: *mut f32 = to.cast();
+                for (v, value) in values.into_iter().enumerate() {
+                    let first = v * D::LANES;
+                    let value = float.min(float.max(value, float.splat(min)), float.splat(max));
+                    if first + D::LANES <= count {
+                        // SAFETY: these elements are among those that can be written.
+                        unsafe { float.store_ptr(value, to.add(first)) };
+                    } else if first < count {
+                        // SAFETY: as above.
+                        let rest = unsafe { std::slice::from_raw_parts_mut(to.add(first), count - first) };
+                        float.store_partial(value, rest);
+                    }
+                }
+            }
+        }
+    }
+}

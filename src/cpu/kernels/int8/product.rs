@@ -1,0 +1,373 @@
+//! Matrix product of bytes.
+
+use super::Columns;
+use super::patches::Patches;
+use crate::cpu::kernels::tiles::Tile as OutputTile;
+use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel};
+use crate::error::Result;
+use crate::memory::{Buffer, share};
+use std::sync::Arc;
+
+/// Right factors in panels of columns: four neighbouring depths of a column are four neighbouring bytes.
+///
+/// A panel is as wide as the register tile of the level; the last one is as narrow as its columns allow.
+pub struct Panels {
+    level: DotLevel,
+    data: Arc<Buffer>,
+    columns: usize,
+    depth: usize,
+}
+
+impl Panels {
+    /// Packs `columns` columns of `depth` signed bytes, which `at(column, depth)` gives.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the panels.
+    pub fn new(level: DotLevel, columns: usize, depth: usize, at: impl Fn(usize, usize) -> i8) -> Result<Panels> {
+        let lanes = level.widths().lanes;
+        let padded = padded_columns(level, columns);
+        let mut data = Buffer::zeroed(padded * depth.next_multiple_of(4))?;
+        let width = level.widths().vectors * lanes;
+        let bytes = data.bytes_mut();
+        for first in (0..columns).step_by(width) {
+            let panel = first * depth.next_multiple_of(4);
+            let wide = width.min(padded - first);
+            for k in 0..depth {
+                for column in 0..wide.min(columns - first) {
+                    bytes[panel + k / 4 * 4 * wide + 4 * column + k % 4] = at(first + column, k) as u8;
+                }
+            }
+        }
+        Ok(Panels { level, data: share(Arc::new(data)), columns, depth })
+    }
+
+    /// The memory that is held.
+    pub fn buffer(&self) -> &Arc<Buffer> {
+        &self.data
+    }
+
+    /// The number of columns, and of elements in each.
+    pub fn sizes(&self) -> [usize; 2] {
+        [self.columns, self.depth]
+    }
+
+    /// The columns of a full panel.
+    pub fn panel(&self) -> usize {
+        let widths = self.level.widths();
+        widths.vectors * widths.lanes
+    }
+}
+
+/// The columns that the panels of `columns` columns have room for: as many as [`Columns`] must have.
+pub fn padded_columns(level: DotLevel, columns: usize) -> usize {
+    let widths = level.widths();
+    let width = widths.vectors * widths.lanes;
+    let rest = columns % width;
+    columns - rest + rest.div_ceil(widths.lanes).next_power_of_two() * widths.lanes * (rest > 0) as usize
+}
+
+/// The most rows of a tile of [`Rows`]: patches of so many stay in the second-level cache.
+pub const ROW_BLOCK: usize = 96;
+
+/// A product, or one for each group of a convolution, of which tiles can be computed.
+pub struct Rows<'a> {
+    /// The right factors of each group, all of the same sizes.
+    pub panels: &'a [Panels],
+    /// What is made of the sums of each group.
+    pub columns: &'a [Columns],
+    /// How images become rows; `None` if the left operand has rows.
+    pub patches: Option<&'a Patches>,
+    /// The bits of the left operand that are inverted to make its bytes unsigned.
+    pub flip: u8,
+}
+
+impl Rows<'_> {
+    /// Bytes of scratch memory that [`run`](Self::run) needs.
+    pub fn scratch_bytes(&self) -> usize {
+        let sums = ROW_BLOCK * size_of::<i32>();
+        match self.patches {
+            Some(patches) => sums + patches.bytes(ROW_BLOCK),
+            None if self.flip != 0 => sums + ROW_BLOCK * self.panels[0].depth,
+            None => sums,
+        }
+    }
+
+    /// Computes a tile of at most [`ROW_BLOCK`] rows of the output bytes of one image or matrix `left`: from a full panel
+    /// on, or all columns of all groups.
+    ///
+    /// # Panics
+    /// If anything is too short.
+    pub fn run(&self, left: &[u8], tile: &mut OutputTile<u8>, scratch: &mut [f32]) {
+        let size = self.columns[0].to.size();
+        let (first, rows) = (tile.rows.start, tile.rows.len());
+        let (from, count) = (tile.cols.start / size, tile.cols.len() / size);
+        let (out, stride) = tile.as_mut_ptr();
+        assert!(rows <= ROW_BLOCK && self.panels.len() == self.columns.len());
+        let each = self.panels[0].columns;
+        assert!(self.panels.len() == 1 || (from == 0 && count == each * self.panels.len()));
+        let (sums, bytes) = scratch.split_at_mut(ROW_BLOCK);
+        // SAFETY: integers and bytes have the size of floats or less, and any bits.
+        let (sums, bytes) = unsafe { (sums.align_to_mut::<i32>().1, bytes.align_to_mut::<u8>().1) };
+        for (group, (panels, columns)) in self.panels.iter().zip(self.columns).enumerate() {
+            let depth = panels.depth;
+            let (left, left_stride): (&[u8], usize) = match self.patches {
+                Some(patches) => {
+                    patches.fill(left, group * patches.group, first, rows, bytes);
+                    (bytes, patches.stride())
+                }
+                None if self.flip != 0 => {
+                    let flipped = left[first * depth..][..rows * depth].iter().map(|x| x ^ self.flip);
+                    bytes.iter_mut().zip(flipped).for_each(|(byte, flipped)| *byte = flipped);
+                    (bytes, depth)
+                }
+                None => (&left[first * depth..], depth),
+            };
+            if !columns.zeros.is_empty() {
+                row_sums(left, left_stride, depth, &mut sums[..rows]);
+            }
+            let (start, count) = if self.panels.len() == 1 { (from, count) } else { (0, each) };
+            let product =
+                Product { left, left_stride, row_sums: sums, right: panels, columns, rows, first: start, count };
+            // SAFETY: the tile owns these columns of its rows.
+            unsafe { product.run(out.add(group * each * size), stride / size) };
+        }
+    }
+}
+
+/// Rows of unsigned bytes times columns.
+struct Product<'a> {
+    /// The rows: the first at the start, the others `left_stride` bytes apart.
+    left: &'a [u8],
+    /// Distance between rows.
+    left_stride: usize,
+    /// The sum of the bytes of each row, where [`Columns::zeros`] needs it.
+    row_sums: &'a [i32],
+    /// The right factors.
+    right: &'a Panels,
+    /// What is made of the sums: for all columns of the panels.
+    columns: &'a Columns,
+    /// Number of rows.
+    rows: usize,
+    /// The first column, at which a full panel starts.
+    first: usize,
+    /// Number of columns.
+    count: usize,
+}
+
+impl Product<'_> {
+    /// Computes the product; the rows of `out` are `out_stride` elements apart.
+    ///
+    /// # Safety
+    /// `out` must be valid for writes of `count` elements at the start of each of `rows` rows.
+    ///
+    /// # Panics
+    /// If there are fewer rows or columns.
+    unsafe fn run(&self, out: *mut u8, out_stride: usize) {
+        let (right, columns) = (self.right, self.columns);
+        let padded = padded_columns(right.level, right.columns);
+        assert!(self.rows == 0 || self.left.len() >= (self.rows - 1) * self.left_stride + self.readable());
+        assert!(self.first.is_multiple_of(right.panel()) && self.first + self.count <= right.columns);
+        assert!([columns.start.len(), columns.scale.len(), columns.bias.len()].iter().all(|&len| len >= padded));
+        assert!(columns.zeros.is_empty() || (columns.zeros.len() >= padded && self.row_sums.len() >= self.rows));
+        right.level.run(Tiles { product: self, out, out_stride });
+    }
+
+    /// The bytes of a row that are read: where there is room for it, some that are multiplied with 0, so that there are
+    /// whole quads.
+    fn readable(&self) -> usize {
+        let (depth, quads) = (self.right.depth, self.right.depth.next_multiple_of(4));
+        if self.left_stride >= quads { quads } else { depth }
+    }
+}
+
+/// The sums of the bytes of `rows` rows of `depth` bytes, `stride` bytes apart.
+fn row_sums(left: &[u8], stride: usize, depth: usize, sums: &mut [i32]) {
+    for (row, sum) in sums.iter_mut().enumerate() {
+        *sum = left[row * stride..][..depth].iter().map(|&x| x as i32).sum();
+    }
+}
+
+struct Tiles<'a> {
+    product: &'a Product<'a>,
+    /// Valid for all elements of the product, as whoever makes this value guarantees.
+    out: *mut u8,
+    out_stride: usize,
+}
+
+impl DotKernel for Tiles<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<D: Dot>(self, dot: D) {
+        let Product { right, first, count, .. } = *self.product;
+        let width = D::VECTORS * D::LANES;
+        let depth = right.depth.next_multiple_of(4);
+        for left in (0..count).step_by(width) {
+            let column = first + left;
+            let panel = &right.data.bytes()[column * depth..];
+            let vectors = (right.columns - column).div_ceil(D::LANES).min(D::VECTORS);
+            let tile = Tile { tiles: &self, panel, column, at: left, count: width.min(count - left) };
+            match vectors {
+                1 => tile.rows::<D, 1>(dot),
+                2 => tile.rows::<D, 2>(dot),
+                _ => tile.rows::<D, 4>(dot),
+            }
+        }
+    }
+}
+
+/// All rows of one panel.
+struct Tile<'a> {
+    tiles: &'a Tiles<'a>,
+    panel: &'a [u8],
+    column: usize,
+    /// The first column within the output.
+    at: usize,
+    count: usize,
+}
+
+impl Tile<'_> {
+    #[inline(always)]
+    fn rows<D: Dot, const VECS: usize>(&self, dot: D) {
+        let height = D::ROWS[VECS.ilog2() as usize];
+        let rows = self.tiles.product.rows;
+        assert!(self.panel.len() >= self.tiles.product.right.depth.next_multiple_of(4) * VECS * D::LANES);
+        // Tiles of nearly equal height: one that is much lower than the others would take as long as they do.
+        let count = rows.div_ceil(height);
+        let mut top = 0;
+        for index in 1..=count {
+            let end = rows * index / count;
+            macro_rules! heights {
+                ($($height:literal)*) => {
+                    match end - top {
+                        // SAFETY: `Product::run` has checked the rows and columns, and the panel was checked above.
+                        $($height if $height <= height => unsafe { self.tile::<D, $height, VECS>(dot, top) },)*
+                        _ => {}
+                    }
+                };
+            }
+            heights!(12 11 10 9 8 7 6 5 4 3 2 1);
+            top = end;
+        }
+    }
+
+    /// One register tile.
+    ///
+    /// # Safety
+    /// `HEIGHT` rows from `top` on can be read and written, `VECS` vectors of the panel and of everything in [`Columns`]
+    /// can be read.
+    #[inline(always)]
+    unsafe fn tile<D: Dot, const HEIGHT: usize, const VECS: usize>(&self, dot: D, top: usize) {
+        let Tiles { product, out, out_stride } = self.tiles;
+        let Product { left, left_stride, row_sums, columns, .. } = product;
+        let mut start = [dot.splat(0); VECS];
+        for (v, start) in start.iter_mut().enumerate() {
+            // SAFETY: the columns have that many vectors.
+            *start = unsafe { dot.load_sums(columns.start.as_ptr().add(self.column + v * D::LANES)) };
+        }
+        let mut sums = [start; HEIGHT];
+        let mut rows = left.as_ptr().wrapping_add(top * left_stride);
+        let mut panel = self.panel.as_ptr();
+        let readable = product.readable();
+        for _ in 0..readable / 4 {
+            // SAFETY: the panel and the rows have four more elements.
+            unsafe {
+                let factors = right_factors::<D, VECS>(dot, panel);
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let quad = dot.left_quad(rows.add(row * left_stride).cast::<u32>().read_unaligned());
+                    for (sum, factor) in sums.iter_mut().zip(factors) {
+                        *sum = dot.dot(*sum, quad, factor);
+                    }
+                }
+            }
+            (rows, panel) = (rows.wrapping_add(4), panel.wrapping_add(VECS * D::BYTES));
+        }
+        let rest = readable % 4;
+        if rest > 0 {
+            // SAFETY: the panel has four more elements, the rows have `rest`.
+            unsafe {
+                let factors = right_factors::<D, VECS>(dot, panel);
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let mut quad = [0; 4];
+                    for (i, byte) in quad[..rest].iter_mut().enumerate() {
+                        *byte = *rows.add(row * left_stride + i);
+                    }
+                    let quad = dot.left_quad(u32::from_le_bytes(quad));
+                    for (sum, factor) in sums.iter_mut().zip(factors) {
+                        *sum = dot.dot(*sum, quad, factor);
+                    }
+                }
+            }
+        }
+        for (row, mut sums) in sums.into_iter().enumerate() {
+            if !columns.zeros.is_empty() {
+                let row_sum = dot.splat(row_sums[top + row]);
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: the columns have that many vectors.
+                    let zeros = unsafe { dot.load_sums(columns.zeros.as_ptr().add(self.column + v * D::LANES)) };
+                    *sum = dot.sub_product(*sum, row_sum, zeros);
+                }
+            }
+            let place = ((top + row) * out_stride + self.at) * columns.to.size();
+            // SAFETY: the place is in the row that can be written, and the columns have that many vectors.
+            unsafe { columns.store::<D, VECS, false>(dot, sums, self.column, out.add(place), self.count) };
+        }
+    }
+}
+
+/// The right factors of `VECS` vectors.
+///
+/// # Safety
+/// The vectors can be read.
+#[inline(always)]
+unsafe fn right_factors<D: Dot, const VECS: usize>(dot: D, panel: *const u8) -> [D::Right; VECS] {
+    // SAFETY: as the caller guarantees.
+    let mut factors = [dot.right(unsafe { dot.load(panel) }); VECS];
+    for (v, factor) in factors.iter_mut().enumerate().skip(1) {
+        // SAFETY: as the caller guarantees.
+        *factor = dot.right(unsafe { dot.load(panel.add(v * D::BYTES)) });
+    }
+    factors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::To;
+    use super::*;
+    use crate::cpu::simd::Isa;
+    use crate::testing::Random;
+
+    #[test]
+    fn sums_are_exact_on_every_level() {
+        let mut random = Random::new(1);
+        let mut byte = move || random.next() as u8;
+        for (rows, depth, count) in [(1, 1, 1), (13, 7, 70), (5, 64, 130), (25, 30, 16)] {
+            let left: Vec<u8> = (0..rows * depth).map(|i| if i % 5 == 0 { 255 } else { byte() }).collect();
+            let right: Vec<i8> = (0..count * depth).map(|i| if i % 7 == 0 { -128 } else { byte() as i8 }).collect();
+            for level in Isa::available().into_iter().flat_map(DotLevel::available) {
+                let padded = padded_columns(level, count);
+                let panels = Panels::new(level, count, depth, |column, k| right[column * depth + k]).unwrap();
+                let columns = Columns {
+                    start: (0..padded as i32).collect(),
+                    zeros: (0..padded as i32).map(|column| column % 3).collect(),
+                    scale: vec![1.0; padded],
+                    bias: vec![0.0; padded],
+                    to: To::Floats { min: f32::NEG_INFINITY, max: f32::INFINITY },
+                };
+                let (columns, panels) = ([columns], [panels]);
+                let product = Rows { panels: &panels, columns: &columns, patches: None, flip: 0 };
+                let mut scratch = vec![0.0; product.scratch_bytes() / 4];
+                let mut out = vec![0; rows * count * 4];
+                product.run(&left, &mut OutputTile::whole(&mut out, rows, count * 4), &mut scratch);
+                for (at, got) in out.as_chunks::<4>().0.iter().enumerate() {
+                    let (row, column) = (at / count, at % count);
+                    let term = |k: usize| {
+                        left[row * depth + k] as i32 * (right[column * depth + k] as i32 - column as i32 % 3)
+                    };
+                    let expected = column as i32 + (0..depth).map(term).sum::<i32>();
+                    assert_eq!(f32::from_le_bytes(*got), expected as f32, "{level:?}: {row}, {column}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Sums of products of 8-bit integers: four neighbouring products are added to each 32-bit lane.
+//!
+//! The left factors are unsigned, the right ones signed, as the instructions of x86 want them; signed left factors are
+//! made unsigned by adding 128, which callers take off the sums again. All sums are exact (modulo 2^32), on every level.
+
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use super::{Isa, Simd};
+use portable::PortableDot;
+#[cfg(target_arch = "x86_64")]
+use x86::{Avx2Dot, Avx512Dot, Avx512Vnni, AvxVnni};
+
+/// The instructions that sums of products of bytes use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DotLevel {
+    /// What every CPU of the architecture has.
+    Portable,
+    /// AVX2: bytes are widened to 16 bits.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2Dot),
+    /// AVX2 and AVX-VNNI.
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni(AvxVnni),
+    /// AVX-512 without VNNI: bytes are widened to 16 bits.
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512Dot),
+    /// AVX-512 with VNNI.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni(Avx512Vnni),
+}
+
+impl DotLevel {
+    /// All levels of this CPU that go with `isa`, the best one last. Tests run on all of them.
+    pub fn available(isa: Isa) -> Vec<DotLevel> {
+        let levels = match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(avx2) => [Some(DotLevel::Avx2(Avx2Dot(avx2))), AvxVnni::detect(avx2).map(DotLevel::AvxVnni)],
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(avx512) => {
+                [Some(DotLevel::Avx512(Avx512Dot(avx512))), Avx512Vnni::detect(avx512).map(DotLevel::Avx512Vnni)]
+            }
+            _ => [Some(DotLevel::Portable), None],
+        };
+        levels.into_iter().flatten().collect()
+    }
+
+    /// The best level of this CPU that goes with `isa`.
+    pub fn of(isa: Isa) -> DotLevel {
+        DotLevel::available(isa).pop().unwrap_or(DotLevel::Portable)
+    }
+
+    /// Runs `kernel` in a function that is compiled for this level.
+    #[inline]
+    pub fn run<K: DotKernel>(self, kernel: K) -> K::Output {
+        match self {
+            DotLevel::Portable => kernel.run(PortableDot),
+            #[cfg(target_arch = "x86_64")]
+            DotLevel::Avx2(dot) => dot.enter(kernel),
+            #[cfg(target_arch = "x86_64")]
+            DotLevel::AvxVnni(dot) => dot.enter(kernel),
+            #[cfg(target_arch = "x86_64")]
+            DotLevel::Avx512(dot) => dot.enter(kernel),
+            #[cfg(target_arch = "x86_64")]
+            DotLevel::Avx512Vnni(dot) => dot.enter(kernel),
+        }
+    }
+
+    /// The vectors that the kernels of this level read.
+    pub fn widths(self) -> DotWidths {
+        struct Widths;
+        impl DotKernel for Widths {
+            type Output = DotWidths;
+            #[inline(always)]
+            fn run<D: Dot>(self, _: D) -> DotWidths {
+                DotWidths { lanes: D::LANES, vectors: D::VECTORS }
+            }
+        }
+        self.run(Widths)
+    }
+}
+
+/// The vectors of a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DotWidths {
+    /// 32-bit lanes of a vector.
+    pub lanes: usize,
+    /// The most vectors in a row of a register tile.
+    pub vectors: usize,
+}
+
+/// Code that is compiled once per [`DotLevel`]. Mark `run`, and every function below it that matters, with
+/// `#[inline(always)]`.
+pub trait DotKernel {
+    /// What the kernel returns.
+    type Output;
+    /// The work, with the witness of the level it is compiled for.
+    fn run<D: Dot>(self, dot: D) -> Self::Output;
+}
+
+/// How 32-bit results become bytes: `clamp(x + zero, low, high)`, with some bits inverted at last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToBytes {
+    /// What stands for 0, in 0..=255.
+    pub zero: i16,
+    /// The least byte.
+    pub low: u8,
+    /// The greatest byte.
+    pub high: u8,
+    /// The bits that are inverted: 0x80 makes signed bytes, whose `zero`, `low` and `high` are 128 larger than said.
+    pub flip: u8,
+}
+
+impl ToBytes {
+    /// The byte of `x`. The sum must not overflow.
+    #[inline(always)]
+    fn byte(self, x: i32) -> u8 {
+        (x + self.zero as i32).clamp(self.low as i32, self.high as i32) as u8 ^ self.flip
+    }
+}
+
+/// The operations of one level. Implementors are witnesses: holding one proves that the CPU has the instructions.
+pub trait Dot: Copy + Send + Sync + 'static {
+    /// The level of floating-point vectors, which have as many lanes.
+    type Float: Simd;
+    /// A vector of [`LANES`](Dot::LANES) 32-bit integers.
+    type Sums: Copy;
+    /// A vector of `4 * LANES` bytes.
+    type Bytes: Copy;
+    /// Left factors, made ready.
+    type Left: Copy;
+    /// Right factors, made ready.
+    type Right: Copy;
+    /// 32-bit lanes of a vector.
+    const LANES: usize;
+    /// Bytes of a vector.
+    const BYTES: usize = 4 * Self::LANES;
+    /// The most vectors in a row of a register tile, a power of two.
+    const VECTORS: usize;
+    /// The rows of a register tile with 1, 2 or 4 vectors, by the binary logarithm of that number.
+    const ROWS: [usize; 3];
+
+    /// The floating-point operations.
+    fn float(self) -> Self::Float;
+
+    /// All lanes are `x`.
+    fn splat(self, x: i32) -> Self::Sums;
+
+    /// The `LANES` integers at `from`, at any alignment.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `LANES` integers.
+    unsafe fn load_sums(self, from: *const i32) -> Self::Sums;
+
+    /// The `BYTES` bytes at `from`.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `BYTES` bytes.
+    unsafe fn load(self, from: *const u8) -> Self::Bytes;
+
+    /// The first `min(count, BYTES)` bytes at `from`; the others are 0. Reads nothing beyond.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `count` bytes.
+    unsafe fn load_first(self, from: *const u8, count: usize) -> Self::Bytes;
+
+    /// All bytes with their sign bit inverted.
+    fn invert_signs(self, bytes: Self::Bytes) -> Self::Bytes;
+
+    /// The four bytes of `quad` in every lane, as left factors.
+    fn left_quad(self, quad: u32) -> Self::Left;
+
+    /// Unsigned bytes as left factors.
+    fn left(self, bytes: Self::Bytes) -> Self::Left;
+
+    /// Signed bytes as right factors.
+    fn right(self, bytes: Self::Bytes) -> Self::Right;
+
+    /// `sums`, and to each lane the sum of the products of its four bytes.
+    fn dot(self, sums: Self::Sums, left: Self::Left, right: Self::Right) -> Self::Sums;
+
+    /// `sums - a * b`, in the lowest 32 bits.
+    fn sub_product(self, sums: Self::Sums, a: Self::Sums, b: Self::Sums) -> Self::Sums;
+
+    /// Bytes `b` of four vectors, next to each other, as the four bytes of a lane: that of byte `16 * l + 4 * v + e` is
+    /// lane `4 * l + e` of vector `v`.
+    fn interleave(self, bytes: [Self::Bytes; 4]) -> [Self::Bytes; 4];
+
+    /// The nearest floats.
+    fn to_float(self, sums: Self::Sums) -> <Self::Float as Simd>::F32;
+
+    /// The nearest integers, of ties the even ones. Anything outside of the range of `i32` has an undefined result.
+    fn round(self, x: <Self::Float as Simd>::F32) -> Self::Sums;
+
+    /// Writes the bytes of the first `count` lanes of `sums`, which are below 2^30 in magnitude, to `to`. The lanes are
+    /// in the order of [`interleave`](Dot::interleave) if `INTERLEAVED`, else one vector after the other.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of `count` bytes. `VECS` is 1, 2 or 4, and 4 if `INTERLEAVED`.
+    unsafe fn store_bytes<const VECS: usize, const INTERLEAVED: bool>(
+        self,
+        sums: [Self::Sums; VECS],
+        how: ToBytes,
+        to: *mut u8,
+        count: usize,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Check;
+
+    impl DotKernel for Check {
+        type Output = ();
+        #[inline(always)]
+        fn run<D: Dot>(self, dot: D) {
+            let n = D::BYTES;
+            let bytes = |seed: usize| (0..n).map(|i| (i * 89 + seed * 57 + 13) as u8).collect::<Vec<u8>>();
+            let (a, b) = (bytes(1), bytes(2));
+            let ints: Vec<i32> = (0..D::LANES as i32).map(|i| i * 1000 - 7).collect();
+            // Every sum of products is one of extreme factors, too.
+            for (a, b) in [(a.clone(), b), (vec![255; n], vec![0x80; n]), (vec![255; n], vec![0x7f; n])] {
+                // SAFETY: the vectors hold the bytes and integers that are read.
+                let (left, right, start) =
+                    unsafe { (dot.load(a.as_ptr()), dot.load(b.as_ptr()), dot.load_sums(ints.as_ptr())) };
+                let sums = dot.dot(start, dot.left(left), dot.right(right));
+                let expected: Vec<i32> = ints
+                    .iter()
+                    .enumerate()
+                    .map(|(lane, start)| {
+                        start + (4 * lane..4 * lane + 4).map(|i| a[i] as i32 * b[i] as i8 as i32).sum::<i32>()
+                    })
+                    .collect();
+                assert_eq!(lanes(dot, sums), expected);
+            }
+            let quad = dot.left_quad(u32::from_le_bytes([1, 200, 3, 255]));
+            // SAFETY: the vector holds the bytes that are read.
+            let right = dot.right(unsafe { dot.load(a.as_ptr()) });
+            let sums = lanes(dot, dot.dot(dot.splat(5), quad, right));
+            let signed = |i: usize| a[i] as i8 as i32;
+            assert_eq!(sums[1], 5 + signed(4) + 200 * signed(5) + 3 * signed(6) + 255 * signed(7));
+            self.stores(dot);
+        }
+    }
+
+    fn lanes<D: Dot>(dot: D, sums: D::Sums) -> Vec<i32> {
+        // As floats: the sums are below 2^24.
+        let mut floats = vec![0.0; D::LANES];
+        dot.float().store(dot.to_float(sums), &mut floats);
+        floats.into_iter().map(|x| x as i32).collect()
+    }
+
+    impl Check {
+        #[inline(always)]
+        fn stores<D: Dot>(self, dot: D) {
+            let n = D::BYTES;
+            let ints: Vec<i32> = (0..n as i32).map(|i| (i - 20) * 5 * if i % 7 == 0 { 100_000 } else { 1 }).collect();
+            // SAFETY: the vector holds `4 * LANES` integers.
+            let sums = [0, 1, 2, 3].map(|v| unsafe { dot.load_sums(ints.as_ptr().add(v * D::LANES)) });
+            let ways = [
+                ToBytes { zero: 0, low: 0, high: 255, flip: 0 },
+                ToBytes { zero: 100, low: 110, high: 200, flip: 0 },
+                ToBytes { zero: 131, low: 0, high: 255, flip: 0x80 },
+            ];
+            for how in ways {
+                for count in [0, 1, 5, n / 4, n / 2, n - 1, n] {
+                    let mut out = vec![77; n];
+                    // SAFETY: at most all bytes of `out` are written.
+                    unsafe { dot.store_bytes::<4, false>(sums, how, out.as_mut_ptr(), count) };
+                    let expected: Vec<u8> = ints.iter().map(|&x| how.byte(x)).collect();
+                    assert_eq!(out[..count], expected[..count]);
+                    assert!(out[count..].iter().all(|&x| x == 77));
+                    let mut out = vec![77; n];
+                    // SAFETY: at most all bytes of `out` are written.
+                    unsafe { dot.store_bytes::<4, true>(sums, how, out.as_mut_ptr(), count) };
+                    let order = |i: usize| i % 16 / 4 * D::LANES + i / 16 * 4 + i % 4;
+                    assert!((0..count).all(|i| out[i] == expected[order(i)]), "interleaved");
+                    let mut out = vec![77; n / 4];
+                    // SAFETY: at most all bytes of `out` are written.
+                    unsafe {
+                        dot.store_bytes::<1, false>([sums[1]], how, out.as_mut_ptr(), count.min(n / 4));
+                    }
+                    assert_eq!(out[..count.min(n / 4)], expected[n / 4..][..count.min(n / 4)]);
+                }
+            }
+            let columns: Vec<Vec<u8>> = (0..4).map(|c| (0..n).map(|i| (i + 64 * c) as u8).collect()).collect();
+            // SAFETY: the vectors hold the bytes that are read.
+            let quads = dot.interleave([0, 1, 2, 3].map(|c| unsafe { dot.load(columns[c].as_ptr()) }));
+            for v in 0..4 {
+                // The right factors 1, 0, 0, 0 pick the first byte of each lane, and so on.
+                for byte in 0..4 {
+                    let pick: Vec<u8> = (0..n).map(|i| (i % 4 == byte) as u8).collect();
+                    // SAFETY: the vector holds the bytes that are read.
+                    let right = dot.right(unsafe { dot.load(pick.as_ptr()) });
+                    let picked = lanes(dot, dot.dot(dot.splat(0), dot.left(quads[v]), right));
+                    let source = |lane: usize| columns[byte][16 * (lane / 4) + 4 * v + lane % 4] as i32;
+                    assert!(picked.iter().enumerate().all(|(lane, &x)| x == source(lane)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_level_is_exact() {
+        for isa in Isa::available() {
+            for level in DotLevel::available(isa) {
+                level.run(Check);
+            }
+        }
+    }
+}

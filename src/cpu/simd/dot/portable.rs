@@ -1,0 +1,133 @@
+//! The level that every CPU has.
+
+use super::super::{Portable, Simd};
+use super::{Dot, ToBytes};
+
+/// Four lanes in plain Rust, which the compiler turns into the base vector registers of the architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortableDot;
+
+impl Dot for PortableDot {
+    type Float = Portable;
+    type Sums = [i32; 4];
+    type Bytes = [u8; 16];
+    type Left = [i16; 16];
+    type Right = [i16; 16];
+    const LANES: usize = 4;
+    const VECTORS: usize = 2;
+    const ROWS: [usize; 3] = [2, 2, 2];
+
+    #[inline(always)]
+    fn float(self) -> Portable {
+        Portable
+    }
+
+    #[inline(always)]
+    fn splat(self, x: i32) -> [i32; 4] {
+        [x; 4]
+    }
+
+    #[inline(always)]
+    unsafe fn load_sums(self, from: *const i32) -> [i32; 4] {
+        // SAFETY: the caller guarantees that four integers can be read.
+        unsafe { from.cast::<[i32; 4]>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8) -> [u8; 16] {
+        // SAFETY: the caller guarantees that 16 bytes can be read.
+        unsafe { from.cast::<[u8; 16]>().read() }
+    }
+
+    #[inline(always)]
+    unsafe fn load_first(self, from: *const u8, count: usize) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        // SAFETY: the caller guarantees that `count` bytes can be read; no more than the array has are written.
+        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count.min(16)) };
+        bytes
+    }
+
+    #[inline(always)]
+    fn invert_signs(self, bytes: [u8; 16]) -> [u8; 16] {
+        bytes.map(|byte| byte ^ 0x80)
+    }
+
+    #[inline(always)]
+    fn left_quad(self, quad: u32) -> [i16; 16] {
+        let quad = quad.to_le_bytes();
+        let mut wide = [0; 16];
+        for (i, wide) in wide.iter_mut().enumerate() {
+            *wide = quad[i % 4] as i16;
+        }
+        wide
+    }
+
+    #[inline(always)]
+    fn left(self, bytes: [u8; 16]) -> [i16; 16] {
+        bytes.map(|byte| byte as i16)
+    }
+
+    #[inline(always)]
+    fn right(self, bytes: [u8; 16]) -> [i16; 16] {
+        bytes.map(|byte| byte as i8 as i16)
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: [i32; 4], left: [i16; 16], right: [i16; 16]) -> [i32; 4] {
+        let mut out = sums;
+        for (lane, sum) in out.iter_mut().enumerate() {
+            let product = |i: usize| left[4 * lane + i] as i32 * right[4 * lane + i] as i32;
+            *sum = sum.wrapping_add((product(0) + product(1)) + (product(2) + product(3)));
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn sub_product(self, sums: [i32; 4], a: [i32; 4], b: [i32; 4]) -> [i32; 4] {
+        let mut out = sums;
+        for (lane, sum) in out.iter_mut().enumerate() {
+            *sum = sum.wrapping_sub(a[lane].wrapping_mul(b[lane]));
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn interleave(self, bytes: [[u8; 16]; 4]) -> [[u8; 16]; 4] {
+        let mut quads = [[0; 16]; 4];
+        for (v, quads) in quads.iter_mut().enumerate() {
+            for (i, byte) in quads.iter_mut().enumerate() {
+                *byte = bytes[i % 4][4 * v + i / 4];
+            }
+        }
+        quads
+    }
+
+    #[inline(always)]
+    fn to_float(self, sums: [i32; 4]) -> <Portable as Simd>::F32 {
+        Portable.load(&sums.map(|x| x as f32))
+    }
+
+    #[inline(always)]
+    fn round(self, x: <Portable as Simd>::F32) -> [i32; 4] {
+        let mut lanes = [0.0; 4];
+        Portable.store(x, &mut lanes);
+        lanes.map(|x| x.round_ties_even() as i32)
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes<const VECS: usize, const INTERLEAVED: bool>(
+        self,
+        sums: [[i32; 4]; VECS],
+        how: ToBytes,
+        to: *mut u8,
+        count: usize,
+    ) {
+        // With four lanes both orders are the same.
+        for (v, sums) in sums.iter().enumerate() {
+            for (lane, &x) in sums.iter().enumerate().filter(|(lane, _)| 4 * v + lane < count) {
+                // SAFETY: the caller guarantees that `count` bytes can be written.
+                unsafe { to.add(4 * v + lane).write(how.byte(x)) };
+            }
+        }
+    }
+}

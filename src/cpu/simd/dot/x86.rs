@@ -1,0 +1,427 @@
+//! The levels of x86-64.
+
+use super::super::{Avx2, Avx512};
+use super::{Dot, DotKernel, ToBytes};
+use std::arch::x86_64::*;
+
+/// [`Avx2`] without VNNI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx2Dot(pub(super) Avx2);
+
+/// Proof that this CPU has AVX-VNNI, and everything that [`Avx2`] proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AvxVnni(Avx2);
+
+/// [`Avx512`] without VNNI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx512Dot(pub(super) Avx512);
+
+/// Proof that this CPU has AVX-512 VNNI, and everything that [`Avx512`] proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx512Vnni(Avx512);
+
+impl AvxVnni {
+    /// The witness, when the CPU has the instructions.
+    pub fn detect(avx2: Avx2) -> Option<AvxVnni> {
+        is_x86_feature_detected!("avxvnni").then_some(AvxVnni(avx2))
+    }
+}
+
+impl Avx512Vnni {
+    /// The witness, when the CPU has the instructions.
+    pub fn detect(avx512: Avx512) -> Option<Avx512Vnni> {
+        is_x86_feature_detected!("avx512vnni").then_some(Avx512Vnni(avx512))
+    }
+}
+
+macro_rules! enter {
+    ($Level:ty, $features:literal) => {
+        impl $Level {
+            /// Runs `kernel` compiled for this level.
+            #[inline]
+            pub(super) fn enter<K: DotKernel>(self, kernel: K) -> K::Output {
+                #[target_feature(enable = $features)]
+                fn call<K: DotKernel>(dot: $Level, kernel: K) -> K::Output {
+                    kernel.run(dot)
+                }
+                // SAFETY: `self` proves that the CPU has the features.
+                unsafe { call(self, kernel) }
+            }
+        }
+    };
+}
+
+enter!(Avx2Dot, "avx2,fma,f16c,bmi2");
+enter!(AvxVnni, "avxvnni,avx2,fma,f16c,bmi2");
+enter!(Avx512Dot, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
+enter!(Avx512Vnni, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
+
+/// The factors of even and of odd bytes as 16-bit integers: no sum of two products overflows 32 bits.
+type Wide<V> = [V; 2];
+
+/// What does not depend on whether there is VNNI, in 512-bit vectors.
+macro_rules! wide512 {
+    () => {
+        type Float = Avx512;
+        type Sums = __m512i;
+        type Bytes = __m512i;
+        const LANES: usize = 16;
+
+        #[inline(always)]
+        fn float(self) -> Avx512 {
+            self.0
+        }
+
+        #[inline(always)]
+        fn splat(self, x: i32) -> __m512i {
+            // SAFETY: `self` proves AVX-512 F.
+            unsafe { _mm512_set1_epi32(x) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_sums(self, from: *const i32) -> __m512i {
+            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 16 integers can be read.
+            unsafe { _mm512_loadu_si512(from.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(self, from: *const u8) -> __m512i {
+            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 64 bytes can be read.
+            unsafe { _mm512_loadu_si512(from.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(self, from: *const u8, count: usize) -> __m512i {
+            // SAFETY: `self` proves AVX-512 BW; the mask selects only bytes that the caller guarantees can be read.
+            unsafe { _mm512_maskz_loadu_epi8(first(count), from.cast()) }
+        }
+
+        #[inline(always)]
+        fn invert_signs(self, bytes: __m512i) -> __m512i {
+            // SAFETY: `self` proves AVX-512 F.
+            unsafe { _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)) }
+        }
+
+        #[inline(always)]
+        fn sub_product(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
+            // SAFETY: `self` proves AVX-512 F.
+            unsafe { _mm512_sub_epi32(sums, _mm512_mullo_epi32(a, b)) }
+        }
+
+        #[inline(always)]
+        fn interleave(self, [a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
+            // SAFETY: `self` proves AVX-512 BW.
+            unsafe {
+                let (ab, cd) = (_mm512_unpacklo_epi8(a, b), _mm512_unpacklo_epi8(c, d));
+                let (ab_high, cd_high) = (_mm512_unpackhi_epi8(a, b), _mm512_unpackhi_epi8(c, d));
+                [
+                    _mm512_unpacklo_epi16(ab, cd),
+                    _mm512_unpackhi_epi16(ab, cd),
+                    _mm512_unpacklo_epi16(ab_high, cd_high),
+                    _mm512_unpackhi_epi16(ab_high, cd_high),
+                ]
+            }
+        }
+
+        #[inline(always)]
+        fn to_float(self, sums: __m512i) -> __m512 {
+            // SAFETY: `self` proves AVX-512 F.
+            unsafe { _mm512_cvtepi32_ps(sums) }
+        }
+
+        #[inline(always)]
+        fn round(self, x: __m512) -> __m512i {
+            // SAFETY: `self` proves AVX-512 F.
+            unsafe { _mm512_cvt_roundps_epi32::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x) }
+        }
+
+        #[inline(always)]
+        unsafe fn store_bytes<const VECS: usize, const INTERLEAVED: bool>(
+            self,
+            sums: [__m512i; VECS],
+            how: ToBytes,
+            to: *mut u8,
+            count: usize,
+        ) {
+            // SAFETY: `self` proves AVX-512 BW; the mask selects only bytes that the caller guarantees can be written.
+            unsafe {
+                let vector = |v: usize| if v < VECS { sums[v] } else { _mm512_setzero_si512() };
+                let zero = _mm512_set1_epi16(how.zero);
+                let low = _mm512_adds_epi16(_mm512_packs_epi32(vector(0), vector(1)), zero);
+                let mut bytes = match VECS {
+                    1 | 2 => _mm512_packus_epi16(low, low),
+                    _ => {
+                        let high = _mm512_adds_epi16(_mm512_packs_epi32(vector(2), vector(3)), zero);
+                        _mm512_packus_epi16(low, high)
+                    }
+                };
+                if !INTERLEAVED {
+                    let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+                    bytes = _mm512_permutexvar_epi32(order, bytes);
+                }
+                bytes = _mm512_max_epu8(bytes, _mm512_set1_epi8(how.low as i8));
+                bytes = _mm512_min_epu8(bytes, _mm512_set1_epi8(how.high as i8));
+                bytes = _mm512_xor_si512(bytes, _mm512_set1_epi8(how.flip as i8));
+                if VECS == 4 && count >= 64 {
+                    _mm512_storeu_si512(to.cast(), bytes);
+                } else {
+                    _mm512_mask_storeu_epi8(to.cast(), first(count), bytes);
+                }
+            }
+        }
+    };
+}
+
+/// A mask of the first `min(count, 64)` bytes.
+#[inline(always)]
+fn first(count: usize) -> u64 {
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
+impl Dot for Avx512Vnni {
+    wide512!();
+    type Left = __m512i;
+    type Right = __m512i;
+    const VECTORS: usize = 4;
+    const ROWS: [usize; 3] = [12, 12, 6];
+
+    #[inline(always)]
+    fn left_quad(self, quad: u32) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_set1_epi32(quad as i32) }
+    }
+
+    #[inline(always)]
+    fn left(self, bytes: __m512i) -> __m512i {
+        bytes
+    }
+
+    #[inline(always)]
+    fn right(self, bytes: __m512i) -> __m512i {
+        bytes
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: __m512i, left: __m512i, right: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 VNNI.
+        unsafe { _mm512_dpbusd_epi32(sums, left, right) }
+    }
+}
+
+impl Dot for Avx512Dot {
+    wide512!();
+    type Left = Wide<__m512i>;
+    type Right = Wide<__m512i>;
+    const VECTORS: usize = 2;
+    const ROWS: [usize; 3] = [8, 8, 8];
+
+    #[inline(always)]
+    fn left_quad(self, quad: u32) -> Wide<__m512i> {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { [_mm512_set1_epi32((quad & 0xff00ff) as i32), _mm512_set1_epi32((quad >> 8 & 0xff00ff) as i32)] }
+    }
+
+    #[inline(always)]
+    fn left(self, bytes: __m512i) -> Wide<__m512i> {
+        // SAFETY: `self` proves AVX-512 BW.
+        unsafe { [_mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), _mm512_srli_epi16::<8>(bytes)] }
+    }
+
+    #[inline(always)]
+    fn right(self, bytes: __m512i) -> Wide<__m512i> {
+        // SAFETY: `self` proves AVX-512 BW.
+        unsafe { [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)), _mm512_srai_epi16::<8>(bytes)] }
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: __m512i, left: Wide<__m512i>, right: Wide<__m512i>) -> __m512i {
+        // SAFETY: `self` proves AVX-512 BW.
+        unsafe {
+            let even = _mm512_madd_epi16(left[0], right[0]);
+            let odd = _mm512_madd_epi16(left[1], right[1]);
+            _mm512_add_epi32(_mm512_add_epi32(sums, even), odd)
+        }
+    }
+}
+
+/// What does not depend on whether there is VNNI, in 256-bit vectors.
+macro_rules! wide256 {
+    () => {
+        type Float = Avx2;
+        type Sums = __m256i;
+        type Bytes = __m256i;
+        const LANES: usize = 8;
+
+        #[inline(always)]
+        fn float(self) -> Avx2 {
+            self.0
+        }
+
+        #[inline(always)]
+        fn splat(self, x: i32) -> __m256i {
+            // SAFETY: `self` proves AVX2.
+            unsafe { _mm256_set1_epi32(x) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_sums(self, from: *const i32) -> __m256i {
+            // SAFETY: `self` proves AVX2; the caller guarantees that 8 integers can be read.
+            unsafe { _mm256_loadu_si256(from.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(self, from: *const u8) -> __m256i {
+            // SAFETY: `self` proves AVX2; the caller guarantees that 32 bytes can be read.
+            unsafe { _mm256_loadu_si256(from.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(self, from: *const u8, count: usize) -> __m256i {
+            let mut bytes = [0; 32];
+            // SAFETY: `self` proves AVX2; the caller guarantees that `count` bytes can be read, and no more than the
+            // array has are written.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count.min(32));
+                _mm256_loadu_si256(bytes.as_ptr().cast())
+            }
+        }
+
+        #[inline(always)]
+        fn invert_signs(self, bytes: __m256i) -> __m256i {
+            // SAFETY: `self` proves AVX2.
+            unsafe { _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)) }
+        }
+
+        #[inline(always)]
+        fn sub_product(self, sums: __m256i, a: __m256i, b: __m256i) -> __m256i {
+            // SAFETY: `self` proves AVX2.
+            unsafe { _mm256_sub_epi32(sums, _mm256_mullo_epi32(a, b)) }
+        }
+
+        #[inline(always)]
+        fn interleave(self, [a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
+            // SAFETY: `self` proves AVX2.
+            unsafe {
+                let (ab, cd) = (_mm256_unpacklo_epi8(a, b), _mm256_unpacklo_epi8(c, d));
+                let (ab_high, cd_high) = (_mm256_unpackhi_epi8(a, b), _mm256_unpackhi_epi8(c, d));
+                [
+                    _mm256_unpacklo_epi16(ab, cd),
+                    _mm256_unpackhi_epi16(ab, cd),
+                    _mm256_unpacklo_epi16(ab_high, cd_high),
+                    _mm256_unpackhi_epi16(ab_high, cd_high),
+                ]
+            }
+        }
+
+        #[inline(always)]
+        fn to_float(self, sums: __m256i) -> __m256 {
+            // SAFETY: `self` proves AVX2.
+            unsafe { _mm256_cvtepi32_ps(sums) }
+        }
+
+        #[inline(always)]
+        fn round(self, x: __m256) -> __m256i {
+            // SAFETY: `self` proves AVX2. The rounding mode of the process is the default one, to nearest even.
+            unsafe { _mm256_cvtps_epi32(x) }
+        }
+
+        #[inline(always)]
+        unsafe fn store_bytes<const VECS: usize, const INTERLEAVED: bool>(
+            self,
+            sums: [__m256i; VECS],
+            how: ToBytes,
+            to: *mut u8,
+            count: usize,
+        ) {
+            // SAFETY: `self` proves AVX2; the caller guarantees that `count` bytes can be written, and no more are.
+            unsafe {
+                let vector = |v: usize| if v < VECS { sums[v] } else { _mm256_setzero_si256() };
+                let zero = _mm256_set1_epi16(how.zero);
+                let low = _mm256_adds_epi16(_mm256_packs_epi32(vector(0), vector(1)), zero);
+                let high = _mm256_adds_epi16(_mm256_packs_epi32(vector(2), vector(3)), zero);
+                let mut bytes = _mm256_packus_epi16(low, high);
+                if !INTERLEAVED {
+                    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+                }
+                bytes = _mm256_max_epu8(bytes, _mm256_set1_epi8(how.low as i8));
+                bytes = _mm256_min_epu8(bytes, _mm256_set1_epi8(how.high as i8));
+                bytes = _mm256_xor_si256(bytes, _mm256_set1_epi8(how.flip as i8));
+                match count {
+                    32.. => _mm256_storeu_si256(to.cast(), bytes),
+                    16 => _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(bytes)),
+                    _ => {
+                        let mut all = [0u8; 32];
+                        _mm256_storeu_si256(all.as_mut_ptr().cast(), bytes);
+                        std::ptr::copy_nonoverlapping(all.as_ptr(), to, count);
+                    }
+                }
+            }
+        }
+    };
+}
+
+impl Dot for AvxVnni {
+    wide256!();
+    type Left = __m256i;
+    type Right = __m256i;
+    const VECTORS: usize = 2;
+    const ROWS: [usize; 3] = [6, 6, 6];
+
+    #[inline(always)]
+    fn left_quad(self, quad: u32) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_set1_epi32(quad as i32) }
+    }
+
+    #[inline(always)]
+    fn left(self, bytes: __m256i) -> __m256i {
+        bytes
+    }
+
+    #[inline(always)]
+    fn right(self, bytes: __m256i) -> __m256i {
+        bytes
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: __m256i, left: __m256i, right: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX-VNNI.
+        unsafe { _mm256_dpbusd_avx_epi32(sums, left, right) }
+    }
+}
+
+impl Dot for Avx2Dot {
+    wide256!();
+    type Left = Wide<__m256i>;
+    type Right = Wide<__m256i>;
+    const VECTORS: usize = 2;
+    const ROWS: [usize; 3] = [4, 4, 4];
+
+    #[inline(always)]
+    fn left_quad(self, quad: u32) -> Wide<__m256i> {
+        // SAFETY: `self` proves AVX2.
+        unsafe { [_mm256_set1_epi32((quad & 0xff00ff) as i32), _mm256_set1_epi32((quad >> 8 & 0xff00ff) as i32)] }
+    }
+
+    #[inline(always)]
+    fn left(self, bytes: __m256i) -> Wide<__m256i> {
+        // SAFETY: `self` proves AVX2.
+        unsafe { [_mm256_and_si256(bytes, _mm256_set1_epi16(0xff)), _mm256_srli_epi16::<8>(bytes)] }
+    }
+
+    #[inline(always)]
+    fn right(self, bytes: __m256i) -> Wide<__m256i> {
+        // SAFETY: `self` proves AVX2.
+        unsafe { [_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes)), _mm256_srai_epi16::<8>(bytes)] }
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: __m256i, left: Wide<__m256i>, right: Wide<__m256i>) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            let even = _mm256_madd_epi16(left[0], right[0]);
+            let odd = _mm256_madd_epi16(left[1], right[1]);
+            _mm256_add_epi32(_mm256_add_epi32(sums, even), odd)
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Products and convolutions of quantised tensors.
+
+use super::{Env, Run};
+use crate::cpu::kernels::int8::depthwise::Depthwise;
+use crate::cpu::kernels::int8::patches::Patches;
+use crate::cpu::kernels::int8::product::{Panels, ROW_BLOCK, Rows, padded_columns};
+use crate::cpu::kernels::int8::{Columns, To};
+use crate::cpu::kernels::tiles::{Matrices, Slots, Tiles};
+use crate::cpu::lower::Lowering;
+use crate::cpu::memory::Io;
+use crate::cpu::simd::dot::{DotLevel, ToBytes};
+use crate::dtype::DataType;
+use crate::error::Result;
+use crate::memory::{Buffer, elements};
+use crate::ops::conv2d::Conv2dAttributes;
+use crate::ops::quantized::{Product, Quantized};
+use crate::ops::spatial::slides;
+use crate::shape::strides;
+use std::sync::Arc;
+
+/// Multiply-adds of bytes that take as long as one of floats.
+const SPEED: usize = 4;
+/// The most pointers in the table of a row of a depthwise convolution. Only dilations that no image is meant for need
+/// more; patches do without.
+const MAX_TABLE: usize = 1 << 16;
+
+/// A product of quantised tensors with its constants packed.
+pub struct QuantizedStep {
+    work: Work,
+    /// Of each group.
+    columns: Vec<Columns>,
+    /// The bits of the input that are inverted to make its bytes unsigned.
+    flip: u8,
+}
+
+enum Work {
+    Depthwise {
+        convolution: Box<Depthwise>,
+        images: usize,
+        /// Bytes of an image.
+        image: usize,
+        /// Rows of an output image, and elements in each.
+        output: [usize; 2],
+    },
+    Product {
+        /// Of each group.
+        panels: Vec<Panels>,
+        /// How images become rows; `None` if the input has rows.
+        patches: Option<Patches>,
+        /// Images, and bytes and rows of each.
+        images: [usize; 3],
+    },
+}
+
+/// The constants of a node, read.
+struct Constants {
+    filter: Arc<Buffer>,
+    filter_type: DataType,
+    scale: Arc<Buffer>,
+    zeros: Option<Arc<Buffer>>,
+    bias: Option<Arc<Buffer>>,
+}
+
+impl Constants {
+    fn read(l: &Lowering) -> Result<Constants> {
+        let read =
+            |index: usize| l.constants.get(index).copied().flatten().map(|constant| constant.buffer()).transpose();
+        let filter = read(1)?.expect("the pass takes constant filters only");
+        let scale = read(2)?.expect("the pass makes this constant");
+        Ok(Constants { filter, filter_type: l.input(1).dtype, scale, zeros: read(3)?, bias: read(4)? })
+    }
+
+    /// The number at `index` of `bytes`, which have the type of the filter.
+    fn number(&self, bytes: &Buffer, index: usize) -> i16 {
+        match self.filter_type {
+            DataType::Int8 => bytes.bytes()[index] as i8 as i16,
+            _ => bytes.bytes()[index] as i16,
+        }
+    }
+
+    fn zero(&self, channel: usize) -> i16 {
+        self.zeros.as_ref().map_or(0, |zeros| self.number(zeros, channel))
+    }
+}
+
+/// The elements of a filter: how to find one, and how many there are.
+struct Filter<'a> {
+    constants: &'a Constants,
+    /// Distances between output channels, input channels, rows and columns.
+    strides: [usize; 4],
+}
+
+impl Filter<'_> {
+    /// An element without its zero point, between -255 and 255.
+    fn at(&self, [channel, input, row, column]: [usize; 4]) -> i16 {
+        let [o, i, h, w] = self.strides;
+        let place = channel * o + input * i + row * h + column * w;
+        self.constants.number(&self.constants.filter, place) - self.constants.zero(channel)
+    }
+}
+
+impl QuantizedStep {
+    /// The step of `op`. All operands but the first are constants and are read now.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for packed constants, an `OperationError` when mapped ones cannot be read.
+    pub fn new(op: &Quantized, l: &mut Lowering) -> Result<QuantizedStep> {
+        let constants = Constants::read(l)?;
+        (1..l.inputs.len()).for_each(|index| l.pack(index, l.inputs[index].is_some()));
+        let build = Build {
+            op,
+            level: DotLevel::of(l.env.isa),
+            constants: &constants,
+            signed: l.input(0).dtype == DataType::Int8,
+        };
+        match &op.product {
+            Product::Conv2d(options) => build.convolution(options, l),
+            product => {
+                let ([depth, columns], filter) = (matrix(product, &l.input(1).shape), &l.input(1).shape);
+                let own = strides(filter);
+                let [o, i] = if *product == Product::Transposed { [own[0], 1] } else { [1, own[own.len() - 2]] };
+                let filter = Filter { constants: &constants, strides: [o, i, 0, 0] };
+                let (panels, all) = build.group(0, columns, depth, |column, k| filter.at([column, k, 0, 0]))?;
+                let rows = l.outputs[0].elements() / columns;
+                let work = Work::Product { panels: vec![panels], patches: None, images: [1, rows * depth, rows] };
+                Ok(QuantizedStep { work, columns: vec![all], flip: build.flip() })
+            }
+        }
+    }
+}
+
+/// Depth and columns of the second operand.
+fn matrix(product: &Product, shape: &[u32]) -> [usize; 2] {
+    let [a, b] = [shape[shape.len() - 2] as usize, shape[shape.len() - 1] as usize];
+    if *product == Product::Transposed { [b, a] } else { [a, b] }
+}
+
+struct Build<'a> {
+    op: &'a Quantized,
+    level: DotLevel,
+    constants: &'a Constants,
+    signed: bool,
+}
+
+impl Build<'_> {
+    fn flip(&self) -> u8 {
+        if self.signed { 0x80 } else { 0 }
+    }
+
+    /// What stands for 0 in the input, made unsigned.
+    fn zero(&self) -> i32 {
+        self.op.input.zero as i32 + if self.signed { 128 } else { 0 }
+    }
+
+    fn convolution(&self, options: &Conv2dAttributes, l: &Lowering) -> Result<QuantizedStep> {
+        let layout = options.input_layout;
+        let (input, output) = (layout.image(&l.input(0).shape), layout.image(&l.outputs[0].shape));
+        let filter = &l.input(1).shape;
+        let [_, group_inputs, height, width] = options.filter_layout.axes().map(|axis| filter[axis]);
+        let own = strides(filter);
+        let filter = Filter { constants: self.constants, strides: options.filter_layout.axes().map(|axis| own[axis]) };
+        let pair = |values: &[u32]| [values[0], values[1]];
+        let padding = [0, 1, 2, 3].map(|side| options.padding[side]);
+        let slides = slides(input, [height, width], padding, pair(&options.strides), pair(&options.dilations));
+        let (channels, inputs) = (output.channels as usize, input.channels as usize);
+        let size = [output.height as usize, output.width as usize];
+        let images = input.batches as usize;
+        let image = input.height as usize * input.width as usize * inputs;
+        let table = (size[1] as u64 * slides[1].stride as u64).saturating_add(width as u64 * slides[1].dilation as u64);
+        if group_inputs == 1 && channels == inputs && channels > 1 && table * (height as u64) < MAX_TABLE as u64 {
+            let at = |channel, row, column| filter.at([channel, 0, row, column]);
+            let zero = self.zero() as u8 ^ self.flip();
+            let convolution = Depthwise::new(self.level, slides, size, channels, (zero, self.signed), at)?;
+            let sum = |channel: usize| {
+                let taps = (0..height as usize).flat_map(|y| (0..width as usize).map(move |x| (y, x)));
+                taps.map(|(y, x)| at(channel, y, x) as i32).sum()
+            };
+            let columns = self.columns(convolution.order().map(|channel| channel.map(|c| (c, sum(c), 0))));
+            let output = [size[0], size[1] * channels];
+            let work = Work::Depthwise { convolution: Box::new(convolution), images, image, output };
+            return Ok(QuantizedStep { work, columns: vec![columns], flip: 0 });
+        }
+        let patches = Patches {
+            slides,
+            output: size,
+            channels: inputs,
+            group: group_inputs as usize,
+            zero: self.zero() as u8 ^ self.flip(),
+            flip: self.flip(),
+        };
+        let groups = options.groups as usize;
+        let each = channels / groups;
+        let parts: Result<Vec<_>> = (0..groups)
+            .map(|group| {
+                self.group(group * each, each, patches.depth(), |column, k| {
+                    let (tap, channel) = (k / patches.group, k % patches.group);
+                    filter.at([group * each + column, channel, tap / width as usize, tap % width as usize])
+                })
+            })
+            .collect();
+        let (panels, columns) = parts?.into_iter().unzip();
+        let pointwise = groups == 1 && slides.iter().all(|s| (s.window, s.stride, s.begin, s.end) == (1, 1, 0, 0));
+        let images = [images, image, size[0] * size[1]];
+        let images = if pointwise { [1, images[0] * image, images[0] * images[2]] } else { images };
+        let work = Work::Product { panels, patches: (!pointwise).then_some(patches), images };
+        Ok(QuantizedStep { work, columns, flip: self.flip() })
+    }
+
+    /// The panels of the `count` output channels from `first` on, and what is made of their sums. `at` gives the elements
+    /// of a column, without its zero point.
+    fn group(
+        &self,
+        first: usize,
+        count: usize,
+        depth: usize,
+        at: impl Fn(usize, usize) -> i16,
+    ) -> Result<(Panels, Columns)> {
+        // What is taken off the elements so that they are signed bytes, and off the sums again.
+        let lift = |column: usize| {
+            let elements = || (0..depth).map(|k| at(column, k));
+            let (min, max) = (elements().min().unwrap_or(0), elements().max().unwrap_or(0));
+            if min < -128 { min + 128 } else { (max - 127).max(0) }
+        };
+        let lifts: Vec<i16> = (0..count).map(lift).collect();
+        let panels = Panels::new(self.level, count, depth, |column, k| (at(column, k) - lifts[column]) as i8)?;
+        let sums = (0..padded_columns(self.level, count)).map(|column| {
+            let own = (column < count).then(|| (0..depth).map(|k| at(column, k) as i32).sum());
+            own.map(|sum| (first + column, sum, lifts[column]))
+        });
+        Ok((panels, self.columns(sums)))
+    }
+
+    /// What is made of the sums of columns: of each its output channel, the sum of its elements, and what they are too
+    /// small by.
+    fn columns(&self, each: impl Iterator<Item = Option<(usize, i32, i16)>>) -> Columns {
+        let (scales, op) = (elements::<f32>(self.constants.scale.bytes()), self.op);
+        let bias = self.constants.bias.as_ref().map(|bias| elements::<f32>(bias.bytes()));
+        let step = op.output.map_or(1.0, |(_, output)| output.scale as f64);
+        let (mut start, mut zeros, mut scale, mut bias_of) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for column in each {
+            let (channel, sum, lift) = column.unwrap_or((0, 0, 0));
+            // Elements that are too small by `lift` make the sum too small by `lift` times the sum of the row.
+            start.push(-self.zero() * sum);
+            zeros.push(-(lift as i32));
+            scale.push((op.input.scale as f64 * scales[channel] as f64 / step) as f32);
+            bias_of.push((bias.map_or(0.0, |bias| bias[channel]) as f64 / step) as f32);
+        }
+        if zeros.iter().all(|&zero| zero == 0) {
+            zeros.clear();
+        }
+        let to = match op.output {
+            None => To::Floats { min: op.min, max: op.max },
+            Some((dtype, output)) => {
+                let flip = if dtype == DataType::Int8 { 0x80 } else { 0 };
+                let zero = output.zero + flip as i16;
+                let byte = |value: f32| {
+                    ((value / output.scale).round_ties_even() as f64 + zero as f64).clamp(0.0, 255.0) as u8
+                };
+                To::Bytes(ToBytes { zero, low: byte(op.min), high: byte(op.max), flip })
+            }
+        };
+        Columns { start, zeros, scale, bias: bias_of, to }
+    }
+}
+
+impl QuantizedStep {
+    fn to(&self) -> To {
+        self.columns[0].to
+    }
+
+    /// Bytes of scratch memory of a thread.
+    fn slot(&self) -> usize {
+        let bytes = match &self.work {
+            Work::Depthwise { convolution, .. } => convolution.scratch_bytes(),
+            Work::Product { panels, patches, .. } => {
+                Rows { panels, columns: &self.columns, patches: patches.as_ref(), flip: self.flip }.scratch_bytes()
+            }
+        };
+        bytes.next_multiple_of(64)
+    }
+}
+
+impl Run for QuantizedStep {
+    fn kernel(&self) -> &'static str {
+        match &self.work {
+            Work::Depthwise { .. } => "int8 depthwise",
+            Work::Product { patches: Some(_), .. } => "int8 im2col",
+            Work::Product { .. } => "int8 gemm",
+        }
+    }
+
+    fn scratch_bytes(&self, threads: usize) -> usize {
+        threads * self.slot()
+    }
+
+    fn packed(&self) -> Vec<&Arc<Buffer>> {
+        match &self.work {
+            Work::Depthwise { convolution, .. } => vec![convolution.buffer()],
+            Work::Product { panels, .. } => panels.iter().map(Panels::buffer).collect(),
+        }
+    }
+
+    fn run(&self, env: &Env, io: &mut Io) {
+        let (out, scratch, count) = (io.output::<u8>(), io.scratch::<f32>(), env.threads.count());
+        let (input, size) = (io.input::<u8>(0), self.to().size());
+        let slots = Slots::new(scratch, self.slot() / size_of::<f32>(), count);
+        match &self.work {
+            Work::Depthwise { convolution, images, image, output: [rows, row] } => {
+                let matrix = Matrices {
+                    batches: 1,
+                    batch_stride: 0,
+                    rows: images * rows,
+                    row_stride: row * size,
+                    cols: row * size,
+                };
+                let tiles = Tiles::new(out, matrix, 1, row * size);
+                let cost = row * convolution.taps() / SPEED;
+                env.threads.split(tiles.count(), 1, cost, |range| {
+                    let slot = slots.take();
+                    for mut tile in range.map_while(|_| tiles.take()) {
+                        let (index, y) = (tile.rows.start / rows, tile.rows.start % rows);
+                        convolution.row(&input[index * image..], y, &self.columns[0], slot.floats, tile.row(0));
+                    }
+                });
+            }
+            Work::Product { panels, patches, images: [batches, image, rows] } => {
+                let [columns, depth] = panels[0].sizes();
+                let width = columns * panels.len() * size;
+                let matrix = Matrices {
+                    batches: *batches,
+                    batch_stride: rows * width,
+                    rows: *rows,
+                    row_stride: width,
+                    cols: width,
+                };
+                let plan = Cut::new(*batches, *rows, columns, panels, count, depth);
+                let tiles = Tiles::new(out, matrix, plan.rows, plan.columns * size);
+                let rows = Rows { panels, columns: &self.columns, patches: patches.as_ref(), flip: self.flip };
+                let cost = plan.rows * plan.columns * depth / SPEED;
+                env.threads.split(tiles.count(), 1, cost, |range| {
+                    let slot = slots.take();
+                    for mut tile in range.map_while(|_| tiles.take()) {
+                        rows.run(&input[tile.batch * image..][..*image], &mut tile, slot.floats);
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// Rows and columns (those of all groups) of a tile.
+struct Cut {
+    rows: usize,
+    columns: usize,
+}
+
+impl Cut {
+    fn new(batches: usize, rows: usize, columns: usize, panels: &[Panels], threads: usize, depth: usize) -> Cut {
+        let all = columns * panels.len();
+        let wanted = 3 * threads;
+        let (mut height, mut width) = (rows.min(ROW_BLOCK), all);
+        let small = |height: usize, width: usize| height * width * depth < 1 << 18;
+        while threads > 1 && batches * rows.div_ceil(height) < wanted && height > 12 && !small(height, width) {
+            height = height.div_ceil(2);
+        }
+        let panel = panels[0].panel();
+        while threads > 1
+            && panels.len() == 1
+            && batches * rows.div_ceil(height) * all.div_ceil(width) < wanted
+            && width > panel
+            && !small(height, width)
+        {
+            width = width.div_ceil(2).next_multiple_of(panel);
+        }
+        Cut { rows: height, columns: width }
+    }
+}
+
+#[cfg(test)]
+#[path = "quantized_tests.rs"]
+mod tests;

@@ -1,0 +1,178 @@
+use crate::cpu::simd::Isa;
+use crate::cpu::steps::{Env, Run};
+use crate::cpu::threads::Threads;
+use crate::ir::parse;
+use crate::testing::{Tolerance, check};
+use proptest::prelude::*;
+
+/// A quantised convolution in the words of the draft.
+struct Convolution {
+    types: [&'static str; 3],
+    groups: usize,
+    /// Input and output channels of a group.
+    channels: [usize; 2],
+    input: [usize; 2],
+    filter: [usize; 2],
+    options: String,
+    /// Whether the output is quantised.
+    quantized: bool,
+    /// The zero point of the filter, whose numbers are between -64 and 63, or 0 and 127.
+    zero: i32,
+}
+
+impl Convolution {
+    fn text(&self, layout: &str) -> String {
+        let Convolution { types: [x, w, y], groups, channels: [i, o], input: [h, wide], filter, options, .. } = self;
+        let (inputs, outputs, [kh, kw]) = (groups * i, groups * o, filter);
+        let shape = if layout == "nhwc" { [2, *h, *wide, inputs] } else { [2, inputs, *h, *wide] };
+        let steps = ((i * kh * kw) as f32).sqrt() * 0.3;
+        let mut text = format!(
+            "%0 = input x {x} {shape:?}
+             %1 = constant float32 [1, 1, 1, 1] 0.021
+             %2 = constant {x} [1, 1, 1, 1] 53
+             %3 = dequantizeLinear %0 %1 %2
+             %4 = constant {w} [{outputs}, {i}, {kh}, {kw}]
+             %5 = constant float32 [{outputs}, 1, 1, 1] 0.011 0.013 0.007
+             %6 = constant {w} [{outputs}, 1, 1, 1] {} 0 {}
+             %7 = dequantizeLinear %4 %5 %6
+             %8 = constant float32 [{outputs}]
+             %9 = conv2d %3 %7 %8 groups={groups} inputLayout={layout} {options}\n",
+            self.zero, self.zero
+        );
+        match self.quantized {
+            false => text += "%10 = relu %9\noutput y = %10",
+            true => {
+                text += &format!(
+                    "%10 = clamp %9 minValue=-1.5 maxValue=6
+                     %11 = constant float32 [1, 1, 1, 1] {:?}
+                     %12 = constant {y} [1, 1, 1, 1] 21
+                     %13 = quantizeLinear %10 %11 %12
+                     output y = %13",
+                    steps * 0.05
+                );
+            }
+        }
+        text
+    }
+
+    fn check(&self) {
+        for layout in ["nhwc", "nchw"] {
+            let tolerance = if self.quantized { Tolerance::ulps(1) } else { Tolerance::ulps(2).or_absolute(2e-5) };
+            check(&parse(&self.text(layout)), tolerance);
+        }
+    }
+}
+
+#[test]
+fn convolutions_of_every_kind() {
+    let cases = [
+        (1, [1, 1], [1, 1], [1, 1], ""),
+        (1, [16, 70], [5, 6], [1, 1], ""),
+        (1, [7, 33], [5, 6], [1, 1], "strides=[2, 2]"),
+        (1, [3, 20], [9, 10], [3, 3], "padding=[1, 1, 1, 1] strides=[2, 2]"),
+        (2, [4, 17], [6, 7], [3, 2], "padding=[0, 1, 2, 0] dilations=[2, 2]"),
+        (70, [1, 1], [7, 9], [3, 3], "padding=[1, 1, 1, 1]"),
+        (40, [1, 1], [8, 9], [3, 3], "padding=[0, 1, 0, 1] strides=[2, 2]"),
+        (5, [1, 1], [9, 9], [5, 5], "padding=[2, 2, 2, 2] dilations=[1, 2]"),
+        (3, [1, 2], [6, 6], [2, 2], ""),
+    ];
+    let types = [["uint8", "int8", "uint8"], ["int8", "int8", "int8"], ["uint8", "uint8", "int8"]];
+    for (index, (groups, channels, input, filter, options)) in cases.into_iter().enumerate() {
+        for (turn, types) in types.into_iter().enumerate() {
+            let (options, quantized) = (options.to_string(), (index + turn) % 3 > 0);
+            let zero = if types[1] == "int8" { 0 } else { 250 };
+            Convolution { types, groups, channels, input, filter, options, quantized, zero }.check();
+        }
+    }
+}
+
+#[test]
+fn padding_and_dilations_that_no_table_has_room_for() {
+    let options = "padding=[0, 0, 4294967295, 0] dilations=[1, 4294967295]".to_string();
+    let [x, w, y] = ["uint8", "int8", "uint8"];
+    let base = Convolution {
+        types: [x, w, y],
+        groups: 2,
+        channels: [1, 1],
+        input: [2, 2],
+        filter: [2, 2],
+        options,
+        quantized: true,
+        zero: 0,
+    };
+    base.check();
+}
+
+fn product(rows: usize, depth: usize, columns: usize, [x, w, y]: [&str; 3], transposed: bool) {
+    let (shape, axis) = match transposed {
+        true => ([columns, depth], [columns, 1]),
+        false => ([depth, columns], [1, columns]),
+    };
+    check(
+        &parse(&format!(
+            "%0 = input x {x} [{rows}, {depth}]
+             %1 = constant float32 [1, 1] 0.021
+             %2 = constant {x} [1, 1] 53
+             %3 = dequantizeLinear %0 %1 %2
+             %4 = constant {w} {shape:?}
+             %5 = constant float32 {axis:?} 0.011 0.013 0.007
+             %6 = constant {w} {axis:?} 3 0 5
+             %7 = dequantizeLinear %4 %5 %6
+             %8 = constant float32 [{columns}]
+             %9 = gemm %3 %7 %8 bTranspose={transposed}
+             %10 = constant float32 [1, 1] 0.3
+             %11 = constant {y} [1, 1] 21
+             %12 = quantizeLinear %9 %10 %11
+             output y = %12"
+        )),
+        Tolerance::ulps(1),
+    );
+}
+
+#[test]
+fn products_at_the_edges_of_tiles() {
+    for (rows, depth, columns) in [(1, 1, 1), (1, 130, 300), (13, 5, 65), (7, 64, 16), (100, 30, 33), (25, 3, 129)] {
+        product(rows, depth, columns, ["uint8", "int8", "uint8"], true);
+        product(rows, depth, columns, ["int8", "uint8", "int8"], false);
+    }
+}
+
+#[test]
+fn steps_name_their_kernels() {
+    let threads = Threads::new(1).unwrap();
+    let env = Env { threads: &threads, isa: Isa::best() };
+    for (groups, channels, filter, name) in
+        [(1, [4, 4], [1, 1], "int8 gemm"), (1, [4, 4], [3, 3], "int8 im2col"), (4, [1, 1], [3, 3], "int8 depthwise")]
+    {
+        let (types, options) = (["uint8", "int8", "uint8"], String::new());
+        let convolution =
+            Convolution { types, groups, channels, input: [5, 5], filter, options, quantized: true, zero: 0 };
+        let graph = parse(&convolution.text("nhwc"));
+        let graph = crate::cpu::plan::optimized(graph, &env, crate::compile::Passes::ALL).unwrap();
+        let [node] = &graph.nodes[..] else { panic!("one operator is left of\n{graph}") };
+        assert_eq!(crate::cpu::lower::lower(&graph, node, &env).unwrap().step.kernel(), name);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn random_convolutions(
+        groups in 1usize..4, channels in prop::array::uniform2(1usize..6), depthwise: bool,
+        input in prop::array::uniform2(1usize..12), filter in prop::array::uniform2(1usize..5),
+        strides in prop::array::uniform2(1usize..4), dilations in prop::array::uniform2(1usize..3),
+        padding in prop::array::uniform4(0usize..3), signs in prop::array::uniform3(any::<bool>()), quantized: bool,
+        zero in -128i32..128,
+    ) {
+        for axis in 0..2 {
+            let span = (filter[axis] - 1) * dilations[axis] + 1;
+            prop_assume!(span <= input[axis] + padding[2 * axis] + padding[2 * axis + 1]);
+        }
+        let channels = if depthwise { [1, 1] } else { channels };
+        let types = signs.map(|signed| if signed { "int8" } else { "uint8" });
+        let zero = if signs[1] { zero } else { zero + 128 };
+        let options = format!("strides={strides:?} dilations={dilations:?} padding={padding:?}");
+        Convolution { types, groups, channels, input, filter, options, quantized, zero }.check();
+    }
+}

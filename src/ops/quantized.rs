@@ -1,0 +1,194 @@
+//! Products and convolutions of quantised tensors with exact integer sums, which the compiler makes of
+//! `dequantizeLinear`, a product, a clamp and `quantizeLinear`.
+
+use super::attributes::Attributes;
+use super::conv2d::{Conv2d, Conv2dAttributes};
+use super::elementwise::Elementwise;
+use super::matmul::{Gemm, GemmAttributes, Matmul};
+use super::rule::*;
+use super::tensor::Tensor;
+use super::{Inputs, Operator, Tensors, given, required};
+use crate::dtype::{DataType, Number};
+use crate::error::Problem;
+use crate::shape::Descriptor;
+
+/// What is multiplied with what.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Product {
+    /// `conv2d()` with its options; the channels of input and output are last.
+    Conv2d(Conv2dAttributes),
+    /// `matmul()` with one matrix.
+    Matmul,
+    /// `gemm()` with the transposition of the second operand.
+    Transposed,
+}
+
+/// How the elements of a tensor stand for numbers: `(x - zero) * scale`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// The value of a step, finite and above 0.
+    pub scale: f32,
+    /// What stands for 0.
+    pub zero: i16,
+}
+
+/// `quantizeLinear(clamp(product(dequantizeLinear(input), dequantizeLinear(filter)) + bias))`.
+///
+/// Operands are the input and the filter (int8 or uint8), the scales of the filter (float32, one per output channel), its
+/// zero points (one per output channel, of its type), if they are not 0, and the bias (float32, one per output channel),
+/// if there is one. Without an output scale, the output is float32.
+///
+/// The sums of products are exact. What is made of them is rounded as float32 a few times, so the result is that of the
+/// composition within one step of the output, and without an output scale within the rounding of its sums.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantized {
+    /// The product.
+    pub product: Product,
+    /// Of the input.
+    pub input: Scale,
+    /// The least value before quantisation.
+    pub min: f32,
+    /// The greatest value before quantisation.
+    pub max: f32,
+    /// The type of the output, int8 or uint8, and its scale.
+    pub output: Option<(DataType, Scale)>,
+}
+
+const BYTES: Types = Types::OneOf(&[DataType::Uint8, DataType::Int8]);
+const FLOAT: Types = Types::OneOf(&[DataType::Float32]);
+const OUTPUT: &[OutputRule] =
+    &[output("output", Types::OneOf(&[DataType::Uint8, DataType::Int8, DataType::Float32]), ANY_RANK)];
+
+const fn rule(name: &'static str, operands: &'static [OperandRule]) -> OpRule {
+    OpRule { name, operands, outputs: OUTPUT }
+}
+
+/// The largest number of terms of a sum: with factors of 9 bits it is below 2^31.
+pub const MAX_DEPTH: usize = 32768;
+
+impl Quantized {
+    /// The most that a scaled sum can be in magnitude, in steps of the output, for filter scales up to `scale` and a bias
+    /// up to `bias` in magnitude. Above 2^30, the operator must not be made.
+    pub fn largest(&self, depth: usize, scale: f32, bias: f32) -> f64 {
+        let sum = depth as f64 * 255.0 * 255.0 * self.input.scale as f64 * scale as f64 + bias as f64;
+        sum / self.output.map_or(1.0, |(_, output)| output.scale as f64)
+    }
+}
+
+impl Operator for Quantized {
+    /// No method of MLGraphBuilder makes this operator.
+    const RULES: &'static [OpRule] = &[];
+
+    fn read(name: &str, _: &mut Attributes) -> Result<Quantized, Problem> {
+        unreachable!("no method {name} makes a quantized operator")
+    }
+
+    fn rule(&self) -> &'static OpRule {
+        const OPERANDS: &[OperandRule] = &[
+            operand("input", BYTES, ANY_RANK),
+            operand("filter", BYTES, ANY_RANK),
+            operand("filterScale", FLOAT, (1, 1)),
+            optional("filterZeroPoint", Types::SameAs("filter"), (1, 1)),
+            optional("bias", FLOAT, (1, 1)),
+        ];
+        const CONV2D: OpRule = rule("quantizedConv2d", OPERANDS);
+        const MATMUL: OpRule = rule("quantizedMatmul", OPERANDS);
+        match self.product {
+            Product::Conv2d(_) => &CONV2D,
+            _ => &MATMUL,
+        }
+    }
+
+    fn write(&self, attributes: &mut Attributes) {
+        match &self.product {
+            Product::Conv2d(options) => options.write(attributes),
+            Product::Matmul => {}
+            Product::Transposed => attributes.put("bTranspose", &true, &false),
+        }
+        let mut put = |name, value: f64, default: f64| attributes.put(name, &value, &default);
+        put("inputScale", self.input.scale as f64, f64::NAN);
+        put("inputZeroPoint", self.input.zero as f64, 0.0);
+        put("minValue", self.min as f64, f64::NEG_INFINITY);
+        put("maxValue", self.max as f64, f64::INFINITY);
+        if let Some((_, output)) = self.output {
+            put("outputScale", output.scale as f64, f64::NAN);
+            put("outputZeroPoint", output.zero as f64, 0.0);
+        }
+    }
+
+    fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+        let float = |index| Descriptor::new(DataType::Float32, required(inputs, index).shape.clone());
+        let (input, filter) = (float(0), float(1));
+        let operands = [Some(&input), Some(&filter)];
+        let mut outputs = match &self.product {
+            Product::Conv2d(options) => Conv2d { attributes: options.clone() }.infer(&operands)?,
+            Product::Matmul => Matmul.infer(&operands)?,
+            Product::Transposed => transposed().infer(&operands)?,
+        };
+        let channels = outputs[0].shape.last().copied().unwrap_or(1);
+        for (operand, index) in [("filterScale", 2), ("filterZeroPoint", 3), ("bias", 4)] {
+            if let Some(got) = given(inputs, index).filter(|got| got.shape != [channels]) {
+                return Err(Problem::Shape { operand, got: got.shape.clone(), expected: vec![channels] });
+            }
+        }
+        outputs[0].dtype = self.output.map_or(DataType::Float32, |(dtype, _)| dtype);
+        Ok(outputs)
+    }
+
+    fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+        match &self.product {
+            Product::Conv2d(options) => Conv2d { attributes: options.clone() }.multiply_adds(inputs, outputs),
+            Product::Matmul => Matmul.multiply_adds(inputs, outputs),
+            Product::Transposed => transposed().multiply_adds(inputs, outputs),
+        }
+    }
+
+    fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+        let float =
+            |shape: &[usize]| Descriptor::new(DataType::Float32, shape.iter().map(|&d| d as u32).collect::<Vec<_>>());
+        let (input, filter, scales) = (required(inputs, 0), required(inputs, 1), required(inputs, 2));
+        let x = Tensor::from_fn(&float(input.shape()), |index| {
+            Number::Float((input.at(index).to_f64() - self.input.zero as f64) * self.input.scale as f64)
+        });
+        let axis = self.channel_axis(filter.shape().len());
+        let w = Tensor::from_fn(&float(filter.shape()), |index| {
+            let channel = [index[axis]];
+            let zero = given(inputs, 3).map_or(0.0, |zeros| zeros.at(&channel).to_f64());
+            Number::Float((filter.at(index).to_f64() - zero) * scales.at(&channel).to_f64())
+        });
+        let (operands, product) =
+            ([Some(&x), Some(&w)], [Descriptor::new(DataType::Float32, outputs[0].shape.clone())]);
+        let sums = match &self.product {
+            Product::Conv2d(options) => Conv2d { attributes: options.clone() }.reference(&operands, &product),
+            Product::Matmul => Matmul.reference(&operands, &product),
+            Product::Transposed => transposed().reference(&operands, &product),
+        };
+        vec![Tensor::from_fn(&outputs[0], |index| {
+            let channel = index.last().copied().unwrap_or(0);
+            let bias = given(inputs, 4).map_or(0.0, |bias| bias.at(&[channel]).to_f64());
+            let value = (sums[0].at(index).to_f64() + bias).max(self.min as f64).min(self.max as f64);
+            match self.output {
+                None => Number::Float(value),
+                Some((dtype, Scale { scale, zero })) => {
+                    let operands = [Number::Float(value), Number::Float(scale as f64), Number::Int(zero as i128)];
+                    Elementwise::Quantize.eval(&operands, dtype)
+                }
+            }
+        })]
+    }
+}
+
+impl Quantized {
+    /// The dimension of output channels in a filter of that rank.
+    pub fn channel_axis(&self, rank: usize) -> usize {
+        match &self.product {
+            Product::Conv2d(options) => options.filter_layout.axes()[0],
+            Product::Matmul => rank - 1,
+            Product::Transposed => 0,
+        }
+    }
+}
+
+fn transposed() -> Gemm {
+    Gemm { attributes: GemmAttributes { b_transpose: true, ..GemmAttributes::default() } }
+}
