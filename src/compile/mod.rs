@@ -3,6 +3,7 @@
 pub mod fold;
 pub mod fuse;
 pub mod memory;
+pub mod patterns;
 pub mod simplify;
 pub mod transposed;
 pub mod views;
@@ -50,6 +51,8 @@ passes! {
     fold,
     /// Removes what changes nothing.
     simplify,
+    /// Makes what is written out in many operators one.
+    patterns,
     /// Makes unary operators the epilogue of what they follow.
     epilogues,
     /// Makes chains of element-wise operators one.
@@ -86,6 +89,10 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
     }
     if passes.simplify {
         simplify::simplify(graph);
+        check(graph);
+    }
+    if passes.patterns {
+        patterns::fuse_attention(graph);
         check(graph);
     }
     if passes.epilogues {

@@ -2,6 +2,7 @@
 //! assume valid input.
 
 pub mod arg;
+pub mod attention;
 pub mod copy;
 pub mod cumulative;
 pub mod depthwise;
@@ -24,3 +25,4 @@ pub mod shared;
 pub mod softmax;
 pub mod storage;
 pub mod tiles;
+pub mod transpose;
