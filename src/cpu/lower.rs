@@ -1,6 +1,7 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
 use super::steps::arg_min_max::ArgMinMaxStep;
+use super::steps::attention::AttentionStep;
 use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
@@ -130,6 +131,10 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
             ElementwiseStep::new(&Fused::single(*op, &types), &l.inputs, output).into()
         }
         Op::Fused(program) => ElementwiseStep::new(program, &l.inputs, output).into(),
+        Op::Attention(op) => {
+            let masks = l.inputs[3..].iter().flatten().map(|mask| mask.dtype).collect();
+            AttentionStep::new(op, output.dtype, masks, l.env.isa).into()
+        }
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
         Op::Matmul(_) => lower_dense(dense::matmul_shape(l.input(0), l.input(1), output), l)?,
         Op::Gemm(op) => lower_dense(dense::gemm_shape(&op.attributes, l.input(0), output, given(&l.inputs, 2)), l)?,

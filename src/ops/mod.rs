@@ -2,6 +2,7 @@
 //! and naive reference. [`Op`] is the closed set of them.
 
 pub mod arg_min_max;
+pub mod attention;
 pub mod attributes;
 pub mod concat;
 pub mod conv2d;
@@ -221,6 +222,8 @@ operators! {
     Elementwise(elementwise::Elementwise),
     /// A chain of element-wise operators that the compiler made one.
     Fused(fused::Fused),
+    /// Attention that the compiler made one.
+    Attention(attention::Attention),
     /// `matmul()`.
     Matmul(matmul::Matmul),
     /// `gemm()`.

@@ -2,6 +2,7 @@
 //! assume valid input.
 
 pub mod arg;
+pub mod attention;
 pub mod copy;
 pub mod cumulative;
 pub mod depthwise;
@@ -26,3 +27,4 @@ pub mod softmax;
 pub mod storage;
 pub mod team;
 pub mod tiles;
+pub mod transpose;

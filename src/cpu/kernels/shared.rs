@@ -98,11 +98,36 @@ impl Drop for ScratchInUse {
     }
 }
 
-/// [`for_each_chunk`] where `work` also gets scratch memory of its own, with anything in it: `scratch` divided by the
+/// [`Threads::split`] where `work` also gets scratch memory of its own, with anything in it: `scratch` divided by the
 /// number of threads. `work` must not enter the pool.
 ///
 /// # Panics
-/// As [`for_each_chunk`], and if `work` enters the pool and comes back here.
+/// If `work` enters the pool and comes back here.
+pub fn split_with<S: Send>(
+    threads: &Threads,
+    items: usize,
+    grain: usize,
+    cost: usize,
+    scratch: &mut [S],
+    work: impl Fn(Range<usize>, &mut [S]) + Sync,
+) {
+    let count = threads.count();
+    let own = scratch.len() / count;
+    let scratch = SharedMut::new(scratch);
+    threads.split(items, grain, cost, |range| {
+        let _in_use = ScratchInUse::new();
+        // Several parts run at the same time only on the threads of a team, which have different numbers.
+        let thread = thread_number();
+        assert!(thread < count, "thread {thread} of {count}");
+        // SAFETY: threads have disjoint ranges, and a thread does not give its range out twice at a time.
+        work(range, unsafe { scratch.range(thread * own..(thread + 1) * own) });
+    });
+}
+
+/// [`for_each_chunk`] where `work` also gets scratch memory of its own, as from [`split_with`].
+///
+/// # Panics
+/// As [`for_each_chunk`] and [`split_with`].
 pub fn for_each_chunk_with<T: Send, S: Send>(
     threads: &Threads,
     out: &mut [T],
@@ -112,16 +137,15 @@ pub fn for_each_chunk_with<T: Send, S: Send>(
     scratch: &mut [S],
     work: impl Fn(usize, &mut [T], &mut [S]) + Sync,
 ) {
-    let count = threads.count();
-    let own = scratch.len() / count;
-    let scratch = SharedMut::new(scratch);
-    for_each_chunk(threads, out, unit, grain, cost, |first, part| {
-        let _in_use = ScratchInUse::new();
-        // Several parts run at the same time only on the threads of a team, which have different numbers.
-        let thread = thread_number();
-        assert!(thread < count, "thread {thread} of {count}");
-        // SAFETY: threads have disjoint ranges, and a thread does not give its range out twice at a time.
-        work(first, part, unsafe { scratch.range(thread * own..(thread + 1) * own) });
+    if out.is_empty() {
+        return;
+    }
+    assert!(out.len().is_multiple_of(unit), "{} elements in units of {unit}", out.len());
+    let units = out.len() / unit;
+    let out = SharedMut::new(out);
+    split_with(threads, units, grain, cost, scratch, |range, scratch| {
+        // SAFETY: `split` covers every unit once, so the ranges are disjoint.
+        work(range.start, unsafe { out.range(range.start * unit..range.end * unit) }, scratch);
     });
 }
 
