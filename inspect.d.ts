@@ -23,7 +23,10 @@ export interface ListedNode {
   operator: string;
   /** The label that the builder was given, or an empty string. */
   label: string;
-  /** Ids of the operands in the order of `opSupportLimits()`; null for one that was not given. */
+  /**
+   * Ids of the operands in the order of `opSupportLimits()`; null for one that was not given. Behind them stand those of
+   * the epilogue.
+   */
   inputs: (number | null)[];
   /** Ids of the results. */
   outputs: number[];
@@ -32,7 +35,7 @@ export interface ListedNode {
    * attribute `program` of a fused operator lists its operators with their registers.
    */
   attributes: Record<string, unknown>;
-  /** Unary element-wise operators that are applied to the result while it is computed, in this order. */
+  /** Element-wise operators that are applied to the result while it is computed, in this order. */
   epilogue: string[];
   /**
    * Ids of the nodes of the source graph that this node stands for, in order; for nodes of the source graph their own.

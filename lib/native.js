@@ -93,7 +93,10 @@ class Completions {
   #pending = new Map();
 
   constructor(binding) {
-    this.environment = binding.initialize((id, code, message) => this.#complete(id, code, message));
+    this.environment = binding.initialize((ids, codes, messages) => {
+      // What ends a request must not keep the others from ending.
+      ids.forEach((id, index) => this.#complete(id, codes[index] ?? '', messages[index]));
+    });
   }
 
   /** @returns {number} an id that no other pending work of this environment has */

@@ -1,6 +1,6 @@
 //! The oracle: runs a graph node by node with the naive references.
 
-use crate::ir::Graph;
+use crate::ir::{Graph, ValueId};
 use crate::ops::tensor::Tensor;
 use std::collections::HashMap;
 
@@ -25,15 +25,14 @@ pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>) -> HashMap<String, T
         values[id.index()] = Some(input.clone());
     }
     for node in &graph.nodes {
-        let operands: Vec<Option<&Tensor>> =
-            node.inputs.iter().map(|input| input.and_then(|id| values[id.index()].as_ref())).collect();
+        let tensor = |input: &Option<ValueId>| input.and_then(|id| values[id.index()].as_ref());
+        let (own, others) = node.operands();
+        let operands: Vec<Option<&Tensor>> = own.iter().map(tensor).collect();
         let outputs: Vec<_> = node.outputs.iter().map(|&id| graph.descriptor(id).clone()).collect();
         let mut results = node.op.reference(&operands, &outputs);
-        for op in &node.epilogue {
-            results = vec![Tensor::from_fn(&outputs[0], |index| {
-                let zero = crate::dtype::Number::Int(0);
-                op.eval(&[results[0].at(index), zero, zero], outputs[0].dtype)
-            })];
+        if !node.epilogue.is_empty() {
+            let operands: Vec<&Tensor> = results.iter().chain(others.iter().filter_map(tensor)).collect();
+            results = vec![node.epilogue.evaluate(&operands, &outputs[0])];
         }
         for ((id, result), expected) in node.outputs.iter().zip(results).zip(outputs) {
             assert_eq!(result.descriptor(), expected, "the reference of {}", node.op.rule().name);

@@ -14,9 +14,11 @@ const binding = createRequire(import.meta.url)(file);
 /** Handles of every kind, made as the facade makes them. */
 function handles() {
   const ends = new Map();
-  const environment = binding.initialize((id, code, message) => {
-    ends.get(id)?.([code, message]);
-    ends.delete(id);
+  const environment = binding.initialize((ids, codes, messages) => {
+    ids.forEach((id, index) => {
+      ends.get(id)?.([codes[index] ?? '', messages[index] ?? '']);
+      ends.delete(id);
+    });
   });
   let next = 1;
   const end = () => {

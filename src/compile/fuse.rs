@@ -1,53 +1,119 @@
 //! Element-wise fusion. A chain of element-wise operators becomes one program that keeps intermediate values in
-//! registers, and unary operators behind a matrix product or convolution become its epilogue.
+//! registers, and what follows a matrix product or convolution becomes its epilogue.
 
 use crate::dtype::DataType;
 use crate::ir::{Graph, Node, ValueId};
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::{Fused, Instruction};
+use crate::shape::Descriptor;
+use std::collections::BTreeSet;
 
 /// The most operands of a program: each needs a register block while it runs.
 const MAX_OPERANDS: usize = 8;
 /// The most instructions of a program: its register blocks must stay in the first-level cache.
 const MAX_INSTRUCTIONS: usize = 24;
 
-/// Moves unary element-wise operators into the epilogue of the operator whose output they alone read.
+/// Moves element-wise operators into the epilogue of the product whose result they read, together with everything
+/// between them, as far as nothing else reads it. The product moves to where the other operands are known.
 pub fn fuse_epilogues(graph: &mut Graph) {
     let uses = graph.use_counts();
-    let producers = graph.producers();
-    // Where a node went that was moved into an epilogue, so that a chain ends up in one place.
-    let mut hosts: Vec<usize> = (0..graph.nodes.len()).collect();
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
+    for (index, node) in graph.nodes.iter().enumerate() {
+        node.inputs.iter().flatten().for_each(|id| readers[id.index()].push(index));
+    }
+    // Where each node goes: one that takes others over goes to the last of them, whose result it computes.
+    let mut places: Vec<Option<usize>> = (0..graph.nodes.len()).map(Some).collect();
     for index in 0..graph.nodes.len() {
-        let node = &graph.nodes[index];
-        let (Op::Elementwise(op), [Some(input)]) = (&node.op, node.inputs.as_slice()) else { continue };
-        let Some(producer) = producers[input.index()] else { continue };
-        let host = hosts[producer];
-        let same_type = graph.descriptor(*input).dtype == graph.descriptor(node.outputs[0]).dtype;
-        let host_takes = accepts_epilogue(&graph.nodes[host].op) && graph.descriptor(*input).dtype.is_float();
-        // Where the result jumps, it must not be decided by digits that float16 does not have.
-        let jumps = matches!(op, Elementwise::Ceil | Elementwise::Floor | Elementwise::RoundEven | Elementwise::Sign);
-        let unrounded = jumps && graph.descriptor(*input).dtype == DataType::Float16;
-        if !same_type || unrounded || !host_takes || uses[input.index()] != 1 {
+        if places[index] != Some(index) || !accepts_epilogue(&graph.nodes[index]) {
             continue;
         }
-        let (op, outputs) = (*op, node.outputs.clone());
-        let origins = std::mem::take(&mut graph.nodes[index].origins);
-        graph.nodes[host].epilogue.push(op);
-        graph.nodes[host].outputs = outputs;
-        graph.nodes[host].absorb(origins);
-        hosts[index] = host;
+        let Region { chain, mut members } = Region::behind(graph, &uses, &readers, &places, index);
+        let Some(&last) = members.last() else { continue };
+        let outputs = graph.nodes[last].outputs.clone();
+        for member in members.drain(..) {
+            places[member] = None;
+            let origins = std::mem::take(&mut graph.nodes[member].origins);
+            graph.nodes[index].absorb(origins);
+        }
+        places[index] = Some(last);
+        let node = &mut graph.nodes[index];
+        let (program, operands) = chain.finish();
+        node.inputs.resize(node.op.rule().operands.len(), None);
+        node.inputs.extend(operands.into_iter().skip(1).map(Some));
+        (node.epilogue, node.outputs) = (program, outputs);
     }
-    let mut index = 0;
-    graph.nodes.retain(|_| {
-        index += 1;
-        hosts[index - 1] == index - 1
-    });
+    let mut nodes: Vec<(usize, Node)> = std::mem::take(&mut graph.nodes)
+        .into_iter()
+        .zip(places)
+        .filter_map(|(node, place)| Some((place?, node)))
+        .collect();
+    nodes.sort_by_key(|(place, _)| *place);
+    graph.nodes = nodes.into_iter().map(|(_, node)| node).collect();
 }
 
-/// Whether the steps of an operator can apply unary operators to their output while it is in cache.
-fn accepts_epilogue(op: &Op) -> bool {
-    matches!(op, Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))
+/// Whether the step of a node can apply operators to its output while that is in cache.
+fn accepts_epilogue(node: &Node) -> bool {
+    matches!(node.op, Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_)) && node.epilogue.is_empty()
+}
+
+/// Whether the result of an operator jumps: it must not be decided by digits that float16 does not have.
+fn jumps(op: Elementwise) -> bool {
+    use Elementwise::{Cast, Ceil, Dequantize, Floor, Quantize, RoundEven, Sign};
+    op.is_test() || matches!(op, Ceil | Floor | RoundEven | Sign | Cast { .. } | Quantize | Dequantize)
+}
+
+/// Element-wise nodes behind a product, all of whose results but the last one are read within.
+struct Region {
+    /// Their program; its first operand is the result of the product.
+    chain: Chain,
+    /// Their places in the graph, in order.
+    members: Vec<usize>,
+}
+
+impl Region {
+    /// The largest region behind the node `host`. `places` tells which nodes are gone.
+    fn behind(graph: &Graph, uses: &[usize], readers: &[Vec<usize>], places: &[Option<usize>], host: usize) -> Region {
+        let result = graph.nodes[host].outputs[0];
+        let Descriptor { dtype, shape } = graph.descriptor(result);
+        let mut region = Region { chain: Chain::default(), members: Vec::new() };
+        let mut inside: Vec<(ValueId, Operand)> = vec![(result, region.chain.operand(result))];
+        // How often values inside are read by nodes that are not members yet.
+        let mut open = uses[result.index()];
+        let mut next: BTreeSet<usize> = readers[result.index()].iter().copied().collect();
+        let mut closed = (region.chain.size(), 0);
+        while let Some(index) = next.pop_first() {
+            let node = &graph.nodes[index];
+            let Some(program) = program(graph, node).filter(|_| places[index].is_some()) else { break };
+            let output = node.outputs[0];
+            let unrounded = *dtype == DataType::Float16 && program.instructions.iter().any(|step| jumps(step.op));
+            if unrounded || graph.descriptor(output).shape != *shape {
+                break;
+            }
+            let operand = |chain: &mut Chain, id: &ValueId| {
+                let known = inside.iter().find(|(other, _)| other == id).map(|(_, operand)| *operand);
+                known.unwrap_or_else(|| chain.operand(*id))
+            };
+            let operands: Vec<Operand> =
+                node.inputs.iter().flatten().map(|id| operand(&mut region.chain, id)).collect();
+            open -= node.inputs.iter().flatten().filter(|id| inside.iter().any(|(other, _)| other == *id)).count();
+            let own = region.chain.append(&program, &operands);
+            if !region.chain.fits() {
+                break;
+            }
+            region.members.push(index);
+            inside.push((output, own));
+            if open == 0 && graph.descriptor(output).dtype == *dtype {
+                closed = (region.chain.size(), region.members.len());
+            }
+            open += uses[output.index()];
+            next.extend(&readers[output.index()]);
+        }
+        let (size, members) = closed;
+        region.chain.truncate(size);
+        region.members.truncate(members);
+        region
+    }
 }
 
 /// Merges element-wise operators into the one that alone reads their output.
@@ -60,27 +126,29 @@ pub fn fuse_chains(graph: &mut Graph) {
             let mut chain = Chain::default();
             let mut absorbed: Vec<(usize, Operand)> = Vec::new();
             let mut operands = Vec::new();
-            for &id in node.inputs.iter().flatten() {
+            let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
+            for (at, &id) in inputs.iter().enumerate() {
                 let inner = producers[id.index()].filter(|_| reads_alone(graph, &uses, &node, id));
-                let inner = inner.and_then(|index| Some((index, nodes[index].as_ref()?)));
-                let inner = inner.and_then(|(index, inner)| Some((index, inner, program(graph, inner)?)));
-                let Some((index, inner, program)) = inner else {
-                    operands.push(chain.operand(id));
+                if let Some(&(_, operand)) = absorbed.iter().find(|(index, _)| Some(*index) == inner) {
+                    operands.push(operand);
                     continue;
-                };
-                let known = absorbed.iter().find(|(other, _)| *other == index).map(|(_, operand)| *operand);
-                operands.push(known.unwrap_or_else(|| {
-                    let sources: Vec<Operand> = inner.inputs.iter().flatten().map(|&id| chain.operand(id)).collect();
-                    let operand = chain.append(&program, &sources);
-                    absorbed.push((index, operand));
-                    operand
-                }));
+                }
+                // Room for what the node itself brings.
+                let rest = (inputs.len() - at - 1, own.instructions.len());
+                let inner = inner.and_then(|index| Some((index, nodes[index].as_ref()?)));
+                let taken = inner.and_then(|(index, inner)| Some((index, chain.absorb(graph, inner, rest)?)));
+                absorbed.extend(taken);
+                operands.push(match taken {
+                    Some((_, operand)) => operand,
+                    None => chain.operand(id),
+                });
             }
             chain.append(&own, &operands);
-            if !absorbed.is_empty() && chain.fits() {
+            if !absorbed.is_empty() {
                 let inner = absorbed.iter().filter_map(|(producer, _)| nodes[*producer].take());
                 inner.for_each(|inner| node.absorb(inner.origins));
-                (node.op, node.inputs) = chain.finish();
+                let (program, operands) = chain.finish();
+                (node.op, node.inputs) = (program.into(), operands.into_iter().map(Some).collect());
             }
         }
         node.outputs.iter().for_each(|id| producers[id.index()] = Some(nodes.len()));
@@ -146,11 +214,34 @@ impl Chain {
         Operand::Result(self.instructions.len() - 1)
     }
 
+    /// Appends the program of `node`, if it is one that leaves room for some operands and instructions; gives its result.
+    fn absorb(&mut self, graph: &Graph, node: &Node, (operands, instructions): (usize, usize)) -> Option<Operand> {
+        let (program, size) = (program(graph, node)?, self.size());
+        let sources: Vec<Operand> = node.inputs.iter().flatten().map(|&id| self.operand(id)).collect();
+        let result = self.append(&program, &sources);
+        if self.inputs.len() + operands > MAX_OPERANDS || self.instructions.len() + instructions > MAX_INSTRUCTIONS {
+            self.truncate(size);
+            return None;
+        }
+        Some(result)
+    }
+
     fn fits(&self) -> bool {
         self.inputs.len() <= MAX_OPERANDS && self.instructions.len() <= MAX_INSTRUCTIONS
     }
 
-    fn finish(self) -> (Op, Vec<Option<ValueId>>) {
+    /// Numbers of operands and instructions so far.
+    fn size(&self) -> (usize, usize) {
+        (self.inputs.len(), self.instructions.len())
+    }
+
+    /// Takes back everything that was appended since there were so many.
+    fn truncate(&mut self, (inputs, instructions): (usize, usize)) {
+        self.inputs.truncate(inputs);
+        self.instructions.truncate(instructions);
+    }
+
+    fn finish(self) -> (Fused, Vec<ValueId>) {
         let inputs = self.inputs.len();
         let register = |operand: Operand| match operand {
             Operand::Outer(index) => index,
@@ -161,8 +252,7 @@ impl Chain {
             operands: operands.into_iter().map(register).collect(),
             dtype,
         });
-        let program = Fused { inputs, instructions: instructions.collect() };
-        (program.into(), self.inputs.into_iter().map(Some).collect())
+        (Fused { inputs, instructions: instructions.collect() }, self.inputs)
     }
 }
 
@@ -183,8 +273,124 @@ mod tests {
              output y = %4",
             "%0 = input x float32 [1, 3, 8, 8]
              %1 = constant float32 [4, 3, 3, 3]
-             %2 = conv2d %0 %1 padding=[1, 1, 1, 1] epilogue=[relu, exp]
+             %2 = conv2d %0 %1 _ padding=[1, 1, 1, 1] epilogue=[relu(r0), exp(r1)]
              output y = %2",
+        );
+    }
+
+    #[test]
+    fn bias_residual_and_relu_move_into_the_product_which_moves_behind_the_residual() {
+        check_pass(
+            fuse_epilogues,
+            "%0 = input x float32 [2, 4]
+             %1 = constant float32 [4, 4]
+             %2 = constant float32 [4]
+             %3 = matmul %0 %1
+             %4 = add %2 %3
+             %5 = softmax %0 axis=1
+             %6 = add %4 %5
+             %7 = relu %6
+             output y = %7
+             output z = %5",
+            "%0 = input x float32 [2, 4]
+             %1 = softmax %0 axis=1
+             %2 = constant float32 [4, 4]
+             %3 = constant float32 [4]
+             %4 = matmul %0 %2 %3 %1 epilogue=[add(r1 r0), add(r3 r2), relu(r4)]
+             output y = %4
+             output z = %1",
+        );
+    }
+
+    #[test]
+    fn one_of_two_products_that_are_added_takes_the_sum() {
+        check_pass(
+            fuse_epilogues,
+            "%0 = input x float32 [4, 4]
+             %1 = matmul %0 %0
+             %2 = exp %0
+             %3 = matmul %2 %0
+             %4 = add %1 %3
+             %5 = relu %4
+             %6 = matmul %5 %0
+             %7 = neg %6
+             %8 = add %7 %5
+             output y = %8",
+            "%0 = input x float32 [4, 4]
+             %1 = exp %0
+             %2 = matmul %1 %0
+             %3 = matmul %0 %0 %2 epilogue=[add(r0 r1), relu(r2)]
+             %4 = matmul %3 %0 %3 epilogue=[neg(r0), add(r2 r1)]
+             output y = %4",
+        );
+    }
+
+    #[test]
+    fn a_chain_that_reads_the_product_several_times_moves_into_it() {
+        check_pass(
+            fuse_epilogues,
+            "%0 = input x float32 [4, 4]
+             %1 = constant float32 [] 0.5
+             %2 = matmul %0 %0
+             %3 = mul %2 %1
+             %4 = erf %2
+             %5 = linear %4 beta=1
+             %6 = mul %3 %5
+             %7 = exp %6
+             %8 = add %6 %7
+             %9 = softmax %8 axis=0
+             %10 = add %8 %9
+             output y = %10",
+            "%0 = input x float32 [4, 4]
+             %1 = constant float32 []
+             %2 = matmul %0 %0 %1 epilogue=[mul(r0 r1), erf(r0), linear(r3) beta=1.0, mul(r2 r4), exp(r5), add(r5 r6)]
+             %3 = softmax %2
+             %4 = add %2 %3
+             output y = %4",
+        );
+    }
+
+    #[test]
+    fn a_chain_between_whose_values_is_another_reader_stays() {
+        check_pass_changes_nothing(
+            fuse_epilogues,
+            "%0 = input x float32 [4, 4]
+             %1 = matmul %0 %0
+             %2 = sigmoid %1
+             %3 = reduceMax %1 axes=[1] keepDimensions=true
+             %4 = mul %1 %2
+             %5 = add %4 %3
+             output y = %5",
+        );
+    }
+
+    #[test]
+    fn an_addition_that_makes_the_result_larger_stays() {
+        check_pass_changes_nothing(
+            fuse_epilogues,
+            "%0 = input x float32 [4, 4]
+             %1 = input y float32 [2, 4, 4]
+             %2 = matmul %0 %0
+             %3 = add %2 %1
+             output y = %3",
+        );
+    }
+
+    #[test]
+    fn what_jumps_between_stays_behind_half_floats() {
+        check_pass(
+            fuse_epilogues,
+            "%0 = input x float16 [4, 4]
+             %1 = matmul %0 %0
+             %2 = add %1 %0
+             %3 = greater %2 %0
+             %4 = where %3 %2 %0
+             output y = %4",
+            "%0 = input x float16 [4, 4]
+             %1 = matmul %0 %0 %0 epilogue=[add(r0 r1)]
+             %2 = greater %1 %0
+             %3 = where %2 %1 %0
+             output y = %3",
         );
     }
 
@@ -209,7 +415,7 @@ mod tests {
                     output y = %2";
         check_pass_changes_nothing(fuse_epilogues, text);
         let text = text.replace("float16", "float32");
-        let fused = "%0 = input x float32 [4, 4]\n%1 = matmul %0 %0 epilogue=[floor]\noutput y = %1";
+        let fused = "%0 = input x float32 [4, 4]\n%1 = matmul %0 %0 epilogue=[floor(r0)]\noutput y = %1";
         check_pass(fuse_epilogues, &text, fused);
     }
 
@@ -294,6 +500,23 @@ mod tests {
              %3 = mul %2 %1
              output y = %3",
         );
+    }
+
+    #[test]
+    fn of_operands_that_are_too_much_together_some_are_merged() {
+        let chain = |start: usize, from: usize| -> String {
+            (0..14).map(|i| format!("%{} = abs %{}\n", start + i, if i == 0 { from } else { start + i - 1 })).collect()
+        };
+        let text = format!(
+            "%0 = input x float32 [4]\n%1 = input z float32 [4]\n{}{}%30 = add %15 %29\noutput y = %30",
+            chain(2, 0),
+            chain(16, 1)
+        );
+        let mut graph = crate::ir::parse(&text);
+        fuse_chains(&mut graph);
+        graph.verify();
+        let lengths = graph.nodes.iter().map(|node| program(&graph, node).expect("fused").instructions.len());
+        assert_eq!(lengths.collect::<Vec<_>>(), [14, 15]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The compiler: passes that rewrite a graph, one per file, and the memory plan. Nothing here knows a backend.
 
+pub mod affine;
 pub mod fold;
 pub mod fuse;
+pub mod layout;
 pub mod memory;
 pub mod simplify;
 pub mod transposed;
@@ -50,6 +52,10 @@ passes! {
     fold,
     /// Removes what changes nothing.
     simplify,
+    /// Makes what scales, shifts and pads convolutions part of them.
+    affine,
+    /// Lets networks of convolutions compute with channels last.
+    layout,
     /// Makes unary operators the epilogue of what they follow.
     epilogues,
     /// Makes chains of element-wise operators one.
@@ -80,13 +86,17 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
         transposed::transpose_in_products(graph);
         check(graph);
     }
-    if passes.fold {
-        fold::fold(graph, evaluate)?;
+    tidy(graph, passes, evaluate)?;
+    // The filters that it writes out are to be computed now, not at each dispatch.
+    if passes.affine && passes.fold {
+        affine::absorb_affine(graph);
         check(graph);
+        tidy(graph, passes, evaluate)?;
     }
-    if passes.simplify {
-        simplify::simplify(graph);
+    if passes.layout {
+        layout::channels_last(graph);
         check(graph);
+        tidy(graph, passes, evaluate)?;
     }
     if passes.epilogues {
         fuse::fuse_epilogues(graph);
@@ -97,6 +107,19 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
         check(graph);
     }
     graph.sort_origins();
+    Ok(())
+}
+
+/// Computes what has become constant, and removes what has come to do nothing.
+fn tidy(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result<()> {
+    if passes.fold {
+        fold::fold(graph, evaluate)?;
+        check(graph);
+    }
+    if passes.simplify {
+        simplify::simplify(graph);
+        check(graph);
+    }
     Ok(())
 }
 

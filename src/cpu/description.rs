@@ -88,6 +88,8 @@ impl Description {
                 let node: &Node = &self.compiled.nodes()[at as usize];
                 let inputs: Vec<_> = node.inputs.iter().map(|id| id.as_ref().map(descriptor)).collect();
                 let inputs: &Inputs = &inputs;
+                let (own, others) = inputs.split_at(node.operands().0.len());
+                let others: u64 = others.iter().flatten().map(|input| input.bytes() as u64).sum();
                 let outputs: Vec<_> = node.outputs.iter().map(descriptor).collect();
                 json!({
                     "index": index,
@@ -95,8 +97,8 @@ impl Description {
                     "node": at,
                     "operator": node.op.rule().name,
                     "label": node.label,
-                    "multiplyAdds": node.op.multiply_adds(inputs, &outputs),
-                    "bytesRead": node.op.bytes_read(inputs, &outputs),
+                    "multiplyAdds": node.op.multiply_adds(own, &outputs),
+                    "bytesRead": node.op.bytes_read(own, &outputs) + others,
                     "bytesWritten": outputs.iter().map(|output| output.bytes()).sum::<usize>(),
                 })
             }

@@ -5,6 +5,7 @@ use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
 use super::steps::elementwise::ElementwiseStep;
+use super::steps::epilogue::Following;
 use super::steps::gather::{Along, GatherElementsStep, GatherStep};
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
@@ -22,7 +23,6 @@ use super::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Constant, Graph, Node};
-use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
 use crate::ops::resample2d::InterpolationMode;
@@ -39,8 +39,8 @@ pub struct Lowering<'a> {
     pub outputs: Vec<&'a Descriptor>,
     /// The operands that are constants. A step that packs one lists it in [`packed`](Self::packed).
     pub constants: Vec<Option<&'a Constant>>,
-    /// Unary operators to apply to the output, in this order. A step that does so takes them.
-    pub epilogue: &'a [Elementwise],
+    /// What follows the operator; its operands are the last ones of `inputs`. A step that does it takes it.
+    pub epilogue: Option<&'a Fused>,
     /// Operands whose raw bytes the step does not read when it runs, because it keeps a packed copy: memory that
     /// nobody else needs is given back.
     pub packed: Vec<usize>,
@@ -53,7 +53,7 @@ impl<'a> Lowering<'a> {
             inputs: graph.input_descriptors(node),
             outputs: node.outputs.iter().map(|&id| graph.descriptor(id)).collect(),
             constants: node.inputs.iter().map(|id| id.and_then(|id| graph.value(id).constant())).collect(),
-            epilogue: &node.epilogue,
+            epilogue: Some(&node.epilogue).filter(|epilogue| !epilogue.is_empty()),
             packed: Vec::new(),
         }
     }
@@ -94,7 +94,7 @@ pub struct Lowered {
 pub fn lower(graph: &Graph, node: &Node, env: &Env) -> Result<Lowered> {
     let mut lowering = Lowering::new(graph, node, env);
     let step = lower_op(&node.op, &mut lowering)?;
-    assert!(lowering.epilogue.is_empty(), "the step of {} applies no epilogue", node.op.rule().name);
+    assert!(lowering.epilogue.is_none(), "the step of {} applies no epilogue", node.op.rule().name);
     Ok(Lowered { step, packed: lowering.packed })
 }
 
@@ -137,10 +137,18 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
             lower_dense(dense::conv_transpose2d_shape(&op.attributes, [l.input(0), l.input(1), output]), l)?
         }
         Op::Pool2d(op) => Pool2dStep::new(op, l.input(0), output).into(),
-        Op::Gru(op) => lower_recurrent(GruStep::sequence(&l.env, op, l.input(0), l.constant(1))?, l),
-        Op::GruCell(op) => lower_recurrent(GruStep::cell(&l.env, op, l.input(0), l.constant(1))?, l),
-        Op::Lstm(op) => lower_recurrent(LstmStep::sequence(&l.env, op, l.input(0), l.constant(1))?, l),
-        Op::LstmCell(op) => lower_recurrent(LstmStep::cell(&l.env, op, l.input(0), l.constant(1))?, l),
+        Op::Gru(op) => {
+            lower_recurrent(GruStep::sequence(&l.env, op, l.input(0), [1, 2].map(|index| l.constant(index)))?, l)
+        }
+        Op::GruCell(op) => {
+            lower_recurrent(GruStep::cell(&l.env, op, l.input(0), [1, 2].map(|index| l.constant(index)))?, l)
+        }
+        Op::Lstm(op) => {
+            lower_recurrent(LstmStep::sequence(&l.env, op, l.input(0), [1, 2].map(|index| l.constant(index)))?, l)
+        }
+        Op::LstmCell(op) => {
+            lower_recurrent(LstmStep::cell(&l.env, op, l.input(0), [1, 2].map(|index| l.constant(index)))?, l)
+        }
         Op::ArgMinMax(op) => ArgMinMaxStep::new(op, l.input(0)).into(),
         Op::CumulativeSum(op) => CumulativeSumStep::new(op, l.input(0)).into(),
         Op::Softmax(op) => SoftmaxStep::new(op, l.input(0)).into(),
@@ -153,8 +161,13 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
 
 fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
     let constants = [l.constant(0), l.constant(1)];
-    let epilogue = std::mem::take(&mut l.epilogue);
-    let step = DenseStep::new(&l.env, l.outputs[0].dtype, shape, constants, epilogue)?;
+    let nothing = Fused::default();
+    let program = l.epilogue.take().unwrap_or(&nothing);
+    let first = l.inputs.len() - program.inputs.saturating_sub(1);
+    let others = l.inputs[first..].iter().map(|input| input.expect("operands of an epilogue are given")).collect();
+    let addend = given(&l.inputs[..first], 2).map(|_| 2);
+    let following = Following { addend, program, output: l.outputs[0], others, first };
+    let step = DenseStep::new(&l.env, shape, constants, &following)?;
     l.packed.extend(step.packed_operands());
     Ok(step.into())
 }
@@ -163,6 +176,8 @@ fn lower_recurrent<C: Cell>(step: RecurrentStep<C>, l: &mut Lowering) -> Step
 where
     Step: From<RecurrentStep<C>>,
 {
-    l.pack(1, step.keeps_weights());
+    let [weights, recurrent] = step.keeps_weights();
+    l.pack(1, weights);
+    l.pack(2, recurrent);
     step.into()
 }

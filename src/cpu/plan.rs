@@ -336,10 +336,13 @@ mod tests {
     use crate::cpu::threads::Threads;
     use crate::ir::{Constant, parse};
 
+    /// Images stay as they are, so that every step belongs to an operator of the graph.
+    const PASSES: Passes = Passes { layout: false, ..Passes::ALL };
+
     fn plan(graph: Graph) -> Plan {
         let threads = Threads::new(1).unwrap();
         let env = Env { threads: &threads, isa: Isa::best() };
-        Plan::compile(graph, &env, Passes::ALL, PlanOptions::default()).unwrap()
+        Plan::compile(graph, &env, PASSES, PlanOptions::default()).unwrap()
     }
 
     #[test]
@@ -422,7 +425,7 @@ mod tests {
         let source = json["source"]["nodes"].as_array().unwrap();
         assert_eq!(source.len(), 9);
         assert!(source.iter().enumerate().all(|(id, node)| node["origins"] == serde_json::json!([id])));
-        assert_eq!(json["passes"], serde_json::json!(Passes::NAMES));
+        assert_eq!(json["passes"], serde_json::json!(PASSES.enabled().collect::<Vec<_>>()));
         assert_eq!((json["isa"].as_str(), json["threads"].as_u64()), (Some(Isa::best().name()), Some(1)));
         let bytes: u64 = json["memory"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum();
         assert_eq!(bytes, plan.bytes() as u64);

@@ -6,6 +6,7 @@ use crate::error::{Error, Problem, Result};
 use crate::memory::{Buffer, Mapped};
 use crate::ops::Op;
 use crate::ops::attributes::Attributes;
+use crate::ops::fused::Fused;
 use crate::shape::Descriptor;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -102,9 +103,17 @@ impl Builder {
         let descriptors: Vec<_> = inputs.iter().map(|input| input.map(|id| self.graph.descriptor(id))).collect();
         let outputs = op.resolve(&descriptors).map_err(|problem| Error::at(op.rule().name, &label, problem))?;
         let outputs: Vec<_> = outputs.into_iter().map(|output| self.graph.add_value(output, Source::Node)).collect();
-        let (epilogue, origins) = (Vec::new(), Vec::new());
+        let (epilogue, origins) = (Fused::default(), Vec::new());
         self.graph.nodes.push(Node { op, label, inputs, outputs: outputs.clone(), epilogue, origins });
         Ok(outputs)
+    }
+
+    /// Gives the last node an epilogue with these operands behind its own. The text form of compiled graphs has them.
+    pub(super) fn set_epilogue(&mut self, epilogue: Fused, operands: Vec<Option<OperandId>>) {
+        let node = self.graph.nodes.last_mut().expect("a node");
+        node.inputs.resize(node.op.rule().operands.len(), None);
+        node.inputs.extend(operands);
+        node.epilogue = epilogue;
     }
 
     /// Appends the operator of the method `name`, its operands by their names in the IDL.

@@ -90,7 +90,7 @@ fn node_json(id: usize, node: &Node) -> Json {
         "inputs": node.inputs.iter().map(|input| input.map(|id| id.0)).collect::<Vec<_>>(),
         "outputs": node.outputs.iter().map(|id| id.0).collect::<Vec<_>>(),
         "attributes": attributes.iter().map(|(name, value)| (name.clone(), attribute(value))).collect::<Map<_, _>>(),
-        "epilogue": node.epilogue.iter().map(|op| op.name()).collect::<Vec<_>>(),
+        "epilogue": node.epilogue.names().collect::<Vec<_>>(),
         "origins": node.origins,
     })
 }

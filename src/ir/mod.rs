@@ -15,7 +15,7 @@ pub use text::parse;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Buffer;
 use crate::ops::Op;
-use crate::ops::elementwise::Elementwise;
+use crate::ops::fused::Fused;
 use crate::shape::Descriptor;
 
 /// A value of a graph, by its place in [`Graph::values`].
@@ -63,14 +63,24 @@ pub struct Node {
     pub op: Op,
     /// The caller's name for it, for messages.
     pub label: String,
-    /// Operands in the order of the rule row; `None` where an optional one was not given.
+    /// Operands in the order of the rule row; `None` where an optional one was not given. Behind a complete row stand
+    /// those of the epilogue.
     pub inputs: Vec<Option<ValueId>>,
     /// Outputs in the order of the rule row.
     pub outputs: Vec<ValueId>,
-    /// Unary element-wise operators that are applied to the (only) output in this order. Set by the compiler.
-    pub epilogue: Vec<Elementwise>,
+    /// What is computed of the result of the operator, element by element, to give the (only) output: operand 0 is the
+    /// result, of the data type and shape of the output, the others are broadcast to it and are the last ones of
+    /// `inputs`. Set by the compiler; as a rule empty.
+    pub epilogue: Fused,
     /// The nodes of the graph as it was built that this one stands for, by their places there, in order.
     pub origins: Vec<u32>,
+}
+
+impl Node {
+    /// The operands of the operator, and those of the epilogue behind its first one.
+    pub fn operands(&self) -> (&[Option<ValueId>], &[Option<ValueId>]) {
+        self.inputs.split_at(self.inputs.len() - self.epilogue.inputs.saturating_sub(1))
+    }
 }
 
 /// A computational graph. Nodes stand in an order in which they can run.

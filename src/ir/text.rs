@@ -7,13 +7,15 @@
 //! output y = %2
 //! ```
 //!
-//! An operand that was not given is `_`. The bytes of constants are not written; [`parse`] fills them with the
+//! An operand that was not given is `_`. `epilogue=[add(r0 r1), relu(r2)]` is the program of an epilogue: `r0` is the
+//! result of the operator, `r1` the first of the operands behind its own, `r2` the result of `add`. The bytes of constants are not written; [`parse`] fills them with the
 //! numbers behind the shape, or with pseudo-random ones when there are none.
 
 use super::{Builder, Graph, OperandId, Source, ValueId};
 use crate::dtype::{DataType, Number};
 use crate::ops::Op;
-use crate::ops::attributes::{Attribute, Attributes};
+use crate::ops::attributes::{Attribute, Attributes, parse_number};
+use crate::ops::fused::Fused;
 use crate::shape::Descriptor;
 use std::collections::HashMap;
 use std::fmt;
@@ -47,8 +49,7 @@ impl fmt::Display for Graph {
                 write!(f, " {name}={value}")?;
             }
             if !node.epilogue.is_empty() {
-                let names: Vec<&str> = node.epilogue.iter().map(|op| op.name()).collect();
-                write!(f, " epilogue=[{}]", names.join(", "))?;
+                write!(f, " epilogue=[{}]", node.epilogue.texts().join(", "))?;
             }
             writeln!(f)?;
         }
@@ -64,7 +65,7 @@ fn number(numbers: &mut HashMap<ValueId, usize>, id: ValueId) -> usize {
     *numbers.entry(id).or_insert(next)
 }
 
-/// Reads a graph from its text form. Only operators that MLGraphBuilder has can be read, without epilogues.
+/// Reads a graph from its text form.
 ///
 /// # Panics
 /// If the text is not a graph: it is written by hand, for tests.
@@ -99,9 +100,22 @@ pub fn parse(text: &str) -> Graph {
                 vec![builder.constant(descriptor, &bytes).expect("a valid constant")]
             }
             operator => {
-                let (operands, attributes) = parse_operands(rest, &names);
-                let op = Op::read(operator, attributes).unwrap_or_else(|problem| panic!("{line:?}: {problem}"));
-                builder.add(op, operands, "").unwrap_or_else(|error| panic!("{line:?}: {error}"))
+                let (mut operands, mut attributes) = parse_operands(rest, &names);
+                let epilogue = take_texts(&mut attributes, "epilogue");
+                let op = match take_texts(&mut attributes, "program") {
+                    Some(program) => Fused::parse(&program, &types(&builder, &operands)).into(),
+                    None => Op::read(operator, attributes).unwrap_or_else(|problem| panic!("{line:?}: {problem}")),
+                };
+                let others = match epilogue {
+                    Some(_) => operands.split_off(op.rule().operands.len()),
+                    None => Vec::new(),
+                };
+                let results = builder.add(op, operands, "").unwrap_or_else(|error| panic!("{line:?}: {error}"));
+                if let Some(epilogue) = epilogue {
+                    let operands = [&[Some(results[0])], &others[..]].concat();
+                    builder.set_epilogue(Fused::parse(&epilogue, &types(&builder, &operands)), others);
+                }
+                results
             }
         };
         for (name, id) in left.split(", ").zip(results) {
@@ -109,6 +123,18 @@ pub fn parse(text: &str) -> Graph {
         }
     }
     builder.finish(outputs)
+}
+
+/// The data types of operands that are all given.
+fn types(builder: &Builder, operands: &[Option<OperandId>]) -> Vec<DataType> {
+    operands.iter().flatten().map(|&id| builder.descriptor(id).dtype).collect()
+}
+
+fn take_texts(attributes: &mut Attributes, name: &str) -> Option<Vec<String>> {
+    match attributes.0.remove(name)? {
+        Attribute::Texts(texts) => Some(texts),
+        other => panic!("{name} is a list of texts, not {other}"),
+    }
 }
 
 /// Small numbers that differ from element to element and are exact in every data type.
@@ -133,13 +159,6 @@ fn parse_descriptor(text: &str) -> (Descriptor, Vec<Number>) {
     (Descriptor::new(dtype, shape), values.split_whitespace().map(parse_number).collect())
 }
 
-fn parse_number(text: &str) -> Number {
-    match text.parse::<i128>() {
-        Ok(x) => Number::Int(x),
-        Err(_) => Number::Float(text.parse().unwrap_or_else(|_| panic!("no number {text:?}"))),
-    }
-}
-
 fn parse_operands(text: &str, names: &HashMap<String, OperandId>) -> (Vec<Option<OperandId>>, Attributes) {
     let (mut operands, mut attributes) = (Vec::new(), Attributes::default());
     let mut rest = text.trim();
@@ -153,28 +172,12 @@ fn parse_operands(text: &str, names: &HashMap<String, OperandId>) -> (Vec<Option
         let (word, tail) = rest.split_at(end.unwrap_or(rest.len()));
         rest = tail.trim_start();
         match word.split_once('=') {
-            Some((name, value)) => _ = attributes.0.insert(name.to_string(), parse_attribute(value)),
+            Some(_) => attributes.0.append(&mut Attributes::parse(word).0),
             None if word == "_" => operands.push(None),
             None => operands.push(Some(*names.get(word).unwrap_or_else(|| panic!("no value {word}")))),
         }
     }
     (operands, attributes)
-}
-
-fn parse_attribute(text: &str) -> Attribute {
-    let is_number = |t: &str| t.parse::<f64>().is_ok();
-    match text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
-        Some(items) => {
-            let items: Vec<&str> = items.split(',').map(str::trim).filter(|t| !t.is_empty()).collect();
-            match items.iter().all(|t| is_number(t)) {
-                true => Attribute::Numbers(items.into_iter().map(parse_number).collect()),
-                false => Attribute::Texts(items.into_iter().map(str::to_string).collect()),
-            }
-        }
-        None if text == "true" || text == "false" => Attribute::Bool(text == "true"),
-        None if is_number(text) => Attribute::Number(parse_number(text)),
-        None => Attribute::Text(text.to_string()),
-    }
 }
 
 #[cfg(test)]
@@ -190,6 +193,19 @@ mod tests {
                     %4 = reduceMax %3 axes=[1] keepDimensions=true\n\
                     output y = %4\n\
                     output z = %2\n";
+        let graph = parse(text);
+        graph.verify();
+        assert_eq!(graph.to_string(), text);
+    }
+
+    #[test]
+    fn programs_round_trip() {
+        let text = "%0 = input x float32 [2, 3]\n\
+                    %1 = input y float32 [2, 4]\n\
+                    %2 = constant float32 [3, 4]\n\
+                    %3 = matmul %0 %2 %1 epilogue=[add(r0 r1), clamp(r2) maxValue=6.0 minValue=0.0]\n\
+                    %4 = fused %3 %1 program=[greater(r0 r1), where(r2 r0 r1)]\n\
+                    output y = %4\n";
         let graph = parse(text);
         graph.verify();
         assert_eq!(graph.to_string(), text);

@@ -207,6 +207,14 @@ pub fn elements_mut<T: Element>(bytes: &mut [u8]) -> &mut [T] {
     unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<T>()) }
 }
 
+/// The bytes of elements, to be changed.
+pub fn bytes_of_mut<T: Element>(elements: &mut [T]) -> &mut [u8] {
+    let len = size_of_val(elements);
+    // SAFETY: these are the bytes of a slice that is borrowed mutably; no `Element` type has padding, and every bit pattern
+    // is a value of each.
+    unsafe { std::slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), len) }
+}
+
 /// The bytes of elements.
 pub fn bytes_of<T: Element>(elements: &[T]) -> &[u8] {
     // SAFETY: these are the bytes of a borrowed slice; no `Element` type has padding.

@@ -1,5 +1,6 @@
 //! How asynchronous requests end in JavaScript: one thread-safe function per environment, which keeps the process
-//! alive only while requests are outstanding.
+//! alive only while requests are outstanding. Requests that end before JavaScript comes to hear of the first one are told
+//! in one call: entering JavaScript costs more than what a small request does.
 
 use crate::error::Result;
 use crate::runtime::Done;
@@ -7,11 +8,29 @@ use napi::bindgen_prelude::{FnArgs, Function, Unknown};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode, ThreadsafeFunctionHandle};
 use napi::{Env, Status, sys};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// `(id, code, message)`; an empty code is success.
-type Completion = FnArgs<(u32, String, String)>;
-type Notify = ThreadsafeFunction<Completion, Unknown<'static>, Completion, Status, false, true>;
+/// `(ids, codes, messages)` in the order in which the requests ended. An empty code is success; both other lists are
+/// empty when all are successes.
+pub type Completions = FnArgs<(Vec<u32>, Vec<String>, Vec<String>)>;
+type Notify = ThreadsafeFunction<(), Unknown<'static>, Completions, Status, false, true>;
+
+/// Requests that have ended and that JavaScript has not heard of.
+#[derive(Default)]
+struct Ended(Mutex<Vec<(u32, Result<()>)>>);
+
+impl Ended {
+    /// Adds one; gives whether it is the first, which JavaScript has to be told of.
+    fn add(&self, id: u32, result: Result<()>) -> bool {
+        let mut ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.push((id, result));
+        ended.len() == 1
+    }
+
+    fn take(&self) -> Vec<(u32, Result<()>)> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 /// Counts the requests whose end has not reached JavaScript. Only used on the JavaScript thread.
 #[derive(Default)]
@@ -27,8 +46,8 @@ impl Outstanding {
         }
     }
 
-    fn remove(&self, env: &Env) {
-        if self.count.fetch_sub(1, Ordering::Relaxed) == 1 {
+    fn remove(&self, env: &Env, count: usize) {
+        if self.count.fetch_sub(count, Ordering::Relaxed) == count {
             self.keep_alive(env, false);
         }
     }
@@ -58,24 +77,26 @@ impl Outstanding {
 pub struct Environment {
     notify: Arc<Notify>,
     outstanding: Arc<Outstanding>,
+    completed: Arc<Ended>,
     ended: Arc<AtomicBool>,
 }
 
 impl Environment {
     /// The environment whose requests are told to `on_complete`.
-    pub fn new(env: &Env, on_complete: Function<Completion, Unknown<'static>>) -> napi::Result<Arc<Environment>> {
+    pub fn new(env: &Env, on_complete: Function<Completions, Unknown<'static>>) -> napi::Result<Arc<Environment>> {
         let ended = Arc::new(AtomicBool::new(false));
         env.add_env_cleanup_hook(ended.clone(), |ended| ended.store(true, Ordering::Release))?;
-        let outstanding = Arc::new(Outstanding::default());
-        let told = outstanding.clone();
-        let notify = on_complete.build_threadsafe_function::<Completion>().weak::<true>().build_callback(
-            move |call: napi::threadsafe_function::ThreadsafeCallContext<Completion>| {
-                told.remove(&call.env);
-                Ok(call.value)
+        let (outstanding, completed) = (Arc::new(Outstanding::default()), Arc::new(Ended::default()));
+        let (told, source) = (outstanding.clone(), completed.clone());
+        let notify = on_complete.build_threadsafe_function::<()>().weak::<true>().build_callback(
+            move |call: napi::threadsafe_function::ThreadsafeCallContext<()>| {
+                let completions = source.take();
+                told.remove(&call.env, completions.len());
+                Ok(arguments(completions))
             },
         )?;
         drop(outstanding.notify.set(Arc::downgrade(&notify.handle)));
-        Ok(Arc::new(Environment { notify: Arc::new(notify), outstanding, ended }))
+        Ok(Arc::new(Environment { notify: Arc::new(notify), outstanding, completed, ended }))
     }
 
     /// Whether the environment is gone, or about to go: nobody sees the end of any request.
@@ -87,16 +108,25 @@ impl Environment {
     /// even if the request is refused at once; it ignores the end of a request that it never made.
     pub fn request(self: &Arc<Self>, env: &Env, id: u32) -> Done {
         self.outstanding.add(env);
-        let notify = self.notify.clone();
-        Done::new(move |result| tell(&notify, id, result))
+        let (notify, completed) = (self.notify.clone(), self.completed.clone());
+        Done::new(move |result| {
+            if completed.add(id, result) {
+                // When the environment has ended, nobody is left to be told.
+                notify.call((), ThreadsafeFunctionCallMode::NonBlocking);
+            }
+        })
     }
 }
 
-fn tell(notify: &Notify, id: u32, result: Result<()>) {
-    let (code, message) = match result {
+fn arguments(completions: Vec<(u32, Result<()>)>) -> Completions {
+    let ids = completions.iter().map(|(id, _)| *id).collect();
+    if completions.iter().all(|(_, result)| result.is_ok()) {
+        return (ids, Vec::new(), Vec::new()).into();
+    }
+    let failure = |(_, result): (u32, Result<()>)| match result {
         Ok(()) => (String::new(), String::new()),
         Err(error) => (error.kind.name().to_string(), error.message),
     };
-    // When the environment has ended, nobody is left to be told.
-    notify.call((id, code, message).into(), ThreadsafeFunctionCallMode::NonBlocking);
+    let (codes, messages) = completions.into_iter().map(failure).unzip();
+    (ids, codes, messages).into()
 }

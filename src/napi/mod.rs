@@ -12,11 +12,11 @@ use crate::ir::{Builder, Constant, ValueId};
 use crate::ops::limits::support_limits_json;
 use crate::runtime;
 use crate::shape::Descriptor;
-use completion::Environment;
+use completion::{Completions, Environment};
 use convert::{attributes, data_type, number, operands, thrown};
 use handle::{BuilderHandle, Handle, Owner, Weight, handles};
 use napi::Env;
-use napi::bindgen_prelude::{Array, External, FnArgs, Function, Object, Uint8ArraySlice, Unknown};
+use napi::bindgen_prelude::{Array, External, Function, Object, Uint8ArraySlice, Unknown};
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -43,11 +43,11 @@ type TensorHandle = Handle<runtime::Tensor>;
 type GraphHandle = Handle<runtime::CompiledGraph>;
 
 /// Called once per JavaScript environment, with the function that is told how each asynchronous request ended:
-/// `(id, code, message)`, where an empty code is success.
+/// `(ids, codes, messages)`, where an empty code, or none, is success.
 #[napi(catch_unwind)]
 pub fn initialize(
     env: Env,
-    on_complete: Function<FnArgs<(u32, String, String)>, Unknown<'static>>,
+    on_complete: Function<Completions, Unknown<'static>>,
 ) -> Result<External<Arc<Environment>>> {
     Environment::new(&env, on_complete).map(External::new).map_err(convert::from_napi)
 }

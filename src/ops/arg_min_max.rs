@@ -5,7 +5,7 @@ use super::gather::check_axis;
 use super::reduce::reduced_shape;
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required, row};
+use super::{Inputs, Operator, Tensors, place_of, required, row};
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -52,6 +52,11 @@ impl Operator for ArgMinMax {
 
     fn write(&self, attributes: &mut Attributes) {
         self.attributes.write(attributes);
+    }
+
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        let attributes = ArgAttributes { axis: place_of(axes, self.attributes.axis), ..self.attributes.clone() };
+        Some(ArgMinMax { attributes, ..self.clone() })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

@@ -47,6 +47,23 @@ impl fmt::Display for Attribute {
 pub struct Attributes(pub BTreeMap<String, Attribute>);
 
 impl Attributes {
+    /// Reads `name=value name=value`; lists hold spaces and are in brackets.
+    ///
+    /// # Panics
+    /// If the text is something else: it is written by hand, for tests.
+    pub fn parse(text: &str) -> Attributes {
+        let mut attributes = Attributes::default();
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            let (name, value) = rest.split_once('=').expect("a name and a value");
+            let end = if value.starts_with('[') { value.find(']').map(|end| end + 1) } else { value.find(' ') };
+            let (value, tail) = value.split_at(end.unwrap_or(value.len()));
+            attributes.0.insert(name.to_string(), parse_attribute(value));
+            rest = tail.trim_start();
+        }
+        attributes
+    }
+
     /// Takes the attribute `name` out, or its default when it is not there.
     pub fn take<T: AttributeValue>(&mut self, name: &'static str, default: T) -> Result<T, Problem> {
         match self.0.remove(name) {
@@ -66,6 +83,33 @@ impl Attributes {
         {
             self.0.insert(name.to_string(), value);
         }
+    }
+}
+
+fn parse_attribute(text: &str) -> Attribute {
+    let is_number = |t: &str| t.parse::<f64>().is_ok();
+    match text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
+        Some(items) => {
+            let items: Vec<&str> = items.split(',').map(str::trim).filter(|t| !t.is_empty()).collect();
+            match items.iter().all(|t| is_number(t)) {
+                true => Attribute::Numbers(items.into_iter().map(parse_number).collect()),
+                false => Attribute::Texts(items.into_iter().map(str::to_string).collect()),
+            }
+        }
+        None if text == "true" || text == "false" => Attribute::Bool(text == "true"),
+        None if is_number(text) => Attribute::Number(parse_number(text)),
+        None => Attribute::Text(text.to_string()),
+    }
+}
+
+/// The number of this text.
+///
+/// # Panics
+/// If it is none: it is written by hand, for tests.
+pub fn parse_number(text: &str) -> Number {
+    match text.parse::<i128>() {
+        Ok(x) => Number::Int(x),
+        Err(_) => Number::Float(text.parse().unwrap_or_else(|_| panic!("no number {text:?}"))),
     }
 }
 

@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, required};
+use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, place_of, required};
 use crate::error::Problem;
 use crate::shape::{Descriptor, elements, is_valid_dimension};
 
@@ -82,6 +82,10 @@ impl Operator for Concat {
 
     fn write(&self, attributes: &mut Attributes) {
         Concat::write(self, attributes);
+    }
+
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        Some(Concat { axis: place_of(axes, self.axis) })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

@@ -95,6 +95,11 @@ impl Operator for Conv2d {
         self.attributes.write(attributes);
     }
 
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        let input_layout = self.attributes.input_layout.transposed(axes)?;
+        Some(Conv2d { attributes: Conv2dAttributes { input_layout, ..self.attributes.clone() } })
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let a = &self.attributes;
         let (input, filter) = (required(inputs, 0), required(inputs, 1));

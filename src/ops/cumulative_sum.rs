@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::gather::check_axis;
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
-use super::{Inputs, Operator, Tensors, required};
+use super::{Inputs, Operator, Tensors, place_of, required};
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -38,6 +38,10 @@ impl Operator for CumulativeSum {
 
     fn write(&self, attributes: &mut Attributes) {
         CumulativeSum::write(self, attributes);
+    }
+
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        Some(CumulativeSum { axis: place_of(axes, self.axis), ..self.clone() })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

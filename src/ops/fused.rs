@@ -22,8 +22,8 @@ pub struct Instruction {
 }
 
 /// A program over the elements of `inputs` operands, all broadcast to one shape. The last instruction's result is
-/// the output.
-#[derive(Clone, Debug, PartialEq)]
+/// the output; a program without instructions has none and stands for "nothing to do" where that can be said.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fused {
     /// Number of operands.
     pub inputs: usize,
@@ -42,6 +42,71 @@ impl Fused {
     /// The data type of the output.
     pub fn output_type(&self) -> DataType {
         self.instructions.last().expect("a program has instructions").dtype
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.instructions.is_empty()
+    }
+
+    /// The names of the operators, in the order in which they run.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.instructions.iter().map(|instruction| instruction.op.name())
+    }
+
+    /// The text form of each instruction: `clamp(r2) maxValue=6.0`.
+    pub fn texts(&self) -> Vec<String> {
+        let text = |Instruction { op, operands, .. }: &Instruction| {
+            let operands: Vec<String> = operands.iter().map(|register| format!("r{register}")).collect();
+            let mut own = Attributes::default();
+            op.write(&mut own);
+            let own: String = own.0.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            format!("{}({}){own}", op.name(), operands.join(" "))
+        };
+        self.instructions.iter().map(text).collect()
+    }
+
+    /// The program with this text form, for operands of these data types.
+    ///
+    /// # Panics
+    /// If the text is not a program: it is written by hand, for tests.
+    pub fn parse(texts: &[String], inputs: &[DataType]) -> Fused {
+        let mut types = inputs.to_vec();
+        let instructions = texts.iter().map(|text| {
+            let (name, rest) = text.split_once('(').expect("an operator and its registers");
+            let (registers, attributes) = rest.split_once(')').expect("registers in parentheses");
+            let register = |text: &str| text.strip_prefix('r').and_then(|number| number.parse().ok());
+            let operands: Vec<usize> =
+                registers.split_whitespace().map(|text| register(text).expect("a register")).collect();
+            let op = match name {
+                "dequantize" => Elementwise::Dequantize,
+                "quantize" => Elementwise::Quantize,
+                _ => {
+                    let mut attributes = Attributes::parse(attributes);
+                    let op = Elementwise::read(name, &mut attributes).expect("attributes of the operator");
+                    assert_eq!(attributes, Attributes::default(), "attributes of {name}");
+                    op
+                }
+            };
+            let dtype = op.output_type(&operands.iter().map(|&register| types[register]).collect::<Vec<_>>());
+            types.push(dtype);
+            Instruction { op, operands, dtype }
+        });
+        let instructions = instructions.collect();
+        Fused { inputs: inputs.len(), instructions }
+    }
+
+    /// The output for operands that are broadcast to `output`, by the formulas of the draft.
+    pub fn evaluate(&self, inputs: &[&Tensor], output: &Descriptor) -> Tensor {
+        let operands: Vec<Tensor> = inputs.iter().map(|input| input.broadcast(&output.shape)).collect();
+        Tensor::from_fn(output, |index| {
+            let mut registers: Vec<Number> = operands.iter().map(|operand| operand.at(index)).collect();
+            for Instruction { op, operands, dtype } in &self.instructions {
+                let at = |i: usize| operands.get(i).map_or(Number::Int(0), |&register| registers[register]);
+                registers.push(op.eval(&[at(0), at(1), at(2)], *dtype));
+            }
+            registers[registers.len() - 1]
+        })
     }
 }
 
@@ -63,14 +128,7 @@ impl Operator for Fused {
     }
 
     fn write(&self, attributes: &mut Attributes) {
-        let program = self.instructions.iter().map(|Instruction { op, operands, .. }| {
-            let operands: Vec<String> = operands.iter().map(|register| format!("r{register}")).collect();
-            let mut own = Attributes::default();
-            op.write(&mut own);
-            let own: String = own.0.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-            format!("{}({}){own}", op.name(), operands.join(" "))
-        });
-        attributes.0.insert("program".to_string(), Attribute::Texts(program.collect()));
+        attributes.0.insert("program".to_string(), Attribute::Texts(self.texts()));
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
@@ -79,14 +137,7 @@ impl Operator for Fused {
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
-        let operands: Vec<Tensor> = inputs.iter().flatten().map(|input| input.broadcast(&outputs[0].shape)).collect();
-        vec![Tensor::from_fn(&outputs[0], |index| {
-            let mut registers: Vec<Number> = operands.iter().map(|operand| operand.at(index)).collect();
-            for Instruction { op, operands, dtype } in &self.instructions {
-                let at = |i: usize| operands.get(i).map_or(Number::Int(0), |&register| registers[register]);
-                registers.push(op.eval(&[at(0), at(1), at(2)], *dtype));
-            }
-            registers[registers.len() - 1]
-        })]
+        let operands: Vec<&Tensor> = inputs.iter().flatten().copied().collect();
+        vec![self.evaluate(&operands, &outputs[0])]
     }
 }

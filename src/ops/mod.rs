@@ -98,6 +98,12 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
         Ok(())
     }
 
+    /// This operator between tensors of which dimension `i` is dimension `axes[i]` of those that it reads and writes now;
+    /// `None` if it cannot do that.
+    fn transposed(&self, _axes: &[usize]) -> Option<Self> {
+        None
+    }
+
     /// Multiply-adds of the sums of products that the formulas of the draft have: matrix products, convolutions (terms
     /// with padding included) and the products with weights of recurrent networks. 0 for everything else, element-wise
     /// operators and pooling among it: how long those take depends on the bytes that they move.
@@ -109,6 +115,16 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     fn bytes_read(&self, inputs: &Inputs, _outputs: &[&Descriptor]) -> u64 {
         inputs.iter().flatten().map(|input| input.bytes() as u64).sum()
     }
+}
+
+/// The place of the dimension `axis` after a transposition by `axes`.
+pub fn place_of(axes: &[usize], axis: u32) -> u32 {
+    axes.iter().position(|&other| other == axis as usize).expect("a permutation") as u32
+}
+
+/// What belongs to the dimensions, after a transposition by `axes`.
+pub fn permuted<T: Copy>(axes: &[usize], of_dimensions: &[T]) -> Vec<T> {
+    axes.iter().map(|&axis| of_dimensions[axis]).collect()
 }
 
 /// The row of that name among the rows of a family.
@@ -168,6 +184,11 @@ macro_rules! operators {
             /// Checks that the formulas of the draft cover what its steps have let pass.
             pub fn check_defined(&self, inputs: &Inputs) -> Result<(), Problem> {
                 match self { $(Op::$Variant(op) => op.check_defined(inputs),)* }
+            }
+
+            /// This operator between transposed tensors, see [`Operator::transposed`].
+            pub fn transposed(&self, axes: &[usize]) -> Option<Op> {
+                match self { $(Op::$Variant(op) => op.transposed(axes).map(Op::$Variant),)* }
             }
 
             /// Multiply-adds of the sums of products, see [`Operator::multiply_adds`].

@@ -6,7 +6,7 @@ use super::reduce::reduced_axes;
 use super::rule::*;
 use super::spatial::InputLayout;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, cast_to, given, required};
+use super::{Inputs, Operator, Tensors, cast_to, given, place_of, required};
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -111,6 +111,10 @@ impl Operator for BatchNormalization {
         Ok(())
     }
 
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        Some(BatchNormalization { axis: place_of(axes, self.axis), ..self.clone() })
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let input = required(inputs, 0);
         let features = input.shape[check_axis(self.axis, input)?];
@@ -151,6 +155,10 @@ impl Operator for InstanceNormalization {
     fn resolve(&mut self, inputs: &Inputs) -> Result<(), Problem> {
         self.epsilon = cast_to(self.epsilon, inputs, 0);
         Ok(())
+    }
+
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        Some(InstanceNormalization { layout: self.layout.transposed(axes)?, ..self.clone() })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

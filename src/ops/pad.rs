@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required};
+use super::{Inputs, Operator, Tensors, permuted, required};
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::{Descriptor, is_valid_dimension};
@@ -99,6 +99,11 @@ impl Operator for Pad {
     fn resolve(&mut self, inputs: &Inputs) -> Result<(), Problem> {
         self.value = self.value.cast(required(inputs, 0).dtype);
         Ok(())
+    }
+
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        let (beginning, ending) = (permuted(axes, &self.beginning), permuted(axes, &self.ending));
+        Some(Pad { beginning, ending, ..self.clone() })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

@@ -158,6 +158,11 @@ impl Operator for Pool2d {
         self.attributes.write(attributes);
     }
 
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        let layout = self.attributes.layout.transposed(axes)?;
+        Some(Pool2d { attributes: Pool2dAttributes { layout, ..self.attributes.clone() }, ..self.clone() })
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let input = required(inputs, 0);
         let image = self.attributes.layout.image(&input.shape);

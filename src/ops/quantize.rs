@@ -48,6 +48,11 @@ impl Operator for Quantize {
 
     fn write(&self, _attributes: &mut Attributes) {}
 
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        let _ = axes;
+        Some(*self)
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let [input, scale, zero_point] = [0, 1, 2].map(|index| required(inputs, index));
         let rank = input.rank();

@@ -3,7 +3,7 @@
 use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
-use super::{Inputs, Operator, Tensors, required, row};
+use super::{Inputs, Operator, Tensors, place_of, required, row};
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -129,6 +129,13 @@ impl Operator for Reduce {
 
     fn write(&self, attributes: &mut Attributes) {
         self.attributes.write(attributes);
+    }
+
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        let places = |own: &Vec<u32>| own.iter().map(|&axis| place_of(axes, axis)).collect();
+        let attributes =
+            ReduceAttributes { axes: self.attributes.axes.as_ref().map(places), ..self.attributes.clone() };
+        Some(Reduce { attributes, ..self.clone() })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

@@ -3,7 +3,7 @@
 use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required};
+use super::{Inputs, Operator, Tensors, place_of, required};
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
 use crate::shape::{Descriptor, is_valid_dimension};
@@ -134,6 +134,12 @@ impl Operator for Resample2d {
             *scale = Number::Float(*scale).cast(DataType::Float32).to_f64();
         }
         Ok(())
+    }
+
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        let own = self.axes(axes.len()).ok()?;
+        let own = own.map(|axis| place_of(axes, axis as u32)).to_vec();
+        Some(Resample2d { axes: Some(own), ..self.clone() })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

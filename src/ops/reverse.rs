@@ -5,7 +5,7 @@ use super::reduce::reduced_axes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required};
+use super::{Inputs, Operator, Tensors, place_of, required};
 use crate::error::Problem;
 use crate::shape::Descriptor;
 
@@ -52,6 +52,11 @@ impl Operator for Reverse {
 
     fn write(&self, attributes: &mut Attributes) {
         Reverse::write(self, attributes);
+    }
+
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        let places = |own: &Vec<u32>| own.iter().map(|&axis| place_of(axes, axis)).collect();
+        Some(Reverse { axes: self.axes.as_ref().map(places) })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

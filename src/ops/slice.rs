@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required};
+use super::{Inputs, Operator, Tensors, permuted, required};
 use crate::error::Problem;
 use crate::shape::Descriptor;
 
@@ -76,6 +76,12 @@ impl Operator for Slice {
 
     fn write(&self, attributes: &mut Attributes) {
         Slice::write(self, attributes);
+    }
+
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        let list = |own: &Vec<u32>| permuted(axes, own);
+        let strides = self.strides.as_ref().map(list);
+        Some(Slice { starts: list(&self.starts), sizes: list(&self.sizes), strides })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::gather::check_axis;
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required};
+use super::{Inputs, Operator, Tensors, place_of, required};
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -34,6 +34,10 @@ impl Operator for Softmax {
 
     fn write(&self, attributes: &mut Attributes) {
         Softmax::write(self, attributes);
+    }
+
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        Some(Softmax { axis: place_of(axes, self.axis) })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

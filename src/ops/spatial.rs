@@ -48,6 +48,15 @@ impl InputLayout {
         }
     }
 
+    /// The layout of an image that is transposed by `axes`: from channels first to channels last, or back.
+    pub fn transposed(self, axes: &[usize]) -> Option<InputLayout> {
+        match (self, axes) {
+            (InputLayout::Nchw, [0, 2, 3, 1]) => Some(InputLayout::Nhwc),
+            (InputLayout::Nhwc, [0, 3, 1, 2]) => Some(InputLayout::Nchw),
+            _ => None,
+        }
+    }
+
     /// The index of an element in this layout.
     pub fn index(self, batch: usize, channel: usize, y: usize, x: usize) -> [usize; 4] {
         match self {

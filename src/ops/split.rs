@@ -4,7 +4,7 @@ use super::attributes::{Attribute, AttributeValue, Attributes};
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, required};
+use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, place_of, required};
 use crate::error::Problem;
 use crate::shape::Descriptor;
 
@@ -106,6 +106,10 @@ impl Operator for Split {
 
     fn write(&self, attributes: &mut Attributes) {
         Split::write(self, attributes);
+    }
+
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        Some(Split { axis: place_of(axes, self.axis), ..self.clone() })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required};
+use super::{Inputs, Operator, Tensors, permuted, required};
 use crate::error::Problem;
 use crate::shape::{Descriptor, is_valid_dimension, strides};
 
@@ -43,6 +43,10 @@ impl Operator for Tile {
 
     fn write(&self, attributes: &mut Attributes) {
         Tile::write(self, attributes);
+    }
+
+    fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        Some(Tile { repetitions: permuted(axes, &self.repetitions) })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

@@ -1,6 +1,7 @@
 //! What this process computes with, for people.
 
 use super::settings::{FILL_VARIABLE, PASSES_VARIABLE, THREADS_VARIABLE, thread_count, variable};
+use crate::compile::Passes;
 use crate::cpu::simd::{ISA_VARIABLE, Isa, features};
 use crate::error::Result;
 use crate::memory::machine_bytes;
@@ -9,22 +10,24 @@ use crate::shape::{MAX_RANK, MAX_TENSOR_BYTES};
 use serde_json::{Value as Json, json};
 
 /// The environment variables and what they mean, as Markdown: the README's table is written from here.
-const VARIABLES: [(&str, &str); 4] = [
-    (
-        ISA_VARIABLE,
-        "`portable`, `avx2` or `avx512`: the instruction set to use instead of the best one that the CPU has",
-    ),
-    (
-        PASSES_VARIABLE,
-        "`all`, or some of the compiler passes `fold`, `simplify`, `epilogues`, `chains`, `views`, separated by commas",
-    ),
-    (
-        FILL_VARIABLE,
-        "`1` fills the memory of intermediate results with NaN before each dispatch, so that a read of something never \
-         written shows",
-    ),
-    (THREADS_VARIABLE, "number of threads, 1 to 1024, instead of as many as the process may use"),
-];
+fn variables() -> [(&'static str, String); 4] {
+    let passes: Vec<String> = Passes::NAMES.iter().map(|name| format!("`{name}`")).collect();
+    [
+        (
+            ISA_VARIABLE,
+            "`portable`, `avx2` or `avx512`: the instruction set to use instead of the best one that the CPU has"
+                .into(),
+        ),
+        (PASSES_VARIABLE, format!("`all`, or some of the compiler passes {}, separated by commas", passes.join(", "))),
+        (
+            FILL_VARIABLE,
+            "`1` fills the memory of intermediate results with NaN before each dispatch, so that a read of something \
+             never written shows"
+                .into(),
+        ),
+        (THREADS_VARIABLE, "number of threads, 1 to 1024, instead of as many as the process may use".into()),
+    ]
+}
 
 /// Why there are no GPU adapters.
 const NO_GPU: &str = "this build has no GPU backend: everything is computed on the CPU";
@@ -35,7 +38,7 @@ const NO_GPU: &str = "this build has no GPU backend: everything is computed on t
 /// A NotSupportedError for a value of an environment variable that makes no sense.
 pub fn system_info() -> Result<Json> {
     let environment =
-        VARIABLES.iter().map(|(name, meaning)| json!({ "name": name, "value": variable(name), "meaning": meaning }));
+        variables().map(|(name, meaning)| json!({ "name": name, "value": variable(name), "meaning": meaning }));
     Ok(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "isa": Isa::detect()?.name(),
@@ -43,7 +46,7 @@ pub fn system_info() -> Result<Json> {
         "logicalCores": std::thread::available_parallelism().map_or(1, |count| count.get()),
         "threads": thread_count(false)?,
         "memoryLimitBytes": Some(machine_bytes()).filter(|&bytes| bytes != usize::MAX),
-        "environment": environment.collect::<Json>(),
+        "environment": environment,
         "gpuAdapters": [],
         "gpuReason": NO_GPU,
         "limits": {
@@ -57,24 +60,20 @@ pub fn system_info() -> Result<Json> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::Passes;
 
     #[test]
     fn the_system_describes_itself() {
         let info = system_info().unwrap();
         assert!(Isa::available().iter().any(|isa| info["isa"] == isa.name()), "{info}");
         assert!(info["threads"].as_u64().unwrap() >= 1 && info["memoryLimitBytes"].as_u64().unwrap() > 1 << 20);
-        for (name, meaning) in VARIABLES {
+        for (name, meaning) in variables() {
             assert!(name.starts_with("WEBNN_") && !meaning.contains(['|', '\n']), "{name} fits into a table");
         }
     }
 
     #[test]
     fn meanings_name_every_value() {
-        let meaning = |name: &str| VARIABLES.iter().find(|(other, _)| *other == name).expect("listed").1;
-        for pass in Passes::NAMES {
-            assert!(meaning(PASSES_VARIABLE).contains(&format!("`{pass}`")), "{pass}");
-        }
+        let meaning = |name: &str| variables().into_iter().find(|(other, _)| *other == name).expect("listed").1;
         #[cfg(target_arch = "x86_64")]
         for isa in Isa::available() {
             assert!(meaning(ISA_VARIABLE).contains(&format!("`{}`", isa.name())), "{isa:?}");

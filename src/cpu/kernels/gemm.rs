@@ -1,6 +1,7 @@
 //! Matrix product: the register-tiled micro-kernel and the blocking around it.
 //!
-//! `out[row][col] = alpha * sum_k a[row][k] * b[k][col] + beta * addend[row][col]`, then `finish`.
+//! `out[row][col] = clamp(alpha * sum_k a[row][k] * b[k][col] + beta * addend[row][col] + residual[row][col])`, then
+//! `finish`. All but the last is done in the registers that hold the sums.
 //!
 //! Every element is summed over the depth blocks in order, and within a block in order of the depth, whatever
 //! tile it lies in. So any split of rows and columns on panel borders gives the same bits.
@@ -17,6 +18,10 @@ const VECTORS: usize = 2;
 /// Rows of the left operand that are multiplied with one panel of the right one after the other: a block of
 /// 240 rows by 256 is 240 KiB, a share of the second-level cache that leaves room for the output.
 const ROW_BLOCK: usize = 240;
+
+/// Outputs that are finished at a time: 256 KiB of the second-level cache, from which the panels of the right operand come
+/// meanwhile.
+const FINISHED: usize = 1 << 16;
 
 /// The panel widths of a level: rows and columns of the micro-kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +69,25 @@ pub struct Addend<'a, T> {
     pub beta: f32,
 }
 
-/// Called once for each finished contiguous run of outputs, in `f32`, while it is in cache.
-pub type Finish<'a> = Option<&'a (dyn Fn(&mut [f32]) + Sync)>;
+/// Called once for each contiguous run of outputs, in `f32`, while it is in cache, with the place of the first one in the
+/// whole output. Runs are as long as the layout allows.
+pub type Finish<'a> = Option<&'a (dyn Fn(usize, &mut [f32]) + Sync)>;
+
+/// What happens to the results of a product or convolution, whatever its layout, before they are stored.
+#[derive(Clone, Copy)]
+pub struct Tail<'a, T> {
+    /// What is added first: one element per element of the output, in the same order.
+    pub residual: Option<&'a [T]>,
+    /// The bounds to keep within. NaN stays, and so does -0 at a lower bound of 0.
+    pub clamp: Option<[f32; 2]>,
+    /// What is applied last.
+    pub finish: Finish<'a>,
+}
+
+impl<T> Tail<'_, T> {
+    /// Nothing happens.
+    pub const NONE: Self = Tail { residual: None, clamp: None, finish: None };
+}
 
 /// What happens to the sums before they are stored.
 pub struct Epilogue<'a, T> {
@@ -73,19 +95,46 @@ pub struct Epilogue<'a, T> {
     pub alpha: f32,
     /// What is added.
     pub addend: Option<Addend<'a, T>>,
-    /// What is applied last.
-    pub finish: Finish<'a>,
+    /// What follows.
+    pub tail: Tail<'a, T>,
 }
 
 impl<T: Float> Epilogue<'_, T> {
-    /// Applies this to the elements of row `row` from column `col` on.
-    pub fn apply(&self, isa: Isa, row: usize, col: usize, sums: &mut [f32]) {
+    /// Applies this to the elements of row `row` from column `col` on, which start at `offset` of the whole output.
+    pub fn apply(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
+        self.add(isa, [row, col], offset, sums);
+        if let Some(finish) = self.tail.finish {
+            finish(offset, sums);
+        }
+    }
+
+    /// As [`apply`](Self::apply), but for what finishes.
+    fn add(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
         if self.alpha != 1.0 || self.addend.is_some() {
             isa.run(Affine { alpha: self.alpha, addend: &self.addend, row, col, sums });
         }
-        if let Some(finish) = self.finish {
-            finish(sums);
+        if let Some(residual) = self.tail.residual {
+            isa.run(AddAll { residual: &residual[offset..][..sums.len()], sums });
         }
+        if let Some(bounds) = self.tail.clamp {
+            isa.run(ClampAll { bounds, sums });
+        }
+    }
+
+    /// What is done in the registers of the micro-kernel, if all of it is `f32`.
+    fn in_registers(&self) -> Option<InRegisters<'_>> {
+        let addend = match &self.addend {
+            Some(Addend { data, row_stride, col_stride, beta }) => {
+                let (row_stride, col_stride) = (*row_stride, *col_stride);
+                Some(Addend { data: T::as_f32(data)?, row_stride, col_stride, beta: *beta })
+            }
+            None => None,
+        };
+        let residual = match self.tail.residual {
+            Some(residual) => Some(T::as_f32(residual)?),
+            None => None,
+        };
+        Some(InRegisters { alpha: self.alpha, addend, residual, clamp: self.tail.clamp })
     }
 }
 
@@ -121,6 +170,36 @@ impl<T: Float> Kernel for Affine<'_, T> {
                     *x = simd.mul_add_scalar(*x, alpha, beta * c.to_f32());
                 }
             }
+        }
+    }
+}
+
+struct AddAll<'a, T> {
+    residual: &'a [T],
+    sums: &'a mut [f32],
+}
+
+impl<T: Float> Kernel for AddAll<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        self.sums.iter_mut().zip(self.residual).for_each(|(x, r)| *x += r.to_f32());
+    }
+}
+
+struct ClampAll<'a> {
+    bounds: [f32; 2],
+    sums: &'a mut [f32],
+}
+
+impl Kernel for ClampAll<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let [low, high] = self.bounds;
+        for x in self.sums {
+            let y = if low > *x { low } else { *x };
+            *x = if high < y { high } else { y };
         }
     }
 }
@@ -161,22 +240,62 @@ impl<T: Float> Product<'_, T> {
     /// The tile starts at panel borders of packed operands.
     pub fn compute(&self, tile: &mut Tile<T>, epilogue: &Epilogue<T>, scratch: &mut [f32]) {
         let (rows, cols) = (tile.rows.clone(), tile.cols.clone());
-        if T::IS_F32 {
-            let (base, stride) = tile.as_mut_ptr();
-            // SAFETY: `T` is `f32`, and the tile owns its rows of `cols.len()` elements each.
-            unsafe { self.sum(base.cast(), stride, rows.clone(), cols.clone(), scratch) };
-            for row in 0..rows.len() {
-                if let Some(sums) = T::as_f32_mut(tile.row(row)) {
-                    epilogue.apply(self.isa, rows.start + row, cols.start, sums);
+        let wide = cols.len();
+        if T::IS_F32
+            && self.depth > 0
+            && let Some(in_registers) = epilogue.in_registers()
+        {
+            let ((base, stride), offset) = (tile.as_mut_ptr(), tile.offset(0));
+            let target = Target { out: base.cast::<f32>(), stride, rows, cols, offset, tail: Some(in_registers) };
+            let Some(finish) = epilogue.tail.finish else {
+                // SAFETY: `T` is `f32`, and the tile owns its rows of `wide` elements each.
+                return unsafe { self.sum(target, ROW_BLOCK, &mut |_| {}, scratch) };
+            };
+            let mut done = |done: Range<usize>| {
+                if stride == wide || done.len() == 1 {
+                    let start = done.start * stride;
+                    // SAFETY: these rows of the tile follow on each other, are initialised, and nobody else has them.
+                    let run =
+                        unsafe { std::slice::from_raw_parts_mut(base.cast::<f32>().add(start), done.len() * wide) };
+                    return finish(offset + start, run);
                 }
-            }
-            return;
+                for row in done {
+                    // SAFETY: as above, for one row.
+                    let run = unsafe { std::slice::from_raw_parts_mut(base.cast::<f32>().add(row * stride), wide) };
+                    finish(offset + row * stride, run);
+                }
+            };
+            // SAFETY: as above.
+            return unsafe { self.sum(target, self.finished_rows(wide), &mut done, scratch) };
         }
-        let (sums, scratch) = scratch.split_at_mut(rows.len() * cols.len());
-        self.sums(rows.clone(), cols.clone(), sums, scratch);
-        for (row, sums) in sums.chunks_exact_mut(cols.len()).enumerate() {
-            epilogue.apply(self.isa, rows.start + row, cols.start, sums);
-            narrow(self.isa, sums, tile.row(row));
+        if self.depth == 0 {
+            return self.finish_zeros(tile, epilogue);
+        }
+        let (sums, scratch) = scratch.split_at_mut(rows.len() * wide);
+        let (out, stride) = (sums.as_mut_ptr(), wide);
+        let target = Target { out, stride, rows: rows.clone(), cols: cols.clone(), offset: 0, tail: None };
+        let mut done = |done: Range<usize>| {
+            for row in done {
+                // SAFETY: the row of `sums` is complete, and nothing else refers to it.
+                let sums = unsafe { std::slice::from_raw_parts_mut(out.add(row * wide), wide) };
+                epilogue.apply(self.isa, [rows.start + row, cols.start], tile.offset(row), sums);
+                narrow(self.isa, sums, tile.row(row));
+            }
+        };
+        // SAFETY: `sums` holds `rows.len()` rows of `wide` floats.
+        unsafe { self.sum(target, self.finished_rows(wide), &mut done, scratch) };
+    }
+
+    /// A tile whose sums have no terms.
+    fn finish_zeros(&self, tile: &mut Tile<T>, epilogue: &Epilogue<T>) {
+        let (rows, cols) = (tile.rows.clone(), tile.cols.clone());
+        let mut sums = [0.0; 256];
+        for (row, start) in rows.clone().flat_map(|row| cols.clone().step_by(256).map(move |col| (row, col))) {
+            let sums = &mut sums[..(cols.end - start).min(256)];
+            sums.fill(0.0);
+            let (row_in_tile, col_in_tile) = (row - rows.start, start - cols.start);
+            epilogue.apply(self.isa, [row, start], tile.offset(row_in_tile) + col_in_tile, sums);
+            narrow(self.isa, sums, &mut tile.row(row_in_tile)[col_in_tile..][..sums.len()]);
         }
     }
 
@@ -187,26 +306,37 @@ impl<T: Float> Product<'_, T> {
     pub fn sums(&self, rows: Range<usize>, cols: Range<usize>, sums: &mut [f32], scratch: &mut [f32]) {
         let stride = cols.len();
         assert!(sums.len() >= rows.len() * stride);
+        let target = Target { out: sums.as_mut_ptr(), stride, rows, cols, offset: 0, tail: None };
         // SAFETY: the slice holds `rows.len()` rows of `stride` floats, just checked.
-        unsafe { self.sum(sums.as_mut_ptr(), stride, rows, cols, scratch) }
+        unsafe { self.sum(target, ROW_BLOCK, &mut |_| {}, scratch) }
     }
 
-    /// Writes the sums of `rows` by `cols` to `out`, whose rows are `stride` floats apart.
+    /// How many rows of `cols` outputs are finished at a time: few enough to be in the second-level cache still.
+    fn finished_rows(&self, cols: usize) -> usize {
+        let height = panel_widths(self.isa).rows;
+        (FINISHED / cols.max(1) / height * height).clamp(2 * height, ROW_BLOCK)
+    }
+
+    /// Writes the sums of a tile, `block` rows at a time in the end; `done` is told which rows, counted from the top of the
+    /// tile, are complete.
     ///
     /// # Safety
-    /// `out` must be valid for writes of `cols.len()` floats at the start of each of `rows.len()` rows.
-    unsafe fn sum(&self, out: *mut f32, stride: usize, rows: Range<usize>, cols: Range<usize>, scratch: &mut [f32]) {
+    /// `target.out` must be valid for writes of `target.cols.len()` floats at the start of each of its rows.
+    unsafe fn sum(&self, target: Target, block: usize, done: &mut dyn FnMut(Range<usize>), scratch: &mut [f32]) {
+        let Target { out, stride, rows, cols, offset, tail } = target;
         let widths = panel_widths(self.isa);
-        let block = depth_block(self.depth);
-        let (for_a, scratch) = scratch.split_at_mut(scratch_lanes(&self.a, rows.len(), widths.rows) * block);
-        let for_b = &mut scratch[..scratch_lanes(&self.b, cols.len(), widths.cols) * block];
+        let depth_block = depth_block(self.depth);
+        let (for_a, scratch) = scratch.split_at_mut(scratch_lanes(&self.a, rows.len(), widths.rows) * depth_block);
+        let for_b = &mut scratch[..scratch_lanes(&self.b, cols.len(), widths.cols) * depth_block];
         if self.depth == 0 {
             for row in 0..rows.len() {
                 // SAFETY: the caller guarantees that the row can be written.
                 unsafe { std::slice::from_raw_parts_mut(out.add(row * stride), cols.len()) }.fill(0.0);
             }
+            done(0..rows.len());
         }
         for depth in depth_blocks(self.depth) {
+            let is_last = depth.end == self.depth;
             let a = self.panels(&self.a, rows.clone(), depth.clone(), widths.rows, for_a);
             // Panels that are used once or twice are not worth packing when their rows are adjacent in memory.
             let raw = if rows.len() <= 2 * widths.rows { raw_rows(&self.b, &cols, &depth) } else { None };
@@ -216,8 +346,9 @@ impl<T: Float> Product<'_, T> {
                 Some(_) => self.panels(&self.b, cols.start + full..cols.end, depth.clone(), widths.cols, for_b),
                 None => self.panels(&self.b, cols.clone(), depth.clone(), widths.cols, for_b),
             };
-            for top in (0..rows.len()).step_by(ROW_BLOCK) {
-                let height = ROW_BLOCK.min(rows.len() - top);
+            let block = if is_last { block } else { ROW_BLOCK };
+            for top in (0..rows.len()).step_by(block) {
+                let height = block.min(rows.len() - top);
                 for left in (0..cols.len()).step_by(widths.cols) {
                     let (panel, step) = match raw {
                         Some((data, step)) if left < full => (&data[left..], step),
@@ -235,7 +366,13 @@ impl<T: Float> Product<'_, T> {
                         rows: height,
                         cols: widths.cols.min(cols.len() - left),
                         accumulate: depth.start > 0,
+                        tail: tail.filter(|_| is_last),
+                        place: [rows.start + top, cols.start + left],
+                        offset: offset + top * stride + left,
                     });
+                }
+                if is_last {
+                    done(top..top + height);
                 }
             }
         }
@@ -259,6 +396,61 @@ impl<T: Float> Product<'_, T> {
         operand.pack(self.isa, lanes, depth, width, scratch);
         scratch
     }
+}
+
+/// What is done to sums in the registers of the micro-kernel.
+#[derive(Clone, Copy)]
+struct InRegisters<'a> {
+    alpha: f32,
+    addend: Option<Addend<'a, f32>>,
+    residual: Option<&'a [f32]>,
+    clamp: Option<[f32; 2]>,
+}
+
+impl InRegisters<'_> {
+    /// The results for the sums at row and column `place` of the product, `len` of them, at `offset` of the output.
+    #[inline(always)]
+    fn apply<S: Simd>(&self, simd: S, sum: S::F32, [row, col]: [usize; 2], offset: usize, len: usize) -> S::F32 {
+        let part = |data: &[f32]| {
+            if len == S::LANES { simd.load(data) } else { simd.load_partial(&data[..len]) }
+        };
+        let mut sum = sum;
+        match &self.addend {
+            Some(Addend { data, row_stride, col_stride, beta }) => {
+                let data = &data[row * row_stride + col * col_stride..];
+                let addend = match col_stride {
+                    0 => simd.splat(data[0]),
+                    1 => part(data),
+                    _ => {
+                        let mut lanes = [0.0; 16];
+                        lanes.iter_mut().zip(data.iter().step_by(*col_stride)).for_each(|(lane, x)| *lane = *x);
+                        simd.load(&lanes)
+                    }
+                };
+                sum = simd.mul_add(sum, simd.splat(self.alpha), simd.mul(simd.splat(*beta), addend));
+            }
+            None => sum = simd.mul(sum, simd.splat(self.alpha)),
+        }
+        if let Some(residual) = self.residual {
+            sum = simd.add(sum, part(&residual[offset..]));
+        }
+        if let Some([low, high]) = self.clamp {
+            sum = simd.min(simd.splat(high), simd.max(simd.splat(low), sum));
+        }
+        sum
+    }
+}
+
+/// Where the sums of a tile go.
+struct Target<'a> {
+    out: *mut f32,
+    /// Distance between rows.
+    stride: usize,
+    rows: Range<usize>,
+    cols: Range<usize>,
+    /// The place of the first element in the whole output.
+    offset: usize,
+    tail: Option<InRegisters<'a>>,
 }
 
 /// The elements of `lanes` from `depth` on and the distance between depths, when the lanes are adjacent `f32`.
@@ -290,6 +482,10 @@ struct RowPanels<'a> {
     rows: usize,
     cols: usize,
     accumulate: bool,
+    tail: Option<InRegisters<'a>>,
+    /// Row and column of the product that the first output is at, and its place in the whole output.
+    place: [usize; 2],
+    offset: usize,
 }
 
 impl Kernel for RowPanels<'_> {
@@ -329,7 +525,7 @@ impl RowPanels<'_> {
                     match (self.rows - top).min(HEIGHT) {
                         // SAFETY: the lengths of `a` and `b` were checked above; the tile ends within the rows
                         // and columns that can be written. Heights above `HEIGHT` do not occur.
-                        $($rows if $rows <= HEIGHT => unsafe { self.tile::<S, HEIGHT, $rows, VECS>(simd, a, out) },)*
+                        $($rows if $rows <= HEIGHT => unsafe { self.tile::<S, HEIGHT, $rows, VECS>(simd, a, out, top) },)*
                         _ => {}
                     }
                 };
@@ -338,7 +534,7 @@ impl RowPanels<'_> {
         }
     }
 
-    /// One register tile of `ROWS` rows and `VECS` vectors.
+    /// One register tile of `ROWS` rows, from row `top` of the panels on, and `VECS` vectors.
     ///
     /// # Safety
     /// `a` holds `depth * HEIGHT` floats and `ROWS <= HEIGHT`; `b` can be read `VECS` vectors from the start of
@@ -349,6 +545,7 @@ impl RowPanels<'_> {
         simd: S,
         a: &[f32],
         out: *mut f32,
+        top: usize,
     ) {
         let mut sums = [[simd.splat(0.0); VECS]; ROWS];
         let (mut a, mut b) = (a.as_ptr(), self.b.as_ptr());
@@ -375,11 +572,19 @@ impl RowPanels<'_> {
             let out = unsafe { std::slice::from_raw_parts_mut(out.add(row * self.stride), self.cols) };
             for (v, sum) in sums.into_iter().enumerate() {
                 let out = &mut out[v * S::LANES..];
-                if out.len() >= S::LANES {
-                    let sum = if self.accumulate { simd.add(simd.load(out), sum) } else { sum };
+                let len = out.len().min(S::LANES);
+                let mut sum = sum;
+                if self.accumulate {
+                    sum = simd.add(if len == S::LANES { simd.load(out) } else { simd.load_partial(out) }, sum);
+                }
+                if let Some(tail) = &self.tail {
+                    let (row, col) = (top + row, v * S::LANES);
+                    let place = [self.place[0] + row, self.place[1] + col];
+                    sum = tail.apply(simd, sum, place, self.offset + row * self.stride + col, len);
+                }
+                if len == S::LANES {
                     simd.store(sum, out);
                 } else {
-                    let sum = if self.accumulate { simd.add(simd.load_partial(out), sum) } else { sum };
                     simd.store_partial(sum, out);
                 }
             }
@@ -457,7 +662,7 @@ mod tests {
                     let matrices = Matrices { batches: 1, batch_stride: 0, rows, row_stride: stride, cols };
                     let tiles = Tiles::new(&mut out, matrices, widths.rows, widths.cols);
                     let mut scratch = vec![f32::NAN; tile_scratch::<f32>(isa, rows, cols, depth, [false; 2])];
-                    let epilogue = Epilogue { alpha: 2.0, addend: None, finish: None };
+                    let epilogue = Epilogue { alpha: 2.0, addend: None, tail: Tail::NONE };
                     while let Some(mut tile) = tiles.take() {
                         product.compute(&mut tile, &epilogue, &mut scratch);
                     }

@@ -23,4 +23,5 @@ pub mod scatter;
 pub mod shared;
 pub mod softmax;
 pub mod storage;
+pub mod team;
 pub mod tiles;

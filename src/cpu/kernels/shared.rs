@@ -1,5 +1,6 @@
 //! Disjoint parts of one output, written by several threads.
 
+use super::team::thread_number;
 use crate::cpu::threads::Threads;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -116,9 +117,9 @@ pub fn for_each_chunk_with<T: Send, S: Send>(
     let scratch = SharedMut::new(scratch);
     for_each_chunk(threads, out, unit, grain, cost, |first, part| {
         let _in_use = ScratchInUse::new();
-        // Several parts run at the same time only on the workers of the pool, each of which has its own index. A single
-        // part may run on any thread.
-        let thread = rayon::current_thread_index().unwrap_or(0) % count;
+        // Several parts run at the same time only on the threads of a team, which have different numbers.
+        let thread = thread_number();
+        assert!(thread < count, "thread {thread} of {count}");
         // SAFETY: threads have disjoint ranges, and a thread does not give its range out twice at a time.
         work(first, part, unsafe { scratch.range(thread * own..(thread + 1) * own) });
     });

@@ -75,10 +75,12 @@ impl<'a, T> Tiles<'a, T> {
         let (across, down) = (m.cols.div_ceil(self.cols), m.rows.div_ceil(self.rows));
         let (batch, row, col) =
             (index / (across * down), index / across % down * self.rows, index % across * self.cols);
+        let offset = batch * m.batch_stride + row * m.row_stride + col;
         // SAFETY: `new` checked that every element of the matrices lies in the buffer.
-        let base = unsafe { self.base.add(batch * m.batch_stride + row * m.row_stride + col) };
+        let base = unsafe { self.base.add(offset) };
         Some(Tile {
             base,
+            offset,
             row_stride: m.row_stride,
             batch,
             rows: row..(row + self.rows).min(m.rows),
@@ -91,6 +93,7 @@ impl<'a, T> Tiles<'a, T> {
 /// A part of one matrix that belongs to the holder.
 pub struct Tile<'a, T> {
     base: *mut T,
+    offset: usize,
     row_stride: usize,
     /// The matrix.
     pub batch: usize,
@@ -108,7 +111,8 @@ impl<'a, T> Tile<'a, T> {
     /// If the buffer is shorter.
     pub fn whole(buffer: &'a mut [T], rows: usize, cols: usize) -> Tile<'a, T> {
         assert!(rows.checked_mul(cols).is_some_and(|wanted| wanted <= buffer.len()));
-        Tile { base: buffer.as_mut_ptr(), row_stride: cols, batch: 0, rows: 0..rows, cols: 0..cols, owner: PhantomData }
+        let base = buffer.as_mut_ptr();
+        Tile { base, offset: 0, row_stride: cols, batch: 0, rows: 0..rows, cols: 0..cols, owner: PhantomData }
     }
 
     /// Row `row` of the tile, counted from its top.
@@ -117,6 +121,11 @@ impl<'a, T> Tile<'a, T> {
         assert!(row < self.rows.len());
         // SAFETY: the tile owns `cols.len()` elements from the start of each of its rows.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(row * self.row_stride), self.cols.len()) }
+    }
+
+    /// Where row `row` of the tile, counted from its top, starts in the buffer that the tiles were cut from.
+    pub fn offset(&self, row: usize) -> usize {
+        self.offset + row * self.row_stride
     }
 
     /// The first element, and the distance between rows in elements.

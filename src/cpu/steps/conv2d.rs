@@ -4,7 +4,7 @@ use super::convolution::ConvolutionShape;
 use super::{Env, ProductPlan, for_each_tile};
 use crate::cpu::kernels::depthwise::{Padded, Window, convolve_channels};
 use crate::cpu::kernels::float::{Float, narrow};
-use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, panel_widths};
+use crate::cpu::kernels::gemm::{Addend, Epilogue, Product, Tail, panel_widths};
 use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
 use crate::cpu::kernels::pack::{Operand, Strided};
 use crate::cpu::kernels::packed::{Layout, Packed};
@@ -214,7 +214,7 @@ impl<T: Float> Conv2dStep<T> {
     }
 
     /// Computes the convolution. The slice of a packed filter is not read and may be empty; `bias` has one
-    /// element per output channel. `finish` is applied to every run of finished outputs.
+    /// element per output channel.
     ///
     /// # Panics
     /// If `env` is not what the step was planned for, or a slice is too short.
@@ -223,7 +223,7 @@ impl<T: Float> Conv2dStep<T> {
         env: &Env,
         [input, filter]: [&[T]; 2],
         bias: Option<&[T]>,
-        finish: Finish,
+        tail: Tail<T>,
         out: &mut [T],
         scratch: &mut [f32],
     ) {
@@ -233,7 +233,7 @@ impl<T: Float> Conv2dStep<T> {
                 let tiles = Tiles::new(out, self.shape.matrices(), plan.rows, plan.cols);
                 let slots = Slots::new(scratch, plan.slot, self.threads);
                 for_each_tile(env, &tiles, &slots, plan.cost, |tile, slot| {
-                    self.product(input, filter, bias, finish, tile, slot.floats);
+                    self.product(input, filter, bias, tail, tile, slot.floats);
                 });
             }
             Method::Depthwise { window, weights, strip } => {
@@ -252,9 +252,9 @@ impl<T: Float> Conv2dStep<T> {
                 for_each_tile(env, &tiles, &slots, cost, |tile, slot| {
                     let work = Depthwise { shape: &self.shape, window, weights, isa: self.isa };
                     if self.shape.channels_last {
-                        work.pixels(input, bias, finish, tile, slot.floats);
+                        work.pixels(input, bias, tail, tile, slot.floats);
                     } else {
-                        work.rows(input, bias, finish, tile, slot.floats);
+                        work.rows(input, bias, tail, tile, slot.floats);
                     }
                 });
             }
@@ -266,7 +266,7 @@ impl<T: Float> Conv2dStep<T> {
         input: &[T],
         filter: &[T],
         bias: Option<&[T]>,
-        finish: Finish,
+        tail: Tail<T>,
         tile: &mut Tile<T>,
         scratch: &mut [f32],
     ) {
@@ -292,7 +292,7 @@ impl<T: Float> Conv2dStep<T> {
         };
         let (row_stride, col_stride) = if shape.channels_last { (0, 1) } else { (1, 0) };
         let addend = bias.map(|bias| Addend { data: &bias[group * out_channels..], row_stride, col_stride, beta: 1.0 });
-        let epilogue = Epilogue { alpha: 1.0, addend, finish };
+        let epilogue = Epilogue { alpha: 1.0, addend, tail };
         let (a, b) = if shape.channels_last { (patches, filter) } else { (filter, patches) };
         Product { isa: self.isa, depth: matrix.depth(), a, b }.compute(tile, &epilogue, scratch);
     }
@@ -366,7 +366,7 @@ struct Depthwise<'a> {
 
 impl Depthwise<'_> {
     /// Rows of one plane.
-    fn rows<T: Float>(&self, input: &[T], bias: Option<&[T]>, finish: Finish, tile: &mut Tile<T>, scratch: &mut [f32]) {
+    fn rows<T: Float>(&self, input: &[T], bias: Option<&[T]>, tail: Tail<T>, tile: &mut Tile<T>, scratch: &mut [f32]) {
         let shape = self.shape;
         let (image, channel) = (tile.batch / shape.channels[1], tile.batch % shape.channels[1]);
         let plane = image * shape.channels[0] + channel / shape.group()[1];
@@ -376,24 +376,26 @@ impl Depthwise<'_> {
         let taps = shape.filter[0] * shape.filter[1];
         let weights = &self.weights[channel * taps..][..taps];
         let addend = bias.map(|bias| Addend { data: &bias[channel..], row_stride: 0, col_stride: 0, beta: 1.0 });
-        let epilogue = Epilogue { alpha: 1.0, addend, finish };
+        let epilogue = Epilogue { alpha: 1.0, addend, tail };
         for row in 0..tile.rows.len() {
-            self.store(&epilogue, tile.row(row), sums, |out| padded.convolve(self.isa, row, weights, out));
+            self.store(&epilogue, tile.offset(row), tile.row(row), sums, |out| {
+                padded.convolve(self.isa, row, weights, out)
+            });
         }
     }
 
     /// Pixels of any images, with all channels.
-    fn pixels<T: Float>(&self, input: &[T], bias: Option<&[T]>, finish: Finish, tile: &mut Tile<T>, sums: &mut [f32]) {
+    fn pixels<T: Float>(&self, input: &[T], bias: Option<&[T]>, tail: Tail<T>, tile: &mut Tile<T>, sums: &mut [f32]) {
         let shape = self.shape;
         let [high, wide] = shape.output;
         let addend = bias.map(|data| Addend { data, row_stride: 0, col_stride: 1, beta: 1.0 });
-        let epilogue = Epilogue { alpha: 1.0, addend, finish };
+        let epilogue = Epilogue { alpha: 1.0, addend, tail };
         let first = tile.rows.start;
         for row in 0..tile.rows.len() {
             let pixel = first + row;
             let image = pixel / (high * wide) * shape.channels[0] * shape.input[0] * shape.input[1];
             let place = [pixel / wide % high, pixel % wide];
-            self.store(&epilogue, tile.row(row), sums, |out| {
+            self.store(&epilogue, tile.offset(row), tile.row(row), sums, |out| {
                 let multiplier = shape.group()[1];
                 convolve_channels(self.isa, self.window, &input[image..], place, self.weights, multiplier, out);
             });
@@ -404,17 +406,18 @@ impl Depthwise<'_> {
     fn store<T: Float>(
         &self,
         epilogue: &Epilogue<T>,
+        offset: usize,
         out: &mut [T],
         sums: &mut [f32],
         compute: impl FnOnce(&mut [f32]),
     ) {
         if let Some(out) = T::as_f32_mut(out) {
             compute(out);
-            return epilogue.apply(self.isa, 0, 0, out);
+            return epilogue.apply(self.isa, [0, 0], offset, out);
         }
         let sums = &mut sums[..out.len()];
         compute(sums);
-        epilogue.apply(self.isa, 0, 0, sums);
+        epilogue.apply(self.isa, [0, 0], offset, sums);
         narrow(self.isa, sums, out);
     }
 }
@@ -479,9 +482,9 @@ mod tests {
                 }
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];
-                let double = |xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);
+                let double = |_: usize, xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);
                 let operands = [&input[..], if packed { &[] } else { &filter }];
-                step.run(env, operands, bias, Some(&double), &mut out, &mut scratch);
+                step.run(env, operands, bias, Tail { finish: Some(&double), ..Tail::NONE }, &mut out, &mut scratch);
                 out
             };
             on_all(run, |env, out| {

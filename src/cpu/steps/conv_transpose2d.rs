@@ -7,7 +7,7 @@
 use super::convolution::ConvolutionShape;
 use super::{Env, for_each_tile};
 use crate::cpu::kernels::float::{Float, narrow};
-use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, panel_widths, tile_scratch};
+use crate::cpu::kernels::gemm::{Addend, Epilogue, Product, Tail, panel_widths, tile_scratch};
 use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
 use crate::cpu::kernels::pack::Operand;
 use crate::cpu::kernels::packed::{Layout, Packed};
@@ -229,7 +229,7 @@ impl<T: Float> ConvTranspose2dStep<T> {
     }
 
     /// Computes the transposed convolution. The slice of a packed filter is not read and may be empty; `bias`
-    /// has one element per output channel. `finish` is applied to every run of finished outputs.
+    /// has one element per output channel.
     ///
     /// # Panics
     /// If `env` is not what the step was planned for, or a slice is too short.
@@ -238,7 +238,7 @@ impl<T: Float> ConvTranspose2dStep<T> {
         env: &Env,
         [input, filter]: [&[T]; 2],
         bias: Option<&[T]>,
-        finish: Finish,
+        tail: Tail<T>,
         out: &mut [T],
         scratch: &mut [f32],
     ) {
@@ -252,12 +252,13 @@ impl<T: Float> ConvTranspose2dStep<T> {
         let (rows, cols) = if shape.channels_last { (pixels, self.channels) } else { (self.channels, pixels) };
         let taps = shape.filter[0] * shape.filter[1] / (shape.strides[0] * shape.strides[1]) + 1;
         let cost = rows * cols * taps * shape.group()[0];
-        for (input, out) in input.chunks_exact(input_len).zip(out.chunks_exact_mut(out_len)).take(shape.batches) {
+        let images = input.chunks_exact(input_len).zip(out.chunks_exact_mut(out_len)).take(shape.batches);
+        for (image, (input, out)) in images.enumerate() {
             let tiles = Tiles::new(out, shape.matrices(), rows, cols);
             let slots = Slots::new(scratch, self.slot(), self.threads);
             for_each_tile(env, &tiles, &slots, cost, |tile, slot| {
-                let work = Work { step: self, input, filter };
-                work.tile(tile, bias, finish, slot.floats);
+                let work = Work { step: self, input, filter, start: image * out_len };
+                work.tile(tile, bias, tail, slot.floats);
             });
         }
     }
@@ -268,10 +269,12 @@ struct Work<'a, T> {
     step: &'a ConvTranspose2dStep<T>,
     input: &'a [T],
     filter: &'a [T],
+    /// The place of its first output in the whole output.
+    start: usize,
 }
 
 impl<T: Float> Work<'_, T> {
-    fn tile(&self, tile: &mut Tile<T>, bias: Option<&[T]>, finish: Finish, scratch: &mut [f32]) {
+    fn tile(&self, tile: &mut Tile<T>, bias: Option<&[T]>, tail: Tail<T>, scratch: &mut [f32]) {
         let (shape, isa, group) = (&self.step.shape, self.step.isa, tile.batch);
         let [sums, whole, _] = self.step.slot_parts();
         let (sums, scratch) = scratch.split_at_mut(sums);
@@ -297,16 +300,17 @@ impl<T: Float> Work<'_, T> {
         let (row_stride, col_stride) = if shape.channels_last { (0, 1) } else { (1, 0) };
         // One bias for a whole row, or one for each column.
         let addend = bias.map(|bias| Addend { data: &bias[group * channels..], row_stride, col_stride, beta: 1.0 });
-        let epilogue = Epilogue { alpha: 1.0, addend, finish };
+        let epilogue = Epilogue { alpha: 1.0, addend, tail };
         let first_col = if shape.channels_last { cols.start } else { 0 };
         for row in 0..tile_rows.len() {
+            let offset = self.start + tile.offset(row);
             let channel_row = if shape.channels_last { 0 } else { tile_rows.start + row };
             if let Some(out) = T::as_f32_mut(tile.row(row)) {
-                epilogue.apply(isa, channel_row, first_col, out);
+                epilogue.apply(isa, [channel_row, first_col], offset, out);
                 continue;
             }
             let sums = &mut whole[row * cols.len()..][..cols.len()];
-            epilogue.apply(isa, channel_row, first_col, sums);
+            epilogue.apply(isa, [channel_row, first_col], offset, sums);
             narrow(isa, sums, tile.row(row));
         }
     }
@@ -424,9 +428,16 @@ mod tests {
                 }
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];
-                let double = |xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);
+                let double = |_: usize, xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);
                 let operands = [&input[..], if packed { &[] } else { &filter }];
-                step.run(env, operands, Some(&bias), Some(&double), &mut out, &mut scratch);
+                step.run(
+                    env,
+                    operands,
+                    Some(&bias),
+                    Tail { finish: Some(&double), ..Tail::NONE },
+                    &mut out,
+                    &mut scratch,
+                );
                 out
             };
             on_all(run, |env, out| {

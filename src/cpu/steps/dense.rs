@@ -3,12 +3,11 @@
 use super::conv_transpose2d::{ConvTranspose2dShape, ConvTranspose2dStep};
 use super::conv2d::{Conv2dShape, Conv2dStep};
 use super::convolution::ConvolutionShape;
+use super::epilogue::{EpilogueStep, Following, is_vector_along};
 use super::gather::PackedMatrix;
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
-use crate::cpu::kernels::elementwise::apply;
 use crate::cpu::kernels::float::Float;
-use crate::cpu::kernels::gemm::Finish;
 use crate::cpu::kernels::packed::Packed;
 use crate::cpu::memory::Io;
 use crate::cpu::weights::Weights;
@@ -17,7 +16,6 @@ use crate::error::Result;
 use crate::memory::Buffer;
 use crate::ops::conv_transpose2d::ConvTranspose2dAttributes;
 use crate::ops::conv2d::Conv2dAttributes;
-use crate::ops::elementwise::Elementwise;
 use crate::ops::matmul::GemmAttributes;
 use crate::ops::spatial::InputLayout;
 use crate::shape::{Descriptor, broadcast_strides};
@@ -36,10 +34,10 @@ enum Typed {
     Half(Box<Dense<f16>>),
 }
 
-/// `matmul()`, `gemm()`, `conv2d()` or `convTranspose2d()`, and unary operators on its output.
+/// `matmul()`, `gemm()`, `conv2d()` or `convTranspose2d()`, and element-wise operators on its output.
 pub struct DenseStep {
     typed: Typed,
-    epilogue: Vec<Elementwise>,
+    epilogue: EpilogueStep,
     /// Operands that the step keeps a packed copy of.
     packed: Vec<usize>,
 }
@@ -56,25 +54,26 @@ pub enum DenseShape {
 }
 
 impl DenseStep {
-    /// The step of `shape` for elements of the floating-point type `dtype`. `constants` are the first two
-    /// operands where they are constants.
+    /// The step of `shape`, followed by what `following` tells. `constants` are the first two operands where they are
+    /// constants.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed constants, an `OperationError` when mapped ones cannot be
     /// read.
     pub fn new(
         env: &Env,
-        dtype: DataType,
-        shape: DenseShape,
+        mut shape: DenseShape,
         constants: [Option<Weights>; 2],
-        epilogue: &[Elementwise],
+        following: &Following,
     ) -> Result<DenseStep> {
+        let output = following.output;
+        let epilogue = EpilogueStep::new(following, |strides| shape.take_addend(strides, &output.shape));
         let mut packed = Vec::new();
-        let typed = match dtype {
+        let typed = match output.dtype {
             DataType::Float16 => Typed::Half(Box::new(Dense::new(env, shape, constants, &mut packed)?)),
             _ => Typed::Float(Box::new(Dense::new(env, shape, constants, &mut packed)?)),
         };
-        Ok(DenseStep { typed, epilogue: epilogue.to_vec(), packed })
+        Ok(DenseStep { typed, epilogue, packed })
     }
 
     /// Operands that the step keeps a packed copy of.
@@ -100,20 +99,18 @@ impl Run for DenseStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
-        let finish = |values: &mut [f32]| apply(env.isa, &self.epilogue, values);
-        let finish: Finish = if self.epilogue.is_empty() { None } else { Some(&finish) };
         match &self.typed {
-            Typed::Float(dense) => dense.run(env, io, finish),
-            Typed::Half(dense) => dense.run(env, io, finish),
+            Typed::Float(dense) => dense.run(env, io, &self.epilogue),
+            Typed::Half(dense) => dense.run(env, io, &self.epilogue),
         }
     }
 
-    fn scratch_bytes(&self, _: usize) -> usize {
+    fn scratch_bytes(&self, threads: usize) -> usize {
         let floats = match &self.typed {
             Typed::Float(dense) => dense.scratch_len(),
             Typed::Half(dense) => dense.scratch_len(),
         };
-        floats * size_of::<f32>()
+        (floats + self.epilogue.scratch_len(threads)) * size_of::<f32>()
     }
 
     fn packed(&self) -> Vec<&Arc<Buffer>> {
@@ -189,14 +186,29 @@ impl<T: Float> Dense<T> {
         }
     }
 
-    fn run(&self, env: &Env, io: &mut Io, finish: Finish) {
+    fn run(&self, env: &Env, io: &mut Io, epilogue: &EpilogueStep) {
         // A packed operand has no memory of its own.
         let operands = [0, 1].map(|index| io.optional::<T>(index).unwrap_or_default());
-        let (addend, out, scratch) = (io.optional::<T>(2), io.output::<T>(), io.scratch::<f32>());
+        let addend = epilogue.addend().map(|operand| io.input::<T>(operand));
+        let (out, scratch) = (io.output::<T>(), io.scratch::<f32>());
+        let threads = env.threads.count();
+        let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
+        epilogue.with_tail(env.isa, threads, io, registers, |tail| match self {
+            Dense::Matmul(step) => step.run(env, operands, addend, tail, out, scratch),
+            Dense::Conv2d(step) => step.run(env, operands, addend, tail, out, scratch),
+            Dense::ConvTranspose2d(step) => step.run(env, operands, addend, tail, out, scratch),
+        });
+    }
+}
+
+impl DenseShape {
+    /// Lets the product add an operand that is read with `strides` over the dimensions `output`, if it can.
+    fn take_addend(&mut self, strides: &[usize], output: &[u32]) -> bool {
+        let channel = |channels_last| if channels_last { 3 } else { 1 };
         match self {
-            Dense::Matmul(step) => step.run(env, operands, addend, finish, out, scratch),
-            Dense::Conv2d(step) => step.run(env, operands, addend, finish, out, scratch),
-            Dense::ConvTranspose2d(step) => step.run(env, operands, addend, finish, out, scratch),
+            DenseShape::Matmul(shape) => shape.take_addend(strides),
+            DenseShape::Conv2d(shape) => is_vector_along(channel(shape.channels_last), strides, output),
+            DenseShape::ConvTranspose2d(shape) => is_vector_along(channel(shape.channels_last), strides, output),
         }
     }
 }
@@ -306,9 +318,7 @@ fn sizes<Layout>(
 
 #[cfg(test)]
 mod tests {
-    use crate::dtype::Number;
-    use crate::ir::{Graph, parse};
-    use crate::ops::elementwise::Elementwise;
+    use crate::ir::parse;
     use crate::testing::{Tolerance, check};
     use proptest::prelude::*;
 
@@ -458,43 +468,64 @@ mod tests {
         }
     }
 
+    /// What exporters write behind products. `%r` is the result, `%v` a vector along its channels or columns, `%f` a value of
+    /// its shape, `%s` a scalar; the last line defines `%y`.
+    const TAILS: &[&str] = &[
+        "%y = clamp %r minValue=0 maxValue=6",
+        "%a = neg %r\n%b = relu %a\n%y = sqrt %b",
+        "%y = add %r %v",
+        "%a = add %v %r\n%b = add %a %f\n%y = relu %b",
+        "%a = add %r %f\n%b = add %a %v\n%c = relu %b\n%y = clamp %c maxValue=1",
+        "%a = add %r %r\n%y = sub %f %a",
+        "%a = sigmoid %r\n%y = mul %r %a",
+        "%a = div %r %s\n%b = erf %a\n%c = linear %b beta=1\n%d = mul %r %c\n%y = linear %d alpha=0.5",
+        "%a = add %r %v\n%b = hardSwish %a\n%c = mul %f %b\n%y = max %c %s",
+        "%a = greater %f %s\n%b = where %a %r %s\n%y = add %b %f",
+        "%a = add %r %s\n%y = add %a %s",
+    ];
+
+    /// With every one of [`TAILS`] behind the first value of `product`, which has the shape `out`.
+    fn check_tails(product: &str, out: &[usize], vector: &[usize]) {
+        for tail in TAILS {
+            let text = format!(
+                "{product}\n%v = constant FLOAT {vector:?}\n%f = input f FLOAT {out:?}\n%s = constant FLOAT [] 1.5\n{tail}\noutput y = %y"
+            );
+            check(&parse(&text.replace("FLOAT", "float32")), FLOAT);
+            // Rounded in between where nothing is fused.
+            check(&parse(&text.replace("FLOAT", "float16")), Tolerance::ulps(4).or_absolute(6e-2));
+        }
+    }
+
     #[test]
-    fn epilogues() {
-        let with_epilogue = |text: &str, epilogue: &[Elementwise]| -> Graph {
-            let mut graph = parse(text);
-            graph.nodes[0].epilogue = epilogue.to_vec();
-            graph
-        };
-        let relu6 = Elementwise::Clamp { min: Number::Float(0.0), max: Number::Float(6.0) };
-        let convolution = |transposed| {
-            let options = String::new();
-            let convolution = Convolution {
-                transposed,
-                batches: 1,
-                groups: 1,
-                channels: [3, 20],
-                input: [9, 30],
-                filter: [3, 3],
-                options,
-            };
-            convolution.text("nchw", if transposed { "iohw" } else { "oihw" }, true, true)
-        };
-        let depthwise = "%0 = input x FLOAT [1, 8, 9, 30]
-             %1 = constant FLOAT [8, 1, 3, 3]
-             %2 = conv2d %0 %1 groups=8
-             output y = %2";
-        let product = "%0 = input a FLOAT [20, 30]
-             %1 = constant FLOAT [30, 40]
-             %2 = matmul %0 %1
-             output y = %2";
-        for text in [convolution(false), convolution(true), depthwise.to_string(), product.to_string()] {
-            for (dtype, tolerance) in [("float32", FLOAT), ("float16", HALF)] {
-                let text = text.replace("FLOAT", dtype);
-                check(&with_epilogue(&text, &[relu6]), tolerance);
-                check(
-                    &with_epilogue(&text, &[Elementwise::Neg, Elementwise::Relu, Elementwise::Sqrt]),
-                    Tolerance::ulps(4).or_absolute(2e-2),
-                );
+    fn products_with_tails() {
+        let product = |a: &str, b: &str| format!("%0 = input a FLOAT {a}\n%1 = {b}\n%r = matmul %0 %1");
+        for b in ["input b", "constant"] {
+            check_tails(&product("[20, 30]", &format!("{b} FLOAT [30, 40]")), &[20, 40], &[40]);
+            check_tails(&product("[1, 30]", &format!("{b} FLOAT [30, 70]")), &[1, 70], &[70]);
+            check_tails(&product("[3, 5, 7]", &format!("{b} FLOAT [7, 1]")), &[3, 5, 1], &[5, 1]);
+        }
+        check_tails(&product("[2, 13, 300]", "constant FLOAT [300, 33]"), &[2, 13, 33], &[2, 1, 1]);
+        check_tails(&product("[2, 5, 7]", "input b FLOAT [2, 7, 33]"), &[2, 5, 33], &[5, 33]);
+        check_tails(&product("[9, 1]", "constant FLOAT [1, 1100]"), &[9, 1100], &[1, 1100]);
+        let gemm = "%0 = input a FLOAT [30, 20]\n%1 = constant FLOAT [40, 30]\n%2 = constant FLOAT [40]\n\
+                    %r = gemm %0 %1 %2 aTranspose=true bTranspose=true alpha=0.5 beta=2";
+        check_tails(gemm, &[20, 40], &[40]);
+    }
+
+    #[test]
+    fn convolutions_with_tails() {
+        for (transposed, groups, out) in [(false, 1, [7, 28]), (true, 1, [11, 32]), (false, 3, [7, 28])] {
+            for (layout, bias) in [("nchw", false), ("nhwc", true), ("nhwc", false)] {
+                let channels = if groups == 1 { [3, 20] } else { [1, 2] };
+                let options = String::new();
+                let convolution =
+                    Convolution { transposed, batches: 2, groups, channels, input: [9, 30], filter: [3, 3], options };
+                let text = convolution.text(layout, if transposed { "iohw" } else { "oihw" }, true, bias);
+                let channels = groups * channels[1];
+                let sizes = [('n', 2), ('c', channels), ('h', out[0]), ('w', out[1])];
+                let vector = if layout == "nchw" { vec![channels, 1, 1] } else { vec![channels] };
+                let product = text.replace("%3 =", "%r =").replace("output y = %3", "");
+                check_tails(product.trim(), &ordered(layout, &sizes), &vector);
             }
         }
     }

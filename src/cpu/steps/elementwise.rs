@@ -8,7 +8,7 @@ use crate::cpu::kernels::shared::for_each_chunk_with;
 use crate::cpu::memory::Io;
 use crate::cpu::simd::Isa;
 use crate::dtype::{DataType, Element};
-use crate::memory::{elements, elements_mut};
+use crate::memory::{bytes_of_mut, elements, elements_mut};
 use crate::ops::elementwise::Elementwise::{self, self as E};
 use crate::ops::fused::Fused;
 use crate::shape::{Descriptor, broadcast_strides};
@@ -19,7 +19,7 @@ use half::f16;
 /// 32 KiB, and the cost of choosing the loop of an operator (some 5 ns) is small against its work (some 50 ns).
 const BLOCK: usize = 512;
 /// Bytes of a register, for elements of any type.
-const REGISTER: usize = BLOCK * 8;
+pub(super) const REGISTER: usize = BLOCK * 8;
 /// Rows of the broadcast operands at least this long are blocks of their own, whose operands are read in place; shorter
 /// ones are gathered into registers.
 const MIN_ROW: usize = 64;
@@ -40,6 +40,8 @@ pub struct ElementwiseStep {
     registers: usize,
     /// Cost of an element, for the split over threads.
     cost: usize,
+    /// Whether operand 0 is the run itself: [`run_in_place`](Self::run_in_place).
+    in_place: bool,
 }
 
 struct Operand {
@@ -167,6 +169,29 @@ impl ElementwiseStep {
         strides: &[Vec<usize>],
         output: DataType,
     ) -> ElementwiseStep {
+        ElementwiseStep::build(program, types, dims, strides, output, false)
+    }
+
+    /// A program whose operand 0 is computed by another step, which calls [`run_in_place`](Self::run_in_place), and has the
+    /// shape of the output; both are floats. The types and shapes of the other operands follow in `others`.
+    ///
+    /// What is of type float16 is not rounded in between: float32 sums are narrowed once, when all is done.
+    pub fn behind(program: &Fused, output: &Descriptor, others: &[&Descriptor]) -> ElementwiseStep {
+        let dims: Vec<usize> = output.shape.iter().map(|&dim| dim as usize).collect();
+        let operands = || [output].into_iter().chain(others.iter().copied());
+        let types: Vec<DataType> = operands().map(|operand| operand.dtype).collect();
+        let strides: Vec<_> = operands().map(|operand| broadcast_strides(&operand.shape, &output.shape)).collect();
+        ElementwiseStep::build(program, &types, &dims, &strides, output.dtype, true)
+    }
+
+    fn build(
+        program: &Fused,
+        types: &[DataType],
+        dims: &[usize],
+        strides: &[Vec<usize>],
+        output: DataType,
+        in_place: bool,
+    ) -> ElementwiseStep {
         assert!(dims.len() <= MAX_DIMENSIONS && strides.iter().all(|strides| strides.len() == dims.len()));
         let elements = dims.iter().product();
         let (common, _) = collapse(dims, strides);
@@ -175,11 +200,36 @@ impl ElementwiseStep {
         let operands = types.iter().zip(strides);
         let operands: Vec<Operand> =
             operands.map(|(&dtype, strides)| Operand { dtype, view: View::new(dims, strides) }).collect();
-        let mut build = Build::new(program, &operands, elements, row);
+        let mut build = Build::new(program, &operands, row < elements, in_place);
         program.instructions.iter().enumerate().for_each(|(index, _)| build.instruction(index));
         let Build { actions, registers, .. } = build;
         let cost = program.instructions.iter().map(|instruction| cost(&instruction.op)).sum();
-        ElementwiseStep { actions, registers, operands, output, row, cost }
+        ElementwiseStep { actions, registers, operands, output, row, cost, in_place }
+    }
+
+    /// Bytes of the registers that [`run_in_place`](Self::run_in_place) needs.
+    pub fn register_bytes(&self) -> usize {
+        self.registers * REGISTER
+    }
+
+    /// Replaces `values`, the elements of operand 0 from the place `at` of the output on, by the results. Operand `i` is
+    /// operand `i + shift` of `io`.
+    ///
+    /// # Panics
+    /// If this was not made by [`behind`](Self::behind), or `registers` is shorter than
+    /// [`register_bytes`](Self::register_bytes).
+    pub fn run_in_place(&self, isa: Isa, io: &Io, shift: usize, at: usize, values: &mut [f32], registers: &mut [u8]) {
+        assert!(self.in_place);
+        let end = at + values.len();
+        let (first, mut at, mut rest) = (at, at, values);
+        while at < end {
+            let len = BLOCK.min(self.row - at % self.row).min(end - at);
+            let (values, tail) = rest.split_at_mut(len);
+            elements_mut(&mut registers[..len * size_of::<f32>()]).copy_from_slice(values);
+            let block = Block { step: self, isa, io, shift, at, len };
+            block.run(at == first, at == first || at.is_multiple_of(self.row), registers, bytes_of_mut(values));
+            (at, rest) = (at + len, tail);
+        }
     }
 }
 
@@ -199,6 +249,10 @@ struct Build<'a> {
     operands: &'a [Operand],
     /// Whether blocks lie within rows of all operands.
     rows: bool,
+    /// Whether operand 0 lies in the first register, and the output is stored as float32 whatever its type.
+    in_place: bool,
+    /// Whether values of type float16 are rounded.
+    rounds: bool,
     /// For each value of the program the value that it is a copy of.
     origin: Vec<usize>,
     /// For each value the last instruction that reads it.
@@ -210,7 +264,7 @@ struct Build<'a> {
 }
 
 impl<'a> Build<'a> {
-    fn new(program: &'a Fused, operands: &'a [Operand], elements: usize, row: usize) -> Build<'a> {
+    fn new(program: &'a Fused, operands: &'a [Operand], rows: bool, in_place: bool) -> Build<'a> {
         let values = program.inputs + program.instructions.len();
         let mut origin: Vec<usize> = (0..values).collect();
         let mut last_use = vec![0; values];
@@ -222,9 +276,13 @@ impl<'a> Build<'a> {
                 origin[program.inputs + index] = sources[0];
             }
         }
-        let (places, actions) = (vec![None; values], Vec::new());
-        let rows = row < elements;
-        Build { program, operands, rows, origin, last_use, places, free: Vec::new(), registers: 0, actions }
+        let (mut places, actions, free) = (vec![None; values], Vec::new(), Vec::new());
+        if in_place {
+            places[0] = Some(Place::Register(0));
+        }
+        let registers = in_place as usize;
+        let rounds = !(in_place && operands[0].dtype == DataType::Float16);
+        Build { program, operands, rows, in_place, rounds, origin, last_use, places, free, registers, actions }
     }
 
     fn register(&mut self) -> usize {
@@ -290,7 +348,7 @@ impl<'a> Build<'a> {
         }
         let is_last = index + 1 == program.instructions.len();
         let out = match instruction.dtype {
-            dtype if is_last && dtype != DataType::Float16 => Place::Output,
+            dtype if is_last && (self.in_place || dtype != DataType::Float16) => Place::Output,
             _ => Place::Register(self.register()),
         };
         let second = sources.get(1).filter(|&&source| source < program.inputs);
@@ -307,7 +365,9 @@ impl<'a> Build<'a> {
         match out {
             Place::Register(register) if is_last => self.actions.push(Action::Store { register }),
             // Whether two numbers are equal, or one is infinite, must not depend on what is fused.
-            Place::Register(register) if instruction.dtype == DataType::Float16 && !instruction.op.is_exact() => {
+            Place::Register(register)
+                if instruction.dtype == DataType::Float16 && !instruction.op.is_exact() && self.rounds =>
+            {
                 self.actions.push(Action::Round { register });
             }
             _ => {}
@@ -343,7 +403,7 @@ impl Run for ElementwiseStep {
             while at < end {
                 let len = BLOCK.min(self.row - at % self.row).min(end - at);
                 let (out, tail) = rest.split_at_mut(len * size);
-                let block = Block { step: self, isa: env.isa, io, at, len };
+                let block = Block { step: self, isa: env.isa, io, shift: 0, at, len };
                 block.run(at == first, at == first || at.is_multiple_of(self.row), registers, out);
                 (at, rest) = (at + len, tail);
             }
@@ -356,6 +416,8 @@ struct Block<'a> {
     step: &'a ElementwiseStep,
     isa: Isa,
     io: &'a Io<'a>,
+    /// Operand `i` is operand `i + shift` of `io`.
+    shift: usize,
     at: usize,
     len: usize,
 }
@@ -466,7 +528,7 @@ impl Block<'_> {
     fn load(&self, operand: usize, when: When, register: &mut [u8]) {
         let Operand { dtype, view } = &self.step.operands[operand];
         with_element!(*dtype, T => {
-            let x = self.io.input::<T>(operand);
+            let x = self.io.input::<T>(operand + self.shift);
             let register: &mut [<T as Stored>::Lane] = elements_mut(register);
             match when {
                 When::Always => gather(self.isa, view, x, self.at, &mut register[..self.len]),
@@ -539,12 +601,12 @@ struct Operands<'a> {
 
 impl<'a> Operands<'a> {
     fn get<T: Element>(&self, index: usize) -> &'a [T] {
-        let Block { step, io, at, len, .. } = *self.block;
+        let Block { step, io, shift, at, len, .. } = *self.block;
         match self.places[index] {
             Place::Register(register) => self.registers.get(register, len),
             Place::Operand(operand) => {
                 let start = step.operands[operand].view.offset(at);
-                &io.input(operand)[start..start + len]
+                &io.input(operand + shift)[start..start + len]
             }
             Place::Output => unreachable!("nothing reads the output"),
         }

@@ -14,24 +14,26 @@ use crate::shape::Descriptor;
 pub type GruStep = RecurrentStep<GruFunction>;
 
 impl GruStep {
-    /// The step of `op` for an input of this descriptor; `weight` are the weights if they are constant.
+    /// The step of `op` for an input of this descriptor; `weights` are the weights and the recurrent
+    /// weights if they are constant.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed weights.
-    pub fn sequence(env: &Env, op: &Gru, input: &Descriptor, weight: Option<Weights>) -> Result<GruStep> {
+    pub fn sequence(env: &Env, op: &Gru, input: &Descriptor, weights: [Option<Weights>; 2]) -> Result<GruStep> {
         let places = Places { bias: Some(3), recurrent_bias: Some(4), hidden: Some(5), ..Places::default() };
         let function = op.function().expect("inferred");
-        RecurrentStep::new(env, function, input, op.attributes.hidden_size, op.attributes.direction, places, weight)
+        RecurrentStep::new(env, function, input, op.attributes.hidden_size, op.attributes.direction, places, weights)
     }
 
-    /// The step of `op` for an input of this descriptor; `weight` are the weights if they are constant.
+    /// The step of `op` for an input of this descriptor; `weights` are the weights and the recurrent
+    /// weights if they are constant.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed weights.
-    pub fn cell(env: &Env, op: &GruCell, input: &Descriptor, weight: Option<Weights>) -> Result<GruStep> {
+    pub fn cell(env: &Env, op: &GruCell, input: &Descriptor, weights: [Option<Weights>; 2]) -> Result<GruStep> {
         let places = Places { bias: Some(4), recurrent_bias: Some(5), hidden: Some(3), ..Places::default() };
         let function = op.function().expect("inferred");
-        RecurrentStep::new(env, function, input, op.attributes.hidden_size, Direction::Forward, places, weight)
+        RecurrentStep::new(env, function, input, op.attributes.hidden_size, Direction::Forward, places, weights)
     }
 }
 
@@ -47,23 +49,26 @@ impl Cell for GruFunction {
     fn reset<T: Float>(&self, moment: &Moment<T>, block: &mut StateBlock) {
         let mut reset = moment.sums(self.places[1], moment.hidden(), block);
         let activation = self.activations[0];
-        moment.env().isa.run(GruReset { activation, reset: &mut reset, hidden: &mut block.hidden });
+        let used = block.used();
+        let (reset, hidden) = (&mut reset[..used], &mut block.hidden[..used]);
+        moment.env().isa.run(GruReset { activation, reset, hidden });
     }
 
     fn advance<T: Float>(&self, moment: &Moment<T>, reset: &[f32], block: &mut StateBlock) {
-        let isa = moment.env().isa;
+        let (isa, used) = (moment.env().isa, block.used());
         let [z, r, n] = self.places;
         let mut new = moment.input_sums(n, block);
         let mut of_hidden = moment.hidden_sums(n, reset, block);
         if self.reset_after {
             let mut reset = moment.sums(r, moment.hidden(), block);
             let activation = self.activations[0];
-            isa.run(GruReset { activation, reset: &mut reset, hidden: &mut of_hidden });
+            isa.run(GruReset { activation, reset: &mut reset[..used], hidden: &mut of_hidden[..used] });
         }
         new.iter_mut().zip(of_hidden).for_each(|(new, x)| *new += x);
         let mut update = moment.sums(z, moment.hidden(), block);
         let activations = self.activations;
-        isa.run(GruGates { activations, update: &mut update, new: &mut new, hidden: &mut block.hidden });
+        let (update, new) = (&mut update[..used], &mut new[..used]);
+        isa.run(GruGates { activations, update, new, hidden: &mut block.hidden[..used] });
     }
 }
 

@@ -14,26 +14,28 @@ use crate::shape::Descriptor;
 pub type LstmStep = RecurrentStep<LstmFunction>;
 
 impl LstmStep {
-    /// The step of `op` for an input of this descriptor; `weight` are the weights if they are constant.
+    /// The step of `op` for an input of this descriptor; `weights` are the weights and the recurrent
+    /// weights if they are constant.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed weights.
-    pub fn sequence(env: &Env, op: &Lstm, input: &Descriptor, weight: Option<Weights>) -> Result<LstmStep> {
+    pub fn sequence(env: &Env, op: &Lstm, input: &Descriptor, weights: [Option<Weights>; 2]) -> Result<LstmStep> {
         let places =
             Places { bias: Some(3), recurrent_bias: Some(4), peephole: Some(5), hidden: Some(6), cell: Some(7) };
         let function = op.function().expect("inferred");
-        RecurrentStep::new(env, function, input, op.attributes.hidden_size, op.attributes.direction, places, weight)
+        RecurrentStep::new(env, function, input, op.attributes.hidden_size, op.attributes.direction, places, weights)
     }
 
-    /// The step of `op` for an input of this descriptor; `weight` are the weights if they are constant.
+    /// The step of `op` for an input of this descriptor; `weights` are the weights and the recurrent
+    /// weights if they are constant.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed weights.
-    pub fn cell(env: &Env, op: &LstmCell, input: &Descriptor, weight: Option<Weights>) -> Result<LstmStep> {
+    pub fn cell(env: &Env, op: &LstmCell, input: &Descriptor, weights: [Option<Weights>; 2]) -> Result<LstmStep> {
         let places =
             Places { bias: Some(5), recurrent_bias: Some(6), peephole: Some(7), hidden: Some(3), cell: Some(4) };
         let function = op.function().expect("inferred");
-        RecurrentStep::new(env, function, input, op.attributes.hidden_size, Direction::Forward, places, weight)
+        RecurrentStep::new(env, function, input, op.attributes.hidden_size, Direction::Forward, places, weights)
     }
 }
 
@@ -43,18 +45,19 @@ impl Cell for LstmFunction {
     const STATES: usize = 2;
 
     fn advance<T: Float>(&self, moment: &Moment<T>, hidden: &[f32], block: &mut StateBlock) {
+        let used = block.used();
         let mut gates = self.places.map(|place| moment.sums(place, hidden, block));
         let peephole = [0, 1, 2].map(|gate| moment.peephole(gate, block));
         let peephole = match &peephole {
-            [Some(i), Some(o), Some(f)] => Some([i.as_slice(), o, f]),
+            [Some(i), Some(o), Some(f)] => Some([i, o, f].map(|weights| &weights[..used])),
             _ => None,
         };
         moment.env().isa.run(LstmGates {
             activations: self.activations,
             peephole,
-            gates: gates.each_mut().map(|gate| gate.as_mut_slice()),
-            cell: &mut block.cell,
-            hidden: &mut block.hidden,
+            gates: gates.each_mut().map(|gate| &mut gate[..used]),
+            cell: &mut block.cell[..used],
+            hidden: &mut block.hidden[..used],
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Env, ProductPlan, for_each_tile};
 use crate::cpu::kernels::float::{Float, narrow};
-use crate::cpu::kernels::gemm::{Addend, Epilogue, Finish, Product, dot_lanes, panel_widths};
+use crate::cpu::kernels::gemm::{Addend, Epilogue, Product, Tail, dot_lanes, panel_widths};
 use crate::cpu::kernels::pack::{Operand, Strided};
 use crate::cpu::kernels::packed::{Layout, Packed};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
@@ -59,6 +59,21 @@ impl MatmulShape {
 
     fn batches(&self) -> usize {
         self.batch.iter().product()
+    }
+
+    /// Lets `c` be an operand that is read with `strides` over the dimensions of the output. Not one that makes several
+    /// products out of one.
+    pub fn take_addend(&mut self, strides: &[usize]) -> bool {
+        let Some((batch, &[row, col])) = strides.split_last_chunk::<2>() else { return false };
+        let c = MatrixStrides { batch: batch.to_vec(), row, col };
+        let with = MatmulShape { c: Some(c), beta: 1.0, ..self.clone() };
+        let takes = self.c.is_none()
+            && batch.len() == self.batch.len()
+            && with.clone().flattened().batch.len() == self.clone().flattened().batch.len();
+        if takes {
+            *self = with;
+        }
+        takes
     }
 
     /// Where matrix `index` of the batch starts in an operand with these strides.
@@ -212,8 +227,7 @@ impl<T: Float> MatmulStep<T> {
         if let [matrix] = packed.matrices.as_slice() { Some(matrix) } else { None }
     }
 
-    /// Computes the product. The slice of a packed operand is not read and may be empty. `finish` is applied to
-    /// every run of finished outputs.
+    /// Computes the product. The slice of a packed operand is not read and may be empty.
     ///
     /// # Panics
     /// If `env` is not what the step was planned for, or a slice is too short.
@@ -222,7 +236,7 @@ impl<T: Float> MatmulStep<T> {
         env: &Env,
         [a, b]: [&[T]; 2],
         c: Option<&[T]>,
-        finish: Finish,
+        tail: Tail<T>,
         out: &mut [T],
         scratch: &mut [f32],
     ) {
@@ -245,7 +259,7 @@ impl<T: Float> MatmulStep<T> {
                 col_stride: strides.col,
                 beta: shape.beta,
             });
-            let epilogue = Epilogue { alpha: shape.alpha, addend, finish };
+            let epilogue = Epilogue { alpha: shape.alpha, addend, tail };
             let a = self.operand(0, a, tile.batch);
             let b = self.operand(1, b, tile.batch);
             match b {
@@ -264,7 +278,7 @@ impl<T: Float> MatmulStep<T> {
     }
 
     fn dot(&self, a: &Operand<T>, b: &Strided<T>, tile: &mut Tile<T>, epilogue: &Epilogue<T>, scratch: &mut [f32]) {
-        let cols = tile.cols.clone();
+        let (cols, offset) = (tile.cols.clone(), tile.offset(0));
         let (vector, scratch) = scratch.split_at_mut(self.shape.k);
         match a {
             // Packed panels are cut into depth blocks and as wide as the micro-kernel.
@@ -274,11 +288,11 @@ impl<T: Float> MatmulStep<T> {
         let lanes = &b.data[cols.start * b.lane_stride..];
         if let Some(sums) = T::as_f32_mut(tile.row(0)) {
             dot_lanes(self.isa, vector, lanes, b.lane_stride, sums);
-            return epilogue.apply(self.isa, 0, cols.start, sums);
+            return epilogue.apply(self.isa, [0, cols.start], offset, sums);
         }
         let sums = &mut scratch[..cols.len()];
         dot_lanes(self.isa, vector, lanes, b.lane_stride, sums);
-        epilogue.apply(self.isa, 0, cols.start, sums);
+        epilogue.apply(self.isa, [0, cols.start], offset, sums);
         narrow(self.isa, sums, tile.row(0));
     }
 }
@@ -357,7 +371,7 @@ mod tests {
                 let operands = [if pack_a { &[][..] } else { &a }, if pack_b { &[][..] } else { &b }];
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];
-                step.run(env, operands, c.as_deref(), None, &mut out, &mut scratch);
+                step.run(env, operands, c.as_deref(), Tail::NONE, &mut out, &mut scratch);
                 out
             };
             on_all(run, |env, out| {
@@ -458,16 +472,23 @@ mod tests {
     }
 
     #[test]
-    fn finish_sees_every_output_once() {
+    fn finish_sees_every_output_once_with_its_place() {
         for (m, k, n) in [(1, 30, 50), (37, 300, 65), (40, 5, 1)] {
             let shape = MatmulShape::plain(m, k, n);
             let (a, b) = (random::<f16>(m * k, 1), random::<f16>(k * n, 2));
-            let wanted: Vec<_> = reference(&shape, &a, &b, None).iter().map(|&(x, s)| (x + 10.0, s + 10.0)).collect();
+            let wanted: Vec<_> = reference(&shape, &a, &b, None)
+                .iter()
+                .enumerate()
+                .map(|(i, &(x, s))| (x + 10.0 + (i % 97) as f64, s + 10.0 + (i % 97) as f64))
+                .collect();
             let run = |env: &Env| {
                 let step = MatmulStep::<f16>::new(env.isa, env.threads.count(), shape.clone());
                 let mut out = vec![f16::NAN; m * n];
-                let finish = |xs: &mut [f32]| xs.iter_mut().for_each(|x| *x += 10.0);
-                step.run(env, [&a, &b], None, Some(&finish), &mut out, &mut vec![0.0; step.scratch_len()]);
+                let finish = |at: usize, xs: &mut [f32]| {
+                    xs.iter_mut().enumerate().for_each(|(i, x)| *x += 10.0 + ((at + i) % 97) as f32);
+                };
+                let tail = Tail { finish: Some(&finish), ..Tail::NONE };
+                step.run(env, [&a, &b], None, tail, &mut out, &mut vec![0.0; step.scratch_len()]);
                 out
             };
             on_all(run, |_, out| assert_sums(out, &wanted, k, || format!("{m} {k} {n}")));
@@ -483,7 +504,7 @@ mod tests {
         let run = |env: &Env| {
             let step = MatmulStep::<f32>::new(env.isa, env.threads.count(), MatmulShape::plain(m, k, n));
             let mut out = vec![0.0; m * n];
-            step.run(env, [&a, &b], None, None, &mut out, &mut vec![0.0; step.scratch_len()]);
+            step.run(env, [&a, &b], None, Tail::NONE, &mut out, &mut vec![0.0; step.scratch_len()]);
             out
         };
         on_all(run, |_, out| {

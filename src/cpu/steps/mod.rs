@@ -8,6 +8,7 @@ pub mod convolution;
 pub mod cumulative_sum;
 pub mod dense;
 pub mod elementwise;
+pub mod epilogue;
 pub mod gru;
 pub mod lstm;
 pub mod matmul;

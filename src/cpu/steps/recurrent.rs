@@ -1,14 +1,17 @@
 //! What the recurrent operators share: the product of the inputs of all time steps with their weights, and the loop
 //! over directions and time steps. A cell operator is a sequence of one step.
 //!
-//! A time step is computed in blocks of units (features of the hidden state) and rows of the batch: the recurrent
-//! weights of a block's units are read once per row, in place, and the gates are applied while the sums are in cache.
-//! Everything is computed in `f32`.
+//! A time step is computed in blocks of units (features of the hidden state) and rows of the batch: the weights of a
+//! block's units are a panel, with the units in the lanes of vectors, and the gates are applied while the sums are in
+//! registers or cache. Everything is computed in `f32`.
 
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, widen};
-use crate::cpu::kernels::gemm::dot_lanes;
+use crate::cpu::kernels::gemm::Tail;
+use crate::cpu::kernels::pack::{Operand, Strided, depth_blocks};
+use crate::cpu::kernels::packed::{Layout, Packed};
+use crate::cpu::kernels::recurrent::{PanelProducts, UNITS};
 use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::memory::Io;
 use crate::cpu::weights::Weights;
@@ -18,12 +21,8 @@ use crate::memory::Buffer;
 use crate::ops::recurrent::Direction;
 use crate::shape::Descriptor;
 use half::f16;
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Units of a block: a few vectors of every instruction set.
-pub const UNITS: usize = 16;
 
 /// Rows of the batch in a block.
 const ROWS: usize = 8;
@@ -31,8 +30,8 @@ const ROWS: usize = 8;
 /// The numbers of a block, each row of the batch in [`UNITS`] places.
 pub type Block = [f32; UNITS * ROWS];
 
-/// Fewer rows of input (time steps times batch) are multiplied with the weights one by one, in place: packing weights
-/// pays off when they are used several times.
+/// Fewer rows of input (time steps times batch) are multiplied with the weights step by step: a product of all of them
+/// pays off when its tiles are full.
 const MIN_PRODUCT_ROWS: usize = 4;
 
 /// Where the operands are that not every recurrent operator has at the same place. `input`, `weight` and
@@ -138,10 +137,10 @@ macro_rules! with_network {
 
 impl<C: Cell> RecurrentStep<C> {
     /// The step for an input of this descriptor, `[steps, batch, input]` or for a single step `[batch, input]`, and
-    /// `hidden` features of the hidden state; `weight` are the weights if they are constant.
+    /// `hidden` features of the hidden state; `weights` are the weights and the recurrent weights if they are constant.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for packed weights.
+    /// An `UnknownError` when there is no memory for packed weights, an `OperationError` when mapped ones cannot be read.
     pub fn new(
         env: &Env,
         cell: C,
@@ -149,25 +148,25 @@ impl<C: Cell> RecurrentStep<C> {
         hidden: u32,
         direction: Direction,
         places: Places,
-        weight: Option<Weights>,
+        weights: [Option<Weights>; 2],
     ) -> Result<RecurrentStep<C>> {
         let sizes = Sizes::new::<C>(&input.shape, hidden);
         let network = match input.dtype {
-            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weight)?)),
-            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weight)?)),
+            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weights)?)),
+            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weights)?)),
         };
         Ok(RecurrentStep { cell, network })
     }
 
-    /// Whether the step keeps a packed copy of the constant weights.
-    pub fn keeps_weights(&self) -> bool {
-        with_network!(self, network => network.keeps_weights())
+    /// Whether the step keeps packed copies of the weights and of the recurrent weights.
+    pub fn keeps_weights(&self) -> [bool; 2] {
+        with_network!(self, network => [network.inputs.is_packed(), network.recurrent.is_some()])
     }
 }
 
 impl<C: Cell> Run for RecurrentStep<C> {
     fn kernel(&self) -> &'static str {
-        C::KERNELS[with_network!(self, network => network.product.is_some()) as usize]
+        C::KERNELS[with_network!(self, network => matches!(network.inputs, InputWeights::Product { .. })) as usize]
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
@@ -179,7 +178,7 @@ impl<C: Cell> Run for RecurrentStep<C> {
     }
 
     fn packed(&self) -> Vec<&Arc<Buffer>> {
-        with_network!(self, network => network.packed().collect())
+        with_network!(self, network => network.packed())
     }
 }
 
@@ -196,6 +195,11 @@ pub struct StateBlock {
 }
 
 impl StateBlock {
+    /// The places of a [`Block`] that its rows take.
+    pub fn used(&self) -> usize {
+        self.rows.len() * UNITS
+    }
+
     /// The block of `state`, which holds all states of `units` for `batch` rows: `[units, states, batch]`.
     fn load(state: &[f32], units: Range<usize>, rows: Range<usize>, batch: usize) -> StateBlock {
         let unit = state.len() / units.len();
@@ -225,13 +229,22 @@ impl StateBlock {
     }
 }
 
+/// The weights of one direction for all gates, in panels of [`UNITS`] units.
+#[derive(Clone, Copy)]
+enum GatePanels<'a, T> {
+    /// One operand per gate, packed when the graph was built.
+    Packed(&'a [Packed<T>]),
+    /// Packed for this run: gates, depth blocks, and panels.
+    Wide(&'a [f32]),
+}
+
 /// The inputs of a direction.
 #[derive(Clone, Copy)]
 enum Inputs<'a, T> {
     /// `[rows, gates * hidden]`: multiplied with the weights already.
     Product(&'a [f32]),
-    /// `[rows, input]` and the weights `[gates * hidden, input]`.
-    Raw(&'a [f32], &'a [T]),
+    /// `[rows, input]` and the weights.
+    Raw(&'a [f32], GatePanels<'a, T>),
 }
 
 /// One time step of one direction.
@@ -241,7 +254,7 @@ pub struct Moment<'a, T> {
     inputs: Inputs<'a, T>,
     /// Row of the inputs that belongs to row 0 of the batch.
     first_row: usize,
-    recurrent: &'a [T],
+    recurrent: GatePanels<'a, T>,
     bias: Option<&'a [T]>,
     recurrent_bias: Option<&'a [T]>,
     peephole: Option<&'a [T]>,
@@ -307,10 +320,10 @@ impl<'a, T: Float> Moment<'a, T> {
         }
     }
 
-    /// Products of rows of `x`, which start at `first_row`, with the rows of `weights` that belong to the units.
+    /// Products of rows of `x`, which start at `first_row`, with the panel of the units.
     fn products(
         &self,
-        weights: &[T],
+        weights: GatePanels<T>,
         x: &[f32],
         place: usize,
         block: &StateBlock,
@@ -318,10 +331,22 @@ impl<'a, T: Float> Moment<'a, T> {
         first_row: usize,
     ) -> Block {
         let mut products = [0.0; UNITS * ROWS];
-        let weights = &weights[(place * self.sizes.hidden + block.units.start) * depth..];
-        for (row, products) in block.rows.clone().zip(products.chunks_exact_mut(UNITS)) {
-            let x = &x[(first_row + row) * depth..][..depth];
-            dot_lanes(self.env.isa, x, weights, depth, &mut products[..block.units.len()]);
+        let used = &mut products[..block.rows.len() * UNITS];
+        let x = &x[(first_row + block.rows.start) * depth..][..block.rows.len() * depth];
+        let isa = self.env.isa;
+        for part in depth_blocks(depth) {
+            match weights {
+                GatePanels::Packed(gates) => {
+                    let panel = gates[place].panels(block.units.clone(), part.clone());
+                    isa.run(PanelProducts { x, depth, part, panel, products: used });
+                }
+                GatePanels::Wide(panels) => {
+                    let padded = self.sizes.hidden.next_multiple_of(UNITS);
+                    let start = padded * (place * depth + part.start) + block.units.start * part.len();
+                    let panel = &panels[start..][..UNITS * part.len()];
+                    isa.run(PanelProducts { x, depth, part, panel, products: used });
+                }
+            }
         }
         products
     }
@@ -338,12 +363,21 @@ impl<'a, T: Float> Moment<'a, T> {
     }
 }
 
-/// The product of all inputs with the weights, ready to run for each direction.
-struct InputProduct {
-    /// One for each direction.
-    steps: Vec<MatmulStep<f32>>,
-    /// Whether the steps hold the weights.
-    packed: bool,
+/// How inputs are multiplied with the weights.
+enum InputWeights<T> {
+    /// All of them at once, by one product for each direction, which may hold the weights.
+    Product { steps: Vec<MatmulStep<f32>>, packed: bool },
+    /// Step by step, with the packed weights of each direction and gate if they are constant.
+    Panels(Option<Vec<Packed<T>>>),
+}
+
+impl<T: Float> InputWeights<T> {
+    fn is_packed(&self) -> bool {
+        match self {
+            InputWeights::Product { packed, .. } => *packed,
+            InputWeights::Panels(panels) => panels.is_some(),
+        }
+    }
 }
 
 /// A recurrent network of elements of type `T`, ready to run.
@@ -351,23 +385,33 @@ pub struct Network<T> {
     sizes: Sizes,
     direction: Direction,
     places: Places,
-    product: Option<InputProduct>,
-    element: PhantomData<T>,
+    inputs: InputWeights<T>,
+    /// The packed recurrent weights of each direction and gate if they are constant.
+    recurrent: Option<Vec<Packed<T>>>,
 }
 
 impl<T: Float> Network<T> {
-    /// Plans the network. `weight` are the weights if they are constant.
+    /// Plans the network. `weights` are the weights and the recurrent weights if they are constant.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for packed weights.
-    pub fn new(
+    /// An `UnknownError` when there is no memory for packed weights, an `OperationError` when mapped ones cannot be read.
+    fn new(
         env: &Env,
         sizes: Sizes,
         direction: Direction,
         places: Places,
-        weight: Option<Weights>,
+        weights: [Option<Weights>; 2],
     ) -> Result<Network<T>> {
-        let product = if sizes.rows() >= MIN_PRODUCT_ROWS {
+        let [weight, recurrent] = weights;
+        let pack = |weight: Weights, depth: usize| -> Result<Vec<Packed<T>>> {
+            let gates = 0..direction.count() * sizes.gates;
+            let gate = |gate: usize| {
+                let layout = Layout::Strided { lane_stride: depth, depth_stride: 1 };
+                Packed::new(env.isa, weight.skip(gate * sizes.hidden * depth), layout, sizes.hidden, depth, UNITS)
+            };
+            gates.map(gate).collect()
+        };
+        let inputs = if sizes.rows() >= MIN_PRODUCT_ROWS {
             let shape = MatmulShape {
                 // The weights are transposed.
                 b: MatrixStrides { batch: Vec::new(), row: 1, col: sizes.input },
@@ -381,34 +425,73 @@ impl<T: Float> Network<T> {
                 Ok(step)
             };
             let steps = (0..direction.count()).map(of_direction).collect::<Result<_>>()?;
-            Some(InputProduct { steps, packed: weight.is_some() })
+            InputWeights::Product { steps, packed: weight.is_some() }
         } else {
-            None
+            InputWeights::Panels(weight.map(|weight| pack(weight, sizes.input)).transpose()?)
         };
-        Ok(Network { sizes, direction, places, product, element: PhantomData })
+        let recurrent = recurrent.map(|recurrent| pack(recurrent, sizes.hidden)).transpose()?;
+        Ok(Network { sizes, direction, places, inputs, recurrent })
     }
 
     /// The memory of the packed weights.
-    pub fn packed(&self) -> impl Iterator<Item = &Arc<Buffer>> {
-        self.product.iter().flat_map(|product| &product.steps).flat_map(MatmulStep::packed)
+    fn packed(&self) -> Vec<&Arc<Buffer>> {
+        let mut buffers = Vec::new();
+        match &self.inputs {
+            InputWeights::Product { steps, .. } => buffers.extend(steps.iter().flat_map(MatmulStep::packed)),
+            InputWeights::Panels(panels) => buffers.extend(panels.iter().flatten().map(Packed::buffer)),
+        }
+        buffers.extend(self.recurrent.iter().flatten().map(Packed::buffer));
+        buffers
     }
 
-    /// Whether the network keeps a packed copy of the constant weights.
-    pub fn keeps_weights(&self) -> bool {
-        self.product.as_ref().is_some_and(|product| product.packed)
+    /// The packed weights of direction `d` among those of all directions, or `raw` ones, which are packed into `wide`
+    /// then.
+    fn panels<'a>(
+        &self,
+        env: &Env,
+        packed: &'a Option<Vec<Packed<T>>>,
+        raw: Option<&[T]>,
+        [d, depth]: [usize; 2],
+        wide: &'a mut [f32],
+    ) -> GatePanels<'a, T> {
+        let Sizes { gates, hidden, .. } = self.sizes;
+        if let Some(packed) = packed {
+            return GatePanels::Packed(&packed[d * gates..][..gates]);
+        }
+        let raw = raw.expect("the weights were not packed");
+        let padded = hidden.next_multiple_of(UNITS);
+        for (gate, wide) in wide.chunks_exact_mut((padded * depth).max(1)).enumerate() {
+            let data = &raw[(d * gates + gate) * hidden * depth..];
+            let operand = Operand::Strided(Strided { data, lane_stride: depth, depth_stride: 1 });
+            for part in depth_blocks(depth) {
+                let block = &mut wide[padded * part.start..][..padded * part.len()];
+                operand.pack(env.isa, 0..hidden, part, UNITS, block);
+            }
+        }
+        GatePanels::Wide(wide)
     }
 
-    /// Lengths of the parts of scratch memory: inputs widened, weights widened, sums of the inputs, for the product,
-    /// the hidden state, the hidden state after the reset gate, and the states by units.
-    fn scratch_lengths(&self, resets: bool) -> [usize; 7] {
-        let Sizes { batch, input, hidden, states, .. } = self.sizes;
+    /// Lengths of the parts of scratch memory: inputs widened, weights widened or as panels, recurrent weights as panels,
+    /// sums of the inputs, for the product, the hidden state, the hidden state after the reset gate, and the states by
+    /// units.
+    fn scratch_lengths(&self, resets: bool) -> [usize; 8] {
+        let Sizes { batch, input, hidden, gates, states, .. } = self.sizes;
         let wide = !T::IS_F32;
-        let product = self.product.as_ref();
+        let padded = gates * hidden.next_multiple_of(UNITS);
+        let (weight, sums, product) = match &self.inputs {
+            InputWeights::Product { steps, packed } => {
+                let weight = if wide && !packed { self.sizes.sums() * input } else { 0 };
+                (weight, self.sizes.rows() * self.sizes.sums(), steps[0].scratch_len())
+            }
+            InputWeights::Panels(Some(_)) => (0, 0, 0),
+            InputWeights::Panels(None) => (padded * input, 0, 0),
+        };
         [
             if wide { self.sizes.rows() * input } else { 0 },
-            if wide && product.is_some_and(|product| !product.packed) { self.sizes.sums() * input } else { 0 },
-            if product.is_some() { self.sizes.rows() * self.sizes.sums() } else { 0 },
-            product.map_or(0, |product| product.steps[0].scratch_len()),
+            weight,
+            if self.recurrent.is_some() { 0 } else { padded * hidden },
+            sums,
+            product,
             batch * hidden,
             if resets { batch * hidden } else { 0 },
             states * batch * hidden,
@@ -424,13 +507,13 @@ impl<T: Float> Network<T> {
     pub fn run(&self, env: &Env, io: &mut Io, cell: &impl Cell) {
         let Sizes { steps, batch, input, hidden, states, .. } = self.sizes;
         let mut rest = io.scratch::<f32>();
-        let [wide_x, wide_weight, sums, scratch, h, reset, state] =
+        let [wide_x, wide_weight, wide_recurrent, sums, scratch, h, reset, state] =
             self.scratch_lengths(cell.resets()).map(|length| rest.split_off_mut(..length).expect("enough scratch"));
         let operand = |place: Option<usize>| place.and_then(|index| io.optional::<T>(index));
         let (first_hidden, first_cell) = (operand(self.places.hidden), operand(self.places.cell));
         let [bias, recurrent_bias, peephole] =
             [self.places.bias, self.places.recurrent_bias, self.places.peephole].map(operand);
-        let (weight, recurrent) = (io.optional::<T>(1), io.input::<T>(2));
+        let (weight, recurrent) = (io.optional::<T>(1), io.optional::<T>(2));
         let x = as_wide(env, io.input::<T>(0), wide_x);
         let last_hidden = io.output::<T>();
         let mut last_cell = (states == 2).then(|| io.output::<T>());
@@ -438,14 +521,18 @@ impl<T: Float> Network<T> {
 
         for d in 0..self.direction.count() {
             let of_direction = d * batch * hidden..(d + 1) * batch * hidden;
-            let weight = weight.map(|weight| &weight[d * self.sizes.sums() * input..]);
-            let inputs = match &self.product {
-                Some(product) => {
-                    product.run(env, d, [x, weight_of_product(env, weight, wide_weight, product)], sums, scratch);
+            let inputs = match &self.inputs {
+                InputWeights::Product { steps, packed } => {
+                    let weight = weight.filter(|_| !packed).map(|all| &all[d * self.sizes.sums() * input..]);
+                    let weight = weight.map_or(&[][..], |weight| as_wide(env, weight, wide_weight));
+                    steps[d].run(env, [x, weight], None, Tail::NONE, sums, scratch);
                     Inputs::Product(sums)
                 }
-                None => Inputs::Raw(x, weight.expect("the weights were not packed")),
+                InputWeights::Panels(packed) => {
+                    Inputs::Raw(x, self.panels(env, packed, weight, [d, input], wide_weight))
+                }
             };
+            let recurrent = self.panels(env, &self.recurrent, recurrent, [d, hidden], wide_recurrent);
             load(first_hidden.map(|all| &all[of_direction.clone()]), h);
             self.scatter(h, 0, state);
             if let Some(all) = first_cell {
@@ -462,7 +549,7 @@ impl<T: Float> Network<T> {
                     sizes: self.sizes,
                     inputs,
                     first_row: time * batch,
-                    recurrent: &recurrent[d * self.sizes.sums() * hidden..],
+                    recurrent,
                     bias: part(bias, d, self.sizes.sums()),
                     recurrent_bias: part(recurrent_bias, d, self.sizes.sums()),
                     peephole: part(peephole, d, 3 * hidden),
@@ -536,25 +623,6 @@ impl<T: Float> Network<T> {
     fn clear_cell(&self, state: &mut [f32]) {
         let Sizes { batch, states, .. } = self.sizes;
         state.chunks_exact_mut(states * batch).for_each(|state| state[batch..].fill(0.0));
-    }
-}
-
-impl InputProduct {
-    fn run(&self, env: &Env, direction: usize, operands: [&[f32]; 2], sums: &mut [f32], scratch: &mut [f32]) {
-        self.steps[direction].run(env, operands, None, None, sums, scratch);
-    }
-}
-
-/// The weights of a direction as `f32`; nothing when the product holds them.
-fn weight_of_product<'a, T: Float>(
-    env: &Env,
-    weight: Option<&'a [T]>,
-    wide: &'a mut [f32],
-    product: &InputProduct,
-) -> &'a [f32] {
-    match weight {
-        Some(weight) if !product.packed => as_wide(env, weight, wide),
-        _ => &[],
     }
 }
 

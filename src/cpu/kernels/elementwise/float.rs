@@ -23,26 +23,6 @@ pub fn binary_float(isa: Isa, op: Elementwise, x: &[f32], y: &[f32], uniform: bo
     }
 }
 
-/// Applies unary floating-point operators one after the other to `values`, in place: the epilogue of a kernel.
-///
-/// # Panics
-/// If one of `ops` is not a unary operator from floating-point to floating-point.
-pub fn apply(isa: Isa, ops: &[Elementwise], values: &mut [f32]) {
-    let mut other = [0.0; 512];
-    for values in values.chunks_mut(other.len()) {
-        let other = &mut other[..values.len()];
-        for (i, &op) in ops.iter().enumerate() {
-            match i % 2 {
-                0 => unary_float(isa, op, values, other),
-                _ => unary_float(isa, op, other, values),
-            }
-        }
-        if ops.len() % 2 == 1 {
-            values.copy_from_slice(other);
-        }
-    }
-}
-
 /// The larger of both; NaN if either is.
 #[inline(always)]
 fn max(a: f32, b: f32) -> f32 {
@@ -245,20 +225,6 @@ mod tests {
                     y.to_bits() == exact.to_bits() || close || (y.is_nan() && exact.is_nan()),
                     "{x}^{exponent}: {y}"
                 );
-            }
-        }
-    }
-
-    #[test]
-    fn epilogues_apply_in_order() {
-        let ops = [E::Neg, E::Relu, E::Linear { alpha: 2.0, beta: 1.0 }];
-        for count in 0..=ops.len() {
-            let mut values: Vec<f32> = (0..1000).map(|i| i as f32 - 500.0).collect();
-            apply(Isa::best(), &ops[..count], &mut values);
-            for (i, value) in values.iter().enumerate() {
-                let x = 500.0 - i as f32;
-                let expected = [-x, x, x.max(0.0), 2.0 * x.max(0.0) + 1.0][count];
-                assert_eq!(*value, expected, "{count} operators at {i}");
             }
         }
     }

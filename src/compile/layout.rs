@@ -1,0 +1,431 @@
+//! Layout assignment: networks of convolutions compute with channels last, whatever the layout of the graph.
+//!
+//! With channels last a pixel is a row of a matrix: products read it without packing, and every kernel has its channels
+//! in the lanes of vectors. The pass rewrites the graph with the operators of the draft alone. A convolution is given
+//! the transposed image; the operators that follow compute on the transposed values as long as they can; transposes
+//! remain at the borders, and those that meet there cancel each other in [`simplify`](super::simplify).
+
+use crate::ir::{Graph, Node, Source, ValueId};
+use crate::ops::conv2d::Conv2d;
+use crate::ops::reshape::Reshape;
+use crate::ops::spatial::InputLayout;
+use crate::ops::transpose::Transpose;
+use crate::ops::{Op, Operator};
+use crate::shape::{Descriptor, elements};
+use std::collections::HashMap;
+
+/// Output channels of a group for which a convolution is worth transposing its image: fewer leave most lanes of the
+/// vectors empty.
+const MIN_CHANNELS: u32 = 8;
+
+/// Gives convolutions with channels first, and what surrounds them, images with channels last.
+pub fn channels_last(graph: &mut Graph) {
+    let convolves = |node: &Node| matches!(&node.op, Op::Conv2d(op) if op.attributes.input_layout == InputLayout::Nchw);
+    if !graph.nodes.iter().any(convolves) {
+        return;
+    }
+    let nodes = std::mem::take(&mut graph.nodes);
+    let mut rewrite = Rewrite { graph, last: HashMap::new(), absent: HashMap::new() };
+    for node in nodes {
+        rewrite.node(node);
+    }
+    for (_, id) in rewrite.graph.outputs.clone() {
+        rewrite.plain(id);
+    }
+    graph.drop_unused();
+}
+
+/// The dimensions of a tensor with channels last, by their places with channels first.
+fn axes(rank: usize) -> Vec<usize> {
+    [0].into_iter().chain(2..rank).chain([1]).collect()
+}
+
+/// The dimensions of a tensor with channels first, by their places with channels last.
+fn inverse(rank: usize) -> Vec<usize> {
+    [0, rank - 1].into_iter().chain(1..rank - 1).collect()
+}
+
+/// A value with channels last.
+#[derive(Clone, Copy)]
+struct Last {
+    id: ValueId,
+    /// Whether it is computed like that, and not transposed for one reader.
+    native: bool,
+}
+
+struct Rewrite<'g> {
+    graph: &'g mut Graph,
+    /// For a value with channels first the one with channels last.
+    last: HashMap<ValueId, Last>,
+    /// The values that nothing computes yet, with what they are the transposition of.
+    absent: HashMap<ValueId, ValueId>,
+}
+
+impl Rewrite<'_> {
+    fn rank(&self, id: ValueId) -> usize {
+        self.graph.descriptor(id).rank()
+    }
+
+    fn is_native(&self, id: ValueId) -> bool {
+        self.last.get(&id).is_some_and(|last| last.native)
+    }
+
+    fn add_value(&mut self, like: ValueId, shape: Vec<u32>) -> ValueId {
+        let dtype = self.graph.descriptor(like).dtype;
+        self.graph.add_value(Descriptor::new(dtype, shape), Source::Node)
+    }
+
+    /// Appends a node that belongs to no operator of the graph as built.
+    fn push(&mut self, op: impl Into<Op>, input: ValueId, output: ValueId) {
+        let (op, inputs, outputs) = (op.into(), vec![Some(input)], vec![output]);
+        let (label, epilogue, origins) = Default::default();
+        self.graph.nodes.push(Node { op, label, inputs, outputs, epilogue, origins });
+    }
+
+    fn push_transpose(&mut self, axes: Vec<usize>, input: ValueId, output: ValueId) {
+        let permutation = Some(axes.into_iter().map(|axis| axis as u32).collect());
+        self.push(Transpose { permutation }, input, output);
+    }
+
+    /// Sees to it that `id` itself is computed, too.
+    fn plain(&mut self, id: ValueId) {
+        if let Some(last) = self.absent.remove(&id) {
+            self.push_transpose(inverse(self.rank(id)), last, id);
+        }
+    }
+
+    /// `id` with channels last.
+    fn last(&mut self, id: ValueId) -> ValueId {
+        if let Some(last) = self.last.get(&id) {
+            return last.id;
+        }
+        let axes = axes(self.rank(id));
+        let shape = axes.iter().map(|&axis| self.graph.descriptor(id).shape[axis]).collect();
+        let last = self.add_value(id, shape);
+        self.push_transpose(axes, id, last);
+        self.last.insert(id, Last { id: last, native: false });
+        last
+    }
+
+    /// `id`, which is broadcast to `rank` dimensions, with channels last.
+    fn broadcast_last(&mut self, id: ValueId, rank: usize) -> ValueId {
+        let own = &self.graph.descriptor(id).shape;
+        if own.len() == rank {
+            return self.last(id);
+        }
+        if own.iter().all(|&size| size == 1) {
+            return id;
+        }
+        let mut new_shape = vec![1; rank - own.len()];
+        new_shape.extend(own);
+        self.plain(id);
+        let whole = self.add_value(id, new_shape.clone());
+        self.push(Reshape { new_shape }, id, whole);
+        self.last(whole)
+    }
+
+    fn node(&mut self, node: Node) {
+        let rewritten = match &node.op {
+            Op::Conv2d(op) => self.convolution(op, &node),
+            Op::Reshape(_) => self.reshape(&node),
+            Op::Transpose(op) => self.transpose(op, &node),
+            Op::Reduce(op) if !op.attributes.keep_dimensions => self.reduction(op.attributes.axes.as_deref(), &node),
+            Op::ArgMinMax(op) if !op.attributes.keep_dimensions => self.reduction(Some(&[op.attributes.axis]), &node),
+            op => self.follower(op, &node),
+        };
+        if rewritten.is_none() {
+            node.inputs.iter().flatten().for_each(|&id| self.plain(id));
+            self.graph.nodes.push(node);
+        }
+    }
+
+    /// Appends what computes the outputs of `node` with channels last: `op` on `inputs`.
+    fn push_native(&mut self, op: Op, inputs: Vec<Option<ValueId>>, node: &Node) {
+        let mut outputs = Vec::new();
+        for &id in &node.outputs {
+            let axes = axes(self.rank(id));
+            let shape = axes.iter().map(|&axis| self.graph.descriptor(id).shape[axis]).collect();
+            let last = self.add_value(id, shape);
+            self.last.insert(id, Last { id: last, native: true });
+            self.absent.insert(id, last);
+            outputs.push(last);
+        }
+        self.graph.nodes.push(Node { op, inputs, outputs, ..node.clone() });
+    }
+
+    /// The operands of `node`, of which the first `count` are transposed.
+    fn operands(&mut self, node: &Node, count: usize, rank: usize) -> Vec<Option<ValueId>> {
+        let mut inputs = node.inputs.clone();
+        for (index, id) in inputs.iter_mut().enumerate().filter_map(|(index, id)| Some((index, id.as_mut()?))) {
+            if index < count {
+                *id = self.broadcast_last(*id, rank);
+            } else {
+                self.plain(*id);
+            }
+        }
+        inputs
+    }
+
+    /// A convolution computes with channels last if its filter can be packed for that when the graph is built.
+    fn convolution(&mut self, op: &Conv2d, node: &Node) -> Option<()> {
+        let (image, filter) = (node.inputs[0]?, node.inputs[1]?);
+        let last = op.transposed(&axes(4))?;
+        let [output_channels, _, _, _] = op.attributes.filter_layout.axes();
+        let channels = self.graph.descriptor(filter).shape[output_channels];
+        let depthwise = op.attributes.groups > 1 && op.attributes.groups == channels;
+        let wide = if depthwise { channels } else { channels / op.attributes.groups } >= MIN_CHANNELS;
+        if self.graph.value(filter).constant().is_none() || !(wide || self.is_native(image)) {
+            return None;
+        }
+        let inputs = self.operands(node, 1, 4);
+        self.push_native(last.into(), inputs, node);
+        Some(())
+    }
+
+    /// Any other operator computes with channels last if an operand is computed like that.
+    fn follower(&mut self, op: &Op, node: &Node) -> Option<()> {
+        let count = match op {
+            Op::Elementwise(_) | Op::Quantize(_) | Op::Concat(_) => node.inputs.len(),
+            _ => 1,
+        };
+        let rank = self.rank(node.outputs[0]);
+        // Elements that are there with channels last, and elements that would have to be transposed.
+        let (mut native, mut foreign) = (0, 0);
+        for &id in node.inputs[..count].iter().flatten() {
+            let elements = elements(&self.graph.descriptor(id).shape);
+            match self.last.get(&id) {
+                Some(last) if last.native && self.rank(id) == rank => native += elements,
+                None if self.graph.value(id).constant().is_none() => foreign += elements,
+                _ => {}
+            }
+        }
+        if rank < 3 || native == 0 || native < foreign {
+            return None;
+        }
+        let op = op.transposed(&axes(rank))?;
+        let inputs = self.operands(node, count, rank);
+        self.push_native(op, inputs, node);
+        Some(())
+    }
+
+    /// A reduction that drops dimensions, if the order of the others stays.
+    fn reduction(&mut self, reduced: Option<&[u32]>, node: &Node) -> Option<()> {
+        let input = node.inputs[0].filter(|&id| self.is_native(id))?;
+        let axes = axes(self.rank(input));
+        let is_reduced = |axis: usize| reduced.is_none_or(|reduced| reduced.contains(&(axis as u32)));
+        let stays: Vec<usize> = axes.iter().copied().filter(|&axis| !is_reduced(axis)).collect();
+        let op = node.op.transposed(&axes).filter(|_| stays.is_sorted())?;
+        let inputs = vec![Some(self.last(input))];
+        self.graph.nodes.push(Node { op, inputs, ..node.clone() });
+        Some(())
+    }
+
+    /// A reshape that keeps batches and channels apart from the rest.
+    fn reshape(&mut self, node: &Node) -> Option<()> {
+        let (input, output) = (node.inputs[0]?, node.outputs[0]);
+        let (from, to) = (&self.graph.descriptor(input).shape, &self.graph.descriptor(output).shape);
+        let last = *self.last.get(&input)?;
+        if from.len() < 3 || to.len() < 3 || from[..2] != to[..2] {
+            return None;
+        }
+        let new_shape: Vec<u32> = axes(to.len()).into_iter().map(|axis| to[axis]).collect();
+        if last.native {
+            self.push_native(Reshape { new_shape }.into(), vec![Some(last.id)], node);
+            return Some(());
+        }
+        // Both forms: nothing is copied for them.
+        let id = self.add_value(output, new_shape.clone());
+        self.push(Reshape { new_shape }, last.id, id);
+        self.last.insert(output, Last { id, native: false });
+        None
+    }
+
+    /// A transpose reads the form that its operand has, and what it transposes from channels last has that form already.
+    fn transpose(&mut self, op: &Transpose, node: &Node) -> Option<()> {
+        let (input, output) = (node.inputs[0]?, node.outputs[0]);
+        let rank = self.rank(input);
+        let own = op.axes(rank);
+        if rank >= 3 && own == inverse(rank) && !self.absent.contains_key(&input) {
+            self.last.insert(output, Last { id: input, native: false });
+        }
+        let last = self.absent.get(&input).copied()?;
+        let inverse = inverse(rank);
+        let permutation = Some(own.into_iter().map(|axis| inverse[axis] as u32).collect());
+        self.graph.nodes.push(Node { op: Transpose { permutation }.into(), inputs: vec![Some(last)], ..node.clone() });
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::simplify::simplify;
+    use crate::testing::{check_pass, check_pass_changes_nothing};
+
+    /// The pass and what cancels transposes after it.
+    fn pass(graph: &mut Graph) {
+        channels_last(graph);
+        simplify(graph);
+    }
+
+    #[test]
+    fn a_chain_of_image_operators_is_transposed_at_its_borders() {
+        check_pass(
+            pass,
+            "%0 = input x float32 [1, 3, 8, 8]
+             %1 = constant float32 [8, 3, 3, 3]
+             %2 = conv2d %0 %1 padding=[1, 1, 1, 1]
+             %3 = relu %2
+             %4 = maxPool2d %3 windowDimensions=[2, 2] strides=[2, 2]
+             %5 = constant float32 [8, 1, 3, 3]
+             %6 = conv2d %4 %5 groups=8
+             output y = %6",
+            "%0 = input x float32 [1, 3, 8, 8]
+             %1 = transpose %0 permutation=[0, 2, 3, 1]
+             %2 = constant float32 [8, 3, 3, 3]
+             %3 = conv2d %1 %2 inputLayout=nhwc padding=[1, 1, 1, 1]
+             %4 = relu %3
+             %5 = maxPool2d %4 layout=nhwc strides=[2, 2] windowDimensions=[2, 2]
+             %6 = constant float32 [8, 1, 3, 3]
+             %7 = conv2d %5 %6 groups=8 inputLayout=nhwc
+             %8 = transpose %7 permutation=[0, 3, 1, 2]
+             output y = %8",
+        );
+    }
+
+    #[test]
+    fn residuals_and_operands_of_channels_follow() {
+        check_pass(
+            pass,
+            "%0 = input x float32 [2, 8, 4, 4]
+             %1 = constant float32 [8, 8, 1, 1]
+             %2 = conv2d %0 %1
+             %3 = input s float32 [8, 1, 1]
+             %4 = mul %2 %3
+             %5 = add %4 %0
+             %6 = reduceMean %5 axes=[2, 3]
+             output y = %6",
+            "%0 = input x float32 [2, 8, 4, 4]
+             %1 = input s float32 [8, 1, 1]
+             %2 = transpose %0 permutation=[0, 2, 3, 1]
+             %3 = constant float32 [8, 8, 1, 1]
+             %4 = conv2d %2 %3 inputLayout=nhwc
+             %5 = reshape %1 newShape=[1, 8, 1, 1]
+             %6 = transpose %5 permutation=[0, 2, 3, 1]
+             %7 = mul %4 %6
+             %8 = add %7 %2
+             %9 = reduceMean %8 axes=[1, 2]
+             output y = %9",
+        );
+    }
+
+    #[test]
+    fn every_operator_that_can_follow_does() {
+        check_pass(
+            pass,
+            "%0 = input x float32 [1, 8, 6, 6]
+             %1 = constant float32 [8, 8, 1, 1]
+             %2 = conv2d %0 %1
+             %3, %4 = split %2 splits=2 axis=1
+             %5 = concat %4 %3 axis=1
+             %6 = pad %5 beginningPadding=[0, 0, 1, 2] endingPadding=[0, 0, 0, 1]
+             %7 = slice %6 starts=[0, 1, 2, 3] sizes=[1, 4, 5, 6]
+             %8 = resample2d %7 scales=[2, 1]
+             %9 = softmax %8 axis=1
+             %10 = instanceNormalization %9
+             %11 = argMax %10 axis=1
+             output y = %11",
+            "%0 = input x float32 [1, 8, 6, 6]
+             %1 = transpose %0 permutation=[0, 2, 3, 1]
+             %2 = constant float32 [8, 8, 1, 1]
+             %3 = conv2d %1 %2 inputLayout=nhwc
+             %4, %5 = split %3 axis=3 splits=2
+             %6 = concat %5 %4 axis=3
+             %7 = pad %6 beginningPadding=[0, 1, 2, 0] endingPadding=[0, 0, 1, 0] value=0.0
+             %8 = slice %7 sizes=[1, 5, 6, 4] starts=[0, 2, 3, 1]
+             %9 = resample2d %8 axes=[1, 2] scales=[2.0, 1.0]
+             %10 = softmax %9 axis=3
+             %11 = instanceNormalization %10 epsilon=9.999999747378752e-6 layout=nhwc
+             %12 = argMax %11 axis=3
+             output y = %12",
+        );
+    }
+
+    #[test]
+    fn transposes_and_reshapes_of_attention_over_pixels_cost_nothing() {
+        check_pass(
+            pass,
+            "%0 = input x float32 [1, 8, 2, 3]
+             %1 = constant float32 [8, 8, 1, 1]
+             %2 = conv2d %0 %1
+             %3 = reshape %2 newShape=[1, 8, 6]
+             %4 = transpose %3 permutation=[0, 2, 1]
+             %5 = softmax %4 axis=2
+             %6 = transpose %5 permutation=[0, 2, 1]
+             %7 = reshape %6 newShape=[1, 8, 2, 3]
+             %8 = conv2d %7 %1
+             %9 = add %8 %2
+             output y = %9",
+            "%0 = input x float32 [1, 8, 2, 3]
+             %1 = transpose %0 permutation=[0, 2, 3, 1]
+             %2 = constant float32 [8, 8, 1, 1]
+             %3 = conv2d %1 %2 inputLayout=nhwc
+             %4 = reshape %3 newShape=[1, 6, 8]
+             %5 = softmax %4 axis=2
+             %6 = reshape %5 newShape=[1, 2, 3, 8]
+             %7 = conv2d %6 %2 inputLayout=nhwc
+             %8 = add %7 %3
+             %9 = transpose %8 permutation=[0, 3, 1, 2]
+             output y = %9",
+        );
+    }
+
+    #[test]
+    fn a_value_that_another_reader_needs_channels_first_is_transposed_for_it() {
+        check_pass(
+            pass,
+            "%0 = input x float32 [1, 8, 2, 3]
+             %1 = constant float32 [8, 8, 1, 1]
+             %2 = conv2d %0 %1
+             %3 = reshape %2 newShape=[1, 48]
+             %4 = relu %2
+             output y = %3
+             output z = %4",
+            "%0 = input x float32 [1, 8, 2, 3]
+             %1 = transpose %0 permutation=[0, 2, 3, 1]
+             %2 = constant float32 [8, 8, 1, 1]
+             %3 = conv2d %1 %2 inputLayout=nhwc
+             %4 = transpose %3 permutation=[0, 3, 1, 2]
+             %5 = reshape %4 newShape=[1, 48]
+             %6 = relu %3
+             %7 = transpose %6 permutation=[0, 3, 1, 2]
+             output y = %5
+             output z = %7",
+        );
+    }
+
+    #[test]
+    fn images_stay_that_nothing_is_won_for() {
+        for text in [
+            // Few channels, a filter that is not known yet, channels last already, no convolution.
+            "%0 = input x float32 [1, 3, 8, 8]
+             %1 = constant float32 [3, 3, 3, 3]
+             %2 = conv2d %0 %1
+             %3 = relu %2
+             output y = %3",
+            "%0 = input x float32 [1, 16, 8, 8]
+             %1 = input f float32 [16, 16, 3, 3]
+             %2 = conv2d %0 %1
+             output y = %2",
+            "%0 = input x float32 [1, 8, 8, 16]
+             %1 = constant float32 [16, 16, 3, 3]
+             %2 = conv2d %0 %1 inputLayout=nhwc
+             output y = %2",
+            "%0 = input x float32 [1, 16, 8, 8]
+             %1 = maxPool2d %0
+             output y = %1",
+        ] {
+            check_pass_changes_nothing(pass, text);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What follows a product or convolution: the part of the program that the kernels do in registers, and the rest.
+
+use super::elementwise::{ElementwiseStep, REGISTER};
+use crate::cpu::kernels::float::Float;
+use crate::cpu::kernels::gemm::{Finish, Tail};
+use crate::cpu::kernels::tiles::Slots;
+use crate::cpu::memory::Io;
+use crate::cpu::simd::Isa;
+use crate::memory::bytes_of_mut;
+use crate::ops::elementwise::Elementwise as E;
+use crate::ops::fused::{Fused, Instruction};
+use crate::shape::{Descriptor, broadcast_strides};
+
+/// The program behind an operator, and its operands.
+pub struct Following<'a> {
+    /// The place of the operand that the operator itself adds, if it has one.
+    pub addend: Option<usize>,
+    /// The program; operand 0 is the result of the operator.
+    pub program: &'a Fused,
+    /// The output.
+    pub output: &'a Descriptor,
+    /// The other operands.
+    pub others: Vec<&'a Descriptor>,
+    /// The place of the first one of them among the operands of the node.
+    pub first: usize,
+}
+
+/// A program behind a product, made ready to run. It may begin with an addition that the product does (a bias), then one
+/// of a value of the output's shape (a residual), then bounds: these are done in registers.
+pub struct EpilogueStep {
+    addend: Option<usize>,
+    residual: Option<usize>,
+    clamp: Option<[f32; 2]>,
+    rest: Option<ElementwiseStep>,
+    /// Operand `i` of the rest is operand `i + shift` of the node.
+    shift: usize,
+}
+
+impl EpilogueStep {
+    /// Makes the program ready. `takes` is asked whether the product, which adds nothing yet, can add an operand that is
+    /// read with these strides over the dimensions of the output; it is asked again only after it has said no.
+    pub fn new(following: &Following, mut takes: impl FnMut(&[usize]) -> bool) -> EpilogueStep {
+        let Following { addend, program, output, others, first } = following;
+        let shift = first.saturating_sub(1);
+        let mut step = EpilogueStep { addend: *addend, residual: None, clamp: None, rest: None, shift };
+        let mut done = 0;
+        for instruction in &program.instructions {
+            let value = if done == 0 { 0 } else { program.inputs + done - 1 };
+            if !is_read_once(program, value) || !step.takes(program, instruction, value, following, &mut takes) {
+                break;
+            }
+            done += 1;
+        }
+        if done < program.instructions.len() {
+            step.rest = Some(ElementwiseStep::behind(&without(program, done), output, others));
+        }
+        step
+    }
+
+    /// Takes over an instruction on `value`, if that can be done in registers after what was taken over before.
+    fn takes(
+        &mut self,
+        program: &Fused,
+        instruction: &Instruction,
+        value: usize,
+        Following { output, others, first, .. }: &Following,
+        takes: &mut impl FnMut(&[usize]) -> bool,
+    ) -> bool {
+        match (instruction.op, instruction.operands.as_slice()) {
+            (E::Identity, _) => true,
+            (E::Add, &[a, b]) if self.clamp.is_none() && self.residual.is_none() => {
+                let other = if a == value { b } else { a };
+                if other == 0 || other >= program.inputs {
+                    return false;
+                }
+                let descriptor = others[other - 1];
+                let strides = broadcast_strides(&descriptor.shape, &output.shape);
+                let operand = Some(first + other - 1);
+                if self.addend.is_none() && takes(&strides) {
+                    self.addend = operand;
+                } else if descriptor.elements() == output.elements() {
+                    self.residual = operand;
+                } else {
+                    return false;
+                }
+                true
+            }
+            (E::Relu, _) if self.clamp.is_none() => {
+                self.clamp = Some([0.0, f32::INFINITY]);
+                true
+            }
+            (E::Clamp { min, max }, _) if self.clamp.is_none() => {
+                self.clamp = Some([min.to_f64() as f32, max.to_f64() as f32]);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The operand of the node that the product adds: its own, or one of the program.
+    pub fn addend(&self) -> Option<usize> {
+        self.addend
+    }
+
+    /// The `f32` elements of scratch that [`with_tail`](Self::with_tail) needs on so many threads.
+    pub fn scratch_len(&self, threads: usize) -> usize {
+        self.slot() * threads
+    }
+
+    fn slot(&self) -> usize {
+        self.rest.as_ref().map_or(0, ElementwiseStep::register_bytes).next_multiple_of(REGISTER) / size_of::<f32>()
+    }
+
+    /// Calls `run` with what follows the sums on `threads` threads.
+    pub fn with_tail<T: Float>(
+        &self,
+        isa: Isa,
+        threads: usize,
+        io: &Io,
+        scratch: &mut [f32],
+        run: impl FnOnce(Tail<T>),
+    ) {
+        let residual = self.residual.map(|operand| io.input::<T>(operand));
+        let clamp = self.clamp;
+        let Some(rest) = &self.rest else {
+            return run(Tail { residual, clamp, finish: None });
+        };
+        let slots = Slots::new(scratch, self.slot(), threads);
+        let finish = |at: usize, values: &mut [f32]| {
+            let registers = slots.take();
+            rest.run_in_place(isa, io, self.shift, at, values, bytes_of_mut(registers.floats));
+        };
+        let finish: Finish = Some(&finish);
+        run(Tail { residual, clamp, finish });
+    }
+}
+
+/// Whether one instruction reads a value, once.
+fn is_read_once(program: &Fused, value: usize) -> bool {
+    let reads = program.instructions.iter().flat_map(|instruction| &instruction.operands);
+    reads.filter(|&&read| read == value).count() == 1
+}
+
+/// The program without its first `done` instructions, the result of the last of which is operand 0 now.
+fn without(program: &Fused, done: usize) -> Fused {
+    let register = |&register: &usize| match register.checked_sub(program.inputs) {
+        Some(result) if result + 1 == done => 0,
+        Some(result) => program.inputs + result - done,
+        None => register,
+    };
+    let rest = program.instructions[done..].iter().map(|Instruction { op, operands, dtype }| Instruction {
+        op: *op,
+        operands: operands.iter().map(register).collect(),
+        dtype: *dtype,
+    });
+    Fused { inputs: program.inputs, instructions: rest.collect() }
+}
+
+/// Whether the strides over dimensions of these sizes are those of a vector along `axis`.
+pub fn is_vector_along(axis: usize, strides: &[usize], shape: &[u32]) -> bool {
+    let wanted = |at: usize| usize::from(at == axis);
+    (0..shape.len()).all(|at| shape[at] == 1 || strides[at] == wanted(at))
+}
