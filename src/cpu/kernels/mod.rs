@@ -5,6 +5,7 @@ pub mod arg;
 pub mod copy;
 pub mod cumulative;
 pub mod depthwise;
+pub mod depthwise_pixels;
 pub mod elementwise;
 pub mod float;
 pub mod gather;

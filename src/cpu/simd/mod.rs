@@ -108,6 +108,19 @@ impl Isa {
         }
     }
 
+    /// Number of `f32` in one vector of this level: [`Simd::LANES`].
+    pub fn lanes(self) -> usize {
+        struct Lanes;
+        impl Kernel for Lanes {
+            type Output = usize;
+            #[inline(always)]
+            fn run<S: Simd>(self, _: S) -> usize {
+                S::LANES
+            }
+        }
+        self.run(Lanes)
+    }
+
     /// Runs `kernel` in a function that is compiled for this level.
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {

@@ -1,0 +1,163 @@
+use super::super::testing::*;
+use super::*;
+use half::f16;
+use proptest::prelude::*;
+
+/// The formula in `f64`: the value and the sum of magnitudes of each output.
+fn reference<T: Float>(s: &Conv2dShape, input: &[T], filter: &[T], bias: Option<&[T]>) -> Vec<(f64, f64)> {
+    let ([ic, row, col], f) = (s.input_strides(), s.filter_strides());
+    let ([gi, go], [oh, ow]) = (s.group(), s.output);
+    let mut out = vec![(0.0, 0.0); s.batches * s.channels[1] * oh * ow];
+    for n in 0..s.batches {
+        for o in 0..s.channels[1] {
+            for (y, x) in (0..oh).flat_map(|y| (0..ow).map(move |x| (y, x))) {
+                let start = bias.map_or(0.0, |bias| bias[o].to_f32() as f64);
+                let (mut sum, mut magnitude) = (start, start.abs());
+                for (ty, tx) in (0..s.filter[0]).flat_map(|ty| (0..s.filter[1]).map(move |tx| (ty, tx))) {
+                    let iy = (y * s.strides[0] + ty * s.dilations[0]) as isize - s.padding[0] as isize;
+                    let ix = (x * s.strides[1] + tx * s.dilations[1]) as isize - s.padding[1] as isize;
+                    if iy < 0 || ix < 0 || iy >= s.input[0] as isize || ix >= s.input[1] as isize {
+                        continue;
+                    }
+                    for i in 0..gi {
+                        let channel = o / go * gi + i;
+                        let image = n * s.channels[0] * s.input[0] * s.input[1];
+                        let x = input[image + channel * ic + iy as usize * row + ix as usize * col].to_f32() as f64
+                            * filter[o * f[0] + i * f[1] + ty * f[2] + tx * f[3]].to_f32() as f64;
+                        sum += x;
+                        magnitude += x.abs();
+                    }
+                }
+                let at = if s.channels_last {
+                    ((n * oh + y) * ow + x) * s.channels[1] + o
+                } else {
+                    ((n * s.channels[1] + o) * oh + y) * ow + x
+                };
+                out[at] = (sum, magnitude);
+            }
+        }
+    }
+    out
+}
+
+fn check<T: Float>(shape: &Conv2dShape) {
+    let [gi, _] = shape.group();
+    let taps = shape.filter[0] * shape.filter[1];
+    let input = random::<T>(shape.batches * shape.channels[0] * shape.input[0] * shape.input[1], 1);
+    let filter = random::<T>(shape.channels[1] * gi * taps, 2);
+    let bias = random::<T>(shape.channels[1], 3);
+    for (bias, packed) in [(None, false), (Some(&bias[..]), true)] {
+        let exact = reference(shape, &input, &filter, bias);
+        let doubled: Vec<_> = exact.iter().map(|&(x, m)| (2.0 * x, 2.0 * m)).collect();
+        let run = |env: &Env| {
+            let mut step = Conv2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
+            if packed {
+                step.prepack(Weights::of_slice(&filter)).unwrap();
+            }
+            let mut out = vec![T::from_f32(f32::NAN); exact.len()];
+            let mut scratch = vec![f32::NAN; step.scratch_len()];
+            let double = |xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);
+            let operands = [&input[..], if packed { &[] } else { &filter }];
+            step.run(env, operands, bias, Some(&double), &mut out, &mut scratch);
+            out
+        };
+        on_all(run, |env, out| {
+            assert_sums(out, &doubled, gi * taps + 1, || {
+                format!("{shape:?}, packed {packed}, {:?}, {} threads", env.isa, env.threads.count())
+            });
+        });
+    }
+}
+
+/// A shape with the output size that the other numbers give.
+fn shape(
+    channels: [usize; 2],
+    groups: usize,
+    input: [usize; 2],
+    filter: [usize; 2],
+    strides: [usize; 2],
+    dilations: [usize; 2],
+    [top, bottom, left, right]: [usize; 4],
+) -> Option<Conv2dShape> {
+    let size = |axis: usize, padding: usize| {
+        let reach = (filter[axis] - 1) * dilations[axis] + 1;
+        (input[axis] + padding).checked_sub(reach).map(|free| free / strides[axis] + 1)
+    };
+    Some(Conv2dShape {
+        batches: 2,
+        groups,
+        channels,
+        input,
+        filter,
+        output: [size(0, top + bottom)?, size(1, left + right)?],
+        strides,
+        dilations,
+        padding: [top, left],
+        channels_last: false,
+        layout: FilterLayout::Oihw,
+    })
+}
+
+const LAYOUTS: [FilterLayout; 4] = [FilterLayout::Oihw, FilterLayout::Hwio, FilterLayout::Ohwi, FilterLayout::Ihwo];
+
+#[test]
+fn layouts_groups_and_edges() {
+    let cases = [
+        shape([3, 5], 1, [7, 9], [3, 3], [1, 1], [1, 1], [1; 4]),
+        shape([4, 6], 1, [5, 5], [1, 1], [1, 1], [1, 1], [0; 4]),
+        shape([4, 6], 1, [6, 5], [1, 1], [2, 2], [1, 1], [0; 4]),
+        shape([4, 6], 2, [8, 20], [3, 2], [2, 3], [2, 1], [0, 3, 2, 1]),
+        shape([5, 5], 5, [9, 70], [3, 3], [1, 1], [1, 1], [1; 4]),
+        shape([70, 70], 70, [5, 6], [3, 3], [2, 2], [1, 1], [1, 0, 0, 1]),
+        shape([3, 6], 3, [9, 8], [2, 3], [1, 2], [2, 3], [2, 1, 4, 3]),
+        shape([1, 33], 1, [8, 8], [5, 5], [1, 1], [1, 1], [9, 9, 9, 9]),
+        shape([35, 14], 1, [4, 40], [3, 3], [1, 1], [1, 1], [1; 4]),
+    ];
+    for base in cases.into_iter().flatten() {
+        for channels_last in [false, true] {
+            for layout in LAYOUTS {
+                check::<f32>(&Conv2dShape { channels_last, layout, ..base.clone() });
+            }
+            check::<f16>(&Conv2dShape { channels_last, ..base.clone() });
+        }
+    }
+}
+
+#[test]
+fn steps_and_dilations_that_no_memory_has_room_for() {
+    // One tap lies in the image. Padded rows would take 2^63 floats, twice which is 0 modulo 2^64.
+    let far = i32::MAX as usize;
+    let base = shape([2, 2], 2, [1, 1], [2, 1], [1, 1 << 28], [far, 1], [far, 0, 0, 0]).unwrap();
+    for channels_last in [false, true] {
+        check::<f32>(&Conv2dShape { channels_last, ..base.clone() });
+    }
+}
+
+#[test]
+fn large_enough_for_threads() {
+    let base = shape([32, 40], 1, [20, 20], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
+    let deep = shape([48, 48], 48, [40, 40], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
+    for channels_last in [false, true] {
+        check::<f32>(&Conv2dShape { channels_last, ..base.clone() });
+        check::<f32>(&Conv2dShape { channels_last, ..deep.clone() });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn random_shapes(
+        (groups, gi, go) in (1usize..4, 1usize..6, 1usize..8),
+        (h, w, kh, kw) in (1usize..12, 1usize..40, 1usize..4, 1usize..5),
+        strides in any::<[bool; 2]>(),
+        dilations in [1usize..3, 1usize..4],
+        padding in [0usize..4, 0usize..4, 0usize..4, 0usize..4],
+        (channels_last, layout) in (any::<bool>(), 0usize..4),
+    ) {
+        let strides = strides.map(|two| 1 + two as usize);
+        let channels = [groups * gi, groups * go];
+        if let Some(base) = shape(channels, groups, [h, w], [kh, kw], strides, dilations, padding) {
+            check::<f32>(&Conv2dShape { channels_last, layout: LAYOUTS[layout], ..base });
+        }
+    }
+}
