@@ -123,8 +123,9 @@ impl Running {
     fn new(env: &Env, case: &Case) -> Running {
         let shape = case.shape();
         let (inputs, outputs) = (shape.input.iter().product::<usize>(), shape.output.iter().product::<usize>());
+        let winograd = shape.winograd();
         let mut step = Conv2dStep::new(env.isa, env.threads.count(), shape);
-        step.prepack(Weights::of_slice(&fill(case.weights()))).expect("memory");
+        step.prepack(Weights::of_slice(&fill(case.weights())), winograd).expect("memory");
         Running {
             x: fill(case.channels[0] * inputs),
             y: vec![0.0; case.channels[1] * outputs],

@@ -124,7 +124,7 @@ fn convolution(
     };
     let weights = channels[1] * channels[0] / groups * filter * filter;
     let mut step = Conv2dStep::new(env.isa, env.threads.count(), shape);
-    step.prepack(Weights::of_slice(&vec![0.25f32; weights])).expect("memory");
+    step.prepack(Weights::of_slice(&vec![0.25f32; weights]), None).expect("memory");
     let (x, mut y) = (vec![0.5f32; channels[0] * size * size], vec![0.0; channels[1] * out * out]);
     let bias = vec![1.0; channels[1]];
     let mut scratch = vec![0.0; step.scratch_len()];

@@ -211,6 +211,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Writes the first `min(len, LANES)` lanes to `to`, and nothing beyond.
     fn store_partial(self, v: Self::F32, to: &mut [f32]);
 
+    /// Asks for the cache line at `at` for later, or does nothing. Any address will do.
+    #[inline(always)]
+    fn prefetch(self, _at: *const f32) {}
+
     /// `a + b`.
     fn add(self, a: Self::F32, b: Self::F32) -> Self::F32;
 

@@ -1,8 +1,10 @@
 //! Convolution: `conv2d` of the draft.
 
 mod depthwise;
+mod patches;
 #[cfg(test)]
 mod tests;
+mod winograd;
 
 use super::convolution::ConvolutionShape;
 use super::{Env, ProductPlan, for_each_tile};
@@ -13,14 +15,17 @@ use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
 use crate::cpu::kernels::pack::{Operand, Strided};
 use crate::cpu::kernels::packed::{Layout, Packed};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
+use crate::cpu::kernels::winograd::OutputTile;
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut, share};
 use crate::ops::conv2d::FilterLayout;
 use depthwise::DepthwisePixels;
+use patches::PatchPlan;
 use std::borrow::Cow;
 use std::sync::Arc;
+use winograd::WinogradPlan;
 
 /// The numbers of a convolution. Pairs are rows, then columns.
 ///
@@ -130,6 +135,10 @@ enum Method<T> {
     Depthwise { window: Window, weights: Option<Arc<Buffer>>, strip: usize },
     /// Directly, with channels last.
     DepthwisePixels(DepthwisePixels),
+    /// As a product of copied patches and packed filters, with channels last.
+    Patches(PatchPlan<T>),
+    /// With transformed filters, with channels last.
+    Winograd(WinogradPlan),
 }
 
 /// A convolution, ready to run.
@@ -166,13 +175,20 @@ impl<T: Float> Conv2dStep<T> {
         Conv2dStep { shape, isa, threads, method }
     }
 
-    /// Packs a constant filter; [`run`](Self::run) no longer reads its slice.
+    /// Packs a constant filter, or transforms it for `winograd`, if the shape [fits](Conv2dShape::fits_winograd); [`run`]
+    /// no longer reads its slice.
+    ///
+    /// [`run`]: Self::run
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
     /// read.
-    pub fn prepack(&mut self, data: Weights) -> Result<()> {
+    pub fn prepack(&mut self, data: Weights, winograd: Option<OutputTile>) -> Result<()> {
         let (shape, isa) = (&self.shape, self.isa);
+        if let Some(tile) = winograd.filter(|_| shape.fits_winograd()) {
+            self.method = Method::Winograd(WinogradPlan::new::<T>(isa, self.threads, shape, tile, data)?);
+            return Ok(());
+        }
         match &mut self.method {
             Method::Product { patches, packed, plan } => {
                 let [patches, filter] = &**patches;
@@ -187,6 +203,11 @@ impl<T: Float> Conv2dStep<T> {
                     })
                     .collect::<Result<_>>()?;
                 *plan = product_plan::<T>(isa, self.threads, shape, patches.depth(), true);
+                if shape.channels_last && !shape.is_pointwise() {
+                    let filters = std::mem::take(packed);
+                    let plan = PatchPlan::new(isa, self.threads, shape, patches.clone(), filters);
+                    self.method = Method::Patches(plan);
+                }
             }
             Method::Depthwise { weights, .. } => {
                 let floats = shape.channels[1] * shape.filter[0] * shape.filter[1];
@@ -207,6 +228,8 @@ impl<T: Float> Conv2dStep<T> {
                 pixels.pack(shape, filter, elements_mut(buffer.bytes_mut()));
                 pixels.weights = Some(share(Arc::new(buffer)));
             }
+            // Packed before.
+            Method::Patches(_) | Method::Winograd(_) => {}
         }
         Ok(())
     }
@@ -215,8 +238,9 @@ impl<T: Float> Conv2dStep<T> {
     pub fn kernel(&self) -> &'static str {
         match &self.method {
             Method::Product { .. } if self.shape.is_pointwise() => "conv2d gemm",
-            Method::Product { .. } => "conv2d im2col",
+            Method::Product { .. } | Method::Patches(_) => "conv2d im2col",
             Method::Depthwise { .. } | Method::DepthwisePixels(_) => "conv2d depthwise",
+            Method::Winograd(plan) => plan.kernel(),
         }
     }
 
@@ -230,6 +254,8 @@ impl<T: Float> Conv2dStep<T> {
                 unpacked + self.depthwise_slot() * self.threads
             }
             Method::DepthwisePixels(pixels) => pixels.scratch_len::<T>(&self.shape),
+            Method::Patches(plan) => plan.scratch_len(),
+            Method::Winograd(plan) => plan.scratch_len(),
         }
     }
 
@@ -239,6 +265,8 @@ impl<T: Float> Conv2dStep<T> {
             Method::Product { packed, .. } => packed.iter().map(Packed::buffer).collect(),
             Method::Depthwise { weights, .. } => weights.iter().collect(),
             Method::DepthwisePixels(pixels) => pixels.weights.iter().collect(),
+            Method::Patches(plan) => plan.filters.iter().map(Packed::buffer).collect(),
+            Method::Winograd(plan) => vec![&plan.weights],
         }
     }
 
@@ -285,6 +313,12 @@ impl<T: Float> Conv2dStep<T> {
             }
             Method::DepthwisePixels(pixels) => {
                 pixels.run(env, &self.shape, Call { input, filter, bias, finish }, out, scratch);
+            }
+            Method::Patches(plan) => {
+                plan.run(env, &self.shape, Call { input, filter, bias, finish }, out, scratch);
+            }
+            Method::Winograd(plan) => {
+                plan.run(env, &self.shape, Call { input, filter, bias, finish }, out, scratch);
             }
         }
     }

@@ -52,7 +52,7 @@ fn check<T: Float>(shape: &Conv2dShape) {
         let run = |env: &Env| {
             let mut step = Conv2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
             if packed {
-                step.prepack(Weights::of_slice(&filter)).unwrap();
+                step.prepack(Weights::of_slice(&filter), None).unwrap();
             }
             let mut out = vec![T::from_f32(f32::NAN); exact.len()];
             let mut scratch = vec![f32::NAN; step.scratch_len()];
@@ -158,6 +158,139 @@ proptest! {
         let channels = [groups * gi, groups * go];
         if let Some(base) = shape(channels, groups, [h, w], [kh, kw], strides, dilations, padding) {
             check::<f32>(&Conv2dShape { channels_last, layout: LAYOUTS[layout], ..base });
+        }
+    }
+}
+
+/// For each output, the largest sum of magnitudes among the outputs of the same channel in its tile.
+fn tile_magnitudes(s: &Conv2dShape, tile: OutputTile, exact: &[(f64, f64)]) -> Vec<f64> {
+    let ([high, wide], channels, size) = (s.output, s.channels[1], tile.size());
+    let at = |image: usize, y: usize, x: usize, channel: usize| ((image * high + y) * wide + x) * channels + channel;
+    let of = |i: usize| {
+        let (pixel, channel) = (i / channels, i % channels);
+        let (image, y, x) = (pixel / wide / high, pixel / wide % high, pixel % wide);
+        let rows = (y / size * size..high).take(size);
+        let places = rows.flat_map(|y| (x / size * size..wide).take(size).map(move |x| at(image, y, x, channel)));
+        places.map(|place| exact[place].1).fold(0.0, f64::max)
+    };
+    (0..exact.len()).map(of).collect()
+}
+
+/// Compares with the exact sums within the stated multiple of the sums of magnitudes.
+fn check_winograd<T: Float>(shape: &Conv2dShape, tile: OutputTile) {
+    let [inputs, outputs] = shape.channels;
+    let input = random::<T>(shape.batches * inputs * shape.input[0] * shape.input[1], 1);
+    let filter = random::<T>(outputs * inputs * 9, 2);
+    let bias = random::<T>(outputs, 3);
+    // Errors of few channels do not average out.
+    let units = if inputs < 32 { 2.0 } else { 1.0 }
+        * match tile {
+            OutputTile::Two => 3.5,
+            OutputTile::Four => 8.0,
+        };
+    for bias in [None, Some(&bias[..])] {
+        let exact = reference(shape, &input, &filter, bias);
+        let magnitudes = tile_magnitudes(shape, tile, &exact);
+        let run = |env: &Env| {
+            let mut step = Conv2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
+            step.prepack(Weights::of_slice(&filter), Some(tile)).unwrap();
+            assert!(step.kernel().starts_with("conv2d winograd"));
+            let mut out = vec![T::from_f32(f32::NAN); exact.len()];
+            let mut scratch = vec![f32::NAN; step.scratch_len()];
+            let negate = |xs: &mut [f32]| xs.iter_mut().for_each(|x| *x = -*x);
+            step.run(env, [&input, &[]], bias, Some(&negate), &mut out, &mut scratch);
+            out
+        };
+        on_all(run, |env, out| {
+            for (i, ((x, &(sum, _)), magnitude)) in out.iter().zip(&exact).zip(&magnitudes).enumerate() {
+                let x = -x.to_f32() as f64;
+                let stored = if T::IS_F32 { 0.5 * 2f64.powi(-24) } else { 2f64.powi(-11) };
+                let bound =
+                    units * 2f64.powi(-24) * magnitude + stored * sum.abs() + if T::IS_F32 { 0.0 } else { 1e-7 };
+                assert!(
+                    (x - sum).abs() <= bound,
+                    "{shape:?}, {tile:?}, {:?}: element {i} is {x}, expected {sum} within {bound:e}",
+                    env.isa
+                );
+            }
+        });
+    }
+}
+
+#[test]
+fn winograd_at_edges_of_tiles_vectors_and_panels() {
+    for (channels, input, padding) in [
+        ([32, 32], [8, 8], [1; 4]),
+        ([33, 35], [5, 7], [1; 4]),
+        ([40, 70], [4, 13], [0, 1, 2, 0]),
+        ([20, 17], [3, 3], [2, 2, 2, 2]),
+        ([300, 16], [6, 6], [1; 4]),
+        ([16, 48], [9, 30], [1; 4]),
+    ] {
+        let base = shape(channels, 1, input, [3, 3], [1, 1], [1, 1], padding).unwrap();
+        for (layout, tile) in
+            LAYOUTS.into_iter().zip([OutputTile::Two, OutputTile::Four, OutputTile::Two, OutputTile::Four])
+        {
+            let base = Conv2dShape { channels_last: true, layout, ..base.clone() };
+            check_winograd::<f32>(&base, tile);
+        }
+        for tile in [OutputTile::Two, OutputTile::Four] {
+            check_winograd::<f16>(&Conv2dShape { channels_last: true, ..base.clone() }, tile);
+        }
+    }
+}
+
+#[test]
+fn winograd_is_for_images_of_many_pixels_per_weight() {
+    let gate = |channels: [usize; 2], size: usize| {
+        let base = shape(channels, 1, [size; 2], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
+        Conv2dShape { channels_last: true, batches: 1, ..base }.winograd()
+    };
+    assert_eq!(gate([64, 64], 56), Some(OutputTile::Four));
+    assert_eq!(gate([128, 128], 28), Some(OutputTile::Four));
+    // The filters would grow by 7 MB for 6 % less time.
+    assert_eq!(gate([256, 256], 14), Some(OutputTile::Two));
+    // By 11 MB.
+    assert_eq!(gate([320, 320], 32), Some(OutputTile::Two));
+    // By 7 MB that come from far away in each run.
+    assert_eq!(gate([512, 512], 7), None);
+    // The transforms take what the products save.
+    assert_eq!(gate([3, 64], 112), None);
+    assert_eq!(gate([64, 16], 112), None);
+    // A single special value would reach all outputs.
+    assert_eq!(gate([64, 64], 3), None);
+    let base = shape([64, 64], 1, [56; 2], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
+    let base = Conv2dShape { channels_last: true, ..base };
+    for other in [
+        Conv2dShape { channels_last: false, ..base.clone() },
+        Conv2dShape { strides: [2, 1], ..base.clone() },
+        Conv2dShape { dilations: [1, 2], ..base.clone() },
+        Conv2dShape { groups: 2, ..base.clone() },
+        Conv2dShape { filter: [3, 2], ..base.clone() },
+    ] {
+        assert!(base.winograd().is_some() && other.winograd().is_none(), "{other:?}");
+    }
+}
+
+#[test]
+fn no_size_overflows_the_gate() {
+    let far = i32::MAX as usize;
+    let base = shape([1 << 20, 1 << 20], 1, [far, far], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
+    assert_eq!(Conv2dShape { channels_last: true, ..base }.winograd(), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn random_winograd(
+        channels in [1usize..70, 1usize..70],
+        input in [1usize..12, 1usize..20],
+        padding in [0usize..4, 0usize..4, 0usize..4, 0usize..4],
+        (four, layout) in (any::<bool>(), 0usize..4),
+    ) {
+        if let Some(base) = shape(channels, 1, input, [3, 3], [1, 1], [1, 1], padding) {
+            let tile = if four { OutputTile::Four } else { OutputTile::Two };
+            check_winograd::<f32>(&Conv2dShape { channels_last: true, layout: LAYOUTS[layout], ..base }, tile);
         }
     }
 }
