@@ -69,6 +69,8 @@ passes! {
     chains,
     /// Lets views share memory.
     views,
+    /// Computes convolutions with 3 by 3 filters by Winograd's algorithm where that pays.
+    winograd,
 }
 
 impl Passes {

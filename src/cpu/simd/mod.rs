@@ -109,6 +109,19 @@ impl Isa {
         }
     }
 
+    /// Number of `f32` in one vector of this level: [`Simd::LANES`].
+    pub fn lanes(self) -> usize {
+        struct Lanes;
+        impl Kernel for Lanes {
+            type Output = usize;
+            #[inline(always)]
+            fn run<S: Simd>(self, _: S) -> usize {
+                S::LANES
+            }
+        }
+        self.run(Lanes)
+    }
+
     /// Runs `kernel` in a function that is compiled for this level.
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
@@ -198,6 +211,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
     /// Writes the first `min(len, LANES)` lanes to `to`, and nothing beyond.
     fn store_partial(self, v: Self::F32, to: &mut [f32]);
+
+    /// Asks for the cache line at `at` for later, or does nothing. Any address will do.
+    #[inline(always)]
+    fn prefetch(self, _at: *const f32) {}
 
     /// `a + b`.
     fn add(self, a: Self::F32, b: Self::F32) -> Self::F32;

@@ -105,6 +105,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn prefetch(self, at: *const f32) {
+        // SAFETY: every CPU of the architecture has the instruction, which reads nothing that can be seen and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    }
+
+    #[inline(always)]
     fn add(self, a: __m256, b: __m256) -> __m256 {
         // SAFETY: `self` proves AVX2.
         unsafe { _mm256_add_ps(a, b) }
@@ -228,6 +234,12 @@ impl Simd for Avx512 {
     fn store_partial(self, v: __m512, to: &mut [f32]) {
         // SAFETY: `self` proves AVX-512 F; the mask selects only lanes within the slice, the others are not written.
         unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), self.mask(to.len()), v) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, at: *const f32) {
+        // SAFETY: every CPU of the architecture has the instruction, which reads nothing that can be seen and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
     }
 
     #[inline(always)]
