@@ -92,8 +92,10 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
         check(graph);
     }
     if passes.patterns {
-        patterns::fuse_attention(graph);
-        check(graph);
+        for fuse in [patterns::fuse_gelu, patterns::fuse_normalizations, patterns::fuse_attention] {
+            fuse(graph);
+            check(graph);
+        }
     }
     if passes.epilogues {
         fuse::fuse_epilogues(graph);

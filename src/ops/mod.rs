@@ -24,6 +24,7 @@ pub mod reduce;
 pub mod resample2d;
 pub mod reshape;
 pub mod reverse;
+pub mod rms_normalization;
 pub mod rule;
 pub mod scatter;
 pub mod slice;
@@ -262,6 +263,8 @@ operators! {
     InstanceNormalization(normalization::InstanceNormalization),
     /// `layerNormalization()`.
     LayerNormalization(normalization::LayerNormalization),
+    /// Root-mean-square normalisation that the compiler made one operator.
+    RmsNormalization(rms_normalization::RmsNormalization),
     /// `quantizeLinear()` and `dequantizeLinear()`.
     Quantize(quantize::Quantize),
     /// `softmax()`.

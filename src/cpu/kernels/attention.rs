@@ -8,6 +8,7 @@
 //! Few queries are worked on one by one instead, with vectors along the columns: key and value stream through once.
 
 use super::float::Float;
+use super::rows::largest;
 use super::transpose::transpose;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use half::f16;
@@ -568,15 +569,6 @@ fn mask_row(mask: &Mask, query: usize, first: usize, scores: &mut [f32]) {
             keys.for_each(|(key, score)| *score = if fills(key) { value } else { *score });
         }
     }
-}
-
-/// The largest of some whole vectors.
-#[inline(always)]
-fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
-    let best = x.chunks_exact(S::LANES).fold(simd.splat(f32::NEG_INFINITY), |best, x| simd.max(best, simd.load(x)));
-    let mut lanes = [f32::NEG_INFINITY; 16];
-    simd.store(best, &mut lanes);
-    lanes.iter().copied().fold(f32::NEG_INFINITY, f32::max)
 }
 
 /// `out[i] = sum_k x[k] * rows[i][k]` for `count` rows whose columns are neighbours. `out` is a whole number of vectors.

@@ -20,6 +20,7 @@ pub mod recurrent;
 pub mod reduce;
 pub mod remap;
 pub mod resample;
+pub mod rows;
 pub mod scatter;
 pub mod shared;
 pub mod softmax;
