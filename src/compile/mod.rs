@@ -97,8 +97,10 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
     }
     tidy(graph, passes, evaluate)?;
     if passes.patterns {
-        patterns::fuse_attention(graph);
-        check(graph);
+        for fuse in [patterns::fuse_gelu, patterns::fuse_normalizations, patterns::fuse_attention] {
+            fuse(graph);
+            check(graph);
+        }
         tidy(graph, passes, evaluate)?;
     }
     // The filters that it writes out are to be computed now, not at each dispatch.

@@ -166,6 +166,7 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::BatchNormalization(op) => ChannelNormStep::batch(op, l.input(0)).into(),
         Op::InstanceNormalization(op) => ChannelNormStep::instance(op, l.input(0)).into(),
         Op::LayerNormalization(op) => LayerNormStep::new(op, l.input(0)).into(),
+        Op::RmsNormalization(op) => LayerNormStep::root_mean_square(op, l.input(0)).into(),
     })
 }
 

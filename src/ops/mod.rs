@@ -25,6 +25,7 @@ pub mod reduce;
 pub mod resample2d;
 pub mod reshape;
 pub mod reverse;
+pub mod rms_normalization;
 pub mod rule;
 pub mod scatter;
 pub mod slice;
@@ -284,6 +285,8 @@ operators! {
     InstanceNormalization(normalization::InstanceNormalization),
     /// `layerNormalization()`.
     LayerNormalization(normalization::LayerNormalization),
+    /// Root-mean-square normalisation that the compiler made one operator.
+    RmsNormalization(rms_normalization::RmsNormalization),
     /// `quantizeLinear()` and `dequantizeLinear()`.
     Quantize(quantize::Quantize),
     /// A product of quantised tensors, which the compiler made of several operators.

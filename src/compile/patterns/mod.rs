@@ -4,9 +4,13 @@
 mod attention;
 #[cfg(test)]
 mod attention_tests;
+mod gelu;
+mod normalization;
 mod strided;
 
 pub use attention::fuse_attention;
+pub use gelu::fuse_gelu;
+pub use normalization::fuse_normalizations;
 
 use crate::dtype::DataType;
 use crate::ir::{Graph, Node, ValueId};

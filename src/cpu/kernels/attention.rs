@@ -8,6 +8,7 @@
 //! Few queries are worked on one by one instead, with vectors along the columns: key and value stream through once.
 
 use super::float::Float;
+use super::rows::largest;
 use super::transpose::transpose;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use half::f16;
@@ -18,9 +19,6 @@ const KEY_BLOCK: usize = 128;
 
 /// Up to this number of queries each is worked on alone.
 const MAX_ALONE: usize = 4;
-
-/// Rows of a register tile where there are 32 registers, and where there are 16.
-const TILE_ROWS: [usize; 2] = [8, 4];
 
 /// The sizes of the matrices of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +82,7 @@ pub struct Matrix<'a, T> {
 
 impl<'a, T: Copy> Matrix<'a, T> {
     /// The matrix without its first rows.
-    fn from_row(self, row: usize) -> Matrix<'a, T> {
+    fn after(self, row: usize) -> Matrix<'a, T> {
         Matrix { data: &self.data[row * self.row..], ..self }
     }
 
@@ -179,13 +177,13 @@ impl<T: Float> Attend<'_, T> {
         for first in (0..keys).step_by(KEY_BLOCK) {
             let count = KEY_BLOCK.min(keys - first);
             let scores = &mut scores[..count * width];
-            let block = widened(simd, key.from_row(first), [count, depth], wide_key);
+            let block = widened(simd, key.after(first), [count, depth], wide_key);
             multiply::<S, VECS>(simd, block, [count, depth], packed, &mut Scaled { out: scores, scale });
             for mask in masks.iter().flatten() {
                 apply_mask(simd, mask, first, [count, queries], scores, tiles, width);
             }
             let correction = statistics.update(simd, scores);
-            let block = widened(simd, value.from_row(first), [count, columns], wide_value);
+            let block = widened(simd, value.after(first), [count, columns], wide_value);
             let turned = Matrix { data: block.data, row: block.col, col: block.row };
             let mut added = Added { out: sums, correction, is_first: first == 0 };
             multiply::<S, VECS>(simd, turned, [columns, count], scores, &mut added);
@@ -209,7 +207,7 @@ impl<T: Float> Attend<'_, T> {
             let (mut max, mut total) = (f32::NEG_INFINITY, 0.0);
             for first in (0..keys).step_by(KEY_BLOCK) {
                 let count = KEY_BLOCK.min(keys - first);
-                let block = rows_of(simd, key.from_row(first), [count, depth], wide_key);
+                let block = rows_of(simd, key.after(first), [count, depth], wide_key);
                 let scores = &mut scores[..count.next_multiple_of(S::LANES)];
                 dots(simd, own, block, count, parts, scores);
                 scores[..count].iter_mut().for_each(|x| *x *= scale);
@@ -227,7 +225,7 @@ impl<T: Float> Attend<'_, T> {
                     powers = simd.add(powers, power);
                 }
                 (max, total) = (higher, total * correction + simd.sum(powers));
-                let block = rows_of(simd, value.from_row(first), [count, columns], wide_value);
+                let block = rows_of(simd, value.after(first), [count, columns], wide_value);
                 if first == 0 {
                     out.fill(0.0);
                 }
@@ -374,13 +372,14 @@ fn multiply<S: Simd, const VECS: usize>(
     let mut at = 0;
     macro_rules! tiles {
         ($height:literal) => {
-            while at + $height <= rows {
+            while rows - at >= $height {
                 // SAFETY: the rows and the depth were checked above.
                 unsafe { tile::<S, $height, VECS>(simd, a, at, depth, b, finish) };
                 at += $height;
             }
         };
     }
+    // 16 sums keep two multiply-add units busy for their latency and leave registers for their operands.
     if S::REGISTERS == 32 {
         tiles!(8);
     }
@@ -401,7 +400,6 @@ unsafe fn tile<S: Simd, const ROWS: usize, const VECS: usize>(
     b: &[f32],
     finish: &mut impl Finish<S>,
 ) {
-    const { assert!(ROWS <= TILE_ROWS[0]) };
     let mut sums = [[simd.splat(0.0); VECS]; ROWS];
     let (mut from, mut vectors) = (a.data.as_ptr().wrapping_add(top * a.row), b.as_ptr());
     for _ in 0..depth {
@@ -568,15 +566,6 @@ fn mask_row(mask: &Mask, query: usize, first: usize, scores: &mut [f32]) {
             keys.for_each(|(key, score)| *score = if fills(key) { value } else { *score });
         }
     }
-}
-
-/// The largest of some whole vectors.
-#[inline(always)]
-fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
-    let best = x.chunks_exact(S::LANES).fold(simd.splat(f32::NEG_INFINITY), |best, x| simd.max(best, simd.load(x)));
-    let mut lanes = [f32::NEG_INFINITY; 16];
-    simd.store(best, &mut lanes);
-    lanes.iter().copied().fold(f32::NEG_INFINITY, f32::max)
 }
 
 /// `out[i] = sum_k x[k] * rows[i][k]` for `count` rows whose columns are neighbours. `out` is a whole number of vectors.

@@ -24,6 +24,7 @@ pub mod reduce;
 pub mod remap;
 pub mod resample;
 pub mod row_blocks;
+pub mod rows;
 pub mod scatter;
 pub mod shared;
 pub mod softmax;

@@ -49,6 +49,13 @@ impl<'a, T> SharedMut<'a, T> {
     }
 }
 
+impl<T> SharedMut<'_, T> {
+    /// The first element, for writes through pointers that keep to what [`range`](Self::range) demands.
+    pub fn as_mut_ptr(&self) -> *mut T {
+        self.start
+    }
+}
+
 /// Calls `work` with parts of `out` that cover it once, in parallel when it is worth it.
 ///
 /// `out` consists of units of `unit` elements. `work` gets the index of the first unit of its part and the elements

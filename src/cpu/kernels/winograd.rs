@@ -14,7 +14,7 @@
 
 use super::float::{Float, narrow};
 use super::gemm::{Tail, panel_widths};
-use super::pack::{depth_block, depth_blocks};
+use super::pack::depth_block;
 use super::row_blocks::{Multiply, RowBlocks};
 use super::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};

@@ -299,15 +299,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// to `to`. The two do not overlap.
     #[inline(always)]
     unsafe fn transpose_ptr(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
-        let mut rows = [[0.0; 16]; 16];
-        for (r, row) in rows[..Self::LANES].iter_mut().enumerate() {
-            // SAFETY: by the contract of this function.
-            self.store(unsafe { self.load_ptr(from.add(r * from_stride)) }, row);
-        }
-        for c in 0..Self::LANES {
-            let column: [f32; 16] = std::array::from_fn(|r| rows[r][c]);
-            // SAFETY: by the contract of this function.
-            unsafe { self.store_ptr(self.load(&column), to.add(c * to_stride)) };
+        for r in 0..Self::LANES {
+            for c in 0..Self::LANES {
+                // SAFETY: by the contract of this function.
+                unsafe { *to.add(c * to_stride + r) = *from.add(r * from_stride + c) };
+            }
         }
     }
 
