@@ -16,7 +16,8 @@ const VARIABLES: [(&str, &str); 4] = [
     ),
     (
         PASSES_VARIABLE,
-        "`all`, or some of the compiler passes `fold`, `simplify`, `epilogues`, `chains`, `views`, separated by commas",
+        "`all`, or some of the compiler passes `fold`, `simplify`, `epilogues`, `chains`, `views`, `winograd`, separated \
+         by commas",
     ),
     (
         FILL_VARIABLE,
