@@ -2,11 +2,11 @@
 //! of a patch, is copied to [`RowBlocks`], and multiplied there.
 
 use super::float::{Float, narrow};
-use super::gemm::{Epilogue, panel_widths};
+use super::gemm::{Tail, panel_widths};
 use super::im2col::Im2col;
 use super::pack::{depth_block, depth_blocks};
 use super::packed::Packed;
-use super::row_blocks::{Multiply, RowBlocks};
+use super::row_blocks::{Multiply, RowBlocks, Start};
 use super::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
@@ -21,53 +21,71 @@ pub struct PatchProduct<'a, T> {
     pub filters: &'a Packed<T>,
 }
 
+/// Floats that are finished at a time, where they adjoin: a part of a first-level cache.
+const FINISHED: usize = 4096;
+
 /// The parts of the scratch memory, in floats.
 struct Parts {
     rows: usize,
+    bias: usize,
     panel: usize,
     sums: usize,
 }
 
 impl<T: Float> PatchProduct<'_, T> {
     fn parts(isa: Isa, rows: usize, cols: usize, depth: usize) -> Parts {
-        let block = depth_block(depth);
+        let (block, width) = (depth_block(depth), panel_widths(isa).cols);
         Parts {
             rows: rows * block.next_multiple_of(isa.lanes()),
-            panel: if T::IS_F32 { 0 } else { panel_widths(isa).cols * block },
+            bias: cols.next_multiple_of(width),
+            panel: if T::IS_F32 { 0 } else { width * block },
             sums: if T::IS_F32 { 0 } else { rows * cols },
         }
     }
 
     /// The scratch floats that [`compute`](Self::compute) needs for a tile of `rows` by `cols`.
     pub fn scratch_len(isa: Isa, rows: usize, cols: usize, depth: usize) -> usize {
-        let Parts { rows, panel, sums } = Self::parts(isa, rows, cols, depth);
-        rows + panel + sums
+        let Parts { rows, bias, panel, sums } = Self::parts(isa, rows, cols, depth);
+        rows + bias + panel + sums
     }
 
-    /// Computes one tile of the output, which starts at a panel of the filters.
+    /// Computes one tile of the output, which starts at a panel of the filters. `bias` has one element for each of its
+    /// columns. `tail` is applied to each row, or to many if they adjoin.
     ///
     /// # Panics
     /// If the scratch memory is shorter than [`scratch_len`](Self::scratch_len), or the image than its numbers say.
-    pub fn compute(&self, tile: &mut Tile<T>, epilogue: &Epilogue<T>, scratch: &mut [f32]) {
+    pub fn compute(&self, tile: &mut Tile<T>, bias: Option<&[T]>, tail: Tail<T>, scratch: &mut [f32]) {
         let (rows, cols) = (tile.rows.clone(), tile.cols.clone());
         let parts = Self::parts(self.isa, rows.len(), cols.len(), self.filters.sizes()[1]);
         let (sums, scratch) = scratch.split_at_mut(parts.sums);
+        let (padded_bias, scratch) = scratch.split_at_mut(parts.bias);
+        padded_bias.fill(0.0);
+        padded_bias.iter_mut().zip(bias.into_iter().flatten()).for_each(|(to, x)| *to = x.to_f32());
         if T::IS_F32 {
             let (base, stride) = tile.as_mut_ptr();
             // SAFETY: `T` is `f32`, and the tile owns its rows of `cols.len()` elements each.
-            unsafe { self.sum(base.cast(), stride, &rows, &cols, scratch) };
+            unsafe { self.sum(base.cast(), stride, &rows, &cols, padded_bias, scratch) };
+            if stride == cols.len() {
+                // SAFETY: as above; the rows adjoin.
+                let sums = unsafe { std::slice::from_raw_parts_mut(base.cast::<f32>(), rows.len() * stride) };
+                let run = (FINISHED / stride).max(1) * stride;
+                for (index, sums) in sums.chunks_mut(run).enumerate() {
+                    tail.apply(self.isa, tile.offset(0) + index * run, sums);
+                }
+                return;
+            }
             for row in 0..rows.len() {
                 let offset = tile.offset(row);
                 if let Some(sums) = T::as_f32_mut(tile.row(row)) {
-                    epilogue.apply(self.isa, [rows.start + row, cols.start], offset, sums);
+                    tail.apply(self.isa, offset, sums);
                 }
             }
             return;
         }
         // SAFETY: `sums` has `rows.len()` rows of `cols.len()` floats.
-        unsafe { self.sum(sums.as_mut_ptr(), cols.len(), &rows, &cols, scratch) };
+        unsafe { self.sum(sums.as_mut_ptr(), cols.len(), &rows, &cols, padded_bias, scratch) };
         for (row, sums) in sums.chunks_exact_mut(cols.len()).enumerate() {
-            epilogue.apply(self.isa, [rows.start + row, cols.start], tile.offset(row), sums);
+            tail.apply(self.isa, tile.offset(row), sums);
             narrow(self.isa, sums, tile.row(row));
         }
     }
@@ -76,7 +94,15 @@ impl<T: Float> PatchProduct<'_, T> {
     ///
     /// # Safety
     /// `out` can be written for `cols.len()` floats at the start of each of `rows.len()` rows.
-    unsafe fn sum(&self, out: *mut f32, stride: usize, rows: &Range<usize>, cols: &Range<usize>, scratch: &mut [f32]) {
+    unsafe fn sum(
+        &self,
+        out: *mut f32,
+        stride: usize,
+        rows: &Range<usize>,
+        cols: &Range<usize>,
+        bias: &[f32],
+        scratch: &mut [f32],
+    ) {
         let (isa, width) = (self.isa, panel_widths(self.isa).cols);
         let blocks = RowBlocks::new(isa, rows.len());
         for depth in depth_blocks(self.filters.sizes()[1]) {
@@ -108,7 +134,7 @@ impl<T: Float> PatchProduct<'_, T> {
                     out: unsafe { out.add(left * width) },
                     stride,
                     cols: end - start,
-                    accumulate: depth.start > 0,
+                    start: if depth.start > 0 { Start::Accumulate } else { Start::Bias(&bias[left * width..]) },
                 });
             }
         }

@@ -59,8 +59,19 @@ pub struct Multiply<'a> {
     pub stride: usize,
     /// Columns that are stored.
     pub cols: usize,
-    /// Whether the sums are added to what is in `out`.
-    pub accumulate: bool,
+    /// What the sums start with.
+    pub start: Start<'a>,
+}
+
+/// What sums start with.
+#[derive(Clone, Copy)]
+pub enum Start<'a> {
+    /// With 0.
+    Zero,
+    /// With one number for each column of a panel.
+    Bias(&'a [f32]),
+    /// With 0; they are added to what is in the output.
+    Accumulate,
 }
 
 impl Kernel for Multiply<'_> {
@@ -117,7 +128,14 @@ impl Multiply<'_> {
         out: *mut f32,
         ahead: *const f32,
     ) {
-        let mut sums = [[simd.splat(0.0); VECS]; ROWS];
+        let mut first = [simd.splat(0.0); VECS];
+        if let Start::Bias(bias) = self.start {
+            for (v, first) in first.iter_mut().enumerate() {
+                *first = simd.load(&bias[v * S::LANES..]);
+            }
+        }
+        let mut sums = [first; ROWS];
+        let accumulate = matches!(self.start, Start::Accumulate);
         let (mut a, mut b, mut ahead, mut left) = (a, self.b.as_ptr(), ahead, self.depth);
         while left > 0 {
             let depth = left.min(S::LANES);
@@ -149,10 +167,10 @@ impl Multiply<'_> {
             for (v, sum) in sums.into_iter().enumerate() {
                 let out = &mut out[v * S::LANES..];
                 if out.len() >= S::LANES {
-                    let sum = if self.accumulate { simd.add(simd.load(out), sum) } else { sum };
+                    let sum = if accumulate { simd.add(simd.load(out), sum) } else { sum };
                     simd.store(sum, out);
                 } else {
-                    let sum = if self.accumulate { simd.add(simd.load_partial(out), sum) } else { sum };
+                    let sum = if accumulate { simd.add(simd.load_partial(out), sum) } else { sum };
                     simd.store_partial(sum, out);
                 }
             }
@@ -193,14 +211,19 @@ mod tests {
                     let b: Vec<f32> = (0..depth * width).map(|i| (i % 5) as f32 - 2.0).collect();
                     let stride = width + 3;
                     let mut out = vec![1.0; rows * stride];
-                    for accumulate in [false, true] {
+                    let bias: Vec<f32> = (0..width).map(|col| col as f32).collect();
+                    for start in [Start::Zero, Start::Bias(&bias), Start::Accumulate] {
                         let out = out.as_mut_ptr();
-                        isa.run(Multiply { rows: blocks, a: &a, b: &b, depth, out, stride, cols, accumulate });
+                        isa.run(Multiply { rows: blocks, a: &a, b: &b, depth, out, stride, cols, start });
                     }
                     for (i, &x) in out.iter().enumerate() {
                         let (row, col) = (i / stride, i % stride);
                         let sum: f32 = (0..depth).map(|k| 2.0 * value(row, k) * b[k * width + col % width]).sum();
-                        assert_eq!(x, if col < cols { sum } else { 1.0 }, "{isa:?}, {rows} rows, {row}, {col}");
+                        assert_eq!(
+                            x,
+                            if col < cols { sum + col as f32 } else { 1.0 },
+                            "{isa:?}, {rows} rows, {row}, {col}"
+                        );
                     }
                 }
             }

@@ -5,8 +5,8 @@
 //!
 //! # Errors
 //! With `u = 2^-24` and the largest `sum |x| |w|` among the outputs of a tile, `|out - exact|` is below 3.5 u of it for
-//! F(2x2, 3x3) and below 8 u for F(4x4, 3x3) as far as random operands of 32 channels and more show, plus the rounding of the result; direct
-//! sums of as many terms reach 4.4 u. Tests assert it.
+//! F(2x2, 3x3) and below 16 u for F(4x4, 3x3), most often 5 u, as far as random operands of 32 channels and more show, plus
+//! the rounding of the result; direct sums of as many terms reach 4.4 u. Tests assert it.
 //!
 //! # Special values
 //! An output depends on all inputs of its tile: where an input is infinite or NaN, outputs become NaN that the definition
@@ -15,7 +15,7 @@
 use super::float::{Float, narrow};
 use super::gemm::{Tail, panel_widths};
 use super::pack::depth_block;
-use super::row_blocks::{Multiply, RowBlocks};
+use super::row_blocks::{Multiply, RowBlocks, Start};
 use super::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
@@ -131,7 +131,7 @@ pub struct Filters {
 
 impl Filters {
     /// Number of floats.
-    pub fn len(self) -> usize {
+    pub fn floats(self) -> usize {
         let ([inputs, outputs], width) = (self.channels, panel_widths(self.isa).cols);
         outputs.div_ceil(width) * width * inputs * self.tile.positions()
     }
@@ -333,7 +333,7 @@ impl<T: Float> Block<'_, T> {
                         out: products.as_mut_ptr(),
                         stride: width,
                         cols: width.min((to - first).next_multiple_of(lanes)),
-                        accumulate: start > 0,
+                        start: if start > 0 { Start::Accumulate } else { Start::Zero },
                     });
                 }
             }
@@ -419,9 +419,9 @@ impl<T: Float> TransformInput<'_, '_, T> {
     fn tile<S: Simd, const SIDE: usize>(&mut self, simd: S, tile: usize, under: &Under, channel: usize) {
         let conv = self.block.conv;
         let [high, wide] = conv.input;
+        // By columns.
         let mut half = [[simd.splat(0.0); SIDE]; SIDE];
-        for (i, half) in half.iter_mut().enumerate() {
-            let row = under.start[0] + i as isize;
+        for (i, row) in (0..SIDE).zip(under.start[0]..) {
             if row < 0 || row >= high as isize {
                 continue;
             }
@@ -432,18 +432,16 @@ impl<T: Float> TransformInput<'_, '_, T> {
                     *pixel = self.pixel(simd, row as usize, col as usize, channel);
                 }
             }
-            *half = input_transform::<S, SIDE>(simd, pixels);
+            for (j, x) in input_transform::<S, SIDE>(simd, pixels).into_iter().enumerate() {
+                half[j][i] = x;
+            }
         }
         let padded = conv.filters.channels[0].next_multiple_of(S::LANES);
         let step = depth_block(padded).next_multiple_of(S::LANES);
         let (start, vectors) = (channel / step * step, step.min(padded - channel / step * step) / S::LANES);
         let at = start * self.tiles.rows + self.tiles.place(tile, (channel - start) / S::LANES, vectors, S::LANES);
         let stride = position_stride(self.tiles.rows * padded, S::LANES);
-        for j in 0..SIDE {
-            let mut column = [simd.splat(0.0); SIDE];
-            for (i, x) in column.iter_mut().enumerate() {
-                *x = half[i][j];
-            }
+        for (j, column) in half.into_iter().enumerate() {
             for (i, x) in input_transform::<S, SIDE>(simd, column).into_iter().enumerate() {
                 simd.store(x, &mut self.out[(i * SIDE + j) * stride + at..]);
             }

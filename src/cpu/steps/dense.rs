@@ -459,6 +459,18 @@ mod tests {
         }
     }
 
+    /// Large enough for Winograd's algorithm, which only compiled graphs use here.
+    #[test]
+    fn convolutions_with_transformed_filters() {
+        for constant in [true, false] {
+            let options = "padding=[1, 1, 1, 1]".into();
+            let (channels, input, filter) = ([32, 33], [12, 13], [3, 3]);
+            let convolution =
+                Convolution { transposed: false, batches: 1, groups: 1, channels, input, filter, options };
+            check_both(&convolution.text("nhwc", "ohwi", constant, true));
+        }
+    }
+
     #[test]
     fn transposed_convolutions() {
         for (groups, channels, input, filter, options) in [

@@ -3,7 +3,7 @@
 use super::super::{Env, for_each_tile};
 use super::{Call, Conv2dShape};
 use crate::cpu::kernels::float::Float;
-use crate::cpu::kernels::gemm::{Addend, Epilogue, panel_widths};
+use crate::cpu::kernels::gemm::panel_widths;
 use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
 use crate::cpu::kernels::packed::Packed;
 use crate::cpu::kernels::patch_rows::PatchProduct;
@@ -57,10 +57,9 @@ impl<T: Float> PatchPlan<T> {
         for_each_tile(env, &tiles, &slots, self.rows * self.cols * self.patches.depth(), |tile, slot| {
             let group = tile.batch;
             let patches = Im2col { image: &call.input[group * channels..], matrix: &self.patches };
-            let addend = |bias| Addend { data: bias, row_stride: 0, col_stride: 1, beta: 1.0 };
-            let addend = call.bias.map(|bias| addend(&bias[group * outputs..][..outputs]));
-            let epilogue = Epilogue { alpha: 1.0, addend, tail: call.tail };
-            PatchProduct { isa: env.isa, patches, filters: &self.filters[group] }.compute(tile, &epilogue, slot.floats);
+            let bias = call.bias.map(|bias| &bias[group * outputs..][tile.cols.clone()]);
+            let product = PatchProduct { isa: env.isa, patches, filters: &self.filters[group] };
+            product.compute(tile, bias, call.tail, slot.floats);
         });
     }
 }

