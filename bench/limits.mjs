@@ -63,7 +63,8 @@ export function strongest(first, second) {
  * The limits as `shareOfLimit` takes them: memory as fast as it was in any measurement.
  *
  * @param {Limits} limits
+ * @param {{ cacheBytes: number }} machine
  */
-export function forShares({ fmaGflops, int8Gops, reading }) {
-  return { fmaGflops, int8Gops, readGbps: Math.max(...reading.map(({ gbps }) => gbps)) };
+export function forShares({ fmaGflops, int8Gops, reading }, { cacheBytes }) {
+  return { fmaGflops, int8Gops, cacheBytes, readGbps: Math.max(...reading.map(({ gbps }) => gbps)) };
 }

@@ -1,7 +1,8 @@
 // What the machine does and is, from /proc of Linux.
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import os from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Milliseconds of a tick, the unit of CPU time in /proc. Linux shows all programs the same one: USER_HZ is 100. */
@@ -103,11 +104,35 @@ export async function watched(pid, work) {
   return { result, foreign: Math.max(0, foreign) };
 }
 
+/** The folder in which Linux describes the caches of the first processor. */
+const CACHES = '/sys/devices/system/cpu/cpu0/cache';
+
+/**
+ * Bytes of a size as Linux writes it: `32K`, `260M`.
+ *
+ * @param {string} text
+ */
+export function parseCacheSize(text) {
+  const [, number, unit] = /^(\d+)([KMG]?)$/.exec(text.trim());
+  return Number(number) * { '': 1, K: 2 ** 10, M: 2 ** 20, G: 2 ** 30 }[unit];
+}
+
+/** Bytes of the largest cache; 0 where the system does not tell. */
+function largestCache() {
+  if (!existsSync(CACHES)) return 0;
+  const sizes = readdirSync(CACHES)
+    .map((cache) => join(CACHES, cache, 'size'))
+    .filter((file) => existsSync(file))
+    .map((file) => parseCacheSize(readFileSync(file, 'utf8')));
+  return Math.max(0, ...sizes);
+}
+
 /** What the machine is. */
 export function describeMachine() {
   const [{ model }] = os.cpus();
   return {
     cpu: model,
+    cacheBytes: largestCache(),
     processors: os.availableParallelism(),
     memoryBytes: os.totalmem(),
     system: `${os.type()} ${os.release()} ${os.arch()}`,

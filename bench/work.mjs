@@ -38,14 +38,15 @@ export function workOf({ compiled: { values, nodes, inputs, outputs }, steps }) 
  *
  * @param {{ multiplyAdds: number, bytes: number }} work
  * @param {'float32' | 'float16' | 'int8'} kind of the model
- * @param {{ fmaGflops: number, int8Gops: number | null, readGbps: number }} limits for the number of threads
+ * @param {{ fmaGflops: number, int8Gops: number | null, readGbps: number, cacheBytes: number }} limits for the number of
+ *   threads; what fits into `cacheBytes` need not come from memory again
  * @param {number} ms time of one run, in milliseconds
  * @returns {{ share: number, bound: 'compute' | 'memory' }} `share` above 1 is possible: fewer multiplications than the
- *   operators say (Winograd), or weights that stay in a cache
+ *   operators say (Winograd)
  */
 export function shareOfLimit({ multiplyAdds, bytes }, kind, limits, ms) {
   const rate = kind === 'int8' ? (limits.int8Gops ?? limits.fmaGflops) : limits.fmaGflops;
   const compute = (2 * multiplyAdds) / (rate * 1e6) / ms;
-  const memory = bytes / (limits.readGbps * 1e6) / ms;
+  const memory = bytes <= limits.cacheBytes ? 0 : bytes / (limits.readGbps * 1e6) / ms;
   return compute >= memory ? { share: compute, bound: 'compute' } : { share: memory, bound: 'memory' };
 }

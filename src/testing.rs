@@ -147,7 +147,7 @@ pub fn run_compiled(graph: &Graph, isa: Isa) -> Vec<Vec<u8>> {
     let mut random = Random::new(graph.values.len() as u64);
     let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
     let graph = optimized(graph.clone(), &env, Passes::ALL).expect("a graph");
-    run(&graph, &inputs, &env, PlanOptions { fill_arena: true, share_views: true })
+    run(&graph, &inputs, &env, PlanOptions { fill_arena: true, share_views: true, winograd: true })
 }
 
 /// [`check_with`] on random inputs.
@@ -169,7 +169,7 @@ pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: To
         for Variant { name, graph, share_views } in variants(graph, isa) {
             let mut first: Option<Vec<Vec<u8>>> = None;
             for threads in [1, 2, 7] {
-                let options = PlanOptions { fill_arena: true, share_views };
+                let options = PlanOptions { fill_arena: true, share_views, winograd: share_views };
                 let outputs = run(&graph, inputs, &Env { threads: pool(threads), isa }, options);
                 let context = || format!("{name}, {isa:?}, {threads} threads, of\n{graph}");
                 match &first {

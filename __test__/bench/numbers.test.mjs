@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { compareOutput, QUANTISATION_STEPS, TOLERANCES, worst } from '../../bench/check.mjs';
 import { forShares, strongest } from '../../bench/limits.mjs';
-import { parseMachineTime, parseProcessTime } from '../../bench/machine.mjs';
+import { parseCacheSize, parseMachineTime, parseProcessTime } from '../../bench/machine.mjs';
 import { DIRTY_ABOVE, geometricMean, isDirty, summarize } from '../../bench/statistics.mjs';
 import { shareOfLimit, workOf } from '../../bench/work.mjs';
 
@@ -38,6 +38,10 @@ test('CPU time of the machine leaves out waiting, and names what was stolen', ()
 test('CPU time of a process whose name looks like fields', () => {
   const text = '12 (a) b (c) 1) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0 20 0 1 0 99';
   assert.equal(parseProcessTime(text), 420);
+});
+
+test('sizes of caches', () => {
+  assert.deepEqual(['512', '32K\n', '260M'].map(parseCacheSize), [512, 32 * 2 ** 10, 260 * 2 ** 20]);
 });
 
 test('float32 outputs are compared in standard deviations of the reference', () => {
@@ -97,12 +101,13 @@ test('work: constants count once, those that are selected from as much as is sel
 });
 
 test('the share of the limit is that of computing or of reading, whichever is more', () => {
-  const limits = { fmaGflops: 100, int8Gops: 400, readGbps: 10 };
+  const limits = { fmaGflops: 100, int8Gops: 400, readGbps: 10, cacheBytes: 2e6 };
   const work = { multiplyAdds: 50e6, bytes: 1e6 };
   assert.deepEqual(shareOfLimit(work, 'float32', limits, 2), { share: 0.5, bound: 'compute' });
   assert.deepEqual(shareOfLimit(work, 'int8', limits, 2), { share: 0.125, bound: 'compute' });
   assert.deepEqual(shareOfLimit(work, 'int8', { ...limits, int8Gops: null }, 2), { share: 0.5, bound: 'compute' });
   assert.deepEqual(shareOfLimit({ ...work, bytes: 15e6 }, 'float32', limits, 2), { share: 0.75, bound: 'memory' });
+  assert.deepEqual(shareOfLimit({ ...work, bytes: 15e6 }, 'float32', { ...limits, cacheBytes: 15e6 }, 2), { share: 0.5, bound: 'compute' });
 });
 
 test('of two measurements of the machine the larger numbers count', () => {
@@ -110,5 +115,5 @@ test('of two measurements of the machine the larger numbers count', () => {
     [{ threads: 1, fmaGflops, int8Gops, bf16Gflops: null, reading: [{ bytes: 1, pages: 'small', gbps }, { bytes: 1, pages: 'huge', gbps: 7 }] }];
   const [merged] = strongest(limits(100, 300, 9), limits(110, 200, 8));
   assert.deepEqual(merged, limits(110, 300, 9)[0]);
-  assert.deepEqual(forShares(merged), { fmaGflops: 110, int8Gops: 300, readGbps: 9 });
+  assert.deepEqual(forShares(merged, { cacheBytes: 5 }), { fmaGflops: 110, int8Gops: 300, readGbps: 9, cacheBytes: 5 });
 });

@@ -23,7 +23,7 @@ const model = (name, threads, ...results) => ({ name, kind: 'float32', weightByt
 
 const run = () => ({
   date: '2026-11-20T12:00:00.000Z',
-  machine: { cpu: 'CPU <1> & 2', processors: 2, memoryBytes: 2 ** 34, system: 'Linux', node: 'v20' },
+  machine: { cpu: 'CPU <1> & 2', cacheBytes: MIB, processors: 2, memoryBytes: 2 ** 34, system: 'Linux', node: 'v20' },
   engines: ['webnn-node', 'fast', 'odd'],
   versions: { 'webnn-node': '0.1.0', fast: '1.2' },
   limits: [{ threads: 1, fmaGflops: 200, int8Gops: null, bf16Gflops: null, reading: [{ bytes: MIB, pages: 'huge', gbps: 10 }] }],
@@ -37,20 +37,19 @@ const run = () => ({
 const named = (title) => tablesOf(run()).find((table) => table.title.startsWith(title));
 
 test('a row has times, ratios by the fastest clean samples, and the share of the limit', () => {
-  const { models: [net], limits } = run();
-  const { times, limit } = rowOf(net, limits);
+  const { models: [net], limits, machine } = run();
+  const { times, limit } = rowOf(net, { limits, machine });
   assert.equal(times['webnn-node'].median, 10);
   assert.equal(times['webnn-node'].fastest, 10);
   assert.equal(times['webnn-node'].ratio, null);
   assert.equal(times.fast.ratio, 2);
   assert.deepEqual(times.odd, { status: 'unsupported' });
   assert.deepEqual(limit, { share: 0.5, bound: 'compute' });
-  assert.equal(rowOf(net, null).limit, null);
+  assert.equal(rowOf(net, { limits: null, machine }).limit, null);
 });
 
 test('engines are compared over the models that both compute rightly', () => {
-  const { models, limits } = run();
-  const rows = models.map((one) => rowOf(one, limits));
+  const rows = run().models.map((one) => rowOf(one, run()));
   assert.deepEqual(comparedWith(rows, 'fast', 1), { mean: 1, ahead: 1, models: 2 });
   assert.deepEqual(comparedWith(rows, 'odd', 1), { mean: null, ahead: 0, models: 0 });
 });
@@ -64,7 +63,11 @@ test('the tables', () => {
     ['geometric mean', '1.00×', '–'],
     ['not slower', '1 of 2', '0 of 0'],
   ]);
-  assert.deepEqual(named('Loading').rows[0], ['net', '4.00 MiB', '20.0', '20.0 MiB', '70.0 MiB', '20.0', '20.0 MiB', '70.0 MiB', '–', '–', '–']);
+  assert.deepEqual(named('Loading').rows.slice(1, 4), [
+    ['', '', 'fast', '20.0 / 10.0', '10.0 MiB', '60.0 MiB', '20.0 MiB', '70.0 MiB'],
+    ['', '', 'odd', '–', '–', '–', '–', '–'],
+    ['net2', '4.00 MiB', 'webnn-node', '20.0 / 10.0', '10.0 MiB', '60.0 MiB', '20.0 MiB', '70.0 MiB'],
+  ]);
   assert.deepEqual(named('One addition').rows[0], ['1', '5.00 / 5.00', '10.0 / 10.0', '20.0 / 20.0', '2.00']);
   assert.deepEqual(named('Limits').rows[0], ['1', '200', '–', '–', '10.0']);
 });

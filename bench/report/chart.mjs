@@ -36,9 +36,10 @@ const STYLE = [
  * @returns {{ name: string, speeds: (number | null)[] }[]} in the order of the engines; null where an engine has no right
  *   result
  */
-export function relativeSpeeds({ engines, models, limits }, reference, threads) {
+export function relativeSpeeds(run, reference, threads) {
+  const { engines, models } = run;
   return models
-    .map((model) => rowOf(model, limits))
+    .map((model) => rowOf(model, run))
     .filter((row) => row.threads === threads && row.times[reference].status === 'ok')
     .map(({ name, times }) => ({
       name,

@@ -46,16 +46,16 @@ function timesOf(result, ours) {
  * A row of the table of times.
  *
  * @param {Measurement} measurement
- * @param {import('../limits.mjs').Limits[] | null} limits
+ * @param {Pick<Run, 'limits' | 'machine'>} run
  * @returns {{ name: string, threads: number, times: Record<string, Times>, limit: ReturnType<shareOfLimit> | null }}
  */
-export function rowOf({ name, kind, threads, work, results }, limits) {
+export function rowOf({ name, kind, threads, work, results }, { limits, machine }) {
   const ours = results.find(({ engine }) => engine === OURS);
   const times = Object.fromEntries(results.map((result) => [result.engine, timesOf(result, ours)]));
   const ofThreads = limits?.find((one) => one.threads === threads);
   const fastest = times[OURS]?.fastest;
   const known = ofThreads !== undefined && work !== null && fastest !== undefined;
-  return { name, threads, times, limit: known ? shareOfLimit(work, kind, forShares(ofThreads), fastest) : null };
+  return { name, threads, times, limit: known ? shareOfLimit(work, kind, forShares(ofThreads, machine), fastest) : null };
 }
 
 /**

@@ -47,14 +47,16 @@ function meanRows(rows, peers, threads) {
 }
 
 /** @returns {ReportTable} times of the models with so many threads */
-function timesTable({ engines, limits, models }, threads) {
+function timesTable(run, threads) {
+  const { engines, models } = run;
   const peers = engines.filter((name) => name !== OURS);
-  const rows = models.map((model) => rowOf(model, limits)).filter((row) => row.threads === threads);
+  const rows = models.map((model) => rowOf(model, run)).filter((row) => row.threads === threads);
   return {
     title: `Times with ${threads === 1 ? '1 thread' : `${threads} threads`}`,
     remark:
       'Milliseconds: median / fastest clean sample. ×: how many times as fast as this engine webnn-node is, by the fastest '
-      + 'clean samples. Limit: share of what the machine can compute (C) or read (M) in that time, whichever is more. Clean: '
+      + 'clean samples. Limit: share of what the machine can compute (C) in that time, or read from memory (M) where the model '
+      + 'fits into no cache, whichever is more. Clean: '
       + `samples in which others kept at most ${DIRTY_ABOVE} processors busy; * no sample is.`,
     head: ['model', `>${OURS}`, '>limit', ...peers.flatMap((name) => [`>${name}`, '>×']), '>clean'],
     rows: [
@@ -70,28 +72,35 @@ function timesTable({ engines, limits, models }, threads) {
   };
 }
 
-const memoryCell = (memory) =>
-  memory?.afterRuns === undefined ? [NONE, NONE] : [formatBytes(memory.afterRuns - memory.empty), formatBytes(memory.afterRuns)];
+/** Resident bytes at a time: above those of the empty process, and in all. */
+const memoryCells = (memory, time) =>
+  memory?.[time] === undefined ? [NONE, NONE] : [formatBytes(Math.max(0, memory[time] - memory.empty)), formatBytes(memory[time])];
 
 /** @returns {ReportTable} load times and memory with the smallest number of threads */
-function loadTable({ engines, models }) {
+function loadTable({ models }) {
   const threads = Math.min(...models.map((model) => model.threads));
-  const cells = ({ loadMs, memory }) => [loadMs === undefined ? NONE : formatRate(loadTime({ loadMs })), ...memoryCell(memory)];
+  const cells = ({ loadMs, memory }) => [
+    loadMs === undefined ? NONE : `${formatRate(loadTime({ loadMs }))} / ${formatRate(Math.min(...loadMs))}`,
+    ...memoryCells(memory, 'loaded'),
+    ...memoryCells(memory, 'afterRuns'),
+  ];
   return {
     title: 'Loading and memory',
     remark:
-      'Load: median milliseconds from the file to a model that can run. Memory: resident after all runs, above that of the '
-      + 'process before the library was loaded, and in all.',
-    head: ['model', '>weights', ...engines.flatMap((name) => [`>${name}: load`, '>memory', '>in all'])],
+      'Load: milliseconds from the file to a model that can run, median / fastest. Memory: what is resident when the model is '
+      + 'loaded and after all runs, above that of the process before the library was loaded, and in all.',
+    head: ['model', '>weights', 'engine', '>load', '>loaded', '>in all', '>after runs', '>in all'],
     rows: models
       .filter((model) => model.threads === threads)
-      .map(({ name, weightBytes, results }) => [name, formatBytes(weightBytes), ...results.flatMap(cells)]),
+      .flatMap(({ name, weightBytes, results }) =>
+        results.map((result, i) => [...(i === 0 ? [name, formatBytes(weightBytes)] : ['', '']), result.engine, ...cells(result)])),
   };
 }
 
 /** @returns {ReportTable} what a call costs */
-function callTable({ engines, calls }) {
-  const rows = calls.map((call) => ({ ...rowOf(call, null), burst: call.results.find(({ engine }) => engine === OURS)?.extra?.burst }));
+function callTable(run) {
+  const { engines, calls } = run;
+  const rows = calls.map((call) => ({ ...rowOf(call, run), burst: call.results.find(({ engine }) => engine === OURS)?.extra?.burst }));
   const microseconds = 1000;
   return {
     title: 'One addition of one number',

@@ -9,7 +9,7 @@ use crate::ops::conv2d::Conv2d;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::normalization::BatchNormalization;
 use crate::ops::pad::{Pad, PaddingMode};
-use crate::ops::reshape::Reshape;
+use crate::ops::reshape::{Expand, Reshape};
 use crate::shape::{Descriptor, elements};
 
 /// Makes batch normalizations, products, sums and paddings with constants part of the `float32` convolutions beside them.
@@ -110,11 +110,14 @@ impl Absorb<'_> {
         }
         if let Some((operator, terms)) = terms {
             let terms = self.along(terms, 0, 1);
-            let zero = match bias {
+            let bias_or_zeros = match bias {
                 Some(bias) => bias,
-                None => self.number(0.0)?,
+                None => {
+                    let zero = self.number(0.0)?;
+                    self.compute(Expand { new_shape: channels.to_vec() }, &[zero], &channels)
+                }
             };
-            bias = Some(self.compute(operator, &[zero, terms], &channels));
+            bias = Some(self.compute(operator, &[bias_or_zeros, terms], &channels));
         }
         convolution.inputs.resize(3, None);
         convolution.inputs[2] = bias;

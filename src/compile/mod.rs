@@ -5,6 +5,7 @@ pub mod fold;
 pub mod fuse;
 pub mod layout;
 pub mod memory;
+pub mod patterns;
 pub mod quantized;
 pub mod simplify;
 pub mod transposed;
@@ -54,6 +55,8 @@ passes! {
     fold,
     /// Removes what changes nothing.
     simplify,
+    /// Makes what is written out in many operators one.
+    patterns,
     /// Makes what scales, shifts and pads convolutions part of them.
     affine,
     /// Lets networks of convolutions compute with channels last.
@@ -66,6 +69,8 @@ passes! {
     chains,
     /// Lets views share memory.
     views,
+    /// Computes convolutions with 3 by 3 filters by Winograd's algorithm where that pays.
+    winograd,
 }
 
 impl Passes {
@@ -91,6 +96,13 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
         check(graph);
     }
     tidy(graph, passes, evaluate)?;
+    if passes.patterns {
+        for fuse in [patterns::fuse_gelu, patterns::fuse_normalizations, patterns::fuse_attention] {
+            fuse(graph);
+            check(graph);
+        }
+        tidy(graph, passes, evaluate)?;
+    }
     // The filters that it writes out are to be computed now, not at each dispatch.
     if passes.affine && passes.fold {
         affine::absorb_affine(graph);

@@ -1,6 +1,7 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
 use super::steps::arg_min_max::ArgMinMaxStep;
+use super::steps::attention::AttentionStep;
 use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
@@ -38,6 +39,8 @@ pub struct Lowering<'a> {
     pub inputs: Vec<Option<&'a Descriptor>>,
     /// Descriptors of the outputs.
     pub outputs: Vec<&'a Descriptor>,
+    /// Whether Winograd's algorithm may compute convolutions.
+    pub winograd: bool,
     /// The operands that are constants. A step that packs one lists it in [`packed`](Self::packed).
     pub constants: Vec<Option<&'a Constant>>,
     /// What follows the operator; its operands are the last ones of `inputs`. A step that does it takes it.
@@ -48,9 +51,10 @@ pub struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(graph: &'a Graph, node: &'a Node, env: &Env<'a>) -> Lowering<'a> {
+    fn new(graph: &'a Graph, node: &'a Node, env: &Env<'a>, winograd: bool) -> Lowering<'a> {
         Lowering {
             env: *env,
+            winograd,
             inputs: graph.input_descriptors(node),
             outputs: node.outputs.iter().map(|&id| graph.descriptor(id)).collect(),
             constants: node.inputs.iter().map(|id| id.and_then(|id| graph.value(id).constant())).collect(),
@@ -84,7 +88,7 @@ pub struct Lowered {
     pub packed: Vec<usize>,
 }
 
-/// Turns a node into a step that runs with `env`.
+/// Turns a node into a step that runs with `env`; `winograd` says whether that algorithm may compute convolutions.
 ///
 /// # Errors
 /// An `UnknownError` when there is no memory for packed constants or lists of places, an `OperationError` when a mapped
@@ -92,8 +96,8 @@ pub struct Lowered {
 ///
 /// # Panics
 /// If the node has an epilogue that the step does not apply: a pass is wrong.
-pub fn lower(graph: &Graph, node: &Node, env: &Env) -> Result<Lowered> {
-    let mut lowering = Lowering::new(graph, node, env);
+pub fn lower(graph: &Graph, node: &Node, env: &Env, winograd: bool) -> Result<Lowered> {
+    let mut lowering = Lowering::new(graph, node, env, winograd);
     let step = lower_op(&node.op, &mut lowering)?;
     assert!(lowering.epilogue.is_none(), "the step of {} applies no epilogue", node.op.rule().name);
     Ok(Lowered { step, packed: lowering.packed })
@@ -130,6 +134,10 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
             ElementwiseStep::new(&Fused::single(*op, &types), &l.inputs, output).into()
         }
         Op::Fused(program) => ElementwiseStep::new(program, &l.inputs, output).into(),
+        Op::Attention(op) => {
+            let masks = l.inputs[3..].iter().flatten().map(|mask| mask.dtype).collect();
+            AttentionStep::new(op, output.dtype, masks, l.env.isa).into()
+        }
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
         Op::Matmul(_) => lower_dense(dense::matmul_shape(l.input(0), l.input(1), output), l)?,
         Op::Gemm(op) => lower_dense(dense::gemm_shape(&op.attributes, l.input(0), output, given(&l.inputs, 2)), l)?,
@@ -158,6 +166,7 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::BatchNormalization(op) => ChannelNormStep::batch(op, l.input(0)).into(),
         Op::InstanceNormalization(op) => ChannelNormStep::instance(op, l.input(0)).into(),
         Op::LayerNormalization(op) => LayerNormStep::new(op, l.input(0)).into(),
+        Op::RmsNormalization(op) => LayerNormStep::root_mean_square(op, l.input(0)).into(),
     })
 }
 
@@ -169,7 +178,7 @@ fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
     let others = l.inputs[first..].iter().map(|input| input.expect("operands of an epilogue are given")).collect();
     let addend = given(&l.inputs[..first], 2).map(|_| 2);
     let following = Following { addend, program, output: l.outputs[0], others, first };
-    let step = DenseStep::new(&l.env, shape, constants, &following)?;
+    let step = DenseStep::new(&l.env, shape, constants, l.winograd, &following)?;
     l.packed.extend(step.packed_operands());
     Ok(step.into())
 }

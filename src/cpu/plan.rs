@@ -22,13 +22,15 @@ use std::sync::Arc;
 pub struct PlanOptions {
     /// Whether views share memory instead of being copied.
     pub share_views: bool,
+    /// Whether Winograd's algorithm may compute convolutions.
+    pub winograd: bool,
     /// Whether the arena is filled with NaN before each dispatch, so that a step that reads what nobody wrote shows.
     pub fill_arena: bool,
 }
 
 impl Default for PlanOptions {
     fn default() -> PlanOptions {
-        PlanOptions { share_views: true, fill_arena: false }
+        PlanOptions { share_views: true, winograd: true, fill_arena: false }
     }
 }
 
@@ -79,13 +81,13 @@ impl Plan {
     /// An `UnknownError` when there is no memory for the arena or packed constants, an `OperationError` when a mapped
     /// constant cannot be read.
     pub fn new(graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
-        let passes = Passes { views: options.share_views, ..Passes::NONE };
+        let passes = Passes { views: options.share_views, winograd: options.winograd, ..Passes::NONE };
         let origin = Origin { source: Listing::of(&graph), passes };
         Plan::lowered(graph, origin, env, options)
     }
 
     fn lowered(mut graph: Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
-        let lowered = lower_all(&mut graph, env)?;
+        let lowered = lower_all(&mut graph, env, options)?;
         let graph = &graph;
         let scratch: Vec<usize> =
             lowered.iter().map(|lowered| lowered.step.scratch_bytes(env.threads.count())).collect();
@@ -257,14 +259,14 @@ impl Plan {
 }
 
 /// Lowers every node; gives back the bytes of each constant that only packed copies of it will be read of.
-fn lower_all(graph: &mut Graph, env: &Env) -> Result<Vec<Lowered>> {
+fn lower_all(graph: &mut Graph, env: &Env, options: PlanOptions) -> Result<Vec<Lowered>> {
     let mut readers = Readers::new(graph);
     let mut all = Vec::with_capacity(graph.nodes.len());
     for index in 0..graph.nodes.len() {
         let node = &graph.nodes[index];
         all.push(match readers.lower_tied(graph, node) {
             Some(lowered) => lowered,
-            None => lower(graph, node, env)?,
+            None => lower(graph, node, env, options.winograd)?,
         });
         readers.note(graph, &mut all);
     }
@@ -314,7 +316,7 @@ fn copy_step(id: ValueId, from: Place, output: usize) -> PlannedStep {
 /// # Errors
 /// An `UnknownError` when there is no memory for them.
 fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
-    let lowered = lower(graph, node, env)?;
+    let lowered = lower(graph, node, env, false)?;
     // A packed operand is not read again.
     let operand = |(index, id): (usize, &Option<ValueId>)| {
         let id = id.filter(|_| !lowered.packed.contains(&index));

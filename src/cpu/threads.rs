@@ -1,6 +1,8 @@
-//! The thread pools: one per number of threads, shared by all contexts of the process.
+//! The thread pools: one per number of threads, shared by all contexts of the process. The threads of a pool work in
+//! [teams](super::kernels::team), one for each dispatch that is running.
 
-use rayon::prelude::*;
+use super::kernels::team::{Team, is_within};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
@@ -11,6 +13,11 @@ use std::sync::{Arc, Mutex, Weak};
 /// product and about one element per nanosecond in an element-wise loop, which callers express in the cost
 /// they pass. 64 Ki units are then 5 to 60 us of work.
 const MIN_PARALLEL_COST: usize = 1 << 16;
+
+thread_local! {
+    /// The team that this thread leads.
+    static TEAM: RefCell<Option<Arc<Team>>> = const { RefCell::new(None) };
+}
 
 /// A handle to a thread pool of a fixed size. Cheap to clone.
 #[derive(Clone)]
@@ -43,10 +50,24 @@ impl Threads {
         self.pool.current_num_threads()
     }
 
-    /// Runs `work` on the pool, so that [`split`](Self::split) inside of it does not enter the pool again. Blocks the
-    /// calling thread.
-    pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        self.pool.install(work)
+    /// Runs `work` on this thread with the threads of the pool at hand: they stay awake for what
+    /// [`split`](Self::split) has for them until `work` is done.
+    pub fn install<R>(&self, work: impl FnOnce() -> R) -> R {
+        if self.count() == 1 || is_within() || TEAM.with_borrow(Option::is_some) {
+            return work();
+        }
+        let led = Led::new(self.count());
+        self.invite(&led.0);
+        work()
+    }
+
+    /// Asks for the members that are missing.
+    fn invite(&self, team: &Arc<Team>) {
+        for _ in 0..team.missing() {
+            team.expect_member();
+            let team = team.clone();
+            self.pool.spawn(move || team.serve());
+        }
     }
 
     /// Calls `work` with ranges that cover `0..items` once, in parallel when `items * cost` is worth it
@@ -68,14 +89,42 @@ impl Threads {
             }
             return;
         }
-        // More ranges than threads, so that a thread that lost its core does not hold up the others.
+        // More ranges than threads, so that a thread that lost its core, or came late, does not hold up the others.
         let parts = (parts * 4).min(worthwhile).min(items.div_ceil(grain));
         let length = items.div_ceil(grain).div_ceil(parts) * grain;
-        self.pool.install(|| {
-            (0..items.div_ceil(length))
-                .into_par_iter()
-                .for_each(|part| work(part * length..((part + 1) * length).min(items)));
+        let ranges = items.div_ceil(length);
+        let piece = |part: usize| work(part * length..((part + 1) * length).min(items));
+        if is_within() {
+            return (0..ranges).for_each(piece);
+        }
+        self.install(|| {
+            match TEAM.with_borrow(Clone::clone).filter(|team| team.size() == self.count()) {
+                Some(team) => {
+                    self.invite(&team);
+                    team.share(ranges, &piece);
+                }
+                // Within the work of another number of threads.
+                None => (0..ranges).for_each(piece),
+            }
         });
+    }
+}
+
+/// The team that this thread leads, until it is dropped, also by a panic.
+struct Led(Arc<Team>);
+
+impl Led {
+    fn new(count: usize) -> Led {
+        let team = Team::new(count);
+        TEAM.set(Some(team.clone()));
+        Led(team)
+    }
+}
+
+impl Drop for Led {
+    fn drop(&mut self) {
+        TEAM.set(None);
+        self.0.close();
     }
 }
 
@@ -97,6 +146,18 @@ mod tests {
                 });
                 assert!(hits.iter().all(|hit| hit.load(Ordering::Relaxed) == 1), "{items} items, grain {grain}");
             }
+        }
+    }
+
+    #[test]
+    fn work_within_work_is_not_split_again() {
+        for (outer, inner) in [(2, 2), (7, 2), (2, 7)] {
+            let (outer, inner) = (Threads::new(outer).unwrap(), Threads::new(inner).unwrap());
+            let count = AtomicUsize::new(0);
+            let add = |range: Range<usize>| _ = count.fetch_add(range.len(), Ordering::Relaxed);
+            outer.install(|| inner.split(100, 1, 1 << 20, add));
+            outer.split(10, 1, 1 << 20, |range| range.for_each(|_| inner.split(10, 1, 1 << 20, add)));
+            assert_eq!(count.into_inner(), 200);
         }
     }
 

@@ -16,7 +16,7 @@ use completion::{Completions, Environment};
 use convert::{attributes, data_type, number, operands, thrown};
 use handle::{BuilderHandle, Handle, Owner, Weight, handles};
 use napi::Env;
-use napi::bindgen_prelude::{Array, External, FnArgs, Function, Object, Uint8ArraySlice, Unknown};
+use napi::bindgen_prelude::{Array, External, Function, Object, Uint8ArraySlice, Unknown};
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::sync::Arc;

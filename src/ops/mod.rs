@@ -2,6 +2,7 @@
 //! and naive reference. [`Op`] is the closed set of them.
 
 pub mod arg_min_max;
+pub mod attention;
 pub mod attributes;
 pub mod concat;
 pub mod conv2d;
@@ -24,6 +25,7 @@ pub mod reduce;
 pub mod resample2d;
 pub mod reshape;
 pub mod reverse;
+pub mod rms_normalization;
 pub mod rule;
 pub mod scatter;
 pub mod slice;
@@ -221,6 +223,8 @@ operators! {
     Elementwise(elementwise::Elementwise),
     /// A chain of element-wise operators that the compiler made one.
     Fused(fused::Fused),
+    /// Attention that the compiler made one.
+    Attention(attention::Attention),
     /// `matmul()`.
     Matmul(matmul::Matmul),
     /// `gemm()`.
@@ -281,6 +285,8 @@ operators! {
     InstanceNormalization(normalization::InstanceNormalization),
     /// `layerNormalization()`.
     LayerNormalization(normalization::LayerNormalization),
+    /// Root-mean-square normalisation that the compiler made one operator.
+    RmsNormalization(rms_normalization::RmsNormalization),
     /// `quantizeLinear()` and `dequantizeLinear()`.
     Quantize(quantize::Quantize),
     /// A product of quantised tensors, which the compiler made of several operators.

@@ -50,7 +50,7 @@ impl Settings {
             Some("1") => true,
             Some(other) => return Err(refuse(FILL_VARIABLE, other, "0 or 1")),
         };
-        Ok(Settings { passes, plan: PlanOptions { share_views: passes.views, fill_arena } })
+        Ok(Settings { passes, plan: PlanOptions { share_views: passes.views, winograd: passes.winograd, fill_arena } })
     }
 }
 

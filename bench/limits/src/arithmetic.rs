@@ -143,6 +143,7 @@ mod arch {
     use std::arch::aarch64::*;
     use std::hint::black_box;
 
+    #[target_feature(enable = "neon")]
     fn fma_neon(rounds: usize) {
         let (a, b) = (vdupq_n_f32(black_box(0.5)), vdupq_n_f32(black_box(1.0)));
         let mut sums = [b; SUMS];
@@ -155,7 +156,8 @@ mod arch {
     }
 
     pub fn fma() -> Loop {
-        Loop { run: fma_neon, width: 4 }
+        // SAFETY: every processor of this architecture that Rust's targets stand for has NEON.
+        Loop { run: |rounds| unsafe { fma_neon(rounds) }, width: 4 }
     }
 
     pub fn int8() -> Option<Loop> {

@@ -2,6 +2,7 @@
 
 use super::shared::SharedMut;
 use super::storage::Storage;
+use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::cpu::threads::Threads;
 use crate::ops::strided::Strided;
 
@@ -18,6 +19,9 @@ const COPY_BLOCK: usize = 4096;
 
 /// Elements along each side of the piece of a transposition that is held in registers.
 const TILE: usize = 8;
+
+/// The most lanes of a vector register.
+const MAX_LANES: usize = 16;
 
 /// Bytes that are copied, where they lie together, in the time of one multiply-add of [`Threads::split`].
 const BYTES_PER_COST: usize = 8;
@@ -150,7 +154,7 @@ impl StridedCopy {
     ///
     /// # Panics
     /// If a view reaches beyond its slice.
-    pub fn run<T: Storage>(&self, threads: &Threads, src: &[T], dst: &mut [T]) {
+    pub fn run<T: Storage>(&self, isa: Isa, threads: &Threads, src: &[T], dst: &mut [T]) {
         assert!(self.src_end <= src.len() && self.dst_end <= dst.len(), "{self:?}: {} to {}", src.len(), dst.len());
         let blocks = self.outer.iter().map(|l| l.len).product();
         let elements = self.block_rows.min(self.rows.len) * self.block_cols.min(self.cols.len);
@@ -162,20 +166,23 @@ impl StridedCopy {
         threads.split(blocks, 1, cost, |range| {
             let mut block = Position::new(&self.outer, range.start);
             for _ in range {
-                self.copy_block(src, &dst, &block);
+                self.copy_block(isa, src, &dst, &block);
                 block.advance(&self.outer);
             }
         });
     }
 
     /// Copies the block of a plane that starts at `at`.
-    fn copy_block<T: Storage>(&self, src: &[T], dst: &SharedMut<T>, at: &Position) {
+    fn copy_block<T: Storage>(&self, isa: Isa, src: &[T], dst: &SharedMut<T>, at: &Position) {
         let [.., row_block, col_block] = at.counts[..self.outer.len()] else { unreachable!("planes have two loops") };
         let rows = self.block_rows.min(self.rows.len - row_block * self.block_rows);
         let cols = self.block_cols.min(self.cols.len - col_block * self.block_cols);
         let from = self.src_start.wrapping_add_signed(at.src);
         let to = self.dst_start + at.dst;
         match (self.plane, cols) {
+            (Plane::Transpose, _) if size_of::<T>() == 4 && self.cols.src > 0 && rows.min(cols) >= MAX_LANES => {
+                self.transpose_words(isa, src, from, dst, to, [rows, cols]);
+            }
             (Plane::Transpose, _) => self.transpose(src, from, dst, to, rows, cols),
             // A fixed length spares the call that copies a slice of any length: rows of 2 to 4 elements are common
             // (points, colours) and much shorter than such a call.
@@ -227,6 +234,26 @@ impl StridedCopy {
         }
     }
 
+    /// As [`transpose`](Self::transpose) for elements of four bytes and a source that is read forwards, in squares of whole
+    /// vector registers.
+    fn transpose_words<T: Storage>(
+        &self,
+        isa: Isa,
+        src: &[T],
+        from: usize,
+        dst: &SharedMut<T>,
+        to: usize,
+        size: [usize; 2],
+    ) {
+        let [rows, cols] = size;
+        let (src_stride, dst_stride) = (self.cols.src.unsigned_abs(), self.rows.dst);
+        assert!(from + (cols - 1) * src_stride + rows <= src.len());
+        assert!(to + (rows - 1) * dst_stride + cols <= dst.len());
+        assert!(size_of::<T>() == size_of::<f32>() && align_of::<T>() == align_of::<f32>());
+        let (from, to) = (src.as_ptr().wrapping_add(from).cast(), dst.as_mut_ptr().wrapping_add(to).cast());
+        isa.run(TransposeWords { from, src_stride, to, dst_stride, size });
+    }
+
     /// Copies `rows` rows of `cols` elements, where neighbours in a column are neighbours in the source: small
     /// squares are read along one side and written along the other.
     fn transpose<T: Storage>(&self, src: &[T], from: usize, dst: &SharedMut<T>, to: usize, rows: usize, cols: usize) {
@@ -270,6 +297,36 @@ impl StridedCopy {
             let out = unsafe { dst.range(to..to + cols) };
             for (o, column) in out.iter_mut().zip(&tile) {
                 *o = column[row];
+            }
+        }
+    }
+}
+
+/// A transposition of elements of four bytes: `to[r * dst_stride + c] = from[c * src_stride + r]`. Who makes this value
+/// guarantees that all of them can be read and written and that nobody else writes them; there are at least [`MAX_LANES`]
+/// rows and columns.
+struct TransposeWords {
+    from: *const f32,
+    src_stride: usize,
+    to: *mut f32,
+    dst_stride: usize,
+    size: [usize; 2],
+}
+
+impl Kernel for TransposeWords {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let TransposeWords { from, src_stride, to, dst_stride, size: [rows, cols] } = self;
+        // The last squares overlap the ones before.
+        for row in (0..rows).step_by(S::LANES).map(|row| row.min(rows - S::LANES)) {
+            for col in (0..cols).step_by(S::LANES).map(|col| col.min(cols - S::LANES)) {
+                // SAFETY: the square lies inside of what can be read and written. Vectors of floats move any bits.
+                unsafe {
+                    let from = from.add(col * src_stride + row);
+                    simd.transpose_ptr(from, src_stride, to.add(row * dst_stride + col), dst_stride);
+                }
             }
         }
     }
@@ -335,10 +392,10 @@ mod tests {
     }
 
     fn check(src: &Strided, dst: &Strided, from: usize, to: usize) {
-        fn run<T: Storage>(copy: &StridedCopy, from: &[u32], to: usize, threads: usize) -> Vec<T> {
+        fn run<T: Storage>(copy: &StridedCopy, from: &[u32], to: usize, isa: Isa, threads: usize) -> Vec<T> {
             let from: Vec<T> = from.iter().map(|&x| T::from_low_bits(x as u64)).collect();
             let mut out = vec![T::from_low_bits(0x7f); to];
-            copy.run(&Threads::new(threads).unwrap(), &from, &mut out);
+            copy.run(isa, &Threads::new(threads).unwrap(), &from, &mut out);
             out
         }
         // Small numbers, which every storage type holds.
@@ -349,8 +406,11 @@ mod tests {
         for bytes in [1, 2, 4, 8] {
             with_storage!(bytes, T => {
                 let expected: Vec<T> = expected.iter().map(|&x| T::from_low_bits(x as u64)).collect();
-                for threads in [1, 2, 7] {
-                    assert!(run::<T>(&copy, &from, to, threads) == expected, "{bytes} bytes, {threads} threads, {copy:?}");
+                for isa in Isa::available() {
+                    for threads in [1, 7] {
+                        let got = run::<T>(&copy, &from, to, isa, threads);
+                        assert!(got == expected, "{bytes} bytes, {isa:?}, {threads} threads, {copy:?}");
+                    }
                 }
             });
         }

@@ -1,5 +1,5 @@
-//! Depthwise convolution: every output channel reads one input channel. Too little arithmetic per element for a
-//! matrix product, so the image is read directly.
+//! Depthwise convolution plane by plane: every output channel reads one input channel. Too little arithmetic per element
+//! for a matrix product, so the image is read directly.
 
 use super::float::Float;
 use super::pack::gather;
@@ -40,7 +40,7 @@ impl Window {
     }
 
     /// Input rows under `rows` output rows.
-    fn rows_under(&self, rows: usize) -> usize {
+    pub fn rows_under(&self, rows: usize) -> usize {
         (rows - 1) * self.step[0] + (self.filter[0] - 1) * self.dilation[0] + 1
     }
 
@@ -169,116 +169,13 @@ impl Kernel for Convolve<'_> {
     }
 }
 
-/// One output position of a depthwise convolution with channels last: all output channels of row `y`, column
-/// `x`. `image` starts at channel 0 of the upper left; `weights` is `[taps][out.len()]`; output channel `o`
-/// reads input channel `o / multiplier`.
-pub fn convolve_channels<T: Float>(
-    isa: Isa,
-    window: &Window,
-    image: &[T],
-    [y, x]: [usize; 2],
-    weights: &[f32],
-    multiplier: usize,
-    out: &mut [f32],
-) {
-    isa.run(Channels { window, image, y, x, weights, multiplier, out });
-}
-
-struct Channels<'a, T> {
-    window: &'a Window,
-    image: &'a [T],
-    y: usize,
-    x: usize,
-    weights: &'a [f32],
-    multiplier: usize,
-    out: &'a mut [f32],
-}
-
-/// The taps that fall inside of the image, and the input position of tap 0, for both axes.
-struct Inside {
-    taps: [Range<usize>; 2],
-    first: [isize; 2],
-}
-
-impl<T: Float> Channels<'_, T> {
-    #[inline(always)]
-    fn inside(&self) -> Inside {
-        let w = self.window;
-        let first = [0, 1].map(|axis| ([self.y, self.x][axis] * w.step[axis]) as isize - w.padding[axis] as isize);
-        let taps = [0, 1].map(|axis| {
-            // Divisions cost more than the products of a few channels, and are rarely needed.
-            let taps = |distance: isize| match (distance.max(0) as usize, w.dilation[axis]) {
-                (distance, 1) => distance.min(w.filter[axis]),
-                (distance, dilation) => distance.div_ceil(dilation).min(w.filter[axis]),
-            };
-            let (low, high) = (taps(-first[axis]), taps(w.size[axis] as isize - first[axis]));
-            low..high.max(low)
-        });
-        Inside { taps, first }
-    }
-
-    /// Calls `each` with the first input element and the weights of every tap inside of the image.
-    #[inline(always)]
-    fn taps(&self, inside: &Inside, mut each: impl FnMut(&[T], &[f32])) {
-        let (w, channels) = (self.window, self.out.len());
-        for ty in inside.taps[0].clone() {
-            let row = (inside.first[0] + (ty * w.dilation[0]) as isize) as usize * w.strides[0];
-            for tx in inside.taps[1].clone() {
-                let col = (inside.first[1] + (tx * w.dilation[1]) as isize) as usize * w.strides[1];
-                each(&self.image[row + col..], &self.weights[(ty * w.filter[1] + tx) * channels..][..channels]);
-            }
-        }
-    }
-
-    /// Writes `VECS` vectors of outputs from channel `channel` on.
-    #[inline(always)]
-    fn sum<S: Simd, const VECS: usize>(&mut self, simd: S, channel: usize, inside: &Inside) {
-        let mut sums = [simd.splat(0.0); VECS];
-        self.taps(inside, |image, weights| {
-            let (image, weights) = (&image[channel..][..VECS * S::LANES], &weights[channel..][..VECS * S::LANES]);
-            for (v, sum) in sums.iter_mut().enumerate() {
-                let at = v * S::LANES..(v + 1) * S::LANES;
-                *sum = simd.mul_add(T::load(simd, &image[at.clone()]), simd.load(&weights[at]), *sum);
-            }
-        });
-        for (v, sum) in sums.into_iter().enumerate() {
-            simd.store(sum, &mut self.out[channel + v * S::LANES..]);
-        }
-    }
-}
-
-impl<T: Float> Kernel for Channels<'_, T> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(mut self, simd: S) {
-        let (channels, inside) = (self.out.len(), self.inside());
-        // Whole vectors only when neighbouring outputs read neighbouring inputs.
-        let body = if self.multiplier == 1 { channels / S::LANES * S::LANES } else { 0 };
-        for channel in (0..body).step_by(UNROLL * S::LANES) {
-            match (body - channel) / S::LANES {
-                1 => self.sum::<S, 1>(simd, channel, &inside),
-                2 => self.sum::<S, 2>(simd, channel, &inside),
-                3 => self.sum::<S, 3>(simd, channel, &inside),
-                _ => self.sum::<S, UNROLL>(simd, channel, &inside),
-            }
-        }
-        for channel in body..channels {
-            let mut sum = 0.0;
-            self.taps(&inside, |image, weights| {
-                sum = simd.mul_add_scalar(image[channel / self.multiplier].to_f32(), weights[channel], sum);
-            });
-            self.out[channel] = sum;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// One channel, so that both kernels compute the same plane; small integers make sums exact.
+    /// Small integers make sums exact.
     #[test]
-    fn both_kernels_follow_the_formula() {
+    fn planes_follow_the_formula() {
         for (size, filter, step, dilation, padding, out) in [
             ([5, 6], [3, 3], [1, 1], [1, 1], [1, 1], [5, 6]),
             ([4, 70], [2, 3], [1, 1], [2, 3], [0, 2], [2, 68]),
@@ -311,9 +208,6 @@ mod tests {
                         padded.convolve(isa, i, &weights, &mut line);
                         for (x, &got) in line.iter().enumerate() {
                             assert_eq!(got, exact(y, x), "{isa:?}, {window:?}, row {y}, column {x}");
-                            let mut one = [f32::NAN];
-                            convolve_channels(isa, &window, &image, [y, x], &weights, 1, &mut one);
-                            assert_eq!(one[0], exact(y, x), "{isa:?}, {window:?}, row {y}, column {x}");
                         }
                     }
                 }

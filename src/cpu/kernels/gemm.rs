@@ -89,6 +89,26 @@ impl<T> Tail<'_, T> {
     pub const NONE: Self = Tail { residual: None, clamp: None, finish: None };
 }
 
+impl<T: Float> Tail<'_, T> {
+    /// Applies this to a run of results, which starts at `offset` of the whole output.
+    pub fn apply(&self, isa: Isa, offset: usize, sums: &mut [f32]) {
+        self.bound(isa, offset, sums);
+        if let Some(finish) = self.finish {
+            finish(offset, sums);
+        }
+    }
+
+    /// As [`apply`](Self::apply), but for what finishes.
+    fn bound(&self, isa: Isa, offset: usize, sums: &mut [f32]) {
+        if let Some(residual) = self.residual {
+            isa.run(AddAll { residual: &residual[offset..][..sums.len()], sums });
+        }
+        if let Some(bounds) = self.clamp {
+            isa.run(ClampAll { bounds, sums });
+        }
+    }
+}
+
 /// What happens to the sums before they are stored.
 pub struct Epilogue<'a, T> {
     /// The factor of the product.
@@ -113,12 +133,7 @@ impl<T: Float> Epilogue<'_, T> {
         if self.alpha != 1.0 || self.addend.is_some() {
             isa.run(Affine { alpha: self.alpha, addend: &self.addend, row, col, sums });
         }
-        if let Some(residual) = self.tail.residual {
-            isa.run(AddAll { residual: &residual[offset..][..sums.len()], sums });
-        }
-        if let Some(bounds) = self.tail.clamp {
-            isa.run(ClampAll { bounds, sums });
-        }
+        self.tail.bound(isa, offset, sums);
     }
 
     /// What is done in the registers of the micro-kernel, if all of it is `f32`.

@@ -1,11 +1,67 @@
 //! `(x - mean) * factor + bias` for the normalisations, where `factor` is `scale / sqrt(variance + epsilon)`.
 //!
-//! The arithmetic is in float64: the difference to the mean, and the sum with the bias, can be small against their terms.
-//! The loops are bound by memory, which float64 does not touch.
+//! Rows are measured and normalised in float32, with means in float64: the difference to the mean can be small against its
+//! terms. Results are within 4 ULP of the larger of product and bias. Where squares of float32 would leave its range, and
+//! where every element has coefficients of its own, the arithmetic is in float64.
 
 use super::half::{BLOCK, Real};
 use super::reduce::{Moments, Nest, Reduction};
+use super::rows::{Plain, SquaresAbout, sum};
 use crate::cpu::simd::{Kernel, Simd};
+
+/// Variances and factors in here, and what they are made of, are normal float32 numbers.
+const SAFE: std::ops::Range<f64> = 1e-24..1e24;
+
+/// A mean in two parts, so that differences to it are those to the float64.
+#[inline(always)]
+fn halves(mean: f64) -> [f32; 2] {
+    let high = mean as f32;
+    [high, (mean - high as f64) as f32]
+}
+
+/// Mean and variance of a row, as [`Moments`] has them.
+#[inline(always)]
+fn moments_of_row<S: Simd, T: Real>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
+    let count = x.len() as f64;
+    let mean = sum(simd, x, Plain) / count;
+    let [high, low] = halves(mean);
+    let squares = sum(simd, x, SquaresAbout(high)) / count - low as f64 * low as f64;
+    match SAFE.contains(&squares) {
+        true => [mean, 1.0 / (squares + moments.epsilon).sqrt()],
+        false => moments.one(simd, row, x, 0),
+    }
+}
+
+/// No mean, and the factor for the mean of the squares.
+#[inline(always)]
+fn root_mean_square<S: Simd, T: Real>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
+    let squares = sum(simd, x, SquaresAbout(0.0));
+    let squares = if SAFE.contains(&squares) { squares } else { row.sum_of_squares(simd, x) };
+    [0.0, 1.0 / (squares / x.len() as f64 + moments.epsilon).sqrt()]
+}
+
+/// Mean and variance of neighbouring rows.
+pub struct RowMoments<'a, T> {
+    /// The rows.
+    pub x: &'a [T],
+    /// The loops over a single row.
+    pub row: &'a Nest,
+    /// What is computed.
+    pub moments: Moments,
+    /// One for each row.
+    pub out: &'a mut [[f64; 2]],
+}
+
+impl<T: Real> Kernel for RowMoments<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        for (x, out) in self.x.chunks_exact(self.row.count()).zip(self.out) {
+            *out = moments_of_row(simd, self.moments, self.row, x);
+        }
+    }
+}
 
 /// Mean, factor and bias of some channels.
 #[derive(Clone, Copy)]
@@ -49,9 +105,17 @@ impl<T: Real> Kernel for UniformRows<'_, T> {
             let channel = (first + i) % coefficients.mean.len();
             let [mean, factor, bias] =
                 [coefficients.mean, coefficients.factor, coefficients.bias].map(|values| values[channel]);
+            let is_safe = SAFE.contains(&factor.abs());
+            let ([high, low], factor32, bias32) = (halves(mean), factor as f32, bias as f32);
             for (x, out) in x.chunks(T::CHUNK).zip(out.chunks_mut(T::CHUNK)) {
                 let x = T::widen(simd, x, &mut wide);
                 T::narrow(simd, out, &mut narrow, |out| {
+                    if is_safe {
+                        for (out, &x) in out.iter_mut().zip(x) {
+                            *out = simd.mul_add_scalar((x - high) - low, factor32, bias32);
+                        }
+                        return;
+                    }
                     for (out, &x) in out.iter_mut().zip(x) {
                         *out = ((x as f64 - mean) * factor + bias) as f32;
                     }
@@ -102,6 +166,8 @@ pub struct LayerRows<'a, T> {
     pub row: &'a Nest,
     /// Mean and variance.
     pub moments: Moments,
+    /// Whether the mean is subtracted; if not, the variance is that about 0.
+    pub centered: bool,
     /// Weights of a row.
     pub scale: Option<&'a [T]>,
     /// Weights of a row.
@@ -113,10 +179,13 @@ impl<T: Real> Kernel for LayerRows<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let LayerRows { x, out, row, moments, scale, bias } = self;
+        let LayerRows { x, out, row, moments, centered, scale, bias } = self;
         let columns = row.count();
         for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(columns)) {
-            let [mean, factor] = moments.one(simd, row, x, 0);
+            let [mean, factor] = match centered {
+                true => moments_of_row(simd, moments, row, x),
+                false => root_mean_square(simd, moments, row, x),
+            };
             layer_row(simd, x, out, [mean, factor], scale, bias);
         }
     }
@@ -135,12 +204,20 @@ fn layer_row<S: Simd, T: Real>(
     const ZEROS: [f32; BLOCK] = [0.0; BLOCK];
     let (mut wide, mut narrow) = ([0.0; BLOCK], [0.0; BLOCK]);
     let (mut wide_scale, mut wide_bias) = ([0.0; BLOCK], [0.0; BLOCK]);
+    let is_safe = SAFE.contains(&factor);
+    let ([high, low], factor32) = (halves(mean), factor as f32);
     for (block, (x, out)) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
         let range = block * BLOCK..block * BLOCK + x.len();
         let x = T::widen(simd, x, &mut wide);
         let scale = scale.map_or(&ONES[..x.len()], |scale| T::widen(simd, &scale[range.clone()], &mut wide_scale));
         let bias = bias.map_or(&ZEROS[..x.len()], |bias| T::widen(simd, &bias[range], &mut wide_bias));
         T::narrow(simd, out, &mut narrow, |out| {
+            if is_safe {
+                for ((out, &x), (&scale, &bias)) in out.iter_mut().zip(x).zip(scale.iter().zip(bias)) {
+                    *out = simd.mul_add_scalar((x - high) - low, factor32 * scale, bias);
+                }
+                return;
+            }
             for ((out, &x), (&scale, &bias)) in out.iter_mut().zip(x).zip(scale.iter().zip(bias)) {
                 *out = ((x as f64 - mean) * factor * scale as f64 + bias as f64) as f32;
             }

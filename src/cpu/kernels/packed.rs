@@ -3,6 +3,7 @@
 use super::float::{Float, narrow};
 use super::im2col::{Im2col, PatchMatrix};
 use super::pack::{Operand, Strided, depth_block, depth_blocks};
+use super::winograd::OutputTile;
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
 use crate::dtype::DataType;
@@ -35,14 +36,27 @@ pub struct PanelForm {
     depth: usize,
     width: usize,
     dtype: DataType,
+    /// The transform of the filters, if they are transformed.
+    winograd: Option<OutputTile>,
+}
+
+impl PanelForm {
+    /// The form of transformed filters; the other arguments are those of [`Packed::new`].
+    pub fn winograd<T: Float>(layout: Layout, lanes: usize, depth: usize, width: usize, tile: OutputTile) -> PanelForm {
+        let layout = layout.into_owned();
+        PanelForm { layout, lanes, depth, width, dtype: T::DATA_TYPE, winograd: Some(tile) }
+    }
 }
 
 /// A part of an operand that is packed at once, and the elements of the constant that it needs.
 #[derive(Debug)]
-struct Piece {
-    lanes: Range<usize>,
-    depth: Range<usize>,
-    elements: Range<usize>,
+pub struct Piece {
+    /// The lanes, from a panel on.
+    pub lanes: Range<usize>,
+    /// The depth indices.
+    pub depth: Range<usize>,
+    /// The elements of the constant.
+    pub elements: Range<usize>,
 }
 
 impl Layout<'_> {
@@ -85,7 +99,7 @@ impl Layout<'_> {
 
     /// Cuts an operand into pieces of `limit` elements, if it has more and its lanes, or all of the same depth, follow
     /// each other in memory. Others (filters whose output channels are not outermost) stay in one piece.
-    fn pieces(&self, lanes: usize, depth: usize, width: usize, limit: usize) -> Vec<Piece> {
+    pub fn pieces(&self, lanes: usize, depth: usize, width: usize, limit: usize) -> Vec<Piece> {
         if lanes == 0 || depth == 0 {
             return Vec::new();
         }
@@ -143,7 +157,8 @@ impl<T: Float> Packed<T> {
         depth: usize,
         width: usize,
     ) -> Result<Packed<T>> {
-        let form = PanelForm { layout: layout.clone().into_owned(), lanes, depth, width, dtype: T::DATA_TYPE };
+        let form =
+            PanelForm { layout: layout.clone().into_owned(), lanes, depth, width, dtype: T::DATA_TYPE, winograd: None };
         let data = weights.packed(form, || {
             let mut data = Buffer::zeroed(lanes.div_ceil(width) * width * depth * size_of::<T>())?;
             let mut panels = Panels { data: elements_mut(data.bytes_mut()), lanes, depth, width };

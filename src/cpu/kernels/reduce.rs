@@ -106,6 +106,12 @@ impl Nest {
         sum
     }
 
+    /// The sum of the squares of all elements of the first output.
+    #[inline(always)]
+    pub(super) fn sum_of_squares<S: Simd, T: Real>(&self, simd: S, x: &[T]) -> f64 {
+        self.fold_run::<S, T, SumSquares>(simd, x, 0, 0.0)
+    }
+
     /// As [`fold_run`](Self::fold_run) for `sums.len()` neighbouring outputs, at most [`WIDTH`], each with its shift.
     #[inline(always)]
     fn fold_columns<S: Simd, T: Stored, F: Fold<T::Lane>>(

@@ -1,5 +1,6 @@
 //! Disjoint parts of one output, written by several threads.
 
+use super::team::thread_number;
 use crate::cpu::threads::Threads;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -45,6 +46,13 @@ impl<'a, T> SharedMut<'a, T> {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} elements", self.len);
         // SAFETY: the range lies within the exclusively borrowed slice, and by the contract nobody else uses it.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+    }
+}
+
+impl<T> SharedMut<'_, T> {
+    /// The first element, for writes through pointers that keep to what [`range`](Self::range) demands.
+    pub fn as_mut_ptr(&self) -> *mut T {
+        self.start
     }
 }
 
@@ -97,11 +105,36 @@ impl Drop for ScratchInUse {
     }
 }
 
-/// [`for_each_chunk`] where `work` also gets scratch memory of its own, with anything in it: `scratch` divided by the
+/// [`Threads::split`] where `work` also gets scratch memory of its own, with anything in it: `scratch` divided by the
 /// number of threads. `work` must not enter the pool.
 ///
 /// # Panics
-/// As [`for_each_chunk`], and if `work` enters the pool and comes back here.
+/// If `work` enters the pool and comes back here.
+pub fn split_with<S: Send>(
+    threads: &Threads,
+    items: usize,
+    grain: usize,
+    cost: usize,
+    scratch: &mut [S],
+    work: impl Fn(Range<usize>, &mut [S]) + Sync,
+) {
+    let count = threads.count();
+    let own = scratch.len() / count;
+    let scratch = SharedMut::new(scratch);
+    threads.split(items, grain, cost, |range| {
+        let _in_use = ScratchInUse::new();
+        // Several parts run at the same time only on the threads of a team, which have different numbers.
+        let thread = thread_number();
+        assert!(thread < count, "thread {thread} of {count}");
+        // SAFETY: threads have disjoint ranges, and a thread does not give its range out twice at a time.
+        work(range, unsafe { scratch.range(thread * own..(thread + 1) * own) });
+    });
+}
+
+/// [`for_each_chunk`] where `work` also gets scratch memory of its own, as from [`split_with`].
+///
+/// # Panics
+/// As [`for_each_chunk`] and [`split_with`].
 pub fn for_each_chunk_with<T: Send, S: Send>(
     threads: &Threads,
     out: &mut [T],
@@ -111,16 +144,15 @@ pub fn for_each_chunk_with<T: Send, S: Send>(
     scratch: &mut [S],
     work: impl Fn(usize, &mut [T], &mut [S]) + Sync,
 ) {
-    let count = threads.count();
-    let own = scratch.len() / count;
-    let scratch = SharedMut::new(scratch);
-    for_each_chunk(threads, out, unit, grain, cost, |first, part| {
-        let _in_use = ScratchInUse::new();
-        // Several parts run at the same time only on the workers of the pool, each of which has its own index. A single
-        // part may run on any thread.
-        let thread = rayon::current_thread_index().unwrap_or(0) % count;
-        // SAFETY: threads have disjoint ranges, and a thread does not give its range out twice at a time.
-        work(first, part, unsafe { scratch.range(thread * own..(thread + 1) * own) });
+    if out.is_empty() {
+        return;
+    }
+    assert!(out.len().is_multiple_of(unit), "{} elements in units of {unit}", out.len());
+    let units = out.len() / unit;
+    let out = SharedMut::new(out);
+    split_with(threads, units, grain, cost, scratch, |range, scratch| {
+        // SAFETY: `split` covers every unit once, so the ranges are disjoint.
+        work(range.start, unsafe { out.range(range.start * unit..range.end * unit) }, scratch);
     });
 }
 

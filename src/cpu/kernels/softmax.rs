@@ -1,11 +1,12 @@
 //! Softmax: `exp(x - max) / sum(exp(x - max))`.
 //!
 //! The maximum is subtracted, so that nothing overflows. What holds a NaN or only -infinity becomes NaN, as the formula
-//! says. Sums are kept in float64.
+//! says. Exponentials below the smallest normal float count as 0. Sums of blocks are joined in float64.
 
 use super::float::Float;
 use super::half::{BLOCK, Real};
-use super::reduce::{Max, Sum, WIDTH, fold_slice};
+use super::reduce::WIDTH;
+use super::rows::{largest, powers};
 use super::shared::Columns;
 use crate::cpu::simd::{Kernel, Simd, math};
 
@@ -19,22 +20,14 @@ pub struct SoftmaxRows<'a, T> {
     pub columns: usize,
 }
 
-/// `out = exp(x - max)`.
-#[inline(always)]
-fn exponentials<S: Simd>(simd: S, x: &[f32], max: f32, out: &mut [f32]) {
-    for (out, &x) in out.iter_mut().zip(x) {
-        *out = math::exp(simd, x - max);
-    }
-}
-
 impl<T: Real + Float> Kernel for SoftmaxRows<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let (mut wide, mut powers) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let (mut wide, mut buffer) = ([0.0; BLOCK], [0.0; BLOCK]);
         for (x, out) in self.x.chunks_exact(self.columns).zip(self.out.chunks_exact_mut(self.columns)) {
-            softmax_row(simd, x, out, &mut wide, &mut powers);
+            softmax_row(simd, x, out, &mut wide, &mut buffer);
         }
     }
 }
@@ -46,16 +39,15 @@ fn softmax_row<S: Simd, T: Real + Float>(
     x: &[T],
     out: &mut [T],
     wide: &mut [f32; BLOCK],
-    powers: &mut [f32; BLOCK],
+    buffer: &mut [f32; BLOCK],
 ) {
-    let max = x
-        .chunks(T::CHUNK)
-        .fold(f32::NEG_INFINITY, |max, x| fold_slice::<S, f32, Max>(simd, max, T::widen(simd, x, wide), 0.0));
+    let max = x.chunks(T::CHUNK).fold(f32::NEG_INFINITY, |max, x| largest(simd, T::widen(simd, x, wide)).max(max));
+    // A row of nothing but -infinity gives NaN here; one with a NaN or infinity gives one there.
+    let shift = -max;
     let mut sum = 0.0;
     if let Some(out) = T::as_f32_mut(out) {
         for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
-            exponentials(simd, T::widen(simd, x, wide), max, out);
-            sum = fold_slice::<S, f32, Sum>(simd, sum, out, 0.0);
+            sum += powers(simd, T::widen(simd, x, wide), shift, out) as f64;
         }
         let factor = (1.0 / sum) as f32;
         out.iter_mut().for_each(|out| *out *= factor);
@@ -63,14 +55,12 @@ fn softmax_row<S: Simd, T: Real + Float>(
     }
     // Exponentials that were rounded to float16 would lose their digits: they are computed twice.
     for x in x.chunks(BLOCK) {
-        let powers = &mut powers[..x.len()];
-        exponentials(simd, T::widen(simd, x, wide), max, powers);
-        sum = fold_slice::<S, f32, Sum>(simd, sum, powers, 0.0);
+        sum += powers(simd, T::widen(simd, x, wide), shift, buffer) as f64;
     }
     let factor = (1.0 / sum) as f32;
     for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
-        T::narrow(simd, out, powers, |out| {
-            exponentials(simd, T::widen(simd, x, wide), max, out);
+        T::narrow(simd, out, buffer, |out| {
+            powers(simd, T::widen(simd, x, wide), shift, out);
             out.iter_mut().for_each(|out| *out *= factor);
         });
     }

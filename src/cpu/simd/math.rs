@@ -38,6 +38,9 @@ fn select(condition: bool, a: f32, b: f32) -> f32 {
     if condition { a } else { b }
 }
 
+/// `P` of `e^r = 1 + (r + r^2 P(r))` for `|r| <= ln 2 / 2`.
+const EXP: [f32; 5] = [0.001_392_625_1, 0.008_363_233, 0.041_666_554, 0.166_665_77, 0.5];
+
 /// `exp(high + low)`, where `low` is a small correction that a float sum would lose.
 #[inline(always)]
 fn exp_sum<S: Simd>(simd: S, high: f32, low: f32) -> f32 {
@@ -49,8 +52,7 @@ fn exp_sum<S: Simd>(simd: S, high: f32, low: f32) -> f32 {
     let n = rounded - ROUND;
     let r = simd.mul_add_scalar(n, -LN2_HIGH, x);
     let r = simd.mul_add_scalar(n, -LN2_LOW, r) + low;
-    // e^r = 1 + (r + r^2 P(r)).
-    let p = polynomial(simd, r, [0.001_392_625_1, 0.008_363_233, 0.041_666_554, 0.166_665_77, 0.5]);
+    let p = polynomial(simd, r, EXP);
     let y = simd.mul_add_scalar(r * r, p, r) + 1.0;
     // 2^n in two factors, because 2^128 and 2^-150 are no floats. The first product is exact, so a denormal
     // result is rounded once.
@@ -69,6 +71,26 @@ fn power_of_two(n: i32) -> f32 {
 #[inline(always)]
 pub fn exp<S: Simd>(simd: S, x: f32) -> f32 {
     exp_sum(simd, x, 0.0)
+}
+
+/// `e^x` of each lane for `x <= 0`, within 2 ULP down to the smallest normal float, and 0 for what is below. NaN stays,
+/// and other lanes above 0.3 give anything.
+#[inline(always)]
+pub fn exp_nonpositive<S: Simd>(simd: S, x: S::F32) -> S::F32 {
+    /// [`ROUND`], with the bias of an exponent in its low bits.
+    const BIASED: f32 = ROUND + 127.0;
+    // The exponent of the lowest bound is that of 0.
+    let x = simd.max(simd.splat(-88.0), x);
+    let rounded = simd.mul_add(x, simd.splat(std::f32::consts::LOG2_E), simd.splat(BIASED));
+    let n = simd.add(rounded, simd.splat(-BIASED));
+    let r = simd.mul_add(n, simd.splat(-LN2_HIGH), x);
+    let r = simd.mul_add(n, simd.splat(-LN2_LOW), r);
+    let mut p = simd.splat(EXP[0]);
+    for &c in &EXP[1..] {
+        p = simd.mul_add(p, r, simd.splat(c));
+    }
+    let y = simd.add(simd.mul_add(simd.mul(r, r), p, r), simd.splat(1.0));
+    simd.mul(y, simd.power_of_two(rounded))
 }
 
 /// The natural logarithm, within 2 ULP. NaN below 0, -infinity at 0.

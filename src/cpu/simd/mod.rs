@@ -109,6 +109,19 @@ impl Isa {
         }
     }
 
+    /// Number of `f32` in one vector of this level: [`Simd::LANES`].
+    pub fn lanes(self) -> usize {
+        struct Lanes;
+        impl Kernel for Lanes {
+            type Output = usize;
+            #[inline(always)]
+            fn run<S: Simd>(self, _: S) -> usize {
+                S::LANES
+            }
+        }
+        self.run(Lanes)
+    }
+
     /// Runs `kernel` in a function that is compiled for this level.
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
@@ -199,6 +212,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Writes the first `min(len, LANES)` lanes to `to`, and nothing beyond.
     fn store_partial(self, v: Self::F32, to: &mut [f32]);
 
+    /// Asks for the cache line at `at` for later, or does nothing. Any address will do.
+    #[inline(always)]
+    fn prefetch(self, _at: *const f32) {}
+
     /// `a + b`.
     fn add(self, a: Self::F32, b: Self::F32) -> Self::F32;
 
@@ -266,6 +283,30 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
+    /// `2^(n - 127)` of each lane, where `n`, 0 to 254, is in the low bits of the lane and makes no carry: 0 for 0.
+    #[inline(always)]
+    fn power_of_two(self, v: Self::F32) -> Self::F32 {
+        let mut lanes = [0.0f32; 16];
+        self.store(v, &mut lanes);
+        lanes.iter_mut().for_each(|x| *x = f32::from_bits(x.to_bits() << 23));
+        self.load(&lanes)
+    }
+
+    /// Transposes `LANES` by `LANES` floats: `to[c * to_stride + r] = from[r * from_stride + c]`.
+    ///
+    /// # Safety
+    /// Rows of `LANES` floats, `LANES` of them at these distances, must be valid for reads from `from` and for writes
+    /// to `to`. The two do not overlap.
+    #[inline(always)]
+    unsafe fn transpose_ptr(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+        for r in 0..Self::LANES {
+            for c in 0..Self::LANES {
+                // SAFETY: by the contract of this function.
+                unsafe { *to.add(c * to_stride + r) = *from.add(r * from_stride + c) };
+            }
+        }
+    }
+
     /// The sum of all lanes, added in lane order pairwise from the halves of the vector.
     #[inline(always)]
     fn sum(self, v: Self::F32) -> f32 {
@@ -320,6 +361,17 @@ mod tests {
             assert_eq!(lanes(simd.mul_add(va, vb, va)), each(&|a, b| a * b + a));
             assert_eq!(simd.mul_add_scalar(2.0, 3.0, 4.0), 10.0);
             assert_eq!(simd.sum(va), a.iter().sum::<f32>());
+            let powers: Vec<f32> = (0..n as u32).map(|i| f32::from_bits(0x4b40_0000 + i * 16)).collect();
+            let wanted: Vec<f32> = (0..n as i32).map(|i| if i == 0 { 0.0 } else { 2f32.powi(i * 16 - 127) }).collect();
+            assert_eq!(lanes(simd.power_of_two(simd.load(&powers))), wanted);
+            let square: Vec<f32> = (0..n * (n + 3)).map(|i| i as f32).collect();
+            let mut turned = vec![-1.0; n * (n + 1)];
+            // SAFETY: `n` rows of `n` floats at these distances lie in both.
+            unsafe { simd.transpose_ptr(square.as_ptr(), n + 3, turned.as_mut_ptr(), n + 1) };
+            for (i, &x) in turned.iter().enumerate() {
+                let (c, r) = (i / (n + 1), i % (n + 1));
+                assert_eq!(x, if r == n { -1.0 } else { (r * (n + 3) + c) as f32 });
+            }
             let nan = simd.splat(f32::NAN);
             assert_eq!(lanes(simd.max(nan, va)), a);
             assert!(lanes(simd.max(va, nan)).iter().all(|v| v.is_nan()));

@@ -98,4 +98,10 @@ impl Simd for Neon {
     fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
     }
+
+    #[inline(always)]
+    fn power_of_two(self, v: float32x4_t) -> float32x4_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vreinterpretq_f32_s32(vshlq_n_s32::<23>(vreinterpretq_s32_f32(v))) }
+    }
 }

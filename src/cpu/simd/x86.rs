@@ -105,6 +105,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn prefetch(self, at: *const f32) {
+        // SAFETY: every CPU of the architecture has the instruction, which reads nothing that can be seen and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    }
+
+    #[inline(always)]
     fn add(self, a: __m256, b: __m256) -> __m256 {
         // SAFETY: `self` proves AVX2.
         unsafe { _mm256_add_ps(a, b) }
@@ -152,6 +158,40 @@ impl Simd for Avx2 {
         // SAFETY: `self` proves F16C or AVX-512 F; the slice holds the 8 half floats that are written.
         unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
     }
+
+    #[inline(always)]
+    fn power_of_two(self, v: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_castps_si256(v))) }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose_ptr(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+        // SAFETY: `self` proves AVX2; the caller guarantees that the rows can be read and written.
+        unsafe {
+            let mut rows = [_mm256_setzero_ps(); 8];
+            for (r, row) in rows.iter_mut().enumerate() {
+                *row = _mm256_loadu_ps(from.add(r * from_stride));
+            }
+            // Squares of 4 by 4: columns `c` and `4 + c` of rows `4 g` to `4 g + 3` in `quads[4 g + c]`.
+            let mut quads = rows;
+            for g in [0, 4] {
+                let ab = _mm256_castps_pd(_mm256_unpacklo_ps(rows[g], rows[g + 1]));
+                let cd = _mm256_castps_pd(_mm256_unpacklo_ps(rows[g + 2], rows[g + 3]));
+                quads[g] = _mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd));
+                quads[g + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd));
+                let ab = _mm256_castps_pd(_mm256_unpackhi_ps(rows[g], rows[g + 1]));
+                let cd = _mm256_castps_pd(_mm256_unpackhi_ps(rows[g + 2], rows[g + 3]));
+                quads[g + 2] = _mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd));
+                quads[g + 3] = _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd));
+            }
+            for c in 0..4 {
+                let (upper, lower) = (quads[c], quads[4 + c]);
+                _mm256_storeu_ps(to.add(c * to_stride), _mm256_permute2f128_ps::<0x20>(upper, lower));
+                _mm256_storeu_ps(to.add((4 + c) * to_stride), _mm256_permute2f128_ps::<0x31>(upper, lower));
+            }
+        }
+    }
 }
 
 impl Avx512 {
@@ -194,6 +234,12 @@ impl Simd for Avx512 {
     fn store_partial(self, v: __m512, to: &mut [f32]) {
         // SAFETY: `self` proves AVX-512 F; the mask selects only lanes within the slice, the others are not written.
         unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), self.mask(to.len()), v) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, at: *const f32) {
+        // SAFETY: every CPU of the architecture has the instruction, which reads nothing that can be seen and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
     }
 
     #[inline(always)]
@@ -243,5 +289,45 @@ impl Simd for Avx512 {
         let to = &mut to[..16];
         // SAFETY: `self` proves F16C or AVX-512 F; the slice holds the 16 half floats that are written.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
+    }
+
+    #[inline(always)]
+    fn power_of_two(self, v: __m512) -> __m512 {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_castps_si512(v))) }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose_ptr(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+        // SAFETY: `self` proves AVX-512 F; the caller guarantees that the rows can be read and written.
+        unsafe {
+            let mut rows = [_mm512_setzero_ps(); 16];
+            for (r, row) in rows.iter_mut().enumerate() {
+                *row = _mm512_loadu_ps(from.add(r * from_stride));
+            }
+            // Squares of 4 by 4: columns `4 q + c` of rows `4 g` to `4 g + 3` in quarter `q` of `quads[4 g + c]`.
+            let mut quads = rows;
+            for g in [0, 4, 8, 12] {
+                let ab = _mm512_castps_pd(_mm512_unpacklo_ps(rows[g], rows[g + 1]));
+                let cd = _mm512_castps_pd(_mm512_unpacklo_ps(rows[g + 2], rows[g + 3]));
+                quads[g] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
+                quads[g + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
+                let ab = _mm512_castps_pd(_mm512_unpackhi_ps(rows[g], rows[g + 1]));
+                let cd = _mm512_castps_pd(_mm512_unpackhi_ps(rows[g + 2], rows[g + 3]));
+                quads[g + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
+                quads[g + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
+            }
+            for c in 0..4 {
+                // Of the upper and of the lower eight rows, quarters 0 and 2, and 1 and 3.
+                let even = _mm512_shuffle_f32x4::<0x88>(quads[c], quads[4 + c]);
+                let even_low = _mm512_shuffle_f32x4::<0x88>(quads[8 + c], quads[12 + c]);
+                let odd = _mm512_shuffle_f32x4::<0xdd>(quads[c], quads[4 + c]);
+                let odd_low = _mm512_shuffle_f32x4::<0xdd>(quads[8 + c], quads[12 + c]);
+                _mm512_storeu_ps(to.add(c * to_stride), _mm512_shuffle_f32x4::<0x88>(even, even_low));
+                _mm512_storeu_ps(to.add((4 + c) * to_stride), _mm512_shuffle_f32x4::<0x88>(odd, odd_low));
+                _mm512_storeu_ps(to.add((8 + c) * to_stride), _mm512_shuffle_f32x4::<0xdd>(even, even_low));
+                _mm512_storeu_ps(to.add((12 + c) * to_stride), _mm512_shuffle_f32x4::<0xdd>(odd, odd_low));
+            }
+        }
     }
 }

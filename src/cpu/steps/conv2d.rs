@@ -1,21 +1,31 @@
 //! Convolution: `conv2d` of the draft.
 
+mod depthwise;
+mod patches;
+#[cfg(test)]
+mod tests;
+mod winograd;
+
 use super::convolution::ConvolutionShape;
 use super::{Env, ProductPlan, for_each_tile};
-use crate::cpu::kernels::depthwise::{Padded, Window, convolve_channels};
+use crate::cpu::kernels::depthwise::{Padded, Window};
 use crate::cpu::kernels::float::{Float, narrow};
 use crate::cpu::kernels::gemm::{Addend, Epilogue, Product, Tail, panel_widths};
 use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
 use crate::cpu::kernels::pack::{Operand, Strided};
 use crate::cpu::kernels::packed::{Layout, Packed};
 use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
+use crate::cpu::kernels::winograd::OutputTile;
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut, share};
 use crate::ops::conv2d::FilterLayout;
+use depthwise::DepthwisePixels;
+use patches::PatchPlan;
 use std::borrow::Cow;
 use std::sync::Arc;
+use winograd::WinogradPlan;
 
 /// The numbers of a convolution. Pairs are rows, then columns.
 ///
@@ -106,13 +116,29 @@ impl Conv2dShape {
     }
 }
 
+/// What a convolution reads, and what follows it.
+#[derive(Clone, Copy)]
+struct Call<'a, T> {
+    input: &'a [T],
+    /// Empty when it is packed.
+    filter: &'a [T],
+    bias: Option<&'a [T]>,
+    tail: Tail<'a, T>,
+}
+
 /// How the convolution is computed.
 enum Method<T> {
     /// As a product of patches and filter (as matrices in this order) per group. With channels last the patches
     /// are on the left.
     Product { patches: Box<[PatchMatrix; 2]>, packed: Vec<Packed<T>>, plan: ProductPlan },
-    /// Directly, with the filter in `f32` as `[channel][tap]`, or `[tap][channel]` with channels last.
+    /// Directly, plane by plane, with the filter in `f32` as `[channel][tap]`.
     Depthwise { window: Window, weights: Option<Arc<Buffer>>, strip: usize },
+    /// Directly, with channels last.
+    DepthwisePixels(DepthwisePixels),
+    /// As a product of copied patches and packed filters, with channels last.
+    Patches(PatchPlan<T>),
+    /// With transformed filters, with channels last.
+    Winograd(WinogradPlan),
 }
 
 /// A convolution, ready to run.
@@ -133,12 +159,14 @@ const MAX_PADDED: usize = 1 << 22;
 impl<T: Float> Conv2dStep<T> {
     /// Plans the convolution for `threads` threads at a level.
     pub fn new(isa: Isa, threads: usize, shape: Conv2dShape) -> Conv2dStep<T> {
-        // A strip of rows of one plane, or a strip of pixels with all channels.
-        let across = if shape.channels_last { shape.channels[1] } else { shape.output[1] };
-        let strip = (DEPTHWISE_TILE / across).max(1).min(shape.depthwise_matrices().rows);
-        let window = shape.window();
-        let method = if shape.is_depthwise() && (shape.channels_last || window.scratch_len(strip) <= MAX_PADDED) {
+        let strip = (DEPTHWISE_TILE / shape.output[1]).max(1).min(shape.output[0]);
+        let (window, pixels) = (shape.window(), DepthwisePixels::new::<T>(isa, threads, &shape));
+        let planes = !shape.channels_last && window.scratch_len(strip) <= MAX_PADDED;
+        let method = if shape.is_depthwise() && planes {
             Method::Depthwise { window, weights: None, strip }
+        } else if shape.is_depthwise() && shape.channels_last && pixels.scratch_len::<T>(&shape) <= threads * MAX_PADDED
+        {
+            Method::DepthwisePixels(pixels)
         } else {
             let patches = Box::new([shape.patches(), shape.filter_matrix()]);
             let plan = product_plan::<T>(isa, threads, &shape, patches[0].depth(), false);
@@ -147,13 +175,20 @@ impl<T: Float> Conv2dStep<T> {
         Conv2dStep { shape, isa, threads, method }
     }
 
-    /// Packs a constant filter; [`run`](Self::run) no longer reads its slice.
+    /// Packs a constant filter, or transforms it for `winograd`, if the shape [fits](Conv2dShape::fits_winograd); [`run`]
+    /// no longer reads its slice.
+    ///
+    /// [`run`]: Self::run
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
     /// read.
-    pub fn prepack(&mut self, data: Weights) -> Result<()> {
+    pub fn prepack(&mut self, data: Weights, winograd: Option<OutputTile>) -> Result<()> {
         let (shape, isa) = (&self.shape, self.isa);
+        if let Some(tile) = winograd.filter(|_| shape.fits_winograd()) {
+            self.method = Method::Winograd(WinogradPlan::new::<T>(isa, self.threads, shape, tile, data)?);
+            return Ok(());
+        }
         match &mut self.method {
             Method::Product { patches, packed, plan } => {
                 let [patches, filter] = &**patches;
@@ -168,6 +203,11 @@ impl<T: Float> Conv2dStep<T> {
                     })
                     .collect::<Result<_>>()?;
                 *plan = product_plan::<T>(isa, self.threads, shape, patches.depth(), true);
+                if shape.channels_last && !shape.is_pointwise() {
+                    let filters = std::mem::take(packed);
+                    let plan = PatchPlan::new(isa, self.threads, shape, patches.clone(), filters);
+                    self.method = Method::Patches(plan);
+                }
             }
             Method::Depthwise { weights, .. } => {
                 let floats = shape.channels[1] * shape.filter[0] * shape.filter[1];
@@ -180,6 +220,16 @@ impl<T: Float> Conv2dStep<T> {
                 );
                 *weights = Some(share(Arc::new(buffer)));
             }
+            Method::DepthwisePixels(pixels) => {
+                let floats = shape.channels[1] * shape.filter[0] * shape.filter[1];
+                let mut buffer = Buffer::zeroed(pixels.weights_len(shape) * size_of::<f32>())?;
+                let mut staging = Staging::default();
+                let filter = data.piece::<T>(isa, 0..floats, &mut staging)?;
+                pixels.pack(shape, filter, elements_mut(buffer.bytes_mut()));
+                pixels.weights = Some(share(Arc::new(buffer)));
+            }
+            // Packed before.
+            Method::Patches(_) | Method::Winograd(_) => {}
         }
         Ok(())
     }
@@ -188,8 +238,9 @@ impl<T: Float> Conv2dStep<T> {
     pub fn kernel(&self) -> &'static str {
         match &self.method {
             Method::Product { .. } if self.shape.is_pointwise() => "conv2d gemm",
-            Method::Product { .. } => "conv2d im2col",
-            Method::Depthwise { .. } => "conv2d depthwise",
+            Method::Product { .. } | Method::Patches(_) => "conv2d im2col",
+            Method::Depthwise { .. } | Method::DepthwisePixels(_) => "conv2d depthwise",
+            Method::Winograd(plan) => plan.kernel(),
         }
     }
 
@@ -202,6 +253,9 @@ impl<T: Float> Conv2dStep<T> {
                 let unpacked = if weights.is_some() { 0 } else { self.shape.channels[1] * taps };
                 unpacked + self.depthwise_slot() * self.threads
             }
+            Method::DepthwisePixels(pixels) => pixels.scratch_len::<T>(&self.shape),
+            Method::Patches(plan) => plan.scratch_len(),
+            Method::Winograd(plan) => plan.scratch_len(),
         }
     }
 
@@ -210,6 +264,9 @@ impl<T: Float> Conv2dStep<T> {
         match &self.method {
             Method::Product { packed, .. } => packed.iter().map(Packed::buffer).collect(),
             Method::Depthwise { weights, .. } => weights.iter().collect(),
+            Method::DepthwisePixels(pixels) => pixels.weights.iter().collect(),
+            Method::Patches(plan) => plan.filters.iter().map(Packed::buffer).collect(),
+            Method::Winograd(plan) => vec![&plan.weights],
         }
     }
 
@@ -251,12 +308,17 @@ impl<T: Float> Conv2dStep<T> {
                 let cost = strip * self.shape.depthwise_matrices().cols * weights.len() / self.shape.channels[1];
                 for_each_tile(env, &tiles, &slots, cost, |tile, slot| {
                     let work = Depthwise { shape: &self.shape, window, weights, isa: self.isa };
-                    if self.shape.channels_last {
-                        work.pixels(input, bias, tail, tile, slot.floats);
-                    } else {
-                        work.rows(input, bias, tail, tile, slot.floats);
-                    }
+                    work.rows(input, bias, tail, tile, slot.floats);
                 });
+            }
+            Method::DepthwisePixels(pixels) => {
+                pixels.run(env, &self.shape, Call { input, filter, bias, tail }, out, scratch);
+            }
+            Method::Patches(plan) => {
+                plan.run(env, &self.shape, Call { input, filter, bias, tail }, out, scratch);
+            }
+            Method::Winograd(plan) => {
+                plan.run(env, &self.shape, Call { input, filter, bias, tail }, out, scratch);
             }
         }
     }
@@ -300,25 +362,18 @@ impl<T: Float> Conv2dStep<T> {
     /// Scratch floats per thread of a depthwise convolution: padded rows, and one run of sums.
     fn depthwise_slot(&self) -> usize {
         match &self.method {
-            Method::Depthwise { window, strip, .. } if !self.shape.channels_last => {
-                window.scratch_len(*strip) + self.shape.output[1]
-            }
-            _ => self.shape.channels[1],
+            Method::Depthwise { window, strip, .. } => window.scratch_len(*strip) + self.shape.output[1],
+            _ => 0,
         }
     }
 }
 
 impl Conv2dShape {
-    /// The output as planes (or, with channels last, as pixels by channels) that a depthwise strip is cut from.
+    /// The output as planes that a depthwise strip is cut from.
     fn depthwise_matrices(&self) -> Matrices {
         let ([high, wide], channels) = (self.output, self.channels[1]);
-        if self.channels_last {
-            let rows = self.batches * high * wide;
-            Matrices { batches: 1, batch_stride: 0, rows, row_stride: channels, cols: channels }
-        } else {
-            let batches = self.batches * channels;
-            Matrices { batches, batch_stride: high * wide, rows: high, row_stride: wide, cols: wide }
-        }
+        let batches = self.batches * channels;
+        Matrices { batches, batch_stride: high * wide, rows: high, row_stride: wide, cols: wide }
     }
 }
 
@@ -344,19 +399,19 @@ fn group_start(shape: &Conv2dShape, matrix: &PatchMatrix, group: usize) -> usize
     group * shape.group()[1] * matrix.image_stride
 }
 
-/// The weights as `[channel][tap]`, or `[tap][channel]` with channels last.
+/// The weights as `[channel][tap]`.
 fn depthwise_weights<T: Float>(shape: &Conv2dShape, filter: &[T], out: &mut [f32]) {
     let ([o, _, row, col], channels) = (shape.filter_strides(), shape.channels[1]);
     let taps = shape.filter[0] * shape.filter[1];
     for channel in 0..channels {
         for tap in 0..taps {
-            let at = if shape.channels_last { tap * channels + channel } else { channel * taps + tap };
-            out[at] = filter[channel * o + tap / shape.filter[1] * row + tap % shape.filter[1] * col].to_f32();
+            out[channel * taps + tap] =
+                filter[channel * o + tap / shape.filter[1] * row + tap % shape.filter[1] * col].to_f32();
         }
     }
 }
 
-/// A depthwise convolution at work.
+/// A depthwise convolution of planes at work.
 struct Depthwise<'a> {
     shape: &'a Conv2dShape,
     window: &'a Window,
@@ -384,24 +439,6 @@ impl Depthwise<'_> {
         }
     }
 
-    /// Pixels of any images, with all channels.
-    fn pixels<T: Float>(&self, input: &[T], bias: Option<&[T]>, tail: Tail<T>, tile: &mut Tile<T>, sums: &mut [f32]) {
-        let shape = self.shape;
-        let [high, wide] = shape.output;
-        let addend = bias.map(|data| Addend { data, row_stride: 0, col_stride: 1, beta: 1.0 });
-        let epilogue = Epilogue { alpha: 1.0, addend, tail };
-        let first = tile.rows.start;
-        for row in 0..tile.rows.len() {
-            let pixel = first + row;
-            let image = pixel / (high * wide) * shape.channels[0] * shape.input[0] * shape.input[1];
-            let place = [pixel / wide % high, pixel % wide];
-            self.store(&epilogue, tile.offset(row), tile.row(row), sums, |out| {
-                let multiplier = shape.group()[1];
-                convolve_channels(self.isa, self.window, &input[image..], place, self.weights, multiplier, out);
-            });
-        }
-    }
-
     /// Lets `compute` write a run of sums, in place when the output is `f32`, and finishes it.
     fn store<T: Float>(
         &self,
@@ -419,172 +456,5 @@ impl Depthwise<'_> {
         compute(sums);
         epilogue.apply(self.isa, [0, 0], offset, sums);
         narrow(self.isa, sums, out);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::testing::*;
-    use super::*;
-    use half::f16;
-    use proptest::prelude::*;
-
-    /// The formula in `f64`: the value and the sum of magnitudes of each output.
-    fn reference<T: Float>(s: &Conv2dShape, input: &[T], filter: &[T], bias: Option<&[T]>) -> Vec<(f64, f64)> {
-        let ([ic, row, col], f) = (s.input_strides(), s.filter_strides());
-        let ([gi, go], [oh, ow]) = (s.group(), s.output);
-        let mut out = vec![(0.0, 0.0); s.batches * s.channels[1] * oh * ow];
-        for n in 0..s.batches {
-            for o in 0..s.channels[1] {
-                for (y, x) in (0..oh).flat_map(|y| (0..ow).map(move |x| (y, x))) {
-                    let start = bias.map_or(0.0, |bias| bias[o].to_f32() as f64);
-                    let (mut sum, mut magnitude) = (start, start.abs());
-                    for (ty, tx) in (0..s.filter[0]).flat_map(|ty| (0..s.filter[1]).map(move |tx| (ty, tx))) {
-                        let iy = (y * s.strides[0] + ty * s.dilations[0]) as isize - s.padding[0] as isize;
-                        let ix = (x * s.strides[1] + tx * s.dilations[1]) as isize - s.padding[1] as isize;
-                        if iy < 0 || ix < 0 || iy >= s.input[0] as isize || ix >= s.input[1] as isize {
-                            continue;
-                        }
-                        for i in 0..gi {
-                            let channel = o / go * gi + i;
-                            let image = n * s.channels[0] * s.input[0] * s.input[1];
-                            let x = input[image + channel * ic + iy as usize * row + ix as usize * col].to_f32() as f64
-                                * filter[o * f[0] + i * f[1] + ty * f[2] + tx * f[3]].to_f32() as f64;
-                            sum += x;
-                            magnitude += x.abs();
-                        }
-                    }
-                    let at = if s.channels_last {
-                        ((n * oh + y) * ow + x) * s.channels[1] + o
-                    } else {
-                        ((n * s.channels[1] + o) * oh + y) * ow + x
-                    };
-                    out[at] = (sum, magnitude);
-                }
-            }
-        }
-        out
-    }
-
-    fn check<T: Float>(shape: &Conv2dShape) {
-        let [gi, _] = shape.group();
-        let taps = shape.filter[0] * shape.filter[1];
-        let input = random::<T>(shape.batches * shape.channels[0] * shape.input[0] * shape.input[1], 1);
-        let filter = random::<T>(shape.channels[1] * gi * taps, 2);
-        let bias = random::<T>(shape.channels[1], 3);
-        for (bias, packed) in [(None, false), (Some(&bias[..]), true)] {
-            let exact = reference(shape, &input, &filter, bias);
-            let doubled: Vec<_> = exact.iter().map(|&(x, m)| (2.0 * x, 2.0 * m)).collect();
-            let run = |env: &Env| {
-                let mut step = Conv2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
-                if packed {
-                    step.prepack(Weights::of_slice(&filter)).unwrap();
-                }
-                let mut out = vec![T::from_f32(f32::NAN); exact.len()];
-                let mut scratch = vec![f32::NAN; step.scratch_len()];
-                let double = |_: usize, xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);
-                let operands = [&input[..], if packed { &[] } else { &filter }];
-                step.run(env, operands, bias, Tail { finish: Some(&double), ..Tail::NONE }, &mut out, &mut scratch);
-                out
-            };
-            on_all(run, |env, out| {
-                assert_sums(out, &doubled, gi * taps + 1, || {
-                    format!("{shape:?}, packed {packed}, {:?}, {} threads", env.isa, env.threads.count())
-                });
-            });
-        }
-    }
-
-    /// A shape with the output size that the other numbers give.
-    fn shape(
-        channels: [usize; 2],
-        groups: usize,
-        input: [usize; 2],
-        filter: [usize; 2],
-        strides: [usize; 2],
-        dilations: [usize; 2],
-        [top, bottom, left, right]: [usize; 4],
-    ) -> Option<Conv2dShape> {
-        let size = |axis: usize, padding: usize| {
-            let reach = (filter[axis] - 1) * dilations[axis] + 1;
-            (input[axis] + padding).checked_sub(reach).map(|free| free / strides[axis] + 1)
-        };
-        Some(Conv2dShape {
-            batches: 2,
-            groups,
-            channels,
-            input,
-            filter,
-            output: [size(0, top + bottom)?, size(1, left + right)?],
-            strides,
-            dilations,
-            padding: [top, left],
-            channels_last: false,
-            layout: FilterLayout::Oihw,
-        })
-    }
-
-    const LAYOUTS: [FilterLayout; 4] = [FilterLayout::Oihw, FilterLayout::Hwio, FilterLayout::Ohwi, FilterLayout::Ihwo];
-
-    #[test]
-    fn layouts_groups_and_edges() {
-        let cases = [
-            shape([3, 5], 1, [7, 9], [3, 3], [1, 1], [1, 1], [1; 4]),
-            shape([4, 6], 1, [5, 5], [1, 1], [1, 1], [1, 1], [0; 4]),
-            shape([4, 6], 1, [6, 5], [1, 1], [2, 2], [1, 1], [0; 4]),
-            shape([4, 6], 2, [8, 20], [3, 2], [2, 3], [2, 1], [0, 3, 2, 1]),
-            shape([5, 5], 5, [9, 70], [3, 3], [1, 1], [1, 1], [1; 4]),
-            shape([70, 70], 70, [5, 6], [3, 3], [2, 2], [1, 1], [1, 0, 0, 1]),
-            shape([3, 6], 3, [9, 8], [2, 3], [1, 2], [2, 3], [2, 1, 4, 3]),
-            shape([1, 33], 1, [8, 8], [5, 5], [1, 1], [1, 1], [9, 9, 9, 9]),
-            shape([35, 14], 1, [4, 40], [3, 3], [1, 1], [1, 1], [1; 4]),
-        ];
-        for base in cases.into_iter().flatten() {
-            for channels_last in [false, true] {
-                for layout in LAYOUTS {
-                    check::<f32>(&Conv2dShape { channels_last, layout, ..base.clone() });
-                }
-                check::<f16>(&Conv2dShape { channels_last, ..base.clone() });
-            }
-        }
-    }
-
-    #[test]
-    fn steps_and_dilations_that_no_memory_has_room_for() {
-        // One tap lies in the image. Padded rows would take 2^63 floats, twice which is 0 modulo 2^64.
-        let far = i32::MAX as usize;
-        let base = shape([2, 2], 2, [1, 1], [2, 1], [1, 1 << 28], [far, 1], [far, 0, 0, 0]).unwrap();
-        for channels_last in [false, true] {
-            check::<f32>(&Conv2dShape { channels_last, ..base.clone() });
-        }
-    }
-
-    #[test]
-    fn large_enough_for_threads() {
-        let base = shape([32, 40], 1, [20, 20], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
-        let deep = shape([48, 48], 48, [40, 40], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
-        for channels_last in [false, true] {
-            check::<f32>(&Conv2dShape { channels_last, ..base.clone() });
-            check::<f32>(&Conv2dShape { channels_last, ..deep.clone() });
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
-        #[test]
-        fn random_shapes(
-            (groups, gi, go) in (1usize..4, 1usize..6, 1usize..8),
-            (h, w, kh, kw) in (1usize..12, 1usize..40, 1usize..4, 1usize..5),
-            strides in any::<[bool; 2]>(),
-            dilations in [1usize..3, 1usize..4],
-            padding in [0usize..4, 0usize..4, 0usize..4, 0usize..4],
-            (channels_last, layout) in (any::<bool>(), 0usize..4),
-        ) {
-            let strides = strides.map(|two| 1 + two as usize);
-            let channels = [groups * gi, groups * go];
-            if let Some(base) = shape(channels, groups, [h, w], [kh, kw], strides, dilations, padding) {
-                check::<f32>(&Conv2dShape { channels_last, layout: LAYOUTS[layout], ..base });
-            }
-        }
     }
 }

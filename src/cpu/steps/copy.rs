@@ -72,7 +72,7 @@ impl CopyStep {
                 for_each_chunk(env.threads, out, 1, FILL_GRAIN, 1, |_, part| part.fill(value));
             }
             for (input, copy) in &output.copies {
-                copy.run(env.threads, io.input::<T>(*input), out);
+                copy.run(env.isa, env.threads, io.input::<T>(*input), out);
             }
         }
     }

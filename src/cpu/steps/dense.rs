@@ -55,7 +55,7 @@ pub enum DenseShape {
 
 impl DenseStep {
     /// The step of `shape`, followed by what `following` tells. `constants` are the first two operands where they are
-    /// constants.
+    /// constants; `winograd` says whether that algorithm may compute convolutions.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed constants, an `OperationError` when mapped ones cannot be
@@ -64,14 +64,15 @@ impl DenseStep {
         env: &Env,
         mut shape: DenseShape,
         constants: [Option<Weights>; 2],
+        winograd: bool,
         following: &Following,
     ) -> Result<DenseStep> {
         let output = following.output;
         let epilogue = EpilogueStep::new(following, |strides| shape.take_addend(strides, &output.shape));
         let mut packed = Vec::new();
         let typed = match output.dtype {
-            DataType::Float16 => Typed::Half(Box::new(Dense::new(env, shape, constants, &mut packed)?)),
-            _ => Typed::Float(Box::new(Dense::new(env, shape, constants, &mut packed)?)),
+            DataType::Float16 => Typed::Half(Box::new(Dense::new(env, shape, constants, winograd, &mut packed)?)),
+            _ => Typed::Float(Box::new(Dense::new(env, shape, constants, winograd, &mut packed)?)),
         };
         Ok(DenseStep { typed, epilogue, packed })
     }
@@ -122,7 +123,13 @@ impl Run for DenseStep {
 }
 
 impl<T: Float> Dense<T> {
-    fn new(env: &Env, shape: DenseShape, constants: [Option<Weights>; 2], packed: &mut Vec<usize>) -> Result<Dense<T>> {
+    fn new(
+        env: &Env,
+        shape: DenseShape,
+        constants: [Option<Weights>; 2],
+        winograd: bool,
+        packed: &mut Vec<usize>,
+    ) -> Result<Dense<T>> {
         let (isa, threads) = (env.isa, env.threads.count());
         let [a, b] = constants;
         Ok(match shape {
@@ -140,9 +147,10 @@ impl<T: Float> Dense<T> {
                 Dense::Matmul(step)
             }
             DenseShape::Conv2d(shape) => {
+                let winograd = if winograd { shape.winograd() } else { None };
                 let mut step = Conv2dStep::new(isa, threads, shape);
                 if let Some(filter) = b {
-                    step.prepack(filter)?;
+                    step.prepack(filter, winograd)?;
                     packed.push(1);
                 }
                 Dense::Conv2d(step)
@@ -448,6 +456,18 @@ mod tests {
         ] {
             Convolution { transposed: false, batches: 2, groups, channels, input, filter, options: options.into() }
                 .check_all();
+        }
+    }
+
+    /// Large enough for Winograd's algorithm, which only compiled graphs use here.
+    #[test]
+    fn convolutions_with_transformed_filters() {
+        for constant in [true, false] {
+            let options = "padding=[1, 1, 1, 1]".into();
+            let (channels, input, filter) = ([32, 33], [12, 13], [3, 3]);
+            let convolution =
+                Convolution { transposed: false, batches: 1, groups: 1, channels, input, filter, options };
+            check_both(&convolution.text("nhwc", "ohwi", constant, true));
         }
     }
 

@@ -2,6 +2,7 @@
 //! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
 
 pub mod arg_min_max;
+pub mod attention;
 pub mod conv2d;
 pub mod conv_transpose2d;
 pub mod convolution;
@@ -97,6 +98,8 @@ steps! {
     Dense(dense::DenseStep),
     /// Products of quantised tensors.
     Quantized(quantized::QuantizedStep),
+    /// Attention that the compiler made one operator.
+    Attention(attention::AttentionStep),
     /// Pooling.
     Pool2d(pool2d::Pool2dStep),
     /// Gated recurrent units.

@@ -150,7 +150,7 @@ fn steps_name_their_kernels() {
         let graph = parse(&convolution.text("nhwc"));
         let graph = crate::cpu::plan::optimized(graph, &env, crate::compile::Passes::ALL).unwrap();
         let [node] = &graph.nodes[..] else { panic!("one operator is left of\n{graph}") };
-        assert_eq!(crate::cpu::lower::lower(&graph, node, &env).unwrap().step.kernel(), name);
+        assert_eq!(crate::cpu::lower::lower(&graph, node, &env, true).unwrap().step.kernel(), name);
     }
 }
 

@@ -1,0 +1,51 @@
+//! How fast kernels are, in the graphs that users build: products, convolutions, operators on rows, element-wise
+//! operators, and moving data. Run with `cargo bench --no-default-features --bench kernels`, and behind `--` a part of
+//! the names of the lines that are wanted, and `--threads N`. `WEBNN_ISA` chooses the instruction set.
+//!
+//! Each time stands beside what the machine can do at most, measured in the same run, because neighbours on the machine
+//! change that: multiply-adds in registers for what computes, a copy of as many bytes for what moves data. A naive loop
+//! stands beside them for what the work on a kernel is worth, and the `gemm` crate for products.
+
+mod convolutions;
+mod elementwise;
+mod graph;
+mod movement;
+mod naive;
+mod products;
+mod report;
+mod rows;
+
+use report::Report;
+use webnn_node::cpu::simd::Isa;
+use webnn_node::cpu::steps::Env;
+use webnn_node::cpu::threads::Threads;
+
+/// What is wanted: a part of names, and a number of threads.
+fn arguments() -> (String, usize) {
+    let (mut filter, mut threads) = (String::new(), 1);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            // Cargo says so to every benchmark.
+            "--bench" => (),
+            "--threads" => {
+                let count = arguments.next().and_then(|count| count.parse().ok());
+                threads = count.expect("--threads needs a positive integer");
+            }
+            _ => filter = argument,
+        }
+    }
+    (filter, threads)
+}
+
+fn main() {
+    let (filter, count) = arguments();
+    let threads = Threads::new(count).expect("a thread pool");
+    let env = Env { threads: &threads, isa: Isa::detect().expect("an available instruction set") };
+    let mut report = Report::new(&env, filter);
+    products::measure(&mut report, &env);
+    convolutions::measure(&mut report, &env);
+    rows::measure(&mut report, &env);
+    elementwise::measure(&mut report, &env);
+    movement::measure(&mut report, &env);
+}

@@ -1,0 +1,304 @@
+//! Attention: products of queries and keys, scaled and masked, their softmax, and its product with the values become one
+//! operator that never stores the scores, and reads and writes every matrix where it lies.
+
+use super::strided::{Factor, View, grouped, refined};
+use super::{Facts, beside_scalar, scalar, two};
+use crate::ir::{Graph, ValueId};
+use crate::ops::Op;
+use crate::ops::attention::{Attention, MAX_MASKS, Mask, MaskKind, Places};
+use crate::ops::elementwise::Elementwise;
+use crate::shape::strides;
+
+/// The most operators between the two products.
+const MAX_CHAIN: usize = 10;
+
+/// Makes attention that is written out one operator.
+pub fn fuse_attention(graph: &mut Graph) {
+    let facts = Facts::of(graph);
+    let found: Vec<(usize, Found)> =
+        (0..graph.nodes.len()).filter_map(|index| Some((index, find(graph, &facts, index)?))).collect();
+    let mut heirs = vec![None; graph.nodes.len()];
+    let mut stays = vec![true; graph.nodes.len()];
+    let mut gone = vec![false; graph.values.len()];
+    for (index, found) in found {
+        // Another attention has rearranged what this one would read.
+        if found.inputs.iter().any(|id| gone[id.index()]) {
+            continue;
+        }
+        found.parts.iter().for_each(|&part| heirs[part] = heirs[part].or(Some(index)));
+        if !found.behind.is_empty() {
+            gone[graph.nodes[index].outputs[0].index()] = true;
+        }
+        for part in found.behind {
+            let origins = std::mem::take(&mut graph.nodes[part].origins);
+            graph.nodes[index].absorb(origins);
+            let output = graph.nodes[part].outputs[0];
+            gone[output.index()] = output != found.output;
+            stays[part] = false;
+        }
+        let node = &mut graph.nodes[index];
+        node.op = found.op.into();
+        node.inputs = found.inputs.into_iter().map(Some).collect();
+        node.outputs = vec![found.output];
+    }
+    let places: Vec<usize> =
+        stays.iter().scan(0, |next, &stays| Some(std::mem::replace(next, *next + stays as usize))).collect();
+    let mut index = 0..;
+    graph.nodes.retain(|_| index.next().is_some_and(|index| stays[index]));
+    let heirs = heirs.into_iter().zip(&stays).filter(|(_, stays)| **stays);
+    let heirs = heirs.map(|(heir, _): (Option<usize>, _)| heir.map(|heir| places[heir])).collect();
+    graph.drop_replaced(heirs);
+}
+
+/// An attention, in place of the product with the values.
+struct Found {
+    op: Attention,
+    inputs: Vec<ValueId>,
+    output: ValueId,
+    /// Nodes in front that it does the work of, if nothing else needs them.
+    parts: Vec<usize>,
+    /// Nodes behind that it does the work of.
+    behind: Vec<usize>,
+}
+
+/// What lies between the softmax and the first product.
+#[derive(Clone, Default)]
+struct Scores {
+    /// Masks, the last one first, with the batch of the scores that they broadcast to.
+    masks: Vec<(MaskKind, ValueId, Vec<usize>)>,
+    scale: f64,
+    parts: Vec<usize>,
+}
+
+fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
+    let node = &graph.nodes[index];
+    if node.op != Op::Matmul(crate::ops::matmul::Matmul) || !node.epilogue.is_empty() {
+        return None;
+    }
+    let [weights, value] = two(node)?;
+    let mut scores = Scores { scale: 1.0, ..Scores::default() };
+    let (masked, empty_is_zero) = softmax_input(graph, facts, weights, &mut scores)?;
+    let product = first_product(graph, facts, masked, scores, MAX_CHAIN)?;
+    let (mut scores, first) = product;
+    scores.parts.push(first);
+    let [query, key] = two(&graph.nodes[first])?;
+    let shape = |id: ValueId| graph.descriptor(id).shape.iter().map(|&dim| dim as usize).collect::<Vec<_>>();
+    let (score_shape, out_shape) = (shape(graph.nodes[first].outputs[0]), shape(node.outputs[0]));
+    let (score_batch, &[rows, keys]) = score_shape.split_last_chunk::<2>()?;
+    let (out_batch, &[out_rows, columns]) = out_shape.split_last_chunk::<2>()?;
+    let &depth = shape(query).last()?;
+    // The batch of the values must not be larger than that of the scores.
+    if out_rows != rows || out_batch.iter().product::<usize>() != score_batch.iter().product::<usize>() {
+        return None;
+    }
+    let operand = |view: View, id: ValueId, batch: &[usize], size: [usize; 2]| {
+        let shape = [batch, &size].concat();
+        readable(view, &shape).or_else(|| readable(View::whole(graph, id), &shape))
+    };
+    let query = operand(View::scaled(graph, facts, query), query, score_batch, [rows, depth])?;
+    // The second operand of the product is the transposition of the keys.
+    let mut key = operand(View::scaled(graph, facts, key), key, score_batch, [depth, keys])?;
+    let end = key.dims.len();
+    key.dims.swap(end - 2, end - 1);
+    let value = operand(View::of(graph, facts, value), value, out_batch, [keys, columns])?;
+    let scale = scores.scale * query.scale * key.scale;
+    let mut views = vec![query, key, value];
+    let mut kinds = Vec::new();
+    for (kind, mask, batch) in scores.masks.into_iter().rev() {
+        views.push(operand(View::of(graph, facts, mask), mask, &batch, [rows, keys])?);
+        kinds.push(kind);
+    }
+    scores.parts.extend(views.iter().flat_map(|view| view.nodes.iter().copied()));
+    let target = output(graph, facts, node.outputs[0]);
+    views.push(target.view);
+    let batches = views.iter().map(|view| view.dims[..view.dims.len() - 2].concat()).collect();
+    let (batch, strides) = refined(batches)?;
+    let mut places = views.iter().zip(strides).map(|(view, batch)| {
+        let [row, col] = [2, 1].map(|back| view.stride(view.dims.len() - back));
+        Some(Places { offset: view.offset, batch, row: row?, col: col? })
+    });
+    let mut next = || places.next()?;
+    let (query, key, value) = (next()?, next()?, next()?);
+    let masks: Option<Vec<Mask>> = kinds.into_iter().map(|kind| Some(Mask { kind, places: next()? })).collect();
+    let (masks, output) = (masks?, next()?);
+    let [rows, keys, depth, columns] = [rows, keys, depth, columns].map(|size| size as u32);
+    let batch = batch.into_iter().map(|dim| dim as u32).collect();
+    let shape = graph.descriptor(target.id).shape.clone();
+    let op =
+        Attention { batch, rows, keys, depth, columns, scale, query, key, value, masks, output, shape, empty_is_zero };
+    let inputs = views[..views.len() - 1].iter().map(|view| view.root).collect();
+    Some(Found { op, inputs, output: target.id, parts: scores.parts, behind: target.nodes })
+}
+
+/// A view of the dimensions `shape` whose last two dimensions are single loops.
+fn readable(view: View, shape: &[usize]) -> Option<View> {
+    let view = view.broadcast(shape)?;
+    view.stride(shape.len() - 2)?;
+    view.stride(shape.len() - 1)?;
+    Some(view)
+}
+
+/// Whether `a` and `b` differ in how the batch is divided only.
+fn same_matrices(graph: &Graph, a: ValueId, b: ValueId) -> bool {
+    let [a, b] = [a, b].map(|id| graph.descriptor(id).shape.as_slice());
+    a.len() >= 2 && b.len() >= 2 && a[a.len() - 2..] == b[b.len() - 2..]
+}
+
+/// The operand of the softmax that `id` is, and whether rows of NaN become zeros behind it.
+fn softmax_input(graph: &Graph, facts: &Facts, mut id: ValueId, scores: &mut Scores) -> Option<(ValueId, bool)> {
+    let mut empty_is_zero = false;
+    let mut uses = 1;
+    for _ in 0..MAX_CHAIN {
+        let (index, node) = facts.producer(graph, id)?;
+        if facts.uses[id.index()] != uses || !node.epilogue.is_empty() {
+            return None;
+        }
+        scores.parts.push(index);
+        uses = 1;
+        let input = node.inputs.first().copied().flatten()?;
+        match &node.op {
+            Op::Softmax(op) => {
+                return (op.axis as usize + 1 == graph.descriptor(id).rank()).then_some((input, empty_is_zero));
+            }
+            Op::Elementwise(Elementwise::Identity) => id = input,
+            Op::Elementwise(Elementwise::Cast { to }) if to.is_float() && graph.descriptor(input).dtype.is_float() => {
+                id = input;
+            }
+            Op::Reshape(_) if same_matrices(graph, input, id) => id = input,
+            Op::Elementwise(Elementwise::Where) => {
+                let [Some(condition), Some(zero), Some(x)] = node.inputs[..] else { return None };
+                let (test, tested) = facts.elementwise(graph, condition)?;
+                let is_guard = test == Elementwise::IsNaN && tested.inputs[0] == Some(x);
+                let same = graph.descriptor(x).shape == graph.descriptor(id).shape;
+                if !is_guard || !same || scalar(graph, zero) != Some(0.0) || facts.uses[condition.index()] != 1 {
+                    return None;
+                }
+                scores.parts.push(facts.producers[condition.index()]?);
+                (empty_is_zero, id, uses) = (true, x, 2);
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Follows the scores up to the product that they come from.
+fn first_product(
+    graph: &Graph,
+    facts: &Facts,
+    id: ValueId,
+    mut scores: Scores,
+    chain: usize,
+) -> Option<(Scores, usize)> {
+    let (index, node) = facts.producer(graph, id)?;
+    if facts.uses[id.index()] != 1 || chain == 0 || !node.epilogue.is_empty() {
+        return None;
+    }
+    if matches!(node.op, Op::Matmul(_)) {
+        return Some((scores, index));
+    }
+    scores.parts.push(index);
+    let descriptor = graph.descriptor(id);
+    let shape: Vec<usize> = descriptor.shape.iter().map(|&dim| dim as usize).collect();
+    let (batch, _) = shape.split_last_chunk::<2>()?;
+    let next = |scores: Scores, input: ValueId| {
+        // A score that is repeated is no score.
+        let whole = graph.descriptor(input).elements() == descriptor.elements();
+        if whole { first_product(graph, facts, input, scores, chain - 1) } else { None }
+    };
+    let masked = |kind: MaskKind, mask: ValueId, input: ValueId| {
+        if scores.masks.len() == MAX_MASKS || scores.scale != 1.0 {
+            return None; // the scale comes before all masks
+        }
+        let mut scores = scores.clone();
+        scores.masks.push((kind, mask, batch.to_vec()));
+        next(scores, input)
+    };
+    match &node.op {
+        Op::Reshape(_) => {
+            let input = node.inputs[0]?;
+            if same_matrices(graph, input, id) { next(scores, input) } else { None }
+        }
+        Op::Elementwise(Elementwise::Identity) => next(scores, node.inputs[0]?),
+        Op::Elementwise(Elementwise::Cast { .. }) => {
+            let input = node.inputs[0]?;
+            if graph.descriptor(input).dtype.is_float() && descriptor.dtype.is_float() {
+                next(scores, input)
+            } else {
+                None
+            }
+        }
+        Op::Elementwise(Elementwise::Mul) => {
+            let (input, factor) = beside_scalar(graph, node)?;
+            scores.scale *= factor;
+            next(scores, input)
+        }
+        Op::Elementwise(Elementwise::Div) => {
+            let [input, divisor] = two(node)?;
+            scores.scale /= scalar(graph, divisor)?;
+            next(scores, input)
+        }
+        Op::Elementwise(Elementwise::Add) => {
+            let [a, b] = two(node)?;
+            masked(MaskKind::Add, b, a).or_else(|| masked(MaskKind::Add, a, b))
+        }
+        Op::Elementwise(Elementwise::Where) => {
+            let [Some(condition), Some(a), Some(b)] = node.inputs[..] else { return None };
+            match (scalar(graph, a), scalar(graph, b)) {
+                (None, Some(value)) => masked(MaskKind::Fill { value, when: false }, condition, a),
+                (Some(value), None) => masked(MaskKind::Fill { value, when: true }, condition, b),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Where the output of an attention goes.
+struct Target {
+    id: ValueId,
+    view: View,
+    nodes: Vec<usize>,
+}
+
+/// The value that the product `product` becomes through transposes and reshapes that nothing else reads in between, as
+/// far as its rows stay contiguous there.
+fn output(graph: &Graph, facts: &Facts, product: ValueId) -> Target {
+    let mut best = Target { id: product, view: View::whole(graph, product), nodes: Vec::new() };
+    let (mut id, mut nodes) = (product, Vec::new());
+    for _ in 0..MAX_CHAIN {
+        let is_output = graph.outputs.iter().any(|(_, output)| *output == id);
+        let reader = facts.readers[id.index()].filter(|_| facts.uses[id.index()] == 1 && !is_output);
+        let Some(reader) = reader else { break };
+        let node = &graph.nodes[reader];
+        if !matches!(node.op, Op::Transpose(_) | Op::Reshape(_)) || !node.epilogue.is_empty() {
+            break;
+        }
+        id = node.outputs[0];
+        nodes.push(reader);
+        if matches!(node.op, Op::Transpose(_))
+            && let Some(view) = inverse(graph, facts, id, product)
+        {
+            best = Target { id, view, nodes: nodes.clone() };
+        }
+    }
+    best
+}
+
+/// Where the elements of `product` lie in `id`, a rearrangement of it, if its columns stay neighbours.
+fn inverse(graph: &Graph, facts: &Facts, id: ValueId, product: ValueId) -> Option<View> {
+    let view = View::of(graph, facts, id);
+    if view.root != product {
+        return None;
+    }
+    let loops: Vec<Factor> = view.dims.concat();
+    let sizes: Vec<u32> = loops.iter().map(|&(size, _)| size as u32).collect();
+    // Each loop with its distances in the product and in the rearrangement, in the order of the product.
+    let mut both: Vec<(Factor, usize)> = loops.into_iter().zip(strides(&sizes)).collect();
+    both.sort_by_key(|((_, stride), _)| std::cmp::Reverse(*stride));
+    let shape: Vec<usize> = graph.descriptor(product).shape.iter().map(|&dim| dim as usize).collect();
+    let dims = grouped(both.into_iter().map(|((size, _), stride)| (size, stride)).collect(), &shape)?;
+    let inverse = View { root: id, offset: 0, dims, scale: 1.0, nodes: Vec::new() };
+    inverse.stride(shape.len() - 2)?;
+    (inverse.stride(shape.len() - 1)? <= 1).then_some(inverse)
+}

@@ -1,0 +1,279 @@
+//! Where the elements of a value lie in the value that it is a rearrangement of: operators that move elements and do
+//! nothing else need not run when their reader finds the elements by itself.
+
+use super::{Facts, beside_scalar, scalar, two};
+use crate::ir::{Graph, Node, ValueId};
+use crate::ops::Op;
+use crate::ops::elementwise::Elementwise;
+use crate::shape::strides;
+
+/// The longest chain of operators that is followed.
+const MAX_CHAIN: usize = 16;
+
+/// A size and the distance between neighbours, in elements.
+pub type Factor = (usize, usize);
+
+/// The elements of a value among those of another, its root. A dimension can be several loops of the root, outermost first;
+/// one of size 1 has none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// Whose elements they are.
+    pub root: ValueId,
+    /// The first one.
+    pub offset: usize,
+    /// The loops of each dimension.
+    pub dims: Vec<Vec<Factor>>,
+    /// The factor of the elements, for [`View::scaled`].
+    pub scale: f64,
+    /// The nodes in between.
+    pub nodes: Vec<usize>,
+}
+
+/// Loops without those that run once, neighbours that make one longer loop merged.
+pub fn merged(factors: impl IntoIterator<Item = Factor>) -> Vec<Factor> {
+    let mut merged: Vec<Factor> = Vec::new();
+    for (size, stride) in factors.into_iter().filter(|(size, _)| *size != 1) {
+        match merged.last_mut() {
+            Some(outer) if outer.1 == stride * size => *outer = (outer.0 * size, stride),
+            _ => merged.push((size, stride)),
+        }
+    }
+    merged
+}
+
+/// Loops cut into the dimensions `shape`; `None` if a dimension ends inside of a loop that cannot be cut there.
+pub fn grouped(factors: Vec<Factor>, shape: &[usize]) -> Option<Vec<Vec<Factor>>> {
+    let mut rest = merged(factors);
+    let mut dims = Vec::new();
+    for &dim in shape.iter().rev() {
+        let (mut needed, mut own) = (dim, Vec::new());
+        while needed > 1 {
+            let (size, stride) = rest.pop()?;
+            if needed.is_multiple_of(size) {
+                own.insert(0, (size, stride));
+                needed /= size;
+            } else if size.is_multiple_of(needed) {
+                own.insert(0, (needed, stride));
+                rest.push((size / needed, stride * needed));
+                needed = 1;
+            } else {
+                return None;
+            }
+        }
+        dims.insert(0, own);
+    }
+    rest.is_empty().then_some(dims)
+}
+
+impl View {
+    /// A value where it lies.
+    pub fn whole(graph: &Graph, id: ValueId) -> View {
+        let shape = &graph.descriptor(id).shape;
+        let factors = shape.iter().map(|&dim| dim as usize).zip(strides(shape));
+        let dims = factors.map(|factor| merged([factor])).collect();
+        View { root: id, offset: 0, dims, scale: 1.0, nodes: Vec::new() }
+    }
+
+    /// A value in what it is a rearrangement of, as far as its producers tell.
+    pub fn of(graph: &Graph, facts: &Facts, id: ValueId) -> View {
+        View::within(graph, facts, id, MAX_CHAIN, false)
+    }
+
+    /// As [`View::of`], also through products with a scalar that nothing else reads.
+    pub fn scaled(graph: &Graph, facts: &Facts, id: ValueId) -> View {
+        View::within(graph, facts, id, MAX_CHAIN, true)
+    }
+
+    fn within(graph: &Graph, facts: &Facts, id: ValueId, chain: usize, may_scale: bool) -> View {
+        let moved = || {
+            let (index, node) = facts.producer(graph, id).filter(|_| chain > 0)?;
+            if !node.epilogue.is_empty() {
+                return None;
+            }
+            let (input, factor) = match moves(node) {
+                true => ((*node.inputs.first()?)?, None),
+                false => factor(graph, node).filter(|_| may_scale && facts.uses[id.index()] == 1)?,
+            };
+            let mut view = View::within(graph, facts, input, chain - 1, may_scale);
+            view.nodes.push(index);
+            match factor {
+                Some(factor) => Some(View { scale: view.scale * factor, ..view }),
+                None => view.through(graph, node, id),
+            }
+        };
+        moved().unwrap_or_else(|| View::whole(graph, id))
+    }
+
+    /// The output `id` of `node`, whose first operand is this view.
+    fn through(self, graph: &Graph, node: &Node, id: ValueId) -> Option<View> {
+        let shape: Vec<usize> = graph.descriptor(id).shape.iter().map(|&dim| dim as usize).collect();
+        let input = node.inputs.first().copied().flatten()?;
+        match &node.op {
+            Op::Elementwise(Elementwise::Identity) => Some(self),
+            Op::Transpose(op) => {
+                let dims = op.axes(shape.len()).into_iter().map(|axis| self.dims[axis].clone()).collect();
+                Some(View { dims, ..self })
+            }
+            Op::Reshape(_) => Some(View { dims: grouped(self.dims.into_iter().flatten().collect(), &shape)?, ..self }),
+            Op::Expand(_) => self.broadcast(&shape),
+            Op::Slice(op) => self.window(&op.starts, op.strides.as_deref(), &shape),
+            Op::Split(op) => {
+                let index = node.outputs.iter().position(|&output| output == id)?;
+                let axis = op.axis as usize;
+                let mut starts = vec![0; shape.len()];
+                starts[axis] = op.sizes(graph.descriptor(input).shape[axis])[..index].iter().sum();
+                self.window(&starts, None, &shape)
+            }
+            _ => None,
+        }
+    }
+
+    /// The part of the dimensions `shape` from `starts` on, every `steps`-th element of a dimension.
+    fn window(mut self, starts: &[u32], steps: Option<&[u32]>, shape: &[usize]) -> Option<View> {
+        for (axis, factors) in self.dims.iter_mut().enumerate() {
+            let (start, step) = (starts[axis] as usize, steps.map_or(1, |steps| steps[axis] as usize));
+            let whole: usize = factors.iter().map(|(size, _)| size).product();
+            if whole == shape[axis] {
+                continue;
+            }
+            let [(_, stride)] = factors[..] else { return None };
+            self.offset += start * stride;
+            *factors = if shape[axis] == 1 { Vec::new() } else { vec![(shape[axis], stride * step)] };
+        }
+        Some(self)
+    }
+
+    /// Repeated to the dimensions `shape`; `None` if it does not broadcast to them.
+    pub fn broadcast(self, shape: &[usize]) -> Option<View> {
+        let added = shape.len().checked_sub(self.dims.len())?;
+        let mut dims = vec![Vec::new(); added];
+        dims.extend(self.dims);
+        for (factors, &size) in dims.iter_mut().zip(shape) {
+            let own: usize = factors.iter().map(|(size, _)| size).product();
+            match own {
+                _ if own == size => {}
+                1 => *factors = vec![(size, 0)],
+                _ => return None,
+            }
+        }
+        Some(View { dims, ..self })
+    }
+
+    /// The distance between neighbours of a dimension, if it is a single loop; 0 if it has one element.
+    pub fn stride(&self, axis: usize) -> Option<usize> {
+        match merged(self.dims[axis].iter().copied())[..] {
+            [] => Some(0),
+            [(_, stride)] => Some(stride),
+            _ => None,
+        }
+    }
+}
+
+/// The operand that a node multiplies with a scalar constant, and the constant.
+fn factor(graph: &Graph, node: &Node) -> Option<(ValueId, Option<f64>)> {
+    let (input, factor) = match node.op {
+        Op::Elementwise(Elementwise::Mul) => beside_scalar(graph, node)?,
+        Op::Elementwise(Elementwise::Div) => {
+            let [input, divisor] = two(node)?;
+            (input, 1.0 / scalar(graph, divisor)?)
+        }
+        _ => return None,
+    };
+    (graph.descriptor(input).shape == graph.descriptor(node.outputs[0]).shape).then_some((input, Some(factor)))
+}
+
+/// Whether a node only moves elements of its first operand.
+fn moves(node: &Node) -> bool {
+    let identity = matches!(node.op, Op::Elementwise(Elementwise::Identity));
+    identity || matches!(node.op, Op::Transpose(_) | Op::Reshape(_) | Op::Expand(_) | Op::Slice(_) | Op::Split(_))
+}
+
+/// The loops of several lists, each of the same number of elements, cut so that all have the same sizes: the sizes, and the
+/// strides of each list. `None` if one cannot be cut.
+pub fn refined(lists: Vec<Vec<Factor>>) -> Option<(Vec<usize>, Vec<Vec<usize>>)> {
+    let mut lists: Vec<Vec<Factor>> =
+        lists.into_iter().map(|list| list.into_iter().filter(|(size, _)| *size != 1).collect()).collect();
+    let (mut sizes, mut strides) = (Vec::new(), vec![Vec::new(); lists.len()]);
+    while lists.iter().any(|list| !list.is_empty()) {
+        let last: Option<Vec<usize>> = lists.iter().map(|list| Some(list.last()?.0)).collect();
+        let size = last?.into_iter().min()?;
+        sizes.insert(0, size);
+        for (list, strides) in lists.iter_mut().zip(&mut strides) {
+            let (whole, stride) = list.pop()?;
+            if !whole.is_multiple_of(size) {
+                return None;
+            }
+            strides.insert(0, stride);
+            if whole > size {
+                list.push((whole / size, stride * size));
+            }
+        }
+    }
+    Some((sizes, strides))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::parse;
+
+    fn view(text: &str) -> (usize, Vec<Vec<Factor>>) {
+        let graph = parse(text);
+        let view = View::of(&graph, &Facts::of(&graph), graph.outputs[0].1);
+        assert_eq!(view.root, graph.inputs[0].1);
+        (view.offset, view.dims)
+    }
+
+    #[test]
+    fn heads_of_a_projection() {
+        let (offset, dims) = view(
+            "%0 = input x float32 [2, 5, 24]
+             %1, %2 = split %0 splits=[8, 16] axis=2
+             %3 = reshape %2 newShape=[2, 5, 4, 4]
+             %4 = transpose %3 permutation=[0, 2, 3, 1]
+             output y = %4",
+        );
+        assert_eq!((offset, dims), (8, vec![vec![(2, 120)], vec![(4, 4)], vec![(4, 1)], vec![(5, 24)]]));
+    }
+
+    #[test]
+    fn repeated_heads_stay_two_loops() {
+        let (_, dims) = view(
+            "%0 = input x float32 [1, 2, 7, 4]
+             %1 = reshape %0 newShape=[1, 2, 1, 7, 4]
+             %2 = expand %1 newShape=[1, 2, 3, 7, 4]
+             %3 = reshape %2 newShape=[6, 7, 4]
+             %4 = transpose %3 permutation=[0, 2, 1]
+             output y = %4",
+        );
+        assert_eq!(dims, vec![vec![(2, 28), (3, 0)], vec![(4, 1)], vec![(7, 4)]]);
+    }
+
+    #[test]
+    fn a_reshape_that_needs_a_copy_is_a_root() {
+        let graph = parse(
+            "%0 = input x float32 [4, 6]
+             %1 = transpose %0
+             %2 = slice %1 starts=[1, 0] sizes=[3, 4] strides=[2, 1]
+             %3 = reshape %2 newShape=[8]
+             %4 = reshape %1 newShape=[3, 8]
+             %5 = transpose %4
+             output y = %3
+             output z = %5",
+        );
+        let facts = Facts::of(&graph);
+        let view = View::of(&graph, &facts, graph.outputs[1].1);
+        assert_eq!((view.root, view.dims), (graph.inputs[0].1, vec![vec![(2, 1), (4, 6)], vec![(3, 2)]]));
+        let view = View::of(&graph, &facts, graph.outputs[0].1);
+        assert_eq!((view.root, view.offset), (graph.inputs[0].1, 1));
+    }
+
+    #[test]
+    fn lists_are_cut_alike() {
+        let lists = vec![vec![(2, 100), (12, 5)], vec![(24, 7)], vec![(8, 3), (3, 0)]];
+        let (sizes, strides) = refined(lists).unwrap();
+        assert_eq!(sizes, [2, 4, 3]);
+        assert_eq!(strides, [[100, 15, 5], [84, 21, 7], [12, 3, 0]]);
+        assert_eq!(refined(vec![vec![(4, 1), (6, 4)], vec![(3, 1), (8, 3)]]), None);
+    }
+}

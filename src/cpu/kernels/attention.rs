@@ -1,0 +1,632 @@
+//! Attention: `softmax(scale * query * key^T, masked) * value`, without a matrix of scores.
+//!
+//! A block of queries is worked on against one block of keys after the other. Beside the sums of the output, the maximum
+//! and the sum of the exponentials are kept, and what is there is scaled down whenever the maximum grows. Scores are held
+//! transposed, `[key][query]`: a vector holds as many queries, so that maxima and sums need no work across lanes, and the
+//! scores are at once the packed operand of the product with the values. Key and value are read where they are.
+//!
+//! Few queries are worked on one by one instead, with vectors along the columns: key and value stream through once.
+
+use super::float::Float;
+use super::rows::largest;
+use super::transpose::transpose;
+use crate::cpu::simd::{Isa, Kernel, Simd, math};
+use half::f16;
+
+/// Keys of a block: the scores of 32 queries are then 16 KiB, and leave the first-level cache room for what they are
+/// multiplied with.
+const KEY_BLOCK: usize = 128;
+
+/// Up to this number of queries each is worked on alone.
+const MAX_ALONE: usize = 4;
+
+/// The sizes of the matrices of an attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Rows of the query.
+    pub rows: usize,
+    /// Rows of key and value.
+    pub keys: usize,
+    /// Columns of query and key.
+    pub depth: usize,
+    /// Columns of value and output.
+    pub columns: usize,
+}
+
+impl Sizes {
+    /// Queries of a block, for kernels of `isa`.
+    pub fn query_block(&self, isa: Isa) -> usize {
+        if self.rows <= MAX_ALONE { 1 } else { block_width(isa) }
+    }
+
+    /// The scratch floats of a block for kernels of `isa`.
+    pub fn scratch(&self, isa: Isa, is_f32: bool) -> usize {
+        let (width, keys) = (block_width(isa), self.key_block());
+        let wide = if is_f32 && self.rows > MAX_ALONE { 0 } else { self.wide_floats(width) };
+        // Queries, sums of the output, statistics, scores and two masks of them.
+        width * (self.depth + self.columns + 3 + 3 * KEY_BLOCK.max(keys)) + wide
+    }
+
+    fn key_block(&self) -> usize {
+        self.keys.min(KEY_BLOCK)
+    }
+
+    /// Floats for widened blocks of key, of value and of queries.
+    fn wide_floats(&self, width: usize) -> usize {
+        self.key_block() * (self.depth + self.columns) + width * self.depth
+    }
+}
+
+fn block_width(isa: Isa) -> usize {
+    struct Width;
+    impl Kernel for Width {
+        type Output = usize;
+        #[inline(always)]
+        fn run<S: Simd>(self, _: S) -> usize {
+            2 * S::LANES
+        }
+    }
+    isa.run(Width)
+}
+
+/// A matrix in memory: the element at `[r, c]` is `data[r * row + c * col]`.
+#[derive(Clone, Copy)]
+pub struct Matrix<'a, T> {
+    /// The elements, from the first one on.
+    pub data: &'a [T],
+    /// Distance between rows, in elements.
+    pub row: usize,
+    /// Distance between columns, in elements.
+    pub col: usize,
+}
+
+impl<'a, T: Copy> Matrix<'a, T> {
+    /// The matrix without its first rows.
+    fn after(self, row: usize) -> Matrix<'a, T> {
+        Matrix { data: &self.data[row * self.row..], ..self }
+    }
+
+    fn at(self, row: usize, col: usize) -> T {
+        self.data[row * self.row + col * self.col]
+    }
+
+    /// Panics unless all elements of `rows` by `cols` are there.
+    #[inline(always)]
+    fn check(self, rows: usize, cols: usize) {
+        assert!((rows - 1) * self.row + (cols - 1) * self.col < self.data.len());
+    }
+}
+
+/// A mask of the scores, from the first query of the block on.
+#[derive(Clone, Copy)]
+pub enum Mask<'a> {
+    /// Is added.
+    Add(Matrix<'a, f32>),
+    /// Is added.
+    AddHalf(Matrix<'a, f16>),
+    /// Where the condition is (`when`) or is not 0, `value` takes the place of the score.
+    Fill {
+        /// The condition.
+        condition: Matrix<'a, u8>,
+        /// Where it is what.
+        when: bool,
+        /// What takes the place.
+        value: f32,
+    },
+}
+
+/// The attention of a block of queries; run it with [`Isa::run`].
+pub struct Attend<'a, T> {
+    /// Of the whole matrices.
+    pub sizes: Sizes,
+    /// Queries of this block, at most [`Sizes::query_block`].
+    pub queries: usize,
+    /// The factor of the products.
+    pub scale: f32,
+    /// Whether a row whose softmax is NaN counts as zeros.
+    pub empty_is_zero: bool,
+    /// The queries of this block.
+    pub query: Matrix<'a, T>,
+    /// All keys.
+    pub key: Matrix<'a, T>,
+    /// All values.
+    pub value: Matrix<'a, T>,
+    /// Masks, applied in this order.
+    pub masks: &'a [Option<Mask<'a>>],
+    /// `[queries, columns]`.
+    pub out: &'a mut [f32],
+    /// [`Sizes::scratch`] floats.
+    pub scratch: &'a mut [f32],
+}
+
+impl<T: Float> Kernel for Attend<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        self.query.check(self.queries, self.sizes.depth);
+        self.key.check(self.sizes.keys, self.sizes.depth);
+        self.value.check(self.sizes.keys, self.sizes.columns);
+        if self.sizes.rows <= MAX_ALONE {
+            self.alone(simd);
+        } else if self.queries <= S::LANES {
+            self.block::<S, 1>(simd);
+        } else {
+            self.block::<S, 2>(simd);
+        }
+    }
+}
+
+impl<T: Float> Attend<'_, T> {
+    /// All queries of the block at once, `VECS` vectors of them.
+    #[inline(always)]
+    fn block<S: Simd, const VECS: usize>(self, simd: S) {
+        let Attend { sizes, queries, scale, empty_is_zero, query, key, value, masks, out, scratch } = self;
+        let Sizes { keys, depth, columns, .. } = sizes;
+        let width = VECS * S::LANES;
+        let (packed, rest) = scratch.split_at_mut(depth * width);
+        let (sums, rest) = rest.split_at_mut(columns * width);
+        let (statistics, rest) = rest.split_at_mut(3 * width);
+        let (scores, rest) = rest.split_at_mut(KEY_BLOCK * width);
+        let (tiles, rest) = rest.split_at_mut(2 * KEY_BLOCK * width);
+        let wide_floats = if T::IS_F32 { 0 } else { sizes.wide_floats(width) };
+        let (wide_key, rest) = rest[..wide_floats].split_at_mut(wide_floats.min(sizes.key_block() * depth));
+        let (wide_value, wide_query) = rest.split_at_mut(rest.len().min(sizes.key_block() * columns));
+        pack_queries(simd, query, [queries, depth], wide_query, packed, width);
+        let mut statistics = Statistics::<VECS>::new::<S>(simd, statistics);
+        for first in (0..keys).step_by(KEY_BLOCK) {
+            let count = KEY_BLOCK.min(keys - first);
+            let scores = &mut scores[..count * width];
+            let block = widened(simd, key.after(first), [count, depth], wide_key);
+            multiply::<S, VECS>(simd, block, [count, depth], packed, &mut Scaled { out: scores, scale });
+            for mask in masks.iter().flatten() {
+                apply_mask(simd, mask, first, [count, queries], scores, tiles, width);
+            }
+            let correction = statistics.update(simd, scores);
+            let block = widened(simd, value.after(first), [count, columns], wide_value);
+            let turned = Matrix { data: block.data, row: block.col, col: block.row };
+            let mut added = Added { out: sums, correction, is_first: first == 0 };
+            multiply::<S, VECS>(simd, turned, [columns, count], scores, &mut added);
+        }
+        statistics.finish(simd, empty_is_zero, sums);
+        transpose(simd, sums, width, [columns, queries], out, columns);
+    }
+
+    /// One query after the other.
+    #[inline(always)]
+    fn alone<S: Simd>(self, simd: S) {
+        let Attend { sizes, queries, scale, empty_is_zero, query, key, value, masks, out, scratch } = self;
+        let Sizes { keys, depth, columns, .. } = sizes;
+        let (own, rest) = scratch.split_at_mut(depth);
+        let (scores, rest) = rest.split_at_mut(KEY_BLOCK);
+        let (parts, rest) = rest.split_at_mut(2 * S::LANES * S::LANES);
+        let (wide_key, rest) = rest.split_at_mut(sizes.key_block() * depth);
+        let wide_value = &mut rest[..sizes.key_block() * columns];
+        for (index, out) in out.chunks_exact_mut(columns).take(queries).enumerate() {
+            own.iter_mut().enumerate().for_each(|(i, x)| *x = query.at(index, i).to_f32());
+            let (mut max, mut total) = (f32::NEG_INFINITY, 0.0);
+            for first in (0..keys).step_by(KEY_BLOCK) {
+                let count = KEY_BLOCK.min(keys - first);
+                let block = rows_of(simd, key.after(first), [count, depth], wide_key);
+                let scores = &mut scores[..count.next_multiple_of(S::LANES)];
+                dots(simd, own, block, count, parts, scores);
+                scores[..count].iter_mut().for_each(|x| *x *= scale);
+                for mask in masks.iter().flatten() {
+                    mask_row(mask, index, first, &mut scores[..count]);
+                }
+                scores[count..].fill(f32::NEG_INFINITY);
+                let higher = largest(simd, scores).max(max);
+                let shift = if higher == f32::NEG_INFINITY { 0.0 } else { -higher };
+                let correction = math::exp(simd, max + shift);
+                let mut powers = simd.splat(0.0);
+                for score in scores.chunks_exact_mut(S::LANES) {
+                    let power = math::exp_nonpositive(simd, simd.add(simd.load(score), simd.splat(shift)));
+                    simd.store(power, score);
+                    powers = simd.add(powers, power);
+                }
+                (max, total) = (higher, total * correction + simd.sum(powers));
+                let block = rows_of(simd, value.after(first), [count, columns], wide_value);
+                if first == 0 {
+                    out.fill(0.0);
+                }
+                weighted_sum(simd, &scores[..count], block, correction, out);
+            }
+            let is_empty = empty_is_zero && (total == 0.0 || total.is_nan());
+            let factor = 1.0 / total;
+            out.iter_mut().for_each(|x| *x = if is_empty { 0.0 } else { *x * factor });
+        }
+    }
+}
+
+/// Vector `v` of `from`.
+#[inline(always)]
+fn vector<S: Simd>(simd: S, from: &[f32], v: usize) -> S::F32 {
+    simd.load(&from[v * S::LANES..])
+}
+
+/// Maximum, sum of exponentials and shift of the queries of a block.
+struct Statistics<'a, const VECS: usize> {
+    max: &'a mut [f32],
+    sum: &'a mut [f32],
+    /// Minus the maximum, or 0 when that is -infinity: the exponentials are 0 then, and not those of NaN.
+    shift: &'a mut [f32],
+}
+
+impl<'a, const VECS: usize> Statistics<'a, VECS> {
+    #[inline(always)]
+    fn new<S: Simd>(_: S, memory: &'a mut [f32]) -> Self {
+        let (max, rest) = memory.split_at_mut(VECS * S::LANES);
+        let (sum, shift) = rest.split_at_mut(VECS * S::LANES);
+        max.fill(f32::NEG_INFINITY);
+        sum.fill(0.0);
+        Statistics { max, sum, shift }
+    }
+
+    /// Makes the scores of more keys their exponentials; gives the factors of what was summed before.
+    #[inline(always)]
+    fn update<S: Simd>(&mut self, simd: S, scores: &mut [f32]) -> [S::F32; VECS] {
+        const UNROLL: usize = 4;
+        let width = VECS * S::LANES;
+        let mut best = [[simd.splat(f32::NEG_INFINITY); VECS]; UNROLL];
+        for rows in scores.chunks(UNROLL * width) {
+            for (row, best) in rows.chunks_exact(width).zip(&mut best) {
+                for (v, best) in best.iter_mut().enumerate() {
+                    *best = simd.max(*best, vector(simd, row, v));
+                }
+            }
+        }
+        let mut correction = [simd.splat(0.0); VECS];
+        for (v, correction) in correction.iter_mut().enumerate() {
+            *correction = vector(simd, self.max, v);
+            let best = simd.max(simd.max(best[0][v], best[1][v]), simd.max(best[2][v], best[3][v]));
+            simd.store(simd.max(*correction, best), &mut self.max[v * S::LANES..]);
+        }
+        for (shift, &max) in self.shift.iter_mut().zip(&*self.max) {
+            *shift = if max == f32::NEG_INFINITY { 0.0 } else { -max };
+        }
+        let mut shift = [simd.splat(0.0); VECS];
+        shift.iter_mut().enumerate().for_each(|(v, shift)| *shift = vector(simd, self.shift, v));
+        let mut sums = [[simd.splat(0.0); VECS]; UNROLL];
+        for rows in scores.chunks_mut(UNROLL * width) {
+            for (row, sums) in rows.chunks_exact_mut(width).zip(&mut sums) {
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    let power = math::exp_nonpositive(simd, simd.add(vector(simd, row, v), shift[v]));
+                    simd.store(power, &mut row[v * S::LANES..]);
+                    *sum = simd.add(*sum, power);
+                }
+            }
+        }
+        for (v, correction) in correction.iter_mut().enumerate() {
+            *correction = math::exp_nonpositive(simd, simd.add(*correction, shift[v]));
+            let sum = simd.add(simd.add(sums[0][v], sums[1][v]), simd.add(sums[2][v], sums[3][v]));
+            let sum = simd.mul_add(vector(simd, self.sum, v), *correction, sum);
+            simd.store(sum, &mut self.sum[v * S::LANES..]);
+        }
+        correction
+    }
+
+    /// Divides the columns of all queries by the sums of their exponentials.
+    #[inline(always)]
+    fn finish<S: Simd>(self, _: S, empty_is_zero: bool, out: &mut [f32]) {
+        let width = VECS * S::LANES;
+        let factors = self.shift;
+        factors.iter_mut().zip(&*self.sum).for_each(|(factor, sum)| *factor = 1.0 / sum);
+        for row in out.chunks_exact_mut(width) {
+            row.iter_mut().zip(&*factors).for_each(|(x, factor)| *x *= factor);
+            if empty_is_zero {
+                for (x, &sum) in row.iter_mut().zip(&*self.sum) {
+                    *x = if sum == 0.0 || sum.is_nan() { 0.0 } else { *x };
+                }
+            }
+        }
+    }
+}
+
+/// Where the vectors of a product go.
+trait Finish<S: Simd> {
+    /// Takes vector `v` of the row whose first element has the place `at`.
+    fn put(&mut self, simd: S, at: usize, v: usize, sum: S::F32);
+}
+
+/// Products times a factor.
+struct Scaled<'a> {
+    out: &'a mut [f32],
+    scale: f32,
+}
+
+impl<S: Simd> Finish<S> for Scaled<'_> {
+    #[inline(always)]
+    fn put(&mut self, simd: S, at: usize, v: usize, sum: S::F32) {
+        simd.store(simd.mul(sum, simd.splat(self.scale)), &mut self.out[at + v * S::LANES..]);
+    }
+}
+
+/// Products added to what was there, times a factor per column.
+struct Added<'a, V, const VECS: usize> {
+    out: &'a mut [f32],
+    correction: [V; VECS],
+    /// Nothing was there.
+    is_first: bool,
+}
+
+impl<S: Simd, const VECS: usize> Finish<S> for Added<'_, S::F32, VECS> {
+    #[inline(always)]
+    fn put(&mut self, simd: S, at: usize, v: usize, sum: S::F32) {
+        let to = &mut self.out[at + v * S::LANES..];
+        let sum = if self.is_first { sum } else { simd.mul_add(simd.load(to), self.correction[v], sum) };
+        simd.store(sum, to);
+    }
+}
+
+/// `a * b`, where `a` is `[rows, depth]` and `b` and the result hold `VECS` vectors per row.
+#[inline(always)]
+fn multiply<S: Simd, const VECS: usize>(
+    simd: S,
+    a: Matrix<f32>,
+    [rows, depth]: [usize; 2],
+    b: &[f32],
+    finish: &mut impl Finish<S>,
+) {
+    a.check(rows, depth);
+    assert!(b.len() >= depth * VECS * S::LANES);
+    let mut at = 0;
+    macro_rules! tiles {
+        ($height:literal) => {
+            while rows - at >= $height {
+                // SAFETY: the rows and the depth were checked above.
+                unsafe { tile::<S, $height, VECS>(simd, a, at, depth, b, finish) };
+                at += $height;
+            }
+        };
+    }
+    // 16 sums keep two multiply-add units busy for their latency and leave registers for their operands.
+    if S::REGISTERS == 32 {
+        tiles!(8);
+    }
+    tiles!(4);
+    tiles!(1);
+}
+
+/// One register tile of [`multiply`].
+///
+/// # Safety
+/// `a` has `depth` columns of the rows from `top` to `top + ROWS`; `b` has `depth * VECS` vectors.
+#[inline(always)]
+unsafe fn tile<S: Simd, const ROWS: usize, const VECS: usize>(
+    simd: S,
+    a: Matrix<f32>,
+    top: usize,
+    depth: usize,
+    b: &[f32],
+    finish: &mut impl Finish<S>,
+) {
+    let mut sums = [[simd.splat(0.0); VECS]; ROWS];
+    let (mut from, mut vectors) = (a.data.as_ptr().wrapping_add(top * a.row), b.as_ptr());
+    for _ in 0..depth {
+        let mut columns = [simd.splat(0.0); VECS];
+        for (v, column) in columns.iter_mut().enumerate() {
+            // SAFETY: the function's contract covers the vectors of this depth.
+            *column = unsafe { simd.load_ptr(vectors.add(v * S::LANES)) };
+        }
+        for (row, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: the function's contract covers the elements of this depth.
+            let factor = simd.splat(unsafe { *from.add(row * a.row) });
+            for (sum, &column) in sums.iter_mut().zip(&columns) {
+                *sum = simd.mul_add(factor, column, *sum);
+            }
+        }
+        from = from.wrapping_add(a.col);
+        vectors = vectors.wrapping_add(VECS * S::LANES);
+    }
+    for (row, sums) in sums.iter().enumerate() {
+        for (v, &sum) in sums.iter().enumerate() {
+            finish.put(simd, (top + row) * VECS * S::LANES, v, sum);
+        }
+    }
+}
+
+/// The first `rows` rows of a matrix, in place or widened into `wide`.
+#[inline(always)]
+fn widened<'s, S: Simd, T: Float>(
+    simd: S,
+    matrix: Matrix<'s, T>,
+    size: [usize; 2],
+    wide: &'s mut [f32],
+) -> Matrix<'s, f32> {
+    match T::as_f32(matrix.data) {
+        Some(data) => Matrix { data, row: matrix.row, col: matrix.col },
+        None => copied(simd, matrix, size, wide),
+    }
+}
+
+/// As [`widened`], with columns that are neighbours.
+#[inline(always)]
+fn rows_of<'s, S: Simd, T: Float>(
+    simd: S,
+    matrix: Matrix<'s, T>,
+    size: [usize; 2],
+    wide: &'s mut [f32],
+) -> Matrix<'s, f32> {
+    match T::as_f32(matrix.data) {
+        Some(data) if matrix.col == 1 || size[1] == 1 => Matrix { data, row: matrix.row, col: 1 },
+        _ => copied(simd, matrix, size, wide),
+    }
+}
+
+/// A copy of a matrix without gaps.
+#[inline(always)]
+fn copied<'s, S: Simd, T: Float>(
+    simd: S,
+    matrix: Matrix<T>,
+    [rows, cols]: [usize; 2],
+    wide: &'s mut [f32],
+) -> Matrix<'s, f32> {
+    for (r, to) in wide.chunks_exact_mut(cols).take(rows).enumerate() {
+        match matrix.col {
+            1 => T::widen_slice(simd, &matrix.data[r * matrix.row..][..cols], to),
+            _ => to.iter_mut().enumerate().for_each(|(c, x)| *x = matrix.at(r, c).to_f32()),
+        }
+    }
+    Matrix { data: wide, row: cols, col: 1 }
+}
+
+/// Writes the queries as `[depth][width]`, those beyond the last one as zeros.
+#[inline(always)]
+fn pack_queries<S: Simd, T: Float>(
+    simd: S,
+    query: Matrix<T>,
+    [queries, depth]: [usize; 2],
+    wide: &mut [f32],
+    packed: &mut [f32],
+    width: usize,
+) {
+    if queries < width {
+        packed.fill(0.0);
+    }
+    if query.col != 1 {
+        for (i, to) in packed.chunks_exact_mut(width).enumerate() {
+            to[..queries].iter_mut().enumerate().for_each(|(lane, x)| *x = query.at(lane, i).to_f32());
+        }
+        return;
+    }
+    let rows = widened(simd, query, [queries, depth], wide);
+    transpose(simd, rows.data, rows.row, [queries, depth], packed, width);
+}
+
+/// Applies a mask to the scores `[keys][width]` of the keys from `first` on.
+#[inline(always)]
+fn apply_mask<S: Simd>(
+    simd: S,
+    mask: &Mask,
+    first: usize,
+    [keys, queries]: [usize; 2],
+    scores: &mut [f32],
+    tiles: &mut [f32],
+    width: usize,
+) {
+    let (turned, rows) = tiles.split_at_mut(KEY_BLOCK * width);
+    let scores_of_keys = scores.chunks_exact_mut(width).enumerate().map(|(key, scores)| (first + key, scores));
+    match *mask {
+        // Every query has the same mask: one number for a row of scores.
+        Mask::Add(m) if m.row == 0 => {
+            for (key, scores) in scores_of_keys {
+                let x = m.at(0, key);
+                scores.iter_mut().for_each(|score| *score += x);
+            }
+        }
+        Mask::AddHalf(m) if m.row == 0 => {
+            for (key, scores) in scores_of_keys {
+                let x = m.at(0, key).to_f32();
+                scores.iter_mut().for_each(|score| *score += x);
+            }
+        }
+        Mask::Fill { condition, when, value } if condition.row == 0 => {
+            for (_, scores) in scores_of_keys.filter(|(key, _)| (condition.at(0, *key) != 0) == when) {
+                scores.fill(value);
+            }
+        }
+        Mask::Add(m) => {
+            let m = Matrix { data: &m.data[first * m.col..], ..m };
+            let m = if m.col == 1 { m } else { copied(simd, m, [queries, keys], rows) };
+            transpose(simd, m.data, m.row, [queries, keys], turned, width);
+            scores.iter_mut().zip(&*turned).for_each(|(score, x)| *score += x);
+        }
+        Mask::AddHalf(m) => {
+            let m = Matrix { data: &m.data[first * m.col..], ..m };
+            let m = copied(simd, m, [queries, keys], rows);
+            transpose(simd, m.data, m.row, [queries, keys], turned, width);
+            scores.iter_mut().zip(&*turned).for_each(|(score, x)| *score += x);
+        }
+        Mask::Fill { condition, when, value } => {
+            for (query, row) in rows.chunks_exact_mut(keys).take(queries).enumerate() {
+                let from = &condition.data[query * condition.row + first * condition.col..];
+                let flag = |x: u8| ((x != 0) == when) as u8 as f32;
+                match condition.col {
+                    1 => row.iter_mut().zip(from).for_each(|(to, &x)| *to = flag(x)),
+                    col => row.iter_mut().enumerate().for_each(|(key, to)| *to = flag(from[key * col])),
+                }
+            }
+            transpose(simd, rows, keys, [queries, keys], turned, width);
+            for (score, &flag) in scores.iter_mut().zip(&*turned) {
+                *score = if flag == 1.0 { value } else { *score };
+            }
+        }
+    }
+}
+
+/// Applies a mask to the scores of one query and the keys from `first` on.
+#[inline(always)]
+fn mask_row(mask: &Mask, query: usize, first: usize, scores: &mut [f32]) {
+    let keys = scores.iter_mut().enumerate().map(|(key, score)| (first + key, score));
+    match *mask {
+        Mask::Add(m) => keys.for_each(|(key, score)| *score += m.at(query, key)),
+        Mask::AddHalf(m) => keys.for_each(|(key, score)| *score += m.at(query, key).to_f32()),
+        Mask::Fill { condition, when, value } => {
+            let fills = |key: usize| (condition.at(query, key) != 0) == when;
+            keys.for_each(|(key, score)| *score = if fills(key) { value } else { *score });
+        }
+    }
+}
+
+/// `out[i] = sum_k x[k] * rows[i][k]` for `count` rows whose columns are neighbours. `out` is a whole number of vectors.
+#[inline(always)]
+fn dots<S: Simd>(simd: S, x: &[f32], rows: Matrix<f32>, count: usize, parts: &mut [f32], out: &mut [f32]) {
+    let lanes = S::LANES;
+    let (parts, turned) = parts.split_at_mut(lanes * lanes);
+    for (block, out) in out.chunks_exact_mut(lanes).enumerate() {
+        // The sums of a row lie in a vector; turned, a vector holds one part of each.
+        for (i, part) in parts.chunks_exact_mut(lanes).enumerate() {
+            let row = block * lanes + i;
+            let mut sum = simd.splat(0.0);
+            if row < count {
+                let row = &rows.data[row * rows.row..][..x.len()];
+                let body = x.len() / lanes * lanes;
+                for (x, y) in x[..body].chunks_exact(lanes).zip(row[..body].chunks_exact(lanes)) {
+                    sum = simd.mul_add(simd.load(x), simd.load(y), sum);
+                }
+                if body < x.len() {
+                    sum = simd.mul_add(simd.load_partial(&x[body..]), simd.load_partial(&row[body..]), sum);
+                }
+            }
+            simd.store(sum, part);
+        }
+        transpose(simd, parts, lanes, [lanes, lanes], turned, lanes);
+        let mut sum = [simd.splat(0.0); 2];
+        for pair in turned.chunks_exact(2 * lanes) {
+            sum = [simd.add(sum[0], simd.load(pair)), simd.add(sum[1], simd.load(&pair[lanes..]))];
+        }
+        simd.store(simd.add(sum[0], sum[1]), out);
+    }
+}
+
+/// `out = correction * out + sum_i x[i] * rows[i]`, for rows whose columns are neighbours.
+#[inline(always)]
+fn weighted_sum<S: Simd>(simd: S, x: &[f32], rows: Matrix<f32>, correction: f32, out: &mut [f32]) {
+    const VECS: usize = 4;
+    let (lanes, columns) = (S::LANES, out.len());
+    let mut at = 0;
+    while at + VECS * lanes <= columns {
+        let mut sums = [simd.splat(0.0); VECS];
+        for (v, sum) in sums.iter_mut().enumerate() {
+            *sum = simd.mul(vector(simd, &out[at..], v), simd.splat(correction));
+        }
+        for (i, &x) in x.iter().enumerate() {
+            let row = &rows.data[i * rows.row + at..][..VECS * lanes];
+            for (v, sum) in sums.iter_mut().enumerate() {
+                *sum = simd.mul_add(simd.splat(x), simd.load(&row[v * lanes..]), *sum);
+            }
+        }
+        sums.iter().enumerate().for_each(|(v, &sum)| simd.store(sum, &mut out[at + v * lanes..]));
+        at += VECS * lanes;
+    }
+    while at < columns {
+        let end = columns.min(at + lanes);
+        let mut sum = simd.mul(simd.load_partial(&out[at..end]), simd.splat(correction));
+        for (i, &x) in x.iter().enumerate() {
+            let row = &rows.data[i * rows.row + at..i * rows.row + end];
+            sum = simd.mul_add(simd.splat(x), simd.load_partial(row), sum);
+        }
+        simd.store_partial(sum, &mut out[at..end]);
+        at = end;
+    }
+}

@@ -1,0 +1,121 @@
+//! Folds of contiguous rows: float32 vectors within a block, the blocks joined in float64. A sum is within a few units in
+//! the last place of float32 of the sum of the magnitudes of its terms.
+
+use super::half::{BLOCK, Real};
+use crate::cpu::simd::{Simd, math};
+
+/// Elements that are summed in float32: 16 by each of four vectors of 16.
+const SUMMED: usize = 1024;
+
+/// Vectors that are summed side by side.
+const UNROLL: usize = 4;
+
+/// The largest element that is not NaN; -infinity without one.
+#[inline(always)]
+pub fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
+    let mut best = [simd.splat(f32::NEG_INFINITY); UNROLL];
+    let quads = x.chunks_exact(UNROLL * S::LANES);
+    let rest = quads.remainder().chunks_exact(S::LANES);
+    let tail = rest.remainder();
+    for quad in quads {
+        for (best, x) in best.iter_mut().zip(quad.chunks_exact(S::LANES)) {
+            *best = simd.max(simd.load(x), *best);
+        }
+    }
+    for x in rest {
+        best[0] = simd.max(simd.load(x), best[0]);
+    }
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    simd.store(simd.max(simd.max(best[0], best[1]), simd.max(best[2], best[3])), &mut lanes);
+    lanes.iter().chain(tail).fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best })
+}
+
+/// `out = exp(x + shift)` and the sum of that, for at most [`BLOCK`] elements and results up to 1. What is below the
+/// smallest normal float is 0.
+#[inline(always)]
+pub fn powers<S: Simd>(simd: S, x: &[f32], shift: f32, out: &mut [f32]) -> f32 {
+    let out = &mut out[..x.len()];
+    let shift = simd.splat(shift);
+    let mut sums = [simd.splat(0.0); 2];
+    let pairs = x.chunks_exact(2 * S::LANES);
+    let tail = pairs.remainder();
+    let start = x.len() - tail.len();
+    let (body, rest) = out.split_at_mut(start);
+    for (x, out) in pairs.zip(body.chunks_exact_mut(2 * S::LANES)) {
+        for (v, sum) in sums.iter_mut().enumerate() {
+            let power = math::exp_nonpositive(simd, simd.add(simd.load(&x[v * S::LANES..]), shift));
+            simd.store(power, &mut out[v * S::LANES..]);
+            *sum = simd.add(*sum, power);
+        }
+    }
+    let mut last = 0.0;
+    for (x, out) in tail.chunks(S::LANES).zip(rest.chunks_mut(S::LANES)) {
+        simd.store_partial(math::exp_nonpositive(simd, simd.add(simd.load_partial(x), shift)), out);
+        last += out.iter().sum::<f32>();
+    }
+    simd.sum(simd.add(sums[0], sums[1])) + last
+}
+
+/// What is summed.
+pub trait Term: Copy {
+    /// `sum` and the terms of `x`.
+    fn add<S: Simd>(self, simd: S, x: S::F32, sum: S::F32) -> S::F32;
+    /// The term of one element.
+    fn of(self, x: f32) -> f32;
+}
+
+/// The elements themselves.
+#[derive(Clone, Copy)]
+pub struct Plain;
+
+impl Term for Plain {
+    #[inline(always)]
+    fn add<S: Simd>(self, simd: S, x: S::F32, sum: S::F32) -> S::F32 {
+        simd.add(x, sum)
+    }
+    #[inline(always)]
+    fn of(self, x: f32) -> f32 {
+        x
+    }
+}
+
+/// The squares of the differences to a number.
+#[derive(Clone, Copy)]
+pub struct SquaresAbout(pub f32);
+
+impl Term for SquaresAbout {
+    #[inline(always)]
+    fn add<S: Simd>(self, simd: S, x: S::F32, sum: S::F32) -> S::F32 {
+        let difference = simd.add(x, simd.splat(-self.0));
+        simd.mul_add(difference, difference, sum)
+    }
+    #[inline(always)]
+    fn of(self, x: f32) -> f32 {
+        (x - self.0) * (x - self.0)
+    }
+}
+
+/// The sum of the terms of a row.
+#[inline(always)]
+pub fn sum<S: Simd, T: Real>(simd: S, x: &[T], term: impl Term) -> f64 {
+    let mut buffer = [0.0; BLOCK];
+    let mut total = 0.0;
+    for x in x.chunks(SUMMED.min(T::CHUNK)) {
+        let x = T::widen(simd, x, &mut buffer);
+        let mut sums = [simd.splat(0.0); UNROLL];
+        let quads = x.chunks_exact(UNROLL * S::LANES);
+        let rest = quads.remainder().chunks_exact(S::LANES);
+        let tail = rest.remainder();
+        for quad in quads {
+            for (sum, x) in sums.iter_mut().zip(quad.chunks_exact(S::LANES)) {
+                *sum = term.add(simd, simd.load(x), *sum);
+            }
+        }
+        for x in rest {
+            sums[0] = term.add(simd, simd.load(x), sums[0]);
+        }
+        let tail = tail.iter().fold(0.0, |sum, &x| sum + term.of(x));
+        total += (simd.sum(simd.add(simd.add(sums[0], sums[1]), simd.add(sums[2], sums[3]))) + tail) as f64;
+    }
+    total
+}

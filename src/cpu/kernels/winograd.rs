@@ -1,0 +1,528 @@
+//! Convolution with 3 by 3 filters at step 1 by Winograd's algorithm (Lavin and Gray, "Fast Algorithms for Convolutional
+//! Neural Networks", 2015), channels last: tiles of the input and the filters are transformed, multiplied position by
+//! position, as matrices over the channels, and the products are transformed to tiles of the output. F(2x2, 3x3) takes
+//! 16 multiplications for 4 outputs instead of 36, F(4x4, 3x3) 36 for 16 instead of 144.
+//!
+//! # Errors
+//! With `u = 2^-24` and the largest `sum |x| |w|` among the outputs of a tile, `|out - exact|` is below 3.5 u of it for
+//! F(2x2, 3x3) and below 16 u for F(4x4, 3x3), most often 5 u, as far as random operands of 32 channels and more show, plus
+//! the rounding of the result; direct sums of as many terms reach 4.4 u. Tests assert it.
+//!
+//! # Special values
+//! An output depends on all inputs of its tile: where an input is infinite or NaN, outputs become NaN that the definition
+//! gives other values, up to three pixels away. An infinite or NaN weight makes all outputs of its channel NaN.
+
+use super::float::{Float, narrow};
+use super::gemm::{Tail, panel_widths};
+use super::pack::depth_block;
+use super::row_blocks::{Multiply, RowBlocks, Start};
+use super::tiles::Tile;
+use crate::cpu::simd::{Isa, Kernel, Simd};
+use std::ops::Range;
+
+/// The outputs that are computed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OutputTile {
+    /// F(2x2, 3x3).
+    Two,
+    /// F(4x4, 3x3).
+    Four,
+}
+
+impl OutputTile {
+    /// Rows and columns of a tile of the output.
+    pub const fn size(self) -> usize {
+        match self {
+            OutputTile::Two => 2,
+            OutputTile::Four => 4,
+        }
+    }
+
+    /// Rows and columns of a tile of the input, and of a transformed filter.
+    pub const fn side(self) -> usize {
+        self.size() + 2
+    }
+
+    /// Products per tile, input channel and output channel.
+    pub const fn positions(self) -> usize {
+        self.side() * self.side()
+    }
+}
+
+/// F(4x4, 3x3) interpolates at 0, at these points and their negatives, and at infinity. With 3/4 and 3/2 the errors are a
+/// quarter of those with the usual 1 and 2, and `f32` holds all factors of inputs and products exactly.
+const POINTS: [f32; 2] = [0.75, 1.5];
+
+/// `x - y`.
+#[inline(always)]
+fn sub<S: Simd>(simd: S, x: S::F32, y: S::F32) -> S::F32 {
+    simd.mul_add(y, simd.splat(-1.0), x)
+}
+
+/// The transform of the input along one dimension.
+#[inline(always)]
+fn input_transform<S: Simd, const SIDE: usize>(simd: S, d: [S::F32; SIDE]) -> [S::F32; SIDE] {
+    let times = |factor: f32, x, y| simd.mul_add(simd.splat(factor), x, y);
+    let mut out = d;
+    if SIDE == 4 {
+        out[0] = sub(simd, d[0], d[2]);
+        out[1] = simd.add(d[1], d[2]);
+        out[2] = sub(simd, d[2], d[1]);
+        out[3] = sub(simd, d[1], d[3]);
+    } else {
+        let ([a, b], [aa, bb]) = (POINTS, POINTS.map(|point| point * point));
+        let (even_a, odd_a) = (times(-bb, d[2], d[4]), times(-bb, d[1], d[3]));
+        let (even_b, odd_b) = (times(-aa, d[2], d[4]), times(-aa, d[1], d[3]));
+        out[0] = times(aa * bb, d[0], times(-aa - bb, d[2], d[4]));
+        out[1] = times(a, odd_a, even_a);
+        out[2] = times(-a, odd_a, even_a);
+        out[3] = times(b, odd_b, even_b);
+        out[4] = times(-b, odd_b, even_b);
+        out[5] = times(aa * bb, d[1], times(-aa - bb, d[3], d[SIDE - 1]));
+    }
+    out
+}
+
+/// The transform of the products along one dimension.
+#[inline(always)]
+fn output_transform<S: Simd, const SIDE: usize, const SIZE: usize>(simd: S, m: [S::F32; SIDE]) -> [S::F32; SIZE] {
+    let times = |factor: f32, x, y| simd.mul_add(simd.splat(factor), x, y);
+    let (sum, difference) = (simd.add(m[1], m[2]), sub(simd, m[1], m[2]));
+    let mut out = [simd.splat(0.0); SIZE];
+    if SIDE == 4 {
+        out[0] = simd.add(m[0], sum);
+        out[1] = sub(simd, difference, m[3]);
+    } else {
+        let (sum_b, difference_b) = (simd.add(m[3], m[4]), sub(simd, m[3], m[4]));
+        let [a, b] = POINTS;
+        let scaled = |factor: f32, x| simd.mul(simd.splat(factor), x);
+        out[0] = simd.add(simd.add(m[0], sum), sum_b);
+        out[1] = times(a, difference, scaled(b, difference_b));
+        out[2] = times(a * a, sum, scaled(b * b, sum_b));
+        out[SIZE - 1] = times(a * a * a, difference, times(b * b * b, difference_b, m[SIDE - 1]));
+    }
+    out
+}
+
+/// The rows of the transform of filters.
+fn filter_rows(tile: OutputTile) -> [[f64; 3]; 6] {
+    match tile {
+        OutputTile::Two => [[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0], [0.0; 3], [0.0; 3]],
+        OutputTile::Four => {
+            let ([a, b], [aa, bb]) = (POINTS.map(f64::from), POINTS.map(|point| f64::from(point * point)));
+            let row = |point: f64, divisor: f64| [1.0, point, point * point].map(|power| power / divisor);
+            let (at_a, at_b) = (2.0 * aa * (aa - bb), 2.0 * bb * (bb - aa));
+            [row(0.0, aa * bb), row(a, at_a), row(-a, at_a), row(b, at_b), row(-b, at_b), [0.0, 0.0, 1.0]]
+        }
+    }
+}
+
+/// Transformed filters: `[panel of output channels][position][input channel][output channel of the panel]`, with
+/// zeros beyond the last output channel, so that everything is read front to back.
+#[derive(Clone, Copy)]
+pub struct Filters {
+    /// The level whose panels are used.
+    pub isa: Isa,
+    /// Which transform.
+    pub tile: OutputTile,
+    /// Input and output channels.
+    pub channels: [usize; 2],
+}
+
+impl Filters {
+    /// Number of floats.
+    pub fn floats(self) -> usize {
+        let ([inputs, outputs], width) = (self.channels, panel_widths(self.isa).cols);
+        outputs.div_ceil(width) * width * inputs * self.tile.positions()
+    }
+
+    /// Transforms the filters of the output channels `outputs`, which start at a panel. In `filter`, `strides` are the
+    /// distances between output channels, input channels, rows and columns.
+    ///
+    /// # Panics
+    /// If a slice is too short.
+    pub fn fill<T: Float>(self, outputs: Range<usize>, filter: &[T], strides: [usize; 4], out: &mut [f32]) {
+        let width = panel_widths(self.isa).cols;
+        let panel = self.tile.positions() * self.channels[0] * width;
+        let panels = out[outputs.start / width * panel..].chunks_exact_mut(panel);
+        for (start, out) in outputs.clone().step_by(width).zip(panels) {
+            let lanes = width.min(outputs.end - start);
+            let filter = &filter[(start - outputs.start) * strides[0]..];
+            self.isa.run(FillPanel { filters: self, filter, strides, lanes, width, out });
+        }
+    }
+}
+
+struct FillPanel<'a, T> {
+    filters: Filters,
+    filter: &'a [T],
+    strides: [usize; 4],
+    lanes: usize,
+    width: usize,
+    out: &'a mut [f32],
+}
+
+/// Filters that are transformed side by side.
+const FILTER_LANES: usize = 8;
+
+impl<T: Float> Kernel for FillPanel<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let FillPanel { filters: Filters { tile, channels: [inputs, _], .. }, filter, strides, lanes, width, out } =
+            self;
+        let (rows, side) = (filter_rows(tile), tile.side());
+        for input in 0..inputs {
+            for first in (0..lanes).step_by(FILTER_LANES) {
+                let count = FILTER_LANES.min(lanes - first);
+                let mut taps = [[0.0f64; FILTER_LANES]; 9];
+                for (tap, values) in taps.iter_mut().enumerate() {
+                    let at = input * strides[1] + tap / 3 * strides[2] + tap % 3 * strides[3];
+                    for (lane, value) in values[..count].iter_mut().enumerate() {
+                        *value = filter[(first + lane) * strides[0] + at].to_f32() as f64;
+                    }
+                }
+                // Columns first: three rows of `side` each.
+                let mut half = [[0.0f64; FILTER_LANES]; 18];
+                for (i, half) in half[..3 * side].iter_mut().enumerate() {
+                    let (row, g) = (i / side, rows[i % side]);
+                    for (lane, half) in half.iter_mut().enumerate() {
+                        *half = (0..3).map(|k| g[k] * taps[row * 3 + k][lane]).sum();
+                    }
+                }
+                for position in 0..side * side {
+                    let (g, column) = (rows[position / side], position % side);
+                    let out = &mut out[(position * inputs + input) * width + first..][..count];
+                    for (lane, out) in out.iter_mut().enumerate() {
+                        *out = (0..3).map(|k| g[k] * half[k * side + column][lane]).sum::<f64>() as f32;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A convolution with transformed filters.
+#[derive(Clone, Copy)]
+pub struct Winograd<'a> {
+    /// The filters.
+    pub filters: Filters,
+    /// Their floats.
+    pub weights: &'a [f32],
+    /// Rows and columns of the input.
+    pub input: [usize; 2],
+    /// Rows of zeros above, and columns to the left of the input.
+    pub padding: [usize; 2],
+}
+
+/// The parts of the scratch memory, in floats.
+struct Parts {
+    inputs: usize,
+    products: usize,
+    bias: usize,
+    sums: usize,
+}
+
+impl Winograd<'_> {
+    fn parts<T: Float>(filters: Filters, rows: usize, cols: usize) -> Parts {
+        let (lanes, width, size) = (filters.isa.lanes(), panel_widths(filters.isa).cols, filters.tile.size());
+        let tiles = rows.div_ceil(size) * cols.div_ceil(size);
+        let positions = filters.tile.positions();
+        let [inputs, outputs] = filters.channels;
+        Parts {
+            inputs: positions * position_stride(tiles * inputs.next_multiple_of(lanes), lanes),
+            products: positions * position_stride(tiles * width, lanes),
+            bias: outputs.next_multiple_of(width),
+            sums: if T::IS_F32 { 0 } else { rows * cols * outputs },
+        }
+    }
+
+    /// The scratch floats that [`compute`](Self::compute) needs for `rows` by `cols` pixels of the output.
+    pub fn scratch_len<T: Float>(filters: Filters, rows: usize, cols: usize) -> usize {
+        let Parts { inputs, products, bias, sums } = Self::parts::<T>(filters, rows, cols);
+        inputs + products + bias + sums
+    }
+
+    /// Computes a tile of the output of one image, whose rows are `[column][channel]` and which starts at whole tiles of
+    /// the algorithm; `image` is `[row][column][channel]`. `tail` is applied to each row of the tile.
+    ///
+    /// # Panics
+    /// If the scratch memory is shorter than [`scratch_len`](Self::scratch_len), or the image or the weights are shorter
+    /// than their sizes.
+    pub fn compute<T: Float>(
+        &self,
+        image: &[T],
+        bias: Option<&[T]>,
+        tail: Tail<T>,
+        tile: &mut Tile<T>,
+        scratch: &mut [f32],
+    ) {
+        let outputs = self.filters.channels[1];
+        let (rows, cols) = (tile.rows.clone(), tile.cols.start / outputs..tile.cols.end / outputs);
+        let parts = Self::parts::<T>(self.filters, rows.len(), cols.len());
+        let (inputs, scratch) = scratch.split_at_mut(parts.inputs);
+        let (products, scratch) = scratch.split_at_mut(parts.products);
+        let (padded_bias, scratch) = scratch.split_at_mut(parts.bias);
+        padded_bias.fill(0.0);
+        padded_bias.iter_mut().zip(bias.into_iter().flatten()).for_each(|(to, x)| *to = x.to_f32());
+        let block = Block { conv: self, rows: rows.clone(), cols: cols.clone(), image };
+        if T::IS_F32 {
+            let (base, stride) = tile.as_mut_ptr();
+            // SAFETY: `T` is `f32`, and the tile owns its rows of `cols.len()` pixels each.
+            unsafe { block.sums(inputs, products, padded_bias, base.cast(), stride) };
+            for row in 0..rows.len() {
+                let offset = tile.offset(row);
+                if let Some(sums) = T::as_f32_mut(tile.row(row)) {
+                    tail.apply(self.filters.isa, offset, sums);
+                }
+            }
+            return;
+        }
+        let sums = &mut scratch[..parts.sums];
+        let stride = cols.len() * outputs;
+        // SAFETY: `sums` has all rows of the tile, `stride` floats each.
+        unsafe { block.sums(inputs, products, padded_bias, sums.as_mut_ptr(), stride) };
+        for (row, sums) in sums.chunks_exact_mut(stride).enumerate() {
+            tail.apply(self.filters.isa, tile.offset(row), sums);
+            narrow(self.filters.isa, sums, tile.row(row));
+        }
+    }
+}
+
+/// Floats from one position to the next: one vector more than are used, so that the positions of a tile are not all at
+/// the same place in their pages.
+fn position_stride(floats: usize, lanes: usize) -> usize {
+    floats + lanes
+}
+
+/// Some pixels of the output, from whole tiles of the algorithm on.
+struct Block<'a, T> {
+    conv: &'a Winograd<'a>,
+    rows: Range<usize>,
+    cols: Range<usize>,
+    image: &'a [T],
+}
+
+impl<T: Float> Block<'_, T> {
+    /// Writes the convolution with bias to `out`, whose rows are `stride` floats apart.
+    ///
+    /// # Safety
+    /// `out` can be written for the channels of all columns, at each of the rows.
+    unsafe fn sums(&self, inputs: &mut [f32], products: &mut [f32], bias: &[f32], out: *mut f32, stride: usize) {
+        let Winograd { filters: Filters { isa, tile, channels: [from, to] }, weights, .. } = *self.conv;
+        let (width, lanes, size) = (panel_widths(isa).cols, isa.lanes(), tile.size());
+        let grid = [self.rows.len().div_ceil(size), self.cols.len().div_ceil(size)];
+        let tiles = RowBlocks::new(isa, grid[0] * grid[1]);
+        let padded = from.next_multiple_of(lanes);
+        isa.run(TransformInput { block: self, grid, tiles, out: inputs });
+        // Parts of the depth: a panel of filters stays in the first-level cache while it meets all tiles.
+        let step = depth_block(padded).next_multiple_of(lanes);
+        let (input_stride, stride_of_products) =
+            (position_stride(tiles.rows * padded, lanes), position_stride(tiles.rows * width, lanes));
+        for (first, weights) in (0..to).step_by(width).zip(weights.chunks_exact(tile.positions() * from * width)) {
+            for position in 0..tile.positions() {
+                let products = &mut products[position * stride_of_products..][..tiles.rows * width];
+                for start in (0..from).step_by(step) {
+                    let depth = step.min(from - start);
+                    let a = &inputs[position * input_stride + start * tiles.rows..];
+                    isa.run(Multiply {
+                        rows: tiles,
+                        a: &a[..tiles.rows * depth.next_multiple_of(lanes)],
+                        b: &weights[(position * from + start) * width..][..depth * width],
+                        depth,
+                        out: products.as_mut_ptr(),
+                        stride: width,
+                        cols: width.min((to - first).next_multiple_of(lanes)),
+                        start: if start > 0 { Start::Accumulate } else { Start::Zero },
+                    });
+                }
+            }
+            // SAFETY: the channels of the panel are among those that can be written.
+            let out = unsafe { out.add(first) };
+            let outputs = [to, width.min(to - first)];
+            let size = [self.rows.len(), self.cols.len()];
+            let bias = &bias[first..];
+            let products = &products[..tile.positions() * stride_of_products];
+            isa.run(TransformOutput { tile, products, width, grid, size, outputs, bias, out, stride });
+        }
+    }
+}
+
+/// Transforms the input under a block: for each position and each part of the depth, the tiles as row blocks.
+struct TransformInput<'a, 'b, T> {
+    block: &'a Block<'a, T>,
+    grid: [usize; 2],
+    tiles: RowBlocks,
+    out: &'b mut [f32],
+}
+
+impl<T: Float> Kernel for TransformInput<'_, '_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        match self.block.conv.filters.tile {
+            OutputTile::Two => self.all::<S, 4>(simd),
+            OutputTile::Four => self.all::<S, 6>(simd),
+        }
+    }
+}
+
+/// The pixels of the input under one tile.
+struct Under {
+    /// Row and column of the first.
+    start: [isize; 2],
+    /// Whether all of them are in the image.
+    inside: bool,
+}
+
+impl<T: Float> TransformInput<'_, '_, T> {
+    #[inline(always)]
+    fn all<S: Simd, const SIDE: usize>(mut self, simd: S) {
+        let conv = self.block.conv;
+        let channels = conv.filters.channels[0];
+        assert!(self.block.image.len() >= conv.input[0] * conv.input[1] * channels);
+        for row in 0..self.grid[0] {
+            for col in 0..self.grid[1] {
+                let first = [self.block.rows.start + row * (SIDE - 2), self.block.cols.start + col * (SIDE - 2)];
+                let start = [0, 1].map(|axis| first[axis] as isize - conv.padding[axis] as isize);
+                let inside =
+                    [0, 1].iter().all(|&axis| start[axis] >= 0 && start[axis] as usize + SIDE <= conv.input[axis]);
+                let under = Under { start, inside };
+                for channel in (0..channels).step_by(S::LANES) {
+                    self.tile::<S, SIDE>(simd, row * self.grid[1] + col, &under, channel);
+                }
+            }
+        }
+    }
+
+    /// A vector of channels of one pixel.
+    #[inline(always)]
+    fn pixel<S: Simd>(&self, simd: S, row: usize, col: usize, channel: usize) -> S::F32 {
+        let conv = self.block.conv;
+        let channels = conv.filters.channels[0];
+        let from = &self.block.image[(row * conv.input[1] + col) * channels + channel..];
+        if channel + S::LANES <= channels {
+            return T::load(simd, from);
+        }
+        let from = &from[..channels - channel];
+        match T::as_f32(from) {
+            Some(from) => simd.load_partial(from),
+            None => {
+                let mut lanes = [T::default(); 16];
+                lanes[..from.len()].copy_from_slice(from);
+                T::load(simd, &lanes)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn tile<S: Simd, const SIDE: usize>(&mut self, simd: S, tile: usize, under: &Under, channel: usize) {
+        let conv = self.block.conv;
+        let [high, wide] = conv.input;
+        // By columns.
+        let mut half = [[simd.splat(0.0); SIDE]; SIDE];
+        for (i, row) in (0..SIDE).zip(under.start[0]..) {
+            if row < 0 || row >= high as isize {
+                continue;
+            }
+            let mut pixels = [simd.splat(0.0); SIDE];
+            for (j, pixel) in pixels.iter_mut().enumerate() {
+                let col = under.start[1] + j as isize;
+                if under.inside || (col >= 0 && col < wide as isize) {
+                    *pixel = self.pixel(simd, row as usize, col as usize, channel);
+                }
+            }
+            for (j, x) in input_transform::<S, SIDE>(simd, pixels).into_iter().enumerate() {
+                half[j][i] = x;
+            }
+        }
+        let padded = conv.filters.channels[0].next_multiple_of(S::LANES);
+        let step = depth_block(padded).next_multiple_of(S::LANES);
+        let (start, vectors) = (channel / step * step, step.min(padded - channel / step * step) / S::LANES);
+        let at = start * self.tiles.rows + self.tiles.place(tile, (channel - start) / S::LANES, vectors, S::LANES);
+        let stride = position_stride(self.tiles.rows * padded, S::LANES);
+        for (j, column) in half.into_iter().enumerate() {
+            for (i, x) in input_transform::<S, SIDE>(simd, column).into_iter().enumerate() {
+                simd.store(x, &mut self.out[(i * SIDE + j) * stride + at..]);
+            }
+        }
+    }
+}
+
+/// Transforms the products of a block for one panel of output channels, and adds the bias.
+struct TransformOutput<'a> {
+    tile: OutputTile,
+    products: &'a [f32],
+    width: usize,
+    grid: [usize; 2],
+    /// Rows and columns of the block.
+    size: [usize; 2],
+    /// All output channels, and those of the panel.
+    outputs: [usize; 2],
+    bias: &'a [f32],
+    /// The channels of the panel in all columns can be written, at `stride` for each of the rows.
+    out: *mut f32,
+    stride: usize,
+}
+
+impl Kernel for TransformOutput<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        match self.tile {
+            OutputTile::Two => self.all::<S, 4, 2>(simd),
+            OutputTile::Four => self.all::<S, 6, 4>(simd),
+        }
+    }
+}
+
+impl TransformOutput<'_> {
+    #[inline(always)]
+    fn all<S: Simd, const SIDE: usize, const SIZE: usize>(self, simd: S) {
+        for row in 0..self.grid[0] {
+            for col in 0..self.grid[1] {
+                for channel in (0..self.outputs[1]).step_by(S::LANES) {
+                    self.one::<S, SIDE, SIZE>(simd, [row, col], channel);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn one<S: Simd, const SIDE: usize, const SIZE: usize>(&self, simd: S, [row, col]: [usize; 2], channel: usize) {
+        let tiles = self.grid[0] * self.grid[1];
+        let stride = position_stride(tiles * self.width, S::LANES);
+        let from = &self.products[(row * self.grid[1] + col) * self.width + channel..];
+        let mut half = [[simd.splat(0.0); SIDE]; SIZE];
+        for j in 0..SIDE {
+            let mut column = [simd.splat(0.0); SIDE];
+            for (i, x) in column.iter_mut().enumerate() {
+                *x = simd.load(&from[(i * SIDE + j) * stride..]);
+            }
+            for (i, x) in output_transform::<S, SIDE, SIZE>(simd, column).into_iter().enumerate() {
+                half[i][j] = x;
+            }
+        }
+        let bias = simd.load(&self.bias[channel..]);
+        let lanes = S::LANES.min(self.outputs[1] - channel);
+        for (i, half) in half.into_iter().enumerate() {
+            let y = row * SIZE + i;
+            if y >= self.size[0] {
+                break;
+            }
+            for (j, x) in output_transform::<S, SIDE, SIZE>(simd, half).into_iter().enumerate() {
+                let column = col * SIZE + j;
+                if column >= self.size[1] {
+                    break;
+                }
+                // SAFETY: the pixel is one of the block, and the channels are those of the panel.
+                let out = unsafe {
+                    let out = self.out.add(y * self.stride + column * self.outputs[0] + channel);
+                    std::slice::from_raw_parts_mut(out, lanes)
+                };
+                let x = simd.add(x, bias);
+                if lanes == S::LANES { simd.store(x, out) } else { simd.store_partial(x, out) }
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Attention that the compiler made one operator.
+
+use super::{Env, Run};
+use crate::cpu::kernels::attention::{Attend, Mask, Matrix, Sizes};
+use crate::cpu::kernels::float::{Float, narrow};
+use crate::cpu::kernels::shared::{SharedMut, split_with};
+use crate::cpu::memory::Io;
+use crate::cpu::simd::Isa;
+use crate::dtype::{DataType, Element};
+use crate::ops::attention::{Attention, MAX_MASKS, MaskKind, Places};
+use half::f16;
+
+/// An attention made ready to run.
+pub struct AttentionStep {
+    op: Attention,
+    sizes: Sizes,
+    dtype: DataType,
+    /// Of the masks.
+    mask_types: Vec<DataType>,
+    isa: Isa,
+}
+
+impl AttentionStep {
+    /// The attention `op` of operands of type `dtype` with masks of these types, for kernels of `isa`.
+    pub fn new(op: &Attention, dtype: DataType, mask_types: Vec<DataType>, isa: Isa) -> AttentionStep {
+        let &Attention { rows, keys, depth, columns, .. } = op;
+        let [rows, keys, depth, columns] = [rows, keys, depth, columns].map(|size| size as usize);
+        AttentionStep { op: op.clone(), sizes: Sizes { rows, keys, depth, columns }, dtype, mask_types, isa }
+    }
+
+    /// Scratch floats of one thread: those of the kernel and a block of the output.
+    fn slot(&self) -> usize {
+        let kernel = self.sizes.scratch(self.isa, self.dtype == DataType::Float32);
+        kernel + self.sizes.query_block(self.isa) * self.sizes.columns
+    }
+
+    fn attend<T: Float>(&self, env: &Env, io: &mut Io) {
+        let (op, sizes) = (&self.op, self.sizes);
+        let [query, key, value] = [0, 1, 2].map(|index| io.input::<T>(index));
+        let (scratch, out) = (io.scratch::<f32>(), SharedMut::new(io.output::<T>()));
+        let block = sizes.query_block(self.isa);
+        let blocks = sizes.rows.div_ceil(block);
+        let cost = block * sizes.keys * (sizes.depth + sizes.columns);
+        let io = &*io;
+        split_with(env.threads, op.matrices() * blocks, 1, cost, scratch, |items, scratch| {
+            let (sums, scratch) = scratch.split_at_mut(block * sizes.columns);
+            for item in items {
+                let (matrix, first) = (item / blocks, item % blocks * block);
+                let queries = block.min(sizes.rows - first);
+                let masks: [Option<Mask>; MAX_MASKS] = std::array::from_fn(|index| self.mask(io, index, matrix, first));
+                env.isa.run(Attend {
+                    sizes,
+                    queries,
+                    scale: op.scale as f32,
+                    empty_is_zero: op.empty_is_zero,
+                    query: self.matrix(query, &op.query, matrix, first),
+                    key: self.matrix(key, &op.key, matrix, 0),
+                    value: self.matrix(value, &op.value, matrix, 0),
+                    masks: &masks,
+                    out: sums,
+                    scratch,
+                });
+                let start = op.start(&op.output, matrix) + first * op.output.row;
+                for (row, sums) in sums.chunks_exact(sizes.columns).take(queries).enumerate() {
+                    let start = start + row * op.output.row;
+                    // SAFETY: the matrices of the output cover it once, and each row is written by one item.
+                    let out = unsafe { out.range(start..start + sizes.columns) };
+                    match T::as_f32_mut(out) {
+                        Some(out) => out.copy_from_slice(sums),
+                        None => narrow(env.isa, sums, out),
+                    }
+                }
+            }
+        });
+    }
+
+    /// The matrix of the batch at `index`, from row `first` on.
+    fn matrix<'a, T>(&self, data: &'a [T], places: &Places, index: usize, first: usize) -> Matrix<'a, T> {
+        let data = &data[self.op.start(places, index) + first * places.row..];
+        Matrix { data, row: places.row, col: places.col }
+    }
+
+    fn mask<'a>(&self, io: &Io<'a>, index: usize, matrix: usize, first: usize) -> Option<Mask<'a>> {
+        let mask = self.op.masks.get(index)?;
+        fn of<'a, T: Element>(io: &Io<'a>, index: usize) -> &'a [T] {
+            io.input::<T>(3 + index)
+        }
+        Some(match (mask.kind, self.mask_types[index]) {
+            (MaskKind::Fill { value, when }, _) => {
+                let condition = self.matrix(of::<u8>(io, index), &mask.places, matrix, first);
+                Mask::Fill { condition, when, value: value as f32 }
+            }
+            (MaskKind::Add, DataType::Float16) => {
+                Mask::AddHalf(self.matrix(of::<f16>(io, index), &mask.places, matrix, first))
+            }
+            (MaskKind::Add, _) => Mask::Add(self.matrix(of::<f32>(io, index), &mask.places, matrix, first)),
+        })
+    }
+}
+
+impl Run for AttentionStep {
+    fn kernel(&self) -> &'static str {
+        if self.sizes.query_block(self.isa) == 1 { "attention, streamed" } else { "attention" }
+    }
+
+    fn scratch_bytes(&self, threads: usize) -> usize {
+        self.slot() * threads * size_of::<f32>()
+    }
+
+    fn run(&self, env: &Env, io: &mut Io) {
+        match self.dtype {
+            DataType::Float16 => self.attend::<f16>(env, io),
+            _ => self.attend::<f32>(env, io),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::compile::patterns::fuse_attention;
+    use crate::dtype::Number;
+    use crate::ir::{Graph, parse};
+    use crate::ops::tensor::Tensor;
+    use crate::testing::{Random, Tolerance, check_with};
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    /// Weighted means of values in -1..1. Scores of up to 8 that are off by a few units in their last places change the
+    /// weights by as much as that.
+    const TOLERANCE: Tolerance = Tolerance::ulps(8).or_absolute(4e-6);
+    /// Each operator of the graph as it is built rounds to float16.
+    const HALF: Tolerance = Tolerance::ulps(8).or_absolute(4e-3);
+
+    /// `[batch, rows, heads, depth]` against `[batch, keys, heads, depth]`, with `middle` between product and softmax.
+    fn graph(dtype: &str, [batch, heads]: [u32; 2], sizes: [u32; 4], inputs: &str, middle: &str) -> Graph {
+        let [rows, keys, depth, columns] = sizes;
+        let graph = parse(&format!(
+            "%0 = input q {dtype} [{batch}, {rows}, {heads}, {depth}]
+             %1 = input k {dtype} [{batch}, {keys}, {heads}, {depth}]
+             %2 = input v {dtype} [{batch}, {keys}, {heads}, {columns}]
+             {inputs}
+             %q = transpose %0 permutation=[0, 2, 1, 3]
+             %k = transpose %1 permutation=[0, 2, 3, 1]
+             %v = transpose %2 permutation=[0, 2, 1, 3]
+             %c = constant {dtype} [] 0.75
+             %p = matmul %q %k
+             %s = mul %p %c
+             {middle}
+             %w = softmax %m axis=3
+             %o = matmul %w %v
+             %y = transpose %o permutation=[0, 2, 1, 3]
+             output y = %y"
+        ));
+        let mut fused = graph.clone();
+        fuse_attention(&mut fused);
+        assert_eq!(fused.nodes.iter().filter(|node| node.op.rule().name == "attention").count(), 1, "{fused}");
+        assert!(fused.nodes.len() <= 2, "{fused}");
+        graph
+    }
+
+    fn check(graph: &Graph, tolerance: Tolerance) {
+        check_masked(graph, tolerance, |_| -> f64 { unreachable!("no mask") });
+    }
+
+    /// Random operands in -1..1; the input `m`, if there is one, from `mask`.
+    fn check_masked(graph: &Graph, tolerance: Tolerance, mut mask: impl FnMut(&[usize]) -> f64) {
+        let mut random = Random::new(7);
+        let tensor = |(name, id): &(String, _)| {
+            let descriptor = graph.descriptor(*id);
+            let tensor = match name.as_str() {
+                "m" => Tensor::from_fn(descriptor, |index| match descriptor.dtype.is_float() {
+                    true => Number::Float(mask(index)),
+                    false => Number::Int(mask(index) as i128),
+                }),
+                _ => random.tensor_in(descriptor, -1.0, 1.0),
+            };
+            (name.clone(), tensor.rounded())
+        };
+        check_with(graph, &graph.inputs.iter().map(tensor).collect::<HashMap<_, _>>(), tolerance);
+    }
+
+    const NO_MASK: &str = "%m = identity %s";
+
+    #[test]
+    fn sizes_at_the_edges() {
+        for rows in [1, 4, 5, 16, 17, 33] {
+            for sizes in [[rows, 3, 5, 7], [rows, 17, 16, 20], [rows, 129, 8, 64]] {
+                check(&graph("float32", [1, 2], sizes, "", NO_MASK), TOLERANCE);
+            }
+        }
+        check(&graph("float16", [2, 1], [20, 130, 9, 8], "", NO_MASK), HALF);
+        check(&graph("float16", [2, 1], [3, 130, 9, 8], "", NO_MASK), HALF);
+    }
+
+    #[test]
+    fn masks_that_are_added() {
+        for (rows, shape) in
+            [(20, "[1, 1, 20, 140]"), (20, "[2, 1, 1, 140]"), (2, "[2, 2, 2, 140]"), (20, "[20, 1]"), (37, "[1]")]
+        {
+            for dtype in ["float32", "float16"] {
+                let inputs = format!("%3 = input m {dtype} {shape}");
+                let graph = graph(dtype, [2, 2], [rows, 140, 4, 5], &inputs, "%m = add %3 %s");
+                let tolerance = if dtype == "float32" { TOLERANCE } else { HALF };
+                // Every third is as good as gone, and a row of nothing else is the mean of all.
+                check_masked(&graph, tolerance, |index| if index.iter().sum::<usize>() % 3 == 1 { -30.0 } else { 0.5 });
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_minus_infinity_are_nan_or_zeros() {
+        for rows in [3, 20] {
+            let inputs = format!("%3 = input m float32 [1, 1, {rows}, 150]");
+            let guard = "%a = add %s %3\n%b = softmax %a axis=3\n%i = isNaN %b\n%z = constant float32 [] 0\n\
+                         %g = where %i %z %b\n";
+            let plain = graph("float32", [1, 2], [rows, 150, 4, 5], &inputs, "%m = add %s %3");
+            let text = plain.to_string();
+            assert!(text.contains("softmax"));
+            let empty = |index: &[usize]| match index[2] {
+                1 => f64::NEG_INFINITY,
+                // The first block of keys has nothing, the second one has.
+                2 if index[3] < 140 => f64::NEG_INFINITY,
+                _ => 0.0,
+            };
+            check_masked(&plain, TOLERANCE, empty);
+            let guarded = parse(&format!(
+                "%q = input q float32 [1, 2, {rows}, 4]\n%k = input k float32 [1, 2, 4, 150]\n\
+                 %v = input v float32 [1, 2, 150, 5]\n{inputs}\n%s = matmul %q %k\n{guard}%y = matmul %g %v\noutput y = %y"
+            ));
+            let mut fused = guarded.clone();
+            fuse_attention(&mut fused);
+            assert!(fused.to_string().contains("emptyIsZero=true"), "{fused}");
+            check_masked(&guarded, TOLERANCE, empty);
+        }
+    }
+
+    #[test]
+    fn masks_that_replace() {
+        for (rows, shape) in [(20, "[1, 1, 20, 140]"), (20, "[2, 1, 1, 140]"), (2, "[1, 2, 2, 140]")] {
+            for middle in ["%m = where %3 %s %n", "%m = where %3 %n %s"] {
+                let inputs = format!("%3 = input m uint8 {shape}\n%n = constant float32 [] -1e9");
+                let graph = graph("float32", [2, 2], [rows, 140, 4, 5], &inputs, middle);
+                check_masked(&graph, TOLERANCE, |index| (index.iter().sum::<usize>() % 3 == 1) as u8 as f64);
+            }
+        }
+    }
+
+    #[test]
+    fn large_enough_for_threads() {
+        check(&graph("float32", [2, 3], [70, 130, 16, 16], "", NO_MASK), TOLERANCE);
+        check(&graph("float32", [4, 8], [1, 150, 32, 32], "", NO_MASK), TOLERANCE);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn random_sizes(rows in 1u32..50, keys in 1u32..200, depth in 1u32..40, columns in 1u32..40, half: bool) {
+            let (dtype, tolerance) = if half { ("float16", HALF) } else { ("float32", TOLERANCE) };
+            check(&graph(dtype, [1, 2], [rows, keys, depth, columns], "", NO_MASK), tolerance);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Depthwise convolution with channels last.
+
+use super::super::{Env, for_each_tile};
+use super::{Call, Conv2dShape};
+use crate::cpu::kernels::depthwise::Window;
+use crate::cpu::kernels::depthwise_pixels::{Pixels, expand, pack_filter, packed_len, padded_channels};
+use crate::cpu::kernels::float::{Float, narrow};
+use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
+use crate::cpu::simd::Isa;
+use crate::memory::{Buffer, elements};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The most output elements of a tile: 256 KiB, so that what it reads and writes stays in the second-level cache while
+/// it is computed a few channels at a time.
+const TILE: usize = 1 << 16;
+
+/// A depthwise convolution whose vectors are channels.
+pub(super) struct DepthwisePixels {
+    isa: Isa,
+    threads: usize,
+    /// With the strides of the image that the kernel reads.
+    window: Window,
+    /// Whether the kernel reads a copy of the image: widened, with channels repeated, or padded to a vector.
+    expands: bool,
+    /// Output rows of a tile.
+    strip: usize,
+    /// The filter as the kernel reads it, once it is packed.
+    pub(super) weights: Option<Arc<Buffer>>,
+}
+
+impl DepthwisePixels {
+    pub(super) fn new<T: Float>(isa: Isa, threads: usize, shape: &Conv2dShape) -> DepthwisePixels {
+        let channels = shape.channels[1];
+        let stride = padded_channels(isa, channels);
+        let expands = !T::IS_F32 || stride != shape.channels[0];
+        let window = Window { strides: [shape.input[1] * stride, stride], ..shape.window() };
+        // A few tiles for each thread.
+        let rows = (shape.batches * shape.output[0]).div_ceil(if threads > 1 { 3 * threads } else { 1 });
+        let strip = (TILE / (channels * shape.output[1])).min(rows).clamp(1, shape.output[0]);
+        DepthwisePixels { isa, threads, window, expands, strip, weights: None }
+    }
+
+    fn taps(&self) -> usize {
+        self.window.filter[0] * self.window.filter[1]
+    }
+
+    /// Floats of the filter as the kernel reads it.
+    pub(super) fn weights_len(&self, shape: &Conv2dShape) -> usize {
+        packed_len(self.isa, shape.channels[1], self.taps())
+    }
+
+    pub(super) fn pack<T: Float>(&self, shape: &Conv2dShape, filter: &[T], out: &mut [f32]) {
+        let ([o, _, row, col], wide) = (shape.filter_strides(), shape.filter[1]);
+        let weight = |channel: usize, tap: usize| filter[channel * o + tap / wide * row + tap % wide * col].to_f32();
+        pack_filter(self.isa, shape.channels[1], self.taps(), weight, out);
+    }
+
+    /// Scratch floats of a copy of the image under a tile, of its sums and of the bias.
+    fn slot_parts<T: Float>(&self, shape: &Conv2dShape) -> [usize; 3] {
+        let rows = self.window.rows_under(self.strip).min(self.window.size[0]);
+        let image = if self.expands { rows * self.window.strides[0] } else { 0 };
+        let sums = if T::IS_F32 { 0 } else { self.strip * shape.output[1] * shape.channels[1] };
+        [image, sums, padded_channels(self.isa, shape.channels[1])]
+    }
+
+    /// Scratch floats of all threads, and of a filter that is not packed beforehand.
+    pub(super) fn scratch_len<T: Float>(&self, shape: &Conv2dShape) -> usize {
+        let unpacked = if self.weights.is_some() { 0 } else { self.weights_len(shape) };
+        unpacked + self.slot_parts::<T>(shape).iter().sum::<usize>() * self.threads
+    }
+
+    /// As [`Conv2dStep::run`](super::Conv2dStep::run).
+    pub(super) fn run<T: Float>(
+        &self,
+        env: &Env,
+        shape: &Conv2dShape,
+        call: Call<T>,
+        out: &mut [T],
+        scratch: &mut [f32],
+    ) {
+        let (weights, scratch) = match &self.weights {
+            Some(weights) => (elements::<f32>(weights.bytes()), scratch),
+            None => {
+                let (weights, scratch) = scratch.split_at_mut(self.weights_len(shape));
+                self.pack(shape, call.filter, weights);
+                (&weights[..], scratch)
+            }
+        };
+        // A tile is a stretch of one image.
+        let row = shape.output[1] * shape.channels[1];
+        let cols = shape.output[0] * row;
+        let images = Matrices { batches: shape.batches, batch_stride: cols, rows: 1, row_stride: cols, cols };
+        let tiles = Tiles::new(out, images, 1, self.strip * row);
+        let slots = Slots::new(scratch, self.slot_parts::<T>(shape).iter().sum(), self.threads);
+        for_each_tile(env, &tiles, &slots, self.strip * row * self.taps(), |tile, slot| {
+            let image = shape.channels[0] * shape.input[0] * shape.input[1];
+            let call = Call { input: &call.input[tile.batch * image..][..image], ..call };
+            self.tile(shape, call, weights, tile, slot.floats);
+        });
+    }
+
+    /// Some rows of one image, which is the input of `call`.
+    fn tile<T: Float>(
+        &self,
+        shape: &Conv2dShape,
+        call: Call<T>,
+        weights: &[f32],
+        tile: &mut Tile<T>,
+        scratch: &mut [f32],
+    ) {
+        let [for_image, for_sums, for_bias] = self.slot_parts::<T>(shape);
+        let (copy, scratch) = scratch.split_at_mut(for_image);
+        let (sums, scratch) = scratch.split_at_mut(for_sums);
+        let row = shape.output[1] * shape.channels[1];
+        let rows = tile.cols.start / row..tile.cols.end / row;
+        let (channels, padded) = (shape.channels[1], &mut scratch[..for_bias]);
+        padded.fill(0.0);
+        padded.iter_mut().zip(call.bias.into_iter().flatten()).for_each(|(to, x)| *to = x.to_f32());
+        let (image, top) = match T::as_f32(call.input) {
+            Some(image) if !self.expands => (image, 0),
+            _ => self.expanded(shape, call.input, &rows, copy),
+        };
+        let offset = tile.offset(0);
+        let compute = |out: &mut [f32]| {
+            let (window, bias) = (&self.window, &*padded);
+            self.isa.run(Pixels { window, image, top, rows, channels, weights, bias, out });
+            call.tail.apply(self.isa, offset, out);
+        };
+        let out = tile.row(0);
+        match T::as_f32_mut(out) {
+            Some(out) => compute(out),
+            None => {
+                let sums = &mut sums[..out.len()];
+                compute(sums);
+                narrow(self.isa, sums, out);
+            }
+        }
+    }
+
+    /// The rows of `image` under the output rows `rows` as the kernel reads them, and the first one of them.
+    fn expanded<'s, T: Float>(
+        &self,
+        shape: &Conv2dShape,
+        image: &[T],
+        rows: &Range<usize>,
+        copy: &'s mut [f32],
+    ) -> (&'s [f32], usize) {
+        let (w, [_, multiplier]) = (&self.window, shape.group());
+        let row = shape.channels[0] * shape.input[1];
+        let first = (rows.start * w.step[0]).saturating_sub(w.padding[0]).min(w.size[0]);
+        let under = (rows.start * w.step[0] + w.rows_under(rows.len())).saturating_sub(w.padding[0]);
+        let count = under.clamp(first, w.size[0]) - first;
+        let copy = &mut copy[..count * w.strides[0]];
+        expand(self.isa, &image[first * row..][..count * row], [shape.channels[1], multiplier, w.strides[1]], copy);
+        (copy, first)
+    }
+}

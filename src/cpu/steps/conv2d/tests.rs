@@ -1,0 +1,296 @@
+use super::super::testing::*;
+use super::*;
+use half::f16;
+use proptest::prelude::*;
+
+/// The formula in `f64`: the value and the sum of magnitudes of each output.
+fn reference<T: Float>(s: &Conv2dShape, input: &[T], filter: &[T], bias: Option<&[T]>) -> Vec<(f64, f64)> {
+    let ([ic, row, col], f) = (s.input_strides(), s.filter_strides());
+    let ([gi, go], [oh, ow]) = (s.group(), s.output);
+    let mut out = vec![(0.0, 0.0); s.batches * s.channels[1] * oh * ow];
+    for n in 0..s.batches {
+        for o in 0..s.channels[1] {
+            for (y, x) in (0..oh).flat_map(|y| (0..ow).map(move |x| (y, x))) {
+                let start = bias.map_or(0.0, |bias| bias[o].to_f32() as f64);
+                let (mut sum, mut magnitude) = (start, start.abs());
+                for (ty, tx) in (0..s.filter[0]).flat_map(|ty| (0..s.filter[1]).map(move |tx| (ty, tx))) {
+                    let iy = (y * s.strides[0] + ty * s.dilations[0]) as isize - s.padding[0] as isize;
+                    let ix = (x * s.strides[1] + tx * s.dilations[1]) as isize - s.padding[1] as isize;
+                    if iy < 0 || ix < 0 || iy >= s.input[0] as isize || ix >= s.input[1] as isize {
+                        continue;
+                    }
+                    for i in 0..gi {
+                        let channel = o / go * gi + i;
+                        let image = n * s.channels[0] * s.input[0] * s.input[1];
+                        let x = input[image + channel * ic + iy as usize * row + ix as usize * col].to_f32() as f64
+                            * filter[o * f[0] + i * f[1] + ty * f[2] + tx * f[3]].to_f32() as f64;
+                        sum += x;
+                        magnitude += x.abs();
+                    }
+                }
+                let at = if s.channels_last {
+                    ((n * oh + y) * ow + x) * s.channels[1] + o
+                } else {
+                    ((n * s.channels[1] + o) * oh + y) * ow + x
+                };
+                out[at] = (sum, magnitude);
+            }
+        }
+    }
+    out
+}
+
+fn check<T: Float>(shape: &Conv2dShape) {
+    let [gi, _] = shape.group();
+    let taps = shape.filter[0] * shape.filter[1];
+    let input = random::<T>(shape.batches * shape.channels[0] * shape.input[0] * shape.input[1], 1);
+    let filter = random::<T>(shape.channels[1] * gi * taps, 2);
+    let bias = random::<T>(shape.channels[1], 3);
+    for (bias, packed) in [(None, false), (Some(&bias[..]), true)] {
+        let exact = reference(shape, &input, &filter, bias);
+        let doubled: Vec<_> = exact.iter().map(|&(x, m)| (2.0 * x, 2.0 * m)).collect();
+        let run = |env: &Env| {
+            let mut step = Conv2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
+            if packed {
+                step.prepack(Weights::of_slice(&filter), None).unwrap();
+            }
+            let mut out = vec![T::from_f32(f32::NAN); exact.len()];
+            let mut scratch = vec![f32::NAN; step.scratch_len()];
+            let double = |_: usize, xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);
+            let operands = [&input[..], if packed { &[] } else { &filter }];
+            step.run(env, operands, bias, Tail { finish: Some(&double), ..Tail::NONE }, &mut out, &mut scratch);
+            out
+        };
+        on_all(run, |env, out| {
+            assert_sums(out, &doubled, gi * taps + 1, || {
+                format!("{shape:?}, packed {packed}, {:?}, {} threads", env.isa, env.threads.count())
+            });
+        });
+    }
+}
+
+/// A shape with the output size that the other numbers give.
+fn shape(
+    channels: [usize; 2],
+    groups: usize,
+    input: [usize; 2],
+    filter: [usize; 2],
+    strides: [usize; 2],
+    dilations: [usize; 2],
+    [top, bottom, left, right]: [usize; 4],
+) -> Option<Conv2dShape> {
+    let size = |axis: usize, padding: usize| {
+        let reach = (filter[axis] - 1) * dilations[axis] + 1;
+        (input[axis] + padding).checked_sub(reach).map(|free| free / strides[axis] + 1)
+    };
+    Some(Conv2dShape {
+        batches: 2,
+        groups,
+        channels,
+        input,
+        filter,
+        output: [size(0, top + bottom)?, size(1, left + right)?],
+        strides,
+        dilations,
+        padding: [top, left],
+        channels_last: false,
+        layout: FilterLayout::Oihw,
+    })
+}
+
+const LAYOUTS: [FilterLayout; 4] = [FilterLayout::Oihw, FilterLayout::Hwio, FilterLayout::Ohwi, FilterLayout::Ihwo];
+
+#[test]
+fn layouts_groups_and_edges() {
+    let cases = [
+        shape([3, 5], 1, [7, 9], [3, 3], [1, 1], [1, 1], [1; 4]),
+        shape([4, 6], 1, [5, 5], [1, 1], [1, 1], [1, 1], [0; 4]),
+        shape([4, 6], 1, [6, 5], [1, 1], [2, 2], [1, 1], [0; 4]),
+        shape([4, 6], 2, [8, 20], [3, 2], [2, 3], [2, 1], [0, 3, 2, 1]),
+        shape([5, 5], 5, [9, 70], [3, 3], [1, 1], [1, 1], [1; 4]),
+        shape([70, 70], 70, [5, 6], [3, 3], [2, 2], [1, 1], [1, 0, 0, 1]),
+        shape([3, 6], 3, [9, 8], [2, 3], [1, 2], [2, 3], [2, 1, 4, 3]),
+        shape([1, 33], 1, [8, 8], [5, 5], [1, 1], [1, 1], [9, 9, 9, 9]),
+        shape([35, 14], 1, [4, 40], [3, 3], [1, 1], [1, 1], [1; 4]),
+    ];
+    for base in cases.into_iter().flatten() {
+        for channels_last in [false, true] {
+            for layout in LAYOUTS {
+                check::<f32>(&Conv2dShape { channels_last, layout, ..base.clone() });
+            }
+            check::<f16>(&Conv2dShape { channels_last, ..base.clone() });
+        }
+    }
+}
+
+#[test]
+fn steps_and_dilations_that_no_memory_has_room_for() {
+    // One tap lies in the image. Padded rows would take 2^63 floats, twice which is 0 modulo 2^64.
+    let far = i32::MAX as usize;
+    let base = shape([2, 2], 2, [1, 1], [2, 1], [1, 1 << 28], [far, 1], [far, 0, 0, 0]).unwrap();
+    for channels_last in [false, true] {
+        check::<f32>(&Conv2dShape { channels_last, ..base.clone() });
+    }
+}
+
+#[test]
+fn large_enough_for_threads() {
+    let base = shape([32, 40], 1, [20, 20], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
+    let deep = shape([48, 48], 48, [40, 40], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
+    for channels_last in [false, true] {
+        check::<f32>(&Conv2dShape { channels_last, ..base.clone() });
+        check::<f32>(&Conv2dShape { channels_last, ..deep.clone() });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn random_shapes(
+        (groups, gi, go) in (1usize..4, 1usize..6, 1usize..8),
+        (h, w, kh, kw) in (1usize..12, 1usize..40, 1usize..4, 1usize..5),
+        strides in any::<[bool; 2]>(),
+        dilations in [1usize..3, 1usize..4],
+        padding in [0usize..4, 0usize..4, 0usize..4, 0usize..4],
+        (channels_last, layout) in (any::<bool>(), 0usize..4),
+    ) {
+        let strides = strides.map(|two| 1 + two as usize);
+        let channels = [groups * gi, groups * go];
+        if let Some(base) = shape(channels, groups, [h, w], [kh, kw], strides, dilations, padding) {
+            check::<f32>(&Conv2dShape { channels_last, layout: LAYOUTS[layout], ..base });
+        }
+    }
+}
+
+/// For each output, the largest sum of magnitudes among the outputs of the same channel in its tile.
+fn tile_magnitudes(s: &Conv2dShape, tile: OutputTile, exact: &[(f64, f64)]) -> Vec<f64> {
+    let ([high, wide], channels, size) = (s.output, s.channels[1], tile.size());
+    let at = |image: usize, y: usize, x: usize, channel: usize| ((image * high + y) * wide + x) * channels + channel;
+    let of = |i: usize| {
+        let (pixel, channel) = (i / channels, i % channels);
+        let (image, y, x) = (pixel / wide / high, pixel / wide % high, pixel % wide);
+        let rows = (y / size * size..high).take(size);
+        let places = rows.flat_map(|y| (x / size * size..wide).take(size).map(move |x| at(image, y, x, channel)));
+        places.map(|place| exact[place].1).fold(0.0, f64::max)
+    };
+    (0..exact.len()).map(of).collect()
+}
+
+/// Compares with the exact sums within the stated multiple of the sums of magnitudes.
+fn check_winograd<T: Float>(shape: &Conv2dShape, tile: OutputTile) {
+    let [inputs, outputs] = shape.channels;
+    let input = random::<T>(shape.batches * inputs * shape.input[0] * shape.input[1], 1);
+    let filter = random::<T>(outputs * inputs * 9, 2);
+    let bias = random::<T>(outputs, 3);
+    // Errors of few channels do not average out.
+    let units = if inputs < 32 { 2.0 } else { 1.0 }
+        * match tile {
+            OutputTile::Two => 3.5,
+            OutputTile::Four => 16.0,
+        };
+    for bias in [None, Some(&bias[..])] {
+        let exact = reference(shape, &input, &filter, bias);
+        let magnitudes = tile_magnitudes(shape, tile, &exact);
+        let run = |env: &Env| {
+            let mut step = Conv2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
+            step.prepack(Weights::of_slice(&filter), Some(tile)).unwrap();
+            assert!(step.kernel().starts_with("conv2d winograd"));
+            let mut out = vec![T::from_f32(f32::NAN); exact.len()];
+            let mut scratch = vec![f32::NAN; step.scratch_len()];
+            let negate = |_: usize, xs: &mut [f32]| xs.iter_mut().for_each(|x| *x = -*x);
+            step.run(env, [&input, &[]], bias, Tail { finish: Some(&negate), ..Tail::NONE }, &mut out, &mut scratch);
+            out
+        };
+        on_all(run, |env, out| {
+            for (i, ((x, &(sum, _)), magnitude)) in out.iter().zip(&exact).zip(&magnitudes).enumerate() {
+                let x = -x.to_f32() as f64;
+                let stored = if T::IS_F32 { 0.5 * 2f64.powi(-24) } else { 2f64.powi(-11) };
+                let bound =
+                    units * 2f64.powi(-24) * magnitude + stored * sum.abs() + if T::IS_F32 { 0.0 } else { 1e-7 };
+                assert!(
+                    (x - sum).abs() <= bound,
+                    "{shape:?}, {tile:?}, {:?}: element {i} is {x}, expected {sum} within {bound:e}",
+                    env.isa
+                );
+            }
+        });
+    }
+}
+
+#[test]
+fn winograd_at_edges_of_tiles_vectors_and_panels() {
+    for (channels, input, padding) in [
+        ([32, 32], [8, 8], [1; 4]),
+        ([33, 35], [5, 7], [1; 4]),
+        ([40, 70], [4, 13], [0, 1, 2, 0]),
+        ([20, 17], [3, 3], [2, 2, 2, 2]),
+        ([300, 16], [6, 6], [1; 4]),
+        ([16, 48], [9, 30], [1; 4]),
+    ] {
+        let base = shape(channels, 1, input, [3, 3], [1, 1], [1, 1], padding).unwrap();
+        for (layout, tile) in
+            LAYOUTS.into_iter().zip([OutputTile::Two, OutputTile::Four, OutputTile::Two, OutputTile::Four])
+        {
+            let base = Conv2dShape { channels_last: true, layout, ..base.clone() };
+            check_winograd::<f32>(&base, tile);
+        }
+        for tile in [OutputTile::Two, OutputTile::Four] {
+            check_winograd::<f16>(&Conv2dShape { channels_last: true, ..base.clone() }, tile);
+        }
+    }
+}
+
+#[test]
+fn winograd_is_for_images_of_many_pixels_per_weight() {
+    let gate = |channels: [usize; 2], size: usize| {
+        let base = shape(channels, 1, [size; 2], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
+        Conv2dShape { channels_last: true, batches: 1, ..base }.winograd()
+    };
+    assert_eq!(gate([64, 64], 56), Some(OutputTile::Four));
+    assert_eq!(gate([128, 128], 28), Some(OutputTile::Four));
+    // The filters would grow by 7 MB for 6 % less time.
+    assert_eq!(gate([256, 256], 14), Some(OutputTile::Two));
+    // By 11 MB.
+    assert_eq!(gate([320, 320], 32), Some(OutputTile::Two));
+    // By 7 MB that come from far away in each run.
+    assert_eq!(gate([512, 512], 7), None);
+    // The transforms take what the products save.
+    assert_eq!(gate([3, 64], 112), None);
+    assert_eq!(gate([64, 16], 112), None);
+    // A single special value would reach all outputs.
+    assert_eq!(gate([64, 64], 3), None);
+    let base = shape([64, 64], 1, [56; 2], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
+    let base = Conv2dShape { channels_last: true, ..base };
+    for other in [
+        Conv2dShape { channels_last: false, ..base.clone() },
+        Conv2dShape { strides: [2, 1], ..base.clone() },
+        Conv2dShape { dilations: [1, 2], ..base.clone() },
+        Conv2dShape { groups: 2, ..base.clone() },
+        Conv2dShape { filter: [3, 2], ..base.clone() },
+    ] {
+        assert!(base.winograd().is_some() && other.winograd().is_none(), "{other:?}");
+    }
+}
+
+#[test]
+fn no_size_overflows_the_gate() {
+    let far = i32::MAX as usize;
+    let base = shape([1 << 20, 1 << 20], 1, [far, far], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
+    assert_eq!(Conv2dShape { channels_last: true, ..base }.winograd(), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn random_winograd(
+        channels in [32usize..70, 1usize..70],
+        input in [3usize..12, 3usize..20],
+        padding in [0usize..4, 0usize..4, 0usize..4, 0usize..4],
+        (four, layout) in (any::<bool>(), 0usize..4),
+    ) {
+        if let Some(base) = shape(channels, 1, input, [3, 3], [1, 1], [1, 1], padding) {
+            let tile = if four { OutputTile::Four } else { OutputTile::Two };
+            check_winograd::<f32>(&Conv2dShape { channels_last: true, layout: LAYOUTS[layout], ..base }, tile);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Convolution by Winograd's algorithm: when it pays, and how it is cut into tiles.
+
+use super::super::{Env, for_each_tile};
+use super::{Call, Conv2dShape};
+use crate::cpu::kernels::float::Float;
+use crate::cpu::kernels::gemm::panel_widths;
+use crate::cpu::kernels::packed::{Layout, PanelForm};
+use crate::cpu::kernels::tiles::{Matrices, Slots, Tiles};
+use crate::cpu::kernels::winograd::{Filters, OutputTile, Winograd};
+use crate::cpu::simd::Isa;
+use crate::cpu::weights::{Staging, Weights};
+use crate::error::Result;
+use crate::memory::{Buffer, elements, elements_mut};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The fewest input and output channels: with fewer the transforms cost what the products save.
+const MIN_CHANNELS: usize = 32;
+
+/// The fewest rows and columns of the output. Tiles of smaller images are mostly padding, and a single infinite input
+/// would reach all of their outputs.
+const MIN_SIZE: usize = 4;
+
+/// What an element costs to transform, in multiply-adds of a product: about a sixth of a cycle.
+const TRANSFORM_COST: f64 = 6.0;
+
+/// Multiply-adds in the time that a byte of filters takes to come from the third-level cache: it delivers some 8 bytes in
+/// a cycle, in which a core does 32.
+const BYTE_COST: f64 = 4.0;
+
+/// The multiply-adds that every byte by which the filters grow must save per run. 28 x 28 pixels with F(4x4) instead of
+/// F(2x2) save 17, 14 x 14 save 4; 14 x 14 with F(2x2) instead of the direct sum save 35, 7 x 7 save 6.
+const SAVED_PER_BYTE: f64 = 10.0;
+
+/// The most bytes by which the filters of one convolution may grow, so that the weights of a network of some dozen such
+/// layers do not grow by more than a sixth.
+const MAX_GROWTH: f64 = (4 << 20) as f64;
+
+/// The bytes of transformed inputs and of products that a tile may have: they stay in a second-level cache of 2 MiB with
+/// the filters that pass through.
+const TILE_BYTES: usize = 5 << 18;
+
+/// What one run costs in multiply-adds of a product, or the time they take, and the bytes of the filters.
+#[derive(Clone, Copy)]
+struct Estimate {
+    cost: f64,
+    bytes: f64,
+}
+
+impl Conv2dShape {
+    /// Whether Winograd's algorithm computes this convolution at all.
+    pub fn fits_winograd(&self) -> bool {
+        self.channels_last
+            && self.groups == 1
+            && self.filter == [3, 3]
+            && self.strides == [1, 1]
+            && self.dilations == [1, 1]
+    }
+
+    /// The estimate for `products` products per pair of channels and run, with filters of `taps` values.
+    fn estimate(&self, products: f64, taps: usize, transforms: f64) -> Estimate {
+        let [inputs, outputs] = self.channels.map(|channels| channels as f64);
+        let bytes = (taps * size_of::<f32>()) as f64 * inputs * outputs;
+        Estimate { cost: (products * inputs * outputs).max(bytes * BYTE_COST) + transforms, bytes }
+    }
+
+    fn direct(&self) -> Estimate {
+        let [rows, cols] = self.output.map(|size| size as f64);
+        self.estimate(self.batches as f64 * rows * cols * 9.0, 9, 0.0)
+    }
+
+    fn transformed(&self, tile: OutputTile) -> Estimate {
+        let [rows, cols] = self.output.map(|size| size.div_ceil(tile.size()) as f64);
+        let products = self.batches as f64 * rows * cols * tile.positions() as f64;
+        let channels = self.channels.iter().sum::<usize>() as f64;
+        self.estimate(products, tile.positions(), products * channels * TRANSFORM_COST)
+    }
+
+    /// The tile of the algorithm that this convolution is worth, or `None` if its sums are best computed directly. Depends on
+    /// the shape alone.
+    pub fn winograd(&self) -> Option<OutputTile> {
+        let large = self.channels.iter().all(|&channels| channels >= MIN_CHANNELS)
+            && self.output.iter().all(|&size| size >= MIN_SIZE);
+        if !self.fits_winograd() || !large {
+            return None;
+        }
+        let direct = self.direct();
+        let (mut best, mut chosen) = (direct, None);
+        for tile in [OutputTile::Two, OutputTile::Four] {
+            let estimate = self.transformed(tile);
+            let (saved, grown) = (best.cost - estimate.cost, estimate.bytes - best.bytes);
+            if saved > grown * SAVED_PER_BYTE && estimate.bytes - direct.bytes <= MAX_GROWTH {
+                (best, chosen) = (estimate, Some(tile));
+            }
+        }
+        chosen
+    }
+}
+
+/// Transformed filters and how the output is cut.
+pub(super) struct WinogradPlan {
+    filters: Filters,
+    pub(super) weights: Arc<Buffer>,
+    /// Rows and columns of the output in a tile.
+    rows: usize,
+    cols: usize,
+    slot: usize,
+    threads: usize,
+}
+
+impl WinogradPlan {
+    /// Transforms the filters and cuts the output for `threads` threads.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the filters, an `OperationError` when mapped weights cannot be read.
+    pub(super) fn new<T: Float>(
+        isa: Isa,
+        threads: usize,
+        shape: &Conv2dShape,
+        tile: OutputTile,
+        data: Weights,
+    ) -> Result<WinogradPlan> {
+        let filters = Filters { isa, tile, channels: shape.channels };
+        let (matrix, strides, outputs) = (shape.filter_matrix(), shape.filter_strides(), shape.channels[1]);
+        let (depth, width) = (matrix.depth(), panel_widths(isa).cols);
+        let layout = Layout::Patches(Cow::Owned(matrix));
+        let form = PanelForm::winograd::<T>(layout.clone(), outputs, depth, width, tile);
+        let weights = data.packed(form, || {
+            let mut buffer = Buffer::zeroed(filters.floats() * size_of::<f32>())?;
+            let mut staging = Staging::default();
+            for piece in layout.pieces(outputs, depth, width, data.piece_len::<T>()) {
+                let filter = data.piece::<T>(isa, piece.elements, &mut staging)?;
+                filters.fill(piece.lanes, filter, strides, elements_mut(buffer.bytes_mut()));
+            }
+            Ok(buffer)
+        })?;
+        let [rows, cols] = cut(threads, shape, filters);
+        let slot = Winograd::scratch_len::<T>(filters, rows, cols).next_multiple_of(16);
+        Ok(WinogradPlan { filters, weights, rows, cols, slot, threads })
+    }
+
+    pub(super) fn kernel(&self) -> &'static str {
+        match self.filters.tile {
+            OutputTile::Two => "conv2d winograd 2x2",
+            OutputTile::Four => "conv2d winograd 4x4",
+        }
+    }
+
+    pub(super) fn scratch_len(&self) -> usize {
+        self.slot * self.threads
+    }
+
+    /// As [`Conv2dStep::run`](super::Conv2dStep::run).
+    pub(super) fn run<T: Float>(
+        &self,
+        env: &Env,
+        shape: &Conv2dShape,
+        call: Call<T>,
+        out: &mut [T],
+        scratch: &mut [f32],
+    ) {
+        let ([high, wide], [from, to]) = (shape.output, shape.channels);
+        let row = wide * to;
+        let images =
+            Matrices { batches: shape.batches, batch_stride: high * row, rows: high, row_stride: row, cols: row };
+        let tiles = Tiles::new(out, images, self.rows, self.cols * to);
+        let slots = Slots::new(scratch, self.slot, self.threads);
+        let weights = elements::<f32>(self.weights.bytes());
+        let conv = Winograd { filters: self.filters, weights, input: shape.input, padding: shape.padding };
+        let image = shape.input[0] * shape.input[1] * from;
+        for_each_tile(env, &tiles, &slots, self.rows * self.cols * 2 * from * to, |tile, slot| {
+            let image = &call.input[tile.batch * image..][..image];
+            conv.compute(image, call.bias, call.tail, tile, slot.floats);
+        });
+    }
+}
+
+/// Rows and columns of the output in a tile: as many as the cache has room for, cut evenly, and some for each thread.
+fn cut(threads: usize, shape: &Conv2dShape, filters: Filters) -> [usize; 2] {
+    let size = filters.tile.size();
+    let [high, wide] = shape.output.map(|pixels| pixels.div_ceil(size));
+    let width = panel_widths(filters.isa).cols;
+    let bytes = filters.tile.positions() * (shape.channels[0] + width) * size_of::<f32>();
+    let most = (TILE_BYTES / bytes).max(1);
+    let even = |count: usize, most: usize| count.div_ceil(count.div_ceil(most.clamp(1, count)));
+    let cols = even(wide, most);
+    let mut rows = even(high, most / cols);
+    if threads > 1 {
+        let parts = (2 * threads).div_ceil(shape.batches * wide.div_ceil(cols));
+        rows = rows.min(even(high, high.div_ceil(parts)));
+    }
+    [rows * size, cols * size]
+}

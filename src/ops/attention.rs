@@ -1,0 +1,248 @@
+//! Attention that the compiler made one operator: `softmax(scale * query * key^T, masked) * value`, for a batch of
+//! matrices that lie anywhere in their operands.
+
+use super::attributes::{Attribute, Attributes};
+use super::rule::*;
+use super::tensor::{Data, Tensor};
+use super::{Inputs, Operator, Tensors, required};
+use crate::dtype::Number;
+use crate::error::Problem;
+use crate::shape::{Descriptor, elements, strides};
+
+/// Where the matrices of a batch lie in a tensor, in elements.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Places {
+    /// The first element of the first matrix.
+    pub offset: usize,
+    /// For each dimension of the batch the distance between neighbours; 0 reads the same again.
+    pub batch: Vec<usize>,
+    /// Distance between rows.
+    pub row: usize,
+    /// Distance between columns.
+    pub col: usize,
+}
+
+/// What a mask does with the scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MaskKind {
+    /// It is added to them.
+    Add,
+    /// It is a condition: where it is (`when`) or is not true, `value` takes the place of the score.
+    Fill {
+        /// What takes the place.
+        value: f64,
+        /// Where the condition is what.
+        when: bool,
+    },
+}
+
+/// A mask of the scores.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mask {
+    /// What it does.
+    pub kind: MaskKind,
+    /// Where its matrices `[rows, keys]` lie.
+    pub places: Places,
+}
+
+/// The most masks of an attention.
+pub const MAX_MASKS: usize = 2;
+
+/// Attention with all its layouts. Operands are query, key, value and the masks, which are applied in their order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attention {
+    /// Dimensions of the batch: heads and everything in front of them.
+    pub batch: Vec<u32>,
+    /// Rows of query and output.
+    pub rows: u32,
+    /// Rows of key and value.
+    pub keys: u32,
+    /// Columns of query and key.
+    pub depth: u32,
+    /// Columns of value and output.
+    pub columns: u32,
+    /// The factor of the products of query and key.
+    pub scale: f64,
+    /// Where the matrices `[rows, depth]` lie.
+    pub query: Places,
+    /// Where the matrices `[keys, depth]` lie.
+    pub key: Places,
+    /// Where the matrices `[keys, columns]` lie.
+    pub value: Places,
+    /// The masks.
+    pub masks: Vec<Mask>,
+    /// Where the matrices `[rows, columns]` of the output lie. They cover it once, and columns are neighbours.
+    pub output: Places,
+    /// The shape of the output.
+    pub shape: Vec<u32>,
+    /// Whether a row whose softmax is NaN, as that of nothing but -infinity is, counts as zeros.
+    pub empty_is_zero: bool,
+}
+
+impl Attention {
+    /// Number of matrices.
+    pub fn matrices(&self) -> usize {
+        elements(&self.batch)
+    }
+
+    /// Where matrix `index` of the batch starts.
+    pub fn start(&self, places: &Places, mut index: usize) -> usize {
+        let mut start = places.offset;
+        for (&dim, &stride) in self.batch.iter().zip(&places.batch).rev() {
+            start += index % dim as usize * stride;
+            index /= dim as usize;
+        }
+        start
+    }
+
+    /// The last element that is read or written of matrices `[rows, cols]`.
+    pub fn last(&self, places: &Places, [rows, cols]: [u32; 2]) -> usize {
+        let batch = self.batch.iter().zip(&places.batch).map(|(&dim, &stride)| (dim as usize - 1) * stride);
+        places.offset + batch.sum::<usize>() + (rows as usize - 1) * places.row + (cols as usize - 1) * places.col
+    }
+
+    /// The size of each operand's matrices and where they lie.
+    fn operands(&self) -> impl Iterator<Item = ([u32; 2], &Places)> {
+        let &Attention { rows, keys, depth, columns, .. } = self;
+        let matrices =
+            [([rows, depth], &self.query), ([keys, depth], &self.key), ([keys, columns], &self.value)].into_iter();
+        matrices.chain(self.masks.iter().map(move |mask| ([rows, keys], &mask.places)))
+    }
+
+    /// The scores of one row of a matrix.
+    fn scores(&self, inputs: &Tensors, matrix: usize, row: usize) -> Vec<f64> {
+        let at = |operand: usize, places: &Places, row: usize, col: usize| {
+            element(required(inputs, operand), self.start(places, matrix) + row * places.row + col * places.col)
+        };
+        let score = |key: usize| {
+            let product = |i: usize| at(0, &self.query, row, i) * at(1, &self.key, key, i);
+            let score = self.scale * (0..self.depth as usize).map(product).sum::<f64>();
+            self.masks.iter().enumerate().fold(score, |score, (index, mask)| {
+                let masked = at(3 + index, &mask.places, row, key);
+                match mask.kind {
+                    MaskKind::Add => score + masked,
+                    MaskKind::Fill { value, when } if (masked != 0.0) == when => value,
+                    MaskKind::Fill { .. } => score,
+                }
+            })
+        };
+        (0..self.keys as usize).map(score).collect()
+    }
+
+    fn row(&self, inputs: &Tensors, matrix: usize, row: usize) -> Vec<f64> {
+        let mut powers = self.scores(inputs, matrix, row);
+        let max = powers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        powers.iter_mut().for_each(|x| *x = (*x - max).exp());
+        let sum: f64 = powers.iter().sum();
+        let is_empty = sum.is_nan() && self.empty_is_zero;
+        let start = self.start(&self.value, matrix);
+        let column = |col: usize| {
+            let value = |key: usize| element(required(inputs, 2), start + key * self.value.row + col * self.value.col);
+            powers.iter().enumerate().map(|(key, power)| power / sum * value(key)).sum()
+        };
+        (0..self.columns as usize).map(|col| if is_empty { 0.0 } else { column(col) }).collect()
+    }
+}
+
+/// The element at a place in row-major order.
+fn element(tensor: &Tensor, at: usize) -> f64 {
+    match &tensor.data {
+        Data::Float(array) => array.as_slice().expect("row-major")[at],
+        Data::Int(array) => array.as_slice().expect("row-major")[at] as f64,
+    }
+}
+
+fn numbers(values: impl IntoIterator<Item = usize>) -> Attribute {
+    Attribute::Numbers(values.into_iter().map(|x| Number::Int(x as i128)).collect())
+}
+
+/// As a list: the offset, the strides of the batch, of rows and of columns.
+fn listed(places: &Places) -> Attribute {
+    numbers([places.offset].into_iter().chain(places.batch.iter().copied()).chain([places.row, places.col]))
+}
+
+impl Operator for Attention {
+    /// No method of MLGraphBuilder makes this operator.
+    const RULES: &'static [OpRule] = &[];
+
+    fn read(name: &str, _: &mut Attributes) -> Result<Attention, Problem> {
+        unreachable!("no method {name} makes an attention")
+    }
+
+    fn rule(&self) -> &'static OpRule {
+        const RULE: OpRule = OpRule {
+            name: "attention",
+            operands: &[
+                operand("query", FLOATS, ANY_RANK),
+                operand("key", Types::SameAs("query"), ANY_RANK),
+                operand("value", Types::SameAs("query"), ANY_RANK),
+                OperandRule { optional: true, ..variadic("masks", ANY, ANY_RANK) },
+            ],
+            outputs: &[output("output", Types::SameAs("query"), ANY_RANK)],
+        };
+        &RULE
+    }
+
+    fn write(&self, attributes: &mut Attributes) {
+        let mut put = |name: &str, value: Attribute| _ = attributes.0.insert(name.to_string(), value);
+        let sizes = [self.rows, self.keys, self.depth, self.columns].map(|size| size as usize);
+        put("batch", numbers(self.batch.iter().map(|&dim| dim as usize)));
+        put("sizes", numbers(sizes));
+        put("scale", Attribute::Number(Number::Float(self.scale)));
+        put("query", listed(&self.query));
+        put("key", listed(&self.key));
+        put("value", listed(&self.value));
+        put("output", listed(&self.output));
+        put("shape", numbers(self.shape.iter().map(|&dim| dim as usize)));
+        for (index, mask) in self.masks.iter().enumerate() {
+            put(&format!("mask{index}"), listed(&mask.places));
+            if let MaskKind::Fill { value, when } = mask.kind {
+                put(&format!("mask{index}When"), Attribute::Bool(when));
+                put(&format!("mask{index}Value"), Attribute::Number(Number::Float(value)));
+            }
+        }
+        if self.empty_is_zero {
+            put("emptyIsZero", Attribute::Bool(true));
+        }
+    }
+
+    fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+        for (index, (size, places)) in self.operands().enumerate() {
+            let operand = required(inputs, index);
+            if places.batch.len() != self.batch.len() || self.last(places, size) >= operand.elements() {
+                return Err(Problem::attribute("places", listed(places), format!("places in {:?}", operand.shape)));
+            }
+        }
+        Ok(vec![Descriptor::new(required(inputs, 0).dtype, self.shape.clone())])
+    }
+
+    fn multiply_adds(&self, _: &Inputs, _: &[&Descriptor]) -> u64 {
+        let &Attention { rows, keys, depth, columns, .. } = self;
+        self.matrices() as u64 * rows as u64 * keys as u64 * (depth as u64 + columns as u64)
+    }
+
+    fn bytes_read(&self, inputs: &Inputs, _: &[&Descriptor]) -> u64 {
+        let read = |index: usize, [rows, cols]: [u32; 2], places: &Places| {
+            let dims = self.batch.iter().zip(&places.batch).chain([(&rows, &places.row), (&cols, &places.col)]);
+            let distinct = dims.map(|(&dim, &stride)| if stride == 0 { 1 } else { dim as u64 });
+            distinct.product::<u64>() * required(inputs, index).dtype.size() as u64
+        };
+        self.operands().enumerate().map(|(index, (size, places))| read(index, size, places)).sum()
+    }
+
+    fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+        let mut values = vec![f64::NAN; outputs[0].elements()];
+        for matrix in 0..self.matrices() {
+            let start = self.start(&self.output, matrix);
+            for row in 0..self.rows as usize {
+                for (col, value) in self.row(inputs, matrix, row).into_iter().enumerate() {
+                    values[start + row * self.output.row + col * self.output.col] = value;
+                }
+            }
+        }
+        let strides = strides(&self.shape);
+        vec![Tensor::from_fn(&outputs[0], |index| {
+            Number::Float(values[index.iter().zip(&strides).map(|(i, stride)| i * stride).sum::<usize>()])
+        })]
+    }
+}

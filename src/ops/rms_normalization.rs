@@ -1,0 +1,73 @@
+//! Root-mean-square normalisation that the compiler made one operator: `x / sqrt(mean(x^2) + epsilon) * scale`.
+
+use super::attributes::Attributes;
+use super::rule::*;
+use super::tensor::Tensor;
+use super::{Inputs, Operator, Tensors, given, required};
+use crate::dtype::Number;
+use crate::error::Problem;
+use crate::shape::Descriptor;
+
+crate::attributes! {
+    /// The normalisation of the last dimensions; operands are input and scale.
+    pub struct RmsNormalization {
+        /// How many dimensions are normalised together: the last ones.
+        dimensions "dimensions": u32 = 1,
+        /// What is added to the mean of the squares.
+        epsilon "epsilon": f64 = 0.0,
+    }
+}
+
+impl RmsNormalization {
+    /// The dimensions of a row of an operand of the shape `input`.
+    pub fn row<'s>(&self, input: &'s [u32]) -> &'s [u32] {
+        &input[input.len() - self.dimensions as usize..]
+    }
+}
+
+impl Operator for RmsNormalization {
+    /// No method of MLGraphBuilder makes this operator.
+    const RULES: &'static [OpRule] = &[];
+
+    fn read(name: &str, _: &mut Attributes) -> Result<RmsNormalization, Problem> {
+        unreachable!("no method {name} makes a root-mean-square normalisation")
+    }
+
+    fn rule(&self) -> &'static OpRule {
+        const RULE: OpRule = OpRule {
+            name: "rmsNormalization",
+            operands: &[operand("input", FLOATS, FROM_1D), optional("scale", Types::SameAs("input"), FROM_1D)],
+            outputs: &[output("output", Types::SameAs("input"), FROM_1D)],
+        };
+        &RULE
+    }
+
+    fn write(&self, attributes: &mut Attributes) {
+        RmsNormalization::write(self, attributes);
+    }
+
+    fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+        let input = required(inputs, 0);
+        let expected = self.row(&input.shape);
+        match given(inputs, 1).filter(|scale| scale.shape != expected) {
+            None => Ok(vec![input.clone()]),
+            Some(scale) => {
+                Err(Problem::Shape { operand: "scale", got: scale.shape.clone(), expected: expected.to_vec() })
+            }
+        }
+    }
+
+    fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+        let (input, scale) = (required(inputs, 0).floats(), given(inputs, 1).map(Tensor::floats));
+        let kept = outputs[0].rank() - self.dimensions as usize;
+        vec![Tensor::from_fn(&outputs[0], |index| {
+            let row = input.slice_each_axis(|axis| {
+                let i = axis.axis.index();
+                if i < kept { (index[i]..index[i] + 1).into() } else { (..).into() }
+            });
+            let mean = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+            let scale = scale.map_or(1.0, |scale| scale[&index[kept..]]);
+            Number::Float(input[index] / (mean + self.epsilon).sqrt() * scale)
+        })]
+    }
+}
