@@ -414,8 +414,9 @@ impl<T: Float> Product<'_, T> {
 }
 
 /// The elements of `lanes` from the first one at `depth` on and the distance between lanes, when the depths are adjacent
-/// `f32`: such a left operand is read in place. Packing it costs a sixth to two fifths of the time for 16 to 64
-/// columns, also with rows at multiples of 4 KiB, and made no difference that could be measured for some hundred.
+/// `f32`: such a left operand is read in place. Packing it cost a fifth to two fifths of the time for 16 to 64 columns,
+/// also with rows at multiples of 4 KiB, and less the more columns there are; beyond 256 the difference was within the
+/// noise.
 fn raw_depths<'a, T: Float>(
     operand: &Operand<'a, T>,
     lanes: &Range<usize>,
