@@ -15,6 +15,16 @@ use std::ops::Range;
 /// Vectors per row of the micro-kernel.
 const VECTORS: usize = 2;
 
+/// The most rows of the micro-kernel, and the most lanes of a vector.
+const MAX_ROWS: usize = 12;
+const MAX_LANES: usize = 16;
+
+/// With so few rows a product is as fast as its right operand comes from memory: it is asked for early.
+const STREAMED_ROWS: usize = 8;
+
+/// How many floats early: 4 KiB take some 300 ns at 13 GB/s, longer than a line is on its way.
+const AHEAD: usize = 1024;
+
 /// Rows of the left operand that are multiplied with one panel of the right one after the other: a block of
 /// 240 rows by 256 is 240 KiB, a share of the second-level cache that leaves room for the output.
 const ROW_BLOCK: usize = 240;
@@ -352,7 +362,11 @@ impl<T: Float> Product<'_, T> {
         }
         for depth in depth_blocks(self.depth) {
             let is_last = depth.end == self.depth;
-            let a = self.panels(&self.a, rows.clone(), depth.clone(), widths.rows, for_a);
+            let in_place = raw_depths(&self.a, &rows, &depth);
+            let (a, a_stride) = match in_place {
+                Some(rows) => rows,
+                None => (self.panels(&self.a, rows.clone(), depth.clone(), widths.rows, for_a), 0),
+            };
             // Panels that are used once or twice are not worth packing when their rows are adjacent in memory.
             let raw = if rows.len() <= 2 * widths.rows { raw_rows(&self.b, &cols, &depth) } else { None };
             let full = cols.len() / widths.cols * widths.cols;
@@ -371,7 +385,8 @@ impl<T: Float> Product<'_, T> {
                         None => (&b[left * depth.len()..], widths.cols),
                     };
                     self.isa.run(RowPanels {
-                        a: &a[top * depth.len()..],
+                        a: &a[top * if a_stride == 0 { depth.len() } else { a_stride }..],
+                        a_stride,
                         b: panel,
                         b_step: step,
                         depth: depth.len(),
@@ -413,6 +428,24 @@ impl<T: Float> Product<'_, T> {
     }
 }
 
+/// The elements of `lanes` from the first one at `depth` on and the distance between lanes, when the depths are adjacent
+/// `f32`: such a left operand is read in place. Packing it cost a fifth to two fifths of the time for 16 to 64 columns,
+/// also with rows at multiples of 4 KiB, and less the more columns there are; beyond 256 the difference was within the
+/// noise.
+fn raw_depths<'a, T: Float>(
+    operand: &Operand<'a, T>,
+    lanes: &Range<usize>,
+    depth: &Range<usize>,
+) -> Option<(&'a [f32], usize)> {
+    match *operand {
+        Operand::Strided(Strided { data, lane_stride, depth_stride: 1 }) if lane_stride > 0 => {
+            let data = T::as_f32(data)?;
+            Some((&data[lanes.start * lane_stride + depth.start..], lane_stride))
+        }
+        _ => None,
+    }
+}
+
 /// What is done to sums in the registers of the micro-kernel.
 #[derive(Clone, Copy)]
 struct InRegisters<'a> {
@@ -423,19 +456,85 @@ struct InRegisters<'a> {
 }
 
 impl InRegisters<'_> {
+    /// Whether neighbours in a row are neighbours in what is added, or all the same.
+    fn is_plain(&self) -> bool {
+        self.addend.as_ref().is_none_or(|addend| addend.col_stride <= 1)
+    }
+
+    /// The results for the sums of a whole tile, whose first element is at `place` of the product and at `offset` of the
+    /// output, the rows of which are `stride` apart. One thing after the other, in short loops that are unrolled: the sums
+    /// must stay in registers.
+    #[inline(always)]
+    fn apply_all<S: Simd, const ROWS: usize, const VECS: usize>(
+        &self,
+        simd: S,
+        sums: &mut [[S::F32; VECS]; ROWS],
+        [row, col]: [usize; 2],
+        offset: usize,
+        stride: usize,
+    ) {
+        let wide = VECS * S::LANES;
+        let alpha = simd.splat(self.alpha);
+        match &self.addend {
+            Some(Addend { data, row_stride, col_stride, beta }) => {
+                let beta = simd.splat(*beta);
+                let data = &data[row * row_stride + col * col_stride..];
+                assert!(data.len() > (ROWS - 1) * row_stride + (wide - 1) * col_stride);
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let data = data.as_ptr().wrapping_add(row * row_stride);
+                    // SAFETY: the elements of the tile were just seen to be there, one or `wide` of each row.
+                    let mut addends = [unsafe { simd.splat(*data) }; VECS];
+                    if *col_stride != 0 {
+                        for (v, addend) in addends.iter_mut().enumerate() {
+                            // SAFETY: as above.
+                            *addend = unsafe { simd.load_ptr(data.add(v * S::LANES)) };
+                        }
+                    }
+                    for (sum, addend) in sums.iter_mut().zip(addends) {
+                        *sum = simd.mul_add(*sum, alpha, simd.mul(beta, addend));
+                    }
+                }
+            }
+            None if self.alpha != 1.0 => {
+                for sums in sums.iter_mut() {
+                    for sum in sums {
+                        *sum = simd.mul(*sum, alpha);
+                    }
+                }
+            }
+            None => {}
+        }
+        if let Some(residual) = self.residual {
+            let residual = &residual[offset..];
+            assert!(residual.len() >= (ROWS - 1) * stride + wide);
+            for (row, sums) in sums.iter_mut().enumerate() {
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: as above.
+                    let other = unsafe { simd.load_ptr(residual.as_ptr().add(row * stride + v * S::LANES)) };
+                    *sum = simd.add(*sum, other);
+                }
+            }
+        }
+        if let Some([low, high]) = self.clamp {
+            let (low, high) = (simd.splat(low), simd.splat(high));
+            for sums in sums {
+                for sum in sums {
+                    *sum = simd.min(high, simd.max(low, *sum));
+                }
+            }
+        }
+    }
+
     /// The results for the sums at row and column `place` of the product, `len` of them, at `offset` of the output.
     #[inline(always)]
     fn apply<S: Simd>(&self, simd: S, sum: S::F32, [row, col]: [usize; 2], offset: usize, len: usize) -> S::F32 {
-        let part = |data: &[f32]| {
-            if len == S::LANES { simd.load(data) } else { simd.load_partial(&data[..len]) }
-        };
         let mut sum = sum;
         match &self.addend {
             Some(Addend { data, row_stride, col_stride, beta }) => {
                 let data = &data[row * row_stride + col * col_stride..];
                 let addend = match col_stride {
                     0 => simd.splat(data[0]),
-                    1 => part(data),
+                    1 => simd.load_partial(&data[..len]),
                     _ => {
                         let mut lanes = [0.0; 16];
                         lanes.iter_mut().zip(data.iter().step_by(*col_stride)).for_each(|(lane, x)| *lane = *x);
@@ -447,7 +546,7 @@ impl InRegisters<'_> {
             None => sum = simd.mul(sum, simd.splat(self.alpha)),
         }
         if let Some(residual) = self.residual {
-            sum = simd.add(sum, part(&residual[offset..]));
+            sum = simd.add(sum, simd.load_partial(&residual[offset..][..len]));
         }
         if let Some([low, high]) = self.clamp {
             sum = simd.min(simd.splat(high), simd.max(simd.splat(low), sum));
@@ -485,8 +584,10 @@ fn raw_rows<'a, T: Float>(
 
 /// Panels of rows times one panel of columns.
 struct RowPanels<'a> {
-    /// Row panels, one after the other.
+    /// Row panels, one after the other, or rows in place.
     a: &'a [f32],
+    /// The distance between rows in place; 0 for panels.
+    a_stride: usize,
     /// One column panel, `b_step` floats per depth.
     b: &'a [f32],
     b_step: usize,
@@ -501,6 +602,15 @@ struct RowPanels<'a> {
     /// Row and column of the product that the first output is at, and its place in the whole output.
     place: [usize; 2],
     offset: usize,
+}
+
+/// Where a register tile goes.
+#[derive(Clone, Copy)]
+struct Sink {
+    out: *mut f32,
+    stride: usize,
+    /// Whether this is the output itself, at this row of the panels; otherwise the bare sums are wanted.
+    row: Option<usize>,
 }
 
 impl Kernel for RowPanels<'_> {
@@ -527,81 +637,151 @@ impl RowPanels<'_> {
 
     #[inline(always)]
     fn panels<S: Simd, const HEIGHT: usize, const VECS: usize>(self, simd: S) {
-        assert!(self.depth > 0 && self.a.len() >= self.rows.next_multiple_of(HEIGHT) * self.depth);
-        assert!(self.b.len() >= (self.depth - 1) * self.b_step + self.cols);
+        let wide = VECS * S::LANES;
+        let held = match self.a_stride {
+            0 => self.rows.next_multiple_of(HEIGHT) * self.depth,
+            stride => (self.rows - 1) * stride + self.depth,
+        };
+        assert!(self.depth > 0 && self.a.len() >= held);
         // Whole vectors are read: a packed panel is padded, a raw one is only passed when it is full.
-        assert!(self.b.len() >= (self.depth - 1) * self.b_step + VECS * S::LANES);
+        assert!(self.b.len() >= (self.depth - 1) * self.b_step + wide);
+        // Whole tiles are finished in registers, the others go through memory.
+        let whole = self.cols >= wide && self.tail.as_ref().is_none_or(InRegisters::is_plain);
+        let mut buffer = [0.0f32; MAX_ROWS * VECTORS * MAX_LANES];
         for top in (0..self.rows).step_by(HEIGHT) {
-            let a = &self.a[top * self.depth..][..HEIGHT * self.depth];
-            // SAFETY: the panel is in the rows that can be written.
-            let out = unsafe { self.out.add(top * self.stride) };
+            let rows = (self.rows - top).min(HEIGHT);
+            let a = &self.a[top * if self.a_stride == 0 { self.depth } else { self.a_stride }..];
+            let sink = match whole {
+                // SAFETY: the panel is in the rows that can be written.
+                true => Sink { out: unsafe { self.out.add(top * self.stride) }, stride: self.stride, row: Some(top) },
+                false => Sink { out: buffer.as_mut_ptr(), stride: wide, row: None },
+            };
             macro_rules! rows {
                 ($($rows:literal)*) => {
-                    match (self.rows - top).min(HEIGHT) {
+                    match rows {
                         // SAFETY: the lengths of `a` and `b` were checked above; the tile ends within the rows
-                        // and columns that can be written. Heights above `HEIGHT` do not occur.
-                        $($rows if $rows <= HEIGHT => unsafe { self.tile::<S, HEIGHT, $rows, VECS>(simd, a, out, top) },)*
+                        // and columns that can be written, or in the buffer. Heights above `HEIGHT` do not occur.
+                        $($rows if $rows <= HEIGHT => unsafe { self.tile::<S, HEIGHT, $rows, VECS>(simd, a, sink) },)*
                         _ => {}
                     }
                 };
             }
             rows!(12 11 10 9 8 7 6 5 4 3 2 1);
+            if !whole {
+                self.spread::<S, VECS>(simd, &buffer, top, rows);
+            }
         }
     }
 
-    /// One register tile of `ROWS` rows, from row `top` of the panels on, and `VECS` vectors.
+    /// One register tile of `ROWS` rows and `VECS` vectors.
     ///
     /// # Safety
-    /// `a` holds `depth * HEIGHT` floats and `ROWS <= HEIGHT`; `b` can be read `VECS` vectors from the start of
-    /// each depth; `out` can be written for `ROWS` rows of `cols` floats.
+    /// `a` holds a panel of `depth * HEIGHT` floats, or `ROWS` rows of `depth` floats, and `ROWS <= HEIGHT`; `b` can be
+    /// read `VECS` vectors from the start of each depth; `sink.out` can be written for `ROWS` rows of `VECS` vectors.
     #[inline(always)]
     unsafe fn tile<S: Simd, const HEIGHT: usize, const ROWS: usize, const VECS: usize>(
         &self,
         simd: S,
         a: &[f32],
-        out: *mut f32,
-        top: usize,
+        sink: Sink,
     ) {
+        let Sink { out, stride, row } = sink;
+        // Stores that miss the caches would stall what follows; the lines are here when the sums are.
+        for row in 0..ROWS {
+            for v in 0..VECS {
+                simd.prefetch(out.wrapping_add(row * stride + v * S::LANES));
+            }
+        }
         let mut sums = [[simd.splat(0.0); VECS]; ROWS];
-        let (mut a, mut b) = (a.as_ptr(), self.b.as_ptr());
-        for _ in 0..self.depth {
-            // SAFETY: the function's contract covers all reads at this depth; the pointers end at most one step
-            // beyond the last depth, and wrapping arithmetic is fine with that.
-            unsafe {
-                let mut columns = [simd.splat(0.0); VECS];
-                for (v, column) in columns.iter_mut().enumerate() {
-                    *column = simd.load_ptr(b.add(v * S::LANES));
+        let mut b = self.b.as_ptr();
+        if self.a_stride == 0 {
+            let mut a = a.as_ptr();
+            for _ in 0..self.depth {
+                // SAFETY: the function's contract covers all reads at this depth; the pointers end at most one step
+                // beyond the last depth, and wrapping arithmetic is fine with that.
+                unsafe {
+                    let mut columns = [simd.splat(0.0); VECS];
+                    for (v, column) in columns.iter_mut().enumerate() {
+                        *column = simd.load_ptr(b.add(v * S::LANES));
+                    }
+                    if ROWS <= STREAMED_ROWS {
+                        for v in 0..VECS {
+                            simd.prefetch(b.wrapping_add(AHEAD + v * S::LANES));
+                        }
+                    }
+                    for (row, sums) in sums.iter_mut().enumerate() {
+                        let factor = simd.splat(*a.add(row));
+                        for (sum, &column) in sums.iter_mut().zip(&columns) {
+                            *sum = simd.mul_add(factor, column, *sum);
+                        }
+                    }
                 }
+                a = a.wrapping_add(HEIGHT);
+                b = b.wrapping_add(self.b_step);
+            }
+        } else {
+            let rows: [*const f32; ROWS] = std::array::from_fn(|row| a.as_ptr().wrapping_add(row * self.a_stride));
+            for k in 0..self.depth {
+                // SAFETY: as above.
+                unsafe {
+                    let mut columns = [simd.splat(0.0); VECS];
+                    for (v, column) in columns.iter_mut().enumerate() {
+                        *column = simd.load_ptr(b.add(v * S::LANES));
+                    }
+                    if ROWS <= STREAMED_ROWS {
+                        for v in 0..VECS {
+                            simd.prefetch(b.wrapping_add(AHEAD + v * S::LANES));
+                        }
+                    }
+                    for (row, sums) in rows.iter().zip(&mut sums) {
+                        let factor = simd.splat(*row.add(k));
+                        for (sum, &column) in sums.iter_mut().zip(&columns) {
+                            *sum = simd.mul_add(factor, column, *sum);
+                        }
+                    }
+                }
+                b = b.wrapping_add(self.b_step);
+            }
+        }
+        if let Some(top) = row {
+            if self.accumulate {
                 for (row, sums) in sums.iter_mut().enumerate() {
-                    let factor = simd.splat(*a.add(row));
-                    for (sum, &column) in sums.iter_mut().zip(&columns) {
-                        *sum = simd.mul_add(factor, column, *sum);
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: what can be written was written for the depth before.
+                        *sum = simd.add(unsafe { simd.load_ptr(out.add(row * stride + v * S::LANES)) }, *sum);
                     }
                 }
             }
-            a = a.wrapping_add(HEIGHT);
-            b = b.wrapping_add(self.b_step);
+            if let Some(tail) = &self.tail {
+                let place = [self.place[0] + top, self.place[1]];
+                tail.apply_all(simd, &mut sums, place, self.offset + top * self.stride, self.stride);
+            }
         }
-        for (row, sums) in sums.into_iter().enumerate() {
-            // SAFETY: the row can be written by the function's contract.
-            let out = unsafe { std::slice::from_raw_parts_mut(out.add(row * self.stride), self.cols) };
-            for (v, sum) in sums.into_iter().enumerate() {
-                let out = &mut out[v * S::LANES..];
-                let len = out.len().min(S::LANES);
-                let mut sum = sum;
+        for (row, sums) in sums.iter().enumerate() {
+            for (v, &sum) in sums.iter().enumerate() {
+                // SAFETY: the function's contract.
+                unsafe { simd.store_ptr(sum, out.add(row * stride + v * S::LANES)) };
+            }
+        }
+    }
+
+    /// Writes a tile from its bare sums.
+    #[inline(always)]
+    fn spread<S: Simd, const VECS: usize>(&self, simd: S, sums: &[f32], top: usize, rows: usize) {
+        for (row, sums) in (top..top + rows).zip(sums.chunks_exact(VECS * S::LANES)) {
+            // SAFETY: the row can be written, as the one who made this value guarantees.
+            let out = unsafe { std::slice::from_raw_parts_mut(self.out.add(row * self.stride), self.cols) };
+            for (v, (out, sums)) in out.chunks_mut(S::LANES).zip(sums.chunks_exact(S::LANES)).take(VECS).enumerate() {
+                let mut sum = simd.load(sums);
                 if self.accumulate {
-                    sum = simd.add(if len == S::LANES { simd.load(out) } else { simd.load_partial(out) }, sum);
+                    sum = simd.add(simd.load_partial(out), sum);
                 }
                 if let Some(tail) = &self.tail {
-                    let (row, col) = (top + row, v * S::LANES);
-                    let place = [self.place[0] + row, self.place[1] + col];
-                    sum = tail.apply(simd, sum, place, self.offset + row * self.stride + col, len);
+                    let place = [self.place[0] + row, self.place[1] + v * S::LANES];
+                    let offset = self.offset + row * self.stride + v * S::LANES;
+                    sum = tail.apply(simd, sum, place, offset, out.len());
                 }
-                if len == S::LANES {
-                    simd.store(sum, out);
-                } else {
-                    simd.store_partial(sum, out);
-                }
+                simd.store_partial(sum, out);
             }
         }
     }

@@ -160,7 +160,7 @@ impl<T: Float> Packed<T> {
         let form =
             PanelForm { layout: layout.clone().into_owned(), lanes, depth, width, dtype: T::DATA_TYPE, winograd: None };
         let data = weights.packed(form, || {
-            let mut data = Buffer::zeroed(lanes.div_ceil(width) * width * depth * size_of::<T>())?;
+            let mut data = Buffer::streamed(lanes.div_ceil(width) * width * depth * size_of::<T>())?;
             let mut panels = Panels { data: elements_mut(data.bytes_mut()), lanes, depth, width };
             let mut staging = Staging::default();
             for piece in layout.pieces(lanes, depth, width, weights.piece_len::<T>()) {

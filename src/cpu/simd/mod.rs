@@ -231,6 +231,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// The smaller lane of each pair. When either is NaN, the result is the lane of `b`.
     fn min(self, a: Self::F32, b: Self::F32) -> Self::F32;
 
+    /// Asks for the cache line at `address`, which may be any: nothing is read.
+    #[inline(always)]
+    fn prefetch(self, _address: *const f32) {}
+
     /// `a * b + c`, rounded once where the level has fused multiply-add, so that a scalar loop that uses it
     /// is vectorised and never calls into the C library.
     fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32;

@@ -141,6 +141,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn prefetch(self, address: *const f32) {
+        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    }
+
+    #[inline(always)]
     fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
     }
@@ -270,6 +276,12 @@ impl Simd for Avx512 {
     fn min(self, a: __m512, b: __m512) -> __m512 {
         // SAFETY: `self` proves AVX-512 F.
         unsafe { _mm512_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, address: *const f32) {
+        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
 
     #[inline(always)]

@@ -142,7 +142,7 @@ impl Kernel for Binary<'_> {
             E::Div => zip(x, y, out, |x, y| x / y),
             E::Max => zip(x, y, out, max),
             E::Min => zip(x, y, out, min),
-            E::Pow => zip(x, y, out, f32::powf),
+            E::Pow => zip(x, y, out, math::pow),
             E::Prelu => zip(x, y, out, |x, y| if x < 0.0 { y * x } else { x }),
             _ => unreachable!("{op:?} is no binary operator on floats"),
         }
@@ -173,7 +173,7 @@ impl Kernel for PowConstant<'_> {
                 let square = x as f64 * x as f64;
                 (square * square) as f32
             }),
-            _ => map(x, out, |x| x.powf(exponent)),
+            _ => map(x, out, |x| math::pow(x, exponent)),
         }
     }
 }
