@@ -13,7 +13,7 @@ use std::ops::Range;
 /// The most depth indices that are summed in one go. Longer depths are cut into equal blocks.
 ///
 /// A panel of 32 columns is then 32 KiB, which fits a first-level cache of 48 KiB beside one of 12 rows; with it
-/// `cargo bench --bench gemm` gave 70 to 90 % of the measured peak at 256^3 and 1024^3 on a busy Sapphire Rapids.
+/// `cargo bench --bench kernels` gave 70 to 90 % of the measured peak at 256^3 and 1024^3 on a busy Sapphire Rapids.
 const MAX_DEPTH_BLOCK: usize = 256;
 
 /// The length of the blocks that `depth` is cut into; the last one may be shorter. Depends on nothing else, so

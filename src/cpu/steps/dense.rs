@@ -222,7 +222,7 @@ impl DenseShape {
 }
 
 /// Whether `b` is worth packing: all but a vector are. A transposed matrix that is multiplied with one row could be read
-/// in place, too; `cargo bench --bench gemm` shows that this is no faster, for 1024 x 1024 and for 768 x 50257, and the
+/// in place, too; `cargo bench --bench kernels` shows that this is no faster, for 1024 x 1024 and for 768 x 50257, and the
 /// graphs of the same model for one row and for many would not share it then.
 fn packs_b(shape: &MatmulShape) -> bool {
     shape.n > 1
