@@ -9,10 +9,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 /// Work below this many multiply-adds (or comparable element operations) runs on the calling thread.
 ///
-/// Waking a worker costs about 5 us; one core does some tens of multiply-adds per nanosecond in a matrix
-/// product and about one element per nanosecond in an element-wise loop, which callers express in the cost
-/// they pass. 64 Ki units are then 5 to 60 us of work.
-const MIN_PARALLEL_COST: usize = 1 << 16;
+/// One core does some 60 multiply-adds per nanosecond in a matrix product, and a [`Team`] shares work out in about a
+/// microsecond: this is two.
+const MIN_PARALLEL_COST: usize = 1 << 17;
 
 thread_local! {
     /// The team that this thread leads.

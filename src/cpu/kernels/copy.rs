@@ -24,7 +24,7 @@ const TILE: usize = 8;
 const MAX_LANES: usize = 16;
 
 /// Bytes that are copied, where they lie together, in the time of one multiply-add of [`Threads::split`].
-const BYTES_PER_COST: usize = 8;
+const BYTES_PER_COST: usize = 2;
 
 /// A loop over `len` elements that are `src` and `dst` elements apart.
 #[derive(Clone, Copy, Debug, PartialEq)]

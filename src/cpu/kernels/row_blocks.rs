@@ -140,7 +140,7 @@ impl Multiply<'_> {
         while left > 0 {
             let depth = left.min(S::LANES);
             for k in 0..depth {
-                simd.prefetch(ahead);
+                simd.prefetch_l2(ahead);
                 ahead = ahead.wrapping_add(S::LANES);
                 // SAFETY: the contract covers all reads at this depth; the pointers end at most one step beyond the last
                 // one, and wrapping arithmetic is fine with that.

@@ -212,9 +212,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Writes the first `min(len, LANES)` lanes to `to`, and nothing beyond.
     fn store_partial(self, v: Self::F32, to: &mut [f32]);
 
-    /// Asks for the cache line at `at` for later, or does nothing. Any address will do.
+    /// Asks for the cache line at `address`, which may be any, to come to the second-level cache: nothing is read.
     #[inline(always)]
-    fn prefetch(self, _at: *const f32) {}
+    fn prefetch_l2(self, _address: *const f32) {}
 
     /// `a + b`.
     fn add(self, a: Self::F32, b: Self::F32) -> Self::F32;
@@ -231,7 +231,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// The smaller lane of each pair. When either is NaN, the result is the lane of `b`.
     fn min(self, a: Self::F32, b: Self::F32) -> Self::F32;
 
-    /// Asks for the cache line at `address`, which may be any: nothing is read.
+    /// Asks for the cache line at `address`, which may be any, to come near: nothing is read.
     #[inline(always)]
     fn prefetch(self, _address: *const f32) {}
 

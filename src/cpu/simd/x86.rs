@@ -105,9 +105,9 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn prefetch(self, at: *const f32) {
-        // SAFETY: every CPU of the architecture has the instruction, which reads nothing that can be seen and never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    fn prefetch_l2(self, address: *const f32) {
+        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
     }
 
     #[inline(always)]
@@ -243,9 +243,9 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn prefetch(self, at: *const f32) {
-        // SAFETY: every CPU of the architecture has the instruction, which reads nothing that can be seen and never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    fn prefetch_l2(self, address: *const f32) {
+        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
     }
 
     #[inline(always)]

@@ -14,8 +14,8 @@ use crate::ops::rms_normalization::RmsNormalization;
 use crate::shape::{Descriptor, elements, strides};
 use half::f16;
 
-/// Rough cost of an element in multiply-adds, for one pass.
-const COST: usize = 2;
+/// Rough cost of an element in the multiply-adds of a matrix product, for one pass.
+const COST: usize = 8;
 
 /// A normalisation of channels, made ready to run.
 pub struct ChannelNormStep {

@@ -57,7 +57,7 @@ impl Convolution {
 
     fn check(&self) {
         for layout in ["nhwc", "nchw"] {
-            // As built, up to 81 products of up to 16 are summed in float32.
+            // As built, some hundred products of up to 12 are summed in float32.
             let tolerance = if self.quantized { Tolerance::ulps(1) } else { Tolerance::ulps(2).or_absolute(1e-4) };
             check(&parse(&self.text(layout)), tolerance);
         }

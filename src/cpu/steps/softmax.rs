@@ -14,7 +14,7 @@ use crate::shape::Descriptor;
 use half::f16;
 
 /// Rough cost of an element in multiply-adds: an exponential and three passes.
-const COST: usize = 12;
+const COST: usize = 24;
 
 /// A softmax made ready to run.
 pub struct SoftmaxStep {
