@@ -256,7 +256,7 @@ impl Row<'_> {
                     weights = weights.wrapping_add(4 * D::BYTES);
                 }
             }
-            for (output_x, sums) in (x..output[1]).zip(sums) {
+            for (output_x, &sums) in (x..output[1]).zip(&sums) {
                 let to = &mut self.out[(output_x * channels + first) * size..][..count * size];
                 // SAFETY: the slice has `count` elements, and the columns have whole blocks.
                 unsafe { store(dot, self.columns, sums, first, to.as_mut_ptr(), count) };

@@ -64,6 +64,7 @@ impl Columns {
         to: *mut u8,
         count: usize,
     ) {
+        // Arrays are iterated by reference: the iterator that owns one does not stay in registers in every build.
         let float = dot.float();
         let mut values = [float.splat(0.0); VECS];
         for (v, value) in values.iter_mut().enumerate() {
@@ -76,7 +77,7 @@ impl Columns {
         match self.to {
             To::Bytes(how) => {
                 let mut rounded = sums;
-                for (rounded, value) in rounded.iter_mut().zip(values) {
+                for (rounded, &value) in rounded.iter_mut().zip(&values) {
                     *rounded = dot.round(value);
                 }
                 // SAFETY: the caller guarantees that the elements can be written.
@@ -84,7 +85,7 @@ impl Columns {
             }
             To::Floats { min, max } => {
                 let to: *mut f32 = to.cast();
-                for (v, value) in values.into_iter().enumerate() {
+                for (v, &value) in values.iter().enumerate() {
                     let first = v * D::LANES;
                     let value = float.min(float.max(value, float.splat(min)), float.splat(max));
                     if first + D::LANES <= count {

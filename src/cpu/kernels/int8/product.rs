@@ -275,7 +275,7 @@ impl Tile<'_> {
                 let factors = right_factors::<D, VECS>(dot, panel);
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let quad = dot.left_quad(rows.add(row * left_stride).cast::<u32>().read_unaligned());
-                    for (sum, factor) in sums.iter_mut().zip(factors) {
+                    for (sum, &factor) in sums.iter_mut().zip(&factors) {
                         *sum = dot.dot(*sum, quad, factor);
                     }
                 }
@@ -293,13 +293,13 @@ impl Tile<'_> {
                         *byte = *rows.add(row * left_stride + i);
                     }
                     let quad = dot.left_quad(u32::from_le_bytes(quad));
-                    for (sum, factor) in sums.iter_mut().zip(factors) {
+                    for (sum, &factor) in sums.iter_mut().zip(&factors) {
                         *sum = dot.dot(*sum, quad, factor);
                     }
                 }
             }
         }
-        for (row, mut sums) in sums.into_iter().enumerate() {
+        for (row, sums) in sums.iter_mut().enumerate() {
             if !columns.zeros.is_empty() {
                 let row_sum = dot.splat(row_sums[top + row]);
                 for (v, sum) in sums.iter_mut().enumerate() {
@@ -310,7 +310,7 @@ impl Tile<'_> {
             }
             let place = ((top + row) * out_stride + self.at) * columns.to.size();
             // SAFETY: the place is in the row that can be written, and the columns have that many vectors.
-            unsafe { columns.store::<D, VECS, false>(dot, sums, self.column, out.add(place), self.count) };
+            unsafe { columns.store::<D, VECS, false>(dot, *sums, self.column, out.add(place), self.count) };
         }
     }
 }
@@ -323,7 +323,7 @@ impl Tile<'_> {
 unsafe fn right_factors<D: Dot, const VECS: usize>(dot: D, panel: *const u8) -> [D::Right; VECS] {
     // SAFETY: as the caller guarantees.
     let mut factors = [dot.right(unsafe { dot.load(panel) }); VECS];
-    for (v, factor) in factors.iter_mut().enumerate().skip(1) {
+    for (v, factor) in factors.iter_mut().enumerate() {
         // SAFETY: as the caller guarantees.
         *factor = dot.right(unsafe { dot.load(panel.add(v * D::BYTES)) });
     }
