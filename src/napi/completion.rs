@@ -3,7 +3,7 @@
 //! in one call: entering JavaScript costs more than what a small request does.
 
 use crate::error::Result;
-use crate::runtime::Done;
+use crate::runtime::{Done, Wake};
 use napi::bindgen_prelude::{FnArgs, Function, Unknown};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode, ThreadsafeFunctionHandle};
 use napi::{Env, Status, sys};
@@ -109,11 +109,12 @@ impl Environment {
     pub fn request(self: &Arc<Self>, env: &Env, id: u32) -> Done {
         self.outstanding.add(env);
         let (notify, completed) = (self.notify.clone(), self.completed.clone());
-        Done::new(move |result| {
-            if completed.add(id, result) {
+        Done::waking(move |result| {
+            let is_first = completed.add(id, result);
+            is_first.then(|| -> Wake {
                 // When the environment has ended, nobody is left to be told.
-                notify.call((), ThreadsafeFunctionCallMode::NonBlocking);
-            }
+                Box::new(move || _ = notify.call((), ThreadsafeFunctionCallMode::NonBlocking))
+            })
         })
     }
 }

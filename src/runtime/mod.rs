@@ -9,4 +9,4 @@ mod timeline;
 pub use context::{CompiledGraph, Context};
 pub use system::system_info;
 pub use tensor::{Read, Tensor};
-pub use timeline::Done;
+pub use timeline::{Done, Wake};

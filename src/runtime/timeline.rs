@@ -13,12 +13,25 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+/// Wakes the thread that waits for the end of requests.
+pub type Wake = Box<dyn FnOnce() + Send>;
+
+type Tell = Box<dyn FnOnce(Result<()>) -> Option<Wake> + Send>;
+
 /// Told once how a request ended. Dropped untold (its timeline ended first), it says so itself.
-pub struct Done(Option<Box<dyn FnOnce(Result<()>) + Send>>);
+pub struct Done(Option<Tell>);
 
 impl Done {
     /// Calls `tell` once, on a background thread.
     pub fn new(tell: impl FnOnce(Result<()>) + Send + 'static) -> Done {
+        Done::waking(|result| {
+            tell(result);
+            None
+        })
+    }
+
+    /// As [`new`](Self::new); what `tell` gives is called when all requests that ended with this one have been told.
+    pub fn waking(tell: impl FnOnce(Result<()>) -> Option<Wake> + Send + 'static) -> Done {
         Done(Some(Box::new(tell)))
     }
 
@@ -27,19 +40,23 @@ impl Done {
         Done(None)
     }
 
-    fn tell(mut self, result: Result<()>) {
-        if let Some(tell) = self.0.take() {
-            tell(result);
-        }
+    fn tell(&mut self, result: Result<()>) -> Option<Wake> {
+        self.0.take().and_then(|tell| tell(result))
     }
 }
 
 impl Drop for Done {
     fn drop(&mut self) {
-        if let Some(tell) = self.0.take() {
-            tell(Err(lost()));
+        if let Some(wake) = self.tell(Err(lost())) {
+            wake();
         }
     }
+}
+
+/// Tells all of them; only then somebody is woken, who would otherwise run in between, once for each.
+fn tell_all(ended: &mut Vec<(Done, Result<()>)>) {
+    let wakes: Vec<Wake> = ended.drain(..).filter_map(|(mut done, result)| done.tell(result)).collect();
+    wakes.into_iter().for_each(|wake| wake());
 }
 
 /// The error of everything that was asked of a context before it was lost.
@@ -154,7 +171,7 @@ async fn serve(worker: Arc<Worker>, mut requests: UnboundedReceiver<Request>) {
                 ended.push(worker.handle(request));
                 next = requests.try_recv().ok();
                 if ended.len() >= MAX_HELD || !next.as_ref().is_some_and(|next| next.short) {
-                    ended.drain(..).for_each(|(done, result): (Done, _)| done.tell(result));
+                    tell_all(&mut ended);
                 }
                 next = next.or_else(|| linger(&mut requests));
             }
