@@ -11,13 +11,14 @@ use crate::ops::normalization::BatchNormalization;
 use crate::ops::pad::{Pad, PaddingMode};
 use crate::ops::reshape::{Expand, Reshape};
 use crate::shape::{Descriptor, elements};
+use std::collections::HashSet;
 
 /// Makes batch normalizations, products, sums and paddings with constants part of the `float32` convolutions beside them.
 /// Batch normalizations that stay become element-wise operators.
 pub fn absorb_affine(graph: &mut Graph) {
     let uses = graph.use_counts();
     let nodes = std::mem::take(&mut graph.nodes);
-    let mut absorb = Absorb { graph, producers: Vec::new() };
+    let mut absorb = Absorb { graph, producers: Vec::new(), known: HashSet::new() };
     for node in nodes {
         let input = node.inputs.first().copied().flatten();
         let producer = input.filter(|id| uses[id.index()] == 1).and_then(|id| absorb.producer(id));
@@ -38,6 +39,8 @@ struct Absorb<'g> {
     graph: &'g mut Graph,
     /// For each value the place of the node that computes it.
     producers: Vec<Option<usize>>,
+    /// The values that this pass computes of constants alone.
+    known: HashSet<ValueId>,
 }
 
 impl Absorb<'_> {
@@ -55,9 +58,17 @@ impl Absorb<'_> {
         self.graph.value(id).constant().is_some()
     }
 
+    /// Whether a value is a constant, or becomes one: it is a filter or bias that this pass made.
+    fn is_known(&self, id: ValueId) -> bool {
+        self.is_constant(id) || self.known.contains(&id)
+    }
+
     /// Appends an operator; gives its output, of that shape.
     fn compute(&mut self, op: impl Into<Op>, inputs: &[ValueId], shape: &[u32]) -> ValueId {
         let id = self.graph.add_value(Descriptor::new(DataType::Float32, shape), Source::Node);
+        if inputs.iter().all(|&id| self.is_known(id)) {
+            self.known.insert(id);
+        }
         let inputs = inputs.iter().copied().map(Some).collect();
         let (label, epilogue, origins) = Default::default();
         self.push(Node { op: op.into(), label, inputs, outputs: vec![id], epilogue, origins });
@@ -76,15 +87,9 @@ impl Absorb<'_> {
     fn convolution(&self, index: usize) -> Option<(Conv2d, ValueId)> {
         let node = &self.graph.nodes[index];
         let Op::Conv2d(op) = &node.op else { return None };
-        let known = node.inputs[1..].iter().flatten().all(|&id| self.is_constant(id) || self.is_computed_here(id));
+        let known = node.inputs[1..].iter().flatten().all(|&id| self.is_known(id));
         let float = self.graph.descriptor(node.outputs[0]).dtype == DataType::Float32;
         (known && float).then(|| (op.clone(), node.inputs[1].expect("the rule row requires this operand")))
-    }
-
-    /// Whether all that `id` depends on are constants: it is a filter or bias that this pass made.
-    fn is_computed_here(&self, id: ValueId) -> bool {
-        let Some(index) = self.producer(id) else { return self.is_constant(id) };
-        self.graph.nodes[index].inputs.iter().flatten().all(|&id| self.is_computed_here(id))
     }
 
     /// Replaces filter and bias of the convolution at `index` by their products with `factors` and the sum of that and
@@ -100,11 +105,12 @@ impl Absorb<'_> {
         let shape = self.graph.descriptor(filter).shape.clone();
         let [output_channels, _, _, _] = op.attributes.filter_layout.axes();
         let channels = [shape[output_channels]];
-        let mut bias = self.graph.nodes[index].inputs.get(2).copied().flatten();
-        let mut convolution = self.graph.nodes[index].clone();
+        let mut inputs = self.graph.nodes[index].inputs.clone();
+        inputs.resize(3, None);
+        let mut bias = inputs[2];
         if let Some((operator, factors)) = factors {
             let along = self.along(factors, output_channels, 4);
-            convolution.inputs[1] = Some(self.compute(operator, &[filter, along], &shape));
+            inputs[1] = Some(self.compute(operator, &[filter, along], &shape));
             let factors = self.along(factors, 0, 1);
             bias = bias.map(|bias| self.compute(operator, &[bias, factors], &channels));
         }
@@ -119,11 +125,13 @@ impl Absorb<'_> {
             };
             bias = Some(self.compute(operator, &[bias_or_zeros, terms], &channels));
         }
-        convolution.inputs.resize(3, None);
-        convolution.inputs[2] = bias;
-        convolution.outputs = node.outputs.clone();
+        inputs[2] = bias;
+        // Behind what its operands are computed by. Nothing else reads the old one, whose origins would be copied for each
+        // operator of a long chain.
+        let origins = std::mem::take(&mut self.graph.nodes[index].origins);
+        let outputs = node.outputs.clone();
+        let mut convolution = Node { inputs, outputs, origins, ..self.graph.nodes[index].clone() };
         convolution.absorb(node.origins.clone());
-        // Behind what its operands are computed by. Nothing else reads the old one.
         self.push(convolution);
         Some(())
     }
@@ -295,6 +303,23 @@ mod tests {
              output y = %9";
         assert_eq!(operators(text), ["conv2d"]);
         check(&parse(text), FLOAT);
+    }
+
+    #[test]
+    fn long_chains_of_constants_take_little_time() {
+        let links = 20_000;
+        let mut text = "%0 = input x float32 [1, 1, 2, 2]
+             %1 = constant float32 [1, 1, 1, 1]
+             %2 = constant float32 [] 1
+             %3 = conv2d %0 %1
+             "
+        .to_string();
+        (0..links).for_each(|i| text += &format!("%{} = {} %{} %2\n", i + 4, ["mul", "add"][i % 2], i + 3));
+        let mut graph = parse(&(text + &format!("output y = %{}", links + 3)));
+        absorb_affine(&mut graph);
+        let origins: Vec<usize> =
+            graph.nodes.iter().map(|node| node.origins.len()).filter(|&count| count > 0).collect();
+        assert_eq!(origins, [links + 1], "the convolution stands for all");
     }
 
     #[test]

@@ -63,7 +63,7 @@ passes! {
     layout,
     /// Makes products of quantised tensors operators on integers.
     quantized,
-    /// Makes unary operators the epilogue of what they follow.
+    /// Makes element-wise operators the epilogue of the product that they follow.
     epilogues,
     /// Makes chains of element-wise operators one.
     chains,

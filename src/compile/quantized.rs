@@ -373,9 +373,9 @@ impl Search<'_> {
 
     /// The elements of a constant bias for that many channels, which are last in a shape.
     fn bias(&self, id: ValueId, channels: usize) -> Result<Option<Vec<f32>>> {
-        let shape = &self.graph.descriptor(id).shape;
-        let along = shape.last().is_none_or(|&last| last as usize == channels || last == 1);
         let mut bias = floats(self.graph, id)?;
+        // As many elements in another dimension are one for each row.
+        let along = bias.len() == 1 || self.graph.descriptor(id).shape.last() == Some(&(channels as u32));
         if bias.len() == 1 {
             bias = vec![bias[0]; channels];
         }

@@ -1,8 +1,9 @@
 use super::*;
+use crate::compile::{Passes, optimize};
 use crate::ir::parse;
 use crate::memory::Buffer;
 use crate::ops::tensor::Tensor;
-use crate::testing::{check_pass, check_pass_changes_nothing};
+use crate::testing::{Tolerance, check, check_pass, check_pass_changes_nothing};
 
 /// Folds with the oracle.
 fn evaluate(graph: &Graph, node: &Node) -> Result<Vec<Buffer>> {
@@ -228,4 +229,29 @@ fn every_node_is_an_origin_of_one() {
     graph.sort_origins();
     let origins: Vec<_> = graph.nodes.iter().map(|node| node.origins.clone()).collect();
     assert_eq!(origins, [[0, 1, 2, 3, 4]]);
+}
+
+#[test]
+fn one_bias_for_each_row_is_none_for_each_channel() {
+    let product = "%0 = input x uint8 [4, 8]
+         %1 = constant float32 [1, 1] 0.5
+         %2 = constant uint8 [1, 1] 3
+         %3 = dequantizeLinear %0 %1 %2
+         %4 = constant int8 [8, 4]
+         %5 = constant int8 [1, 1] 0
+         %6 = dequantizeLinear %4 %1 %5
+         ";
+    for (bias, rest, expected) in [
+        ("[4, 1]", "%8 = matmul %3 %6\n%9 = add %8 %7\noutput y = %9", &["quantizedMatmul", "add"][..]),
+        ("[4, 1]", "%8 = gemm %3 %6 %7\noutput y = %8", &["dequantizeLinear", "gemm"]),
+        ("[1, 4]", "%8 = matmul %3 %6\n%9 = add %8 %7\noutput y = %9", &["quantizedMatmul"]),
+        ("[1, 1]", "%8 = gemm %3 %6 %7\noutput y = %8", &["quantizedMatmul"]),
+    ] {
+        let text = format!("{product}%7 = constant float32 {bias}\n{rest}");
+        let mut graph = parse(&text);
+        optimize(&mut graph, Passes { epilogues: false, chains: false, ..Passes::ALL }, &evaluate).unwrap();
+        let names: Vec<&str> = graph.nodes.iter().map(|node| node.op.rule().name).collect();
+        assert_eq!(names, expected, "{bias}: {rest}");
+        check(&parse(&text), Tolerance::ulps(8).or_absolute(1e-3));
+    }
 }

@@ -82,6 +82,10 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
     let (mut scores, first) = product;
     scores.parts.push(first);
     let [query, key] = two(&graph.nodes[first])?;
+    // A cast in between may make the products those of different types.
+    if graph.descriptor(query).dtype != graph.descriptor(value).dtype {
+        return None;
+    }
     let shape = |id: ValueId| graph.descriptor(id).shape.iter().map(|&dim| dim as usize).collect::<Vec<_>>();
     let (score_shape, out_shape) = (shape(graph.nodes[first].outputs[0]), shape(node.outputs[0]));
     let (score_batch, &[rows, keys]) = score_shape.split_last_chunk::<2>()?;

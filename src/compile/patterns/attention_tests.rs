@@ -187,3 +187,18 @@ fn one_attention_reads_another() {
     fuse_attention(&mut graph);
     graph.verify();
 }
+
+#[test]
+fn products_of_different_types_stay() {
+    check_pass_changes_nothing(
+        fuse_attention,
+        "%0 = input q float32 [2, 5, 8]
+         %1 = input k float32 [2, 8, 6]
+         %2 = input v float16 [2, 6, 8]
+         %3 = matmul %0 %1
+         %4 = softmax %3 axis=2
+         %5 = cast %4 dataType=float16
+         %6 = matmul %5 %2
+         output y = %6",
+    );
+}
