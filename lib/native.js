@@ -12,7 +12,7 @@ const path = require('node:path');
 
 const { errorFromCode } = require('./errors.js');
 
-const { Promise } = globalThis;
+const { Promise, setImmediate } = globalThis;
 const packageDirectory = path.dirname(__dirname);
 
 /** Architectures as they stand in the file name of musl's loader. */
@@ -94,8 +94,11 @@ class Completions {
 
   constructor(binding) {
     this.environment = binding.initialize((ids, codes, messages) => {
-      // What ends a request must not keep the others from ending.
-      ids.forEach((id, index) => this.#complete(id, codes[index] ?? '', messages[index]));
+      ids.forEach((id, index) => {
+        const complete = () => this.#complete(id, codes[index] ?? '', messages[index]);
+        // A task for each: what waits for one promise runs before the next one is settled and its data are written.
+        index === 0 ? complete() : setImmediate(complete);
+      });
     });
   }
 

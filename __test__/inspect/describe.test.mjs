@@ -34,7 +34,9 @@ test('a description lists the graph as given, as compiled, and its steps', async
   checkListing(compiled);
   assert.equal(threads, 2);
   assert.ok(['portable', 'avx2', 'avx512', 'neon'].includes(isa));
-  assert.deepEqual(passes, ['fold', 'simplify', 'patterns', 'epilogues', 'chains', 'views']);
+  assert.deepEqual(passes, [
+    'fold', 'simplify', 'patterns', 'affine', 'layout', 'quantized', 'epilogues', 'chains', 'views', 'winograd',
+  ]);
   assert.ok(memory.packedBytes > 0 && memory.arenaBytes > 0 && memory.constantBytes > 0);
 
   const labels = source.nodes.map(({ label }) => label);

@@ -19,7 +19,12 @@ pub fn absorb_affine(graph: &mut Graph) {
     let uses = graph.use_counts();
     let nodes = std::mem::take(&mut graph.nodes);
     let mut absorb = Absorb { graph, producers: Vec::new(), known: HashSet::new() };
-    for node in nodes {
+    for mut node in nodes {
+        if let (Op::Elementwise(Elementwise::Mul | Elementwise::Add), [Some(a), Some(_)]) = (&node.op, &node.inputs[..])
+            && absorb.is_constant(*a)
+        {
+            node.inputs.swap(0, 1);
+        }
         let input = node.inputs.first().copied().flatten();
         let producer = input.filter(|id| uses[id.index()] == 1).and_then(|id| absorb.producer(id));
         let absorbed = match (producer, &node.op) {
@@ -299,7 +304,7 @@ mod tests {
              %6 = mul %5 %2
              %7 = sub %6 %3
              %8 = div %7 %4
-             %9 = add %8 %2
+             %9 = add %2 %8
              output y = %9";
         assert_eq!(operators(text), ["conv2d"]);
         check(&parse(text), FLOAT);

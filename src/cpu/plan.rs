@@ -34,9 +34,12 @@ impl Default for PlanOptions {
     }
 }
 
-/// A plan that writes fewer bytes runs on the thread that calls it. Entering the pool costs about 5 us, which is what
-/// it takes to write 64 KiB; done once here, the steps need not do it one by one.
+/// A plan that writes fewer bytes, and multiplies less, runs on the thread that calls it. Calling the threads of the pool
+/// costs about 5 us, which is what it takes to write 64 KiB; done once here, the steps need not do it one by one.
 const MIN_POOL_BYTES: usize = 1 << 16;
+
+/// The multiply-adds that take as long.
+const MIN_POOL_WORK: u64 = 1 << 18;
 
 /// What a planned step does.
 enum Work {
@@ -60,8 +63,8 @@ pub struct Plan {
     inputs: Vec<(String, Descriptor)>,
     outputs: Vec<(String, Descriptor)>,
     regions: Regions,
-    /// Bytes that the steps write.
-    written: usize,
+    /// Whether running it is worth the threads of the pool.
+    enters_pool: bool,
     description: Arc<Description>,
 }
 
@@ -167,7 +170,7 @@ impl Plan {
         };
         Ok(Plan {
             description: Arc::new(description),
-            written: steps.iter().map(|step| step.places.written_bytes()).sum(),
+            enters_pool: enters_pool(graph, &steps, env),
             regions: Regions::with_capacity(inputs.unwrap_or(0), outputs.unwrap_or(0)),
             steps,
             constants,
@@ -233,7 +236,6 @@ impl Plan {
         if self.fill_arena {
             self.arena.bytes_mut().fill(0xff);
         }
-        let enter_pool = env.threads.count() > 1 && self.written >= MIN_POOL_BYTES;
         let mut memory = Memory { arena: &mut self.arena, inputs, outputs, constants: &self.constants };
         let (steps, regions) = (&self.steps, &mut self.regions);
         let mut run = || {
@@ -249,7 +251,7 @@ impl Plan {
                 observer.end_step();
             }
         };
-        if enter_pool {
+        if self.enters_pool {
             env.threads.install(run)
         } else {
             run()
@@ -271,6 +273,16 @@ fn lower_all(graph: &mut Graph, env: &Env, options: PlanOptions) -> Result<Vec<L
         readers.note(graph, &mut all);
     }
     Ok(all)
+}
+
+fn enters_pool(graph: &Graph, steps: &[PlannedStep], env: &Env) -> bool {
+    let written: usize = steps.iter().map(|step| step.places.written_bytes()).sum();
+    let work = |node: &Node| {
+        let outputs: Vec<&Descriptor> = node.outputs.iter().map(|&id| graph.descriptor(id)).collect();
+        node.op.multiply_adds(&graph.input_descriptors(node)[..node.operands().0.len()], &outputs)
+    };
+    let work = || graph.nodes.iter().map(work).fold(0, u64::saturating_add);
+    env.threads.count() > 1 && (written >= MIN_POOL_BYTES || work() >= MIN_POOL_WORK)
 }
 
 /// What the passes make of `graph`.
