@@ -12,18 +12,20 @@ pub trait Quantized: Element {
     fn shifted(quotient: f32, zero: Self) -> Self;
 }
 
+// The formulas are pasted into the methods: closures would not be inlined in every build, and so not vectorised.
 macro_rules! quantized {
-    ($($type:ty: $dequantize:expr, $shifted:expr;)*) => {$(
+    ($($type:ty:
+        |$x:ident, $scale:ident, $zero:ident| $dequantize:expr,
+        |$quotient:ident, $shift:ident| $shifted:expr;)*) => {$(
         impl Quantized for $type {
             #[inline(always)]
-            fn dequantize(self, scale: f32, zero: $type) -> f32 {
-                let dequantize: fn($type, f32, $type) -> f32 = $dequantize;
-                dequantize(self, scale, zero)
+            fn dequantize(self, $scale: f32, $zero: $type) -> f32 {
+                let $x = self;
+                $dequantize
             }
             #[inline(always)]
-            fn shifted(quotient: f32, zero: $type) -> $type {
-                let shifted: fn(f32, $type) -> $type = $shifted;
-                shifted(quotient, zero)
+            fn shifted($quotient: f32, $shift: $type) -> $type {
+                $shifted
             }
         }
     )*};
