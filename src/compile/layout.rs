@@ -18,13 +18,18 @@ use std::collections::{HashMap, HashSet};
 /// vectors empty.
 const MIN_CHANNELS: u32 = 8;
 
+/// Networks of whose convolutions one in so many has groups stay as they are: those would be transposed to and fro.
+const MOST_GROUPED: usize = 4;
+
 /// Gives convolutions with channels first, and what surrounds them, images with channels last.
 pub fn channels_last(graph: &mut Graph) {
-    let convolves = |node: &Node| matches!(&node.op, Op::Conv2d(op) if op.attributes.input_layout == InputLayout::Nchw);
-    if !graph.nodes.iter().any(convolves) {
+    let weights = super::quantized::weights(graph);
+    let float = |node: &&Node| node.inputs.get(1).is_some_and(|id| id.is_none_or(|id| !weights.contains(&id)));
+    let convolutions = graph.nodes.iter().filter(|node| Groups::of(graph, node).is_some()).count();
+    let grouped = graph.nodes.iter().filter(float).filter(|node| Groups::of(graph, node) == Some(Groups::Several));
+    if grouped.count() * MOST_GROUPED >= convolutions {
         return;
     }
-    let weights = super::quantized::weights(graph);
     let nodes = std::mem::take(&mut graph.nodes);
     let mut rewrite = Rewrite { graph, weights, last: HashMap::new(), absent: HashMap::new() };
     for node in nodes {
@@ -34,6 +39,31 @@ pub fn channels_last(graph: &mut Graph) {
         rewrite.plain(id);
     }
     graph.drop_unused();
+}
+
+/// The groups of a convolution with channels first.
+#[derive(Clone, Copy, PartialEq)]
+enum Groups {
+    One,
+    /// One for each input channel.
+    Depthwise,
+    /// With channels last, few channels of a group leave lanes of the vectors empty.
+    Several,
+}
+
+impl Groups {
+    fn of(graph: &Graph, node: &Node) -> Option<Groups> {
+        let Op::Conv2d(op) = &node.op else { return None };
+        let [_, inputs, _, _] = op.attributes.filter_layout.axes();
+        if op.attributes.input_layout != InputLayout::Nchw {
+            return None;
+        }
+        Some(match (op.attributes.groups, graph.descriptor(node.inputs[1]?).shape[inputs]) {
+            (1, _) => Groups::One,
+            (_, 1) => Groups::Depthwise,
+            _ => Groups::Several,
+        })
+    }
 }
 
 /// The dimensions of a tensor with channels last, by their places with channels first.
@@ -175,10 +205,12 @@ impl Rewrite<'_> {
         let last = op.transposed(&axes(4))?;
         let [output_channels, _, _, _] = op.attributes.filter_layout.axes();
         let channels = self.graph.descriptor(filter).shape[output_channels];
-        let depthwise = op.attributes.groups > 1 && op.attributes.groups == channels;
-        let wide = if depthwise { channels } else { channels / op.attributes.groups } >= MIN_CHANNELS;
+        let suits = match Groups::of(self.graph, node)? {
+            Groups::Several if !self.weights.contains(&filter) => false,
+            _ => channels >= MIN_CHANNELS || self.is_native(image),
+        };
         let known = self.graph.value(filter).constant().is_some() || self.weights.contains(&filter);
-        if !known || !(wide || self.is_native(image)) {
+        if !known || !suits {
             return None;
         }
         let inputs = self.operands(node, 1, 4);
@@ -411,12 +443,16 @@ mod tests {
     #[test]
     fn images_stay_that_nothing_is_won_for() {
         for text in [
-            // Few channels, a filter that is not known yet, channels last already, no convolution.
+            // Few channels, groups, a filter that is not known yet, channels last already, no convolution.
             "%0 = input x float32 [1, 3, 8, 8]
              %1 = constant float32 [3, 3, 3, 3]
              %2 = conv2d %0 %1
              %3 = relu %2
              output y = %3",
+            "%0 = input x float32 [1, 16, 8, 8]
+             %1 = constant float32 [16, 8, 3, 3]
+             %2 = conv2d %0 %1 groups=2
+             output y = %2",
             "%0 = input x float32 [1, 16, 8, 8]
              %1 = input f float32 [16, 16, 3, 3]
              %2 = conv2d %0 %1
