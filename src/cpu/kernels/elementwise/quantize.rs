@@ -33,9 +33,9 @@ macro_rules! quantized {
 
 quantized! {
     i8: |x, scale, zero| (x as i32 - zero as i32) as f32 * scale,
-        |x, zero| (nearest(x) + zero as f32).clamp(-128.0, 127.0) as i32 as i8;
+        |x, zero| low_byte((nearest(x) + zero as f32).clamp(-128.0, 127.0)) as i8;
     u8: |x, scale, zero| (x as i32 - zero as i32) as f32 * scale,
-        |x, zero| (nearest(x) + zero as f32).clamp(0.0, 255.0) as i32 as u8;
+        |x, zero| low_byte((nearest(x) + zero as f32).clamp(0.0, 255.0));
     // The difference needs 33 bits. `as` saturates and turns NaN into 0.
     i32: |x, scale, zero| ((x as f64 - zero as f64) * scale as f64) as f32,
         |x, zero| (x.round_ties_even() as f64 + zero as f64) as i32;
@@ -47,8 +47,17 @@ quantized! {
 /// even one: numbers of this magnitude have no digits behind the point.
 #[inline(always)]
 fn nearest(x: f32) -> f32 {
-    const WHOLE: f32 = 12_582_912.0;
     (x.clamp(-512.0, 512.0) + WHOLE) - WHOLE
+}
+
+/// What has no digits behind the point when small numbers are added: its last bits count ones.
+const WHOLE: f32 = 12_582_912.0;
+
+/// The lowest bits of a small whole number; NaN gives 0. A conversion with `as` would not be vectorised.
+#[inline(always)]
+fn low_byte(x: f32) -> u8 {
+    let x = if x.is_nan() { 0.0 } else { x };
+    (x + WHOLE).to_bits() as u8
 }
 
 /// `out[i] = (x[i] - zero[i]) * scale[i]`.
