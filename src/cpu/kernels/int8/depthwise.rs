@@ -218,7 +218,6 @@ impl Row<'_> {
 
     /// A block of channels, of which whole vectors can be read if `FULL`.
     #[inline(always)]
-    #[expect(clippy::needless_range_loop, reason = "iterators of arrays are not inlined in every build")]
     fn block<D: Dot, const TOGETHER: usize, const SIGNED: bool, const FULL: bool>(&mut self, dot: D, first: usize) {
         let Depthwise { channels, taps, filter, output, slides, .. } = self.convolution;
         let step = slides[1].stride as usize;
@@ -248,19 +247,19 @@ impl Row<'_> {
                     ]
                 };
                 let lefts = dot.interleave(bytes);
-                for output in 0..TOGETHER {
-                    for v in 0..4 {
+                for sums in &mut sums {
+                    for (v, sum) in sums.iter_mut().enumerate() {
                         // SAFETY: the filter has four vectors for each quad and output.
                         let right = dot.right(unsafe { dot.load(weights.add(v * D::BYTES)) });
-                        sums[output][v] = dot.dot(sums[output][v], dot.left(lefts[v]), right);
+                        *sum = dot.dot(*sum, dot.left(lefts[v]), right);
                     }
                     weights = weights.wrapping_add(4 * D::BYTES);
                 }
             }
-            for index in 0..TOGETHER.min(output[1] - x) {
-                let to = &mut self.out[((x + index) * channels + first) * size..][..count * size];
+            for (output_x, sums) in (x..output[1]).zip(sums) {
+                let to = &mut self.out[(output_x * channels + first) * size..][..count * size];
                 // SAFETY: the slice has `count` elements, and the columns have whole blocks.
-                unsafe { store(dot, self.columns, sums[index], first, to.as_mut_ptr(), count) };
+                unsafe { store(dot, self.columns, sums, first, to.as_mut_ptr(), count) };
             }
         }
     }

@@ -56,7 +56,6 @@ impl Columns {
     /// All fields have `VECS` vectors from `column` on; `to` must be valid for writes of `count` elements. `VECS` is 1, 2
     /// or 4. If `INTERLEAVED`, which bytes alone can be, it is 4, and the lanes are in the order of [`Dot::interleave`].
     #[inline(always)]
-    #[expect(clippy::needless_range_loop, reason = "iterators of arrays are not inlined in every build")]
     unsafe fn store<D: Dot, const VECS: usize, const INTERLEAVED: bool>(
         &self,
         dot: D,
@@ -67,27 +66,27 @@ impl Columns {
     ) {
         let float = dot.float();
         let mut values = [float.splat(0.0); VECS];
-        for v in 0..VECS {
+        for (v, value) in values.iter_mut().enumerate() {
             let at = column + v * D::LANES;
             // SAFETY: the caller guarantees vectors from `column` on.
             let (scale, bias) =
                 unsafe { (float.load_ptr(self.scale.as_ptr().add(at)), float.load_ptr(self.bias.as_ptr().add(at))) };
-            values[v] = float.mul_add(dot.to_float(sums[v]), scale, bias);
+            *value = float.mul_add(dot.to_float(sums[v]), scale, bias);
         }
         match self.to {
             To::Bytes(how) => {
                 let mut rounded = sums;
-                for v in 0..VECS {
-                    rounded[v] = dot.round(values[v]);
+                for (rounded, value) in rounded.iter_mut().zip(values) {
+                    *rounded = dot.round(value);
                 }
                 // SAFETY: the caller guarantees that the elements can be written.
                 unsafe { dot.store_bytes::<VECS, INTERLEAVED>(rounded, how, to, count) };
             }
             To::Floats { min, max } => {
                 let to: *mut f32 = to.cast();
-                for v in 0..VECS {
+                for (v, value) in values.into_iter().enumerate() {
                     let first = v * D::LANES;
-                    let value = float.min(float.max(values[v], float.splat(min)), float.splat(max));
+                    let value = float.min(float.max(value, float.splat(min)), float.splat(max));
                     if first + D::LANES <= count {
                         // SAFETY: these elements are among those that can be written.
                         unsafe { float.store_ptr(value, to.add(first)) };

@@ -257,14 +257,13 @@ impl Tile<'_> {
     /// `HEIGHT` rows from `top` on can be read and written, `VECS` vectors of the panel and of everything in [`Columns`]
     /// can be read.
     #[inline(always)]
-    #[expect(clippy::needless_range_loop, reason = "see the comment in the loop")]
     unsafe fn tile<D: Dot, const HEIGHT: usize, const VECS: usize>(&self, dot: D, top: usize) {
         let Tiles { product, out, out_stride } = self.tiles;
         let Product { left, left_stride, row_sums, columns, .. } = product;
         let mut start = [dot.splat(0); VECS];
-        for v in 0..VECS {
+        for (v, start) in start.iter_mut().enumerate() {
             // SAFETY: the columns have that many vectors.
-            start[v] = unsafe { dot.load_sums(columns.start.as_ptr().add(self.column + v * D::LANES)) };
+            *start = unsafe { dot.load_sums(columns.start.as_ptr().add(self.column + v * D::LANES)) };
         }
         let mut sums = [start; HEIGHT];
         let mut rows = left.as_ptr().wrapping_add(top * left_stride);
@@ -274,11 +273,10 @@ impl Tile<'_> {
             // SAFETY: the panel and the rows have four more elements.
             unsafe {
                 let factors = right_factors::<D, VECS>(dot, panel);
-                // Ranges, because iterators of arrays are not inlined in every build: the sums would not be in registers.
-                for row in 0..HEIGHT {
+                for (row, sums) in sums.iter_mut().enumerate() {
                     let quad = dot.left_quad(rows.add(row * left_stride).cast::<u32>().read_unaligned());
-                    for v in 0..VECS {
-                        sums[row][v] = dot.dot(sums[row][v], quad, factors[v]);
+                    for (sum, factor) in sums.iter_mut().zip(factors) {
+                        *sum = dot.dot(*sum, quad, factor);
                     }
                 }
             }
@@ -289,28 +287,30 @@ impl Tile<'_> {
             // SAFETY: the panel has four more elements, the rows have `rest`.
             unsafe {
                 let factors = right_factors::<D, VECS>(dot, panel);
-                for row in 0..HEIGHT {
+                for (row, sums) in sums.iter_mut().enumerate() {
                     let mut quad = [0; 4];
-                    std::ptr::copy_nonoverlapping(rows.add(row * left_stride), quad.as_mut_ptr(), rest);
+                    for (i, byte) in quad[..rest].iter_mut().enumerate() {
+                        *byte = *rows.add(row * left_stride + i);
+                    }
                     let quad = dot.left_quad(u32::from_le_bytes(quad));
-                    for v in 0..VECS {
-                        sums[row][v] = dot.dot(sums[row][v], quad, factors[v]);
+                    for (sum, factor) in sums.iter_mut().zip(factors) {
+                        *sum = dot.dot(*sum, quad, factor);
                     }
                 }
             }
         }
-        for row in 0..HEIGHT {
+        for (row, mut sums) in sums.into_iter().enumerate() {
             if !columns.zeros.is_empty() {
                 let row_sum = dot.splat(row_sums[top + row]);
-                for v in 0..VECS {
+                for (v, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: the columns have that many vectors.
                     let zeros = unsafe { dot.load_sums(columns.zeros.as_ptr().add(self.column + v * D::LANES)) };
-                    sums[row][v] = dot.sub_product(sums[row][v], row_sum, zeros);
+                    *sum = dot.sub_product(*sum, row_sum, zeros);
                 }
             }
             let place = ((top + row) * out_stride + self.at) * columns.to.size();
             // SAFETY: the place is in the row that can be written, and the columns have that many vectors.
-            unsafe { columns.store::<D, VECS, false>(dot, sums[row], self.column, out.add(place), self.count) };
+            unsafe { columns.store::<D, VECS, false>(dot, sums, self.column, out.add(place), self.count) };
         }
     }
 }
@@ -320,13 +320,12 @@ impl Tile<'_> {
 /// # Safety
 /// The vectors can be read.
 #[inline(always)]
-#[expect(clippy::needless_range_loop, reason = "iterators of arrays are not inlined in every build")]
 unsafe fn right_factors<D: Dot, const VECS: usize>(dot: D, panel: *const u8) -> [D::Right; VECS] {
     // SAFETY: as the caller guarantees.
     let mut factors = [dot.right(unsafe { dot.load(panel) }); VECS];
-    for v in 1..VECS {
+    for (v, factor) in factors.iter_mut().enumerate().skip(1) {
         // SAFETY: as the caller guarantees.
-        factors[v] = dot.right(unsafe { dot.load(panel.add(v * D::BYTES)) });
+        *factor = dot.right(unsafe { dot.load(panel.add(v * D::BYTES)) });
     }
     factors
 }
