@@ -384,11 +384,13 @@ impl<T: Float> Product<'_, T> {
                         Some(_) => (b, widths.cols),
                         None => (&b[left * depth.len()..], widths.cols),
                     };
+                    let following = raw.is_none() && left + widths.cols < cols.len();
                     self.isa.run(RowPanels {
                         a: &a[top * if a_stride == 0 { depth.len() } else { a_stride }..],
                         a_stride,
                         b: panel,
                         b_step: step,
+                        b_ahead: if following { widths.cols * depth.len() } else { 0 },
                         depth: depth.len(),
                         // SAFETY: `top` and `left` lie inside of the tile that the caller guarantees.
                         out: unsafe { out.add(top * stride + left) },
@@ -591,6 +593,8 @@ struct RowPanels<'a> {
     /// One column panel, `b_step` floats per depth.
     b: &'a [f32],
     b_step: usize,
+    /// Distance to the next column panel, which is asked for while this one is worked on; 0 if there is none.
+    b_ahead: usize,
     depth: usize,
     /// `rows` by `cols` floats at `stride`, which the one who makes this value guarantees to be writable.
     out: *mut f32,
@@ -661,7 +665,9 @@ impl RowPanels<'_> {
                     match rows {
                         // SAFETY: the lengths of `a` and `b` were checked above; the tile ends within the rows
                         // and columns that can be written, or in the buffer. Heights above `HEIGHT` do not occur.
-                        $($rows if $rows <= HEIGHT => unsafe { self.tile::<S, HEIGHT, $rows, VECS>(simd, a, sink) },)*
+                        $($rows if $rows <= HEIGHT => unsafe {
+                            self.tile::<S, HEIGHT, $rows, VECS>(simd, a, sink, if top == 0 { self.b_ahead } else { 0 })
+                        },)*
                         _ => {}
                     }
                 };
@@ -673,7 +679,8 @@ impl RowPanels<'_> {
         }
     }
 
-    /// One register tile of `ROWS` rows and `VECS` vectors.
+    /// One register tile of `ROWS` rows and `VECS` vectors. Also asks for the `VECS` vectors that are `ahead` floats from
+    /// those of each depth.
     ///
     /// # Safety
     /// `a` holds a panel of `depth * HEIGHT` floats, or `ROWS` rows of `depth` floats, and `ROWS <= HEIGHT`; `b` can be
@@ -684,6 +691,7 @@ impl RowPanels<'_> {
         simd: S,
         a: &[f32],
         sink: Sink,
+        ahead: usize,
     ) {
         let Sink { out, stride, row } = sink;
         // Stores that miss the caches would stall what follows; the lines are here when the sums are.
@@ -704,9 +712,11 @@ impl RowPanels<'_> {
                     for (v, column) in columns.iter_mut().enumerate() {
                         *column = simd.load_ptr(b.add(v * S::LANES));
                     }
-                    if ROWS <= STREAMED_ROWS {
-                        for v in 0..VECS {
+                    for v in 0..VECS {
+                        if ROWS <= STREAMED_ROWS {
                             simd.prefetch(b.wrapping_add(AHEAD + v * S::LANES));
+                        } else {
+                            simd.prefetch_l2(b.wrapping_add(ahead + v * S::LANES));
                         }
                     }
                     for (row, sums) in sums.iter_mut().enumerate() {
@@ -728,9 +738,11 @@ impl RowPanels<'_> {
                     for (v, column) in columns.iter_mut().enumerate() {
                         *column = simd.load_ptr(b.add(v * S::LANES));
                     }
-                    if ROWS <= STREAMED_ROWS {
-                        for v in 0..VECS {
+                    for v in 0..VECS {
+                        if ROWS <= STREAMED_ROWS {
                             simd.prefetch(b.wrapping_add(AHEAD + v * S::LANES));
+                        } else {
+                            simd.prefetch_l2(b.wrapping_add(ahead + v * S::LANES));
                         }
                     }
                     for (row, sums) in rows.iter().zip(&mut sums) {
