@@ -55,10 +55,10 @@ test('a description lists the graph as given, as compiled, and its steps', async
   );
   const stem = compiled.nodes.find(({ label }) => label === 'stem');
   assert.deepEqual(stem.epilogue, ['relu']);
-  assert.deepEqual(stem.attributes, { strides: [2, 2] });
+  assert.deepEqual(stem.attributes, { inputLayout: 'nhwc', strides: [2, 2] });
   assert.deepEqual(
     stem.inputs.map((id) => compiled.values.find((value) => value.id === id).kind),
-    ['input', 'constant', 'constant'],
+    ['node', 'constant', 'constant'],
   );
   assert.deepEqual(compiled.inputs, source.inputs);
   assert.equal(source.inputs[0].name, 'image');
@@ -73,7 +73,8 @@ test('a description lists the graph as given, as compiled, and its steps', async
   }
   const step = (label) => steps.find((step) => step.label === label);
   assert.deepEqual(step('stem'), {
-    index: 0,
+    // Behind the transposition to channels last.
+    index: 1,
     kernel: 'conv2d im2col',
     node: stem.id,
     operator: 'conv2d',
@@ -86,7 +87,8 @@ test('a description lists the graph as given, as compiled, and its steps', async
   // Views share memory: they are nodes without a step.
   assert.ok(compiled.nodes.some(({ label }) => label === 'flat'));
   assert.equal(step('flat'), undefined);
-  assert.equal(step('join'), undefined);
+  // With channels last, those of its operands lie apart.
+  assert.equal(step('join').kernel, 'copy');
 });
 
 test('every description is new, and plain data', async () => {
