@@ -8,6 +8,7 @@ pub mod cumulative;
 pub mod depthwise;
 pub mod depthwise_pixels;
 pub mod elementwise;
+pub mod epilogue;
 pub mod float;
 pub mod gather;
 pub mod gemm;

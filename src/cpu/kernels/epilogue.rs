@@ -1,0 +1,284 @@
+//! What follows a product or convolution: scaling, a bias, a residual and bounds, in the registers that hold the sums where
+//! that is possible, and anything else on runs of results that are in cache.
+
+use super::float::Float;
+use crate::cpu::simd::{Isa, Kernel, Simd};
+
+/// What is added to the product: `beta * data[row * row_stride + col * col_stride]`. Stride 0 broadcasts.
+#[derive(Clone, Copy)]
+pub struct Addend<'a, T> {
+    /// The elements.
+    pub data: &'a [T],
+    /// Distance between rows, in elements.
+    pub row_stride: usize,
+    /// Distance between columns, in elements.
+    pub col_stride: usize,
+    /// The factor.
+    pub beta: f32,
+}
+
+/// Called once for each contiguous run of outputs, in `f32`, while it is in cache, with the place of the first one in the
+/// whole output. Runs are as long as the layout allows.
+pub type Finish<'a> = Option<&'a (dyn Fn(usize, &mut [f32]) + Sync)>;
+
+/// What happens to the results of a product or convolution, whatever its layout, before they are stored.
+#[derive(Clone, Copy)]
+pub struct Tail<'a, T> {
+    /// What is added first: one element per element of the output, in the same order.
+    pub residual: Option<&'a [T]>,
+    /// The bounds to keep within. NaN stays, and so does -0 at a lower bound of 0.
+    pub clamp: Option<[f32; 2]>,
+    /// What is applied last.
+    pub finish: Finish<'a>,
+}
+
+impl<T> Tail<'_, T> {
+    /// Nothing happens.
+    pub const NONE: Self = Tail { residual: None, clamp: None, finish: None };
+}
+
+impl<T: Float> Tail<'_, T> {
+    /// Applies this to a run of results, which starts at `offset` of the whole output.
+    pub fn apply(&self, isa: Isa, offset: usize, sums: &mut [f32]) {
+        self.bound(isa, offset, sums);
+        if let Some(finish) = self.finish {
+            finish(offset, sums);
+        }
+    }
+
+    /// As [`apply`](Self::apply), but for what finishes.
+    fn bound(&self, isa: Isa, offset: usize, sums: &mut [f32]) {
+        if let Some(residual) = self.residual {
+            isa.run(AddAll { residual: &residual[offset..][..sums.len()], sums });
+        }
+        if let Some(bounds) = self.clamp {
+            isa.run(ClampAll { bounds, sums });
+        }
+    }
+}
+
+/// What happens to the sums before they are stored.
+pub struct Epilogue<'a, T> {
+    /// The factor of the product.
+    pub alpha: f32,
+    /// What is added.
+    pub addend: Option<Addend<'a, T>>,
+    /// What follows.
+    pub tail: Tail<'a, T>,
+}
+
+impl<T: Float> Epilogue<'_, T> {
+    /// Applies this to the elements of row `row` from column `col` on, which start at `offset` of the whole output.
+    pub fn apply(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
+        self.add(isa, [row, col], offset, sums);
+        if let Some(finish) = self.tail.finish {
+            finish(offset, sums);
+        }
+    }
+
+    /// As [`apply`](Self::apply), but for what finishes.
+    pub(super) fn add(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
+        if self.alpha != 1.0 || self.addend.is_some() {
+            isa.run(Affine { alpha: self.alpha, addend: &self.addend, row, col, sums });
+        }
+        self.tail.bound(isa, offset, sums);
+    }
+
+    /// What is done in the registers of the micro-kernel, if all of it is `f32`.
+    pub(super) fn in_registers(&self) -> Option<InRegisters<'_>> {
+        let addend = match &self.addend {
+            Some(Addend { data, row_stride, col_stride, beta }) => {
+                let (row_stride, col_stride) = (*row_stride, *col_stride);
+                Some(Addend { data: T::as_f32(data)?, row_stride, col_stride, beta: *beta })
+            }
+            None => None,
+        };
+        let residual = match self.tail.residual {
+            Some(residual) => Some(T::as_f32(residual)?),
+            None => None,
+        };
+        Some(InRegisters { alpha: self.alpha, addend, residual, clamp: self.tail.clamp })
+    }
+}
+
+struct Affine<'a, T> {
+    alpha: f32,
+    addend: &'a Option<Addend<'a, T>>,
+    row: usize,
+    col: usize,
+    sums: &'a mut [f32],
+}
+
+impl<T: Float> Kernel for Affine<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Affine { alpha, addend, row, col, sums } = self;
+        let Some(Addend { data, row_stride, col_stride, beta }) = *addend else {
+            return sums.iter_mut().for_each(|x| *x *= alpha);
+        };
+        let data = &data[row * row_stride + col * col_stride..];
+        match col_stride {
+            0 => {
+                let constant = beta * data[0].to_f32();
+                sums.iter_mut().for_each(|x| *x = simd.mul_add_scalar(*x, alpha, constant));
+            }
+            1 => {
+                for (x, c) in sums.iter_mut().zip(data) {
+                    *x = simd.mul_add_scalar(*x, alpha, beta * c.to_f32());
+                }
+            }
+            _ => {
+                for (x, c) in sums.iter_mut().zip(data.iter().step_by(col_stride)) {
+                    *x = simd.mul_add_scalar(*x, alpha, beta * c.to_f32());
+                }
+            }
+        }
+    }
+}
+
+struct AddAll<'a, T> {
+    residual: &'a [T],
+    sums: &'a mut [f32],
+}
+
+impl<T: Float> Kernel for AddAll<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        self.sums.iter_mut().zip(self.residual).for_each(|(x, r)| *x += r.to_f32());
+    }
+}
+
+struct ClampAll<'a> {
+    bounds: [f32; 2],
+    sums: &'a mut [f32],
+}
+
+impl Kernel for ClampAll<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let [low, high] = self.bounds;
+        for x in self.sums {
+            let y = if low > *x { low } else { *x };
+            *x = if high < y { high } else { y };
+        }
+    }
+}
+
+/// What is done to sums in the registers of the micro-kernel.
+#[derive(Clone, Copy)]
+pub(super) struct InRegisters<'a> {
+    alpha: f32,
+    addend: Option<Addend<'a, f32>>,
+    residual: Option<&'a [f32]>,
+    clamp: Option<[f32; 2]>,
+}
+
+impl InRegisters<'_> {
+    /// Whether neighbours in a row are neighbours in what is added, or all the same.
+    pub(super) fn is_plain(&self) -> bool {
+        self.addend.as_ref().is_none_or(|addend| addend.col_stride <= 1)
+    }
+
+    /// The results for the sums of a whole tile, whose first element is at `place` of the product and at `offset` of the
+    /// output, the rows of which are `stride` apart. One thing after the other, in short loops that are unrolled: the sums
+    /// must stay in registers.
+    #[inline(always)]
+    pub(super) fn apply_all<S: Simd, const ROWS: usize, const VECS: usize>(
+        &self,
+        simd: S,
+        sums: &mut [[S::F32; VECS]; ROWS],
+        [row, col]: [usize; 2],
+        offset: usize,
+        stride: usize,
+    ) {
+        let wide = VECS * S::LANES;
+        let alpha = simd.splat(self.alpha);
+        match &self.addend {
+            Some(Addend { data, row_stride, col_stride, beta }) => {
+                let beta = simd.splat(*beta);
+                let data = &data[row * row_stride + col * col_stride..];
+                assert!(data.len() > (ROWS - 1) * row_stride + (wide - 1) * col_stride);
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let data = data.as_ptr().wrapping_add(row * row_stride);
+                    // SAFETY: the elements of the tile were just seen to be there, one or `wide` of each row.
+                    let mut addends = [unsafe { simd.splat(*data) }; VECS];
+                    if *col_stride != 0 {
+                        for (v, addend) in addends.iter_mut().enumerate() {
+                            // SAFETY: as above.
+                            *addend = unsafe { simd.load_ptr(data.add(v * S::LANES)) };
+                        }
+                    }
+                    for (sum, addend) in sums.iter_mut().zip(addends) {
+                        *sum = simd.mul_add(*sum, alpha, simd.mul(beta, addend));
+                    }
+                }
+            }
+            None if self.alpha != 1.0 => {
+                for sums in sums.iter_mut() {
+                    for sum in sums {
+                        *sum = simd.mul(*sum, alpha);
+                    }
+                }
+            }
+            None => {}
+        }
+        if let Some(residual) = self.residual {
+            let residual = &residual[offset..];
+            assert!(residual.len() >= (ROWS - 1) * stride + wide);
+            for (row, sums) in sums.iter_mut().enumerate() {
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: as above.
+                    let other = unsafe { simd.load_ptr(residual.as_ptr().add(row * stride + v * S::LANES)) };
+                    *sum = simd.add(*sum, other);
+                }
+            }
+        }
+        if let Some([low, high]) = self.clamp {
+            let (low, high) = (simd.splat(low), simd.splat(high));
+            for sums in sums {
+                for sum in sums {
+                    *sum = simd.min(high, simd.max(low, *sum));
+                }
+            }
+        }
+    }
+
+    /// The results for the sums at row and column `place` of the product, `len` of them, at `offset` of the output.
+    #[inline(always)]
+    pub(super) fn apply<S: Simd>(
+        &self,
+        simd: S,
+        sum: S::F32,
+        [row, col]: [usize; 2],
+        offset: usize,
+        len: usize,
+    ) -> S::F32 {
+        let mut sum = sum;
+        match &self.addend {
+            Some(Addend { data, row_stride, col_stride, beta }) => {
+                let data = &data[row * row_stride + col * col_stride..];
+                let addend = match col_stride {
+                    0 => simd.splat(data[0]),
+                    1 => simd.load_partial(&data[..len]),
+                    _ => {
+                        let mut lanes = [0.0; 16];
+                        lanes.iter_mut().zip(data.iter().step_by(*col_stride)).for_each(|(lane, x)| *lane = *x);
+                        simd.load(&lanes)
+                    }
+                };
+                sum = simd.mul_add(sum, simd.splat(self.alpha), simd.mul(simd.splat(*beta), addend));
+            }
+            None => sum = simd.mul(sum, simd.splat(self.alpha)),
+        }
+        if let Some(residual) = self.residual {
+            sum = simd.add(sum, simd.load_partial(&residual[offset..][..len]));
+        }
+        if let Some([low, high]) = self.clamp {
+            sum = simd.min(simd.splat(high), simd.max(simd.splat(low), sum));
+        }
+        sum
+    }
+}
