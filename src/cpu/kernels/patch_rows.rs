@@ -1,7 +1,7 @@
 //! Products of the patches of an image with channels last and packed filters: what is contiguous in the image, whole rows
 //! of a patch, is copied to [`RowBlocks`], and multiplied there.
 
-use super::float::{Float, narrow};
+use super::float::{Float, narrow, widen};
 use super::gemm::{Tail, panel_widths};
 use super::im2col::Im2col;
 use super::pack::{depth_block, depth_blocks};
@@ -121,7 +121,7 @@ impl<T: Float> PatchProduct<'_, T> {
                     Some(panel) => panel,
                     None => {
                         let wide = &mut scratch[..panel.len()];
-                        isa.run(Widen { from: panel, to: &mut *wide });
+                        widen(isa, panel, wide);
                         wide
                     }
                 };
@@ -138,19 +138,6 @@ impl<T: Float> PatchProduct<'_, T> {
                 });
             }
         }
-    }
-}
-
-struct Widen<'a, T> {
-    from: &'a [T],
-    to: &'a mut [f32],
-}
-
-impl<T: Float> Kernel for Widen<'_, T> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        T::widen_slice(simd, self.from, self.to);
     }
 }
 
