@@ -49,14 +49,48 @@ export async function run(step, command, args, { env = {}, shell = false } = {})
   }
 }
 
-/** Runs npm, whether or not npm started this process. See {@link run}. */
-export function runNpm(step, args) {
+/** How npm is started: as the npm that started this process, or as the command. */
+function npmCommand(args) {
   const cli = process.env.npm_execpath;
   if (cli !== undefined && /npm-cli\.c?js$/.test(cli)) {
-    return run(step, process.execPath, [cli, ...args]);
+    return { command: process.execPath, args: [cli, ...args], shell: false };
   }
   // npm is a .cmd file on Windows, which only a shell can start.
-  return run(step, 'npm', args, { shell: process.platform === 'win32' });
+  return { command: 'npm', args, shell: process.platform === 'win32' };
+}
+
+/** Runs npm, whether or not npm started this process. See {@link run}. */
+export function runNpm(step, npmArgs) {
+  const { command, args, shell } = npmCommand(npmArgs);
+  return run(step, command, args, { shell });
+}
+
+/**
+ * Runs npm and waits for it.
+ *
+ * @param {string[]} npmArgs
+ * @param {{ cwd?: string, env?: Record<string, string> }} [options] the folder, the repository root when absent, and the
+ *   whole environment, this process's when absent
+ * @returns {{ status: number | null, stdout: string, stderr: string }}
+ */
+export function npmResult(npmArgs, { cwd = root, env = process.env } = {}) {
+  const { command, args, shell } = npmCommand(npmArgs);
+  const { status, stdout, stderr, error } = spawnSync(command, args, { cwd, env, shell, encoding: 'utf8', maxBuffer: 64 << 20 });
+  return { status, stdout: stdout ?? '', stderr: error?.message ?? stderr };
+}
+
+/**
+ * Standard output of npm. See {@link npmResult}.
+ *
+ * @param {string} step what npm is run for; names the step in the error
+ * @throws {Failure} with what npm wrote, when it cannot be started or fails
+ */
+export function npmOutput(step, args, options) {
+  const { status, stdout, stderr } = npmResult(args, options);
+  if (status !== 0) {
+    throw new Failure(`${step} failed: npm ${args.join(' ')}\n${stderr}${stdout}`);
+  }
+  return stdout;
 }
 
 /** Standard output of `command`, trimmed, or `undefined` where it cannot be run or fails. */
