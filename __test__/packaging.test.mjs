@@ -140,6 +140,12 @@ describe('the installed package', () => {
     assert.deepEqual(files.sort(), ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', addonName(platform), 'package.json'].sort());
   });
 
+  test('was installed, and is run here, with no Rust on the PATH', () => {
+    for (const tool of ['cargo', 'rustc']) {
+      assert.equal(spawnSync(tool, ['--version'], { env: environmentWithoutRust() }).error?.code, 'ENOENT', tool);
+    }
+  });
+
   test('takes less than 25 MB with all dependencies', () => {
     const bytes = bytesOf(join(project, 'node_modules'));
     assert.ok(bytes > packages[`webnn-node-${platform}`].unpackedSize && bytes < INSTALLED_BYTES, `${bytes} bytes`);
@@ -271,6 +277,17 @@ describe('the loader', () => {
     }
   });
 
+  test('a binary of another version: both versions, and which one to install', () => {
+    const other = manifest.version.replace(/\d+$/, '99');
+    const main = join(directory, 'node_modules', 'webnn-node', 'package.json');
+    const original = readFileSync(main);
+    writeFileSync(main, JSON.stringify({ ...manifest, version: other }));
+    const { message } = load({ content: readFileSync(addon) });
+    writeFileSync(main, original);
+    assert.ok(message.includes(`it is the native binary of webnn-node ${manifest.version}, and this is webnn-node ${other}`), message);
+    assert.ok(message.includes(`npm install webnn-node-${platform}@${other}`), message);
+  });
+
   test('a platform without a package: those that there are', () => {
     const { message } = load({ before: "Object.defineProperty(process, 'arch', { value: 's390x' })" });
     assert.match(message, /no usable native binary for \w+-s390x/);
@@ -295,8 +312,11 @@ describe('the loader', () => {
   });
 
   test('a variable that names no addon is an error, even where there is one', () => {
-    const { message } = load({ env: { WEBNN_NATIVE_LIBRARY_PATH: 'elsewhere.node' }, content: readFileSync(addon) });
+    const content = readFileSync(addon);
+    const { message } = load({ env: { WEBNN_NATIVE_LIBRARY_PATH: 'elsewhere.node' }, content });
     assert.match(message, /^WEBNN_NATIVE_LIBRARY_PATH is "elsewhere\.node"/);
     assert.ok(message.includes(join(directory, 'elsewhere.node')), message);
+    writeFileSync(join(directory, 'other.js'), 'module.exports = {};');
+    assert.match(load({ env: { WEBNN_NATIVE_LIBRARY_PATH: 'other.js' }, content }).message, /it is no native binary of webnn-node/);
   });
 });

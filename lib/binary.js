@@ -6,6 +6,8 @@ const fs = require('node:fs');
 const { createRequire } = require('node:module');
 const path = require('node:path');
 
+const { version } = require('../package.json');
+
 const packageDirectory = path.dirname(__dirname);
 
 /** The environment variable that says which file to load instead: for bundles, single executables and own builds. */
@@ -53,9 +55,24 @@ function pathFromEnvironment() {
   return permission === undefined || permission.state === 'granted' ? process.env[PATH_VARIABLE] || undefined : undefined;
 }
 
+/**
+ * The native exports, if they are those of this version: the functions between JavaScript and the binary are private, and
+ * change with every version.
+ *
+ * @throws {Error} with both versions
+ */
+function ofThisVersion(binding) {
+  const found = typeof binding.version === 'function' ? binding.version() : undefined;
+  if (found === version) {
+    return binding;
+  }
+  const what = found === undefined ? 'is no native binary of webnn-node' : `is the native binary of webnn-node ${found}`;
+  throw new Error(`it ${what}, and this is webnn-node ${version}`);
+}
+
 /** Loads a file; unlike `require` of a bundle or of a single executable, this takes any path. */
 function loadFile(file) {
-  return createRequire(file)(file);
+  return ofThisVersion(createRequire(file)(file));
 }
 
 /**
@@ -70,21 +87,21 @@ function loadPackage(platform, onError) {
   try {
     switch (platform) {
       case 'darwin-arm64':
-        return require('webnn-node-darwin-arm64');
+        return ofThisVersion(require('webnn-node-darwin-arm64'));
       case 'darwin-x64':
-        return require('webnn-node-darwin-x64');
+        return ofThisVersion(require('webnn-node-darwin-x64'));
       case 'linux-arm64-gnu':
-        return require('webnn-node-linux-arm64-gnu');
+        return ofThisVersion(require('webnn-node-linux-arm64-gnu'));
       case 'linux-arm64-musl':
-        return require('webnn-node-linux-arm64-musl');
+        return ofThisVersion(require('webnn-node-linux-arm64-musl'));
       case 'linux-x64-gnu':
-        return require('webnn-node-linux-x64-gnu');
+        return ofThisVersion(require('webnn-node-linux-x64-gnu'));
       case 'linux-x64-musl':
-        return require('webnn-node-linux-x64-musl');
+        return ofThisVersion(require('webnn-node-linux-x64-musl'));
       case 'win32-arm64':
-        return require('webnn-node-win32-arm64');
+        return ofThisVersion(require('webnn-node-win32-arm64'));
       case 'win32-x64':
-        return require('webnn-node-win32-x64');
+        return ofThisVersion(require('webnn-node-win32-x64'));
     }
   } catch (error) {
     onError(error);
@@ -117,7 +134,6 @@ function adviceForMissing(platform) {
   if (!PLATFORMS.includes(platform)) {
     return `There are packages for ${PLATFORMS.join(', ')}. For other platforms, build webnn-node from its source.`;
   }
-  const { version } = require('../package.json');
   const others = otherPackages(platform);
   return [
     `Install it with: npm install webnn-node-${platform}@${version}`,

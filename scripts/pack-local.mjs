@@ -1,14 +1,15 @@
 // `npm run pack:local`: packs what is published for this platform into dist/, installs it into an empty project outside of
 // the repository as a user would, and runs the first program of README.md there, with no Rust on the PATH. Prints sizes,
-// and how long an import takes.
+// and how long an import takes. `-- --prebuilt` packs the addon that lies in the repository root, whatever built it.
 
-import { existsSync, lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
+import { existsSync, lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
+import { parseArgs } from 'node:util';
 import { addonName, neededGlibc, pack, stage, STAGE } from './packages.mjs';
 import { entry, Failure, isProgram, npmOutput, root, say } from './process.mjs';
-import { setUp, thisPlatform } from './setup.mjs';
+import { installPackages, setUp, thisPlatform } from './setup.mjs';
 
 /** Most bytes that `node_modules` may hold after `webnn-node` was installed into an empty project. */
 export const INSTALLED_BYTES = 25e6;
@@ -52,16 +53,22 @@ function runProgram(project, name, program) {
   return stdout.trim();
 }
 
-/** Milliseconds that `require('webnn-node')` takes in fresh processes, sorted. */
+/** Milliseconds and milliseconds of processor time that `require('webnn-node')` takes in the middle of fresh processes. */
 function importTimes(project) {
-  const program = 'const begin = performance.now(); require("webnn-node"); console.log(performance.now() - begin);';
-  return Array.from({ length: IMPORTS }, () => Number(runProgram(project, 'import.cjs', program))).sort((a, b) => a - b);
+  const program = `
+    const begin = { time: performance.now(), usage: process.cpuUsage() };
+    require('webnn-node');
+    const { user, system } = process.cpuUsage(begin.usage);
+    console.log(JSON.stringify([performance.now() - begin.time, (user + system) / 1000]));`;
+  const samples = Array.from({ length: IMPORTS }, () => JSON.parse(runProgram(project, 'import.cjs', program)));
+  return [0, 1].map((column) => samples.map((sample) => sample[column]).sort((a, b) => a - b)[IMPORTS >> 1]);
 }
 
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
 async function main() {
-  await setUp();
+  const { prebuilt } = parseArgs({ options: { prebuilt: { type: 'boolean', default: false } } }).values;
+  await (prebuilt ? installPackages() : setUp());
   const platform = thisPlatform();
   const folders = stage(STAGE, { [platform]: join(root, addonName(platform)) });
   const tarballs = folders.map((folder) => pack(folder, join(root, 'dist')));
@@ -82,8 +89,8 @@ async function main() {
     }
     const installed = bytesOf(join(project, 'node_modules'));
     console.log(`node_modules with all dependencies: ${megabytes(installed)}, at most ${megabytes(INSTALLED_BYTES)}`);
-    const times = importTimes(project);
-    console.log(`import: ${times[IMPORTS >> 1].toFixed(1)} ms in the middle of ${IMPORTS} processes, ${times[0].toFixed(1)} ms at best`);
+    const [time, processor] = importTimes(project);
+    console.log(`import: ${time.toFixed(1)} ms, ${processor.toFixed(1)} ms of a processor, in the middle of ${IMPORTS} processes`);
     const glibc = platform.endsWith('-gnu') ? neededGlibc(join(root, addonName(platform))) : undefined;
     if (glibc !== undefined) {
       console.log(`The addon, built on this machine, needs glibc ${glibc} or newer.`);

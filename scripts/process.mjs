@@ -2,7 +2,8 @@
 // Node built-ins only: these run before `npm ci`.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { realpathSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** Absolute path of the repository root, without a trailing separator. */
@@ -49,11 +50,18 @@ export async function run(step, command, args, { env = {}, shell = false } = {})
   }
 }
 
-/** How npm is started: as the npm that started this process, or as the command. */
+/** npm's own program: that of the npm that started this process, or what the command is a link to. */
+function npmProgram() {
+  const links = process.env.PATH?.split(delimiter).map((folder) => join(folder, 'npm')).filter((file) => existsSync(file)) ?? [];
+  const candidates = [process.env.npm_execpath, ...links.slice(0, 1).map((file) => realpathSync(file))];
+  return candidates.find((file) => file !== undefined && /npm-cli\.c?js$/.test(file));
+}
+
+/** How npm is started: with this Node where its program is known, whatever the PATH is then, and else as the command. */
 function npmCommand(args) {
-  const cli = process.env.npm_execpath;
-  if (cli !== undefined && /npm-cli\.c?js$/.test(cli)) {
-    return { command: process.execPath, args: [cli, ...args], shell: false };
+  const program = npmProgram();
+  if (program !== undefined) {
+    return { command: process.execPath, args: [program, ...args], shell: false };
   }
   // npm is a .cmd file on Windows, which only a shell can start.
   return { command: 'npm', args, shell: process.platform === 'win32' };
