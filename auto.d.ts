@@ -1,6 +1,6 @@
 import type * as webnn from './index.js';
 
-/** `Theirs` where a library of the runtime declares WebNN itself, which its `NavigatorML` tells, and `Ours` where none does. */
+/** `Theirs` where a library declares WebNN itself, which its `NavigatorML` tells, and `Ours` where none does. */
 type Declared<Theirs, Ours> = 'ml' extends keyof NavigatorML ? Theirs : Ours;
 
 type OwnNavigator = Declared<{}, { /** Entry to the WebNN API; the same object every time. */ readonly ml: ML }>;

@@ -116,7 +116,8 @@ function reason(place, error) {
 
 /** Packages of other platforms that are installed here, which tells a copied folder from an incomplete one. */
 function otherPackages(platform) {
-  const installed = (name) => fs.existsSync(path.join(packageDirectory, '..', name)) || fs.existsSync(path.join(packageDirectory, 'node_modules', name));
+  const folders = [path.join(packageDirectory, '..'), path.join(packageDirectory, 'node_modules')];
+  const installed = (name) => folders.some((folder) => fs.existsSync(path.join(folder, name)));
   return PLATFORMS.filter((other) => other !== platform).map((other) => `webnn-node-${other}`).filter(installed);
 }
 
@@ -126,7 +127,10 @@ function adviceForRefused(errors) {
     return 'The file may be damaged, or made for another system: install it anew.';
   }
   const { glibcVersionRuntime } = process.report.getReport().header;
-  return `It needs a newer glibc than that of this system (${glibcVersionRuntime}): use a newer system, or build webnn-node on this one.`;
+  return [
+    `It needs a newer glibc than that of this system (${glibcVersionRuntime}):`,
+    'use a newer system, or build webnn-node on this one.',
+  ].join(' ');
 }
 
 /** What to do about a binary that is not there. */

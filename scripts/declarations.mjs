@@ -80,7 +80,8 @@ const withLink = (text, anchor) => `${text}\n@see ${DRAFT}#${anchor}`;
 
 /** `float32 or float16, rank 4` */
 function limitsText({ dataTypes, rankRange: { min, max } }) {
-  const types = dataTypes.length === 8 ? 'any data type' : [dataTypes.slice(0, -1).join(', '), dataTypes.at(-1)].filter(Boolean).join(' or ');
+  const listed = [dataTypes.slice(0, -1).join(', '), dataTypes.at(-1)].filter((part) => part !== '').join(' or ');
+  const types = dataTypes.length === 8 ? 'any data type' : listed;
   return `${types}, rank ${min === max ? min : `${min} to ${max}`}`;
 }
 
@@ -194,7 +195,8 @@ function interfaceDeclaration(name, { members }, { limits }) {
 /** Descriptions of things that the IDL no longer has must not stay behind. */
 function rejectLeftovers({ interfaces, dictionaries, enumerations, typedefs }, operators) {
   const operatorNames = new Set(operators.map(({ name }) => name));
-  const members = new Set([...interfaces].flatMap(([name, { members: list }]) => list.map((member) => `${name}.${member.name}`)));
+  const membersOf = ([name, { members }]) => members.map((member) => `${name}.${member.name}`);
+  const members = new Set([...interfaces].flatMap(membersOf));
   const hasMember = (dictionary, name) => dictionaries.get(dictionary)?.members.some((member) => member.name === name);
   const types = new Set([...dictionaries.keys(), ...enumerations.keys(), ...typedefs.keys(), 'AllowSharedBufferSource']);
   const stale = [

@@ -27,7 +27,8 @@ export function firstProgram() {
 /** This process's environment without the folders of the Rust toolchain on the PATH. */
 export function environmentWithoutRust() {
   const name = Object.keys(process.env).find((key) => key.toUpperCase() === 'PATH');
-  const holdsRust = (folder) => ['cargo', 'rustc'].some((tool) => ['', '.exe'].some((end) => existsSync(join(folder, tool + end))));
+  const tools = ['cargo', 'rustc', 'cargo.exe', 'rustc.exe'];
+  const holdsRust = (folder) => tools.some((tool) => existsSync(join(folder, tool)));
   const folders = process.env[name].split(delimiter).filter((folder) => !holdsRust(folder));
   return { ...process.env, [name]: folders.join(delimiter) };
 }
@@ -46,7 +47,8 @@ export function bytesOf(path) {
  */
 function runProgram(project, name, program) {
   writeFileSync(join(project, name), program);
-  const { status, stdout, stderr } = spawnSync(process.execPath, [name], { cwd: project, env: environmentWithoutRust(), encoding: 'utf8' });
+  const options = { cwd: project, env: environmentWithoutRust(), encoding: 'utf8' };
+  const { status, stdout, stderr } = spawnSync(process.execPath, [name], options);
   if (status !== 0) {
     throw new Failure(`${name} failed in ${project}:\n${stderr}`);
   }
@@ -77,7 +79,8 @@ async function main() {
     writeFileSync(join(project, 'package.json'), '{ "private": true }\n');
     say(`npm install in ${project}`);
     const files = tarballs.map(({ file }) => file);
-    npmOutput('installation', ['install', '--prefer-offline', '--no-audit', '--no-fund', ...files], { cwd: project, env: environmentWithoutRust() });
+    const args = ['install', '--prefer-offline', '--no-audit', '--no-fund', ...files];
+    npmOutput('installation', args, { cwd: project, env: environmentWithoutRust() });
     const { program, printed } = firstProgram();
     const output = runProgram(project, 'first.mjs', program);
     if (output !== printed) {
@@ -88,7 +91,7 @@ async function main() {
       console.log(`${name}: ${megabytes(size)} packed, ${megabytes(unpackedSize)} unpacked: ${file}`);
     }
     const installed = bytesOf(join(project, 'node_modules'));
-    console.log(`node_modules with all dependencies: ${megabytes(installed)}, at most ${megabytes(INSTALLED_BYTES)}`);
+    console.log(`node_modules: ${megabytes(installed)} with all dependencies, at most ${megabytes(INSTALLED_BYTES)}`);
     const [time, processor] = importTimes(project);
     console.log(`import: ${time.toFixed(1)} ms, ${processor.toFixed(1)} ms of a processor, in the middle of ${IMPORTS} processes`);
     const glibc = platform.endsWith('-gnu') ? neededGlibc(join(root, addonName(platform))) : undefined;

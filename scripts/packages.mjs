@@ -101,7 +101,8 @@ export function platformManifest(platform, manifest, repository) {
 /** The newest version of glibc of which a Linux library needs symbols; undefined where it needs none. */
 export function neededGlibc(file) {
   const versions = [...readFileSync(file, 'latin1').matchAll(/GLIBC_(\d+(?:\.\d+)+)/g)].map(([, version]) => version);
-  return versions.reduce((newest, version) => (newest !== undefined && isAtLeast(newest, version) ? newest : version), undefined);
+  const newer = (a, b) => (isAtLeast(a, b) ? a : b);
+  return versions.length === 0 ? undefined : versions.reduce(newer);
 }
 
 function writeManifest(directory, manifest) {
@@ -132,7 +133,8 @@ export function stage(directory, addons, { repository } = {}) {
     for (const licence of ['LICENSE-APACHE', 'LICENSE-MIT']) {
       cpSync(join(root, licence), join(folder, licence));
     }
-    writeFileSync(join(folder, 'README.md'), `The native binary of webnn-node for ${platform}, which installs it where it fits.\n`);
+    const readme = `The native binary of webnn-node for ${platform}, which installs it where it fits.\n`;
+    writeFileSync(join(folder, 'README.md'), readme);
     writeManifest(folder, platformManifest(platform, manifest, repository));
     return folder;
   });
@@ -158,28 +160,31 @@ export function pack(folder, destination) {
   return { ...packed, file: join(destination, packed.filename) };
 }
 
-/**
- * How the library of a Linux platform is built: with zig, which has the headers and stubs of every glibc and of musl.
- *
- * @returns {Promise<{ command: string, target: string, env: Record<string, string> }>} see {@link buildLibrary}
- */
-async function linuxBuild(target) {
-  const bin = dirname(await pythonEnvironment('cross'));
-  const env = { PATH: `${bin}${delimiter}${process.env.PATH}` };
-  if (target.endsWith('-gnu')) {
-    return { command: 'zigbuild', target: `${target}.${OLDEST_GLIBC}`, env };
-  }
-  // Without it, Rust links musl into the library: a second C library in the process, beside that of Node.
-  const flags = `CARGO_TARGET_${target.toUpperCase().replaceAll('-', '_')}_RUSTFLAGS`;
-  return { command: 'zigbuild', target, env: { ...env, [flags]: '-C target-feature=-crt-static' } };
+/** Flags of rustc for a platform, as the environment variable that cargo takes them from. */
+function rustFlags(platform, target) {
+  const flags = {
+    // Without it, Rust links musl into the library: a second C library in the process, beside that of Node.
+    musl: '-C target-feature=-crt-static',
+    // With it, the library needs no runtime of Visual C++, which Node does not bring and Windows does not have.
+    win32: '-C target-feature=+crt-static',
+  };
+  const key = Object.keys(flags).find((part) => platform.split('-').includes(part));
+  const variable = `CARGO_TARGET_${target.toUpperCase().replaceAll('-', '_')}_RUSTFLAGS`;
+  return key === undefined ? {} : { [variable]: flags[key] };
 }
 
 /** Builds the addon of a platform into the repository root. */
 async function build(platform) {
   const target = rustTarget(platform);
   await run(`installation of Rust's standard library for ${target}`, 'rustup', ['target', 'add', target]);
-  const library = await buildLibrary(platform.startsWith('linux-') ? await linuxBuild(target) : { target });
-  replaceFile(library, join(root, addonName(platform)));
+  const options = { target, env: rustFlags(platform, target) };
+  if (platform.startsWith('linux-')) {
+    // zig has the headers and stubs of every glibc and of musl.
+    options.command = 'zigbuild';
+    options.env.PATH = `${dirname(await pythonEnvironment('cross'))}${delimiter}${process.env.PATH}`;
+    options.target += platform.endsWith('-gnu') ? `.${OLDEST_GLIBC}` : '';
+  }
+  replaceFile(await buildLibrary(options), join(root, addonName(platform)));
   say(`${addonName(platform)} is built`);
 }
 
@@ -187,12 +192,13 @@ async function build(platform) {
 function stageAll(repository) {
   const addons = Object.fromEntries(PLATFORMS.map((platform) => [platform, join(root, addonName(platform))]));
   for (const [platform, addon] of Object.entries(addons)) {
+    const advice = `build it with node scripts/packages.mjs build ${platform}`;
     if (!existsSync(addon)) {
-      throw new Failure(`${addon} is missing: build it with node scripts/packages.mjs build ${platform}`);
+      throw new Failure(`${addon} is missing: ${advice}`);
     }
     const glibc = platform.endsWith('-gnu') ? neededGlibc(addon) : undefined;
     if (glibc !== undefined && !isAtLeast(OLDEST_GLIBC, glibc)) {
-      throw new Failure(`${addon} needs glibc ${glibc}, and may need ${OLDEST_GLIBC} at most: build it with node scripts/packages.mjs build ${platform}`);
+      throw new Failure(`${addon} needs glibc ${glibc}, and may need ${OLDEST_GLIBC} at most: ${advice}`);
     }
   }
   for (const folder of stage(STAGE, addons, { repository })) {
@@ -212,7 +218,8 @@ function isPublished({ name, version }) {
 /** Publishes the packages; `webnn-node` last, so that whoever can install it can install what it depends on. */
 async function publish(dryRun) {
   const { version } = readManifest(root);
-  const how = ['--access', 'public', '--ignore-scripts', '--tag', version.includes('-') ? 'next' : 'latest', dryRun ? '--dry-run' : '--provenance'];
+  const tag = version.includes('-') ? 'next' : 'latest';
+  const how = ['--access', 'public', '--ignore-scripts', '--tag', tag, dryRun ? '--dry-run' : '--provenance'];
   for (const name of [...PLATFORMS.map(packageName), 'webnn-node']) {
     const folder = join(STAGE, name);
     if (!existsSync(folder) || readManifest(folder).version !== version) {
@@ -230,12 +237,14 @@ async function publish(dryRun) {
 function readArguments() {
   let parsed;
   try {
-    parsed = parseArgs({ allowPositionals: true, options: { repository: { type: 'string' }, 'dry-run': { type: 'boolean', default: false } } });
+    const options = { repository: { type: 'string' }, 'dry-run': { type: 'boolean', default: false } };
+    parsed = parseArgs({ allowPositionals: true, options });
   } catch (error) {
     throw new Failure(`${error.message}\n${USAGE}`, 2);
   }
   const [command, platform, ...rest] = parsed.positionals;
-  if (!['build', 'stage', 'publish'].includes(command) || rest.length > 0 || (platform !== undefined) !== (command === 'build')) {
+  const known = ['build', 'stage', 'publish'].includes(command);
+  if (!known || rest.length > 0 || (platform !== undefined) !== (command === 'build')) {
     throw new Failure(USAGE, 2);
   }
   if (command === 'build' && !PLATFORMS.includes(platform)) {
