@@ -30,6 +30,11 @@ const MUSL_ARCHITECTURES = { arm64: 'aarch64', x64: 'x86_64' };
 
 /** @returns {'gnu' | 'musl'} the C library of this Linux system */
 function linuxLibc() {
+  // Deno says what it was built for. Reading files would need a permission that nothing else here needs.
+  const target = globalThis.Deno?.build?.target;
+  if (target !== undefined) {
+    return target.includes('musl') ? 'musl' : 'gnu';
+  }
   try {
     // A script that names its library; a glibc system can have musl installed beside it.
     const ldd = fs.readFileSync('/usr/bin/ldd', 'latin1');
@@ -116,6 +121,9 @@ function reason(place, error) {
 
 /** Packages of other platforms that are installed here, which tells a copied folder from an incomplete one. */
 function otherPackages(platform) {
+  if (globalThis.Deno !== undefined) {
+    return []; // to look for them would need a permission, and throw without it
+  }
   const folders = [path.join(packageDirectory, '..'), path.join(packageDirectory, 'node_modules')];
   const installed = (name) => folders.some((folder) => fs.existsSync(path.join(folder, name)));
   return PLATFORMS.filter((other) => other !== platform).map((other) => `webnn-node-${other}`).filter(installed);
@@ -176,10 +184,12 @@ function loadBinding() {
   const platform = platformName();
   const file = path.join(packageDirectory, `webnn-node.${platform}.node`);
   const failures = [];
-  if (fs.existsSync(file)) {
-    try {
-      return loadFile(file);
-    } catch (error) {
+  // Tried without a look at the file first: Deno allows to load what it does not allow to look at.
+  try {
+    return loadFile(file);
+  } catch (error) {
+    // In an installed package, the binary is in the platform's package only.
+    if (error.code !== 'MODULE_NOT_FOUND') {
       failures.push({ place: file, error });
     }
   }
