@@ -6,9 +6,22 @@
  */
 
 const { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor } = require('./index.js');
+const { illegalConstructor } = require('./lib/errors.js');
+const { defineInterface } = require('./lib/webidl.js');
 
 /** A class with this name in place of a runtime's own, for runtimes without navigator. */
 class Navigator {}
+
+/**
+ * The interface of WebGPU that `ML.createContext()` takes objects of: code for browsers asks whether something is one
+ * (`instanceof`) without asking first whether there is the interface. No object is, as long as no WebGPU
+ * implementation puts its own class in this place.
+ */
+class GPUDevice {
+  constructor() {
+    throw illegalConstructor('GPUDevice');
+  }
+}
 
 /** Defines a property of the global object with the attributes that Web IDL gives to interface objects. */
 function defineGlobal(name, value) {
@@ -51,7 +64,8 @@ function installNavigatorML() {
 }
 
 installNavigatorML();
-for (const [name, Interface] of Object.entries({ ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor })) {
+const interfaces = { ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor, GPUDevice: defineInterface(GPUDevice) };
+for (const [name, Interface] of Object.entries(interfaces)) {
   if (!(name in globalThis)) {
     defineGlobal(name, Interface);
   }
