@@ -14,7 +14,14 @@ await entry(async () => {
   await setUp();
   if (packagesAreStale(DIRECTORY)) {
     // The install scripts fetch libraries for GPUs.
-    await runNpm('installation of the client libraries', ['ci', '--prefix', DIRECTORY, '--ignore-scripts', '--no-audit', '--no-fund']);
+    await runNpm('installation of the client libraries', [
+      'ci',
+      '--prefix',
+      DIRECTORY,
+      '--ignore-scripts',
+      '--no-audit',
+      '--no-fund',
+    ]);
   }
   await run('tests of the client libraries', process.execPath, [...FLAGS, '--test', ...TESTS]);
 });

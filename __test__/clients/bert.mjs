@@ -12,7 +12,8 @@ const INTERMEDIATE = 64;
 const POSITIONS = 64;
 
 const SPECIAL = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'];
-const WORDS = 'a the cat dog sat on mat rug was is resting green leaves turn sun ##light into sugar how do plants eat ? . ,';
+const WORDS =
+  'a the cat dog sat on mat rug was is resting green leaves turn sun ##light into sugar how do plants eat ? . ,';
 const VOCABULARY = [...SPECIAL, ...WORDS.split(' ')];
 
 const i = (number) => ({ i: number });
@@ -110,7 +111,15 @@ function bertModel() {
   });
 }
 
-const special = (content) => ({ id: VOCABULARY.indexOf(content), content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true });
+const special = (content) => ({
+  id: VOCABULARY.indexOf(content),
+  content,
+  single_word: false,
+  lstrip: false,
+  rstrip: false,
+  normalized: false,
+  special: true,
+});
 const only = (content) => ({ id: content, ids: [VOCABULARY.indexOf(content)], tokens: [content] });
 const piece = (id) => ({ SpecialToken: { id, type_id: 0 } });
 const sequence = (id, type) => ({ Sequence: { id, type_id: type } });
@@ -120,7 +129,13 @@ const TOKENIZER = {
   truncation: null,
   padding: null,
   added_tokens: SPECIAL.map(special),
-  normalizer: { type: 'BertNormalizer', clean_text: true, handle_chinese_chars: true, strip_accents: null, lowercase: true },
+  normalizer: {
+    type: 'BertNormalizer',
+    clean_text: true,
+    handle_chinese_chars: true,
+    strip_accents: null,
+    lowercase: true,
+  },
   pre_tokenizer: { type: 'BertPreTokenizer' },
   post_processor: {
     type: 'TemplateProcessing',

@@ -7,8 +7,24 @@ import { numbersOf } from '../../cli/elements.mjs';
 
 export { ort };
 
-/** @type {typeof import('onnxruntime-node')} */
-export const native = createRequire(import.meta.url)('onnxruntime-node');
+/**
+ * onnxruntime-node. Where there is Float16Array, it makes such arrays of float16 tensors and then cannot read them
+ * (https://github.com/microsoft/onnxruntime/pull/32323). It asks once whether there is.
+ *
+ * @returns {typeof import('onnxruntime-node')}
+ */
+function loadNative() {
+  const runtime = createRequire(import.meta.url)('onnxruntime-node');
+  const descriptor = Object.getOwnPropertyDescriptor(globalThis, 'Float16Array');
+  delete globalThis.Float16Array;
+  new runtime.Tensor('uint8', [0], [1]);
+  if (descriptor !== undefined) {
+    Object.defineProperty(globalThis, 'Float16Array', descriptor);
+  }
+  return runtime;
+}
+
+export const native = loadNative();
 
 /** Refuses a model of which a node would run in WebAssembly. */
 const ALL_ON_WEBNN = { session: { disable_cpu_ep_fallback: '1' } };
@@ -40,7 +56,9 @@ export async function reference({ bytes, feeds }) {
 
 /** The feeds of a model as tensors of one of the two runtimes. */
 export const tensorsOf = (runtime, feeds) =>
-  Object.fromEntries(Object.entries(feeds).map(([name, { type, data, shape }]) => [name, new runtime.Tensor(type, data, shape)]));
+  Object.fromEntries(
+    Object.entries(feeds).map(([name, { type, data, shape }]) => [name, new runtime.Tensor(type, data, shape)]),
+  );
 
 /** WebNN has no truth values. */
 const dataTypeOf = (type) => (type === 'bool' ? 'uint8' : type);
@@ -91,7 +109,9 @@ export class Watch {
   }
 }
 
-const numbers = ({ type, data }) => Array.from(type === 'float16' ? numbersOf({ dataType: type, data }) : data, Number);
+const isBits = ({ type, data }) => type === 'float16' && data instanceof Uint16Array;
+const numbers = ({ type, data }) =>
+  Array.from(isBits({ type, data }) ? numbersOf({ dataType: type, data }) : data, Number);
 
 /**
  * The largest difference of two tensors of the same type and shape: of floats relative to 1 + |expected|, of others

@@ -1,6 +1,18 @@
 // Small ONNX models, one per group of operators.
 
-import { BOOL, FLOAT, FLOAT16, INT32, INT64, INT8, UINT8, node, value, weight, writeModel } from '../onnx/model-writer.mjs';
+import {
+  BOOL,
+  FLOAT,
+  FLOAT16,
+  INT32,
+  INT64,
+  INT8,
+  UINT8,
+  node,
+  value,
+  weight,
+  writeModel,
+} from '../onnx/model-writer.mjs';
 import {
   ELEMENT_TYPES,
   bool,
@@ -45,7 +57,9 @@ function model(name, { feeds, weights = {}, nodes, outputs, opset = 17, toleranc
   const bytes = writeModel({
     inputs: Object.entries(feeds).map(([key, { type, shape }]) => value(key, ELEMENT_TYPES[type], shape)),
     outputs: Object.entries(outputs).map(([key, type]) => value(key, type)),
-    weights: Object.entries(weights).map(([key, { type, shape, data }]) => weight(key, shape, data, ELEMENT_TYPES[type])),
+    weights: Object.entries(weights).map(([key, { type, shape, data }]) =>
+      weight(key, shape, data, ELEMENT_TYPES[type]),
+    ),
     nodes,
     opset,
   });
@@ -76,7 +90,14 @@ model('convolution with padding and a bias, relu', {
 model('convolution in groups with strides and dilations', {
   feeds: image(),
   weights: { w: float32([6, 2, 3, 3]) },
-  nodes: [node('Conv', ['x', 'w'], ['y'], { group: i(2), strides: ints(2, 1), dilations: ints(1, 2), pads: ints(1, 0, 2, 1) })],
+  nodes: [
+    node('Conv', ['x', 'w'], ['y'], {
+      group: i(2),
+      strides: ints(2, 1),
+      dilations: ints(1, 2),
+      pads: ints(1, 0, 2, 1),
+    }),
+  ],
   outputs: { y: FLOAT },
 });
 model('depthwise convolution, same padding, clip', {
@@ -128,7 +149,14 @@ model('convolution of integers', {
 
 model('maximum pooling', {
   feeds: image(),
-  nodes: [node('MaxPool', x, ['y'], { kernel_shape: ints(3, 3), strides: ints(2, 2), pads: ints(1, 1, 1, 1), ceil_mode: i(1) })],
+  nodes: [
+    node('MaxPool', x, ['y'], {
+      kernel_shape: ints(3, 3),
+      strides: ints(2, 2),
+      pads: ints(1, 1, 1, 1),
+      ceil_mode: i(1),
+    }),
+  ],
   outputs: { y: FLOAT },
 });
 model('average pooling', {
@@ -167,7 +195,13 @@ model('general matrix product', {
 });
 model('perceptron with three layers', {
   feeds: { x: float32([8, 10]) },
-  weights: { w1: float32([10, 32], -0.5, 0.5), b1: float32([32]), w2: float32([32, 32], -0.3, 0.3), b2: float32([32]), w3: float32([32, 4]) },
+  weights: {
+    w1: float32([10, 32], -0.5, 0.5),
+    b1: float32([32]),
+    w2: float32([32, 32], -0.3, 0.3),
+    b2: float32([32]),
+    w3: float32([32, 4]),
+  },
   nodes: [
     node('Gemm', ['x', 'w1', 'b1'], ['h1']),
     node('Relu', ['h1'], ['r1']),
@@ -188,7 +222,12 @@ model('matrix product with weights in blocks', {
   feeds: { a: float32([3, 64]) },
   weights: { b: uint8([6, 2, 32], 0, 256), scales: float32([12], 0.01, 0.1), zeros: uint8([12], 100, 150) },
   nodes: [
-    node('com.microsoft.MatMulNBits', ['a', 'b', 'scales', 'zeros'], ['y'], { K: i(64), N: i(6), bits: i(8), block_size: i(32) }),
+    node('com.microsoft.MatMulNBits', ['a', 'b', 'scales', 'zeros'], ['y'], {
+      K: i(64),
+      N: i(6),
+      bits: i(8),
+      block_size: i(32),
+    }),
   ],
   outputs: { y: FLOAT },
 });
@@ -220,8 +259,12 @@ model('layer normalization', {
 model('group normalization from its parts', {
   feeds: image(),
   weights: {
-    grouped: int64s(2, 2, -1), whole: int64s(2, 4, 9, 9), ones: floats([2], 1, 1), zeros: floats([2], 0, 0),
-    scale: float32([4, 1, 1]), bias: float32([4, 1, 1]),
+    grouped: int64s(2, 2, -1),
+    whole: int64s(2, 4, 9, 9),
+    ones: floats([2], 1, 1),
+    zeros: floats([2], 0, 0),
+    scale: float32([4, 1, 1]),
+    bias: float32([4, 1, 1]),
   },
   nodes: [
     node('Reshape', ['x', 'grouped'], ['g']),
@@ -276,15 +319,24 @@ model('attention of several heads', {
 });
 model('attention of several heads with few keys and a cache', {
   feeds: {
-    q: float32([1, 1, 32]), k: float32([1, 1, 16]), v: float32([1, 1, 16]), pastK: float32([1, 2, 6, 8]), pastV: float32([1, 2, 6, 8]),
+    q: float32([1, 1, 32]),
+    k: float32([1, 1, 16]),
+    v: float32([1, 1, 16]),
+    pastK: float32([1, 2, 6, 8]),
+    pastV: float32([1, 2, 6, 8]),
     length: { type: 'int32', shape: [1, 1], data: Int32Array.of(5) },
   },
   weights: { total: { type: 'int32', shape: [1], data: Int32Array.of(6) } },
   nodes: [
-    node('com.microsoft.GroupQueryAttention', ['q', 'k', 'v', 'pastK', 'pastV', 'length', 'total'], ['y', 'keys', 'values'], {
-      num_heads: i(4),
-      kv_num_heads: i(2),
-    }),
+    node(
+      'com.microsoft.GroupQueryAttention',
+      ['q', 'k', 'v', 'pastK', 'pastV', 'length', 'total'],
+      ['y', 'keys', 'values'],
+      {
+        num_heads: i(4),
+        kv_num_heads: i(2),
+      },
+    ),
   ],
   outputs: { y: FLOAT, keys: FLOAT, values: FLOAT },
 });
@@ -297,7 +349,11 @@ model('rotary embedding', {
 model('block of a transformer', {
   feeds: { x: float32([1, 6, 16]) },
   weights: {
-    scale: float32([16]), bias: float32([16]), w1: float32([16, 64], -0.2, 0.2), b1: float32([64]), w2: float32([64, 16], -0.2, 0.2),
+    scale: float32([16]),
+    bias: float32([16]),
+    w1: float32([16, 64], -0.2, 0.2),
+    b1: float32([64]),
+    w2: float32([64, 16], -0.2, 0.2),
   },
   nodes: [
     node('LayerNormalization', ['x', 'scale', 'bias'], ['n']),
@@ -320,11 +376,20 @@ const resize = (sizes, attributes) => ({
   outputs: { y: FLOAT },
 });
 model('linear interpolation', resize([10, 15], { mode: s('linear'), coordinate_transformation_mode: s('half_pixel') }));
-model('nearest neighbours', resize([10, 12], { mode: s('nearest'), coordinate_transformation_mode: s('asymmetric'), nearest_mode: s('floor') }));
+model(
+  'nearest neighbours',
+  resize([10, 12], { mode: s('nearest'), coordinate_transformation_mode: s('asymmetric'), nearest_mode: s('floor') }),
+);
 model('nearest neighbours by scales', {
   feeds: { x: float32([1, 2, 4, 4]) },
   weights: { scales: floats([4], 1, 1, 3, 2) },
-  nodes: [node('Resize', ['x', '', 'scales'], ['y'], { mode: s('nearest'), coordinate_transformation_mode: s('asymmetric'), nearest_mode: s('floor') })],
+  nodes: [
+    node('Resize', ['x', '', 'scales'], ['y'], {
+      mode: s('nearest'),
+      coordinate_transformation_mode: s('asymmetric'),
+      nearest_mode: s('floor'),
+    }),
+  ],
   outputs: { y: FLOAT },
 });
 each('depth to space', { x: float32([1, 8, 3, 4]) }, [
@@ -337,31 +402,52 @@ each('depth to space', { x: float32([1, 8, 3, 4]) }, [
 const positive = () => ({ x: float32([3, 4, 5], 0.1, 2) });
 const AXES = { keepdims: i(0) };
 each('reductions over an axis', positive(), [
-  ...['ReduceMax', 'ReduceMean', 'ReduceMin', 'ReduceProd', 'ReduceL1', 'ReduceL2', 'ReduceLogSum', 'ReduceLogSumExp', 'ReduceSumSquare']
-    .map((operator) => [operator, x, { axes: ints(1), ...AXES }]),
+  ...[
+    'ReduceMax',
+    'ReduceMean',
+    'ReduceMin',
+    'ReduceProd',
+    'ReduceL1',
+    'ReduceL2',
+    'ReduceLogSum',
+    'ReduceLogSumExp',
+    'ReduceSumSquare',
+  ].map((operator) => [operator, x, { axes: ints(1), ...AXES }]),
 ]);
 each('reductions over everything', positive(), [
   ...['ReduceMax', 'ReduceMean', 'ReduceMin', 'ReduceSum'].map((operator) => [operator, x, AXES]),
 ]);
-each('reductions with axes as a constant', positive(), [
-  ...['ReduceMax', 'ReduceMean', 'ReduceSum'].map((operator) => [operator, ['x', 'axes'], { keepdims: i(1) }]),
-], { opset: 18, weights: { axes: int64s(0, 2) } });
+each(
+  'reductions with axes as a constant',
+  positive(),
+  [...['ReduceMax', 'ReduceMean', 'ReduceSum'].map((operator) => [operator, ['x', 'axes'], { keepdims: i(1) }])],
+  { opset: 18, weights: { axes: int64s(0, 2) } },
+);
 each('positions of the largest and smallest', { x: float32([3, 4, 5]) }, [
   ['ArgMax', x, { axis: i(1), keepdims: i(0) }, INT64],
   ['ArgMin', x, { axis: i(-1), keepdims: i(1) }, INT64],
 ]);
-each('running sums', { x: float32([3, 5]) }, [
-  ['CumSum', ['x', 'axis']],
-  ['CumSum', ['x', 'axis'], { exclusive: i(1), reverse: i(1) }],
-], { weights: { axis: scalar(int64s(1)) } });
+each(
+  'running sums',
+  { x: float32([3, 5]) },
+  [
+    ['CumSum', ['x', 'axis']],
+    ['CumSum', ['x', 'axis'], { exclusive: i(1), reverse: i(1) }],
+  ],
+  { weights: { axis: scalar(int64s(1)) } },
+);
 
 // Gather and scatter
 
-each('gather', { x: float32([5, 4]), rows: int64([2, 3], 0, 5), cells: int64([5, 2], 0, 4), points: int64([3, 2], 0, 4) }, [
-  ['Gather', ['x', 'rows'], { axis: i(0) }],
-  ['GatherElements', ['x', 'cells'], { axis: i(1) }],
-  ['GatherND', ['x', 'points']],
-]);
+each(
+  'gather',
+  { x: float32([5, 4]), rows: int64([2, 3], 0, 5), cells: int64([5, 2], 0, 4), points: int64([3, 2], 0, 4) },
+  [
+    ['Gather', ['x', 'rows'], { axis: i(0) }],
+    ['GatherElements', ['x', 'cells'], { axis: i(1) }],
+    ['GatherND', ['x', 'points']],
+  ],
+);
 model('gather with constant indices', {
   feeds: { x: float32([5, 4]) },
   weights: { last: scalar(int64s(-1)), two: int64s(3, 0) },
@@ -389,7 +475,10 @@ model('embedding of tokens', {
 model('quantize and dequantize', {
   feeds: { x: float32([4, 6]) },
   weights: { scale: floats([], 0.02), zero: scalar(uint8([1], 100, 130)) },
-  nodes: [node('QuantizeLinear', ['x', 'scale', 'zero'], ['q']), node('DequantizeLinear', ['q', 'scale', 'zero'], ['y'])],
+  nodes: [
+    node('QuantizeLinear', ['x', 'scale', 'zero'], ['q']),
+    node('DequantizeLinear', ['q', 'scale', 'zero'], ['y']),
+  ],
   outputs: { q: UINT8, y: FLOAT },
 });
 model('quantization per axis', {
@@ -416,8 +505,13 @@ model('dynamic quantization', {
 model('quantized convolution', {
   feeds: { x: float32([1, 3, 8, 8]) },
   weights: {
-    xs: floats([], 0.02), xz: scalar(uint8([1], 120, 130)), w: int8([4, 3, 3, 3], -127, 128), ws: float32([4], 0.001, 0.01),
-    wz: int8([4], 0, 1), ys: floats([], 0.05), yz: scalar(uint8([1], 120, 130)),
+    xs: floats([], 0.02),
+    xz: scalar(uint8([1], 120, 130)),
+    w: int8([4, 3, 3, 3], -127, 128),
+    ws: float32([4], 0.001, 0.01),
+    wz: int8([4], 0, 1),
+    ys: floats([], 0.05),
+    yz: scalar(uint8([1], 120, 130)),
   },
   nodes: [
     node('QuantizeLinear', ['x', 'xs', 'xz'], ['xq']),
@@ -436,7 +530,10 @@ model('quantized table of an embedding', {
   weights: { table: uint8([8, 32], 0, 256), scale: float32([8, 1], 0.01, 0.05) },
   nodes: [
     node('com.microsoft.GatherBlockQuantized', ['table', 'tokens', 'scale'], ['y'], {
-      gather_axis: i(0), quantize_axis: i(1), block_size: i(32), bits: i(8),
+      gather_axis: i(0),
+      quantize_axis: i(1),
+      block_size: i(32),
+      bits: i(8),
     }),
   ],
   outputs: { y: FLOAT },
@@ -454,10 +551,15 @@ const recurrent = (operator, gates, directions, attributes = {}) => ({
     ...(gates === 4 && { c: float32([directions, 2, 4], -1, 1) }),
   },
   nodes: [
-    node(operator, ['x', 'w', 'r', 'b', '', 'h', ...(gates === 4 ? ['c'] : [])], ['y', 'yh', ...(gates === 4 ? ['yc'] : [])], {
-      hidden_size: i(4),
-      ...attributes,
-    }),
+    node(
+      operator,
+      ['x', 'w', 'r', 'b', '', 'h', ...(gates === 4 ? ['c'] : [])],
+      ['y', 'yh', ...(gates === 4 ? ['yc'] : [])],
+      {
+        hidden_size: i(4),
+        ...attributes,
+      },
+    ),
   ],
   outputs: { y: FLOAT, yh: FLOAT, ...(gates === 4 && { yc: FLOAT }) },
 });
@@ -480,10 +582,15 @@ model('where', {
   nodes: [node('Where', ['condition', 'a', 'b'], ['y'])],
   outputs: { y: FLOAT },
 });
-each('infinities and what is not a number', { x: floats([5], 1, NaN, Infinity, -Infinity, 0) }, [
-  ['IsNaN', x, {}, BOOL],
-  ['IsInf', x, {}, BOOL],
-], { opset: 20 });
+each(
+  'infinities and what is not a number',
+  { x: floats([5], 1, NaN, Infinity, -Infinity, 0) },
+  [
+    ['IsNaN', x, {}, BOOL],
+    ['IsInf', x, {}, BOOL],
+  ],
+  { opset: 20 },
+);
 
 // Types
 
@@ -493,9 +600,11 @@ each('casts of floats', { x: float32([4, 5], 0, 20) }, [
   ['Cast', x, { to: i(INT64) }, INT64],
   ['Cast', x, { to: i(FLOAT16) }, FLOAT16],
 ]);
-each('casts to floats', { a: int32([6], -9, 9), b: int64([6], -9, 9), c: uint8([6], 0, 256), d: float16([6]), e: bool([6]) }, [
-  ...['a', 'b', 'c', 'd', 'e'].map((name) => ['Cast', [name], { to: i(FLOAT) }]),
-]);
+each(
+  'casts to floats',
+  { a: int32([6], -9, 9), b: int64([6], -9, 9), c: uint8([6], 0, 256), d: float16([6]), e: bool([6]) },
+  [...['a', 'b', 'c', 'd', 'e'].map((name) => ['Cast', [name], { to: i(FLOAT) }])],
+);
 model('half precision', {
   feeds: { x: float16([3, 8]) },
   weights: { w: float16([8, 4]), b: float16([4]) },
@@ -512,11 +621,16 @@ each('arithmetic of long integers', { a: int64([6], -50, 50), b: int64([6], 1, 9
 
 // Shapes
 
-each('padding', { x: float32([2, 3, 4]) }, [
-  ['Pad', ['x', 'pads', 'value'], { mode: s('constant') }],
-  ['Pad', ['x', 'pads'], { mode: s('edge') }],
-  ['Pad', ['x', 'pads'], { mode: s('reflect') }],
-], { weights: { pads: int64s(0, 1, 2, 1, 0, 1), value: floats([], 0.5) } });
+each(
+  'padding',
+  { x: float32([2, 3, 4]) },
+  [
+    ['Pad', ['x', 'pads', 'value'], { mode: s('constant') }],
+    ['Pad', ['x', 'pads'], { mode: s('edge') }],
+    ['Pad', ['x', 'pads'], { mode: s('reflect') }],
+  ],
+  { weights: { pads: int64s(0, 1, 2, 1, 0, 1), value: floats([], 0.5) } },
+);
 model('slices', {
   feeds: { x: float32([6, 7]) },
   weights: { starts: int64s(1, 5), ends: int64s(100, -7), axes: int64s(0, 1), steps: int64s(2, -2) },
@@ -552,10 +666,15 @@ model('repetitions', {
   nodes: [node('Tile', ['x', 'repeats'], ['y'])],
   outputs: { y: FLOAT },
 });
-each('triangles', { x: float32([2, 5, 5]) }, [
-  ['Trilu', ['x', 'k'], { upper: i(1) }],
-  ['Trilu', ['x'], { upper: i(0) }],
-], { weights: { k: scalar(int64s(1)) } });
+each(
+  'triangles',
+  { x: float32([2, 5, 5]) },
+  [
+    ['Trilu', ['x', 'k'], { upper: i(1) }],
+    ['Trilu', ['x'], { upper: i(0) }],
+  ],
+  { weights: { k: scalar(int64s(1)) } },
+);
 model('shape of an input', {
   feeds: { x: float32([2, 3, 4]) },
   nodes: [node('Shape', x, ['s']), node('Dropout', x, ['y'])],
@@ -564,39 +683,64 @@ model('shape of an input', {
 
 // Element-wise functions
 
-each('activations', { x: float32([3, 7], -4, 4) }, [
-  ['Relu', x],
-  ['LeakyRelu', x, { alpha: f(0.1) }],
-  ['Elu', x, { alpha: f(0.7) }],
-  ['HardSigmoid', x, { alpha: f(0.3), beta: f(0.4) }],
-  ['HardSwish', x],
-  ['Sigmoid', x],
-  ['Softplus', x],
-  ['Softsign', x],
-  ['Tanh', x],
-  ['Gelu', x],
-  ['PRelu', ['x', 'slope']],
-], { opset: 20, weights: { slope: float32([7]) } });
+each(
+  'activations',
+  { x: float32([3, 7], -4, 4) },
+  [
+    ['Relu', x],
+    ['LeakyRelu', x, { alpha: f(0.1) }],
+    ['Elu', x, { alpha: f(0.7) }],
+    ['HardSigmoid', x, { alpha: f(0.3), beta: f(0.4) }],
+    ['HardSwish', x],
+    ['Sigmoid', x],
+    ['Softplus', x],
+    ['Softsign', x],
+    ['Tanh', x],
+    ['Gelu', x],
+    ['PRelu', ['x', 'slope']],
+  ],
+  { opset: 20, weights: { slope: float32([7]) } },
+);
 each('softmax', { x: float32([2, 3, 7], -4, 4) }, [
   ['Softmax', x, { axis: i(-1) }],
   ['Softmax', x, { axis: i(1) }],
 ]);
-each('functions of a number', { x: float32([3, 7], -2, 2) }, [
-  ...['Abs', 'Ceil', 'Cos', 'Erf', 'Exp', 'Floor', 'Neg', 'Reciprocal', 'Round', 'Sign', 'Sin', 'Tan'].map((operator) => [operator, x]),
-], { tolerance: 5e-5 });
-each('roots and logarithms', positive(), [['Sqrt', x], ['Log', x]]);
+each(
+  'functions of a number',
+  { x: float32([3, 7], -2, 2) },
+  [
+    ...['Abs', 'Ceil', 'Cos', 'Erf', 'Exp', 'Floor', 'Neg', 'Reciprocal', 'Round', 'Sign', 'Sin', 'Tan'].map(
+      (operator) => [operator, x],
+    ),
+  ],
+  { tolerance: 5e-5 },
+);
+each('roots and logarithms', positive(), [
+  ['Sqrt', x],
+  ['Log', x],
+]);
 each('functions of two numbers', { a: float32([3, 1, 4], 0.1, 3), b: float32([5, 1], 0.1, 3) }, [
   ...['Add', 'Sub', 'Mul', 'Div', 'Pow', 'Max', 'Min'].map((operator) => [operator, ['a', 'b']]),
 ]);
-each('scalars', { x: floats([], 3) }, [['Sqrt', x], ['Neg', x]]);
+each('scalars', { x: floats([], 3) }, [
+  ['Sqrt', x],
+  ['Neg', x],
+]);
 
 // Networks
 
 model('convolutional network', {
   feeds: { x: float32([1, 3, 16, 16]) },
   weights: {
-    w1: float32([8, 3, 3, 3], -0.4, 0.4), b1: float32([8]), w2: float32([16, 8, 3, 3], -0.3, 0.3), w3: float32([10, 16]), b3: float32([10]),
-    scale: float32([16]), b: float32([16]), mean: float32([16]), variance: float32([16], 0.5, 2),
+    w1: float32([8, 3, 3, 3], -0.4, 0.4),
+    b1: float32([8]),
+    w2: float32([16, 8, 3, 3], -0.3, 0.3),
+    w3: float32([10, 16]),
+    b3: float32([10]),
+    scale: float32([16]),
+    b: float32([16]),
+    mean: float32([16]),
+    variance: float32([16], 0.5, 2),
   },
   nodes: [
     node('Conv', ['x', 'w1', 'b1'], ['c1'], { pads: ints(1, 1, 1, 1) }),

@@ -85,8 +85,12 @@ describe('every node of a model runs on WebNN and gives what onnxruntime-node gi
     });
   }
   after(() => {
-    console.log(`${MODELS.length} models with ${operators.size} operators of WebNN: ${[...operators].sort().join(', ')}`);
-    console.log(`largest difference, of tensors that are not quantized: ${Math.max(...errors.filter((error) => error < 1e-3))}`);
+    console.log(
+      `${MODELS.length} models with ${operators.size} operators of WebNN: ${[...operators].sort().join(', ')}`,
+    );
+    console.log(
+      `largest difference, of tensors that are not quantized: ${Math.max(...errors.filter((error) => error < 1e-3))}`,
+    );
   });
 });
 
@@ -97,7 +101,10 @@ test('a model with a node that WebNN cannot run is refused: none of the sessions
     nodes: [node('Abs', ['x'], ['a']), node('NonZero', ['a'], ['y'])],
   });
   // onnxruntime-web prints its errors before it throws them.
-  await assert.rejects(createSession(bytes, onContext(), { logSeverityLevel: 4 }), /fallback to CPU EP has been explicitly disabled/);
+  await assert.rejects(
+    createSession(bytes, onContext(), { logSeverityLevel: 4 }),
+    /fallback to CPU EP has been explicitly disabled/,
+  );
 });
 
 describe('contexts', () => {
@@ -163,7 +170,10 @@ describe('MLTensors', () => {
     const second = await createSession(affine(), onContext());
     const { y } = await first.run({ x: feed() });
     const result = await second.run({ x: y });
-    assert.deepEqual(result.y.data, AFFINE_OF_FEED.map((number, index) => number * 2 + [1, 10, 100][index % 3]));
+    assert.deepEqual(
+      result.y.data,
+      AFFINE_OF_FEED.map((number, index) => number * 2 + [1, 10, 100][index % 3]),
+    );
     y.dispose();
     await first.release();
     await second.release();
