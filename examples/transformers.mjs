@@ -4,6 +4,7 @@
 //   node transformers.mjs                                  (Node 20: node --liftoff-only transformers.mjs)
 //   node transformers.mjs --model FOLDER TEXT...           a model on this disk instead of one of the Hugging Face Hub
 
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -31,14 +32,14 @@ globalThis[Symbol.for('onnxruntime')] = {
 ort.env.wasm.wasmPaths = new URL('./', import.meta.resolve('onnxruntime-web/webgpu')).href;
 const { env, pipeline } = await import('@huggingface/transformers');
 
-// A name of the hub has one slash and does not begin with a dot or a slash.
-const isOnHub = /^[\w-]+\/[\w.-]+$/.test(values.model);
-if (!isOnHub) {
+// Folders are named relative to this path.
+const isFolder = existsSync(values.model);
+if (isFolder) {
   env.allowRemoteModels = false;
   env.localModelPath = dirname(resolve(values.model));
 }
 
-const extract = await pipeline('feature-extraction', isOnHub ? values.model : basename(values.model), {
+const extract = await pipeline('feature-extraction', isFolder ? basename(resolve(values.model)) : values.model, {
   device: 'auto',
   dtype: 'fp32',
   session_options: {

@@ -107,6 +107,23 @@ test('a model with a node that WebNN cannot run is refused: none of the sessions
   );
 });
 
+test('a model that is refused while it is built is an error, and the sessions before and after it work', async () => {
+  const before = await createSession(affine(), onContext());
+  const tooLarge = writeModel({
+    inputs: [value('x', FLOAT, [1, 1])],
+    outputs: [value('y', FLOAT)],
+    weights: [weight('shape', [2], BigInt64Array.of(65536n, 65536n))],
+    nodes: [node('Expand', ['x', 'shape'], ['e']), node('ReduceSum', ['e'], ['y'])],
+  });
+  await assert.rejects(createSession(tooLarge, onContext()), /expand: output has shape \[65536, 65536\], more than/);
+  assert.equal(watch.graphs.length, 1, 'it did not get as far as build()');
+  const next = await createSession(affine(), onContext());
+  for (const session of [before, next]) {
+    assert.deepEqual((await session.run({ x: feed() })).y.data, AFFINE_OF_FEED);
+    await session.release();
+  }
+});
+
 describe('contexts', () => {
   const providers = {
     'none given': 'webnn',
