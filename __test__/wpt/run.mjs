@@ -1,5 +1,6 @@
 // Runs the tests of WebNN of a checkout of the Web Platform Tests. See USAGE.
 
+import { setMaxListeners } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
@@ -66,6 +67,7 @@ function readArguments(args) {
 /** A signal that aborts when this process is asked to end, so that no test outlives it. */
 function interruption() {
   const controller = new AbortController();
+  setMaxListeners(0, controller.signal); // one per test in flight
   for (const [signal, number] of [['SIGINT', 2], ['SIGTERM', 15]]) {
     process.on(signal, () => {
       controller.abort();
