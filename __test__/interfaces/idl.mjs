@@ -58,7 +58,11 @@ function namedType(name, attributes) {
   if (typedefs.has(name)) {
     return typeOf({ idlType: typedefs.get(name), extAttrs: attributes });
   }
-  for (const [kind, definitions] of Object.entries({ dictionary: dictionaries, enum: enumerations, interface: interfaces })) {
+  for (const [kind, definitions] of Object.entries({
+    dictionary: dictionaries,
+    enum: enumerations,
+    interface: interfaces,
+  })) {
     if (definitions.has(name)) {
       return { kind, name };
     }

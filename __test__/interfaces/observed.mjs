@@ -56,7 +56,13 @@ function planOfMember({ name, type }, path) {
   const read = { path: `${path}.${name} read`, event: `get ${path}.${name}` };
   return type === undefined
     ? [read]
-    : [read, ...planOf(type, `${path}.${name}`).map((event) => ({ ...event, isMember: event.isMember ?? event.path === `${path}.${name}` }))];
+    : [
+        read,
+        ...planOf(type, `${path}.${name}`).map((event) => ({
+          ...event,
+          isMember: event.isMember ?? event.path === `${path}.${name}`,
+        })),
+      ];
 }
 
 /**

@@ -1,5 +1,5 @@
-// The process of one test: `node child.mjs JSON`, started by execute.mjs with an IPC channel. A window is this thread, a
-// dedicated worker a worker thread of it. Sends what testharness.js tells, in the form in which it lets workers tell it.
+// The process of one test: `node child.mjs JSON`, started by execute.mjs with an IPC channel. A window is this thread,
+// a dedicated worker a worker thread of it. Sends what testharness.js tells, in the form in which workers tell it.
 
 import { readFileSync } from 'node:fs';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
@@ -20,7 +20,7 @@ function reportResults(post) {
   globalThis.add_completion_callback((_, status) => post({ type: 'complete', status: status.structured_clone() }));
 }
 
-/** Loads the harness, what the test asks for, and the test itself, all in one task as the harness expects of a shell. */
+/** Loads the harness, what the test asks for, and the test itself, in one task as the harness expects of a shell. */
 function runTest({ directory, test }, post) {
   installScope(test, directory, post);
   runScript(directory, '/resources/testharness.js');

@@ -1,5 +1,5 @@
 // Tests of the Web Platform Tests, as of March 2025, that contradict the Candidate Recommendation Draft of 21 May 2026,
-// https://www.w3.org/TR/2026/CRD-webnn-20260521/, each with the clause that it contradicts: the section, then its words.
+// https://www.w3.org/TR/2026/CRD-webnn-20260521/, each with the clause that it contradicts: the section and its words.
 // A few cannot pass for another reason, which stands in place of the clause.
 //
 // The runner holds every entry to its word: each subtest that it names has to fail with its message, and where the file
@@ -35,8 +35,10 @@ export const CONTRADICTIONS = [
   // Names of inputs
   {
     clause: inputName,
-    files: /validation_tests\/(elu|gelu|hardSigmoid|hardSwish|leakyRelu|linear|relu|sigmoid|softplus|softsign|tanh)\.https/,
-    subtests: /^\[\w+\] (Test building the operator with supported data type|Throw if the data type is not supported for the operator)\.$/,
+    files:
+      /validation_tests\/(elu|gelu|hardSigmoid|hardSwish|leakyRelu|linear|relu|sigmoid|softplus|softsign|tanh)\.https/,
+    subtests:
+      /^\[\w+\] (Test building the operator with supported data type|Throw if the data type is not supported for the operator)\.$/,
     message: twice,
   },
   {
@@ -103,13 +105,15 @@ export const CONTRADICTIONS = [
   {
     clause: quantizedRank('dequantizeLinear'),
     files: /validation_tests\/dequantizeLinear\.https/,
-    subtests: /^\[dequantizeLinear\] Test scale's shape = \[5?\] .* which is unidirectionally broadcastable to input's shape\.$/,
+    subtests:
+      /^\[dequantizeLinear\] Test scale's shape = \[5?\] .* which is unidirectionally broadcastable to input's shape\.$/,
     message: otherRank,
   },
   {
     clause: quantizedRank('quantizeLinear'),
     files: /validation_tests\/quantizeLinear\.https/,
-    subtests: /^\[quantizeLinear\] Test scale's shape = \[5?\] .* which is unidirectionally broadcastable to input's shape\.$/,
+    subtests:
+      /^\[quantizeLinear\] Test scale's shape = \[5?\] .* which is unidirectionally broadcastable to input's shape\.$/,
     message: otherRank,
   },
 
@@ -210,7 +214,8 @@ export const CONTRADICTIONS = [
     message: /expected "TypeError" but got "Error"/,
   },
   {
-    clause: 'MLNumber: "typedef (bigint or unrestricted double) MLNumber", of which -Infinity is one. The test expects an exception',
+    clause:
+      'MLNumber: "typedef (bigint or unrestricted double) MLNumber", of which -Infinity is one. The test expects an exception',
     files: /validation_tests\/clamp\.https/,
     subtests: /^\[clamp\] Throw if options\.minValue is -Infinity$/,
     message: /did not throw/,
@@ -231,7 +236,7 @@ export const CONTRADICTIONS = [
     message: /Cannot convert 5294967295 to a BigInt/,
   },
   {
-    clause: 'ECMAScript 2026, Float16Array objects: this engine, as that of Node 20 and 22, has none',
+    clause: 'ECMAScript 2025, Float16Array objects: this engine, as that of Node 20 and 22, has none',
     without: 'Float16Array',
     files: /validation_tests\/constant\.https/,
     subtests: null,

@@ -66,7 +66,8 @@ function outcomeOf({ harness }, { code, signal, isLate, output }, timeout) {
  */
 export function execute(directory, test, signal) {
   const begin = performance.now();
-  const child = fork(CHILD, [JSON.stringify({ directory, test })], { stdio: ['ignore', 'pipe', 'pipe', 'ipc'], execArgv: [] });
+  const job = JSON.stringify({ directory, test });
+  const child = fork(CHILD, [job], { stdio: ['ignore', 'pipe', 'pipe', 'ipc'], execArgv: [] });
   const progress = new Progress();
   const end = { code: null, signal: null, isLate: false, output: '' };
   const kill = () => child.kill('SIGKILL');

@@ -47,7 +47,8 @@ test('other tests name their scope, and helpers are no tests', () => {
 });
 
 test('scripts are resolved on the server, in order, the file last', () => {
-  const source = '// META: script=../resources/utils.js\n// META: script=/resources/WebIDLParser.js\n// META: script=./near.js\n';
+  const source =
+    '// META: script=../resources/utils.js\n// META: script=/resources/WebIDLParser.js\n// META: script=./near.js\n';
   assert.deepEqual(testsOf('webnn/validation_tests/a.window.js', source)[0].scripts, [
     '/webnn/resources/utils.js',
     '/resources/WebIDLParser.js',

@@ -27,7 +27,14 @@ const OUTCOMES = [
       ],
     },
   ),
-  outcome('webnn/a/y.any.js', '/webnn/a/y.any.html', [], { passed: 0, listed: [], failures: [{ name: null, status: 'CRASH', message: 'SIGSEGV' }] }, 'CRASH', 'SIGSEGV'),
+  outcome(
+    'webnn/a/y.any.js',
+    '/webnn/a/y.any.html',
+    [],
+    { passed: 0, listed: [], failures: [{ name: null, status: 'CRASH', message: 'SIGSEGV' }] },
+    'CRASH',
+    'SIGSEGV',
+  ),
 ];
 
 test('a test is a line, and each of its failures another one', () => {
@@ -36,15 +43,21 @@ test('a test is a line, and each of its failures another one', () => {
     '          FAIL: bad: line\\u000abreak \\udc00',
     '          PASS: changed: no failure, but listed',
   ]);
-  assert.equal(linesOf(OUTCOMES[1].result, { passed: 0, listed: [], failures: [] }), 'ok      CRASH    /webnn/a/y.any.html: 0 of 0 passed (1.2 s)');
+  assert.equal(
+    linesOf(OUTCOMES[1].result, { passed: 0, listed: [], failures: [] }),
+    'ok      CRASH    /webnn/a/y.any.html: 0 of 0 passed (1.2 s)',
+  );
 });
 
 test('totals are per directory, and of all', () => {
-  assert.deepEqual([...totalsOf(OUTCOMES)], [
-    ['webnn/a', { files: 1, subtests: 0, passed: 0, listed: 0, failed: 1 }],
-    ['webnn/b', { files: 1, subtests: 4, passed: 1, listed: 1, failed: 2 }],
-    ['all', { files: 2, subtests: 4, passed: 1, listed: 1, failed: 3 }],
-  ]);
+  assert.deepEqual(
+    [...totalsOf(OUTCOMES)],
+    [
+      ['webnn/a', { files: 1, subtests: 0, passed: 0, listed: 0, failed: 1 }],
+      ['webnn/b', { files: 1, subtests: 4, passed: 1, listed: 1, failed: 2 }],
+      ['all', { files: 2, subtests: 4, passed: 1, listed: 1, failed: 3 }],
+    ],
+  );
   assert.deepEqual(formatTotals(totalsOf(OUTCOMES)).split('\n'), [
     'directory  tests  subtests  passed  fail as listed  failed',
     'webnn/a        1         0       0               0       1',
@@ -82,6 +95,14 @@ test('the report has the form of wptreport', () => {
         { name: 'changed', status: 'PASS', expected: 'FAIL', message: null, known_intermittent: [] },
       ],
     },
-    { test: '/webnn/a/y.any.html', subsuite: '', status: 'CRASH', expected: 'OK', message: 'SIGSEGV', duration: 1234, subtests: [] },
+    {
+      test: '/webnn/a/y.any.html',
+      subsuite: '',
+      status: 'CRASH',
+      expected: 'OK',
+      message: 'SIGSEGV',
+      duration: 1234,
+      subtests: [],
+    },
   ]);
 });

@@ -22,8 +22,8 @@ Runs webnn/ of DIR, a checkout of https://github.com/web-platform-tests/wpt, eac
 
 Tests that contradict the draft are listed in __test__/wpt/contradictions.mjs, with its clauses.
 
-Exit status: 0 all passed or fail as listed; 1 a test failed, crashed or took too long, a listed one passed or is missing,
-or no test ran; 2 wrong usage.`;
+Exit status: 0 all passed or fail as listed; 1 a test failed, crashed or took too long, a listed one passed or is
+missing, or no test ran; 2 wrong usage.`;
 
 const DEVICES = ['cpu', 'gpu', 'npu'];
 
@@ -61,7 +61,8 @@ function readArguments(args) {
   } catch (error) {
     throw new UsageError(`--filter: ${error.message}`);
   }
-  return { directory: resolve(values.wpt), filter, device: values.device, json: values.json, jobs: Number(values.jobs) };
+  const { wpt, device, json, jobs } = values;
+  return { directory: resolve(wpt), filter, device, json, jobs: Number(jobs) };
 }
 
 /** A signal that aborts when this process is asked to end, so that no test outlives it. */
@@ -112,9 +113,8 @@ async function main(args) {
     return 0;
   }
   const all = findTests(options.directory);
-  const wanted = all.filter(
-    ({ url, device }) => (options.filter?.test(url) ?? true) && (options.device ?? device ?? '') === (device ?? options.device ?? ''),
-  );
+  const isForDevice = (device) => [undefined, device].includes(options.device) || device === undefined;
+  const wanted = all.filter(({ url, device }) => isForDevice(device) && (options.filter?.test(url) ?? true));
   const tests = wanted.filter(({ isInNode }) => isInNode);
   const revision = revisionOf(options.directory);
   console.log(`${tests.length} tests of ${options.directory}${revision === undefined ? '' : `, commit ${revision}`}`);
@@ -135,9 +135,9 @@ async function main(args) {
   console.log(`\n${formatTotals(totalsOf(outcomes))}`);
   const count = (wanted) => outcomes.filter(({ result }) => result.status === wanted).length;
   const failed = verdicts.filter(({ failures }) => failures.length > 0).length;
-  console.log(
-    `\n${tests.length} tests in ${Math.round((end - begin) / 1000)} s: ${failed} with failures, ${count('CRASH')} crashed, ${count('TIMEOUT')} took too long`,
-  );
+  const seconds = Math.round((end - begin) / 1000);
+  const [crashed, late] = ['CRASH', 'TIMEOUT'].map(count);
+  console.log(`\n${tests.length} tests in ${seconds} s: ${failed} with failures, ${crashed} crashed, ${late} took too long`);
   return failed > 0 || unused.length > 0 || tests.length === 0 ? 1 : 0;
 }
 

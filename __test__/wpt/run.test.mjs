@@ -100,7 +100,10 @@ test('a window has what tests look for', async (t) => {
   const [only] = findTests(directory);
   const result = await execute(directory, only);
   assert.equal(result.status, 'OK', result.message);
-  assert.deepEqual(result.subtests.filter(({ status }) => status !== 'PASS'), []);
+  assert.deepEqual(
+    result.subtests.filter(({ status }) => status !== 'PASS'),
+    [],
+  );
   assert.equal(result.subtests.length, 17);
 });
 
@@ -115,16 +118,26 @@ test('a dedicated worker is a thread of its own', async (t) => {
   const [only] = findTests(directory);
   const result = await execute(directory, only);
   assert.equal(result.status, 'OK', result.message);
-  assert.deepEqual(result.subtests.filter(({ status }) => status !== 'PASS'), []);
+  assert.deepEqual(
+    result.subtests.filter(({ status }) => status !== 'PASS'),
+    [],
+  );
   assert.equal(result.subtests.length, 18);
 });
 
 for (const kind of ['window', 'worker']) {
   test(`a crash in a ${kind} is one of its test only, and what was done before counts`, async (t) => {
-    const result = await resultOf(t, `x.${kind}.js`, `check('before', true); pending('crashes'); setTimeout(() => process.kill(process.pid, 'SIGABRT'), 100);`);
+    const result = await resultOf(
+      t,
+      `x.${kind}.js`,
+      `check('before', true); pending('crashes'); setTimeout(() => process.kill(process.pid, 'SIGABRT'), 100);`,
+    );
     assert.equal(result.status, 'CRASH');
     assert.match(result.message, /^the process ended with (SIGABRT|exit code)/);
-    assert.deepEqual(statuses(result), [['before', 'PASS'], ['crashes', 'ERROR']]);
+    assert.deepEqual(statuses(result), [
+      ['before', 'PASS'],
+      ['crashes', 'ERROR'],
+    ]);
   });
 
   test(`a ${kind} that hangs is killed when its time is over`, async (t) => {
@@ -133,7 +146,10 @@ for (const kind of ['window', 'worker']) {
     const result = await resultOf(t, `x.${kind}.js`, source, { timeout: 3000 });
     assert.equal(result.status, 'TIMEOUT');
     assert.equal(result.message, 'not done after 3 s');
-    assert.deepEqual(statuses(result), [['before', 'PASS'], ['hangs', 'TIMEOUT']]);
+    assert.deepEqual(statuses(result), [
+      ['before', 'PASS'],
+      ['hangs', 'TIMEOUT'],
+    ]);
     assert.ok(Date.now() - begin < 9000);
   });
 
@@ -151,7 +167,11 @@ for (const kind of ['window', 'worker']) {
 }
 
 test('a process that ends by itself with an error has crashed, with its output', async (t) => {
-  const result = await resultOf(t, 'x.window.js', `console.error('the last words'); setTimeout(() => process.exit(3), 100)`);
+  const result = await resultOf(
+    t,
+    'x.window.js',
+    `console.error('the last words'); setTimeout(() => process.exit(3), 100)`,
+  );
   assert.equal(result.status, 'CRASH');
   assert.equal(result.message, 'the process ended with exit code 3: the last words\n');
 });
@@ -166,7 +186,10 @@ test('a process that has nothing left to do and was not done is told so', async 
 test('the interfaces are those of the draft, whatever the checkout has', (t) => {
   const directory = checkout(t, {});
   assert.equal(servedFile(directory, '/interfaces/webnn.idl'), IDL);
-  assert.equal(servedFile(directory, '/resources/WebIDLParser.js'), join(directory, 'resources/webidl2/lib/webidl2.js'));
+  assert.equal(
+    servedFile(directory, '/resources/WebIDLParser.js'),
+    join(directory, 'resources/webidl2/lib/webidl2.js'),
+  );
   assert.equal(servedFile(directory, '/../secret'), undefined);
 });
 

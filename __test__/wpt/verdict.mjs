@@ -34,8 +34,8 @@ function verdictOn({ name, status, message }, entry, normal, listed) {
  * @param {{ test: { path: string }, status: string, message: string | null,
  *   subtests: { name: string, status: string, message: string | null }[] }} result see `execute`
  * @param {Entry[]} table
- * @returns {{ passed: number, listed: Entry[], failures: { name: string | null, status: string, message: string | null }[] }}
- *   numbers of subtests; `listed` has an entry for each subtest, and perhaps file, that fails as the table says;
+ * @returns {{ passed: number, listed: Entry[],
+ *   failures: { name: string | null, status: string, message: string | null }[] }} `passed` counts subtests; `listed` has an entry for each subtest, and perhaps file, that fails as the table says;
  *   a failure without name is one of the file as a whole
  */
 export function judge({ test, status, message, subtests }, table) {

@@ -15,7 +15,14 @@ const result = (path, subtests, status = 'OK', message = null) => ({
 });
 
 test('what passes and is not listed has passed, what does not pass has failed', () => {
-  const { passed, listed, failures } = judge(result('a.https', [['new', 'PASS'], ['x', 'FAIL', 'why'], ['y', 'NOTRUN']]), TABLE);
+  const { passed, listed, failures } = judge(
+    result('a.https', [
+      ['new', 'PASS'],
+      ['x', 'FAIL', 'why'],
+      ['y', 'NOTRUN'],
+    ]),
+    TABLE,
+  );
   assert.equal(passed, 1);
   assert.deepEqual(listed, []);
   assert.deepEqual(failures, [
@@ -25,7 +32,11 @@ test('what passes and is not listed has passed, what does not pass has failed', 
 });
 
 test('a listed subtest has to fail, in its file and with its message', () => {
-  assert.deepEqual(judge(result('a.https', [['old 1', 'FAIL', 'it was refused']]), TABLE), { passed: 0, listed: [ENTRY], failures: [] });
+  assert.deepEqual(judge(result('a.https', [['old 1', 'FAIL', 'it was refused']]), TABLE), {
+    passed: 0,
+    listed: [ENTRY],
+    failures: [],
+  });
   for (const [path, subtest, message] of [
     ['a.https', ['old 1', 'PASS'], 'no failure, but listed: a clause'],
     ['a.https', ['old 1', 'FAIL', 'other'], 'other; this is not the listed failure: a clause'],
@@ -38,13 +49,21 @@ test('a listed subtest has to fail, in its file and with its message', () => {
 });
 
 test('a listed file has to end with its error, which explains what has not run and nothing else', () => {
-  const subtests = [['done', 'PASS'], ['missed', 'NOTRUN'], ['wrong', 'FAIL', 'why']];
+  const subtests = [
+    ['done', 'PASS'],
+    ['missed', 'NOTRUN'],
+    ['wrong', 'FAIL', 'why'],
+  ];
   assert.deepEqual(judge(result('b.https', subtests, 'ERROR', 'in the set-up'), TABLE), {
     passed: 1,
     listed: [FILE_ENTRY, FILE_ENTRY],
     failures: [{ name: 'wrong', status: 'FAIL', message: 'why' }],
   });
-  for (const [status, message] of [['OK', null], ['CRASH', 'in the set-up'], ['ERROR', 'elsewhere']]) {
+  for (const [status, message] of [
+    ['OK', null],
+    ['CRASH', 'in the set-up'],
+    ['ERROR', 'elsewhere'],
+  ]) {
     const { failures } = judge(result('b.https', [['done', 'PASS']], status, message), TABLE);
     assert.equal(failures.length, 1);
     assert.equal(failures[0].name, null);
@@ -54,16 +73,23 @@ test('a listed file has to end with its error, which explains what has not run a
 
 test('a file that crashed, took too long, or has no test has failed', () => {
   for (const status of ['CRASH', 'TIMEOUT', 'ERROR']) {
-    assert.deepEqual(judge(result('c.https', [['done', 'PASS']], status, 'why'), TABLE).failures, [{ name: null, status, message: 'why' }]);
+    assert.deepEqual(judge(result('c.https', [['done', 'PASS']], status, 'why'), TABLE).failures, [
+      { name: null, status, message: 'why' },
+    ]);
   }
-  assert.deepEqual(judge(result('c.https', []), TABLE).failures, [{ name: null, status: 'ERROR', message: 'the file has no test' }]);
+  assert.deepEqual(judge(result('c.https', []), TABLE).failures, [
+    { name: null, status: 'ERROR', message: 'the file has no test' },
+  ]);
 });
 
 test('entries for what a runtime lacks hold where it lacks it', () => {
   const table = [{ ...ENTRY, without: 'ArrayBuffer' }];
   assert.equal(judge(result('a.https', [['old', 'PASS']]), table).passed, 1);
   assert.deepEqual(unusedEntries(table, []), []);
-  assert.deepEqual(judge(result('a.https', [['old', 'FAIL', 'refused']]), [{ ...ENTRY, without: 'NoSuchGlobal' }]).failures, []);
+  assert.deepEqual(
+    judge(result('a.https', [['old', 'FAIL', 'refused']]), [{ ...ENTRY, without: 'NoSuchGlobal' }]).failures,
+    [],
+  );
 });
 
 test('entries that nothing stands for are found', () => {
