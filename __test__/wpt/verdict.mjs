@@ -35,8 +35,9 @@ function verdictOn({ name, status, message }, entry, normal, listed) {
  *   subtests: { name: string, status: string, message: string | null }[] }} result see `execute`
  * @param {Entry[]} table
  * @returns {{ passed: number, listed: Entry[],
- *   failures: { name: string | null, status: string, message: string | null }[] }} `passed` counts subtests; `listed` has an entry for each subtest, and perhaps file, that fails as the table says;
- *   a failure without name is one of the file as a whole
+ *   failures: { name: string | null, status: string, message: string | null }[] }} `passed` counts subtests; `listed`
+ *   has an entry for each subtest, and perhaps the file, that fails as the table says; a failure without name is one of
+ *   the file as a whole
  */
 export function judge({ test, status, message, subtests }, table) {
   const isEmpty = status === 'OK' && subtests.length === 0;
