@@ -70,7 +70,7 @@ describe('the packed package', () => {
   test('holds the API, the command line, the addon, documentation and licences, and nothing else', () => {
     const { glibcVersionRuntime } = process.report.getReport().header;
     const addon = binaryName(process.platform, process.arch, glibcVersionRuntime !== undefined);
-    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'bin/webnn-node.js', 'index.d.ts', 'index.js', 'inspect.d.ts', 'inspect.js', 'onnx.d.ts', 'onnx.js', 'package.json', addon];
+    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'bin/webnn-node.js', 'compat.d.ts', 'compat.js', 'index.d.ts', 'index.js', 'inspect.d.ts', 'inspect.js', 'onnx.d.ts', 'onnx.js', 'package.json', addon];
     assert.deepEqual(files.filter((file) => !/^(lib\/.+\.js|cli\/.+\.(mjs|js|css))$/.test(file)).sort(), expected.sort());
     for (const file of ['lib/native.js', 'cli/main.mjs', 'cli/bench/worker.mjs', 'cli/pages/client/view.css']) assert.ok(files.includes(file), file);
   });
