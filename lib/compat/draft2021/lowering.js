@@ -73,6 +73,25 @@ function concat(builder, [inputs, axis]) {
   return builder.concat(inputs, axisOf(axis, inputs[0].shape.length, 'concat: axis'));
 }
 
+/** The sequence has the steps of a backward direction in the order in which they are computed; today, in that of the input. */
+function gru(builder, operands, options) {
+  const [last, sequence] = builder.gru(...operands, options);
+  if (sequence === undefined) {
+    return [last];
+  }
+  const turned = (steps) => builder.reverse(steps, { axes: [0] });
+  switch (options.direction) {
+    case 'backward':
+      return [last, turned(sequence)];
+    case 'both': {
+      const [forward, backward] = builder.split(sequence, 2, { axis: 1 });
+      return [last, builder.concat([forward, turned(backward)], 1)];
+    }
+    default:
+      return [last, sequence];
+  }
+}
+
 /** Vectors are matrices of one row or column; two of them give a scalar. */
 function matmul(builder, [a, b]) {
   const isVector = ({ shape }) => shape.length === 1;
@@ -182,7 +201,7 @@ const named = (names, lower) => Object.fromEntries(names.map((name) => [name, lo
 const lowerings = {
   ...named(['add', 'sub', 'mul', 'div', 'max', 'min', 'pow'], same),
   ...named(['abs', 'ceil', 'cos', 'exp', 'floor', 'log', 'neg', 'relu', 'sigmoid', 'sin', 'tan', 'tanh'], same),
-  ...named(['gemm', 'gru', 'gruCell', 'instanceNormalization', 'leakyRelu'], sameOptions),
+  ...named(['gemm', 'gruCell', 'instanceNormalization', 'leakyRelu'], sameOptions),
   ...named(['averagePool2d', 'l2Pool2d', 'maxPool2d'], pool),
   ...named(['reduceL1', 'reduceL2', 'reduceLogSum', 'reduceLogSumExp', 'reduceMax'], reduce),
   ...named(['reduceMean', 'reduceMin', 'reduceProduct', 'reduceSum', 'reduceSumSquare'], reduce),
@@ -190,6 +209,7 @@ const lowerings = {
   clamp,
   concat,
   conv2d: convolve,
+  gru,
   matmul,
   pad,
   resample,
