@@ -15,7 +15,7 @@ export function assertClose(actual, expected, what = '') {
   assert.equal(got.length, expected.length, what);
   got.forEach((value, i) => {
     const near = Object.is(value, expected[i]) || Math.abs(value - expected[i]) <= TOLERANCE * Math.max(1, Math.abs(expected[i]));
-    assert.ok(near, `${what}: element ${i} is ${value}, expected ${expected[i]}\n${got}\n${expected}`);
+    if (!near) assert.fail(`${what}: element ${i} is ${value}, expected ${expected[i]}\n${got}\n${expected}`);
   });
 }
 
