@@ -46,6 +46,19 @@ function requireMatch({ view, kind }, descriptor, what) {
 }
 
 /**
+ * Whether Node would copy a buffer instead of moving it, as it does with the memory of a WebAssembly module. There, it
+ * overlooks that a buffer is named twice, which it refuses for all others, before anything moves.
+ */
+function isCopied(buffer) {
+  try {
+    structuredClone(undefined, { transfer: [buffer, buffer] });
+    return true;
+  } catch {
+    return false; // what else can be wrong with the buffer, the transfer itself finds
+  }
+}
+
+/**
  * The draft's "transfer": new views of the same memory, whose old views become empty. All buffers move at once, so that
  * nothing has moved if one of them can not.
  *
@@ -56,6 +69,9 @@ function requireMatch({ view, kind }, descriptor, what) {
 function transfer(groups) {
   const views = groups.flatMap((group) => [...group.values()]);
   let buffers = views.map(({ buffer }) => buffer);
+  if (buffers.some(isCopied)) {
+    throw new TypeError('compute: the memory of a WebAssembly module can not be transferred');
+  }
   const places = views.map(placeOf);
   try {
     buffers = structuredClone(buffers, { transfer: buffers });
