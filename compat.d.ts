@@ -1,19 +1,20 @@
-// Programs written for earlier drafts of WebNN. An addition of webnn-node to the draft, on top of its public API: nothing
-// of it is part of `webnn-node` itself.
+// Programs written for earlier drafts of WebNN. An addition of webnn-node to the draft, on top of its public API:
+// nothing of it is part of `webnn-node` itself.
 
 import type * as webnn from './index.js';
 
 /**
- * Defines `navigator.ml` and the interfaces of an earlier draft as globals, over what is there, for programs that expect
- * a browser of that time.
+ * Defines `navigator.ml` and the interfaces of an earlier draft as globals, over what is there, for programs that
+ * expect a browser of that time.
  */
 export function install(draft: typeof draft2021 | typeof draft2024): void;
 
 /**
  * The draft of 2021: everything is synchronous, graphs compute themselves, shapes may be unknown until then.
  *
- * Contexts live on a thread of their own. `build()`, `compute()` and the methods of the builder wait for it, and block the
- * thread that calls them. (Threads that must not wait, such as those of pages in Electron, get a NotSupportedError.)
+ * Contexts live on a thread of their own. `build()`, `compute()` and the methods of the builder wait for it, and block
+ * the thread that calls them. (Threads that must not wait, such as those of pages in Electron, get a
+ * NotSupportedError.) What nobody holds any more is freed when the program comes back to its event loop.
  *
  * Contexts of a GPUDevice or WebGLRenderingContext and resources of WebGPU and WebGL are NotSupportedErrors.
  */
@@ -25,7 +26,7 @@ export namespace draft2021 {
   type MLOperandType = 'float32' | 'float16' | 'int32' | 'uint32' | 'int8' | 'uint8';
   /** Order of output channels (o), input channels (i), height and width, also where `transpose` is set. */
   type MLFilterOperandLayout = 'oihw' | 'hwio' | 'ohwi' | 'ihwo';
-  /** `same-upper` and `same-lower` pad so that sizes are divided by the strides; they differ in where an odd element goes. */
+  /** `same-upper` and `same-lower` pad so that sizes are divided by the strides; an odd one goes behind or in front. */
   type MLAutoPad = 'explicit' | 'same-upper' | 'same-lower';
   type MLRecurrentNetworkWeightLayout = 'zrn' | 'rzn';
   type MLRecurrentNetworkActivation = 'relu' | 'sigmoid' | 'tanh';
@@ -228,8 +229,8 @@ export namespace draft2021 {
   /**
    * Builds graphs, as many as `build()` is called.
    *
-   * Methods throw a TypeError for operands that do not fit. Where the shape of an operand depends on unknown dimensions,
-   * `compute()` does.
+   * Methods throw a TypeError for operands that do not fit. Where the shape of an operand depends on unknown
+   * dimensions, `compute()` finds it.
    */
   class MLGraphBuilder {
     constructor(context: MLContext);
@@ -241,7 +242,12 @@ export namespace draft2021 {
     /** Compiles the graph of these outputs, and returns when that is done. */
     build(outputs: MLNamedOperands): MLGraph;
 
-    batchNormalization(input: MLOperand, mean: MLOperand, variance: MLOperand, options?: MLBatchNormalizationOptions): MLOperand;
+    batchNormalization(
+      input: MLOperand,
+      mean: MLOperand,
+      variance: MLOperand,
+      options?: MLBatchNormalizationOptions,
+    ): MLOperand;
     clamp(x: MLOperand, options?: MLClampOptions): MLOperand;
     concat(inputs: Iterable<MLOperand>, axis: number): MLOperand;
     conv2d(input: MLOperand, filter: MLOperand, options?: MLConv2dOptions): MLOperand;
@@ -318,12 +324,39 @@ export namespace draft2021 {
 }
 
 /** Today's MLGraphBuilder without the methods that had other forms. */
-declare const BuilderWithoutEarlierForms: new (context: never) => Omit<
+declare const BuilderWithoutEarlierForms: new (
+  context: never,
+) => Omit<
   webnn.MLGraphBuilder,
-  | 'argMax' | 'argMin' | 'averagePool2d' | 'batchNormalization' | 'build' | 'clamp' | 'constant' | 'conv2d'
-  | 'convTranspose2d' | 'elu' | 'gelu' | 'gru' | 'gruCell' | 'hardSigmoid' | 'hardSwish' | 'input' | 'l2Pool2d'
-  | 'leakyRelu' | 'linear' | 'lstm' | 'lstmCell' | 'maxPool2d' | 'pad' | 'relu' | 'sigmoid' | 'softmax' | 'softplus'
-  | 'softsign' | 'tanh'
+  | 'argMax'
+  | 'argMin'
+  | 'averagePool2d'
+  | 'batchNormalization'
+  | 'build'
+  | 'clamp'
+  | 'constant'
+  | 'conv2d'
+  | 'convTranspose2d'
+  | 'elu'
+  | 'gelu'
+  | 'gru'
+  | 'gruCell'
+  | 'hardSigmoid'
+  | 'hardSwish'
+  | 'input'
+  | 'l2Pool2d'
+  | 'leakyRelu'
+  | 'linear'
+  | 'lstm'
+  | 'lstmCell'
+  | 'maxPool2d'
+  | 'pad'
+  | 'relu'
+  | 'sigmoid'
+  | 'softmax'
+  | 'softplus'
+  | 'softsign'
+  | 'tanh'
 >;
 
 /**
@@ -393,8 +426,8 @@ export namespace draft2024 {
     private constructor();
     #private;
     /**
-     * Computes the outputs that are named. The views are transferred: they become empty, and those of the result stand on
-     * their memory.
+     * Computes the outputs that are named. The views are transferred: they become empty, and those of the result stand
+     * on their memory.
      *
      * Rejects with a TypeError, and transfers nothing, when the graph is of another context, an input is missing, an
      * output unknown, a view does not fit its descriptor, or a buffer can not be transferred or stands under two views.

@@ -1,4 +1,4 @@
-// One network for any context: a function that takes a builder describes it, and is called for each context that is tried.
+// One network for any context: a function that takes a builder describes it, and is called for each context.
 //
 //   node examples/portable-builder.mjs [--budget MS]
 //
@@ -42,13 +42,16 @@ function features(builder, images, channels) {
   channels.forEach((outputs, i) => {
     const shape = [outputs, x.shape[1], 3, 3];
     const fanIn = shape[1] * 9;
-    const filter = builder.constant({ dataType: 'float32', shape }, weights(outputs * fanIn, i + 1, Math.sqrt(6 / fanIn)));
+    const filter = builder.constant(
+      { dataType: 'float32', shape },
+      weights(outputs * fanIn, i + 1, Math.sqrt(6 / fanIn)),
+    );
     x = builder.relu(builder.conv2d(x, filter, { padding: [1, 1, 1, 1], strides: [2, 2], label: `convolution ${i}` }));
   });
   return builder.reshape(builder.averagePool2d(x), [1, x.shape[1]]);
 }
 
-/** Second half: features [1, channels] to scores [1, classes]. The version stands for the file that was trained last. */
+/** Second half: features [1, channels] to scores [1, classes]. The version stands for the file that is read. */
 function classifier(builder, input, version) {
   const shape = [input.shape[1], CLASSES];
   const matrix = builder.constant({ dataType: 'float32', shape }, weights(shape[0] * CLASSES, 100 + version, 1));
@@ -134,7 +137,7 @@ async function openAll(candidates, channels) {
 /** The largest difference of scores. */
 const difference = (a, b) => a.reduce((largest, score, i) => Math.max(largest, Math.abs(score - b[i])), 0);
 
-/** Runs the first of some networks whose context is not lost. @returns {Promise<{name: string, scores: Float32Array}>} */
+/** Runs the first of some networks whose context is not lost; its name and the scores. */
 async function runOnAny(networks, image) {
   for (const network of networks) {
     try {
@@ -146,6 +149,8 @@ async function runOnAny(networks, image) {
   throw new Error('none of the contexts is left');
 }
 
+const shown = (number) => number.toExponential(1);
+
 const bestClass = (scores) => scores.indexOf(Math.max(...scores));
 
 const { values } = parseArgs({ options: { budget: { type: 'string', default: '1000' } } });
@@ -153,7 +158,11 @@ const budget = Number(values.budget);
 if (!(budget >= 0)) {
   throw new TypeError(`--budget is ${values.budget}, expected milliseconds`);
 }
-const image = weights(IMAGE_SHAPE.reduce((product, size) => product * size), 7, 1);
+const image = weights(
+  IMAGE_SHAPE.reduce((product, size) => product * size),
+  7,
+  1,
+);
 
 // One description, several contexts; all must agree.
 const networks = await openAll(CANDIDATES, NETWORKS.large);
@@ -164,7 +173,10 @@ const expected = await networks[0].run(image);
 for (const network of networks) {
   network.milliseconds = await network.measure(image);
   const off = difference(await network.run(image), expected);
-  console.log(`${network.name}: ${network.milliseconds.toFixed(2)} ms, accelerated ${network.context.accelerated}, off by ${off.toExponential(1)}`);
+  console.log(
+    `${network.name}: ${network.milliseconds.toFixed(2)} ms, ` +
+      `accelerated ${network.context.accelerated}, off by ${shown(off)}`,
+  );
   if (off > TOLERANCE) {
     throw new Error(`${network.name} computes other scores than ${networks[0].name}`);
   }
@@ -180,19 +192,20 @@ const [chosen, ...others] = usable;
 
 // Two graphs in place of one.
 const scores = await chosen.run(image);
-console.log(`two graphs: off by ${difference(await chosen.runHalves(image), scores).toExponential(1)}`);
+console.log(`two graphs: off by ${shown(difference(await chosen.runHalves(image), scores))}`);
 
 // Another second half.
 await chosen.replaceClassifier(2);
 const replaced = await chosen.runHalves(image);
 console.log(
-  `new classifier: scores off by ${difference(replaced, scores).toExponential(1)}, class ${bestClass(replaced)} in place of ${bestClass(scores)}`,
+  `new classifier: scores off by ${shown(difference(replaced, scores))}, ` +
+    `class ${bestClass(replaced)} in place of ${bestClass(scores)}`,
 );
 
 // The context is lost (here, because it is destroyed): the next one goes on.
 chosen.context.lost.then(({ message }) => console.log(`${chosen.name} is lost: ${message}`));
 chosen.context.destroy();
 const next = await runOnAny([chosen, ...others], image);
-console.log(`${next.name} went on: off by ${difference(next.scores, scores).toExponential(1)}`);
+console.log(`${next.name} went on: off by ${shown(difference(next.scores, scores))}`);
 usable.forEach(({ context }) => context.destroy());
 networks.forEach(({ context }) => context.destroy());

@@ -12,7 +12,10 @@ const float32 = (dimensions) => ({ type: 'float32', dimensions });
 function run(program, ...flags) {
   const compat = fileURLToPath(new URL('../../compat.js', import.meta.url));
   const source = `(async () => {${program.replaceAll('COMPAT', JSON.stringify(compat))}})();`;
-  const { status, signal, stdout, stderr } = spawnSync(process.execPath, [...flags, '--eval', source], { encoding: 'utf8', timeout: 120_000 });
+  const { status, signal, stdout, stderr } = spawnSync(process.execPath, [...flags, '--eval', source], {
+    encoding: 'utf8',
+    timeout: 120_000,
+  });
   assert.equal(status, 0, `${signal} ${stdout}${stderr}`);
   return stdout.trim().split('\n');
 }
@@ -44,7 +47,10 @@ describe('compute', () => {
     graph.compute({ x: X }, { y });
     assert.deepEqual([...y], [2, 4, 6, 8]);
     assert.equal(graph.compute({ x: X }, {}), undefined);
-    assert.throws(() => graph.compute({ x: X }, { z: new Float32Array(4) }), domException('DataError', /output "z" needs the input "w", which is missing/));
+    assert.throws(
+      () => graph.compute({ x: X }, { z: new Float32Array(4) }),
+      domException('DataError', /output "z" needs the input "w", which is missing/),
+    );
   });
 
   test('takes views that are parts of buffers, and outputs that are longer than needed', () => {
@@ -65,22 +71,36 @@ describe('compute', () => {
   test('refuses what does not fit the graph with a DataError, and writes nothing', () => {
     const graph = twoOutputs();
     const y = new Float32Array(4).fill(-1);
-    const refuses = (inputs, outputs, message) => assert.throws(() => graph.compute(inputs, outputs), domException('DataError', message));
+    const refuses = (inputs, outputs, message) =>
+      assert.throws(() => graph.compute(inputs, outputs), domException('DataError', message));
     refuses({ x: X, v: W }, { y }, /input "v" is none of the graph, which has "x", "w"/);
     refuses({ x: X, w: W }, { y, v: y }, /output "v" is none of the graph, which has "y", "z"/);
     refuses({ x: Float64Array.from(X) }, { y }, /input "x" is a Float64Array, expected a Float32Array for float32/);
     refuses({ x: new DataView(X.buffer) }, { y }, /input "x" is a DataView/);
     refuses({ x: X.subarray(1) }, { y }, /input "x" has 3 elements, expected the 4 of \[2, 2\]/);
     refuses({ x: { resource: X, dimensions: [4] } }, { y }, /input "x" is given dimensions \[4\], expected \[2, 2\]/);
-    refuses({ x: { resource: X, dimensions: [1, 4] } }, { y }, /input "x" is given dimensions \[1, 4\], expected \[2, 2\]/);
-    refuses({ x: X, w: W }, { y, z: new Float32Array(3) }, /output "z" has room for 3 elements, expected at least the 4 of \[2, 2\]/);
-    refuses({ x: X, w: W }, { y, z: new Int32Array(4) }, /output "z" is a Int32Array, expected a Float32Array for float32/);
+    refuses(
+      { x: { resource: X, dimensions: [1, 4] } },
+      { y },
+      /input "x" is given dimensions \[1, 4\], expected \[2, 2\]/,
+    );
+    refuses(
+      { x: X, w: W },
+      { y, z: new Float32Array(3) },
+      /output "z" has room for 3 elements, expected at least the 4 of \[2, 2\]/,
+    );
+    refuses(
+      { x: X, w: W },
+      { y, z: new Int32Array(4) },
+      /output "z" is a Int32Array, expected a Float32Array for float32/,
+    );
     assert.deepEqual([...y], [-1, -1, -1, -1]);
   });
 
   test('refuses what is no view with a TypeError', () => {
     const graph = twoOutputs();
-    const refuses = (inputs, outputs, message) => assert.throws(() => graph.compute(inputs, outputs), { name: 'TypeError', message });
+    const refuses = (inputs, outputs, message) =>
+      assert.throws(() => graph.compute(inputs, outputs), { name: 'TypeError', message });
     refuses({ x: [1, 2, 3, 4] }, {}, /inputs\["x"\].dimensions is required/);
     refuses({ x: { resource: [1, 2, 3, 4], dimensions: [2, 2] } }, {}, /inputs\["x"\].resource is no ArrayBufferView/);
     refuses({ x: 5 }, {}, /inputs\["x"\] is 5, expected an object/);
@@ -102,7 +122,11 @@ describe('build', () => {
       graph.compute({ x: X }, { y });
       return [...y];
     });
-    assert.deepEqual(results, [[2, 4, 6, 8], [2, 8, 18, 32], [2, 4, 6, 8]]);
+    assert.deepEqual(results, [
+      [2, 4, 6, 8],
+      [2, 8, 18, 32],
+      [2, 4, 6, 8],
+    ]);
   });
 
   test('takes inputs, constants and the same operand twice as outputs', () => {
@@ -110,9 +134,17 @@ describe('build', () => {
     const x = builder.input('x', float32([2]));
     const y = builder.neg(x);
     const graph = builder.build({ x, c: builder.constant(3), y, again: y });
-    const views = { x: new Float32Array(2), c: new Float32Array(1), y: new Float32Array(2), again: new Float32Array(2) };
+    const views = {
+      x: new Float32Array(2),
+      c: new Float32Array(1),
+      y: new Float32Array(2),
+      again: new Float32Array(2),
+    };
     graph.compute({ x: W }, views);
-    assert.deepEqual(Object.values(views).map((view) => [...view]), [[10, 20], [3], [-10, -20], [-10, -20]]);
+    assert.deepEqual(
+      Object.values(views).map((view) => [...view]),
+      [[10, 20], [3], [-10, -20], [-10, -20]],
+    );
   });
 
   test('names are any strings, also empty ones and those of prototypes', () => {
@@ -126,7 +158,10 @@ describe('build', () => {
     }
     const views = Object.fromEntries(names.map((name) => [name, new Float32Array(1)]));
     builder.build(outputs).compute(feeds, views);
-    assert.deepEqual(names.map((name) => views[name][0]), [0, 11, 22, 33, 44]);
+    assert.deepEqual(
+      names.map((name) => views[name][0]),
+      [0, 11, 22, 33, 44],
+    );
   });
 
   test('later changes of a buffer do not change a constant', () => {
@@ -146,7 +181,8 @@ describe('dimensions that are not known before compute()', () => {
     const x = builder.input('x', float32([-1, 2]));
     const graph = builder.build({ y: builder.neg(x) });
     const y = new Float32Array(4);
-    const refuses = (input, message) => assert.throws(() => graph.compute({ x: input }, { y }), domException('DataError', message));
+    const refuses = (input, message) =>
+      assert.throws(() => graph.compute({ x: input }, { y }), domException('DataError', message));
     refuses(X, /input "x" has unknown dimensions \[-1, 2\], expected \{resource, dimensions\}/);
     refuses({ resource: X, dimensions: [1, 4] }, /given dimensions \[1, 4\], expected \[-1, 2\]/);
     refuses({ resource: X, dimensions: [2] }, /given dimensions \[2\], expected \[-1, 2\]/);
@@ -160,17 +196,32 @@ describe('dimensions that are not known before compute()', () => {
     const builder = newBuilder();
     const x = builder.input('x', float32([-1, 1, -1, -1]));
     const filter = numbers(9);
-    const convolved = builder.conv2d(x, builder.constant(float32([1, 1, 3, 3]), Float32Array.from(filter)), { autoPad: 'same-lower', strides: [2, 2] });
+    const convolved = builder.conv2d(x, builder.constant(float32([1, 1, 3, 3]), Float32Array.from(filter)), {
+      autoPad: 'same-lower',
+      strides: [2, 2],
+    });
     const [first, second] = builder.split(builder.reshape(convolved, [2, null]), 2);
     const difference = builder.sub(builder.squeeze(first), builder.squeeze(second));
     const graph = builder.build({ convolved, difference, cut: builder.slice(difference, [1], [-1]) });
-    for (const [height, width] of [[4, 4], [5, 7], [2, 6]]) {
+    for (const [height, width] of [
+      [4, 4],
+      [5, 7],
+      [2, 6],
+    ]) {
       const [h, w] = [Math.ceil(height / 2), Math.ceil(width / 2)];
       const values = numbers(2 * height * width, height);
       // Even sizes need one element of padding, odd ones two.
       const begin = [1, 1];
-      const expected = convolution(values, [2, 1, height, width], filter, [1, 1, 3, 3], { begin, strides: [2, 2], outputShape: [2, 1, h, w] });
-      const views = { convolved: new Float32Array(2 * h * w), difference: new Float32Array(h * w), cut: new Float32Array(h * w - 1) };
+      const expected = convolution(values, [2, 1, height, width], filter, [1, 1, 3, 3], {
+        begin,
+        strides: [2, 2],
+        outputShape: [2, 1, h, w],
+      });
+      const views = {
+        convolved: new Float32Array(2 * h * w),
+        difference: new Float32Array(h * w),
+        cut: new Float32Array(h * w - 1),
+      };
       graph.compute({ x: { resource: Float32Array.from(values), dimensions: [2, 1, height, width] } }, views);
       const differences = expected.slice(0, h * w).map((value, i) => value - expected[h * w + i]);
       assertClose(views.convolved, expected);
@@ -188,7 +239,10 @@ describe('dimensions that are not known before compute()', () => {
     const feed = (view, dimensions) => ({ resource: view, dimensions });
     assert.throws(
       () => graph.compute({ a: feed(X, [2, 2]), b: feed(W, [1, 2]) }, { c }),
-      domException('OperationError', /cannot be compiled for inputs of the shapes \[2, 2\], \[1, 2\]: matmul: .*\[2, 2\] and \[1, 2\]/),
+      domException(
+        'OperationError',
+        /cannot be compiled for inputs of the shapes \[2, 2\], \[1, 2\]: matmul: .*\[2, 2\] and \[1, 2\]/,
+      ),
     );
     graph.compute({ a: feed(W, [2, 1]), b: feed(W, [1, 2]) }, { c });
     assert.deepEqual([...c], [100, 200, 200, 400]);
@@ -202,7 +256,10 @@ describe('dimensions that are not known before compute()', () => {
       const values = Float32Array.from({ length }, (_, i) => i);
       const views = { y: new Float32Array(length), total: new Float32Array(1) };
       graph.compute({ x: { resource: values, dimensions: [length] } }, views);
-      assert.deepEqual([...views.y], Array.from(values, (value) => 3 * value));
+      assert.deepEqual(
+        [...views.y],
+        Array.from(values, (value) => 3 * value),
+      );
       assert.equal(views.total[0], (length * (length - 1)) / 2);
     }
   });
@@ -281,7 +338,9 @@ describe('the thread of the contexts', () => {
   test('that dies while it is waited for does not hold its caller for ever', () => {
     const lines = run(`
       const threads = require('node:worker_threads');
-      threads.Worker = class extends threads.Worker { constructor(file, options) { super('for (;;);', { ...options, eval: true }); } };
+      threads.Worker = class extends threads.Worker {
+        constructor(file, options) { super('for (;;);', { ...options, eval: true }); }
+      };
       const { wait } = Atomics;
       Atomics.wait = (memory, place, value) => wait(memory, place, value, 1); // in place of a second
       const { draft2021: { ml, MLGraphBuilder } } = require(COMPAT);
@@ -292,7 +351,8 @@ describe('the thread of the contexts', () => {
 
   test('frees what nobody has any more', () => {
     const MiB = 2 ** 20;
-    const [grown] = run(`
+    const [grown] = run(
+      `
       const { draft2021: { ml, MLGraphBuilder } } = require(COMPAT);
       const values = new Float32Array(4 * 2 ** 20);
       const round = async () => {
@@ -300,13 +360,17 @@ describe('the thread of the contexts', () => {
         const builder = new MLGraphBuilder(context);
         const x = builder.constant({ type: 'float32', dimensions: [values.length] }, values);
         const y = new Float32Array(1);
-        builder.build({ y: builder.reduceSum(builder.mul(x, builder.input('x', { type: 'float32' }))) }).compute({ x: Float32Array.of(1) }, { y });
+        const product = builder.mul(x, builder.input('x', { type: 'float32' }));
+        builder.build({ y: builder.reduceSum(product) }).compute({ x: Float32Array.of(1) }, { y });
       };
-      const settle = async () => { for (let i = 0; i < 3; i++) { gc(); await new Promise((resolve) => setTimeout(resolve, 10)); } };
+      const pause = () => new Promise((resolve) => setTimeout(resolve, 10));
+      const settle = async () => { for (let i = 0; i < 3; i++) { gc(); await pause(); } };
       for (let i = 0; i < 3; i++) { await round(); await settle(); }
       const before = process.memoryUsage.rss();
       for (let i = 0; i < 40; i++) { values[0] = i; await round(); await settle(); }
-      console.log(process.memoryUsage.rss() - before);`, '--expose-gc');
+      console.log(process.memoryUsage.rss() - before);`,
+      '--expose-gc',
+    );
     // 40 rounds have constants of 640 MiB.
     assert.ok(Number(grown) < 300 * MiB, `${grown} bytes more`);
   });

@@ -1,5 +1,5 @@
-// The examples of the draft of 2021 as programs: those of the sections "Examples" and "MLGraph", and those that say what
-// an operator computes by other operators. Where the draft has a slip of the pen, the line says what it is.
+// The examples of the draft of 2021 as programs: those of the sections "Examples" and "MLGraph", and those that say
+// what an operator computes by other operators. Where the draft has a slip of the pen, the line says what it is.
 
 import assert from 'node:assert/strict';
 import test, { describe } from 'node:test';
@@ -99,36 +99,51 @@ test('section 6.7.1: computation with optional outputs', () => {
 
 test('section 6.6.13: the modes of pad', () => {
   const pad = (options) =>
-    evaluate2021((builder) => {
-      const input = builder.constant({ type: 'float32', dimensions: [2, 3] }, new Float32Array([1, 2, 3, 4, 5, 6]));
-      const padding = builder.constant({ type: 'float32', dimensions: [2, 2] }, new Float32Array([1, 1, 2, 2]));
-      return builder.pad(input, padding, options);
-    }, [28])[0];
+    evaluate2021(
+      (builder) => {
+        const input = builder.constant({ type: 'float32', dimensions: [2, 3] }, new Float32Array([1, 2, 3, 4, 5, 6]));
+        const padding = builder.constant({ type: 'float32', dimensions: [2, 2] }, new Float32Array([1, 1, 2, 2]));
+        return builder.pad(input, padding, options);
+      },
+      [28],
+    )[0];
 
-  assert.deepEqual(pad(), [
-    [0, 0, 0, 0, 0, 0, 0],
-    [0, 0, 1, 2, 3, 0, 0],
-    [0, 0, 4, 5, 6, 0, 0],
-    [0, 0, 0, 0, 0, 0, 0],
-  ].flat());
-  assert.deepEqual(pad({ mode: 'edge' }), [
-    [1, 1, 1, 2, 3, 3, 3],
-    [1, 1, 1, 2, 3, 3, 3],
-    [4, 4, 4, 5, 6, 6, 6],
-    [4, 4, 4, 5, 6, 6, 6],
-  ].flat());
-  assert.deepEqual(pad({ mode: 'reflection' }), [
-    [6, 5, 4, 5, 6, 5, 4],
-    [3, 2, 1, 2, 3, 2, 1],
-    [6, 5, 4, 5, 6, 5, 4],
-    [3, 2, 1, 2, 3, 2, 1],
-  ].flat());
-  assert.deepEqual(pad({ mode: 'symmetric' }), [
-    [2, 1, 1, 2, 3, 3, 2],
-    [2, 1, 1, 2, 3, 3, 2],
-    [5, 4, 4, 5, 6, 6, 5],
-    [5, 4, 4, 5, 6, 6, 5],
-  ].flat());
+  assert.deepEqual(
+    pad(),
+    [
+      [0, 0, 0, 0, 0, 0, 0],
+      [0, 0, 1, 2, 3, 0, 0],
+      [0, 0, 4, 5, 6, 0, 0],
+      [0, 0, 0, 0, 0, 0, 0],
+    ].flat(),
+  );
+  assert.deepEqual(
+    pad({ mode: 'edge' }),
+    [
+      [1, 1, 1, 2, 3, 3, 3],
+      [1, 1, 1, 2, 3, 3, 3],
+      [4, 4, 4, 5, 6, 6, 6],
+      [4, 4, 4, 5, 6, 6, 6],
+    ].flat(),
+  );
+  assert.deepEqual(
+    pad({ mode: 'reflection' }),
+    [
+      [6, 5, 4, 5, 6, 5, 4],
+      [3, 2, 1, 2, 3, 2, 1],
+      [6, 5, 4, 5, 6, 5, 4],
+      [3, 2, 1, 2, 3, 2, 1],
+    ].flat(),
+  );
+  assert.deepEqual(
+    pad({ mode: 'symmetric' }),
+    [
+      [2, 1, 1, 2, 3, 3, 2],
+      [2, 1, 1, 2, 3, 3, 2],
+      [5, 4, 4, 5, 6, 6, 5],
+      [5, 4, 4, 5, 6, 6, 5],
+    ].flat(),
+  );
 });
 
 test("section 6.6.14: 'global' max pooling", () => {
@@ -146,7 +161,10 @@ const emulations = {
         builder.reshape(options.scale, shape),
         builder.div(
           builder.sub(input, builder.reshape(mean, shape)),
-          builder.pow(builder.add(builder.reshape(variance, shape), builder.constant(options.epsilon)), builder.constant(0.5)),
+          builder.pow(
+            builder.add(builder.reshape(variance, shape), builder.constant(options.epsilon)),
+            builder.constant(0.5),
+          ),
         ),
       ),
       builder.reshape(options.bias, shape),
@@ -197,11 +215,17 @@ const emulations = {
 
     for (let slot = 0; slot < numDirections; ++slot) {
       cellWeight.push(builder.squeeze(builder.slice(weight, [slot, 0, 0], [1, -1, -1]), { axes: [0] }));
-      cellRecurrentWeight.push(builder.squeeze(builder.slice(recurrentWeight, [slot, 0, 0], [1, -1, -1]), { axes: [0] }));
+      cellRecurrentWeight.push(
+        builder.squeeze(builder.slice(recurrentWeight, [slot, 0, 0], [1, -1, -1]), { axes: [0] }),
+      );
       // The draft has null where there is none, which is no MLOperand.
-      cellBias.push(options.bias ? builder.squeeze(builder.slice(options.bias, [slot, 0], [1, -1]), { axes: [0] }) : undefined);
+      cellBias.push(
+        options.bias ? builder.squeeze(builder.slice(options.bias, [slot, 0], [1, -1]), { axes: [0] }) : undefined,
+      );
       cellRecurrentBias.push(
-        options.recurrentBias ? builder.squeeze(builder.slice(options.recurrentBias, [slot, 0], [1, -1]), { axes: [0] }) : undefined,
+        options.recurrentBias
+          ? builder.squeeze(builder.slice(options.recurrentBias, [slot, 0], [1, -1]), { axes: [0] })
+          : undefined,
       );
     }
 
@@ -219,8 +243,11 @@ const emulations = {
 
         let result = builder.reshape(
           builder.gruCell(cellInput, cellWeight[slot], cellRecurrentWeight[slot], cellHidden[slot], hiddenSize, {
-            bias: cellBias[slot], recurrentBias: cellRecurrentBias[slot], resetAfter: options.resetAfter,
-            layout: options.layout, activations: options.activations,
+            bias: cellBias[slot],
+            recurrentBias: cellRecurrentBias[slot],
+            resetAfter: options.resetAfter,
+            layout: options.layout,
+            activations: options.activations,
           }),
           [1, -1, hiddenSize],
         );
@@ -243,8 +270,10 @@ const emulations = {
     const one = builder.constant(1);
     const zero = builder.constant(0);
     const bias = (start) => (options.bias ? builder.slice(options.bias, [start], [hiddenSize]) : zero);
-    const recurrentBias = (start) => (options.recurrentBias ? builder.slice(options.recurrentBias, [start], [hiddenSize]) : zero);
-    const product = (state, matrix, start) => builder.matmul(state, builder.transpose(builder.slice(matrix, [start, 0], [hiddenSize, -1])));
+    const recurrentBias = (start) =>
+      options.recurrentBias ? builder.slice(options.recurrentBias, [start], [hiddenSize]) : zero;
+    const product = (state, matrix, start) =>
+      builder.matmul(state, builder.transpose(builder.slice(matrix, [start, 0], [hiddenSize, -1])));
 
     // update gate
     let z = builder.sigmoid(
@@ -270,7 +299,10 @@ const emulations = {
           bias(2 * hiddenSize),
           builder.add(
             product(input, weight, 2 * hiddenSize),
-            builder.mul(r, builder.add(recurrentBias(2 * hiddenSize), product(hiddenState, recurrentWeight, 2 * hiddenSize))),
+            builder.mul(
+              r,
+              builder.add(recurrentBias(2 * hiddenSize), product(hiddenState, recurrentWeight, 2 * hiddenSize)),
+            ),
           ),
         ),
       );
@@ -349,7 +381,12 @@ const gruCase = (direction, returnSequence) => {
   const parts = gru(directions);
   const run = (slot, isBackward) => {
     const part = (values, length) => values.slice(slot * length, (slot + 1) * length);
-    const own = { weight: part(parts.weight, 12), recurrent: part(parts.recurrent, 12), bias: part(parts.bias, 6), recurrentBias: part(parts.recurrentBias, 6) };
+    const own = {
+      weight: part(parts.weight, 12),
+      recurrent: part(parts.recurrent, 12),
+      bias: part(parts.bias, 6),
+      recurrentBias: part(parts.recurrentBias, 6),
+    };
     let hidden = [0, 0];
     return [0, 1, 2].map((step) => {
       const at = isBackward ? 2 - step : step;
@@ -364,8 +401,20 @@ const gruCase = (direction, returnSequence) => {
     'gru',
     `${direction}${returnSequence ? ' with the sequence' : ''}`,
     (of) => [
-      of(parts.x, [3, 1, 2]), of(parts.weight, [directions, 6, 2]), of(parts.recurrent, [directions, 6, 2]), 3, 2,
-      { bias: of(parts.bias, [directions, 6]), recurrentBias: of(parts.recurrentBias, [directions, 6]), direction, returnSequence, resetAfter: true, layout: 'zrn', activations: ['sigmoid', 'tanh'] },
+      of(parts.x, [3, 1, 2]),
+      of(parts.weight, [directions, 6, 2]),
+      of(parts.recurrent, [directions, 6, 2]),
+      3,
+      2,
+      {
+        bias: of(parts.bias, [directions, 6]),
+        recurrentBias: of(parts.recurrentBias, [directions, 6]),
+        direction,
+        returnSequence,
+        resetAfter: true,
+        layout: 'zrn',
+        activations: ['sigmoid', 'tanh'],
+      },
     ],
     returnSequence ? [last, sequence] : [last],
   ];
@@ -373,49 +422,115 @@ const gruCase = (direction, returnSequence) => {
 
 const cell = gru(1);
 const cellArguments = (of, resetAfter) => [
-  of(cell.x.slice(0, 2), [1, 2]), of(cell.weight, [6, 2]), of(cell.recurrent, [6, 2]), of([0.5, -0.5], [1, 2]), 2,
+  of(cell.x.slice(0, 2), [1, 2]),
+  of(cell.weight, [6, 2]),
+  of(cell.recurrent, [6, 2]),
+  of([0.5, -0.5], [1, 2]),
+  2,
   { bias: of(cell.bias, [6]), recurrentBias: of(cell.recurrentBias, [6]), resetAfter },
 ];
 
 /** Operator, form, arguments and results. Results are undefined where the two only have to agree with each other. */
 const CASES = [
   [
-    'batchNormalization', 'nchw',
-    (of) => [of(X, [2, 3, 2, 2]), of([0.1, 0.2, 0.3], [3]), of([1, 2, 3], [3]), { scale: of([1, 2, 3], [3]), bias: of([3, 2, 1], [3]), epsilon: 1e-5 }],
-    [X.map((value, i) => ((value - (channelOf(i) + 1) / 10) / Math.sqrt(channelOf(i) + 1 + 1e-5)) * (channelOf(i) + 1) + 3 - channelOf(i))],
+    'batchNormalization',
+    'nchw',
+    (of) => [
+      of(X, [2, 3, 2, 2]),
+      of([0.1, 0.2, 0.3], [3]),
+      of([1, 2, 3], [3]),
+      { scale: of([1, 2, 3], [3]), bias: of([3, 2, 1], [3]), epsilon: 1e-5 },
+    ],
+    [
+      X.map(
+        (value, i) =>
+          ((value - (channelOf(i) + 1) / 10) / Math.sqrt(channelOf(i) + 1 + 1e-5)) * (channelOf(i) + 1) +
+          3 -
+          channelOf(i),
+      ),
+    ],
   ],
-  ['clamp', 'both limits', (of) => [of(PAIR[0], [2, 3]), { minValue: of([-0.5], []), maxValue: of([0.5], []) }], [PAIR[0].map((value) => Math.min(Math.max(value, -0.5), 0.5))]],
-  ['clamp', 'one limit', (of) => [of(PAIR[0], [2, 3]), { maxValue: of([0.5], []) }], [PAIR[0].map((value) => Math.min(value, 0.5))]],
+  [
+    'clamp',
+    'both limits',
+    (of) => [of(PAIR[0], [2, 3]), { minValue: of([-0.5], []), maxValue: of([0.5], []) }],
+    [PAIR[0].map((value) => Math.min(Math.max(value, -0.5), 0.5))],
+  ],
+  [
+    'clamp',
+    'one limit',
+    (of) => [of(PAIR[0], [2, 3]), { maxValue: of([0.5], []) }],
+    [PAIR[0].map((value) => Math.min(value, 0.5))],
+  ],
   ['relu', 'of a matrix', (of) => [of(PAIR[0], [2, 3])], [PAIR[0].map((value) => Math.max(value, 0))]],
   [
-    'gemm', 'with everything',
-    (of) => [of(PAIR[0], [3, 2]), of(PAIR[1], [2, 3]), { aTranspose: true, bTranspose: true, alpha: 2, beta: 3, c: of([1, 2], [2]) }],
-    [[[0, 0], [0, 1], [1, 0], [1, 1]].map(([i, j]) => 2 * sum([0, 1, 2].map((k) => PAIR[0][k * 2 + i] * PAIR[1][j * 3 + k])) + 3 * (j + 1))],
+    'gemm',
+    'with everything',
+    (of) => [
+      of(PAIR[0], [3, 2]),
+      of(PAIR[1], [2, 3]),
+      { aTranspose: true, bTranspose: true, alpha: 2, beta: 3, c: of([1, 2], [2]) },
+    ],
+    [
+      [
+        [0, 0],
+        [0, 1],
+        [1, 0],
+        [1, 1],
+      ].map(([i, j]) => 2 * sum([0, 1, 2].map((k) => PAIR[0][k * 2 + i] * PAIR[1][j * 3 + k])) + 3 * (j + 1)),
+    ],
   ],
-  ['gemm', 'plain', (of) => [of(PAIR[0], [2, 3]), of(PAIR[1], [3, 2]), { alpha: 1 }], [matrixProduct(PAIR[0], [2, 3], PAIR[1], [3, 2])]],
+  [
+    'gemm',
+    'plain',
+    (of) => [of(PAIR[0], [2, 3]), of(PAIR[1], [3, 2]), { alpha: 1 }],
+    [matrixProduct(PAIR[0], [2, 3], PAIR[1], [3, 2])],
+  ],
   ...['forward', 'backward', 'both'].flatMap((direction) => [gruCase(direction, false), gruCase(direction, true)]),
   [
-    'gruCell', 'reset after',
+    'gruCell',
+    'reset after',
     (of) => cellArguments(of, true),
     [gruStep({ ...cell, x: cell.x.slice(0, 2), hidden: [0.5, -0.5], size: 2 })],
   ],
   ['gruCell', 'reset before', (of) => cellArguments(of, false), undefined],
   [
-    'instanceNormalization', 'nchw',
+    'instanceNormalization',
+    'nchw',
     (of) => [of(X, [2, 3, 2, 2]), { scale: of([1, 2, 3], [3]), bias: of([3, 2, 1], [3]), epsilon: 1e-3 }],
-    [X.map((value, i) => {
-      const group = X.slice(i - (i % 4), i - (i % 4) + 4);
-      const variance = mean(group.map((other) => (other - mean(group)) ** 2));
-      return ((value - mean(group)) / Math.sqrt(variance + 1e-3)) * (channelOf(i) + 1) + 3 - channelOf(i);
-    })],
+    [
+      X.map((value, i) => {
+        const group = X.slice(i - (i % 4), i - (i % 4) + 4);
+        const variance = mean(group.map((other) => (other - mean(group)) ** 2));
+        return ((value - mean(group)) / Math.sqrt(variance + 1e-3)) * (channelOf(i) + 1) + 3 - channelOf(i);
+      }),
+    ],
   ],
-  ['leakyRelu', 'alpha 0.2', (of) => [of(PAIR[0], [2, 3]), { alpha: 0.2 }], [PAIR[0].map((value) => (value < 0 ? 0.2 * value : value))]],
   [
-    'softmax', 'of rows',
-    (of) => [of(PAIR[0], [2, 3])],
-    [[PAIR[0].slice(0, 3), PAIR[0].slice(3)].flatMap((row) => row.map((value) => Math.exp(value) / sum(row.map(Math.exp))))],
+    'leakyRelu',
+    'alpha 0.2',
+    (of) => [of(PAIR[0], [2, 3]), { alpha: 0.2 }],
+    [PAIR[0].map((value) => (value < 0 ? 0.2 * value : value))],
   ],
-  ['split', 'along axis 1', (of) => [of(PAIR[0], [2, 3]), [1, 2], { axis: 1 }], [[0, 3], [1, 2, 4, 5]].map((places) => places.map((i) => PAIR[0][i]))],
+  [
+    'softmax',
+    'of rows',
+    (of) => [of(PAIR[0], [2, 3])],
+    [
+      [PAIR[0].slice(0, 3), PAIR[0].slice(3)].flatMap((row) =>
+        row.map((value) => Math.exp(value) / sum(row.map(Math.exp))),
+      ),
+    ],
+  ],
+  [
+    'split',
+    'along axis 1',
+    (of) => [of(PAIR[0], [2, 3]), [1, 2], { axis: 1 }],
+    [
+      [0, 3],
+      [1, 2, 4, 5],
+    ].map((places) => places.map((i) => PAIR[0][i])),
+  ],
 ];
 
 describe('what the draft says an operator is', () => {

@@ -9,7 +9,10 @@ const { dictionaries, enumerations, operators } = require('../../lib/compat/draf
 const { lowerings } = require('../../lib/compat/draft2021/lowering.js');
 const { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand } = draft2021;
 
-const members = (name) => idl.filter((definition) => definition.type === 'interface' && definition.name === name).flatMap((definition) => definition.members);
+const members = (name) =>
+  idl
+    .filter((definition) => definition.type === 'interface' && definition.name === name)
+    .flatMap((definition) => definition.members);
 const operations = (name) => members(name).filter(({ type }) => type === 'operation');
 
 /** The IDL text of a type. */
@@ -32,9 +35,17 @@ describe('the IDL of the draft', () => {
       assert.deepEqual(Object.keys(Interface.prototype).sort(), [...names].sort(), Interface.name);
       for (const name of names) {
         const overloads = operations(Interface.name).filter((operation) => operation.name === name);
-        const required = Math.min(...overloads.map(({ arguments: list }) => list.filter(({ optional }) => !optional).length));
-        const { value, enumerable, writable, configurable } = Object.getOwnPropertyDescriptor(Interface.prototype, name);
-        assert.deepEqual([value.name, value.length, enumerable, writable, configurable], [name, required, true, true, true]);
+        const required = Math.min(
+          ...overloads.map(({ arguments: list }) => list.filter(({ optional }) => !optional).length),
+        );
+        const { value, enumerable, writable, configurable } = Object.getOwnPropertyDescriptor(
+          Interface.prototype,
+          name,
+        );
+        assert.deepEqual(
+          [value.name, value.length, enumerable, writable, configurable],
+          [name, required, true, true, true],
+        );
         assert.throws(() => new value(), TypeError);
       }
     }
@@ -50,7 +61,11 @@ describe('the IDL of the draft', () => {
       const required = draft.arguments.filter(({ optional }) => !optional);
       // The one addition: null for -1, as later drafts have it.
       const types = row.arguments.map(({ name, type }) => [name, type.replace('long?', 'long')]);
-      assert.deepEqual(types, required.map((argument) => [argument.name, text(argument.idlType)]), draft.name);
+      assert.deepEqual(
+        types,
+        required.map((argument) => [argument.name, text(argument.idlType)]),
+        draft.name,
+      );
       const optional = draft.arguments.find((argument) => argument.optional);
       assert.equal(row.options, optional === undefined ? undefined : text(optional.idlType), draft.name);
       assert.equal(row.result, text(draft.idlType), draft.name);
@@ -64,10 +79,16 @@ describe('the IDL of the draft', () => {
     const isBefore = (a, b) => (a.name < b.name ? -1 : 1);
     for (const draft of drafts) {
       const expected = draft.members.map((member) => ({
-        name: member.name, type: text(member.idlType), required: member.required, default: defaultOf(member),
+        name: member.name,
+        type: text(member.idlType),
+        required: member.required,
+        default: defaultOf(member),
       }));
       const found = dictionaries[draft.name].map((member) => ({
-        name: member.name, type: member.type.replace('?', ''), required: member.required === true, default: member.default,
+        name: member.name,
+        type: member.type.replace('?', ''),
+        required: member.required === true,
+        default: member.default,
       }));
       assert.deepEqual(found, expected.sort(isBefore), draft.name);
     }
@@ -75,7 +96,11 @@ describe('the IDL of the draft', () => {
 
   test('enumerations have the values of the draft', () => {
     for (const { name, values } of idl.filter(({ type }) => type === 'enum')) {
-      assert.deepEqual(enumerations[name], values.map(({ value }) => value), name);
+      assert.deepEqual(
+        enumerations[name],
+        values.map(({ value }) => value),
+        name,
+      );
     }
   });
 });
@@ -92,7 +117,10 @@ describe('interface objects', () => {
 
   test('methods refuse other receivers', () => {
     assert.throws(() => ML.prototype.createContext.call({}), { name: 'TypeError', message: /Illegal invocation/ });
-    assert.throws(() => MLGraph.prototype.compute.call({}, {}, {}), { name: 'TypeError', message: /Illegal invocation/ });
+    assert.throws(() => MLGraph.prototype.compute.call({}, {}, {}), {
+      name: 'TypeError',
+      message: /Illegal invocation/,
+    });
     assert.throws(() => MLGraphBuilder.prototype.relu.call(ml), { name: 'TypeError', message: /Illegal invocation/ });
   });
 
@@ -100,16 +128,29 @@ describe('interface objects', () => {
     const webnn = require('../../index.js');
     const context = await webnn.ml.createContext();
     assert.throws(() => new MLGraphBuilder(context), { name: 'TypeError', message: /expected an MLContext/ });
-    assert.throws(() => new webnn.MLGraphBuilder(ml.createContext()), { name: 'TypeError', message: /expected an MLContext/ });
+    assert.throws(() => new webnn.MLGraphBuilder(ml.createContext()), {
+      name: 'TypeError',
+      message: /expected an MLContext/,
+    });
     const operand = new webnn.MLGraphBuilder(context).input('x', { dataType: 'float32', shape: [1] });
-    assert.throws(() => new MLGraphBuilder(ml.createContext()).relu(operand), { name: 'TypeError', message: /relu: x is an object, expected an MLOperand/ });
+    assert.throws(() => new MLGraphBuilder(ml.createContext()).relu(operand), {
+      name: 'TypeError',
+      message: /relu: x is an object, expected an MLOperand/,
+    });
     context.destroy();
   });
 
   test('preferences are checked', () => {
-    for (const devicePreference of enumerations.MLDevicePreference) assert.ok(ml.createContext({ devicePreference }) instanceof MLContext);
-    assert.throws(() => ml.createContext({ devicePreference: 'npu' }), { name: 'TypeError', message: /devicePreference is "npu"/ });
-    assert.throws(() => ml.createContext({ powerPreference: 'low' }), { name: 'TypeError', message: /powerPreference is "low"/ });
+    for (const devicePreference of enumerations.MLDevicePreference)
+      assert.ok(ml.createContext({ devicePreference }) instanceof MLContext);
+    assert.throws(() => ml.createContext({ devicePreference: 'npu' }), {
+      name: 'TypeError',
+      message: /devicePreference is "npu"/,
+    });
+    assert.throws(() => ml.createContext({ powerPreference: 'low' }), {
+      name: 'TypeError',
+      message: /powerPreference is "low"/,
+    });
   });
 
   test('devices and resources of GPUs are not supported', () => {
@@ -118,14 +159,29 @@ describe('interface objects', () => {
     globalThis.GPUBuffer = class GPUBuffer {};
     try {
       assert.throws(() => ml.createContext(new GPUDevice()), domException('NotSupportedError', /GPUDevice/));
-      assert.throws(() => ml.createContext(new WebGLRenderingContext()), domException('NotSupportedError', /WebGLRenderingContext/));
+      assert.throws(
+        () => ml.createContext(new WebGLRenderingContext()),
+        domException('NotSupportedError', /WebGLRenderingContext/),
+      );
       const builder = new MLGraphBuilder(ml.createContext());
       const desc = { type: 'float32', dimensions: [1] };
-      assert.throws(() => builder.constant(desc, new GPUBuffer()), domException('NotSupportedError', /constant: bufferView is a resource/));
-      assert.throws(() => builder.constant(desc, { resource: new GPUBuffer() }), domException('NotSupportedError', /resource of WebGPU/));
+      assert.throws(
+        () => builder.constant(desc, new GPUBuffer()),
+        domException('NotSupportedError', /constant: bufferView is a resource/),
+      );
+      assert.throws(
+        () => builder.constant(desc, { resource: new GPUBuffer() }),
+        domException('NotSupportedError', /resource of WebGPU/),
+      );
       const graph = builder.build({ y: builder.relu(builder.input('x', desc)) });
-      assert.throws(() => graph.compute({ x: new GPUBuffer() }, {}), domException('NotSupportedError', /inputs\["x"\] is a resource/));
-      assert.throws(() => graph.compute({}, { y: new GPUBuffer() }), domException('NotSupportedError', /outputs\["y"\] is a resource/));
+      assert.throws(
+        () => graph.compute({ x: new GPUBuffer() }, {}),
+        domException('NotSupportedError', /inputs\["x"\] is a resource/),
+      );
+      assert.throws(
+        () => graph.compute({}, { y: new GPUBuffer() }),
+        domException('NotSupportedError', /outputs\["y"\] is a resource/),
+      );
     } finally {
       delete globalThis.GPUDevice;
       delete globalThis.WebGLRenderingContext;

@@ -14,7 +14,8 @@ export function assertClose(actual, expected, what = '') {
   const got = Array.from(actual, Number);
   assert.equal(got.length, expected.length, what);
   got.forEach((value, i) => {
-    const near = Object.is(value, expected[i]) || Math.abs(value - expected[i]) <= TOLERANCE * Math.max(1, Math.abs(expected[i]));
+    const near =
+      Object.is(value, expected[i]) || Math.abs(value - expected[i]) <= TOLERANCE * Math.max(1, Math.abs(expected[i]));
     if (!near) assert.fail(`${what}: element ${i} is ${value}, expected ${expected[i]}\n${got}\n${expected}`);
   });
 }
@@ -31,12 +32,14 @@ export function numbers(length, seed = 1) {
 export const product = (shape) => shape.reduce((elements, size) => elements * size, 1);
 
 /** Matcher of a DOMException by name and message. */
-export const domException = (name, pattern = /./) => (error) => {
-  assert.ok(error instanceof DOMException, `${error?.stack} is no DOMException`);
-  assert.equal(error.name, name);
-  assert.match(error.message, pattern);
-  return true;
-};
+export const domException =
+  (name, pattern = /./) =>
+  (error) => {
+    assert.ok(error instanceof DOMException, `${error?.stack} is no DOMException`);
+    assert.equal(error.name, name);
+    assert.match(error.message, pattern);
+    return true;
+  };
 
 /** All indices of a shape, in the order of the elements. */
 export function* indices(shape) {
@@ -56,7 +59,13 @@ export function at(values, shape, index, outside = 0) {
 /** A flat array with its axes in another order. */
 export function permuted(values, shape, permutation) {
   const target = permutation.map((axis) => shape[axis]);
-  return Array.from(indices(target), (index) => at(values, shape, shape.map((_, axis) => index[permutation.indexOf(axis)])));
+  return Array.from(indices(target), (index) =>
+    at(
+      values,
+      shape,
+      shape.map((_, axis) => index[permutation.indexOf(axis)]),
+    ),
+  );
 }
 
 /**
@@ -64,7 +73,13 @@ export function permuted(values, shape, permutation) {
  * @param {[number, number]} begin padding in front
  * @param {number[]} outputShape
  */
-export function convolution(x, xShape, w, wShape, { begin, strides = [1, 1], dilations = [1, 1], groups = 1, outputShape }) {
+export function convolution(
+  x,
+  xShape,
+  w,
+  wShape,
+  { begin, strides = [1, 1], dilations = [1, 1], groups = 1, outputShape },
+) {
   const [, channels, height, width] = wShape;
   const perGroup = outputShape[1] / groups;
   return Array.from(indices(outputShape), ([n, o, oy, ox]) => {
@@ -78,7 +93,7 @@ export function convolution(x, xShape, w, wShape, { begin, strides = [1, 1], dil
   });
 }
 
-/** A transposed convolution of nchw images with filters [output, input / groups, height, width]: each element spreads. */
+/** A transposed convolution of nchw images with filters [output, input / groups, height, width]: elements spread. */
 export function transposedConvolution(x, xShape, w, wShape, { begin, strides, groups = 1, outputShape }) {
   const [outputs, channels, height, width] = wShape;
   const result = new Array(product(outputShape)).fill(0);
@@ -100,7 +115,9 @@ export function transposedConvolution(x, xShape, w, wShape, { begin, strides, gr
 /** Pooling of nchw images; `reduce` gets the elements of a window that are inside. */
 export function pooling(x, xShape, { window, begin, strides, outputShape }, reduce) {
   return Array.from(indices(outputShape), ([n, c, oy, ox]) => {
-    const inside = Array.from(indices(window), ([ky, kx]) => at(x, xShape, [n, c, oy * strides[0] - begin[0] + ky, ox * strides[1] - begin[1] + kx], null));
+    const inside = Array.from(indices(window), ([ky, kx]) =>
+      at(x, xShape, [n, c, oy * strides[0] - begin[0] + ky, ox * strides[1] - begin[1] + kx], null),
+    );
     return reduce(inside.filter((value) => value !== null));
   });
 }
@@ -116,8 +133,8 @@ export function matrixProduct(a, [m, k], b, [, n]) {
 const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 
 /**
- * One step of a GRU with weights in the order zrn and the reset gate applied after the product: the formulas, one number
- * at a time.
+ * One step of a GRU with weights in the order zrn and the reset gate applied after the product: the formulas, one
+ * number at a time.
  */
 export function gruStep({ x, hidden, weight, recurrent, bias, recurrentBias, size }) {
   const dot = (matrix, row, vector) => sum(vector.map((value, i) => matrix[row * vector.length + i] * value));
@@ -136,8 +153,8 @@ const ARRAYS = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, 
 /**
  * Builds and computes a graph of the draft of 2021.
  *
- * @param {(builder: object, of: (values: number[], dimensions: number[], type?: string) => object) => object | object[]}
- *   build gives one or several results; `of` makes an input with its data
+ * @param {(builder: object, of: Function) => object | object[]} build gives one or several results;
+ *   `of(values, dimensions, type)` makes an input with its data
  * @param {number[][]} lengths of the results
  * @param {string} [type] of the results
  * @returns {number[][]} the results; NaN in what was not written

@@ -32,7 +32,12 @@ async function run(...args) {
   assert.match(stdout, new RegExp(`^${chosen} cannot go on: `, 'm'));
   const [, successor] = /^(.+) went on/m.exec(stdout);
   assert.ok(NAMES.includes(successor) && successor !== chosen, stdout);
-  return { size, milliseconds: [...stdout.matchAll(/: ([\d.]+) ms, accelerated/g)].map(([, time]) => Number(time)), chosen, stdout };
+  return {
+    size,
+    milliseconds: [...stdout.matchAll(/: ([\d.]+) ms, accelerated/g)].map(([, time]) => Number(time)),
+    chosen,
+    stdout,
+  };
 }
 
 test('one description runs on several contexts, the fastest is chosen, and another takes over', async () => {

@@ -1,6 +1,6 @@
 'use strict';
 
-/** Puts an earlier draft in the place of today's API, for programs that find it in `navigator` and among the globals. */
+/** Puts an earlier draft in the place of today's API, for programs that find it in `navigator` and the globals. */
 
 const { isObject } = require('../webidl.js');
 
@@ -19,7 +19,12 @@ function install(draft) {
   }
   const { ml, ...interfaces } = draft;
   require('../../auto.js'); // makes a navigator where there is none
-  Object.defineProperty(globalThis.navigator, 'ml', { get: () => ml, set: undefined, enumerable: true, configurable: true });
+  Object.defineProperty(globalThis.navigator, 'ml', {
+    get: () => ml,
+    set: undefined,
+    enumerable: true,
+    configurable: true,
+  });
   TODAY.filter((name) => !(name in interfaces)).forEach((name) => delete globalThis[name]);
   for (const [name, value] of Object.entries(interfaces)) {
     Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });

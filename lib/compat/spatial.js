@@ -59,7 +59,9 @@ function sameTransposedPadding(autoPad, { input, window, strides, dilations, out
 function symmetricPad(builder, input, beginning, ending) {
   const rank = input.shape.length;
   if (beginning.length !== rank || ending.length !== rank) {
-    throw new TypeError(`pad: ${beginning.length} and ${ending.length} paddings, expected one for each of ${rank} dimensions`);
+    throw new TypeError(
+      `pad: ${beginning.length} and ${ending.length} paddings, expected one for each of ${rank} dimensions`,
+    );
   }
   let padded = input;
   for (let axis = 0; axis < rank; axis++) {
@@ -67,7 +69,10 @@ function symmetricPad(builder, input, beginning, ending) {
     const after = ending[axis];
     const size = input.shape[axis];
     if (before > size || after > size) {
-      throw new TypeError(`pad: padding of ${before} and ${after} in dimension ${axis} of [${input.shape.join(', ')}], expected at most ${size}`);
+      throw new TypeError(
+        `pad: padding of ${before} and ${after} in dimension ${axis} of [${input.shape.join(', ')}], ` +
+          `expected at most ${size}`,
+      );
     }
     const current = padded;
     const mirrored = (start, length) => {

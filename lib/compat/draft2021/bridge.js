@@ -130,7 +130,10 @@ class Bridge {
   #requireAlive() {
     if (this.hasEnded) {
       const reason = this.#failure === undefined ? '' : `: ${this.#failure.message}`;
-      throw new DOMException(`the thread that computes for contexts of the draft of 2021 has ended${reason}`, 'OperationError');
+      throw new DOMException(
+        `the thread that computes for contexts of the draft of 2021 has ended${reason}`,
+        'OperationError',
+      );
     }
   }
 }

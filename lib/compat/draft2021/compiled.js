@@ -60,7 +60,12 @@ class Specialization {
     await Promise.all(reads);
     return {
       buffer: this.#results,
-      outputs: this.#outputs.map(({ dataType, shape, byteOffset, byteLength }) => ({ dataType, shape, byteOffset, byteLength })),
+      outputs: this.#outputs.map(({ dataType, shape, byteOffset, byteLength }) => ({
+        dataType,
+        shape,
+        byteOffset,
+        byteLength,
+      })),
     };
   }
 
@@ -125,7 +130,10 @@ class Compiled {
       return await this.#specialization(ids, shapes);
     } catch (error) {
       const inputs = [...shapes.values()].map((shape) => `[${shape.join(', ')}]`).join(', ');
-      throw new DOMException(`compute: the graph cannot be compiled for inputs of the shapes ${inputs}: ${error.message}`, 'OperationError');
+      throw new DOMException(
+        `compute: the graph cannot be compiled for inputs of the shapes ${inputs}: ${error.message}`,
+        'OperationError',
+      );
     }
   }
 

@@ -19,10 +19,7 @@ const enumerations = {
 
 const member = (name, type, fallback) => ({ name, type, default: fallback });
 
-const cell = [
-  member('activations', 'sequence<MLRecurrentNetworkActivation>'),
-  member('bias', 'MLOperand'),
-];
+const cell = [member('activations', 'sequence<MLRecurrentNetworkActivation>'), member('bias', 'MLOperand')];
 
 /** Members of each dictionary in the order in which they are read, which is that of their names. */
 const dictionaries = {
@@ -117,7 +114,9 @@ const OPERANDS = 'sequence<MLOperand>';
 /** A row; `parameters` are names of operands, or names and types. */
 const row = (name, parameters, options, result = OPERAND) => ({
   name,
-  arguments: parameters.map((parameter) => (typeof parameter === 'string' ? { name: parameter, type: OPERAND } : parameter)),
+  arguments: parameters.map((parameter) =>
+    typeof parameter === 'string' ? { name: parameter, type: OPERAND } : parameter,
+  ),
   options,
   result,
 });
@@ -128,7 +127,10 @@ const rows = (names, parameters, options) => names.map((name) => row(name, param
 const operators = [
   row('batchNormalization', ['input', 'mean', 'variance'], 'MLBatchNormalizationOptions'),
   row('clamp', ['x'], 'MLClampOptions'),
-  row('concat', [{ name: 'inputs', type: OPERANDS }, { name: 'axis', type: 'long' }]),
+  row('concat', [
+    { name: 'inputs', type: OPERANDS },
+    { name: 'axis', type: 'long' },
+  ]),
   row('conv2d', ['input', 'filter'], 'MLConv2dOptions'),
   ...rows(['add', 'sub', 'mul', 'div', 'max', 'min', 'pow'], ['a', 'b']),
   ...rows(['abs', 'ceil', 'cos', 'exp', 'floor', 'log', 'neg', 'relu', 'sigmoid', 'sin', 'tan', 'tanh'], ['x']),

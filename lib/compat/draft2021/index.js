@@ -4,7 +4,14 @@
 
 const { illegalConstructor, illegalInvocation, notSupportedError, quote } = require('../../errors.js');
 const { defineSlots } = require('../../slots.js');
-const { byteLengthOf, bytesOf, defineInterface, interfaceType, requireArguments, usvString } = require('../../webidl.js');
+const {
+  byteLengthOf,
+  bytesOf,
+  defineInterface,
+  interfaceType,
+  requireArguments,
+  usvString,
+} = require('../../webidl.js');
 const { isOneOf } = require('../foreign.js');
 const { ELEMENT_SIZES, holds, viewsOf } = require('../views.js');
 const { theBridge } = require('./bridge.js');
@@ -113,7 +120,9 @@ class Builder {
     const ids = this.#call('operator', {
       name,
       args: args.map((value, i) => this.#withIds(value, `${name}: ${parameters[i].name}`)),
-      options: Object.fromEntries(Object.entries(options).map(([key, value]) => [key, this.#withIds(value, `${name}: options.${key}`)])),
+      options: Object.fromEntries(
+        Object.entries(options).map(([key, value]) => [key, this.#withIds(value, `${name}: options.${key}`)]),
+      ),
     });
     return ids.map((id) => this.#operand(id));
   }
@@ -128,7 +137,10 @@ class Builder {
     const id = bridge.nextId();
     const needs = this.#call('build', { id, context: this.context.id, outputs: ids });
     const nameOf = new Map([...this.inputs].map(([name, input]) => [input.id, name]));
-    const entries = names.map((name, place) => [name, { place, needs: needs[place].map((input) => nameOf.get(input)) }]);
+    const entries = names.map((name, place) => [
+      name,
+      { place, needs: needs[place].map((input) => nameOf.get(input)) },
+    ]);
     const graph = new Graph(this, id, new Map(entries));
     bridge.releaseWith(graph, 'graph', id);
     return slots.graph.create(MLGraph, graph);
@@ -154,7 +166,9 @@ class ML {
   createContext(options = undefined) {
     stateOf('ML', mlSlots, this, 'createContext');
     if (isOneOf(FOREIGN_DEVICES, options)) {
-      throw notSupportedError('createContext: contexts of a GPUDevice or WebGLRenderingContext are not supported, expected options');
+      throw notSupportedError(
+        'createContext: contexts of a GPUDevice or WebGLRenderingContext are not supported, expected options',
+      );
     }
     const { devicePreference, powerPreference } = toContextOptions(options, 'createContext: options');
     const accelerated = devicePreference !== 'cpu';
@@ -242,7 +256,11 @@ function operatorMethod(row) {
 }
 
 for (const row of operators) {
-  Object.defineProperty(MLGraphBuilder.prototype, row.name, { value: operatorMethod(row), writable: true, configurable: true });
+  Object.defineProperty(MLGraphBuilder.prototype, row.name, {
+    value: operatorMethod(row),
+    writable: true,
+    configurable: true,
+  });
 }
 
 const interfaces = [ML, MLContext, MLGraph, MLGraphBuilder, MLOperand].map(defineInterface);

@@ -61,7 +61,9 @@ function clamp(builder, [x], { minValue, maxValue }) {
     return builder.identity(x);
   }
   if (shown(clamped.shape) !== shown(x.shape)) {
-    throw new TypeError(`clamp: the limits broadcast ${shown(x.shape)} to ${shown(clamped.shape)}, expected the shape of x`);
+    throw new TypeError(
+      `clamp: the limits broadcast ${shown(x.shape)} to ${shown(clamped.shape)}, expected the shape of x`,
+    );
   }
   return clamped;
 }
@@ -73,7 +75,7 @@ function concat(builder, [inputs, axis]) {
   return builder.concat(inputs, axisOf(axis, inputs[0].shape.length, 'concat: axis'));
 }
 
-/** The sequence has the steps of a backward direction in the order in which they are computed; today, in that of the input. */
+/** The sequence has the steps of a backward direction as they are computed; today, as they stand in the input. */
 function gru(builder, operands, options) {
   const [last, sequence] = builder.gru(...operands, options);
   if (sequence === undefined) {
@@ -125,27 +127,33 @@ function pad(builder, [input, padding], { mode, value }, valuesOf) {
     : builder.pad(input, beginning, ending, { mode, value });
 }
 
-const reduce = (name) => (builder, [input], { axes, keepDimensions }) => {
-  const rank = input.shape.length;
-  // An undefined member is one that was not given, which means all axes.
-  const indices = axes === undefined || axes === null ? undefined : axesOf(axes, rank, `${name}: options.axes`);
-  return builder[name](input, { axes: indices, keepDimensions });
-};
+const reduce =
+  (name) =>
+  (builder, [input], { axes, keepDimensions }) => {
+    const rank = input.shape.length;
+    // An undefined member is one that was not given, which means all axes.
+    const indices = axes === undefined || axes === null ? undefined : axesOf(axes, rank, `${name}: options.axes`);
+    return builder[name](input, { axes: indices, keepDimensions });
+  };
 
 /** A size of null or -1 follows from the number of elements. */
 function reshape(builder, [input, newShape]) {
   const isOpen = (size) => size === null || size === -1;
   const open = newShape.filter(isOpen).length;
+  const wanted = shown(newShape.map((size) => size ?? 'null'));
   if (open > 1) {
-    throw new TypeError(`reshape: newShape is ${shown(newShape.map((size) => size ?? 'null'))}, expected at most one -1 or null`);
+    throw new TypeError(`reshape: newShape is ${wanted}, expected at most one -1 or null`);
   }
   const product = (sizes) => sizes.reduce((elements, size) => elements * size, 1);
   const elements = product(input.shape);
   const known = product(newShape.filter((size) => !isOpen(size)));
   if (open === 1 && (known <= 0 || elements % known !== 0)) {
-    throw new TypeError(`reshape: ${elements} elements of ${shown(input.shape)} do not fill ${shown(newShape.map((size) => size ?? 'null'))}`);
+    throw new TypeError(`reshape: ${elements} elements of ${shown(input.shape)} do not fill ${wanted}`);
   }
-  return builder.reshape(input, newShape.map((size) => (isOpen(size) ? elements / known : size)));
+  return builder.reshape(
+    input,
+    newShape.map((size) => (isOpen(size) ? elements / known : size)),
+  );
 }
 
 /** Negative starts count from the end, a size of -1 is what is left, and axes say which dimensions are cut. */
@@ -161,7 +169,9 @@ function slice(builder, [input, starts, sizes], { axes }) {
     from[axis] = starts[i] < 0 ? starts[i] + shape[axis] : starts[i];
     lengths[axis] = sizes[i] === -1 ? shape[axis] - from[axis] : sizes[i];
     if (from[axis] < 0 || lengths[axis] < 1 || from[axis] + lengths[axis] > shape[axis]) {
-      throw new TypeError(`slice: start ${starts[i]} and size ${sizes[i]} do not fit dimension ${axis} of ${shown(shape)}`);
+      throw new TypeError(
+        `slice: start ${starts[i]} and size ${sizes[i]} do not fit dimension ${axis} of ${shown(shape)}`,
+      );
     }
   });
   return builder.slice(input, from, lengths);
@@ -180,19 +190,28 @@ function split(builder, [input, splits], { axis }) {
 
 function squeeze(builder, [input], { axes }) {
   const { shape } = input;
-  const dropped = new Set(axes === undefined ? shape.flatMap((size, axis) => (size === 1 ? [axis] : [])) : axesOf(axes, shape.length, 'squeeze: options.axes'));
+  const dropped = new Set(
+    axes === undefined
+      ? shape.flatMap((size, axis) => (size === 1 ? [axis] : []))
+      : axesOf(axes, shape.length, 'squeeze: options.axes'),
+  );
   for (const axis of dropped) {
     if (shape[axis] !== 1) {
       throw new TypeError(`squeeze: dimension ${axis} of ${shown(shape)} has size ${shape[axis]}, expected 1`);
     }
   }
-  return builder.reshape(input, shape.filter((_, axis) => !dropped.has(axis)));
+  return builder.reshape(
+    input,
+    shape.filter((_, axis) => !dropped.has(axis)),
+  );
 }
 
 function transpose(builder, [input], { permutation }) {
   return permutation === undefined
     ? builder.transpose(input)
-    : builder.transpose(input, { permutation: axesOf(permutation, input.shape.length, 'transpose: options.permutation') });
+    : builder.transpose(input, {
+        permutation: axesOf(permutation, input.shape.length, 'transpose: options.permutation'),
+      });
 }
 
 const named = (names, lower) => Object.fromEntries(names.map((name) => [name, lower(name)]));

@@ -192,7 +192,9 @@ class Program {
     const places = OPERAND_ARGUMENTS.get(name);
     const todays = args.map((value, i) => (places[i] ? operandOf(value) : value));
     const members = Object.entries(options);
-    const todaysOptions = Object.fromEntries(members.map(([key, value]) => [key, OPERAND_OPTIONS.has(key) ? operandOf(value) : value]));
+    const todaysOptions = Object.fromEntries(
+      members.map(([key, value]) => [key, OPERAND_OPTIONS.has(key) ? operandOf(value) : value]),
+    );
     const values = new Map(args.map((id, i) => [todays[i], this.#values.get(id)]));
     const results = lowerings[name](builder, todays, todaysOptions, (operand) => values.get(operand));
     return Array.isArray(results) ? results : [results];

@@ -10,8 +10,8 @@ function requireFour(values, what) {
 }
 
 /**
- * The dimensions that are scaled, in pairs. Scaling is separable: it is done in one pair after the other. The height and
- * width of either layout, which is what programs scale, are one pair.
+ * The dimensions that are scaled, in pairs. Scaling is separable: it is done in one pair after the other. The height
+ * and width of either layout, which is what programs scale, are one pair.
  *
  * @param {(axis: number) => boolean} isScaled
  * @returns {[number, number][]}
@@ -28,7 +28,10 @@ function pairsOf(isScaled) {
     return [[first, second]];
   }
   // A third one is the height or the width, which are scaled together.
-  return [[first, second], [2, 3]];
+  return [
+    [first, second],
+    [2, 3],
+  ];
 }
 
 function resample(builder, [input], { mode, scales, sizes }) {
@@ -46,7 +49,11 @@ function resample(builder, [input], { mode, scales, sizes }) {
   for (const axes of pairsOf(isScaled)) {
     // A dimension that is in two pairs keeps its size in the second.
     const kept = (axis) => (what === 'sizes' ? scaled.shape[axis] : 1);
-    scaled = builder.resample2d(scaled, { mode, axes, [what]: axes.map((axis) => (done.has(axis) ? kept(axis) : values[axis])) });
+    scaled = builder.resample2d(scaled, {
+      mode,
+      axes,
+      [what]: axes.map((axis) => (done.has(axis) ? kept(axis) : values[axis])),
+    });
     axes.forEach((axis) => done.add(axis));
   }
   return scaled === input ? builder.identity(input) : scaled;

@@ -38,7 +38,9 @@ function transposedFilter(builder, filter, layout, groups) {
   }
   const [outputs, inputsPerGroup, height, width] = oihw.shape;
   if (groups < 1 || outputs % groups !== 0) {
-    throw new TypeError(`conv2d: options.groups is ${groups}, expected a divisor of the ${outputs} output channels of filter`);
+    throw new TypeError(
+      `conv2d: options.groups is ${groups}, expected a divisor of the ${outputs} output channels of filter`,
+    );
   }
   const outputsPerGroup = outputs / groups;
   const grouped = builder.reshape(oihw, [groups, outputsPerGroup, inputsPerGroup, height, width]);
@@ -74,19 +76,21 @@ function convolve(builder, [input, filter], options) {
 }
 
 /** The pooling operators. */
-const pool = (name) => (builder, [input], { autoPad, ...options }) => {
-  if (autoPad === 'explicit') {
-    return builder[name](input, options);
-  }
-  requireRank4(input, `${name}: input`);
-  const sizes = sizesOf(input, options.layout);
-  const padding = samePadding(autoPad, {
-    input: sizes,
-    window: requirePositive(options.windowDimensions ?? sizes, `${name}: options.windowDimensions`),
-    strides: requirePositive(options.strides ?? [1, 1], `${name}: options.strides`),
-    dilations: requirePositive(options.dilations ?? [1, 1], `${name}: options.dilations`),
-  });
-  return builder[name](input, { ...options, padding });
-};
+const pool =
+  (name) =>
+  (builder, [input], { autoPad, ...options }) => {
+    if (autoPad === 'explicit') {
+      return builder[name](input, options);
+    }
+    requireRank4(input, `${name}: input`);
+    const sizes = sizesOf(input, options.layout);
+    const padding = samePadding(autoPad, {
+      input: sizes,
+      window: requirePositive(options.windowDimensions ?? sizes, `${name}: options.windowDimensions`),
+      strides: requirePositive(options.strides ?? [1, 1], `${name}: options.strides`),
+      dilations: requirePositive(options.dilations ?? [1, 1], `${name}: options.dilations`),
+    });
+    return builder[name](input, { ...options, padding });
+  };
 
 module.exports = { convolve, pool };

@@ -3,7 +3,7 @@
 /** Converters for the types and dictionaries of idl.js. */
 
 const webidl = require('../../webidl.js');
-const { notSupportedError } = require('../../errors.js');
+const { notSupportedError, quote } = require('../../errors.js');
 const { defineSlots } = require('../../slots.js');
 const { isOneOf } = require('../foreign.js');
 const { arrayBufferView } = require('../views.js');
@@ -21,13 +21,15 @@ const FOREIGN_DEVICES = ['GPUDevice', 'WebGLRenderingContext', 'WebGL2RenderingC
 /** @throws {DOMException} NotSupportedError for a resource of a GPU */
 function requireNoResource(value, what) {
   if (isOneOf(FOREIGN_RESOURCES, value)) {
-    throw notSupportedError(`${what} is a resource of WebGPU or WebGL, expected an ArrayBufferView: contexts own their device`);
+    throw notSupportedError(
+      `${what} is a resource of WebGPU or WebGL, expected an ArrayBufferView: contexts own their device`,
+    );
   }
 }
 
 /** `MLBufferView` and `MLResource`, as far as contexts that own their device have them. */
 function toView(value, what, key) {
-  const name = key === undefined ? what : `${what}[${JSON.stringify(key)}]`;
+  const name = key === undefined ? what : `${what}[${quote(key)}]`;
   requireNoResource(value, name);
   // The draft's MLBufferResourceView.
   if (webidl.isObject(value) && !isView(value)) {
@@ -79,7 +81,7 @@ const toInputDictionary = dictionaryConverter('MLInput');
 
 /** `(MLResource or MLInput)`: a view, or a view with the dimensions of its data. */
 function toInput(value, what, key) {
-  const name = `${what}[${JSON.stringify(key)}]`;
+  const name = `${what}[${quote(key)}]`;
   requireNoResource(value, name);
   if (isView(value)) {
     return { resource: arrayBufferView(value, name), dimensions: undefined };

@@ -1,8 +1,9 @@
 'use strict';
 
 /**
- * The thread on which contexts of the draft of 2021 live. There, building and computing are synchronous: the thread that
- * calls waits (bridge.js) while today's asynchronous API does the work here. Requests are handled one after the other.
+ * The thread on which contexts of the draft of 2021 live. There, building and computing are synchronous: the thread
+ * that calls waits (bridge.js) while today's asynchronous API does the work here. Requests are handled one after the
+ * other.
  */
 
 const { workerData } = require('node:worker_threads');
@@ -79,7 +80,11 @@ function plainError(error) {
   if (error instanceof RangeError) {
     return { kind: 'DOMException', name: 'UnknownError', message }; // no memory for a buffer
   }
-  return { kind: error instanceof DOMException ? 'DOMException' : error instanceof TypeError ? 'TypeError' : 'Error', name, message };
+  return {
+    kind: error instanceof DOMException ? 'DOMException' : error instanceof TypeError ? 'TypeError' : 'Error',
+    name,
+    message,
+  };
 }
 
 async function answer({ type, request }) {

@@ -68,7 +68,8 @@ function activationMethods(base) {
   const create = (builder, name, args) =>
     slots.create(MLActivation, { builder, name, apply: (operand) => base[name].call(builder, operand, ...args) });
   const makes = (name, isActivation) => {
-    methods[name] = (builder, args) => (isActivation(args) ? create(builder, name, args) : base[name].apply(builder, args));
+    methods[name] = (builder, args) =>
+      isActivation(args) ? create(builder, name, args) : base[name].apply(builder, args);
   };
   PLAIN.forEach((name) => makes(name, (args) => args.length === 0));
   WITH_OPTIONS.forEach((name) => makes(name, ([first]) => first === undefined || isDictionary(first)));
@@ -77,11 +78,17 @@ function activationMethods(base) {
       const options = args[base[name].length];
       const activation = isObject(options) ? options.activation : undefined;
       const result = base[name].apply(builder, args);
-      return activation === undefined ? result : stateOf(activation, builder, `${name}: options.activation`).apply(result);
+      return activation === undefined
+        ? result
+        : stateOf(activation, builder, `${name}: options.activation`).apply(result);
     };
   }
   for (const [name, place] of Object.entries(RECURRENT)) {
-    methods[name] = (builder, args) => base[name].apply(builder, args.map((value, i) => (i === place ? withNames(builder, name, value) : value)));
+    methods[name] = (builder, args) =>
+      base[name].apply(
+        builder,
+        args.map((value, i) => (i === place ? withNames(builder, name, value) : value)),
+      );
   }
   return methods;
 }
@@ -92,7 +99,9 @@ function withNames(builder, name, options) {
   if (!isObject(activations)) {
     return options;
   }
-  const names = Array.from(activations, (activation, i) => recurrentName(activation, builder, `${name}: options.activations[${i}]`));
+  const names = Array.from(activations, (activation, i) =>
+    recurrentName(activation, builder, `${name}: options.activations[${i}]`),
+  );
   return withMembers(options, { activations: names });
 }
 

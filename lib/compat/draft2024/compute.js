@@ -41,7 +41,9 @@ function requireMatch({ view, kind }, descriptor, what) {
   const expected = byteLengthFor(descriptor);
   if (given !== expected) {
     const detached = given === 0 ? ' (or is detached)' : '';
-    throw new TypeError(`${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${dataType} [${shape.join(', ')}]`);
+    throw new TypeError(
+      `${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${dataType} [${shape.join(', ')}]`,
+    );
   }
 }
 
@@ -76,7 +78,9 @@ function transfer(groups) {
   try {
     buffers = structuredClone(buffers, { transfer: buffers });
   } catch (error) {
-    throw new TypeError(`compute: the buffers of inputs and outputs can not be transferred, each to one view: ${error.message}`);
+    throw new TypeError(
+      `compute: the buffers of inputs and outputs can not be transferred, each to one view: ${error.message}`,
+    );
   }
   let next = 0;
   const moved = ({ kind }) => {

@@ -1,12 +1,12 @@
 'use strict';
 
 /**
- * The interfaces of the editor's draft of 2024 on top of today's API: `MLContext.compute()` in place of tensors, and the
- * names that types and options had.
+ * The interfaces of the editor's draft of 2024 on top of today's API: `MLContext.compute()` in place of tensors, and
+ * the names that types and options had.
  */
 
 const webnn = require('../../../index.js');
-const { illegalConstructor, illegalInvocation, notSupportedError } = require('../../errors.js');
+const { illegalConstructor, illegalInvocation, notSupportedError, quote } = require('../../errors.js');
 const { defineSlots } = require('../../slots.js');
 const webidl = require('../../webidl.js');
 const { isOneOf } = require('../foreign.js');
@@ -29,9 +29,13 @@ const graphs = new WeakMap();
 const toContext = webidl.interfaceType('MLContext', contextSlots);
 const toContextOptions = webidl.dictionary([
   { name: 'deviceType', convert: webidl.enumeration(['cpu', 'gpu', 'npu']), default: 'cpu' },
-  { name: 'powerPreference', convert: webidl.enumeration(['default', 'high-performance', 'low-power']), default: 'default' },
+  {
+    name: 'powerPreference',
+    convert: webidl.enumeration(['default', 'high-performance', 'low-power']),
+    default: 'default',
+  },
 ]);
-const toViews = webidl.record((value, what, key) => arrayBufferView(value, `${what}[${JSON.stringify(key)}]`));
+const toViews = webidl.record((value, what, key) => arrayBufferView(value, `${what}[${quote(key)}]`));
 const toSizes = webidl.sequence(webidl.enforcedUnsignedLong);
 
 /** Entry to the API. */
@@ -169,16 +173,22 @@ class MLGraphBuilder extends webnn.MLGraphBuilder {
 
 /** A builder's methods as they are today, for code that builds with them. */
 function baseOf(builder) {
-  const method = (name) => (...args) => base[name].apply(builder, args);
+  const method =
+    (name) =>
+    (...args) =>
+      base[name].apply(builder, args);
   return Object.fromEntries(['concat', 'identity', 'reverse', 'slice'].map((name) => [name, method(name)]));
 }
 
 /** Pooling with `roundingType`, the name of `outputShapeRounding` until 2025. */
-const poolMethod = (name) => (builder, [input, options, ...rest]) => {
-  const isEarlier = isObject(options) && options.roundingType !== undefined && options.outputShapeRounding === undefined;
-  const todays = isEarlier ? withMembers(options, { outputShapeRounding: options.roundingType }) : options;
-  return base[name].call(builder, input, todays, ...rest);
-};
+const poolMethod =
+  (name) =>
+  (builder, [input, options, ...rest]) => {
+    const isEarlier =
+      isObject(options) && options.roundingType !== undefined && options.outputShapeRounding === undefined;
+    const todays = isEarlier ? withMembers(options, { outputShapeRounding: options.roundingType }) : options;
+    return base[name].call(builder, input, todays, ...rest);
+  };
 
 /** `argMin` and `argMax` with `options.axes`, which became the argument `axis` in 2024. */
 const argMethod = (name) => (builder, args) => {
@@ -188,7 +198,9 @@ const argMethod = (name) => (builder, args) => {
   }
   const { axes, selectLastIndex = false } = axis ?? {};
   if (!isObject(axes) || axes.length !== 1 || selectLastIndex) {
-    throw notSupportedError(`${name}: options.axes must hold one axis, without selectLastIndex: that is what today's ${name} computes`);
+    throw notSupportedError(
+      `${name}: options.axes must hold one axis, without selectLastIndex: that is what today's ${name} computes`,
+    );
   }
   return base[name].call(builder, input, axes[0], axis);
 };
