@@ -60,6 +60,16 @@ describe('compute', () => {
     assert.deepEqual([...y], [7, 2, 4, 6, 8, 7, 7, 7]);
   });
 
+  test('takes what Node has in place of a Uint8Array', () => {
+    const builder = newBuilder();
+    const bytes = { type: 'uint8', dimensions: [3] };
+    const c = builder.constant(bytes, Buffer.from('abc'));
+    const y = Buffer.from('....');
+    const x = Buffer.from('xyz');
+    builder.build({ y: builder.max(builder.input('x', bytes), c) }).compute({ x }, { y });
+    assert.deepEqual([y.toString(), x.toString()], ['xyz.', 'xyz']);
+  });
+
   test('takes the same buffer as input and output', () => {
     const graph = twoOutputs();
     const values = Float32Array.from(X);
@@ -347,6 +357,31 @@ describe('the thread of the contexts', () => {
       try { new MLGraphBuilder(ml.createContext()); } catch (error) { console.log(error.name, error.message); }
       process.exit();`);
     assert.deepEqual(lines, ['OperationError the thread that computes for contexts of the draft of 2021 has ended']);
+  });
+
+  test('that fails while it starts is not waited for', () => {
+    const lines = run(`
+      const threads = require('node:worker_threads');
+      threads.Worker = class extends threads.Worker {
+        constructor(file, options) { super(file, { ...options, workerData: { ...options.workerData, port: undefined } }); }
+      };
+      const { draft2021: { ml, MLGraphBuilder } } = require(COMPAT);
+      const start = performance.now();
+      try { new MLGraphBuilder(ml.createContext()); } catch (error) { console.log(error.name, error.message); }
+      console.log(performance.now() - start < 30_000);`);
+    assert.deepEqual(lines, [
+      'OperationError the thread that computes for contexts of the draft of 2021 has ended',
+      'true',
+    ]);
+  });
+
+  test('cannot be used where waiting is forbidden, and says so', () => {
+    const lines = run(`
+      Atomics.wait = () => { throw new TypeError('Atomics.wait cannot be called in this context'); };
+      const { draft2021: { ml, MLGraphBuilder } } = require(COMPAT);
+      try { new MLGraphBuilder(ml.createContext()); } catch (error) { console.log(error.name, error.message); }`);
+    const message = 'the draft of 2021 computes synchronously, and this thread is one that must not wait';
+    assert.deepEqual(lines, [`NotSupportedError ${message}`]);
   });
 
   test('frees what nobody has any more', () => {

@@ -3,9 +3,9 @@
 /** What the earlier drafts have in common about views: `ArrayBufferView` without [AllowShared]. */
 
 const { ELEMENT_SIZES, VIEWS } = require('../descriptor.js');
-const { bufferSource } = require('../webidl.js');
+const { bufferSource, byteLengthOf } = require('../webidl.js');
 
-const { SharedArrayBuffer } = globalThis;
+const { SharedArrayBuffer, Uint8Array } = globalThis;
 const { isView } = ArrayBuffer;
 const { apply, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
 
@@ -75,6 +75,17 @@ function placeOf({ view, kind }) {
 }
 
 /**
+ * The bytes of a view other than a DataView as an array of this realm: not the view itself, whose methods can be others
+ * (those of a Buffer are).
+ *
+ * @param {View} view
+ * @returns {Uint8Array} on the memory of the view
+ */
+function bytesIn({ view, kind, buffer }) {
+  return new Uint8Array(buffer, apply(TYPED_ARRAY.byteOffset, view, []), byteLengthOf(view, kind));
+}
+
+/**
  * Whether the elements of a view are those of a data type, by the table of the drafts. (For float16 theirs has no
  * entry; here it is a Float16Array, or a Uint16Array of bit patterns.)
  *
@@ -90,4 +101,4 @@ function viewsOf(dataType) {
   return VIEWS[dataType].join(' or ');
 }
 
-module.exports = { ELEMENT_SIZES, arrayBufferView, holds, placeOf, viewsOf };
+module.exports = { ELEMENT_SIZES, arrayBufferView, bytesIn, holds, placeOf, viewsOf };

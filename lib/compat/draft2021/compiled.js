@@ -80,6 +80,8 @@ class Compiled {
   #context;
   #program;
   #outputs;
+  /** Ids of the inputs of unknown dimensions that some outputs need, by the ids of these. */
+  #openInputs = new Map();
   /** By outputs and shapes, the one that was used last at the end. */
   #specializations = new Map();
 
@@ -97,7 +99,7 @@ class Compiled {
 
   /** Compiles the graph now if nothing about it is unknown. */
   async prepare() {
-    if (this.#program.inputsOf(this.#outputs).some(({ isOpen }) => isOpen)) {
+    if (this.#openInputsOf(this.#outputs).length > 0) {
       return;
     }
     try {
@@ -137,9 +139,17 @@ class Compiled {
     }
   }
 
+  #openInputsOf(ids) {
+    const key = ids.join();
+    if (!this.#openInputs.has(key)) {
+      const open = this.#program.inputsOf(ids).filter(({ isOpen }) => isOpen);
+      this.#openInputs.set(key, open.map(({ id }) => id));
+    }
+    return this.#openInputs.get(key);
+  }
+
   async #specialization(ids, shapes) {
-    const open = this.#program.inputsOf(ids).filter(({ isOpen }) => isOpen);
-    const key = JSON.stringify([ids, open.map(({ id }) => shapes.get(id))]);
+    const key = JSON.stringify([ids, this.#openInputsOf(ids).map((id) => shapes.get(id))]);
     const made = this.#specializations.get(key) ?? (await this.#make(ids, shapes));
     this.#specializations.delete(key);
     this.#specializations.set(key, made);

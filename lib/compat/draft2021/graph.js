@@ -3,8 +3,8 @@
 /** MLGraph of the draft of 2021, whose compute() returns when the results are there. */
 
 const { quote } = require('../../errors.js');
-const { bytesOf, byteLengthOf } = require('../../webidl.js');
-const { ELEMENT_SIZES, holds, viewsOf } = require('../views.js');
+const { byteLengthOf } = require('../../webidl.js');
+const { ELEMENT_SIZES, bytesIn, holds, viewsOf } = require('../views.js');
 
 const { DOMException, SharedArrayBuffer, Uint8Array } = globalThis;
 
@@ -105,7 +105,7 @@ class Graph {
     if (length !== product(shape)) {
       throw dataError(`${what} has ${length} elements, expected the ${product(shape)} of ${shown(shape)}`);
     }
-    return { id, shape, bytes: bytesOf(view, kind) };
+    return { id, shape, bytes: bytesIn(resource) };
   }
 
   #output(name) {
@@ -160,8 +160,7 @@ class Graph {
       }
     });
     outputs.forEach(({ byteOffset, byteLength }, i) => {
-      const { view, kind } = requested[i].view;
-      bytesOf(view, kind).set(new Uint8Array(buffer, byteOffset, byteLength));
+      bytesIn(requested[i].view).set(new Uint8Array(buffer, byteOffset, byteLength));
     });
   }
 }

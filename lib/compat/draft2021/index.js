@@ -6,14 +6,13 @@ const { illegalConstructor, illegalInvocation, notSupportedError, quote } = requ
 const { defineSlots } = require('../../slots.js');
 const {
   byteLengthOf,
-  bytesOf,
   defineInterface,
   interfaceType,
   requireArguments,
   usvString,
 } = require('../../webidl.js');
 const { isOneOf } = require('../foreign.js');
-const { ELEMENT_SIZES, holds, viewsOf } = require('../views.js');
+const { ELEMENT_SIZES, bytesIn, holds, viewsOf } = require('../views.js');
 const { theBridge } = require('./bridge.js');
 const { Graph } = require('./graph.js');
 const { operators } = require('./idl.js');
@@ -78,7 +77,8 @@ class Builder {
     return this.#operand(id);
   }
 
-  constant({ type, dimensions = [] }, { view, kind }) {
+  constant({ type, dimensions = [] }, bufferView) {
+    const { view, kind } = bufferView;
     if (!holds(kind, type)) {
       throw new TypeError(`constant: bufferView is a ${kind}, expected a ${viewsOf(type)} for ${type}`);
     }
@@ -87,7 +87,7 @@ class Builder {
     if (length !== expected || dimensions.some((size) => size < 0)) {
       throw new TypeError(`constant: bufferView has ${length} elements, expected those of [${dimensions.join(', ')}]`);
     }
-    const { buffer } = bytesOf(view, kind).slice();
+    const { buffer } = bytesIn(bufferView).slice();
     return this.#operand(this.#call('constant', { dataType: type, shape: dimensions, buffer }, [buffer]));
   }
 

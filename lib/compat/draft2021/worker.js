@@ -7,16 +7,24 @@
  */
 
 const { workerData } = require('node:worker_threads');
+
+const { port, signal } = workerData;
+const state = new Int32Array(signal);
+const { BEAT, DONE, ENDED } = workerData.fields;
+
+// In front of what is loaded next, so that a thread that fails there is not waited for.
+process.on('exit', () => {
+  Atomics.store(state, ENDED, 1);
+  Atomics.store(state, DONE, 1);
+  Atomics.notify(state, DONE);
+});
+
 const { ml } = require('../../../index.js');
 const { Compiled } = require('./compiled.js');
 const { Program } = require('./program.js');
 
 /** How often the waiting thread is shown that this one runs, in milliseconds. */
 const BEAT_MS = 100;
-
-const { port, signal } = workerData;
-const state = new Int32Array(signal);
-const { BEAT, DONE, ENDED } = workerData.fields;
 
 /** Promises of contexts, programs and compiled graphs by the ids that the other thread gave them. */
 const contexts = new Map();
@@ -111,8 +119,3 @@ port.on('message', (message) => {
   last = last.then(() => handle(message));
 });
 
-process.on('exit', () => {
-  Atomics.store(state, ENDED, 1);
-  Atomics.store(state, DONE, 1);
-  Atomics.notify(state, DONE);
-});
