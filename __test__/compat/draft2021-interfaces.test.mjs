@@ -175,6 +175,10 @@ describe('interface objects', () => {
       );
       const graph = builder.build({ y: builder.relu(builder.input('x', desc)) });
       assert.throws(
+        () => graph.compute({ x: { resource: new GPUBuffer(), offset: 4 } }, {}),
+        domException('NotSupportedError', /inputs\["x"\] is a resource/),
+      );
+      assert.throws(
         () => graph.compute({ x: new GPUBuffer() }, {}),
         domException('NotSupportedError', /inputs\["x"\] is a resource/),
       );

@@ -18,9 +18,10 @@ const slots = { context: defineSlots(), builder: defineSlots(), operand: defineS
 const FOREIGN_RESOURCES = ['GPUBuffer', 'GPUTexture', 'WebGLBuffer', 'WebGLTexture'];
 const FOREIGN_DEVICES = ['GPUDevice', 'WebGLRenderingContext', 'WebGL2RenderingContext'];
 
-/** @throws {DOMException} NotSupportedError for a resource of a GPU */
+/** @throws {DOMException} NotSupportedError for a resource of a GPU, also as the draft's MLBufferResourceView */
 function requireNoResource(value, what) {
-  if (isOneOf(FOREIGN_RESOURCES, value)) {
+  const isResource = (candidate) => isOneOf(FOREIGN_RESOURCES, candidate);
+  if (isResource(value) || (webidl.isObject(value) && !isView(value) && isResource(value.resource))) {
     throw notSupportedError(
       `${what} is a resource of WebGPU or WebGL, expected an ArrayBufferView: contexts own their device`,
     );
@@ -31,10 +32,6 @@ function requireNoResource(value, what) {
 function toView(value, what, key) {
   const name = key === undefined ? what : `${what}[${quote(key)}]`;
   requireNoResource(value, name);
-  // The draft's MLBufferResourceView.
-  if (webidl.isObject(value) && !isView(value)) {
-    requireNoResource(value.resource, name);
-  }
   return arrayBufferView(value, name);
 }
 
