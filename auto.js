@@ -16,6 +16,17 @@ class Navigator {
   }
 }
 
+/**
+ * The interface of WebGPU that `ML.createContext()` takes objects of: code for browsers asks whether something is one
+ * (`instanceof`) without asking first whether there is the interface. No object is, as long as no WebGPU
+ * implementation puts its own class in this place.
+ */
+class GPUDevice {
+  constructor() {
+    throw illegalConstructor('GPUDevice');
+  }
+}
+
 /** Defines a property of the global object with the attributes that Web IDL gives to interface objects. */
 function defineGlobal(name, value) {
   Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
@@ -64,4 +75,4 @@ function installNavigatorML() {
 }
 
 installNavigatorML();
-[ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor].forEach(defineMissing);
+[ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor, defineInterface(GPUDevice)].forEach(defineMissing);

@@ -120,15 +120,45 @@ test('auto serves worker threads, each with an ml of its own', () => {
   assert.deepEqual(result, [true, true, '[object ML]']);
 });
 
+test('auto defines GPUDevice for those who ask whether something is one', () => {
+  const result = run(
+    `require('webnn-node/auto');
+     const { value, ...attributes } = Object.getOwnPropertyDescriptor(globalThis, 'GPUDevice');
+     let message;
+     try { new GPUDevice(); } catch (error) { message = [error instanceof TypeError, error.message]; }
+     console.log(JSON.stringify([
+       attributes, {} instanceof GPUDevice, navigator.ml instanceof GPUDevice, String(GPUDevice.prototype), 'gpu' in navigator, message]))`,
+  );
+  assert.deepEqual(result, [
+    { writable: true, enumerable: false, configurable: true },
+    false,
+    false,
+    '[object GPUDevice]',
+    false,
+    [true, 'Illegal constructor: GPUDevice objects are not created with new'],
+  ]);
+});
+
+test('a GPUDevice that replaces the one of auto is the one that createContext() asks for', () => {
+  const result = run(
+    `require('webnn-node/auto');
+     globalThis.GPUDevice = class GPUDevice {};
+     navigator.ml.createContext(new GPUDevice()).catch(({ name }) => console.log(JSON.stringify(name)));`,
+  );
+  assert.equal(result, 'NotSupportedError');
+});
+
 test('what a runtime provides is left alone', () => {
   const result = run(
     `class MLContext {}
-     globalThis.MLContext = MLContext;
+     class GPUDevice {}
+     Object.assign(globalThis, { MLContext, GPUDevice });
      Object.defineProperty(globalThis, 'navigator', { value: { ml: 'native' }, configurable: true });
      require('webnn-node/auto');
-     console.log(JSON.stringify([globalThis.MLContext === MLContext, navigator.ml, typeof globalThis.MLTensor]))`,
+     console.log(JSON.stringify(
+       [globalThis.MLContext === MLContext, globalThis.GPUDevice === GPUDevice, navigator.ml, typeof globalThis.MLTensor]))`,
   );
-  assert.deepEqual(result, [true, 'native', 'function']);
+  assert.deepEqual(result, [true, true, 'native', 'function']);
 });
 
 test('a navigator without a class of its own gets an own property', () => {
