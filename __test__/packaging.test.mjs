@@ -210,6 +210,12 @@ describe('the installed package', () => {
     assert.equal(run('inspect.mjs', program), `true true ${manifest.version}`);
   });
 
+  test('webnn-node/compat brings both earlier drafts, and the README shows how', () => {
+    const program = /## Earlier drafts\n.*?```js\n(.*?)```/s.exec(read('README.md'))[1];
+    const both = `${program}console.log(draft2024.ml instanceof draft2024.ML);`;
+    assert.equal(run('compat.mjs', both), `${/ \/\/ (Float32Array.*)/.exec(program)[1]}\ntrue`);
+  });
+
   test('keeps its insides to itself', () => {
     const program = `import('webnn-node/lib/native.js').catch((error) => console.log(error.code));`;
     assert.equal(run('insides.mjs', program), 'ERR_PACKAGE_PATH_NOT_EXPORTED');
