@@ -35,13 +35,24 @@ class Completions {
 
   #next = 1;
   #pending = new Map();
+  /** Completions whose task has not come yet. */
+  #waiting = 0;
 
   constructor(binding) {
     this.environment = binding.initialize((ids, codes, messages) => {
       ids.forEach((id, index) => {
         const complete = () => this.#complete(id, codes[index] ?? '', messages[index]);
         // A task for each: what waits for one promise runs before the next one is settled and its data are written.
-        index === 0 ? complete() : setImmediate(complete);
+        // Behind those that wait for their task: several reports can arrive in one turn of the event loop.
+        if (index === 0 && this.#waiting === 0) {
+          complete();
+          return;
+        }
+        this.#waiting += 1;
+        setImmediate(() => {
+          this.#waiting -= 1;
+          complete();
+        });
       });
     });
   }
