@@ -3,55 +3,106 @@
 
 /// <reference lib="es2020" />
 
-/** Preference between execution speed and power consumption. */
+/**
+ * Preference between execution speed and power consumption.
+ * @see https://www.w3.org/TR/webnn/#enumdef-mlpowerpreference
+ */
 export type MLPowerPreference = 'default' | 'high-performance' | 'low-power';
 
-/** Axis order of images: batch, channels, height, width or batch, height, width, channels. */
+/**
+ * Axis order of images: batch, channels, height, width or batch, height, width, channels.
+ * @see https://www.w3.org/TR/webnn/#enumdef-mlinputoperandlayout
+ */
 export type MLInputOperandLayout = 'nchw' | 'nhwc';
 
-/** Element type of tensors and operands. */
+/**
+ * Element type of tensors and operands.
+ * @see https://www.w3.org/TR/webnn/#enumdef-mloperanddatatype
+ */
 export type MLOperandDataType = 'float32' | 'float16' | 'int32' | 'uint32' | 'int64' | 'uint64' | 'int8' | 'uint8';
 
-/** Axis order of conv2d filters: output channels (o), input channels (i), height, width. */
+/**
+ * Axis order of conv2d filters: output channels (o), input channels (i), height, width.
+ * @see https://www.w3.org/TR/webnn/#enumdef-mlconv2dfilteroperandlayout
+ */
 export type MLConv2dFilterOperandLayout = 'oihw' | 'hwio' | 'ohwi' | 'ihwo';
 
-/** Axis order of convTranspose2d filters: input channels (i), output channels (o), height, width. */
+/**
+ * Axis order of convTranspose2d filters: input channels (i), output channels (o), height, width.
+ * @see https://www.w3.org/TR/webnn/#enumdef-mlconvtranspose2dfilteroperandlayout
+ */
 export type MLConvTranspose2dFilterOperandLayout = 'iohw' | 'hwoi' | 'ohwi';
 
-/** Order of the gates in GRU weights: update (z), reset (r), new (n). */
+/**
+ * Order of the gates in GRU weights: update (z), reset (r), new (n).
+ * @see https://www.w3.org/TR/webnn/#enumdef-mlgruweightlayout
+ */
 export type MLGruWeightLayout = 'zrn' | 'rzn';
 
-/** Activation function of a recurrent network. */
+/**
+ * Activation function of a recurrent network.
+ * @see https://www.w3.org/TR/webnn/#enumdef-mlrecurrentnetworkactivation
+ */
 export type MLRecurrentNetworkActivation = 'relu' | 'sigmoid' | 'tanh';
 
-/** Direction in which a recurrent network reads its sequence. */
+/**
+ * Direction in which a recurrent network reads its sequence.
+ * @see https://www.w3.org/TR/webnn/#enumdef-mlrecurrentnetworkdirection
+ */
 export type MLRecurrentNetworkDirection = 'forward' | 'backward' | 'both';
 
-/** Order of the gates in LSTM weights: input (i), output (o), forget (f), cell (g). */
+/**
+ * Order of the gates in LSTM weights: input (i), output (o), forget (f), cell (g).
+ * @see https://www.w3.org/TR/webnn/#enumdef-mllstmweightlayout
+ */
 export type MLLstmWeightLayout = 'iofg' | 'ifgo';
 
-/** What stands in the padding: a constant, the edge elements, or the input mirrored. */
+/**
+ * What stands in the padding: a constant, the edge elements, or the input mirrored.
+ * @see https://www.w3.org/TR/webnn/#enumdef-mlpaddingmode
+ */
 export type MLPaddingMode = 'constant' | 'edge' | 'reflection';
 
-/** Rounding of pooling output sizes. */
+/**
+ * Rounding of pooling output sizes.
+ * @see https://www.w3.org/TR/webnn/#enumdef-mlroundingtype
+ */
 export type MLRoundingType = 'floor' | 'ceil';
 
-/** How resample2d computes elements between those of the input. */
+/**
+ * How resample2d computes elements between those of the input.
+ * @see https://www.w3.org/TR/webnn/#enumdef-mlinterpolationmode
+ */
 export type MLInterpolationMode = 'nearest-neighbor' | 'linear';
 
-/** Tensors by input or output name. */
+/**
+ * Tensors by input or output name.
+ * @see https://www.w3.org/TR/webnn/#typedefdef-mlnamedtensors
+ */
 export type MLNamedTensors = Record<string, MLTensor>;
 
-/** Supported data types. */
+/**
+ * Supported data types.
+ * @see https://www.w3.org/TR/webnn/#typedefdef-mldatatypelist
+ */
 export type MLDataTypeList = Array<MLOperandDataType>;
 
-/** A number for operands of any data type; bigint keeps all bits of 64-bit integers. */
+/**
+ * A number for operands of any data type; bigint keeps all bits of 64-bit integers.
+ * @see https://www.w3.org/TR/webnn/#typedefdef-mlnumber
+ */
 export type MLNumber = bigint | number;
 
-/** Operands by output name. */
+/**
+ * Operands by output name.
+ * @see https://www.w3.org/TR/webnn/#typedefdef-mlnamedoperands
+ */
 export type MLNamedOperands = Record<string, MLOperand>;
 
-/** A buffer or view of fixed length. Views must have the element type of the data type (Uint16Array serves for float16 too) or be a Uint8Array. */
+/**
+ * A buffer or view of fixed length. Views must have the element type of the data type (Uint16Array serves for float16
+ * too) or be a Uint8Array.
+ */
 export type AllowSharedBufferSource = ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
 /** What tells a WebGPU device from options. */
@@ -60,604 +111,1176 @@ interface GPUDeviceLike {
   readonly lost: Promise<unknown>;
 }
 
-/** Preferences for a context. */
+/**
+ * Preferences for a context.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlcontextoptions
+ */
 export interface MLContextOptions {
-  /** @default "default" */
+  /**
+   * "low-power" computes on half of the threads; the others are the same here.
+   * @default "default"
+   */
   powerPreference?: MLPowerPreference | undefined;
-  /** @default true */
+  /**
+   * Whether a GPU or NPU is preferred to the CPU.
+   * @default true
+   */
   accelerated?: boolean | undefined;
   /** Extension of webnn-node: threads that compute, 1 to 1024. Without it, as many as the process may use. */
   numThreads?: number | undefined;
 }
 
-/** Why a context was lost. */
+/**
+ * Why a context was lost.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlcontextlostinfo
+ */
 export interface MLContextLostInfo {
+  /** Why, in words for people. */
   message: string;
 }
 
-/** What a context supports: general limits, and data types and ranks for each operator. */
+/**
+ * What a context supports: general limits, and data types and ranks for each operator.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlopsupportlimits
+ */
 export interface MLOpSupportLimits {
+  /** The layout of images that is computed fastest. */
   preferredInputLayout: MLInputOperandLayout;
+  /** Most bytes of a tensor, an operand or a constant. */
   maxTensorByteLength: number;
+  /** Limits of graph inputs. */
   input: MLTensorLimits;
+  /** Limits of constants. */
   constant: MLTensorLimits;
+  /** Limits of graph outputs. */
   output: MLTensorLimits;
+  /** Limits of `argMin()`. */
   argMin: MLSingleInputSupportLimits;
+  /** Limits of `argMax()`. */
   argMax: MLSingleInputSupportLimits;
+  /** Limits of `batchNormalization()`. */
   batchNormalization: MLBatchNormalizationSupportLimits;
+  /** Limits of `cast()`. */
   cast: MLSingleInputSupportLimits;
+  /** Limits of `clamp()`. */
   clamp: MLSingleInputSupportLimits;
+  /** Limits of `concat()`. */
   concat: MLConcatSupportLimits;
+  /** Limits of `conv2d()`. */
   conv2d: MLConv2dSupportLimits;
+  /** Limits of `convTranspose2d()`. */
   convTranspose2d: MLConv2dSupportLimits;
+  /** Limits of `cumulativeSum()`. */
   cumulativeSum: MLSingleInputSupportLimits;
+  /** Limits of `add()`. */
   add: MLBinarySupportLimits;
+  /** Limits of `sub()`. */
   sub: MLBinarySupportLimits;
+  /** Limits of `mul()`. */
   mul: MLBinarySupportLimits;
+  /** Limits of `div()`. */
   div: MLBinarySupportLimits;
+  /** Limits of `max()`. */
   max: MLBinarySupportLimits;
+  /** Limits of `min()`. */
   min: MLBinarySupportLimits;
+  /** Limits of `pow()`. */
   pow: MLBinarySupportLimits;
+  /** Limits of `equal()`. */
   equal: MLBinarySupportLimits;
+  /** Limits of `notEqual()`. */
   notEqual: MLBinarySupportLimits;
+  /** Limits of `greater()`. */
   greater: MLBinarySupportLimits;
+  /** Limits of `greaterOrEqual()`. */
   greaterOrEqual: MLBinarySupportLimits;
+  /** Limits of `lesser()`. */
   lesser: MLBinarySupportLimits;
+  /** Limits of `lesserOrEqual()`. */
   lesserOrEqual: MLBinarySupportLimits;
+  /** Limits of `logicalNot()`. */
   logicalNot: MLLogicalNotSupportLimits;
+  /** Limits of `logicalAnd()`. */
   logicalAnd: MLBinarySupportLimits;
+  /** Limits of `logicalOr()`. */
   logicalOr: MLBinarySupportLimits;
+  /** Limits of `logicalXor()`. */
   logicalXor: MLBinarySupportLimits;
+  /** Limits of `isNaN()`. */
   isNaN: MLLogicalNotSupportLimits;
+  /** Limits of `isInfinite()`. */
   isInfinite: MLLogicalNotSupportLimits;
+  /** Limits of `abs()`. */
   abs: MLSingleInputSupportLimits;
+  /** Limits of `ceil()`. */
   ceil: MLSingleInputSupportLimits;
+  /** Limits of `cos()`. */
   cos: MLSingleInputSupportLimits;
+  /** Limits of `erf()`. */
   erf: MLSingleInputSupportLimits;
+  /** Limits of `exp()`. */
   exp: MLSingleInputSupportLimits;
+  /** Limits of `floor()`. */
   floor: MLSingleInputSupportLimits;
+  /** Limits of `identity()`. */
   identity: MLSingleInputSupportLimits;
+  /** Limits of `log()`. */
   log: MLSingleInputSupportLimits;
+  /** Limits of `neg()`. */
   neg: MLSingleInputSupportLimits;
+  /** Limits of `reciprocal()`. */
   reciprocal: MLSingleInputSupportLimits;
+  /** Limits of `roundEven()`. */
   roundEven: MLSingleInputSupportLimits;
+  /** Limits of `sin()`. */
   sin: MLSingleInputSupportLimits;
+  /** Limits of `sign()`. */
   sign: MLSingleInputSupportLimits;
+  /** Limits of `sqrt()`. */
   sqrt: MLSingleInputSupportLimits;
+  /** Limits of `tan()`. */
   tan: MLSingleInputSupportLimits;
+  /** Limits of `dequantizeLinear()`. */
   dequantizeLinear: MLQuantizeDequantizeLinearSupportLimits;
+  /** Limits of `quantizeLinear()`. */
   quantizeLinear: MLQuantizeDequantizeLinearSupportLimits;
+  /** Limits of `elu()`. */
   elu: MLSingleInputSupportLimits;
+  /** Limits of `expand()`. */
   expand: MLSingleInputSupportLimits;
+  /** Limits of `gather()`. */
   gather: MLGatherSupportLimits;
+  /** Limits of `gatherElements()`. */
   gatherElements: MLGatherSupportLimits;
+  /** Limits of `gatherND()`. */
   gatherND: MLGatherSupportLimits;
+  /** Limits of `gelu()`. */
   gelu: MLSingleInputSupportLimits;
+  /** Limits of `gemm()`. */
   gemm: MLGemmSupportLimits;
+  /** Limits of `gru()`. */
   gru: MLGruSupportLimits;
+  /** Limits of `gruCell()`. */
   gruCell: MLGruCellSupportLimits;
+  /** Limits of `hardSigmoid()`. */
   hardSigmoid: MLSingleInputSupportLimits;
+  /** Limits of `hardSwish()`. */
   hardSwish: MLSingleInputSupportLimits;
+  /** Limits of `instanceNormalization()`. */
   instanceNormalization: MLNormalizationSupportLimits;
+  /** Limits of `layerNormalization()`. */
   layerNormalization: MLNormalizationSupportLimits;
+  /** Limits of `leakyRelu()`. */
   leakyRelu: MLSingleInputSupportLimits;
+  /** Limits of `linear()`. */
   linear: MLSingleInputSupportLimits;
+  /** Limits of `lstm()`. */
   lstm: MLLstmSupportLimits;
+  /** Limits of `lstmCell()`. */
   lstmCell: MLLstmCellSupportLimits;
+  /** Limits of `matmul()`. */
   matmul: MLBinarySupportLimits;
+  /** Limits of `pad()`. */
   pad: MLSingleInputSupportLimits;
+  /** Limits of `averagePool2d()`. */
   averagePool2d: MLSingleInputSupportLimits;
+  /** Limits of `l2Pool2d()`. */
   l2Pool2d: MLSingleInputSupportLimits;
+  /** Limits of `maxPool2d()`. */
   maxPool2d: MLSingleInputSupportLimits;
+  /** Limits of `prelu()`. */
   prelu: MLPreluSupportLimits;
+  /** Limits of `reduceL1()`. */
   reduceL1: MLSingleInputSupportLimits;
+  /** Limits of `reduceL2()`. */
   reduceL2: MLSingleInputSupportLimits;
+  /** Limits of `reduceLogSum()`. */
   reduceLogSum: MLSingleInputSupportLimits;
+  /** Limits of `reduceLogSumExp()`. */
   reduceLogSumExp: MLSingleInputSupportLimits;
+  /** Limits of `reduceMax()`. */
   reduceMax: MLSingleInputSupportLimits;
+  /** Limits of `reduceMean()`. */
   reduceMean: MLSingleInputSupportLimits;
+  /** Limits of `reduceMin()`. */
   reduceMin: MLSingleInputSupportLimits;
+  /** Limits of `reduceProduct()`. */
   reduceProduct: MLSingleInputSupportLimits;
+  /** Limits of `reduceSum()`. */
   reduceSum: MLSingleInputSupportLimits;
+  /** Limits of `reduceSumSquare()`. */
   reduceSumSquare: MLSingleInputSupportLimits;
+  /** Limits of `relu()`. */
   relu: MLSingleInputSupportLimits;
+  /** Limits of `resample2d()`. */
   resample2d: MLSingleInputSupportLimits;
+  /** Limits of `reshape()`. */
   reshape: MLSingleInputSupportLimits;
+  /** Limits of `reverse()`. */
   reverse: MLSingleInputSupportLimits;
+  /** Limits of `scatterElements()`. */
   scatterElements: MLScatterSupportLimits;
+  /** Limits of `scatterND()`. */
   scatterND: MLScatterSupportLimits;
+  /** Limits of `sigmoid()`. */
   sigmoid: MLSingleInputSupportLimits;
+  /** Limits of `slice()`. */
   slice: MLSingleInputSupportLimits;
+  /** Limits of `softmax()`. */
   softmax: MLSingleInputSupportLimits;
+  /** Limits of `softplus()`. */
   softplus: MLSingleInputSupportLimits;
+  /** Limits of `softsign()`. */
   softsign: MLSingleInputSupportLimits;
+  /** Limits of `split()`. */
   split: MLSplitSupportLimits;
+  /** Limits of `tanh()`. */
   tanh: MLSingleInputSupportLimits;
+  /** Limits of `tile()`. */
   tile: MLSingleInputSupportLimits;
+  /** Limits of `transpose()`. */
   transpose: MLSingleInputSupportLimits;
+  /** Limits of `triangular()`. */
   triangular: MLSingleInputSupportLimits;
+  /** Limits of `where()`. */
   where: MLWhereSupportLimits;
 }
 
-/** Smallest and largest supported rank. */
+/**
+ * Smallest and largest supported rank.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlrankrange
+ */
 export interface MLRankRange {
+  /** Smallest number of axes. */
   min: number;
+  /** Largest number of axes. */
   max: number;
 }
 
-/** Supported data types and ranks of one operand. */
+/**
+ * Supported data types and ranks of one operand.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mltensorlimits
+ */
 export interface MLTensorLimits {
+  /** Supported data types. */
   dataTypes: MLDataTypeList;
+  /** Supported numbers of axes. */
   rankRange: MLRankRange;
 }
 
-/** Limits of an operator with the operands a and b. */
+/**
+ * Limits of an operator with the operands a and b.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlbinarysupportlimits
+ */
 export interface MLBinarySupportLimits {
+  /** What `a` may be. */
   a: MLTensorLimits;
+  /** What `b` may be. */
   b: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Limits of an operator with one input. */
+/**
+ * Limits of an operator with one input.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlsingleinputsupportlimits
+ */
 export interface MLSingleInputSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Data type and shape of an operand. */
+/**
+ * Data type and shape of an operand.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mloperanddescriptor
+ */
 export interface MLOperandDescriptor {
+  /** Element type. */
   dataType: MLOperandDataType;
+  /** Sizes, each at least 1; empty for a scalar. */
   shape: Iterable<number>;
 }
 
-/** Options that every operator has. */
+/**
+ * Options that every operator has.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mloperatoroptions
+ */
 export interface MLOperatorOptions {
-  /** @default "" */
+  /**
+   * A name for messages and descriptions; it has no other effect.
+   * @default ""
+   */
   label?: string | undefined;
 }
 
-/** Data type, shape and permitted uses of a tensor. */
+/**
+ * Data type, shape and permitted uses of a tensor.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mltensordescriptor
+ */
 export interface MLTensorDescriptor extends MLOperandDescriptor {
-  /** @default false */
+  /**
+   * Whether readTensor will accept the tensor.
+   * @default false
+   */
   readable?: boolean | undefined;
-  /** @default false */
+  /**
+   * Whether writeTensor will accept the tensor.
+   * @default false
+   */
   writable?: boolean | undefined;
 }
 
-/** Options of argMinMax. */
+/**
+ * Options of argMinMax.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlargminmaxoptions
+ */
 export interface MLArgMinMaxOptions extends MLOperatorOptions {
-  /** @default false */
+  /**
+   * Whether the axis stays, with size 1.
+   * @default false
+   */
   keepDimensions?: boolean | undefined;
-  /** @default "int32" */
+  /**
+   * Data type of the result: int32 or int64.
+   * @default "int32"
+   */
   outputDataType?: MLOperandDataType | undefined;
 }
 
-/** Options of batchNormalization. */
+/**
+ * Options of batchNormalization.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlbatchnormalizationoptions
+ */
 export interface MLBatchNormalizationOptions extends MLOperatorOptions {
+  /** [size of `axis`]; ones when absent; float32 or float16, rank 1. */
   scale?: MLOperand | undefined;
+  /** [size of `axis`]; zeros when absent; float32 or float16, rank 1. */
   bias?: MLOperand | undefined;
-  /** @default 1 */
+  /**
+   * The axis of the channels, below the rank of `input`.
+   * @default 1
+   */
   axis?: number | undefined;
-  /** @default 0.00001 */
+  /**
+   * Added to the variance, against a division by zero.
+   * @default 0.00001
+   */
   epsilon?: number | undefined;
 }
 
-/** Limits of the operands of batchNormalization. */
+/**
+ * Limits of the operands of batchNormalization.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlbatchnormalizationsupportlimits
+ */
 export interface MLBatchNormalizationSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `mean` may be. */
   mean: MLTensorLimits;
+  /** What `variance` may be. */
   variance: MLTensorLimits;
+  /** What `scale` may be. */
   scale: MLTensorLimits;
+  /** What `bias` may be. */
   bias: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Options of clamp. */
+/**
+ * Options of clamp.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlclampoptions
+ */
 export interface MLClampOptions extends MLOperatorOptions {
+  /** Smallest result, cast to the data type of the input; no limit when absent. */
   minValue?: MLNumber | undefined;
+  /** Largest result, cast to the data type of the input; no limit when absent. */
   maxValue?: MLNumber | undefined;
 }
 
-/** Limits of the operands of concat. */
+/**
+ * Limits of the operands of concat.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlconcatsupportlimits
+ */
 export interface MLConcatSupportLimits {
+  /** What `inputs` may be. */
   inputs: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Options of conv2d. */
+/**
+ * Options of conv2d.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlconv2doptions
+ */
 export interface MLConv2dOptions extends MLOperatorOptions {
+  /** Rows and columns of zeros around the input: [above, below, left, right]; [0, 0, 0, 0] when absent. */
   padding?: Iterable<number> | undefined;
+  /** Steps of the window: [down, right], at least 1; [1, 1] when absent. */
   strides?: Iterable<number> | undefined;
+  /** Distance between neighbours in the window: [down, right], at least 1; [1, 1] when absent. */
   dilations?: Iterable<number> | undefined;
-  /** @default 1 */
+  /**
+   * Number of groups that channels are divided into; each has filters of its own.
+   * @default 1
+   */
   groups?: number | undefined;
-  /** @default "nchw" */
+  /**
+   * Axis order of input and result.
+   * @default "nchw"
+   */
   inputLayout?: MLInputOperandLayout | undefined;
-  /** @default "oihw" */
+  /**
+   * Axis order of the filter.
+   * @default "oihw"
+   */
   filterLayout?: MLConv2dFilterOperandLayout | undefined;
+  /** [outputChannels]; added to the result; float32 or float16, rank 1. */
   bias?: MLOperand | undefined;
 }
 
-/** Limits of the operands of conv2d. */
+/**
+ * Limits of the operands of conv2d.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlconv2dsupportlimits
+ */
 export interface MLConv2dSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `filter` may be. */
   filter: MLTensorLimits;
+  /** What `bias` may be. */
   bias: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Options of convTranspose2d. */
+/**
+ * Options of convTranspose2d.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlconvtranspose2doptions
+ */
 export interface MLConvTranspose2dOptions extends MLOperatorOptions {
+  /** Rows and columns to remove around the result: [above, below, left, right]; [0, 0, 0, 0] when absent. */
   padding?: Iterable<number> | undefined;
+  /** Steps in the result: [down, right], at least 1; [1, 1] when absent. */
   strides?: Iterable<number> | undefined;
+  /** Distance between neighbours in the window: [down, right], at least 1; [1, 1] when absent. */
   dilations?: Iterable<number> | undefined;
+  /** Rows and columns to add to the size of the result: [below, right], each below its stride; [0, 0] when absent. */
   outputPadding?: Iterable<number> | undefined;
+  /** [height, width] of the result, in place of `outputPadding`; computed when absent. */
   outputSizes?: Iterable<number> | undefined;
-  /** @default 1 */
+  /**
+   * Number of groups that channels are divided into; each has filters of its own.
+   * @default 1
+   */
   groups?: number | undefined;
-  /** @default "nchw" */
+  /**
+   * Axis order of input and result.
+   * @default "nchw"
+   */
   inputLayout?: MLInputOperandLayout | undefined;
-  /** @default "iohw" */
+  /**
+   * Axis order of the filter.
+   * @default "iohw"
+   */
   filterLayout?: MLConvTranspose2dFilterOperandLayout | undefined;
+  /** [outputChannels]; added to the result; float32 or float16, rank 1. */
   bias?: MLOperand | undefined;
 }
 
-/** Options of cumulativeSum. */
+/**
+ * Options of cumulativeSum.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlcumulativesumoptions
+ */
 export interface MLCumulativeSumOptions extends MLOperatorOptions {
-  /** @default false */
+  /**
+   * Whether an element is left out of its own sum.
+   * @default false
+   */
   exclusive?: boolean | undefined;
-  /** @default false */
+  /**
+   * Whether sums begin at the end of the axis.
+   * @default false
+   */
   reversed?: boolean | undefined;
 }
 
-/** Limits of the operands of logicalNot. */
+/**
+ * Limits of the operands of logicalNot.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mllogicalnotsupportlimits
+ */
 export interface MLLogicalNotSupportLimits {
+  /** What `a` may be. */
   a: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Limits of the operands of quantizeDequantizeLinear. */
+/**
+ * Limits of the operands of quantizeDequantizeLinear.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlquantizedequantizelinearsupportlimits
+ */
 export interface MLQuantizeDequantizeLinearSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `scale` may be. */
   scale: MLTensorLimits;
+  /** What `zeroPoint` may be. */
   zeroPoint: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Options of elu. */
+/**
+ * Options of elu.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mleluoptions
+ */
 export interface MLEluOptions extends MLOperatorOptions {
-  /** @default 1 */
+  /**
+   * Factor of negative values.
+   * @default 1
+   */
   alpha?: number | undefined;
 }
 
-/** Options of gather. */
+/**
+ * Options of gather.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlgatheroptions
+ */
 export interface MLGatherOptions extends MLOperatorOptions {
-  /** @default 0 */
+  /**
+   * The axis that indices are positions of, below the rank of `input`.
+   * @default 0
+   */
   axis?: number | undefined;
 }
 
-/** Limits of the operands of gather. */
+/**
+ * Limits of the operands of gather.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlgathersupportlimits
+ */
 export interface MLGatherSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `indices` may be. */
   indices: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Options of gemm. */
+/**
+ * Options of gemm.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlgemmoptions
+ */
 export interface MLGemmOptions extends MLOperatorOptions {
+  /** Broadcasts to [m, n]; nothing is added when absent; float32 or float16, rank 0 to 2. */
   c?: MLOperand | undefined;
-  /** @default 1 */
+  /**
+   * Factor of the product.
+   * @default 1
+   */
   alpha?: number | undefined;
-  /** @default 1 */
+  /**
+   * Factor of `c`.
+   * @default 1
+   */
   beta?: number | undefined;
-  /** @default false */
+  /**
+   * Whether `a` is [k, m].
+   * @default false
+   */
   aTranspose?: boolean | undefined;
-  /** @default false */
+  /**
+   * Whether `b` is [n, k].
+   * @default false
+   */
   bTranspose?: boolean | undefined;
 }
 
-/** Limits of the operands of gemm. */
+/**
+ * Limits of the operands of gemm.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlgemmsupportlimits
+ */
 export interface MLGemmSupportLimits {
+  /** What `a` may be. */
   a: MLTensorLimits;
+  /** What `b` may be. */
   b: MLTensorLimits;
+  /** What `c` may be. */
   c: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Options of gru. */
+/**
+ * Options of gru.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlgruoptions
+ */
 export interface MLGruOptions extends MLOperatorOptions {
+  /** [directions, 3 * hiddenSize]; zeros when absent; float32 or float16, rank 2. */
   bias?: MLOperand | undefined;
+  /** [directions, 3 * hiddenSize]; zeros when absent; float32 or float16, rank 2. */
   recurrentBias?: MLOperand | undefined;
+  /** [directions, batches, hiddenSize]; zeros when absent; float32 or float16, rank 3. */
   initialHiddenState?: MLOperand | undefined;
-  /** @default true */
+  /**
+   * Whether the reset gate applies after the product with the recurrent weight.
+   * @default true
+   */
   resetAfter?: boolean | undefined;
-  /** @default false */
+  /**
+   * Whether the hidden states of all steps are a result, too.
+   * @default false
+   */
   returnSequence?: boolean | undefined;
-  /** @default "forward" */
+  /**
+   * The order of the steps; "both" computes two networks.
+   * @default "forward"
+   */
   direction?: MLRecurrentNetworkDirection | undefined;
-  /** @default "zrn" */
+  /**
+   * Order of the gates in weights and biases.
+   * @default "zrn"
+   */
   layout?: MLGruWeightLayout | undefined;
+  /** For the update and reset gates, and for the new gate; sigmoid and tanh when absent. */
   activations?: Iterable<MLRecurrentNetworkActivation> | undefined;
 }
 
-/** Limits of the operands of gru. */
+/**
+ * Limits of the operands of gru.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlgrusupportlimits
+ */
 export interface MLGruSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `weight` may be. */
   weight: MLTensorLimits;
+  /** What `recurrentWeight` may be. */
   recurrentWeight: MLTensorLimits;
+  /** What `bias` may be. */
   bias: MLTensorLimits;
+  /** What `recurrentBias` may be. */
   recurrentBias: MLTensorLimits;
+  /** What `initialHiddenState` may be. */
   initialHiddenState: MLTensorLimits;
+  /** What `output0` can be. */
   output0: MLTensorLimits;
+  /** What `output1` can be. */
   output1: MLTensorLimits;
 }
 
-/** Options of gruCell. */
+/**
+ * Options of gruCell.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlgrucelloptions
+ */
 export interface MLGruCellOptions extends MLOperatorOptions {
+  /** [3 * hiddenSize]; zeros when absent; float32 or float16, rank 1. */
   bias?: MLOperand | undefined;
+  /** [3 * hiddenSize]; zeros when absent; float32 or float16, rank 1. */
   recurrentBias?: MLOperand | undefined;
-  /** @default true */
+  /**
+   * Whether the reset gate applies after the product with the recurrent weight.
+   * @default true
+   */
   resetAfter?: boolean | undefined;
-  /** @default "zrn" */
+  /**
+   * Order of the gates in weights and biases.
+   * @default "zrn"
+   */
   layout?: MLGruWeightLayout | undefined;
+  /** For the update and reset gates, and for the new gate; sigmoid and tanh when absent. */
   activations?: Iterable<MLRecurrentNetworkActivation> | undefined;
 }
 
-/** Limits of the operands of gruCell. */
+/**
+ * Limits of the operands of gruCell.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlgrucellsupportlimits
+ */
 export interface MLGruCellSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `weight` may be. */
   weight: MLTensorLimits;
+  /** What `recurrentWeight` may be. */
   recurrentWeight: MLTensorLimits;
+  /** What `hiddenState` may be. */
   hiddenState: MLTensorLimits;
+  /** What `bias` may be. */
   bias: MLTensorLimits;
+  /** What `recurrentBias` may be. */
   recurrentBias: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Options of hardSigmoid. */
+/**
+ * Options of hardSigmoid.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlhardsigmoidoptions
+ */
 export interface MLHardSigmoidOptions extends MLOperatorOptions {
-  /** @default 0.2 */
+  /**
+   * Slope.
+   * @default 0.2
+   */
   alpha?: number | undefined;
-  /** @default 0.5 */
+  /**
+   * Offset.
+   * @default 0.5
+   */
   beta?: number | undefined;
 }
 
-/** Options of instanceNormalization. */
+/**
+ * Options of instanceNormalization.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlinstancenormalizationoptions
+ */
 export interface MLInstanceNormalizationOptions extends MLOperatorOptions {
+  /** [channels]; ones when absent; float32 or float16, rank 1. */
   scale?: MLOperand | undefined;
+  /** [channels]; zeros when absent; float32 or float16, rank 1. */
   bias?: MLOperand | undefined;
-  /** @default 0.00001 */
+  /**
+   * Added to the variance, against a division by zero.
+   * @default 0.00001
+   */
   epsilon?: number | undefined;
-  /** @default "nchw" */
+  /**
+   * Axis order of input and result.
+   * @default "nchw"
+   */
   layout?: MLInputOperandLayout | undefined;
 }
 
-/** Limits of the operands of normalization. */
+/**
+ * Limits of the operands of normalization.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlnormalizationsupportlimits
+ */
 export interface MLNormalizationSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `scale` may be. */
   scale: MLTensorLimits;
+  /** What `bias` may be. */
   bias: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Options of layerNormalization. */
+/**
+ * Options of layerNormalization.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mllayernormalizationoptions
+ */
 export interface MLLayerNormalizationOptions extends MLOperatorOptions {
+  /** The sizes of `axes`, in their order; ones when absent; float32 or float16, rank 0 to 8. */
   scale?: MLOperand | undefined;
+  /** The sizes of `axes`, in their order; zeros when absent; float32 or float16, rank 0 to 8. */
   bias?: MLOperand | undefined;
+  /** Different axes, each below the rank; all but the first when absent, and none when empty. */
   axes?: Iterable<number> | undefined;
-  /** @default 0.00001 */
+  /**
+   * Added to the variance, against a division by zero.
+   * @default 0.00001
+   */
   epsilon?: number | undefined;
 }
 
-/** Options of leakyRelu. */
+/**
+ * Options of leakyRelu.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlleakyreluoptions
+ */
 export interface MLLeakyReluOptions extends MLOperatorOptions {
-  /** @default 0.01 */
+  /**
+   * Factor of negative values.
+   * @default 0.01
+   */
   alpha?: number | undefined;
 }
 
-/** Options of linear. */
+/**
+ * Options of linear.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mllinearoptions
+ */
 export interface MLLinearOptions extends MLOperatorOptions {
-  /** @default 1 */
+  /**
+   * Slope.
+   * @default 1
+   */
   alpha?: number | undefined;
-  /** @default 0 */
+  /**
+   * Offset.
+   * @default 0
+   */
   beta?: number | undefined;
 }
 
-/** Options of lstm. */
+/**
+ * Options of lstm.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mllstmoptions
+ */
 export interface MLLstmOptions extends MLOperatorOptions {
+  /** [directions, 4 * hiddenSize]; zeros when absent; float32 or float16, rank 2. */
   bias?: MLOperand | undefined;
+  /** [directions, 4 * hiddenSize]; zeros when absent; float32 or float16, rank 2. */
   recurrentBias?: MLOperand | undefined;
+  /**
+   * [directions, 3 * hiddenSize], for the input, output and forget gates; zeros when absent; float32 or float16, rank
+   * 2.
+   */
   peepholeWeight?: MLOperand | undefined;
+  /** [directions, batches, hiddenSize]; zeros when absent; float32 or float16, rank 3. */
   initialHiddenState?: MLOperand | undefined;
+  /** [directions, batches, hiddenSize]; zeros when absent; float32 or float16, rank 3. */
   initialCellState?: MLOperand | undefined;
-  /** @default false */
+  /**
+   * Whether the hidden states of all steps are a result, too.
+   * @default false
+   */
   returnSequence?: boolean | undefined;
-  /** @default "forward" */
+  /**
+   * The order of the steps; "both" computes two networks.
+   * @default "forward"
+   */
   direction?: MLRecurrentNetworkDirection | undefined;
-  /** @default "iofg" */
+  /**
+   * Order of the gates in weights and biases.
+   * @default "iofg"
+   */
   layout?: MLLstmWeightLayout | undefined;
+  /** For the gates, for the cell gate, and for the hidden state; sigmoid, tanh and tanh when absent. */
   activations?: Iterable<MLRecurrentNetworkActivation> | undefined;
 }
 
-/** Limits of the operands of lstm. */
+/**
+ * Limits of the operands of lstm.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mllstmsupportlimits
+ */
 export interface MLLstmSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `weight` may be. */
   weight: MLTensorLimits;
+  /** What `recurrentWeight` may be. */
   recurrentWeight: MLTensorLimits;
+  /** What `bias` may be. */
   bias: MLTensorLimits;
+  /** What `recurrentBias` may be. */
   recurrentBias: MLTensorLimits;
+  /** What `peepholeWeight` may be. */
   peepholeWeight: MLTensorLimits;
+  /** What `initialHiddenState` may be. */
   initialHiddenState: MLTensorLimits;
+  /** What `initialCellState` may be. */
   initialCellState: MLTensorLimits;
+  /** What `output0` can be. */
   output0: MLTensorLimits;
+  /** What `output1` can be. */
   output1: MLTensorLimits;
+  /** What `output2` can be. */
   output2: MLTensorLimits;
 }
 
-/** Options of lstmCell. */
+/**
+ * Options of lstmCell.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mllstmcelloptions
+ */
 export interface MLLstmCellOptions extends MLOperatorOptions {
+  /** [4 * hiddenSize]; zeros when absent; float32 or float16, rank 1. */
   bias?: MLOperand | undefined;
+  /** [4 * hiddenSize]; zeros when absent; float32 or float16, rank 1. */
   recurrentBias?: MLOperand | undefined;
+  /** [3 * hiddenSize], for the input, output and forget gates; zeros when absent; float32 or float16, rank 1. */
   peepholeWeight?: MLOperand | undefined;
-  /** @default "iofg" */
+  /**
+   * Order of the gates in weights and biases.
+   * @default "iofg"
+   */
   layout?: MLLstmWeightLayout | undefined;
+  /** For the gates, for the cell gate, and for the hidden state; sigmoid, tanh and tanh when absent. */
   activations?: Iterable<MLRecurrentNetworkActivation> | undefined;
 }
 
-/** Limits of the operands of lstmCell. */
+/**
+ * Limits of the operands of lstmCell.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mllstmcellsupportlimits
+ */
 export interface MLLstmCellSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `weight` may be. */
   weight: MLTensorLimits;
+  /** What `recurrentWeight` may be. */
   recurrentWeight: MLTensorLimits;
+  /** What `hiddenState` may be. */
   hiddenState: MLTensorLimits;
+  /** What `cellState` may be. */
   cellState: MLTensorLimits;
+  /** What `bias` may be. */
   bias: MLTensorLimits;
+  /** What `recurrentBias` may be. */
   recurrentBias: MLTensorLimits;
+  /** What `peepholeWeight` may be. */
   peepholeWeight: MLTensorLimits;
+  /** What `output0` can be. */
   output0: MLTensorLimits;
+  /** What `output1` can be. */
   output1: MLTensorLimits;
 }
 
-/** Options of pad. */
+/**
+ * Options of pad.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlpadoptions
+ */
 export interface MLPadOptions extends MLOperatorOptions {
-  /** @default "constant" */
+  /**
+   * What stands in the padding.
+   * @default "constant"
+   */
   mode?: MLPaddingMode | undefined;
-  /** @default 0 */
+  /**
+   * The constant, cast to the data type of the input.
+   * @default 0
+   */
   value?: MLNumber | undefined;
 }
 
-/** Options of pool2d. */
+/**
+ * Options of pool2d.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlpool2doptions
+ */
 export interface MLPool2dOptions extends MLOperatorOptions {
+  /** [height, width] of the window, at least 1; those of the input when absent. */
   windowDimensions?: Iterable<number> | undefined;
+  /** Rows and columns around the input: [above, below, left, right]; [0, 0, 0, 0] when absent. */
   padding?: Iterable<number> | undefined;
+  /** Steps of the window: [down, right], at least 1; [1, 1] when absent. */
   strides?: Iterable<number> | undefined;
+  /** Distance between neighbours in the window: [down, right], at least 1; [1, 1] when absent. */
   dilations?: Iterable<number> | undefined;
-  /** @default "nchw" */
+  /**
+   * Axis order of input and result.
+   * @default "nchw"
+   */
   layout?: MLInputOperandLayout | undefined;
-  /** @default "floor" */
+  /**
+   * Whether windows that do not fit wholly count.
+   * @default "floor"
+   */
   outputShapeRounding?: MLRoundingType | undefined;
+  /** [height, width] of the result, in place of `outputShapeRounding`: what one of the two roundings gives. */
   outputSizes?: Iterable<number> | undefined;
 }
 
-/** Limits of the operands of prelu. */
+/**
+ * Limits of the operands of prelu.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlprelusupportlimits
+ */
 export interface MLPreluSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `slope` may be. */
   slope: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Options of reduce. */
+/**
+ * Options of reduce.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlreduceoptions
+ */
 export interface MLReduceOptions extends MLOperatorOptions {
+  /** Different axes, each below the rank; all of them when absent, and none when empty. */
   axes?: Iterable<number> | undefined;
-  /** @default false */
+  /**
+   * Whether reduced axes stay, with size 1.
+   * @default false
+   */
   keepDimensions?: boolean | undefined;
 }
 
-/** Options of resample2d. */
+/**
+ * Options of resample2d.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlresample2doptions
+ */
 export interface MLResample2dOptions extends MLOperatorOptions {
-  /** @default "nearest-neighbor" */
+  /**
+   * How elements between those of the input are computed.
+   * @default "nearest-neighbor"
+   */
   mode?: MLInterpolationMode | undefined;
+  /** Positive factors of the two axes; [1, 1] when absent. */
   scales?: Iterable<number> | undefined;
+  /** New sizes of the two axes, in place of `scales`. */
   sizes?: Iterable<number> | undefined;
+  /** Two different axes, each below the rank; [2, 3] when absent. */
   axes?: Iterable<number> | undefined;
 }
 
-/** Options of reverse. */
+/**
+ * Options of reverse.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlreverseoptions
+ */
 export interface MLReverseOptions extends MLOperatorOptions {
+  /** Different axes, each below the rank; all of them when absent, and none when empty. */
   axes?: Iterable<number> | undefined;
 }
 
-/** Options of scatter. */
+/**
+ * Options of scatter.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlscatteroptions
+ */
 export interface MLScatterOptions extends MLOperatorOptions {
-  /** @default 0 */
+  /**
+   * The axis that indices are positions of, below the rank of `input`.
+   * @default 0
+   */
   axis?: number | undefined;
 }
 
-/** Limits of the operands of scatter. */
+/**
+ * Limits of the operands of scatter.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlscattersupportlimits
+ */
 export interface MLScatterSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `indices` may be. */
   indices: MLTensorLimits;
+  /** What `updates` may be. */
   updates: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Options of slice. */
+/**
+ * Options of slice.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlsliceoptions
+ */
 export interface MLSliceOptions extends MLOperatorOptions {
+  /** Steps along each axis, at least 1; as many numbers as `input` has axes, ones when absent. */
   strides?: Iterable<number> | undefined;
 }
 
-/** Options of split. */
+/**
+ * Options of split.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlsplitoptions
+ */
 export interface MLSplitOptions extends MLOperatorOptions {
-  /** @default 0 */
+  /**
+   * The axis that is cut, below the rank of `input`.
+   * @default 0
+   */
   axis?: number | undefined;
 }
 
-/** Limits of the operands of split. */
+/**
+ * Limits of the operands of split.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlsplitsupportlimits
+ */
 export interface MLSplitSupportLimits {
+  /** What `input` may be. */
   input: MLTensorLimits;
+  /** What `outputs` can be. */
   outputs: MLTensorLimits;
 }
 
-/** Options of transpose. */
+/**
+ * Options of transpose.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mltransposeoptions
+ */
 export interface MLTransposeOptions extends MLOperatorOptions {
+  /** For each axis of the result, the axis of `input`; each of them once. */
   permutation?: Iterable<number> | undefined;
 }
 
-/** Options of triangular. */
+/**
+ * Options of triangular.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mltriangularoptions
+ */
 export interface MLTriangularOptions extends MLOperatorOptions {
-  /** @default true */
+  /**
+   * Whether the upper triangle is kept.
+   * @default true
+   */
   upper?: boolean | undefined;
-  /** @default 0 */
+  /**
+   * How many diagonals above the main one the triangle begins or ends; negative ones are below.
+   * @default 0
+   */
   diagonal?: number | undefined;
 }
 
-/** Limits of the operands of where. */
+/**
+ * Limits of the operands of where.
+ * @see https://www.w3.org/TR/webnn/#dictdef-mlwheresupportlimits
+ */
 export interface MLWhereSupportLimits {
+  /** What `condition` may be. */
   condition: MLTensorLimits;
+  /** What `trueValue` may be. */
   trueValue: MLTensorLimits;
+  /** What `falseValue` may be. */
   falseValue: MLTensorLimits;
+  /** What `output` can be. */
   output: MLTensorLimits;
 }
 
-/** Entry to the API; the only instance is `ml`. */
+/**
+ * Entry to the API; the only instance is `ml`.
+ * @see https://www.w3.org/TR/webnn/#api-ml
+ */
 export class ML {
   #private;
   private constructor();
   /**
    * Creates a context.
    *
-   * Rejects with a TypeError when an option is invalid, with a NotSupportedError when the context cannot be supported; contexts of a GPUDevice are not.
+   * Rejects with a TypeError when an option is invalid, with a NotSupportedError when the context cannot be
+   * supported; contexts of a GPUDevice are not.
+   * @see https://www.w3.org/TR/webnn/#api-ml-createcontext
    */
   createContext(options?: MLContextOptions): Promise<MLContext>;
   createContext(gpuDevice: GPUDeviceLike): Promise<MLContext>;
 }
 
-/** A device with its queue of work; owner of tensors and graphs. */
+/**
+ * A device with its queue of work; owner of tensors and graphs.
+ * @see https://www.w3.org/TR/webnn/#api-mlcontext
+ */
 export class MLContext {
   #private;
   private constructor();
   /**
    * Queues one execution of a graph and returns at once; read an output tensor to wait for it.
    *
-   * Throws a TypeError when the tensors are not exactly the named inputs and outputs of the graph with the same data types and shapes, an InvalidStateError when the graph is destroyed.
+   * Throws a TypeError when the tensors are not exactly the named inputs and outputs of the graph with the same data
+   * types and shapes, an InvalidStateError when the graph is destroyed.
+   * @see https://www.w3.org/TR/webnn/#api-mlcontext-dispatch
    */
   dispatch(graph: MLGraph, inputs: MLNamedTensors, outputs: MLNamedTensors): void;
   /**
    * Creates a tensor filled with zeros.
    *
-   * Rejects with a TypeError when the descriptor is invalid, an InvalidStateError when the context is lost, an UnknownError when memory cannot be had.
+   * Rejects with a TypeError when the descriptor is invalid, an InvalidStateError when the context is lost, an
+   * UnknownError when memory cannot be had.
+   * @see https://www.w3.org/TR/webnn/#api-mlcontext-createtensor
    */
   createTensor(descriptor: MLTensorDescriptor): Promise<MLTensor>;
   /**
    * Creates a tensor with the given contents that graphs can use as a constant.
    *
    * Rejects as createTensor, and with a TypeError when the data does not match the descriptor.
+   * @see https://www.w3.org/TR/webnn/#api-mlcontext-createconstanttensor
    */
   createConstantTensor(descriptor: MLOperandDescriptor, inputData: AllowSharedBufferSource): Promise<MLTensor>;
   /**
    * Reads the contents of a readable tensor after all work queued before, into a new buffer or into the given one.
    *
-   * Rejects with a TypeError when the tensor cannot be read or the buffer does not match, an InvalidStateError when tensor or context is destroyed meanwhile.
+   * Rejects with a TypeError when the tensor cannot be read or the buffer does not match, an InvalidStateError when
+   * tensor or context is destroyed meanwhile.
+   * @see https://www.w3.org/TR/webnn/#api-mlcontext-readtensor
    */
   readTensor(tensor: MLTensor): Promise<ArrayBuffer>;
   readTensor(tensor: MLTensor, outputData: AllowSharedBufferSource): Promise<void>;
@@ -665,260 +1288,1137 @@ export class MLContext {
    * Copies data into a writable tensor; the buffer may be reused at once.
    *
    * Throws a TypeError when the tensor cannot be written or the data does not match it.
+   * @see https://www.w3.org/TR/webnn/#api-mlcontext-writetensor
    */
   writeTensor(tensor: MLTensor, inputData: AllowSharedBufferSource): void;
-  /** Data types and ranks that this context supports. */
+  /**
+   * Data types and ranks that this context supports.
+   * @see https://www.w3.org/TR/webnn/#api-mlcontext-opsupportlimits
+   */
   opSupportLimits(): MLOpSupportLimits;
-  /** Loses the context: destroys its tensors and graphs and rejects pending work. */
+  /**
+   * Loses the context: destroys its tensors and graphs and rejects pending work.
+   * @see https://www.w3.org/TR/webnn/#api-mlcontext-destroy
+   */
   destroy(): void;
-  /** The preference given to createContext. */
+  /**
+   * The preference given to createContext.
+   * @see https://www.w3.org/TR/webnn/#api-mlcontext
+   */
   get accelerated(): boolean;
-  /** Resolves when the context is lost; the same promise every time. */
+  /**
+   * Resolves when the context is lost; the same promise every time.
+   * @see https://www.w3.org/TR/webnn/#api-mlcontext
+   */
   get lost(): Promise<MLContextLostInfo>;
 }
 
-/** A compiled graph. */
+/**
+ * A compiled graph.
+ * @see https://www.w3.org/TR/webnn/#api-mlgraph
+ */
 export class MLGraph {
   #private;
   private constructor();
-  /** Frees the graph after the work queued so far. */
+  /**
+   * Frees the graph after the work queued so far.
+   * @see https://www.w3.org/TR/webnn/#api-mlgraph-destroy
+   */
   destroy(): void;
 }
 
-/** A value in a graph that is being built. */
+/**
+ * A value in a graph that is being built.
+ * @see https://www.w3.org/TR/webnn/#api-mloperand
+ */
 export class MLOperand {
   #private;
   private constructor();
-  /** Element type. */
+  /**
+   * Element type.
+   * @see https://www.w3.org/TR/webnn/#api-mloperand
+   */
   get dataType(): MLOperandDataType;
-  /** Dimensions; empty for a scalar. The same frozen array every time. */
+  /**
+   * Dimensions; empty for a scalar. The same frozen array every time.
+   * @see https://www.w3.org/TR/webnn/#api-mloperand
+   */
   get shape(): ReadonlyArray<number>;
 }
 
-/** Memory of a context for graph inputs, outputs and constants. */
+/**
+ * Memory of a context for graph inputs, outputs and constants.
+ * @see https://www.w3.org/TR/webnn/#api-mltensor
+ */
 export class MLTensor {
   #private;
   private constructor();
-  /** Element type. */
+  /**
+   * Element type.
+   * @see https://www.w3.org/TR/webnn/#api-mltensor
+   */
   get dataType(): MLOperandDataType;
-  /** Dimensions; empty for a scalar. The same frozen array every time. */
+  /**
+   * Dimensions; empty for a scalar. The same frozen array every time.
+   * @see https://www.w3.org/TR/webnn/#api-mltensor
+   */
   get shape(): ReadonlyArray<number>;
-  /** Whether readTensor accepts the tensor. */
+  /**
+   * Whether readTensor accepts the tensor.
+   * @see https://www.w3.org/TR/webnn/#api-mltensor
+   */
   get readable(): boolean;
-  /** Whether writeTensor accepts the tensor. */
+  /**
+   * Whether writeTensor accepts the tensor.
+   * @see https://www.w3.org/TR/webnn/#api-mltensor
+   */
   get writable(): boolean;
-  /** Whether the tensor was made by createConstantTensor. */
+  /**
+   * Whether the tensor was made by createConstantTensor.
+   * @see https://www.w3.org/TR/webnn/#api-mltensor
+   */
   get constant(): boolean;
-  /** Frees the memory after the work queued so far and rejects pending reads. */
+  /**
+   * Frees the memory after the work queued so far and rejects pending reads.
+   * @see https://www.w3.org/TR/webnn/#api-mltensor-destroy
+   */
   destroy(): void;
 }
 
-/** Builds one graph, operator by operator. */
+/**
+ * Builds one graph, operator by operator.
+ *
+ * Every operator throws a TypeError when an operand is of another builder, has a data type or rank that is not
+ * allowed, or does not fit the others, and when the result would be larger than `maxTensorByteLength` or than the
+ * largest rank; the message names the label, the operator and the operand. Every method throws an InvalidStateError
+ * when the builder has built or the context is lost.
+ * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder
+ */
 export class MLGraphBuilder {
   #private;
-  /** Starts a graph. Throws an InvalidStateError when the context is lost. */
+  /**
+   * Starts a graph. Throws an InvalidStateError when the context is lost.
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-constructor
+   */
   constructor(context: MLContext);
-  /** Adds a graph input with a name that no other input has. */
+  /**
+   * Adds a graph input.
+   *
+   * Throws a TypeError when the name is empty or another input has it, or the descriptor is invalid.
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-input
+   */
   input(name: string, descriptor: MLOperandDescriptor): MLOperand;
-  /** Adds a constant: the contents of a buffer (copied), one number as a scalar (cast to the data type), or a constant tensor. */
+  /**
+   * Adds a constant: the contents of a buffer (copied), one number as a scalar (cast to the data type), or a constant
+   * tensor.
+   *
+   * Throws a TypeError when the data does not match the descriptor, or the tensor is no constant one of this context.
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-constant
+   */
   constant(descriptor: MLOperandDescriptor, buffer: AllowSharedBufferSource): MLOperand;
   constant(dataType: MLOperandDataType, value: MLNumber): MLOperand;
   constant(tensor: MLTensor): MLOperand;
   /**
    * Compiles the graph that computes the named outputs; the builder cannot be used afterwards.
    *
-   * Rejects with a TypeError when an output is an input, a constant or of another builder, an InvalidStateError when the builder has built or the context is lost, an OperationError when compilation fails.
+   * Rejects with a TypeError when an output is an input, a constant or of another builder, an InvalidStateError when
+   * the builder has built or the context is lost, an OperationError when compilation fails.
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-build
    */
   build(outputs: MLNamedOperands): Promise<MLGraph>;
-  /** Index of the smallest value along an axis. */
+  /**
+   * Index of the smallest value along an axis.
+   *
+   * @param input Any shape. Allowed: any data type, rank 1 to 8.
+   * @param axis The axis to search, below the rank of `input`.
+   * @returns The shape of `input` without `axis`, or with size 1 for it if `keepDimensions`; the data type that the
+   * options name. Possible: int32 or int64, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or its size does not
+   * fit the data type of the result
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-argminmax
+   */
   argMin(input: MLOperand, axis: number, options?: MLArgMinMaxOptions): MLOperand;
-  /** Index of the largest value along an axis. */
+  /**
+   * Index of the largest value along an axis.
+   *
+   * @param input Any shape. Allowed: any data type, rank 1 to 8.
+   * @param axis The axis to search, below the rank of `input`.
+   * @returns The shape of `input` without `axis`, or with size 1 for it if `keepDimensions`; the data type that the
+   * options name. Possible: int32 or int64, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or its size does not
+   * fit the data type of the result
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-argminmax
+   */
   argMax(input: MLOperand, axis: number, options?: MLArgMinMaxOptions): MLOperand;
-  /** Normalization along an axis with given mean and variance: `(x - mean) / sqrt(variance + epsilon) * scale + bias`. */
+  /**
+   * Normalization along an axis with given mean and variance: `(x - mean) / sqrt(variance + epsilon) * scale + bias`.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 1 to 8.
+   * @param mean [size of `axis`]. Allowed: float32 or float16, rank 1.
+   * @param variance [size of `axis`]. Allowed: float32 or float16, rank 1.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 1 to 8.
+   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-batchnorm
+   */
   batchNormalization(input: MLOperand, mean: MLOperand, variance: MLOperand, options?: MLBatchNormalizationOptions): MLOperand;
-  /** Conversion to another data type. */
+  /**
+   * Conversion to another data type.
+   *
+   * @param input Any shape. Allowed: any data type, rank 0 to 8.
+   * @param dataType The data type of the result.
+   * @returns The shape of `input`, with the new data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-cast
+   */
   cast(input: MLOperand, dataType: MLOperandDataType, options?: MLOperatorOptions): MLOperand;
-  /** Values limited to the range from minValue to maxValue. */
+  /**
+   * Values limited to the range from minValue to maxValue.
+   *
+   * @param input Any shape. Allowed: any data type, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or minValue is above maxValue
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-clamp
+   */
   clamp(input: MLOperand, options?: MLClampOptions): MLOperand;
-  /** Inputs joined along an axis. */
+  /**
+   * Inputs joined along an axis.
+   *
+   * @param inputs At least one; of equal data types, and of equal shapes except for the size of `axis`. Allowed: any
+   * data type, rank 1 to 8.
+   * @param axis Below the rank of the inputs.
+   * @returns The shape of the inputs, with the sum of their sizes for `axis`. Possible: any data type, rank 1 to 8.
+   * @throws {TypeError} if an operand is not as described, or there is no input or the axis is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-concat
+   */
   concat(inputs: Iterable<MLOperand>, axis: number, options?: MLOperatorOptions): MLOperand;
-  /** Two-dimensional convolution. */
+  /**
+   * Two-dimensional convolution.
+   *
+   * @param input [batches, inputChannels, height, width], or as `inputLayout` says. Allowed: float32 or float16, rank
+   * 4.
+   * @param filter [outputChannels, inputChannels / groups, height, width], or as `filterLayout` says. Allowed:
+   * float32 or float16, rank 4.
+   * @returns [batches, outputChannels, height, width], or as `inputLayout` says, where a size is `1 + floor((size -
+   * (filterSize - 1) * dilation - 1 + padding) / stride)`. Possible: float32 or float16, rank 4.
+   * @throws {TypeError} if an operand is not as described, or a list has another length, a stride or dilation is 0,
+   * channels and groups do not fit, or the filter is larger than the padded input
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-conv2d
+   */
   conv2d(input: MLOperand, filter: MLOperand, options?: MLConv2dOptions): MLOperand;
-  /** Two-dimensional transposed convolution. */
+  /**
+   * Two-dimensional transposed convolution.
+   *
+   * @param input [batches, inputChannels, height, width], or as `inputLayout` says. Allowed: float32 or float16, rank
+   * 4.
+   * @param filter [inputChannels, outputChannels / groups, height, width], or as `filterLayout` says. Allowed:
+   * float32 or float16, rank 4.
+   * @returns [batches, outputChannels, height, width], or as `inputLayout` says, where a size is `(size - 1) * stride
+   * + (filterSize - 1) * dilation + 1 - padding + outputPadding`. Possible: float32 or float16, rank 4.
+   * @throws {TypeError} if an operand is not as described, or a list has another length, a stride or dilation is 0,
+   * an output padding is not below its stride, channels and groups do not fit, or no size is left
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-convtranspose2d
+   */
   convTranspose2d(input: MLOperand, filter: MLOperand, options?: MLConvTranspose2dOptions): MLOperand;
-  /** Running sums along an axis. */
+  /**
+   * Running sums along an axis.
+   *
+   * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 1 to 8.
+   * @param axis The axis to sum along, below the rank of `input`.
+   * @returns The shape and data type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 1
+   * to 8.
+   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-cumulativesum
+   */
   cumulativeSum(input: MLOperand, axis: number, options?: MLCumulativeSumOptions): MLOperand;
-  /** Element-wise `a + b` with broadcasting. */
+  /**
+   * Element-wise `a + b` with broadcasting.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
+   */
   add(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise `a - b` with broadcasting. */
+  /**
+   * Element-wise `a - b` with broadcasting.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
+   */
   sub(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise `a * b` with broadcasting. */
+  /**
+   * Element-wise `a * b` with broadcasting.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
+   */
   mul(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise `a / b` with broadcasting. */
+  /**
+   * Element-wise `a / b` with broadcasting.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
+   */
   div(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise larger of a and b with broadcasting. */
+  /**
+   * Element-wise larger of a and b with broadcasting.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
+   */
   max(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise smaller of a and b with broadcasting. */
+  /**
+   * Element-wise smaller of a and b with broadcasting.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
+   */
   min(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise `a` to the power `b` with broadcasting. */
+  /**
+   * Element-wise `a` to the power `b` with broadcasting.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
+   */
   pow(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise `a == b` as uint8 0 or 1. */
+  /**
+   * Element-wise `a == b`.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
+   * 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
+   */
   equal(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise `a != b` as uint8 0 or 1. */
+  /**
+   * Element-wise `a != b`.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
+   * 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
+   */
   notEqual(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise `a > b` as uint8 0 or 1. */
+  /**
+   * Element-wise `a > b`.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
+   * 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
+   */
   greater(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise `a >= b` as uint8 0 or 1. */
+  /**
+   * Element-wise `a >= b`.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
+   * 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
+   */
   greaterOrEqual(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise `a < b` as uint8 0 or 1. */
+  /**
+   * Element-wise `a < b`.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
+   * 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
+   */
   lesser(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise `a <= b` as uint8 0 or 1. */
+  /**
+   * Element-wise `a <= b`.
+   *
+   * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
+   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
+   * 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
+   */
   lesserOrEqual(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise logical not as uint8 0 or 1. */
+  /**
+   * Element-wise logical not.
+   *
+   * @param a Any shape. Allowed: uint8, rank 0 to 8.
+   * @returns The shape of `a`; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
+   */
   logicalNot(a: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise logical and as uint8 0 or 1. */
+  /**
+   * Element-wise logical and.
+   *
+   * @param a Any value but 0 is true. Broadcasts with `b`. Allowed: uint8, rank 0 to 8.
+   * @param b Any value but 0 is true. Broadcasts with `a`. Allowed: uint8, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
+   * 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
+   */
   logicalAnd(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise logical or as uint8 0 or 1. */
+  /**
+   * Element-wise logical or.
+   *
+   * @param a Any value but 0 is true. Broadcasts with `b`. Allowed: uint8, rank 0 to 8.
+   * @param b Any value but 0 is true. Broadcasts with `a`. Allowed: uint8, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
+   * 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
+   */
   logicalOr(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Element-wise logical exclusive or as uint8 0 or 1. */
+  /**
+   * Element-wise logical exclusive or.
+   *
+   * @param a Any value but 0 is true. Broadcasts with `b`. Allowed: uint8, rank 0 to 8.
+   * @param b Any value but 0 is true. Broadcasts with `a`. Allowed: uint8, rank 0 to 8.
+   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
+   * 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
+   */
   logicalXor(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Whether elements are NaN, as uint8 0 or 1. */
+  /**
+   * Whether elements are NaN.
+   *
+   * @param a Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape of `a`; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
+   */
   isNaN(a: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Whether elements are infinite, as uint8 0 or 1. */
+  /**
+   * Whether elements are infinite.
+   *
+   * @param a Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape of `a`; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
+   */
   isInfinite(a: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Absolute value. */
+  /**
+   * Absolute value.
+   *
+   * @param input Any shape. Allowed: float32, float16, int64, int32 or int8, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32, float16, int64, int32 or int8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   abs(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Rounding up. */
+  /**
+   * Rounding up.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   ceil(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Cosine of radians. */
+  /**
+   * Cosine of radians.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   cos(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Gauss error function. */
+  /**
+   * Gauss error function.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   erf(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Natural exponential. */
+  /**
+   * Natural exponential.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   exp(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Rounding down. */
+  /**
+   * Rounding down.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   floor(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** The input itself. */
+  /**
+   * The input itself.
+   *
+   * @param input Any shape. Allowed: any data type, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   identity(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Natural logarithm. */
+  /**
+   * Natural logarithm.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   log(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Negation. */
+  /**
+   * Negation.
+   *
+   * @param input Any shape. Allowed: float32, float16, int64, int32 or int8, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32, float16, int64, int32 or int8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   neg(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** `1 / x`. */
+  /**
+   * `1 / x`.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   reciprocal(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Rounding to the nearest integer, halves to even. */
+  /**
+   * Rounding to the nearest integer, halves to even.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   roundEven(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Sine of radians. */
+  /**
+   * Sine of radians.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   sin(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Sign: -1, 0 or 1. */
+  /**
+   * Sign: -1, 0 or 1.
+   *
+   * @param input Any shape. Allowed: float32, float16, int64, int32 or int8, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32, float16, int64, int32 or int8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   sign(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Square root. */
+  /**
+   * Square root.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   sqrt(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Tangent of radians. */
+  /**
+   * Tangent of radians.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-unary
+   */
   tan(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** `(input - zeroPoint) * scale`, with blockwise broadcasting of scale and zeroPoint. */
+  /**
+   * `(input - zeroPoint) * scale`, with blockwise broadcasting of scale and zeroPoint.
+   *
+   * @param input Any shape. Allowed: uint8, int8, uint32 or int32, rank 0 to 8.
+   * @param scale Positive; has the rank of `input`, and each of its sizes divides that of `input`: an element serves
+   * a block of neighbours. Allowed: float32 or float16, rank 0 to 8.
+   * @param zeroPoint The shape of `scale` and the data type of `input`. Allowed: uint8, int8, uint32 or int32, rank 0
+   * to 8.
+   * @returns The shape of `input` and the data type of `scale`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shape of scale does not divide that of input, or
+   * that of zeroPoint is another one
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-dequantizelinear
+   */
   dequantizeLinear(input: MLOperand, scale: MLOperand, zeroPoint: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** `round(input / scale) + zeroPoint`, limited to the range of the zero point's data type. */
+  /**
+   * `round(input / scale) + zeroPoint`, halves to even, limited to the range of the zero point's data type.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @param scale Positive, of the data type of `input`; has the rank of `input`, and each of its sizes divides that
+   * of `input`: an element serves a block of neighbours. Allowed: float32 or float16, rank 0 to 8.
+   * @param zeroPoint The shape of `scale`. Allowed: uint8, int8, uint32 or int32, rank 0 to 8.
+   * @returns The shape of `input` and the data type of `zeroPoint`. Possible: uint8, int8, uint32 or int32, rank 0 to
+   * 8.
+   * @throws {TypeError} if an operand is not as described, or the shape of scale does not divide that of input, or
+   * that of zeroPoint is another one
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-quantizelinear
+   */
   quantizeLinear(input: MLOperand, scale: MLOperand, zeroPoint: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Exponential linear unit: `max(0, x) + alpha * (exp(min(0, x)) - 1)`. */
+  /**
+   * Exponential linear unit: `max(0, x) + alpha * (exp(min(0, x)) - 1)`.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-elu
+   */
   elu(input: MLOperand, options?: MLEluOptions): MLOperand;
-  /** Broadcast to a new shape. */
+  /**
+   * Broadcast to a new shape.
+   *
+   * @param input Sizes of 1 are repeated; axes that are missing are added in front. Allowed: any data type, rank 0 to
+   * 8.
+   * @param newShape What the shape of `input` broadcasts to.
+   * @returns The shape `newShape`, with the data type of `input`. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shape of input does not broadcast to it
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-expand
+   */
   expand(input: MLOperand, newShape: Iterable<number>, options?: MLOperatorOptions): MLOperand;
-  /** Slices of the input along an axis, chosen by indices. */
+  /**
+   * Slices of the input along an axis, chosen by indices.
+   *
+   * @param input Any shape. Allowed: any data type, rank 1 to 8.
+   * @param indices Positions along `axis`. Negative ones count from the end; those out of range are clamped. Allowed:
+   * int32, uint32 or int64, rank 0 to 8.
+   * @returns The shape of `input` with that of `indices` in place of `axis`; the data type of `input`. Possible: any
+   * data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gather
+   */
   gather(input: MLOperand, indices: MLOperand, options?: MLGatherOptions): MLOperand;
-  /** Single elements along an axis, chosen by indices of the output shape. */
+  /**
+   * Single elements along an axis, chosen by indices of the output shape.
+   *
+   * @param input Any shape. Allowed: any data type, rank 1 to 8.
+   * @param indices Positions along `axis`; the shape of `input` except for that axis. Negative ones count from the
+   * end; those out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
+   * @returns The shape of `indices`, with the data type of `input`. Possible: any data type, rank 1 to 8.
+   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or another size differs
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gatherelements
+   */
   gatherElements(input: MLOperand, indices: MLOperand, options?: MLGatherOptions): MLOperand;
-  /** Slices of the input, chosen by index tuples. */
+  /**
+   * Slices of the input, chosen by index tuples.
+   *
+   * @param input Any shape. Allowed: any data type, rank 1 to 8.
+   * @param indices [..., n]: tuples of n positions along the first n axes of `input`. Negative ones count from the
+   * end; those out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
+   * @returns [..., sizes of `input` behind the first n]; the data type of `input`. Possible: any data type, rank 0 to
+   * 8.
+   * @throws {TypeError} if an operand is not as described, or the tuples are longer than the rank of input
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gathernd
+   */
   gatherND(input: MLOperand, indices: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Gaussian error linear unit: `0.5 * x * (1 + erf(x / sqrt(2)))`. */
+  /**
+   * Gaussian error linear unit: `0.5 * x * (1 + erf(x / sqrt(2)))`.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gelu-method
+   */
   gelu(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** General matrix product: `alpha * a * b + beta * c`. */
+  /**
+   * General matrix product: `alpha * a * b + beta * c`.
+   *
+   * @param a [m, k], or [k, m] if `aTranspose`. Allowed: float32 or float16, rank 2.
+   * @param b [k, n], or [n, k] if `bTranspose`. Allowed: float32 or float16, rank 2.
+   * @returns [m, n]. Possible: float32 or float16, rank 2.
+   * @throws {TypeError} if an operand is not as described, or columns of a and rows of b differ, or c does not
+   * broadcast to the result
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gemm
+   */
   gemm(a: MLOperand, b: MLOperand, options?: MLGemmOptions): MLOperand;
-  /** Gated recurrent unit over a sequence; gives the last state and, with returnSequence, all of them. */
+  /**
+   * Gated recurrent unit over a sequence; gives the last state and, with returnSequence, all of them.
+   *
+   * @param input [steps, batches, inputSize]. Allowed: float32 or float16, rank 3.
+   * @param weight [directions, 3 * hiddenSize, inputSize], where directions is 2 if `direction` is "both", and 1
+   * otherwise. Allowed: float32 or float16, rank 3.
+   * @param recurrentWeight [directions, 3 * hiddenSize, hiddenSize]. Allowed: float32 or float16, rank 3.
+   * @param steps Number of time steps, at least 1: the first size of `input`.
+   * @param hiddenSize Number of elements of the hidden state, at least 1.
+   * @returns [last state: [directions, batches, hiddenSize]] and, with `returnSequence`, [steps, directions, batches,
+   * hiddenSize]. Possible: float32 or float16, rank 3.
+   * @throws {TypeError} if an operand is not as described, or a size does not fit, or there are not two activations
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gru
+   */
   gru(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, steps: number, hiddenSize: number, options?: MLGruOptions): Array<MLOperand>;
-  /** One step of a gated recurrent unit. */
+  /**
+   * One step of a gated recurrent unit.
+   *
+   * @param input [batches, inputSize]. Allowed: float32 or float16, rank 2.
+   * @param weight [3 * hiddenSize, inputSize]. Allowed: float32 or float16, rank 2.
+   * @param recurrentWeight [3 * hiddenSize, hiddenSize]. Allowed: float32 or float16, rank 2.
+   * @param hiddenState [batches, hiddenSize]. Allowed: float32 or float16, rank 2.
+   * @param hiddenSize Number of elements of the hidden state, at least 1.
+   * @returns [batches, hiddenSize]. Possible: float32 or float16, rank 2.
+   * @throws {TypeError} if an operand is not as described, or a size does not fit, or there are not two activations
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-grucell
+   */
   gruCell(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, hiddenState: MLOperand, hiddenSize: number, options?: MLGruCellOptions): MLOperand;
-  /** `max(0, min(alpha * x + beta, 1))`. */
+  /**
+   * `max(0, min(alpha * x + beta, 1))`.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-hard-sigmoid
+   */
   hardSigmoid(input: MLOperand, options?: MLHardSigmoidOptions): MLOperand;
-  /** `x * max(0, min(6, x + 3)) / 6`. */
+  /**
+   * `x * max(0, min(6, x + 3)) / 6`.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-hard-swish
+   */
   hardSwish(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Normalization of each channel of each image by its own mean and variance. */
+  /**
+   * Normalization of each channel of each image by its own mean and variance.
+   *
+   * @param input [batches, channels, height, width], or as `layout` says. Allowed: float32 or float16, rank 4.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 4.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-instancenorm
+   */
   instanceNormalization(input: MLOperand, options?: MLInstanceNormalizationOptions): MLOperand;
-  /** Normalization over the given axes by the mean and variance of each sample. */
+  /**
+   * Normalization over the given axes by the mean and variance of each sample.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-layernorm
+   */
   layerNormalization(input: MLOperand, options?: MLLayerNormalizationOptions): MLOperand;
-  /** `max(0, x) + alpha * min(0, x)`. */
+  /**
+   * `max(0, x) + alpha * min(0, x)`.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-leakyrelu
+   */
   leakyRelu(input: MLOperand, options?: MLLeakyReluOptions): MLOperand;
-  /** `alpha * x + beta`. */
+  /**
+   * `alpha * x + beta`.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-linear
+   */
   linear(input: MLOperand, options?: MLLinearOptions): MLOperand;
-  /** Long short-term memory over a sequence; gives last hidden state, last cell state and, with returnSequence, all hidden states. */
+  /**
+   * Long short-term memory over a sequence; gives last hidden state, last cell state and, with returnSequence, all
+   * hidden states.
+   *
+   * @param input [steps, batches, inputSize]. Allowed: float32 or float16, rank 3.
+   * @param weight [directions, 4 * hiddenSize, inputSize], where directions is 2 if `direction` is "both", and 1
+   * otherwise. Allowed: float32 or float16, rank 3.
+   * @param recurrentWeight [directions, 4 * hiddenSize, hiddenSize]. Allowed: float32 or float16, rank 3.
+   * @param steps Number of time steps, at least 1: the first size of `input`.
+   * @param hiddenSize Number of elements of the hidden state, at least 1.
+   * @returns [last hidden state, last cell state: each [directions, batches, hiddenSize]] and, with `returnSequence`,
+   * [steps, directions, batches, hiddenSize]. Possible: float32 or float16, rank 3.
+   * @throws {TypeError} if an operand is not as described, or a size does not fit, or there are not three activations
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-lstm
+   */
   lstm(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, steps: number, hiddenSize: number, options?: MLLstmOptions): Array<MLOperand>;
-  /** One step of long short-term memory; gives hidden state and cell state. */
+  /**
+   * One step of long short-term memory; gives hidden state and cell state.
+   *
+   * @param input [batches, inputSize]. Allowed: float32 or float16, rank 2.
+   * @param weight [4 * hiddenSize, inputSize]. Allowed: float32 or float16, rank 2.
+   * @param recurrentWeight [4 * hiddenSize, hiddenSize]. Allowed: float32 or float16, rank 2.
+   * @param hiddenState [batches, hiddenSize]. Allowed: float32 or float16, rank 2.
+   * @param cellState [batches, hiddenSize]. Allowed: float32 or float16, rank 2.
+   * @param hiddenSize Number of elements of the hidden state, at least 1.
+   * @returns [hidden state, cell state], each [batches, hiddenSize]. Possible: float32 or float16, rank 2.
+   * @throws {TypeError} if an operand is not as described, or a size does not fit, or there are not three activations
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-lstmcell
+   */
   lstmCell(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, hiddenState: MLOperand, cellState: MLOperand, hiddenSize: number, options?: MLLstmCellOptions): Array<MLOperand>;
-  /** Matrix product of the last two axes, with broadcasting of the others. */
+  /**
+   * Matrix product of the last two axes, with broadcasting of the others.
+   *
+   * @param a [..., m, k]. Allowed: float32 or float16, rank 2 to 8.
+   * @param b [..., k, n]. Allowed: float32 or float16, rank 2 to 8.
+   * @returns [..., m, n]. Possible: float32 or float16, rank 2 to 8.
+   * @throws {TypeError} if an operand is not as described, or columns of a and rows of b differ, or the other axes do
+   * not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-matmul
+   */
   matmul(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** The input with padding around it. */
+  /**
+   * The input with padding around it.
+   *
+   * @param input Any shape. Allowed: any data type, rank 0 to 8.
+   * @param beginningPadding Elements to add in front of each axis; as many numbers as `input` has axes.
+   * @param endingPadding Elements to add behind each axis; as many numbers as `input` has axes.
+   * @returns The sizes of `input` with the padding added; its data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or a list has another length, or a reflection is not
+   * smaller than its axis
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-pad
+   */
   pad(input: MLOperand, beginningPadding: Iterable<number>, endingPadding: Iterable<number>, options?: MLPadOptions): MLOperand;
-  /** Average of each window. */
+  /**
+   * Average of each window.
+   *
+   * @param input [batches, channels, height, width], or as `layout` says. Allowed: float32 or float16, rank 4.
+   * @returns As `input`, with output height and width: `1 + (size - (window - 1) * dilation - 1 + padding) / stride`,
+   * rounded as the options say. Possible: float32 or float16, rank 4.
+   * @throws {TypeError} if an operand is not as described, or a list has another length, a stride, dilation or window
+   * is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-pool2d-average
+   */
   averagePool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
-  /** Square root of the sum of squares of each window. */
+  /**
+   * Square root of the sum of squares of each window.
+   *
+   * @param input [batches, channels, height, width], or as `layout` says. Allowed: float32 or float16, rank 4.
+   * @returns As `input`, with output height and width: `1 + (size - (window - 1) * dilation - 1 + padding) / stride`,
+   * rounded as the options say. Possible: float32 or float16, rank 4.
+   * @throws {TypeError} if an operand is not as described, or a list has another length, a stride, dilation or window
+   * is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-pool2d-l2
+   */
   l2Pool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
-  /** Largest value of each window. */
+  /**
+   * Largest value of each window.
+   *
+   * @param input [batches, channels, height, width], or as `layout` says. Allowed: any data type, rank 4.
+   * @returns As `input`, with output height and width: `1 + (size - (window - 1) * dilation - 1 + padding) / stride`,
+   * rounded as the options say. Possible: any data type, rank 4.
+   * @throws {TypeError} if an operand is not as described, or a list has another length, a stride, dilation or window
+   * is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-pool2d-max
+   */
   maxPool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
-  /** `max(0, x) + slope * min(0, x)` with broadcasting of slope. */
+  /**
+   * `max(0, x) + slope * min(0, x)` with broadcasting of slope.
+   *
+   * @param input Any shape. Allowed: float32, float16, int64, int32 or int8, rank 0 to 8.
+   * @param slope Broadcasts to `input`; of the same data type. Allowed: float32, float16, int64, int32 or int8, rank
+   * 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32, float16, int64, int32 or int8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-prelu
+   */
   prelu(input: MLOperand, slope: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Sum of absolute values over axes. */
+  /**
+   * Sum of absolute values over axes.
+   *
+   * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
+   * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
+   * type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
+   */
   reduceL1(input: MLOperand, options?: MLReduceOptions): MLOperand;
-  /** Square root of the sum of squares over axes. */
+  /**
+   * Square root of the sum of squares over axes.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
+   * type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
+   */
   reduceL2(input: MLOperand, options?: MLReduceOptions): MLOperand;
-  /** Logarithm of the sum over axes. */
+  /**
+   * Logarithm of the sum over axes.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
+   * type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
+   */
   reduceLogSum(input: MLOperand, options?: MLReduceOptions): MLOperand;
-  /** Logarithm of the sum of exponentials over axes. */
+  /**
+   * Logarithm of the sum of exponentials over axes.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
+   * type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
+   */
   reduceLogSumExp(input: MLOperand, options?: MLReduceOptions): MLOperand;
-  /** Largest value over axes. */
+  /**
+   * Largest value over axes.
+   *
+   * @param input Any shape. Allowed: any data type, rank 0 to 8.
+   * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
+   * type of `input`. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
+   */
   reduceMax(input: MLOperand, options?: MLReduceOptions): MLOperand;
-  /** Mean over axes. */
+  /**
+   * Mean over axes.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
+   * type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
+   */
   reduceMean(input: MLOperand, options?: MLReduceOptions): MLOperand;
-  /** Smallest value over axes. */
+  /**
+   * Smallest value over axes.
+   *
+   * @param input Any shape. Allowed: any data type, rank 0 to 8.
+   * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
+   * type of `input`. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
+   */
   reduceMin(input: MLOperand, options?: MLReduceOptions): MLOperand;
-  /** Product over axes. */
+  /**
+   * Product over axes.
+   *
+   * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
+   * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
+   * type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
+   */
   reduceProduct(input: MLOperand, options?: MLReduceOptions): MLOperand;
-  /** Sum over axes. */
+  /**
+   * Sum over axes.
+   *
+   * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
+   * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
+   * type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
+   */
   reduceSum(input: MLOperand, options?: MLReduceOptions): MLOperand;
-  /** Sum of squares over axes. */
+  /**
+   * Sum of squares over axes.
+   *
+   * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
+   * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
+   * type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
+   */
   reduceSumSquare(input: MLOperand, options?: MLReduceOptions): MLOperand;
-  /** `max(0, x)`. */
+  /**
+   * `max(0, x)`.
+   *
+   * @param input Any shape. Allowed: float32, float16, int64, int32 or int8, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32, float16, int64, int32 or int8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-relu-method
+   */
   relu(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Two axes resized by scales or to sizes. */
+  /**
+   * Two axes resized by scales or to sizes.
+   *
+   * @param input Any shape of that rank. Allowed: float32, float16, uint8 or int8, rank 4.
+   * @returns The shape of `input` with new sizes for the two axes: `sizes`, or `floor(size * scale)`. Possible:
+   * float32, float16, uint8 or int8, rank 4.
+   * @throws {TypeError} if an operand is not as described, or a list has another length, a scale is not positive, an
+   * axis is given twice or a size is 0
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-resample2d-method
+   */
   resample2d(input: MLOperand, options?: MLResample2dOptions): MLOperand;
-  /** The same elements in a new shape. */
+  /**
+   * The same elements in a new shape.
+   *
+   * @param input Any shape. Allowed: any data type, rank 0 to 8.
+   * @param newShape Sizes with the same product as those of `input`.
+   * @returns The shape `newShape`, with the data type of `input`. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the number of elements differs
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reshape-method
+   */
   reshape(input: MLOperand, newShape: Iterable<number>, options?: MLOperatorOptions): MLOperand;
-  /** Elements in reverse order along axes. */
+  /**
+   * Elements in reverse order along axes.
+   *
+   * @param input Any shape. Allowed: any data type, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reverse-method
+   */
   reverse(input: MLOperand, options?: MLReverseOptions): MLOperand;
-  /** The input with single elements along an axis replaced by updates. */
+  /**
+   * The input with single elements along an axis replaced by updates.
+   *
+   * @param input Any shape. Allowed: any data type, rank 1 to 8.
+   * @param indices Positions along `axis`; the shape of `input` except for that axis. Negative ones count from the
+   * end; those out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
+   * @param updates The new elements: the shape of `indices` and the data type of `input`. Allowed: any data type,
+   * rank 1 to 8.
+   * @returns The shape and data type of `input`. Possible: any data type, rank 1 to 8.
+   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or a size differs
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-scatterelements
+   */
   scatterElements(input: MLOperand, indices: MLOperand, updates: MLOperand, options?: MLScatterOptions): MLOperand;
-  /** The input with slices, chosen by index tuples, replaced by updates. */
+  /**
+   * The input with slices, chosen by index tuples, replaced by updates.
+   *
+   * @param input Any shape. Allowed: any data type, rank 1 to 8.
+   * @param indices [..., n]: tuples of n positions along the first n axes of `input`. Negative ones count from the
+   * end; those out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
+   * @param updates The new slices: [..., sizes of `input` behind the first n], of the data type of `input`. Allowed:
+   * any data type, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: any data type, rank 1 to 8.
+   * @throws {TypeError} if an operand is not as described, or the tuples are longer than the rank of input, or the
+   * shape of updates does not fit
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-scatternd
+   */
   scatterND(input: MLOperand, indices: MLOperand, updates: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** `1 / (1 + exp(-x))`. */
+  /**
+   * `1 / (1 + exp(-x))`.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-sigmoid-method
+   */
   sigmoid(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** A part of the input from starts with the given sizes. */
+  /**
+   * A part of the input from starts with the given sizes.
+   *
+   * @param input Any shape. Allowed: any data type, rank 0 to 8.
+   * @param starts The first position along each axis; as many numbers as `input` has axes.
+   * @param sizes How far the part reaches along each axis, at least 1; as many numbers as `input` has axes.
+   * @returns The shape `sizes`, divided by the strides and rounded up; the data type of `input`. Possible: any data
+   * type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or a list has another length, a size or stride is 0, or
+   * the part reaches beyond the input
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-slice
+   */
   slice(input: MLOperand, starts: Iterable<number>, sizes: Iterable<number>, options?: MLSliceOptions): MLOperand;
-  /** Exponentials divided by their sum along an axis. */
+  /**
+   * Exponentials divided by their sum along an axis.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 1 to 8.
+   * @param axis The axis along which the results add up to 1, below the rank of `input`.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 1 to 8.
+   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-softmax-method
+   */
   softmax(input: MLOperand, axis: number, options?: MLOperatorOptions): MLOperand;
-  /** `log(1 + exp(x))`. */
+  /**
+   * `log(1 + exp(x))`.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-softplus-method
+   */
   softplus(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** `x / (1 + abs(x))`. */
+  /**
+   * `x / (1 + abs(x))`.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-softsign-method
+   */
   softsign(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** Parts of the input along an axis: a number of equal ones, or of the given sizes. */
+  /**
+   * Parts of the input along an axis: a number of equal ones, or of the given sizes.
+   *
+   * @param input Any shape. Allowed: any data type, rank 1 to 8.
+   * @param splits How many equal parts, or the size of each part; the sizes add up to that of the axis.
+   * @returns The parts in order: the shape of `input` except for the axis. Possible: any data type, rank 1 to 8.
+   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or the parts do not add
+   * up to its size
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-split
+   */
   split(input: MLOperand, splits: number | Iterable<number>, options?: MLSplitOptions): Array<MLOperand>;
-  /** Hyperbolic tangent. */
+  /**
+   * Hyperbolic tangent.
+   *
+   * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
+   * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-tanh-method
+   */
   tanh(input: MLOperand, options?: MLOperatorOptions): MLOperand;
-  /** The input repeated along each axis. */
+  /**
+   * The input repeated along each axis.
+   *
+   * @param input Any shape. Allowed: any data type, rank 0 to 8.
+   * @param repetitions How often each axis is repeated, at least once; as many numbers as `input` has axes.
+   * @returns The sizes of `input`, each times its repetitions; its data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the list has another length or holds 0
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-tile
+   */
   tile(input: MLOperand, repetitions: Iterable<number>, options?: MLOperatorOptions): MLOperand;
-  /** Axes in another order; reversed without a permutation. */
+  /**
+   * Axes in another order; reversed without a permutation.
+   *
+   * @param input Any shape. Allowed: any data type, rank 0 to 8.
+   * @returns The sizes of `input` in the new order; its data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the permutation does not name each axis once
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-transpose
+   */
   transpose(input: MLOperand, options?: MLTransposeOptions): MLOperand;
-  /** Upper or lower triangle of matrices, zeros elsewhere. */
+  /**
+   * Upper or lower triangle of matrices, zeros elsewhere.
+   *
+   * @param input [..., rows, columns]. Allowed: any data type, rank 2 to 8.
+   * @returns The shape and data type of `input`. Possible: any data type, rank 2 to 8.
+   * @throws {TypeError} if an operand is not as described
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-triangular
+   */
   triangular(input: MLOperand, options?: MLTriangularOptions): MLOperand;
-  /** Element of trueValue where condition is not 0, of falseValue elsewhere, with broadcasting. */
+  /**
+   * Element of trueValue where condition is not 0, of falseValue elsewhere, with broadcasting.
+   *
+   * @param condition Broadcasts with the others. Allowed: uint8, rank 0 to 8.
+   * @param trueValue Broadcasts with the others. Allowed: any data type, rank 0 to 8.
+   * @param falseValue Broadcasts with the others; of the data type of `trueValue`. Allowed: any data type, rank 0 to
+   * 8.
+   * @returns The shape that all three broadcast to, with the data type of `trueValue`. Possible: any data type, rank
+   * 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-where
+   */
   where(condition: MLOperand, trueValue: MLOperand, falseValue: MLOperand, options?: MLOperatorOptions): MLOperand;
 }
 

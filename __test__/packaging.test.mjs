@@ -1,23 +1,19 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before, describe } from 'node:test';
-import { root } from '../scripts/process.mjs';
-import { binaryName } from '../scripts/setup.mjs';
+import { bytesOf, environmentWithoutRust, firstProgram, INSTALLED_BYTES } from '../scripts/pack-local.mjs';
+import { addonName, mainManifest, neededGlibc, pack, platformManifest, PLATFORMS, rustTarget, stage } from '../scripts/packages.mjs';
+import { npmOutput, root } from '../scripts/process.mjs';
+import { thisPlatform } from '../scripts/setup.mjs';
 
 const read = (file) => readFileSync(join(root, file), 'utf8');
 const manifest = JSON.parse(read('package.json'));
 
-/** Runs a command to its end; its standard output. */
-function output(command, args, cwd) {
-  // npm is a .cmd file on Windows, which only a shell can start.
-  const shell = process.platform === 'win32' && command === 'npm';
-  const { status, stdout, stderr, error } = spawnSync(command, args, { cwd, shell, encoding: 'utf8' });
-  assert.equal(status, 0, error?.message ?? `${command} ${args.join(' ')}\n${stdout}${stderr}`);
-  return stdout;
-}
+const platform = thisPlatform();
+const addon = join(root, addonName(platform));
 
 describe('package.json', () => {
   test('what a user installs is plain JavaScript, and nothing runs while installing', () => {
@@ -46,17 +42,77 @@ describe('package.json', () => {
   });
 });
 
-describe('the packed package', () => {
+describe('the packages of the platforms', () => {
+  test('are optional dependencies of the same version, of the published package only', () => {
+    const published = mainManifest(manifest, 'git+https://example.com/repository.git');
+    assert.deepEqual(Object.keys(published.optionalDependencies).sort(), PLATFORMS.map((name) => `webnn-node-${name}`).sort());
+    assert.deepEqual([...new Set(Object.values(published.optionalDependencies))], [manifest.version]);
+    assert.deepEqual([published.private, published.scripts, published.devDependencies], [undefined, undefined, undefined]);
+    assert.equal(published.repository.url, 'git+https://example.com/repository.git');
+    assert.deepEqual([manifest.private, manifest.optionalDependencies], [true, undefined], 'the checkout');
+  });
+
+  test('say where they can be installed', () => {
+    const fields = (name) => {
+      const { os, cpu, libc, main, version } = platformManifest(name, manifest);
+      assert.equal(version, manifest.version);
+      return { os, cpu, libc, main };
+    };
+    assert.deepEqual(fields('linux-x64-musl'), { os: ['linux'], cpu: ['x64'], libc: ['musl'], main: 'webnn-node.linux-x64-musl.node' });
+    assert.deepEqual(fields('linux-arm64-gnu'), { os: ['linux'], cpu: ['arm64'], libc: ['glibc'], main: 'webnn-node.linux-arm64-gnu.node' });
+    assert.deepEqual(fields('win32-x64'), { os: ['win32'], cpu: ['x64'], libc: undefined, main: 'webnn-node.win32-x64.node' });
+  });
+
+  test('are built for targets of Rust', () => {
+    assert.deepEqual(PLATFORMS.map(rustTarget), [
+      'aarch64-apple-darwin',
+      'x86_64-apple-darwin',
+      'aarch64-unknown-linux-gnu',
+      'aarch64-unknown-linux-musl',
+      'x86_64-unknown-linux-gnu',
+      'x86_64-unknown-linux-musl',
+      'aarch64-pc-windows-msvc',
+      'x86_64-pc-windows-msvc',
+    ]);
+  });
+
+  test('are named literally where they are loaded, so that bundlers and tracers of files find them', () => {
+    const named = [...read('lib/binary.js').matchAll(/require\('webnn-node-([\w-]+)'\)/g)].map(([, name]) => name);
+    assert.deepEqual(named.sort(), [...PLATFORMS].sort());
+  });
+
+  test('are all built by the workflow', () => {
+    const built = [...read('.github/workflows/packages.yml').matchAll(/^ +- platform: (\S+)$/gm)].map(([, name]) => name);
+    assert.deepEqual(built.sort(), [...PLATFORMS].sort());
+  });
+
+  test('the glibc that a library needs is found in it', (t) => {
+    const directory = mkdtempSync(join(tmpdir(), 'webnn-glibc-'));
+    t.after(() => rmSync(directory, { recursive: true }));
+    const file = join(directory, 'library');
+    writeFileSync(file, '\0GLIBC_2.9\0GLIBC_2.17\0GLIBC_2.2.5\0GLIBC_PRIVATE\0');
+    assert.equal(neededGlibc(file), '2.17');
+    writeFileSync(file, 'none');
+    assert.equal(neededGlibc(file), undefined);
+  });
+});
+
+describe('the installed package', () => {
   let project;
-  let files;
+  let packages;
 
   before(() => {
     project = mkdtempSync(join(tmpdir(), 'webnn-package-'));
-    const [packed] = JSON.parse(output('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', project], root));
-    files = packed.files.map(({ path }) => path);
-    writeFileSync(join(project, 'package.json'), '{"name": "user", "private": true}');
+    // Those of other platforms are never loaded: any file serves as their addon.
+    const addons = Object.fromEntries(PLATFORMS.map((name) => [name, name === platform ? addon : join(root, 'LICENSE-MIT')]));
+    const folders = stage(join(project, 'staged'), addons);
+    packages = Object.fromEntries(folders.map((folder) => pack(folder, join(project, 'packed'))).map((packed) => [packed.name, packed]));
+    const files = Object.fromEntries(Object.values(packages).map(({ name, file }) => [name, `file:${file}`]));
+    const { 'webnn-node': main, ...overrides } = files;
+    // npm chooses among the packages of all platforms, here from files in place of the registry's.
+    writeFileSync(join(project, 'package.json'), JSON.stringify({ private: true, dependencies: { 'webnn-node': main }, overrides }));
     // The dependencies are in npm's cache since they were installed here.
-    output('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', join(project, packed.filename)], project);
+    npmOutput('installation', ['install', '--prefer-offline', '--no-audit', '--no-fund'], { cwd: project, env: environmentWithoutRust() });
   });
 
   after(() => rmSync(project, { recursive: true, force: true }));
@@ -64,21 +120,62 @@ describe('the packed package', () => {
   /** Runs a program of the user's project; its standard output, trimmed. */
   const run = (name, program) => {
     writeFileSync(join(project, name), program);
-    return output(process.execPath, [join(project, name)], project).trim();
+    const { status, stdout, stderr } = spawnSync(process.execPath, [name], { cwd: project, env: environmentWithoutRust(), encoding: 'utf8' });
+    assert.equal(status, 0, stderr);
+    return stdout.trim();
   };
 
-  test('holds the API, the command line, the addon, documentation and licences, and nothing else', () => {
-    const { glibcVersionRuntime } = process.report.getReport().header;
-    const addon = binaryName(process.platform, process.arch, glibcVersionRuntime !== undefined);
-    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'bin/webnn-node.js', 'compat.d.ts', 'compat.js', 'index.d.ts', 'index.js', 'inspect.d.ts', 'inspect.js', 'onnx.d.ts', 'onnx.js', 'package.json', addon];
+  test('holds the API, the command line, documentation and licences, and nothing else', () => {
+    const files = packages['webnn-node'].files.map(({ path }) => path);
+    const entries = Object.values(manifest.exports).flatMap((entry) => (typeof entry === 'string' ? [] : Object.values(entry)));
+    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'bin/webnn-node.js', 'package.json', ...entries.map((path) => path.slice(2))];
     assert.deepEqual(files.filter((file) => !/^(lib\/.+\.js|cli\/.+\.(mjs|js|css))$/.test(file)).sort(), expected.sort());
     for (const file of ['lib/native.js', 'cli/main.mjs', 'cli/bench/worker.mjs', 'cli/pages/client/view.css']) assert.ok(files.includes(file), file);
   });
 
+  test('brings the package of this platform, which is the addon, and that of no other', () => {
+    const name = `webnn-node-${platform}`;
+    assert.deepEqual(readdirSync(join(project, 'node_modules')).filter((entry) => entry.startsWith('webnn-')).sort(), ['webnn-node', name]);
+    const files = packages[name].files.map(({ path }) => path);
+    assert.deepEqual(files.sort(), ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', addonName(platform), 'package.json'].sort());
+  });
+
+  test('was installed, and is run here, with no Rust on the PATH', () => {
+    for (const tool of ['cargo', 'rustc']) {
+      assert.equal(spawnSync(tool, ['--version'], { env: environmentWithoutRust() }).error?.code, 'ENOENT', tool);
+    }
+  });
+
+  test('takes less than 25 MB with all dependencies', () => {
+    const bytes = bytesOf(join(project, 'node_modules'));
+    assert.ok(bytes > packages[`webnn-node-${platform}`].unpackedSize && bytes < INSTALLED_BYTES, `${bytes} bytes`);
+  });
+
+  test('an import loads its own modules only, starts no thread and opens no graphics library', () => {
+    const program = `
+      const { readdirSync } = require('node:fs');
+      const threads = () => (process.platform === 'linux' ? readdirSync('/proc/self/task').length : 0);
+      const libraries = () => process.report.getReport().sharedObjects;
+      const before = { threads: threads(), libraries: libraries() };
+      require('webnn-node');
+      console.log(JSON.stringify({
+        modules: Object.keys(require.cache).filter((file) => file !== __filename),
+        threads: threads() - before.threads,
+        libraries: libraries().filter((file) => !before.libraries.includes(file)),
+      }));`;
+    const { modules, threads, libraries } = JSON.parse(run('import.cjs', program));
+    const own = join('node_modules', 'webnn-node');
+    assert.ok(modules.length > 5 && modules.every((file) => file.includes(own)), modules.join('\n'));
+    assert.ok(modules.every((file) => !file.includes(join(own, 'lib', 'onnx')) && !file.includes(join(own, 'cli'))), modules.join('\n'));
+    assert.equal(threads, 0);
+    assert.ok(libraries.some((file) => file.endsWith('.node')), libraries.join('\n'));
+    assert.deepEqual(libraries.filter((file) => /vulkan|cuda|nvidia|d3d12|dxgi|opencl|lib(E?GL|drm)\b/i.test(file)), []);
+  });
+
   test('is imported and required as the same module', () => {
     const program = `
+            import * as imported from 'webnn-node';
       import { createRequire } from 'node:module';
-      import * as imported from 'webnn-node';
       const required = createRequire(import.meta.url)('webnn-node');
       console.log(Object.keys(required).every((name) => imported[name] === required[name]), Object.keys(required).sort().join(' '));`;
     assert.equal(run('modules.mjs', program), 'true ML MLContext MLGraph MLGraphBuilder MLOperand MLTensor ml');
@@ -106,8 +203,8 @@ describe('the packed package', () => {
 
   test('webnn-node/inspect is imported and required as the same module', () => {
     const program = `
+            import { describeGraph, profileGraph, systemInfo } from 'webnn-node/inspect';
       import { createRequire } from 'node:module';
-      import { describeGraph, profileGraph, systemInfo } from 'webnn-node/inspect';
       const required = createRequire(import.meta.url)('webnn-node/inspect');
       console.log(required.describeGraph === describeGraph, required.profileGraph === profileGraph, systemInfo().version);`;
     assert.equal(run('inspect.mjs', program), `true true ${manifest.version}`);
@@ -125,8 +222,107 @@ describe('the packed package', () => {
   });
 
   test('runs the first program of the README', () => {
-    const program = /## A first program\n\n```js\n(.*?)```/s.exec(read('README.md'))[1];
-    const printed = /prints `([^`]*)`/.exec(read('README.md'))[1];
+    const { program, printed } = firstProgram();
+    assert.match(program, /import .* from 'webnn-node'/);
     assert.equal(run('readme.mjs', program), printed);
+  });
+});
+
+describe('the loader', () => {
+  let directory;
+
+  before(() => {
+    directory = mkdtempSync(join(tmpdir(), 'webnn-loader-'));
+    const main = join(directory, 'node_modules', 'webnn-node');
+    for (const entry of ['index.js', 'lib', 'package.json']) cpSync(join(root, entry), join(main, entry), { recursive: true });
+  });
+
+  after(() => rmSync(directory, { recursive: true, force: true }));
+
+  /** Imports the package with `content` as the addon of this platform's package (none without) under an environment. */
+  const load = ({ content, others = [], env = {}, before = '' } = {}) => {
+    const modules = join(directory, 'node_modules');
+    for (const entry of readdirSync(modules).filter((name) => name !== 'webnn-node')) rmSync(join(modules, entry), { recursive: true });
+    for (const name of [...others, ...(content === undefined ? [] : [platform])]) {
+      const folder = join(modules, `webnn-node-${name}`);
+      mkdirSync(folder);
+      writeFileSync(join(folder, 'package.json'), JSON.stringify(platformManifest(name, manifest)));
+      writeFileSync(join(folder, addonName(name)), content ?? '');
+    }
+    const args = ['-e', `${before}; console.log(typeof require('webnn-node').ml)`];
+    const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd: directory, env: { ...process.env, ...env }, encoding: 'utf8' });
+    return { status, stdout, message: /^Error: (.*?)^    at /ms.exec(stderr)?.[1] };
+  };
+
+  test('finds the package of the platform', () => {
+    const { status, stdout } = load({ content: readFileSync(addon) });
+    assert.deepEqual({ status, stdout }, { status: 0, stdout: 'object\n' });
+  });
+
+  test('a missing package: what to install, in which version', () => {
+    const { message } = load();
+    assert.match(message, new RegExp(`^webnn-node has no usable native binary for ${platform}\\.`));
+    assert.ok(message.includes(`npm install webnn-node-${platform}@${manifest.version}\n`), message);
+    assert.match(message, /optional dependencies are omitted/);
+    assert.match(message, new RegExp(`webnn-node-${platform}: Cannot find module`));
+    assert.doesNotMatch(message, /Installed for other platforms|Require stack/);
+  });
+
+  test('packages of other platforms are named: a folder that was copied, another C library', () => {
+    const [other, another] = PLATFORMS.filter((name) => name !== platform);
+    const { message } = load({ others: [other, another] });
+    assert.ok(message.includes(`Installed for other platforms: webnn-node-${other}, webnn-node-${another}\n`), message);
+  });
+
+  test('a damaged addon: what the system says, and no advice to install what is there', () => {
+    for (const content of ['', 'not a library', readFileSync(addon).subarray(0, 32)]) {
+      const { message } = load({ content });
+      assert.match(message, /may be damaged/);
+      assert.match(message, new RegExp(`  webnn-node-${platform}: .*${addonName(platform).replaceAll('.', '\\.')}.*`));
+      assert.doesNotMatch(message, /Install it with/);
+    }
+  });
+
+  test('a binary of another version: both versions, and which one to install', () => {
+    const other = manifest.version.replace(/\d+$/, '99');
+    const main = join(directory, 'node_modules', 'webnn-node', 'package.json');
+    const original = readFileSync(main);
+    writeFileSync(main, JSON.stringify({ ...manifest, version: other }));
+    const { message } = load({ content: readFileSync(addon) });
+    writeFileSync(main, original);
+    assert.ok(message.includes(`it is the native binary of webnn-node ${manifest.version}, and this is webnn-node ${other}`), message);
+    assert.ok(message.includes(`npm install webnn-node-${platform}@${other}`), message);
+  });
+
+  test('a platform without a package: those that there are', () => {
+    const { message } = load({ before: "Object.defineProperty(process, 'arch', { value: 's390x' })" });
+    assert.match(message, /no usable native binary for \w+-s390x/);
+    assert.ok(message.includes(`There are packages for ${PLATFORMS.join(', ')}.`), message);
+    assert.doesNotMatch(message, /npm install/);
+  });
+
+  if (platform.endsWith('-gnu')) {
+    test('a glibc that is too old: which one is needed, and which one is there', () => {
+      const content = Buffer.from(readFileSync(addon, 'latin1').replaceAll(/GLIBC_2\.\d\d/g, 'GLIBC_9.99'), 'latin1');
+      const { message } = load({ content });
+      assert.match(message, /version `GLIBC_9\.99' not found/);
+      assert.ok(message.includes(`(${process.report.getReport().header.glibcVersionRuntime})`), message);
+    });
+  }
+
+  test('a variable names another file, which is loaded instead of all others', () => {
+    const env = { WEBNN_NATIVE_LIBRARY_PATH: addon };
+    assert.equal(load({ env }).stdout, 'object\n');
+    assert.equal(load({ env, content: 'not a library' }).stdout, 'object\n');
+    assert.equal(load({ env: { WEBNN_NATIVE_LIBRARY_PATH: '' }, content: readFileSync(addon) }).stdout, 'object\n');
+  });
+
+  test('a variable that names no addon is an error, even where there is one', () => {
+    const content = readFileSync(addon);
+    const { message } = load({ env: { WEBNN_NATIVE_LIBRARY_PATH: 'elsewhere.node' }, content });
+    assert.match(message, /^WEBNN_NATIVE_LIBRARY_PATH is "elsewhere\.node"/);
+    assert.ok(message.includes(join(directory, 'elsewhere.node')), message);
+    writeFileSync(join(directory, 'other.js'), 'module.exports = {};');
+    assert.match(load({ env: { WEBNN_NATIVE_LIBRARY_PATH: 'other.js' }, content }).message, /it is no native binary of webnn-node/);
   });
 });

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
-import { binaryName, isAtLeast, packagesAreStale, replaceFile } from '../scripts/setup.mjs';
+import { isAtLeast, packagesAreStale, platformName, replaceFile } from '../scripts/setup.mjs';
 import { environmentTable, insertTable, shortTypes, supportTable } from '../scripts/support-table.mjs';
 
 function temporaryFolder(t) {
@@ -33,11 +33,11 @@ test('versions are compared number by number', () => {
   }
 });
 
-test('the addon is named after its platform, on Linux also after the C library', () => {
-  assert.equal(binaryName('linux', 'x64', true), 'webnn-node.linux-x64-gnu.node');
-  assert.equal(binaryName('linux', 'arm64', false), 'webnn-node.linux-arm64-musl.node');
-  assert.equal(binaryName('darwin', 'arm64', false), 'webnn-node.darwin-arm64.node');
-  assert.equal(binaryName('win32', 'x64', false), 'webnn-node.win32-x64.node');
+test('a platform is named after system and architecture, on Linux also after the C library', () => {
+  assert.equal(platformName('linux', 'x64', true), 'linux-x64-gnu');
+  assert.equal(platformName('linux', 'arm64', false), 'linux-arm64-musl');
+  assert.equal(platformName('darwin', 'arm64', false), 'darwin-arm64');
+  assert.equal(platformName('win32', 'x64', false), 'win32-x64');
 });
 
 test('npm packages are stale when they are missing or older than the lock file', (t) => {

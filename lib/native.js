@@ -1,72 +1,16 @@
 'use strict';
 
 /**
- * Finds and loads the native binary and connects its completions with promises.
+ * The functions of the native binary, with its completions connected with promises.
  *
  * The functions of the binary are private and flat: they take handles, numbers and byte views, never a
  * caller's object.
  */
 
-const fs = require('node:fs');
-const path = require('node:path');
-
+const { loadBinding } = require('./binary.js');
 const { errorFromCode } = require('./errors.js');
 
 const { Promise, setImmediate } = globalThis;
-const packageDirectory = path.dirname(__dirname);
-
-/** Architectures as they stand in the file name of musl's loader. */
-const MUSL_ARCHITECTURES = { arm64: 'aarch64', x64: 'x86_64' };
-
-/** @returns {'gnu' | 'musl'} the C library of this Linux system */
-function linuxLibc() {
-  try {
-    // A script that names its library; a glibc system can have musl installed beside it.
-    const ldd = fs.readFileSync('/usr/bin/ldd', 'latin1');
-    if (/musl|GNU C Library|GLIBC/.test(ldd)) {
-      return ldd.includes('musl') ? 'musl' : 'gnu';
-    }
-  } catch {
-    // Minimal images have no ldd: there, the loader of the only library tells.
-  }
-  return fs.existsSync(`/lib/ld-musl-${MUSL_ARCHITECTURES[process.arch] ?? process.arch}.so.1`) ? 'musl' : 'gnu';
-}
-
-/** @returns {string} platform, architecture and, on Linux, C library, as they stand in file and package names */
-function platformName() {
-  const { platform, arch } = process;
-  return platform === 'linux' ? `${platform}-${arch}-${linuxLibc()}` : `${platform}-${arch}`;
-}
-
-/**
- * Loads the binary beside the package root if there is one, else the one in the platform's package.
- *
- * @returns {object} the native exports
- * @throws {Error} that names the platform, the package to install and every reason that the system gave
- */
-function loadBinding() {
-  const name = platformName();
-  const packageName = `webnn-node-${name}`;
-  const file = path.join(packageDirectory, `webnn-node.${name}.node`);
-  const attempts = fs.existsSync(file) ? [file, packageName] : [packageName];
-  const reasons = [];
-  for (const attempt of attempts) {
-    try {
-      return require(attempt);
-    } catch (error) {
-      // The rest of "Cannot find module" is the stack of requires.
-      reasons.push(`  ${attempt}: ${error.message.split('\n')[0]}`);
-    }
-  }
-  throw new Error(
-    [
-      `webnn-node has no usable native binary for ${name}. Install it with: npm install ${packageName}`,
-      '(Package managers leave it out when optional dependencies are omitted, or when the lockfile was',
-      'written on another platform.) Tried:',
-      ...reasons,
-    ].join('\n'),
-  );
-}
 
 /** @returns {Error} the API's error for one that a native function threw */
 function translate(error) {
@@ -91,13 +35,24 @@ class Completions {
 
   #next = 1;
   #pending = new Map();
+  /** Completions whose task has not come yet. */
+  #waiting = 0;
 
   constructor(binding) {
     this.environment = binding.initialize((ids, codes, messages) => {
       ids.forEach((id, index) => {
         const complete = () => this.#complete(id, codes[index] ?? '', messages[index]);
         // A task for each: what waits for one promise runs before the next one is settled and its data are written.
-        index === 0 ? complete() : setImmediate(complete);
+        // Behind those that wait for their task: several reports can arrive in one turn of the event loop.
+        if (index === 0 && this.#waiting === 0) {
+          complete();
+          return;
+        }
+        this.#waiting += 1;
+        setImmediate(() => {
+          this.#waiting -= 1;
+          complete();
+        });
       });
     });
   }

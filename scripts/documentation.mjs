@@ -1,7 +1,11 @@
 /**
  * English descriptions for index.d.ts, keyed by IDL name. The generator fails when an operator,
- * interface member or dictionary has none, or when a key matches nothing in the IDL.
+ * interface member or dictionary member has none, or when a key matches nothing in the IDL.
  */
+
+import { operators, options } from './operator-documentation.mjs';
+
+export { operators };
 
 /** Dictionaries, enumerations, typedefs. */
 export const types = {
@@ -64,9 +68,10 @@ export const members = {
   'MLTensor.constant': 'Whether the tensor was made by createConstantTensor.',
   'MLTensor.destroy': 'Frees the memory after the work queued so far and rejects pending reads.',
   'MLGraphBuilder.constructor': 'Starts a graph. Throws an InvalidStateError when the context is lost.',
-  'MLGraphBuilder.input': 'Adds a graph input with a name that no other input has.',
+  'MLGraphBuilder.input':
+    'Adds a graph input.\n\nThrows a TypeError when the name is empty or another input has it, or the descriptor is invalid.',
   'MLGraphBuilder.constant':
-    'Adds a constant: the contents of a buffer (copied), one number as a scalar (cast to the data type), or a constant tensor.',
+    'Adds a constant: the contents of a buffer (copied), one number as a scalar (cast to the data type), or a constant tensor.\n\nThrows a TypeError when the data does not match the descriptor, or the tensor is no constant one of this context.',
   'MLGraphBuilder.build':
     'Compiles the graph that computes the named outputs; the builder cannot be used afterwards.\n\nRejects with a TypeError when an output is an input, a constant or of another builder, an InvalidStateError when the builder has built or the context is lost, an OperationError when compilation fails.',
 };
@@ -78,108 +83,32 @@ export const interfaces = {
   MLGraph: 'A compiled graph.',
   MLOperand: 'A value in a graph that is being built.',
   MLTensor: 'Memory of a context for graph inputs, outputs and constants.',
-  MLGraphBuilder: 'Builds one graph, operator by operator.',
+  MLGraphBuilder:
+    'Builds one graph, operator by operator.\n\nEvery operator throws a TypeError when an operand is of another builder, has a data type or rank that is not allowed, or does not fit the others, and when the result would be larger than `maxTensorByteLength` or than the largest rank; the message names the label, the operator and the operand. Every method throws an InvalidStateError when the builder has built or the context is lost.',
 };
 
-/** Operators: what they compute. */
-export const operators = {
-  argMin: 'Index of the smallest value along an axis.',
-  argMax: 'Index of the largest value along an axis.',
-  batchNormalization:
-    'Normalization along an axis with given mean and variance: `(x - mean) / sqrt(variance + epsilon) * scale + bias`.',
-  cast: 'Conversion to another data type.',
-  clamp: 'Values limited to the range from minValue to maxValue.',
-  concat: 'Inputs joined along an axis.',
-  conv2d: 'Two-dimensional convolution.',
-  convTranspose2d: 'Two-dimensional transposed convolution.',
-  cumulativeSum: 'Running sums along an axis.',
-  add: 'Element-wise `a + b` with broadcasting.',
-  sub: 'Element-wise `a - b` with broadcasting.',
-  mul: 'Element-wise `a * b` with broadcasting.',
-  div: 'Element-wise `a / b` with broadcasting.',
-  max: 'Element-wise larger of a and b with broadcasting.',
-  min: 'Element-wise smaller of a and b with broadcasting.',
-  pow: 'Element-wise `a` to the power `b` with broadcasting.',
-  equal: 'Element-wise `a == b` as uint8 0 or 1.',
-  notEqual: 'Element-wise `a != b` as uint8 0 or 1.',
-  greater: 'Element-wise `a > b` as uint8 0 or 1.',
-  greaterOrEqual: 'Element-wise `a >= b` as uint8 0 or 1.',
-  lesser: 'Element-wise `a < b` as uint8 0 or 1.',
-  lesserOrEqual: 'Element-wise `a <= b` as uint8 0 or 1.',
-  logicalNot: 'Element-wise logical not as uint8 0 or 1.',
-  logicalAnd: 'Element-wise logical and as uint8 0 or 1.',
-  logicalOr: 'Element-wise logical or as uint8 0 or 1.',
-  logicalXor: 'Element-wise logical exclusive or as uint8 0 or 1.',
-  isNaN: 'Whether elements are NaN, as uint8 0 or 1.',
-  isInfinite: 'Whether elements are infinite, as uint8 0 or 1.',
-  abs: 'Absolute value.',
-  ceil: 'Rounding up.',
-  cos: 'Cosine of radians.',
-  erf: 'Gauss error function.',
-  exp: 'Natural exponential.',
-  floor: 'Rounding down.',
-  identity: 'The input itself.',
-  log: 'Natural logarithm.',
-  neg: 'Negation.',
-  reciprocal: '`1 / x`.',
-  roundEven: 'Rounding to the nearest integer, halves to even.',
-  sin: 'Sine of radians.',
-  sign: 'Sign: -1, 0 or 1.',
-  sqrt: 'Square root.',
-  tan: 'Tangent of radians.',
-  dequantizeLinear: '`(input - zeroPoint) * scale`, with blockwise broadcasting of scale and zeroPoint.',
-  quantizeLinear: "`round(input / scale) + zeroPoint`, limited to the range of the zero point's data type.",
-  elu: 'Exponential linear unit: `max(0, x) + alpha * (exp(min(0, x)) - 1)`.',
-  expand: 'Broadcast to a new shape.',
-  gather: 'Slices of the input along an axis, chosen by indices.',
-  gatherElements: 'Single elements along an axis, chosen by indices of the output shape.',
-  gatherND: 'Slices of the input, chosen by index tuples.',
-  gelu: 'Gaussian error linear unit: `0.5 * x * (1 + erf(x / sqrt(2)))`.',
-  gemm: 'General matrix product: `alpha * a * b + beta * c`.',
-  gru: 'Gated recurrent unit over a sequence; gives the last state and, with returnSequence, all of them.',
-  gruCell: 'One step of a gated recurrent unit.',
-  hardSigmoid: '`max(0, min(alpha * x + beta, 1))`.',
-  hardSwish: '`x * max(0, min(6, x + 3)) / 6`.',
-  instanceNormalization: 'Normalization of each channel of each image by its own mean and variance.',
-  layerNormalization: 'Normalization over the given axes by the mean and variance of each sample.',
-  leakyRelu: '`max(0, x) + alpha * min(0, x)`.',
-  linear: '`alpha * x + beta`.',
-  lstm: 'Long short-term memory over a sequence; gives last hidden state, last cell state and, with returnSequence, all hidden states.',
-  lstmCell: 'One step of long short-term memory; gives hidden state and cell state.',
-  matmul: 'Matrix product of the last two axes, with broadcasting of the others.',
-  pad: 'The input with padding around it.',
-  averagePool2d: 'Average of each window.',
-  l2Pool2d: 'Square root of the sum of squares of each window.',
-  maxPool2d: 'Largest value of each window.',
-  prelu: '`max(0, x) + slope * min(0, x)` with broadcasting of slope.',
-  reduceL1: 'Sum of absolute values over axes.',
-  reduceL2: 'Square root of the sum of squares over axes.',
-  reduceLogSum: 'Logarithm of the sum over axes.',
-  reduceLogSumExp: 'Logarithm of the sum of exponentials over axes.',
-  reduceMax: 'Largest value over axes.',
-  reduceMean: 'Mean over axes.',
-  reduceMin: 'Smallest value over axes.',
-  reduceProduct: 'Product over axes.',
-  reduceSum: 'Sum over axes.',
-  reduceSumSquare: 'Sum of squares over axes.',
-  relu: '`max(0, x)`.',
-  resample2d: 'Two axes resized by scales or to sizes.',
-  reshape: 'The same elements in a new shape.',
-  reverse: 'Elements in reverse order along axes.',
-  scatterElements: 'The input with single elements along an axis replaced by updates.',
-  scatterND: 'The input with slices, chosen by index tuples, replaced by updates.',
-  sigmoid: '`1 / (1 + exp(-x))`.',
-  slice: 'A part of the input from starts with the given sizes.',
-  softmax: 'Exponentials divided by their sum along an axis.',
-  softplus: '`log(1 + exp(x))`.',
-  softsign: '`x / (1 + abs(x))`.',
-  split: 'Parts of the input along an axis: a number of equal ones, or of the given sizes.',
-  tanh: 'Hyperbolic tangent.',
-  tile: 'The input repeated along each axis.',
-  transpose: 'Axes in another order; reversed without a permutation.',
-  triangular: 'Upper or lower triangle of matrices, zeros elsewhere.',
-  where: 'Element of trueValue where condition is not 0, of falseValue elsewhere, with broadcasting.',
+/** Members of dictionaries that belong to no operator. */
+const dictionaryMembers = {
+  MLContextOptions: {
+    powerPreference: '"low-power" computes on half of the threads; the others are the same here.',
+    accelerated: 'Whether a GPU or NPU is preferred to the CPU.',
+  },
+  MLContextLostInfo: { message: 'Why, in words for people.' },
+  MLOpSupportLimits: {
+    preferredInputLayout: 'The layout of images that is computed fastest.',
+    maxTensorByteLength: 'Most bytes of a tensor, an operand or a constant.',
+    input: 'Limits of graph inputs.',
+    constant: 'Limits of constants.',
+    output: 'Limits of graph outputs.',
+  },
+  MLRankRange: { min: 'Smallest number of axes.', max: 'Largest number of axes.' },
+  MLTensorLimits: { dataTypes: 'Supported data types.', rankRange: 'Supported numbers of axes.' },
+  MLOperandDescriptor: { dataType: 'Element type.', shape: 'Sizes, each at least 1; empty for a scalar.' },
+  MLTensorDescriptor: { readable: 'Whether readTensor will accept the tensor.', writable: 'Whether writeTensor will accept the tensor.' },
 };
+
+/** Descriptions of dictionary members, by dictionary. Those of `...SupportLimits` follow from their names. */
+export const dictionaries = { ...dictionaryMembers, ...options };
 
 /** Dictionary members that this package adds to the standard ones. */
 export const extensions = {

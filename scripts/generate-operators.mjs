@@ -1,5 +1,5 @@
 /**
- * Generates lib/operators.js and index.d.ts from spec/webnn.idl and scripts/documentation.mjs.
+ * Generates lib/operators.js and index.d.ts from spec/webnn.idl, scripts/documentation.mjs and the limits of the addon.
  *
  *   node scripts/generate-operators.mjs            writes the files
  *   node scripts/generate-operators.mjs --check    fails when a file is not what would be written
@@ -10,13 +10,11 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parse } from 'webidl2';
 
+import { declarations, isOutput, literal } from './declarations.mjs';
 import * as documentation from './documentation.mjs';
 
 const root = new URL('..', import.meta.url);
 const IDL_FILE = 'spec/webnn.idl';
-
-/** Dictionaries that only leave the API: their members are always there. */
-const isOutput = (name) => /(Limits|RankRange|LostInfo)$/.test(name);
 
 const byCodeUnits = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 
@@ -108,8 +106,6 @@ function readingOrder(dictionaries, name) {
   return [...(parent ? readingOrder(dictionaries, parent) : []), ...[...members].sort(byCodeUnits)];
 }
 
-const literal = (value) => JSON.stringify(value).replace(/"/g, "'");
-
 /** Source of an object literal on one line; keys are IDL identifiers. */
 function objectSource(object) {
   const pairs = Object.entries(object).map(([key, value]) => `${key}: ${literal(value)}`);
@@ -166,175 +162,28 @@ function operatorTable(idl, { enumerations, dictionaries, ...rest }) {
   return lines.join('\n');
 }
 
-/** TypeScript for an IDL type. Sequences are iterables on the way in, arrays on the way out. */
-function typescriptType(text, direction) {
-  const plain = text.replaceAll('[EnforceRange] ', '');
-  const generic = /^(\w+)<(.*)>$/.exec(plain);
-  if (plain.startsWith('(')) {
-    return plain
-      .slice(1, -1)
-      .split(' or ')
-      .map((part) => typescriptType(part, direction))
-      .join(' | ');
-  }
-  if (generic) {
-    const [, outer, inner] = generic;
-    if (outer === 'record') {
-      return `Record<string, ${typescriptType(inner.split(', ')[1], direction)}>`;
-    }
-    const element = typescriptType(inner, direction);
-    const names = {
-      Promise: 'Promise',
-      FrozenArray: 'ReadonlyArray',
-      sequence: direction === 'in' ? 'Iterable' : 'Array',
-    };
-    return `${names[outer]}<${element}>`;
-  }
-  if (/^(unsigned long( long)?|long|double|float|unrestricted double)$/.test(plain)) {
-    return 'number';
-  }
-  return { USVString: 'string', DOMString: 'string', undefined: 'void', GPUDevice: 'GPUDeviceLike' }[plain] ?? plain;
-}
-
-function comment(text, indent = '') {
-  const lines = text.split('\n');
-  if (lines.length === 1) {
-    return [`${indent}/** ${text} */`];
-  }
-  return [`${indent}/**`, ...lines.map((line) => `${indent} *${line && ` ${line}`}`), `${indent} */`];
-}
-
-function required(table, key, what) {
-  const text = table[key];
-  if (text === undefined) {
-    throw new Error(`scripts/documentation.mjs has no ${what} "${key}"`);
-  }
-  return text;
-}
-
-/** A description of dictionaries that belong to one operator. */
-function dictionaryText(name) {
-  const own = documentation.types[name];
-  if (own !== undefined) {
-    return own;
-  }
-  const [, subject, kind] = /^ML(\w+?)(SupportLimits|Options)$/.exec(name) ?? [];
-  if (subject === undefined) {
-    throw new Error(`scripts/documentation.mjs has no type "${name}"`);
-  }
-  const words = subject[0].toLowerCase() + subject.slice(1);
-  return kind === 'Options' ? `Options of ${words}.` : `Limits of the operands of ${words}.`;
-}
-
-function dictionaryDeclaration(name, { parent, members }) {
-  const output = isOutput(name);
-  const lines = [...comment(dictionaryText(name)), `export interface ${name}${parent ? ` extends ${parent}` : ''} {`];
-  for (const member of members) {
-    if (member.documentation) {
-      lines.push(...comment(member.documentation, '  '));
-    }
-    if (member.default !== undefined) {
-      lines.push(...comment(`@default ${JSON.stringify(member.default)}`, '  '));
-    }
-    const optional = output || member.required ? '' : '?';
-    const type = typescriptType(member.type, output ? 'out' : 'in');
-    lines.push(`  ${member.name}${optional}: ${type}${optional ? ' | undefined' : ''};`);
-  }
-  return [...lines, '}', ''];
-}
-
-function parameterList(parameters) {
-  return parameters.map((p) => `${p.name}${p.optional ? '?' : ''}: ${typescriptType(p.type, 'in')}`).join(', ');
-}
-
-function interfaceDeclaration(name, { members }) {
-  const lines = [...comment(required(documentation.interfaces, name, 'interface')), `export class ${name} {`];
-  // Makes the type nominal, as the brand checks are: an MLTensor has every member of an MLOperand and is none.
-  lines.push('  #private;');
-  if (!members.some(({ kind }) => kind === 'constructor')) {
-    lines.push('  private constructor();');
-  }
-  let previous;
-  for (const member of members) {
-    if (member.name !== previous) {
-      const text = member.partial
-        ? required(documentation.operators, member.name, 'operator')
-        : required(documentation.members, `${name}.${member.name}`, 'member');
-      lines.push(...comment(text, '  '));
-    }
-    previous = member.name;
-    if (member.kind === 'attribute') {
-      lines.push(`  get ${member.name}(): ${typescriptType(member.type, 'out')};`);
-    } else {
-      const result = member.kind === 'constructor' ? '' : `: ${typescriptType(member.type, 'out')}`;
-      lines.push(`  ${member.name}(${parameterList(member.parameters)})${result};`);
-    }
-  }
-  return [...lines, '}', ''];
-}
-
-/** Source of index.d.ts. */
-function declarations(idl, { enumerations, typedefs, dictionaries, interfaces }) {
-  const lines = [...header(idl), '', '/// <reference lib="es2020" />', ''];
-  for (const [name, values] of enumerations) {
-    lines.push(...comment(required(documentation.types, name, 'type')));
-    lines.push(`export type ${name} = ${values.map(literal).join(' | ')};`, '');
-  }
-  for (const [name, type] of typedefs) {
-    lines.push(...comment(required(documentation.types, name, 'type')));
-    lines.push(
-      `export type ${name} = ${typescriptType(type, isOutput(name) || name.endsWith('List') ? 'out' : 'in')};`,
-      '',
-    );
-  }
-  lines.push(...comment(documentation.types.AllowSharedBufferSource));
-  lines.push('export type AllowSharedBufferSource = ArrayBuffer | SharedArrayBuffer | ArrayBufferView;', '');
-  lines.push(...comment('What tells a WebGPU device from options.'));
-  lines.push('interface GPUDeviceLike {', '  readonly queue: object;', '  readonly lost: Promise<unknown>;', '}', '');
-  for (const [name, dictionary] of dictionaries) {
-    lines.push(...dictionaryDeclaration(name, dictionary));
-  }
-  for (const [name, definition] of interfaces) {
-    lines.push(...interfaceDeclaration(name, definition));
-  }
-  lines.push(
-    ...comment('The only ML object; `navigator.ml` after importing "webnn-node/auto".'),
-    'export const ml: ML;',
-    '',
-  );
-  return lines.join('\n');
-}
-
-/** Descriptions of things that the IDL no longer has must not stay behind. */
-function rejectLeftovers(idlModel) {
-  const operators = new Set(operatorsOf(idlModel).map(({ name }) => name));
-  const members = new Set(
-    [...idlModel.interfaces].flatMap(([name, { members: list }]) => list.map((member) => `${name}.${member.name}`)),
-  );
-  const stale = [
-    ...Object.keys(documentation.operators).filter((name) => !operators.has(name)),
-    ...Object.keys(documentation.members).filter((name) => !members.has(name)),
-    ...Object.keys(documentation.interfaces).filter((name) => !idlModel.interfaces.has(name)),
-  ];
-  if (stale.length > 0) {
-    throw new Error(`scripts/documentation.mjs describes what the IDL does not have: ${stale.join(', ')}`);
-  }
+/** Data types and ranks of the operands of each operator, which the rule rows of the built addon say. */
+async function readLimits() {
+  const { ml } = await import('webnn-node');
+  const context = await ml.createContext({ accelerated: false });
+  const limits = context.opSupportLimits();
+  context.destroy();
+  return limits;
 }
 
 /** The generated files by path. */
-export function generate() {
+export async function generate() {
   const idl = readFileSync(new URL(IDL_FILE, root), 'utf8');
   const idlModel = model(idl);
   idlModel.interfaces.delete('NavigatorML');
-  rejectLeftovers(idlModel);
   return new Map([
     ['lib/operators.js', operatorTable(idl, idlModel)],
-    ['index.d.ts', declarations(idl, idlModel)],
+    ['index.d.ts', declarations(header(idl), idlModel, operatorsOf(idlModel), await readLimits())],
   ]);
 }
 
-function main(check) {
-  for (const [file, source] of generate()) {
+async function main(check) {
+  for (const [file, source] of await generate()) {
     const url = new URL(file, root);
     if (!check) {
       writeFileSync(url, source);
@@ -346,5 +195,5 @@ function main(check) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  main(process.argv.includes('--check'));
+  await main(process.argv.includes('--check'));
 }

@@ -2,7 +2,8 @@
 // Node built-ins only: these run before `npm ci`.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { realpathSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** Absolute path of the repository root, without a trailing separator. */
@@ -49,14 +50,55 @@ export async function run(step, command, args, { env = {}, shell = false } = {})
   }
 }
 
-/** Runs npm, whether or not npm started this process. See {@link run}. */
-export function runNpm(step, args) {
-  const cli = process.env.npm_execpath;
-  if (cli !== undefined && /npm-cli\.c?js$/.test(cli)) {
-    return run(step, process.execPath, [cli, ...args]);
+/** npm's own program: that of the npm that started this process, or what the command is a link to. */
+function npmProgram() {
+  const links = process.env.PATH?.split(delimiter).map((folder) => join(folder, 'npm')).filter((file) => existsSync(file)) ?? [];
+  const candidates = [process.env.npm_execpath, ...links.slice(0, 1).map((file) => realpathSync(file))];
+  return candidates.find((file) => file !== undefined && /npm-cli\.c?js$/.test(file));
+}
+
+/** How npm is started: with this Node where its program is known, whatever the PATH is then, and else as the command. */
+function npmCommand(args) {
+  const program = npmProgram();
+  if (program !== undefined) {
+    return { command: process.execPath, args: [program, ...args], shell: false };
   }
   // npm is a .cmd file on Windows, which only a shell can start.
-  return run(step, 'npm', args, { shell: process.platform === 'win32' });
+  return { command: 'npm', args, shell: process.platform === 'win32' };
+}
+
+/** Runs npm, whether or not npm started this process. See {@link run}. */
+export function runNpm(step, npmArgs) {
+  const { command, args, shell } = npmCommand(npmArgs);
+  return run(step, command, args, { shell });
+}
+
+/**
+ * Runs npm and waits for it.
+ *
+ * @param {string[]} npmArgs
+ * @param {{ cwd?: string, env?: Record<string, string> }} [options] the folder, the repository root when absent, and the
+ *   whole environment, this process's when absent
+ * @returns {{ status: number | null, stdout: string, stderr: string }}
+ */
+export function npmResult(npmArgs, { cwd = root, env = process.env } = {}) {
+  const { command, args, shell } = npmCommand(npmArgs);
+  const { status, stdout, stderr, error } = spawnSync(command, args, { cwd, env, shell, encoding: 'utf8', maxBuffer: 64 << 20 });
+  return { status, stdout: stdout ?? '', stderr: error?.message ?? stderr };
+}
+
+/**
+ * Standard output of npm. See {@link npmResult}.
+ *
+ * @param {string} step what npm is run for; names the step in the error
+ * @throws {Failure} with what npm wrote, when it cannot be started or fails
+ */
+export function npmOutput(step, args, options) {
+  const { status, stdout, stderr } = npmResult(args, options);
+  if (status !== 0) {
+    throw new Failure(`${step} failed: npm ${args.join(' ')}\n${stderr}${stdout}`);
+  }
+  return stdout;
 }
 
 /** Standard output of `command`, trimmed, or `undefined` where it cannot be run or fails. */

@@ -23,21 +23,21 @@ export function isAtLeast(actual, wanted) {
 }
 
 /**
- * File name of the addon for a platform, as `lib/native.js` looks for it:
- * `webnn-node.linux-x64-gnu.node`, `webnn-node.darwin-arm64.node`, `webnn-node.win32-x64.node`.
+ * A platform as it stands in the names of addons and packages, and as `lib/binary.js` looks for it: `linux-x64-gnu`,
+ * `darwin-arm64`, `win32-x64`.
  *
  * @param {string} platform as `process.platform`
  * @param {string} arch as `process.arch`
  * @param {boolean} glibc whether Node runs on glibc; of interest on Linux only
  */
-export function binaryName(platform, arch, glibc) {
+export function platformName(platform, arch, glibc) {
   const libc = platform === 'linux' ? (glibc ? '-gnu' : '-musl') : '';
-  return `webnn-node.${platform}-${arch}${libc}.node`;
+  return `${platform}-${arch}${libc}`;
 }
 
-/** Whether this Node runs on glibc (and not on musl or on another system). */
-function runsOnGlibc() {
-  return process.report.getReport().header.glibcVersionRuntime !== undefined;
+/** The platform of this Node. */
+export function thisPlatform() {
+  return platformName(process.platform, process.arch, process.report.getReport().header.glibcVersionRuntime !== undefined);
 }
 
 /** @throws {Failure} when this Node is older than package.json asks for */
@@ -99,14 +99,17 @@ function linkerAdvice() {
 /**
  * Runs `cargo build --release`, which decides itself what is stale.
  *
+ * @param {{ command?: string, target?: string, env?: Record<string, string> }} [options] another command of cargo, Rust's
+ *   name of another platform, and what is added to the environment
  * @returns {Promise<string>} path of the shared library
  * @throws {Failure} when the build fails
  */
-async function buildLibrary() {
-  const args = ['build', '--release', '--lib', '--message-format=json-render-diagnostics'];
+export async function buildLibrary({ command = 'build', target, env = {} } = {}) {
+  const platform = target === undefined ? [] : ['--target', target];
+  const args = [command, '--release', '--lib', ...platform, '--message-format=json-render-diagnostics'];
   say(`cargo ${args.join(' ')}`);
   // Standard output carries the messages read here; progress and diagnostics go to standard error.
-  const cargo = spawn('cargo', args, { cwd: root, stdio: ['ignore', 'pipe', 'inherit'] });
+  const cargo = spawn('cargo', args, { cwd: root, stdio: ['ignore', 'pipe', 'inherit'], env: { ...process.env, ...env } });
   const ended = new Promise((resolve, reject) => {
     cargo.on('error', (error) => reject(new Failure(`build of the addon: cannot run cargo: ${error.message}`)));
     cargo.on('close', resolve);
@@ -154,7 +157,7 @@ export function replaceFile(source, target) {
 export async function buildAddon() {
   checkRust();
   const library = await buildLibrary();
-  const name = binaryName(process.platform, process.arch, runsOnGlibc());
+  const name = `webnn-node.${thisPlatform()}.node`;
   say(replaceFile(library, join(root, name)) ? `${name} is new` : `${name} is current`);
 }
 

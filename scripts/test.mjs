@@ -6,15 +6,16 @@
 //   npm test -- --name softmax      only tests whose name matches
 //   npm test -- FILE...             only these JavaScript test files
 //   npm test -- --models            only the tests on trained models beside the repository
+//   npm test -- --prebuilt          with the addon that lies in the repository root, whatever built it
 //   npm test -- --browser           only the tests of HTML pages in Chromium
 
 import { existsSync, readdirSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import { parseArgs } from 'node:util';
 import { entry, Failure, outputOf, root, run, say } from './process.mjs';
-import { checkRust, setUp } from './setup.mjs';
+import { checkRust, installPackages, setUp } from './setup.mjs';
 
-const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--models | --browser | FILE...]';
+const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--prebuilt] [--models | --browser | FILE...]';
 
 /** Folders of tests that need more than the toolchain: trained models beside the repository, Chromium. */
 const SUITES = { models: '__test__/models/', browser: '__test__/browser/' };
@@ -28,6 +29,7 @@ function readArguments() {
       options: {
         only: { type: 'string' },
         name: { type: 'string' },
+        prebuilt: { type: 'boolean', default: false },
         models: { type: 'boolean', default: false },
         browser: { type: 'boolean', default: false },
         help: { type: 'boolean', short: 'h' },
@@ -55,7 +57,7 @@ function readArguments() {
     throw new Failure(`${missing}: no such file in ${root}`, 2);
   }
   const [suite] = suites;
-  return { only: values.only ?? (files.length > 0 || suite !== undefined ? 'js' : undefined), name: values.name, files, suite };
+  return { only: values.only ?? (files.length > 0 || suite !== undefined ? 'js' : undefined), name: values.name, files, suite, prebuilt: values.prebuilt };
 }
 
 /** Tests that need packages of Python or npm that are fetched for them; each folder has an npm script of its own. */
@@ -105,7 +107,7 @@ await entry(async () => {
     await testRust(options);
   }
   if (options.only !== 'rust') {
-    await setUp();
+    await (options.prebuilt ? installPackages() : setUp());
     if (options.name === undefined && options.files.length === 0 && options.suite === undefined) {
       await checkGenerated();
     }

@@ -1,14 +1,12 @@
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
-import { readdirSync } from 'node:fs';
 import { test } from 'node:test';
 import { join } from 'node:path';
+import { addonName } from '../../scripts/packages.mjs';
+import { thisPlatform } from '../../scripts/setup.mjs';
 import { ROOT, ml, resultOf } from '../runtime/helpers.mjs';
 
-const file = join(
-  ROOT,
-  readdirSync(ROOT).find((name) => name.startsWith('webnn-node.') && name.endsWith('.node')),
-);
+const file = join(ROOT, addonName(thisPlatform()));
 const binding = createRequire(import.meta.url)(file);
 
 /** Handles of every kind, made as the facade makes them. */
@@ -83,7 +81,7 @@ test('every export throws for arguments of the wrong kind', () => {
 });
 
 /** The functions that need none. */
-const WITHOUT_ARGUMENTS = new Set(['onnxOperators', 'createBuilder', 'systemInfo']);
+const WITHOUT_ARGUMENTS = new Set(['onnxOperators', 'createBuilder', 'systemInfo', 'version']);
 
 test('exports without arguments throw', () => {
   for (const [name, call] of Object.entries(binding)) {

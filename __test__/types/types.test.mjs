@@ -1,12 +1,48 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import test from 'node:test';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import test, { describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-const path = (relative) => fileURLToPath(new URL(relative, import.meta.url));
+const directory = fileURLToPath(new URL('.', import.meta.url));
+const compiler = fileURLToPath(new URL('../../node_modules/typescript/bin/tsc', import.meta.url));
 
-test('the declarations compile strictly, accept right programs and find the mistakes in wrong ones', () => {
-  const compiler = path('../../node_modules/typescript/bin/tsc');
-  const { status, stdout, stderr } = spawnSync(process.execPath, [compiler, '--project', path('tsconfig.json')], { encoding: 'utf8' });
-  assert.equal(status, 0, `${stdout}${stderr}`);
+/** Runs the TypeScript compiler in this folder; its exit status and what it prints. */
+async function compile(...args) {
+  const child = spawn(process.execPath, [compiler, ...args], { cwd: directory, stdio: ['ignore', 'pipe', 'pipe'] });
+  const [[status], stdout, stderr] = await Promise.all([once(child, 'close'), text(child.stdout), text(child.stderr)]);
+  return { status, output: `${stdout}${stderr}` };
+}
+
+const STRICT = ['--ignoreConfig', '--strict', '--noEmit', '--target', 'es2023', '--skipLibCheck', 'false'];
+
+/** How packages are found: by Node's own rules, and as bundlers do. */
+const RESOLUTIONS = {
+  node16: ['--module', 'node16'],
+  bundler: ['--module', 'esnext', '--moduleResolution', 'bundler'],
+};
+
+test('the declarations compile strictly, accept right programs and find the mistakes in wrong ones', async () => {
+  assert.deepEqual(await compile('--project', 'tsconfig.json'), { status: 0, output: '' });
+});
+
+describe('the declarations stand beside those of runtimes', { concurrency: 2 }, () => {
+  for (const [resolution, how] of Object.entries(RESOLUTIONS)) {
+    for (const lib of ['es2024', 'es2024,dom']) {
+      for (const types of ['', 'node']) {
+        const also = types === '' ? [] : ['--types', types];
+        test(`${resolution}, ${lib}, ${types === '' ? 'no other types' : '@types/node'}`, async () => {
+          const files = ['auto.mts', 'auto-own.mts', 'onnx.mts'];
+          assert.deepEqual(await compile(...STRICT, ...how, '--lib', lib, ...also, ...files), { status: 0, output: '' });
+        });
+      }
+    }
+    test(`${resolution}, a library that declares WebNN itself`, async () => {
+      for (const files of [['lib.webnn.d.ts', 'auto.mts', 'lib-users.mts'], ['auto.mts', 'lib-users.mts', 'lib.webnn.d.ts']]) {
+        const result = await compile(...STRICT, ...how, '--lib', 'es2024,dom', '--types', 'node', ...files);
+        assert.deepEqual(result, { status: 0, output: '' });
+      }
+    });
+  }
 });

@@ -70,6 +70,12 @@ pub fn destroy_context(context: &External<ContextHandle>) {
     context.context.lose();
 }
 
+/// The version of the package that this binary belongs to.
+#[napi]
+pub fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
 /// What this process computes with, as the JSON of a `SystemInfo`.
 #[napi(catch_unwind)]
 pub fn system_info() -> Result<String> {

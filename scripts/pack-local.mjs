@@ -1,0 +1,111 @@
+// `npm run pack:local`: packs what is published for this platform into dist/, installs it into an empty project outside of
+// the repository as a user would, and runs the first program of README.md there, with no Rust on the PATH. Prints sizes,
+// and how long an import takes. `-- --prebuilt` packs the addon that lies in the repository root, whatever built it.
+
+import { spawnSync } from 'node:child_process';
+import { existsSync, lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { addonName, neededGlibc, pack, stage, STAGE } from './packages.mjs';
+import { entry, Failure, isProgram, npmOutput, root, say } from './process.mjs';
+import { installPackages, setUp, thisPlatform } from './setup.mjs';
+
+/** Most bytes that `node_modules` may hold after `webnn-node` was installed into an empty project. */
+export const INSTALLED_BYTES = 25e6;
+
+/** How many processes are started to measure an import. */
+const IMPORTS = 21;
+
+/** The first program of README.md, and what it prints according to the sentence below it. */
+export function firstProgram() {
+  const readme = readFileSync(join(root, 'README.md'), 'utf8');
+  const [, program, printed] = /## A first program\n\n```js\n(.*?)```.*?prints `([^`]*)`/s.exec(readme);
+  return { program, printed };
+}
+
+/** This process's environment without the folders of the Rust toolchain on the PATH. */
+export function environmentWithoutRust() {
+  const name = Object.keys(process.env).find((key) => key.toUpperCase() === 'PATH');
+  const tools = ['cargo', 'rustc', 'cargo.exe', 'rustc.exe'];
+  const holdsRust = (folder) => tools.some((tool) => existsSync(join(folder, tool)));
+  const folders = process.env[name].split(delimiter).filter((folder) => !holdsRust(folder));
+  return { ...process.env, [name]: folders.join(delimiter) };
+}
+
+/** Bytes of all files below a folder; links count as what they are. */
+export function bytesOf(path) {
+  const stats = lstatSync(path);
+  return stats.isDirectory() ? readdirSync(path).reduce((sum, name) => sum + bytesOf(join(path, name)), 0) : stats.size;
+}
+
+/**
+ * Runs a program of a project.
+ *
+ * @returns {string} what it printed, trimmed
+ * @throws {Failure} with its error
+ */
+function runProgram(project, name, program) {
+  writeFileSync(join(project, name), program);
+  const options = { cwd: project, env: environmentWithoutRust(), encoding: 'utf8' };
+  const { status, stdout, stderr } = spawnSync(process.execPath, [name], options);
+  if (status !== 0) {
+    throw new Failure(`${name} failed in ${project}:\n${stderr}`);
+  }
+  return stdout.trim();
+}
+
+/** Milliseconds and milliseconds of processor time that `require('webnn-node')` takes in the middle of fresh processes. */
+function importTimes(project) {
+  const program = `
+    const begin = { time: performance.now(), usage: process.cpuUsage() };
+    require('webnn-node');
+    const { user, system } = process.cpuUsage(begin.usage);
+    console.log(JSON.stringify([performance.now() - begin.time, (user + system) / 1000]));`;
+  const samples = Array.from({ length: IMPORTS }, () => JSON.parse(runProgram(project, 'import.cjs', program)));
+  return [0, 1].map((column) => samples.map((sample) => sample[column]).sort((a, b) => a - b)[IMPORTS >> 1]);
+}
+
+const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+
+async function main() {
+  const { prebuilt } = parseArgs({ options: { prebuilt: { type: 'boolean', default: false } } }).values;
+  await (prebuilt ? installPackages() : setUp());
+  const platform = thisPlatform();
+  const folders = stage(STAGE, { [platform]: join(root, addonName(platform)) });
+  const tarballs = folders.map((folder) => pack(folder, join(root, 'dist')));
+  const project = mkdtempSync(join(tmpdir(), 'webnn-user-'));
+  try {
+    writeFileSync(join(project, 'package.json'), '{ "private": true }\n');
+    say(`npm install in ${project}`);
+    const files = tarballs.map(({ file }) => file);
+    const args = ['install', '--prefer-offline', '--no-audit', '--no-fund', ...files];
+    npmOutput('installation', args, { cwd: project, env: environmentWithoutRust() });
+    const { program, printed } = firstProgram();
+    const output = runProgram(project, 'first.mjs', program);
+    if (output !== printed) {
+      throw new Failure(`the first program of README.md printed ${output}, expected ${printed}`);
+    }
+    console.log(`The first program of README.md prints ${output}`);
+    for (const { name, file, size, unpackedSize } of tarballs) {
+      console.log(`${name}: ${megabytes(size)} packed, ${megabytes(unpackedSize)} unpacked: ${file}`);
+    }
+    const installed = bytesOf(join(project, 'node_modules'));
+    console.log(`node_modules: ${megabytes(installed)} with all dependencies, at most ${megabytes(INSTALLED_BYTES)}`);
+    const [time, processor] = importTimes(project);
+    console.log(`import: ${time.toFixed(1)} ms, ${processor.toFixed(1)} ms of a processor, in the middle of ${IMPORTS} processes`);
+    const glibc = platform.endsWith('-gnu') ? neededGlibc(join(root, addonName(platform))) : undefined;
+    if (glibc !== undefined) {
+      console.log(`The addon, built on this machine, needs glibc ${glibc} or newer.`);
+    }
+    if (installed > INSTALLED_BYTES) {
+      throw new Failure(`node_modules holds ${installed} bytes, expected at most ${INSTALLED_BYTES}`);
+    }
+  } finally {
+    rmSync(project, { recursive: true, force: true });
+  }
+}
+
+if (isProgram(import.meta.url)) {
+  await entry(main);
+}
