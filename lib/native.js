@@ -20,6 +20,11 @@ const MUSL_ARCHITECTURES = { arm64: 'aarch64', x64: 'x86_64' };
 
 /** @returns {'gnu' | 'musl'} the C library of this Linux system */
 function linuxLibc() {
+  // Deno says what it was built for. Reading files would need a permission that nothing else here needs.
+  const target = globalThis.Deno?.build?.target;
+  if (target !== undefined) {
+    return target.includes('musl') ? 'musl' : 'gnu';
+  }
   try {
     // A script that names its library; a glibc system can have musl installed beside it.
     const ldd = fs.readFileSync('/usr/bin/ldd', 'latin1');
@@ -48,14 +53,17 @@ function loadBinding() {
   const name = platformName();
   const packageName = `webnn-node-${name}`;
   const file = path.join(packageDirectory, `webnn-node.${name}.node`);
-  const attempts = fs.existsSync(file) ? [file, packageName] : [packageName];
   const reasons = [];
-  for (const attempt of attempts) {
+  // Tried without a look at the file first: Deno allows to load what it does not allow to look at.
+  for (const attempt of [file, packageName]) {
     try {
       return require(attempt);
     } catch (error) {
-      // The rest of "Cannot find module" is the stack of requires.
-      reasons.push(`  ${attempt}: ${error.message.split('\n')[0]}`);
+      // In an installed package, the binary is in the platform's package only.
+      if (attempt === packageName || error.code !== 'MODULE_NOT_FOUND') {
+        // The rest of "Cannot find module" is the stack of requires.
+        reasons.push(`  ${attempt}: ${error.message.split('\n')[0]}`);
+      }
     }
   }
   throw new Error(
