@@ -66,11 +66,14 @@ test('contexts share threads, and threads end with the last context that uses th
   const counts = await resultOf(
     `${PROGRAM}
      const counts = [];
-     let contexts = [];
-     for (const numThreads of [3, 3, 3, 2]) contexts.push(await use({ numThreads }));
-     counts.push(isListed ? count() : -1);
-     for (const context of contexts) context.destroy();
-     contexts = undefined;
+     // A function of its own, which leaves no context in a register.
+     const useSome = async () => {
+       const contexts = [];
+       for (const numThreads of [3, 3, 3, 2]) contexts.push(await use({ numThreads }));
+       counts.push(isListed ? count() : -1);
+       for (const context of contexts) context.destroy();
+     };
+     await useSome();
      const deadline = Date.now() + 30_000;
      while (isListed && count() > 0 && Date.now() < deadline) {
        gc();
