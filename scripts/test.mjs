@@ -67,7 +67,7 @@ function testFiles({ suite }) {
   return readdirSync(join(root, '__test__'), { recursive: true, withFileTypes: true })
     .filter((file) => file.isFile() && file.name.endsWith('.test.mjs'))
     .map((file) => relative(root, join(file.parentPath ?? file.path, file.name)).split(sep).join('/'))
-    .filter((file) => suiteOf(file) === suite && !PYTHON_TESTS.some((folder) => file.startsWith(folder)))
+    .filter((file) => !file.includes('/node_modules/') && suiteOf(file) === suite && !PYTHON_TESTS.some((folder) => file.startsWith(folder)))
     .sort();
 }
 
