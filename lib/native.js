@@ -100,12 +100,24 @@ class Completions {
   #next = 1;
   #pending = new Map();
 
+  /** Completions that wait for a task of their own. */
+  #waiting = 0;
+
   constructor(binding) {
     this.environment = binding.initialize((ids, codes, messages) => {
       ids.forEach((id, index) => {
         const complete = () => this.#complete(id, codes[index] ?? '', messages[index]);
         // A task for each: what waits for one promise runs before the next one is settled and its data are written.
-        index === 0 ? complete() : setImmediate(complete);
+        // This call is the task of the first, unless some of an earlier call still wait for theirs.
+        if (index === 0 && this.#waiting === 0) {
+          complete();
+          return;
+        }
+        this.#waiting++;
+        setImmediate(() => {
+          this.#waiting--;
+          complete();
+        });
       });
     });
   }
@@ -146,7 +158,7 @@ class Completions {
     reject(error);
   }
 
-  /** Handler of native completions; an empty code is a success. */
+  /** Settles the promise of a native completion; an empty code is a success. */
   #complete(id, code, message) {
     const entry = this.#pending.get(id);
     if (entry === undefined) {
