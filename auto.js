@@ -6,20 +6,44 @@
  */
 
 const { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor } = require('./index.js');
+const { illegalConstructor } = require('./lib/errors.js');
+const { defineInterface } = require('./lib/webidl.js');
 
-/** A class with this name in place of a runtime's own, for runtimes without navigator. */
-class Navigator {}
+/** In place of a runtime's own class of this name, for runtimes without navigator. */
+class Navigator {
+  constructor() {
+    throw illegalConstructor('Navigator');
+  }
+}
+
+/**
+ * The interface of WebGPU that `ML.createContext()` takes objects of: code for browsers asks whether something is one
+ * (`instanceof`) without asking first whether there is the interface. No object is, as long as no WebGPU
+ * implementation puts its own class in this place.
+ */
+class GPUDevice {
+  constructor() {
+    throw illegalConstructor('GPUDevice');
+  }
+}
 
 /** Defines a property of the global object with the attributes that Web IDL gives to interface objects. */
 function defineGlobal(name, value) {
   Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
 }
 
-/** @returns {object} the runtime's navigator, or a new global one that has nothing but `ml` */
+/** Defines the interface object of an interface, unless there is one. */
+function defineMissing(Interface) {
+  if (!(Interface.name in globalThis)) {
+    defineGlobal(Interface.name, Interface);
+  }
+}
+
+/** @returns {object} the runtime's navigator, or a new global one, with its class, that has nothing but `ml` */
 function ensureNavigator() {
   if (globalThis.navigator === undefined) {
-    Object.defineProperty(Navigator.prototype, Symbol.toStringTag, { value: 'Navigator', configurable: true });
-    defineGlobal('navigator', new Navigator());
+    defineMissing(defineInterface(Navigator));
+    defineGlobal('navigator', Object.create(Navigator.prototype));
   }
   return globalThis.navigator;
 }
@@ -51,8 +75,4 @@ function installNavigatorML() {
 }
 
 installNavigatorML();
-for (const [name, Interface] of Object.entries({ ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor })) {
-  if (!(name in globalThis)) {
-    defineGlobal(name, Interface);
-  }
-}
+[ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor, defineInterface(GPUDevice)].forEach(defineMissing);

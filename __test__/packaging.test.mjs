@@ -70,7 +70,7 @@ describe('the packed package', () => {
   test('holds the API, the command line, the addon, documentation and licences, and nothing else', () => {
     const { glibcVersionRuntime } = process.report.getReport().header;
     const addon = binaryName(process.platform, process.arch, glibcVersionRuntime !== undefined);
-    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'bin/webnn-node.js', 'index.d.ts', 'index.js', 'inspect.d.ts', 'inspect.js', 'onnx.d.ts', 'onnx.js', 'package.json', addon];
+    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'auto.d.ts', 'auto.js', 'bin/webnn-node.js', 'compat.d.ts', 'compat.js', 'index.d.ts', 'index.js', 'inspect.d.ts', 'inspect.js', 'onnx.d.ts', 'onnx.js', 'package.json', addon];
     assert.deepEqual(files.filter((file) => !/^(lib\/.+\.js|cli\/.+\.(mjs|js|css))$/.test(file)).sort(), expected.sort());
     for (const file of ['lib/native.js', 'cli/main.mjs', 'cli/bench/worker.mjs', 'cli/pages/client/view.css']) assert.ok(files.includes(file), file);
   });
@@ -111,6 +111,12 @@ describe('the packed package', () => {
       const required = createRequire(import.meta.url)('webnn-node/inspect');
       console.log(required.describeGraph === describeGraph, required.profileGraph === profileGraph, systemInfo().version);`;
     assert.equal(run('inspect.mjs', program), `true true ${manifest.version}`);
+  });
+
+  test('webnn-node/compat brings both earlier drafts, and the README shows how', () => {
+    const program = /## Earlier drafts\n.*?```js\n(.*?)```/s.exec(read('README.md'))[1];
+    const both = `${program}console.log(draft2024.ml instanceof draft2024.ML);`;
+    assert.equal(run('compat.mjs', both), `${/ \/\/ (Float32Array.*)/.exec(program)[1]}\ntrue`);
   });
 
   test('keeps its insides to itself', () => {

@@ -91,4 +91,4 @@ function matchingBytes(buffer, kind, descriptor, what, expected = byteLength(des
   return bytesOf(buffer, kind);
 }
 
-module.exports = { DATA_TYPES, byteLength, dataTypeIndex, describe, matchingBytes, sameDescriptor };
+module.exports = { DATA_TYPES, ELEMENT_SIZES, VIEWS, byteLength, dataTypeIndex, describe, matchingBytes, sameDescriptor };

@@ -58,8 +58,8 @@ function readArguments() {
   return { only: values.only ?? (files.length > 0 || suite !== undefined ? 'js' : undefined), name: values.name, files, suite };
 }
 
-/** Tests that need Python packages and what those write; each folder has an npm script of its own. */
-const PYTHON_TESTS = ['__test__/onnx-contrib/', '__test__/onnx-models/', '__test__/semantic-search/'];
+/** Tests that need packages of Python or npm that are fetched for them; each folder has an npm script of its own. */
+const PACKAGE_TESTS = ['__test__/clients/', '__test__/onnx-contrib/', '__test__/onnx-models/', '__test__/semantic-search/'];
 
 /** Paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 knows no globs. */
 function testFiles({ suite }) {
@@ -67,7 +67,8 @@ function testFiles({ suite }) {
   return readdirSync(join(root, '__test__'), { recursive: true, withFileTypes: true })
     .filter((file) => file.isFile() && file.name.endsWith('.test.mjs'))
     .map((file) => relative(root, join(file.parentPath ?? file.path, file.name)).split(sep).join('/'))
-    .filter((file) => !file.includes('/node_modules/') && suiteOf(file) === suite && !PYTHON_TESTS.some((folder) => file.startsWith(folder)))
+    .filter((file) => !file.includes('/node_modules/') && suiteOf(file) === suite)
+    .filter((file) => !PACKAGE_TESTS.some((folder) => file.startsWith(folder)))
     .sort();
 }
 

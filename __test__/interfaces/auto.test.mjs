@@ -74,26 +74,95 @@ for (const [type, load] of [
   });
 }
 
-test('a navigator that auto creates has nothing but ml', () => {
-  const keys = run(
+test('a navigator that auto creates has nothing but ml, and a class', () => {
+  const result = run(
     `delete globalThis.navigator;
+     delete globalThis.Navigator;
      require('webnn-node/auto');
      const keys = [];
      for (const key in navigator) keys.push(key);
-     console.log(JSON.stringify([keys, String(navigator), navigator.hardwareConcurrency === undefined]))`,
+     const { value, ...attributes } = Object.getOwnPropertyDescriptor(globalThis, 'Navigator');
+     const refusals = [() => new Navigator(), () => Navigator(), () => Navigator.prototype.ml].map((call) => {
+       try { call(); } catch (error) { return error instanceof TypeError; }
+     });
+     console.log(JSON.stringify({
+       keys,
+       string: String(navigator),
+       hardwareConcurrency: navigator.hardwareConcurrency === undefined,
+       class: value === navigator.constructor && Object.getPrototypeOf(navigator) === value.prototype,
+       own: Reflect.ownKeys(navigator),
+       attributes,
+       refusals,
+     }))`,
   );
-  assert.deepEqual(keys, [['ml'], '[object Navigator]', true]);
+  assert.deepEqual(result, {
+    keys: ['ml'],
+    string: '[object Navigator]',
+    hardwareConcurrency: true,
+    class: true,
+    own: [],
+    attributes: { writable: true, enumerable: false, configurable: true },
+    refusals: [true, true, true],
+  });
+});
+
+test('auto serves worker threads, each with an ml of its own', () => {
+  const result = run(
+    `require('webnn-node/auto');
+     const { Worker } = require('node:worker_threads');
+     const worker = new Worker(
+       \`require('webnn-node/auto');
+        const { parentPort } = require('node:worker_threads');
+        navigator.ml.createContext().then((context) => {
+          parentPort.postMessage([navigator instanceof Navigator, context instanceof MLContext, String(navigator.ml)]);
+          context.destroy();
+        });\`,
+       { eval: true },
+     );
+     worker.on('message', (message) => console.log(JSON.stringify(message)));`,
+  );
+  assert.deepEqual(result, [true, true, '[object ML]']);
+});
+
+test('auto defines GPUDevice for those who ask whether something is one', () => {
+  const result = run(
+    `require('webnn-node/auto');
+     const { value, ...attributes } = Object.getOwnPropertyDescriptor(globalThis, 'GPUDevice');
+     let message;
+     try { new GPUDevice(); } catch (error) { message = [error instanceof TypeError, error.message]; }
+     console.log(JSON.stringify([
+       attributes, {} instanceof GPUDevice, navigator.ml instanceof GPUDevice, String(GPUDevice.prototype), 'gpu' in navigator, message]))`,
+  );
+  assert.deepEqual(result, [
+    { writable: true, enumerable: false, configurable: true },
+    false,
+    false,
+    '[object GPUDevice]',
+    false,
+    [true, 'Illegal constructor: GPUDevice objects are not created with new'],
+  ]);
+});
+
+test('a GPUDevice that replaces the one of auto is the one that createContext() asks for', () => {
+  const result = run(
+    `require('webnn-node/auto');
+     globalThis.GPUDevice = class GPUDevice {};
+     navigator.ml.createContext(new GPUDevice()).catch(({ name }) => console.log(JSON.stringify(name)));`,
+  );
+  assert.equal(result, 'NotSupportedError');
 });
 
 test('what a runtime provides is left alone', () => {
   const result = run(
     `class MLContext {}
-     globalThis.MLContext = MLContext;
+     class GPUDevice {}
+     Object.assign(globalThis, { MLContext, GPUDevice });
      Object.defineProperty(globalThis, 'navigator', { value: { ml: 'native' }, configurable: true });
      require('webnn-node/auto');
-     console.log(JSON.stringify([globalThis.MLContext === MLContext, navigator.ml, typeof globalThis.MLTensor]))`,
+     console.log(JSON.stringify(
+       [globalThis.MLContext === MLContext, globalThis.GPUDevice === GPUDevice, navigator.ml, typeof globalThis.MLTensor]))`,
   );
-  assert.deepEqual(result, [true, 'native', 'function']);
+  assert.deepEqual(result, [true, true, 'native', 'function']);
 });
 
 test('a navigator without a class of its own gets an own property', () => {

@@ -37,11 +37,15 @@ const { root } = protobuf.parse(`
 const Model = root.lookupType('Model');
 
 export const FLOAT = 1;
+export const UINT8 = 2;
+export const INT8 = 3;
+export const INT32 = 6;
 export const INT64 = 7;
 export const STRING = 8;
 export const BOOL = 9;
 export const FLOAT16 = 10;
 export const DOUBLE = 11;
+export const UINT32 = 12;
 
 const bytes = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
 const dimension = (dim) =>
@@ -53,23 +57,33 @@ export const value = (name, elementType, shape) => ({
   type: { tensor_type: { elem_type: elementType, shape: shape && { dim: shape.map(dimension) } } },
 });
 
+/** AttributeProto.AttributeType by the field that holds the value. */
+const ATTRIBUTE_TYPES = { f: 1, i: 2, s: 3, t: 4, g: 5, floats: 6, ints: 7, strings: 8 };
+
 /** A node; attributes are fields of AttributeProto by name: `{axis: {i: 1}}`. */
 export const node = (operator, input, output, attributes = {}, name = '') => {
   const [, domain, type] = /^(?:(.*)\.)?([^.]+)$/.exec(operator);
-  const attribute = Object.entries(attributes).map(([key, fields]) => ({ name: key, ...fields }));
+  const attribute = Object.entries(attributes).map(([key, fields]) => {
+    const [field] = Object.keys(fields);
+    return { name: key, type: ATTRIBUTE_TYPES[field], ...fields };
+  });
   return { op_type: type, domain: domain ?? '', input, output, attribute, name };
 };
 
 const ELEMENT_TYPES = new Map([
   [Float32Array, FLOAT],
+  [Int8Array, INT8],
+  [Uint8Array, UINT8],
+  [Int32Array, INT32],
+  [Uint32Array, UINT32],
   [BigInt64Array, INT64],
 ]);
 
-/** A float32 or int64 weight. */
-export const weight = (name, dims, data) => ({
+/** A weight; its type follows from that of the array unless it is given. */
+export const weight = (name, dims, data, elementType = ELEMENT_TYPES.get(data.constructor)) => ({
   name,
   dims,
-  data_type: ELEMENT_TYPES.get(data.constructor),
+  data_type: elementType,
   raw_data: bytes(data),
 });
 

@@ -1,0 +1,62 @@
+// The process of one test: `node child.mjs JSON`, started by execute.mjs with an IPC channel. A window is this thread,
+// a dedicated worker a worker thread of it. Sends what testharness.js tells, in the form in which workers tell it.
+
+import { readFileSync } from 'node:fs';
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+import vm from 'node:vm';
+import 'webnn-node/auto';
+import { servedFile } from './checkout.mjs';
+import { installScope, reportError } from './scope.mjs';
+
+/** Runs a file of the checkout as a classic script, in the one global scope that such scripts share. */
+function runScript(directory, path) {
+  vm.runInThisContext(readFileSync(servedFile(directory, path), 'utf8'), { filename: path });
+}
+
+/** Lets a window tell its results as a worker does by itself. */
+function reportResults(post) {
+  globalThis.add_test_state_callback((test) => post({ type: 'test_state', test: test.structured_clone() }));
+  globalThis.add_result_callback((test) => post({ type: 'result', test: test.structured_clone() }));
+  globalThis.add_completion_callback((_, status) => post({ type: 'complete', status: status.structured_clone() }));
+}
+
+/** Loads the harness, what the test asks for, and the test itself, in one task as the harness expects of a shell. */
+function runTest({ directory, test }, post) {
+  installScope(test, directory, post);
+  runScript(directory, '/resources/testharness.js');
+  if (test.scope === 'window') {
+    reportResults(post);
+  }
+  try {
+    test.scripts.forEach((path) => runScript(directory, path));
+  } catch (error) {
+    reportError(error);
+  }
+  if (test.scope !== 'window') {
+    globalThis.done();
+  }
+}
+
+/** Passes a message to the runner; the last one ends the process. */
+function send(message) {
+  process.send(message, () => {
+    if (message.type === 'complete') {
+      process.exit();
+    }
+  });
+}
+
+if (!isMainThread) {
+  runTest(workerData, (message) => parentPort.postMessage(message));
+} else {
+  const job = JSON.parse(process.argv[2]);
+  if (job.test.scope === 'window') {
+    runTest(job, send);
+  } else {
+    const worker = new Worker(new URL(import.meta.url), { workerData: job });
+    worker.on('message', send);
+    worker.on('error', (error) => {
+      throw error;
+    });
+  }
+}

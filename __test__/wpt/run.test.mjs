@@ -1,0 +1,271 @@
+/**
+ * The runner on small checkouts that these tests write. In place of testharness.js, which is not ours to copy, they have
+ * a few lines that tell results in its form; all else is as in a real run.
+ */
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { findTests, IDL, servedFile } from './checkout.mjs';
+import { execute } from './execute.mjs';
+
+const PROGRAM = fileURLToPath(new URL('run.mjs', import.meta.url));
+
+/** `check(name, condition)` is a test with its result, `pending(name)` one that began, `done()` ends the file. */
+const HARNESS = `
+  const callbacks = {};
+  for (const name of ['test_state', 'result', 'completion']) {
+    self['add_' + name + '_callback'] = (callback) => { callbacks[name] = callback; };
+  }
+  const isWorker = GLOBAL.isWorker();
+  const tell = (type, test) =>
+    isWorker ? postMessage({ type, test }) : callbacks[type]({ structured_clone: () => test });
+  let index = 0;
+  var pending = (name) => tell('test_state', { index: ++index, name, phase: 1, status: 3, message: null });
+  var check = (name, condition) => {
+    pending(name);
+    tell('result', { index, name, phase: 3, status: condition ? 0 : 1, message: condition ? null : 'it is not so' });
+  };
+  var finish = (status = 0, message = null) =>
+    isWorker
+      ? postMessage({ type: 'complete', status: { status, message } })
+      : callbacks.completion([], { structured_clone: () => ({ status, message }) });
+  var done = () => {};
+  addEventListener('error', (event) => finish(1, event.message));
+  addEventListener('unhandledrejection', (event) => finish(1, event.reason.message));
+`;
+
+/** A checkout with these files below webnn/. */
+function checkout(t, files) {
+  const directory = mkdtempSync(join(tmpdir(), 'webnn-wpt-'));
+  t.after(() => rmSync(directory, { recursive: true }));
+  const all = { 'resources/testharness.js': HARNESS, 'interfaces/html.idl': 'interface Navigator {};' };
+  for (const [name, text] of Object.entries(files)) all[`webnn/${name}`] = text;
+  for (const [name, text] of Object.entries(all)) {
+    mkdirSync(dirname(join(directory, name)), { recursive: true });
+    writeFileSync(join(directory, name), text);
+  }
+  return directory;
+}
+
+/** The result of the only test of a checkout with one test file. */
+async function resultOf(t, name, source, change = {}) {
+  const directory = checkout(t, { [name]: source });
+  const [only, ...rest] = findTests(directory);
+  assert.deepEqual(rest, []);
+  return execute(directory, { ...only, ...change });
+}
+
+const statuses = ({ subtests }) => subtests.map(({ name, status }) => [name, status]);
+
+const SCOPE = `
+  check('the interfaces are there', typeof MLGraphBuilder === 'function' && navigator.ml instanceof ML);
+  check('self is the global object', self === globalThis);
+  check('location is that of the test', location.search === '?cpu' && location.pathname.endsWith('.html'));
+  check('the title is known', META_TITLE === 'a title');
+  check('helpers share the scope', typeof helper === 'function' && helper() === constant);
+  check('sets and buffers have their methods', new Set([1, 2]).difference(new Set([1])).size === 1 &&
+    new ArrayBuffer(4).transfer(8).byteLength === 8);
+  const buffer = new ArrayBuffer(4);
+  check('a buffer is not detached', buffer.detached === false);
+  check('contents move', new Uint8Array(new Uint8Array([1, 2]).buffer.transfer())[1] === 2);
+  buffer.transfer();
+  check('and then it is', buffer.detached === true);
+  (async () => {
+    check('files are fetched', (await (await fetch('/interfaces/html.idl')).text()).includes('Navigator'));
+    check('so are those beside the test', (await fetch('helper.js')).ok);
+    check('others are not found', (await fetch('/interfaces/none.idl')).status === 404);
+    check('nor is what lies outside', (await fetch('/%2e%2e/' + 'x')).status === 404);
+    check('webnn.idl is the repository’s', (await (await fetch('/interfaces/webnn.idl')).text()).includes('accelerated'));
+    const context = await navigator.ml.createContext();
+    check('contexts are made', context instanceof MLContext);
+    finish();
+  })();
+`;
+const META = '// META: script=./helper.js\n// META: title=a title\n// META: variant=?cpu\n';
+const HELPER = 'const constant = 7;\nfunction helper() { return constant; }\n';
+
+test('a window has what tests look for', async (t) => {
+  const directory = checkout(t, {
+    'x.window.js': `${META}${SCOPE}
+      check('it is a window', GLOBAL.isWindow() && !GLOBAL.isWorker() && 'Window' in self && !('document' in self));
+      check('it is isolated as its headers say', crossOriginIsolated === true);`,
+    'x.window.js.headers': 'Cross-Origin-Embedder-Policy: require-corp\nCross-Origin-Opener-Policy: same-origin\n',
+    'helper.js': HELPER,
+  });
+  const [only] = findTests(directory);
+  const result = await execute(directory, only);
+  assert.equal(result.status, 'OK', result.message);
+  assert.deepEqual(
+    result.subtests.filter(({ status }) => status !== 'PASS'),
+    [],
+  );
+  assert.equal(result.subtests.length, 17);
+});
+
+test('a dedicated worker is a thread of its own', async (t) => {
+  const directory = checkout(t, {
+    'x.worker.js': `${META}${SCOPE}
+      check('it is a worker', GLOBAL.isWorker() && self instanceof DedicatedWorkerGlobalScope && !('Window' in self));
+      check('its navigator has its class', navigator instanceof WorkerNavigator);
+      check('it is not isolated', crossOriginIsolated === false);`,
+    'helper.js': HELPER,
+  });
+  const [only] = findTests(directory);
+  const result = await execute(directory, only);
+  assert.equal(result.status, 'OK', result.message);
+  assert.deepEqual(
+    result.subtests.filter(({ status }) => status !== 'PASS'),
+    [],
+  );
+  assert.equal(result.subtests.length, 18);
+});
+
+for (const kind of ['window', 'worker']) {
+  test(`a crash in a ${kind} is one of its test only, and what was done before counts`, async (t) => {
+    const result = await resultOf(
+      t,
+      `x.${kind}.js`,
+      `check('before', true); pending('crashes'); setTimeout(() => process.kill(process.pid, 'SIGABRT'), 100);`,
+    );
+    assert.equal(result.status, 'CRASH');
+    assert.match(result.message, /^the process ended with (SIGABRT|exit code)/);
+    assert.deepEqual(statuses(result), [
+      ['before', 'PASS'],
+      ['crashes', 'ERROR'],
+    ]);
+  });
+
+  test(`a ${kind} that hangs is killed when its time is over`, async (t) => {
+    const begin = Date.now();
+    const source = `check('before', true); pending('hangs'); setTimeout(() => { for (;;) ; }, 100);`;
+    const result = await resultOf(t, `x.${kind}.js`, source, { timeout: 3000 });
+    assert.equal(result.status, 'TIMEOUT');
+    assert.equal(result.message, 'not done after 3 s');
+    assert.deepEqual(statuses(result), [
+      ['before', 'PASS'],
+      ['hangs', 'TIMEOUT'],
+    ]);
+    assert.ok(Date.now() - begin < 9000);
+  });
+
+  test(`exceptions and rejections that nobody handles in a ${kind} reach the harness`, async (t) => {
+    for (const [source, message] of [
+      ['throw new RangeError("mine")', 'RangeError: mine'],
+      ['setTimeout(() => { throw new RangeError("late") })', 'RangeError: late'],
+      ['Promise.reject(new RangeError("rejected"))', 'rejected'],
+      ['this is no program', "SyntaxError: Unexpected identifier 'is'"],
+    ]) {
+      const result = await resultOf(t, `x.${kind}.js`, source);
+      assert.deepEqual([result.status, result.message], ['ERROR', message]);
+    }
+  });
+}
+
+test('a process that ends by itself with an error has crashed, with its output', async (t) => {
+  const result = await resultOf(
+    t,
+    'x.window.js',
+    `console.error('the last words'); setTimeout(() => process.exit(3), 100)`,
+  );
+  assert.equal(result.status, 'CRASH');
+  assert.equal(result.message, 'the process ended with exit code 3: the last words\n');
+});
+
+test('a process that has nothing left to do and was not done is told so', async (t) => {
+  const result = await resultOf(t, 'x.window.js', `pending('waits');`);
+  assert.equal(result.status, 'TIMEOUT');
+  assert.match(result.message, /nothing left to wait for/);
+  assert.deepEqual(statuses(result), [['waits', 'TIMEOUT']]);
+});
+
+test('the interfaces are those of the draft, whatever the checkout has', (t) => {
+  const directory = checkout(t, {});
+  assert.equal(servedFile(directory, '/interfaces/webnn.idl'), IDL);
+  assert.equal(
+    servedFile(directory, '/resources/WebIDLParser.js'),
+    join(directory, 'resources/webidl2/lib/webidl2.js'),
+  );
+  assert.equal(servedFile(directory, '/../secret'), undefined);
+});
+
+/** Runs the program; its exit status and its two streams. */
+function run(...args) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8' });
+  return { status, stdout, stderr };
+}
+
+test('wrong usage ends with exit status 2 and the usage', (t) => {
+  const directory = checkout(t, { 'x.window.js': 'finish();' });
+  for (const [args, message] of [
+    [[], /^--wpt DIR is missing$/m],
+    [['--wpt', join(directory, 'webnn')], /webnn has no webnn, resources.testharness\.js, interfaces$/m],
+    [['--wpt', directory, '--device', 'tpu'], /^--device is "tpu", expected cpu, gpu, npu$/m],
+    [['--wpt', directory, '--jobs', '0'], /^--jobs is "0", expected a positive integer$/m],
+    [['--wpt', directory, '--filter', '('], /^--filter: Invalid regular expression/m],
+    [['--wpt', directory, '--bogus'], /^Unknown option '--bogus'/m],
+  ]) {
+    const { status, stderr } = run(...args);
+    assert.equal(status, 2);
+    assert.match(stderr, message);
+    assert.match(stderr, /^usage: /m);
+  }
+  const { status, stdout } = run('--help');
+  assert.equal(status, 0);
+  assert.match(stdout, /^usage: .*--filter.*--device.*--json.*--jobs/s);
+});
+
+test('a run prints a line per test and totals, writes a report, and tells by its exit status', (t) => {
+  const directory = checkout(t, {
+    'a/good.https.any.js': `// META: global=window,worker\n// META: variant=?cpu\n// META: variant=?gpu\ncheck('one', true); finish();`,
+    'b/bad.https.any.js': `// META: global=window\ncheck('two', false); finish();`,
+    'b/crash.https.any.js': '// META: global=window\nprocess.abort();',
+  });
+  const file = join(directory, 'report.json');
+  const all = run('--wpt', directory, '--json', file, '--jobs', '2');
+  assert.equal(all.status, 1, all.stderr);
+  assert.match(all.stdout, /^6 tests of /m);
+  assert.match(all.stdout, /^interfaces\/webnn\.idl is replaced by spec\/webnn\.idl/m);
+  assert.match(all.stdout, /^4 tests are for shared and service workers, which Node lacks: not run$/m);
+  assert.match(all.stdout, /^ok {6}OK {7}\/webnn\/a\/good\.https\.any\.worker\.html\?gpu: 1 of 1 passed/m);
+  assert.match(all.stdout, /^ {10}FAIL: two: it is not so$/m);
+  assert.match(all.stdout, /^FAILED {2}CRASH {4}\/webnn\/b\/crash\.https\.any\.html: 0 of 0 passed, 1 failed/m);
+  assert.match(all.stdout, /^webnn\/a +4 +4 +4 +0 +0$/m);
+  assert.match(all.stdout, /^webnn\/b +2 +1 +0 +0 +2$/m);
+  assert.match(all.stdout, /^6 tests in \d+ s: 2 with failures, 1 crashed, 0 took too long$/m);
+  // Here the tests that the table names do not exist.
+  assert.match(all.stdout, /^table of contradictions: nothing fails as listed for /m);
+  const report = JSON.parse(readFileSync(file, 'utf8'));
+  assert.deepEqual(
+    report.results.map((result) => [result.test, result.status, result.subtests.map(({ status }) => status)]),
+    [
+      ['/webnn/a/good.https.any.html?cpu', 'OK', ['PASS']],
+      ['/webnn/a/good.https.any.html?gpu', 'OK', ['PASS']],
+      ['/webnn/a/good.https.any.worker.html?cpu', 'OK', ['PASS']],
+      ['/webnn/a/good.https.any.worker.html?gpu', 'OK', ['PASS']],
+      ['/webnn/b/bad.https.any.html', 'OK', ['FAIL']],
+      ['/webnn/b/crash.https.any.html', 'CRASH', []],
+    ],
+  );
+
+  const good = run('--wpt', directory, '--filter', '/a/', '--device', 'gpu');
+  assert.equal(good.status, 0, good.stdout);
+  assert.match(good.stdout, /^2 tests in \d+ s: 0 with failures/m);
+  const none = run('--wpt', directory, '--filter', 'nothing');
+  assert.equal(none.status, 1);
+  assert.match(none.stdout, /^0 tests of /m);
+});
+
+test('a test is killed when the runner is asked to end', async (t) => {
+  const directory = checkout(t, { 'x.window.js': `console.log('running'); for (;;) ;` });
+  const [only] = findTests(directory);
+  const controller = new AbortController();
+  setTimeout(() => controller.abort(), 1000);
+  const result = await execute(directory, { ...only, timeout: 60_000 }, controller.signal);
+  assert.equal(result.status, 'CRASH');
+  assert.match(result.message, /SIGKILL/);
+});

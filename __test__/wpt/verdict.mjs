@@ -1,0 +1,70 @@
+// What the results of the tests mean, given the table of those that cannot pass.
+
+/**
+ * An entry of the table: why, which files, and which subtests of them fail with what message. `subtests: null` is the
+ * file as a whole, which ends with an error; its subtests that have not run then are part of that.
+ *
+ * @typedef {{ clause: string, files: RegExp, subtests: RegExp | null, message: RegExp, without?: string }} Entry
+ *   `without` is the global whose absence makes them fail, for what a runtime lacks
+ */
+
+/** Entries that hold in this runtime. @param {Entry[]} table */
+const applicable = (table) => table.filter(({ without }) => without === undefined || !(without in globalThis));
+
+/** The entry that speaks about a subtest of a file, or about the file itself where the name is null. */
+function entryFor(table, path, name) {
+  return applicable(table).find(
+    ({ files, subtests }) => files.test(path) && (name === null ? subtests === null : (subtests?.test(name) ?? false)),
+  );
+}
+
+/** What a status means. `normal` is the one of success, `listed` the only one that an entry explains. */
+function verdictOn({ name, status, message }, entry, normal, listed) {
+  if (entry === undefined) {
+    return status === normal ? { kind: 'passed' } : { kind: 'failed', failure: { name, status, message } };
+  }
+  if (status === listed && entry.message.test(message ?? '')) return { kind: 'listed', entry };
+  const problem = status === normal ? 'no failure, but listed' : `${message}; this is not the listed failure`;
+  return { kind: 'failed', failure: { name, status, message: `${problem}: ${entry.clause}` } };
+}
+
+/**
+ * Judges the result of a test, subtest by subtest.
+ *
+ * @param {{ test: { path: string }, status: string, message: string | null,
+ *   subtests: { name: string, status: string, message: string | null }[] }} result see `execute`
+ * @param {Entry[]} table
+ * @returns {{ passed: number, listed: Entry[],
+ *   failures: { name: string | null, status: string, message: string | null }[] }} `passed` counts subtests; `listed`
+ *   has an entry for each subtest, and perhaps the file, that fails as the table says; a failure without name is one of
+ *   the file as a whole
+ */
+export function judge({ test, status, message, subtests }, table) {
+  const isEmpty = status === 'OK' && subtests.length === 0;
+  const file = isEmpty ? { status: 'ERROR', message: 'the file has no test' } : { status, message };
+  const fileEntry = entryFor(table, test.path, null);
+  const onFile = verdictOn({ name: null, ...file }, fileEntry, 'OK', 'ERROR');
+  const verdicts = subtests.map((subtest) =>
+    subtest.status === 'NOTRUN' && onFile.kind === 'listed'
+      ? onFile
+      : verdictOn(subtest, entryFor(table, test.path, subtest.name), 'PASS', 'FAIL'),
+  );
+  const all = onFile.kind === 'passed' ? verdicts : [onFile, ...verdicts];
+  return {
+    passed: verdicts.filter(({ kind }) => kind === 'passed').length,
+    listed: all.filter(({ kind }) => kind === 'listed').map(({ entry }) => entry),
+    failures: all.filter(({ kind }) => kind === 'failed').map(({ failure }) => failure),
+  };
+}
+
+/**
+ * Entries of the table that nothing in a complete run stands for.
+ *
+ * @param {Entry[]} table
+ * @param {{ listed: Entry[] }[]} verdicts see `judge`
+ * @returns {Entry[]}
+ */
+export function unusedEntries(table, verdicts) {
+  const used = new Set(verdicts.flatMap(({ listed }) => listed));
+  return applicable(table).filter((entry) => !used.has(entry));
+}

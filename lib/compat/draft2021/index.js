@@ -1,0 +1,271 @@
+'use strict';
+
+/** The interfaces of the draft of 2021 on top of today's API. */
+
+const { illegalConstructor, illegalInvocation, notSupportedError, quote } = require('../../errors.js');
+const { defineSlots } = require('../../slots.js');
+const {
+  byteLengthOf,
+  defineInterface,
+  interfaceType,
+  requireArguments,
+  usvString,
+} = require('../../webidl.js');
+const { isOneOf } = require('../foreign.js');
+const { ELEMENT_SIZES, bytesIn, holds, viewsOf } = require('../views.js');
+const { theBridge } = require('./bridge.js');
+const { Graph } = require('./graph.js');
+const { operators } = require('./idl.js');
+const {
+  FOREIGN_DEVICES,
+  converterFor,
+  dictionaryConverter,
+  slots,
+  toNamedInputs,
+  toNamedOperands,
+  toNamedViews,
+  toView,
+} = require('./types.js');
+
+const mlSlots = defineSlots();
+
+const toContext = interfaceType('MLContext', slots.context);
+const toContextOptions = dictionaryConverter('MLContextOptions');
+const toOperandDescriptor = dictionaryConverter('MLOperandDescriptor');
+const toOperandType = converterFor('MLOperandType');
+const toDouble = converterFor('double');
+
+/** State of an MLContext. */
+class Context {
+  /** @param {object} options for today's createContext() */
+  constructor(options) {
+    this.bridge = theBridge();
+    this.id = this.bridge.nextId();
+    this.bridge.post('createContext', { id: this.id, options });
+    this.bridge.releaseWith(this, 'context', this.id);
+  }
+}
+
+/** State of an MLGraphBuilder. */
+class Builder {
+  /** Descriptors and ids of the inputs by name. */
+  inputs = new Map();
+
+  /** @param {Context} context */
+  constructor(context) {
+    this.context = context;
+    const { bridge } = context;
+    this.id = bridge.nextId();
+    bridge.call('createBuilder', { id: this.id, context: context.id });
+    bridge.releaseWith(this, 'builder', this.id);
+  }
+
+  #call(type, request, transfer) {
+    return this.context.bridge.call(type, { ...request, builder: this.id }, transfer);
+  }
+
+  #operand(id) {
+    return slots.operand.create(MLOperand, { builder: this, id });
+  }
+
+  input(name, { type, dimensions = [] }) {
+    if (this.inputs.has(name)) {
+      throw new TypeError(`input: there is already an input with the name ${quote(name)}`);
+    }
+    const id = this.#call('input', { dataType: type, shape: dimensions });
+    this.inputs.set(name, { id, type, dimensions });
+    return this.#operand(id);
+  }
+
+  constant({ type, dimensions = [] }, bufferView) {
+    const { view, kind } = bufferView;
+    if (!holds(kind, type)) {
+      throw new TypeError(`constant: bufferView is a ${kind}, expected a ${viewsOf(type)} for ${type}`);
+    }
+    const length = byteLengthOf(view, kind) / ELEMENT_SIZES[type];
+    const expected = dimensions.reduce((product, size) => product * size, 1);
+    if (length !== expected || dimensions.some((size) => size < 0)) {
+      throw new TypeError(`constant: bufferView has ${length} elements, expected those of [${dimensions.join(', ')}]`);
+    }
+    const { buffer } = bytesIn(bufferView).slice();
+    return this.#operand(this.#call('constant', { dataType: type, shape: dimensions, buffer }, [buffer]));
+  }
+
+  scalar(value, type) {
+    return this.#operand(this.#call('scalar', { dataType: type, value }));
+  }
+
+  #idOf(operand, what) {
+    if (operand.builder !== this) {
+      throw new TypeError(`${what} belongs to another builder`);
+    }
+    return operand.id;
+  }
+
+  /** Operands in place of which stand their ids, wherever they are in a value. */
+  #withIds(value, what) {
+    if (Array.isArray(value)) {
+      return value.map((item, i) => this.#withIds(item, `${what}[${i}]`));
+    }
+    return typeof value === 'object' && value !== null ? this.#idOf(value, what) : value;
+  }
+
+  /**
+   * @param {{name: string, arguments: {name: string}[]}} row
+   * @param {unknown[]} args converted
+   * @param {object} options converted
+   * @returns {MLOperand[]}
+   */
+  operator({ name, arguments: parameters }, args, options) {
+    const ids = this.#call('operator', {
+      name,
+      args: args.map((value, i) => this.#withIds(value, `${name}: ${parameters[i].name}`)),
+      options: Object.fromEntries(
+        Object.entries(options).map(([key, value]) => [key, this.#withIds(value, `${name}: options.${key}`)]),
+      ),
+    });
+    return ids.map((id) => this.#operand(id));
+  }
+
+  build(outputs) {
+    if (outputs.size === 0) {
+      throw new TypeError('build: outputs is empty');
+    }
+    const names = [...outputs.keys()];
+    const ids = names.map((name) => this.#idOf(outputs.get(name), `build: output ${quote(name)}`));
+    const { bridge } = this.context;
+    const id = bridge.nextId();
+    const needs = this.#call('build', { id, context: this.context.id, outputs: ids });
+    const nameOf = new Map([...this.inputs].map(([name, input]) => [input.id, name]));
+    const entries = names.map((name, place) => [
+      name,
+      { place, needs: needs[place].map((input) => nameOf.get(input)) },
+    ]);
+    const graph = new Graph(this, id, new Map(entries));
+    bridge.releaseWith(graph, 'graph', id);
+    return slots.graph.create(MLGraph, graph);
+  }
+}
+
+function stateOf(name, slotsOf, object, member) {
+  const state = slotsOf.get(object);
+  if (state === undefined) {
+    throw illegalInvocation(`${name}.${member}`, name);
+  }
+  return state;
+}
+
+const builderOf = (object, member) => stateOf('MLGraphBuilder', slots.builder, object, member);
+
+/** Entry to the API. */
+class ML {
+  constructor() {
+    throw illegalConstructor('ML');
+  }
+
+  createContext(options = undefined) {
+    stateOf('ML', mlSlots, this, 'createContext');
+    if (isOneOf(FOREIGN_DEVICES, options)) {
+      throw notSupportedError(
+        'createContext: contexts of a GPUDevice or WebGLRenderingContext are not supported, expected options',
+      );
+    }
+    const { devicePreference, powerPreference } = toContextOptions(options, 'createContext: options');
+    const accelerated = devicePreference !== 'cpu';
+    return slots.context.create(MLContext, new Context({ accelerated, powerPreference }));
+  }
+}
+
+/** Where graphs are built and computed. */
+class MLContext {
+  constructor() {
+    throw illegalConstructor('MLContext');
+  }
+}
+
+/** A value of a graph under construction. */
+class MLOperand {
+  constructor() {
+    throw illegalConstructor('MLOperand');
+  }
+}
+
+/** A compiled graph. */
+class MLGraph {
+  constructor() {
+    throw illegalConstructor('MLGraph');
+  }
+
+  compute(inputs, outputs) {
+    const graph = stateOf('MLGraph', slots.graph, this, 'compute');
+    requireArguments('compute', arguments.length, 2);
+    graph.compute(toNamedInputs(inputs, 'compute: inputs'), toNamedViews(outputs, 'compute: outputs'));
+  }
+}
+
+/** Builds graphs; the operator methods are added below. */
+class MLGraphBuilder {
+  constructor(context) {
+    requireArguments('MLGraphBuilder', arguments.length, 1);
+    const owner = toContext(context, 'MLGraphBuilder: context');
+    return slots.builder.create(MLGraphBuilder, new Builder(owner), new.target);
+  }
+
+  input(name, desc) {
+    const builder = builderOf(this, 'input');
+    requireArguments('input', arguments.length, 2);
+    const inputName = usvString(name, 'input: name');
+    return builder.input(inputName, toOperandDescriptor(desc, 'input: desc'));
+  }
+
+  constant(first, second = undefined) {
+    const builder = builderOf(this, 'constant');
+    requireArguments('constant', arguments.length, 1);
+    if ((typeof first === 'object' && first !== null) || typeof first === 'function') {
+      requireArguments('constant', arguments.length, 2);
+      const descriptor = toOperandDescriptor(first, 'constant: desc');
+      return builder.constant(descriptor, toView(second, 'constant: bufferView'));
+    }
+    const value = toDouble(first, 'constant: value');
+    return builder.scalar(value, second === undefined ? 'float32' : toOperandType(second, 'constant: type'));
+  }
+
+  build(outputs) {
+    const builder = builderOf(this, 'build');
+    requireArguments('build', arguments.length, 1);
+    return builder.build(toNamedOperands(outputs, 'build: outputs'));
+  }
+}
+
+/** The method of one operator, from its row. */
+function operatorMethod(row) {
+  const { name, arguments: parameters, options, result } = row;
+  const converters = parameters.map(({ type }) => converterFor(type));
+  const toOptions = dictionaryConverter(options);
+  const method = {
+    [name](...args) {
+      const builder = builderOf(this, name);
+      requireArguments(name, args.length, parameters.length);
+      const values = converters.map((convert, i) => convert(args[i], `${name}: ${parameters[i].name}`));
+      const outputs = builder.operator(row, values, toOptions(args[parameters.length], `${name}: options`));
+      return result === 'MLOperand' ? outputs[0] : outputs;
+    },
+  }[name];
+  Object.defineProperty(method, 'length', { value: parameters.length, configurable: true });
+  return method;
+}
+
+for (const row of operators) {
+  Object.defineProperty(MLGraphBuilder.prototype, row.name, {
+    value: operatorMethod(row),
+    writable: true,
+    configurable: true,
+  });
+}
+
+const interfaces = [ML, MLContext, MLGraph, MLGraphBuilder, MLOperand].map(defineInterface);
+
+/** The only object of its interface. */
+const ml = mlSlots.create(ML, Object.freeze({}));
+
+module.exports = { ml, ...Object.fromEntries(interfaces.map((Interface) => [Interface.name, Interface])) };

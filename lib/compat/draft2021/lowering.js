@@ -1,0 +1,243 @@
+'use strict';
+
+/**
+ * The operators of the draft of 2021 in terms of today's.
+ *
+ * A function of the table takes today's MLGraphBuilder, the arguments in their order with today's MLOperands, the
+ * options with their defaults, and `valuesOf(operand)`, which gives the numbers of a small constant and undefined for
+ * anything else. It returns an MLOperand, or a list of them where the draft has a sequence. Shapes are known by then.
+ */
+
+const { convolve, pool } = require('./spatial.js');
+const { resample } = require('./resample.js');
+const { symmetricPad } = require('../spatial.js');
+
+const { DOMException } = globalThis;
+
+const shown = (shape) => `[${shape.join(', ')}]`;
+
+/**
+ * An axis as an index; negative ones count from the end.
+ *
+ * @param {number} axis
+ * @param {number} rank
+ * @param {string} what for messages
+ * @returns {number}
+ * @throws {TypeError} if there is no such axis
+ */
+function axisOf(axis, rank, what) {
+  const index = axis < 0 ? axis + rank : axis;
+  if (index < 0 || index >= rank) {
+    throw new TypeError(`${what} is ${axis}, expected ${-rank} to ${rank - 1} for an operand of rank ${rank}`);
+  }
+  return index;
+}
+
+/** Several axes as indices. @throws {TypeError} if there is no such axis, or the same one twice */
+function axesOf(axes, rank, what) {
+  const indices = axes.map((axis, i) => axisOf(axis, rank, `${what}[${i}]`));
+  if (new Set(indices).size < indices.length) {
+    throw new TypeError(`${what} is ${shown(axes)}, expected no axis twice`);
+  }
+  return indices;
+}
+
+/** Operators that take the same operands today. */
+const same = (name) => (builder, operands) => builder[name](...operands);
+
+/** Operators that take the same operands and options today. */
+const sameOptions = (name) => (builder, operands, options) => builder[name](...operands, options);
+
+function batchNormalization(builder, [input, mean, variance], options) {
+  const axis = axisOf(options.axis, input.shape.length, 'batchNormalization: options.axis');
+  return builder.batchNormalization(input, mean, variance, { ...options, axis });
+}
+
+/** min(max(x, minValue), maxValue): today's clamp() takes numbers in place of operands. */
+function clamp(builder, [x], { minValue, maxValue }) {
+  const raised = minValue === undefined ? x : builder.max(x, minValue);
+  const clamped = maxValue === undefined ? raised : builder.min(raised, maxValue);
+  if (clamped === x) {
+    return builder.identity(x);
+  }
+  if (shown(clamped.shape) !== shown(x.shape)) {
+    throw new TypeError(
+      `clamp: the limits broadcast ${shown(x.shape)} to ${shown(clamped.shape)}, expected the shape of x`,
+    );
+  }
+  return clamped;
+}
+
+function concat(builder, [inputs, axis]) {
+  if (inputs.length === 0) {
+    throw new TypeError('concat: inputs is empty');
+  }
+  return builder.concat(inputs, axisOf(axis, inputs[0].shape.length, 'concat: axis'));
+}
+
+/** The sequence has the steps of a backward direction as they are computed; today, as they stand in the input. */
+function gru(builder, operands, options) {
+  const [last, sequence] = builder.gru(...operands, options);
+  if (sequence === undefined) {
+    return [last];
+  }
+  const turned = (steps) => builder.reverse(steps, { axes: [0] });
+  switch (options.direction) {
+    case 'backward':
+      return [last, turned(sequence)];
+    case 'both': {
+      const [forward, backward] = builder.split(sequence, 2, { axis: 1 });
+      return [last, builder.concat([forward, turned(backward)], 1)];
+    }
+    default:
+      return [last, sequence];
+  }
+}
+
+/** Vectors are matrices of one row or column; two of them give a scalar. */
+function matmul(builder, [a, b]) {
+  const isVector = ({ shape }) => shape.length === 1;
+  const left = isVector(a) ? builder.reshape(a, [1, a.shape[0]]) : a;
+  const right = isVector(b) ? builder.reshape(b, [b.shape[0], 1]) : b;
+  const product = builder.matmul(left, right);
+  return isVector(a) && isVector(b) ? builder.reshape(product, []) : product;
+}
+
+/** @returns {[number[], number[]]} what to add in front and behind, from an operand of the shape [rank, 2] */
+function paddingOf(padding, rank, valuesOf) {
+  if (shown(padding.shape) !== shown([rank, 2])) {
+    throw new TypeError(`pad: padding has shape ${shown(padding.shape)}, expected ${shown([rank, 2])}`);
+  }
+  const values = valuesOf(padding);
+  if (values === undefined) {
+    const message = 'pad: padding is no constant of the builder: shapes must be known when a graph is compiled';
+    throw new DOMException(message, 'NotSupportedError');
+  }
+  const wrong = values.find((value) => !Number.isInteger(value) || value < 0);
+  if (wrong !== undefined) {
+    throw new TypeError(`pad: padding holds ${wrong}, expected integers of at least 0`);
+  }
+  return [values.filter((_, i) => i % 2 === 0), values.filter((_, i) => i % 2 === 1)];
+}
+
+function pad(builder, [input, padding], { mode, value }, valuesOf) {
+  const [beginning, ending] = paddingOf(padding, input.shape.length, valuesOf);
+  return mode === 'symmetric'
+    ? symmetricPad(builder, input, beginning, ending)
+    : builder.pad(input, beginning, ending, { mode, value });
+}
+
+const reduce =
+  (name) =>
+  (builder, [input], { axes, keepDimensions }) => {
+    const rank = input.shape.length;
+    // An undefined member is one that was not given, which means all axes.
+    const indices = axes === undefined || axes === null ? undefined : axesOf(axes, rank, `${name}: options.axes`);
+    return builder[name](input, { axes: indices, keepDimensions });
+  };
+
+/** A size of null or -1 follows from the number of elements. */
+function reshape(builder, [input, newShape]) {
+  const isOpen = (size) => size === null || size === -1;
+  const open = newShape.filter(isOpen).length;
+  const wanted = shown(newShape.map((size) => size ?? 'null'));
+  if (open > 1) {
+    throw new TypeError(`reshape: newShape is ${wanted}, expected at most one -1 or null`);
+  }
+  const product = (sizes) => sizes.reduce((elements, size) => elements * size, 1);
+  const elements = product(input.shape);
+  const known = product(newShape.filter((size) => !isOpen(size)));
+  if (open === 1 && (known <= 0 || elements % known !== 0)) {
+    throw new TypeError(`reshape: ${elements} elements of ${shown(input.shape)} do not fill ${wanted}`);
+  }
+  return builder.reshape(
+    input,
+    newShape.map((size) => (isOpen(size) ? elements / known : size)),
+  );
+}
+
+/** Negative starts count from the end, a size of -1 is what is left, and axes say which dimensions are cut. */
+function slice(builder, [input, starts, sizes], { axes }) {
+  const { shape } = input;
+  const indices = axes === undefined ? shape.map((_, axis) => axis) : axesOf(axes, shape.length, 'slice: options.axes');
+  if (starts.length !== indices.length || sizes.length !== indices.length) {
+    throw new TypeError(`slice: ${starts.length} starts and ${sizes.length} sizes, expected ${indices.length} of each`);
+  }
+  const from = shape.map(() => 0);
+  const lengths = [...shape];
+  indices.forEach((axis, i) => {
+    from[axis] = starts[i] < 0 ? starts[i] + shape[axis] : starts[i];
+    lengths[axis] = sizes[i] === -1 ? shape[axis] - from[axis] : sizes[i];
+    if (from[axis] < 0 || lengths[axis] < 1 || from[axis] + lengths[axis] > shape[axis]) {
+      throw new TypeError(
+        `slice: start ${starts[i]} and size ${sizes[i]} do not fit dimension ${axis} of ${shown(shape)}`,
+      );
+    }
+  });
+  return builder.slice(input, from, lengths);
+}
+
+function softmax(builder, [x]) {
+  if (x.shape.length !== 2) {
+    throw new TypeError(`softmax: x has shape ${shown(x.shape)}, expected a matrix (rank 2)`);
+  }
+  return builder.softmax(x, 1);
+}
+
+function split(builder, [input, splits], { axis }) {
+  return builder.split(input, splits, { axis: axisOf(axis, input.shape.length, 'split: options.axis') });
+}
+
+function squeeze(builder, [input], { axes }) {
+  const { shape } = input;
+  const dropped = new Set(
+    axes === undefined
+      ? shape.flatMap((size, axis) => (size === 1 ? [axis] : []))
+      : axesOf(axes, shape.length, 'squeeze: options.axes'),
+  );
+  for (const axis of dropped) {
+    if (shape[axis] !== 1) {
+      throw new TypeError(`squeeze: dimension ${axis} of ${shown(shape)} has size ${shape[axis]}, expected 1`);
+    }
+  }
+  return builder.reshape(
+    input,
+    shape.filter((_, axis) => !dropped.has(axis)),
+  );
+}
+
+function transpose(builder, [input], { permutation }) {
+  return permutation === undefined
+    ? builder.transpose(input)
+    : builder.transpose(input, {
+        permutation: axesOf(permutation, input.shape.length, 'transpose: options.permutation'),
+      });
+}
+
+const named = (names, lower) => Object.fromEntries(names.map((name) => [name, lower(name)]));
+
+/** By the names of the draft's methods. */
+const lowerings = {
+  ...named(['add', 'sub', 'mul', 'div', 'max', 'min', 'pow'], same),
+  ...named(['abs', 'ceil', 'cos', 'exp', 'floor', 'log', 'neg', 'relu', 'sigmoid', 'sin', 'tan', 'tanh'], same),
+  ...named(['gemm', 'gruCell', 'instanceNormalization', 'leakyRelu'], sameOptions),
+  ...named(['averagePool2d', 'l2Pool2d', 'maxPool2d'], pool),
+  ...named(['reduceL1', 'reduceL2', 'reduceLogSum', 'reduceLogSumExp', 'reduceMax'], reduce),
+  ...named(['reduceMean', 'reduceMin', 'reduceProduct', 'reduceSum', 'reduceSumSquare'], reduce),
+  batchNormalization,
+  clamp,
+  concat,
+  conv2d: convolve,
+  gru,
+  matmul,
+  pad,
+  resample,
+  reshape,
+  slice,
+  softmax,
+  split,
+  squeeze,
+  transpose,
+};
+
+module.exports = { lowerings };

@@ -1,0 +1,96 @@
+'use strict';
+
+/** Convolutions and pooling of the draft of 2021 in terms of today's: paddings that are computed, and transposition. */
+
+const { samePadding, sameTransposedPadding } = require('../spatial.js');
+
+/** Where height and width stand. */
+const SPATIAL = { nchw: [2, 3], nhwc: [1, 2], oihw: [2, 3], hwio: [0, 1], ohwi: [1, 2], ihwo: [1, 2] };
+
+/** Permutations from a layout of filters to oihw. */
+const TO_OIHW = { oihw: [0, 1, 2, 3], hwio: [3, 2, 0, 1], ohwi: [0, 3, 1, 2], ihwo: [3, 0, 1, 2] };
+
+/** @throws {TypeError} unless the operand has the rank 4 that the sizes are taken from */
+function requireRank4({ shape }, what) {
+  if (shape.length !== 4) {
+    throw new TypeError(`${what} has shape [${shape.join(', ')}], expected rank 4`);
+  }
+}
+
+const sizesOf = ({ shape }, layout) => SPATIAL[layout].map((axis) => shape[axis]);
+
+/** @throws {TypeError} for strides and dilations that no size can be computed from */
+function requirePositive(values, what) {
+  if (values.length !== 2 || values.some((value) => value < 1)) {
+    throw new TypeError(`${what} is [${values.join(', ')}], expected two integers of at least 1`);
+  }
+  return values;
+}
+
+/**
+ * The filter of a transposed convolution: [output, input / groups, height, width] in the draft of 2021,
+ * [input, output / groups, height, width] today.
+ */
+function transposedFilter(builder, filter, layout, groups) {
+  const oihw = layout === 'oihw' ? filter : builder.transpose(filter, { permutation: TO_OIHW[layout] });
+  if (groups === 1) {
+    return builder.transpose(oihw, { permutation: [1, 0, 2, 3] });
+  }
+  const [outputs, inputsPerGroup, height, width] = oihw.shape;
+  if (groups < 1 || outputs % groups !== 0) {
+    throw new TypeError(
+      `conv2d: options.groups is ${groups}, expected a divisor of the ${outputs} output channels of filter`,
+    );
+  }
+  const outputsPerGroup = outputs / groups;
+  const grouped = builder.reshape(oihw, [groups, outputsPerGroup, inputsPerGroup, height, width]);
+  const swapped = builder.transpose(grouped, { permutation: [0, 2, 1, 3, 4] });
+  return builder.reshape(swapped, [groups * inputsPerGroup, outputsPerGroup, height, width]);
+}
+
+/** `conv2d`, whose option `transpose` is a method of its own today. */
+function convolve(builder, [input, filter], options) {
+  const { autoPad, transpose, outputPadding, outputSizes, filterLayout, ...common } = options;
+  requireRank4(input, 'conv2d: input');
+  requireRank4(filter, 'conv2d: filter');
+  const sizes = {
+    input: sizesOf(input, common.inputLayout),
+    window: sizesOf(filter, filterLayout),
+    strides: requirePositive(common.strides ?? [1, 1], 'conv2d: options.strides'),
+    dilations: requirePositive(common.dilations ?? [1, 1], 'conv2d: options.dilations'),
+  };
+  if (!transpose) {
+    const padding = autoPad === 'explicit' ? common.padding : samePadding(autoPad, sizes);
+    return builder.conv2d(input, filter, { ...common, filterLayout, padding });
+  }
+  const padding =
+    autoPad === 'explicit'
+      ? common.padding
+      : sameTransposedPadding(autoPad, { ...sizes, outputSizes, outputPadding: outputPadding ?? [0, 0] });
+  return builder.convTranspose2d(input, transposedFilter(builder, filter, filterLayout, common.groups), {
+    ...common,
+    padding,
+    outputPadding,
+    outputSizes,
+  });
+}
+
+/** The pooling operators. */
+const pool =
+  (name) =>
+  (builder, [input], { autoPad, ...options }) => {
+    if (autoPad === 'explicit') {
+      return builder[name](input, options);
+    }
+    requireRank4(input, `${name}: input`);
+    const sizes = sizesOf(input, options.layout);
+    const padding = samePadding(autoPad, {
+      input: sizes,
+      window: requirePositive(options.windowDimensions ?? sizes, `${name}: options.windowDimensions`),
+      strides: requirePositive(options.strides ?? [1, 1], `${name}: options.strides`),
+      dilations: requirePositive(options.dilations ?? [1, 1], `${name}: options.dilations`),
+    });
+    return builder[name](input, { ...options, padding });
+  };
+
+module.exports = { convolve, pool };

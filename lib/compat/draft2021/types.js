@@ -1,0 +1,98 @@
+'use strict';
+
+/** Converters for the types and dictionaries of idl.js. */
+
+const webidl = require('../../webidl.js');
+const { notSupportedError, quote } = require('../../errors.js');
+const { defineSlots } = require('../../slots.js');
+const { isOneOf } = require('../foreign.js');
+const { arrayBufferView } = require('../views.js');
+const { dictionaries, enumerations } = require('./idl.js');
+
+const { isView } = ArrayBuffer;
+
+/** Slots of the draft's interfaces, of which these converters need some. */
+const slots = { context: defineSlots(), builder: defineSlots(), operand: defineSlots(), graph: defineSlots() };
+
+/** Interfaces of other standards whose objects the draft takes, and this package does not. */
+const FOREIGN_RESOURCES = ['GPUBuffer', 'GPUTexture', 'WebGLBuffer', 'WebGLTexture'];
+const FOREIGN_DEVICES = ['GPUDevice', 'WebGLRenderingContext', 'WebGL2RenderingContext'];
+
+/** @throws {DOMException} NotSupportedError for a resource of a GPU, also as the draft's MLBufferResourceView */
+function requireNoResource(value, what) {
+  const isResource = (candidate) => isOneOf(FOREIGN_RESOURCES, candidate);
+  if (isResource(value) || (webidl.isObject(value) && !isView(value) && isResource(value.resource))) {
+    throw notSupportedError(
+      `${what} is a resource of WebGPU or WebGL, expected an ArrayBufferView: contexts own their device`,
+    );
+  }
+}
+
+/** `MLBufferView` and `MLResource`, as far as contexts that own their device have them. */
+function toView(value, what, key) {
+  const name = key === undefined ? what : `${what}[${quote(key)}]`;
+  requireNoResource(value, name);
+  return arrayBufferView(value, name);
+}
+
+const nullable = (convert) => (value, what, key) => (value === null ? null : convert(value, what, key));
+
+const CONVERTERS = new Map([
+  ['boolean', webidl.boolean],
+  ['double', webidl.double],
+  ['float', webidl.float],
+  ['long', webidl.long],
+  ['unsigned long', webidl.unsignedLong],
+  ['long?', nullable(webidl.long)],
+  ['MLOperand', webidl.interfaceType('MLOperand', slots.operand)],
+  ['MLResource', toView],
+  ...Object.entries(enumerations).map(([name, values]) => [name, webidl.enumeration(values)]),
+]);
+
+/**
+ * @param {string} type as in idl.js
+ * @returns {Function} its converter
+ */
+function converterFor(type) {
+  const known = CONVERTERS.get(type);
+  if (known !== undefined) {
+    return known;
+  }
+  const [, union, inner, isNullable] = /^(?:\((.+) or )?sequence<(.+)>\)?(\?)?$/.exec(type);
+  const convert = (union === undefined ? webidl.sequence : webidl.elementOrSequence)(converterFor(inner));
+  return isNullable === undefined ? convert : nullable(convert);
+}
+
+/**
+ * @param {string} [name] of a dictionary; without it, the dictionary has no members
+ * @returns {(value: unknown, what: string) => object} its converter
+ */
+function dictionaryConverter(name) {
+  if (name === undefined) {
+    return () => ({});
+  }
+  return webidl.dictionary(dictionaries[name].map((member) => ({ ...member, convert: converterFor(member.type) })));
+}
+
+const toInputDictionary = dictionaryConverter('MLInput');
+
+/** `(MLResource or MLInput)`: a view, or a view with the dimensions of its data. */
+function toInput(value, what, key) {
+  const name = `${what}[${quote(key)}]`;
+  requireNoResource(value, name);
+  if (isView(value)) {
+    return { resource: arrayBufferView(value, name), dimensions: undefined };
+  }
+  return toInputDictionary(value, name);
+}
+
+module.exports = {
+  FOREIGN_DEVICES,
+  converterFor,
+  dictionaryConverter,
+  slots,
+  toNamedInputs: webidl.record(toInput),
+  toNamedOperands: webidl.record(converterFor('MLOperand')),
+  toNamedViews: webidl.record(toView),
+  toView,
+};

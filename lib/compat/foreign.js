@@ -1,0 +1,23 @@
+'use strict';
+
+/** Objects of other standards, which the drafts take and this package does not. */
+
+const { isObject } = require('../webidl.js');
+
+const { apply } = Reflect;
+const { isPrototypeOf } = Object.prototype;
+
+/**
+ * Whether a value is an object of one of these interfaces, where the runtime has them.
+ *
+ * @param {string[]} names of global classes
+ * @param {unknown} value
+ */
+function isOneOf(names, value) {
+  return names.some((name) => {
+    const prototype = typeof globalThis[name] === 'function' ? globalThis[name].prototype : undefined;
+    return isObject(prototype) && isObject(value) && apply(isPrototypeOf, prototype, [value]);
+  });
+}
+
+module.exports = { isOneOf };

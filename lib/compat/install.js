@@ -1,0 +1,34 @@
+'use strict';
+
+/** Puts an earlier draft in the place of today's API, for programs that find it in `navigator` and the globals. */
+
+const { isObject } = require('../webidl.js');
+
+/** The interfaces that are globals today. */
+const TODAY = ['ML', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor'];
+
+/**
+ * Defines `navigator.ml` and the interfaces of a draft as globals, over what is there.
+ *
+ * @param {object} draft `draft2021` or `draft2024`
+ * @throws {TypeError} if it is neither
+ */
+function install(draft) {
+  if (!isObject(draft) || typeof draft.MLGraphBuilder !== 'function' || !isObject(draft.ml)) {
+    throw new TypeError('install: draft is none, expected draft2021 or draft2024');
+  }
+  const { ml, ...interfaces } = draft;
+  require('../../auto.js'); // makes a navigator where there is none
+  Object.defineProperty(globalThis.navigator, 'ml', {
+    get: () => ml,
+    set: undefined,
+    enumerable: true,
+    configurable: true,
+  });
+  TODAY.filter((name) => !(name in interfaces)).forEach((name) => delete globalThis[name]);
+  for (const [name, value] of Object.entries(interfaces)) {
+    Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
+  }
+}
+
+module.exports = { install };
