@@ -93,7 +93,7 @@ class Completions {
     reject(error);
   }
 
-  /** Handler of native completions; an empty code is a success. */
+  /** Settles the promise of a native completion; an empty code is a success. */
   #complete(id, code, message) {
     const entry = this.#pending.get(id);
     if (entry === undefined) {

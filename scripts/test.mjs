@@ -69,7 +69,8 @@ function testFiles({ suite }) {
   return readdirSync(join(root, '__test__'), { recursive: true, withFileTypes: true })
     .filter((file) => file.isFile() && file.name.endsWith('.test.mjs'))
     .map((file) => relative(root, join(file.parentPath ?? file.path, file.name)).split(sep).join('/'))
-    .filter((file) => suiteOf(file) === suite && !PACKAGE_TESTS.some((folder) => file.startsWith(folder)))
+    .filter((file) => !file.includes('/node_modules/') && suiteOf(file) === suite)
+    .filter((file) => !PACKAGE_TESTS.some((folder) => file.startsWith(folder)))
     .sort();
 }
 

@@ -103,6 +103,20 @@ export async function slowGraph(context, milliseconds) {
 }
 
 /**
+ * Arguments with which `process.execPath` runs the text of an ES module. Deno's `-e` takes CommonJS only.
+ *
+ * @param {string} program
+ * @param {string[]} [flags] of V8
+ * @returns {string[]}
+ */
+export function moduleArguments(program, flags = []) {
+  if (process.versions.deno !== undefined) {
+    return ['eval', ...(flags.length > 0 ? [`--v8-flags=${flags}`] : []), program];
+  }
+  return [...flags, '--input-type=module', '-e', program];
+}
+
+/**
  * Runs an ES module in a process of its own. `webnn-node` is imported as it would be by a user; the helpers above
  * are there as `helpers`, unless the process is to start without the addon.
  *
@@ -113,7 +127,7 @@ export async function slowGraph(context, milliseconds) {
  */
 export function runProcess(source, { env = {}, flags = [], helpers = true } = {}) {
   const program = helpers ? `import * as helpers from ${JSON.stringify(HELPERS)};\n${source}` : source;
-  const child = spawn(process.execPath, [...flags, '--input-type=module', '-e', program], {
+  const child = spawn(process.execPath, moduleArguments(program, flags), {
     cwd: ROOT,
     // The test runner's own variable would make the output of the child part of its report.
     env: { ...process.env, NODE_TEST_CONTEXT: undefined, ...env },

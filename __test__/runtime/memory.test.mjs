@@ -28,15 +28,16 @@ const run = (source) => resultOf(TOOLS + source, { flags: ['--expose-gc'] });
 
 /**
  * How the collector answers to `count` times `work`: V8 tells nobody the sum of what it was told about memory outside
- * of its heap, but collects for every 64 MiB that it grows by.
+ * of its heap, but collects for every 64 MiB that it grows by. Each collection of the whole heap is seen by the end of
+ * an object that was made after the one before; that needs nothing of Node.
  */
 const collections = (count, work) =>
   run(`
-    import { PerformanceObserver, constants } from 'node:perf_hooks';
     let major = 0;
-    const majorKinds = [constants.NODE_PERFORMANCE_GC_MAJOR, constants.NODE_PERFORMANCE_GC_INCREMENTAL];
-    const observer = new PerformanceObserver((list) => {
-      major += list.getEntries().filter(({ detail }) => majorKinds.includes(detail.kind)).length;
+    const watch = () => collected.register({});
+    const collected = new FinalizationRegistry(() => {
+      major++;
+      watch();
     });
     let finalized = 0;
     const registry = new FinalizationRegistry(() => finalized++);
@@ -48,14 +49,13 @@ const collections = (count, work) =>
     };
     await collect();
     await new Promise((resolve) => setImmediate(resolve));
-    observer.observe({ entryTypes: ['gc'] });
+    watch();
     for (let i = 0; i < ${count}; i++) {
       const thing = await (${work})();
       registry.register(thing);
       await new Promise((resolve) => setImmediate(resolve));
     }
     await new Promise((resolve) => setTimeout(resolve, 50));
-    observer.disconnect();
     console.log(JSON.stringify({ major, finalized, growth: rss() }));`);
 
 const WORK = {
@@ -69,11 +69,14 @@ const WORK = {
   }`,
 };
 
+/** More collections than this are many, for objects that are tiny themselves. */
+const FEW = 5;
+
 for (const [name, work] of Object.entries(WORK)) {
   test(`the collector knows the weight of a ${name}`, async () => {
     const { major, finalized } = await collections(200, work);
-    // 3,200 MiB of tiny objects.
-    assert.ok(major >= 10, `only ${major} collections`);
+    // 3,200 MiB: 40 collections in Node 20, 10 in Deno 2.9, 8 and more in Bun 1.4.
+    assert.ok(major > FEW, `only ${major} collections`);
     assert.ok(finalized >= 100, `only ${finalized} of 200 were collected`);
   });
 }
@@ -87,7 +90,7 @@ for (const name of ['tensor', 'constant tensor', 'graph']) {
       return thing;
     }`;
     const { major } = await collections(200, work);
-    assert.ok(major <= 5, `${major} collections for memory that was given back`);
+    assert.ok(major <= FEW, `${major} collections for memory that was given back`);
   });
 }
 

@@ -62,6 +62,17 @@ test('work of one context runs in order', async () => {
   assert.deepEqual(order, [...values.keys()]);
 });
 
+test('promises of one context are settled in order, however many end at the same time', async () => {
+  const context = await ml.createContext({ numThreads: 1 });
+  const tensor = await context.createTensor(floats(4));
+  for (let round = 0; round < 100; round++) {
+    const order = [];
+    const reads = Array.from({ length: 100 }, (_, i) => context.readTensor(tensor).then(() => order.push(i)));
+    await Promise.all(reads);
+    assert.deepEqual(order, [...reads.keys()], `round ${round}`);
+  }
+});
+
 test('a later write changes nothing that an earlier dispatch or read sees', async () => {
   const context = await ml.createContext();
   const { run, x, y, links } = await slowGraph(context, 200);

@@ -55,3 +55,41 @@ test('processes of a cluster compute side by side', async () => {
   );
   assert.deepEqual(results, [true, true, true, 0, 0, 0]);
 });
+
+test('forked processes compute and send their results', async () => {
+  const results = await resultOf(
+    `import { fork } from 'node:child_process';
+     import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+     import { tmpdir } from 'node:os';
+     import { join } from 'node:path';
+     const context = await helpers.ml.createContext();
+     const { run, y } = await helpers.slowGraph(context, 50);
+     for (let i = 0; i < 5; i++) run();
+     const end = context.readTensor(y);
+     const folder = mkdtempSync(join(tmpdir(), 'webnn-fork-'));
+     const file = join(folder, 'child.mjs');
+     writeFileSync(file, \`
+       const helpers = await import(process.argv[2]);
+       const context = await helpers.ml.createContext({ numThreads: 1 });
+       const tensor = await context.createTensor(helpers.floats(4));
+       process.once('message', async (values) => {
+         context.writeTensor(tensor, Float32Array.from(values));
+         process.send([...await helpers.read(context, tensor)], () => process.disconnect());
+       });
+       process.send('ready');\`);
+     const results = await Promise.all([1, 2, 3].map((number) => new Promise((resolve, reject) => {
+       const child = fork(file, [helpers.HELPERS], { execArgv: [] });
+       const received = [];
+       child.on('message', (message) => {
+         received.push(message);
+         if (message === 'ready') child.send([number, 0.5, -1, 0]);
+       });
+       child.on('error', reject);
+       child.on('exit', (code) => resolve([...received, code]));
+     })));
+     rmSync(folder, { recursive: true });
+     await end;
+     console.log(JSON.stringify(results));`,
+  );
+  assert.deepEqual(results, [1, 2, 3].map((number) => ['ready', [number, 0.5, -1, 0], 0]));
+});

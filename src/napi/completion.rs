@@ -2,12 +2,13 @@
 //! alive only while requests are outstanding. Requests that end before JavaScript comes to hear of the first one are told
 //! in one call: entering JavaScript costs more than what a small request does.
 
+use super::handle::Owner;
 use crate::error::Result;
-use crate::runtime::{Done, Wake};
+use crate::runtime::{Context, Done, Wake, WeakList};
 use napi::bindgen_prelude::{FnArgs, Function, Unknown};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode, ThreadsafeFunctionHandle};
 use napi::{Env, Status, sys};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// `(ids, codes, messages)` in the order in which the requests ended. An empty code is success; both other lists are
@@ -78,14 +79,18 @@ pub struct Environment {
     notify: Arc<Notify>,
     outstanding: Arc<Outstanding>,
     completed: Arc<Ended>,
-    ended: Arc<AtomicBool>,
+    /// Those end with it: nobody sees what they would still do. That does not wait for the finalizers of their handles,
+    /// because not every runtime runs those of a worker that is terminated.
+    contexts: Arc<WeakList<Owner>>,
 }
 
 impl Environment {
     /// The environment whose requests are told to `on_complete`.
     pub fn new(env: &Env, on_complete: Function<Completions, Unknown<'static>>) -> napi::Result<Arc<Environment>> {
-        let ended = Arc::new(AtomicBool::new(false));
-        env.add_env_cleanup_hook(ended.clone(), |ended| ended.store(true, Ordering::Release))?;
+        let contexts = Arc::new(WeakList::<Owner>::default());
+        env.add_env_cleanup_hook(contexts.clone(), |contexts| {
+            contexts.drain().iter().for_each(|owner| owner.context.end());
+        })?;
         let (outstanding, completed) = (Arc::new(Outstanding::default()), Arc::new(Ended::default()));
         let (told, source) = (outstanding.clone(), completed.clone());
         let notify = on_complete.build_threadsafe_function::<()>().weak::<true>().build_callback(
@@ -96,12 +101,14 @@ impl Environment {
             },
         )?;
         drop(outstanding.notify.set(Arc::downgrade(&notify.handle)));
-        Ok(Arc::new(Environment { notify: Arc::new(notify), outstanding, completed, ended }))
+        Ok(Arc::new(Environment { notify: Arc::new(notify), outstanding, completed, contexts }))
     }
 
-    /// Whether the environment is gone, or about to go: nobody sees the end of any request.
-    pub fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+    /// The owner of `context`, which ends with this environment.
+    pub fn own(self: &Arc<Self>, context: Context) -> Arc<Owner> {
+        let owner = Arc::new(Owner { context, environment: self.clone() });
+        self.contexts.add(&owner);
+        owner
     }
 
     /// The end of request `id`, which is outstanding from now on. Called on the JavaScript thread. JavaScript is told

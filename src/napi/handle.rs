@@ -17,15 +17,6 @@ pub struct Owner {
     pub environment: Arc<Environment>,
 }
 
-impl Drop for Owner {
-    /// Work that nobody can see any more is not done.
-    fn drop(&mut self) {
-        if self.environment.has_ended() {
-            self.context.lose();
-        }
-    }
-}
-
 /// A tensor or graph of a context.
 pub struct Handle<T> {
     shared: Arc<T>,

@@ -61,7 +61,7 @@ pub fn create_context(
 ) -> Result<External<ContextHandle>> {
     let threads = (threads > 0).then_some(threads as usize);
     let context = runtime::Context::new(threads, power_preference == "low-power").map_err(thrown)?;
-    Ok(External::new(Arc::new(Owner { context, environment: (**environment).clone() })))
+    Ok(External::new(environment.own(context)))
 }
 
 /// Aborts what is queued; every outstanding request ends with an InvalidStateError.

@@ -3,6 +3,7 @@
 use super::settings::{Settings, thread_count};
 use super::tensor::{Contents, Read, Tensor};
 use super::timeline::{Done, Timeline, lost, panicked};
+use super::weak_list::WeakList;
 use crate::cpu::description::Description;
 use crate::cpu::observe::{Observer, Stopwatch, Unobserved};
 use crate::cpu::plan::Plan;
@@ -23,6 +24,8 @@ const SHORT_READ: usize = 1 << 14;
 pub struct Context {
     timeline: Timeline,
     settings: Settings,
+    tensors: WeakList<Tensor>,
+    graphs: WeakList<CompiledGraph>,
 }
 
 /// A graph of a context: compiled once the request to build it is done.
@@ -48,12 +51,21 @@ impl Context {
         };
         let threads = Threads::new(count)
             .map_err(|error| Error::new(ErrorKind::Operation, format!("{count} threads did not start: {error}")))?;
-        Ok(Context { timeline: Timeline::new(threads, Isa::detect()?)?, settings })
+        let timeline = Timeline::new(threads, Isa::detect()?)?;
+        Ok(Context { timeline, settings, tensors: WeakList::default(), graphs: WeakList::default() })
     }
 
     /// Drops everything that is queued.
     pub fn lose(&self) {
         self.timeline.lose();
+    }
+
+    /// Drops everything that is queued and frees what all tensors and graphs hold, for a context whose tensors and graphs
+    /// nobody will release.
+    pub fn end(&self) {
+        self.lose();
+        self.tensors.drain().iter().for_each(|tensor| self.release_tensor(tensor));
+        self.graphs.drain().iter().for_each(|graph| self.release_graph(graph));
     }
 
     /// Creates a tensor of zeros. Its bytes are allocated on the timeline.
@@ -63,6 +75,7 @@ impl Context {
     pub fn create_tensor(&self, descriptor: Descriptor, done: Done) -> Result<Arc<Tensor>> {
         check("createTensor", &descriptor)?;
         let tensor = Arc::new(Tensor::new(descriptor));
+        self.tensors.add(&tensor);
         let target = tensor.clone();
         self.timeline.enqueue(
             move |_| {
@@ -84,6 +97,7 @@ impl Context {
         check_length("createConstantTensor", &descriptor, bytes)?;
         let bytes = Buffer::copy_of(bytes)?;
         let tensor = Arc::new(Tensor::new(descriptor));
+        self.tensors.add(&tensor);
         *tensor.lock() = Contents::Bytes(Arc::new(bytes));
         self.timeline.enqueue(|_| Ok(()), done);
         Ok(tensor)
@@ -136,6 +150,7 @@ impl Context {
     /// Compiles `graph`.
     pub fn build(&self, graph: Graph, done: Done) -> Arc<CompiledGraph> {
         let compiled = Arc::new(CompiledGraph::default());
+        self.graphs.add(&compiled);
         let (target, settings) = (compiled.clone(), self.settings);
         self.timeline.enqueue(
             move |env| {
@@ -307,6 +322,30 @@ mod tests {
         finished(|done| read = Some(context.read(tensor, done)))?;
         let bytes = read.and_then(|read| read.take()).expect("a snapshot");
         Ok(crate::memory::elements(bytes.bytes()).to_vec())
+    }
+
+    #[test]
+    fn the_end_frees_what_tensors_and_graphs_hold() {
+        let context = Context::new(Some(1), false).unwrap();
+        let descriptor = || Descriptor::new(DataType::Float32, [2]);
+        let tensor = context.create_tensor(descriptor(), Done::unobserved()).unwrap();
+        let constant = context.create_constant_tensor(descriptor(), &[0; 8], Done::unobserved()).unwrap();
+        let mut graph = None;
+        let text = "%0 = input x float32 [2]\n%1 = neg %0\noutput y = %1";
+        finished(|done| graph = Some(context.build(parse(text), done))).unwrap();
+        let graph = graph.expect("built");
+        assert!(graph.description().is_some());
+
+        context.end();
+        let (tell, told) = channel();
+        context.timeline.enqueue_release(move || tell.send(()).expect("somebody waits"));
+        told.recv().unwrap();
+        assert!(graph.description().is_none());
+        for tensor in [tensor, constant] {
+            assert!(matches!(*tensor.lock(), Contents::Released));
+        }
+        let error = finished(|done| drop(context.create_tensor(descriptor(), done))).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InvalidState);
     }
 
     #[test]

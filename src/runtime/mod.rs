@@ -5,8 +5,10 @@ pub mod settings;
 mod system;
 mod tensor;
 mod timeline;
+mod weak_list;
 
 pub use context::{CompiledGraph, Context};
 pub use system::system_info;
 pub use tensor::{Read, Tensor};
 pub use timeline::{Done, Wake};
+pub use weak_list::WeakList;

@@ -1,0 +1,24 @@
+// A program of a user of the installed package, in any runtime. Prints `installed` when the results are right.
+
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import { ml, MLGraphBuilder } from 'webnn-node';
+import { loadModel } from 'webnn-node/onnx';
+import { systemInfo } from 'webnn-node/inspect';
+import 'webnn-node/auto';
+
+const context = await navigator.ml.createContext();
+const builder = new MLGraphBuilder(context);
+const descriptor = { dataType: 'float32', shape: [2, 2] };
+const graph = await builder.build({ y: builder.add(builder.input('x', descriptor), builder.constant('float32', 0.5)) });
+const x = await context.createTensor({ ...descriptor, writable: true });
+const y = await context.createTensor({ ...descriptor, readable: true });
+context.writeTensor(x, new Float32Array([1, 2, 3, 4]));
+context.dispatch(graph, { x }, { y });
+assert.deepEqual([...new Float32Array(await context.readTensor(y))], [1.5, 2.5, 3.5, 4.5]);
+
+assert.equal(createRequire(import.meta.url)('webnn-node').ml, ml);
+assert.equal(navigator.ml, ml);
+assert.equal(typeof loadModel, 'function');
+assert.ok(systemInfo().threads > 0);
+console.log('installed');

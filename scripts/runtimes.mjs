@@ -1,0 +1,282 @@
+// `npm run test:runtimes`: the conformance vectors and the tests of the interface in Node, Deno and Bun, which come
+// from npm into __test__/runtimes/node_modules. For Linux on x64.
+//
+//   npm run test:runtimes                             everything
+//   npm run test:runtimes -- --only deno,bun          these runtimes
+//   npm run test:runtimes -- --suite vectors          these suites
+
+import { spawn } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { compareRuns, findFaults } from '../__test__/runtimes/faults.mjs';
+import { HERE, LACKING, RUNTIMES } from '../__test__/runtimes/runtimes.mjs';
+import { entry, Failure, outputOf, root, run, runNpm, say } from './process.mjs';
+import { packagesAreStale, setUp } from './setup.mjs';
+
+const USAGE = 'usage: npm run test:runtimes -- [--only RUNTIME,...] [--suite SUITE,...]';
+const VECTORS = join(root, '..', 'shared', 'conformance');
+const OUTPUT = join(root, 'target', 'runtimes');
+
+/** What Deno must allow: reading the repository, or nothing but the addon of an installed package. */
+const READ_AND_LOAD = ['--allow-ffi', '--allow-read'];
+const LOAD = ['--allow-ffi=node_modules'];
+
+/** Paths of test files by their names without ending. */
+const testFiles = (...names) => names.map((name) => `__test__/${name}.test.mjs`);
+
+/** The test files directly in a folder of __test__. */
+const testsIn = (folder) =>
+  readdirSync(join(root, '__test__', folder))
+    .filter((name) => name.endsWith('.test.mjs'))
+    .sort()
+    .map((name) => `__test__/${folder}/${name}`);
+
+/** Milliseconds for one suite in one runtime. */
+const PATIENCE = 900_000;
+
+/** Runs a command to its end. @returns {Promise<{code: number | string, output: string}>} */
+function outcomeOf(command, args, { cwd = root, env = {} } = {}) {
+  const child = spawn(command, args, {
+    cwd,
+    // A test runner's own variable would make reports of children part of its own.
+    env: { ...process.env, NO_COLOR: '1', NODE_TEST_CONTEXT: undefined, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: PATIENCE,
+    killSignal: 'SIGKILL',
+  });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text) => {
+      output += text;
+    });
+  }
+  return new Promise((resolve, reject) => {
+    child.on('error', (error) => reject(new Failure(`cannot run ${command}: ${error.message}`)));
+    child.on('close', (code, signal) => resolve({ code: code ?? signal, output }));
+  });
+}
+
+/** The conformance vectors: all of them run and pass. @returns {Promise<Result>} */
+async function runVectors(runtime, env) {
+  const { cases } = JSON.parse(readFileSync(join(VECTORS, 'index.json'), 'utf8')).totals;
+  const args = [...runtime.program('__test__/conformance/run.mjs', READ_AND_LOAD), VECTORS];
+  const { code, output } = await outcomeOf(runtime.command, args, { env });
+  const [, passed, failed] = (/^(\d+) passed, (\d+) failed$/m.exec(output) ?? []).map(Number);
+  const isGood = code === 0 && passed === cases && failed === 0;
+  return { text: `${passed ?? 0} of ${cases} cases passed`, faults: isGood ? [] : [`ended with ${code}\n${output}`] };
+}
+
+/** Test files: each test passes, or fails for want of what the table says. @returns {Promise<Result>} */
+async function runTests(runtime, suite, files, env) {
+  const { readReport } = await import('../__test__/runtimes/report.mjs');
+  const report = join(OUTPUT, `${runtime.name}-${suite}.xml`);
+  rmSync(report, { force: true });
+  const { code, output } = await outcomeOf(runtime.command, runtime.tests(files, report), { env });
+  if (!existsSync(report)) {
+    return { text: 'no report', names: [], faults: [`ended with ${code} and without a report\n${output}`] };
+  }
+  const tests = readReport(readFileSync(report, 'utf8'));
+  const lacking = LACKING.filter((row) => row.suite === suite && row.runtime === runtime.name);
+  const faults = findFaults(tests, lacking);
+  if (faults.length === 0 && (code !== 0) !== lacking.length > 0) {
+    faults.push(`ended with ${code} although nothing else is wrong\n${output}`);
+  }
+  const passed = tests.filter(({ outcome }) => outcome === 'passed').length;
+  const known = lacking.length > 0 ? `, ${lacking.length} cannot pass there` : '';
+  return { text: `${passed} of ${tests.length} tests passed${known}`, names: tests.map(({ name }) => name), faults };
+}
+
+/** Packs the package and installs it into an empty folder. @returns {Promise<string>} the folder */
+async function installPackage() {
+  const folder = mkdtempSync(join(tmpdir(), 'webnn-runtimes-'));
+  await runNpm('packing of the package', ['pack', '--silent', '--pack-destination', folder]);
+  const [archive] = readdirSync(folder);
+  writeFileSync(join(folder, 'package.json'), '{ "private": true }\n');
+  const options = ['--ignore-scripts', '--omit=optional', '--omit=peer', '--no-audit', '--no-fund', '--silent'];
+  await runNpm('installation of the package', ['install', '--prefix', folder, ...options, join(folder, archive)]);
+  const target = join(folder, 'node_modules', 'webnn-node');
+  for (const file of readdirSync(root).filter((name) => /^webnn-node\..*\.node$/.test(name))) {
+    cpSync(join(root, file), join(target, file));
+  }
+  cpSync(join(HERE, 'installed.mjs'), join(folder, 'installed.mjs'));
+  return folder;
+}
+
+/** A program that uses the installed package. @returns {Promise<Result>} */
+async function runInstalled(runtime, folder) {
+  const { code, output } = await outcomeOf(runtime.command, runtime.program('installed.mjs', LOAD), { cwd: folder });
+  const isGood = code === 0 && output.trim() === 'installed';
+  return { text: isGood ? 'loads and computes' : 'fails', faults: isGood ? [] : [`ended with ${code}\n${output}`] };
+}
+
+/** Builds the addon that forbids external buffers. @returns {Promise<Record<string, string>>} variables to use it */
+async function buildHook() {
+  const addon = join(OUTPUT, 'no-external-buffers.node');
+  // Node's npm package has the headers that belong to it.
+  const include = join(dirname(dirname(RUNTIMES[0].command)), 'include', 'node');
+  const options = ['-O1', '-Wall', '-Wextra', '-Werror', '-shared', '-fPIC', `-I${include}`];
+  await run('compilation of the addon that forbids external buffers', 'cc', [
+    ...options,
+    '-o',
+    addon,
+    join(HERE, 'no-external-buffers.c'),
+  ]);
+  return { WEBNN_TEST_HOOK: addon, NODE_OPTIONS: `--require ${JSON.stringify(join(HERE, 'no-external-buffers.cjs'))}` };
+}
+
+/**
+ * The suites. `prepare` makes, once, what `run` gets as its second argument, and `tidy` removes it; `only` are the
+ * runtimes that a suite is for, where it is not for all; those with `hasFloat16Tests` have tests that only run where
+ * there is Float16Array.
+ *
+ * @typedef {{text: string, names?: string[], faults: string[]}} Result
+ */
+const SUITES = {
+  package: { prepare: installPackage, run: runInstalled, tidy: (folder) => rmSync(folder, { recursive: true }) },
+  vectors: { run: runVectors },
+  interfaces: { run: (runtime) => runTests(runtime, 'interfaces', testsIn('interfaces')), hasFloat16Tests: true },
+  additions: {
+    run: (runtime) => runTests(runtime, 'additions', testFiles('onnx/run', 'inspect/describe', 'inspect/profile')),
+  },
+  timelines: {
+    run: (runtime) =>
+      runTests(
+        runtime,
+        'timelines',
+        testFiles(...['destroy', 'order', 'realms', 'threads'].map((name) => `runtime/${name}`)),
+      ),
+  },
+  // `npm test` has run the next two in Node.
+  processes: {
+    only: ['node-24', 'deno', 'bun'],
+    run: (runtime) => runTests(runtime, 'processes', testFiles('runtime/processes', 'runtime/workers')),
+  },
+  endings: {
+    only: ['deno', 'bun'],
+    run: (runtime) => runTests(runtime, 'endings', testFiles('runtime/exit', 'runtime/memory')),
+  },
+  // The versions of Node in today's Electron.
+  'vectors without external buffers': { only: ['node-22', 'node-24'], prepare: buildHook, run: runVectors },
+  'interfaces without external buffers': {
+    only: ['node-22', 'node-24'],
+    prepare: buildHook,
+    run: (runtime, env) => runTests(runtime, 'interfaces', testsIn('interfaces'), env),
+    hasFloat16Tests: true,
+  },
+};
+
+/** Splits a list of names. @throws {Failure} for one that there is not */
+function chosen(option, text, names) {
+  const list = text?.split(',') ?? names;
+  const unknown = list.find((name) => !names.includes(name));
+  if (unknown !== undefined) {
+    throw new Failure(`--${option}: there is no ${unknown}; there are ${names.join(', ')}\n${USAGE}`, 2);
+  }
+  return list;
+}
+
+/** Reads the command line. @throws {Failure} with exit status 2 when it cannot be understood */
+function readArguments() {
+  let values;
+  try {
+    ({ values } = parseArgs({
+      options: { only: { type: 'string' }, suite: { type: 'string' }, help: { type: 'boolean', short: 'h' } },
+    }));
+  } catch (error) {
+    throw new Failure(`${error.message}\n${USAGE}`, 2);
+  }
+  if (values.help) {
+    throw new Failure(
+      `${USAGE}\nruntimes: ${RUNTIMES.map(({ name }) => name).join(', ')}\nsuites: ${Object.keys(SUITES).join(', ')}`,
+      0,
+    );
+  }
+  const only = chosen(
+    'only',
+    values.only,
+    RUNTIMES.map(({ name }) => name),
+  );
+  return {
+    runtimes: RUNTIMES.filter(({ name }) => only.includes(name)),
+    suites: chosen('suite', values.suite, Object.keys(SUITES)),
+  };
+}
+
+/** Installs the runtimes where they are missing or older than the lock file. */
+async function installRuntimes() {
+  if (process.platform !== 'linux' || process.arch !== 'x64') {
+    throw new Failure(`The runtimes are installed for linux-x64 only; this is ${process.platform}-${process.arch}.`);
+  }
+  if (packagesAreStale(HERE)) {
+    // Their install scripts would fetch what the packages contain already.
+    await runNpm('installation of the runtimes', [
+      'ci',
+      '--prefix',
+      HERE,
+      '--ignore-scripts',
+      '--no-audit',
+      '--no-fund',
+    ]);
+  }
+}
+
+/** Runs a suite in one runtime and prints a line and the faults. @returns {Promise<Result>} */
+async function runIn(runtime, name, prepared) {
+  const start = performance.now();
+  const result = await SUITES[name].run(runtime, prepared);
+  const seconds = ((performance.now() - start) / 1000).toFixed(1);
+  const verdict = result.faults.length === 0 ? 'ok    ' : 'FAILED';
+  console.log(`${runtime.name.padEnd(8)} ${name.padEnd(36)} ${verdict} ${result.text} (${seconds} s)`);
+  result.faults.forEach((fault) => console.log(fault.replace(/^/gm, '    ')));
+  return result;
+}
+
+/** Runs one suite in all of its runtimes. @returns {Promise<string[]>} the faults */
+async function runSuite(name, runtimes) {
+  const { only, prepare, tidy, hasFloat16Tests = false } = SUITES[name];
+  const prepared = await prepare?.();
+  const faults = [];
+  const runs = [];
+  try {
+    for (const runtime of runtimes.filter((candidate) => only?.includes(candidate.name) ?? true)) {
+      const result = await runIn(runtime, name, prepared);
+      faults.push(...result.faults);
+      if (result.names !== undefined) {
+        runs.push({ runtime: runtime.name, float16Array: runtime.float16Array, names: result.names });
+      }
+    }
+  } finally {
+    tidy?.(prepared);
+  }
+  const differences = compareRuns(runs, hasFloat16Tests);
+  differences.forEach((difference) => console.log(`    ${difference}`));
+  return [...faults, ...differences];
+}
+
+await entry(async () => {
+  const { runtimes, suites } = readArguments();
+  await setUp();
+  await installRuntimes();
+  mkdirSync(OUTPUT, { recursive: true });
+  for (const { name, command } of runtimes) {
+    const version = outputOf(command, ['--version'])?.split('\n')[0];
+    if (version === undefined) {
+      throw new Failure(`${name} cannot be run: ${command}`);
+    }
+    say(`${name} is ${version}`);
+  }
+  const faults = [];
+  for (const suite of suites) {
+    faults.push(...(await runSuite(suite, runtimes)));
+  }
+  const isChosen = ({ runtime, suite }) => suites.includes(suite) && runtimes.some(({ name }) => name === runtime);
+  for (const { runtime, test, lacks, evidence } of LACKING.filter(isChosen)) {
+    console.log(`${runtime}: "${test}" cannot pass: ${lacks} (${evidence})`);
+  }
+  console.log(`\n${runtimes.length} runtimes, ${suites.length} suites, ${faults.length} faults`);
+  if (faults.length > 0) {
+    throw new Failure(`${faults.length} faults in the runtimes`);
+  }
+});
