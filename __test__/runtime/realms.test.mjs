@@ -129,10 +129,11 @@ function evaluateIn(sandbox) {
       const module = { exports: {} };
       modules.set(file, module);
       const requireFrom = (name) => {
-        if (name.startsWith('node:') || name.endsWith('.node')) {
+        if (name.startsWith('node:')) {
           return nodeRequire(name);
         }
-        return load(join(dirname(file), name));
+        const path = join(dirname(file), name);
+        return path.endsWith('.json') ? nodeRequire(path) : load(path);
       };
       const wrapper = runInContext(
         `(function (module, exports, require, __dirname) {${readFileSync(file, 'utf8')}\n})`,
