@@ -3,9 +3,10 @@
 /** `MLContext.compute()` of the draft of 2024 by today's tensors. */
 
 const { describeGraph } = require('../../../inspect.js');
+const { byteLength, describe } = require('../../descriptor.js');
 const { quote } = require('../../errors.js');
 const { byteLengthOf } = require('../../webidl.js');
-const { ELEMENT_SIZES, holds, placeOf, viewsOf } = require('../views.js');
+const { holds, placeOf, viewsOf } = require('../views.js');
 
 const { Promise, Set, structuredClone } = globalThis;
 
@@ -28,21 +29,18 @@ const CONSTRUCTORS = {
 /** Sets of tensors that a graph keeps for later computations; more are needed only by several at the same time. */
 const MAX_KEPT = 1;
 
-/** @returns {number} bytes */
-const byteLengthFor = ({ dataType, shape }) => shape.reduce((product, size) => product * size, ELEMENT_SIZES[dataType]);
-
 /** The draft's "validate buffer with descriptor". @throws {TypeError} where that returns false */
 function requireMatch({ view, kind }, descriptor, what) {
-  const { dataType, shape } = descriptor;
+  const { dataType } = descriptor;
   if (!holds(kind, dataType)) {
     throw new TypeError(`${what} is a ${kind}, expected a ${viewsOf(dataType)} for ${dataType}`);
   }
   const given = byteLengthOf(view, kind);
-  const expected = byteLengthFor(descriptor);
+  const expected = byteLength(descriptor);
   if (given !== expected) {
     const detached = given === 0 ? ' (or is detached)' : '';
     throw new TypeError(
-      `${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${dataType} [${shape.join(', ')}]`,
+      `${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${describe(descriptor)}`,
     );
   }
 }
