@@ -259,6 +259,11 @@ describe('the loader', () => {
     assert.deepEqual({ status, stdout }, { status: 0, stdout: 'object\n' });
   });
 
+  test('takes a program that imitates a part of Deno for what it is', () => {
+    const { status, stdout } = load({ content: readFileSync(addon), before: 'globalThis.Deno = { env: {} }' });
+    assert.deepEqual({ status, stdout }, { status: 0, stdout: 'object\n' });
+  });
+
   test('a missing package: what to install, in which version', () => {
     const { message } = load();
     assert.match(message, new RegExp(`^webnn-node has no usable native binary for ${platform}\\.`));
