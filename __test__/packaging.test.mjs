@@ -174,8 +174,8 @@ describe('the installed package', () => {
 
   test('is imported and required as the same module', () => {
     const program = `
-            import * as imported from 'webnn-node';
       import { createRequire } from 'node:module';
+      import * as imported from 'webnn-node';
       const required = createRequire(import.meta.url)('webnn-node');
       console.log(Object.keys(required).every((name) => imported[name] === required[name]), Object.keys(required).sort().join(' '));`;
     assert.equal(run('modules.mjs', program), 'true ML MLContext MLGraph MLGraphBuilder MLOperand MLTensor ml');
@@ -203,8 +203,8 @@ describe('the installed package', () => {
 
   test('webnn-node/inspect is imported and required as the same module', () => {
     const program = `
-            import { describeGraph, profileGraph, systemInfo } from 'webnn-node/inspect';
       import { createRequire } from 'node:module';
+      import { describeGraph, profileGraph, systemInfo } from 'webnn-node/inspect';
       const required = createRequire(import.meta.url)('webnn-node/inspect');
       console.log(required.describeGraph === describeGraph, required.profileGraph === profileGraph, systemInfo().version);`;
     assert.equal(run('inspect.mjs', program), `true true ${manifest.version}`);
@@ -256,6 +256,11 @@ describe('the loader', () => {
 
   test('finds the package of the platform', () => {
     const { status, stdout } = load({ content: readFileSync(addon) });
+    assert.deepEqual({ status, stdout }, { status: 0, stdout: 'object\n' });
+  });
+
+  test('takes a program that imitates a part of Deno for what it is', () => {
+    const { status, stdout } = load({ content: readFileSync(addon), before: 'globalThis.Deno = { env: {} }' });
     assert.deepEqual({ status, stdout }, { status: 0, stdout: 'object\n' });
   });
 

@@ -2,9 +2,8 @@
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { runNpm } from '../scripts/process.mjs';
 import { pythonEnvironment } from '../scripts/python.mjs';
-import { packagesAreStale } from '../scripts/setup.mjs';
+import { installLocked } from '../scripts/setup.mjs';
 import { convertForNcnn } from './ncnn.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
@@ -24,12 +23,7 @@ export function benchPython() {
   return pythonEnvironment('bench', { requirements: join(here, 'requirements.txt'), pip: ['--no-deps'] });
 }
 
-async function installNpmPeers() {
-  if (packagesAreStale(here)) {
-    // The install script of onnxruntime-node fetches libraries for GPUs.
-    await runNpm('installation of the npm packages to compare with', ['ci', '--prefix', here, '--ignore-scripts', '--no-audit', '--no-fund']);
-  }
-}
+const installNpmPeers = () => installLocked('the npm packages to compare with', here);
 
 /**
  * @typedef {object} EngineKind

@@ -25,13 +25,16 @@ const PLATFORMS = [
   'win32-x64',
 ];
 
+/** What Deno adds; not that of a program elsewhere which imitates a part of it. */
+const deno = process.versions.deno === undefined ? undefined : globalThis.Deno;
+
 /** Architectures as they stand in the file name of musl's loader. */
 const MUSL_ARCHITECTURES = { arm64: 'aarch64', x64: 'x86_64' };
 
 /** @returns {'gnu' | 'musl'} the C library of this Linux system */
 function linuxLibc() {
   // Deno says what it was built for. Reading files would need a permission that nothing else here needs.
-  const target = globalThis.Deno?.build?.target;
+  const target = deno?.build.target;
   if (target !== undefined) {
     return target.includes('musl') ? 'musl' : 'gnu';
   }
@@ -56,7 +59,7 @@ function platformName() {
 /** @returns {string | undefined} what {@link PATH_VARIABLE} says; nothing where it is empty */
 function pathFromEnvironment() {
   // Deno throws where a program may not read the variable: nobody there can have meant it for this package.
-  const permission = globalThis.Deno?.permissions.querySync({ name: 'env', variable: PATH_VARIABLE });
+  const permission = deno?.permissions.querySync({ name: 'env', variable: PATH_VARIABLE });
   return permission === undefined || permission.state === 'granted' ? process.env[PATH_VARIABLE] || undefined : undefined;
 }
 
@@ -121,7 +124,7 @@ function reason(place, error) {
 
 /** Packages of other platforms that are installed here, which tells a copied folder from an incomplete one. */
 function otherPackages(platform) {
-  if (globalThis.Deno !== undefined) {
+  if (deno !== undefined) {
     return []; // to look for them would need a permission, and throw without it
   }
   const folders = [path.join(packageDirectory, '..'), path.join(packageDirectory, 'node_modules')];
@@ -134,9 +137,10 @@ function adviceForRefused(errors) {
   if (!errors.some(({ message }) => message.includes('GLIBC'))) {
     return 'The file may be damaged, or made for another system: install it anew.';
   }
-  const { glibcVersionRuntime } = process.report.getReport().header;
+  // Deno's report needs a permission, and throws without it.
+  const version = deno === undefined ? ` (${process.report.getReport().header.glibcVersionRuntime})` : '';
   return [
-    `It needs a newer glibc than that of this system (${glibcVersionRuntime}):`,
+    `It needs a newer glibc than that of this system${version}:`,
     'use a newer system, or build webnn-node on this one.',
   ].join(' ');
 }

@@ -451,6 +451,7 @@ function defineInterface(Interface) {
 module.exports = {
   bigintOrDouble,
   boolean,
+  bufferKind,
   bufferSource,
   byteLengthOf,
   bytesOf,

@@ -1,8 +1,8 @@
 // `npm run test:clients`: installs the libraries of __test__/clients once, then runs them on this package.
 
 import { join } from 'node:path';
-import { entry, root, run, runNpm } from './process.mjs';
-import { isAtLeast, packagesAreStale, setUp } from './setup.mjs';
+import { entry, root, run } from './process.mjs';
+import { installLocked, isAtLeast, setUp } from './setup.mjs';
 
 const DIRECTORY = join(root, '__test__', 'clients');
 const TESTS = ['onnxruntime-web.test.mjs', 'transformers.test.mjs'].map((name) => `__test__/clients/${name}`);
@@ -12,16 +12,6 @@ const FLAGS = isAtLeast(process.version, '22') ? [] : ['--liftoff-only'];
 
 await entry(async () => {
   await setUp();
-  if (packagesAreStale(DIRECTORY)) {
-    // The install scripts fetch libraries for GPUs.
-    await runNpm('installation of the client libraries', [
-      'ci',
-      '--prefix',
-      DIRECTORY,
-      '--ignore-scripts',
-      '--no-audit',
-      '--no-fund',
-    ]);
-  }
+  await installLocked('the client libraries', DIRECTORY);
   await run('tests of the client libraries', process.execPath, [...FLAGS, '--test', ...TESTS]);
 });

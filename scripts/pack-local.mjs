@@ -68,19 +68,34 @@ function importTimes(project) {
 
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
+/**
+ * Packs `webnn-node` and the package of this platform, from the addon in the repository root.
+ *
+ * @param {string} staged folder for what is packed; replaced if it exists
+ * @param {string} destination folder for the tarballs
+ * @returns {ReturnType<typeof pack>[]}
+ */
+export function packThisPlatform(staged, destination) {
+  const platform = thisPlatform();
+  return stage(staged, { [platform]: join(root, addonName(platform)) }).map((folder) => pack(folder, destination));
+}
+
+/** Makes an empty folder a project, and installs tarballs into it as a user would. @throws {Failure} */
+export function installInto(project, tarballs) {
+  writeFileSync(join(project, 'package.json'), '{ "private": true }\n');
+  const args = ['install', '--prefer-offline', '--no-audit', '--no-fund', ...tarballs];
+  npmOutput('installation', args, { cwd: project, env: environmentWithoutRust() });
+}
+
 async function main() {
   const { prebuilt } = parseArgs({ options: { prebuilt: { type: 'boolean', default: false } } }).values;
   await (prebuilt ? installPackages() : setUp());
   const platform = thisPlatform();
-  const folders = stage(STAGE, { [platform]: join(root, addonName(platform)) });
-  const tarballs = folders.map((folder) => pack(folder, join(root, 'dist')));
+  const tarballs = packThisPlatform(STAGE, join(root, 'dist'));
   const project = mkdtempSync(join(tmpdir(), 'webnn-user-'));
   try {
-    writeFileSync(join(project, 'package.json'), '{ "private": true }\n');
     say(`npm install in ${project}`);
-    const files = tarballs.map(({ file }) => file);
-    const args = ['install', '--prefer-offline', '--no-audit', '--no-fund', ...files];
-    npmOutput('installation', args, { cwd: project, env: environmentWithoutRust() });
+    installInto(project, tarballs.map(({ file }) => file));
     const { program, printed } = firstProgram();
     const output = runProgram(project, 'first.mjs', program);
     if (output !== printed) {

@@ -3,7 +3,7 @@
 
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, realpathSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** Absolute path of the repository root, without a trailing separator. */
@@ -27,17 +27,18 @@ export function say(text) {
 }
 
 /**
- * Runs `command` in the repository root with this process's standard streams.
+ * Runs `command` with this process's standard streams.
  *
  * @param {string} step what the command is for; names the step in the error
  * @param {string} command
  * @param {string[]} args
- * @param {{ env?: Record<string, string>, shell?: boolean }} [options] `env` is added to the environment
+ * @param {{ cwd?: string, env?: Record<string, string>, shell?: boolean }} [options] the folder, the repository root when
+ *   absent; `env` is added to the environment
  * @throws {Failure} with the command's exit status, when it cannot be started or fails
  */
-export async function run(step, command, args, { env = {}, shell = false } = {}) {
+export async function run(step, command, args, { cwd = root, env = {}, shell = false } = {}) {
   say([command, ...args].join(' '));
-  const child = spawn(command, args, { cwd: root, stdio: 'inherit', env: { ...process.env, ...env }, shell });
+  const child = spawn(command, args, { cwd, stdio: 'inherit', env: { ...process.env, ...env }, shell });
   const status = await new Promise((resolve, reject) => {
     child.on('error', (error) => reject(new Failure(`${step}: cannot run ${command}: ${error.message}`)));
     child.on('close', (code, signal) => resolve(code ?? signal));
@@ -50,11 +51,16 @@ export async function run(step, command, args, { env = {}, shell = false } = {})
   }
 }
 
-/** npm's own program: that of the npm that started this process, or what the command is a link to. */
+/** npm's own program: that of the npm that started this process, what the command is a link to, or Node's on Windows. */
 function npmProgram() {
-  const links = process.env.PATH?.split(delimiter).map((folder) => join(folder, 'npm')).filter((file) => existsSync(file)) ?? [];
-  const candidates = [process.env.npm_execpath, ...links.slice(0, 1).map((file) => realpathSync(file))];
-  return candidates.find((file) => file !== undefined && /npm-cli\.c?js$/.test(file));
+  const folders = process.env.PATH?.split(delimiter) ?? [];
+  const link = folders.map((folder) => join(folder, 'npm')).find((file) => existsSync(file));
+  const candidates = [
+    process.env.npm_execpath,
+    ...(link === undefined ? [] : [realpathSync(link)]),
+    join(dirname(process.execPath), 'node_modules', 'npm', 'bin', 'npm-cli.js'),
+  ];
+  return candidates.find((file) => file !== undefined && /npm-cli\.c?js$/.test(file) && existsSync(file));
 }
 
 /** How npm is started: with this Node where its program is known, whatever the PATH is then, and else as the command. */
@@ -68,9 +74,9 @@ function npmCommand(args) {
 }
 
 /** Runs npm, whether or not npm started this process. See {@link run}. */
-export function runNpm(step, npmArgs) {
+export function runNpm(step, npmArgs, options) {
   const { command, args, shell } = npmCommand(npmArgs);
-  return run(step, command, args, { shell });
+  return run(step, command, args, { ...options, shell });
 }
 
 /**

@@ -6,14 +6,15 @@
 //   npm run test:runtimes -- --suite vectors          these suites
 
 import { spawn } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { compareRuns, findFaults } from '../__test__/runtimes/faults.mjs';
 import { HERE, LACKING, RUNTIMES } from '../__test__/runtimes/runtimes.mjs';
-import { entry, Failure, outputOf, root, run, runNpm, say } from './process.mjs';
-import { packagesAreStale, setUp } from './setup.mjs';
+import { installInto, packThisPlatform } from './pack-local.mjs';
+import { entry, Failure, outputOf, root, run, say } from './process.mjs';
+import { installLocked, setUp } from './setup.mjs';
 
 const USAGE = 'usage: npm run test:runtimes -- [--only RUNTIME,...] [--suite SUITE,...]';
 const VECTORS = join(root, '..', 'shared', 'conformance');
@@ -88,18 +89,11 @@ async function runTests(runtime, suite, files, env) {
   return { text: `${passed} of ${tests.length} tests passed${known}`, names: tests.map(({ name }) => name), faults };
 }
 
-/** Packs the package and installs it into an empty folder. @returns {Promise<string>} the folder */
-async function installPackage() {
+/** Installs the packages of this platform, as they are published, into an empty folder. @returns {string} the folder */
+function installPackage() {
   const folder = mkdtempSync(join(tmpdir(), 'webnn-runtimes-'));
-  await runNpm('packing of the package', ['pack', '--silent', '--pack-destination', folder]);
-  const [archive] = readdirSync(folder);
-  writeFileSync(join(folder, 'package.json'), '{ "private": true }\n');
-  const options = ['--ignore-scripts', '--omit=optional', '--omit=peer', '--no-audit', '--no-fund', '--silent'];
-  await runNpm('installation of the package', ['install', '--prefix', folder, ...options, join(folder, archive)]);
-  const target = join(folder, 'node_modules', 'webnn-node');
-  for (const file of readdirSync(root).filter((name) => /^webnn-node\..*\.node$/.test(name))) {
-    cpSync(join(root, file), join(target, file));
-  }
+  const tarballs = packThisPlatform(join(folder, 'staged'), join(folder, 'packed'));
+  installInto(folder, tarballs.map(({ file }) => file));
   cpSync(join(HERE, 'installed.mjs'), join(folder, 'installed.mjs'));
   return folder;
 }
@@ -148,6 +142,7 @@ const SUITES = {
         testFiles(...['destroy', 'order', 'realms', 'threads'].map((name) => `runtime/${name}`)),
       ),
   },
+  drafts: { only: ['node-24', 'deno', 'bun'], run: (runtime) => runTests(runtime, 'drafts', testsIn('compat')) },
   // `npm test` has run the next two in Node.
   processes: {
     only: ['node-24', 'deno', 'bun'],
@@ -209,17 +204,7 @@ async function installRuntimes() {
   if (process.platform !== 'linux' || process.arch !== 'x64') {
     throw new Failure(`The runtimes are installed for linux-x64 only; this is ${process.platform}-${process.arch}.`);
   }
-  if (packagesAreStale(HERE)) {
-    // Their install scripts would fetch what the packages contain already.
-    await runNpm('installation of the runtimes', [
-      'ci',
-      '--prefix',
-      HERE,
-      '--ignore-scripts',
-      '--no-audit',
-      '--no-fund',
-    ]);
-  }
+  await installLocked('the runtimes', HERE);
 }
 
 /** Runs a suite in one runtime and prints a line and the faults. @returns {Promise<Result>} */

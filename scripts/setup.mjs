@@ -60,13 +60,23 @@ export function packagesAreStale(directory) {
   return !existsSync(installed) || statSync(join(directory, 'package-lock.json')).mtimeMs > statSync(installed).mtimeMs;
 }
 
-/** Installs the npm packages of the lock file where they are missing or older than it. */
+/**
+ * Installs the npm packages of a folder's lock file where they are missing or older than it, without running their
+ * install scripts: none needs one, and some would fetch libraries for GPUs or what the packages contain already.
+ *
+ * @param {string} what is installed, for the error
+ * @param {string} directory the folder of package-lock.json
+ */
+export async function installLocked(what, directory) {
+  if (packagesAreStale(directory)) {
+    await runNpm(`installation of ${what}`, ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: directory });
+  }
+}
+
+/** Installs the npm packages that development needs. */
 export async function installPackages() {
   checkNode();
-  if (packagesAreStale(root)) {
-    // No package here needs an install script.
-    await runNpm('installation of npm packages', ['ci', '--ignore-scripts', '--no-audit', '--no-fund']);
-  }
+  await installLocked('npm packages', root);
 }
 
 /**

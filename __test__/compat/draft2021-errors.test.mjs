@@ -73,6 +73,21 @@ describe('what cannot be built', () => {
     refuses((b) => b.build({ y: newBuilder().constant(1) }), /build: output "y" belongs to another builder/);
   });
 
+  test('outputs of unknown shapes are counted before they are made', () => {
+    const builder = newBuilder();
+    const x = builder.input('x', { type: 'float32', dimensions: [-1] });
+    assert.equal(builder.split(x, 8192).length, 8192);
+    for (const [splits, count] of [
+      [0, 0],
+      [[], 0],
+      [8193, 8193],
+      [2 ** 32 - 1, 2 ** 32 - 1],
+    ]) {
+      const message = `split: splits asks for ${count} outputs, expected 1 to 8192`;
+      assert.throws(() => builder.split(x, splits), { name: 'TypeError', message });
+    }
+  });
+
   test('padding is a constant of whole numbers, one pair for each dimension', () => {
     const padding = (b, values, dimensions = [2, 2]) =>
       b.constant({ type: 'float32', dimensions }, Float32Array.from(values));

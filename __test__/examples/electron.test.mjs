@@ -6,8 +6,8 @@ import { ROOT } from './run-example.mjs';
 
 const FOLDER = path.join(ROOT, 'examples', 'electron');
 
-// Electron itself cannot be had from the package registries. Its main program can only be read here; what runs in the
-// utility process is run, with a port between two ends of one process.
+// Without Electron, the main program can only be parsed; what runs in the utility process is run, with a port between
+// two ends of one process.
 test('the program of the utility process answers messages', async () => {
   const { port1, port2 } = new MessageChannel();
   process.parentPort = {

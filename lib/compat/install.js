@@ -4,8 +4,8 @@
 
 const { isObject } = require('../webidl.js');
 
-/** The interfaces that are globals today. */
-const TODAY = ['ML', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor'];
+/** The interfaces that are globals today or with a draft. */
+const INTERFACES = ['ML', 'MLActivation', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor'];
 
 /**
  * Defines `navigator.ml` and the interfaces of a draft as globals, over what is there.
@@ -25,7 +25,7 @@ function install(draft) {
     enumerable: true,
     configurable: true,
   });
-  TODAY.filter((name) => !(name in interfaces)).forEach((name) => delete globalThis[name]);
+  INTERFACES.filter((name) => !(name in interfaces)).forEach((name) => delete globalThis[name]);
   for (const [name, value] of Object.entries(interfaces)) {
     Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
   }

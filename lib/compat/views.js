@@ -3,9 +3,9 @@
 /** What the earlier drafts have in common about views: `ArrayBufferView` without [AllowShared]. */
 
 const { ELEMENT_SIZES, VIEWS } = require('../descriptor.js');
-const { bufferSource, byteLengthOf } = require('../webidl.js');
+const { bufferKind, bufferSource, byteLengthOf } = require('../webidl.js');
 
-const { SharedArrayBuffer, Uint8Array } = globalThis;
+const { Uint8Array } = globalThis;
 const { isView } = ArrayBuffer;
 const { apply, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
 
@@ -23,17 +23,6 @@ const DATA_VIEW = {
   byteOffset: getter(DataView.prototype, 'byteOffset'),
   length: getter(DataView.prototype, 'byteLength'),
 };
-const sharedByteLength = getter(SharedArrayBuffer.prototype, 'byteLength');
-
-/** Whether a buffer of any realm is shared between threads. */
-function isShared(buffer) {
-  try {
-    apply(sharedByteLength, buffer, []);
-    return true;
-  } catch {
-    return false; // the getter accepts nothing else
-  }
-}
 
 /**
  * A view that an earlier draft accepts: of fixed length and not shared.
@@ -58,7 +47,7 @@ function arrayBufferView(value, what) {
   }
   const kind = bufferSource(value, what);
   const buffer = apply((kind === 'DataView' ? DATA_VIEW : TYPED_ARRAY).buffer, value, []);
-  if (isShared(buffer)) {
+  if (bufferKind(buffer) === 'SharedArrayBuffer') {
     throw new TypeError(`${what} is backed by a SharedArrayBuffer, expected an ArrayBuffer`);
   }
   return { view: value, kind, buffer };

@@ -5,7 +5,6 @@
  * synchronous, today's are not. The thread is started by the first context and does not keep the process alive.
  */
 
-const path = require('node:path');
 const { MessageChannel, Worker, receiveMessageOnPort } = require('node:worker_threads');
 const { errorFromCode, notSupportedError } = require('../../errors.js');
 
@@ -37,7 +36,8 @@ class Bridge {
     const signal = new SharedArrayBuffer(Object.keys(fields).length * Int32Array.BYTES_PER_ELEMENT);
     this.#port = port1;
     this.#state = new Int32Array(signal);
-    const worker = new Worker(path.join(__dirname, 'worker.js'), {
+    // Resolved, because a thread whose file is not there (in a bundle) would be waited for in vain.
+    const worker = new Worker(require.resolve('./worker.js'), {
       name: 'webnn-node contexts of 2021',
       workerData: { port: port2, signal, fields },
       transferList: [port2],

@@ -2,6 +2,8 @@
 
 /** A graph of the draft of 2021: compiled for each choice of outputs and shapes that it meets. */
 
+const { byteLength } = require('../../descriptor.js');
+
 const { DOMException } = globalThis;
 
 /** How many compiled forms of a graph are kept: those that were used last. */
@@ -9,8 +11,6 @@ const MAX_SPECIALIZATIONS = 8;
 
 /** Results begin at multiples of this, so that views of any type can begin there. */
 const ALIGNMENT = 8;
-
-const ELEMENT_SIZES = { float32: 4, float16: 2, int32: 4, uint32: 4, int8: 1, uint8: 1 };
 
 /** A graph of today's API with the tensors of its runs. */
 class Specialization {
@@ -36,9 +36,9 @@ class Specialization {
     let end = 0;
     for (const { name, dataType, shape } of outputs) {
       const tensor = await context.createTensor({ dataType, shape, readable: true });
-      const byteLength = shape.reduce((product, size) => product * size, ELEMENT_SIZES[dataType]);
-      made.#outputs.push({ name, dataType, shape, tensor, byteOffset: end, byteLength });
-      end += Math.ceil(byteLength / ALIGNMENT) * ALIGNMENT;
+      const bytes = byteLength({ dataType, shape });
+      made.#outputs.push({ name, dataType, shape, tensor, byteOffset: end, byteLength: bytes });
+      end += Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
     }
     made.#results = new SharedArrayBuffer(end);
     return made;

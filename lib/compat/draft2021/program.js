@@ -29,13 +29,16 @@ const MAX_KEPT_VALUES = 64;
 /** Typed arrays by the types of the draft; float16 has none that all engines know, and is no padding. */
 const ARRAYS = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, int8: Int8Array, uint8: Uint8Array };
 
+/** Most results of today's split(); what is above must be refused before there is a list of as many ids. */
+const MAX_OUTPUTS = 8192;
+
 /** Number of results of an operator whose shapes are not known. */
 function countOutputs(name, args, options) {
   if (name === 'split') {
     const [, splits] = args;
     const count = Array.isArray(splits) ? splits.length : splits;
-    if (count < 1) {
-      throw new TypeError(`split: splits is ${Array.isArray(splits) ? '[]' : splits}, expected at least one output`);
+    if (count < 1 || count > MAX_OUTPUTS) {
+      throw new TypeError(`split: splits asks for ${count} outputs, expected 1 to ${MAX_OUTPUTS}`);
     }
     return count;
   }

@@ -3,11 +3,12 @@
 /** `MLContext.compute()` of the draft of 2024 by today's tensors. */
 
 const { describeGraph } = require('../../../inspect.js');
+const { byteLength, describe } = require('../../descriptor.js');
 const { quote } = require('../../errors.js');
 const { byteLengthOf } = require('../../webidl.js');
-const { ELEMENT_SIZES, holds, placeOf, viewsOf } = require('../views.js');
+const { holds, placeOf, viewsOf } = require('../views.js');
 
-const { Promise, structuredClone } = globalThis;
+const { Promise, Set, structuredClone } = globalThis;
 
 const CONSTRUCTORS = {
   BigInt64Array: globalThis.BigInt64Array,
@@ -28,37 +29,40 @@ const CONSTRUCTORS = {
 /** Sets of tensors that a graph keeps for later computations; more are needed only by several at the same time. */
 const MAX_KEPT = 1;
 
-/** @returns {number} bytes */
-const byteLengthFor = ({ dataType, shape }) => shape.reduce((product, size) => product * size, ELEMENT_SIZES[dataType]);
-
 /** The draft's "validate buffer with descriptor". @throws {TypeError} where that returns false */
 function requireMatch({ view, kind }, descriptor, what) {
-  const { dataType, shape } = descriptor;
+  const { dataType } = descriptor;
   if (!holds(kind, dataType)) {
     throw new TypeError(`${what} is a ${kind}, expected a ${viewsOf(dataType)} for ${dataType}`);
   }
   const given = byteLengthOf(view, kind);
-  const expected = byteLengthFor(descriptor);
+  const expected = byteLength(descriptor);
   if (given !== expected) {
     const detached = given === 0 ? ' (or is detached)' : '';
     throw new TypeError(
-      `${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${dataType} [${shape.join(', ')}]`,
+      `${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${describe(descriptor)}`,
     );
   }
 }
 
-/**
- * Whether Node would copy a buffer instead of moving it, as it does with the memory of a WebAssembly module. There, it
- * overlooks that a buffer is named twice, which it refuses for all others, before anything moves.
- */
-function isCopied(buffer) {
+/** Whether a transfer of this buffer, named twice, is refused, as it has to be. Where it is, nothing moves. */
+function isRefusedTwice(buffer) {
   try {
     structuredClone(undefined, { transfer: [buffer, buffer] });
-    return true;
+    return false;
   } catch {
-    return false; // what else can be wrong with the buffer, the transfer itself finds
+    return true;
   }
 }
+
+/** Deno moves a buffer that is named twice. */
+const refusesTwice = isRefusedTwice(new ArrayBuffer(1));
+
+/**
+ * Whether Node would copy a buffer instead of moving it, as it does with the memory of a WebAssembly module. There, it
+ * overlooks that a buffer is named twice. Deno and Bun refuse to move such memory, and so does the transfer itself.
+ */
+const isCopied = (buffer) => refusesTwice && !isRefusedTwice(buffer);
 
 /**
  * The draft's "transfer": new views of the same memory, whose old views become empty. All buffers move at once, so that
@@ -71,6 +75,9 @@ function isCopied(buffer) {
 function transfer(groups) {
   const views = groups.flatMap((group) => [...group.values()]);
   let buffers = views.map(({ buffer }) => buffer);
+  if (new Set(buffers).size < buffers.length) {
+    throw new TypeError('compute: two inputs or outputs are views of the same buffer, expected one view of each');
+  }
   if (buffers.some(isCopied)) {
     throw new TypeError('compute: the memory of a WebAssembly module can not be transferred');
   }
@@ -78,9 +85,7 @@ function transfer(groups) {
   try {
     buffers = structuredClone(buffers, { transfer: buffers });
   } catch (error) {
-    throw new TypeError(
-      `compute: the buffers of inputs and outputs can not be transferred, each to one view: ${error.message}`,
-    );
+    throw new TypeError(`compute: the buffers of inputs and outputs can not be transferred: ${error.message}`);
   }
   let next = 0;
   const moved = ({ kind }) => {
