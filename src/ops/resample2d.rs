@@ -67,6 +67,13 @@ pub fn between(input: u32, output: u32, i: usize) -> Between {
     Between { low: low as usize, high: low as usize + (rest != 0) as usize, weight: rest as f64 / denominator as f64 }
 }
 
+/// The integer of 8 bits nearest to `y`, as a float: of ties the even one. `y` was computed of fractions, which are rounded in
+/// float64, so that a tie is a little off: 40 digits behind the point are enough to tell it from all other values.
+pub fn nearest_integer(y: f64) -> f64 {
+    const DIGITS: f64 = (1u64 << 40) as f64;
+    ((y * DIGITS).round() / DIGITS).round_ties_even()
+}
+
 impl Resample2d {
     /// The two dimensions, in the order of the options.
     fn axes(&self, rank: usize) -> Result<[usize; 2], Problem> {
@@ -180,8 +187,11 @@ impl Operator for Resample2d {
                 let along_x = |row: usize| {
                     at(index, row, x.low).to_f64() * (1.0 - x.weight) + at(index, row, x.high).to_f64() * x.weight
                 };
-                let value = Number::Float(along_x(y.low) * (1.0 - y.weight) + along_x(y.high) * y.weight);
-                if input.dtype.is_float() { value } else { value.cast(input.dtype) }
+                let value = along_x(y.low) * (1.0 - y.weight) + along_x(y.high) * y.weight;
+                match input.dtype.is_float() {
+                    true => Number::Float(value),
+                    false => Number::Float(nearest_integer(value)).cast(input.dtype),
+                }
             }
         });
         vec![output]
@@ -205,6 +215,15 @@ mod tests {
 
     fn sized(sizes: &[u32], axes: Option<&[u32]>) -> Resample2d {
         Resample2d { sizes: Some(sizes.to_vec()), axes: axes.map(<[u32]>::to_vec), ..scaled(&[0.5, 0.5]) }
+    }
+
+    #[test]
+    fn ties_of_fractions_are_ties() {
+        // A third and two thirds of bytes whose mean is a tie: 3/6 of a step in all.
+        let byte = |x: f64| nearest_integer(x);
+        assert_eq!(byte(221.0 * (1.0 - 1.0 / 3.0) + 222.5 * (1.0 / 3.0)), 222.0);
+        assert_eq!(byte(0.1 + 0.2 + 0.2), 0.0);
+        assert_eq!((byte(1.5), byte(2.5), byte(2.500_001), byte(-0.5)), (2.0, 2.0, 3.0, 0.0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::shared::for_each_chunk;
 use crate::cpu::threads::Threads;
 use crate::dtype::{Element, nearest_f16};
-use crate::ops::resample2d::Between;
+use crate::ops::resample2d::{Between, nearest_integer};
 use half::f16;
 use std::ops::{Add, Mul};
 
@@ -45,8 +45,8 @@ interpolated! {
     f32 as f32: |x| x, |y| y;
     f16 as f64: |x| x.to_f64(), |y| nearest_f16(y);
     // The conversion to an integer saturates.
-    i8 as f64: |x| x as f64, |y| y.round_ties_even() as i8;
-    u8 as f64: |x| x as f64, |y| y.round_ties_even() as u8;
+    i8 as f64: |x| x as f64, |y| nearest_integer(y) as i8;
+    u8 as f64: |x| x as f64, |y| nearest_integer(y) as u8;
 }
 
 /// Two elements and their weights.
