@@ -39,6 +39,20 @@ impl Place {
     }
 }
 
+/// What offsets must be multiples of, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Granularity {
+    /// Those of values and scratch memory in the arena.
+    pub block: usize,
+    /// Those of views in what they are a part of; operators whose views would lie elsewhere need steps.
+    pub view: usize,
+}
+
+impl Granularity {
+    /// That of memory which the CPU addresses.
+    pub const CPU: Granularity = Granularity { block: ALIGNMENT, view: 1 };
+}
+
 /// Where the values of a graph live.
 #[derive(Debug)]
 pub struct MemoryPlan {
@@ -76,11 +90,12 @@ struct Planner<'a> {
     /// For each root that is computed in the tensor of an output, the index of the output.
     outputs: Vec<Option<usize>>,
     copies: Vec<(ValueId, usize)>,
+    granularity: Granularity,
 }
 
 /// Plans the memory of `graph`; `scratch` holds, for each node, the bytes of scratch memory of its step, and
 /// `share_views` allows views to need no step.
-pub fn plan(graph: &Graph, scratch: &[usize], share_views: bool) -> MemoryPlan {
+pub fn plan(graph: &Graph, scratch: &[usize], share_views: bool, granularity: Granularity) -> MemoryPlan {
     let count = graph.values.len();
     let mut planner = Planner {
         graph,
@@ -88,6 +103,7 @@ pub fn plan(graph: &Graph, scratch: &[usize], share_views: bool) -> MemoryPlan {
         views: vec![false; graph.nodes.len()],
         outputs: vec![None; count],
         copies: Vec::new(),
+        granularity,
     };
     if share_views {
         planner.find_views();
@@ -109,7 +125,8 @@ impl Planner<'_> {
     fn find_views(&mut self) {
         let uses = self.graph.use_counts();
         for (index, node) in self.graph.nodes.iter().enumerate() {
-            match view(self.graph, node) {
+            let fits = |offset: &usize| offset.is_multiple_of(self.granularity.view);
+            match view(self.graph, node).filter(|view| view.offsets().iter().all(fits)) {
                 Some(View::Parts(offsets)) if node.epilogue.is_empty() => {
                     // A view of a view is one of the whole value, so that chains of views stay short.
                     let home = self.home(node.inputs[0].expect("a view has an operand").index());
@@ -184,7 +201,7 @@ impl Planner<'_> {
             .collect();
         blocks
             .extend(scratch.iter().enumerate().map(|(at, &bytes)| Block::new(bytes, Lifetime { first: at, last: at })));
-        let arena = pack(&mut blocks);
+        let arena = pack(&mut blocks, self.granularity.block);
 
         let mut root_places: Vec<Option<Place>> = vec![None; lifetimes.len()];
         for (root, value) in self.graph.values.iter().enumerate() {
@@ -273,8 +290,8 @@ impl Calendar {
 }
 
 /// Gives every block its offset and returns the bytes of the arena: the largest blocks first, each at the lowest
-/// offset where it fits between the blocks that live at the same time.
-fn pack(blocks: &mut [Block]) -> usize {
+/// offset where it fits between the blocks that live at the same time. Offsets are multiples of `alignment`.
+fn pack(blocks: &mut [Block], alignment: usize) -> usize {
     let mut order: Vec<usize> = (0..blocks.len()).filter(|&i| blocks[i].bytes > 0).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(blocks[i].bytes));
     let mut placed = Calendar::new(order.iter().map(|&i| blocks[i].lifetime.last + 1).max().unwrap_or(0));
@@ -290,7 +307,7 @@ fn pack(blocks: &mut [Block]) -> usize {
             if offset + bytes <= start {
                 break;
             }
-            offset = offset.max((start + length).next_multiple_of(ALIGNMENT));
+            offset = offset.max((start + length).next_multiple_of(alignment));
         }
         blocks[index].offset = offset;
         arena = arena.max(offset + bytes);
@@ -315,7 +332,7 @@ mod tests {
              %5 = exp %4
              output y = %5",
         );
-        let plan = plan(&graph, &[0; 5], true);
+        let plan = plan(&graph, &[0; 5], true, Granularity::CPU);
         assert_eq!(plan.arena, 512);
         assert_eq!(plan.places[0].unwrap().space, Space::Input(0));
         assert_eq!(plan.places[5].unwrap().space, Space::Output(0));
@@ -333,7 +350,7 @@ mod tests {
              output y = %5
              output z = %3",
         );
-        let plan = plan(&graph, &[0, 100, 0, 0, 0], true);
+        let plan = plan(&graph, &[0, 100, 0, 0, 0], true, Granularity::CPU);
         let place = |i: usize| plan.places[i].unwrap();
         for (a, b) in [(1, 2), (1, 4), (2, 4)] {
             assert!(!place(a).overlaps(&place(b)), "%{a} and %{b}");
@@ -345,7 +362,7 @@ mod tests {
     #[test]
     fn an_operand_under_two_names_is_copied() {
         let graph = parse("%0 = input x float32 [2]\n%1 = abs %0\noutput y = %1\noutput z = %1");
-        let plan = plan(&graph, &[0], true);
+        let plan = plan(&graph, &[0], true, Granularity::CPU);
         assert_eq!(plan.copies, [(ValueId(1), 1)]);
     }
 
@@ -359,7 +376,7 @@ mod tests {
              %4 = abs %3
              output y = %4",
         );
-        let plan = plan(&graph, &[0; 4], true);
+        let plan = plan(&graph, &[0; 4], true, Granularity::CPU);
         let place = |i: usize| plan.places[i].unwrap();
         assert_eq!(place(2), place(1));
         assert_eq!(place(3), Place { offset: place(1).offset + 64, bytes: 128, ..place(1) });
@@ -377,7 +394,7 @@ mod tests {
              %4 = neg %3
              output y = %4",
         );
-        let plan = plan(&graph, &[0; 4], true);
+        let plan = plan(&graph, &[0; 4], true, Granularity::CPU);
         let place = |i: usize| plan.places[i].unwrap();
         assert_eq!((place(1).offset, place(2).offset), (place(3).offset, place(3).offset + 64));
         assert_eq!(plan.views, [false, false, true, false]);
@@ -386,14 +403,14 @@ mod tests {
     #[test]
     fn a_view_of_an_input_is_copied_to_its_output() {
         let graph = parse("%0 = input x float32 [4]\n%1 = reshape %0 newShape=[2, 2]\noutput y = %1");
-        let plan = plan(&graph, &[0], true);
+        let plan = plan(&graph, &[0], true, Granularity::CPU);
         assert_eq!(plan.copies, [(ValueId(1), 0)]);
     }
 
     #[test]
     fn an_input_is_not_computed_inside_of_a_concatenation() {
         let graph = parse("%0 = input x float32 [1, 4]\n%1 = abs %0\n%2 = concat %0 %1 axis=0\noutput y = %2");
-        assert_eq!(plan(&graph, &[0; 2], true).views, [false, false]);
+        assert_eq!(plan(&graph, &[0; 2], true, Granularity::CPU).views, [false, false]);
     }
 
     fn lives_with(a: &Block, b: &Block) -> bool {
@@ -414,7 +431,7 @@ mod tests {
     fn blocks_that_live_together_share_no_byte() {
         for longest in [1, 2, 10, 300] {
             let mut blocks = random_blocks(300, longest);
-            let arena = pack(&mut blocks);
+            let arena = pack(&mut blocks, ALIGNMENT);
             for (i, a) in blocks.iter().enumerate() {
                 assert!(a.bytes == 0 || a.offset + a.bytes <= arena);
                 for b in blocks[..i].iter().filter(|b| lives_with(a, b)) {
@@ -446,7 +463,7 @@ mod tests {
             })
             .collect();
         let start = std::time::Instant::now();
-        pack(&mut blocks);
+        pack(&mut blocks, ALIGNMENT);
         // Looking at all pairs takes seconds in a build like this one.
         assert!(start.elapsed().as_millis() < 500, "{:?}", start.elapsed());
     }
@@ -458,7 +475,7 @@ mod tests {
             text += &format!("%{} = reshape %{i} newShape={}\n", i + 1, ["[64]", "[4, 16]"][i % 2]);
         }
         let graph = parse(&(text + "%z = abs %2000\noutput y = %z"));
-        let plan = plan(&graph, &vec![0; graph.nodes.len()], true);
+        let plan = plan(&graph, &vec![0; graph.nodes.len()], true, Granularity::CPU);
         assert_eq!(plan.places[2000], plan.places[1]);
     }
 

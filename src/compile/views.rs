@@ -14,6 +14,15 @@ pub enum View {
     Joined(Vec<usize>),
 }
 
+impl View {
+    /// Where the parts start, in bytes.
+    pub fn offsets(&self) -> &[usize] {
+        match self {
+            View::Parts(offsets) | View::Joined(offsets) => offsets,
+        }
+    }
+}
+
 /// The view that `node` is, if it is one.
 pub fn view(graph: &Graph, node: &Node) -> Option<View> {
     let shapes: Vec<&[u32]> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).shape.as_slice()).collect();

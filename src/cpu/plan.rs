@@ -7,7 +7,7 @@ use super::observe::{Observer, Unobserved};
 use super::readers::Readers;
 use super::steps::{Env, Run, Step};
 use super::weights::resident;
-use crate::compile::memory::{MemoryPlan, Place, Space, plan};
+use crate::compile::memory::{Granularity, MemoryPlan, Place, Space, plan};
 use crate::compile::{Passes, optimize};
 use crate::error::Result;
 use crate::ir::{Graph, Listing, Node, ValueId};
@@ -94,7 +94,7 @@ impl Plan {
         let graph = &graph;
         let scratch: Vec<usize> =
             lowered.iter().map(|lowered| lowered.step.scratch_bytes(env.threads.count())).collect();
-        let memory = plan(graph, &scratch, options.share_views);
+        let memory = plan(graph, &scratch, options.share_views, Granularity::CPU);
 
         let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
         let mut steps = Vec::new();
