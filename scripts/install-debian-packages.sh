@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Installs what the tests of HTML pages and of models need beside the toolchain, from Debian's packages and where it is
-# missing: Chromium, and Python's module venv.
+# Installs what the tests of HTML pages, of models and of kernels for GPUs need beside the toolchain, from Debian's packages
+# and where it is missing: Chromium, Python's module venv, and Vulkan on the CPU.
 set -euo pipefail
 
 packages=()
 [ -x /usr/bin/chromium ] || packages+=(chromium)
 python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
+compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null || packages+=(mesa-vulkan-drivers)
+ldconfig -p | grep -q libvulkan.so.1 || packages+=(libvulkan1)
 [ "${#packages[@]}" -gt 0 ] || exit 0
 
 as_root=()

@@ -5,6 +5,7 @@
 //   npm test -- --only js           generated files and JavaScript tests
 //   npm test -- --name softmax      only tests whose name matches
 //   npm test -- FILE...             only these JavaScript test files
+//   npm test -- --gpu               the Rust tests, with the kernels for GPUs on software Vulkan
 //   npm test -- --models            only the tests on trained models beside the repository
 //   npm test -- --prebuilt          with the addon that lies in the repository root, whatever built it
 //   npm test -- --browser           only the tests of HTML pages in Chromium
@@ -15,7 +16,7 @@ import { parseArgs } from 'node:util';
 import { entry, Failure, outputOf, root, run, say } from './process.mjs';
 import { checkRust, installPackages, setUp } from './setup.mjs';
 
-const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--prebuilt] [--models | --browser | FILE...]';
+const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--prebuilt] [--gpu | --models | --browser | FILE...]';
 
 /** Folders of tests that need more than the toolchain: trained models beside the repository, Chromium. */
 const SUITES = { models: '__test__/models/', browser: '__test__/browser/' };
@@ -30,6 +31,7 @@ function readArguments() {
         only: { type: 'string' },
         name: { type: 'string' },
         prebuilt: { type: 'boolean', default: false },
+        gpu: { type: 'boolean', default: false },
         models: { type: 'boolean', default: false },
         browser: { type: 'boolean', default: false },
         help: { type: 'boolean', short: 'h' },
@@ -52,9 +54,15 @@ function readArguments() {
   if (suites.length > 0 && (suites.length > 1 || files.length > 0 || values.only !== undefined)) {
     throw new Failure(`--${suites[0]} goes with no other suite, --only or files\n${USAGE}`, 2);
   }
+  if (values.gpu && (suites.length > 0 || files.length > 0 || values.only === 'js')) {
+    throw new Failure(`--gpu goes with Rust tests only\n${USAGE}`, 2);
+  }
   const missing = files.find((file) => !existsSync(join(root, file)));
   if (missing !== undefined) {
     throw new Failure(`${missing}: no such file in ${root}`, 2);
+  }
+  if (values.gpu) {
+    return { only: 'rust', name: values.name, gpu: true };
   }
   const [suite] = suites;
   return { only: values.only ?? (files.length > 0 || suite !== undefined ? 'js' : undefined), name: values.name, files, suite, prebuilt: values.prebuilt };
@@ -78,9 +86,9 @@ function testFiles({ suite }) {
  * The Rust tests, which all stand beside the code that they test. They are built without the `napi` feature, because a test binary has no Node to link with.
  * A name is a substring here; that none matches is an error only where no JavaScript tests follow.
  */
-async function testRust({ only, name }) {
+async function testRust({ only, name, gpu }) {
   checkRust();
-  const filter = name === undefined ? [] : [name];
+  const filter = [...(gpu ? ['--features', 'gpu'] : []), ...(name === undefined ? [] : [name])];
   if (outputOf('cargo', ['nextest', '--version']) === undefined) {
     say('cargo-nextest is not installed: the Rust tests run with cargo test');
     await run('Rust tests', 'cargo', ['test', '--lib', '--no-default-features', ...filter]);

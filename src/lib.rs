@@ -7,6 +7,8 @@ pub mod compile;
 pub mod cpu;
 pub mod dtype;
 pub mod error;
+#[cfg(feature = "gpu")]
+pub mod gpu;
 pub mod ir;
 pub mod memory;
 // Test binaries have no Node to link with: nothing would call the exports.

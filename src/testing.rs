@@ -20,8 +20,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// How far a result may be from the oracle's.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
-    ulps: u64,
-    absolute: f64,
+    /// Units in the last place.
+    pub ulps: u64,
+    /// An absolute difference.
+    pub absolute: f64,
 }
 
 impl Tolerance {
@@ -165,6 +167,8 @@ pub fn check(graph: &Graph, tolerance: Tolerance) {
 pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: Tolerance) {
     graph.verify();
     let expected = reference::run(graph, inputs);
+    #[cfg(feature = "gpu")]
+    crate::gpu::testing::check(graph, inputs, &expected, tolerance);
     for isa in Isa::available() {
         for Variant { name, graph, share_views } in variants(graph, isa) {
             let mut first: Option<Vec<Vec<u8>>> = None;
@@ -173,7 +177,7 @@ pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: To
                 let outputs = run(&graph, inputs, &Env { threads: pool(threads), isa }, options);
                 let context = || format!("{name}, {isa:?}, {threads} threads, of\n{graph}");
                 match &first {
-                    None => compare(&graph, &outputs, &expected, tolerance, &context),
+                    None => compare(&graph, &outputs, &expected, |_| tolerance, &context),
                     Some(first) => {
                         assert!(&outputs == first, "the bits depend on the number of threads: {}", context())
                     }
@@ -220,16 +224,21 @@ fn run(graph: &Graph, inputs: &HashMap<String, Tensor>, env: &Env, options: Plan
     outputs.iter().map(|buffer| buffer.bytes().to_vec()).collect()
 }
 
-fn compare(
+/// Compares every output with the oracle's.
+///
+/// # Panics
+/// If one is outside of the tolerance for its data type.
+pub fn compare(
     graph: &Graph,
     outputs: &[Vec<u8>],
     expected: &HashMap<String, Tensor>,
-    tolerance: Tolerance,
+    tolerance: impl Fn(DataType) -> Tolerance,
     context: &dyn Fn() -> String,
 ) {
     for ((name, id), bytes) in graph.outputs.iter().zip(outputs) {
         let descriptor = graph.descriptor(*id);
         let got = Tensor::from_bytes(descriptor, bytes);
+        let tolerance = tolerance(descriptor.dtype);
         for (index, (got, expected)) in got.numbers().zip(expected[name].rounded().numbers()).enumerate() {
             assert!(
                 tolerance.accepts(got, expected, descriptor.dtype),

@@ -1,0 +1,136 @@
+//! How tensors look in WGSL: the words that they are stored in, and the values that kernels compute with.
+
+use crate::dtype::DataType::{self, *};
+use std::fmt::Write;
+
+/// What the shaders of a device may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dialect {
+    /// Whether there is a type `f16`. Elements of float16 are stored two to a word otherwise.
+    pub f16: bool,
+    /// Whether there are types `i64` and `u64`. Elements of 64 bits are pairs of words otherwise.
+    pub int64: bool,
+}
+
+impl Dialect {
+    /// The type of a value while it is computed with.
+    pub fn value(self, dtype: DataType) -> &'static str {
+        match dtype {
+            Float32 | Float16 => "f32",
+            Int32 | Int8 => "i32",
+            Uint32 | Uint8 => "u32",
+            Int64 => "i64_value",
+            Uint64 => "u64_value",
+        }
+    }
+
+    /// The end of the names of functions on such values.
+    pub fn suffix(self, dtype: DataType) -> &'static str {
+        match dtype {
+            Float32 | Float16 => "f32",
+            Int32 | Int8 => "i32",
+            Uint32 | Uint8 => "u32",
+            Int64 => "i64",
+            Uint64 => "u64",
+        }
+    }
+
+    /// The type of the words that a tensor is stored in.
+    pub fn word(self, dtype: DataType) -> &'static str {
+        match dtype {
+            Float32 => "f32",
+            Float16 if self.f16 => "f16",
+            Int32 => "i32",
+            Float16 | Int8 | Uint8 | Uint32 => "u32",
+            Int64 => "i64_value",
+            Uint64 => "u64_value",
+        }
+    }
+
+    /// Number of elements in a word.
+    pub fn lanes(self, dtype: DataType) -> u32 {
+        match dtype {
+            Int8 | Uint8 => 4,
+            Float16 if !self.f16 => 2,
+            _ => 1,
+        }
+    }
+
+    /// What stands in front of every kernel: extensions, then the functions on values.
+    pub fn prelude(self) -> String {
+        let enables = if self.f16 { "enable f16;\n" } else { "" };
+        let int64 =
+            if self.int64 { include_str!("shaders/int64.wgsl") } else { include_str!("shaders/int64_pairs.wgsl") };
+        let half = match self.f16 {
+            true => "fn round_f16(x: f32) -> f32 { return f32(f16(x)); }\n",
+            false => "fn round_f16(x: f32) -> f32 { return unpack2x16float(pack2x16float(vec2<f32>(x, 0.0))).x; }\n",
+        };
+        [enables, include_str!("shaders/float.wgsl"), include_str!("shaders/integer.wgsl"), int64, half].concat()
+    }
+
+    /// The declaration of a binding and of the function `name(i)` that gives the element `i` of a tensor.
+    pub fn readable(self, binding: u32, name: &str, dtype: DataType) -> String {
+        let (word, value) = (self.word(dtype), self.value(dtype));
+        let element = match (dtype, self.lanes(dtype)) {
+            (Uint8, _) => format!("({name}_words[i >> 2u] >> ((i & 3u) << 3u)) & 0xffu"),
+            (Int8, _) => format!("extractBits(bitcast<i32>({name}_words[i >> 2u]), (i & 3u) << 3u, 8u)"),
+            (Float16, 2) => format!("unpack2x16float({name}_words[i >> 1u])[i & 1u]"),
+            (Float16, _) => format!("f32({name}_words[i])"),
+            _ => format!("{name}_words[i]"),
+        };
+        format!(
+            "@group(0) @binding({binding}) var<storage, read_write> {name}_words: array<{word}>;\n\
+             alias {name}_value = {value};\n\
+             fn {name}(i: u32) -> {value} {{ return {element}; }}\n"
+        )
+    }
+
+    /// The declaration of a binding, and of the function `store_word(w)` that computes all elements of the word `w` with
+    /// the function `compute(i)` and stores them. Where `masked`, the elements that `covers(i)` denies keep what they were.
+    pub fn writable(self, binding: u32, dtype: DataType, masked: bool) -> String {
+        let (word, value, lanes) = (self.word(dtype), self.value(dtype), self.lanes(dtype));
+        let mut text = format!(
+            "@group(0) @binding({binding}) var<storage, read_write> output_words: array<{word}>;\n\
+             alias output_value = {value};\n"
+        );
+        let covers = |i: &str| if masked { format!(" && covers({i})") } else { String::new() };
+        let function = match (dtype, lanes) {
+            (_, 4) => {
+                let start = if masked { "output_words[w]" } else { "0u" };
+                let mut lines = format!("  var bits = {start};\n");
+                for lane in 0..4 {
+                    let i = format!("4u * w + {lane}u");
+                    let bits =
+                        if dtype == Int8 { format!("bitcast<u32>(compute({i}))") } else { format!("compute({i})") };
+                    let _ = writeln!(
+                        lines,
+                        "  if ({i} < immediates.elements{}) {{ bits = insertBits(bits, {bits}, {}u, 8u); }}",
+                        covers(&i),
+                        8 * lane
+                    );
+                }
+                lines + "  output_words[w] = bits;\n"
+            }
+            (_, 2) => {
+                let start = if masked { "unpack2x16float(output_words[w])" } else { "vec2<f32>(0.0)" };
+                let mut lines = format!("  var halves = {start};\n");
+                for lane in 0..2 {
+                    let i = format!("2u * w + {lane}u");
+                    let _ = writeln!(
+                        lines,
+                        "  if ({i} < immediates.elements{}) {{ halves[{lane}] = compute({i}); }}",
+                        covers(&i)
+                    );
+                }
+                lines + "  output_words[w] = pack2x16float(halves);\n"
+            }
+            _ => {
+                let stored = if dtype == Float16 { "f16(compute(w))" } else { "compute(w)" };
+                let guard = if masked { "  if (!covers(w)) { return; }\n" } else { "" };
+                format!("{guard}  output_words[w] = {stored};\n")
+            }
+        };
+        let _ = write!(text, "fn store_word(w: u32) {{\n{function}}}\n");
+        text
+    }
+}

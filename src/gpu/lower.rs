@@ -1,0 +1,170 @@
+//! Nodes to dispatches: what each operator is on a GPU.
+
+use super::dialect::Dialect;
+use super::kernel::{ALIGNMENT, Bound, Dispatch, Parameters};
+use super::map::{Epilogue, Map, Readable};
+use super::steps::{copy, cumulative, gather, normalization, product, recurrent, reduce, spatial};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{Graph, Node};
+use crate::ops::Op;
+use crate::ops::fused::Fused;
+use crate::shape::Descriptor;
+
+/// A node as dispatches that run one after the other.
+pub struct Lowered {
+    /// What runs.
+    pub dispatches: Vec<Dispatch>,
+    /// Bytes of scratch memory that they share.
+    pub scratch: usize,
+}
+
+/// What a node is made of, and what it has become so far.
+pub struct Lowering<'a> {
+    /// The types of the device.
+    pub dialect: Dialect,
+    /// The descriptors of the operator's operands.
+    pub inputs: Vec<Option<&'a Descriptor>>,
+    /// The descriptors of its outputs.
+    pub outputs: Vec<&'a Descriptor>,
+    graph: &'a Graph,
+    node: &'a Node,
+    lowered: Lowered,
+}
+
+impl<'a> Lowering<'a> {
+    /// The descriptor of an operand that the rule row requires.
+    pub fn input(&self, index: usize) -> &'a Descriptor {
+        self.inputs[index].expect("validated against the rule row")
+    }
+
+    /// Room for `bytes` bytes that only the dispatches of this node use.
+    pub fn scratch(&mut self, bytes: usize) -> Bound {
+        let offset = self.lowered.scratch.next_multiple_of(ALIGNMENT);
+        self.lowered.scratch = offset + bytes;
+        Bound::Scratch { offset, bytes }
+    }
+
+    /// Appends a launch.
+    pub fn dispatch(&mut self, dispatch: Dispatch) {
+        self.lowered.dispatches.push(dispatch);
+    }
+
+    /// An operand as kernels read it, with the name of the function that does.
+    pub fn readable(&self, name: &'static str, index: usize) -> Readable {
+        Readable { name, bound: Bound::Input(index), dtype: self.input(index).dtype }
+    }
+
+    /// Appends a kernel that computes each element of an output on its own, and what follows the operator.
+    pub fn map(
+        &mut self,
+        output: usize,
+        name: &'static str,
+        inputs: Vec<Readable>,
+        functions: &str,
+        parameters: Parameters,
+    ) {
+        self.masked(output, name, inputs, functions, parameters, false);
+    }
+
+    /// As [`map`](Self::map), for a kernel that computes only those elements that its function `covers(i)` affirms.
+    pub fn masked(
+        &mut self,
+        output: usize,
+        name: &'static str,
+        inputs: Vec<Readable>,
+        functions: &str,
+        parameters: Parameters,
+        masked: bool,
+    ) {
+        let map = Map {
+            name,
+            inputs,
+            output: Bound::Output(output),
+            descriptor: self.outputs[output],
+            functions: functions.to_string(),
+            parameters,
+            masked,
+            epilogue: self.epilogue(),
+        };
+        let dispatch = map.dispatch(self.dialect);
+        self.dispatch(dispatch);
+    }
+
+    /// What follows the operator.
+    pub fn epilogue(&self) -> Option<Epilogue<'a>> {
+        let first = self.inputs.len();
+        let operand = |(index, id): (usize, &Option<crate::ir::ValueId>)| {
+            (Bound::Input(first + index), self.graph.descriptor(id.expect("operands of an epilogue are given")))
+        };
+        let operands = self.node.operands().1.iter().enumerate().map(operand).collect();
+        (!self.node.epilogue.is_empty()).then_some(Epilogue { program: &self.node.epilogue, operands })
+    }
+}
+
+/// Lowers `node`.
+///
+/// # Errors
+/// An `OperationError` for what the device cannot do.
+pub fn lower(graph: &Graph, node: &Node, dialect: Dialect) -> Result<Lowered> {
+    let mut lowering = Lowering {
+        dialect,
+        inputs: node.operands().0.iter().map(|input| input.map(|id| graph.descriptor(id))).collect(),
+        outputs: node.outputs.iter().map(|&id| graph.descriptor(id)).collect(),
+        graph,
+        node,
+        lowered: Lowered { dispatches: Vec::new(), scratch: 0 },
+    };
+    lower_op(&node.op, &mut lowering)?;
+    Ok(lowering.lowered)
+}
+
+fn lower_op(op: &Op, l: &mut Lowering) -> Result<()> {
+    match op {
+        Op::Elementwise(op) => {
+            let types: Vec<_> = l.inputs.iter().flatten().map(|input| input.dtype).collect();
+            copy::elementwise(l, &Fused::single(*op, &types));
+        }
+        Op::Fused(program) => copy::elementwise(l, program),
+        Op::Reshape(_) => copy::contiguous(l),
+        Op::Expand(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),
+        Op::Slice(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),
+        Op::Transpose(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),
+        Op::Reverse(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),
+        Op::Tile(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),
+        Op::Split(op) => {
+            (0..l.outputs.len()).for_each(|index| copy::strided(l, index, &op.strided(&l.input(0).shape, index)));
+        }
+        Op::Concat(op) => copy::concat(op, l),
+        Op::Pad(op) => copy::pad(op, l),
+        Op::Triangular(op) => copy::triangular(op, l),
+        Op::Gather(op) => gather::gather(op, l),
+        Op::GatherElements(op) => gather::gather_elements(op, l),
+        Op::GatherNd(_) => gather::gather_nd(l),
+        Op::ScatterElements(op) => gather::scatter_elements(op, l),
+        Op::ScatterNd(_) => gather::scatter_nd(l),
+        Op::Reduce(op) => reduce::reduce(op, l),
+        Op::ArgMinMax(op) => reduce::arg_min_max(op, l),
+        Op::CumulativeSum(op) => cumulative::cumulative_sum(op, l),
+        Op::Softmax(op) => normalization::softmax(op, l),
+        Op::BatchNormalization(op) => normalization::batch(op, l),
+        Op::InstanceNormalization(op) => normalization::instance(op, l),
+        Op::LayerNormalization(op) => normalization::layer(op, l),
+        Op::RmsNormalization(op) => normalization::root_mean_square(op, l),
+        Op::Matmul(_) => product::matmul(l),
+        Op::Gemm(op) => product::gemm(op, l),
+        Op::Conv2d(op) => spatial::conv2d(op, l),
+        Op::ConvTranspose2d(op) => spatial::conv_transpose2d(op, l),
+        Op::Pool2d(op) => spatial::pool2d(op, l),
+        Op::Resample2d(op) => spatial::resample2d(op, l),
+        Op::Quantize(op) => copy::quantize(op, l),
+        Op::Gru(op) => recurrent::gru(op, l),
+        Op::GruCell(op) => recurrent::gru_cell(op, l),
+        Op::Lstm(op) => recurrent::lstm(op, l),
+        Op::LstmCell(op) => recurrent::lstm_cell(op, l),
+        other => {
+            let message = format!("{} has no GPU kernel", other.rule().name);
+            return Err(Error::new(ErrorKind::Operation, message));
+        }
+    }
+    Ok(())
+}

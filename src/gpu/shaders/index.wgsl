@@ -1,0 +1,15 @@
+
+// Where the element `i` lies: parameters are the rank and an offset, then size and stride of each dimension, the last
+// one first. Strides may be negative.
+fn strided(first: u32, i: u32) -> u32 {
+  let rank = parameter(first);
+  var at = parameter(first + 1u);
+  var rest = i;
+  for (var d = 0u; d < rank; d = d + 1u) {
+    let size = parameter(first + 2u + 2u * d);
+    let outer = rest / size;
+    at = at + (rest - outer * size) * parameter(first + 3u + 2u * d);
+    rest = outer;
+  }
+  return at;
+}

@@ -1,0 +1,161 @@
+//! Element-wise operators, and operators that move elements.
+
+use crate::gpu::kernel::{Bound, Parameters};
+use crate::gpu::lower::Lowering;
+use crate::gpu::map::{Map, Readable, read_broadcast, strided as strided_parameters};
+use crate::gpu::scalar::Scalars;
+use crate::ops::concat::Concat;
+use crate::ops::fused::Fused;
+use crate::ops::pad::{Pad, PaddingMode};
+use crate::ops::quantize::Quantize;
+use crate::ops::strided::Strided;
+use crate::ops::triangular::Triangular;
+use crate::shape::strides;
+
+/// The names of the operands of a program; the compiler fuses no more.
+const NAMES: [&str; 8] = ["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
+
+/// A program of element-wise operators on operands that are broadcast to the output.
+pub fn elementwise(l: &mut Lowering, program: &Fused) {
+    let mut parameters = Parameters::default();
+    let output = l.outputs[0];
+    let mut inputs: Vec<Readable> = Vec::new();
+    let (mut reads, mut types) = (Vec::new(), Vec::new());
+    for (index, name) in NAMES.into_iter().enumerate().take(l.inputs.len()) {
+        let input = l.input(index);
+        let readable = l.readable(name, index);
+        reads.push(read_broadcast(&mut parameters, readable.name, &input.shape, &output.shape));
+        types.push(input.dtype);
+        inputs.push(readable);
+    }
+    let (lines, result) = Scalars { dialect: l.dialect, parameters: &mut parameters }.program(program, &reads, &types);
+    let functions = format!("fn value(i: u32) -> output_value {{\n{lines}  return {result};\n}}\n");
+    // The type of the output is declared behind the functions of a map.
+    l.map(0, "elementwise", inputs, &functions, parameters);
+}
+
+/// `quantizeLinear()` or `dequantizeLinear()`: scale and zero point repeat over blocks.
+pub fn quantize(op: &Quantize, l: &mut Lowering) {
+    let (input, scale) = (l.input(0), l.input(1));
+    // Each dimension is seen as two, blocks and elements of a block: the scale repeats over the second.
+    let blocks = input.shape.iter().zip(&scale.shape);
+    let dims: Vec<u32> = blocks.flat_map(|(&all, &blocks)| [blocks, all / blocks]).collect();
+    let steps: Vec<isize> = strides(&scale.shape).into_iter().flat_map(|stride| [stride as isize, 0]).collect();
+    let mut parameters = Parameters::default();
+    let place = strided_parameters(&mut parameters, &dims, &steps, 0);
+    let types: Vec<_> = (0..3).map(|index| l.input(index).dtype).collect();
+    let reads = ["x(i)", "scale(place)", "zero(place)"].map(String::from);
+    let program = Fused::single(op.elementwise(), &types);
+    let (lines, result) = Scalars { dialect: l.dialect, parameters: &mut parameters }.program(&program, &reads, &types);
+    let functions = format!(
+        "fn value(i: u32) -> output_value {{\n  let place = strided({place}u, i);\n{lines}  return {result};\n}}\n"
+    );
+    let inputs = vec![l.readable("x", 0), l.readable("scale", 1), l.readable("zero", 2)];
+    l.map(0, "quantize", inputs, &functions, parameters);
+}
+
+/// The elements as they are.
+pub fn contiguous(l: &mut Lowering) {
+    let inputs = vec![l.readable("x", 0)];
+    l.map(0, "copy", inputs, "fn value(i: u32) -> x_value { return x(i); }\n", Parameters::default());
+}
+
+/// The elements at regular distances.
+pub fn strided(l: &mut Lowering, output: usize, view: &Strided) {
+    let mut parameters = Parameters::default();
+    let first = strided_parameters(&mut parameters, &view.shape, &view.strides, view.offset);
+    let functions = format!("fn value(i: u32) -> x_value {{ return x(strided({first}u, i)); }}\n");
+    let inputs = vec![l.readable("x", 0)];
+    l.map(output, "copy", inputs, &functions, parameters);
+}
+
+/// The operands one after the other: each is put into its part of the output.
+pub fn concat(op: &Concat, l: &mut Lowering) {
+    let shape = &l.outputs[0].shape;
+    let inner: u32 = shape[op.axis as usize + 1..].iter().product();
+    let size = shape[op.axis as usize];
+    let mut start = 0;
+    for index in 0..l.inputs.len() {
+        let own = l.input(index).shape[op.axis as usize];
+        // Parameters: elements behind the axis, size of the output along it, and the operand's start and size there.
+        let parameters = Parameters(vec![inner, size, start, own]);
+        let functions = "
+fn place(i: u32) -> u32 { return (i / parameter(0u)) % parameter(1u) - parameter(2u); }
+fn covers(i: u32) -> bool { return place(i) < parameter(3u); }
+fn value(i: u32) -> x_value {
+  let inner = parameter(0u);
+  let outer = i / (inner * parameter(1u));
+  return x((outer * parameter(3u) + place(i)) * inner + i % inner);
+}
+";
+        let inputs = vec![l.readable("x", index)];
+        l.masked(0, "concat", inputs, functions, parameters, true);
+        start += own;
+    }
+}
+
+/// `pad()`.
+pub fn pad(op: &Pad, l: &mut Lowering) {
+    let (input, output) = (l.input(0), l.outputs[0]);
+    let mut parameters = Parameters::default();
+    let mode = match op.mode {
+        PaddingMode::Constant => 0,
+        PaddingMode::Edge => 1,
+        PaddingMode::Reflection => 2,
+    };
+    // Parameters: rank, mode, then for each dimension, the last one first: size of the output, padding in front, size and
+    // stride of the input.
+    parameters.extend([input.rank() as u32, mode]);
+    let own = strides(&input.shape);
+    for axis in (0..input.rank()).rev() {
+        parameters.extend([output.shape[axis], op.beginning[axis], input.shape[axis], own[axis] as u32]);
+    }
+    let value = Scalars { dialect: l.dialect, parameters: &mut parameters }.number(op.value, output.dtype);
+    let functions = format!(
+        "{}\nfn value(i: u32) -> x_value {{
+  let at = source(i);
+  if (at == 0xffffffffu) {{ return {value}; }}
+  return x(at);
+}}\n",
+        include_str!("../shaders/pad.wgsl")
+    );
+    let inputs = vec![l.readable("x", 0)];
+    l.map(0, "pad", inputs, &functions, parameters);
+}
+
+/// `triangular()`.
+pub fn triangular(op: &Triangular, l: &mut Lowering) {
+    let shape = &l.outputs[0].shape;
+    let (rows, columns) = (shape[shape.len() - 2], shape[shape.len() - 1]);
+    // Parameters: rows, columns, diagonal, whether the upper part stays.
+    let parameters = Parameters(vec![rows, columns, op.diagonal as u32, op.upper as u32]);
+    let suffix = l.dialect.suffix(l.outputs[0].dtype);
+    let functions = format!(
+        "fn value(i: u32) -> x_value {{
+  let column = i32(i % parameter(1u));
+  let row = i32((i / parameter(1u)) % parameter(0u));
+  let diagonal = bitcast<i32>(parameter(2u));
+  let kept = select(column - row <= diagonal, column - row >= diagonal, parameter(3u) == 1u);
+  if (kept) {{ return x(i); }}
+  return zero_{suffix}();
+}}\n"
+    );
+    let inputs = vec![l.readable("x", 0)];
+    l.map(0, "triangular", inputs, &functions, parameters);
+}
+
+/// A copy of the operand at `index` to scratch memory or an output.
+pub fn copy_to(l: &mut Lowering, index: usize, target: Bound) {
+    let map = Map {
+        name: "copy",
+        inputs: vec![l.readable("x", index)],
+        output: target,
+        descriptor: l.input(index),
+        functions: "fn value(i: u32) -> x_value { return x(i); }\n".to_string(),
+        parameters: Parameters::default(),
+        masked: false,
+        epilogue: None,
+    };
+    let dispatch = map.dispatch(l.dialect);
+    l.dispatch(dispatch);
+}

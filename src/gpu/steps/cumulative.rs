@@ -1,0 +1,54 @@
+//! `cumulativeSum()`.
+
+use super::reduce::{finish, wide};
+use crate::gpu::kernel::{Bound, Dispatch, Parameters, grid, header};
+use crate::gpu::lower::Lowering;
+use crate::ops::cumulative_sum::CumulativeSum;
+
+/// A workgroup adds up a row: each invocation a piece of it, and what comes before the piece.
+pub fn cumulative_sum(op: &CumulativeSum, l: &mut Lowering) {
+    let input = l.input(0);
+    let axis = op.axis as usize;
+    let inner: u32 = input.shape[axis + 1..].iter().product();
+    let size = input.shape[axis];
+    let rows = input.elements() as u32 / size;
+    finish(l, input.dtype, |l, target| {
+        let dialect = l.dialect;
+        let value = dialect.value(wide(input.dtype));
+        let text = header(dialect)
+            + &dialect.readable(1, "x", input.dtype)
+            + &format!("@group(0) @binding(2) var<storage, read_write> output_words: array<{value}>;\n")
+            + &totals(input.dtype.is_float(), value, dialect.suffix(input.dtype))
+            + include_str!("../shaders/cumulative_sum.wgsl");
+        l.dispatch(Dispatch {
+            name: "cumulativeSum",
+            source: text,
+            bindings: vec![Bound::Input(0), target],
+            // Parameters: rows, elements of a row, elements behind the axis, whether exclusive, whether reversed.
+            parameters: Parameters(vec![rows, size, inner, op.exclusive as u32, op.reversed as u32]),
+            elements: rows,
+            workgroups: grid(rows),
+        });
+    });
+}
+
+/// The type of sums, and how they begin, grow and end. Those of floats have twice the digits.
+fn totals(float: bool, value: &str, suffix: &str) -> String {
+    match float {
+        true => "alias total_value = vec2<f32>;
+fn nothing() -> total_value { return vec2<f32>(0.0); }
+fn plus(a: total_value, b: total_value) -> total_value { return add_precise(a, b); }
+fn of_element(x: f32) -> total_value { return vec2<f32>(x, 0.0); }
+fn rounded(total: total_value) -> f32 { return total.x + total.y; }
+"
+        .to_string(),
+        false => format!(
+            "alias total_value = {value};
+fn nothing() -> total_value {{ return zero_{suffix}(); }}
+fn plus(a: total_value, b: total_value) -> total_value {{ return add_{suffix}(a, b); }}
+fn of_element(x: total_value) -> total_value {{ return x; }}
+fn rounded(total: total_value) -> total_value {{ return total; }}
+"
+        ),
+    }
+}

@@ -1,0 +1,10 @@
+//! What each family of operators is on a GPU.
+
+pub mod copy;
+pub mod cumulative;
+pub mod gather;
+pub mod normalization;
+pub mod product;
+pub mod recurrent;
+pub mod reduce;
+pub mod spatial;

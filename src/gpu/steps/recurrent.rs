@@ -1,0 +1,216 @@
+//! Recurrent networks: one workgroup computes all time steps of one sequence in one direction.
+
+use crate::dtype::DataType;
+use crate::gpu::kernel::{Bound, Dispatch, Parameters, grid, header};
+use crate::gpu::lower::Lowering;
+use crate::gpu::map::{Map, Readable};
+use crate::ops::gru::{Gru, GruCell, GruFunction};
+use crate::ops::lstm::{Lstm, LstmCell, LstmFunction};
+use crate::ops::recurrent::{Activation, Direction};
+use crate::shape::Descriptor;
+
+/// Which operand is what.
+struct Operands {
+    bias: usize,
+    recurrent_bias: usize,
+    hidden: usize,
+    /// Of the cell state and the peepholes, where there are any.
+    cell: Option<usize>,
+    peephole: Option<usize>,
+}
+
+/// A sequence of time steps.
+struct Sequence {
+    steps: u32,
+    batches: u32,
+    features: u32,
+    hidden: u32,
+    direction: Direction,
+}
+
+/// `gru()`.
+pub fn gru(op: &Gru, l: &mut Lowering) {
+    let input = &l.input(0).shape;
+    let a = &op.attributes;
+    let sequence = Sequence {
+        steps: a.steps,
+        batches: input[1],
+        features: input[2],
+        hidden: a.hidden_size,
+        direction: a.direction,
+    };
+    let operands = Operands { bias: 3, recurrent_bias: 4, hidden: 5, cell: None, peephole: None };
+    lower(l, &sequence, &operands, gru_text(&op.function().expect("validated")));
+}
+
+/// `gruCell()`.
+pub fn gru_cell(op: &GruCell, l: &mut Lowering) {
+    let operands = Operands { hidden: 3, bias: 4, recurrent_bias: 5, cell: None, peephole: None };
+    let sequence = single_step(&l.input(0).shape, op.attributes.hidden_size);
+    lower(l, &sequence, &operands, gru_text(&op.function().expect("validated")));
+}
+
+/// `lstm()`.
+pub fn lstm(op: &Lstm, l: &mut Lowering) {
+    let input = &l.input(0).shape;
+    let a = &op.attributes;
+    let sequence = Sequence {
+        steps: a.steps,
+        batches: input[1],
+        features: input[2],
+        hidden: a.hidden_size,
+        direction: a.direction,
+    };
+    let operands = Operands { bias: 3, recurrent_bias: 4, peephole: Some(5), hidden: 6, cell: Some(7) };
+    lower(l, &sequence, &operands, lstm_text(&op.function().expect("validated")));
+}
+
+/// `lstmCell()`.
+pub fn lstm_cell(op: &LstmCell, l: &mut Lowering) {
+    let operands = Operands { hidden: 3, cell: Some(4), bias: 5, recurrent_bias: 6, peephole: Some(7) };
+    let sequence = single_step(&l.input(0).shape, op.attributes.hidden_size);
+    lower(l, &sequence, &operands, lstm_text(&op.function().expect("validated")));
+}
+
+fn single_step(input: &[u32], hidden: u32) -> Sequence {
+    Sequence { steps: 1, batches: input[0], features: input[1], hidden, direction: Direction::Forward }
+}
+
+fn activation(activation: Activation, x: &str) -> String {
+    match activation {
+        Activation::Relu => format!("max_f32({x}, 0.0)"),
+        Activation::Sigmoid => format!("sigmoid_f32({x})"),
+        Activation::Tanh => format!("tanh_f32({x})"),
+    }
+}
+
+/// The functions `prepare(unit)`, which runs before the states change, and `advance(unit)`, which gives the new state.
+fn gru_text(function: &GruFunction) -> String {
+    let [z, r, n] = function.places;
+    let [gate, new] = function.activations;
+    let gate_of = |place: usize| activation(gate, &format!("of_input({place}u, unit) + of_hidden({place}u, unit)"));
+    let candidate = match function.reset_after {
+        true => format!("of_input({n}u, unit) + {} * of_hidden({n}u, unit)", gate_of(r)),
+        false => format!("of_input({n}u, unit) + of_reset({n}u, unit)"),
+    };
+    format!(
+        "const PREPARES: bool = {};
+fn prepare(unit: u32) {{ states[reset_at + unit] = {} * states[hidden_at + unit]; }}
+fn advance(unit: u32) -> f32 {{
+  let z = {};
+  let n = {};
+  return z * states[hidden_at + unit] + n * (1.0 - z);
+}}
+",
+        !function.reset_after,
+        gate_of(r),
+        gate_of(z),
+        activation(new, &candidate),
+    )
+}
+
+fn lstm_text(function: &LstmFunction) -> String {
+    let [i, o, f, g] = function.places;
+    let [gate, cell, filter] = function.activations;
+    let product = |place: usize| format!("of_input({place}u, unit) + of_hidden({place}u, unit)");
+    let peeped =
+        |index: usize, place: usize| activation(gate, &format!("peep({index}u, unit) * c + {}", product(place)));
+    format!(
+        "const PREPARES: bool = false;
+fn prepare(unit: u32) {{}}
+fn advance(unit: u32) -> f32 {{
+  let c = states[cell_at + unit];
+  let i = {};
+  let f = {};
+  let g = {};
+  let o = {};
+  let next = f * c + i * g;
+  states[cell_at + unit] = next;
+  return o * {};
+}}
+",
+        peeped(0, i),
+        peeped(2, f),
+        activation(cell, &product(g)),
+        peeped(1, o),
+        activation(filter, "next"),
+    )
+}
+
+/// Appends the launch, and copies of the states to the outputs.
+fn lower(l: &mut Lowering, sequence: &Sequence, operands: &Operands, functions: String) {
+    let directions = sequence.direction.count() as u32;
+    let rows = directions * sequence.batches;
+    let hidden = sequence.hidden as usize;
+    // Of each row: hidden state, its successor, the reset state, the cell state.
+    let states = l.scratch(rows as usize * 4 * hidden * 4);
+    let all = l.scratch(sequence.steps as usize * rows as usize * hidden * 4);
+    let dialect = l.dialect;
+    let mut text = header(dialect);
+    let mut bindings = Vec::new();
+    for (name, index, otherwise) in [
+        ("x", Some(0), ""),
+        ("w", Some(1), ""),
+        ("r", Some(2), ""),
+        ("bias", Some(operands.bias), "0.0"),
+        ("recurrent_bias", Some(operands.recurrent_bias), "0.0"),
+        ("initial_hidden", Some(operands.hidden), "0.0"),
+        ("initial_cell", operands.cell, "0.0"),
+        ("peephole", operands.peephole, "0.0"),
+    ] {
+        match index.filter(|&index| l.inputs.get(index).copied().flatten().is_some()) {
+            Some(index) => {
+                bindings.push(Bound::Input(index));
+                text.push_str(&dialect.readable(bindings.len() as u32, name, l.input(index).dtype));
+            }
+            None => text.push_str(&format!("fn {name}(i: u32) -> f32 {{ return {otherwise}; }}\n")),
+        }
+    }
+    for (name, bound) in [("states", states), ("all", all)] {
+        bindings.push(bound);
+        let binding = bindings.len();
+        text.push_str(&format!("@group(0) @binding({binding}) var<storage, read_write> {name}: array<f32>;\n"));
+    }
+    text.push_str(&functions);
+    text.push_str(include_str!("../shaders/recurrent.wgsl"));
+    let gates = l.input(1).shape[l.input(1).rank() - 2] / sequence.hidden;
+    let backward = (sequence.direction == Direction::Backward) as u32;
+    let parameters =
+        Parameters(vec![sequence.steps, sequence.batches, sequence.features, sequence.hidden, gates, backward, rows]);
+    l.dispatch(Dispatch {
+        name: "recurrent",
+        source: text,
+        bindings,
+        parameters,
+        elements: rows,
+        workgroups: grid(rows),
+    });
+    for index in 0..l.outputs.len() {
+        let output = l.outputs[index];
+        match output.rank() {
+            4 => copy(l, index, output, all, "states(i)", Parameters::default()),
+            // The hidden state is the first quarter of a row of states, the cell state the last.
+            _ => {
+                let parameters = Parameters(vec![sequence.hidden, [0, 3][index] * sequence.hidden]);
+                let place = "states(i / parameter(0u) * 4u * parameter(0u) + parameter(1u) + i % parameter(0u))";
+                copy(l, index, output, states, place, parameters);
+            }
+        }
+    }
+}
+
+/// Copies elements of scratch memory to an output.
+fn copy(l: &mut Lowering, index: usize, output: &Descriptor, states: Bound, place: &str, parameters: Parameters) {
+    let map = Map {
+        name: "copy",
+        inputs: vec![Readable { name: "states", bound: states, dtype: DataType::Float32 }],
+        output: Bound::Output(index),
+        descriptor: output,
+        functions: format!("fn value(i: u32) -> f32 {{ return {place}; }}\n"),
+        parameters,
+        masked: false,
+        epilogue: None,
+    };
+    let dispatch = map.dispatch(l.dialect);
+    l.dispatch(dispatch);
+}

@@ -1,0 +1,225 @@
+//! Convolutions, pooling and resampling, every element of the output on its own.
+
+use crate::dtype::DataType;
+use crate::gpu::kernel::Parameters;
+use crate::gpu::lower::Lowering;
+use crate::ops::conv_transpose2d::ConvTranspose2d;
+use crate::ops::conv2d::Conv2d;
+use crate::ops::pool2d::{Pool2d, PoolKind};
+use crate::ops::resample2d::{InterpolationMode, Resample2d, between, nearest};
+use crate::ops::spatial::{InputLayout, Slide, exactly, slides};
+use crate::shape::strides;
+
+/// Sizes and strides of a tensor of four dimensions that stand in this order.
+fn sizes_and_strides(shape: &[u32], axes: [usize; 4]) -> [u32; 8] {
+    let own = strides(shape);
+    let mut numbers = [0; 8];
+    for (place, axis) in axes.into_iter().enumerate() {
+        numbers[place] = shape[axis];
+        numbers[4 + place] = own[axis] as u32;
+    }
+    numbers
+}
+
+/// For an output position along one dimension, the taps of a filter that meet the input: the first one, their number, and
+/// the input position of the first.
+type Taps = (u32, u32, u32);
+
+/// Adds the taps for each output position of height and width; their places are put into the parameters `at` and
+/// `at + 1`. Behind those are the distances from one tap to the next, and from one input position to the next.
+fn add_taps(parameters: &mut Parameters, at: usize, tables: [Vec<Taps>; 2], tap: [u32; 2], position: [i64; 2]) {
+    parameters.0[at + 2..at + 6].copy_from_slice(&[tap[0], tap[1], position[0] as u32, position[1] as u32]);
+    for (axis, table) in tables.into_iter().enumerate() {
+        let first = parameters.extend(table.into_iter().flat_map(|(first, count, position)| [first, count, position]));
+        parameters.0[at + axis] = first;
+    }
+}
+
+/// The taps of a window that slides over the input.
+fn sliding(slide: &Slide, outputs: u32) -> Vec<Taps> {
+    let taps = |at: u32| {
+        let (first, count, position) = slide.taps(at as usize);
+        (first as u32, count as u32, position as u32)
+    };
+    (0..outputs).map(taps).collect()
+}
+
+/// The taps of a transposed convolution that meet the input: those with `output + padding - tap * dilation` a multiple of
+/// the stride, inside of the input. They lie at equal distances, which are given too, for taps and for input positions.
+fn transposed(slide: &Slide, outputs: u32) -> (Vec<Taps>, u32, i64) {
+    let (stride, dilation) = (slide.stride as i128, slide.dilation as i128);
+    let divisor = gcd(stride, dilation);
+    let (tap_step, position_step) = (stride / divisor, dilation / divisor);
+    let taps = |at: u32| {
+        let start = at as i128 + slide.begin as i128;
+        let candidates = tap_step.min(slide.window as i128);
+        let Some(first) = (0..candidates).find(|tap| (start - tap * dilation).rem_euclid(stride) == 0) else {
+            return (0, 0, 0);
+        };
+        let position = (start - first * dilation).div_euclid(stride);
+        // Positions fall; those beyond the end of the input are left out, and those before its start.
+        let beyond = (position - (slide.input as i128 - 1)).max(0);
+        let skipped = (beyond + position_step - 1) / position_step;
+        let (first, position) = (first + skipped * tap_step, position - skipped * position_step);
+        if position < 0 || first >= slide.window as i128 {
+            return (0, 0, 0);
+        }
+        let count = (position / position_step).min((slide.window as i128 - 1 - first) / tap_step) + 1;
+        (first as u32, count as u32, position as u32)
+    };
+    ((0..outputs).map(taps).collect(), tap_step as u32, -(position_step as i64))
+}
+
+fn gcd(a: i128, b: i128) -> i128 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Parameters: for output, input and filter sizes and strides of their dimensions (batches or output channels, channels,
+/// height, width), room for what [`add_taps`] adds, number of groups.
+fn convolution(l: &Lowering, layout: InputLayout, filter: [usize; 4], groups: u32) -> Parameters {
+    let mut parameters = Parameters::default();
+    parameters.extend(sizes_and_strides(&l.outputs[0].shape, layout.axes()));
+    parameters.extend(sizes_and_strides(&l.input(0).shape, layout.axes()));
+    parameters.extend(sizes_and_strides(&l.input(1).shape, filter));
+    parameters.extend([0; 6]);
+    parameters.push(groups);
+    parameters
+}
+
+fn convolve(l: &mut Lowering, name: &'static str, functions: &str, parameters: Parameters) {
+    let mut inputs = vec![l.readable("x", 0), l.readable("w", 1)];
+    let bias = match l.inputs.get(2).copied().flatten() {
+        Some(_) => {
+            inputs.push(l.readable("bias", 2));
+            "bias(c)"
+        }
+        None => "0.0",
+    };
+    let functions = include_str!("../shaders/image.wgsl").to_string() + &functions.replace("BIAS", bias);
+    l.map(0, name, inputs, &functions, parameters);
+}
+
+/// `conv2d()`.
+pub fn conv2d(op: &Conv2d, l: &mut Lowering) {
+    let a = &op.attributes;
+    let filter = a.filter_layout.axes();
+    let mut parameters = convolution(l, a.input_layout, filter, a.groups);
+    let slides = window(l, a.input_layout, filter, [&a.padding, &a.strides, &a.dilations]);
+    let output = a.input_layout.image(&l.outputs[0].shape);
+    let tables = [sliding(&slides[0], output.height), sliding(&slides[1], output.width)];
+    add_taps(&mut parameters, 24, tables, [1, 1], slides.map(|slide| slide.dilation as i64));
+    convolve(l, "conv2d", include_str!("../shaders/conv2d.wgsl"), parameters);
+}
+
+/// `convTranspose2d()`.
+pub fn conv_transpose2d(op: &ConvTranspose2d, l: &mut Lowering) {
+    let a = &op.attributes;
+    let filter = a.filter_layout.axes();
+    let mut parameters = convolution(l, a.input_layout, filter, a.groups);
+    let slides = window(l, a.input_layout, filter, [&a.padding, &a.strides, &a.dilations]);
+    let output = a.input_layout.image(&l.outputs[0].shape);
+    let (rows, row_tap, row_position) = transposed(&slides[0], output.height);
+    let (columns, column_tap, column_position) = transposed(&slides[1], output.width);
+    add_taps(&mut parameters, 24, [rows, columns], [row_tap, column_tap], [row_position, column_position]);
+    convolve(l, "convTranspose2d", include_str!("../shaders/conv_transpose2d.wgsl"), parameters);
+}
+
+/// How the filter of a convolution moves along height and width.
+fn window(l: &Lowering, layout: InputLayout, filter: [usize; 4], numbers: [&Vec<u32>; 3]) -> [Slide; 2] {
+    let shape = &l.input(1).shape;
+    let [padding, strides, dilations] = numbers;
+    slides(
+        layout.image(&l.input(0).shape),
+        [shape[filter[2]], shape[filter[3]]],
+        exactly("padding", padding).expect("validated"),
+        exactly("strides", strides).expect("validated"),
+        exactly("dilations", dilations).expect("validated"),
+    )
+}
+
+/// Pooling.
+pub fn pool2d(op: &Pool2d, l: &mut Lowering) {
+    let layout = op.attributes.layout;
+    let input = l.input(0);
+    let slides = op.slides(layout.image(&input.shape)).expect("validated");
+    let mut parameters = Parameters::default();
+    parameters.extend(sizes_and_strides(&l.outputs[0].shape, layout.axes()));
+    parameters.extend(sizes_and_strides(&input.shape, layout.axes()));
+    parameters.extend([0; 6]);
+    let output = layout.image(&l.outputs[0].shape);
+    let tables = [sliding(&slides[0], output.height), sliding(&slides[1], output.width)];
+    add_taps(&mut parameters, 16, tables, [1, 1], slides.map(|slide| slide.dilation as i64));
+    let suffix = l.dialect.suffix(input.dtype);
+    let (term, result) = match op.kind {
+        PoolKind::Max => (format!("select(max_{suffix}(total, v), v, count == 0u)"), "total".to_string()),
+        PoolKind::Average => ("total + v".to_string(), "total / f32(count)".to_string()),
+        PoolKind::L2 => ("total + v * v".to_string(), "sqrt(total)".to_string()),
+    };
+    // What a window without elements gives.
+    let empty = match (op.kind, input.dtype) {
+        (PoolKind::Max, DataType::Float32 | DataType::Float16) => "-infinity()".to_string(),
+        (PoolKind::Max, DataType::Int8) => "-128".to_string(),
+        (PoolKind::Max, DataType::Int32) => "bitcast<i32>(0x80000000u)".to_string(),
+        (PoolKind::Max, DataType::Int64) => "i64_from_words(0u, 0x80000000u)".to_string(),
+        _ => format!("zero_{suffix}()"),
+    };
+    let functions = include_str!("../shaders/image.wgsl").to_string()
+        + &include_str!("../shaders/pool2d.wgsl")
+            .replace("ZERO", &format!("zero_{suffix}()"))
+            .replace("TERM", &term)
+            .replace("RESULT", &result)
+            .replace("EMPTY", &empty);
+    let inputs = vec![l.readable("x", 0)];
+    l.map(0, "pool2d", inputs, &functions, parameters);
+}
+
+/// `resample2d()`: where an element comes from is computed here, exactly.
+pub fn resample2d(op: &Resample2d, l: &mut Lowering) {
+    let (input, output) = (l.input(0), l.outputs[0]);
+    let own = strides(&input.shape);
+    let axes = op.sorted_axes(4);
+    let exact = input.dtype.size() == 1;
+    let mut parameters = Parameters::default();
+    // For each dimension, the last one first: size of the output, stride of the input (0 for the two that are resampled).
+    for axis in (0..4).rev() {
+        parameters.extend([output.shape[axis], if axes.contains(&axis) { 0 } else { own[axis] as u32 }]);
+    }
+    // For each of the two: its place among those, where its table begins, the stride of the input.
+    let first = parameters.extend([0; 6]);
+    for (which, axis) in axes.into_iter().enumerate() {
+        let (from, to) = (input.shape[axis], output.shape[axis]);
+        let table = (0..to as usize).flat_map(|i| match op.mode {
+            InterpolationMode::NearestNeighbor => vec![nearest(from, to, i) as u32],
+            InterpolationMode::Linear => {
+                let place = between(from, to, i);
+                // The weight is a fraction with twice the output's size below the line.
+                let weight = if exact {
+                    (place.weight * 2.0 * to as f64).round() as u32
+                } else {
+                    (place.weight as f32).to_bits()
+                };
+                vec![place.low as u32, place.high as u32, weight]
+            }
+        });
+        let table: Vec<u32> = table.collect();
+        let start = parameters.extend(table);
+        let at = first as usize + 3 * which;
+        parameters.0[at..at + 3].copy_from_slice(&[3 - axis as u32, start, own[axis] as u32]);
+    }
+    let result = match (op.mode, input.dtype) {
+        (InterpolationMode::NearestNeighbor, _) => "nearest(i)",
+        (_, DataType::Int8) => "bitcast<i32>(exact(i) - 128u)",
+        (_, DataType::Uint8) => "exact(i)",
+        _ => "linear(i)",
+    };
+    let template = match op.mode {
+        InterpolationMode::NearestNeighbor => include_str!("../shaders/resample2d_nearest.wgsl"),
+        InterpolationMode::Linear if exact => include_str!("../shaders/resample2d_linear_exact.wgsl"),
+        InterpolationMode::Linear => include_str!("../shaders/resample2d_linear.wgsl"),
+    };
+    let offset = if input.dtype == DataType::Int8 { "128" } else { "0" };
+    let template = template.replace("OFFSET", offset);
+    let functions = format!("{template}\nfn value(i: u32) -> x_value {{ return {result}; }}\n");
+    let inputs = vec![l.readable("x", 0)];
+    l.map(0, "resample2d", inputs, &functions, parameters);
+}

@@ -1,0 +1,69 @@
+//! Graphs on the software GPU against the oracle.
+
+use super::device::{Choice, Device, EXTENSIONS};
+use super::plan::{PASSES, Plan};
+use crate::cpu::plan::optimized;
+use crate::cpu::simd::Isa;
+use crate::cpu::steps::Env;
+use crate::cpu::threads::Threads;
+use crate::dtype::DataType;
+use crate::ir::Graph;
+use crate::ops::tensor::Tensor;
+use crate::shape::Descriptor;
+use crate::testing::{Tolerance, compare};
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// The devices, with and without the types of 16 and 64 bits. Kept for all tests of the process.
+fn devices() -> &'static [(&'static str, Device)] {
+    static DEVICES: OnceLock<Vec<(&'static str, Device)>> = OnceLock::new();
+    let open = |extensions| Device::open(Choice::Software, extensions).expect("a device").expect("software Vulkan");
+    DEVICES.get_or_init(|| {
+        vec![("with all extensions", open(EXTENSIONS)), ("without extensions", open(wgpu::Features::empty()))]
+    })
+}
+
+/// What a GPU may be off: it computes in float32 what the CPU computes in float64, or in another order.
+fn tolerance_of(cpu: Tolerance, dtype: DataType) -> Tolerance {
+    match dtype {
+        DataType::Float32 if cpu.ulps > 0 => Tolerance { ulps: cpu.ulps.max(16), absolute: cpu.absolute.max(2e-6) },
+        DataType::Float16 if cpu.ulps > 0 => Tolerance { absolute: cpu.absolute.max(2e-6), ..cpu },
+        _ => cpu,
+    }
+}
+
+/// Runs `graph` as it stands and compiled, and compares every output with the oracle.
+///
+/// # Panics
+/// If a result is outside of the tolerance; the message names the element, both values and the graph.
+pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap<String, Tensor>, cpu: Tolerance) {
+    let threads = Threads::new(1).expect("a thread");
+    let env = Env { threads: &threads, isa: Isa::best() };
+    let compiled = optimized(graph.clone(), &env, PASSES).expect("a graph");
+    for (which, device) in devices() {
+        for (name, graph, share_views) in [("as built", graph, false), ("compiled", &compiled, true)] {
+            let outputs = run(device, graph, inputs, share_views);
+            let context = || format!("{name}, on the GPU {which}, of\n{graph}");
+            compare(graph, &outputs, expected, |dtype| tolerance_of(cpu, dtype), &context);
+        }
+    }
+}
+
+/// The bytes of every output of `graph`.
+fn run(device: &Device, graph: &Graph, inputs: &HashMap<String, Tensor>, share_views: bool) -> Vec<Vec<u8>> {
+    let plan = Plan::new(graph, device, share_views).expect("a plan");
+    let buffers = |described: &[(String, Descriptor)], bytes: &dyn Fn(&str, &Descriptor) -> Vec<u8>| -> Vec<_> {
+        described.iter().map(|(name, d)| device.buffer_of(name, &bytes(name, d)).expect("memory")).collect()
+    };
+    let inputs = buffers(plan.inputs(), &|name, _| inputs[name].to_bytes());
+    // NaN, so that an element that nobody wrote is seen.
+    let outputs = buffers(plan.outputs(), &|_, descriptor| vec![0xff; descriptor.bytes()]);
+    plan.fill_arena(device);
+    plan.run(device, &inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>());
+    let read = |(buffer, (_, descriptor)): (&wgpu::Buffer, &(String, Descriptor))| {
+        let mut bytes = vec![0; descriptor.bytes()];
+        device.read(buffer, &mut bytes).expect("the bytes");
+        bytes
+    };
+    outputs.iter().zip(plan.outputs()).map(read).collect()
+}
