@@ -211,7 +211,7 @@ describe('compute', () => {
       [/output "y" is a Int32Array, expected a Float32Array for float32/, graph, feeds(), { y: new Int32Array(4) }],
       [/output "y" has 20 bytes, expected the 16 bytes/, graph, feeds(), { y: new Float32Array(5) }],
       [
-        /can not be transferred, each to one view/,
+        /can not be transferred to several views/,
         graph,
         { ...feeds(), x: shared.subarray(0, 4) },
         { y: shared.subarray(4) },

@@ -2,10 +2,16 @@
 
 /** Puts an earlier draft in the place of today's API, for programs that find it in `navigator` and the globals. */
 
-const { isObject } = require('../webidl.js');
+const draft2021 = require('./draft2021/index.js');
+const draft2024 = require('./draft2024/index.js');
 
 /** The interfaces that are globals today. */
 const TODAY = ['ML', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor'];
+
+const interfacesOf = ({ ml, ...interfaces }) => interfaces;
+
+/** All that can be there before: those of today and of another draft. */
+const NAMES = new Set([TODAY, ...[draft2021, draft2024].map((draft) => Object.keys(interfacesOf(draft)))].flat());
 
 /**
  * Defines `navigator.ml` and the interfaces of a draft as globals, over what is there.
@@ -14,10 +20,11 @@ const TODAY = ['ML', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLT
  * @throws {TypeError} if it is neither
  */
 function install(draft) {
-  if (!isObject(draft) || typeof draft.MLGraphBuilder !== 'function' || !isObject(draft.ml)) {
+  if (draft !== draft2021 && draft !== draft2024) {
     throw new TypeError('install: draft is none, expected draft2021 or draft2024');
   }
-  const { ml, ...interfaces } = draft;
+  const { ml } = draft;
+  const interfaces = interfacesOf(draft);
   require('../../auto.js'); // makes a navigator where there is none
   Object.defineProperty(globalThis.navigator, 'ml', {
     get: () => ml,
@@ -25,7 +32,7 @@ function install(draft) {
     enumerable: true,
     configurable: true,
   });
-  TODAY.filter((name) => !(name in interfaces)).forEach((name) => delete globalThis[name]);
+  [...NAMES].filter((name) => !Object.hasOwn(interfaces, name)).forEach((name) => delete globalThis[name]);
   for (const [name, value] of Object.entries(interfaces)) {
     Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
   }

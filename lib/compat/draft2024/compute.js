@@ -7,7 +7,7 @@ const { quote } = require('../../errors.js');
 const { byteLengthOf } = require('../../webidl.js');
 const { ELEMENT_SIZES, holds, placeOf, viewsOf } = require('../views.js');
 
-const { Promise, structuredClone } = globalThis;
+const { ArrayBuffer, Promise, Set, structuredClone } = globalThis;
 
 const CONSTRUCTORS = {
   BigInt64Array: globalThis.BigInt64Array,
@@ -47,11 +47,8 @@ function requireMatch({ view, kind }, descriptor, what) {
   }
 }
 
-/**
- * Whether Node would copy a buffer instead of moving it, as it does with the memory of a WebAssembly module. There, it
- * overlooks that a buffer is named twice, which it refuses for all others, before anything moves.
- */
-function isCopied(buffer) {
+/** Whether a buffer can be named twice in a transfer of nothing else. Where it can, it moves. */
+function canBeNamedTwice(buffer) {
   try {
     structuredClone(undefined, { transfer: [buffer, buffer] });
     return true;
@@ -59,6 +56,13 @@ function isCopied(buffer) {
     return false; // what else can be wrong with the buffer, the transfer itself finds
   }
 }
+
+/**
+ * Old versions of Node copy the memory of a WebAssembly module instead of refusing to move it. What gives it away is that
+ * they overlook, then, that a buffer is named twice, which they refuse for all others before anything moves. Other
+ * runtimes (Deno) never refuse that, but refuse that memory.
+ */
+const refusesDuplicates = !canBeNamedTwice(new ArrayBuffer(1));
 
 /**
  * The draft's "transfer": new views of the same memory, whose old views become empty. All buffers move at once, so that
@@ -71,16 +75,17 @@ function isCopied(buffer) {
 function transfer(groups) {
   const views = groups.flatMap((group) => [...group.values()]);
   let buffers = views.map(({ buffer }) => buffer);
-  if (buffers.some(isCopied)) {
+  if (new Set(buffers).size < buffers.length) {
+    throw new TypeError('compute: a buffer can not be transferred to several views, expected one for each view');
+  }
+  if (refusesDuplicates && buffers.some(canBeNamedTwice)) {
     throw new TypeError('compute: the memory of a WebAssembly module can not be transferred');
   }
   const places = views.map(placeOf);
   try {
     buffers = structuredClone(buffers, { transfer: buffers });
   } catch (error) {
-    throw new TypeError(
-      `compute: the buffers of inputs and outputs can not be transferred, each to one view: ${error.message}`,
-    );
+    throw new TypeError(`compute: the buffers of inputs and outputs can not be transferred: ${error.message}`);
   }
   let next = 0;
   const moved = ({ kind }) => {
