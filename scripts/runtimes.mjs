@@ -140,6 +140,7 @@ const SUITES = {
   additions: {
     run: (runtime) => runTests(runtime, 'additions', testFiles('onnx/run', 'inspect/describe', 'inspect/profile')),
   },
+  drafts: { run: (runtime) => runTests(runtime, 'drafts', testsIn('compat')) },
   timelines: {
     run: (runtime) =>
       runTests(
