@@ -184,7 +184,11 @@ describe('compute', () => {
     assert.deepEqual([outputs.h[0], outputs.i[0]], [0xbc00, -(2n ** 60n)]);
     if (globalThis.Float16Array === undefined) return; // the rest is for newer engines
     const zero = () => new BigInt64Array(1);
-    const newer = await context.compute(graph, { h: Float16Array.of(1), i: zero() }, { h: new Float16Array(1), i: zero() });
+    const newer = await context.compute(
+      graph,
+      { h: Float16Array.of(1), i: zero() },
+      { h: new Float16Array(1), i: zero() },
+    );
     assert.deepEqual(newer.outputs.h, Float16Array.of(-1));
   });
 

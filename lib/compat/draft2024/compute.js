@@ -58,8 +58,8 @@ function canBeNamedTwice(buffer) {
 }
 
 /**
- * Old versions of Node copy the memory of a WebAssembly module instead of refusing to move it. What gives it away is that
- * they overlook, then, that a buffer is named twice, which they refuse for all others before anything moves. Other
+ * Old versions of Node copy the memory of a WebAssembly module instead of refusing to move it. What gives it away is
+ * that they overlook, then, that a buffer is named twice, which they refuse for all others before anything moves. Other
  * runtimes (Deno) never refuse that, but refuse that memory.
  */
 const refusesDuplicates = !canBeNamedTwice(new ArrayBuffer(1));
