@@ -12,6 +12,7 @@ import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { compareRuns, findFaults } from '../__test__/runtimes/faults.mjs';
 import { HERE, LACKING, RUNTIMES } from '../__test__/runtimes/runtimes.mjs';
+import { installClients, TESTS as CLIENT_TESTS } from './clients.mjs';
 import { entry, Failure, outputOf, root, run, runNpm, say } from './process.mjs';
 import { packagesAreStale, setUp } from './setup.mjs';
 
@@ -157,6 +158,12 @@ const SUITES = {
   endings: {
     only: ['deno', 'bun'],
     run: (runtime) => runTests(runtime, 'endings', testFiles('runtime/exit', 'runtime/memory')),
+  },
+  // `npm run test:clients` is for the Node that runs it. Where there is Float16Array, the libraries use it.
+  clients: {
+    only: ['node-24', 'node-26'],
+    prepare: installClients,
+    run: (runtime) => runTests(runtime, 'clients', CLIENT_TESTS),
   },
   // The versions of Node in today's Electron.
   'vectors without external buffers': { only: ['node-22', 'node-24'], prepare: buildHook, run: runVectors },
