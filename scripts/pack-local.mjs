@@ -14,6 +14,9 @@ import { installPackages, setUp, thisPlatform } from './setup.mjs';
 /** Most bytes that `node_modules` may hold after `webnn-node` was installed into an empty project. */
 export const INSTALLED_BYTES = 25e6;
 
+/** Milliseconds of a processor that an import may take. (The time on the clock depends on what else the machine does.) */
+const IMPORT_TIME = 30;
+
 /** How many processes are started to measure an import. */
 const IMPORTS = 21;
 
@@ -108,13 +111,19 @@ async function main() {
     const installed = bytesOf(join(project, 'node_modules'));
     console.log(`node_modules: ${megabytes(installed)} with all dependencies, at most ${megabytes(INSTALLED_BYTES)}`);
     const [time, processor] = importTimes(project);
-    console.log(`import: ${time.toFixed(1)} ms, ${processor.toFixed(1)} ms of a processor, in the middle of ${IMPORTS} processes`);
+    console.log(
+      `import: ${time.toFixed(1)} ms, ${processor.toFixed(1)} ms of a processor, at most ${IMPORT_TIME} ms, ` +
+        `in the middle of ${IMPORTS} processes`,
+    );
     const glibc = platform.endsWith('-gnu') ? neededGlibc(join(root, addonName(platform))) : undefined;
     if (glibc !== undefined) {
       console.log(`The addon, built on this machine, needs glibc ${glibc} or newer.`);
     }
     if (installed > INSTALLED_BYTES) {
       throw new Failure(`node_modules holds ${installed} bytes, expected at most ${INSTALLED_BYTES}`);
+    }
+    if (processor > IMPORT_TIME) {
+      throw new Failure(`an import takes ${processor} ms of a processor, expected at most ${IMPORT_TIME}`);
     }
   } finally {
     rmSync(project, { recursive: true, force: true });

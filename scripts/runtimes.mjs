@@ -12,6 +12,7 @@ import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { compareRuns, findFaults } from '../__test__/runtimes/faults.mjs';
 import { HERE, LACKING, RUNTIMES } from '../__test__/runtimes/runtimes.mjs';
+import { installClients, TESTS as CLIENT_TESTS } from './clients.mjs';
 import { installInto, packThisPlatform } from './pack-local.mjs';
 import { entry, Failure, outputOf, root, run, say } from './process.mjs';
 import { installLocked, setUp } from './setup.mjs';
@@ -134,6 +135,7 @@ const SUITES = {
   additions: {
     run: (runtime) => runTests(runtime, 'additions', testFiles('onnx/run', 'inspect/describe', 'inspect/profile')),
   },
+  drafts: { run: (runtime) => runTests(runtime, 'drafts', testsIn('compat')) },
   timelines: {
     run: (runtime) =>
       runTests(
@@ -142,7 +144,6 @@ const SUITES = {
         testFiles(...['destroy', 'order', 'realms', 'threads'].map((name) => `runtime/${name}`)),
       ),
   },
-  drafts: { only: ['node-24', 'deno', 'bun'], run: (runtime) => runTests(runtime, 'drafts', testsIn('compat')) },
   // `npm test` has run the next two in Node.
   processes: {
     only: ['node-24', 'deno', 'bun'],
@@ -151,6 +152,12 @@ const SUITES = {
   endings: {
     only: ['deno', 'bun'],
     run: (runtime) => runTests(runtime, 'endings', testFiles('runtime/exit', 'runtime/memory')),
+  },
+  // `npm run test:clients` is for the Node that runs it. Where there is Float16Array, the libraries use it.
+  clients: {
+    only: ['node-24', 'node-26'],
+    prepare: installClients,
+    run: (runtime) => runTests(runtime, 'clients', CLIENT_TESTS),
   },
   // The versions of Node in today's Electron.
   'vectors without external buffers': { only: ['node-22', 'node-24'], prepare: buildHook, run: runVectors },

@@ -91,11 +91,25 @@ test('install() defines navigator.ml and the globals of the draft of 2024, over 
   assert.deepEqual(result, [-5, true, true, 'undefined']);
 });
 
+test('install() leaves nothing of another draft, and may be called again', () => {
+  const result = run(`
+    const { draft2021, draft2024, install } = require(root + '/compat.js');
+    const names = ['ML', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor', 'MLActivation'];
+    const defined = () => names.filter((name) => name in globalThis);
+    const told = [draft2024, draft2024, draft2021, draft2021, draft2024].map((draft) => {
+      install(draft);
+      return [navigator.ml === draft.ml, defined().every((name) => globalThis[name] === draft[name]), defined().at(-1)];
+    });
+    report(told);`);
+  const [of2021, of2024] = ['MLOperand', 'MLActivation'].map((last) => [true, true, last]);
+  assert.deepEqual(result, [of2024, of2024, of2021, of2021, of2024]);
+});
+
 test('install() takes nothing else', () => {
   const messages = run(`
     const { install } = require(root + '/compat.js');
     const told = (value) => { try { install(value); } catch (error) { return error.name + ' ' + error.message; } };
-    report([undefined, '2021', {}].map(told));`);
+    report([undefined, '2021', {}, { MLGraphBuilder: class {}, ml: {} }].map(told));`);
   for (const message of messages)
     assert.equal(message, 'TypeError install: draft is none, expected draft2021 or draft2024');
 });

@@ -1,7 +1,7 @@
 // Runs the tests of WebNN of a checkout of the Web Platform Tests. See USAGE.
 
 import { setMaxListeners } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { closeSync, openSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -65,6 +65,15 @@ function readArguments(args) {
   return { directory: resolve(wpt), filter, device, json, jobs: Number(jobs) };
 }
 
+/** Finds out before the tests run whether their report can be written. @throws {UsageError} */
+function requireWritable(file) {
+  try {
+    closeSync(openSync(file, 'a'));
+  } catch (error) {
+    throw new UsageError(`--json: ${error.message}`);
+  }
+}
+
 /** A signal that aborts when this process is asked to end, so that no test outlives it. */
 function interruption() {
   const controller = new AbortController();
@@ -112,6 +121,7 @@ async function main(args) {
     console.log(USAGE);
     return 0;
   }
+  if (options.json !== undefined) requireWritable(options.json);
   const all = findTests(options.directory);
   const isForDevice = (device) => [undefined, device].includes(options.device) || device === undefined;
   const wanted = all.filter(({ url, device }) => isForDevice(device) && (options.filter?.test(url) ?? true));

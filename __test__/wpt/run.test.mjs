@@ -206,6 +206,8 @@ test('wrong usage ends with exit status 2 and the usage', (t) => {
     [['--wpt', directory, '--device', 'tpu'], /^--device is "tpu", expected cpu, gpu, npu$/m],
     [['--wpt', directory, '--jobs', '0'], /^--jobs is "0", expected a positive integer$/m],
     [['--wpt', directory, '--filter', '('], /^--filter: Invalid regular expression/m],
+    [['--wpt', directory, '--json', directory], /^--json: EISDIR: /m],
+    [['--wpt', directory, '--json', join(directory, 'none', 'report.json')], /^--json: ENOENT: /m],
     [['--wpt', directory, '--bogus'], /^Unknown option '--bogus'/m],
   ]) {
     const { status, stderr } = run(...args);

@@ -2,7 +2,8 @@
 
 /** Puts an earlier draft in the place of today's API, for programs that find it in `navigator` and the globals. */
 
-const { isObject } = require('../webidl.js');
+const draft2021 = require('./draft2021/index.js');
+const draft2024 = require('./draft2024/index.js');
 
 /** The interfaces that are globals today or with a draft. */
 const INTERFACES = ['ML', 'MLActivation', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor'];
@@ -14,7 +15,7 @@ const INTERFACES = ['ML', 'MLActivation', 'MLContext', 'MLGraph', 'MLGraphBuilde
  * @throws {TypeError} if it is neither
  */
 function install(draft) {
-  if (!isObject(draft) || typeof draft.MLGraphBuilder !== 'function' || !isObject(draft.ml)) {
+  if (draft !== draft2021 && draft !== draft2024) {
     throw new TypeError('install: draft is none, expected draft2021 or draft2024');
   }
   const { ml, ...interfaces } = draft;
@@ -25,7 +26,7 @@ function install(draft) {
     enumerable: true,
     configurable: true,
   });
-  INTERFACES.filter((name) => !(name in interfaces)).forEach((name) => delete globalThis[name]);
+  INTERFACES.filter((name) => !Object.hasOwn(interfaces, name)).forEach((name) => delete globalThis[name]);
   for (const [name, value] of Object.entries(interfaces)) {
     Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
   }

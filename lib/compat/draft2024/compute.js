@@ -8,7 +8,7 @@ const { quote } = require('../../errors.js');
 const { byteLengthOf } = require('../../webidl.js');
 const { holds, placeOf, viewsOf } = require('../views.js');
 
-const { Promise, Set, structuredClone } = globalThis;
+const { ArrayBuffer, Promise, Set, structuredClone } = globalThis;
 
 const CONSTRUCTORS = {
   BigInt64Array: globalThis.BigInt64Array,
