@@ -133,4 +133,16 @@ impl Dialect {
         let _ = write!(text, "fn store_word(w: u32) {{\n{function}}}\n");
         text
     }
+
+    /// The declaration of a binding, and of the function `store(i, x)` that stores the element `i` of a type with one
+    /// element to a word.
+    pub fn storable(self, binding: u32, dtype: DataType) -> String {
+        let (word, value) = (self.word(dtype), self.value(dtype));
+        let stored = if dtype == Float16 { "f16(x)" } else { "x" };
+        format!(
+            "@group(0) @binding({binding}) var<storage, read_write> output_words: array<{word}>;\n\
+             alias output_value = {value};\n\
+             fn store(i: u32, x: output_value) {{ output_words[i] = {stored}; }}\n"
+        )
+    }
 }

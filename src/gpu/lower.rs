@@ -2,8 +2,9 @@
 
 use super::dialect::Dialect;
 use super::kernel::{ALIGNMENT, Bound, Dispatch, Parameters};
-use super::map::{Epilogue, Map, Readable};
+use super::map::{Entry, Epilogue, Map, Readable};
 use super::steps::{copy, cumulative, gather, normalization, product, recurrent, reduce, spatial};
+use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Node};
 use crate::ops::Op;
@@ -54,7 +55,8 @@ impl<'a> Lowering<'a> {
         Readable { name, bound: Bound::Input(index), dtype: self.input(index).dtype }
     }
 
-    /// Appends a kernel that computes each element of an output on its own, and what follows the operator.
+    /// Appends a kernel that computes each element of an output on its own, with the function `value(i)`, and what follows
+    /// the operator.
     pub fn map(
         &mut self,
         output: usize,
@@ -63,18 +65,18 @@ impl<'a> Lowering<'a> {
         functions: &str,
         parameters: Parameters,
     ) {
-        self.masked(output, name, inputs, functions, parameters, false);
+        self.entered(output, name, inputs, functions, parameters, Entry::Words);
     }
 
-    /// As [`map`](Self::map), for a kernel that computes only those elements that its function `covers(i)` affirms.
-    pub fn masked(
+    /// As [`map`](Self::map), with any entry.
+    pub fn entered(
         &mut self,
         output: usize,
         name: &'static str,
         inputs: Vec<Readable>,
         functions: &str,
         parameters: Parameters,
-        masked: bool,
+        entry: Entry,
     ) {
         let map = Map {
             name,
@@ -83,11 +85,36 @@ impl<'a> Lowering<'a> {
             descriptor: self.outputs[output],
             functions: functions.to_string(),
             parameters,
-            masked,
+            entry,
             epilogue: self.epilogue(),
         };
         let dispatch = map.dispatch(self.dialect);
         self.dispatch(dispatch);
+    }
+
+    /// Appends a kernel with an entry point of its own, which computes the (only) output in float32. Where words of that
+    /// hold more than one element, they are put together by another kernel.
+    pub fn own(
+        &mut self,
+        name: &'static str,
+        inputs: Vec<Readable>,
+        functions: &str,
+        parameters: Parameters,
+        entry: Entry,
+    ) {
+        let output = self.outputs[0];
+        if self.dialect.lanes(output.dtype) == 1 {
+            return self.entered(0, name, inputs, functions, parameters, entry);
+        }
+        let wide = Descriptor::new(DataType::Float32, output.shape.clone());
+        let results = self.scratch(wide.bytes());
+        let functions = functions.to_string();
+        let map =
+            Map { name, inputs, output: results, descriptor: &wide, functions, parameters, entry, epilogue: None };
+        let dispatch = map.dispatch(self.dialect);
+        self.dispatch(dispatch);
+        let inputs = vec![Readable { name: "x", bound: results, dtype: DataType::Float32 }];
+        self.map(0, "pack", inputs, "fn value(i: u32) -> f32 { return x(i); }\n", Parameters::default());
     }
 
     /// What follows the operator.

@@ -27,7 +27,25 @@ pub struct Epilogue<'a> {
     pub operands: Vec<(Bound, &'a Descriptor)>,
 }
 
-/// A kernel that computes each element on its own.
+/// How the invocations of a kernel share its work.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry {
+    /// One invocation computes the elements of a word, each with the function `value(i: u32)`.
+    Words,
+    /// One invocation computes the elements of a word; those that the function `covers(i: u32) -> bool` denies stay as
+    /// they are.
+    MaskedWords,
+    /// The text has an entry point of its own, which calls `store(i, follow(x, i))` for each element, and is launched with
+    /// so many workgroups. The words of the output hold one element.
+    Own {
+        /// Number of workgroups.
+        workgroups: u32,
+        /// What `immediates.elements` is.
+        elements: u32,
+    },
+}
+
+/// A kernel that computes the elements of one tensor.
 pub struct Map<'a> {
     /// For people.
     pub name: &'static str,
@@ -37,12 +55,12 @@ pub struct Map<'a> {
     pub output: Bound,
     /// Type and shape of what is written.
     pub descriptor: &'a Descriptor,
-    /// The functions of the kernel. One is `value(i: u32)`, which gives the element `i`.
+    /// The functions of the kernel.
     pub functions: String,
     /// The numbers that these functions read.
     pub parameters: Parameters,
-    /// Whether there is a function `covers(i: u32) -> bool`; the elements that it denies stay as they are.
-    pub masked: bool,
+    /// Who computes what.
+    pub entry: Entry,
     /// What is applied to each element.
     pub epilogue: Option<Epilogue<'a>>,
 }
@@ -52,50 +70,60 @@ impl Map<'_> {
     pub fn dispatch(mut self, dialect: Dialect) -> Dispatch {
         let mut text = header(dialect);
         let mut bindings = Vec::new();
-        let mut readable = |text: &mut String, name: &str, bound: Bound, dtype: DataType| {
-            bindings.push(bound);
-            text.push_str(&dialect.readable(bindings.len() as u32, name, dtype));
-        };
         for input in &self.inputs {
-            readable(&mut text, input.name, input.bound, input.dtype);
+            bindings.push(input.bound);
+            text.push_str(&dialect.readable(bindings.len() as u32, input.name, input.dtype));
         }
-        let mut compute = "fn compute(i: u32) -> output_value { return value(i); }\n".to_string();
-        if let Some(Epilogue { program, operands }) = &self.epilogue {
-            let (mut reads, mut types) = (vec!["value(i)".to_string()], vec![self.descriptor.dtype]);
-            for (index, (bound, descriptor)) in operands.iter().enumerate() {
-                let name = format!("operand{}", index + 1);
-                readable(&mut text, &name, *bound, descriptor.dtype);
-                reads.push(read_broadcast(&mut self.parameters, &name, &descriptor.shape, &self.descriptor.shape));
-                types.push(descriptor.dtype);
-            }
-            let (lines, result) =
-                Scalars { dialect, parameters: &mut self.parameters }.program(program, &reads, &types);
-            compute = format!("fn compute(i: u32) -> output_value {{\n{lines}  return {result};\n}}\n");
-        }
+        let follow = self.follow(dialect, &mut text, &mut bindings);
         bindings.push(self.output);
-        let dtype = self.descriptor.dtype;
         text.push_str(include_str!("shaders/index.wgsl"));
         text.push_str(&self.functions);
-        text.push_str(&compute);
-        text.push_str(&dialect.writable(bindings.len() as u32, dtype, self.masked));
+        text.push_str(&follow);
+        let (dtype, elements) = (self.descriptor.dtype, self.descriptor.elements() as u32);
         let lanes = dialect.lanes(dtype);
-        text.push_str(&main(lanes));
-        let elements = self.descriptor.elements() as u32;
+        let binding = bindings.len() as u32;
+        let (writes, elements, workgroups) = match self.entry {
+            Entry::Own { workgroups, elements } => (dialect.storable(binding, dtype), elements, workgroups),
+            Entry::Words | Entry::MaskedWords => {
+                let masked = matches!(self.entry, Entry::MaskedWords);
+                let writes = dialect.writable(binding, dtype, masked) + &main(lanes);
+                (writes, elements, elements.div_ceil(lanes).div_ceil(WORKGROUP))
+            }
+        };
+        text.push_str(&writes);
         Dispatch {
             name: self.name,
             source: text,
             bindings,
             parameters: self.parameters,
             elements,
-            workgroups: grid(elements.div_ceil(lanes).div_ceil(WORKGROUP)),
+            workgroups: grid(workgroups),
         }
+    }
+
+    /// The function `follow(x, i)`: what becomes of the result `x` for the element `i`. Declares and binds what it reads.
+    fn follow(&mut self, dialect: Dialect, text: &mut String, bindings: &mut Vec<Bound>) -> String {
+        let Some(Epilogue { program, operands }) = &self.epilogue else {
+            return "fn follow(x: output_value, i: u32) -> output_value { return x; }\n".to_string();
+        };
+        let (mut reads, mut types) = (vec!["x".to_string()], vec![self.descriptor.dtype]);
+        for (index, (bound, descriptor)) in operands.iter().enumerate() {
+            let name = format!("operand{}", index + 1);
+            bindings.push(*bound);
+            text.push_str(&dialect.readable(bindings.len() as u32, &name, descriptor.dtype));
+            reads.push(read_broadcast(&mut self.parameters, &name, &descriptor.shape, &self.descriptor.shape));
+            types.push(descriptor.dtype);
+        }
+        let (lines, result) = Scalars { dialect, parameters: &mut self.parameters }.program(program, &reads, &types);
+        format!("fn follow(x: output_value, i: u32) -> output_value {{\n{lines}  return {result};\n}}\n")
     }
 }
 
 /// The entry point: one invocation per word of the output.
 fn main(lanes: u32) -> String {
     format!(
-        "@compute @workgroup_size({WORKGROUP})
+        "fn compute(i: u32) -> output_value {{ return follow(value(i), i); }}
+@compute @workgroup_size({WORKGROUP})
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,

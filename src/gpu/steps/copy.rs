@@ -1,8 +1,8 @@
 //! Element-wise operators, and operators that move elements.
 
-use crate::gpu::kernel::{Bound, Parameters};
+use crate::gpu::kernel::Parameters;
 use crate::gpu::lower::Lowering;
-use crate::gpu::map::{Map, Readable, read_broadcast, strided as strided_parameters};
+use crate::gpu::map::{Entry, Readable, read_broadcast, strided as strided_parameters};
 use crate::gpu::scalar::Scalars;
 use crate::ops::concat::Concat;
 use crate::ops::fused::Fused;
@@ -89,7 +89,7 @@ fn value(i: u32) -> x_value {
 }
 ";
         let inputs = vec![l.readable("x", index)];
-        l.masked(0, "concat", inputs, functions, parameters, true);
+        l.entered(0, "concat", inputs, functions, parameters, Entry::MaskedWords);
         start += own;
     }
 }
@@ -142,20 +142,4 @@ pub fn triangular(op: &Triangular, l: &mut Lowering) {
     );
     let inputs = vec![l.readable("x", 0)];
     l.map(0, "triangular", inputs, &functions, parameters);
-}
-
-/// A copy of the operand at `index` to scratch memory or an output.
-pub fn copy_to(l: &mut Lowering, index: usize, target: Bound) {
-    let map = Map {
-        name: "copy",
-        inputs: vec![l.readable("x", index)],
-        output: target,
-        descriptor: l.input(index),
-        functions: "fn value(i: u32) -> x_value { return x(i); }\n".to_string(),
-        parameters: Parameters::default(),
-        masked: false,
-        epilogue: None,
-    };
-    let dispatch = map.dispatch(l.dialect);
-    l.dispatch(dispatch);
 }
