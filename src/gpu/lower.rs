@@ -3,7 +3,7 @@
 use super::dialect::Dialect;
 use super::kernel::{ALIGNMENT, Bound, Dispatch, Parameters};
 use super::map::{Entry, Epilogue, Map, Readable};
-use super::steps::{copy, cumulative, gather, normalization, product, recurrent, reduce, spatial};
+use super::steps::{attention, copy, cumulative, gather, normalization, product, recurrent, reduce, spatial};
 use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Node};
@@ -177,6 +177,7 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<()> {
         Op::InstanceNormalization(op) => normalization::instance(op, l),
         Op::LayerNormalization(op) => normalization::layer(op, l),
         Op::RmsNormalization(op) => normalization::root_mean_square(op, l),
+        Op::Attention(op) => attention::attention(op, l),
         Op::Matmul(_) => product::matmul(l),
         Op::Gemm(op) => product::gemm(op, l),
         Op::Conv2d(op) => spatial::conv2d(op, l),

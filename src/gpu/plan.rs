@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The passes that make operators which there are kernels for.
-pub const PASSES: Passes = Passes { patterns: false, layout: false, quantized: false, ..Passes::ALL };
+pub const PASSES: Passes = Passes { layout: false, quantized: false, ..Passes::ALL };
 
 /// What offsets in buffers are multiples of.
 const GRANULARITY: Granularity = Granularity { block: ALIGNMENT, view: ALIGNMENT };

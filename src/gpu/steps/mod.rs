@@ -1,5 +1,6 @@
 //! What each family of operators is on a GPU.
 
+pub mod attention;
 pub mod copy;
 pub mod cumulative;
 pub mod gather;
