@@ -1,11 +1,12 @@
 
-// output[stack, r, c] = follow(plus(sum over k of a[stack, r, k] b[stack, k, c]))
+// output[stack, r, c] = follow(plus(sum over k of a[r, k] b[k, c]))
 //
 // A workgroup computes a tile of 64 rows and 64 columns, each of its 256 invocations 4 rows and 4 columns of that. The
 // operands pass through workgroup memory, 16 of the sum's terms at a time.
 //
-// Parameters: rows, columns, depth; distances of rows and columns of a, and of b; alpha; where the numbers of strided() begin
-// for the stacks of a and of b. Dispatch: one workgroup per tile of each matrix, in a grid: columns first, then rows.
+// What the operands are is said by functions: `sizes()` gives rows, columns and depth, `prepare(stack)` is called once, then
+// `a_element(row, k)`, `b_element(k, column)`, `output_place(row, column)`, and `plus(sum, row, place)` for each sum.
+// Dispatch: one workgroup per tile of each matrix, in a grid: columns first, then rows.
 var<workgroup> a_tile: array<f32, 1024>;
 var<workgroup> b_tile: array<f32, 1024>;
 
@@ -15,9 +16,9 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) local: u32,
 ) {
-  let rows = parameter(0u);
-  let columns = parameter(1u);
-  let depth = parameter(2u);
+  let rows = sizes().x;
+  let columns = sizes().y;
+  let depth = sizes().z;
   let row_tiles = (rows + 63u) / 64u;
   let column_tiles = (columns + 63u) / 64u;
   let tile = group.y * groups.x + group.x;
@@ -26,8 +27,7 @@ fn main(
   if (stack >= immediates.elements) { return; }
   let first_row = (tile / column_tiles) % row_tiles * 64u;
   let first_column = tile % column_tiles * 64u;
-  let a_at = strided(parameter(8u), stack);
-  let b_at = strided(parameter(9u), stack);
+  prepare(stack);
 
   let own_row = local / 16u * 4u;
   let own_column = local % 16u * 4u;
@@ -38,7 +38,7 @@ fn main(
       let row = first_row + place.x;
       let k = start + place.y;
       var element = 0.0;
-      if (row < rows && k < depth) { element = a(a_at + row * parameter(3u) + k * parameter(4u)); }
+      if (row < rows && k < depth) { element = a_element(row, k); }
       a_tile[place.y * 64u + place.x] = element;
     }
     for (var j = 0u; j < 4u; j = j + 1u) {
@@ -46,7 +46,7 @@ fn main(
       let column = first_column + place.x;
       let k = start + place.y;
       var element = 0.0;
-      if (column < columns && k < depth) { element = b(b_at + k * parameter(5u) + column * parameter(6u)); }
+      if (column < columns && k < depth) { element = b_element(k, column); }
       b_tile[place.y * 64u + place.x] = element;
     }
     workgroupBarrier();
@@ -67,8 +67,8 @@ fn main(
     for (var j = 0u; j < 4u; j = j + 1u) {
       let column = first_column + own_column + j;
       if (row < rows && column < columns) {
-        let at = (stack * rows + row) * columns + column;
-        store(at, follow(plus(sums[i][j], at), at));
+        let place = output_place(row, column);
+        store(place, follow(plus(sums[i][j], row, place), place));
       }
     }
   }

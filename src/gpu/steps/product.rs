@@ -2,7 +2,7 @@
 
 use crate::gpu::kernel::Parameters;
 use crate::gpu::lower::Lowering;
-use crate::gpu::map::{Entry, read_broadcast, strided};
+use crate::gpu::map::{Entry, Readable, read_broadcast, strided};
 use crate::ops::matmul::Gemm;
 use crate::shape::broadcast_strides;
 
@@ -70,32 +70,65 @@ impl Product<'_> {
                 format!(" + parameter_f32({beta}u) * {c}")
             }
         };
-        let plus = format!("fn plus(sum: f32, i: u32) -> f32 {{ return parameter_f32(7u) * sum{added}; }}\n");
+        let plus = format!("fn plus(sum: f32, row: u32, i: u32) -> f32 {{ return parameter_f32(7u) * sum{added}; }}\n");
+        let operands = plus + include_str!("../shaders/matmul.wgsl");
         match variant(self.rows, self.columns, self.depth) {
             Variant::Plain => {
-                l.map(0, name, inputs, &(plus + include_str!("../shaders/matmul_plain.wgsl")), parameters);
+                l.map(0, name, inputs, &(operands + include_str!("../shaders/matmul_plain.wgsl")), parameters);
             }
             Variant::Tiled => {
+                let (a, b) = (self.a[1] == 1, self.b[1] == 1);
                 let matrices = self.stack.iter().product::<u32>();
-                let workgroups = matrices * self.rows.div_ceil(TILE) * self.columns.div_ceil(TILE);
-                let text = plus + &tile_places(self.a, self.b) + include_str!("../shaders/matmul_tiled.wgsl");
-                l.own(name, inputs, &text, parameters, Entry::Own { workgroups, elements: matrices });
+                tiled(
+                    l,
+                    name,
+                    inputs,
+                    &operands,
+                    parameters,
+                    Tiles { sizes: [self.rows, self.columns], matrices, a, b },
+                );
             }
         }
     }
 }
 
-/// The functions that say which element of a tile (row or column, term) an invocation reads as its `j`-th: neighbours read
-/// what lies side by side in memory.
-fn tile_places([_, a_column]: [u32; 2], [_, b_column]: [u32; 2]) -> String {
+/// What a tiled product is made of.
+pub struct Tiles {
+    /// Rows and columns of each matrix.
+    pub sizes: [u32; 2],
+    /// Number of matrices.
+    pub matrices: u32,
+    /// Whether the terms of a row of the first operand lie side by side in memory, and not its rows.
+    pub a: bool,
+    /// Whether the columns of the second operand lie side by side, and not its terms.
+    pub b: bool,
+}
+
+/// Appends `matmul_tiled.wgsl` for the operands that the functions `operands` describe.
+pub fn tiled(
+    l: &mut Lowering,
+    name: &'static str,
+    inputs: Vec<Readable>,
+    operands: &str,
+    parameters: Parameters,
+    tiles: Tiles,
+) {
+    let [rows, columns] = tiles.sizes.map(|size| size.div_ceil(TILE));
+    // Which element of a tile (row or column, term) an invocation reads as its `j`-th: neighbours read what lies side by
+    // side in memory.
     let along_depth = "vec2<u32>(local / 16u + 16u * j, local % 16u)";
     let across = "vec2<u32>(local % 64u, local / 64u + 4u * j)";
-    let a = if a_column == 1 { along_depth } else { across };
-    let b = if b_column == 1 { across } else { along_depth };
-    format!(
-        "fn a_place(local: u32, j: u32) -> vec2<u32> {{ return {a}; }}
-fn b_place(local: u32, j: u32) -> vec2<u32> {{ return {b}; }}\n"
-    )
+    let a = if tiles.a { along_depth } else { across };
+    let b = if tiles.b { across } else { along_depth };
+    let text = format!(
+        "{operands}
+fn a_place(local: u32, j: u32) -> vec2<u32> {{ return {a}; }}
+fn b_place(local: u32, j: u32) -> vec2<u32> {{ return {b}; }}
+{}",
+        include_str!("../shaders/matmul_tiled.wgsl")
+    );
+    let entry = Entry::Own { workgroups: tiles.matrices * rows * columns, elements: tiles.matrices };
+    l.own(name, inputs, &text, parameters, entry);
 }
 
 /// `matmul()`.

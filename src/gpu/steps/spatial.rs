@@ -1,10 +1,12 @@
 //! Convolutions, pooling and resampling, every element of the output on its own.
 
+use super::product::{Tiles, Variant, tiled, variant};
 use crate::dtype::DataType;
 use crate::gpu::kernel::Parameters;
 use crate::gpu::lower::Lowering;
+use crate::gpu::map::Readable;
 use crate::ops::conv_transpose2d::ConvTranspose2d;
-use crate::ops::conv2d::Conv2d;
+use crate::ops::conv2d::{Conv2d, Conv2dAttributes};
 use crate::ops::pool2d::{Pool2d, PoolKind};
 use crate::ops::resample2d::{InterpolationMode, Resample2d, between, nearest};
 use crate::ops::spatial::{InputLayout, Slide, exactly, slides};
@@ -88,13 +90,7 @@ fn convolution(l: &Lowering, layout: InputLayout, filter: [usize; 4], groups: u3
 
 fn convolve(l: &mut Lowering, name: &'static str, functions: &str, parameters: Parameters) {
     let mut inputs = vec![l.readable("x", 0), l.readable("w", 1)];
-    let bias = match l.inputs.get(2).copied().flatten() {
-        Some(_) => {
-            inputs.push(l.readable("bias", 2));
-            "bias(c)"
-        }
-        None => "0.0",
-    };
+    let bias = bias(l, &mut inputs);
     let functions = include_str!("../shaders/image.wgsl").to_string() + &functions.replace("BIAS", bias);
     l.map(0, name, inputs, &functions, parameters);
 }
@@ -108,7 +104,72 @@ pub fn conv2d(op: &Conv2d, l: &mut Lowering) {
     let output = a.input_layout.image(&l.outputs[0].shape);
     let tables = [sliding(&slides[0], output.height), sliding(&slides[1], output.width)];
     add_taps(&mut parameters, 24, tables, [1, 1], slides.map(|slide| slide.dilation as i64));
-    convolve(l, "conv2d", include_str!("../shaders/conv2d.wgsl"), parameters);
+    match as_product(l, a, &slides) {
+        Some(product) => convolve_as_product(l, a, &slides, product, parameters),
+        None => convolve(l, "conv2d", include_str!("../shaders/conv2d.wgsl"), parameters),
+    }
+}
+
+/// Sizes of the products that a convolution is: output channels of a group, output positions, terms; `None` where another
+/// kernel is better, or where positions in front of the image are not told from those behind it in 32 bits.
+fn as_product(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> Option<[u32; 3]> {
+    let output = a.input_layout.image(&l.outputs[0].shape);
+    let filter = &l.input(1).shape;
+    let [channels, group_inputs, height, width] = a.filter_layout.axes().map(|axis| filter[axis]);
+    let sizes = [channels / a.groups, output.height * output.width, group_inputs * height * width];
+    let reach = |slide: &Slide, outputs: u32| {
+        outputs as u64 * slide.stride as u64 + slide.window as u64 * slide.dilation as u64 + slide.begin as u64
+    };
+    let fits = reach(&slides[0], output.height).max(reach(&slides[1], output.width)) < 1 << 30;
+    (fits && variant(sizes[0], sizes[1], sizes[2]) == Variant::Tiled).then_some(sizes)
+}
+
+fn convolve_as_product(
+    l: &mut Lowering,
+    a: &Conv2dAttributes,
+    slides: &[Slide; 2],
+    [rows, columns, depth]: [u32; 3],
+    parameters: Parameters,
+) {
+    let mut numbers = parameters.0[..31].to_vec();
+    numbers.extend([rows, columns, depth, slides[0].stride, slides[1].stride, slides[0].begin, slides[1].begin]);
+    let matrices = a.input_layout.image(&l.outputs[0].shape).batches * a.groups;
+    // Channels that lie side by side are to be neighbours among the terms as well.
+    let channels_last = a.input_layout == InputLayout::Nhwc;
+    let term = match channels_last {
+        true => {
+            "fn term(k: u32) -> vec3<u32> {
+  let at = k / parameter(17u);
+  return vec3<u32>(k % parameter(17u), at / parameter(19u), at % parameter(19u));
+}
+"
+        }
+        false => {
+            "fn term(k: u32) -> vec3<u32> {
+  let area = parameter(18u) * parameter(19u);
+  return vec3<u32>(k / area, k % area / parameter(19u), k % parameter(19u));
+}
+"
+        }
+    };
+    let mut inputs = vec![l.readable("x", 0), l.readable("w", 1)];
+    let bias = bias(l, &mut inputs);
+    let operands = include_str!("../shaders/image.wgsl").to_string()
+        + term
+        + &include_str!("../shaders/conv2d_product.wgsl").replace("BIAS", bias);
+    let tiles = Tiles { sizes: [rows, columns], matrices, a: true, b: !channels_last };
+    tiled(l, "conv2d", inputs, &operands, Parameters(numbers), tiles);
+}
+
+/// The expression for the bias of the output channel `c`.
+fn bias(l: &Lowering, inputs: &mut Vec<Readable>) -> &'static str {
+    match l.inputs.get(2).copied().flatten() {
+        Some(_) => {
+            inputs.push(l.readable("bias", 2));
+            "bias(c)"
+        }
+        None => "0.0",
+    }
 }
 
 /// `convTranspose2d()`.
