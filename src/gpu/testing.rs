@@ -1,6 +1,8 @@
-//! Graphs on the software GPU against the oracle.
+//! Graphs on the software GPU against the oracle, and the texts of all kernels.
 
 use super::device::{Choice, Device, EXTENSIONS};
+use super::dialect::Dialect;
+use super::lower::lower;
 use super::plan::{PASSES, Plan};
 use crate::cpu::plan::optimized;
 use crate::cpu::simd::Isa;
@@ -8,10 +10,11 @@ use crate::cpu::steps::Env;
 use crate::cpu::threads::Threads;
 use crate::dtype::DataType;
 use crate::ir::Graph;
+use crate::ops::sweep::for_each_graph;
 use crate::ops::tensor::Tensor;
 use crate::shape::Descriptor;
 use crate::testing::{Tolerance, compare};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 /// The devices, with and without the types of 16 and 64 bits. Kept for all tests of the process.
@@ -47,6 +50,43 @@ pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap
             compare(graph, &outputs, expected, |dtype| tolerance_of(cpu, dtype), &context);
         }
     }
+}
+
+/// Parses and validates a kernel, which takes no device.
+///
+/// # Panics
+/// If it is no valid WGSL; the message holds the numbered lines.
+fn validate(name: &str, source: &str, dialect: Dialect) {
+    use wgpu::naga::front::wgsl::parse_str;
+    use wgpu::naga::valid::{Capabilities, ValidationFlags, Validator};
+    let mut capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    capabilities.set(Capabilities::SHADER_FLOAT16, dialect.f16);
+    capabilities.set(Capabilities::SHADER_INT64, dialect.int64);
+    let module = parse_str(source).unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
+    let validated = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
+    validated.unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
+}
+
+#[test]
+fn every_kernel_of_every_operator_type_and_rank_is_valid() {
+    let dialects = [(false, false), (false, true), (true, false), (true, true)];
+    let mut seen = HashSet::new();
+    for_each_graph(
+        |_| true,
+        |graph, _| {
+            for (f16, int64) in dialects {
+                let dialect = Dialect { f16, int64 };
+                for node in &graph.nodes {
+                    for dispatch in lower(&graph, node, dialect).expect("all operators have kernels").dispatches {
+                        if seen.insert((dispatch.source.clone(), f16, int64)) {
+                            validate(dispatch.name, &dispatch.source, dialect);
+                        }
+                    }
+                }
+            }
+        },
+    );
+    assert!(seen.len() > 500, "{} kernels", seen.len());
 }
 
 /// The bytes of every output of `graph`.

@@ -34,7 +34,7 @@ pub mod spatial;
 pub mod split;
 pub mod strided;
 #[cfg(test)]
-mod sweep;
+pub(crate) mod sweep;
 pub mod tensor;
 pub mod tile;
 pub mod transpose;

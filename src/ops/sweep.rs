@@ -183,12 +183,6 @@ fn choices(rule: &OpRule) -> Vec<BTreeMap<&'static str, DataType>> {
     choices
 }
 
-/// Checks the example with these data types on random inputs.
-fn check_example(rule: &OpRule, example: &Example, types: &BTreeMap<&'static str, DataType>) {
-    let (graph, tolerance) = build(rule, example, types);
-    check(&graph, tolerance);
-}
-
 /// The example with these data types, where everything is an input of the graph, and how exact its results are.
 fn build(rule: &OpRule, example: &Example, types: &BTreeMap<&'static str, DataType>) -> (Graph, Tolerance) {
     let mut builder = Builder::new();
@@ -223,24 +217,34 @@ fn build(rule: &OpRule, example: &Example, types: &BTreeMap<&'static str, DataTy
     (builder.finish(named), tolerance)
 }
 
-fn sweep(names: impl Fn(&str) -> bool) {
+/// Calls `visit` with a small graph, and the tolerance of its result, for every data type and rank that the rules of the
+/// operators `names` allow.
+pub fn for_each_graph(names: impl Fn(&str) -> bool, mut visit: impl FnMut(Graph, Tolerance)) {
     for rule in Op::rules().filter(|rule| names(rule.name)) {
         let (min, max) = rule.operands[0].ranks;
         for rank in min..=max {
             for types in choices(rule) {
                 let mut example = example(rule, rank);
+                let mut visit = |example: &Example| {
+                    let (graph, tolerance) = build(rule, example, &types);
+                    visit(graph, tolerance);
+                };
                 if ["argMin", "argMax", "cast"].contains(&rule.name) {
                     let member = if rule.name == "cast" { "dataType" } else { "outputDataType" };
                     for to in rule.resolve(rule.outputs[0].types) {
                         example.attributes.0.insert(member.to_string(), Attribute::Text(to.to_string()));
-                        check_example(rule, &example, &types);
+                        visit(&example);
                     }
                 } else {
-                    check_example(rule, &example, &types);
+                    visit(&example);
                 }
             }
         }
     }
+}
+
+fn sweep(names: impl Fn(&str) -> bool) {
+    for_each_graph(names, |graph, tolerance| check(&graph, tolerance));
 }
 
 /// Operators with two or three operands, which have the most choices of data types.
