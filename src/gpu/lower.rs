@@ -106,15 +106,27 @@ impl<'a> Lowering<'a> {
         if self.dialect.lanes(output.dtype) == 1 {
             return self.entered(0, name, inputs, functions, parameters, entry);
         }
-        let wide = Descriptor::new(DataType::Float32, output.shape.clone());
-        let results = self.scratch(wide.bytes());
+        let descriptor = Descriptor::new(DataType::Float32, output.shape.clone());
         let functions = functions.to_string();
-        let map =
-            Map { name, inputs, output: results, descriptor: &wide, functions, parameters, entry, epilogue: None };
-        let dispatch = map.dispatch(self.dialect);
-        self.dispatch(dispatch);
-        let inputs = vec![Readable { name: "x", bound: results, dtype: DataType::Float32 }];
-        self.map(0, "pack", inputs, "fn value(i: u32) -> f32 { return x(i); }\n", Parameters::default());
+        self.packed(DataType::Float32, |l, output| {
+            let descriptor = &descriptor;
+            let map = Map { name, inputs, output, descriptor, functions, parameters, entry, epilogue: None };
+            let dispatch = map.dispatch(l.dialect);
+            l.dispatch(dispatch);
+        });
+    }
+
+    /// Runs `compute` on scratch memory for elements of the (only) output as values of the type `wide`, one to a word, and
+    /// copies them to the output, packed as its type demands, through what follows the operator.
+    pub fn packed(&mut self, wide: DataType, compute: impl FnOnce(&mut Self, Bound)) {
+        let results = self.scratch(self.outputs[0].elements() * wide.size());
+        compute(self, results);
+        self.copy(Readable { name: "x", bound: results, dtype: wide });
+    }
+
+    /// Appends a kernel that copies the elements of `x` to the (only) output, through what follows the operator.
+    pub fn copy(&mut self, x: Readable) {
+        self.map(0, "copy", vec![x], "fn value(i: u32) -> x_value { return x(i); }\n", Parameters::default());
     }
 
     /// What follows the operator.
@@ -152,7 +164,7 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<()> {
             copy::elementwise(l, &Fused::single(*op, &types));
         }
         Op::Fused(program) => copy::elementwise(l, program),
-        Op::Reshape(_) => copy::contiguous(l),
+        Op::Reshape(_) => l.copy(l.readable("x", 0)),
         Op::Expand(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),
         Op::Slice(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),
         Op::Transpose(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),

@@ -1,10 +1,10 @@
 
-// output[n, c, y, x] = bias[c] + sum over k and taps r, s of input[n, group + k, y of r, x of s] w[c, k, r, s]
+// output[n, c, y, x] = bias[c] + sum over k and taps r, s of input[n, first + k, y of r, x of s] times the filter's element for
+// c, k, r and s. Which input channel is the first for c, and where the filter's elements for it lie, is said by the functions
+// first_input(c), filter_place(c, r, s) and FILTER_STEP, their distance from one input channel to the next.
 fn value(i: u32) -> output_value {
   let at = coordinates(i);
   let c = at.y;
-  let channels = parameter(17u);
-  let group = c / (parameter(1u) / parameter(30u)) * channels;
   let rows = parameter(24u) + 3u * at.z;
   let columns = parameter(25u) + 3u * at.w;
   var sum = BIAS;
@@ -14,12 +14,12 @@ fn value(i: u32) -> output_value {
     var s = parameter(columns);
     var x_at = parameter(columns + 2u);
     for (var j = 0u; j < parameter(columns + 1u); j = j + 1u) {
-      var source = place(8u, vec4<u32>(at.x, group, y, x_at));
-      var weight = place(16u, vec4<u32>(c, 0u, r, s));
-      for (var k = 0u; k < channels; k = k + 1u) {
+      var source = place(8u, vec4<u32>(at.x, first_input(c), y, x_at));
+      var weight = filter_place(c, r, s);
+      for (var k = 0u; k < group_inputs(); k = k + 1u) {
         sum = fma(x(source), w(weight), sum);
         source = source + parameter(13u);
-        weight = weight + parameter(21u);
+        weight = weight + parameter(FILTER_STEP);
       }
       s = s + parameter(27u);
       x_at = x_at + parameter(29u);

@@ -2,8 +2,8 @@
 // A convolution as a product of the filters of a group [output channels, terms] with the pieces of the image that they meet
 // [terms, output positions] ("implicit GEMM"). A term is a channel and a place in the filter.
 //
-// Parameters as in conv2d.wgsl, and from 31 on: output channels of a group, output positions, terms, then for height and
-// width stride and padding in front.
+// Parameters: sizes and strides of output, input and filter, 30 the groups, and from 31 on: output channels of a group, output
+// positions, terms, then for height and width strides, paddings in front and dilations.
 var<private> batch: u32;
 var<private> group: u32;
 
@@ -23,8 +23,8 @@ fn b_element(k: u32, column: u32) -> f32 {
   let at = term(k);
   let width = parameter(3u);
   // Positions in the padding in front are huge numbers.
-  let y = column / width * parameter(34u) + at.y * parameter(28u) - parameter(36u);
-  let x_at = column % width * parameter(35u) + at.z * parameter(29u) - parameter(37u);
+  let y = column / width * parameter(34u) + at.y * parameter(38u) - parameter(36u);
+  let x_at = column % width * parameter(35u) + at.z * parameter(39u) - parameter(37u);
   if (y >= parameter(10u) || x_at >= parameter(11u)) { return 0.0; }
   return x(place(8u, vec4<u32>(batch, group * parameter(17u) + at.x, y, x_at)));
 }

@@ -1,32 +1,16 @@
+
 // Elements of 8 bits between others, computed in whole numbers: a tie is rounded to the even one, and must be seen as one.
-//
-// Parameters as for the nearest neighbour; an entry of a table is the lower place, the higher one, and the weight of the
-// higher one as a fraction with twice the size of the output below the line.
+// Weights are fractions with twice the size of the output below the line.
 fn exact(i: u32) -> u32 {
-  var at = 0u;
-  var rest = i;
-  var places: array<vec2<u32>, 2>;
-  var weights: array<u32, 2>;
-  var wholes: array<u32, 2>;
-  for (var d = 0u; d < 4u; d = d + 1u) {
-    let size = parameter(2u * d);
-    let c = rest % size;
-    rest = rest / size;
-    at = at + c * parameter(2u * d + 1u);
-    for (var t = 0u; t < 2u; t = t + 1u) {
-      if (parameter(8u + 3u * t) == d) {
-        let entry = parameter(9u + 3u * t) + 3u * c;
-        let stride = parameter(10u + 3u * t);
-        places[t] = vec2<u32>(parameter(entry), parameter(entry + 1u)) * stride;
-        weights[t] = parameter(entry + 2u);
-        wholes[t] = 2u * size;
-      }
-    }
-  }
-  let upper = along_x(at + places[0].x, places[1], weights[1], wholes[1]);
-  let lower = along_x(at + places[0].y, places[1], weights[1], wholes[1]);
-  let sum = add_u64(scaled(upper, wholes[0] - weights[0]), scaled(lower, weights[0]));
-  let whole = mul_u64(u32_to_u64(wholes[0]), u32_to_u64(wholes[1]));
+  let found = locate(i);
+  let rows = between(0u, found.coordinates[0]);
+  let columns = between(1u, found.coordinates[1]);
+  let row_parts = 2u * found.coordinates[0].y;
+  let column_parts = 2u * found.coordinates[1].y;
+  let upper = along_x(found.at + rows.x, columns, column_parts);
+  let lower = along_x(found.at + rows.y, columns, column_parts);
+  let sum = add_u64(scaled(upper, row_parts - rows.z), scaled(lower, rows.z));
+  let whole = mul_u64(u32_to_u64(row_parts), u32_to_u64(column_parts));
   let quotient = div_u64(sum, whole);
   let remainder = sub_u64(sum, mul_u64(quotient, whole));
   let twice = add_u64(remainder, remainder);
@@ -38,6 +22,6 @@ fn exact(i: u32) -> u32 {
 fn scaled(x: u64_value, weight: u32) -> u64_value { return mul_u64(x, u32_to_u64(weight)); }
 fn positive(at: u32) -> u64_value { return u32_to_u64(u32(i32(x(at)) + OFFSET)); }
 
-fn along_x(at: u32, places: vec2<u32>, weight: u32, whole: u32) -> u64_value {
-  return add_u64(scaled(positive(at + places.x), whole - weight), scaled(positive(at + places.y), weight));
+fn along_x(at: u32, columns: vec3<u32>, parts: u32) -> u64_value {
+  return add_u64(scaled(positive(at + columns.x), parts - columns.z), scaled(positive(at + columns.y), columns.z));
 }

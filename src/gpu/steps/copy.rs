@@ -54,12 +54,6 @@ pub fn quantize(op: &Quantize, l: &mut Lowering) {
     l.map(0, "quantize", inputs, &functions, parameters);
 }
 
-/// The elements as they are.
-pub fn contiguous(l: &mut Lowering) {
-    let inputs = vec![l.readable("x", 0)];
-    l.map(0, "copy", inputs, "fn value(i: u32) -> x_value { return x(i); }\n", Parameters::default());
-}
-
 /// The elements at regular distances.
 pub fn strided(l: &mut Lowering, output: usize, view: &Strided) {
     let mut parameters = Parameters::default();

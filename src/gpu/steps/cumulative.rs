@@ -1,6 +1,6 @@
 //! `cumulativeSum()`.
 
-use super::reduce::{finish, wide};
+use super::reduce::wide;
 use crate::gpu::kernel::{Bound, Dispatch, Parameters, grid, header};
 use crate::gpu::lower::Lowering;
 use crate::ops::cumulative_sum::CumulativeSum;
@@ -12,7 +12,7 @@ pub fn cumulative_sum(op: &CumulativeSum, l: &mut Lowering) {
     let inner: u32 = input.shape[axis + 1..].iter().product();
     let size = input.shape[axis];
     let rows = input.elements() as u32 / size;
-    finish(l, input.dtype, |l, target| {
+    l.packed(wide(input.dtype), |l, target| {
         let dialect = l.dialect;
         let value = dialect.value(wide(input.dtype));
         let text = header(dialect)

@@ -140,20 +140,10 @@ pub fn reduce(op: &Reduce, l: &mut Lowering) {
         let largest = l.scratch(rows.count() as usize * 4);
         reduce_rows(l, ReduceKind::Max, x, &rows, vec![], largest);
         let largest = Readable { name: "largest", bound: largest, dtype: DataType::Float32 };
-        finish(l, input.dtype, |l, target| reduce_rows(l, op.kind, x, &rows, vec![largest], target));
+        l.packed(wide(input.dtype), |l, target| reduce_rows(l, op.kind, x, &rows, vec![largest], target));
     } else {
-        finish(l, input.dtype, |l, target| reduce_rows(l, op.kind, x, &rows, vec![], target));
+        l.packed(wide(input.dtype), |l, target| reduce_rows(l, op.kind, x, &rows, vec![], target));
     }
-}
-
-/// Runs `compute` on scratch memory for values of the type, one to a word, and copies them to the output, packed as the
-/// type demands, through what follows the operator.
-pub fn finish(l: &mut Lowering, dtype: DataType, compute: impl FnOnce(&mut Lowering, Bound)) {
-    let wide = wide(dtype);
-    let results = l.scratch(l.outputs[0].elements() * wide.size());
-    compute(l, results);
-    let inputs = vec![Readable { name: "x", bound: results, dtype: wide }];
-    l.map(0, "copy", inputs, "fn value(i: u32) -> x_value { return x(i); }\n", Parameters::default());
 }
 
 /// The type of the values of `dtype` while they are computed with.

@@ -88,10 +88,13 @@ fn convolution(l: &Lowering, layout: InputLayout, filter: [usize; 4], groups: u3
     parameters
 }
 
-fn convolve(l: &mut Lowering, name: &'static str, functions: &str, parameters: Parameters) {
+/// Appends `conv2d.wgsl` with the functions `places`.
+fn convolve(l: &mut Lowering, name: &'static str, places: &str, parameters: Parameters) {
     let mut inputs = vec![l.readable("x", 0), l.readable("w", 1)];
     let bias = bias(l, &mut inputs);
-    let functions = include_str!("../shaders/image.wgsl").to_string() + &functions.replace("BIAS", bias);
+    let functions = include_str!("../shaders/image.wgsl").to_string()
+        + places
+        + &include_str!("../shaders/conv2d.wgsl").replace("BIAS", bias);
     l.map(0, name, inputs, &functions, parameters);
 }
 
@@ -101,13 +104,19 @@ pub fn conv2d(op: &Conv2d, l: &mut Lowering) {
     let filter = a.filter_layout.axes();
     let mut parameters = convolution(l, a.input_layout, filter, a.groups);
     let slides = window(l, a.input_layout, filter, [&a.padding, &a.strides, &a.dilations]);
+    if let Some(sizes) = as_product(l, a, &slides) {
+        return convolve_as_product(l, a, &slides, sizes, parameters);
+    }
     let output = a.input_layout.image(&l.outputs[0].shape);
     let tables = [sliding(&slides[0], output.height), sliding(&slides[1], output.width)];
     add_taps(&mut parameters, 24, tables, [1, 1], slides.map(|slide| slide.dilation as i64));
-    match as_product(l, a, &slides) {
-        Some(product) => convolve_as_product(l, a, &slides, product, parameters),
-        None => convolve(l, "conv2d", include_str!("../shaders/conv2d.wgsl"), parameters),
-    }
+    let places = "
+fn group_inputs() -> u32 { return parameter(17u); }
+fn first_input(c: u32) -> u32 { return c / (parameter(1u) / parameter(30u)) * group_inputs(); }
+fn filter_place(c: u32, r: u32, s: u32) -> u32 { return place(16u, vec4<u32>(c, 0u, r, s)); }
+const FILTER_STEP: u32 = 21u;
+";
+    convolve(l, "conv2d", places, parameters);
 }
 
 /// Sizes of the products that a convolution is: output channels of a group, output positions, terms; `None` where another
@@ -129,10 +138,12 @@ fn convolve_as_product(
     a: &Conv2dAttributes,
     slides: &[Slide; 2],
     [rows, columns, depth]: [u32; 3],
-    parameters: Parameters,
+    mut parameters: Parameters,
 ) {
-    let mut numbers = parameters.0[..31].to_vec();
-    numbers.extend([rows, columns, depth, slides[0].stride, slides[1].stride, slides[0].begin, slides[1].begin]);
+    parameters.extend([rows, columns, depth]);
+    parameters.extend(slides.map(|slide| slide.stride));
+    parameters.extend(slides.map(|slide| slide.begin));
+    parameters.extend(slides.map(|slide| slide.dilation));
     let matrices = a.input_layout.image(&l.outputs[0].shape).batches * a.groups;
     // Channels that lie side by side are to be neighbours among the terms as well.
     let channels_last = a.input_layout == InputLayout::Nhwc;
@@ -158,7 +169,7 @@ fn convolve_as_product(
         + term
         + &include_str!("../shaders/conv2d_product.wgsl").replace("BIAS", bias);
     let tiles = Tiles { sizes: [rows, columns], matrices, a: true, b: !channels_last };
-    tiled(l, "conv2d", inputs, &operands, Parameters(numbers), tiles);
+    tiled(l, "conv2d", inputs, &operands, parameters, tiles);
 }
 
 /// The expression for the bias of the output channel `c`.
@@ -182,7 +193,15 @@ pub fn conv_transpose2d(op: &ConvTranspose2d, l: &mut Lowering) {
     let (rows, row_tap, row_position) = transposed(&slides[0], output.height);
     let (columns, column_tap, column_position) = transposed(&slides[1], output.width);
     add_taps(&mut parameters, 24, [rows, columns], [row_tap, column_tap], [row_position, column_position]);
-    convolve(l, "convTranspose2d", include_str!("../shaders/conv_transpose2d.wgsl"), parameters);
+    let places = "
+fn group_inputs() -> u32 { return parameter(9u) / parameter(30u); }
+fn first_input(c: u32) -> u32 { return c / parameter(17u) * group_inputs(); }
+fn filter_place(c: u32, r: u32, s: u32) -> u32 {
+  return place(16u, vec4<u32>(first_input(c), c % parameter(17u), r, s));
+}
+const FILTER_STEP: u32 = 20u;
+";
+    convolve(l, "convTranspose2d", places, parameters);
 }
 
 /// How the filter of a convolution moves along height and width.
@@ -279,7 +298,7 @@ pub fn resample2d(op: &Resample2d, l: &mut Lowering) {
         InterpolationMode::Linear => include_str!("../shaders/resample2d_linear.wgsl"),
     };
     let offset = if input.dtype == DataType::Int8 { "128" } else { "0" };
-    let template = template.replace("OFFSET", offset);
+    let template = include_str!("../shaders/resample2d.wgsl").to_string() + &template.replace("OFFSET", offset);
     let functions = format!("{template}\nfn value(i: u32) -> x_value {{ return {result}; }}\n");
     let inputs = vec![l.readable("x", 0)];
     l.map(0, "resample2d", inputs, &functions, parameters);
