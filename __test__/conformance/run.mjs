@@ -3,6 +3,7 @@
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { mapConcurrently } from '../concurrency.mjs';
 import { runCase } from './case.mjs';
 
 const USAGE = `usage: npm run conformance -- DIR [options]
@@ -122,20 +123,6 @@ function readVectors(directory) {
     }
   }
   return vectors;
-}
-
-/** Calls `work` for every item, at most `limit` at a time; results in the order of the items. */
-async function mapConcurrently(items, limit, work) {
-  const results = new Array(items.length);
-  let next = 0;
-  const worker = async () => {
-    while (next < items.length) {
-      const index = next++;
-      results[index] = await work(items[index]);
-    }
-  };
-  await Promise.all(Array.from({ length: Math.min(limit, items.length) }, worker));
-  return results;
 }
 
 /** Runs a case; a failure is a result: `{ name, outputs }` or `{ name, error }`. */

@@ -3,6 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { mapConcurrently } from '../concurrency.mjs';
 import { INEXPRESSIBLE } from './inexpressible.mjs';
 import { judge, tableProblems } from './verdict.mjs';
 
@@ -62,16 +63,10 @@ async function runTests({ directory, jobs }, tests) {
   const { runCase } = await import('./cases.mjs');
   const reasons = new Map(INEXPRESSIBLE.flatMap(({ reason, tests: names }) => names.map((name) => [name, reason])));
   const context = await ml.createContext();
-  const results = new Array(tests.length);
-  let next = 0;
-  const worker = async () => {
-    while (next < tests.length) {
-      const i = next++;
-      const result = await runCase(directory, tests[i], context);
-      results[i] = { name: tests[i].name, ...judge(result, tests[i], reasons.get(tests[i].name)), outcome: result };
-    }
-  };
-  await Promise.all(Array.from({ length: jobs }, worker));
+  const results = await mapConcurrently(tests, jobs, async (test) => {
+    const outcome = await runCase(directory, test, context);
+    return { name: test.name, ...judge(outcome, test, reasons.get(test.name)), outcome };
+  });
   context.destroy();
   return results;
 }

@@ -6,7 +6,7 @@ import { posix } from 'node:path';
 
 const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
 
-/** Characters that would break a line of a terminal, and halves of surrogate pairs, as `\uXXXX`. */
+/** Characters that would break a line of a terminal, and halves of surrogate pairs, escaped by their code. */
 function printable(text) {
   return text.replace(
     /[\p{Cc}\u2028\u2029]|\p{Cs}/gu,

@@ -5,6 +5,7 @@ import { closeSync, openSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { mapConcurrently } from '../concurrency.mjs';
 import { findTests, missingParts, revisionOf } from './checkout.mjs';
 import { CONTRADICTIONS } from './contradictions.mjs';
 import { execute } from './execute.mjs';
@@ -88,20 +89,14 @@ function interruption() {
 }
 
 /** Runs the tests, at most `jobs` at a time, and prints each as it ends. @returns {Promise<object[]>} in their order */
-async function runTests({ directory, jobs }, tests) {
+function runTests({ directory, jobs }, tests) {
   const signal = interruption();
-  const outcomes = new Array(tests.length);
-  let next = 0;
-  const worker = async () => {
-    while (next < tests.length) {
-      const i = next++;
-      const result = await execute(directory, tests[i], signal);
-      outcomes[i] = { result, verdict: judge(result, CONTRADICTIONS) };
-      console.log(linesOf(result, outcomes[i].verdict));
-    }
-  };
-  await Promise.all(Array.from({ length: jobs }, worker));
-  return outcomes;
+  return mapConcurrently(tests, jobs, async (test) => {
+    const result = await execute(directory, test, signal);
+    const verdict = judge(result, CONTRADICTIONS);
+    console.log(linesOf(result, verdict));
+    return { result, verdict };
+  });
 }
 
 /** Entries of the table that no test of a complete run stands for. Prints them. */
