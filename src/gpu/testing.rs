@@ -1,9 +1,10 @@
 //! Graphs on the software GPU against the oracle, and the texts of all kernels.
 
-use super::device::{Choice, Device, EXTENSIONS};
+use super::adapter::Choice;
+use super::device::{Device, EXTENSIONS};
 use super::dialect::Dialect;
 use super::lower::lower;
-use super::plan::{PASSES, Plan};
+use super::plan::{PASSES, Plan, PlanOptions};
 use crate::cpu::plan::optimized;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
@@ -15,12 +16,13 @@ use crate::ops::tensor::Tensor;
 use crate::shape::Descriptor;
 use crate::testing::{Tolerance, compare};
 use std::collections::{HashMap, HashSet};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// The devices, with and without the types of 16 and 64 bits. Kept for all tests of the process.
-fn devices() -> &'static [(&'static str, Device)] {
-    static DEVICES: OnceLock<Vec<(&'static str, Device)>> = OnceLock::new();
-    let open = |extensions| Device::open(Choice::Software, extensions).expect("a device").expect("software Vulkan");
+pub fn devices() -> &'static [(&'static str, Arc<Device>)] {
+    static DEVICES: OnceLock<Vec<(&'static str, Arc<Device>)>> = OnceLock::new();
+    let open =
+        |extensions| Arc::new(Device::open(Choice::Software, extensions).expect("a device").expect("software Vulkan"));
     DEVICES.get_or_init(|| {
         vec![("with all extensions", open(EXTENSIONS)), ("without extensions", open(wgpu::Features::empty()))]
     })
@@ -35,6 +37,21 @@ fn tolerance_of(cpu: Tolerance, dtype: DataType) -> Tolerance {
     }
 }
 
+/// Set to `1`, tests of operators also run on software Vulkan, which not every machine has.
+const VARIABLE: &str = "WEBNN_TEST_GPU";
+
+/// [`check`] where [`VARIABLE`] asks for it.
+pub fn check_where_asked(
+    graph: &Graph,
+    inputs: &HashMap<String, Tensor>,
+    expected: &HashMap<String, Tensor>,
+    cpu: Tolerance,
+) {
+    if std::env::var_os(VARIABLE).is_some_and(|value| value == "1") {
+        check(graph, inputs, expected, cpu);
+    }
+}
+
 /// Runs `graph` as it stands and compiled, and compares every output with the oracle.
 ///
 /// # Panics
@@ -45,7 +62,7 @@ pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap
     let compiled = optimized(graph.clone(), &env, PASSES).expect("a graph");
     for (which, device) in devices() {
         for (name, graph, share_views) in [("as built", graph, false), ("compiled", &compiled, true)] {
-            let outputs = run(device, graph, inputs, share_views);
+            let outputs = run(device, &env, graph, inputs, share_views);
             let context = || format!("{name}, on the GPU {which}, of\n{graph}");
             compare(graph, &outputs, expected, |dtype| tolerance_of(cpu, dtype), &context);
         }
@@ -90,20 +107,25 @@ fn every_kernel_of_every_operator_type_and_rank_is_valid() {
 }
 
 /// The bytes of every output of `graph`.
-fn run(device: &Device, graph: &Graph, inputs: &HashMap<String, Tensor>, share_views: bool) -> Vec<Vec<u8>> {
-    let plan = Plan::new(graph, device, share_views).expect("a plan");
+fn run(
+    device: &Arc<Device>,
+    env: &Env,
+    graph: &Graph,
+    inputs: &HashMap<String, Tensor>,
+    share_views: bool,
+) -> Vec<Vec<u8>> {
+    let options = PlanOptions { share_views, fill_arena: true };
+    let mut plan = Plan::new(graph, device, env, options).expect("a plan");
     let buffers = |described: &[(String, Descriptor)], bytes: &dyn Fn(&str, &Descriptor) -> Vec<u8>| -> Vec<_> {
         described.iter().map(|(name, d)| device.buffer_of(name, &bytes(name, d)).expect("memory")).collect()
     };
     let inputs = buffers(plan.inputs(), &|name, _| inputs[name].to_bytes());
     // NaN, so that an element that nobody wrote is seen.
     let outputs = buffers(plan.outputs(), &|_, descriptor| vec![0xff; descriptor.bytes()]);
-    plan.fill_arena(device);
-    plan.run(device, &inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>());
+    plan.run(&inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>()).expect("a run");
     let read = |(buffer, (_, descriptor)): (&wgpu::Buffer, &(String, Descriptor))| {
-        let mut bytes = vec![0; descriptor.bytes()];
-        device.read(buffer, &mut bytes).expect("the bytes");
-        bytes
+        let reading = device.read(buffer, descriptor.bytes()).expect("a copy");
+        reading.wait(device).expect("the bytes").bytes().to_vec()
     };
     outputs.iter().zip(plan.outputs()).map(read).collect()
 }

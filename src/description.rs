@@ -1,12 +1,12 @@
 //! Descriptions of plans, for people: the graph as it was given and as it was compiled, and what runs. Made with the
 //! plan, from what lowering throws away; the text form is written on request only.
 
-use super::simd::Isa;
 use crate::compile::Passes;
 use crate::ir::{Listing, Node, ValueId};
 use crate::ops::Inputs;
 use crate::shape::Descriptor;
 use serde_json::{Value as Json, json};
+use std::borrow::Cow;
 
 /// What a step computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub enum Computes {
 }
 
 /// A step of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepListing {
     /// What it computes.
     pub computes: Computes,
-    /// The kernel that runs.
-    pub kernel: &'static str,
+    /// The kernel that runs; on a GPU there can be several, with commas between.
+    pub kernel: Cow<'static, str>,
 }
 
 /// Bytes that a plan holds.
@@ -59,31 +59,62 @@ pub struct Description {
     pub memory: Holdings,
     /// The passes that ran.
     pub passes: Passes,
-    /// The instruction set that the plan is for.
-    pub isa: Isa,
-    /// The number of threads that the plan is for.
-    pub threads: usize,
+    /// What the plan is for.
+    pub processor: Processor,
+}
+
+/// What computes a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Processor {
+    /// The CPU.
+    Cpu {
+        /// The instruction set.
+        isa: &'static str,
+        /// The number of threads.
+        threads: usize,
+    },
+    /// A GPU.
+    Gpu {
+        /// The name of the adapter.
+        adapter: String,
+    },
+}
+
+impl Processor {
+    /// The word of `MLGraph.devices` for it.
+    pub fn device(&self) -> &'static str {
+        match self {
+            Processor::Cpu { .. } => "cpu",
+            Processor::Gpu { .. } => "gpu",
+        }
+    }
 }
 
 impl Description {
     /// A `GraphDescription` of `inspect.d.ts`.
     pub fn json(&self) -> Json {
         let Holdings { constants, packed, arena } = self.memory;
+        let (isa, threads, adapter) = match &self.processor {
+            Processor::Cpu { isa, threads } => (Some(isa), Some(threads), None),
+            Processor::Gpu { adapter } => (None, None, Some(adapter)),
+        };
         json!({
             "source": self.source.json(&self.descriptors),
             "compiled": self.compiled.json(&self.descriptors),
             "steps": (0..self.steps.len()).map(|index| self.step_json(index)).collect::<Json>(),
             "memory": { "constantBytes": constants, "packedBytes": packed, "arenaBytes": arena },
             "passes": self.passes.enabled().collect::<Vec<_>>(),
-            "isa": self.isa.name(),
-            "threads": self.threads,
+            "devices": [self.processor.device()],
+            "isa": isa,
+            "threads": threads,
+            "adapter": adapter,
         })
     }
 
     fn step_json(&self, index: usize) -> Json {
-        let StepListing { computes, kernel } = self.steps[index];
+        let StepListing { computes, kernel } = &self.steps[index];
         let descriptor = |id: &ValueId| &self.descriptors[id.index()];
-        match computes {
+        match *computes {
             Computes::Node(at) => {
                 let node: &Node = &self.compiled.nodes()[at as usize];
                 let inputs: Vec<_> = node.inputs.iter().map(|id| id.as_ref().map(descriptor)).collect();
