@@ -8,6 +8,7 @@ use crate::compile::memory::{Place, Space};
 use crate::error::Result;
 use crate::ir::{Graph, ValueId};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Bytes of a buffer for constants, at most, unless one constant alone is larger.
 const CONSTANTS_BLOCK: usize = 256 << 20;
@@ -58,9 +59,42 @@ impl Constants {
 }
 
 /// Bind groups for one set of tensors, for each launch that reads or writes one.
+pub type Groups = BTreeMap<usize, wgpu::BindGroup>;
+
 struct BoundSet {
     tensors: Vec<wgpu::Buffer>,
-    groups: BTreeMap<usize, wgpu::BindGroup>,
+    groups: Arc<Groups>,
+}
+
+/// The sets whose bind groups a plan keeps. That which was bound last is the first.
+#[derive(Default)]
+pub struct BoundSets(Mutex<VecDeque<BoundSet>>);
+
+impl BoundSets {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<BoundSet>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+impl BoundSets {
+    /// The number of sets.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+}
+
+impl Device {
+    /// Drops the bind groups that hold `buffer`, which nobody will use again: its memory is given back when the device is
+    /// done with it. (To destroy the buffer would be simpler, but takes a lock of wgpu that whoever waits holds.)
+    pub fn forget(&self, buffer: &wgpu::Buffer) {
+        let bound: Vec<_> = {
+            let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+            bound.retain(|sets| sets.strong_count() > 0);
+            bound.iter().filter_map(Weak::upgrade).collect()
+        };
+        bound.iter().for_each(|sets| sets.lock().retain(|set| !set.tensors.contains(buffer)));
+    }
 }
 
 /// The memory of a plan.
@@ -70,9 +104,7 @@ pub struct Bindings {
     parameters: wgpu::Buffer,
     /// The groups of launches that bind no tensor of the caller.
     fixed: Vec<Option<wgpu::BindGroup>>,
-    /// The set that was bound last is the first.
-    sets: VecDeque<BoundSet>,
-    inputs: usize,
+    sets: Arc<BoundSets>,
 }
 
 impl Bindings {
@@ -93,9 +125,9 @@ impl Bindings {
             parameters: device.buffer_of("parameters", &bytes)?,
             constants,
             fixed: Vec::new(),
-            sets: VecDeque::new(),
-            inputs: 0,
+            sets: Arc::default(),
         };
+        device.bound.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&bindings.sets));
         let is_fixed = |launch: &&Launch| !launch.places.iter().any(is_bound);
         bindings.fixed = device.scoped(|| {
             let group = |launch: &Launch| Some(launch).filter(is_fixed).map(|l| bindings.make(device, l, &[], &[]));
@@ -112,47 +144,51 @@ impl Bindings {
         device.write(&self.arena, 0, &vec![0xff; self.arena.size() as usize])
     }
 
-    /// Makes the groups for these tensors the current ones.
+    /// The groups for these tensors, which are kept for the next time.
     ///
     /// # Errors
     /// An `OperationError` when a group is refused.
     pub(super) fn bind(
-        &mut self,
+        &self,
         device: &Device,
         launches: &[Launch],
         inputs: &[&wgpu::Buffer],
         outputs: &[&wgpu::Buffer],
-    ) -> Result<()> {
-        self.inputs = inputs.len();
+    ) -> Result<Arc<Groups>> {
         let tensors = || inputs.iter().chain(outputs).copied();
-        if let Some(index) = self.sets.iter().position(|set| set.tensors.iter().eq(tensors())) {
-            let set = self.sets.remove(index).expect("found");
-            self.sets.push_front(set);
-            return Ok(());
+        let mut sets = self.sets.lock();
+        if let Some(index) = sets.iter().position(|set| set.tensors.iter().eq(tensors())) {
+            let set = sets.remove(index).expect("found");
+            sets.push_front(set);
+            return Ok(sets[0].groups.clone());
         }
-        let groups = device.scoped(|| {
+        let groups: Groups = device.scoped(|| {
             let bound = launches.iter().enumerate().filter(|(index, _)| self.fixed[*index].is_none());
             bound.map(|(index, launch)| (index, self.make(device, launch, inputs, outputs))).collect()
         })?;
-        self.sets.truncate(MAX_SETS - 1);
-        self.sets.push_front(BoundSet { tensors: tensors().cloned().collect(), groups });
-        Ok(())
+        sets.truncate(MAX_SETS - 1);
+        sets.push_front(BoundSet { tensors: tensors().cloned().collect(), groups: Arc::new(groups) });
+        Ok(sets[0].groups.clone())
     }
 
-    /// The group of a launch, for the tensors that are bound.
-    pub fn group(&self, launch: usize) -> &wgpu::BindGroup {
-        self.fixed[launch].as_ref().unwrap_or_else(|| &self.sets[0].groups[&launch])
+    /// The group of a launch.
+    pub fn group<'a>(&'a self, bound: &'a Groups, launch: usize) -> &'a wgpu::BindGroup {
+        self.fixed[launch].as_ref().unwrap_or_else(|| &bound[&launch])
     }
 
-    /// Where a place is, for the tensors that are bound.
-    pub fn source(&self, place: &Place) -> (&wgpu::Buffer, u64) {
-        let tensors = || self.sets[0].tensors.as_slice();
-        let (buffer, offset) = match place.space {
-            Space::Input(index) => (&tensors()[index], 0),
-            Space::Output(index) => (&tensors()[self.inputs + index], 0),
+    /// The buffer of a place, and where in it, in bytes.
+    pub fn source<'a>(
+        &'a self,
+        place: &Place,
+        inputs: &[&'a wgpu::Buffer],
+        outputs: &[&'a wgpu::Buffer],
+    ) -> (&'a wgpu::Buffer, u64) {
+        let (buffer, first) = match place.space {
+            Space::Input(index) => (inputs[index], 0),
+            Space::Output(index) => (outputs[index], 0),
             _ => self.own(place),
         };
-        (buffer, (offset + place.offset) as u64)
+        (buffer, (first + place.offset) as u64)
     }
 
     /// The buffer of a place that is in no tensor of the caller, and what its offset counts from.
@@ -176,14 +212,10 @@ impl Bindings {
         const { assert!(IMMEDIATES as usize == size_of::<[u32; 3]>()) };
         let mut entries = vec![wgpu::BindGroupEntry { binding: 0, resource: self.parameters.as_entire_binding() }];
         for (index, place) in launch.places.iter().enumerate() {
-            let (buffer, first) = match place.space {
-                Space::Input(index) => (inputs[index], 0),
-                Space::Output(index) => (outputs[index], 0),
-                _ => self.own(place),
-            };
+            let (buffer, offset) = self.source(place, inputs, outputs);
             let resource = wgpu::BindingResource::Buffer(wgpu::BufferBinding {
                 buffer,
-                offset: (first + place.offset) as u64,
+                offset,
                 size: std::num::NonZeroU64::new(place.bytes.next_multiple_of(8) as u64),
             });
             entries.push(wgpu::BindGroupEntry { binding: index as u32 + 1, resource });

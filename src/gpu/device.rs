@@ -1,9 +1,11 @@
 //! A GPU: its features, its memory, its queue.
 
 use super::adapter::{Choice, adapter};
+use super::bindings::BoundSets;
 use super::dialect::Dialect;
 use super::loss::Loss;
 use super::pipelines::Pipelines;
+use super::poller::{Poller, wait_for};
 use super::transfer::Transfer;
 use crate::error::{Error, ErrorKind, Result};
 use std::future::Future;
@@ -29,6 +31,9 @@ pub struct Device {
     pub loss: Arc<Loss>,
     pub(super) pipelines: Pipelines,
     pub(super) transfer: Mutex<Transfer>,
+    pub(super) poller: Poller,
+    /// The bind groups of plans, which must not outlive the tensors in them.
+    pub(super) bound: Mutex<Vec<Weak<BoundSets>>>,
     /// What went wrong where nothing was looking.
     fault: Arc<Mutex<Option<String>>>,
 }
@@ -97,6 +102,8 @@ impl Device {
         Ok(Device {
             pipelines: Pipelines::new(&device, &info),
             transfer: Mutex::new(Transfer::new(&device)),
+            poller: Poller::start(&device, &loss)?,
+            bound: Mutex::default(),
             limits: device.limits(),
             info,
             device,
@@ -137,30 +144,31 @@ impl Device {
             error = error.or(wait(scope.pop()));
         }
         let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match (error, fault, self.loss.reason()) {
-            (_, _, Some(reason)) => Err(Error::new(ErrorKind::Operation, format!("the GPU was lost: {reason}"))),
-            (Some(wgpu::Error::OutOfMemory { .. }), ..) => {
+        self.check()?;
+        match (error, fault) {
+            (Some(wgpu::Error::OutOfMemory { .. }), _) => {
                 Err(Error::new(ErrorKind::Unknown, "the GPU has no more memory"))
             }
-            (Some(error), ..) => Err(Error::new(ErrorKind::Operation, error.to_string())),
-            (None, Some(fault), _) => Err(Error::new(ErrorKind::Operation, fault)),
-            (None, None, None) => result,
+            (Some(error), _) => Err(Error::new(ErrorKind::Operation, error.to_string())),
+            (None, Some(fault)) => Err(Error::new(ErrorKind::Operation, fault)),
+            (None, None) => result,
         }
     }
 
-    /// As `poll()` of wgpu, which panics when the device is lost.
+    /// Waits until `submission` is done.
     ///
     /// # Errors
     /// An `OperationError` when the device is lost.
-    pub fn poll(&self, what: wgpu::PollType) -> Result<()> {
-        // A wait that takes too long is no failure.
-        if guarded(|| drop(self.device.poll(what))).is_err() {
-            self.loss.tell("its driver failed");
-        }
-        match self.loss.reason() {
-            None => Ok(()),
-            Some(reason) => Err(Error::new(ErrorKind::Operation, format!("the GPU was lost: {reason}"))),
-        }
+    pub fn finish(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
+        wait_for(&self.device, &self.loss, submission);
+        self.check()
+    }
+
+    /// # Errors
+    /// An `OperationError` when the device is lost.
+    pub fn check(&self) -> Result<()> {
+        let lost = |reason| Err(Error::new(ErrorKind::Operation, format!("the GPU was lost: {reason}")));
+        self.loss.reason().map_or(Ok(()), lost)
     }
 
     /// A buffer of zeros for tensors, of at least `bytes` bytes.
@@ -203,7 +211,9 @@ impl Device {
     pub fn destroy(&self) {
         self.device.destroy();
         // The loss is told when the device is next asked for something.
-        drop(self.poll(wgpu::PollType::Poll));
+        if guarded(|| drop(self.device.poll(wgpu::PollType::Poll))).is_err() {
+            self.loss.tell("its driver failed");
+        }
         self.loss.tell("it was destroyed");
     }
 }
@@ -225,7 +235,7 @@ fn watch(device: &wgpu::Device, loss: &Arc<Loss>, fault: &Arc<Mutex<Option<Strin
 }
 
 /// What `work` gives; an `OperationError` if it panics, as wgpu does where it knows no other way to fail.
-fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
+pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         Error::new(

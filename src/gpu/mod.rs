@@ -16,6 +16,7 @@ pub mod map;
 mod on_software_vulkan;
 pub mod pipelines;
 pub mod plan;
+mod poller;
 mod profile;
 pub mod scalar;
 pub mod steps;

@@ -128,6 +128,21 @@ fn a_plan_runs_on_any_tensors_in_turn() {
 }
 
 #[test]
+fn tensors_that_are_gone_are_bound_no_more() {
+    let device = own_device(EXTENSIONS);
+    let mut plan = plan(&device, "%0 = input x float32 [4]\n%1 = neg %0\noutput y = %1").unwrap();
+    let kept = DeviceTensor::zeroed(&device, 16).unwrap();
+    let bound = || device.bound.lock().unwrap()[0].upgrade().expect("a plan").count();
+    for _ in 0..3 {
+        let other = DeviceTensor::zeroed(&device, 16).unwrap();
+        plan.run(&[kept.buffer()], &[other.buffer()]).unwrap();
+        assert_eq!(bound(), 1);
+        drop(other);
+        assert_eq!(bound(), 0);
+    }
+}
+
+#[test]
 fn a_profile_has_times_for_every_step_by_either_clock() {
     let text = "%0 = input x float32 [64, 64]\n%1 = matmul %0 %0\n%2 = softmax %1 axis=1\noutput y = %2\noutput z = %0";
     for extensions in [EXTENSIONS, wgpu::Features::empty()] {

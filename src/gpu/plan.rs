@@ -1,6 +1,6 @@
 //! A compiled graph on the GPU: launches of kernels with what they bind, and the memory that they work on.
 
-use super::bindings::{Bindings, Constants};
+use super::bindings::{Bindings, Constants, Groups};
 use super::device::Device;
 use super::kernel::{ALIGNMENT, Bound, Dispatch};
 use super::lower::{Lowered, lower};
@@ -190,7 +190,7 @@ impl Plan {
     /// # Panics
     /// If the number of the tensors is not that of [`inputs`](Plan::inputs) and [`outputs`](Plan::outputs).
     pub fn run(&mut self, inputs: &[&wgpu::Buffer], outputs: &[&wgpu::Buffer]) -> Result<()> {
-        self.begin(inputs, outputs)?;
+        let tensors = self.bind(inputs, outputs)?;
         let mut first = 0;
         while first < self.steps.len() {
             let (mut end, mut work) = (first, 0);
@@ -198,7 +198,7 @@ impl Plan {
                 work += self.steps[end].work();
                 end += 1;
             }
-            let commands = self.device.scoped(|| self.encode(first..end, outputs))?;
+            let commands = self.device.scoped(|| self.encode(first..end, &tensors))?;
             self.device.submit(Some(commands))?;
             first = end;
         }
@@ -206,16 +206,21 @@ impl Plan {
     }
 
     /// Binds the tensors, and fills the arena if that is asked for.
-    pub(super) fn begin(&mut self, inputs: &[&wgpu::Buffer], outputs: &[&wgpu::Buffer]) -> Result<()> {
+    pub(super) fn bind<'a>(
+        &self,
+        inputs: &'a [&'a wgpu::Buffer],
+        outputs: &'a [&'a wgpu::Buffer],
+    ) -> Result<Tensors<'a>> {
         assert!(inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len());
         if self.fill_arena {
             self.bindings.fill_arena(&self.device)?;
         }
-        self.bindings.bind(&self.device, &self.launches, inputs, outputs)
+        let groups = self.bindings.bind(&self.device, &self.launches, inputs, outputs)?;
+        Ok(Tensors { inputs, outputs, groups })
     }
 
-    /// The commands of some steps, for the tensors that are bound.
-    fn encode(&self, steps: Range<usize>, outputs: &[&wgpu::Buffer]) -> wgpu::CommandBuffer {
+    /// The commands of some steps.
+    fn encode(&self, steps: Range<usize>, tensors: &Tensors) -> wgpu::CommandBuffer {
         let mut encoder = self.device.device.create_command_encoder(&Default::default());
         let launches = self.steps[steps.clone()].iter().filter_map(|step| match step {
             Step::Launches(launches, _) => Some(launches.clone()),
@@ -223,18 +228,18 @@ impl Plan {
         });
         {
             let mut pass = encoder.begin_compute_pass(&Default::default());
-            launches.flatten().for_each(|index| self.launch(&mut pass, index));
+            launches.flatten().for_each(|index| self.launch(&mut pass, tensors, index));
         }
         // Copies come last.
-        self.steps[steps].iter().for_each(|step| self.copy(&mut encoder, step, outputs));
+        self.steps[steps].iter().for_each(|step| self.copy(&mut encoder, tensors, step));
         encoder.finish()
     }
 
     /// Records a launch.
-    pub(super) fn launch(&self, pass: &mut wgpu::ComputePass, index: usize) {
+    pub(super) fn launch(&self, pass: &mut wgpu::ComputePass, tensors: &Tensors, index: usize) {
         let launch = &self.launches[index];
         pass.set_pipeline(&launch.pipeline.pipeline);
-        pass.set_bind_group(0, self.bindings.group(index), &[]);
+        pass.set_bind_group(0, self.bindings.group(&tensors.groups, index), &[]);
         let bytes: Vec<u8> = launch.immediates.iter().flat_map(|value| value.to_le_bytes()).collect();
         pass.set_immediates(0, &bytes);
         let [x, y, z] = launch.workgroups;
@@ -242,13 +247,20 @@ impl Plan {
     }
 
     /// Records a copy, if the step is one.
-    pub(super) fn copy(&self, encoder: &mut wgpu::CommandEncoder, step: &Step, outputs: &[&wgpu::Buffer]) {
+    pub(super) fn copy(&self, encoder: &mut wgpu::CommandEncoder, tensors: &Tensors, step: &Step) {
         if let Step::Copy(from, output) = step {
-            let (buffer, offset) = self.bindings.source(from);
+            let (buffer, offset) = self.bindings.source(from, tensors.inputs, tensors.outputs);
             let bytes = from.bytes.next_multiple_of(4) as u64;
-            encoder.copy_buffer_to_buffer(buffer, offset, outputs[*output], 0, bytes);
+            encoder.copy_buffer_to_buffer(buffer, offset, tensors.outputs[*output], 0, bytes);
         }
     }
+}
+
+/// The tensors of a run, and the bind groups with them.
+pub(super) struct Tensors<'a> {
+    inputs: &'a [&'a wgpu::Buffer],
+    outputs: &'a [&'a wgpu::Buffer],
+    groups: Arc<Groups>,
 }
 
 impl Step {

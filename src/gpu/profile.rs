@@ -1,7 +1,7 @@
 //! Runs of a plan with a clock: that of the device where it has one, or else that of the CPU, with a wait after each step.
 
 use super::device::Device;
-use super::plan::{Plan, Step};
+use super::plan::{Plan, Step, Tensors};
 use crate::error::Result;
 use crate::observe::Stopwatch;
 use std::time::Instant;
@@ -24,14 +24,14 @@ impl Plan {
         outputs: &[&wgpu::Buffer],
         watch: &mut Stopwatch,
     ) -> Result<()> {
-        self.begin(inputs, outputs)?;
+        let tensors = self.bind(inputs, outputs)?;
         // What was asked for before does not count.
         let before = self.device.submit(None)?;
         self.device.finish(before)?;
         let start = Instant::now();
         let times = match self.device.device.features().contains(TIMESTAMPS) {
-            true => self.device_times(outputs)?,
-            false => self.host_times(outputs, start)?,
+            true => self.device_times(&tensors)?,
+            false => self.host_times(&tensors, start)?,
         };
         let duration = times.last().map_or(0.0, |[start, duration]| start + duration);
         watch.record(start, duration, times.into_iter());
@@ -39,7 +39,7 @@ impl Plan {
     }
 
     /// Start and duration of each step in nanoseconds, from the start of the first, by the clock of the device.
-    fn device_times(&self, outputs: &[&wgpu::Buffer]) -> Result<Vec<[f64; 2]>> {
+    fn device_times(&self, tensors: &Tensors) -> Result<Vec<[f64; 2]>> {
         let device = &self.device;
         let queries = 2 * self.steps.len();
         let resolved = device.scoped(|| resolve_buffer(device, queries))?;
@@ -53,7 +53,7 @@ impl Plan {
                 });
                 for (at, step) in steps.iter().enumerate() {
                     encoder.write_timestamp(&set, 2 * at as u32);
-                    self.encode_step(&mut encoder, step, outputs);
+                    self.encode_step(&mut encoder, tensors, step);
                     encoder.write_timestamp(&set, 2 * at as u32 + 1);
                 }
                 let offset = (index * MAX_QUERIES * size_of::<u64>()) as u64;
@@ -71,14 +71,14 @@ impl Plan {
     }
 
     /// Start and duration of each step in nanoseconds, from `start`, by the clock of the CPU.
-    fn host_times(&self, outputs: &[&wgpu::Buffer], start: Instant) -> Result<Vec<[f64; 2]>> {
+    fn host_times(&self, tensors: &Tensors, start: Instant) -> Result<Vec<[f64; 2]>> {
         let device = &self.device;
         let mut times = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
             let begin = start.elapsed();
             let commands = device.scoped(|| {
                 let mut encoder = device.device.create_command_encoder(&Default::default());
-                self.encode_step(&mut encoder, step, outputs);
+                self.encode_step(&mut encoder, tensors, step);
                 encoder.finish()
             })?;
             let submission = device.submit(Some(commands))?;
@@ -88,12 +88,12 @@ impl Plan {
         Ok(times)
     }
 
-    fn encode_step(&self, encoder: &mut wgpu::CommandEncoder, step: &Step, outputs: &[&wgpu::Buffer]) {
+    fn encode_step(&self, encoder: &mut wgpu::CommandEncoder, tensors: &Tensors, step: &Step) {
         if let Step::Launches(launches, _) = step {
             let mut pass = encoder.begin_compute_pass(&Default::default());
-            launches.clone().for_each(|index| self.launch(&mut pass, index));
+            launches.clone().for_each(|index| self.launch(&mut pass, tensors, index));
         }
-        self.copy(encoder, step, outputs);
+        self.copy(encoder, tensors, step);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Buffer;
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 use wgpu::util::StagingBelt;
@@ -19,8 +19,9 @@ const PIECE: usize = 8 << 20;
 /// Bytes, and writes, that wait for the next submission at most: what is written and never used must not pile up.
 const MAX_WAITING: (usize, usize) = (32 << 20, 64);
 
-/// Submissions that the device has not finished, at most. Whoever submits more waits, instead of filling the memory.
-const MAX_IN_FLIGHT: usize = 32;
+/// Submissions that the device has not finished, at most: enough that it never waits for the next one, and few that it is
+/// soon done when a context ends. Whoever submits more waits, instead of filling the memory.
+const MAX_IN_FLIGHT: usize = 4;
 
 /// Buffers for reading that are kept, and the largest that is.
 const MAX_KEPT: (usize, u64) = (8, 8 << 20);
@@ -127,16 +128,6 @@ impl Device {
         Ok(index)
     }
 
-    /// Frees the bytes of `buffer` when everything that was submitted is done with it.
-    pub fn free(&self, buffer: &wgpu::Buffer) {
-        let waits = self.transfer().writes.is_some();
-        if waits {
-            // It may be among what was written; a failure shows when something is read.
-            drop(self.submit(None));
-        }
-        buffer.destroy();
-    }
-
     /// Gives back the staging memory of large writes.
     pub fn trim(&self) {
         let transfer = &mut *self.transfer();
@@ -144,15 +135,6 @@ impl Device {
             transfer.belt = StagingBelt::new(self.device.clone(), CHUNK);
             transfer.staged = 0;
         }
-    }
-
-    /// Waits until `submission` is done.
-    ///
-    /// # Errors
-    /// An `OperationError` when the device is lost.
-    pub fn finish(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
-        let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
-        self.poll(wait).map(drop)
     }
 
     /// Begins to copy the first `bytes` bytes of `buffer`, after everything that was submitted before.
@@ -171,7 +153,8 @@ impl Device {
         let (tell, mapped) = channel();
         // The reader may have gone away.
         staging.map_async(wgpu::MapMode::Read, ..size, move |result| drop(tell.send(result)));
-        Ok(Reading { staging, bytes, size, submission, mapped })
+        self.poller.follow(submission);
+        Ok(Reading { staging, bytes, size, mapped })
     }
 
     /// A buffer for reading `size` bytes.
@@ -199,7 +182,6 @@ pub struct Reading {
     staging: wgpu::Buffer,
     bytes: usize,
     size: u64,
-    submission: wgpu::SubmissionIndex,
     mapped: Receiver<std::result::Result<(), wgpu::BufferAsyncError>>,
 }
 
@@ -209,12 +191,12 @@ impl Reading {
     /// # Errors
     /// An `OperationError` when the device is lost, an `UnknownError` without memory for the bytes.
     pub fn poll(&mut self, device: &Device, patience: Duration) -> Result<Option<Buffer>> {
-        if self.is_mapped()? {
-            return self.take(device).map(Some);
+        match self.mapped.recv_timeout(patience) {
+            Ok(Ok(())) => self.take(device).map(Some),
+            Ok(Err(error)) => device.check().and(Err(failed(error))),
+            Err(RecvTimeoutError::Timeout) => device.check().map(|()| None),
+            Err(RecvTimeoutError::Disconnected) => device.check().and(Err(failed("the device forgot it"))),
         }
-        let wait = wgpu::PollType::Wait { submission_index: Some(self.submission.clone()), timeout: Some(patience) };
-        device.poll(wait)?;
-        if self.is_mapped()? { self.take(device).map(Some) } else { Ok(None) }
     }
 
     /// The bytes.
@@ -226,15 +208,6 @@ impl Reading {
             if let Some(bytes) = self.poll(device, Duration::from_secs(1))? {
                 return Ok(bytes);
             }
-        }
-    }
-
-    fn is_mapped(&self) -> Result<bool> {
-        match self.mapped.try_recv() {
-            Ok(Ok(())) => Ok(true),
-            Ok(Err(error)) => Err(failed(error)),
-            Err(TryRecvError::Empty) => Ok(false),
-            Err(TryRecvError::Disconnected) => Err(failed("the device forgot it")),
         }
     }
 
