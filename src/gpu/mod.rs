@@ -10,6 +10,8 @@ pub mod lower;
 pub mod map;
 pub mod plan;
 pub mod scalar;
+#[cfg(test)]
+mod simulate;
 pub mod steps;
 #[cfg(test)]
 pub mod testing;
