@@ -45,6 +45,7 @@ impl Scalar {
     }
 
     /// The value of a float.
+    #[inline(always)]
     pub fn float(self, bits: u64) -> f32 {
         match self {
             Scalar::F16 => f16::from_bits(bits as u16).to_f32(),
@@ -53,6 +54,7 @@ impl Scalar {
     }
 
     /// The bits of a float, rounded to this type.
+    #[inline(always)]
     pub fn from_float(self, x: f32) -> u64 {
         match self {
             Scalar::F16 => f16::from_f32(x).to_bits().into(),
@@ -61,6 +63,7 @@ impl Scalar {
     }
 
     /// The value of an integer or bool; the same bits for u64.
+    #[inline(always)]
     pub fn int(self, bits: u64) -> i64 {
         match self {
             Scalar::I32 => bits as i32 as i64,
@@ -69,6 +72,7 @@ impl Scalar {
     }
 
     /// The lowest bits of an integer.
+    #[inline(always)]
     pub fn from_int(self, x: i64) -> u64 {
         match self {
             Scalar::U64 | Scalar::I64 => x as u64,
@@ -105,6 +109,7 @@ pub enum Binary {
 
 impl Binary {
     /// The bits of the result.
+    #[inline(always)]
     pub fn apply(self, scalar: Scalar, a: u64, b: u64) -> u64 {
         match self {
             Binary::Float(f) => scalar.from_float(f(scalar.float(a), scalar.float(b))),
@@ -195,8 +200,8 @@ pub fn unary(op: UnaryOperator, scalar: Scalar, bits: u64) -> Option<u64> {
 /// known for the type.
 pub fn math(function: MathFunction, scalar: Scalar, x: [u64; 4]) -> Option<u64> {
     if scalar.is_float() {
-        let [a, b, c, _] = x.map(|bits| scalar.float(bits));
-        return float_math(function, a, b, c).map(|y| scalar.from_float(y));
+        let y = float_math(function, scalar.float(x[0]), scalar.float(x[1]), scalar.float(x[2]));
+        return y.map(|y| scalar.from_float(y));
     }
     int_math(function, scalar, x)
 }
@@ -244,7 +249,7 @@ fn float_math(function: MathFunction, a: f32, b: f32, c: f32) -> Option<f32> {
 fn int_math(function: MathFunction, scalar: Scalar, [x, y, z, w]: [u64; 4]) -> Option<u64> {
     use MathFunction as M;
     let signed = matches!(scalar, Scalar::I32 | Scalar::I64);
-    let [a, b, c] = [x, y, z].map(|bits| scalar.int(bits));
+    let (a, b, c) = (scalar.int(x), scalar.int(y), scalar.int(z));
     let less = |p: i64, q: i64| if scalar == Scalar::U64 { (p as u64) < q as u64 } else { p < q };
     let min = |p: i64, q: i64| if less(q, p) { q } else { p };
     let max = |p: i64, q: i64| if less(p, q) { q } else { p };

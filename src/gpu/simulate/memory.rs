@@ -130,9 +130,7 @@ impl Memory {
     pub fn load(&mut self, offset: usize, width: usize, access: Access) -> Checked<u64> {
         let at = self.place(offset, width, access)?;
         self.note_read(offset, width, access)?;
-        let mut bytes = [0; 8];
-        bytes[..width].copy_from_slice(&self.bytes[at..at + width]);
-        Ok(u64::from_le_bytes(bytes))
+        Ok(self.bits(at, width))
     }
 
     /// Replaces the scalar of `width` bytes at `offset`.
@@ -147,14 +145,21 @@ impl Memory {
     /// other update.
     pub fn update(&mut self, offset: usize, width: usize, access: Access, update: impl Fn(u64) -> u64) -> Checked<u64> {
         let at = self.place(offset, width, access)?;
-        let mut bytes = [0; 8];
-        bytes[..width].copy_from_slice(&self.bytes[at..at + width]);
-        let old = u64::from_le_bytes(bytes);
+        let old = self.bits(at, width);
         self.bytes[at..at + width].copy_from_slice(&update(old).to_le_bytes()[..width]);
         if let Some(known) = self.known.get_mut(offset..offset + width) {
             known.fill(true);
         }
         Ok(old)
+    }
+
+    /// The number in these bytes: most have four.
+    fn bits(&self, at: usize, width: usize) -> u64 {
+        let bytes = &self.bytes[at..at + width];
+        match *bytes {
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+            _ => bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | byte as u64),
+        }
     }
 
     fn place(&self, offset: usize, width: usize, access: Access) -> Checked<usize> {

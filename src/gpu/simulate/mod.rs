@@ -13,12 +13,13 @@
 //! Floats are computed as IEEE 754 says, each operation rounded, so that results can also be compared with the oracle.
 
 mod arithmetic;
+mod broken;
 mod evaluate;
 mod fault;
 mod graph;
 mod machine;
 mod memory;
 mod program;
+mod random_graphs;
 mod subgroup;
-
 mod tests;
