@@ -55,7 +55,7 @@ impl Scalar {
 
     /// The bits of a float, rounded to this type.
     #[inline(always)]
-    pub fn from_float(self, x: f32) -> u64 {
+    pub fn float_bits(self, x: f32) -> u64 {
         match self {
             Scalar::F16 => f16::from_f32(x).to_bits().into(),
             _ => x.to_bits().into(),
@@ -73,7 +73,7 @@ impl Scalar {
 
     /// The lowest bits of an integer.
     #[inline(always)]
-    pub fn from_int(self, x: i64) -> u64 {
+    pub fn int_bits(self, x: i64) -> u64 {
         match self {
             Scalar::U64 | Scalar::I64 => x as u64,
             _ => x as u32 as u64,
@@ -84,16 +84,16 @@ impl Scalar {
     /// 0, integers keep their lowest bits.
     pub fn convert(self, bits: u64, to: Scalar) -> u64 {
         match (self.is_float(), to) {
-            (true, Scalar::F16 | Scalar::F32) => to.from_float(self.float(bits)),
+            (true, Scalar::F16 | Scalar::F32) => to.float_bits(self.float(bits)),
             (true, Scalar::Bool) => (self.float(bits) != 0.0) as u64,
-            (true, Scalar::I32) => to.from_int(self.float(bits) as i32 as i64),
+            (true, Scalar::I32) => to.int_bits(self.float(bits) as i32 as i64),
             (true, Scalar::U32) => self.float(bits) as u32 as u64,
             (true, Scalar::I64) => self.float(bits) as i64 as u64,
             (true, Scalar::U64) => self.float(bits) as u64,
             (false, Scalar::Bool) => (bits != 0) as u64,
-            (false, Scalar::F16 | Scalar::F32) if self == Scalar::U64 => to.from_float(bits as f32),
-            (false, Scalar::F16 | Scalar::F32) => to.from_float(self.int(bits) as f32),
-            (false, _) => to.from_int(self.int(bits)),
+            (false, Scalar::F16 | Scalar::F32) if self == Scalar::U64 => to.float_bits(bits as f32),
+            (false, Scalar::F16 | Scalar::F32) => to.float_bits(self.int(bits) as f32),
+            (false, _) => to.int_bits(self.int(bits)),
         }
     }
 }
@@ -112,10 +112,10 @@ impl Binary {
     #[inline(always)]
     pub fn apply(self, scalar: Scalar, a: u64, b: u64) -> u64 {
         match self {
-            Binary::Float(f) => scalar.from_float(f(scalar.float(a), scalar.float(b))),
+            Binary::Float(f) => scalar.float_bits(f(scalar.float(a), scalar.float(b))),
             Binary::CompareFloats(f) => f(&scalar.float(a), &scalar.float(b)) as u64,
             Binary::Int(f) if scalar == Scalar::Bool => (f(a as i64, b as i64) != 0) as u64,
-            Binary::Int(f) => scalar.from_int(f(scalar.int(a), scalar.int(b))),
+            Binary::Int(f) => scalar.int_bits(f(scalar.int(a), scalar.int(b))),
             Binary::CompareInts(f) => f(scalar.int(a), scalar.int(b)) as u64,
         }
     }
@@ -188,10 +188,10 @@ pub fn misuse(op: BinaryOperator, scalar: Scalar, a: u64, b: u64) -> Option<&'st
 /// The operator `op`; `None` where the type has none.
 pub fn unary(op: UnaryOperator, scalar: Scalar, bits: u64) -> Option<u64> {
     Some(match op {
-        UnaryOperator::Negate if scalar.is_float() => scalar.from_float(-scalar.float(bits)),
-        UnaryOperator::Negate => scalar.from_int(scalar.int(bits).wrapping_neg()),
+        UnaryOperator::Negate if scalar.is_float() => scalar.float_bits(-scalar.float(bits)),
+        UnaryOperator::Negate => scalar.int_bits(scalar.int(bits).wrapping_neg()),
         UnaryOperator::LogicalNot => (bits == 0) as u64,
-        UnaryOperator::BitwiseNot if !scalar.is_float() => scalar.from_int(!scalar.int(bits)),
+        UnaryOperator::BitwiseNot if !scalar.is_float() => scalar.int_bits(!scalar.int(bits)),
         UnaryOperator::BitwiseNot => return None,
     })
 }
@@ -201,7 +201,7 @@ pub fn unary(op: UnaryOperator, scalar: Scalar, bits: u64) -> Option<u64> {
 pub fn math(function: MathFunction, scalar: Scalar, x: [u64; 4]) -> Option<u64> {
     if scalar.is_float() {
         let y = float_math(function, scalar.float(x[0]), scalar.float(x[1]), scalar.float(x[2]));
-        return y.map(|y| scalar.from_float(y));
+        return y.map(|y| scalar.float_bits(y));
     }
     int_math(function, scalar, x)
 }
@@ -213,7 +213,7 @@ fn float_math(function: MathFunction, a: f32, b: f32, c: f32) -> Option<f32> {
         M::Min => a.min(b),
         M::Max => a.max(b),
         M::Clamp => a.max(b).min(c),
-        M::Saturate => a.max(0.0).min(1.0),
+        M::Saturate => a.clamp(0.0, 1.0),
         M::Cos => a.cos(),
         M::Sin => a.sin(),
         M::Tan => a.tan(),
@@ -294,7 +294,7 @@ fn int_math(function: MathFunction, scalar: Scalar, [x, y, z, w]: [u64; 4]) -> O
         }
         _ => return None,
     };
-    Some(scalar.from_int(result))
+    Some(scalar.int_bits(result))
 }
 
 /// Where bits begin, and how many there are, within the bits of the type.

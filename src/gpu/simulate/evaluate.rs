@@ -456,13 +456,13 @@ fn whole_math(fun: MathFunction, scalar: Scalar, out: Scalar, x: &[&[u64]]) -> O
     let dot = |a: &[u64], b: &[u64]| {
         let products = a.iter().zip(b);
         match scalar.is_float() {
-            true => scalar.from_float(products.map(|(&a, &b)| scalar.float(a) * scalar.float(b)).sum()),
-            false => scalar.from_int(
+            true => scalar.float_bits(products.map(|(&a, &b)| scalar.float(a) * scalar.float(b)).sum()),
+            false => scalar.int_bits(
                 products.fold(0i64, |sum, (&a, &b)| sum.wrapping_add(scalar.int(a).wrapping_mul(scalar.int(b)))),
             ),
         }
     };
-    let length = |a: &[u64]| scalar.from_float(scalar.float(dot(a, a)).sqrt());
+    let length = |a: &[u64]| scalar.float_bits(scalar.float(dot(a, a)).sqrt());
     let bytes = |signed: bool| -> i64 {
         let [a, b] = [0, 1].map(|k| arithmetic::unpack_bytes(x[k][0], signed));
         a.iter().zip(b).map(|(a, b)| a * b).sum()
@@ -473,18 +473,18 @@ fn whole_math(fun: MathFunction, scalar: Scalar, out: Scalar, x: &[&[u64]]) -> O
         M::Length => vec![length(x[0])],
         M::Normalize => {
             let by = scalar.float(length(x[0]));
-            x[0].iter().map(|&a| scalar.from_float(scalar.float(a) / by)).collect()
+            x[0].iter().map(|&a| scalar.float_bits(scalar.float(a) / by)).collect()
         }
-        M::Dot4I8Packed => vec![out.from_int(bytes(true))],
-        M::Dot4U8Packed => vec![out.from_int(bytes(false))],
+        M::Dot4I8Packed => vec![out.int_bits(bytes(true))],
+        M::Dot4U8Packed => vec![out.int_bits(bytes(false))],
         M::Pack2x16float => vec![arithmetic::pack_halves([scalar.float(x[0][0]), scalar.float(x[0][1])])],
-        M::Unpack2x16float => arithmetic::unpack_halves(x[0][0]).map(|half| out.from_float(half)).to_vec(),
+        M::Unpack2x16float => arithmetic::unpack_halves(x[0][0]).map(|half| out.float_bits(half)).to_vec(),
         M::Pack4xI8 | M::Pack4xU8 => vec![arithmetic::pack_bytes(four(), fun == M::Pack4xI8, false)],
         M::Pack4xI8Clamp | M::Pack4xU8Clamp => {
             vec![arithmetic::pack_bytes(four(), fun == M::Pack4xI8Clamp, true)]
         }
         M::Unpack4xI8 | M::Unpack4xU8 => {
-            arithmetic::unpack_bytes(x[0][0], fun == M::Unpack4xI8).map(|byte| out.from_int(byte)).to_vec()
+            arithmetic::unpack_bytes(x[0][0], fun == M::Unpack4xI8).map(|byte| out.int_bits(byte)).to_vec()
         }
         _ => return None,
     })

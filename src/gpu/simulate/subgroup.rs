@@ -112,7 +112,7 @@ impl Machine<'_> {
                     let folded = part.iter().copied().reduce(&combine);
                     let to = self.at(function, result, lane) + i;
                     frame.scalars[to] = folded.unwrap_or_else(|| match op {
-                        SubgroupOperation::Mul if scalar.is_float() => scalar.from_float(1.0),
+                        SubgroupOperation::Mul if scalar.is_float() => scalar.float_bits(1.0),
                         SubgroupOperation::Mul => 1,
                         _ => 0,
                     });
