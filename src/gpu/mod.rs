@@ -19,6 +19,8 @@ pub mod plan;
 mod poller;
 mod profile;
 pub mod scalar;
+#[cfg(test)]
+mod simulate;
 pub mod steps;
 pub mod tensor;
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub fn devices() -> &'static [(&'static str, Arc<Device>)] {
 }
 
 /// What a GPU may be off: it computes in float32 what the CPU computes in float64, or in another order.
-fn tolerance_of(cpu: Tolerance, dtype: DataType) -> Tolerance {
+pub fn tolerance_of(cpu: Tolerance, dtype: DataType) -> Tolerance {
     match dtype {
         DataType::Float32 if cpu.ulps > 0 => Tolerance { ulps: cpu.ulps.max(16), absolute: cpu.absolute.max(2e-6) },
         DataType::Float16 if cpu.ulps > 0 => Tolerance { absolute: cpu.absolute.max(2e-6), ..cpu },
@@ -84,18 +84,24 @@ fn validate(name: &str, source: &str, dialect: Dialect) {
     validated.unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
 }
 
+/// The devices that differ in what their shaders may use.
+pub const DIALECTS: [Dialect; 4] = [
+    Dialect { f16: false, int64: false },
+    Dialect { f16: false, int64: true },
+    Dialect { f16: true, int64: false },
+    Dialect { f16: true, int64: true },
+];
+
 #[test]
 fn every_kernel_of_every_operator_type_and_rank_is_valid() {
-    let dialects = [(false, false), (false, true), (true, false), (true, true)];
     let mut seen = HashSet::new();
     for_each_graph(
         |_| true,
         |graph, _| {
-            for (f16, int64) in dialects {
-                let dialect = Dialect { f16, int64 };
+            for dialect in DIALECTS {
                 for node in &graph.nodes {
                     for dispatch in lower(&graph, node, dialect).expect("all operators have kernels").dispatches {
-                        if seen.insert((dispatch.source.clone(), f16, int64)) {
+                        if seen.insert((dispatch.source.clone(), dialect)) {
                             validate(dispatch.name, &dispatch.source, dialect);
                         }
                     }
