@@ -3,7 +3,8 @@
 //
 // Parameters: time steps, batches, features of the input, hidden size, gates, whether the only direction is backward, rows.
 // Dispatch: one workgroup for each direction and batch, in a grid. `states` holds, for each, the hidden state, its
-// successor, the hidden state after the reset gate and the cell state.
+// successor, the hidden state after the reset gate and the cell state. Sums are kept with their rounding errors: those would
+// grow from step to step.
 var<private> direction: u32;
 var<private> batch: u32;
 var<private> time: u32;
@@ -15,17 +16,17 @@ fn of_input(gate: u32, unit: u32) -> f32 {
   let features = parameter(2u);
   let row = (direction * parameter(4u) + gate) * parameter(3u) + unit;
   let first = (time * parameter(1u) + batch) * features;
-  var sum = bias(row);
-  for (var k = 0u; k < features; k = k + 1u) { sum = fma(x(first + k), w(row * features + k), sum); }
-  return sum;
+  var sum = vec2<f32>(bias(row), 0.0);
+  for (var k = 0u; k < features; k = k + 1u) { sum = add_precise(sum, x(first + k) * w(row * features + k)); }
+  return sum.x + sum.y;
 }
 
 fn of_state(gate: u32, unit: u32, state: u32) -> f32 {
   let hidden = parameter(3u);
   let row = (direction * parameter(4u) + gate) * hidden + unit;
-  var sum = recurrent_bias(row);
-  for (var k = 0u; k < hidden; k = k + 1u) { sum = fma(states[state + k], r(row * hidden + k), sum); }
-  return sum;
+  var sum = vec2<f32>(recurrent_bias(row), 0.0);
+  for (var k = 0u; k < hidden; k = k + 1u) { sum = add_precise(sum, states[state + k] * r(row * hidden + k)); }
+  return sum.x + sum.y;
 }
 
 fn of_hidden(gate: u32, unit: u32) -> f32 { return of_state(gate, unit, hidden_at); }
