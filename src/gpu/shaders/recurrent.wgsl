@@ -17,7 +17,7 @@ fn of_input(gate: u32, unit: u32) -> f32 {
   let row = (direction * parameter(4u) + gate) * parameter(3u) + unit;
   let first = (time * parameter(1u) + batch) * features;
   var sum = vec2<f32>(bias(row), 0.0);
-  for (var k = 0u; k < features; k = k + 1u) { sum = add_precise(sum, x(first + k) * w(row * features + k)); }
+  for (var k = 0u; k < features; k = k + 1u) { sum = add_precise(sum, two_product(x(first + k), w(row * features + k))); }
   return sum.x + sum.y;
 }
 
@@ -25,7 +25,7 @@ fn of_state(gate: u32, unit: u32, state: u32) -> f32 {
   let hidden = parameter(3u);
   let row = (direction * parameter(4u) + gate) * hidden + unit;
   var sum = vec2<f32>(recurrent_bias(row), 0.0);
-  for (var k = 0u; k < hidden; k = k + 1u) { sum = add_precise(sum, states[state + k] * r(row * hidden + k)); }
+  for (var k = 0u; k < hidden; k = k + 1u) { sum = add_precise(sum, two_product(states[state + k], r(row * hidden + k))); }
   return sum.x + sum.y;
 }
 
