@@ -9,6 +9,7 @@ pub mod kernel;
 pub mod lower;
 pub mod map;
 pub mod plan;
+pub mod prologue;
 pub mod scalar;
 pub mod steps;
 #[cfg(test)]

@@ -58,12 +58,16 @@ pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap
 /// If it is no valid WGSL; the message holds the numbered lines.
 fn validate(name: &str, source: &str, dialect: Dialect) {
     use wgpu::naga::front::wgsl::parse_str;
-    use wgpu::naga::valid::{Capabilities, ValidationFlags, Validator};
+    use wgpu::naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
     let mut capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     capabilities.set(Capabilities::SHADER_FLOAT16, dialect.f16);
     capabilities.set(Capabilities::SHADER_INT64, dialect.int64);
+    capabilities.set(Capabilities::SUBGROUP, dialect.subgroups);
     let module = parse_str(source).unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
-    let validated = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
+    let validated = Validator::new(ValidationFlags::all(), capabilities)
+        .subgroup_stages(ShaderStages::COMPUTE)
+        .subgroup_operations(SubgroupOperationSet::all())
+        .validate(&module);
     validated.unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
 }
 
@@ -75,7 +79,7 @@ fn every_kernel_of_every_operator_type_and_rank_is_valid() {
         |_| true,
         |graph, _| {
             for (f16, int64) in dialects {
-                let dialect = Dialect { f16, int64 };
+                let dialect = Dialect { f16, int64, subgroups: f16 };
                 for node in &graph.nodes {
                     for dispatch in lower(&graph, node, dialect).expect("all operators have kernels").dispatches {
                         if seen.insert((dispatch.source.clone(), f16, int64)) {

@@ -8,4 +8,5 @@ pub mod normalization;
 pub mod product;
 pub mod recurrent;
 pub mod reduce;
+pub mod rows;
 pub mod spatial;
