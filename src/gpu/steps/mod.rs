@@ -3,6 +3,7 @@
 pub mod attention;
 pub mod copy;
 pub mod cumulative;
+pub mod depthwise;
 pub mod gather;
 pub mod normalization;
 pub mod product;
