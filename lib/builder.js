@@ -45,7 +45,7 @@ class Builder {
   /** @param {object} context state of an MLContext that is not lost */
   constructor(context) {
     this.#context = context;
-    this.#handle = native.createBuilder();
+    this.#handle = context.createBuilder();
   }
 
   /**

@@ -10,7 +10,7 @@ const { dictionaryConverter } = require('./types.js');
 const { WeakCollection } = require('./weak-collection.js');
 const { bufferSource, byteLengthOf, defineInterface, interfaceType, record, requireArguments } = require('./webidl.js');
 
-const { ArrayBuffer, Float64Array, Promise, Uint8Array } = globalThis;
+const { ArrayBuffer, Float64Array, Promise, Uint8Array, WeakRef } = globalThis;
 const reject = Promise.reject.bind(Promise);
 
 const slots = defineSlots();
@@ -47,14 +47,45 @@ class Context {
 
   /**
    * @param {object} handle native context
+   * @param {number} lostId of what the native side tells when the GPU is lost
    * @param {boolean} accelerated the preference at creation
    */
-  constructor(handle, accelerated) {
+  constructor(handle, lostId, accelerated) {
     this.#handle = handle;
     this.accelerated = accelerated;
     this.lost = new Promise((resolve) => {
       this.#resolveLost = resolve;
     });
+    // What waits for its loss must not keep it alive.
+    const self = new WeakRef(this);
+    native.completions.watch(lostId, (error) => self.deref()?.lose(error.message));
+  }
+
+  /**
+   * Begins to create a context.
+   *
+   * @param {{threads: number, powerPreference: string, accelerated: boolean, gpuDevice?: string}} options for the native side
+   * @returns {Promise<MLContext>}
+   */
+  static create(options) {
+    const [id, lostId] = [native.completions.nextId(), native.completions.nextId()];
+    const context = new Context(native.createContext(id, lostId, options), lostId, options.accelerated);
+    return native.completions.outcome(id, (error) => {
+      if (error !== undefined) {
+        throw error;
+      }
+      return createMLContext(context);
+    });
+  }
+
+  /** @returns {object} a new native builder */
+  createBuilder() {
+    return native.createBuilder(this.#handle);
+  }
+
+  /** For tests: loses the GPU, if the context has one, as a driver that fails would. */
+  loseDevice() {
+    native.loseDevice(this.#handle);
   }
 
   /** @throws {DOMException} InvalidStateError if the context is lost */

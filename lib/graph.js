@@ -17,6 +17,9 @@ function quoteAll(names) {
 class Graph {
   isDestroyed = false;
 
+  /** Known when it is built. */
+  devices = [];
+
   /**
    * @param {object} context state of the MLContext
    * @param {object} handle native graph
@@ -115,6 +118,15 @@ class MLGraph {
     throw illegalConstructor('MLGraph');
   }
 
+  /** The devices that its dispatches use, 'cpu' or 'gpu': an extension, as in Chromium. */
+  get devices() {
+    const state = slots.get(this);
+    if (state === undefined) {
+      throw illegalInvocation('MLGraph.devices', 'MLGraph');
+    }
+    return state.devices;
+  }
+
   destroy() {
     const state = slots.get(this);
     if (state === undefined) {
@@ -130,6 +142,7 @@ class MLGraph {
  */
 function createMLGraph(graph) {
   native.weighGraph(graph.handle);
+  graph.devices = Object.freeze(native.graphDevices(graph.handle));
   return slots.create(MLGraph, graph);
 }
 

@@ -1,17 +1,17 @@
 'use strict';
 
-const { Context, createMLContext } = require('./context.js');
+const { Context } = require('./context.js');
 const { illegalConstructor, illegalInvocation, notSupportedError } = require('./errors.js');
-const native = require('./native.js');
 const { defineSlots } = require('./slots.js');
 const { dictionaryConverter } = require('./types.js');
 const { defineInterface, isObject } = require('./webidl.js');
 
 const { Promise } = globalThis;
 const reject = Promise.reject.bind(Promise);
-const resolve = Promise.resolve.bind(Promise);
 const { apply } = Reflect;
+const { getOwnPropertyDescriptor, getPrototypeOf } = Object;
 const { isPrototypeOf } = Object.prototype;
+const { stringify } = JSON;
 
 const slots = defineSlots();
 
@@ -23,10 +23,38 @@ const MAX_THREADS = 1024;
 /** Tells the native side to choose the number of threads. */
 const DEFAULT_THREADS = 0;
 
-/** Whether a value is an object of the global GPUDevice class, where a WebGPU implementation provides one. */
+/** Whether a value is an object of a class named GPUDevice: implementations of WebGPU need not have made it global. */
 function isGPUDevice(value) {
+  if (!isObject(value)) {
+    return false;
+  }
   const prototype = typeof globalThis.GPUDevice === 'function' ? globalThis.GPUDevice.prototype : undefined;
-  return isObject(prototype) && isObject(value) && apply(isPrototypeOf, prototype, [value]);
+  if (isObject(prototype) && apply(isPrototypeOf, prototype, [value])) {
+    return true;
+  }
+  const own = getPrototypeOf(value);
+  const constructor = own === null ? undefined : getOwnPropertyDescriptor(own, 'constructor')?.value;
+  return typeof constructor === 'function' && constructor.name === 'GPUDevice';
+}
+
+/**
+ * What a GPUDevice says of its adapter.
+ *
+ * @returns {string} JSON of strings and a boolean
+ * @throws {DOMException} NotSupportedError if it says nothing
+ */
+function adapterOf(device) {
+  const info = device.adapterInfo;
+  if (!isObject(info)) {
+    throw notSupportedError('createContext: the GPUDevice has no adapterInfo, which tells its adapter');
+  }
+  const { vendor, device: model, description, isFallbackAdapter } = info;
+  return stringify({
+    vendor: `${vendor ?? ''}`,
+    device: `${model ?? ''}`,
+    description: `${description ?? ''}`,
+    isFallbackAdapter: isFallbackAdapter === true,
+  });
 }
 
 /** @throws {TypeError} if numThreads, an extension of this package, is out of range */
@@ -36,12 +64,18 @@ function requireThreadCount(numThreads) {
   }
 }
 
+/** The draft's "create a context" for a GPUDevice. */
+function contextOfDevice(device) {
+  const gpuDevice = adapterOf(device);
+  return Context.create({ threads: DEFAULT_THREADS, powerPreference: 'default', accelerated: true, gpuDevice });
+}
+
 /** The draft's "create a context" for MLContextOptions. */
 function contextOf({ accelerated, numThreads, powerPreference }) {
   if (numThreads !== undefined) {
     requireThreadCount(numThreads);
   }
-  return new Context(native.createContext(numThreads ?? DEFAULT_THREADS, powerPreference), accelerated);
+  return Context.create({ threads: numThreads ?? DEFAULT_THREADS, powerPreference, accelerated });
 }
 
 /** https://www.w3.org/TR/webnn/#api-ml */
@@ -55,12 +89,9 @@ class ML {
       if (slots.get(this) === undefined) {
         throw illegalInvocation('ML.createContext', 'ML');
       }
-      if (isGPUDevice(options)) {
-        throw notSupportedError(
-          'createContext: contexts of a GPUDevice are not supported, this build computes on the CPU',
-        );
-      }
-      return resolve(createMLContext(contextOf(toContextOptions(options, 'createContext: options'))));
+      return isGPUDevice(options)
+        ? contextOfDevice(options)
+        : contextOf(toContextOptions(options, 'createContext: options'));
     } catch (error) {
       return reject(error);
     }

@@ -35,6 +35,8 @@ class Completions {
 
   #next = 1;
   #pending = new Map();
+  /** What is called when something happens that nobody waits for, by ids. */
+  #watched = new Map();
   /** Completions whose task has not come yet. */
   #waiting = 0;
 
@@ -82,6 +84,16 @@ class Completions {
   }
 
   /**
+   * Calls `tell` with the error when what a native call watches happens, or ends without having happened.
+   *
+   * @param {number} id
+   * @param {(error: Error) => void} tell that keeps nothing alive which would end it
+   */
+  watch(id, tell) {
+    this.#watched.set(id, tell);
+  }
+
+  /**
    * Rejects at once; a later completion of the same id has no effect.
    *
    * @param {number} id
@@ -97,7 +109,10 @@ class Completions {
   #complete(id, code, message) {
     const entry = this.#pending.get(id);
     if (entry === undefined) {
-      return; // abandoned before
+      const tell = this.#watched.get(id);
+      this.#watched.delete(id);
+      tell?.(errorFromCode(code, message));
+      return; // or it was abandoned before
     }
     this.#pending.delete(id);
     try {
@@ -122,6 +137,8 @@ module.exports = {
   completions,
   createContext: translated(binding.createContext.bind(undefined, completions.environment)),
   destroyContext: translated(binding.destroyContext),
+  /** For tests: loses the GPU of a context as a driver that fails would. */
+  loseDevice: translated(binding.loseDevice),
   supportLimits: translated(binding.supportLimits),
   createTensor: translated(binding.createTensor),
   createConstantTensor: translated(binding.createConstantTensor),
@@ -137,6 +154,7 @@ module.exports = {
   operator: translated(binding.operator),
   build: translated(binding.build),
   weighGraph: translated(binding.weighGraph),
+  graphDevices: translated(binding.graphDevices),
   dispatch: translated(binding.dispatch),
   destroyGraph: translated(binding.destroyGraph),
   /** Functions of the ONNX reader, as they are: it has errors of its own. */

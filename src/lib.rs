@@ -1,19 +1,21 @@
 //! The W3C Web Neural Network API for server-side JavaScript.
 //!
 //! Rooms, in the order of their dependencies (see the README's architecture section): [`dtype`], [`shape`],
-//! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`cpu`], [`runtime`], [`onnx`], `napi`.
+//! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`description`], [`observe`], [`cpu`], [`gpu`],
+//! [`runtime`], [`onnx`], `napi`.
 
 pub mod compile;
 pub mod cpu;
+pub mod description;
 pub mod dtype;
 pub mod error;
-#[cfg(feature = "gpu")]
 pub mod gpu;
 pub mod ir;
 pub mod memory;
 // Test binaries have no Node to link with: nothing would call the exports.
 #[cfg(all(feature = "napi", not(test)))]
 mod napi;
+pub mod observe;
 pub mod onnx;
 pub mod ops;
 pub mod reference;

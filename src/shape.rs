@@ -42,6 +42,11 @@ impl Descriptor {
     /// "Check dimensions" of the draft: at most [`MAX_RANK`] dimensions, each a valid dimension, a number of
     /// elements that is a valid dimension, and at most [`MAX_TENSOR_BYTES`] bytes. `what` names the tensor.
     pub fn check(&self, what: &'static str) -> Result<(), Problem> {
+        self.check_bytes(what, MAX_TENSOR_BYTES)
+    }
+
+    /// As [`check`](Self::check), with at most `most` bytes.
+    pub fn check_bytes(&self, what: &'static str, most: u64) -> Result<(), Problem> {
         let fail = |reason: String| Err(Problem::Dimensions { what, got: self.shape.clone(), reason });
         if self.rank() > MAX_RANK {
             return fail(format!("more than the {MAX_RANK} dimensions that are supported"));
@@ -53,9 +58,7 @@ impl Descriptor {
         let count = self.shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim as u64));
         match count.filter(|&n| is_valid_dimension(n)).map(|n| n * self.dtype.size() as u64) {
             None => fail(format!("more than the {} elements that are supported", i32::MAX)),
-            Some(bytes) if bytes > MAX_TENSOR_BYTES => {
-                fail(format!("{bytes} bytes, above maxTensorByteLength of {MAX_TENSOR_BYTES} bytes"))
-            }
+            Some(bytes) if bytes > most => fail(format!("{bytes} bytes, above maxTensorByteLength of {most} bytes")),
             Some(_) => Ok(()),
         }
     }

@@ -1,10 +1,9 @@
 //! The CPU backend.
 
-pub mod description;
 pub mod kernels;
 pub mod lower;
 pub mod memory;
-pub mod observe;
+
 pub mod plan;
 pub mod readers;
 pub mod simd;

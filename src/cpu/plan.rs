@@ -1,17 +1,17 @@
 //! A compiled graph on the CPU: a flat list of steps, a memory plan and the constants that the steps read.
 
-use super::description::{Computes, Description, Holdings, StepListing};
 use super::lower::{Lowered, lower};
 use super::memory::{Memory, Regions, StepPlaces, run_once};
-use super::observe::{Observer, Unobserved};
 use super::readers::Readers;
 use super::steps::{Env, Run, Step};
 use super::weights::resident;
 use crate::compile::memory::{Granularity, MemoryPlan, Place, Space, plan};
 use crate::compile::{Passes, optimize};
+use crate::description::{Computes, Description, Holdings, Processor, StepListing};
 use crate::error::Result;
 use crate::ir::{Graph, Listing, Node, ValueId};
 use crate::memory::Buffer;
+use crate::observe::{Observer, Unobserved};
 use crate::shape::Descriptor;
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -166,8 +166,7 @@ impl Plan {
             steps: steps.iter().map(PlannedStep::listing).collect(),
             memory: holdings,
             passes: origin.passes,
-            isa: env.isa,
-            threads: env.threads.count(),
+            processor: Processor::Cpu { isa: env.isa.name(), threads: env.threads.count() },
         };
         Ok(Plan {
             description: Arc::new(description),
@@ -313,7 +312,7 @@ impl PlannedStep {
             Work::Step(step) => step.kernel(),
             Work::Copy => "copy",
         };
-        StepListing { computes: self.computes, kernel }
+        StepListing { computes: self.computes, kernel: kernel.into() }
     }
 }
 
@@ -451,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_watched_run_has_the_results_of_another_and_times_for_every_step() {
-        use crate::cpu::observe::Stopwatch;
+        use crate::observe::Stopwatch;
         let mut plan = plan(parse(NETWORK));
         let threads = Threads::new(1).unwrap();
         let env = Env { threads: &threads, isa: Isa::best() };

@@ -1,11 +1,17 @@
-//! A GPU: its features, its queue, and the pipelines that were compiled for it.
+//! A GPU: its features, its memory, its queue.
 
+use super::adapter::{Choice, adapter};
+use super::bindings::BoundSets;
 use super::dialect::Dialect;
+use super::loss::Loss;
+use super::pipelines::Pipelines;
+use super::poller::{Poller, wait_for};
+use super::transfer::Transfer;
 use crate::error::{Error, ErrorKind, Result};
-use std::collections::HashMap;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -21,15 +27,15 @@ pub struct Device {
     pub dialect: Dialect,
     /// Its limits, which are the adapter's.
     pub limits: wgpu::Limits,
-    pipelines: Mutex<HashMap<String, Arc<Pipeline>>>,
-}
-
-/// A compiled kernel, and how its bindings are laid out.
-pub struct Pipeline {
-    /// What runs.
-    pub pipeline: wgpu::ComputePipeline,
-    /// Binding 0 holds the parameters, the others tensors. All are there, also those that the kernel does not use.
-    pub layout: wgpu::BindGroupLayout,
+    /// Whether it was lost.
+    pub loss: Arc<Loss>,
+    pub(super) pipelines: Pipelines,
+    pub(super) transfer: Mutex<Transfer>,
+    pub(super) poller: Poller,
+    /// The bind groups of plans, which must not outlive the tensors in them.
+    pub(super) bound: Mutex<Vec<Weak<BoundSets>>>,
+    /// What went wrong where nothing was looking.
+    fault: Arc<Mutex<Option<String>>>,
 }
 
 /// Bytes of the immediates of every kernel.
@@ -40,27 +46,42 @@ pub const EXTENSIONS: wgpu::Features = wgpu::Features::SHADER_F16
     .union(wgpu::Features::SHADER_INT64)
     .union(wgpu::Features::SUBGROUP)
     .union(wgpu::Features::PIPELINE_CACHE)
-    .union(wgpu::Features::TIMESTAMP_QUERY);
+    .union(wgpu::Features::TIMESTAMP_QUERY)
+    .union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
 
-/// Which adapters are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// The best hardware.
-    Hardware {
-        /// Whether the one that takes the least power is the best.
-        low_power: bool,
-    },
-    /// A CPU that computes as a GPU would, for tests.
-    Software,
-}
+/// Devices that contexts use.
+static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
 impl Device {
+    /// The device for `choice`, one for all contexts that use its adapter at the same time; `None` if there is no adapter.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn shared(choice: &Choice) -> Result<Option<Arc<Device>>> {
+        // Held while a device is opened: nobody opens a second one meanwhile.
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(adapter) = adapter(choice) else { return Ok(None) };
+        open.retain(|device| device.strong_count() > 0);
+        let info = adapter.get_info();
+        let found =
+            open.iter().filter_map(Weak::upgrade).find(|device| device.info == info && device.loss.reason().is_none());
+        if let Some(device) = found {
+            return Ok(Some(device));
+        }
+        let device = Arc::new(Device::of(adapter, EXTENSIONS)?);
+        open.push(Arc::downgrade(&device));
+        Ok(Some(device))
+    }
+
     /// Opens the adapter that fits best; `None` if there is none. The device uses what of `extensions` the adapter has.
     ///
     /// # Errors
     /// An `OperationError` when there is an adapter but no device can be had of it.
     pub fn open(choice: Choice, extensions: wgpu::Features) -> Result<Option<Device>> {
-        let Some(adapter) = adapter(choice) else { return Ok(None) };
+        adapter(&choice).map(|adapter| Device::of(adapter, extensions)).transpose()
+    }
+
+    fn of(adapter: &wgpu::Adapter, extensions: wgpu::Features) -> Result<Device> {
         let available = adapter.features();
         let features = wgpu::Features::IMMEDIATES | (available & extensions);
         let descriptor = wgpu::DeviceDescriptor {
@@ -69,9 +90,9 @@ impl Device {
             required_limits: adapter.limits(),
             ..Default::default()
         };
-        let (device, queue) = wait(adapter.request_device(&descriptor)).map_err(|error| {
-            Error::new(ErrorKind::Operation, format!("{} gives no device: {error}", adapter.get_info().name))
-        })?;
+        let info = adapter.get_info();
+        let (device, queue) = wait(adapter.request_device(&descriptor))
+            .map_err(|error| Error::new(ErrorKind::Operation, format!("{} gives no device: {error}", info.name)))?;
         let dialect = Dialect {
             f16: features.contains(wgpu::Features::SHADER_F16),
             int64: features.contains(wgpu::Features::SHADER_INT64),
@@ -79,85 +100,104 @@ impl Device {
                 && (4..=64).contains(&adapter.get_info().subgroup_min_size)
                 && (4..=64).contains(&adapter.get_info().subgroup_max_size),
         };
-        Ok(Some(Device {
-            info: adapter.get_info(),
+        let (loss, fault) = (Arc::new(Loss::default()), Arc::new(Mutex::new(None)));
+        watch(&device, &loss, &fault);
+        Ok(Device {
+            pipelines: Pipelines::new(&device, &info),
+            transfer: Mutex::new(Transfer::new(&device)),
+            poller: Poller::start(&device, &loss)?,
+            bound: Mutex::default(),
             limits: device.limits(),
+            info,
             device,
             queue,
             dialect,
-            pipelines: Mutex::default(),
-        }))
+            loss,
+            fault,
+        })
     }
 
-    /// The pipeline of a kernel that binds `tensors` tensors, compiled if no kernel had this text before.
+    /// The name of the adapter and of the interface that it is reached through.
+    pub fn name(&self) -> String {
+        format!("{} ({})", self.info.name, self.info.backend)
+    }
+
+    /// Whether it is a CPU.
+    pub fn is_software(&self) -> bool {
+        self.info.device_type == wgpu::DeviceType::Cpu
+    }
+
+    /// Bytes of a tensor, at most.
+    pub fn max_tensor_bytes(&self) -> u64 {
+        // Buffers are rounded up to 8 bytes.
+        self.limits.max_storage_buffer_binding_size.min(self.limits.max_buffer_size) / 8 * 8
+    }
+
+    /// What `work` gives, unless the device finds fault with it.
     ///
     /// # Errors
-    /// An `OperationError` when the text is refused.
-    pub fn pipeline(&self, name: &str, source: &str, tensors: u32) -> Result<Arc<Pipeline>> {
-        let lock = || self.pipelines.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(pipeline) = lock().get(source) {
-            return Ok(pipeline.clone());
+    /// An `UnknownError` when memory ran out, an `OperationError` for everything else, also the loss of the device.
+    pub fn scoped<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        let filters = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::OutOfMemory];
+        let scopes = filters.map(|filter| self.device.push_error_scope(filter));
+        let result = guarded(work);
+        // The innermost first.
+        let mut error = None;
+        for scope in scopes.into_iter().rev() {
+            error = error.or(wait(scope.pop()));
         }
-        let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: Some(name),
-            source: wgpu::ShaderSource::Wgsl(source.into()),
-        });
-        let entry = |binding| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: binding == 0 },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
-            count: None,
-        };
-        let entries: Vec<_> = (0..=tensors).map(entry).collect();
-        let descriptor = wgpu::BindGroupLayoutDescriptor { label: Some(name), entries: &entries };
-        let layout = self.device.create_bind_group_layout(&descriptor);
-        let pipeline_layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: Some(name),
-            bind_group_layouts: &[Some(&layout)],
-            immediate_size: IMMEDIATES,
-        });
-        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: Some(name),
-            layout: Some(&pipeline_layout),
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions {
-                zero_initialize_workgroup_memory: false,
-                ..Default::default()
-            },
-            cache: None,
-        });
-        if let Some(error) = wait(scope.pop()) {
-            return Err(Error::new(ErrorKind::Operation, format!("the kernel {name} does not compile: {error}")));
+        let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.check()?;
+        match (error, fault) {
+            (Some(wgpu::Error::OutOfMemory { .. }), _) => {
+                Err(Error::new(ErrorKind::Unknown, "the GPU has no more memory"))
+            }
+            (Some(error), _) => Err(Error::new(ErrorKind::Operation, error.to_string())),
+            (None, Some(fault)) => Err(Error::new(ErrorKind::Operation, fault)),
+            (None, None) => result,
         }
-        let pipeline = Arc::new(Pipeline { pipeline, layout });
-        lock().insert(source.to_string(), pipeline.clone());
-        Ok(pipeline)
+    }
+
+    /// Waits until `submission` is done.
+    ///
+    /// # Errors
+    /// An `OperationError` when the device is lost.
+    pub fn finish(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
+        wait_for(&self.device, &self.loss, submission);
+        self.check()
+    }
+
+    /// # Errors
+    /// An `OperationError` when the device is lost.
+    pub fn check(&self) -> Result<()> {
+        let lost = |reason| Err(Error::new(ErrorKind::Operation, format!("the GPU was lost: {reason}")));
+        self.loss.reason().map_or(Ok(()), lost)
     }
 
     /// A buffer of zeros for tensors, of at least `bytes` bytes.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for it on the device.
+    /// An `UnknownError` when there is no memory for it on the device, or no device has so much.
     pub fn buffer(&self, label: &str, bytes: usize) -> Result<wgpu::Buffer> {
-        let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
-        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some(label),
-            size: bytes.next_multiple_of(8).max(8) as u64,
-            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
-        match wait(scope.pop()) {
-            None => Ok(buffer),
-            Some(error) => {
-                Err(Error::new(ErrorKind::Unknown, format!("no memory for {bytes} bytes on the GPU: {error}")))
-            }
+        let size = bytes.next_multiple_of(8).max(8) as u64;
+        let refused = |why: &dyn std::fmt::Display| {
+            Error::new(ErrorKind::Unknown, format!("no memory for {bytes} bytes ({label}) on the GPU: {why}"))
+        };
+        if size > self.limits.max_buffer_size {
+            return Err(refused(&format!("its buffers have at most {} bytes", self.limits.max_buffer_size)));
         }
+        let create = || {
+            self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some(label),
+                size,
+                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        };
+        self.scoped(create).map_err(|error| match error.kind {
+            ErrorKind::Unknown => refused(&error),
+            _ => error,
+        })
     }
 
     /// A buffer that holds `bytes`.
@@ -166,75 +206,46 @@ impl Device {
     /// As [`buffer`](Self::buffer).
     pub fn buffer_of(&self, label: &str, bytes: &[u8]) -> Result<wgpu::Buffer> {
         let buffer = self.buffer(label, bytes.len())?;
-        self.write(&buffer, bytes);
+        self.write(&buffer, 0, bytes)?;
         Ok(buffer)
     }
 
-    /// Writes `bytes` to the start of `buffer`, before everything that is submitted later.
-    pub fn write(&self, buffer: &wgpu::Buffer, bytes: &[u8]) {
-        let whole = bytes.len() / 4 * 4;
-        self.queue.write_buffer(buffer, 0, &bytes[..whole]);
-        if whole < bytes.len() {
-            // Copies are of whole words.
-            let mut word = [0; 4];
-            word[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
-            self.queue.write_buffer(buffer, whole as u64, &word);
+    /// Loses the device, as a driver that fails would.
+    pub fn destroy(&self) {
+        self.device.destroy();
+        // The loss is told when the device is next asked for something.
+        if guarded(|| drop(self.device.poll(wgpu::PollType::Poll))).is_err() {
+            self.loss.tell("its driver failed");
         }
-    }
-
-    /// Copies the start of `buffer` to `target`, after everything that was submitted before.
-    ///
-    /// # Errors
-    /// An `UnknownError` without memory for the copy, an `OperationError` when the device is lost.
-    pub fn read(&self, buffer: &wgpu::Buffer, target: &mut [u8]) -> Result<()> {
-        if target.is_empty() {
-            return Ok(());
-        }
-        let size = target.len().next_multiple_of(4) as u64;
-        let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("read"),
-            size,
-            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
-        let mut encoder = self.device.create_command_encoder(&Default::default());
-        encoder.copy_buffer_to_buffer(buffer, 0, &staging, 0, size);
-        let submitted = self.queue.submit([encoder.finish()]);
-        let (tell, told) = std::sync::mpsc::channel();
-        staging.map_async(wgpu::MapMode::Read, .., move |result| drop(tell.send(result)));
-        let failed = |what: String| Error::new(ErrorKind::Operation, format!("reading from the GPU failed: {what}"));
-        let poll = wgpu::PollType::Wait { submission_index: Some(submitted), timeout: None };
-        self.device.poll(poll).map_err(|error| failed(error.to_string()))?;
-        told.recv().map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
-        let view = staging.get_mapped_range(..).map_err(|error| failed(error.to_string()))?;
-        target.copy_from_slice(&view[..target.len()]);
-        Ok(())
+        self.loss.tell("it was destroyed");
     }
 }
 
-/// The adapter that fits best.
-fn adapter(choice: Choice) -> Option<wgpu::Adapter> {
-    let descriptor = wgpu::InstanceDescriptor {
-        backends: wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12,
-        ..wgpu::InstanceDescriptor::new_without_display_handle()
-    };
-    let instance = wgpu::Instance::new(descriptor);
-    let adapters = wait(instance.enumerate_adapters(wgpu::Backends::all()));
-    let rank = |adapter: &wgpu::Adapter| {
-        let preferred = match (adapter.get_info().device_type, choice) {
-            (wgpu::DeviceType::Cpu, Choice::Software) => 0,
-            (wgpu::DeviceType::Cpu, _) | (_, Choice::Software) => return None,
-            (wgpu::DeviceType::DiscreteGpu, Choice::Hardware { low_power }) => low_power as u8,
-            (wgpu::DeviceType::IntegratedGpu, Choice::Hardware { low_power }) => !low_power as u8,
-            (_, Choice::Hardware { .. }) => 2,
-        };
-        adapter.features().contains(wgpu::Features::IMMEDIATES).then_some(preferred)
-    };
-    adapters
-        .into_iter()
-        .filter_map(|adapter| Some((rank(&adapter)?, adapter)))
-        .min_by_key(|(rank, _)| *rank)
-        .map(|(_, adapter)| adapter)
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.pipelines.save(&self.info);
+    }
+}
+
+/// Lets the loss of `device`, and errors where nothing looks for them, be known.
+fn watch(device: &wgpu::Device, loss: &Arc<Loss>, fault: &Arc<Mutex<Option<String>>>) {
+    let told = loss.clone();
+    device.set_device_lost_callback(move |_, message| told.tell(&message));
+    let fault = fault.clone();
+    device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+        *fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+    }));
+}
+
+/// What `work` gives; an `OperationError` if it panics, as wgpu does where it knows no other way to fail.
+pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Error::new(
+            ErrorKind::Operation,
+            format!("the GPU failed: {}", text.unwrap_or("for a reason that it does not tell")),
+        )
+    })
 }
 
 /// Runs `future` to its end on this thread.

@@ -3,14 +3,28 @@
 //! [`lower`] turns the nodes of a graph into dispatches of kernels, WGSL texts that are put together from templates;
 //! [`plan`] gives them memory and pipelines and runs them on a [`device`].
 
+pub mod adapter;
+mod bindings;
+pub mod cache;
 pub mod device;
 pub mod dialect;
 pub mod kernel;
+pub mod loss;
 pub mod lower;
 pub mod map;
+#[cfg(test)]
+mod on_software_vulkan;
+pub mod pipelines;
 pub mod plan;
+mod poller;
+mod profile;
 pub mod prologue;
 pub mod scalar;
+#[cfg(test)]
+mod simulate;
 pub mod steps;
+pub mod tensor;
 #[cfg(test)]
 pub mod testing;
+mod transfer;
+pub use transfer::Reading;

@@ -1,85 +1,164 @@
-//! A compiled graph on the GPU: dispatches with their pipelines, and the memory that they work on.
+//! A compiled graph on the GPU: launches of kernels with what they bind, and the memory that they work on.
 
-use super::device::{Device, IMMEDIATES, Pipeline};
+use super::bindings::{Bindings, Constants, Groups};
+use super::device::Device;
 use super::kernel::{ALIGNMENT, Bound, Dispatch};
-use super::lower::lower;
+use super::lower::{Lowered, lower};
+use super::pipelines::Pipeline;
 use crate::compile::Passes;
 use crate::compile::memory::{Granularity, MemoryPlan, Place, Space, plan};
-use crate::error::Result;
-use crate::ir::{Graph, ValueId};
+use crate::cpu::plan::optimized;
+use crate::cpu::steps::Env;
+use crate::description::{Computes, Description, Holdings, Processor, StepListing};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{Graph, Listing, Node, ValueId};
 use crate::shape::Descriptor;
+use rayon::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The passes that make operators which there are kernels for.
-pub const PASSES: Passes = Passes { layout: false, quantized: false, ..Passes::ALL };
+pub const PASSES: Passes = Passes { layout: false, quantized: false, winograd: false, ..Passes::ALL };
 
 /// What offsets in buffers are multiples of.
 const GRANULARITY: Granularity = Granularity { block: ALIGNMENT, view: ALIGNMENT };
 
+/// Multiply-adds that are submitted together, at most, unless one kernel alone does more: a slow GPU is done with them
+/// within a second, and systems take those that seem to hang for longer away from programs.
+const MAX_SUBMITTED_WORK: u64 = 1 << 38;
+
 /// One launch with everything that it needs.
-struct Launch {
-    name: &'static str,
-    pipeline: Arc<Pipeline>,
-    places: Vec<Place>,
-    immediates: [u32; 3],
-    workgroups: [u32; 3],
+pub(super) struct Launch {
+    pub name: &'static str,
+    pub pipeline: Arc<Pipeline>,
+    pub places: Vec<Place>,
+    pub immediates: [u32; 3],
+    pub workgroups: [u32; 3],
+}
+
+/// What a step of a plan is.
+pub(super) enum Step {
+    /// The launches of a node, and its multiply-adds.
+    Launches(Range<usize>, u64),
+    /// A copy to the output of this index.
+    Copy(Place, usize),
+}
+
+/// How plans are made and run; both are debug knobs.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanOptions {
+    /// Whether views share memory instead of being copied.
+    pub share_views: bool,
+    /// Whether the arena is filled with NaN before each run.
+    pub fill_arena: bool,
 }
 
 /// A graph that is ready to run.
 pub struct Plan {
-    launches: Vec<Launch>,
-    copies: Vec<(Place, usize)>,
-    arena: wgpu::Buffer,
-    parameters: wgpu::Buffer,
-    constants: BTreeMap<ValueId, wgpu::Buffer>,
+    pub(super) device: Arc<Device>,
+    pub(super) steps: Vec<Step>,
+    pub(super) launches: Vec<Launch>,
+    pub(super) bindings: Bindings,
+    fill_arena: bool,
     inputs: Vec<(String, Descriptor)>,
     outputs: Vec<(String, Descriptor)>,
+    description: Arc<Description>,
+}
+
+/// `passes` without those whose operators only the CPU has kernels for.
+fn supported(passes: Passes) -> Passes {
+    Passes { layout: false, quantized: false, winograd: false, ..passes }
 }
 
 impl Plan {
-    /// Lowers `graph` to kernels for `device` and compiles them.
+    /// Runs the passes on `graph` with the CPU of `env`, lowers what they leave to kernels for `device`, compiles those on
+    /// all threads, and uploads the constants that they read.
     ///
     /// # Errors
-    /// An `OperationError` for what the device cannot do, an `UnknownError` when its memory is not enough.
-    pub fn new(graph: &Graph, device: &Device, share_views: bool) -> Result<Plan> {
-        let lowered = graph.nodes.iter().map(|node| lower(graph, node, device.dialect)).collect::<Result<Vec<_>>>()?;
+    /// An `OperationError` for what the draft does not define and what the device cannot do, an `UnknownError` when its
+    /// memory is not enough.
+    pub fn compile(
+        graph: Graph,
+        device: &Arc<Device>,
+        env: &Env,
+        passes: Passes,
+        options: PlanOptions,
+    ) -> Result<Plan> {
+        graph.check_defined()?;
+        let (source, passes) = (Listing::of(&graph), supported(passes));
+        let graph = optimized(graph, env, passes)?;
+        Plan::lowered(&graph, source, passes, device, env, options)
+    }
+
+    /// Lowers `graph` as it stands.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    pub fn new(graph: &Graph, device: &Arc<Device>, env: &Env, options: PlanOptions) -> Result<Plan> {
+        Plan::lowered(graph, Listing::of(graph), Passes::NONE, device, env, options)
+    }
+
+    fn lowered(
+        graph: &Graph,
+        source: Listing,
+        passes: Passes,
+        device: &Arc<Device>,
+        env: &Env,
+        options: PlanOptions,
+    ) -> Result<Plan> {
+        let lowered: Vec<Lowered> =
+            graph.nodes.iter().map(|node| lower(graph, node, device.dialect)).collect::<Result<_>>()?;
         let scratch: Vec<usize> = lowered.iter().map(|lowered| lowered.scratch).collect();
-        let memory = plan(graph, &scratch, share_views, GRANULARITY);
-        let mut parameters: Vec<u32> = Vec::new();
-        let mut launches = Vec::new();
-        for (index, lowered) in lowered.into_iter().enumerate() {
-            if memory.views[index] {
-                continue;
-            }
+        let memory = plan(graph, &scratch, options.share_views, GRANULARITY);
+        let mut parts = Parts { graph, device, memory: &memory, parameters: Vec::new(), unbuilt: Vec::new() };
+        let (mut steps, mut listings) = (Vec::new(), Vec::new());
+        for (index, lowered) in lowered.into_iter().enumerate().filter(|(index, _)| !memory.views[*index]) {
+            listings.push(StepListing { computes: Computes::Node(index as u32), kernel: kernels(&lowered).into() });
+            let first = parts.unbuilt.len();
             for dispatch in lowered.dispatches {
-                let first = parameters.len() as u32;
-                parameters.extend(&dispatch.parameters.0);
-                launches.push(launch(graph, device, &memory, index, dispatch, first)?);
+                parts.add(index, dispatch)?;
             }
+            steps.push(Step::Launches(first..parts.unbuilt.len(), multiply_adds(graph, &graph.nodes[index])));
         }
-        let mut constants = BTreeMap::new();
-        let places = launches.iter().flat_map(|launch| &launch.places).chain(copied(&memory).map(|(place, _)| place));
-        for place in places {
-            if let Space::Constant(id) = place.space
-                && !constants.contains_key(&id)
-            {
-                let bytes = graph.value(id).constant().expect("a place in a constant").buffer()?;
-                constants.insert(id, device.buffer_of("constant", bytes.bytes())?);
-            }
+        for (id, output) in &memory.copies {
+            listings.push(StepListing { computes: Computes::Copy(*id), kernel: "copy".into() });
+            steps.push(Step::Copy(memory.places[id.index()].expect("a value with a place"), *output));
         }
-        let bytes: Vec<u8> = parameters.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let Parts { parameters, unbuilt, .. } = parts;
+        let launches = compiled(device, env, unbuilt)?;
+        let places = launches.iter().flat_map(|launch| &launch.places);
+        let copied = steps.iter().filter_map(|step| match step {
+            Step::Copy(place, _) => Some(place),
+            Step::Launches(..) => None,
+        });
+        let constants = Constants::upload(graph, device, places.chain(copied))?;
+        let holdings = Holdings { constants: constants.bytes(), packed: 0, arena: memory.arena };
+        let description = Description {
+            descriptors: graph.values.iter().map(|value| value.descriptor.clone()).collect(),
+            source,
+            compiled: Listing::of(graph),
+            steps: listings.into(),
+            memory: holdings,
+            passes,
+            processor: Processor::Gpu { adapter: device.name() },
+        };
         let describe = |named: &[(String, ValueId)]| {
             named.iter().map(|(name, id)| (name.clone(), graph.descriptor(*id).clone())).collect()
         };
+        let bindings = Bindings::new(device, &launches, constants, memory.arena, &parameters)?;
+        device.submit(None)?;
+        device.trim();
+        device.pipelines.save(&device.info);
         Ok(Plan {
+            device: device.clone(),
+            steps,
             launches,
-            copies: copied(&memory).map(|(place, output)| (*place, output)).collect(),
-            arena: device.buffer("arena", memory.arena)?,
-            parameters: device.buffer_of("parameters", &bytes)?,
-            constants,
+            bindings,
+            fill_arena: options.fill_arena,
             inputs: describe(&graph.inputs),
             outputs: describe(&graph.outputs),
+            description: Arc::new(description),
         })
     }
 
@@ -93,94 +172,203 @@ impl Plan {
         &self.outputs
     }
 
-    /// Fills the memory of intermediate results with ones, which are NaN as floats.
-    pub fn fill_arena(&self, device: &Device) {
-        device.write(&self.arena, &vec![0xff; self.arena.size() as usize]);
+    /// What it runs on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
     }
 
-    /// Submits one run on the bytes of the bound tensors.
-    pub fn run(&self, device: &Device, inputs: &[&wgpu::Buffer], outputs: &[&wgpu::Buffer]) {
-        let buffer = |place: &Place| match place.space {
-            Space::Arena => &self.arena,
-            Space::Input(index) => inputs[index],
-            Space::Output(index) => outputs[index],
-            Space::Constant(id) => &self.constants[&id],
-        };
-        let mut encoder = device.device.create_command_encoder(&Default::default());
+    /// What the plan is and does.
+    pub fn description(&self) -> &Arc<Description> {
+        &self.description
+    }
+
+    /// Submits one run on the bound tensors, and does not wait for it.
+    ///
+    /// # Errors
+    /// An `OperationError` when the device refuses it or is lost.
+    ///
+    /// # Panics
+    /// If the number of the tensors is not that of [`inputs`](Plan::inputs) and [`outputs`](Plan::outputs).
+    pub fn run(&mut self, inputs: &[&wgpu::Buffer], outputs: &[&wgpu::Buffer]) -> Result<()> {
+        let tensors = self.bind(inputs, outputs)?;
+        let mut first = 0;
+        while first < self.steps.len() {
+            let (mut end, mut work) = (first, 0);
+            while end < self.steps.len() && (end == first || work + self.steps[end].work() <= MAX_SUBMITTED_WORK) {
+                work += self.steps[end].work();
+                end += 1;
+            }
+            let commands = self.device.scoped(|| self.encode(first..end, &tensors))?;
+            self.device.submit(Some(commands))?;
+            first = end;
+        }
+        Ok(())
+    }
+
+    /// Binds the tensors, and fills the arena if that is asked for.
+    pub(super) fn bind<'a>(
+        &self,
+        inputs: &'a [&'a wgpu::Buffer],
+        outputs: &'a [&'a wgpu::Buffer],
+    ) -> Result<Tensors<'a>> {
+        assert!(inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len());
+        if self.fill_arena {
+            self.bindings.fill_arena(&self.device)?;
+        }
+        let groups = self.bindings.bind(&self.device, &self.launches, inputs, outputs)?;
+        Ok(Tensors { inputs, outputs, groups })
+    }
+
+    /// The commands of some steps.
+    fn encode(&self, steps: Range<usize>, tensors: &Tensors) -> wgpu::CommandBuffer {
+        let mut encoder = self.device.device.create_command_encoder(&Default::default());
+        let launches = self.steps[steps.clone()].iter().filter_map(|step| match step {
+            Step::Launches(launches, _) => Some(launches.clone()),
+            Step::Copy(..) => None,
+        });
         {
             let mut pass = encoder.begin_compute_pass(&Default::default());
-            for launch in &self.launches {
-                let group = bind(device, launch, &self.parameters, buffer);
-                pass.set_pipeline(&launch.pipeline.pipeline);
-                pass.set_bind_group(0, &group, &[]);
-                let bytes: Vec<u8> = launch.immediates.iter().flat_map(|value| value.to_le_bytes()).collect();
-                pass.set_immediates(0, &bytes);
-                let [x, y, z] = launch.workgroups;
-                pass.dispatch_workgroups(x, y, z);
-            }
+            launches.flatten().for_each(|index| self.launch(&mut pass, tensors, index));
         }
-        for (from, output) in &self.copies {
+        // Copies come last.
+        self.steps[steps].iter().for_each(|step| self.copy(&mut encoder, tensors, step));
+        encoder.finish()
+    }
+
+    /// Records a launch.
+    pub(super) fn launch(&self, pass: &mut wgpu::ComputePass, tensors: &Tensors, index: usize) {
+        let launch = &self.launches[index];
+        pass.set_pipeline(&launch.pipeline.pipeline);
+        pass.set_bind_group(0, self.bindings.group(&tensors.groups, index), &[]);
+        let bytes: Vec<u8> = launch.immediates.iter().flat_map(|value| value.to_le_bytes()).collect();
+        pass.set_immediates(0, &bytes);
+        let [x, y, z] = launch.workgroups;
+        pass.dispatch_workgroups(x, y, z);
+    }
+
+    /// Records a copy, if the step is one.
+    pub(super) fn copy(&self, encoder: &mut wgpu::CommandEncoder, tensors: &Tensors, step: &Step) {
+        if let Step::Copy(from, output) = step {
+            let (buffer, offset) = self.bindings.source(from, tensors.inputs, tensors.outputs);
             let bytes = from.bytes.next_multiple_of(4) as u64;
-            encoder.copy_buffer_to_buffer(buffer(from), from.offset as u64, outputs[*output], 0, bytes);
+            encoder.copy_buffer_to_buffer(buffer, offset, tensors.outputs[*output], 0, bytes);
         }
-        device.queue.submit([encoder.finish()]);
     }
 }
 
-fn copied(memory: &MemoryPlan) -> impl Iterator<Item = (&Place, usize)> {
-    memory
-        .copies
-        .iter()
-        .map(|(id, output)| (memory.places[id.index()].as_ref().expect("a value with a place"), *output))
+/// The tensors of a run, and the bind groups with them.
+pub(super) struct Tensors<'a> {
+    inputs: &'a [&'a wgpu::Buffer],
+    outputs: &'a [&'a wgpu::Buffer],
+    groups: Arc<Groups>,
 }
 
-fn launch(
-    graph: &Graph,
-    device: &Device,
-    memory: &MemoryPlan,
-    index: usize,
-    dispatch: Dispatch,
-    first: u32,
-) -> Result<Launch> {
-    let node = &graph.nodes[index];
-    let place = |id: ValueId| memory.places[id.index()].expect("every operand and output has a place");
-    let places = dispatch.bindings.iter().map(|bound| match *bound {
-        Bound::Input(input) => place(node.inputs[input].expect("lowering binds operands that are given")),
-        Bound::Output(output) => place(node.outputs[output]),
-        Bound::Scratch { offset, bytes } => {
-            let scratch = memory.scratch[index];
-            Place { offset: scratch.offset + offset, bytes, ..scratch }
+impl Step {
+    fn work(&self) -> u64 {
+        match self {
+            Step::Launches(_, work) => *work,
+            Step::Copy(..) => 0,
         }
-    });
-    Ok(Launch {
-        name: dispatch.name,
-        places: places.collect(),
-        pipeline: device.pipeline(dispatch.name, &dispatch.source, dispatch.bindings.len() as u32)?,
-        immediates: [first, dispatch.elements, 0],
-        workgroups: dispatch.workgroups,
-    })
+    }
 }
 
-fn bind<'a>(
-    device: &Device,
-    launch: &Launch,
-    parameters: &wgpu::Buffer,
-    buffer: impl Fn(&Place) -> &'a wgpu::Buffer,
-) -> wgpu::BindGroup {
-    const { assert!(IMMEDIATES as usize == size_of::<[u32; 3]>()) };
-    let mut entries = vec![wgpu::BindGroupEntry { binding: 0, resource: parameters.as_entire_binding() }];
-    for (index, place) in launch.places.iter().enumerate() {
-        let binding = wgpu::BufferBinding {
-            buffer: buffer(place),
-            offset: place.offset as u64,
-            size: std::num::NonZeroU64::new(place.bytes.next_multiple_of(8) as u64),
+/// The names of the kernels of a node, each once.
+fn kernels(lowered: &Lowered) -> String {
+    let mut names: Vec<&str> = lowered.dispatches.iter().map(|dispatch| dispatch.name).collect();
+    names.dedup();
+    names.join(", ")
+}
+
+fn multiply_adds(graph: &Graph, node: &Node) -> u64 {
+    let outputs: Vec<&Descriptor> = node.outputs.iter().map(|&id| graph.descriptor(id)).collect();
+    node.op.multiply_adds(&graph.operand_descriptors(node), &outputs)
+}
+
+/// A launch whose kernel is not compiled.
+struct Unbuilt {
+    source: String,
+    name: &'static str,
+    places: Vec<Place>,
+    immediates: [u32; 3],
+    workgroups: [u32; 3],
+}
+
+/// What launches are made of.
+struct Parts<'a> {
+    graph: &'a Graph,
+    device: &'a Device,
+    memory: &'a MemoryPlan,
+    parameters: Vec<u32>,
+    unbuilt: Vec<Unbuilt>,
+}
+
+impl Parts<'_> {
+    /// Appends a launch of the node of this index.
+    fn add(&mut self, index: usize, dispatch: Dispatch) -> Result<()> {
+        let (memory, node) = (self.memory, &self.graph.nodes[index]);
+        let place = |id: ValueId| memory.places[id.index()].expect("every operand and output has a place");
+        let places = dispatch.bindings.iter().map(|bound| match *bound {
+            Bound::Input(input) => place(node.inputs[input].expect("lowering binds operands that are given")),
+            Bound::Output(output) => place(node.outputs[output]),
+            Bound::Scratch { offset, bytes } => {
+                let scratch = memory.scratch[index];
+                Place { offset: scratch.offset + offset, bytes, ..scratch }
+            }
+        });
+        let places: Vec<Place> = places.collect();
+        self.check_limits(node, &places)?;
+        let first = self.parameters.len() as u32;
+        self.parameters.extend(&dispatch.parameters.0);
+        self.unbuilt.push(Unbuilt {
+            source: dispatch.source,
+            name: dispatch.name,
+            places,
+            immediates: [first, dispatch.elements, 0],
+            workgroups: dispatch.workgroups,
+        });
+        Ok(())
+    }
+
+    /// Checks what a kernel of `node` binds against the limits of the device.
+    fn check_limits(&self, node: &Node, places: &[Place]) -> Result<()> {
+        let limits = &self.device.limits;
+        let refuse = |what: String| {
+            let (name, label) = (node.op.rule().name, &node.label);
+            let label = if label.is_empty() { String::new() } else { format!(" (label {label:?})") };
+            Err(Error::new(ErrorKind::Operation, format!("{name}{label}: {what} on {}", self.device.name())))
         };
-        entries
-            .push(wgpu::BindGroupEntry { binding: index as u32 + 1, resource: wgpu::BindingResource::Buffer(binding) });
+        let most = limits.max_storage_buffer_binding_size;
+        if let Some(place) = places.iter().find(|place| place.bytes.next_multiple_of(8) as u64 > most) {
+            return refuse(format!("a kernel needs {} bytes in one piece, expected at most {most}", place.bytes));
+        }
+        let most = limits.max_storage_buffers_per_shader_stage as usize;
+        if places.len() + 1 > most {
+            return refuse(format!("a kernel needs {} buffers, expected at most {most}", places.len() + 1));
+        }
+        Ok(())
     }
-    device.device.create_bind_group(&wgpu::BindGroupDescriptor {
-        label: Some(launch.name),
-        layout: &launch.pipeline.layout,
-        entries: &entries,
-    })
+}
+
+/// Compiles the kernels on all threads, each text once.
+fn compiled(device: &Device, env: &Env, unbuilt: Vec<Unbuilt>) -> Result<Vec<Launch>> {
+    let by_source: BTreeMap<&str, &Unbuilt> = unbuilt.iter().map(|launch| (launch.source.as_str(), launch)).collect();
+    let compile = |(source, launch): (&&str, &&Unbuilt)| {
+        let pipeline = device.pipeline(launch.name, source, launch.places.len() as u32)?;
+        Ok((source.to_string(), pipeline))
+    };
+    let pipelines: BTreeMap<String, Arc<Pipeline>> =
+        env.threads.install(|| by_source.par_iter().map(compile).collect::<Result<_>>())?;
+    let launch = |unbuilt: Unbuilt| Launch {
+        pipeline: pipelines[&unbuilt.source].clone(),
+        name: unbuilt.name,
+        places: unbuilt.places,
+        immediates: unbuilt.immediates,
+        workgroups: unbuilt.workgroups,
+    };
+    Ok(unbuilt.into_iter().map(launch).collect())
+}
+
+/// Whether a place is in a tensor that is bound at each run.
+pub(super) fn is_bound(place: &Place) -> bool {
+    matches!(place.space, Space::Input(_) | Space::Output(_))
 }

@@ -1,9 +1,10 @@
 //! Graphs on the software GPU against the oracle, and the texts of all kernels.
 
-use super::device::{Choice, Device, EXTENSIONS};
+use super::adapter::Choice;
+use super::device::{Device, EXTENSIONS};
 use super::dialect::Dialect;
 use super::lower::lower;
-use super::plan::{PASSES, Plan};
+use super::plan::{PASSES, Plan, PlanOptions};
 use crate::cpu::plan::optimized;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
@@ -15,23 +16,39 @@ use crate::ops::tensor::Tensor;
 use crate::shape::Descriptor;
 use crate::testing::{Tolerance, compare};
 use std::collections::{HashMap, HashSet};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// The devices, with and without the types of 16 and 64 bits. Kept for all tests of the process.
-fn devices() -> &'static [(&'static str, Device)] {
-    static DEVICES: OnceLock<Vec<(&'static str, Device)>> = OnceLock::new();
-    let open = |extensions| Device::open(Choice::Software, extensions).expect("a device").expect("software Vulkan");
+pub fn devices() -> &'static [(&'static str, Arc<Device>)] {
+    static DEVICES: OnceLock<Vec<(&'static str, Arc<Device>)>> = OnceLock::new();
+    let open =
+        |extensions| Arc::new(Device::open(Choice::Software, extensions).expect("a device").expect("software Vulkan"));
     DEVICES.get_or_init(|| {
         vec![("with all extensions", open(EXTENSIONS)), ("without extensions", open(wgpu::Features::empty()))]
     })
 }
 
 /// What a GPU may be off: it computes in float32 what the CPU computes in float64, or in another order.
-fn tolerance_of(cpu: Tolerance, dtype: DataType) -> Tolerance {
+pub fn tolerance_of(cpu: Tolerance, dtype: DataType) -> Tolerance {
     match dtype {
         DataType::Float32 if cpu.ulps > 0 => Tolerance { ulps: cpu.ulps.max(16), absolute: cpu.absolute.max(2e-6) },
         DataType::Float16 if cpu.ulps > 0 => Tolerance { absolute: cpu.absolute.max(2e-6), ..cpu },
         _ => cpu,
+    }
+}
+
+/// Set to `1`, tests of operators also run on software Vulkan, which not every machine has.
+const VARIABLE: &str = "WEBNN_TEST_GPU";
+
+/// [`check`] where [`VARIABLE`] asks for it.
+pub fn check_where_asked(
+    graph: &Graph,
+    inputs: &HashMap<String, Tensor>,
+    expected: &HashMap<String, Tensor>,
+    cpu: Tolerance,
+) {
+    if std::env::var_os(VARIABLE).is_some_and(|value| value == "1") {
+        check(graph, inputs, expected, cpu);
     }
 }
 
@@ -45,7 +62,7 @@ pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap
     let compiled = optimized(graph.clone(), &env, PASSES).expect("a graph");
     for (which, device) in devices() {
         for (name, graph, share_views) in [("as built", graph, false), ("compiled", &compiled, true)] {
-            let outputs = run(device, graph, inputs, share_views);
+            let outputs = run(device, &env, graph, inputs, share_views);
             let context = || format!("{name}, on the GPU {which}, of\n{graph}");
             compare(graph, &outputs, expected, |dtype| tolerance_of(cpu, dtype), &context);
         }
@@ -71,18 +88,24 @@ fn validate(name: &str, source: &str, dialect: Dialect) {
     validated.unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
 }
 
+/// The devices that differ in what their shaders may use.
+pub const DIALECTS: [Dialect; 4] = [
+    Dialect { f16: false, int64: false, subgroups: false },
+    Dialect { f16: false, int64: true, subgroups: true },
+    Dialect { f16: true, int64: false, subgroups: true },
+    Dialect { f16: true, int64: true, subgroups: false },
+];
+
 #[test]
 fn every_kernel_of_every_operator_type_and_rank_is_valid() {
-    let dialects = [(false, false), (false, true), (true, false), (true, true)];
     let mut seen = HashSet::new();
     for_each_graph(
         |_| true,
         |graph, _| {
-            for (f16, int64) in dialects {
-                let dialect = Dialect { f16, int64, subgroups: f16 };
+            for dialect in DIALECTS {
                 for node in &graph.nodes {
                     for dispatch in lower(&graph, node, dialect).expect("all operators have kernels").dispatches {
-                        if seen.insert((dispatch.source.clone(), f16, int64)) {
+                        if seen.insert((dispatch.source.clone(), dialect)) {
                             validate(dispatch.name, &dispatch.source, dialect);
                         }
                     }
@@ -94,20 +117,25 @@ fn every_kernel_of_every_operator_type_and_rank_is_valid() {
 }
 
 /// The bytes of every output of `graph`.
-fn run(device: &Device, graph: &Graph, inputs: &HashMap<String, Tensor>, share_views: bool) -> Vec<Vec<u8>> {
-    let plan = Plan::new(graph, device, share_views).expect("a plan");
+fn run(
+    device: &Arc<Device>,
+    env: &Env,
+    graph: &Graph,
+    inputs: &HashMap<String, Tensor>,
+    share_views: bool,
+) -> Vec<Vec<u8>> {
+    let options = PlanOptions { share_views, fill_arena: true };
+    let mut plan = Plan::new(graph, device, env, options).expect("a plan");
     let buffers = |described: &[(String, Descriptor)], bytes: &dyn Fn(&str, &Descriptor) -> Vec<u8>| -> Vec<_> {
         described.iter().map(|(name, d)| device.buffer_of(name, &bytes(name, d)).expect("memory")).collect()
     };
     let inputs = buffers(plan.inputs(), &|name, _| inputs[name].to_bytes());
     // NaN, so that an element that nobody wrote is seen.
     let outputs = buffers(plan.outputs(), &|_, descriptor| vec![0xff; descriptor.bytes()]);
-    plan.fill_arena(device);
-    plan.run(device, &inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>());
+    plan.run(&inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>()).expect("a run");
     let read = |(buffer, (_, descriptor)): (&wgpu::Buffer, &(String, Descriptor))| {
-        let mut bytes = vec![0; descriptor.bytes()];
-        device.read(buffer, &mut bytes).expect("the bytes");
-        bytes
+        let reading = device.read(buffer, descriptor.bytes()).expect("a copy");
+        reading.wait(device).expect("the bytes").bytes().to_vec()
     };
     outputs.iter().zip(plan.outputs()).map(read).collect()
 }

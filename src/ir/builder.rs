@@ -7,7 +7,7 @@ use crate::memory::{Buffer, Mapped};
 use crate::ops::Op;
 use crate::ops::attributes::Attributes;
 use crate::ops::fused::Fused;
-use crate::shape::Descriptor;
+use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,9 +15,16 @@ use std::sync::Arc;
 pub type OperandId = ValueId;
 
 /// A graph under construction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Builder {
     graph: Graph,
+    max_tensor_bytes: u64,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder::with_limit(MAX_TENSOR_BYTES)
+    }
 }
 
 /// How much a builder had at some time; see [`Builder::checkpoint`].
@@ -32,6 +39,11 @@ impl Builder {
     /// An empty builder.
     pub fn new() -> Builder {
         Builder::default()
+    }
+
+    /// An empty builder whose operands have at most `max_tensor_bytes` bytes each.
+    pub fn with_limit(max_tensor_bytes: u64) -> Builder {
+        Builder { graph: Graph::default(), max_tensor_bytes }
     }
 
     /// Type and shape of an operand of this builder.
@@ -51,7 +63,7 @@ impl Builder {
         if self.graph.inputs.iter().any(|(other, _)| other == name) {
             return Err(fail(Problem::attribute("name", name, "a name that no other input has")));
         }
-        descriptor.check("descriptor").map_err(fail)?;
+        descriptor.check_bytes("descriptor", self.max_tensor_bytes).map_err(fail)?;
         let id = self.graph.add_value(descriptor, Source::Input);
         self.graph.inputs.push((name.to_string(), id));
         Ok(id)
@@ -62,7 +74,7 @@ impl Builder {
     /// # Errors
     /// A TypeError for a descriptor beyond the limits or another number of bytes, an UnknownError without memory.
     pub fn constant(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Result<OperandId> {
-        check_constant(&descriptor, bytes.len())?;
+        check_constant(&descriptor, bytes.len(), self.max_tensor_bytes)?;
         self.graph.add_constant(descriptor, bytes)
     }
 
@@ -71,7 +83,7 @@ impl Builder {
     /// # Errors
     /// A TypeError for a descriptor beyond the limits or a window of another number of bytes.
     pub fn constant_mapped(&mut self, descriptor: Descriptor, window: Mapped) -> Result<OperandId> {
-        check_constant(&descriptor, window.len())?;
+        check_constant(&descriptor, window.len(), self.max_tensor_bytes)?;
         Ok(self.graph.add_value(descriptor, Source::Constant(Constant::Mapped(window))))
     }
 
@@ -101,7 +113,12 @@ impl Builder {
     ) -> Result<Vec<OperandId>> {
         let (mut op, label) = (op.into(), label.into());
         let descriptors: Vec<_> = inputs.iter().map(|input| input.map(|id| self.graph.descriptor(id))).collect();
-        let outputs = op.resolve(&descriptors).map_err(|problem| Error::at(op.rule().name, &label, problem))?;
+        let most = self.max_tensor_bytes;
+        let resolved = op.resolve(&descriptors).and_then(|outputs| {
+            outputs.iter().try_for_each(|output| output.check_bytes("output", most))?;
+            Ok(outputs)
+        });
+        let outputs = resolved.map_err(|problem| Error::at(op.rule().name, &label, problem))?;
         let outputs: Vec<_> = outputs.into_iter().map(|output| self.graph.add_value(output, Source::Node)).collect();
         let (epilogue, prologues, origins) = Default::default();
         self.graph.nodes.push(Node { op, label, inputs, outputs: outputs.clone(), epilogue, prologues, origins });
@@ -193,9 +210,9 @@ impl Builder {
 }
 
 /// Checks that a constant of `bytes` bytes can have this descriptor.
-fn check_constant(descriptor: &Descriptor, bytes: usize) -> Result<()> {
+fn check_constant(descriptor: &Descriptor, bytes: usize, most: u64) -> Result<()> {
     let fail = |problem| Error::at("constant", "", problem);
-    descriptor.check("descriptor").map_err(fail)?;
+    descriptor.check_bytes("descriptor", most).map_err(fail)?;
     if descriptor.bytes() == bytes {
         return Ok(());
     }

@@ -16,19 +16,27 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 pub type Completions = FnArgs<(Vec<u32>, Vec<String>, Vec<String>)>;
 type Notify = ThreadsafeFunction<(), Unknown<'static>, Completions, Status, false, true>;
 
+/// The end of a request.
+struct End {
+    id: u32,
+    result: Result<()>,
+    /// Whether it was outstanding: JavaScript waits for it.
+    awaited: bool,
+}
+
 /// Requests that have ended and that JavaScript has not heard of.
 #[derive(Default)]
-struct Ended(Mutex<Vec<(u32, Result<()>)>>);
+struct Ended(Mutex<Vec<End>>);
 
 impl Ended {
     /// Adds one; gives whether it is the first, which JavaScript has to be told of.
-    fn add(&self, id: u32, result: Result<()>) -> bool {
+    fn add(&self, end: End) -> bool {
         let mut ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.push((id, result));
+        ended.push(end);
         ended.len() == 1
     }
 
-    fn take(&self) -> Vec<(u32, Result<()>)> {
+    fn take(&self) -> Vec<End> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -48,7 +56,7 @@ impl Outstanding {
     }
 
     fn remove(&self, env: &Env, count: usize) {
-        if self.count.fetch_sub(count, Ordering::Relaxed) == count {
+        if count > 0 && self.count.fetch_sub(count, Ordering::Relaxed) == count {
             self.keep_alive(env, false);
         }
     }
@@ -96,7 +104,7 @@ impl Environment {
         let notify = on_complete.build_threadsafe_function::<()>().weak::<true>().build_callback(
             move |call: napi::threadsafe_function::ThreadsafeCallContext<()>| {
                 let completions = source.take();
-                told.remove(&call.env, completions.len());
+                told.remove(&call.env, completions.iter().filter(|end| end.awaited).count());
                 Ok(arguments(completions))
             },
         )?;
@@ -115,9 +123,18 @@ impl Environment {
     /// even if the request is refused at once; it ignores the end of a request that it never made.
     pub fn request(self: &Arc<Self>, env: &Env, id: u32) -> Done {
         self.outstanding.add(env);
+        self.telling(id, true)
+    }
+
+    /// The end of `id`, which may never come: the event loop does not wait for it.
+    pub fn watch(&self, id: u32) -> Done {
+        self.telling(id, false)
+    }
+
+    fn telling(&self, id: u32, awaited: bool) -> Done {
         let (notify, completed) = (self.notify.clone(), self.completed.clone());
         Done::waking(move |result| {
-            let is_first = completed.add(id, result);
+            let is_first = completed.add(End { id, result, awaited });
             is_first.then(|| -> Wake {
                 // When the environment has ended, nobody is left to be told.
                 Box::new(move || _ = notify.call((), ThreadsafeFunctionCallMode::NonBlocking))
@@ -126,12 +143,12 @@ impl Environment {
     }
 }
 
-fn arguments(completions: Vec<(u32, Result<()>)>) -> Completions {
-    let ids = completions.iter().map(|(id, _)| *id).collect();
-    if completions.iter().all(|(_, result)| result.is_ok()) {
+fn arguments(completions: Vec<End>) -> Completions {
+    let ids = completions.iter().map(|end| end.id).collect();
+    if completions.iter().all(|end| end.result.is_ok()) {
         return (ids, Vec::new(), Vec::new()).into();
     }
-    let failure = |(_, result): (u32, Result<()>)| match result {
+    let failure = |end: End| match end.result {
         Ok(()) => (String::new(), String::new()),
         Err(error) => (error.kind.name().to_string(), error.message),
     };

@@ -10,7 +10,7 @@ use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind};
 use crate::ir::{Builder, Constant, ValueId};
 use crate::ops::limits::support_limits_json;
-use crate::runtime;
+use crate::runtime::{self, Wish};
 use crate::shape::Descriptor;
 use completion::{Completions, Environment};
 use convert::{attributes, data_type, number, operands, thrown};
@@ -52,16 +52,50 @@ pub fn initialize(
     Environment::new(&env, on_complete).map(External::new).map_err(convert::from_napi)
 }
 
-/// A context on the CPU. `threads` 0 stands for the default.
+/// What a context is asked to be.
+#[napi(object, object_to_js = false)]
+pub struct ContextOptions {
+    /// Number of threads; 0 stands for the default.
+    pub threads: u32,
+    /// `default`, `high-performance` or `low-power`.
+    pub power_preference: String,
+    /// Whether a GPU is wanted.
+    pub accelerated: bool,
+    /// The adapter of a GPUDevice, as JSON, where one was given.
+    pub gpu_device: Option<String>,
+}
+
+/// A context, which is open when the request `id` has ended. The end of `lost` comes when its GPU is lost, with the reason,
+/// or when the context is gone; nothing waits for that.
 #[napi(catch_unwind)]
 pub fn create_context(
+    env: Env,
     environment: &External<Arc<Environment>>,
-    threads: u32,
-    power_preference: String,
+    id: u32,
+    lost: u32,
+    options: ContextOptions,
 ) -> Result<External<ContextHandle>> {
-    let threads = (threads > 0).then_some(threads as usize);
-    let context = runtime::Context::new(threads, power_preference == "low-power").map_err(thrown)?;
+    let low_power = options.power_preference == "low-power";
+    let wish = match (options.gpu_device, options.accelerated) {
+        (Some(json), _) => {
+            let parsed = serde_json::from_str(&json);
+            Wish::Of(parsed.map_err(|error| convert::type_error(&format!("createContext: gpuDevice: {error}")))?)
+        }
+        (None, true) => Wish::Accelerated { low_power },
+        (None, false) => Wish::Cpu,
+    };
+    let threads = (options.threads > 0).then_some(options.threads as usize);
+    let context = runtime::Context::new(threads, low_power).map_err(thrown)?;
+    context.open(wish, environment.watch(lost), environment.request(&env, id));
     Ok(External::new(environment.own(context)))
+}
+
+/// Loses the GPU of a context as a driver that fails would, for tests. Nothing happens on the CPU.
+#[napi(catch_unwind)]
+pub fn lose_device(context: &External<ContextHandle>) {
+    if let Some(runtime::Backend::Gpu(device)) = context.context.backend() {
+        device.destroy();
+    }
 }
 
 /// Aborts what is queued; every outstanding request ends with an InvalidStateError.
@@ -84,8 +118,8 @@ pub fn system_info() -> Result<String> {
 
 /// `MLOpSupportLimits` as JSON.
 #[napi(catch_unwind)]
-pub fn support_limits(_context: &External<ContextHandle>) -> String {
-    support_limits_json()
+pub fn support_limits(context: &External<ContextHandle>) -> String {
+    support_limits_json(context.context.max_tensor_bytes())
 }
 
 /// A tensor of zeros.
@@ -169,10 +203,11 @@ pub fn destroy_graph(graph: &External<GraphHandle>) {
     graph.weigh(0);
 }
 
-/// An empty builder.
+/// An empty builder, of graphs for `context` if one is given.
 #[napi(catch_unwind)]
-pub fn create_builder(env: Env) -> External<BuilderHandle> {
-    External::new(BuilderHandle { builder: RefCell::new(Some(Builder::new())), weight: Weight::new(&env, 0) })
+pub fn create_builder(env: Env, context: Option<&External<ContextHandle>>) -> External<BuilderHandle> {
+    let builder = context.map_or_else(Builder::new, |owner| Builder::with_limit(owner.context.max_tensor_bytes()));
+    External::new(BuilderHandle { builder: RefCell::new(Some(builder)), weight: Weight::new(&env, 0) })
 }
 
 fn with_builder<T>(
@@ -271,6 +306,13 @@ pub fn build(
 #[napi(catch_unwind)]
 pub fn weigh_graph(graph: &External<GraphHandle>) {
     graph.weigh(graph.bytes());
+}
+
+/// The devices that dispatches of a graph that is built use.
+#[napi(catch_unwind)]
+pub fn graph_devices(graph: &External<GraphHandle>) -> Vec<String> {
+    let description = graph.description();
+    description.map_or(Vec::new(), |description| vec![description.processor.device().to_string()])
 }
 
 /// What a graph that is built is and does, as the JSON of a `GraphDescription`.

@@ -3,14 +3,15 @@
 use super::Op;
 use super::rule::Ranks;
 use crate::dtype::DataType;
-use crate::shape::{MAX_RANK, MAX_TENSOR_BYTES};
+use crate::shape::MAX_RANK;
 
-/// `MLOpSupportLimits` as JSON. The CPU supports whatever the rule rows allow.
-pub fn support_limits_json() -> String {
+/// `MLOpSupportLimits` as JSON, of a context whose tensors have at most `max_tensor_bytes` bytes. Both backends support
+/// whatever the rule rows allow.
+pub fn support_limits_json(max_tensor_bytes: u64) -> String {
     let any = tensor_limits(&DataType::ALL, (0, MAX_RANK));
     let mut members = vec![
         r#""preferredInputLayout":"nchw""#.to_string(),
-        format!(r#""maxTensorByteLength":{MAX_TENSOR_BYTES}"#),
+        format!(r#""maxTensorByteLength":{max_tensor_bytes}"#),
         format!(r#""input":{any}"#),
         format!(r#""constant":{any}"#),
         format!(r#""output":{any}"#),

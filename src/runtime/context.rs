@@ -1,31 +1,52 @@
 //! Contexts: what `MLContext` can do, as requests on its timeline.
 
+use super::backend::{Backend, Plan};
 use super::settings::{Settings, thread_count};
 use super::tensor::{Contents, Read, Tensor};
-use super::timeline::{Done, Timeline, lost, panicked};
+use super::timeline::{Done, Timeline, panicked};
 use super::weak_list::WeakList;
-use crate::cpu::description::Description;
-use crate::cpu::observe::{Observer, Stopwatch, Unobserved};
-use crate::cpu::plan::Plan;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::cpu::threads::Threads;
+use crate::description::Description;
 use crate::error::{Error, ErrorKind, Result};
+use crate::gpu::adapter::{self, Choice, WebGpuAdapter};
+use crate::gpu::device::Device;
+use crate::gpu::loss::Listener;
 use crate::ir::Graph;
 use crate::memory::Buffer;
-use crate::shape::Descriptor;
+use crate::observe::Stopwatch;
+use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Bytes that are copied in about a microsecond.
 const SHORT_READ: usize = 1 << 14;
 
+/// What a context should compute on.
+#[derive(Clone, Debug)]
+pub enum Wish {
+    /// The CPU.
+    Cpu,
+    /// The best GPU for these preferences, or the CPU if there is none.
+    Accelerated {
+        /// Whether little power is more important than speed.
+        low_power: bool,
+    },
+    /// The adapter of a `GPUDevice` of WebGPU, and nothing else.
+    Of(WebGpuAdapter),
+}
+
 /// A context. Everything that it is asked runs in order, in the background.
 pub struct Context {
-    timeline: Timeline,
+    pub(super) timeline: Timeline,
     settings: Settings,
     tensors: WeakList<Tensor>,
     graphs: WeakList<CompiledGraph>,
+    /// Known when the context is open, which is its first request.
+    backend: Arc<OnceLock<Backend>>,
+    /// Is told when the device of the context is lost. Kept here: devices do not keep their listeners.
+    listener: Arc<OnceLock<Arc<Listener>>>,
 }
 
 /// A graph of a context: compiled once the request to build it is done.
@@ -36,9 +57,17 @@ pub struct CompiledGraph {
     description: Mutex<Option<Arc<Description>>>,
 }
 
+/// Why the last context that could have used a GPU does not, although there is one.
+static REFUSAL: Mutex<Option<String>> = Mutex::new(None);
+
+/// Why the last context that could have used a GPU does not, although there is one.
+pub(super) fn refusal() -> Option<String> {
+    REFUSAL.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 impl Context {
-    /// A context on the CPU with `threads` threads, or, for `None`, with as many as `WEBNN_NUM_THREADS` or the machine
-    /// say, of which a context for low power takes half.
+    /// A context with `threads` threads, or, for `None`, with as many as `WEBNN_NUM_THREADS` or the machine
+    /// say, of which a context for low power takes half. It is opened next.
     ///
     /// # Errors
     /// A NotSupportedError for a value of an environment variable that makes no sense, an OperationError when threads
@@ -52,7 +81,65 @@ impl Context {
         let threads = Threads::new(count)
             .map_err(|error| Error::new(ErrorKind::Operation, format!("{count} threads did not start: {error}")))?;
         let timeline = Timeline::new(threads, Isa::detect()?)?;
-        Ok(Context { timeline, settings, tensors: WeakList::default(), graphs: WeakList::default() })
+        Ok(Context {
+            timeline,
+            settings,
+            tensors: WeakList::default(),
+            graphs: WeakList::default(),
+            backend: Arc::default(),
+            listener: Arc::default(),
+        })
+    }
+
+    /// Finds what the context computes on: its first request, which all others rely on. `lost` is told when the device is
+    /// lost, with an InvalidStateError that says why, or dropped with this context.
+    ///
+    /// The request fails with a NotSupportedError when the adapter of a `GPUDevice` is not to be had, or for a value of an
+    /// environment variable that makes no sense.
+    pub fn open(&self, wish: Wish, lost: Done, done: Done) {
+        self.open_on(|| find(wish), lost, done);
+    }
+
+    /// As [`open`](Self::open), on what `find` gives.
+    pub(super) fn open_on(&self, find: impl FnOnce() -> Result<Backend> + Send + 'static, lost: Done, done: Done) {
+        let (backend, kept, losing) = (self.backend.clone(), self.listener.clone(), self.timeline.losing());
+        self.timeline.enqueue(
+            move |_| {
+                let lost = Mutex::new(Some(lost));
+                let listener: Arc<Listener> = Arc::new(move |reason| {
+                    let reason = format!("the GPU was lost: {reason}");
+                    losing(&reason);
+                    if let Some(lost) = lost.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                        lost.finish(Err(Error::new(ErrorKind::InvalidState, reason)));
+                    }
+                });
+                let listener = kept.get_or_init(|| listener);
+                let found = find()?;
+                if let Backend::Gpu(device) = &found {
+                    device.loss.listen(listener);
+                }
+                backend.set(found).unwrap_or_else(|_| panic!("a context is opened once"));
+                Ok(())
+            },
+            done,
+        );
+    }
+
+    /// What it computes on; `None` while it is not open.
+    pub fn backend(&self) -> Option<&Backend> {
+        self.backend.get()
+    }
+
+    /// Bytes of a tensor, at most.
+    pub fn max_tensor_bytes(&self) -> u64 {
+        self.backend().map_or(MAX_TENSOR_BYTES, Backend::max_tensor_bytes)
+    }
+
+    /// What it computes on, for work on the timeline.
+    fn opened(&self) -> impl Fn() -> Result<Backend> + Send + use<> {
+        let backend = self.backend.clone();
+        let closed = || Error::new(ErrorKind::InvalidState, "the context is not open");
+        move || backend.get().cloned().ok_or_else(closed)
     }
 
     /// Drops everything that is queued.
@@ -73,14 +160,14 @@ impl Context {
     /// # Errors
     /// A TypeError for a descriptor beyond the limits.
     pub fn create_tensor(&self, descriptor: Descriptor, done: Done) -> Result<Arc<Tensor>> {
-        check("createTensor", &descriptor)?;
+        self.check("createTensor", &descriptor)?;
         let tensor = Arc::new(Tensor::new(descriptor));
         self.tensors.add(&tensor);
-        let target = tensor.clone();
+        let (target, opened) = (tensor.clone(), self.opened());
         self.timeline.enqueue(
             move |_| {
-                let bytes = Buffer::zeroed(target.descriptor().bytes())?;
-                *target.lock() = Contents::Bytes(Arc::new(bytes));
+                let contents = opened()?.zeroed(target.descriptor().bytes())?;
+                *target.lock() = contents;
                 Ok(())
             },
             done,
@@ -93,7 +180,7 @@ impl Context {
     /// # Errors
     /// A TypeError for a descriptor beyond the limits or another number of bytes, an UnknownError without memory.
     pub fn create_constant_tensor(&self, descriptor: Descriptor, bytes: &[u8], done: Done) -> Result<Arc<Tensor>> {
-        check("createConstantTensor", &descriptor)?;
+        self.check("createConstantTensor", &descriptor)?;
         check_length("createConstantTensor", &descriptor, bytes)?;
         let bytes = Buffer::copy_of(bytes)?;
         let tensor = Arc::new(Tensor::new(descriptor));
@@ -106,8 +193,12 @@ impl Context {
     /// Copies the bytes of `tensor` as they are when everything before is done.
     pub fn read(&self, tensor: &Arc<Tensor>, done: Done) -> Arc<Read> {
         let read = Arc::new(Read::default());
-        let short = tensor.descriptor().bytes() <= SHORT_READ;
         let (tensor, target) = (tensor.clone(), read.clone());
+        if let Some(Backend::Gpu(_)) = self.backend() {
+            self.timeline.enqueue_later(move |_| tensor.read_later(target), done);
+            return read;
+        }
+        let short = tensor.descriptor().bytes() <= SHORT_READ;
         let work = move |_: &Env| {
             target.put(Buffer::copy_of(tensor.lock().bytes()?.bytes())?);
             Ok(())
@@ -119,25 +210,16 @@ impl Context {
         read
     }
 
-    /// Writes a copy, made now, of `bytes` when everything before is done.
+    /// Writes a copy, made now, of `bytes` when everything before is done. If that fails, reading the tensor gives the
+    /// error.
     ///
     /// # Errors
     /// A TypeError for another number of bytes, an UnknownError without memory.
     pub fn write(&self, tensor: &Arc<Tensor>, bytes: &[u8]) -> Result<()> {
         check_length("writeTensor", tensor.descriptor(), bytes)?;
         let bytes = Buffer::copy_of(bytes)?;
-        let tensor = tensor.clone();
-        self.timeline.enqueue(
-            move |_| {
-                let mut contents = tensor.lock();
-                // The copy becomes the contents; the old bytes are freed here, in the background.
-                if !matches!(*contents, Contents::Released) {
-                    *contents = Contents::Bytes(Arc::new(bytes));
-                }
-                Ok(())
-            },
-            Done::unobserved(),
-        );
+        let (tensor, opened) = (tensor.clone(), self.opened());
+        self.timeline.enqueue(move |_| Ok(tensor.replace(&opened()?, bytes)), Done::unobserved());
         Ok(())
     }
 
@@ -151,10 +233,10 @@ impl Context {
     pub fn build(&self, graph: Graph, done: Done) -> Arc<CompiledGraph> {
         let compiled = Arc::new(CompiledGraph::default());
         self.graphs.add(&compiled);
-        let (target, settings) = (compiled.clone(), self.settings);
+        let (target, settings, opened) = (compiled.clone(), self.settings, self.opened());
         self.timeline.enqueue(
             move |env| {
-                let plan = catch_unwind(AssertUnwindSafe(|| Plan::compile(graph, env, settings.passes, settings.plan)));
+                let plan = catch_unwind(AssertUnwindSafe(|| opened()?.compile(graph, env, &settings)));
                 let plan = plan.unwrap_or_else(|panic| Err(panicked(&*panic)));
                 // Whatever goes wrong while a graph is compiled is an OperationError.
                 let plan = plan.map_err(|error| Error::new(ErrorKind::Operation, format!("build: {error}")))?;
@@ -174,7 +256,7 @@ impl Context {
         self.timeline.enqueue(
             move |env| {
                 // Whoever reads the outputs is told.
-                drop(graph.run(env, "dispatch", [&inputs, &outputs], &mut Unobserved));
+                drop(graph.run(env, "dispatch", [&inputs, &outputs], None));
                 Ok(())
             },
             Done::unobserved(),
@@ -194,7 +276,7 @@ impl Context {
         [warmup, runs]: [u32; 2],
         done: Done,
     ) -> Arc<Read> {
-        let (graph, times, is_lost) = (graph.clone(), Arc::new(Read::default()), self.timeline.loss());
+        let (graph, times, check) = (graph.clone(), Arc::new(Read::default()), self.timeline.loss());
         let target = times.clone();
         self.timeline.enqueue(
             move |env| {
@@ -203,13 +285,9 @@ impl Context {
                 let mut watch = Stopwatch::new(runs as usize, steps)
                     .map_err(|error| Error { message: format!("profileGraph: {error}"), ..error })?;
                 for turn in 0..warmup as u64 + runs as u64 {
-                    if is_lost() {
-                        return Err(lost());
-                    }
-                    match turn < warmup as u64 {
-                        true => graph.run(env, "profileGraph", [&inputs, &outputs], &mut Unobserved)?,
-                        false => graph.run(env, "profileGraph", [&inputs, &outputs], &mut watch)?,
-                    }
+                    check()?;
+                    let watch = (turn >= warmup as u64).then_some(&mut watch);
+                    graph.run(env, "profileGraph", [&inputs, &outputs], watch)?;
                 }
                 target.put(watch.into_times());
                 Ok(())
@@ -226,6 +304,54 @@ impl Context {
             *graph.lock_description() = None;
             *graph.lock() = None;
         });
+    }
+
+    /// Checks a descriptor against the limits of this context.
+    fn check(&self, operation: &str, descriptor: &Descriptor) -> Result<()> {
+        descriptor
+            .check_bytes("descriptor", self.max_tensor_bytes())
+            .map_err(|problem| Error::at(operation, "", problem))
+    }
+}
+
+/// What fulfils `wish`.
+///
+/// # Errors
+/// A NotSupportedError when the adapter of a `GPUDevice` is not to be had.
+fn find(wish: Wish) -> Result<Backend> {
+    let choice = match wish {
+        Wish::Cpu => return Ok(Backend::Cpu),
+        Wish::Of(device) => return of_web_gpu(device),
+        Wish::Accelerated { low_power } => adapter::choice(low_power)?,
+    };
+    let mut refusal = None;
+    let found = match Device::shared(&choice) {
+        Ok(Some(device)) => Backend::Gpu(device),
+        Ok(None) => Backend::Cpu,
+        Err(error) => {
+            // A GPU that does not work is no reason to compute nothing. `systemInfo()` tells, and `MLGraph.devices`.
+            refusal = Some(error.message);
+            Backend::Cpu
+        }
+    };
+    *REFUSAL.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+    Ok(found)
+}
+
+/// The adapter of a `GPUDevice`.
+fn of_web_gpu(device: WebGpuAdapter) -> Result<Backend> {
+    let said = format!("vendor {:?}, device {:?}, description {:?}", device.vendor, device.device, device.description);
+    let refused = |why: &str| {
+        let message = format!("createContext: the adapter of the GPUDevice ({said}) {why}");
+        Error::new(ErrorKind::NotSupported, message)
+    };
+    match Device::shared(&Choice::Of(device)) {
+        Ok(Some(found)) if found.is_software() && !adapter::software_allowed()? => {
+            Err(refused(&format!("is software, which is used only where {} is 1", adapter::SOFTWARE_VARIABLE)))
+        }
+        Ok(Some(found)) => Ok(Backend::Gpu(found)),
+        Ok(None) => Err(refused("is not found among the adapters of this machine, see `webnn-node info`")),
+        Err(error) => Err(refused(&error.message)),
     }
 }
 
@@ -245,7 +371,7 @@ impl CompiledGraph {
 
     /// Bytes that the compiled graph holds; 0 while it is not built.
     pub fn bytes(&self) -> usize {
-        self.lock().as_ref().map_or(0, Plan::bytes)
+        self.description().map_or(0, |description| description.memory.total())
     }
 
     /// Runs the graph for `operation`. If that fails, reading the outputs gives the error as well.
@@ -254,46 +380,19 @@ impl CompiledGraph {
         env: &Env,
         operation: &str,
         [inputs, outputs]: [&[Arc<Tensor>]; 2],
-        observer: &mut impl Observer,
+        watch: Option<&mut Stopwatch>,
     ) -> Result<()> {
-        let run = catch_unwind(AssertUnwindSafe(|| self.run_plan(env, inputs, outputs, observer)));
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            let mut plan = self.lock();
+            let plan = plan.as_mut().ok_or_else(|| Error::new(ErrorKind::InvalidState, "the graph is destroyed"))?;
+            plan.run(env, inputs, outputs, watch)
+        }));
         run.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(|error| {
             let error = Error::new(ErrorKind::Operation, format!("{operation}: {error}"));
-            for output in outputs {
-                let mut contents = output.lock();
-                if !matches!(*contents, Contents::Released) {
-                    *contents = Contents::Failed(error.clone());
-                }
-            }
+            outputs.iter().for_each(|output| output.lock().fail(&error));
             error
         })
     }
-
-    fn run_plan(
-        &self,
-        env: &Env,
-        inputs: &[Arc<Tensor>],
-        outputs: &[Arc<Tensor>],
-        observer: &mut impl Observer,
-    ) -> Result<()> {
-        let mut plan = self.lock();
-        let plan = plan.as_mut().ok_or_else(|| Error::new(ErrorKind::InvalidState, "the graph is destroyed"))?;
-        let input_guards: Vec<_> = inputs.iter().map(|tensor| tensor.lock()).collect();
-        let mut output_guards: Vec<_> = outputs.iter().map(|tensor| tensor.lock()).collect();
-        let sources: Vec<&Buffer> =
-            input_guards.iter().map(|contents| contents.bytes().map(|bytes| &**bytes)).collect::<Result<_>>()?;
-        let mut targets: Vec<&mut Buffer> = output_guards
-            .iter_mut()
-            .zip(outputs)
-            .map(|(contents, tensor)| contents.bytes_mut(tensor.descriptor()))
-            .collect::<Result<_>>()?;
-        plan.run_observed(env, &sources, &mut targets, observer);
-        Ok(())
-    }
-}
-
-fn check(operation: &str, descriptor: &Descriptor) -> Result<()> {
-    descriptor.check("descriptor").map_err(|problem| Error::at(operation, "", problem))
 }
 
 fn check_length(operation: &str, descriptor: &Descriptor, bytes: &[u8]) -> Result<()> {
@@ -302,122 +401,4 @@ fn check_length(operation: &str, descriptor: &Descriptor, bytes: &[u8]) -> Resul
     }
     let message = format!("{operation}: the data is {} bytes long, expected {}", bytes.len(), descriptor.bytes());
     Err(Error::new(ErrorKind::Type, message))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::dtype::DataType;
-    use crate::ir::parse;
-    use std::sync::mpsc::channel;
-
-    fn finished(request: impl FnOnce(Done)) -> Result<()> {
-        let (tell, told) = channel();
-        request(Done::new(move |result| tell.send(result).expect("somebody waits")));
-        told.recv().expect("every request is told its end")
-    }
-
-    fn floats(context: &Context, tensor: &Arc<Tensor>) -> Result<Vec<f32>> {
-        let mut read = None;
-        finished(|done| read = Some(context.read(tensor, done)))?;
-        let bytes = read.and_then(|read| read.take()).expect("a snapshot");
-        Ok(crate::memory::elements(bytes.bytes()).to_vec())
-    }
-
-    #[test]
-    fn the_end_frees_what_tensors_and_graphs_hold() {
-        let context = Context::new(Some(1), false).unwrap();
-        let descriptor = || Descriptor::new(DataType::Float32, [2]);
-        let tensor = context.create_tensor(descriptor(), Done::unobserved()).unwrap();
-        let constant = context.create_constant_tensor(descriptor(), &[0; 8], Done::unobserved()).unwrap();
-        let mut graph = None;
-        let text = "%0 = input x float32 [2]\n%1 = neg %0\noutput y = %1";
-        finished(|done| graph = Some(context.build(parse(text), done))).unwrap();
-        let graph = graph.expect("built");
-        assert!(graph.description().is_some());
-
-        context.end();
-        let (tell, told) = channel();
-        context.timeline.enqueue_release(move || tell.send(()).expect("somebody waits"));
-        told.recv().unwrap();
-        assert!(graph.description().is_none());
-        for tensor in [tensor, constant] {
-            assert!(matches!(*tensor.lock(), Contents::Released));
-        }
-        let error = finished(|done| drop(context.create_tensor(descriptor(), done))).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::InvalidState);
-    }
-
-    #[test]
-    fn a_dispatch_that_fails_shows_when_its_outputs_are_read() {
-        let context = Context::new(Some(1), false).unwrap();
-        let tensor = || context.create_tensor(Descriptor::new(DataType::Float32, [2]), Done::unobserved()).unwrap();
-        let (x, y) = (tensor(), tensor());
-        let bytes: Vec<u8> = [1.0f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-        context.write(&x, &bytes).unwrap();
-
-        let mut graph = None;
-        let text = "%0 = input x float32 [2]\n%1 = neg %0\noutput y = %1";
-        finished(|done| graph = Some(context.build(parse(text), done))).unwrap();
-        let graph = graph.expect("built");
-        context.dispatch(&graph, vec![x.clone()], vec![y.clone()]);
-        assert_eq!(floats(&context, &y).unwrap(), [-1.0, 2.0]);
-
-        context.release_graph(&graph);
-        context.dispatch(&graph, vec![x.clone()], vec![y.clone()]);
-        let error = floats(&context, &y).unwrap_err();
-        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Operation, "dispatch: the graph is destroyed"));
-
-        let profile =
-            |runs| finished(|done| drop(context.profile(&graph, [vec![x.clone()], vec![y.clone()]], [0, runs], done)));
-        assert_eq!(profile(1).unwrap_err().message, "profileGraph: the graph is destroyed");
-
-        // The error ends with the next write.
-        context.write(&y, &bytes).unwrap();
-        assert_eq!(floats(&context, &y).unwrap(), [1.0, -2.0]);
-    }
-
-    #[test]
-    fn a_profile_runs_in_order_with_dispatches_and_gives_its_times() {
-        let context = Context::new(Some(1), false).unwrap();
-        let tensor = || context.create_tensor(Descriptor::new(DataType::Float32, [2]), Done::unobserved()).unwrap();
-        let (x, y) = (tensor(), tensor());
-        let bytes: Vec<u8> = [1.0f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-        context.write(&x, &bytes).unwrap();
-        let mut graph = None;
-        let text = "%0 = input x float32 [2]\n%1 = softmax %0 axis=0\n%2 = reduceSum %1 axes=[0]\n\
-                    %3 = mul %2 %0\noutput y = %3";
-        finished(|done| graph = Some(context.build(parse(text), done))).unwrap();
-        let graph = graph.expect("built");
-        let profile = |counts| {
-            let mut times = None;
-            finished(|done| times = Some(context.profile(&graph, [vec![x.clone()], vec![y.clone()]], counts, done)))?;
-            Ok::<usize, Error>(times.and_then(|times| times.take()).expect("times").len())
-        };
-        assert_eq!(profile([2, 5]).unwrap(), 5 * (1 + 3) * 2 * 8);
-        assert_eq!(floats(&context, &y).unwrap(), [1.0, -2.0]);
-        let error = profile([0, u32::MAX]).unwrap_err();
-        assert!(error.kind == ErrorKind::Type && error.message.contains("timings"), "{error}");
-        assert_eq!(graph.description().expect("built").steps.len(), 3);
-        context.release_graph(&graph);
-        finished(|done| drop(context.read(&y, done))).unwrap();
-        assert!(graph.description().is_none());
-    }
-
-    #[test]
-    fn a_profile_of_a_lost_context_ends_soon() {
-        let context = Context::new(Some(1), false).unwrap();
-        let descriptor = Descriptor::new(DataType::Float32, [1 << 16]);
-        let tensor = || context.create_tensor(descriptor.clone(), Done::unobserved()).unwrap();
-        let (x, y) = (tensor(), tensor());
-        let mut graph = None;
-        let text = "%0 = input x float32 [65536]\n%1 = sin %0\noutput y = %1";
-        finished(|done| graph = Some(context.build(parse(text), done))).unwrap();
-        let (tell, told) = channel();
-        let done = Done::new(move |result| tell.send(result).expect("somebody waits"));
-        // Days, were it not lost.
-        context.profile(&graph.expect("built"), [vec![x], vec![y]], [u32::MAX, 1], done);
-        context.lose();
-        assert_eq!(told.recv_timeout(std::time::Duration::from_secs(20)).expect("it ends"), Err(lost()));
-    }
 }

@@ -1,13 +1,17 @@
 //! Contexts, tensors and graphs at run time, and the timelines that order the work on them.
 
+mod backend;
 mod context;
+#[cfg(test)]
+mod context_tests;
 pub mod settings;
 mod system;
 mod tensor;
 mod timeline;
 mod weak_list;
 
-pub use context::{CompiledGraph, Context};
+pub use backend::Backend;
+pub use context::{CompiledGraph, Context, Wish};
 pub use system::system_info;
 pub use tensor::{Read, Tensor};
 pub use timeline::{Done, Wake};

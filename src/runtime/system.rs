@@ -1,16 +1,20 @@
 //! What this process computes with, for people.
 
+use super::context::refusal;
 use super::settings::{FILL_VARIABLE, PASSES_VARIABLE, THREADS_VARIABLE, thread_count, variable};
 use crate::compile::Passes;
 use crate::cpu::simd::{ISA_VARIABLE, Isa, features};
 use crate::error::Result;
+use crate::gpu::adapter::{SOFTWARE_VARIABLE, adapters_json};
+use crate::gpu::cache::CACHE_VARIABLE;
+use crate::gpu::device::EXTENSIONS;
 use crate::memory::machine_bytes;
 use crate::ops::MAX_TENSOR_COUNT;
 use crate::shape::{MAX_RANK, MAX_TENSOR_BYTES};
 use serde_json::{Value as Json, json};
 
 /// The environment variables and what they mean, as Markdown: the README's table is written from here.
-fn variables() -> [(&'static str, String); 4] {
+fn variables() -> [(&'static str, String); 6] {
     let passes: Vec<String> = Passes::NAMES.iter().map(|name| format!("`{name}`")).collect();
     [
         (
@@ -27,11 +31,21 @@ fn variables() -> [(&'static str, String); 4] {
                 .into(),
         ),
         (THREADS_VARIABLE, "number of threads, 1 to 1024, instead of as many as the process may use".into()),
+        (
+            SOFTWARE_VARIABLE,
+            "`1` lets accelerated contexts use a CPU that computes as a GPU would (llvmpipe, WARP), and no other GPU".into(),
+        ),
+        (
+            CACHE_VARIABLE,
+            "a folder for compiled GPU kernels instead of `webnn-node` in the user's cache folder; `off` keeps them in \
+             memory only"
+                .into(),
+        ),
     ]
 }
 
-/// Why there are no GPU adapters.
-const NO_GPU: &str = "this build has no GPU backend: everything is computed on the CPU";
+/// What is computed on where no adapter can be used.
+const NO_GPU: &str = "no adapter of Vulkan, Metal or DirectX 12 can be used: everything is computed on the CPU";
 
 /// A `SystemInfo` of `inspect.d.ts`.
 ///
@@ -40,6 +54,8 @@ const NO_GPU: &str = "this build has no GPU backend: everything is computed on t
 pub fn system_info() -> Result<Json> {
     let environment =
         variables().map(|(name, meaning)| json!({ "name": name, "value": variable(name), "meaning": meaning }));
+    let adapters = adapters_json(EXTENSIONS)?;
+    let usable = adapters.iter().any(|adapter| adapter["unused"].is_null());
     Ok(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "isa": Isa::detect()?.name(),
@@ -48,8 +64,8 @@ pub fn system_info() -> Result<Json> {
         "threads": thread_count(false)?,
         "memoryLimitBytes": Some(machine_bytes()).filter(|&bytes| bytes != usize::MAX),
         "environment": environment,
-        "gpuAdapters": [],
-        "gpuReason": NO_GPU,
+        "gpuAdapters": adapters,
+        "gpuReason": refusal().or_else(|| (!usable).then(|| NO_GPU.to_string())),
         "limits": {
             "maxTensorByteLength": MAX_TENSOR_BYTES,
             "maxRank": MAX_RANK,

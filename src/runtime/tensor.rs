@@ -1,7 +1,10 @@
 //! Tensors at run time. Their bytes are only touched on the timeline of their context; the locks are there so that
 //! this does not have to be believed.
 
+use super::backend::Backend;
+use super::timeline::Later;
 use crate::error::{Error, ErrorKind, Result};
+use crate::gpu::tensor::DeviceTensor;
 use crate::memory::Buffer;
 use crate::shape::Descriptor;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub enum Contents {
     /// Its bytes. Shared with the graphs that were built from it, for a constant tensor.
     Bytes(Arc<Buffer>),
+    /// Its bytes, on a GPU. Those of constant tensors stay here: graphs take them with them.
+    Device(DeviceTensor),
     /// Nothing yet, or nothing any more.
     Released,
     /// What a dispatch that failed left behind: reading it gives the error.
@@ -37,22 +42,80 @@ impl Tensor {
     pub fn lock(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+
+    /// Makes `bytes` the contents, unless the tensor was released. If that fails, reading gives the error.
+    pub fn replace(&self, backend: &Backend, bytes: Buffer) {
+        let mut contents = self.lock();
+        if let Contents::Released = *contents {
+            return;
+        }
+        let Backend::Gpu(device) = backend else {
+            // The copy becomes the contents; the old bytes are freed here, in the background.
+            *contents = Contents::Bytes(Arc::new(bytes));
+            return;
+        };
+        let written = match &*contents {
+            Contents::Device(tensor) => tensor.write(bytes.bytes()),
+            _ => DeviceTensor::zeroed(device, bytes.len()).and_then(|tensor| {
+                tensor.write(bytes.bytes())?;
+                *contents = Contents::Device(tensor);
+                Ok(())
+            }),
+        };
+        if let Err(error) = written {
+            contents.fail(&Error::new(ErrorKind::Operation, format!("writeTensor: {error}")));
+        }
+    }
+
+    /// Begins to copy the bytes, as they are now, from the GPU; the rest happens while that is waited for.
+    ///
+    /// # Errors
+    /// An InvalidStateError if they were released, the error of the dispatch that should have written them, an
+    /// UnknownError without memory for the copy.
+    pub fn read_later(&self, target: Arc<Read>) -> Result<Later> {
+        let contents = self.lock();
+        let tensor = match &*contents {
+            Contents::Device(tensor) => tensor,
+            other => return Err(other.bytes().err().unwrap_or_else(released)),
+        };
+        let device = tensor.device().clone();
+        let mut reading = device.read(tensor.buffer(), self.descriptor.bytes())?;
+        Ok(Box::new(move |patience| match reading.poll(&device, patience) {
+            Ok(None) => None,
+            Ok(Some(bytes)) => {
+                target.put(bytes);
+                Some(Ok(()))
+            }
+            Err(error) => Some(Err(error)),
+        }))
+    }
+}
+
+fn released() -> Error {
+    Error::new(ErrorKind::InvalidState, "the tensor is destroyed")
 }
 
 impl Contents {
-    /// The bytes.
+    /// What is read from now on is `error`, unless the tensor was released.
+    pub fn fail(&mut self, error: &Error) {
+        if !matches!(self, Contents::Released) {
+            *self = Contents::Failed(error.clone());
+        }
+    }
+
+    /// The bytes, of a tensor that is not on a GPU.
     ///
     /// # Errors
     /// An InvalidStateError if they were released, or the error of the dispatch that should have written them.
     pub fn bytes(&self) -> Result<&Arc<Buffer>> {
         match self {
             Contents::Bytes(bytes) => Ok(bytes),
-            Contents::Released => Err(Error::new(ErrorKind::InvalidState, "the tensor is destroyed")),
+            Contents::Device(_) | Contents::Released => Err(released()),
             Contents::Failed(error) => Err(error.clone()),
         }
     }
 
-    /// The bytes, for writing all of them. A failed tensor gets new ones.
+    /// The bytes, for writing all of them, of a tensor that is not on a GPU. A failed tensor gets new ones.
     ///
     /// # Errors
     /// An InvalidStateError if they were released.
@@ -63,7 +126,7 @@ impl Contents {
         match self {
             // Only constant tensors share their bytes, and those are never written.
             Contents::Bytes(bytes) => Ok(Arc::get_mut(bytes).expect("the bytes of a writable tensor are its own")),
-            _ => Err(Error::new(ErrorKind::InvalidState, "the tensor is destroyed")),
+            _ => Err(released()),
         }
     }
 }

@@ -5,8 +5,8 @@ use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::cpu::threads::Threads;
 use crate::error::{Error, ErrorKind, Result};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
@@ -40,6 +40,13 @@ impl Done {
         Done(None)
     }
 
+    /// Tells the result now.
+    pub fn finish(mut self, result: Result<()>) {
+        if let Some(wake) = self.tell(result) {
+            wake();
+        }
+    }
+
     fn tell(&mut self, result: Result<()>) -> Option<Wake> {
         self.0.take().and_then(|tell| tell(result))
     }
@@ -47,7 +54,7 @@ impl Done {
 
 impl Drop for Done {
     fn drop(&mut self) {
-        if let Some(wake) = self.tell(Err(lost())) {
+        if let Some(wake) = self.tell(Err(lost(DESTROYED))) {
             wake();
         }
     }
@@ -59,12 +66,18 @@ fn tell_all(ended: &mut Vec<(Done, Result<()>)>) {
     wakes.into_iter().for_each(|wake| wake());
 }
 
+/// Why a context is lost that was destroyed, or that ended with its environment.
+const DESTROYED: &str = "it was destroyed";
+
 /// The error of everything that was asked of a context before it was lost.
-pub fn lost() -> Error {
-    Error::new(ErrorKind::InvalidState, "the context is lost: it was destroyed")
+pub fn lost(reason: &str) -> Error {
+    Error::new(ErrorKind::InvalidState, format!("the context is lost: {reason}"))
 }
 
-type Work = Box<dyn FnOnce(&Env) -> Result<()> + Send>;
+/// Work that goes on elsewhere: asked for its end, it waits at most so long.
+pub type Later = Box<dyn FnMut(Duration) -> Option<Result<()>> + Send>;
+
+type Work = Box<dyn FnOnce(&Env) -> Result<Option<Later>> + Send>;
 
 struct Request {
     work: Work,
@@ -79,7 +92,8 @@ struct Request {
 struct Worker {
     threads: Threads,
     isa: Isa,
-    lost: AtomicBool,
+    /// Why the context is lost.
+    lost: OnceLock<String>,
 }
 
 /// The ordered queue of one context. It ends when the last handle is dropped and the queue is empty.
@@ -95,7 +109,7 @@ impl Timeline {
     /// An OperationError when the background runtime cannot be started.
     pub fn new(threads: Threads, isa: Isa) -> Result<Timeline> {
         let runtime = background()?;
-        let worker = Arc::new(Worker { threads, isa, lost: AtomicBool::new(false) });
+        let worker = Arc::new(Worker { threads, isa, lost: OnceLock::new() });
         let (queue, requests) = unbounded_channel();
         runtime.spawn(serve(worker.clone(), requests));
         Ok(Timeline { worker, queue })
@@ -104,13 +118,20 @@ impl Timeline {
     /// Appends `work`. It runs when everything before it is done, unless the context is lost by then; `done` is told
     /// the result. A panic in `work` is an OperationError.
     pub fn enqueue(&self, work: impl FnOnce(&Env) -> Result<()> + Send + 'static, done: Done) {
-        self.send(Request { work: Box::new(work), done, always: false, short: false });
+        self.send(Request { work: ended(work), done, always: false, short: false });
+    }
+
+    /// As [`enqueue`](Self::enqueue), for work that goes on elsewhere: what comes behind it begins meanwhile, and ends after
+    /// it.
+    pub fn enqueue_later(&self, work: impl FnOnce(&Env) -> Result<Later> + Send + 'static, done: Done) {
+        let work: Work = Box::new(|env| work(env).map(Some));
+        self.send(Request { work, done, always: false, short: false });
     }
 
     /// As [`enqueue`](Self::enqueue), for work that is done in about a microsecond. What ends before it may be told after
     /// it: telling one by one would take longer than the work.
     pub fn enqueue_short(&self, work: impl FnOnce(&Env) -> Result<()> + Send + 'static, done: Done) {
-        self.send(Request { work: Box::new(work), done, always: false, short: true });
+        self.send(Request { work: ended(work), done, always: false, short: true });
     }
 
     /// Appends work that frees memory: it runs even if the context is lost by then.
@@ -119,7 +140,7 @@ impl Timeline {
             release();
             Ok(())
         };
-        self.send(Request { work: Box::new(work), done: Done::unobserved(), always: true, short: false });
+        self.send(Request { work: ended(work), done: Done::unobserved(), always: true, short: false });
     }
 
     fn send(&self, request: Request) {
@@ -128,15 +149,27 @@ impl Timeline {
     }
 
     /// Whether the context was lost, for work that takes long and can end early.
-    pub fn loss(&self) -> impl Fn() -> bool + Send + use<> {
+    pub fn loss(&self) -> impl Fn() -> Result<()> + Send + use<> {
         let worker = self.worker.clone();
-        move || worker.is_lost()
+        move || worker.check()
     }
 
     /// Nothing that is still queued runs, but for releases; everything that is not done ends with an InvalidStateError.
     pub fn lose(&self) {
-        self.worker.lost.store(true, Ordering::Release);
+        self.losing()(DESTROYED);
     }
+
+    /// What does the same, for a reason; the first one counts. It does not keep the timeline alive.
+    pub fn losing(&self) -> impl Fn(&str) + Send + Sync + use<> {
+        let worker = self.worker.clone();
+        // A context is lost once.
+        move |reason| drop(worker.lost.set(reason.to_string()))
+    }
+}
+
+/// Work that is done when it returns.
+fn ended(work: impl FnOnce(&Env) -> Result<()> + Send + 'static) -> Work {
+    Box::new(|env| work(env).map(|()| None))
 }
 
 /// How long a burst waits for one more request before its thread goes to sleep.
@@ -147,6 +180,10 @@ const LINGER: Duration = Duration::from_micros(30);
 
 /// The most requests that have ended and were not told because a short one follows.
 const MAX_HELD: usize = 64;
+
+/// How long work that goes on elsewhere is waited for before the queue is looked at again: what is asked meanwhile should
+/// follow it without a gap, and looking takes a microsecond.
+const PATIENCE: Duration = Duration::from_micros(100);
 
 /// The next request, if it comes soon.
 fn linger(requests: &mut UnboundedReceiver<Request>) -> Option<Request> {
@@ -165,15 +202,15 @@ async fn serve(worker: Arc<Worker>, mut requests: UnboundedReceiver<Request>) {
     while let Some(first) = requests.recv().await {
         let worker = worker.clone();
         let burst = tokio::task::spawn_blocking(move || {
-            let mut ended = Vec::new();
+            let mut held = Held::default();
             let mut next = Some(first);
             while let Some(request) = next {
-                ended.push(worker.handle(request));
+                held.push(worker.handle(request));
                 next = requests.try_recv().ok();
-                if ended.len() >= MAX_HELD || !next.as_ref().is_some_and(|next| next.short) {
-                    tell_all(&mut ended);
+                if held.0.len() >= MAX_HELD || !next.as_ref().is_some_and(|next| next.short) {
+                    held.tell(&worker, Duration::ZERO);
                 }
-                next = next.or_else(|| linger(&mut requests));
+                next = next.or_else(|| held.finish(&worker, &mut requests)).or_else(|| linger(&mut requests));
             }
             requests
         });
@@ -185,20 +222,83 @@ async fn serve(worker: Arc<Worker>, mut requests: UnboundedReceiver<Request>) {
     }
 }
 
+/// How far a request has come.
+enum Progress {
+    Ended(Result<()>),
+    Later(Later),
+}
+
+/// Requests whose work was begun, in order, and who is to be told how they ended.
+#[derive(Default)]
+struct Held(VecDeque<(Done, Progress)>);
+
+impl Held {
+    fn push(&mut self, request: (Done, Progress)) {
+        self.0.push_back(request);
+    }
+
+    /// Tells those that have ended, up to the first that goes on. That one is waited for if nothing was told.
+    fn tell(&mut self, worker: &Worker, patience: Duration) {
+        let mut ended = Vec::new();
+        while let Some((done, progress)) = self.0.pop_front() {
+            let patience = if ended.is_empty() { patience } else { Duration::ZERO };
+            match worker.progress(progress, patience) {
+                Progress::Ended(result) => ended.push((done, result)),
+                later => {
+                    self.0.push_front((done, later));
+                    break;
+                }
+            }
+        }
+        tell_all(&mut ended);
+    }
+
+    /// Waits until all have ended, or for the next request.
+    fn finish(&mut self, worker: &Worker, requests: &mut UnboundedReceiver<Request>) -> Option<Request> {
+        while !self.0.is_empty() {
+            self.tell(worker, PATIENCE);
+            if let Ok(request) = requests.try_recv() {
+                return Some(request);
+            }
+        }
+        None
+    }
+}
+
 impl Worker {
-    /// Does what is asked; gives who is to be told how it ended.
-    fn handle(&self, request: Request) -> (Done, Result<()>) {
+    /// Does what is asked, or begins to.
+    fn handle(&self, request: Request) -> (Done, Progress) {
         let Request { work, done, always, .. } = request;
-        if self.is_lost() && !always {
-            return (done, Err(lost()));
+        if let (Err(lost), false) = (self.check(), always) {
+            return (done, Progress::Ended(Err(lost)));
         }
         let env = Env { threads: &self.threads, isa: self.isa };
         let result = catch_unwind(AssertUnwindSafe(|| work(&env))).unwrap_or_else(|panic| Err(panicked(&*panic)));
-        (done, if self.is_lost() { Err(lost()) } else { result })
+        let progress = match result {
+            Ok(Some(later)) => Progress::Later(later),
+            Ok(None) => Progress::Ended(self.check()),
+            Err(error) => Progress::Ended(self.check().and(Err(error))),
+        };
+        (done, progress)
     }
 
-    fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
+    /// How far it comes within `patience`.
+    fn progress(&self, progress: Progress, patience: Duration) -> Progress {
+        let Progress::Later(mut later) = progress else { return progress };
+        if let Err(lost) = self.check() {
+            return Progress::Ended(Err(lost));
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| later(patience)));
+        match result.unwrap_or_else(|panic| Some(Err(panicked(&*panic)))) {
+            Some(result) => Progress::Ended(self.check().and(result)),
+            None => Progress::Later(later),
+        }
+    }
+
+    /// # Errors
+    /// An InvalidStateError when the context is lost.
+    fn check(&self) -> Result<()> {
+        self.lost.get().map_or(Ok(()), |reason| Err(lost(reason)))
     }
 }
 
@@ -281,6 +381,42 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_on_elsewhere_ends_before_what_comes_behind_it_and_holds_nothing_up() {
+        let timeline = timeline();
+        let (tell, told) = channel();
+        let done = |i: usize| {
+            let tell = tell.clone();
+            Done::new(move |result| tell.send((i, result)).unwrap())
+        };
+        let (go, wait) = channel::<()>();
+        let later: Later = Box::new(move |patience| match wait.recv_timeout(patience) {
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => None,
+            _ => Some(Ok(())),
+        });
+        timeline.enqueue_later(|_| Ok(later), done(0));
+        let (began, seen) = channel();
+        timeline.enqueue(
+            move |_| {
+                began.send(()).unwrap();
+                Ok(())
+            },
+            done(1),
+        );
+        seen.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(told.recv_timeout(Duration::from_millis(20)).is_err());
+        drop(go);
+        for i in 0..2 {
+            assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok((i, Ok(()))));
+        }
+        timeline.enqueue_later(|_| Ok(Box::new(|_| panic!("driver"))), done(2));
+        let (i, result) = told.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!((i, result.unwrap_err().message.as_str()), (2, "internal error: driver"));
+        timeline.enqueue_later(|_| Ok(Box::new(|_| None)), done(3));
+        timeline.losing()("unplugged");
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok((3, Err(lost("unplugged")))));
+    }
+
+    #[test]
     fn a_panic_is_an_operation_error_and_the_timeline_goes_on() {
         let timeline = timeline();
         let (done, told) = observed();
@@ -313,7 +449,7 @@ mod tests {
         timeline.lose();
         drop(go);
         for told in [first_told, second_told] {
-            assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), Err(lost()));
+            assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), Err(lost(DESTROYED)));
         }
         let (released, wait) = channel();
         timeline.enqueue_release(move || released.send(()).unwrap());

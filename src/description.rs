@@ -1,12 +1,12 @@
 //! Descriptions of plans, for people: the graph as it was given and as it was compiled, and what runs. Made with the
 //! plan, from what lowering throws away; the text form is written on request only.
 
-use super::simd::Isa;
 use crate::compile::Passes;
 use crate::ir::{Listing, Node, ValueId};
 use crate::ops::Inputs;
 use crate::shape::Descriptor;
 use serde_json::{Value as Json, json};
+use std::borrow::Cow;
 
 /// What a step computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub enum Computes {
 }
 
 /// A step of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepListing {
     /// What it computes.
     pub computes: Computes,
-    /// The kernel that runs.
-    pub kernel: &'static str,
+    /// The kernel that runs; on a GPU there can be several, with commas between.
+    pub kernel: Cow<'static, str>,
 }
 
 /// Bytes that a plan holds.
@@ -59,46 +59,76 @@ pub struct Description {
     pub memory: Holdings,
     /// The passes that ran.
     pub passes: Passes,
-    /// The instruction set that the plan is for.
-    pub isa: Isa,
-    /// The number of threads that the plan is for.
-    pub threads: usize,
+    /// What the plan is for.
+    pub processor: Processor,
+}
+
+/// What computes a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Processor {
+    /// The CPU.
+    Cpu {
+        /// The instruction set.
+        isa: &'static str,
+        /// The number of threads.
+        threads: usize,
+    },
+    /// A GPU.
+    Gpu {
+        /// The name of the adapter.
+        adapter: String,
+    },
+}
+
+impl Processor {
+    /// The word of `MLGraph.devices` for it.
+    pub fn device(&self) -> &'static str {
+        match self {
+            Processor::Cpu { .. } => "cpu",
+            Processor::Gpu { .. } => "gpu",
+        }
+    }
 }
 
 impl Description {
     /// A `GraphDescription` of `inspect.d.ts`.
     pub fn json(&self) -> Json {
         let Holdings { constants, packed, arena } = self.memory;
+        let (isa, threads, adapter) = match &self.processor {
+            Processor::Cpu { isa, threads } => (Some(isa), Some(threads), None),
+            Processor::Gpu { adapter } => (None, None, Some(adapter)),
+        };
         json!({
             "source": self.source.json(&self.descriptors),
             "compiled": self.compiled.json(&self.descriptors),
             "steps": (0..self.steps.len()).map(|index| self.step_json(index)).collect::<Json>(),
             "memory": { "constantBytes": constants, "packedBytes": packed, "arenaBytes": arena },
             "passes": self.passes.enabled().collect::<Vec<_>>(),
-            "isa": self.isa.name(),
-            "threads": self.threads,
+            "devices": [self.processor.device()],
+            "isa": isa,
+            "threads": threads,
+            "adapter": adapter,
         })
     }
 
     fn step_json(&self, index: usize) -> Json {
-        let StepListing { computes, kernel } = self.steps[index];
+        let StepListing { computes, kernel } = &self.steps[index];
         let descriptor = |id: &ValueId| &self.descriptors[id.index()];
-        match computes {
+        match *computes {
             Computes::Node(at) => {
                 let node: &Node = &self.compiled.nodes()[at as usize];
                 let inputs: Vec<_> = node.inputs.iter().map(|id| id.as_ref().map(descriptor)).collect();
                 let inputs: &Inputs = &inputs;
-                let (own, others) = inputs.split_at(node.operands().0.len());
-                let others: u64 = others.iter().flatten().map(|input| input.bytes() as u64).sum();
                 let outputs: Vec<_> = node.outputs.iter().map(descriptor).collect();
+                let own = seen(node, inputs);
                 json!({
                     "index": index,
                     "kernel": kernel,
                     "node": at,
                     "operator": node.op.rule().name,
                     "label": node.label,
-                    "multiplyAdds": node.op.multiply_adds(own, &outputs),
-                    "bytesRead": node.op.bytes_read(own, &outputs) + others,
+                    "multiplyAdds": node.op.multiply_adds(&own, &outputs),
+                    "bytesRead": bytes_read(node, inputs, &outputs),
                     "bytesWritten": outputs.iter().map(|output| output.bytes()).sum::<usize>(),
                 })
             }
@@ -114,4 +144,25 @@ impl Description {
             }),
         }
     }
+}
+
+/// The operands of a node as its operator sees them.
+fn seen<'a>(node: &'a Node, inputs: &Inputs<'a>) -> Vec<Option<&'a Descriptor>> {
+    let mut own = inputs[..node.operands().0.len()].to_vec();
+    node.prologues.iter().for_each(|prologue| own[prologue.operand] = Some(&prologue.descriptor));
+    own
+}
+
+/// Bytes of all operands that a step reads. Where it reads only some elements of one that it computes, it reads as large a
+/// part of what that is computed of.
+fn bytes_read(node: &Node, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+    let bytes = |input: &&Descriptor| input.bytes() as u64;
+    let own = seen(node, inputs);
+    let (read, all) = (node.op.bytes_read(&own, outputs), own.iter().flatten().map(bytes).sum::<u64>());
+    let computed: u64 = node.prologues.iter().map(|prologue| prologue.descriptor.bytes() as u64).sum();
+    let first: u64 =
+        node.prologues.iter().filter_map(|prologue| inputs[prologue.operand]).map(|input| input.bytes() as u64).sum();
+    let others: u64 = inputs[own.len()..].iter().flatten().map(bytes).sum();
+    let of_computed = read.saturating_sub(all - computed);
+    read - of_computed + (of_computed as f64 / computed.max(1) as f64 * first as f64) as u64 + others
 }

@@ -60,6 +60,15 @@ impl Stopwatch {
         self.times
     }
 
+    /// Adds a run that something else has timed: the time from its start to the end, and start (from that of the run) and
+    /// duration of each step, in nanoseconds.
+    pub fn record(&mut self, start: Instant, duration: f64, steps: impl Iterator<Item = [f64; 2]>) {
+        let start = nanoseconds(*self.first.get_or_insert(start), start);
+        for number in [start, duration].into_iter().chain(steps.flatten()) {
+            self.put(number);
+        }
+    }
+
     fn put(&mut self, number: f64) {
         elements_mut::<u64>(self.times.bytes_mut())[self.written] = number.to_bits();
         self.written += 1;

@@ -1,0 +1,247 @@
+//! The GPUs of this machine, and which of them a context uses.
+
+use super::device::wait;
+use crate::error::{Error, ErrorKind, Result};
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+use std::cmp::Reverse;
+use std::sync::OnceLock;
+
+/// `1` lets contexts use a CPU that computes as a GPU would (llvmpipe, WARP), and nothing else as a GPU.
+pub const SOFTWARE_VARIABLE: &str = "WEBNN_GPU_SOFTWARE";
+
+/// Which adapters are looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Choice {
+    /// The best hardware.
+    Hardware {
+        /// Whether the one that takes the least power is the best.
+        low_power: bool,
+    },
+    /// A CPU that computes as a GPU would, for tests.
+    Software,
+    /// The one that a `GPUDevice` of WebGPU belongs to.
+    Of(WebGpuAdapter),
+}
+
+/// What a `GPUDevice` says of its adapter. Implementations differ in what they say: names of vendors or their numbers,
+/// the name of the adapter in `device` or in `description`, or next to nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct WebGpuAdapter {
+    /// A word like `nvidia`, or a number.
+    pub vendor: String,
+    /// A number or a name.
+    pub device: String,
+    /// The name of the adapter.
+    pub description: String,
+    /// Whether it is a CPU.
+    pub is_fallback_adapter: bool,
+}
+
+/// Vendors as WebGPU calls them, and their numbers.
+const VENDORS: [(&str, u32); 9] = [
+    ("nvidia", 0x10de),
+    ("amd", 0x1002),
+    ("intel", 0x8086),
+    ("apple", 0x106b),
+    ("arm", 0x13b5),
+    ("qualcomm", 0x5143),
+    ("microsoft", 0x1414),
+    ("mesa", 0x10005),
+    ("google", 0x1ae0),
+];
+
+/// A number as implementations write it: decimal, or hexadecimal with `0x`.
+fn number(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+impl WebGpuAdapter {
+    /// How well an adapter fits; `None` if it is another one. The more of what is said is the same, the better.
+    fn fit(&self, info: &wgpu::AdapterInfo) -> Option<u32> {
+        let vendor = self.vendor.to_lowercase();
+        let said = VENDORS.iter().find(|(name, _)| *name == vendor).map(|(_, id)| *id).or_else(|| number(&vendor));
+        if said.is_some_and(|id| id != info.vendor) {
+            return None;
+        }
+        let named = |text: &str| !text.is_empty() && (info.name.contains(text) || text.contains(&info.name));
+        let is_named = named(&self.description) || named(&self.device);
+        let numbered = number(&self.device).is_some_and(|id| id == info.device);
+        let fits = said.is_some() as u32 + 2 * (is_named || numbered) as u32;
+        let is_cpu = info.device_type == wgpu::DeviceType::Cpu;
+        (fits > 0 && (is_cpu || !self.is_fallback_adapter)).then_some(fits)
+    }
+}
+
+/// The adapters of this machine, looked for once in a process: loading drivers takes long, and some write to the console.
+/// Those of software are among them, whatever may be used. Never dropped: drivers do not like to be unloaded while the
+/// process ends.
+fn all() -> &'static [wgpu::Adapter] {
+    static ADAPTERS: OnceLock<Vec<wgpu::Adapter>> = OnceLock::new();
+    ADAPTERS.get_or_init(|| {
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+            backends: wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12,
+            memory_budget_thresholds: wgpu::MemoryBudgetThresholds {
+                for_resource_creation: Some(MEMORY_BUDGET_PERCENT),
+                for_device_loss: None,
+            },
+            ..wgpu::InstanceDescriptor::new_without_display_handle()
+        });
+        wait(instance.enumerate_adapters(wgpu::Backends::all()))
+    })
+}
+
+/// What of a device's memory may be in use, by all programs, before an allocation is refused: drivers that are asked for
+/// more move memory about, and some end the process.
+const MEMORY_BUDGET_PERCENT: u8 = 97;
+
+/// Why an adapter cannot be used; `None` if it can.
+fn unfit(adapter: &wgpu::Adapter) -> Option<&'static str> {
+    match adapter.features().contains(wgpu::Features::IMMEDIATES) {
+        true => None,
+        false => Some("it has no immediates (push constants)"),
+    }
+}
+
+/// How good an adapter is for `choice`, the best first; `None` for one that is not for it.
+fn rank(info: &wgpu::AdapterInfo, choice: &Choice) -> Option<Reverse<u32>> {
+    let is_cpu = info.device_type == wgpu::DeviceType::Cpu;
+    let rank = match choice {
+        Choice::Of(device) => return device.fit(info).map(Reverse),
+        Choice::Software => return is_cpu.then_some(Reverse(0)),
+        Choice::Hardware { low_power } => match info.device_type {
+            wgpu::DeviceType::Cpu => return None,
+            wgpu::DeviceType::DiscreteGpu => 2 + !low_power as u32,
+            wgpu::DeviceType::IntegratedGpu => 2 + *low_power as u32,
+            _ => 1,
+        },
+    };
+    Some(Reverse(rank))
+}
+
+/// The adapter that fits best, the first of equal ones.
+pub fn adapter(choice: &Choice) -> Option<&'static wgpu::Adapter> {
+    all()
+        .iter()
+        .filter(|adapter| unfit(adapter).is_none())
+        .filter_map(|adapter| Some((rank(&adapter.get_info(), choice)?, adapter)))
+        .min_by_key(|(rank, _)| *rank)
+        .map(|(_, adapter)| adapter)
+}
+
+/// The choice for a context that says no more than its preferences: software where [`SOFTWARE_VARIABLE`] asks for it.
+///
+/// # Errors
+/// A NotSupportedError for a value of the variable that makes no sense.
+pub fn choice(low_power: bool) -> Result<Choice> {
+    Ok(if software_allowed()? { Choice::Software } else { Choice::Hardware { low_power } })
+}
+
+/// Whether [`SOFTWARE_VARIABLE`] says that contexts may use software.
+///
+/// # Errors
+/// A NotSupportedError for a value that makes no sense.
+pub fn software_allowed() -> Result<bool> {
+    match std::env::var(SOFTWARE_VARIABLE).as_deref() {
+        Err(_) | Ok("" | "0") => Ok(false),
+        Ok("1") => Ok(true),
+        Ok(other) => {
+            Err(Error::new(ErrorKind::NotSupported, format!("{SOFTWARE_VARIABLE} is {other:?}, expected 0 or 1")))
+        }
+    }
+}
+
+/// The word for a type of device.
+fn kind(device_type: wgpu::DeviceType) -> &'static str {
+    match device_type {
+        wgpu::DeviceType::DiscreteGpu => "discrete",
+        wgpu::DeviceType::IntegratedGpu => "integrated",
+        wgpu::DeviceType::VirtualGpu => "virtual",
+        wgpu::DeviceType::Cpu => "software",
+        wgpu::DeviceType::Other => "other",
+    }
+}
+
+/// The adapters for people, each a `GPUAdapterDescription` of `inspect.d.ts`. Those of `used` are the names of features
+/// that kernels use where they are.
+pub fn adapters_json(used: wgpu::Features) -> Result<Vec<Json>> {
+    let software = software_allowed()?;
+    let describe = |adapter: &wgpu::Adapter| {
+        let (info, limits) = (adapter.get_info(), adapter.limits());
+        let is_cpu = info.device_type == wgpu::DeviceType::Cpu;
+        let unused = match (unfit(adapter), is_cpu, software) {
+            (Some(why), ..) => Some(why.to_string()),
+            (None, true, false) => Some(format!("it is software, used only where {SOFTWARE_VARIABLE} is 1")),
+            (None, false, true) => Some(format!("{SOFTWARE_VARIABLE} is 1")),
+            _ => None,
+        };
+        let features = adapter.features() & used;
+        json!({
+            "name": info.name,
+            "type": kind(info.device_type),
+            "backend": info.backend.to_string(),
+            "driver": format!("{} {}", info.driver, info.driver_info).trim(),
+            "features": features.iter_names().map(|(name, _)| name).collect::<Vec<_>>(),
+            "maxBufferBytes": limits.max_buffer_size,
+            "maxBindingBytes": limits.max_storage_buffer_binding_size,
+            "unused": unused,
+        })
+    };
+    Ok(all().iter().map(describe).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(name: &str, vendor: u32, device: u32, device_type: wgpu::DeviceType) -> wgpu::AdapterInfo {
+        let info = wgpu::AdapterInfo::new(device_type, wgpu::Backend::Vulkan);
+        wgpu::AdapterInfo { name: name.to_string(), vendor, device, ..info }
+    }
+
+    #[test]
+    fn adapters_by_preference() {
+        use wgpu::DeviceType::*;
+        let best = |choice: &Choice, types: &[wgpu::DeviceType]| {
+            let ranked =
+                types.iter().enumerate().filter_map(|(at, kind)| Some((rank(&info("", 0, 0, *kind), choice)?, at)));
+            ranked.min_by_key(|(rank, _)| *rank).map(|(_, at)| types[at])
+        };
+        let all = [Cpu, Other, IntegratedGpu, VirtualGpu, DiscreteGpu];
+        assert_eq!(best(&Choice::Hardware { low_power: false }, &all), Some(DiscreteGpu));
+        assert_eq!(best(&Choice::Hardware { low_power: true }, &all), Some(IntegratedGpu));
+        assert_eq!(best(&Choice::Hardware { low_power: true }, &[Cpu, Other, DiscreteGpu]), Some(DiscreteGpu));
+        assert_eq!(best(&Choice::Hardware { low_power: false }, &[Cpu]), None);
+        assert_eq!(best(&Choice::Software, &all), Some(Cpu));
+        assert_eq!(best(&Choice::Software, &[DiscreteGpu]), None);
+    }
+
+    #[test]
+    fn adapters_of_devices_of_web_gpu() {
+        use wgpu::DeviceType::*;
+        let infos = [
+            info("NVIDIA H200", 0x10de, 0x2335, DiscreteGpu),
+            info("Intel(R) UHD Graphics 630", 0x8086, 0x3e92, IntegratedGpu),
+            info("llvmpipe (LLVM 15.0.6, 256 bits)", 0x10005, 0, Cpu),
+        ];
+        let best = |vendor: &str, device: &str, description: &str, is_fallback_adapter| {
+            let [vendor, device, description] = [vendor, device, description].map(str::to_string);
+            let choice = Choice::Of(WebGpuAdapter { vendor, device, description, is_fallback_adapter });
+            let ranked = infos.iter().enumerate().filter_map(|(at, info)| Some((rank(info, &choice)?, at)));
+            ranked.min_by_key(|(rank, _)| *rank).map(|(_, at)| at)
+        };
+        // As Dawn says it, and as Deno does.
+        assert_eq!(best("nvidia", "0x2335", "NVIDIA H200", false), Some(0));
+        assert_eq!(best("intel", "0x3e92", "Intel(R) UHD Graphics 630", false), Some(1));
+        assert_eq!(best("mesa", "0x0000", "llvmpipe (LLVM 15.0.6, 256 bits)", false), Some(2));
+        assert_eq!(best("4318", "9013", "NVIDIA H200", false), Some(0));
+        assert_eq!(best("", "", "llvmpipe (LLVM 15.0.6, 256 bits)", true), Some(2));
+        assert_eq!(best("amd", "0x744c", "AMD Radeon RX 7900 XTX", false), None);
+        assert_eq!(best("nvidia", "", "", true), None);
+        assert_eq!(best("", "", "", false), None);
+    }
+}

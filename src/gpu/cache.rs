@@ -1,0 +1,81 @@
+//! Files in the user's cache folder that outlive the process: compiled kernels, and what was found out about drivers.
+//! A file that is missing, damaged or of another version is as good as none; a folder that cannot be written costs time.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// A folder for the files instead of the user's cache folder; `off` for no files.
+pub const CACHE_VARIABLE: &str = "WEBNN_CACHE_DIR";
+
+/// What files start with. The number changes with their format.
+const MAGIC: &[u8] = b"webnn-node cache 1\n";
+
+/// Where the files are.
+fn folder() -> Option<PathBuf> {
+    match std::env::var_os(CACHE_VARIABLE).filter(|value| !value.is_empty()) {
+        Some(value) if value == "off" => None,
+        Some(value) => Some(PathBuf::from(value)),
+        None => Some(dirs::cache_dir()?.join("webnn-node")),
+    }
+}
+
+/// `name` with what could be taken for folders replaced, and the version of this package.
+fn file(name: &str) -> Option<PathBuf> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let name: String = name.chars().map(plain).collect();
+    Some(folder()?.join(format!("{}-{name}", env!("CARGO_PKG_VERSION"))))
+}
+
+/// The checksum of `data`, against files that were cut off or damaged.
+fn checksum(data: &[u8]) -> [u8; 8] {
+    rapidhash::v3::rapidhash_v3(data).to_le_bytes()
+}
+
+/// What was stored under `name`.
+pub fn load(name: &str) -> Option<Vec<u8>> {
+    let bytes = fs::read(file(name)?).ok()?;
+    let (sum, data) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
+    (checksum(data) == *sum).then(|| data.to_vec())
+}
+
+/// Stores `data` under `name`, as a whole or not at all.
+pub fn store(name: &str, data: &[u8]) {
+    let Some(path) = file(name) else { return };
+    let temporary = path.with_extension(format!("{}.new", std::process::id()));
+    let write = || {
+        fs::create_dir_all(path.parent()?).ok()?;
+        fs::write(&temporary, [MAGIC, &checksum(data), data].concat()).ok()?;
+        fs::rename(&temporary, &path).ok()
+    };
+    if write().is_none() {
+        // There may be nothing to remove, and nothing more to do if it cannot be.
+        let _ = fs::remove_file(&temporary);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_and_foreign_files_are_as_good_as_none() {
+        let name = format!("test {}/../x", std::process::id());
+        let path = file(&name).expect("a cache folder");
+        assert!(path.starts_with(folder().unwrap()) && path.parent() == folder().as_deref());
+        assert_eq!(load(&name), None);
+        store(&name, b"verdict");
+        assert_eq!(load(&name).as_deref(), Some(&b"verdict"[..]));
+        let stored = fs::read(&path).unwrap();
+        for length in 0..stored.len() {
+            fs::write(&path, &stored[..length]).unwrap();
+            assert_eq!(load(&name), None, "{length} of {} bytes", stored.len());
+        }
+        for at in 0..stored.len() {
+            let mut damaged = stored.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(load(&name), None, "another byte {at}");
+        }
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,70 @@
+//! The loss of a device, and who is told of it.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// Is told once why a device was lost, on any thread.
+pub type Listener = dyn Fn(&str) + Send + Sync;
+
+/// Whether a device was lost.
+#[derive(Default)]
+pub struct Loss {
+    reason: OnceLock<String>,
+    listeners: Mutex<Vec<Weak<Listener>>>,
+}
+
+impl Loss {
+    /// Why the device was lost; `None` while it is not.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.get().map(String::as_str)
+    }
+
+    /// Tells `listener` when the device is lost, now if it is already, unless it is dropped before.
+    pub fn listen(&self, listener: &Arc<Listener>) {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|listener| listener.strong_count() > 0);
+        match self.reason() {
+            Some(reason) => {
+                drop(listeners);
+                listener(reason);
+            }
+            None => listeners.push(Arc::downgrade(listener)),
+        }
+    }
+
+    /// The device is lost. Only the first reason counts.
+    pub fn tell(&self, reason: &str) {
+        let listeners = {
+            let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.reason.set(reason.to_string()).is_err() {
+                return;
+            }
+            std::mem::take(&mut *listeners)
+        };
+        listeners.iter().filter_map(Weak::upgrade).for_each(|listener| listener(reason));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_are_told_once() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let listener = |name: &'static str| -> Arc<Listener> {
+            let told = told.clone();
+            Arc::new(move |reason: &str| told.lock().unwrap().push(format!("{name}: {reason}")))
+        };
+        let loss = Loss::default();
+        let (early, dropped, late) = (listener("early"), listener("dropped"), listener("late"));
+        loss.listen(&early);
+        loss.listen(&dropped);
+        drop(dropped);
+        assert_eq!(loss.reason(), None);
+        loss.tell("unplugged");
+        loss.tell("again");
+        loss.listen(&late);
+        assert_eq!(loss.reason(), Some("unplugged"));
+        assert_eq!(*told.lock().unwrap(), ["early: unplugged", "late: unplugged"]);
+    }
+}

@@ -1,0 +1,215 @@
+//! Tests of devices, transfers and plans that need software Vulkan: `npm test -- --gpu` runs them.
+
+use super::adapter::Choice;
+use super::device::{Device, EXTENSIONS};
+use super::loss::Listener;
+use super::plan::{PASSES, Plan, PlanOptions};
+use super::tensor::DeviceTensor;
+use crate::cpu::simd::Isa;
+use crate::cpu::steps::Env;
+use crate::cpu::threads::Threads;
+use crate::error::ErrorKind;
+use crate::ir::parse;
+use crate::observe::Stopwatch;
+use std::sync::{Arc, Mutex};
+
+fn device() -> Arc<Device> {
+    Device::shared(&Choice::Software).unwrap().expect("software Vulkan")
+}
+
+fn own_device(extensions: wgpu::Features) -> Arc<Device> {
+    Arc::new(Device::open(Choice::Software, extensions).unwrap().expect("software Vulkan"))
+}
+
+fn plan(device: &Arc<Device>, text: &str) -> crate::error::Result<Plan> {
+    let threads = Threads::new(2).unwrap();
+    let options = PlanOptions { share_views: true, fill_arena: false };
+    Plan::compile(parse(text), device, &Env { threads: &threads, isa: Isa::best() }, PASSES, options)
+}
+
+fn floats(device: &Device, buffer: &wgpu::Buffer, count: usize) -> Vec<f32> {
+    crate::memory::elements(device.read(buffer, 4 * count).unwrap().wait(device).unwrap().bytes()).to_vec()
+}
+
+fn bytes(floats: &[f32]) -> Vec<u8> {
+    floats.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+#[test]
+fn contexts_share_a_device_until_it_is_lost() {
+    let (first, second) = (device(), device());
+    assert!(Arc::ptr_eq(&first, &second) && first.is_software());
+}
+
+#[test]
+fn what_is_written_is_read_whatever_its_length() {
+    let device = device();
+    for length in [1, 2, 3, 4, 5, 255, 4096, (1 << 20) + 1, (8 << 20) - 1, (40 << 20) + 3] {
+        let data: Vec<u8> = (0..length).map(|i| (i * 31 + i / 251) as u8).collect();
+        let tensor = DeviceTensor::zeroed(&device, length).unwrap();
+        let zeros = device.read(tensor.buffer(), length).unwrap();
+        tensor.write(&data).unwrap();
+        let read = device.read(tensor.buffer(), length).unwrap();
+        assert!(zeros.wait(&device).unwrap().bytes().iter().all(|&byte| byte == 0), "{length}");
+        assert!(read.wait(&device).unwrap().bytes() == data, "{length}");
+    }
+    device.trim();
+}
+
+#[test]
+fn a_tensor_that_was_written_and_not_used_can_be_freed() {
+    let device = device();
+    for _ in 0..100 {
+        let tensor = DeviceTensor::zeroed(&device, 100).unwrap();
+        tensor.write(&[7; 100]).unwrap();
+    }
+    device.submit(None).unwrap();
+}
+
+#[test]
+fn too_much_memory_is_refused() {
+    let device = own_device(EXTENSIONS);
+    let error = device.buffer("a tensor", 1 << 40).map(drop).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unknown);
+    assert!(error.message.starts_with("no memory for 1099511627776 bytes (a tensor) on the GPU"), "{error}");
+    // Nothing of it stays.
+    device.buffer("a tensor", 1 << 10).map(drop).unwrap();
+}
+
+#[test]
+fn what_does_not_fit_one_binding_is_refused_when_a_graph_is_built() {
+    let device = device();
+    let most = device.limits.max_storage_buffer_binding_size / 4;
+    let text = format!("%0 = input x float32 [{}]\n%1 = neg %0\noutput y = %1", most + 1);
+    let error = plan(&device, &text).map(drop).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Operation);
+    assert!(error.message.starts_with("neg: a kernel needs "), "{error}");
+    assert!(error.message.contains(&format!("expected at most {} on ", 4 * most)), "{error}");
+}
+
+#[test]
+fn kernels_are_compiled_once_and_freed_with_the_last_graph() {
+    let device = own_device(EXTENSIONS);
+    let text = "%0 = input x float32 [3, 5]\n%1 = softmax %0 axis=1\n%2 = neg %0\noutput y = %1\noutput z = %2";
+    let first = plan(&device, text).unwrap();
+    let count = device.pipelines.count();
+    assert!(count >= 2);
+    let second = plan(&device, text).unwrap();
+    assert_eq!(device.pipelines.count(), count);
+    drop(first);
+    assert_eq!(device.pipelines.count(), count);
+    drop(second);
+    assert_eq!(device.pipelines.count(), 0);
+}
+
+#[test]
+fn a_plan_runs_on_any_tensors_in_turn() {
+    let device = device();
+    let mut plan = plan(
+        &device,
+        "%0 = input x float32 [4]\n%1 = neg %0\n%2 = exp %1\noutput y = %1\noutput z = %2\noutput w = %0",
+    )
+    .unwrap();
+    let tensor = || DeviceTensor::zeroed(&device, 16).unwrap();
+    let sets: Vec<[DeviceTensor; 4]> = (0..7).map(|_| [tensor(), tensor(), tensor(), tensor()]).collect();
+    for round in 0..3 {
+        for (index, [x, y, z, w]) in sets.iter().enumerate() {
+            let value = (10 * round + index) as f32 / 8.0;
+            x.write(&bytes(&[value; 4])).unwrap();
+            plan.run(&[x.buffer()], &[y.buffer(), z.buffer(), w.buffer()]).unwrap();
+        }
+        for (index, [_, y, z, w]) in sets.iter().enumerate() {
+            let value = (10 * round + index) as f32 / 8.0;
+            assert_eq!(floats(&device, y.buffer(), 4), [-value; 4]);
+            assert!((floats(&device, z.buffer(), 4)[3] - (-value).exp()).abs() <= 1e-6);
+            assert_eq!(floats(&device, w.buffer(), 4), [value; 4]);
+        }
+    }
+}
+
+#[test]
+fn tensors_that_are_gone_are_bound_no_more() {
+    let device = own_device(EXTENSIONS);
+    let mut plan = plan(&device, "%0 = input x float32 [4]\n%1 = neg %0\noutput y = %1").unwrap();
+    let kept = DeviceTensor::zeroed(&device, 16).unwrap();
+    let bound = || device.bound.lock().unwrap()[0].upgrade().expect("a plan").count();
+    for _ in 0..3 {
+        let other = DeviceTensor::zeroed(&device, 16).unwrap();
+        plan.run(&[kept.buffer()], &[other.buffer()]).unwrap();
+        assert_eq!(bound(), 1);
+        drop(other);
+        assert_eq!(bound(), 0);
+    }
+}
+
+#[test]
+fn a_profile_has_times_for_every_step_by_either_clock() {
+    let text = "%0 = input x float32 [64, 64]\n%1 = matmul %0 %0\n%2 = softmax %1 axis=1\noutput y = %2\noutput z = %0";
+    for extensions in [EXTENSIONS, wgpu::Features::empty()] {
+        let device = own_device(extensions);
+        let mut plan = plan(&device, text).unwrap();
+        let steps = plan.description().steps.len();
+        assert_eq!(steps, 3);
+        let tensors: Vec<_> = (0..3).map(|_| DeviceTensor::zeroed(&device, 64 * 64 * 4).unwrap()).collect();
+        let [x, y, z] = &tensors[..] else { unreachable!("three") };
+        let mut watch = Stopwatch::new(2, steps).unwrap();
+        for _ in 0..2 {
+            plan.profile(&[x.buffer()], &[y.buffer(), z.buffer()], &mut watch).unwrap();
+        }
+        assert_eq!(floats(&device, y.buffer(), 2), [1.0 / 64.0; 2]);
+        let times = watch.into_times();
+        let times: &[u64] = crate::memory::elements(times.bytes());
+        let times: Vec<f64> = times.iter().map(|&bits| f64::from_bits(bits)).collect();
+        let mut end_of_run = 0.0;
+        for run in times.chunks_exact(2 * (steps + 1)) {
+            let (run, steps) = run.as_chunks::<2>().0.split_first().unwrap();
+            assert!(run[0] >= end_of_run && run[1] > 0.0, "{times:?}");
+            end_of_run = run[0] + run[1];
+            let mut end = 0.0;
+            for [start, duration] in steps {
+                assert!(*start >= end && *duration >= 0.0, "{times:?}");
+                end = start + duration;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_loss_of_a_device_is_told_and_ends_all_work() {
+    let device = own_device(EXTENSIONS);
+    let reasons = Arc::new(Mutex::new(Vec::new()));
+    let listener: Arc<Listener> = {
+        let reasons = reasons.clone();
+        Arc::new(move |reason| reasons.lock().unwrap().push(reason.to_string()))
+    };
+    device.loss.listen(&listener);
+    let mut plan = plan(&device, "%0 = input x float32 [4]\n%1 = neg %0\noutput y = %1").unwrap();
+    let (x, y) = (DeviceTensor::zeroed(&device, 16).unwrap(), DeviceTensor::zeroed(&device, 16).unwrap());
+    plan.run(&[x.buffer()], &[y.buffer()]).unwrap();
+    let pending = device.read(y.buffer(), 16).unwrap();
+    device.destroy();
+    assert_eq!(reasons.lock().unwrap().len(), 1);
+    // What was under way may have arrived.
+    if let Err(error) = pending.wait(&device) {
+        assert_eq!(error.kind, ErrorKind::Operation);
+    }
+    for error in [
+        plan.run(&[x.buffer()], &[y.buffer()]).unwrap_err(),
+        x.write(&[0; 16]).unwrap_err(),
+        device.read(y.buffer(), 16).map(drop).unwrap_err(),
+        device.buffer("a tensor", 16).map(drop).unwrap_err(),
+    ] {
+        assert_eq!(error.kind, ErrorKind::Operation);
+        assert!(error.message.starts_with("the GPU was lost: "), "{error}");
+    }
+    drop((plan, x, y));
+    assert_eq!(reasons.lock().unwrap().len(), 1);
+    assert!(own_device(EXTENSIONS).loss.reason().is_none());
+}
+
+#[test]
+fn an_error_of_a_kernel_names_it() {
+    let device = device();
+    let error = device.pipeline("nonsense", "fn main() { 1 }", 0).map(drop).unwrap_err();
+    assert!(error.message.starts_with("the kernel nonsense does not compile: "), "{error}");
+}

@@ -1,0 +1,135 @@
+//! Compiled kernels: shared by all graphs of a device while one of them lives, and kept in files where drivers allow.
+
+use super::cache;
+use super::device::{Device, IMMEDIATES};
+use crate::error::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// A compiled kernel, and how its bindings are laid out.
+pub struct Pipeline {
+    /// What runs.
+    pub pipeline: wgpu::ComputePipeline,
+    /// Binding 0 holds the parameters, the others tensors. All are there, also those that the kernel does not use.
+    pub layout: wgpu::BindGroupLayout,
+}
+
+/// The most bytes of compiled kernels that a file is written for.
+const MAX_FILE: usize = 64 << 20;
+
+/// The pipelines of a device.
+pub struct Pipelines {
+    /// By their texts. Those that no graph uses any more are gone.
+    known: Mutex<HashMap<String, Weak<Pipeline>>>,
+    cache: Option<wgpu::PipelineCache>,
+    /// Whether something was compiled since the file was written.
+    changed: AtomicBool,
+}
+
+impl Pipelines {
+    /// No pipelines yet; what the file of an earlier process holds is compiled faster.
+    pub fn new(device: &wgpu::Device, info: &wgpu::AdapterInfo) -> Pipelines {
+        let has_cache = device.features().contains(wgpu::Features::PIPELINE_CACHE);
+        let cache = has_cache.then(|| {
+            let data = file_name(info).and_then(|name| cache::load(&name));
+            let descriptor =
+                wgpu::PipelineCacheDescriptor { label: Some("webnn-node"), data: data.as_deref(), fallback: true };
+            // SAFETY: the data come from `get_data` of this version of the package, as the name and the checksum of the
+            // file say; wgpu ignores those of another adapter or driver.
+            unsafe { device.create_pipeline_cache(&descriptor) }
+        });
+        Pipelines { known: Mutex::default(), cache, changed: AtomicBool::new(false) }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Weak<Pipeline>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of pipelines that graphs use.
+    pub fn count(&self) -> usize {
+        self.known().values().filter(|pipeline| pipeline.strong_count() > 0).count()
+    }
+
+    /// Keeps `pipeline` for others that have the same text.
+    fn keep(&self, source: &str, pipeline: &Arc<Pipeline>) {
+        let mut known = self.known();
+        if known.len() == known.capacity() {
+            known.retain(|_, pipeline| pipeline.strong_count() > 0);
+            let count = known.len().max(64);
+            known.reserve(count);
+        }
+        known.insert(source.to_string(), Arc::downgrade(pipeline));
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Writes what was compiled to a file for later processes, if there is something new.
+    pub fn save(&self, info: &wgpu::AdapterInfo) {
+        if !self.changed.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let data = self.cache.as_ref().and_then(wgpu::PipelineCache::get_data).filter(|data| data.len() <= MAX_FILE);
+        if let (Some(data), Some(name)) = (data, file_name(info)) {
+            cache::store(&name, &data);
+        }
+    }
+}
+
+/// The file for the kernels of an adapter.
+fn file_name(info: &wgpu::AdapterInfo) -> Option<String> {
+    Some(format!("{}-{}", wgpu::util::pipeline_cache_key(info)?, info.driver_info))
+}
+
+impl Device {
+    /// The pipeline of a kernel that binds `tensors` tensors, compiled if no graph has one of this text.
+    ///
+    /// # Errors
+    /// An `OperationError` when the text is refused.
+    pub fn pipeline(&self, name: &str, source: &str, tensors: u32) -> Result<Arc<Pipeline>> {
+        if let Some(pipeline) = self.pipelines.known().get(source).and_then(Weak::upgrade) {
+            return Ok(pipeline);
+        }
+        let pipeline = Arc::new(self.scoped(|| self.compile(name, source, tensors)).map_err(|error| {
+            Error::new(ErrorKind::Operation, format!("the kernel {name} does not compile: {error}"))
+        })?);
+        self.pipelines.keep(source, &pipeline);
+        Ok(pipeline)
+    }
+
+    fn compile(&self, name: &str, source: &str, tensors: u32) -> Pipeline {
+        let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(name),
+            source: wgpu::ShaderSource::Wgsl(source.into()),
+        });
+        let entry = |binding| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage { read_only: binding == 0 },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        };
+        let entries: Vec<_> = (0..=tensors).map(entry).collect();
+        let descriptor = wgpu::BindGroupLayoutDescriptor { label: Some(name), entries: &entries };
+        let layout = self.device.create_bind_group_layout(&descriptor);
+        let pipeline_layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: Some(name),
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: IMMEDIATES,
+        });
+        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(name),
+            layout: Some(&pipeline_layout),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: self.pipelines.cache.as_ref(),
+        });
+        Pipeline { pipeline, layout }
+    }
+}

@@ -1,0 +1,233 @@
+//! The simulation can fail: kernels that are broken on purpose, and what it says of them.
+
+use super::fault::{Checked, Kind};
+use super::graph::Simulator;
+use super::machine::{Launch, run};
+use super::memory::Memory;
+use super::program::Program;
+use crate::gpu::kernel::Dispatch;
+use crate::gpu::testing::DIALECTS;
+use crate::ir::parse;
+use crate::testing::Random;
+use std::cell::Cell;
+use std::collections::HashMap;
+
+/// Runs the graph as it is, which must succeed, and with `from` replaced by `to` in its kernels, which must give this fault.
+fn broken(graph: &str, from: &str, to: &str, kind: Kind, parts: &[&str]) {
+    let graph = parse(graph);
+    let inputs: HashMap<_, _> =
+        graph.inputs.iter().map(|(name, id)| (name.clone(), Random::new(1).tensor(graph.descriptor(*id)))).collect();
+    let mut programs = HashMap::new();
+    let changes = Cell::new(0);
+    let mut simulate = |edit: &dyn Fn(&mut Dispatch)| {
+        Simulator { dialect: DIALECTS[3], subgroup: 8, edit, programs: &mut programs }.run(&graph, &inputs)
+    };
+    simulate(&|_| ()).unwrap_or_else(|fault| panic!("{fault}"));
+    let result = simulate(&|dispatch| {
+        changes.set(changes.get() + dispatch.source.matches(from).count());
+        dispatch.source = dispatch.source.replace(from, to);
+    });
+    assert!(changes.get() > 0, "{from:?} is in no kernel");
+    expect(result, kind, parts);
+}
+
+fn expect<T>(result: Checked<T>, kind: Kind, parts: &[&str]) {
+    let fault = result.err().expect("a fault");
+    assert!(fault.kind == kind && parts.iter().all(|part| fault.message.contains(part)), "{fault}");
+}
+
+const COPY: &str = "%0 = input x float32 [67]
+                    %1 = expand %0 newShape=[67]
+                    output y = %1";
+const SUM: &str = "%0 = input x float32 [2, 300]
+                   %1 = cumulativeSum %0 axis=1
+                   output y = %1";
+const GRU: &str = "%0 = input x float32 [2, 1, 3]
+                   %1 = input w float32 [1, 12, 3]
+                   %2 = input r float32 [1, 12, 4]
+                   %3 = gru %0 %1 %2 steps=2 hiddenSize=4
+                   output y = %3";
+const SCATTER: &str = "%0 = input x float32 [100]
+                       %1 = input i int32 [3]
+                       %2 = input u float32 [3]
+                       %3 = scatterElements %0 %1 %2 axis=0
+                       output y = %3";
+
+#[test]
+fn an_index_beyond_the_end_is_out_of_bounds() {
+    let (i, twice) = ("fn x(i: u32) -> f32 {", "fn x(j: u32) -> f32 { let i = j * 2u;");
+    let parts = ["copy: x_words: index 68 of 67", "invocation [34, 0, 0] of workgroup [0, 0, 0]"];
+    broken(COPY, i, twice, Kind::OutOfBounds, &parts);
+    let parts = ["cumulativeSum: x_words: index 600 of 600", "invocation [255, 0, 0] of workgroup [1, 0, 0]"];
+    let last = "let last = min(first + piece, size);";
+    // The last invocations have nothing to add up: they add the element behind their row.
+    broken(SUM, last, "let last = select(first, first + 1u, local == 255u);", Kind::OutOfBounds, &parts);
+    let parts = ["sums: index 256 of 256", "invocation [255, 0, 0] of workgroup [0, 0, 0]"];
+    broken(SUM, "before < local;", "before <= local + 1u;", Kind::OutOfBounds, &parts);
+    let place = "output_words[at(row, i)] = rounded(next);";
+    let parts = ["output_words: index 4294967295 of 600"];
+    broken(SUM, place, "output_words[at(row, i) - 1u] = rounded(next);", Kind::OutOfBounds, &parts);
+    // 3 and a rest of 1: words behind the end of the tensor that are within the binding.
+    let three = "%0 = input x float32 [3]\n%1 = cumulativeSum %0 axis=0\noutput y = %1";
+    let parts = ["x_words: index 3 of 3"];
+    broken(three, "of_element(x(at(row, i)))", "of_element(x(at(row, i) + 1u))", Kind::OutOfBounds, &parts);
+}
+
+#[test]
+fn a_guard_that_is_gone_lets_invocations_beyond_the_end() {
+    let guard = "if (i < immediates.elements) { each(i); }";
+    let parts = ["words: index 100 of 100", "invocation [36, 0, 0] of workgroup [1, 0, 0]"];
+    broken(SCATTER, guard, "each(i);", Kind::OutOfBounds, &parts);
+}
+
+#[test]
+fn a_barrier_that_is_gone_is_a_race() {
+    broken(SUM, "workgroupBarrier();", "", Kind::Race, &["reads sums", "wrote", "workgroup [0, 0, 0]"]);
+    broken(GRU, "storageBarrier();", "", Kind::Race, &["recurrent", "reads states", "wrote"]);
+    // A barrier for the other kind of memory does not help.
+    broken(SUM, "workgroupBarrier();", "storageBarrier();", Kind::Race, &["reads sums"]);
+    broken(GRU, "storageBarrier();", "workgroupBarrier();", Kind::Race, &["reads states"]);
+}
+
+#[test]
+fn workgroups_that_write_the_same_are_a_race() {
+    let own = "(group.y * groups.x + group.x) * 64u + local";
+    let parts = ["fill: writes words, byte 128", "invocation 32 of workgroup 0 wrote", "of workgroup [1, 0, 0]"];
+    broken(SCATTER, own, "group.x * 32u + local", Kind::Race, &parts);
+}
+
+#[test]
+fn every_word_is_written_once() {
+    let store = "output_words[w] = compute(w);";
+    broken(COPY, store, &store.repeat(2), Kind::WrittenTwice, &["output_words, byte 0 of 268"]);
+    let some = format!("if (w != 7u) {{ {store} }}");
+    broken(COPY, store, &some, Kind::NotWritten, &["output_words, byte 28 of 268"]);
+}
+
+#[test]
+fn scratch_and_workgroup_memory_hold_nothing_at_first() {
+    let (all, some) = ("words[i] = 0u;", "if (i != 5u) { words[i] = 0u; }");
+    broken(SCATTER, all, some, Kind::Unwritten, &["scatter: owner", "byte 20"]);
+    let (all, some) = ("if (row >= parameter(0u)) { return; }", "if (row > 0u) { return; }");
+    broken(SUM, all, some, Kind::Unwritten, &["copy: x_words, byte 1200"]);
+    let (all, some) = ("sums[local] = sum;", "if (local != 9u) { sums[local] = sum; }");
+    broken(SUM, all, some, Kind::Unwritten, &["sums, byte 72"]);
+}
+
+#[test]
+fn loops_that_do_not_end_are_seen() {
+    let step = "for (var i = first; i < last; i = i + 1u) { sum";
+    broken(SUM, step, "for (var i = first; i < last; i = i + 0u) { sum", Kind::Endless, &["cumulativeSum"]);
+}
+
+#[test]
+fn integers_without_a_result_are_seen() {
+    broken(SUM, "row / inner", "row / (inner - inner)", Kind::Arithmetic, &["division by zero in at: 0 and 0"]);
+    broken(SUM, "let size = parameter(1u);", "let size = parameter(1u) << (row + 32u);", Kind::Arithmetic, &["shift"]);
+}
+
+/// Runs a kernel of 8 invocations on a buffer of 16 words, which hold 0, 1, 2, .. and gives the words.
+fn words_of(declarations: &str, body: &str) -> Checked<Vec<u32>> {
+    let source = format!(
+        "enable f16;
+         @group(0) @binding(0) var<storage, read> parameters: array<u32>;
+         @group(0) @binding(1) var<storage, read_write> words: array<u32>;
+         {declarations}
+         @compute @workgroup_size(8)
+         fn main(
+           @builtin(local_invocation_index) local: u32,
+           @builtin(subgroup_invocation_id) lane: u32,
+           @builtin(subgroup_size) size: u32,
+         ) {{ {body} }}"
+    );
+    let program = Program::new("test", &source)?;
+    let bytes: Vec<u8> = (0u32..16).flat_map(u32::to_le_bytes).collect();
+    let mut memories = vec![Memory::holding(String::new(), &bytes), Memory::holding(String::new(), &bytes)];
+    let launch =
+        Launch { memories: &mut memories, bound: &[0, 1], immediates: &[], workgroups: [1, 1, 1], subgroup: 4 };
+    run(&program, launch)?;
+    Ok(memories[1].bytes.as_chunks::<4>().0.iter().map(|&bytes| u32::from_le_bytes(bytes)).collect())
+}
+
+/// The first 8 words of what [`words_of`] gives.
+fn first(declarations: &str, body: &str) -> [u32; 8] {
+    let words = words_of(declarations, body).unwrap_or_else(|fault| panic!("{fault}"));
+    words[..8].try_into().expect("16 words")
+}
+
+#[test]
+fn control_flow() {
+    let switch = "var x = 0u;
+        for (var i = 0u; i < 10u; i++) {
+          if (i == local) { continue; }
+          switch i { case 1u, 2u: { x += 10u; if (local == 3u) { break; } x += 1u; } case 4u: { x += 100u; } default: {} }
+          if (i > local + 2u) { break; }
+        }
+        words[local] = x;";
+    assert_eq!(first("", switch), [22, 111, 111, 120, 22, 122, 122, 122]);
+    let early = "fn f(n: u32) -> u32 { var i = 0u; loop { if (i * i >= n) { return i; } continuing { i++; break if i > 2u; } } return 77u; }";
+    assert_eq!(first(early, "words[local] = f(local * 2u);"), [0, 2, 2, 77, 77, 77, 77, 77]);
+}
+
+#[test]
+fn memory_of_all_kinds() {
+    let nested = "struct Pair { a: vec4<f16>, b: array<u32, 3> }
+        var<workgroup> tile: array<array<vec4<f32>, 2>, 4>;
+        var<workgroup> count: atomic<u32>;
+        var<private> own: Pair;
+        fn bump(p: ptr<function, u32>) { *p = *p + 5u; }";
+    let body = "tile[local / 2u][local % 2u] = vec4<f32>(f32(local));
+        own.a = vec4<f16>(f16(local), 2.0h, 3.0h, 4.0h);
+        own.b[local % 3u] = 7u;
+        if (local == 0u) { atomicStore(&count, 0u); }
+        workgroupBarrier();
+        atomicAdd(&count, local);
+        workgroupBarrier();
+        var x = u32(tile[3u - local / 2u][1u - local % 2u].z);
+        bump(&x);
+        words[local] = x + 100u * own.b[local % 3u] + 1000u * u32(dot(own.a, vec4<f16>(1.0h))) + 1000000u * atomicLoad(&count);";
+    let expected = [0, 1, 2, 3, 4, 5, 6, 7].map(|local| 7 - local + 5 + 700 + 1000 * (local + 9) + 28_000_000);
+    assert_eq!(first(nested, body), expected);
+    let uniform = "var<workgroup> chosen: u32;";
+    let body = "if (local == 3u) { chosen = 9u; } words[local] = workgroupUniformLoad(&chosen) + local;";
+    assert_eq!(first(uniform, body), [9, 10, 11, 12, 13, 14, 15, 16]);
+}
+
+#[test]
+fn operations_of_subgroups() {
+    assert_eq!(first("", "words[local] = subgroupAdd(local) + 100u * size + 1000u * lane;"), {
+        [406, 1406, 2406, 3406, 422, 1422, 2422, 3422]
+    });
+    assert_eq!(first("", "words[local] = subgroupShuffleXor(local, 1u);"), [1, 0, 3, 2, 5, 4, 7, 6]);
+    assert_eq!(first("", "words[local] = subgroupBroadcast(local, 2u);"), [2, 2, 2, 2, 6, 6, 6, 6]);
+    assert_eq!(first("", "words[local] = u32(subgroupMax(f32(local) * 0.5) * 2.0);"), [3, 3, 3, 3, 7, 7, 7, 7]);
+    assert_eq!(first("", "words[local] = subgroupInclusiveAdd(1u) + subgroupBallot(lane > 1u).x;"), {
+        [13, 14, 15, 16, 13, 14, 15, 16]
+    });
+}
+
+#[test]
+fn packed_numbers() {
+    let dot = "words[local] = u32(dot4I8Packed(0xff020304u, 0x01010101u)) + dot4U8Packed(0xff000001u, 0x02000003u);";
+    assert_eq!(first("", dot)[0], 8 + 513);
+    let halves = "words[local] = pack2x16float(unpack2x16float(0x3c004000u) * 2.0);";
+    assert_eq!(first("", halves)[0], 0x4000_4400);
+    assert_eq!(first("", "words[local] = pack4xU8(unpack4xU8(0x01020304u) + vec4<u32>(255u));")[0], 0x0001_0203);
+    assert_eq!(
+        first("", "words[local] = bitcast<u32>(select(vec2<f32>(1.0), vec2<f32>(2.0), vec2<bool>(true, false)).x);")[0],
+        { 2f32.to_bits() }
+    );
+}
+
+#[test]
+fn what_only_some_invocations_reach_diverges() {
+    let some = "for (var i = 0u; i < parameters[local]; i++) { workgroupBarrier(); }";
+    expect(words_of("", some), Kind::Divergence, &["a barrier is reached by 7 of 8"]);
+    let some = "if (parameters[local] > 5u) { words[local] = subgroupAdd(local); }";
+    expect(words_of("", some), Kind::Divergence, &["a subgroup is reached by 2 of 4"]);
+}
+
+#[test]
+fn what_is_not_known_is_named() {
+    expect(words_of("", "words[local] = u32(frexp(f32(local)).exp);"), Kind::Unknown, &["Frexp"]);
+}

@@ -1,0 +1,116 @@
+//! All kernels in the simulation: every operator, type and rank, and random sizes around the edges of tiles.
+
+use super::graph::Simulator;
+use super::program::Program;
+use super::random_graphs::{GENERATORS, random_graph};
+use crate::cpu::plan::optimized;
+use crate::cpu::simd::Isa;
+use crate::cpu::steps::Env;
+use crate::cpu::threads::Threads;
+use crate::dtype::DataType;
+use crate::gpu::kernel::Dispatch;
+use crate::gpu::plan::PASSES;
+use crate::gpu::testing::{DIALECTS, tolerance_of};
+use crate::ir::{Graph, parse};
+use crate::ops::Op;
+use crate::ops::sweep::for_each_graph;
+use crate::reference;
+use crate::testing::{Random, Tolerance, compare};
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// Kernels that were parsed, by their text.
+type Programs = HashMap<String, Rc<Program>>;
+
+/// Runs the graph on all dialects that differ for it, and compares with the oracle.
+fn check(
+    programs: &mut Programs,
+    graph: &Graph,
+    random: &mut Random,
+    tolerance: Tolerance,
+    compiled: bool,
+    edit: &dyn Fn(&mut Dispatch),
+) {
+    let inputs: HashMap<_, _> =
+        graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
+    let expected = reference::run(graph, &inputs);
+    let mut graph = graph.clone();
+    if compiled {
+        let threads = Threads::new(1).expect("a thread");
+        graph = optimized(graph, &Env { threads: &threads, isa: Isa::best() }, PASSES).expect("a graph");
+    }
+    let has = |types: &[DataType]| graph.values.iter().any(|value| types.contains(&value.descriptor.dtype));
+    // A type that a graph does not hold cannot make a difference together with another one.
+    let all = has(&[DataType::Float16]) && has(&[DataType::Int64, DataType::Uint64]);
+    for dialect in DIALECTS.into_iter().filter(|dialect| all || dialect.f16 == dialect.int64) {
+        // llvmpipe's and NVIDIA's.
+        let subgroup = if dialect.f16 { 8 } else { 32 };
+        let outputs = Simulator { dialect, subgroup, edit, programs }.run(&graph, &inputs);
+        let outputs = outputs.unwrap_or_else(|fault| panic!("{fault}, with {dialect:?}, of\n{graph}"));
+        let context = || format!("simulated with {dialect:?}, of\n{graph}");
+        compare(&graph, &outputs, &expected, |dtype| tolerance_of(tolerance, dtype), &context);
+    }
+}
+
+fn sweep(names: impl Fn(&str) -> bool) {
+    let mut number = 0;
+    let mut programs = Programs::new();
+    for_each_graph(names, |graph, tolerance| {
+        number += 1;
+        check(&mut programs, &graph, &mut Random::new(graph.values.len() as u64), tolerance, false, &|_| ());
+    });
+    assert!(number > 200, "{number} graphs");
+}
+
+/// Divides the operators, so that the halves may run side by side.
+fn is_in_first_half(name: &str) -> bool {
+    Op::rules().take(48).any(|rule| rule.name == name)
+}
+
+#[test]
+fn every_type_and_rank_of_one_half_of_the_operators_runs_without_fault() {
+    sweep(is_in_first_half);
+}
+
+#[test]
+fn every_type_and_rank_of_the_other_half_runs_without_fault() {
+    sweep(|name| !is_in_first_half(name));
+}
+
+/// Graphs of each kind that are drawn.
+const DRAWS: u64 = 8;
+
+/// Puts the workgroups into two rows, as [`grid`](crate::gpu::kernel::grid) does when they are too many for one.
+fn in_two_rows(dispatch: &mut Dispatch) {
+    if let [count, 1, 1] = dispatch.workgroups
+        && count > 1
+        && dispatch.source.contains("num_workgroups")
+    {
+        dispatch.workgroups = [count.div_ceil(2), 2, 1];
+    }
+}
+
+#[test]
+fn random_sizes_run_without_fault() {
+    let names = RefCell::new(HashSet::new());
+    for (kind, (name, generate, tolerance)) in GENERATORS.iter().enumerate() {
+        let mut programs = Programs::new();
+        for draw in 0..DRAWS {
+            println!("{name}, draw {draw}");
+            let mut random = Random::new(kind as u64 * DRAWS + draw + 1);
+            let graph = parse(&random_graph(*generate, &mut random));
+            // Every second one with what the compiler puts behind the kernels.
+            let odd = draw % 2 == 1;
+            check(&mut programs, &graph, &mut random, *tolerance, odd, &|dispatch| {
+                names.borrow_mut().insert(dispatch.name);
+                if odd {
+                    in_two_rows(dispatch);
+                }
+            });
+        }
+    }
+    for name in ["attention", "concat", "conv2d", "cumulativeSum", "gemm", "matmul", "recurrent"] {
+        assert!(names.borrow().iter().any(|seen| seen.starts_with(name)), "no kernel {name} ran");
+    }
+}

@@ -1,0 +1,230 @@
+//! Bytes to the device and back: a ring of staging buffers for what is written, a pool of them for what is read.
+
+use super::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::Buffer;
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+use wgpu::util::StagingBelt;
+
+/// Bytes of a buffer of the ring, for small writes.
+const CHUNK: u64 = 1 << 20;
+
+/// The most bytes that are copied by one command.
+const PIECE: usize = 8 << 20;
+
+/// Bytes, and writes, that wait for the next submission at most: what is written and never used must not pile up.
+const MAX_WAITING: (usize, usize) = (32 << 20, 64);
+
+/// Submissions that the device has not finished, at most: enough that it never waits for the next one, and few that it is
+/// soon done when a context ends. Whoever submits more waits, instead of filling the memory.
+const MAX_IN_FLIGHT: usize = 4;
+
+/// Buffers for reading that are kept, and the largest that is.
+const MAX_KEPT: (usize, u64) = (8, 8 << 20);
+
+/// What is on its way.
+pub(super) struct Transfer {
+    belt: StagingBelt,
+    /// Copies from the belt that are not submitted.
+    writes: Option<wgpu::CommandEncoder>,
+    waiting: (usize, usize),
+    /// Bytes that the belt was asked for since it was new.
+    staged: usize,
+    in_flight: VecDeque<wgpu::SubmissionIndex>,
+    /// Buffers for reading that nobody uses.
+    kept: Vec<wgpu::Buffer>,
+}
+
+impl Transfer {
+    pub(super) fn new(device: &wgpu::Device) -> Transfer {
+        Transfer {
+            belt: StagingBelt::new(device.clone(), CHUNK),
+            writes: None,
+            waiting: (0, 0),
+            staged: 0,
+            in_flight: VecDeque::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    /// Submits what is written, then `commands`. Gives also a submission that is to be waited for.
+    fn submit(
+        &mut self,
+        queue: &wgpu::Queue,
+        commands: Option<wgpu::CommandBuffer>,
+    ) -> (wgpu::SubmissionIndex, Option<wgpu::SubmissionIndex>) {
+        self.belt.finish();
+        let writes = self.writes.take().map(wgpu::CommandEncoder::finish);
+        let index = queue.submit(writes.into_iter().chain(commands));
+        self.belt.recall();
+        self.waiting = (0, 0);
+        self.in_flight.push_back(index.clone());
+        let oldest = if self.in_flight.len() > MAX_IN_FLIGHT { self.in_flight.pop_front() } else { None };
+        (index, oldest)
+    }
+}
+
+impl Device {
+    fn transfer(&self) -> MutexGuard<'_, Transfer> {
+        self.transfer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes `bytes` to `buffer` from `offset` on (in bytes, a multiple of 4), before everything that is submitted later.
+    /// The buffer reaches to the end of the last word of four bytes.
+    ///
+    /// # Errors
+    /// An `UnknownError` without memory for the copy, an `OperationError` when the device fails.
+    pub fn write(&self, buffer: &wgpu::Buffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        for (index, piece) in bytes.chunks(PIECE).enumerate() {
+            self.write_piece(buffer, offset + index * PIECE, piece)?;
+        }
+        Ok(())
+    }
+
+    fn write_piece(&self, buffer: &wgpu::Buffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        let size = bytes.len().next_multiple_of(4);
+        let Some(length) = NonZeroU64::new(size as u64) else { return Ok(()) };
+        let full = self.scoped(|| {
+            let transfer = &mut *self.transfer();
+            let encoder =
+                transfer.writes.get_or_insert_with(|| self.device.create_command_encoder(&Default::default()));
+            let mut view = transfer.belt.write_buffer(encoder, buffer, offset as u64, length);
+            let whole = bytes.len() / 4 * 4;
+            view.slice(..whole).copy_from_slice(&bytes[..whole]);
+            if whole < size {
+                // Copies are of whole words.
+                let mut word = [0; 4];
+                word[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
+                view.slice(whole..).copy_from_slice(&word);
+            }
+            drop(view);
+            transfer.waiting = (transfer.waiting.0 + size, transfer.waiting.1 + 1);
+            transfer.staged += size;
+            transfer.waiting.0 >= MAX_WAITING.0 || transfer.waiting.1 >= MAX_WAITING.1
+        })?;
+        if full {
+            // Large writes would otherwise all be in staging memory at once.
+            let index = self.submit(None)?;
+            if size > CHUNK as usize {
+                self.finish(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Submits `commands` behind everything that was written. Waits when too much is in flight.
+    ///
+    /// # Errors
+    /// An `OperationError` when the commands are refused or the device is lost.
+    pub fn submit(&self, commands: Option<wgpu::CommandBuffer>) -> Result<wgpu::SubmissionIndex> {
+        let (index, oldest) = self.scoped(|| self.transfer().submit(&self.queue, commands))?;
+        if let Some(oldest) = oldest {
+            self.finish(oldest)?;
+        }
+        Ok(index)
+    }
+
+    /// Gives back the staging memory of large writes.
+    pub fn trim(&self) {
+        let transfer = &mut *self.transfer();
+        if transfer.staged > PIECE && transfer.writes.is_none() {
+            transfer.belt = StagingBelt::new(self.device.clone(), CHUNK);
+            transfer.staged = 0;
+        }
+    }
+
+    /// Begins to copy the first `bytes` bytes of `buffer`, after everything that was submitted before.
+    ///
+    /// # Errors
+    /// An `UnknownError` without memory for the copy, an `OperationError` when the device is lost.
+    pub fn read(&self, buffer: &wgpu::Buffer, bytes: usize) -> Result<Reading> {
+        let size = bytes.next_multiple_of(4).max(4) as u64;
+        let staging = self.staging(size)?;
+        let commands = self.scoped(|| {
+            let mut encoder = self.device.create_command_encoder(&Default::default());
+            encoder.copy_buffer_to_buffer(buffer, 0, &staging, 0, size);
+            encoder.finish()
+        })?;
+        let submission = self.submit(Some(commands))?;
+        let (tell, mapped) = channel();
+        // The reader may have gone away.
+        staging.map_async(wgpu::MapMode::Read, ..size, move |result| drop(tell.send(result)));
+        self.poller.follow(submission);
+        Ok(Reading { staging, bytes, size, mapped })
+    }
+
+    /// A buffer for reading `size` bytes.
+    fn staging(&self, size: u64) -> Result<wgpu::Buffer> {
+        {
+            let kept = &mut self.transfer().kept;
+            let fits = |(_, buffer): &(usize, &wgpu::Buffer)| buffer.size() >= size;
+            let best = kept.iter().enumerate().filter(fits).min_by_key(|(_, buffer)| buffer.size());
+            if let Some((index, _)) = best {
+                return Ok(kept.swap_remove(index));
+            }
+        }
+        let descriptor = wgpu::BufferDescriptor {
+            label: Some("read"),
+            size: if size <= MAX_KEPT.1 { size.next_power_of_two().max(256) } else { size },
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        };
+        self.scoped(|| self.device.create_buffer(&descriptor))
+    }
+}
+
+/// A copy of a buffer that is on its way from the device.
+pub struct Reading {
+    staging: wgpu::Buffer,
+    bytes: usize,
+    size: u64,
+    mapped: Receiver<std::result::Result<(), wgpu::BufferAsyncError>>,
+}
+
+impl Reading {
+    /// The bytes, if they come within `patience`; `None` if not.
+    ///
+    /// # Errors
+    /// An `OperationError` when the device is lost, an `UnknownError` without memory for the bytes.
+    pub fn poll(&mut self, device: &Device, patience: Duration) -> Result<Option<Buffer>> {
+        match self.mapped.recv_timeout(patience) {
+            Ok(Ok(())) => self.take(device).map(Some),
+            Ok(Err(error)) => device.check().and(Err(failed(error))),
+            Err(RecvTimeoutError::Timeout) => device.check().map(|()| None),
+            Err(RecvTimeoutError::Disconnected) => device.check().and(Err(failed("the device forgot it"))),
+        }
+    }
+
+    /// The bytes.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    pub fn wait(mut self, device: &Device) -> Result<Buffer> {
+        loop {
+            if let Some(bytes) = self.poll(device, Duration::from_secs(1))? {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    fn take(&self, device: &Device) -> Result<Buffer> {
+        let bytes = {
+            let view = self.staging.get_mapped_range(..self.size).map_err(failed)?;
+            Buffer::copy_of(&view[..self.bytes])?
+        };
+        self.staging.unmap();
+        let mut transfer = device.transfer();
+        if transfer.kept.len() < MAX_KEPT.0 && self.staging.size() <= MAX_KEPT.1 {
+            transfer.kept.push(self.staging.clone());
+        }
+        Ok(bytes)
+    }
+}
+
+fn failed(what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Operation, format!("reading from the GPU failed: {what}"))
+}

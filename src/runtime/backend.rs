@@ -1,0 +1,144 @@
+//! Where a context computes, and what it compiles graphs to.
+
+use super::settings::Settings;
+use super::tensor::{Contents, Tensor};
+use crate::cpu;
+use crate::cpu::steps::Env;
+use crate::description::Description;
+use crate::error::{Error, ErrorKind, Result};
+use crate::gpu;
+use crate::gpu::device::Device;
+use crate::gpu::tensor::DeviceTensor;
+use crate::ir::Graph;
+use crate::memory::Buffer;
+use crate::observe::{Stopwatch, Unobserved};
+use crate::shape::MAX_TENSOR_BYTES;
+use std::sync::{Arc, MutexGuard};
+
+/// Where a context computes.
+#[derive(Clone)]
+pub enum Backend {
+    /// On the threads of the timeline.
+    Cpu,
+    /// On a GPU.
+    Gpu(Arc<Device>),
+}
+
+/// A compiled graph of either backend.
+pub enum Plan {
+    /// Steps for the CPU.
+    Cpu(cpu::plan::Plan),
+    /// Kernels for a GPU.
+    Gpu(gpu::plan::Plan),
+}
+
+impl Backend {
+    /// Bytes of a tensor, at most.
+    pub fn max_tensor_bytes(&self) -> u64 {
+        match self {
+            Backend::Cpu => MAX_TENSOR_BYTES,
+            Backend::Gpu(device) => device.max_tensor_bytes().min(MAX_TENSOR_BYTES),
+        }
+    }
+
+    /// The contents of a tensor of `bytes` zeros.
+    ///
+    /// # Errors
+    /// An UnknownError when there is no memory for them.
+    pub fn zeroed(&self, bytes: usize) -> Result<Contents> {
+        Ok(match self {
+            Backend::Cpu => Contents::Bytes(Arc::new(Buffer::zeroed(bytes)?)),
+            Backend::Gpu(device) => Contents::Device(DeviceTensor::zeroed(device, bytes)?),
+        })
+    }
+
+    /// Compiles `graph`.
+    ///
+    /// # Errors
+    /// As the backends' plans have them.
+    pub fn compile(&self, graph: Graph, env: &Env, settings: &Settings) -> Result<Plan> {
+        match self {
+            Backend::Cpu => cpu::plan::Plan::compile(graph, env, settings.passes, settings.plan).map(Plan::Cpu),
+            Backend::Gpu(device) => {
+                let cpu::plan::PlanOptions { share_views, fill_arena, .. } = settings.plan;
+                let options = gpu::plan::PlanOptions { share_views, fill_arena };
+                gpu::plan::Plan::compile(graph, device, env, settings.passes, options).map(Plan::Gpu)
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// What the plan is and does.
+    pub fn description(&self) -> &Arc<Description> {
+        match self {
+            Plan::Cpu(plan) => plan.description(),
+            Plan::Gpu(plan) => plan.description(),
+        }
+    }
+
+    /// Bytes that the plan holds, on the CPU or on the device.
+    pub fn bytes(&self) -> usize {
+        self.description().memory.total()
+    }
+
+    /// Runs the plan on tensors, on the CPU to the end; with a clock if `watch` is given, then always to the end.
+    ///
+    /// # Errors
+    /// An InvalidStateError for a tensor that is destroyed, the error of the dispatch that should have written an input,
+    /// an OperationError when the device fails.
+    pub fn run(
+        &mut self,
+        env: &Env,
+        inputs: &[Arc<Tensor>],
+        outputs: &[Arc<Tensor>],
+        watch: Option<&mut Stopwatch>,
+    ) -> Result<()> {
+        let inputs: Vec<_> = inputs.iter().map(|tensor| tensor.lock()).collect();
+        match self {
+            Plan::Cpu(plan) => {
+                let mut guards: Vec<_> = outputs.iter().map(|tensor| tensor.lock()).collect();
+                let sources: Vec<&Buffer> =
+                    inputs.iter().map(|contents| contents.bytes().map(|bytes| &**bytes)).collect::<Result<_>>()?;
+                let mut targets: Vec<&mut Buffer> = guards
+                    .iter_mut()
+                    .zip(outputs)
+                    .map(|(contents, tensor)| contents.bytes_mut(tensor.descriptor()))
+                    .collect::<Result<_>>()?;
+                match watch {
+                    Some(watch) => plan.run_observed(env, &sources, &mut targets, watch),
+                    None => plan.run_observed(env, &sources, &mut targets, &mut Unobserved),
+                }
+                Ok(())
+            }
+            Plan::Gpu(plan) => {
+                let device = plan.device().clone();
+                let mut guards: Vec<MutexGuard<Contents>> = outputs.iter().map(|tensor| tensor.lock()).collect();
+                for (contents, tensor) in guards.iter_mut().zip(outputs) {
+                    if let Contents::Failed(_) = **contents {
+                        let bytes = tensor.descriptor().bytes();
+                        **contents = Contents::Device(DeviceTensor::zeroed(&device, bytes)?);
+                    }
+                }
+                let sources: Vec<&wgpu::Buffer> =
+                    inputs.iter().map(|contents| on_device(contents)).collect::<Result<_>>()?;
+                let targets: Vec<&wgpu::Buffer> =
+                    guards.iter().map(|contents| on_device(contents)).collect::<Result<_>>()?;
+                match watch {
+                    Some(watch) => plan.profile(&sources, &targets, watch),
+                    None => plan.run(&sources, &targets),
+                }
+            }
+        }
+    }
+}
+
+/// The buffer of a tensor on the device.
+fn on_device(contents: &Contents) -> Result<&wgpu::Buffer> {
+    match contents {
+        Contents::Device(tensor) => Ok(tensor.buffer()),
+        Contents::Failed(error) => Err(error.clone()),
+        // Tensors of a context on a GPU are all there, but for constants, which are not dispatched.
+        Contents::Bytes(_) | Contents::Released => Err(Error::new(ErrorKind::InvalidState, "the tensor is destroyed")),
+    }
+}
