@@ -166,3 +166,36 @@ fn bytes_read(node: &Node, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
     let of_computed = read.saturating_sub(all - computed);
     read - of_computed + (of_computed as f64 / computed.max(1) as f64 * first as f64) as u64 + others
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::prologue::fuse_prologues;
+    use crate::ir::parse;
+
+    #[test]
+    fn quantized_weights_count_as_the_bytes_that_they_take() {
+        let weights = |constant: &str, reader: &str| {
+            let mut graph = parse(&format!(
+                "%0 = input x float32 [2, 16]
+                 %1 = input i int32 [3]
+                 %2 = constant {constant}
+                 %3 = constant float32 [8, 1]
+                 %4 = constant uint8 [8, 1]
+                 %5 = dequantizeLinear %2 %3 %4
+                 %6 = {reader}
+                 output y = %6"
+            ));
+            fuse_prologues(&mut graph).unwrap();
+            let node = graph.nodes.last().expect("the reader");
+            let outputs: Vec<_> = node.outputs.iter().map(|&id| graph.descriptor(id)).collect();
+            bytes_read(node, &graph.input_descriptors(node), &outputs)
+        };
+        let parameters = 8 * 4 + 8;
+        let product = "gemm %0 %5 bTranspose=true";
+        assert_eq!(weights("uint8 [8, 16] 200", product), 2 * 16 * 4 + 8 * 16 + parameters);
+        assert_eq!(weights("uint8 [8, 16] 9", product), 2 * 16 * 4 + 8 * 16 / 2 + parameters);
+        // Three rows of eight.
+        assert_eq!(weights("uint8 [8, 16] 200", "gather %5 %1"), 3 * 4 + 3 * 16 + parameters);
+    }
+}
