@@ -25,7 +25,7 @@ export interface ListedNode {
   label: string;
   /**
    * Ids of the operands in the order of `opSupportLimits()`; null for one that was not given. Behind them stand those of
-   * the epilogue.
+   * the epilogue, then those of the prologues behind their first ones.
    */
   inputs: (number | null)[];
   /** Ids of the results. */
@@ -35,6 +35,11 @@ export interface ListedNode {
    * attribute `program` of a fused operator lists its operators with their registers.
    */
   attributes: Record<string, unknown>;
+  /**
+   * Operands that are computed while they are read: their places in `inputs`, where the first operand of what is computed
+   * stands, and the element-wise operators.
+   */
+  prologues: { operand: number; operators: string[] }[];
   /** Element-wise operators that are applied to the result while it is computed, in this order. */
   epilogue: string[];
   /**

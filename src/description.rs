@@ -119,17 +119,16 @@ impl Description {
                 let node: &Node = &self.compiled.nodes()[at as usize];
                 let inputs: Vec<_> = node.inputs.iter().map(|id| id.as_ref().map(descriptor)).collect();
                 let inputs: &Inputs = &inputs;
-                let (own, others) = inputs.split_at(node.operands().0.len());
-                let others: u64 = others.iter().flatten().map(|input| input.bytes() as u64).sum();
                 let outputs: Vec<_> = node.outputs.iter().map(descriptor).collect();
+                let own = seen(node, inputs);
                 json!({
                     "index": index,
                     "kernel": kernel,
                     "node": at,
                     "operator": node.op.rule().name,
                     "label": node.label,
-                    "multiplyAdds": node.op.multiply_adds(own, &outputs),
-                    "bytesRead": node.op.bytes_read(own, &outputs) + others,
+                    "multiplyAdds": node.op.multiply_adds(&own, &outputs),
+                    "bytesRead": bytes_read(node, inputs, &outputs),
                     "bytesWritten": outputs.iter().map(|output| output.bytes()).sum::<usize>(),
                 })
             }
@@ -144,5 +143,59 @@ impl Description {
                 "bytesWritten": descriptor(&id).bytes(),
             }),
         }
+    }
+}
+
+/// The operands of a node as its operator sees them.
+fn seen<'a>(node: &'a Node, inputs: &Inputs<'a>) -> Vec<Option<&'a Descriptor>> {
+    let mut own = inputs[..node.operands().0.len()].to_vec();
+    node.prologues.iter().for_each(|prologue| own[prologue.operand] = Some(&prologue.descriptor));
+    own
+}
+
+/// Bytes of all operands that a step reads. Where it reads only some elements of one that it computes, it reads as large a
+/// part of what that is computed of.
+fn bytes_read(node: &Node, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+    let bytes = |input: &&Descriptor| input.bytes() as u64;
+    let own = seen(node, inputs);
+    let (read, all) = (node.op.bytes_read(&own, outputs), own.iter().flatten().map(bytes).sum::<u64>());
+    let computed: u64 = node.prologues.iter().map(|prologue| prologue.descriptor.bytes() as u64).sum();
+    let first: u64 =
+        node.prologues.iter().filter_map(|prologue| inputs[prologue.operand]).map(|input| input.bytes() as u64).sum();
+    let others: u64 = inputs[own.len()..].iter().flatten().map(bytes).sum();
+    let of_computed = read.saturating_sub(all - computed);
+    read - of_computed + (of_computed as f64 / computed.max(1) as f64 * first as f64) as u64 + others
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::prologue::fuse_prologues;
+    use crate::ir::parse;
+
+    #[test]
+    fn quantized_weights_count_as_the_bytes_that_they_take() {
+        let weights = |constant: &str, reader: &str| {
+            let mut graph = parse(&format!(
+                "%0 = input x float32 [2, 16]
+                 %1 = input i int32 [3]
+                 %2 = constant {constant}
+                 %3 = constant float32 [8, 1]
+                 %4 = constant uint8 [8, 1]
+                 %5 = dequantizeLinear %2 %3 %4
+                 %6 = {reader}
+                 output y = %6"
+            ));
+            fuse_prologues(&mut graph).unwrap();
+            let node = graph.nodes.last().expect("the reader");
+            let outputs: Vec<_> = node.outputs.iter().map(|&id| graph.descriptor(id)).collect();
+            bytes_read(node, &graph.input_descriptors(node), &outputs)
+        };
+        let parameters = 8 * 4 + 8;
+        let product = "gemm %0 %5 bTranspose=true";
+        assert_eq!(weights("uint8 [8, 16] 200", product), 2 * 16 * 4 + 8 * 16 + parameters);
+        assert_eq!(weights("uint8 [8, 16] 9", product), 2 * 16 * 4 + 8 * 16 / 2 + parameters);
+        // Three rows of eight.
+        assert_eq!(weights("uint8 [8, 16] 200", "gather %5 %1"), 3 * 4 + 3 * 16 + parameters);
     }
 }

@@ -27,7 +27,17 @@ pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>) -> HashMap<String, T
     for node in &graph.nodes {
         let tensor = |input: &Option<ValueId>| input.and_then(|id| values[id.index()].as_ref());
         let (own, others) = node.operands();
-        let operands: Vec<Option<&Tensor>> = own.iter().map(tensor).collect();
+        let computed: Vec<(usize, Tensor)> = node
+            .prologues
+            .iter()
+            .filter_map(|prologue| node.prologue(prologue.operand))
+            .map(|(prologue, places)| {
+                let operands: Vec<&Tensor> = places.iter().filter_map(|&place| tensor(&node.inputs[place])).collect();
+                (prologue.operand, prologue.evaluate(&operands))
+            })
+            .collect();
+        let mut operands: Vec<Option<&Tensor>> = own.iter().map(tensor).collect();
+        computed.iter().for_each(|(operand, value)| operands[*operand] = Some(value));
         let outputs: Vec<_> = node.outputs.iter().map(|&id| graph.descriptor(id).clone()).collect();
         let mut results = node.op.reference(&operands, &outputs);
         if !node.epilogue.is_empty() {

@@ -1,7 +1,6 @@
 //! The test of a graph against the oracle: on every instruction set, with 1, 2 and 7 threads, compiled and not.
 
-use crate::compile::Passes;
-use crate::cpu::plan::{Plan, PlanOptions, optimized};
+use crate::cpu::plan::{PASSES, Plan, PlanOptions, optimized};
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::cpu::threads::Threads;
@@ -148,7 +147,7 @@ pub fn run_compiled(graph: &Graph, isa: Isa) -> Vec<Vec<u8>> {
     let env = Env { threads: pool(1), isa };
     let mut random = Random::new(graph.values.len() as u64);
     let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
-    let graph = optimized(graph.clone(), &env, Passes::ALL).expect("a graph");
+    let graph = optimized(graph.clone(), &env, PASSES).expect("a graph");
     run(&graph, &inputs, &env, PlanOptions { fill_arena: true, share_views: true, winograd: true })
 }
 
@@ -197,7 +196,7 @@ struct Variant {
 /// The graph before and after compilation.
 fn variants(graph: &Graph, isa: Isa) -> [Variant; 2] {
     let env = Env { threads: pool(1), isa };
-    let compiled = optimized(graph.clone(), &env, Passes::ALL).expect("a graph");
+    let compiled = optimized(graph.clone(), &env, PASSES).expect("a graph");
     [
         Variant { name: "as built", graph: graph.clone(), share_views: false },
         Variant { name: "compiled", graph: compiled, share_views: true },

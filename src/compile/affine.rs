@@ -75,8 +75,8 @@ impl Absorb<'_> {
             self.known.insert(id);
         }
         let inputs = inputs.iter().copied().map(Some).collect();
-        let (label, epilogue, origins) = Default::default();
-        self.push(Node { op: op.into(), label, inputs, outputs: vec![id], epilogue, origins });
+        let (label, epilogue, prologues, origins) = Default::default();
+        self.push(Node { op: op.into(), label, inputs, outputs: vec![id], epilogue, prologues, origins });
         id
     }
 
@@ -260,7 +260,7 @@ mod tests {
         let evaluate = |graph: &Graph, node: &Node| {
             node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect()
         };
-        let passes = Passes { layout: false, epilogues: false, chains: false, ..Passes::ALL };
+        let passes = Passes { layout: false, epilogues: false, chains: false, ..crate::cpu::plan::PASSES };
         optimize(&mut graph, passes, &evaluate).unwrap();
         graph.nodes.iter().map(|node| node.op.rule().name).collect()
     }

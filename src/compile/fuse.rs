@@ -165,7 +165,7 @@ fn reads_alone(graph: &Graph, uses: &[usize], reader: &Node, id: ValueId) -> boo
 }
 
 /// The program of an element-wise node.
-fn program(graph: &Graph, node: &Node) -> Option<Fused> {
+pub(super) fn program(graph: &Graph, node: &Node) -> Option<Fused> {
     match &node.op {
         Op::Elementwise(op) => {
             let types: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).dtype).collect();

@@ -111,8 +111,8 @@ impl Rewrite<'_> {
     /// Appends a node that belongs to no operator of the graph as built.
     fn push(&mut self, op: impl Into<Op>, input: ValueId, output: ValueId) {
         let (op, inputs, outputs) = (op.into(), vec![Some(input)], vec![output]);
-        let (label, epilogue, origins) = Default::default();
-        self.graph.nodes.push(Node { op, label, inputs, outputs, epilogue, origins });
+        let (label, epilogue, prologues, origins) = Default::default();
+        self.graph.nodes.push(Node { op, label, inputs, outputs, epilogue, prologues, origins });
     }
 
     fn push_transpose(&mut self, axes: Vec<usize>, input: ValueId, output: ValueId) {

@@ -3,7 +3,7 @@
 //! outputs are computed in place in the bound tensors.
 
 use super::views::{View, view};
-use crate::ir::{Graph, Source, ValueId};
+use crate::ir::{Graph, Node, Source, ValueId};
 use crate::memory::ALIGNMENT;
 use std::collections::BTreeMap;
 
@@ -93,6 +93,11 @@ struct Planner<'a> {
     granularity: Granularity,
 }
 
+/// Whether a node computes nothing but its operator.
+fn is_plain(node: &Node) -> bool {
+    node.epilogue.is_empty() && node.prologues.is_empty()
+}
+
 /// Plans the memory of `graph`; `scratch` holds, for each node, the bytes of scratch memory of its step, and
 /// `share_views` allows views to need no step.
 pub fn plan(graph: &Graph, scratch: &[usize], share_views: bool, granularity: Granularity) -> MemoryPlan {
@@ -127,7 +132,7 @@ impl Planner<'_> {
         for (index, node) in self.graph.nodes.iter().enumerate() {
             let fits = |offset: &usize| offset.is_multiple_of(self.granularity.view);
             match view(self.graph, node).filter(|view| view.offsets().iter().all(fits)) {
-                Some(View::Parts(offsets)) if node.epilogue.is_empty() => {
+                Some(View::Parts(offsets)) if is_plain(node) => {
                     // A view of a view is one of the whole value, so that chains of views stay short.
                     let home = self.home(node.inputs[0].expect("a view has an operand").index());
                     for (output, offset) in node.outputs.iter().zip(offsets) {
@@ -135,7 +140,7 @@ impl Planner<'_> {
                     }
                     self.views[index] = true;
                 }
-                Some(View::Joined(offsets)) if node.epilogue.is_empty() => {
+                Some(View::Joined(offsets)) if is_plain(node) => {
                     let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
                     // Each operand must be computed, live in memory of its own, and be needed at one place only once.
                     let movable = |id: &ValueId| {

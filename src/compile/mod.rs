@@ -6,6 +6,7 @@ pub mod fuse;
 pub mod layout;
 pub mod memory;
 pub mod patterns;
+pub mod prologue;
 pub mod quantized;
 pub mod simplify;
 pub mod transposed;
@@ -32,6 +33,11 @@ macro_rules! passes {
             pub const NONE: Passes = Passes { $($name: false,)* };
             /// Their names.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
+
+            /// The passes that are in both.
+            pub const fn and(self, other: Passes) -> Passes {
+                Passes { $($name: self.$name && other.$name,)* }
+            }
 
             /// Every pass but the one of that name; `None` if there is none.
             fn remove(&mut self, name: &str) -> Option<()> {
@@ -67,6 +73,8 @@ passes! {
     epilogues,
     /// Makes chains of element-wise operators one.
     chains,
+    /// Makes element-wise operators the prologue of what alone reads their result, and leaves weights quantised.
+    prologues,
     /// Lets views share memory.
     views,
     /// Computes convolutions with 3 by 3 filters by Winograd's algorithm where that pays.
@@ -90,6 +98,11 @@ impl Passes {
 /// # Errors
 /// An `UnknownError` when there is no memory for folded constants, an `OperationError` when a mapped one cannot be read.
 pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result<()> {
+    if passes.prologues {
+        // Before products look for transposed constants.
+        quantized::sink(graph)?;
+        check(graph);
+    }
     if passes.simplify {
         // Before constants are folded, which would transpose them.
         transposed::transpose_in_products(graph);
@@ -130,6 +143,10 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
         fuse::fuse_chains(graph);
         check(graph);
     }
+    if passes.prologues {
+        prologue::fuse_prologues(graph)?;
+        check(graph);
+    }
     graph.sort_origins();
     Ok(())
 }
@@ -138,7 +155,10 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
 fn tidy(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result<()> {
     if passes.fold {
         // What products of quantised tensors read stays quantised until they are fused.
-        let keep = if passes.quantized { quantized::weights(graph) } else { HashSet::new() };
+        let mut keep = if passes.quantized { quantized::weights(graph) } else { HashSet::new() };
+        if passes.prologues {
+            keep.extend(prologue::weights(graph));
+        }
         fold::fold(graph, &keep, evaluate)?;
         check(graph);
     }

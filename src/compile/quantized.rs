@@ -87,7 +87,7 @@ fn is_byte(graph: &Graph, id: ValueId) -> bool {
 }
 
 /// Moves bytes instead of floats: `dequantizeLinear` goes behind `transpose()` and `reshape()`.
-fn sink(graph: &mut Graph) -> Result<()> {
+pub(super) fn sink(graph: &mut Graph) -> Result<()> {
     let mut producers: Vec<Option<usize>> = vec![None; graph.values.len()];
     let mut nodes: Vec<Node> = Vec::new();
     for mut node in std::mem::take(&mut graph.nodes) {
@@ -278,6 +278,7 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
         inputs,
         outputs,
         epilogue: Default::default(),
+        prologues: Vec::new(),
         origins,
     };
     let Product::Conv2d(options @ Conv2dAttributes { input_layout: InputLayout::Nchw, .. }) = &found.op.product else {
@@ -299,6 +300,7 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
         outputs: vec![to],
         origins: Vec::new(),
         epilogue: Default::default(),
+        prologues: Vec::new(),
         label: node.label.clone(),
     };
     nodes.push(transpose(found.input, to_last, image));

@@ -124,6 +124,7 @@ impl Plan {
     /// the draft accepts and does not define, or when a mapped constant cannot be read.
     pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         graph.check_defined()?;
+        let passes = passes.and(PASSES);
         let origin = Origin { source: Listing::of(&graph), passes };
         Plan::lowered(optimized(graph, env, passes)?, origin, env, options)
     }
@@ -284,6 +285,9 @@ fn enters_pool(graph: &Graph, steps: &[PlannedStep], env: &Env) -> bool {
     env.threads.count() > 1 && (written >= MIN_POOL_BYTES || work() >= MIN_POOL_WORK)
 }
 
+/// The passes that make operators which there are steps for.
+pub const PASSES: Passes = Passes { prologues: false, ..Passes::ALL };
+
 /// What the passes make of `graph`.
 ///
 /// # Errors
@@ -350,7 +354,7 @@ mod tests {
     use crate::ir::{Constant, parse};
 
     /// Images stay as they are, so that every step belongs to an operator of the graph.
-    const PASSES: Passes = Passes { layout: false, ..Passes::ALL };
+    const PASSES: Passes = Passes { layout: false, ..super::PASSES };
 
     fn plan(graph: Graph) -> Plan {
         let threads = Threads::new(1).unwrap();

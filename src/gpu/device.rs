@@ -96,6 +96,9 @@ impl Device {
         let dialect = Dialect {
             f16: features.contains(wgpu::Features::SHADER_F16),
             int64: features.contains(wgpu::Features::SHADER_INT64),
+            subgroups: features.contains(wgpu::Features::SUBGROUP)
+                && (4..=64).contains(&adapter.get_info().subgroup_min_size)
+                && (4..=64).contains(&adapter.get_info().subgroup_max_size),
         };
         let (loss, fault) = (Arc::new(Loss::default()), Arc::new(Mutex::new(None)));
         watch(&device, &loss, &fault);

@@ -10,6 +10,8 @@ pub struct Dialect {
     pub f16: bool,
     /// Whether there are types `i64` and `u64`. Elements of 64 bits are pairs of words otherwise.
     pub int64: bool,
+    /// Whether the invocations of a subgroup, 4 to 64 of them, see each other's values.
+    pub subgroups: bool,
 }
 
 impl Dialect {
@@ -85,53 +87,61 @@ impl Dialect {
         )
     }
 
-    /// The declaration of a binding, and of the function `store_word(w)` that computes all elements of the word `w` with
-    /// the function `compute(i)` and stores them. Where `masked`, the elements that `covers(i)` denies keep what they were.
+    /// As [`readable`](Self::readable), for numbers of an 8-bit type that are stored in 4 bits each.
+    pub fn readable_nibbles(self, binding: u32, name: &str, dtype: DataType) -> String {
+        let value = self.value(dtype);
+        let element = match dtype {
+            Int8 => format!("extractBits(bitcast<i32>({name}_words[i >> 3u]), (i & 7u) << 2u, 4u)"),
+            _ => format!("extractBits({name}_words[i >> 3u], (i & 7u) << 2u, 4u)"),
+        };
+        format!(
+            "@group(0) @binding({binding}) var<storage, read_write> {name}_words: array<u32>;\n\
+             fn {name}(i: u32) -> {value} {{ return {element}; }}\n"
+        )
+    }
+
+    /// The declaration of a binding, of the function `word(w)` that computes all elements of the word `w` with the function
+    /// `compute(i)`, and of `store_word(w)`, which stores it. Where `masked`, the elements that `covers(i)` denies keep what
+    /// they were.
     pub fn writable(self, binding: u32, dtype: DataType, masked: bool) -> String {
         let (word, value, lanes) = (self.word(dtype), self.value(dtype), self.lanes(dtype));
-        let mut text = format!(
-            "@group(0) @binding({binding}) var<storage, read_write> output_words: array<{word}>;\n\
-             alias output_value = {value};\n"
-        );
-        let covers = |i: &str| if masked { format!(" && covers({i})") } else { String::new() };
-        let function = match (dtype, lanes) {
-            (_, 4) => {
-                let start = if masked { "output_words[w]" } else { "0u" };
-                let mut lines = format!("  var bits = {start};\n");
-                for lane in 0..4 {
-                    let i = format!("4u * w + {lane}u");
-                    let bits =
-                        if dtype == Int8 { format!("bitcast<u32>(compute({i}))") } else { format!("compute({i})") };
-                    let _ = writeln!(
-                        lines,
-                        "  if ({i} < immediates.elements{}) {{ bits = insertBits(bits, {bits}, {}u, 8u); }}",
-                        covers(&i),
-                        8 * lane
-                    );
-                }
-                lines + "  output_words[w] = bits;\n"
-            }
-            (_, 2) => {
-                let start = if masked { "unpack2x16float(output_words[w])" } else { "vec2<f32>(0.0)" };
-                let mut lines = format!("  var halves = {start};\n");
-                for lane in 0..2 {
-                    let i = format!("2u * w + {lane}u");
-                    let _ = writeln!(
-                        lines,
-                        "  if ({i} < immediates.elements{}) {{ halves[{lane}] = compute({i}); }}",
-                        covers(&i)
-                    );
-                }
-                lines + "  output_words[w] = pack2x16float(halves);\n"
-            }
-            _ => {
-                let stored = if dtype == Float16 { "f16(compute(w))" } else { "compute(w)" };
-                let guard = if masked { "  if (!covers(w)) { return; }\n" } else { "" };
-                format!("{guard}  output_words[w] = {stored};\n")
-            }
+        let element = |i: &str| match dtype {
+            Int8 => format!("bitcast<u32>(compute({i}))"),
+            Float16 if lanes == 1 => format!("f16(compute({i}))"),
+            _ => format!("compute({i})"),
         };
-        let _ = write!(text, "fn store_word(w: u32) {{\n{function}}}\n");
-        text
+        let (start, all) = match (lanes, masked) {
+            (4, false) => ("0u", "packed"),
+            (4, true) => ("output_words[w]", "packed"),
+            (2, false) => ("vec2<f32>(0.0)", "pack2x16float(packed)"),
+            (2, true) => ("unpack2x16float(output_words[w])", "pack2x16float(packed)"),
+            _ => ("", ""),
+        };
+        let mut lines = format!("  var packed = {start};\n");
+        for lane in 0..lanes {
+            let i = format!("{lanes}u * w + {lane}u");
+            let covers = if masked { format!(" && covers({i})") } else { String::new() };
+            let put = match lanes {
+                4 => format!("packed = insertBits(packed, {}, {}u, 8u)", element(&i), 8 * lane),
+                _ => format!("packed[{lane}] = {}", element(&i)),
+            };
+            let _ = writeln!(lines, "  if ({i} < immediates.elements{covers}) {{ {put}; }}");
+        }
+        let (body, guard) = match (lanes, masked) {
+            (1, false) => (format!("  return {};\n", element("w")), ""),
+            (1, true) => (format!("  return {};\n", element("w")), "  if (!covers(w)) { return; }\n"),
+            _ => (format!("{lines}  return {all};\n"), ""),
+        };
+        format!(
+            "@group(0) @binding({binding}) var<storage, read_write> output_words: array<{word}>;
+alias output_value = {value};
+fn word(w: u32) -> {word} {{
+{body}}}
+fn store_word(w: u32) {{
+{guard}  output_words[w] = word(w);
+}}
+"
+        )
     }
 
     /// The declaration of a binding, and of the function `store(i, x)` that stores the element `i` of a type with one

@@ -83,7 +83,8 @@ var<immediate> immediates: Immediates;
 @group(0) @binding(0) var<storage, read> parameters: array<u32>;
 fn parameter(i: u32) -> u32 {{ return parameters[immediates.first_parameter + i]; }}
 fn parameter_f32(i: u32) -> f32 {{ return bitcast<f32>(parameter(i)); }}
-"
+{}",
+        include_str!("shaders/index.wgsl")
     )
 }
 

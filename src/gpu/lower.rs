@@ -6,7 +6,7 @@ use super::map::{Entry, Epilogue, Map, Readable};
 use super::steps::{attention, copy, cumulative, gather, normalization, product, recurrent, reduce, spatial};
 use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, Node};
+use crate::ir::{Graph, Node, Prologue};
 use crate::ops::Op;
 use crate::ops::fused::Fused;
 use crate::shape::Descriptor;
@@ -88,7 +88,7 @@ impl<'a> Lowering<'a> {
             entry,
             epilogue: self.epilogue(),
         };
-        let dispatch = map.dispatch(self.dialect);
+        let dispatch = map.dispatch(self);
         self.dispatch(dispatch);
     }
 
@@ -111,7 +111,7 @@ impl<'a> Lowering<'a> {
         self.packed(DataType::Float32, |l, output| {
             let descriptor = &descriptor;
             let map = Map { name, inputs, output, descriptor, functions, parameters, entry, epilogue: None };
-            let dispatch = map.dispatch(l.dialect);
+            let dispatch = map.dispatch(l);
             l.dispatch(dispatch);
         });
     }
@@ -127,6 +127,16 @@ impl<'a> Lowering<'a> {
     /// Appends a kernel that copies the elements of `x` to the (only) output, through what follows the operator.
     pub fn copy(&mut self, x: Readable) {
         self.map(0, "copy", vec![x], "fn value(i: u32) -> x_value { return x(i); }\n", Parameters::default());
+    }
+
+    /// What computes the operand of that index while it is read, and what its program reads.
+    pub fn prologue(&self, index: usize) -> Option<(&'a Prologue, Vec<(Bound, &'a Descriptor)>)> {
+        let (prologue, places) = self.node.prologue(index)?;
+        let operand = |place: usize| {
+            let id = self.node.inputs[place].expect("operands of a prologue are given");
+            (Bound::Input(place), self.graph.descriptor(id))
+        };
+        Some((prologue, places.into_iter().map(operand).collect()))
     }
 
     /// What follows the operator.
@@ -147,7 +157,7 @@ impl<'a> Lowering<'a> {
 pub fn lower(graph: &Graph, node: &Node, dialect: Dialect) -> Result<Lowered> {
     let mut lowering = Lowering {
         dialect,
-        inputs: node.operands().0.iter().map(|input| input.map(|id| graph.descriptor(id))).collect(),
+        inputs: graph.operand_descriptors(node),
         outputs: node.outputs.iter().map(|&id| graph.descriptor(id)).collect(),
         graph,
         node,

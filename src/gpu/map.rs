@@ -3,10 +3,12 @@
 
 use super::dialect::Dialect;
 use super::kernel::{Bound, Dispatch, Parameters, WORKGROUP, grid, header};
+use super::lower::Lowering;
+use super::prologue::declare;
 use super::scalar::Scalars;
 use crate::dtype::DataType;
 use crate::ops::fused::Fused;
-use crate::shape::{Descriptor, broadcast_strides};
+use crate::shape::{Descriptor, strides};
 
 /// A tensor that a kernel reads.
 #[derive(Clone, Copy, Debug)]
@@ -66,17 +68,16 @@ pub struct Map<'a> {
 }
 
 impl Map<'_> {
-    /// The launch of this kernel.
-    pub fn dispatch(mut self, dialect: Dialect) -> Dispatch {
+    /// The launch of this kernel, which is one of those of `l`.
+    pub fn dispatch(mut self, l: &Lowering) -> Dispatch {
+        let dialect = l.dialect;
         let mut text = header(dialect);
         let mut bindings = Vec::new();
         for input in &self.inputs {
-            bindings.push(input.bound);
-            text.push_str(&dialect.readable(bindings.len() as u32, input.name, input.dtype));
+            text.push_str(&declare(l, input, &mut bindings, &mut self.parameters));
         }
         let follow = self.follow(dialect, &mut text, &mut bindings);
         bindings.push(self.output);
-        text.push_str(include_str!("shaders/index.wgsl"));
         text.push_str(&self.functions);
         text.push_str(&follow);
         let (dtype, elements) = (self.descriptor.dtype, self.descriptor.elements() as u32);
@@ -86,8 +87,10 @@ impl Map<'_> {
             Entry::Own { workgroups, elements } => (dialect.storable(binding, dtype), elements, workgroups),
             Entry::Words | Entry::MaskedWords => {
                 let masked = matches!(self.entry, Entry::MaskedWords);
-                let writes = dialect.writable(binding, dtype, masked) + &main(lanes);
-                (writes, elements, elements.div_ceil(lanes).div_ceil(WORKGROUP))
+                let words = elements.div_ceil(lanes);
+                let each = words_each(words, masked);
+                let writes = dialect.writable(binding, dtype, masked) + &main(lanes, each);
+                (writes, elements, words.div_ceil(WORKGROUP * each))
             }
         };
         text.push_str(&writes);
@@ -119,8 +122,32 @@ impl Map<'_> {
     }
 }
 
-/// The entry point: one invocation per word of the output.
-fn main(lanes: u32) -> String {
+/// Words from which on an invocation computes several, so that it has several reads on their way. Below, a large device
+/// (some 130 multiprocessors with 2048 invocations each) would not be full.
+const MANY_WORDS: u32 = 1 << 20;
+
+/// Words that an invocation computes then, at distances of a workgroup: neighbours read and write what lies side by side.
+const WORDS: u32 = 4;
+
+/// Number of words that each invocation computes for so many words in all. Those that are masked are read, changed and
+/// written one after the other.
+fn words_each(words: u32, masked: bool) -> u32 {
+    if words >= MANY_WORDS && !masked { WORDS } else { 1 }
+}
+
+/// The entry point, whose invocations compute `each` words of the output.
+fn main(lanes: u32, each: u32) -> String {
+    let words = match each {
+        1 => "  if (first < words) { store_word(first); }\n".to_string(),
+        // All are computed before the first one is written: reads must not be moved in front of writes.
+        _ => {
+            let place = |j: u32| format!("first + {}u", j * WORKGROUP);
+            let computed = (0..each).map(|j| format!("  let word{j} = word(min({}, words - 1u));\n", place(j)));
+            let stored =
+                (0..each).map(|j| format!("  if ({0} < words) {{ output_words[{0}] = word{j}; }}\n", place(j)));
+            computed.chain(stored).collect()
+        }
+    };
     format!(
         "fn compute(i: u32) -> output_value {{ return follow(value(i), i); }}
 @compute @workgroup_size({WORKGROUP})
@@ -129,26 +156,60 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) local: u32,
 ) {{
-  let w = (group.y * groups.x + group.x) * {WORKGROUP}u + local;
-  if (w < (immediates.elements + {}u) / {lanes}u) {{ store_word(w); }}
-}}
+  let words = (immediates.elements + {}u) / {lanes}u;
+  let first = (group.y * groups.x + group.x) * {}u + local;
+{words}}}
 ",
-        lanes - 1
+        lanes - 1,
+        WORKGROUP * each
     )
 }
 
 /// The expression for the element of the tensor `name`, of the shape `from`, that the element `i` of the shape `to` is
 /// computed of.
 pub fn read_broadcast(parameters: &mut Parameters, name: &str, from: &[u32], to: &[u32]) -> String {
-    if from.iter().product::<u32>() == 1 {
-        return format!("{name}(0u)");
+    format!("{name}({})", spread(parameters, from, to, Divisors::Parameters))
+}
+
+/// Where a kernel has the numbers from that it divides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divisors {
+    /// Among its parameters, so that shapes share a kernel; only powers of two, of which there are few, are in its text.
+    Parameters,
+    /// In its text: a division by a number that the compiler knows costs a multiplication, one by another number some
+    /// twenty instructions.
+    Text,
+}
+
+/// The expression for the place of the element, of a tensor of the shape `from`, that stands for the element `i` of the
+/// shape `to`: elements repeat along dimensions that `from` does not have, and over blocks of those that it has less of.
+pub fn spread(parameters: &mut Parameters, from: &[u32], to: &[u32], divisors: Divisors) -> String {
+    let padding = to.len() - from.len();
+    let own = strides(from);
+    // Each dimension is seen as two, blocks and elements of a block: the tensor repeats over the second.
+    let axes = to.iter().enumerate().flat_map(|(axis, &size)| match axis.checked_sub(padding) {
+        None => [(1, 0), (size, 0)],
+        Some(axis) => [(from[axis], own[axis] as isize), (size / from[axis], 0)],
+    });
+    let axes: Vec<(u32, isize)> = axes.filter(|(size, _)| *size != 1).collect();
+    let leading = axes.iter().take_while(|(_, stride)| *stride == 0).count();
+    let (elements, repeats): (Vec<_>, Vec<_>) = axes[leading..].iter().partition(|(_, stride)| *stride != 0);
+    let product = |axes: &[&(u32, isize)]| axes.iter().map(|(size, _)| size).product::<u32>();
+    let (elements, repeats) = (product(&elements), product(&repeats));
+    if elements == 1 {
+        return "0u".to_string();
     }
-    if from.iter().product::<u32>() == to.iter().product::<u32>() {
-        return format!("{name}(i)");
+    // All that the tensor has lies in front of what repeats.
+    if !axes[leading..].is_sorted_by_key(|(_, stride)| *stride == 0) {
+        let (sizes, steps): (Vec<u32>, Vec<isize>) = axes.into_iter().unzip();
+        return format!("strided({}u, i)", strided(parameters, &sizes, &steps, 0));
     }
-    let strides: Vec<isize> = broadcast_strides(from, to).into_iter().map(|stride| stride as isize).collect();
-    let first = strided(parameters, to, &strides, 0);
-    format!("{name}(strided({first}u, i))")
+    let mut divisor = |number: u32| match number.is_power_of_two() || divisors == Divisors::Text {
+        true => format!("{number}u"),
+        false => format!("parameter({}u)", parameters.push(number)),
+    };
+    let quotient = if repeats == 1 { "i".to_string() } else { format!("i / {}", divisor(repeats)) };
+    if leading == 0 { quotient } else { format!("{quotient} % {}", divisor(elements)) }
 }
 
 /// The parameters of the function `strided(first, i)` of `index.wgsl`: where the element `i` of a tensor of this shape
@@ -169,4 +230,42 @@ pub fn strided(parameters: &mut Parameters, shape: &[u32], strides: &[isize], of
         parameters.extend([size, stride as i32 as u32]);
     }
     first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(from: &[u32], to: &[u32], divisors: Divisors) -> (String, Vec<u32>) {
+        let mut parameters = Parameters::default();
+        (spread(&mut parameters, from, to, divisors), parameters.0)
+    }
+
+    #[test]
+    fn places_of_what_repeats() {
+        let known = |from: &[u32], to: &[u32]| place(from, to, Divisors::Text).0;
+        assert_eq!(known(&[], &[2, 3]), "0u");
+        assert_eq!(known(&[1, 1], &[2, 3]), "0u");
+        assert_eq!(known(&[2, 3], &[2, 3]), "i");
+        assert_eq!(known(&[3], &[2, 3]), "i % 3u");
+        assert_eq!(known(&[2, 1], &[2, 3]), "i / 3u");
+        assert_eq!(known(&[5, 1, 1], &[2, 5, 3, 7]), "i / 21u % 5u");
+        // A scale of blocks, and one that repeats twice.
+        assert_eq!(known(&[4, 2], &[4, 64]), "i / 32u");
+        assert_eq!(known(&[2, 3], &[4, 6]), "strided(0u, i)");
+        assert_eq!(known(&[2, 1, 3], &[2, 5, 3]), "strided(0u, i)");
+    }
+
+    #[test]
+    fn shapes_share_a_kernel_unless_they_are_to_be_in_its_text() {
+        assert_eq!(place(&[6], &[5, 6], Divisors::Parameters), ("i % parameter(0u)".to_string(), vec![6]));
+        assert_eq!(place(&[8], &[5, 8], Divisors::Parameters), ("i % 8u".to_string(), vec![]));
+    }
+
+    #[test]
+    fn many_words_are_computed_by_few_invocations() {
+        assert_eq!(words_each(MANY_WORDS - 1, false), 1);
+        assert_eq!(words_each(MANY_WORDS, false), WORDS);
+        assert_eq!(words_each(MANY_WORDS, true), 1);
+    }
 }

@@ -18,6 +18,7 @@ pub mod pipelines;
 pub mod plan;
 mod poller;
 mod profile;
+pub mod prologue;
 pub mod scalar;
 #[cfg(test)]
 mod simulate;

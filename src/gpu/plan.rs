@@ -281,7 +281,7 @@ fn kernels(lowered: &Lowered) -> String {
 
 fn multiply_adds(graph: &Graph, node: &Node) -> u64 {
     let outputs: Vec<&Descriptor> = node.outputs.iter().map(|&id| graph.descriptor(id)).collect();
-    node.op.multiply_adds(&graph.input_descriptors(node)[..node.operands().0.len()], &outputs)
+    node.op.multiply_adds(&graph.operand_descriptors(node), &outputs)
 }
 
 /// A launch whose kernel is not compiled.

@@ -75,21 +75,25 @@ pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap
 /// If it is no valid WGSL; the message holds the numbered lines.
 fn validate(name: &str, source: &str, dialect: Dialect) {
     use wgpu::naga::front::wgsl::parse_str;
-    use wgpu::naga::valid::{Capabilities, ValidationFlags, Validator};
+    use wgpu::naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
     let mut capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     capabilities.set(Capabilities::SHADER_FLOAT16, dialect.f16);
     capabilities.set(Capabilities::SHADER_INT64, dialect.int64);
+    capabilities.set(Capabilities::SUBGROUP, dialect.subgroups);
     let module = parse_str(source).unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
-    let validated = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
+    let validated = Validator::new(ValidationFlags::all(), capabilities)
+        .subgroup_stages(ShaderStages::COMPUTE)
+        .subgroup_operations(SubgroupOperationSet::all())
+        .validate(&module);
     validated.unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
 }
 
 /// The devices that differ in what their shaders may use.
 pub const DIALECTS: [Dialect; 4] = [
-    Dialect { f16: false, int64: false },
-    Dialect { f16: false, int64: true },
-    Dialect { f16: true, int64: false },
-    Dialect { f16: true, int64: true },
+    Dialect { f16: false, int64: false, subgroups: false },
+    Dialect { f16: false, int64: true, subgroups: true },
+    Dialect { f16: true, int64: false, subgroups: true },
+    Dialect { f16: true, int64: true, subgroups: false },
 ];
 
 #[test]

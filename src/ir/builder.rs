@@ -120,8 +120,8 @@ impl Builder {
         });
         let outputs = resolved.map_err(|problem| Error::at(op.rule().name, &label, problem))?;
         let outputs: Vec<_> = outputs.into_iter().map(|output| self.graph.add_value(output, Source::Node)).collect();
-        let (epilogue, origins) = (Fused::default(), Vec::new());
-        self.graph.nodes.push(Node { op, label, inputs, outputs: outputs.clone(), epilogue, origins });
+        let (epilogue, prologues, origins) = Default::default();
+        self.graph.nodes.push(Node { op, label, inputs, outputs: outputs.clone(), epilogue, prologues, origins });
         Ok(outputs)
     }
 

@@ -1,6 +1,6 @@
 //! Listings: what is left of a graph for people when its constants are gone.
 
-use super::{Graph, Node, ValueId};
+use super::{Graph, Node, Prologue, ValueId};
 use crate::dtype::Number;
 use crate::ops::attributes::Attribute;
 use crate::shape::Descriptor;
@@ -90,9 +90,14 @@ fn node_json(id: usize, node: &Node) -> Json {
         "inputs": node.inputs.iter().map(|input| input.map(|id| id.0)).collect::<Vec<_>>(),
         "outputs": node.outputs.iter().map(|id| id.0).collect::<Vec<_>>(),
         "attributes": attributes.iter().map(|(name, value)| (name.clone(), attribute(value))).collect::<Map<_, _>>(),
+        "prologues": node.prologues.iter().map(prologue).collect::<Json>(),
         "epilogue": node.epilogue.names().collect::<Vec<_>>(),
         "origins": node.origins,
     })
+}
+
+fn prologue(prologue: &Prologue) -> Json {
+    json!({ "operand": prologue.operand, "operators": prologue.program.names().collect::<Vec<_>>() })
 }
 
 fn attribute(value: &Attribute) -> Json {
@@ -142,7 +147,7 @@ mod tests {
         assert_eq!(kinds, ["input", "constant", "node", "node"]);
         let convolution = json!({
             "id": 0, "operator": "conv2d", "label": "", "inputs": [0, 1, null], "outputs": [2],
-            "attributes": { "padding": [1, 1, 1, 1] }, "epilogue": [], "origins": [0],
+            "attributes": { "padding": [1, 1, 1, 1] }, "prologues": [], "epilogue": [], "origins": [0],
         });
         assert_eq!(json["nodes"][0], convolution);
         assert_eq!(json["nodes"][1]["attributes"], json!({ "maxValue": 6.0 }));

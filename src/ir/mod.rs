@@ -4,12 +4,14 @@ mod builder;
 mod constant;
 mod listing;
 mod origins;
+mod prologue;
 mod text;
 mod verify;
 
 pub use builder::{Builder, Checkpoint, OperandId};
 pub use constant::Constant;
 pub use listing::Listing;
+pub use prologue::{Prologue, Storage, is_cheap};
 pub use text::parse;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -72,14 +74,31 @@ pub struct Node {
     /// result, of the data type and shape of the output, the others are broadcast to it and are the last ones of
     /// `inputs`. Set by the compiler; as a rule empty.
     pub epilogue: Fused,
+    /// The operands that are computed while they are read. Set by the compiler; as a rule none.
+    pub prologues: Vec<Prologue>,
     /// The nodes of the graph as it was built that this one stands for, by their places there, in order.
     pub origins: Vec<u32>,
 }
 
 impl Node {
-    /// The operands of the operator, and those of the epilogue behind its first one.
+    /// The operands of the operator, as they are read, and those of the epilogue behind its first one.
     pub fn operands(&self) -> (&[Option<ValueId>], &[Option<ValueId>]) {
-        self.inputs.split_at(self.inputs.len() - self.epilogue.inputs.saturating_sub(1))
+        let behind: usize = self.prologues.iter().map(Prologue::others).sum();
+        let all = &self.inputs[..self.inputs.len() - behind];
+        all.split_at(all.len() - self.epilogue.inputs.saturating_sub(1))
+    }
+
+    /// What computes the operand of that index, and where the operands of its program stand in `inputs`.
+    pub fn prologue(&self, operand: usize) -> Option<(&Prologue, Vec<usize>)> {
+        let mut first = self.inputs.len() - self.prologues.iter().map(Prologue::others).sum::<usize>();
+        for prologue in &self.prologues {
+            let others = first..first + prologue.others();
+            if prologue.operand == operand {
+                return Some((prologue, [operand].into_iter().chain(others).collect()));
+            }
+            first = others.end;
+        }
+        None
     }
 }
 
@@ -125,6 +144,13 @@ impl Graph {
     /// The descriptors of a node's operands.
     pub fn input_descriptors(&self, node: &Node) -> Vec<Option<&Descriptor>> {
         node.inputs.iter().map(|input| input.map(|id| self.descriptor(id))).collect()
+    }
+
+    /// The descriptors of the operands of a node's operator, as that sees them.
+    pub fn operand_descriptors<'a>(&'a self, node: &'a Node) -> Vec<Option<&'a Descriptor>> {
+        let mut all: Vec<_> = node.operands().0.iter().map(|input| input.map(|id| self.descriptor(id))).collect();
+        node.prologues.iter().for_each(|prologue| all[prologue.operand] = Some(&prologue.descriptor));
+        all
     }
 
     /// Checks what can only be refused when the graph is built.

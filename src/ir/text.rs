@@ -8,8 +8,9 @@
 //! ```
 //!
 //! An operand that was not given is `_`. `epilogue=[add(r0 r1), relu(r2)]` is the program of an epilogue: `r0` is the
-//! result of the operator, `r1` the first of the operands behind its own, `r2` the result of `add`. The bytes of constants are not written; [`parse`] fills them with the
-//! numbers behind the shape, or with pseudo-random ones when there are none.
+//! result of the operator, `r1` the first of the operands behind its own, `r2` the result of `add`. Prologues are written,
+//! and not read. The bytes of constants are not written; [`parse`] fills them with the numbers behind the shape, or with
+//! pseudo-random ones when there are none.
 
 use super::{Builder, Graph, OperandId, Source, ValueId};
 use crate::dtype::{DataType, Number};
@@ -47,6 +48,10 @@ impl fmt::Display for Graph {
             write!(f, "{} = {} {}", outputs.join(", "), node.op.rule().name, inputs.join(" "))?;
             for (name, value) in &node.op.attributes().0 {
                 write!(f, " {name}={value}")?;
+            }
+            for prologue in &node.prologues {
+                let name = node.op.rule().operands.get(prologue.operand).map_or("operand", |operand| operand.name);
+                write!(f, " prologue={}", prologue.text(name))?;
             }
             if !node.epilogue.is_empty() {
                 write!(f, " epilogue=[{}]", node.epilogue.texts().join(", "))?;

@@ -1,7 +1,8 @@
 //! The invariants of a graph, checked after every pass in tests and in debug builds.
 
-use super::{Graph, Source};
+use super::{Graph, Prologue, Source, Storage};
 use crate::ops::Operator;
+use crate::shape::{Descriptor, broadcasts_blockwise, elements};
 
 impl Graph {
     /// Panics unless every operand is defined before it is used, every value is computed once, every node accepts
@@ -27,8 +28,16 @@ impl Graph {
                 assert!(matches!(self.value(*id).source, Source::Node), "{name} computes an input or a constant");
                 assert!(!std::mem::replace(&mut defined[id.index()], true), "%{} is computed twice", id.0);
             }
-            let descriptors = self.input_descriptors(node);
-            let (own, others) = descriptors.split_at(node.operands().0.len());
+            for prologue in &node.prologues {
+                let (_, places) = node.prologue(prologue.operand).expect("the prologue itself");
+                let operands: Vec<_> = places
+                    .iter()
+                    .map(|&place| self.descriptor(node.inputs[place].expect("operands of a prologue are given")))
+                    .collect();
+                self.verify_prologue(name, prologue, &operands);
+            }
+            let own = &self.operand_descriptors(node)[..];
+            let others: Vec<_> = node.operands().1.iter().map(|id| id.map(|id| self.descriptor(id))).collect();
             let mut op = node.op.clone();
             let outputs = op.resolve(own).unwrap_or_else(|problem| panic!("{name}: {problem}"));
             // As text, in which a NaN equals itself.
@@ -37,12 +46,33 @@ impl Graph {
             assert_eq!(outputs, written, "outputs of {name}");
             if !node.epilogue.is_empty() {
                 assert!(own.len() == op.rule().operands.len(), "{name}: an epilogue stands behind a whole row");
-                let operands: Vec<_> = [Some(&outputs[0])].into_iter().chain(others.iter().copied()).collect();
+                let operands: Vec<_> = [Some(&outputs[0])].into_iter().chain(others).collect();
                 assert!(operands.iter().all(Option::is_some), "{name}: the operands of an epilogue are given");
                 let result = node.epilogue.infer(&operands).expect("a program infers");
                 assert!(node.outputs.len() == 1 && result == outputs, "{name}: the epilogue keeps the result's form");
             }
         }
+        self.verify_outputs(&defined);
+    }
+
+    /// Panics unless the program of a prologue gives the operand that is written down.
+    fn verify_prologue(&self, name: &str, prologue: &Prologue, operands: &[&Descriptor]) {
+        let Prologue { descriptor, shape, program, storage, .. } = prologue;
+        assert_eq!(operands.len(), program.inputs, "{name}: operands of a prologue");
+        assert_eq!(program.output_type(), descriptor.dtype, "{name}: the type that a prologue gives");
+        assert_eq!(elements(shape), descriptor.elements(), "{name}: the elements of a prologue");
+        for (index, operand) in operands.iter().enumerate() {
+            if index == 0 && *storage == Storage::Nibbles {
+                assert_eq!(operand.elements(), elements(shape).div_ceil(2), "{name}: packed numbers");
+                continue;
+            }
+            let padded = [&vec![1; shape.len() - operand.rank()][..], &operand.shape].concat();
+            assert!(broadcasts_blockwise(&padded, shape), "{name}: {:?} is spread to {shape:?}", operand.shape);
+        }
+    }
+
+    /// Panics unless every output is computed, and their names differ.
+    fn verify_outputs(&self, defined: &[bool]) {
         for (name, id) in &self.outputs {
             assert!(defined[id.index()], "output {name} is never computed");
             assert_eq!(self.outputs.iter().filter(|(other, _)| other == name).count(), 1, "output {name} twice");

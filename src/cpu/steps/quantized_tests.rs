@@ -149,7 +149,7 @@ fn steps_name_their_kernels() {
         let convolution =
             Convolution { types, groups, channels, input: [5, 5], filter, options, quantized: true, zero: 0 };
         let graph = parse(&convolution.text("nhwc"));
-        let graph = crate::cpu::plan::optimized(graph, &env, crate::compile::Passes::ALL).unwrap();
+        let graph = crate::cpu::plan::optimized(graph, &env, crate::cpu::plan::PASSES).unwrap();
         let [node] = &graph.nodes[..] else { panic!("one operator is left of\n{graph}") };
         assert_eq!(crate::cpu::lower::lower(&graph, node, &env, true).unwrap().step.kernel(), name);
     }

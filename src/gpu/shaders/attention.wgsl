@@ -5,18 +5,11 @@
 // keeps, for each row, the largest score so far and the sum of the powers relative to it (Milakov and Gimelshein 2018; Dao et
 // al. 2022). Invocation (row, key) computes a score, and then the columns key, key + 16, .. of its row.
 //
-// Parameters: rows, keys, depth, columns, scale; then for query, key, value, output and each mask: distance of rows, distance
-// of columns, where the numbers of strided() of the matrices begin. Dispatch: one workgroup for each matrix, block of rows
-// and block of columns, in a grid: blocks of columns first.
+// Dispatch: one workgroup for each matrix, block of rows and block of columns, in a grid: blocks of columns first.
 var<workgroup> queries: array<f32, 512>;
 var<workgroup> keys: array<f32, 512>;
 var<workgroup> powers: array<f32, 256>;
 var<workgroup> values: array<f32, 2048>;
-
-fn place(operand: u32, start: u32, row: u32, column: u32) -> u32 {
-  return start + row * parameter(5u + 3u * operand) + column * parameter(6u + 3u * operand);
-}
-fn start_of(operand: u32, matrix: u32) -> u32 { return strided(parameter(7u + 3u * operand), matrix); }
 
 @compute @workgroup_size(256)
 fn main(

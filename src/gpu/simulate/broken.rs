@@ -98,7 +98,7 @@ fn workgroups_that_write_the_same_are_a_race() {
 
 #[test]
 fn every_word_is_written_once() {
-    let store = "output_words[w] = compute(w);";
+    let store = "output_words[w] = word(w);";
     broken(COPY, store, &store.repeat(2), Kind::WrittenTwice, &["output_words, byte 0 of 268"]);
     let some = format!("if (w != 7u) {{ {store} }}");
     broken(COPY, store, &some, Kind::NotWritten, &["output_words, byte 28 of 268"]);

@@ -1,19 +1,47 @@
 //! Attention.
 
+use crate::dtype::DataType;
 use crate::gpu::kernel::Parameters;
 use crate::gpu::lower::Lowering;
-use crate::gpu::map::{Entry, strided};
+use crate::gpu::map::{Entry, Map, Readable, strided};
 use crate::ops::attention::{Attention, MaskKind};
+use crate::shape::Descriptor;
 
 /// Rows of the output that a workgroup of `attention.wgsl` computes.
 const ROWS: u32 = 16;
 /// Columns of the output that a workgroup computes.
 const COLUMNS: u32 = 128;
 
+/// Keys that a workgroup of `attention_decode.wgsl` goes through, and the most columns and depth of a matrix there.
+const KEYS: u32 = 256;
+
+/// The variants of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// A workgroup computes a block of rows and goes through all keys.
+    Blocks,
+    /// A workgroup computes a row for some keys; another kernel combines the parts. Few rows leave a device with next to
+    /// nothing to do otherwise: the step of a language model that writes one token has one row for each head.
+    Parts,
+}
+
+/// The most floats that the parts of an attention may be. So many keep any device busy with whole rows as well.
+const MAX_PARTS: u64 = 1 << 24;
+
+/// The variant for an attention. A quarter of a block of rows or less is a waste.
+pub fn variant(op: &Attention) -> Variant {
+    let parts = op.matrices() as u64 * op.rows as u64 * op.keys.div_ceil(KEYS) as u64;
+    let fits = parts * (op.columns as u64 + 2) <= MAX_PARTS && op.depth <= KEYS && op.columns <= KEYS;
+    match fits && op.rows <= ROWS / 4 {
+        true => Variant::Parts,
+        false => Variant::Blocks,
+    }
+}
+
 /// The names of the masks.
 const MASKS: [&str; crate::ops::attention::MAX_MASKS] = ["mask0", "mask1"];
 
-/// All of an attention as one kernel, whose scores stay in the memory of workgroups.
+/// An attention, whose scores stay in the memory of workgroups.
 pub fn attention(op: &Attention, l: &mut Lowering) {
     let mut parameters = Parameters(vec![op.rows, op.keys, op.depth, op.columns]);
     parameters.push_f32(op.scale as f32);
@@ -50,8 +78,92 @@ pub fn attention(op: &Attention, l: &mut Lowering) {
         "fn masked(score: f32, matrix: u32, row: u32, key_row: u32) -> f32 {{\n  var result = score;\n{masked}  return result;\n}}\n"
     );
     let empty = if op.empty_is_zero { "0.0" } else { "nan()" };
-    let text = text + &include_str!("../shaders/attention.wgsl").replace("EMPTY", empty);
+    let operands = include_str!("../shaders/attention_operands.wgsl");
+    let text = text + operands;
     let matrices = op.matrices() as u32;
-    let workgroups = matrices * op.rows.div_ceil(ROWS) * op.columns.div_ceil(COLUMNS);
-    l.own("attention", inputs, &text, parameters, Entry::Own { workgroups, elements: matrices });
+    if variant(op) == Variant::Blocks {
+        let text = text + &include_str!("../shaders/attention.wgsl").replace("EMPTY", empty);
+        let workgroups = matrices * op.rows.div_ceil(ROWS) * op.columns.div_ceil(COLUMNS);
+        return l.own("attention", inputs, &text, parameters, Entry::Own { workgroups, elements: matrices });
+    }
+    let lines = matrices * op.rows;
+    let parts = lines * op.keys.div_ceil(KEYS);
+    let descriptor = &Descriptor::new(DataType::Float32, [parts * (op.columns + 2)]);
+    let partial = l.scratch(descriptor.bytes());
+    let map = Map {
+        name: "attention",
+        inputs,
+        output: partial,
+        descriptor,
+        functions: text + include_str!("../shaders/attention_decode.wgsl"),
+        parameters: parameters.clone(),
+        entry: Entry::Own { workgroups: parts, elements: matrices },
+        epilogue: None,
+    };
+    let dispatch = map.dispatch(l);
+    l.dispatch(dispatch);
+    let partial = vec![Readable { name: "partial", bound: partial, dtype: DataType::Float32 }];
+    let text = operands.to_string() + &include_str!("../shaders/attention_combine.wgsl").replace("EMPTY", empty);
+    l.own("attention", partial, &text, parameters, Entry::Own { workgroups: lines, elements: matrices });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::parse;
+    use crate::ops::attention::Places;
+    use crate::testing::{Tolerance, check};
+
+    #[test]
+    fn variants() {
+        let variant = |matrices, rows, keys, depth, columns| {
+            let places = Places::default();
+            let [query, key, value, output] = [(); 4].map(|()| places.clone());
+            let (batch, shape, masks) = (vec![matrices], vec![matrices, rows, columns], Vec::new());
+            variant(&Attention {
+                batch,
+                rows,
+                keys,
+                depth,
+                columns,
+                scale: 1.0,
+                query,
+                key,
+                value,
+                masks,
+                output,
+                shape,
+                empty_is_zero: false,
+            })
+        };
+        assert_eq!(variant(32, 1, 4096, 64, 64), Variant::Parts);
+        assert_eq!(variant(32, 4, 1, 256, 256), Variant::Parts);
+        assert_eq!(variant(32, 5, 4096, 64, 64), Variant::Blocks);
+        assert_eq!(variant(32, 1, 4096, 257, 64), Variant::Blocks);
+        assert_eq!(variant(32, 1, 4096, 64, 257), Variant::Blocks);
+        assert_eq!(variant(1 << 14, 1, 4096, 64, 62), Variant::Parts);
+        assert_eq!(variant(1 << 14, 1, 4097, 64, 62), Variant::Blocks);
+        assert_eq!(variant(1 << 28, 4, 1 << 28, 64, 1), Variant::Blocks);
+    }
+
+    #[test]
+    fn few_rows_agree_with_the_oracle_at_the_edges_of_parts() {
+        for (rows, keys, depth) in [(1, 1, 8), (1, 255, 5), (2, 256, 16), (1, 257, 70), (4, 600, 32), (5, 40, 33)] {
+            let text = format!(
+                "%0 = input q float32 [2, {rows}, {depth}]
+                 %1 = input k float32 [2, {keys}, {depth}]
+                 %2 = input v float32 [2, {keys}, {depth}]
+                 %3 = input m float32 [{rows}, {keys}]
+                 %4 = transpose %1 permutation=[0, 2, 1]
+                 %5 = matmul %0 %4
+                 %6 = constant float32 [] 0.125
+                 %7 = mul %5 %6
+                 %8 = add %7 %3
+                 %9 = softmax %8 axis=2
+                 %10 = matmul %9 %2
+                 output y = %10"
+            );
+            check(&parse(&text), Tolerance::ulps(64).or_absolute(1e-4));
+        }
+    }
 }

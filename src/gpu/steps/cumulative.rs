@@ -1,8 +1,9 @@
 //! `cumulativeSum()`.
 
 use super::reduce::wide;
-use crate::gpu::kernel::{Bound, Dispatch, Parameters, grid, header};
+use crate::gpu::kernel::{Dispatch, Parameters, grid, header};
 use crate::gpu::lower::Lowering;
+use crate::gpu::prologue::declare;
 use crate::ops::cumulative_sum::CumulativeSum;
 
 /// A workgroup adds up a row: each invocation a piece of it, and what comes before the piece.
@@ -15,17 +16,24 @@ pub fn cumulative_sum(op: &CumulativeSum, l: &mut Lowering) {
     l.packed(wide(input.dtype), |l, target| {
         let dialect = l.dialect;
         let value = dialect.value(wide(input.dtype));
+        // Parameters: rows, elements of a row, elements behind the axis, whether exclusive, whether reversed.
+        let mut parameters = Parameters(vec![rows, size, inner, op.exclusive as u32, op.reversed as u32]);
+        let mut bindings = Vec::new();
+        let operand = declare(l, &l.readable("x", 0), &mut bindings, &mut parameters);
+        bindings.push(target);
         let text = header(dialect)
-            + &dialect.readable(1, "x", input.dtype)
-            + &format!("@group(0) @binding(2) var<storage, read_write> output_words: array<{value}>;\n")
+            + &operand
+            + &format!(
+                "@group(0) @binding({}) var<storage, read_write> output_words: array<{value}>;\n",
+                bindings.len()
+            )
             + &totals(input.dtype.is_float(), value, dialect.suffix(input.dtype))
             + include_str!("../shaders/cumulative_sum.wgsl");
         l.dispatch(Dispatch {
             name: "cumulativeSum",
             source: text,
-            bindings: vec![Bound::Input(0), target],
-            // Parameters: rows, elements of a row, elements behind the axis, whether exclusive, whether reversed.
-            parameters: Parameters(vec![rows, size, inner, op.exclusive as u32, op.reversed as u32]),
+            bindings,
+            parameters,
             elements: rows,
             workgroups: grid(rows),
         });

@@ -1,15 +1,47 @@
-//! Softmax and normalisations: sums over rows in float32, then every element on its own.
+//! Softmax and normalisations: a row by the invocations of a workgroup, as a whole, or, where few long rows would leave most
+//! of a device idle, sums over rows by kernels of their own and then every element for itself.
 
-use super::reduce::{Rows, WorkgroupReduction, precise_sum};
+use super::reduce::{Reduction, Target, Total, precise_sum};
+use super::rows::{Rows, Sharing, parts};
 use crate::dtype::DataType;
 use crate::gpu::kernel::{Bound, Parameters};
 use crate::gpu::lower::Lowering;
-use crate::gpu::map::{Readable, strided};
+use crate::gpu::map::{Entry, Readable, strided};
 use crate::ops::normalization::{BatchNormalization, InstanceNormalization, LayerNormalization};
 use crate::ops::reduce::reduced_axes;
 use crate::ops::rms_normalization::RmsNormalization;
 use crate::ops::softmax::Softmax;
 use crate::shape::strides;
+
+/// How rows are shared if workgroups compute them as a whole.
+fn whole_rows(rows: &Rows) -> Option<Sharing> {
+    let sharing = rows.sharing();
+    (parts(rows.count(), rows.length(), sharing) == 1).then_some(sharing)
+}
+
+/// Appends a kernel that computes rows as a whole, with the function `run()` of `text`.
+fn row_kernel(
+    l: &mut Lowering,
+    name: &'static str,
+    (rows, sharing): (&Rows, Sharing),
+    inputs: Vec<Readable>,
+    text: &str,
+    (mut parameters, places): (Parameters, String),
+) {
+    parameters.0[0..3].copy_from_slice(&[rows.count(), rows.length(), 1]);
+    let text = [
+        &places,
+        &sharing.memory(),
+        &sharing.across(l.dialect, "largest", "f32", "max_f32(a, b)"),
+        &sharing.across(l.dialect, "total", "vec2<f32>", "add_precise(a, b)"),
+        &sharing.entry(l.dialect),
+        &text.replace("LANES", &format!("{}u", sharing.lanes)),
+    ]
+    .map(String::as_str)
+    .concat();
+    let workgroups = sharing.workgroups(rows.count(), 1);
+    l.own(name, inputs, &text, parameters, Entry::Own { workgroups, elements: rows.count() });
+}
 
 /// A float32 of each row, in scratch memory.
 fn row_values(l: &mut Lowering, rows: &Rows) -> Bound {
@@ -31,10 +63,24 @@ fn row_of(parameters: &mut Parameters, shape: &[u32], reduced: &[bool]) -> u32 {
 
 /// A sum of a function of the elements of each row.
 fn sum(l: &mut Lowering, rows: &Rows, others: Vec<Readable>, term: &str, finish: &str, target: Bound) {
-    let functions = precise_sum(term, finish);
     let mut inputs = vec![l.readable("x", 0)];
     inputs.extend(others);
-    WorkgroupReduction { name: "sum", inputs, rows, functions, outputs: vec![(target, DataType::Float32)] }.dispatch(l);
+    precise_sum(rows, inputs, term, finish).lower(l, Target::Scratch(target, DataType::Float32));
+}
+
+/// The largest of `term` for each row, at least `start`.
+fn largest(l: &mut Lowering, rows: &Rows, [start, term, finish]: [&str; 3]) -> Bound {
+    let target = row_values(l, rows);
+    let functions = format!(
+        "{UNIT}fn start(row: u32) -> f32 {{ return {start}; }}
+fn term(place: u32, i: u32, row: u32) -> f32 {{ return {term}; }}
+fn finish(x: f32, row: u32) -> f32 {{ return {finish}; }}
+"
+    );
+    let (inputs, combine) = (vec![l.readable("x", 0)], "max_f32(a, b)".to_string());
+    Reduction { name: "max", inputs, rows, functions, combine, total: Total::Value(DataType::Float32) }
+        .lower(l, Target::Scratch(target, DataType::Float32));
+    target
 }
 
 /// `softmax()`.
@@ -42,16 +88,13 @@ pub fn softmax(op: &Softmax, l: &mut Lowering) {
     let shape = &l.input(0).shape;
     let reduced: Vec<bool> = (0..shape.len()).map(|axis| axis == op.axis as usize).collect();
     let rows = Rows::new(shape, &reduced);
-    let (largest, total) = (row_values(l, &rows), row_values(l, &rows));
-    let functions = "alias total_value = f32;
-fn start(row: u32) -> f32 { return x(first_of(row)); }
-fn term(at: u32, i: u32, row: u32) -> f32 { return x(at); }
-fn combine(a: f32, b: f32) -> f32 { return max_f32(a, b); }
-fn finish0(x: f32, row: u32) -> f32 { return x; }
-";
-    let inputs = vec![l.readable("x", 0)];
-    let outputs = vec![(largest, DataType::Float32)];
-    WorkgroupReduction { name: "max", inputs, rows: &rows, functions: functions.to_string(), outputs }.dispatch(l);
+    if let Some(sharing) = whole_rows(&rows) {
+        let inputs = vec![l.readable("x", 0)];
+        let text = include_str!("../shaders/softmax.wgsl");
+        return row_kernel(l, "softmax", (&rows, sharing), inputs, text, rows.functions(1));
+    }
+    let largest = largest(l, &rows, ["x(first_of(row))", "x(place)", "x"]);
+    let total = row_values(l, &rows);
     sum(l, &rows, vec![of_rows("largest", largest)], "exp_f32(x - largest(row))", "x", total);
     let mut parameters = Parameters::default();
     let row = row_of(&mut parameters, shape, &reduced);
@@ -80,36 +123,34 @@ fn weight(
     }
 }
 
+/// A power of two by which a float becomes about 1.
+const UNIT: &str = "fn unit(x: f32) -> f32 {
+  return bitcast<f32>((254u - clamp(bitcast<u32>(x) >> 23u, 1u, 253u)) << 23u);
+}
+";
+
+/// A literal that is the float.
+fn literal(x: f32) -> String {
+    format!("bitcast<f32>({}u)", x.to_bits())
+}
+
 /// A power of two for each row by which its elements, and the root of `epsilon`, become about 1: squares of floats reach
 /// neither infinity nor 0 then.
 fn scales(l: &mut Lowering, rows: &Rows, epsilon: f64) -> Readable {
-    let target = row_values(l, rows);
-    let least = (epsilon.sqrt() as f32).to_bits();
-    let functions = format!(
-        "alias total_value = f32;
-fn start(row: u32) -> f32 {{ return bitcast<f32>({least}u); }}
-fn term(at: u32, i: u32, row: u32) -> f32 {{ return abs(x(at)); }}
-fn combine(a: f32, b: f32) -> f32 {{ return max_f32(a, b); }}
-fn finish0(x: f32, row: u32) -> f32 {{ return bitcast<f32>((254u - clamp(bitcast<u32>(x) >> 23u, 1u, 253u)) << 23u); }}
-"
-    );
-    let inputs = vec![l.readable("x", 0)];
-    let outputs = vec![(target, DataType::Float32)];
-    WorkgroupReduction { name: "scale", inputs, rows, functions, outputs }.dispatch(l);
-    of_rows("size", target)
+    let root = literal(epsilon.sqrt() as f32);
+    of_rows("size", largest(l, rows, [&root, "abs(x(place))", "unit(x)"]))
 }
 
 /// The reciprocal of the root of a mean of squares, of scaled elements, and `epsilon`.
 fn reciprocal_root(epsilon: f64) -> String {
-    let epsilon = (epsilon as f32).to_bits();
-    format!("1.0 / sqrt(x / f32(parameter(1u)) + bitcast<f32>({epsilon}u) * size(row) * size(row))")
+    format!("1.0 / sqrt(x / f32(LENGTH) + {} * size(row) * size(row))", literal(epsilon as f32))
 }
 
 /// A scale for each row, and the mean and the reciprocal of the standard deviation of its scaled elements.
 fn moments(l: &mut Lowering, rows: &Rows, epsilon: f64) -> [Readable; 3] {
     let (mean, deviation) = (row_values(l, rows), row_values(l, rows));
     let size = scales(l, rows, epsilon);
-    sum(l, rows, vec![size], "x * size(row)", "x / f32(parameter(1u))", mean);
+    sum(l, rows, vec![size], "x * size(row)", "x / f32(LENGTH)", mean);
     let mean = of_rows("mean", mean);
     // Two passes: the mean of squares less the square of the mean cancels where the mean is large.
     let square = "(x * size(row) - mean(row)) * (x * size(row) - mean(row))";
@@ -141,7 +182,7 @@ pub fn instance(op: &InstanceNormalization, l: &mut Lowering) {
     let shape = &l.input(0).shape;
     let reduced = op.reduced();
     let axis = op.channel_axis();
-    normalize(l, &reduced, op.epsilon, |parameters| {
+    normalize(l, &reduced, op.epsilon, false, |parameters| {
         let steps: Vec<isize> = (0..4).map(|dimension| (dimension == axis) as isize).collect();
         strided(parameters, shape, &steps, 0)
     });
@@ -154,7 +195,7 @@ pub fn layer(op: &LayerNormalization, l: &mut Lowering) {
     let reduced = reduced_axes(shape.len(), Some(&axes)).expect("validated");
     let sizes: Vec<u32> = axes.iter().map(|&axis| shape[axis as usize]).collect();
     let own = strides(&sizes);
-    normalize(l, &reduced, op.epsilon, |parameters| {
+    normalize(l, &reduced, op.epsilon, axes.is_sorted(), |parameters| {
         let step = |dimension: usize| {
             axes.iter().position(|&axis| axis as usize == dimension).map_or(0, |at| own[at] as isize)
         };
@@ -164,10 +205,32 @@ pub fn layer(op: &LayerNormalization, l: &mut Lowering) {
 }
 
 /// `(x - mean) / deviation * scale + bias`; `place` adds the parameters of `strided()` for the place of an element in the
-/// weights.
-fn normalize(l: &mut Lowering, reduced: &[bool], epsilon: f64, place: impl FnOnce(&mut Parameters) -> u32) {
+/// weights. `along` tells that they lie as the elements of a row do.
+fn normalize(
+    l: &mut Lowering,
+    reduced: &[bool],
+    epsilon: f64,
+    along: bool,
+    place: impl FnOnce(&mut Parameters) -> u32,
+) {
     let shape = &l.input(0).shape;
     let rows = Rows::new(shape, reduced);
+    if let Some(sharing) = whole_rows(&rows) {
+        let (mut parameters, places) = rows.functions(1);
+        let place = place(&mut parameters);
+        let weights = [("scale", "1.0"), ("bias", "0.0")];
+        return normalize_rows(
+            l,
+            (&rows, sharing),
+            epsilon,
+            (parameters, places),
+            &weights,
+            &match along {
+                true => "i".to_string(),
+                false => format!("strided({place}u, at)"),
+            },
+        );
+    }
     let [size, mean, deviation] = moments(l, &rows, epsilon);
     let mut parameters = Parameters::default();
     let row = row_of(&mut parameters, shape, reduced);
@@ -185,11 +248,40 @@ fn normalize(l: &mut Lowering, reduced: &[bool], epsilon: f64, place: impl FnOnc
     l.map(0, "normalize", inputs, &functions, parameters);
 }
 
+/// Normalises rows as a whole. `weights` are the names of the operands from 1 on, and what stands for those that are not
+/// given; with a second one, the mean is subtracted. `place` is the place of the weights of the element `i` of a row, which is
+/// at `at`.
+fn normalize_rows(
+    l: &mut Lowering,
+    rows: (&Rows, Sharing),
+    epsilon: f64,
+    functions: (Parameters, String),
+    weights: &[(&'static str, &str)],
+    place: &str,
+) {
+    let mut inputs = vec![l.readable("x", 0)];
+    let mut text = UNIT.to_string() + include_str!("../shaders/normalize.wgsl");
+    for (index, &(name, otherwise)) in weights.iter().enumerate() {
+        let element = weight(l, &mut inputs, name, index + 1, otherwise, place);
+        text = text.replace(&name.to_uppercase(), &element);
+    }
+    let text = text
+        .replace("BIAS", "0.0")
+        .replace("CENTRED", if weights.len() == 2 { "true" } else { "false" })
+        .replace("ROOT", &literal(epsilon.sqrt() as f32))
+        .replace("EPSILON", &literal(epsilon as f32));
+    row_kernel(l, "normalize", rows, inputs, &text, functions);
+}
+
 /// Root-mean-square normalisation.
 pub fn root_mean_square(op: &RmsNormalization, l: &mut Lowering) {
     let shape = &l.input(0).shape;
     let length: u32 = op.row(shape).iter().product();
     let rows = Rows::contiguous(l.input(0).elements() as u32 / length, length);
+    if let Some(sharing) = whole_rows(&rows) {
+        let functions = rows.functions(1);
+        return normalize_rows(l, (&rows, sharing), op.epsilon, functions, &[("scale", "1.0")], "i");
+    }
     let factor = row_values(l, &rows);
     let size = scales(l, &rows, op.epsilon);
     sum(l, &rows, vec![size], "x * size(row) * (x * size(row))", &reciprocal_root(op.epsilon), factor);

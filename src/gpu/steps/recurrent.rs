@@ -4,6 +4,7 @@ use crate::dtype::DataType;
 use crate::gpu::kernel::{Bound, Dispatch, Parameters, grid, header};
 use crate::gpu::lower::Lowering;
 use crate::gpu::map::{Entry, Map, Readable};
+use crate::gpu::prologue::declare;
 use crate::ops::gru::{Gru, GruCell, GruFunction};
 use crate::ops::lstm::{Lstm, LstmCell, LstmFunction};
 use crate::ops::recurrent::{Activation, Direction};
@@ -148,6 +149,10 @@ fn lower(l: &mut Lowering, sequence: &Sequence, operands: &Operands, functions: 
     let dialect = l.dialect;
     let mut text = header(dialect);
     let mut bindings = Vec::new();
+    let gates = l.input(1).shape[l.input(1).rank() - 2] / sequence.hidden;
+    let backward = (sequence.direction == Direction::Backward) as u32;
+    let mut parameters =
+        Parameters(vec![sequence.steps, sequence.batches, sequence.features, sequence.hidden, gates, backward, rows]);
     for (name, index, otherwise) in [
         ("x", Some(0), ""),
         ("w", Some(1), ""),
@@ -160,8 +165,7 @@ fn lower(l: &mut Lowering, sequence: &Sequence, operands: &Operands, functions: 
     ] {
         match index.filter(|&index| l.inputs.get(index).copied().flatten().is_some()) {
             Some(index) => {
-                bindings.push(Bound::Input(index));
-                text.push_str(&dialect.readable(bindings.len() as u32, name, l.input(index).dtype));
+                text.push_str(&declare(l, &l.readable(name, index), &mut bindings, &mut parameters));
             }
             None => text.push_str(&format!("fn {name}(i: u32) -> f32 {{ return {otherwise}; }}\n")),
         }
@@ -173,10 +177,6 @@ fn lower(l: &mut Lowering, sequence: &Sequence, operands: &Operands, functions: 
     }
     text.push_str(&functions);
     text.push_str(include_str!("../shaders/recurrent.wgsl"));
-    let gates = l.input(1).shape[l.input(1).rank() - 2] / sequence.hidden;
-    let backward = (sequence.direction == Direction::Backward) as u32;
-    let parameters =
-        Parameters(vec![sequence.steps, sequence.batches, sequence.features, sequence.hidden, gates, backward, rows]);
     l.dispatch(Dispatch {
         name: "recurrent",
         source: text,
@@ -211,6 +211,6 @@ fn copy(l: &mut Lowering, index: usize, output: &Descriptor, states: Bound, plac
         entry: Entry::Words,
         epilogue: None,
     };
-    let dispatch = map.dispatch(l.dialect);
+    let dispatch = map.dispatch(l);
     l.dispatch(dispatch);
 }

@@ -1,106 +1,167 @@
-//! Reductions, and what is made of them: softmax, normalisations, the places of extremes.
+//! Reductions, and the places of extremes.
 
+use super::rows::{Rows, Sharing, parts};
 use crate::dtype::DataType;
-use crate::gpu::kernel::{Bound, Dispatch, Parameters, grid, header};
+use crate::gpu::dialect::Dialect;
+use crate::gpu::kernel::{Bound, Parameters};
 use crate::gpu::lower::Lowering;
-use crate::gpu::map::{Readable, strided};
+use crate::gpu::map::{Entry, Map, Readable};
 use crate::ops::arg_min_max::ArgMinMax;
 use crate::ops::reduce::{Reduce, ReduceKind, reduced_axes};
-use crate::shape::strides;
+use crate::shape::Descriptor;
 
-/// How results are laid out in a tensor: result `r` is computed of the elements `kept(r) + reduced(i)`.
-#[derive(Clone, Debug)]
-pub struct Rows {
-    /// Sizes and strides of the dimensions that stay.
-    kept: (Vec<u32>, Vec<isize>),
-    /// Sizes and strides of those that are reduced.
-    reduced: (Vec<u32>, Vec<isize>),
+/// What a total is while it is combined, and how it is kept between two kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Total {
+    /// A value of the type of what is reduced.
+    Value(DataType),
+    /// The sum of two floats.
+    Precise,
+    /// A value and the index of its element, which alone is kept.
+    Found,
 }
 
-impl Rows {
-    /// The dimensions of `shape` divided into those that `reduced` names and the others.
-    pub fn new(shape: &[u32], reduced: &[bool]) -> Rows {
-        let own = strides(shape);
-        let part = |which: bool| {
-            let axes = || (0..shape.len()).filter(move |&axis| reduced[axis] == which);
-            (axes().map(|axis| shape[axis]).collect(), axes().map(|axis| own[axis] as isize).collect())
-        };
-        Rows { kept: part(false), reduced: part(true) }
+impl Total {
+    /// The type in WGSL.
+    fn value(self, dialect: Dialect) -> &'static str {
+        match self {
+            Total::Value(dtype) => dialect.value(dtype),
+            Total::Precise => "vec2<f32>",
+            Total::Found => "Found",
+        }
     }
 
-    /// `count` rows of `length` elements, one after the other.
-    pub fn contiguous(count: u32, length: u32) -> Rows {
-        Rows { kept: (vec![count], vec![length as isize]), reduced: (vec![length], vec![1]) }
+    /// Type and number of the words that keep it.
+    fn words(self) -> (DataType, u32) {
+        match self {
+            Total::Value(dtype) => (wide(dtype), 1),
+            Total::Precise => (DataType::Float32, 2),
+            Total::Found => (DataType::Uint32, 1),
+        }
     }
 
-    /// Number of results.
-    pub fn count(&self) -> u32 {
-        self.kept.0.iter().product()
+    /// The statements that keep `total` at `place`.
+    fn keep(self) -> &'static str {
+        match self {
+            Total::Value(_) => "store(place, total);",
+            Total::Precise => "store(2u * place, total.x); store(2u * place + 1u, total.y);",
+            Total::Found => "store(place, total.index);",
+        }
     }
 
-    /// Number of elements that each is computed of.
-    pub fn length(&self) -> u32 {
-        self.reduced.0.iter().product()
-    }
-
-    /// Parameters: number of results, number of elements of each, where the numbers of `strided` begin for the results and
-    /// for the elements.
-    pub fn parameters(&self) -> Parameters {
-        let mut parameters = Parameters(vec![self.count(), self.length(), 0, 0]);
-        parameters.0[2] = strided(&mut parameters, &self.kept.0, &self.kept.1, 0);
-        parameters.0[3] = strided(&mut parameters, &self.reduced.0, &self.reduced.1, 0);
-        parameters
+    /// What was kept at `place`.
+    fn kept(self) -> &'static str {
+        match self {
+            Total::Value(_) => "kept(place)",
+            Total::Precise => "vec2<f32>(kept(2u * place), kept(2u * place + 1u))",
+            Total::Found => "Found(x(first_of(row) + element_of(kept(place))), kept(place))",
+        }
     }
 }
 
-/// A reduction by a whole workgroup per result, whose functions are spliced into `workgroup_reduce.wgsl`.
-pub struct WorkgroupReduction<'a> {
+/// A reduction of rows. Few long rows are cut into parts, whose totals a second kernel combines.
+pub struct Reduction<'a> {
     /// For people.
     pub name: &'static str,
     /// What is read: the first one is the tensor that is reduced.
     pub inputs: Vec<Readable>,
     /// Which elements.
     pub rows: &'a Rows,
-    /// The functions `start()`, `term(at, i)` of the element at `at`, the `i`-th of its result, and `combine(a, b)`, and
-    /// the type `total`.
+    /// The functions `start(row)` and `term(place, i, row)` of the element at `place`, the `i`-th of its row, and
+    /// `finish(total, row)`.
     pub functions: String,
-    /// The functions `finish(total, row) -> output_value` for each of the outputs, and their types: whole words.
-    pub outputs: Vec<(Bound, DataType)>,
+    /// The combination of the totals `a` and `b`.
+    pub combine: String,
+    /// What totals are.
+    pub total: Total,
 }
 
-impl WorkgroupReduction<'_> {
-    /// Appends the launch.
-    pub fn dispatch(self, l: &mut Lowering) {
-        let dialect = l.dialect;
-        let mut text = header(dialect);
-        text.push_str(include_str!("../shaders/index.wgsl"));
-        let mut bindings = Vec::new();
-        for input in &self.inputs {
-            bindings.push(input.bound);
-            text.push_str(&dialect.readable(bindings.len() as u32, input.name, input.dtype));
+/// Where the results of a reduction go.
+#[derive(Clone, Copy, Debug)]
+pub enum Target {
+    /// To the only output, through what follows the operator. Its words hold one element.
+    Output,
+    /// To scratch memory of this type.
+    Scratch(Bound, DataType),
+}
+
+impl Reduction<'_> {
+    /// Appends the launches.
+    pub fn lower(mut self, l: &mut Lowering, target: Target) {
+        let (count, length) = (self.rows.count(), self.rows.length());
+        let sharing = self.rows.sharing();
+        let parts = parts(count, length, sharing);
+        let (mut parameters, places) = self.rows.functions(parts);
+        self.functions += &places;
+        if parts == 1 {
+            let text = self.text(l.dialect, sharing, "term(first_of(row) + element_of(i), i, row)", FINISH);
+            let workgroups = sharing.workgroups(count, 1);
+            return append(l, self.name, self.inputs, &text, parameters, (workgroups, count), target);
         }
-        let mut stores = String::new();
-        for (index, (bound, dtype)) in self.outputs.iter().enumerate() {
-            bindings.push(*bound);
-            let value = dialect.value(*dtype);
-            text.push_str(&format!(
-                "@group(0) @binding({}) var<storage, read_write> output{index}: array<{value}>;\n",
-                bindings.len()
-            ));
-            stores.push_str(&format!("    output{index}[row] = finish{index}(result, row);\n"));
+        let (dtype, words) = self.total.words();
+        let totals = l.scratch((count * parts * words) as usize * dtype.size());
+        let keep = format!("let place = row * parameter(2u) + part;\n  {}", self.total.keep());
+        let text = self.text(l.dialect, sharing, "term(first_of(row) + element_of(i), i, row)", &keep);
+        let shape = (sharing.workgroups(count, parts), count * parts * words);
+        append(l, self.name, self.inputs.clone(), &text, parameters.clone(), shape, Target::Scratch(totals, dtype));
+        // The functions read parameters of the whole rows by their places, which stay what they were.
+        parameters.0[1..3].copy_from_slice(&[parts, 1]);
+        let length = parameters.push(length);
+        self.functions = self.functions.replace("LENGTH", &format!("parameter({length}u)"));
+        self.inputs.push(Readable { name: "kept", bound: totals, dtype });
+        self.functions +=
+            &format!("fn total_of(place: u32, row: u32) -> total_value {{ return {}; }}\n", self.total.kept());
+        let sharing = Sharing::of(parts, None);
+        let text = self.text(l.dialect, sharing, "total_of(row * parameter(1u) + i, row)", FINISH);
+        append(l, self.name, self.inputs, &text, parameters, (sharing.workgroups(count, 1), count), target);
+    }
+
+    /// The text of a kernel that combines `term` of each element, and does `last` with the total.
+    fn text(&self, dialect: Dialect, sharing: Sharing, term: &str, last: &str) -> String {
+        let value = self.total.value(dialect);
+        let alias = format!("alias total_value = {value};\n");
+        let functions = self.functions.replace("LENGTH", "parameter(1u)");
+        let combine =
+            format!("fn combine(a: total_value, b: total_value) -> total_value {{\n  return {};\n}}\n", self.combine);
+        let run = include_str!("../shaders/reduce.wgsl")
+            .replace("LANES", &format!("{}u", sharing.lanes))
+            .replace("TERM", term)
+            .replace("LAST", last);
+        let across = sharing.across(dialect, "total", value, "combine(a, b)");
+        [alias, functions, combine, across, sharing.entry(dialect), run].concat()
+    }
+}
+
+/// What becomes of the total of a whole row.
+const FINISH: &str = "store(row, follow(finish(total, row), row));";
+
+fn append(
+    l: &mut Lowering,
+    name: &'static str,
+    inputs: Vec<Readable>,
+    text: &str,
+    parameters: Parameters,
+    (workgroups, elements): (u32, u32),
+    target: Target,
+) {
+    let entry = Entry::Own { workgroups, elements };
+    match target {
+        Target::Output => l.entered(0, name, inputs, text, parameters, entry),
+        Target::Scratch(output, dtype) => {
+            let descriptor = &Descriptor::new(dtype, [elements]);
+            let functions = text.to_string();
+            let map = Map { name, inputs, output, descriptor, functions, parameters, entry, epilogue: None };
+            let dispatch = map.dispatch(l);
+            l.dispatch(dispatch);
         }
-        text.push_str(&self.functions);
-        text.push_str(&include_str!("../shaders/workgroup_reduce.wgsl").replace("// STORE", &stores));
-        let rows = self.rows.count();
-        let dispatch = Dispatch {
-            name: self.name,
-            source: text,
-            bindings,
-            parameters: self.rows.parameters(),
-            elements: rows,
-            workgroups: grid(rows),
-        };
-        l.dispatch(dispatch);
+    }
+}
+
+/// Runs `reduce` on a target for results of the type `wide`: the output itself if that has one element to a word.
+pub fn to_output(l: &mut Lowering, wide: DataType, reduce: impl FnOnce(&mut Lowering, Target)) {
+    match l.dialect.lanes(l.outputs[0].dtype) {
+        1 => reduce(l, Target::Output),
+        _ => l.packed(wide, |l, target| reduce(l, Target::Scratch(target, wide))),
     }
 }
 
@@ -117,7 +178,7 @@ fn formula(kind: ReduceKind) -> Formula {
     let sum = Formula { term: "x", start: "zero_S()", combine: "add_S(a, b)", finish: "x" };
     match kind {
         K::Sum => sum,
-        K::Mean => Formula { finish: "x / f32(parameter(1u))", ..sum },
+        K::Mean => Formula { finish: "x / f32(LENGTH)", ..sum },
         K::LogSum => Formula { finish: "log_f32(x)", ..sum },
         K::L1 => Formula { term: "abs_S(x)", ..sum },
         K::SumSquare => Formula { term: "mul_S(x, x)", ..sum },
@@ -132,18 +193,23 @@ fn formula(kind: ReduceKind) -> Formula {
 
 /// A reduction.
 pub fn reduce(op: &Reduce, l: &mut Lowering) {
+    let reduced = reduced_axes(l.input(0).rank(), op.attributes.axes.as_deref()).expect("validated");
+    reduce_axes(l, op.kind, &reduced);
+}
+
+/// A reduction of the dimensions that `reduced` names.
+pub fn reduce_axes(l: &mut Lowering, kind: ReduceKind, reduced: &[bool]) {
     let input = l.input(0);
-    let reduced = reduced_axes(input.rank(), op.attributes.axes.as_deref()).expect("validated");
-    let rows = Rows::new(&input.shape, &reduced);
+    let rows = Rows::new(&input.shape, reduced);
     let x = l.readable("x", 0);
-    if op.kind == ReduceKind::LogSumExp {
+    let mut others = Vec::new();
+    if kind == ReduceKind::LogSumExp {
         let largest = l.scratch(rows.count() as usize * 4);
-        reduce_rows(l, ReduceKind::Max, x, &rows, vec![], largest);
-        let largest = Readable { name: "largest", bound: largest, dtype: DataType::Float32 };
-        l.packed(wide(input.dtype), |l, target| reduce_rows(l, op.kind, x, &rows, vec![largest], target));
-    } else {
-        l.packed(wide(input.dtype), |l, target| reduce_rows(l, op.kind, x, &rows, vec![], target));
+        reduction(l, ReduceKind::Max, x, &rows, vec![]).lower(l, Target::Scratch(largest, DataType::Float32));
+        others.push(Readable { name: "largest", bound: largest, dtype: DataType::Float32 });
     }
+    let reduction = reduction(l, kind, x, &rows, others);
+    to_output(l, wide(input.dtype), |l, target| reduction.lower(l, target));
 }
 
 /// The type of the values of `dtype` while they are computed with.
@@ -156,8 +222,8 @@ pub fn wide(dtype: DataType) -> DataType {
     }
 }
 
-/// Reduces rows of `x` to `target`, one word each.
-fn reduce_rows(l: &mut Lowering, kind: ReduceKind, x: Readable, rows: &Rows, others: Vec<Readable>, target: Bound) {
+/// The reduction of rows of `x`.
+fn reduction<'r>(l: &Lowering, kind: ReduceKind, x: Readable, rows: &'r Rows, others: Vec<Readable>) -> Reduction<'r> {
     let suffix = l.dialect.suffix(x.dtype);
     let value = l.dialect.value(x.dtype);
     let Formula { term, start, combine, finish } = formula(kind);
@@ -165,38 +231,41 @@ fn reduce_rows(l: &mut Lowering, kind: ReduceKind, x: Readable, rows: &Rows, oth
         true => "",
         false => "fn shift(row: u32) -> f32 { let m = largest(row); return select(m, 0.0, is_infinite(m)); }\n",
     };
-    let adds = combine == "add_S(a, b)";
-    let functions = match adds && x.dtype.is_float() {
-        true => precise_sum(term, finish),
-        false => {
-            let start = if start == "first" { "x(first_of(row))" } else { start };
-            format!(
-                "alias total_value = {value};
-fn start(row: u32) -> total_value {{ return {start}; }}
-fn term(at: u32, i: u32, row: u32) -> total_value {{ let x = x(at); return {term}; }}
-fn combine(a: total_value, b: total_value) -> total_value {{ return {combine}; }}
-fn finish0(x: total_value, row: u32) -> {value} {{ return {finish}; }}
-"
-            )
-        }
-    };
-    let functions = shift.to_string() + &functions.replace("_S(", &format!("_{suffix}("));
     let mut inputs = vec![x];
     inputs.extend(others);
-    WorkgroupReduction { name: "reduce", inputs, rows, functions, outputs: vec![(target, wide(x.dtype))] }.dispatch(l);
+    if combine == "add_S(a, b)" && x.dtype.is_float() {
+        let mut sum = precise_sum(rows, inputs, &term.replace("_S(", "_f32("), finish);
+        sum.functions.push_str(shift);
+        return sum;
+    }
+    let start = if start == "first" { "x(first_of(row))" } else { start };
+    let functions = format!(
+        "{shift}fn start(row: u32) -> {value} {{ return {start}; }}
+fn term(place: u32, i: u32, row: u32) -> {value} {{ let x = x(place); return {term}; }}
+fn finish(x: {value}, row: u32) -> {value} {{ return {finish}; }}
+"
+    );
+    let own = |text: &str| text.replace("_S(", &format!("_{suffix}("));
+    Reduction {
+        name: "reduce",
+        inputs,
+        rows,
+        functions: own(&functions),
+        combine: own(combine),
+        total: Total::Value(x.dtype),
+    }
 }
 
-/// The functions of a reduction that adds `term`, of the element `x`, with twice the digits of a float: sums of terms of
-/// both signs would keep few. `finish` is what becomes of the sum `x`.
-pub fn precise_sum(term: &str, finish: &str) -> String {
-    format!(
-        "alias total_value = vec2<f32>;
-fn start(row: u32) -> total_value {{ return vec2<f32>(0.0); }}
-fn term(at: u32, i: u32, row: u32) -> total_value {{ let x = x(at); return vec2<f32>({term}, 0.0); }}
-fn combine(a: total_value, b: total_value) -> total_value {{ return add_precise(a, b); }}
-fn finish0(total: total_value, row: u32) -> f32 {{ let x = total.x + total.y; return {finish}; }}
+/// A reduction that adds `term`, of the element `x`, with twice the digits of a float: sums of terms of both signs would
+/// keep few. `finish` is what becomes of the sum `x`.
+pub fn precise_sum<'r>(rows: &'r Rows, inputs: Vec<Readable>, term: &str, finish: &str) -> Reduction<'r> {
+    let functions = format!(
+        "fn start(row: u32) -> vec2<f32> {{ return vec2<f32>(0.0); }}
+fn term(place: u32, i: u32, row: u32) -> vec2<f32> {{ let x = x(place); return vec2<f32>({term}, 0.0); }}
+fn finish(total: vec2<f32>, row: u32) -> f32 {{ let x = total.x + total.y; return {finish}; }}
 "
-    )
+    );
+    Reduction { name: "sum", inputs, rows, functions, combine: "add_precise(a, b)".into(), total: Total::Precise }
 }
 
 /// `argMin()` or `argMax()`.
@@ -217,30 +286,102 @@ pub fn arg_min_max(op: &ArgMinMax, l: &mut Lowering) {
     // The first of equal elements counts, whatever the order in which they are combined.
     let functions = format!(
         "struct Found {{ value: {value}, index: u32 }}
-alias total_value = Found;
 fn start(row: u32) -> Found {{ return Found(x(first_of(row)), 0u); }}
-fn term(at: u32, i: u32, row: u32) -> Found {{ return Found(x(at), i); }}
-fn combine(a: Found, b: Found) -> Found {{
+fn term(place: u32, i: u32, row: u32) -> Found {{ return Found(x(place), i); }}
+fn better(a: Found, b: Found) -> Found {{
   if ({first}) {{ return a; }}
   if ({second}) {{ return b; }}
   if (a.index <= b.index) {{ return a; }}
   return b;
 }}
-fn finish0(found: Found, row: u32) -> u32 {{ return found.index; }}
+fn finish(found: Found, row: u32) -> u32 {{ return found.index; }}
 "
     );
     let indices = l.scratch(rows.count() as usize * 4);
     let inputs = vec![l.readable("x", 0)];
-    WorkgroupReduction {
-        name: "argMinMax",
-        inputs,
-        rows: &rows,
-        functions,
-        outputs: vec![(indices, DataType::Uint32)],
-    }
-    .dispatch(l);
+    let combine = "better(a, b)".to_string();
+    Reduction { name: "argMinMax", inputs, rows: &rows, functions, combine, total: Total::Found }
+        .lower(l, Target::Scratch(indices, DataType::Uint32));
     let inputs = vec![Readable { name: "found", bound: indices, dtype: DataType::Uint32 }];
     let to = l.dialect.suffix(l.outputs[0].dtype);
     let functions = format!("fn value(i: u32) -> output_value {{ return u32_to_{to}(found(i)); }}\n");
     l.map(0, "copy", inputs, &functions, Parameters::default());
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::parse;
+    use crate::testing::{Tolerance, check};
+
+    const TOLERANCE: Tolerance = Tolerance::ulps(16).or_absolute(1e-4);
+
+    /// Around the numbers of invocations that share a row, the rows of a workgroup, and what is cut into parts.
+    const SHAPES: [[u32; 3]; 10] = [
+        [1, 9, 32],
+        [2, 4, 33],
+        [1, 3, 1025],
+        [2, 31, 33],
+        [1, 33, 96],
+        [3, 97, 8],
+        [1, 400, 40],
+        [1, 4, 3100],
+        [1, 1, 16384],
+        [1, 600, 30],
+    ];
+
+    #[test]
+    fn reductions_of_rows_and_columns_agree_with_the_oracle() {
+        for [a, b, c] in SHAPES {
+            for (axes, axis) in [("[2]", 2), ("[1]", 1), ("[0, 1]", 0), ("[0, 2]", 2), ("[1, 2]", 1)] {
+                let text = format!(
+                    "%0 = input x float32 [{a}, {b}, {c}]
+                     %1 = input i int32 [{a}, {b}, {c}]
+                     %2 = reduceMean %0 axes={axes}
+                     %3 = reduceLogSumExp %0 axes={axes}
+                     %4 = argMax %0 axis={axis}
+                     %5 = reduceMax %1 axes={axes}
+                     %6 = neg %2
+                     output a = %6
+                     output b = %3
+                     output c = %4
+                     output d = %5"
+                );
+                check(&parse(&text), TOLERANCE);
+            }
+        }
+    }
+
+    #[test]
+    fn softmax_and_normalizations_of_rows_and_columns_agree_with_the_oracle() {
+        for [a, b, c] in SHAPES {
+            for axis in [1, 2] {
+                let size = [a, b, c][axis];
+                let text = format!(
+                    "%0 = input x float32 [{a}, {b}, {c}]
+                     %1 = softmax %0 axis={axis}
+                     %2 = constant float32 [{size}]
+                     %3 = constant float32 [{size}]
+                     %4 = layerNormalization %0 %2 %3 axes=[{axis}]
+                     %5 = cast %0 dataType=float16
+                     %6 = softmax %5 axis={axis}
+                     output a = %1
+                     output b = %4
+                     output c = %6"
+                );
+                check(&parse(&text), TOLERANCE);
+            }
+        }
+    }
+
+    #[test]
+    fn pooling_a_whole_image_is_a_reduction() {
+        let text = "%0 = input x float32 [2, 3, 5, 7]
+                    %1 = averagePool2d %0
+                    %2 = maxPool2d %0 layout=nhwc
+                    %3 = l2Pool2d %0 windowDimensions=[5, 7]
+                    output a = %1
+                    output b = %2
+                    output c = %3";
+        check(&parse(text), TOLERANCE);
+    }
 }

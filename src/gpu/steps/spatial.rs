@@ -1,6 +1,8 @@
 //! Convolutions, pooling and resampling, every element of the output on its own.
 
+use super::depthwise::depthwise;
 use super::product::{Tiles, Variant, tiled, variant};
+use super::reduce::reduce_axes;
 use crate::dtype::DataType;
 use crate::gpu::kernel::Parameters;
 use crate::gpu::lower::Lowering;
@@ -8,12 +10,13 @@ use crate::gpu::map::Readable;
 use crate::ops::conv_transpose2d::ConvTranspose2d;
 use crate::ops::conv2d::{Conv2d, Conv2dAttributes};
 use crate::ops::pool2d::{Pool2d, PoolKind};
+use crate::ops::reduce::ReduceKind;
 use crate::ops::resample2d::{InterpolationMode, Resample2d, between, nearest};
 use crate::ops::spatial::{InputLayout, Slide, exactly, slides};
 use crate::shape::strides;
 
 /// Sizes and strides of a tensor of four dimensions that stand in this order.
-fn sizes_and_strides(shape: &[u32], axes: [usize; 4]) -> [u32; 8] {
+pub fn sizes_and_strides(shape: &[u32], axes: [usize; 4]) -> [u32; 8] {
     let own = strides(shape);
     let mut numbers = [0; 8];
     for (place, axis) in axes.into_iter().enumerate() {
@@ -104,6 +107,13 @@ pub fn conv2d(op: &Conv2d, l: &mut Lowering) {
     let filter = a.filter_layout.axes();
     let mut parameters = convolution(l, a.input_layout, filter, a.groups);
     let slides = window(l, a.input_layout, filter, [&a.padding, &a.strides, &a.dilations]);
+    let one_input = l.input(1).shape[filter[1]] == 1;
+    if one_input && fits(l, a, &slides) {
+        let bias = bias(l, &mut Vec::new());
+        if depthwise(l, a, &slides, bias) {
+            return;
+        }
+    }
     if let Some(sizes) = as_product(l, a, &slides) {
         return convolve_as_product(l, a, &slides, sizes, parameters);
     }
@@ -119,6 +129,15 @@ const FILTER_STEP: u32 = 21u;
     convolve(l, "conv2d", places, parameters);
 }
 
+/// Whether positions in front of the image are told from those behind it in 32 bits.
+fn fits(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
+    let output = a.input_layout.image(&l.outputs[0].shape);
+    let reach = |slide: &Slide, outputs: u32| {
+        outputs as u64 * slide.stride as u64 + slide.window as u64 * slide.dilation as u64 + slide.begin as u64
+    };
+    reach(&slides[0], output.height).max(reach(&slides[1], output.width)) < 1 << 30
+}
+
 /// Sizes of the products that a convolution is: output channels of a group, output positions, terms; `None` where another
 /// kernel is better, or where positions in front of the image are not told from those behind it in 32 bits.
 fn as_product(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> Option<[u32; 3]> {
@@ -126,11 +145,7 @@ fn as_product(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> Option
     let filter = &l.input(1).shape;
     let [channels, group_inputs, height, width] = a.filter_layout.axes().map(|axis| filter[axis]);
     let sizes = [channels / a.groups, output.height * output.width, group_inputs * height * width];
-    let reach = |slide: &Slide, outputs: u32| {
-        outputs as u64 * slide.stride as u64 + slide.window as u64 * slide.dilation as u64 + slide.begin as u64
-    };
-    let fits = reach(&slides[0], output.height).max(reach(&slides[1], output.width)) < 1 << 30;
-    (fits && variant(sizes[0], sizes[1], sizes[2]) == Variant::Tiled).then_some(sizes)
+    (fits(l, a, slides) && variant(sizes[0], sizes[1], sizes[2]) == Variant::Tiled).then_some(sizes)
 }
 
 fn convolve_as_product(
@@ -217,11 +232,26 @@ fn window(l: &Lowering, layout: InputLayout, filter: [usize; 4], numbers: [&Vec<
     )
 }
 
+/// The reduction that a pooling is, if its only window is the whole image.
+fn as_reduction(op: &Pool2d, slides: &[Slide; 2]) -> Option<ReduceKind> {
+    let whole = |slide: &Slide| slide.window == slide.input && (slide.begin, slide.end, slide.dilation) == (0, 0, 1);
+    slides.iter().all(whole).then_some(match op.kind {
+        PoolKind::Average => ReduceKind::Mean,
+        PoolKind::L2 => ReduceKind::L2,
+        PoolKind::Max => ReduceKind::Max,
+    })
+}
+
 /// Pooling.
 pub fn pool2d(op: &Pool2d, l: &mut Lowering) {
     let layout = op.attributes.layout;
     let input = l.input(0);
     let slides = op.slides(layout.image(&input.shape)).expect("validated");
+    if let Some(kind) = as_reduction(op, &slides) {
+        let [_, _, height, width] = layout.axes();
+        let reduced: Vec<bool> = (0..4).map(|axis| axis == height || axis == width).collect();
+        return reduce_axes(l, kind, &reduced);
+    }
     let mut parameters = Parameters::default();
     parameters.extend(sizes_and_strides(&l.outputs[0].shape, layout.axes()));
     parameters.extend(sizes_and_strides(&input.shape, layout.axes()));

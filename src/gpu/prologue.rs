@@ -1,0 +1,168 @@
+//! Operands as kernels read them: tensors, or what a prologue computes of tensors.
+
+use super::dialect::Dialect;
+use super::kernel::{Bound, Parameters};
+use super::lower::Lowering;
+use super::map::{Divisors, Readable, spread};
+use super::scalar::Scalars;
+use crate::dtype::DataType;
+use crate::ir::{Prologue, Storage};
+use crate::shape::{Descriptor, elements};
+
+/// Declares the function `name(i)` that gives the element `i` of what is read. What it reads itself is bound behind what is
+/// there.
+pub fn declare(l: &Lowering, readable: &Readable, bindings: &mut Vec<Bound>, parameters: &mut Parameters) -> String {
+    let prologue = match readable.bound {
+        Bound::Input(index) => l.prologue(index),
+        Bound::Output(_) | Bound::Scratch { .. } => None,
+    };
+    let Some((prologue, operands)) = prologue else {
+        bindings.push(readable.bound);
+        return l.dialect.readable(bindings.len() as u32, readable.name, readable.dtype);
+    };
+    computed(l, readable.name, (prologue, &operands), bindings, parameters)
+}
+
+/// An operand of a prologue in WGSL.
+struct Read {
+    /// The name of the function that gives an element.
+    name: String,
+    /// The place of the element that the element `i` is computed of, and that of the element
+    /// `i + NEXT`.
+    places: [String; 2],
+    /// Whether four neighbours that start at a multiple of four are computed of the same element.
+    is_shared: bool,
+    /// The type of a value.
+    value: &'static str,
+    /// The bits of an element, if several share a word of integers, and whether it has a sign.
+    packed: Option<(u32, bool)>,
+}
+
+/// The functions that compute the elements of an operand: `name(i)`, and `name_four(i)` for the four from `4 i` on, which
+/// reads what these have in common once. With the type `f16`, `name_halves(i)` gives floats of 16 bits as such.
+fn computed(
+    l: &Lowering,
+    name: &str,
+    (prologue, operands): (&Prologue, &[(Bound, &Descriptor)]),
+    bindings: &mut Vec<Bound>,
+    parameters: &mut Parameters,
+) -> String {
+    let dialect = l.dialect;
+    let mut text = String::new();
+    let mut reads = Vec::new();
+    for (index, (bound, descriptor)) in operands.iter().enumerate() {
+        let own = format!("{name}_{index}");
+        bindings.push(*bound);
+        let binding = bindings.len() as u32;
+        let is_packed = index == 0 && prologue.storage == Storage::Nibbles;
+        let shape = if is_packed { &prologue.shape } else { &descriptor.shape };
+        text += &match is_packed {
+            true => dialect.readable_nibbles(binding, &own, descriptor.dtype),
+            false => dialect.readable(binding, &own, descriptor.dtype),
+        };
+        let place = spread(parameters, shape, &prologue.shape, Divisors::Text);
+        let next = match place.strip_suffix(", i)") {
+            Some(call) => format!("{call}, i + NEXT)"),
+            None => place.replacen('i', "(i + NEXT)", 1),
+        };
+        let value = dialect.value(descriptor.dtype);
+        let packed = match descriptor.dtype {
+            DataType::Int8 | DataType::Uint8 => {
+                Some((if is_packed { 4 } else { 8 }, descriptor.dtype == DataType::Int8))
+            }
+            _ => None,
+        };
+        let is_shared = is_shared(shape, &prologue.shape);
+        reads.push(Read { name: own, places: [place, next], is_shared, value, packed });
+    }
+    let types: Vec<_> = operands.iter().map(|(_, descriptor)| descriptor.dtype).collect();
+    let registers: Vec<String> = (0..reads.len()).map(|index| format!("x{index}")).collect();
+    let (lines, result) = Scalars { dialect, parameters }.program(&prologue.program, &registers, &types);
+    let value = dialect.value(prologue.descriptor.dtype);
+    let given: Vec<String> =
+        reads.iter().enumerate().map(|(index, read)| format!("x{index}: {}", read.value)).collect();
+    let one: Vec<String> = reads.iter().map(|read| format!("{}({})", read.name, read.places[0])).collect();
+    text += &format!(
+        "alias {name}_value = {value};
+fn {name}_of({}) -> {value} {{
+{lines}  return {result};
+}}
+fn {name}(i: u32) -> {value} {{ return {name}_of({}); }}
+",
+        given.join(", "),
+        one.join(", ")
+    );
+    text + &four(dialect, name, prologue.descriptor.dtype, &reads)
+}
+
+/// The functions `name_four(i)` and `name_halves(i)`.
+fn four(dialect: Dialect, name: &str, dtype: DataType, reads: &[Read]) -> String {
+    if !dtype.is_float() {
+        return String::new();
+    }
+    let mut lines = String::new();
+    let mut own = Vec::new();
+    for (index, Read { name, places: [place, next], is_shared, packed, .. }) in reads.iter().enumerate() {
+        if *is_shared {
+            lines += &format!("  let x{index} = {name}({place});\n");
+            own.push([(); 4].map(|()| format!("x{index}")));
+        } else if let Some((bits, signed)) = packed.filter(|_| place == "i") {
+            // The word that holds all four.
+            let (word, first) = if bits == 4 { ("quarter >> 1u", "((quarter & 1u) << 4u)") } else { ("quarter", "0u") };
+            let word = format!("{name}_words[{word}]");
+            let word = if signed { format!("bitcast<i32>({word})") } else { word };
+            lines += &format!("  let x{index}_word = {word};\n");
+            own.push([0, 1, 2, 3].map(|j| format!("extractBits(x{index}_word, {first} + {}u, {bits}u)", j * bits)));
+        } else {
+            let element =
+                |j: u32| format!("  let x{index}_{j} = {name}({});\n", next.replace("NEXT", &format!("{j}u")));
+            lines += &(0..4).map(element).collect::<String>();
+            own.push([0, 1, 2, 3].map(|j| format!("x{index}_{j}")));
+        }
+    }
+    let elements: Vec<String> = (0..4)
+        .map(|j| {
+            let given: Vec<&str> = own.iter().map(|names| names[j].as_str()).collect();
+            format!("{name}_of({})", given.join(", "))
+        })
+        .collect();
+    let four = format!(
+        "fn {name}_four(quarter: u32) -> vec4<f32> {{
+  let i = quarter * 4u;
+{lines}  return vec4<f32>({});
+}}
+",
+        elements.join(", ")
+    );
+    match dialect.f16 && dtype == DataType::Float16 {
+        true => four + &format!("fn {name}_halves(i: u32) -> vec4<f16> {{ return vec4<f16>({name}_four(i)); }}\n"),
+        false => four,
+    }
+}
+
+/// Whether the elements of a tensor of the shape `from` stand for four neighbours of the shape `to` each, or for more.
+fn is_shared(from: &[u32], to: &[u32]) -> bool {
+    // What repeats over the last dimensions, and over blocks of the one in front of these.
+    let mut repeats = 1;
+    for (index, &size) in to.iter().rev().enumerate() {
+        let own = from.len().checked_sub(index + 1).map_or(1, |axis| from[axis]);
+        repeats *= size / own;
+        if own != 1 {
+            break;
+        }
+    }
+    repeats.is_multiple_of(4) || elements(from) == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_four_neighbours_share() {
+        assert!(is_shared(&[], &[3, 5]) && is_shared(&[1, 1], &[3, 5]));
+        assert!(is_shared(&[3, 1], &[3, 8]) && is_shared(&[3, 2], &[3, 8]) && is_shared(&[3, 1, 1], &[3, 2, 6]));
+        assert!(!is_shared(&[3, 1], &[3, 6]) && !is_shared(&[3, 8], &[3, 8]) && !is_shared(&[3, 4], &[3, 8]));
+        assert!(!is_shared(&[1, 4], &[8, 4]));
+    }
+}
