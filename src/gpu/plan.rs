@@ -66,11 +66,6 @@ pub struct Plan {
     description: Arc<Description>,
 }
 
-/// `passes` without those whose operators only the CPU has kernels for.
-fn supported(passes: Passes) -> Passes {
-    Passes { layout: false, quantized: false, winograd: false, ..passes }
-}
-
 impl Plan {
     /// Runs the passes on `graph` with the CPU of `env`, lowers what they leave to kernels for `device`, compiles those on
     /// all threads, and uploads the constants that they read.
@@ -86,7 +81,7 @@ impl Plan {
         options: PlanOptions,
     ) -> Result<Plan> {
         graph.check_defined()?;
-        let (source, passes) = (Listing::of(&graph), supported(passes));
+        let (source, passes) = (Listing::of(&graph), passes.and(PASSES));
         let graph = optimized(graph, env, passes)?;
         Plan::lowered(&graph, source, passes, device, env, options)
     }

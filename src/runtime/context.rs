@@ -219,7 +219,13 @@ impl Context {
         check_length("writeTensor", tensor.descriptor(), bytes)?;
         let bytes = Buffer::copy_of(bytes)?;
         let (tensor, opened) = (tensor.clone(), self.opened());
-        self.timeline.enqueue(move |_| Ok(tensor.replace(&opened()?, bytes)), Done::unobserved());
+        self.timeline.enqueue(
+            move |_| {
+                tensor.replace(&opened()?, bytes);
+                Ok(())
+            },
+            Done::unobserved(),
+        );
         Ok(())
     }
 
