@@ -1,6 +1,7 @@
 //! A GPU: its features, its queue, and the pipelines that were compiled for it.
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, MatrixUnits};
+use super::steps::product::self_test;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::future::Future;
@@ -21,7 +22,7 @@ pub struct Device {
     pub dialect: Dialect,
     /// Its limits, which are the adapter's.
     pub limits: wgpu::Limits,
-    pipelines: Mutex<HashMap<String, Arc<Pipeline>>>,
+    pipelines: Arc<Mutex<HashMap<String, Arc<Pipeline>>>>,
 }
 
 /// A compiled kernel, and how its bindings are laid out.
@@ -40,7 +41,8 @@ pub const EXTENSIONS: wgpu::Features = wgpu::Features::SHADER_F16
     .union(wgpu::Features::SHADER_INT64)
     .union(wgpu::Features::SUBGROUP)
     .union(wgpu::Features::PIPELINE_CACHE)
-    .union(wgpu::Features::TIMESTAMP_QUERY);
+    .union(wgpu::Features::TIMESTAMP_QUERY)
+    .union(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
 
 /// Which adapters are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,7 @@ impl Device {
             label: Some("webnn-node"),
             required_features: features,
             required_limits: adapter.limits(),
+            experimental_features: experiments(features),
             ..Default::default()
         };
         let (device, queue) = wait(adapter.request_device(&descriptor)).map_err(|error| {
@@ -75,15 +78,36 @@ impl Device {
         let dialect = Dialect {
             f16: features.contains(wgpu::Features::SHADER_F16),
             int64: features.contains(wgpu::Features::SHADER_INT64),
+            subgroups: features.contains(wgpu::Features::SUBGROUP),
+            subgroup_size: fixed_subgroup_size(&adapter.get_info()),
+            workgroup_bytes: adapter.limits().max_compute_workgroup_storage_size,
+            cooperative: matrix_units(&adapter, features),
+            product: None,
         };
-        Ok(Some(Device {
+        let mut device = Device {
             info: adapter.get_info(),
             limits: device.limits(),
             device,
             queue,
             dialect,
-            pipelines: Mutex::default(),
-        }))
+            pipelines: Arc::default(),
+        };
+        if device.dialect.cooperative.is_some() && !self_test::trusted(&device) {
+            device.dialect.cooperative = None;
+        }
+        Ok(Some(device))
+    }
+
+    /// The same device, whose shaders are written in another dialect.
+    pub fn with_dialect(&self, dialect: Dialect) -> Device {
+        Device {
+            device: self.device.clone(),
+            queue: self.queue.clone(),
+            info: self.info.clone(),
+            limits: self.limits.clone(),
+            dialect,
+            pipelines: self.pipelines.clone(),
+        }
     }
 
     /// The pipeline of a kernel that binds `tensors` tensors, compiled if no kernel had this text before.
@@ -207,6 +231,37 @@ impl Device {
         target.copy_from_slice(&view[..target.len()]);
         Ok(())
     }
+}
+
+/// What a device with these features has to be asked for.
+fn experiments(features: wgpu::Features) -> wgpu::ExperimentalFeatures {
+    if !features.intersects(wgpu::Features::all_experimental_mask()) {
+        return wgpu::ExperimentalFeatures::disabled();
+    }
+    // SAFETY: what wgpu cannot promise for its experiments is that a shader is well defined that uses them wrongly. Only one
+    // text uses one, `matmul_cooperative.wgsl`, in uniform control flow and inside of arrays of workgroup memory, as tests
+    // of the same text without the feature show; and no result is used of a driver that fails the self-test.
+    unsafe { wgpu::ExperimentalFeatures::enabled() }
+}
+
+/// The matrix units of an adapter that take float16 and add up in float32. The kernel reads them vectors, which Metal cannot.
+fn matrix_units(adapter: &wgpu::Adapter, features: wgpu::Features) -> Option<MatrixUnits> {
+    let vulkan = adapter.get_info().backend == wgpu::Backend::Vulkan;
+    if !vulkan || !features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+        return None;
+    }
+    let usable = |unit: &wgpu::CooperativeMatrixProperties| {
+        let (halves, floats) = (wgpu::CooperativeScalarType::F16, wgpu::CooperativeScalarType::F32);
+        let square = unit.m_size == unit.n_size && unit.n_size == unit.k_size;
+        square && unit.ab_type == halves && unit.cr_type == floats
+    };
+    let sides = adapter.cooperative_matrix_properties().into_iter().filter(usable).map(|unit| unit.m_size);
+    sides.filter(|side| [8, 16].contains(side)).max().map(|side| MatrixUnits { side, emulated: false })
+}
+
+/// The number of invocations in every subgroup, if it is always the same.
+fn fixed_subgroup_size(info: &wgpu::AdapterInfo) -> Option<u32> {
+    (info.subgroup_min_size == info.subgroup_max_size).then_some(info.subgroup_min_size)
 }
 
 /// The adapter that fits best.

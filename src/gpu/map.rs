@@ -45,6 +45,15 @@ pub enum Entry {
     },
 }
 
+/// Tensors of floats that are bound as vectors of four elements, which their sizes and strides have to be multiples of.
+#[derive(Clone, Debug, Default)]
+pub struct Wide {
+    /// Names of inputs; see [`Dialect::readable_four`].
+    pub inputs: Vec<&'static str>,
+    /// Whether the output is, of a kernel with an [entry point of its own](Entry::Own).
+    pub output: bool,
+}
+
 /// A kernel that computes the elements of one tensor.
 pub struct Map<'a> {
     /// For people.
@@ -61,6 +70,8 @@ pub struct Map<'a> {
     pub parameters: Parameters,
     /// Who computes what.
     pub entry: Entry,
+    /// What is bound as vectors.
+    pub wide: Wide,
     /// What is applied to each element.
     pub epilogue: Option<Epilogue<'a>>,
 }
@@ -72,7 +83,9 @@ impl Map<'_> {
         let mut bindings = Vec::new();
         for input in &self.inputs {
             bindings.push(input.bound);
-            text.push_str(&dialect.readable(bindings.len() as u32, input.name, input.dtype));
+            let declare =
+                if self.wide.inputs.contains(&input.name) { Dialect::readable_four } else { Dialect::readable };
+            text.push_str(&declare(dialect, bindings.len() as u32, input.name, input.dtype));
         }
         let follow = self.follow(dialect, &mut text, &mut bindings);
         bindings.push(self.output);
@@ -83,7 +96,10 @@ impl Map<'_> {
         let lanes = dialect.lanes(dtype);
         let binding = bindings.len() as u32;
         let (writes, elements, workgroups) = match self.entry {
-            Entry::Own { workgroups, elements } => (dialect.storable(binding, dtype), elements, workgroups),
+            Entry::Own { workgroups, elements } => {
+                let declare = if self.wide.output { Dialect::storable_four } else { Dialect::storable };
+                (declare(dialect, binding, dtype), elements, workgroups)
+            }
             Entry::Words | Entry::MaskedWords => {
                 let masked = matches!(self.entry, Entry::MaskedWords);
                 let writes = dialect.writable(binding, dtype, masked) + &main(lanes);

@@ -5,11 +5,13 @@
 
 pub mod device;
 pub mod dialect;
+pub mod direct;
 pub mod kernel;
 pub mod lower;
 pub mod map;
 pub mod plan;
 pub mod scalar;
 pub mod steps;
+pub mod template;
 #[cfg(test)]
 pub mod testing;

@@ -12,8 +12,9 @@ use crate::dtype::DataType;
 use crate::ir::Graph;
 use crate::ops::sweep::for_each_graph;
 use crate::ops::tensor::Tensor;
+use crate::reference;
 use crate::shape::Descriptor;
-use crate::testing::{Tolerance, compare};
+use crate::testing::{Random, Tolerance, compare};
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
@@ -24,6 +25,11 @@ fn devices() -> &'static [(&'static str, Device)] {
     DEVICES.get_or_init(|| {
         vec![("with all extensions", open(EXTENSIONS)), ("without extensions", open(wgpu::Features::empty()))]
     })
+}
+
+/// The device with all extensions.
+pub fn software() -> &'static Device {
+    &devices()[0].1
 }
 
 /// What a GPU may be off: it computes in float32 what the CPU computes in float64, or in another order.
@@ -52,18 +58,42 @@ pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap
     }
 }
 
+/// Compares what `graph` computes on random inputs with the oracle, on each device in the dialect that `adapt` makes of its own;
+/// gives the number of devices for which it made one.
+///
+/// # Panics
+/// As [`check`].
+pub fn check_in(graph: &Graph, tolerance: Tolerance, adapt: impl Fn(Dialect) -> Option<Dialect>) -> usize {
+    let mut random = Random::new(graph.values.len() as u64);
+    let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
+    let expected = reference::run(graph, &inputs);
+    let mut count = 0;
+    for (which, device) in devices() {
+        let Some(dialect) = adapt(device.dialect) else { continue };
+        let outputs = run(&device.with_dialect(dialect), graph, &inputs, true);
+        let context = || format!("{dialect:?}, on the GPU {which}, of\n{graph}");
+        compare(graph, &outputs, &expected, |_| tolerance, &context);
+        count += 1;
+    }
+    count
+}
+
 /// Parses and validates a kernel, which takes no device.
 ///
 /// # Panics
 /// If it is no valid WGSL; the message holds the numbered lines.
-fn validate(name: &str, source: &str, dialect: Dialect) {
+pub fn validate(name: &str, source: &str, dialect: Dialect) {
     use wgpu::naga::front::wgsl::parse_str;
-    use wgpu::naga::valid::{Capabilities, ValidationFlags, Validator};
+    use wgpu::naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
     let mut capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     capabilities.set(Capabilities::SHADER_FLOAT16, dialect.f16);
     capabilities.set(Capabilities::SHADER_INT64, dialect.int64);
     let module = parse_str(source).unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
-    let validated = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
+    capabilities.set(Capabilities::SUBGROUP, dialect.subgroups);
+    capabilities.set(Capabilities::COOPERATIVE_MATRIX, dialect.cooperative.is_some());
+    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+    validator.subgroup_stages(ShaderStages::COMPUTE).subgroup_operations(SubgroupOperationSet::all());
+    let validated = validator.validate(&module);
     validated.unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
 }
 
@@ -75,7 +105,7 @@ fn every_kernel_of_every_operator_type_and_rank_is_valid() {
         |_| true,
         |graph, _| {
             for (f16, int64) in dialects {
-                let dialect = Dialect { f16, int64 };
+                let dialect = Dialect { f16, int64, subgroups: f16, ..Dialect::default() };
                 for node in &graph.nodes {
                     for dispatch in lower(&graph, node, dialect).expect("all operators have kernels").dispatches {
                         if seen.insert((dispatch.source.clone(), f16, int64)) {

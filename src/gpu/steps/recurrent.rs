@@ -3,7 +3,7 @@
 use crate::dtype::DataType;
 use crate::gpu::kernel::{Bound, Dispatch, Parameters, grid, header};
 use crate::gpu::lower::Lowering;
-use crate::gpu::map::{Entry, Map, Readable};
+use crate::gpu::map::{Entry, Map, Readable, Wide};
 use crate::ops::gru::{Gru, GruCell, GruFunction};
 use crate::ops::lstm::{Lstm, LstmCell, LstmFunction};
 use crate::ops::recurrent::{Activation, Direction};
@@ -209,6 +209,7 @@ fn copy(l: &mut Lowering, index: usize, output: &Descriptor, states: Bound, plac
         functions: format!("fn value(i: u32) -> f32 {{ return {place}; }}\n"),
         parameters,
         entry: Entry::Words,
+        wide: Wide::default(),
         epilogue: None,
     };
     let dispatch = map.dispatch(l.dialect);
