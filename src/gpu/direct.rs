@@ -1,7 +1,7 @@
 //! One operator on buffers of its own, without a plan: for the self-test of a device, and for measurements.
 
 use super::device::{Device, Pipeline};
-use super::kernel::Bound;
+use super::kernel::{Bound, Dispatch};
 use super::lower::Lowered;
 use crate::error::Result;
 use std::num::NonZeroU64;
@@ -9,7 +9,14 @@ use std::sync::Arc;
 
 /// The dispatches of one operator, ready to run.
 pub struct Direct {
-    launches: Vec<(Arc<Pipeline>, wgpu::BindGroup, [u32; 3], [u32; 3])>,
+    launches: Vec<Launch>,
+}
+
+struct Launch {
+    pipeline: Arc<Pipeline>,
+    group: wgpu::BindGroup,
+    elements: u32,
+    workgroups: [u32; 3],
 }
 
 impl Direct {
@@ -50,19 +57,21 @@ impl Direct {
                 layout: &pipeline.layout,
                 entries: &entries,
             });
-            launches.push((pipeline, group, [0, dispatch.elements, 0], dispatch.workgroups));
+            let Dispatch { elements, workgroups, .. } = dispatch;
+            launches.push(Launch { pipeline, group, elements, workgroups });
         }
         Ok(Direct { launches })
     }
 
     /// Appends the dispatches to `pass`.
     pub fn encode(&self, pass: &mut wgpu::ComputePass) {
-        for (pipeline, group, immediates, [x, y, z]) in &self.launches {
-            let bytes: Vec<u8> = immediates.iter().flat_map(|value| value.to_le_bytes()).collect();
-            pass.set_pipeline(&pipeline.pipeline);
-            pass.set_bind_group(0, group, &[]);
+        for launch in &self.launches {
+            let bytes: Vec<u8> = [0, launch.elements, 0].iter().flat_map(|value| value.to_le_bytes()).collect();
+            let [x, y, z] = launch.workgroups;
+            pass.set_pipeline(&launch.pipeline.pipeline);
+            pass.set_bind_group(0, &launch.group, &[]);
             pass.set_immediates(0, &bytes);
-            pass.dispatch_workgroups(*x, *y, *z);
+            pass.dispatch_workgroups(x, y, z);
         }
     }
 

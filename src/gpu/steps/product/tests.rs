@@ -160,6 +160,50 @@ fn everything_around_matrix_units() {
     }
 }
 
+/// `conv2d()` with a bias, of 2 images of 9 x 7.
+fn convolution(dtype: &str, [inputs, outputs, groups]: [u32; 3], window: u32, layouts: [&str; 2]) -> Graph {
+    let [input, filter] = layouts;
+    let of_group = inputs / groups;
+    let image = if input == "nchw" { [2, inputs, 9, 7] } else { [2, 9, 7, inputs] };
+    let taps = match filter {
+        "oihw" => [outputs, of_group, window, window],
+        "hwio" => [window, window, of_group, outputs],
+        _ => [outputs, window, window, of_group],
+    };
+    let rest = if window == 1 { "" } else { "padding=[1, 0, 2, 1] strides=[1, 2]" };
+    parse(&format!(
+        "%0 = input x {dtype} {image:?}
+         %1 = input w {dtype} {taps:?}
+         %2 = input b {dtype} [{outputs}]
+         %3 = conv2d %0 %1 %2 inputLayout={input} filterLayout={filter} groups={groups} {rest}
+         output y = %3"
+    ))
+}
+
+#[test]
+fn convolutions_as_products() {
+    for (channels, window, layouts) in [
+        ([6, 34, 1], 3, ["nchw", "oihw"]),
+        ([8, 40, 1], 3, ["nhwc", "ohwi"]),
+        ([16, 64, 2], 2, ["nhwc", "hwio"]),
+        ([8, 36, 2], 3, ["nchw", "hwio"]),
+        ([40, 36, 1], 1, ["nchw", "oihw"]),
+        ([64, 48, 2], 1, ["nhwc", "ohwi"]),
+        ([40, 20, 1], 1, ["nhwc", "hwio"]),
+    ] {
+        let depth = channels[0] / channels[2] * window * window;
+        for (dtype, variant) in [("float32", Variant::Tiled(32)), ("float16", Variant::Tiled(64))] {
+            check(&convolution(dtype, channels, window, layouts), depth, dtype, variant);
+        }
+        let adapt = |dialect: Dialect| {
+            let forced = Dialect { product: Some(Variant::Cooperative(64)), ..with_units(dialect, 16, true) };
+            dialect.f16.then_some(forced)
+        };
+        let graph = convolution("float16", channels, window, layouts);
+        assert_eq!(check_in(&graph, tolerance(depth, "float16"), adapt), 1);
+    }
+}
+
 #[test]
 fn the_self_test_finds_what_is_wrong() {
     let device = software();
