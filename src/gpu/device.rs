@@ -3,9 +3,11 @@
 use super::adapter::{Choice, adapter};
 use super::bindings::BoundSets;
 use super::dialect::Dialect;
+use super::features::{dialect_of, experiments};
 use super::loss::Loss;
 use super::pipelines::Pipelines;
 use super::poller::{Poller, wait_for};
+use super::steps::product::self_test;
 use super::transfer::Transfer;
 use crate::error::{Error, ErrorKind, Result};
 use std::future::Future;
@@ -47,7 +49,8 @@ pub const EXTENSIONS: wgpu::Features = wgpu::Features::SHADER_F16
     .union(wgpu::Features::SUBGROUP)
     .union(wgpu::Features::PIPELINE_CACHE)
     .union(wgpu::Features::TIMESTAMP_QUERY)
-    .union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
+    .union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS)
+    .union(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
 
 /// Devices that contexts use.
 static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
@@ -88,20 +91,30 @@ impl Device {
             label: Some("webnn-node"),
             required_features: features,
             required_limits: adapter.limits(),
+            experimental_features: experiments(features),
             ..Default::default()
         };
         let info = adapter.get_info();
         let (device, queue) = wait(adapter.request_device(&descriptor))
             .map_err(|error| Error::new(ErrorKind::Operation, format!("{} gives no device: {error}", info.name)))?;
-        let dialect = Dialect {
-            f16: features.contains(wgpu::Features::SHADER_F16),
-            int64: features.contains(wgpu::Features::SHADER_INT64),
-            subgroups: features.contains(wgpu::Features::SUBGROUP)
-                && (4..=64).contains(&adapter.get_info().subgroup_min_size)
-                && (4..=64).contains(&adapter.get_info().subgroup_max_size),
-        };
+        let dialect = dialect_of(adapter, features);
         let (loss, fault) = (Arc::new(Loss::default()), Arc::new(Mutex::new(None)));
         watch(&device, &loss, &fault);
+        let mut device = Device::with(device, queue, info, dialect, loss, fault)?;
+        if device.dialect.cooperative.is_some() && !self_test::trusted(&device) {
+            device.dialect.cooperative = None;
+        }
+        Ok(device)
+    }
+
+    fn with(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        info: wgpu::AdapterInfo,
+        dialect: Dialect,
+        loss: Arc<Loss>,
+        fault: Arc<Mutex<Option<String>>>,
+    ) -> Result<Device> {
         Ok(Device {
             pipelines: Pipelines::new(&device, &info),
             transfer: Mutex::new(Transfer::new(&device)),
@@ -115,6 +128,15 @@ impl Device {
             loss,
             fault,
         })
+    }
+
+    /// The same device, whose shaders are written in another dialect.
+    ///
+    /// # Errors
+    /// An `OperationError` when a thread cannot be started.
+    pub fn with_dialect(&self, dialect: Dialect) -> Result<Device> {
+        let (device, queue) = (self.device.clone(), self.queue.clone());
+        Device::with(device, queue, self.info.clone(), dialect, self.loss.clone(), self.fault.clone())
     }
 
     /// The name of the adapter and of the interface that it is reached through.

@@ -1,10 +1,11 @@
 //! How tensors look in WGSL: the words that they are stored in, and the values that kernels compute with.
 
 use crate::dtype::DataType::{self, *};
+use crate::gpu::steps::product::choice::Variant;
 use std::fmt::Write;
 
 /// What the shaders of a device may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Dialect {
     /// Whether there is a type `f16`. Elements of float16 are stored two to a word otherwise.
     pub f16: bool,
@@ -12,6 +13,23 @@ pub struct Dialect {
     pub int64: bool,
     /// Whether the invocations of a subgroup, 4 to 64 of them, see each other's values.
     pub subgroups: bool,
+    /// The number of invocations of every subgroup, if it is always the same.
+    pub subgroup_size: Option<u32>,
+    /// Units that multiply small matrices of float16 and add up in float32, for a subgroup at once.
+    pub cooperative: Option<MatrixUnits>,
+    /// Bytes of memory that the invocations of a workgroup may share; every device has 16384.
+    pub workgroup_bytes: u32,
+    /// The variant that every matrix product takes for which it can be, for tests and measurements.
+    pub product: Option<Variant>,
+}
+
+/// Units that multiply small matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MatrixUnits {
+    /// Rows, columns and terms of a product.
+    pub side: u32,
+    /// Whether kernels do in workgroup memory what the units would do, to test all around it on any device.
+    pub emulated: bool,
 }
 
 impl Dialect {
@@ -60,7 +78,11 @@ impl Dialect {
 
     /// What stands in front of every kernel: extensions, then the functions on values.
     pub fn prelude(self) -> String {
-        let enables = if self.f16 { "enable f16;\n" } else { "" };
+        let enables = match (self.f16, self.cooperative) {
+            (true, Some(MatrixUnits { emulated: false, .. })) => "enable f16;\nenable wgpu_cooperative_matrix;\n",
+            (true, _) => "enable f16;\n",
+            (false, _) => "",
+        };
         let int64 =
             if self.int64 { include_str!("shaders/int64.wgsl") } else { include_str!("shaders/int64_pairs.wgsl") };
         let half = match self.f16 {
@@ -97,6 +119,28 @@ impl Dialect {
         format!(
             "@group(0) @binding({binding}) var<storage, read_write> {name}_words: array<u32>;\n\
              fn {name}(i: u32) -> {value} {{ return {element}; }}\n"
+        )
+    }
+
+    /// As [`readable`](Self::readable) for floats, but the functions give four neighbouring elements, which start at a
+    /// multiple of four: `name_four(i)`, and where there is a type for it `name_halves(i)` as `vec4<f16>`.
+    pub fn readable_four(self, binding: u32, name: &str, dtype: DataType) -> String {
+        let (word, four, halves) = match self.word(dtype) {
+            "u32" => (
+                "vec2<u32>",
+                format!("vec4<f32>(unpack2x16float({name}_words[i].x), unpack2x16float({name}_words[i].y))"),
+                String::new(),
+            ),
+            "f16" => (
+                "vec4<f16>",
+                format!("vec4<f32>({name}_words[i])"),
+                format!("fn {name}_halves(i: u32) -> vec4<f16> {{ return {name}_words[i]; }}\n"),
+            ),
+            _ => ("vec4<f32>", format!("{name}_words[i]"), String::new()),
+        };
+        format!(
+            "@group(0) @binding({binding}) var<storage, read_write> {name}_words: array<{word}>;\n\
+             fn {name}_four(i: u32) -> vec4<f32> {{ return {four}; }}\n{halves}"
         )
     }
 
@@ -153,6 +197,17 @@ fn store_word(w: u32) {{
             "@group(0) @binding({binding}) var<storage, read_write> output_words: array<{word}>;\n\
              alias output_value = {value};\n\
              fn store(i: u32, x: output_value) {{ output_words[i] = {stored}; }}\n"
+        )
+    }
+
+    /// As [`storable`](Self::storable) for floats, but the function is `store_four(i, x)`, for four neighbouring elements
+    /// that start at a multiple of four.
+    pub fn storable_four(self, binding: u32, dtype: DataType) -> String {
+        let word = self.word(dtype);
+        format!(
+            "@group(0) @binding({binding}) var<storage, read_write> output_words: array<vec4<{word}>>;\n\
+             alias output_value = f32;\n\
+             fn store_four(i: u32, x: vec4<f32>) {{ output_words[i] = vec4<{word}>(x); }}\n"
         )
     }
 }

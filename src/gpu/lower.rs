@@ -2,7 +2,7 @@
 
 use super::dialect::Dialect;
 use super::kernel::{ALIGNMENT, Bound, Dispatch, Parameters};
-use super::map::{Entry, Epilogue, Map, Readable};
+use super::map::{Entry, Epilogue, Map, Readable, Wide};
 use super::steps::{attention, copy, cumulative, gather, normalization, product, recurrent, reduce, spatial};
 use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
@@ -86,6 +86,7 @@ impl<'a> Lowering<'a> {
             functions: functions.to_string(),
             parameters,
             entry,
+            wide: Wide::default(),
             epilogue: self.epilogue(),
         };
         let dispatch = map.dispatch(self);
@@ -110,7 +111,17 @@ impl<'a> Lowering<'a> {
         let functions = functions.to_string();
         self.packed(DataType::Float32, |l, output| {
             let descriptor = &descriptor;
-            let map = Map { name, inputs, output, descriptor, functions, parameters, entry, epilogue: None };
+            let map = Map {
+                name,
+                inputs,
+                output,
+                descriptor,
+                functions,
+                parameters,
+                entry,
+                wide: Wide::default(),
+                epilogue: None,
+            };
             let dispatch = map.dispatch(l);
             l.dispatch(dispatch);
         });

@@ -47,6 +47,15 @@ pub enum Entry {
     },
 }
 
+/// Tensors of floats that are bound as vectors of four elements, which their sizes and strides have to be multiples of.
+#[derive(Clone, Debug, Default)]
+pub struct Wide {
+    /// Names of inputs; see [`Dialect::readable_four`].
+    pub inputs: Vec<&'static str>,
+    /// Whether the output is, of a kernel with an [entry point of its own](Entry::Own).
+    pub output: bool,
+}
+
 /// A kernel that computes the elements of one tensor.
 pub struct Map<'a> {
     /// For people.
@@ -63,6 +72,8 @@ pub struct Map<'a> {
     pub parameters: Parameters,
     /// Who computes what.
     pub entry: Entry,
+    /// What is bound as vectors.
+    pub wide: Wide,
     /// What is applied to each element.
     pub epilogue: Option<Epilogue<'a>>,
 }
@@ -74,7 +85,8 @@ impl Map<'_> {
         let mut text = header(dialect);
         let mut bindings = Vec::new();
         for input in &self.inputs {
-            text.push_str(&declare(l, input, &mut bindings, &mut self.parameters));
+            let is_wide = self.wide.inputs.contains(&input.name);
+            text.push_str(&declare(l, input, is_wide, &mut bindings, &mut self.parameters));
         }
         let follow = self.follow(dialect, &mut text, &mut bindings);
         bindings.push(self.output);
@@ -84,7 +96,10 @@ impl Map<'_> {
         let lanes = dialect.lanes(dtype);
         let binding = bindings.len() as u32;
         let (writes, elements, workgroups) = match self.entry {
-            Entry::Own { workgroups, elements } => (dialect.storable(binding, dtype), elements, workgroups),
+            Entry::Own { workgroups, elements } => {
+                let declare = if self.wide.output { Dialect::storable_four } else { Dialect::storable };
+                (declare(dialect, binding, dtype), elements, workgroups)
+            }
             Entry::Words | Entry::MaskedWords => {
                 let masked = matches!(self.entry, Entry::MaskedWords);
                 let words = elements.div_ceil(lanes);

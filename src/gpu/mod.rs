@@ -8,6 +8,8 @@ mod bindings;
 pub mod cache;
 pub mod device;
 pub mod dialect;
+pub mod direct;
+pub mod features;
 pub mod kernel;
 pub mod loss;
 pub mod lower;
@@ -23,6 +25,7 @@ pub mod scalar;
 #[cfg(test)]
 mod simulate;
 pub mod steps;
+pub mod template;
 pub mod tensor;
 #[cfg(test)]
 pub mod testing;

@@ -10,15 +10,22 @@ use crate::ir::{Prologue, Storage};
 use crate::shape::{Descriptor, elements};
 
 /// Declares the function `name(i)` that gives the element `i` of what is read. What it reads itself is bound behind what is
-/// there.
-pub fn declare(l: &Lowering, readable: &Readable, bindings: &mut Vec<Bound>, parameters: &mut Parameters) -> String {
+/// there. Where it is `wide`, the functions give four elements at once, see [`Dialect::readable_four`].
+pub fn declare(
+    l: &Lowering,
+    readable: &Readable,
+    wide: bool,
+    bindings: &mut Vec<Bound>,
+    parameters: &mut Parameters,
+) -> String {
     let prologue = match readable.bound {
         Bound::Input(index) => l.prologue(index),
         Bound::Output(_) | Bound::Scratch { .. } => None,
     };
     let Some((prologue, operands)) = prologue else {
         bindings.push(readable.bound);
-        return l.dialect.readable(bindings.len() as u32, readable.name, readable.dtype);
+        let declare = if wide { Dialect::readable_four } else { Dialect::readable };
+        return declare(l.dialect, bindings.len() as u32, readable.name, readable.dtype);
     };
     computed(l, readable.name, (prologue, &operands), bindings, parameters)
 }

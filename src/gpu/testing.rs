@@ -13,8 +13,9 @@ use crate::dtype::DataType;
 use crate::ir::Graph;
 use crate::ops::sweep::for_each_graph;
 use crate::ops::tensor::Tensor;
+use crate::reference;
 use crate::shape::Descriptor;
-use crate::testing::{Tolerance, compare};
+use crate::testing::{Random, Tolerance, compare};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -26,6 +27,11 @@ pub fn devices() -> &'static [(&'static str, Arc<Device>)] {
     DEVICES.get_or_init(|| {
         vec![("with all extensions", open(EXTENSIONS)), ("without extensions", open(wgpu::Features::empty()))]
     })
+}
+
+/// The device with all extensions.
+pub fn software() -> &'static Device {
+    &devices()[0].1
 }
 
 /// What a GPU may be off: it computes in float32 what the CPU computes in float64, or in another order.
@@ -69,11 +75,33 @@ pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap
     }
 }
 
+/// Compares what `graph` computes on random inputs with the oracle, on each device in the dialect that `adapt` makes of its own;
+/// gives the number of devices for which it made one.
+///
+/// # Panics
+/// As [`check`].
+pub fn check_in(graph: &Graph, tolerance: Tolerance, adapt: impl Fn(Dialect) -> Option<Dialect>) -> usize {
+    let mut random = Random::new(graph.values.len() as u64);
+    let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
+    let expected = reference::run(graph, &inputs);
+    let threads = Threads::new(1).expect("a thread");
+    let env = Env { threads: &threads, isa: Isa::best() };
+    let mut count = 0;
+    for (which, device) in devices() {
+        let Some(dialect) = adapt(device.dialect) else { continue };
+        let outputs = run(&Arc::new(device.with_dialect(dialect).expect("a device")), &env, graph, &inputs, true);
+        let context = || format!("{dialect:?}, on the GPU {which}, of\n{graph}");
+        compare(graph, &outputs, &expected, |_| tolerance, &context);
+        count += 1;
+    }
+    count
+}
+
 /// Parses and validates a kernel, which takes no device.
 ///
 /// # Panics
 /// If it is no valid WGSL; the message holds the numbered lines.
-fn validate(name: &str, source: &str, dialect: Dialect) {
+pub fn validate(name: &str, source: &str, dialect: Dialect) {
     use wgpu::naga::front::wgsl::parse_str;
     use wgpu::naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
     let mut capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
@@ -81,6 +109,7 @@ fn validate(name: &str, source: &str, dialect: Dialect) {
     capabilities.set(Capabilities::SHADER_INT64, dialect.int64);
     capabilities.set(Capabilities::SUBGROUP, dialect.subgroups);
     let module = parse_str(source).unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
+    capabilities.set(Capabilities::COOPERATIVE_MATRIX, dialect.cooperative.is_some());
     let validated = Validator::new(ValidationFlags::all(), capabilities)
         .subgroup_stages(ShaderStages::COMPUTE)
         .subgroup_operations(SubgroupOperationSet::all())
@@ -88,13 +117,19 @@ fn validate(name: &str, source: &str, dialect: Dialect) {
     validated.unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
 }
 
+/// A dialect with the workgroup memory that every device has.
+const fn dialect(f16: bool, int64: bool, subgroups: bool) -> Dialect {
+    let subgroup_size = match (subgroups, f16) {
+        (false, _) => None,
+        (true, false) => Some(32),
+        (true, true) => Some(8),
+    };
+    Dialect { f16, int64, subgroups, subgroup_size, cooperative: None, workgroup_bytes: 16384, product: None }
+}
+
 /// The devices that differ in what their shaders may use.
-pub const DIALECTS: [Dialect; 4] = [
-    Dialect { f16: false, int64: false, subgroups: false },
-    Dialect { f16: false, int64: true, subgroups: true },
-    Dialect { f16: true, int64: false, subgroups: true },
-    Dialect { f16: true, int64: true, subgroups: false },
-];
+pub const DIALECTS: [Dialect; 4] =
+    [dialect(false, false, false), dialect(false, true, true), dialect(true, false, true), dialect(true, true, false)];
 
 #[test]
 fn every_kernel_of_every_operator_type_and_rank_is_valid() {

@@ -1,12 +1,12 @@
 
-// output[stack, r, c] = plus(sum over k of a[r, k] b[k, c]), with the functions of matmul.wgsl.
+// output[i] = follow(plus(alpha * (sum over terms k of a[r, k] b[k, c]))), where rows follow each other in the output.
 fn value(i: u32) -> output_value {
-  let columns = parameter(1u);
-  let row = i / columns;
-  prepare(row / parameter(0u));
+  let row = i / parameter(1u);
+  let column = i % parameter(1u);
+  prepare(0u, row / parameter(0u));
   var sum = 0.0;
-  for (var k = 0u; k < parameter(2u); k = k + 1u) {
-    sum = fma(a_element(row % parameter(0u), k), b_element(k, i % columns), sum);
+  for (var term = 0u; term < parameter(2u); term = term + 1u) {
+    sum = fma(a(a_place(row % parameter(0u), term)), b(b_place(column, term)), sum);
   }
-  return plus(sum, row, i);
+  return plus(parameter_f32(6u) * sum, channel(row % parameter(0u), column), i);
 }

@@ -1,75 +1,76 @@
 
-// output[stack, r, c] = follow(plus(sum over k of a[r, k] b[k, c]))
+// output[stack, r, c] = result(sum over terms k of a[r, k] b[k, c])
 //
-// A workgroup computes a tile of 64 rows and 64 columns, each of its 256 invocations 4 rows and 4 columns of that. The
-// operands pass through workgroup memory, 16 of the sum's terms at a time.
+// A workgroup of $INVOCATIONS invocations computes a tile of $HEIGHT rows and columns, each invocation $ROW_GROUPS times 4 rows of
+// $COLUMN_GROUPS times 4 columns. The operands pass through workgroup memory, 8 terms at a time, which are 4 elements of both sides
+// for each invocation. There is room for two steps: while one is multiplied, the next is read, first into registers.
 //
-// What the operands are is said by functions: `sizes()` gives rows, columns and depth, `prepare(stack)` is called once, then
-// `a_element(row, k)`, `b_element(k, column)`, `output_place(row, column)`, and `plus(sum, row, place)` for each sum.
-// Dispatch: one workgroup per tile of each matrix, in a grid: columns first, then rows.
-var<workgroup> a_tile: array<f32, 1024>;
-var<workgroup> b_tile: array<f32, 1024>;
+// `a_load` and `b_load` give the operands, `finish_four` takes the sums. Dispatch: one workgroup for each part of the terms,
+// matrix, tile of rows and tile of columns, in a grid: columns first.
+//
+// Rows of tiles are 4 floats longer than needed: where terms lie side by side in memory, two invocations bring the 8 terms
+// of a position, and their stores, 4 rows apart, would meet in the same banks.
+var<workgroup> a_tile: array<array<array<vec4<f32>, $PITCH>, 8>, 2>;
+var<workgroup> b_tile: array<array<array<vec4<f32>, $PITCH>, 8>, 2>;
 
-@compute @workgroup_size(256)
+@compute @workgroup_size($INVOCATIONS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) local: u32,
 ) {
-  let rows = sizes().x;
-  let columns = sizes().y;
-  let depth = sizes().z;
-  let row_tiles = (rows + 63u) / 64u;
-  let column_tiles = (columns + 63u) / 64u;
-  let tile = group.y * groups.x + group.x;
-  let stack = tile / (row_tiles * column_tiles);
-  // The same for all invocations of a workgroup.
-  if (stack >= immediates.elements) { return; }
-  let first_row = (tile / column_tiles) % row_tiles * 64u;
-  let first_column = tile % column_tiles * 64u;
-  prepare(stack);
+// WORK
+  // 32 invocations, which are a subgroup on many devices, compute 4 times 8 pieces: together they read few words of the tiles.
+  let block = local >> 5u;
+  let row = (block / $BLOCKSu) * 4u + ((local >> 3u) & 3u);
+  let column = (block % $BLOCKSu) * 8u + (local & 7u);
+$for i 0 $ROW_GROUPS
+$for j 0 4
+$for h 0 $COLUMN_GROUPS
+  var sum_$i_$j_$h = vec4<f32>();
+$end
+$end
+$end
 
-  let own_row = local / 16u * 4u;
-  let own_column = local % 16u * 4u;
-  var sums: array<vec4<f32>, 4>;
-  for (var start = 0u; start < depth; start = start + 16u) {
-    for (var j = 0u; j < 4u; j = j + 1u) {
-      let place = a_place(local, j);
-      let row = first_row + place.x;
-      let k = start + place.y;
-      var element = 0.0;
-      if (row < rows && k < depth) { element = a_element(row, k); }
-      a_tile[place.y * 64u + place.x] = element;
+  a_keep(0u, local, a_fetch(first_row, first_term, local));
+  b_keep(0u, local, b_fetch(first_column, first_term, local));
+  workgroupBarrier();
+  var buffer = 0u;
+  for (var term = first_term; term < last_term; term = term + 8u) {
+    let next_a = a_fetch(first_row, term + 8u, local);
+    let next_b = b_fetch(first_column, term + 8u, local);
+$for k 0 8
+    {
+$for i 0 $ROW_GROUPS
+      let a_$i = a_tile[buffer][$k][row + $iu * $ROW_THREADSu];
+$end
+$for h 0 $COLUMN_GROUPS
+      let b_$h = b_tile[buffer][$k][column + $hu * $COLUMN_THREADSu];
+$end
+$for i 0 $ROW_GROUPS
+$for j 0 4
+$for h 0 $COLUMN_GROUPS
+      sum_$i_$j_$h = fma(vec4<f32>(a_$i[$j]), b_$h, sum_$i_$j_$h);
+$end
+$end
+$end
     }
-    for (var j = 0u; j < 4u; j = j + 1u) {
-      let place = b_place(local, j);
-      let column = first_column + place.x;
-      let k = start + place.y;
-      var element = 0.0;
-      if (column < columns && k < depth) { element = b_element(k, column); }
-      b_tile[place.y * 64u + place.x] = element;
-    }
-    workgroupBarrier();
-    for (var k = 0u; k < 16u; k = k + 1u) {
-      let b_first = k * 64u + own_column;
-      let b_row = vec4<f32>(b_tile[b_first], b_tile[b_first + 1u], b_tile[b_first + 2u], b_tile[b_first + 3u]);
-      let a_first = k * 64u + own_row;
-      sums[0] = fma(vec4<f32>(a_tile[a_first]), b_row, sums[0]);
-      sums[1] = fma(vec4<f32>(a_tile[a_first + 1u]), b_row, sums[1]);
-      sums[2] = fma(vec4<f32>(a_tile[a_first + 2u]), b_row, sums[2]);
-      sums[3] = fma(vec4<f32>(a_tile[a_first + 3u]), b_row, sums[3]);
-    }
+$end
+    buffer = 1u - buffer;
+    a_keep(buffer, local, next_a);
+    b_keep(buffer, local, next_b);
     workgroupBarrier();
   }
 
-  for (var i = 0u; i < 4u; i = i + 1u) {
-    let row = first_row + own_row + i;
-    for (var j = 0u; j < 4u; j = j + 1u) {
-      let column = first_column + own_column + j;
-      if (row < rows && column < columns) {
-        let place = output_place(row, column);
-        store(place, follow(plus(sums[i][j], row, place), place));
-      }
-    }
-  }
+$for i 0 $ROW_GROUPS
+$for j 0 4
+$for h 0 $COLUMN_GROUPS
+  finish_four(
+    sum_$i_$j_$h,
+    first_row + (row + $iu * $ROW_THREADSu) * 4u + $ju,
+    first_column + (column + $hu * $COLUMN_THREADSu) * 4u,
+  );
+$end
+$end
+$end
 }

@@ -3,7 +3,7 @@
 use crate::dtype::DataType;
 use crate::gpu::kernel::Parameters;
 use crate::gpu::lower::Lowering;
-use crate::gpu::map::{Entry, Map, Readable, strided};
+use crate::gpu::map::{Entry, Map, Readable, Wide, strided};
 use crate::ops::attention::{Attention, MaskKind};
 use crate::shape::Descriptor;
 
@@ -98,6 +98,7 @@ pub fn attention(op: &Attention, l: &mut Lowering) {
         functions: text + include_str!("../shaders/attention_decode.wgsl"),
         parameters: parameters.clone(),
         entry: Entry::Own { workgroups: parts, elements: matrices },
+        wide: Wide::default(),
         epilogue: None,
     };
     let dispatch = map.dispatch(l);

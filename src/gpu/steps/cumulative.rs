@@ -19,7 +19,7 @@ pub fn cumulative_sum(op: &CumulativeSum, l: &mut Lowering) {
         // Parameters: rows, elements of a row, elements behind the axis, whether exclusive, whether reversed.
         let mut parameters = Parameters(vec![rows, size, inner, op.exclusive as u32, op.reversed as u32]);
         let mut bindings = Vec::new();
-        let operand = declare(l, &l.readable("x", 0), &mut bindings, &mut parameters);
+        let operand = declare(l, &l.readable("x", 0), false, &mut bindings, &mut parameters);
         bindings.push(target);
         let text = header(dialect)
             + &operand

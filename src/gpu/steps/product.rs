@@ -1,134 +1,240 @@
 //! Matrix products.
 
-use crate::gpu::kernel::Parameters;
+pub mod choice;
+mod kernels;
+pub mod self_test;
+
+use crate::dtype::DataType;
+use crate::gpu::kernel::{Bound, Parameters};
 use crate::gpu::lower::Lowering;
-use crate::gpu::map::{Entry, Readable, read_broadcast, strided};
+use crate::gpu::map::{Map, Readable, read_broadcast, strided};
+use crate::gpu::template::Values;
 use crate::ops::matmul::Gemm;
-use crate::shape::broadcast_strides;
+use crate::shape::{Descriptor, broadcast_strides};
+use choice::{Choice, Shape, Variant, choose};
 
-/// Rows and columns of the part of a product that a workgroup of `matmul_tiled.wgsl` computes.
-const TILE: u32 = 64;
-
-/// The variants of matrix products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variant {
-    /// Each invocation computes an element and reads all that it is made of from memory.
-    Plain,
-    /// Each workgroup computes a tile, whose operands pass through its memory once.
-    Tiled,
+/// A stack of products of matrices: `output[r, c] = plus(alpha * (sum over terms k of a[r, k] b[k, c]))`, and what follows.
+pub struct Product<'s> {
+    /// For people.
+    pub name: &'static str,
+    /// Rows of the first matrix.
+    pub rows: u32,
+    /// Columns of the second matrix.
+    pub columns: u32,
+    /// Terms of each sum.
+    pub depth: u32,
+    /// The dimensions of the stack.
+    pub stack: &'s [u32],
+    /// The first and the second matrix. A position is a row of the first, a column of the second.
+    pub sides: [Side; 2],
+    /// Where rows and columns lie in the output, in elements, and matrices: the distances of neighbours in each dimension.
+    pub output: ([u32; 2], Vec<isize>),
+    /// A factor.
+    pub alpha: f64,
+    /// What is added.
+    pub addition: Addition,
+    /// The numbers of the kernels. The first [`FIXED`] are the product's.
+    pub parameters: Parameters,
 }
 
-/// The variant for matrices of these sizes. A tile that is less than a quarter full wastes more than it saves.
-pub fn variant(rows: u32, columns: u32, depth: u32) -> Variant {
-    match rows >= TILE / 4 && columns >= TILE / 4 && depth >= 8 {
-        true => Variant::Tiled,
-        false => Variant::Plain,
+/// Number of parameters that are the same for all products, see `matmul_common.wgsl`.
+pub const FIXED: usize = 10;
+
+/// A matrix that is multiplied.
+pub struct Side {
+    /// The operand of the operator.
+    pub operand: usize,
+    /// Where its elements are.
+    pub places: Places,
+}
+
+/// Where the elements of a matrix are in an operand.
+pub enum Places {
+    /// At equal distances, in elements.
+    Matrix {
+        /// From one position to the next, and from one term.
+        steps: [u32; 2],
+        /// The distances of neighbouring matrices in each dimension of the stack.
+        stack: Vec<isize>,
+    },
+    /// Where a text says.
+    Text {
+        /// The functions `$SIDE_prepare(stack)` and `$SIDE_place(position, term)`.
+        template: &'static str,
+        /// All values of the template but `$SIDE`.
+        values: Values,
+        /// Whether it is terms that lie side by side, and not positions.
+        terms_first: bool,
+        /// Whether four terms that start at a multiple of four lie side by side, at a multiple of four.
+        wide: bool,
+    },
+}
+
+/// What is added to a product.
+pub struct Addition {
+    /// What is read for that.
+    pub inputs: Vec<Readable>,
+    /// The result, for the product `sum`, the channel `own_channel` and the element `i` of the output.
+    pub plus: String,
+    /// The channel of the position `position` of one side, of the matrix `stack_at` of the stack.
+    pub channel: String,
+    /// That side.
+    pub side: usize,
+    /// The channel of the element `i` of the output.
+    pub channel_of: String,
+}
+
+impl Default for Addition {
+    fn default() -> Addition {
+        let zero = || "0u".to_string();
+        Addition { inputs: Vec::new(), plus: "sum".to_string(), channel: zero(), side: 0, channel_of: zero() }
     }
 }
 
-/// A stack of products `alpha * a * b`. Distances are in elements.
-struct Product<'s> {
-    rows: u32,
-    columns: u32,
-    depth: u32,
-    /// From one row of `a` to the next, and from one column.
-    a: [u32; 2],
-    /// From one row of `b` to the next, and from one column.
-    b: [u32; 2],
-    alpha: f64,
-    /// The dimensions of the stack.
-    stack: &'s [u32],
-    /// Where its matrices lie in both operands: the distances of neighbours in each dimension.
-    places: [Vec<isize>; 2],
+impl Side {
+    /// Whether terms lie side by side, and not positions.
+    fn terms_first(&self) -> bool {
+        match &self.places {
+            Places::Matrix { steps, .. } => steps[1] == 1,
+            Places::Text { terms_first, .. } => *terms_first,
+        }
+    }
+
+    /// Whether four neighbours can be read at once: terms or positions, of which there are `[positions, depth]`.
+    fn is_wide(&self, terms: bool, sizes: [u32; 2]) -> bool {
+        let along = terms as usize;
+        match &self.places {
+            Places::Matrix { steps, stack } => {
+                let apart = steps[1 - along].is_multiple_of(4) || sizes[1 - along] == 1;
+                let stacked = stack.iter().all(|step| step % 4 == 0);
+                steps[along] == 1 && sizes[along].is_multiple_of(4) && apart && stacked
+            }
+            Places::Text { wide, .. } => terms && *wide,
+        }
+    }
 }
 
 impl Product<'_> {
-    /// Parameters: rows, columns, depth, distances of `a` and `b`, alpha, where the numbers of `strided()` for the matrices
-    /// of the stack begin for both.
-    fn parameters(&self) -> Parameters {
-        let [a_row, a_column] = self.a;
-        let [b_row, b_column] = self.b;
-        let mut parameters = Parameters(vec![self.rows, self.columns, self.depth, a_row, a_column, b_row, b_column]);
-        parameters.push_f32(self.alpha as f32);
-        parameters.extend([0; 2]);
-        for (index, places) in self.places.iter().enumerate() {
-            parameters.0[8 + index] = strided(&mut parameters, self.stack, places, 0);
+    /// What the choice of the kernel depends on.
+    pub fn shape(&self, l: &Lowering) -> Shape {
+        let contiguous = self.output.0 == [self.columns, 1];
+        Shape {
+            rows: self.rows,
+            columns: self.columns,
+            depth: self.depth,
+            matrices: self.stack.iter().product(),
+            terms_first: [0, 1].map(|side| self.sides[side].terms_first()),
+            halves: self.sides.iter().all(|side| l.dialect.word(l.input(side.operand).dtype) == "f16"),
+            plain: contiguous && self.sides.iter().all(|side| matches!(side.places, Places::Matrix { .. })),
         }
-        parameters
     }
 
-    /// Appends the kernel. `addend` is an operand that is added to the product, and its factor.
-    fn lower(&self, l: &mut Lowering, name: &'static str, addend: Option<(usize, f64)>) {
-        let mut parameters = self.parameters();
-        let mut inputs = vec![l.readable("a", 0), l.readable("b", 1)];
-        let added = match addend {
-            None => String::new(),
-            Some((index, beta)) => {
-                inputs.push(l.readable("c", index));
-                let beta = parameters.push_f32(beta as f32);
-                let c = read_broadcast(&mut parameters, "c", &l.input(index).shape, &l.outputs[0].shape);
-                format!(" + parameter_f32({beta}u) * {c}")
-            }
+    /// Appends the kernels.
+    pub fn lower(mut self, l: &mut Lowering) {
+        let choice = choose(&self.shape(l), l.dialect);
+        if choice.swapped {
+            std::mem::swap(&mut self.rows, &mut self.columns);
+            self.sides.swap(0, 1);
+            self.output.0.swap(0, 1);
+            self.addition.side = 1 - self.addition.side;
+        }
+        self.number(l, choice);
+        if choice.variant == Variant::Plain {
+            let sides = kernels::sides(&mut self, l, &choice, Values::default());
+            let text = self.plus() + &sides.text + include_str!("../shaders/matmul_plain.wgsl");
+            let inputs = self.inputs(l);
+            return l.map(0, self.name, inputs, &text, self.parameters);
+        }
+        // The parts of sums, and sums that share words with others, go through scratch memory.
+        match choice.parts > 1 || l.dialect.lanes(l.outputs[0].dtype) > 1 {
+            false => self.whole(l, choice),
+            true => self.in_parts(l, choice),
+        }
+    }
+
+    /// Fills in the parameters that all products have.
+    fn number(&mut self, l: &Lowering, choice: Choice) {
+        let ([row, column], stack) = &self.output;
+        let places = strided(&mut self.parameters, self.stack, stack, 0);
+        let elements = l.outputs[0].elements() as u32;
+        let alpha = (self.alpha as f32).to_bits();
+        self.parameters.0[..FIXED].copy_from_slice(&[
+            self.rows,
+            self.columns,
+            self.depth,
+            choice.parts,
+            choice.part_depth,
+            elements,
+            alpha,
+            *row,
+            *column,
+            places,
+        ]);
+    }
+
+    /// One kernel that computes the output.
+    fn whole(mut self, l: &mut Lowering, choice: Choice) {
+        let kernel = kernels::kernel(&mut self, l, &choice, false);
+        let mut inputs = self.operands(l);
+        inputs.append(&mut self.addition.inputs);
+        let map = Map {
+            name: self.name,
+            inputs,
+            output: Bound::Output(0),
+            descriptor: l.outputs[0],
+            functions: self.plus() + &kernel.text,
+            parameters: self.parameters,
+            entry: kernel.entry,
+            wide: kernel.wide,
+            epilogue: l.epilogue(),
         };
-        let plus = format!("fn plus(sum: f32, row: u32, i: u32) -> f32 {{ return parameter_f32(7u) * sum{added}; }}\n");
-        let operands = plus + include_str!("../shaders/matmul.wgsl");
-        match variant(self.rows, self.columns, self.depth) {
-            Variant::Plain => {
-                l.map(0, name, inputs, &(operands + include_str!("../shaders/matmul_plain.wgsl")), parameters);
-            }
-            Variant::Tiled => {
-                let (a, b) = (self.a[1] == 1, self.b[1] == 1);
-                let matrices = self.stack.iter().product::<u32>();
-                tiled(
-                    l,
-                    name,
-                    inputs,
-                    &operands,
-                    parameters,
-                    Tiles { sizes: [self.rows, self.columns], matrices, a, b },
-                );
-            }
-        }
+        let dispatch = map.dispatch(l);
+        l.dispatch(dispatch);
     }
-}
 
-/// What a tiled product is made of.
-pub struct Tiles {
-    /// Rows and columns of each matrix.
-    pub sizes: [u32; 2],
-    /// Number of matrices.
-    pub matrices: u32,
-    /// Whether the terms of a row of the first operand lie side by side in memory, and not its rows.
-    pub a: bool,
-    /// Whether the columns of the second operand lie side by side, and not its terms.
-    pub b: bool,
-}
+    /// A kernel that computes sums of parts of the terms, and one that adds them up.
+    fn in_parts(mut self, l: &mut Lowering, choice: Choice) {
+        let kernel = kernels::kernel(&mut self, l, &choice, true);
+        let elements = choice.parts * l.outputs[0].elements() as u32;
+        let parts = l.scratch(elements as usize * size_of::<f32>());
+        let map = Map {
+            name: self.name,
+            inputs: self.operands(l),
+            output: parts,
+            descriptor: &Descriptor::new(DataType::Float32, [elements]),
+            functions: kernel.text,
+            parameters: self.parameters.clone(),
+            entry: kernel.entry,
+            wide: kernel.wide,
+            epilogue: None,
+        };
+        let dispatch = map.dispatch(l);
+        l.dispatch(dispatch);
+        let text = self.plus() + include_str!("../shaders/matmul_sum.wgsl");
+        let mut inputs = vec![Readable { name: "parts", bound: parts, dtype: DataType::Float32 }];
+        inputs.append(&mut self.addition.inputs);
+        l.map(0, "sum of products", inputs, &text, self.parameters);
+    }
 
-/// Appends `matmul_tiled.wgsl` for the operands that the functions `operands` describe.
-pub fn tiled(
-    l: &mut Lowering,
-    name: &'static str,
-    inputs: Vec<Readable>,
-    operands: &str,
-    parameters: Parameters,
-    tiles: Tiles,
-) {
-    let [rows, columns] = tiles.sizes.map(|size| size.div_ceil(TILE));
-    // Which element of a tile (row or column, term) an invocation reads as its `j`-th: neighbours read what lies side by
-    // side in memory.
-    let along_depth = "vec2<u32>(local / 16u + 16u * j, local % 16u)";
-    let across = "vec2<u32>(local % 64u, local / 64u + 4u * j)";
-    let a = if tiles.a { along_depth } else { across };
-    let b = if tiles.b { across } else { along_depth };
-    let text = format!(
-        "{operands}
-fn a_place(local: u32, j: u32) -> vec2<u32> {{ return {a}; }}
-fn b_place(local: u32, j: u32) -> vec2<u32> {{ return {b}; }}
-{}",
-        include_str!("../shaders/matmul_tiled.wgsl")
-    );
-    let entry = Entry::Own { workgroups: tiles.matrices * rows * columns, elements: tiles.matrices };
-    l.own(name, inputs, &text, parameters, entry);
+    fn operands(&self, l: &Lowering) -> Vec<Readable> {
+        vec![l.readable("a", self.sides[0].operand), l.readable("b", self.sides[1].operand)]
+    }
+
+    fn inputs(&mut self, l: &Lowering) -> Vec<Readable> {
+        let mut inputs = self.operands(l);
+        inputs.append(&mut self.addition.inputs);
+        inputs
+    }
+
+    /// The functions `plus()` and `channel_of()`.
+    fn plus(&self) -> String {
+        let Addition { plus, channel_of, .. } = &self.addition;
+        format!(
+            "fn plus(sum: f32, own_channel: u32, i: u32) -> f32 {{ return {plus}; }}
+fn channel_of(i: u32) -> u32 {{ return {channel_of}; }}
+"
+        )
+    }
 }
 
 /// `matmul()`.
@@ -136,14 +242,28 @@ pub fn matmul(l: &mut Lowering) {
     let (a, b, output) = (&l.input(0).shape, &l.input(1).shape, &l.outputs[0].shape);
     let (stack, matrix) = output.split_at(output.len() - 2);
     let depth = a[a.len() - 1];
-    let places = [a, b].map(|shape| {
+    let places = |shape: &[u32]| -> Vec<isize> {
         let (own, matrix) = shape.split_at(shape.len() - 2);
         let size = matrix[0] as isize * matrix[1] as isize;
         broadcast_strides(own, stack).into_iter().map(|stride| stride as isize * size).collect()
-    });
+    };
     let [rows, columns] = [matrix[0], matrix[1]];
-    let product = Product { rows, columns, depth, a: [depth, 1], b: [columns, 1], alpha: 1.0, stack, places };
-    product.lower(l, "matmul", None);
+    let product = Product {
+        name: "matmul",
+        rows,
+        columns,
+        depth,
+        stack,
+        sides: [
+            Side { operand: 0, places: Places::Matrix { steps: [depth, 1], stack: places(a) } },
+            Side { operand: 1, places: Places::Matrix { steps: [1, columns], stack: places(b) } },
+        ],
+        output: ([columns, 1], places(output)),
+        alpha: 1.0,
+        addition: Addition::default(),
+        parameters: Parameters(vec![0; FIXED]),
+    };
+    product.lower(l);
 }
 
 /// `gemm()`.
@@ -152,46 +272,32 @@ pub fn gemm(op: &Gemm, l: &mut Lowering) {
     let (a, output) = (&l.input(0).shape, &l.outputs[0].shape);
     let [rows, columns] = [output[0], output[1]];
     let depth = a[if attributes.a_transpose { 0 } else { 1 }];
+    let matrix = |operand, steps| Side { operand, places: Places::Matrix { steps, stack: vec![] } };
+    let mut parameters = Parameters(vec![0; FIXED]);
+    let mut addition = Addition::default();
+    if let Some(c) = l.inputs.get(2).copied().flatten() {
+        let beta = parameters.push_f32(attributes.beta as f32);
+        let c = read_broadcast(&mut parameters, "c", &c.shape, output);
+        addition.inputs.push(l.readable("c", 2));
+        addition.plus = format!("sum + parameter_f32({beta}u) * {c}");
+    }
     let product = Product {
+        name: "gemm",
         rows,
         columns,
         depth,
-        a: if attributes.a_transpose { [1, rows] } else { [depth, 1] },
-        b: if attributes.b_transpose { [1, depth] } else { [columns, 1] },
-        alpha: attributes.alpha,
         stack: &[],
-        places: [vec![], vec![]],
+        sides: [
+            matrix(0, if attributes.a_transpose { [1, rows] } else { [depth, 1] }),
+            matrix(1, if attributes.b_transpose { [depth, 1] } else { [1, columns] }),
+        ],
+        output: ([columns, 1], vec![]),
+        alpha: attributes.alpha,
+        addition,
+        parameters,
     };
-    let addend = l.inputs.get(2).copied().flatten().map(|_| (2, attributes.beta));
-    product.lower(l, "gemm", addend);
+    product.lower(l);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variants() {
-        assert_eq!(variant(64, 64, 64), Variant::Tiled);
-        assert_eq!(variant(16, 16, 8), Variant::Tiled);
-        assert_eq!(variant(15, 1024, 1024), Variant::Plain);
-        assert_eq!(variant(1024, 15, 1024), Variant::Plain);
-        assert_eq!(variant(1024, 1024, 7), Variant::Plain);
-    }
-
-    /// The places of a tile as `matmul_tiled.wgsl` reads them.
-    #[test]
-    fn a_tile_is_read_once_and_as_a_whole() {
-        let along_depth = |local: u32, j: u32| [local / 16 + 16 * j, local % 16];
-        let across = |local: u32, j: u32| [local % 64, local / 64 + 4 * j];
-        for place in [along_depth, across] {
-            let mut seen = vec![0; (TILE * 16) as usize];
-            for (local, j) in (0..256).flat_map(|local| (0..4).map(move |j| (local, j))) {
-                let [at, term] = place(local, j);
-                assert!(at < TILE && term < 16);
-                seen[(term * TILE + at) as usize] += 1;
-            }
-            assert!(seen.iter().all(|&count| count == 1));
-        }
-    }
-}
+mod on_software_vulkan;

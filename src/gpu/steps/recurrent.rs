@@ -3,7 +3,7 @@
 use crate::dtype::DataType;
 use crate::gpu::kernel::{Bound, Dispatch, Parameters, grid, header};
 use crate::gpu::lower::Lowering;
-use crate::gpu::map::{Entry, Map, Readable};
+use crate::gpu::map::{Entry, Map, Readable, Wide};
 use crate::gpu::prologue::declare;
 use crate::ops::gru::{Gru, GruCell, GruFunction};
 use crate::ops::lstm::{Lstm, LstmCell, LstmFunction};
@@ -165,7 +165,7 @@ fn lower(l: &mut Lowering, sequence: &Sequence, operands: &Operands, functions: 
     ] {
         match index.filter(|&index| l.inputs.get(index).copied().flatten().is_some()) {
             Some(index) => {
-                text.push_str(&declare(l, &l.readable(name, index), &mut bindings, &mut parameters));
+                text.push_str(&declare(l, &l.readable(name, index), false, &mut bindings, &mut parameters));
             }
             None => text.push_str(&format!("fn {name}(i: u32) -> f32 {{ return {otherwise}; }}\n")),
         }
@@ -209,6 +209,7 @@ fn copy(l: &mut Lowering, index: usize, output: &Descriptor, states: Bound, plac
         functions: format!("fn value(i: u32) -> f32 {{ return {place}; }}\n"),
         parameters,
         entry: Entry::Words,
+        wide: Wide::default(),
         epilogue: None,
     };
     let dispatch = map.dispatch(l);

@@ -1,12 +1,13 @@
 //! Convolutions, pooling and resampling, every element of the output on its own.
 
 use super::depthwise::depthwise;
-use super::product::{Tiles, Variant, tiled, variant};
+use super::product::{Addition, FIXED, Places, Product, Side};
 use super::reduce::reduce_axes;
 use crate::dtype::DataType;
 use crate::gpu::kernel::Parameters;
 use crate::gpu::lower::Lowering;
 use crate::gpu::map::Readable;
+use crate::gpu::template::Values;
 use crate::ops::conv_transpose2d::ConvTranspose2d;
 use crate::ops::conv2d::{Conv2d, Conv2dAttributes};
 use crate::ops::pool2d::{Pool2d, PoolKind};
@@ -105,7 +106,6 @@ fn convolve(l: &mut Lowering, name: &'static str, places: &str, parameters: Para
 pub fn conv2d(op: &Conv2d, l: &mut Lowering) {
     let a = &op.attributes;
     let filter = a.filter_layout.axes();
-    let mut parameters = convolution(l, a.input_layout, filter, a.groups);
     let slides = window(l, a.input_layout, filter, [&a.padding, &a.strides, &a.dilations]);
     let one_input = l.input(1).shape[filter[1]] == 1;
     if one_input && fits(l, a, &slides) {
@@ -114,9 +114,10 @@ pub fn conv2d(op: &Conv2d, l: &mut Lowering) {
             return;
         }
     }
-    if let Some(sizes) = as_product(l, a, &slides) {
-        return convolve_as_product(l, a, &slides, sizes, parameters);
+    if is_product(l, a, &slides) {
+        return convolve_as_product(l, a, &slides);
     }
+    let mut parameters = convolution(l, a.input_layout, filter, a.groups);
     let output = a.input_layout.image(&l.outputs[0].shape);
     let tables = [sliding(&slides[0], output.height), sliding(&slides[1], output.width)];
     add_taps(&mut parameters, 24, tables, [1, 1], slides.map(|slide| slide.dilation as i64));
@@ -138,53 +139,140 @@ fn fits(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
     reach(&slides[0], output.height).max(reach(&slides[1], output.width)) < 1 << 30
 }
 
-/// Sizes of the products that a convolution is: output channels of a group, output positions, terms; `None` where another
-/// kernel is better, or where positions in front of the image are not told from those behind it in 32 bits.
-fn as_product(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> Option<[u32; 3]> {
+/// The least of output channels of a group and of output positions for a product: a quarter of a small tile each way wastes
+/// about what reading every operand once saves.
+const LEAST_POSITIONS: u32 = 16;
+
+/// The fewest terms for a product.
+const LEAST_TERMS: u32 = 8;
+
+/// The fewest terms for a product with few positions, which is read by slices of the terms.
+const LEAST_POINT_TERMS: u32 = 32;
+
+/// Whether a convolution is better computed as a product: big enough, and positions in front of the image are told from
+/// those behind it in 32 bits.
+fn is_product(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
     let output = a.input_layout.image(&l.outputs[0].shape);
     let filter = &l.input(1).shape;
     let [channels, group_inputs, height, width] = a.filter_layout.axes().map(|axis| filter[axis]);
-    let sizes = [channels / a.groups, output.height * output.width, group_inputs * height * width];
-    (fits(l, a, slides) && variant(sizes[0], sizes[1], sizes[2]) == Variant::Tiled).then_some(sizes)
+    let positions = (channels / a.groups).min(output.height * output.width);
+    let depth = group_inputs * height * width;
+    // A single position is a product of a matrix and a vector.
+    let full = positions >= LEAST_POSITIONS || (is_pointwise(l, a, slides) && depth >= LEAST_POINT_TERMS);
+    fits(l, a, slides) && full && depth >= LEAST_TERMS
 }
 
-fn convolve_as_product(
-    l: &mut Lowering,
-    a: &Conv2dAttributes,
-    slides: &[Slide; 2],
-    [rows, columns, depth]: [u32; 3],
-    mut parameters: Parameters,
-) {
-    parameters.extend([rows, columns, depth]);
+/// Whether each output position meets only its own place in the image.
+fn is_pointwise(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
+    let (input, output) = (a.input_layout.image(&l.input(0).shape), a.input_layout.image(&l.outputs[0].shape));
+    let still = slides.iter().all(|slide| slide.window == 1 && slide.stride == 1 && slide.begin == 0);
+    still && (output.height, output.width) == (input.height, input.width)
+}
+
+/// A convolution as a product of the filters of a group `[output channels, terms]` with the pieces of the image that they
+/// meet `[terms, output positions]`, or its transpose where channels are the last dimension. A term is a channel and a tap.
+fn convolve_as_product(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) {
+    let layout = a.input_layout;
+    let channels_last = layout == InputLayout::Nhwc;
+    let [_, output_channels, output_height, output_width, out_batch, out_channel, _, out_column] =
+        sizes_and_strides(&l.outputs[0].shape, layout.axes());
+    let [channels, _, height, width, ..] = sizes_and_strides(&l.input(1).shape, a.filter_layout.axes());
+    let group_inputs = l.input(1).shape[a.filter_layout.axes()[1]];
+    let (rows, columns) = (channels / a.groups, output_height * output_width);
+    let depth = group_inputs * height * width;
+    let mut parameters = Parameters(vec![0; FIXED]);
+    let image = image(l, a, slides, &mut parameters);
+    let filter = filter(l, a, &mut parameters);
+    let addition = match l.inputs.get(2).copied().flatten() {
+        None => Addition::default(),
+        Some(_) => {
+            let [groups, of_group, all] = [a.groups, rows, output_channels].map(|value| parameters.push(value));
+            let positions = parameters.push(if channels_last { 1 } else { columns });
+            Addition {
+                inputs: vec![l.readable("bias", 2)],
+                plus: "sum + bias(own_channel)".to_string(),
+                channel: format!("stack_at % parameter({groups}u) * parameter({of_group}u) + position"),
+                side: channels_last as usize,
+                channel_of: format!("i / parameter({positions}u) % parameter({all}u)"),
+            }
+        }
+    };
+    let steps = [out_channel, out_column];
+    let stack = vec![out_batch as isize, rows as isize * out_channel as isize];
+    let product = Product {
+        name: "conv2d",
+        rows: if channels_last { columns } else { rows },
+        columns: if channels_last { rows } else { columns },
+        depth,
+        stack: &[layout.image(&l.outputs[0].shape).batches, a.groups],
+        sides: if channels_last { [image, filter] } else { [filter, image] },
+        output: (if channels_last { [steps[1], steps[0]] } else { steps }, stack),
+        alpha: 1.0,
+        addition,
+        parameters,
+    };
+    product.lower(l);
+}
+
+/// The image as a side of a product; the image itself where each position meets only its own place.
+fn image(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], parameters: &mut Parameters) -> Side {
+    let layout = a.input_layout;
+    let channels_last = layout == InputLayout::Nhwc;
+    let [_, _, height, width, batch, channel, row, column] = sizes_and_strides(&l.input(0).shape, layout.axes());
+    let output = layout.image(&l.outputs[0].shape);
+    let filter = a.filter_layout.axes().map(|axis| l.input(1).shape[axis]);
+    let group = filter[1] * channel;
+    if is_pointwise(l, a, slides) {
+        let stack = vec![batch as isize, group as isize];
+        return Side { operand: 0, places: Places::Matrix { steps: [column, channel], stack } };
+    }
+    let first = parameters.extend([a.groups, batch, group, channel, row, column, height, width, output.width]);
     parameters.extend(slides.map(|slide| slide.stride));
     parameters.extend(slides.map(|slide| slide.begin));
     parameters.extend(slides.map(|slide| slide.dilation));
-    let matrices = a.input_layout.image(&l.outputs[0].shape).batches * a.groups;
-    // Channels that lie side by side are to be neighbours among the terms as well.
-    let channels_last = a.input_layout == InputLayout::Nhwc;
-    let term = match channels_last {
-        true => {
-            "fn term(k: u32) -> vec3<u32> {
-  let at = k / parameter(17u);
-  return vec3<u32>(k % parameter(17u), at / parameter(19u), at % parameter(19u));
-}
-"
-        }
-        false => {
-            "fn term(k: u32) -> vec3<u32> {
-  let area = parameter(18u) * parameter(19u);
-  return vec3<u32>(k / area, k % area / parameter(19u), k % parameter(19u));
-}
-"
-        }
+    parameters.extend(filter[1..].iter().copied());
+    let places = Places::Text {
+        template: include_str!("../shaders/conv2d_patches.wgsl"),
+        values: ordered(channels_last, first),
+        terms_first: channels_last,
+        wide: channels_last && filter[1].is_multiple_of(4) && [batch, row, column].iter().all(|s| s.is_multiple_of(4)),
     };
-    let mut inputs = vec![l.readable("x", 0), l.readable("w", 1)];
-    let bias = bias(l, &mut inputs);
-    let operands = include_str!("../shaders/image.wgsl").to_string()
-        + term
-        + &include_str!("../shaders/conv2d_product.wgsl").replace("BIAS", bias);
-    let tiles = Tiles { sizes: [rows, columns], matrices, a: true, b: !channels_last };
-    tiled(l, "conv2d", inputs, &operands, parameters, tiles);
+    Side { operand: 0, places }
+}
+
+/// The filter as a side of a product; as it lies in memory where that is in the order of the terms.
+fn filter(l: &Lowering, a: &Conv2dAttributes, parameters: &mut Parameters) -> Side {
+    let channels_last = a.input_layout == InputLayout::Nhwc;
+    let axes = a.filter_layout.axes();
+    let [outputs, inputs, height, width, output, input, row, column] = sizes_and_strides(&l.input(1).shape, axes);
+    let rows = outputs / a.groups;
+    let distances = |order: [(u32, u32); 3]| {
+        let mut expected = 1;
+        order.into_iter().all(|(size, stride)| (size == 1 || stride == expected, expected *= size).0)
+    };
+    let in_order = match channels_last {
+        true => distances([(inputs, input), (width, column), (height, row)]),
+        false => distances([(width, column), (height, row), (inputs, input)]),
+    };
+    let group = rows as isize * output as isize;
+    if in_order || height * width == 1 {
+        // The terms of one tap are the channels, wherever they lie.
+        let step = if height * width == 1 { input } else { 1 };
+        return Side { operand: 1, places: Places::Matrix { steps: [output, step], stack: vec![0, group] } };
+    }
+    let first = parameters.extend([a.groups, group as u32, output, input, row, column, inputs, height, width]);
+    let places = Places::Text {
+        template: include_str!("../shaders/conv2d_filter.wgsl"),
+        values: ordered(channels_last, first),
+        terms_first: output != 1,
+        wide: false,
+    };
+    Side { operand: 1, places }
+}
+
+/// The order of the terms, and the place of the first parameter of a side.
+fn ordered(channels_last: bool, first: u32) -> Values {
+    Values::default().with("CHANNELS_LAST", channels_last as u32).with("FIRST", first)
 }
 
 /// The expression for the bias of the output channel `c`.

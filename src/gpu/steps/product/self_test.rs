@@ -1,0 +1,84 @@
+//! Whether the matrix units of a device compute what they should: some drivers offer them and return wrong results.
+
+use super::choice::Variant;
+use crate::dtype::DataType;
+use crate::error::Result;
+use crate::gpu::cache;
+use crate::gpu::device::Device;
+use crate::gpu::dialect::Dialect;
+use crate::gpu::direct::Direct;
+use crate::gpu::lower::lower;
+use crate::ir::{Builder, Graph};
+use crate::ops::Op;
+use crate::ops::matmul::{Gemm, GemmAttributes};
+use crate::shape::Descriptor;
+use half::f16;
+
+/// Tile, rows, columns, depth and whether the second matrix is transposed, of the products that are tried: both tiles, with
+/// edges that are read element by element and by vectors, and each way in which operands lie.
+const TRIED: [(u32, [u32; 3], bool); 3] =
+    [(128, [130, 140, 72], false), (64, [65, 70, 33], true), (64, [64, 68, 36], true)];
+
+/// Everything that the verdict on a device depends on.
+pub fn key(info: &wgpu::AdapterInfo) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!("{:?} {} {} {} {version}", info.backend, info.name, info.driver, info.driver_info)
+}
+
+/// Whether the matrix units of `device` can be relied on. Tried once for each driver: the verdict is kept in a file.
+pub fn trusted(device: &Device) -> bool {
+    let name = format!("matrix units of {}", key(&device.info));
+    match cache::load(&name).as_deref() {
+        Some(b"right") => true,
+        Some(b"wrong") => false,
+        _ => {
+            let verdict = run(device);
+            cache::store(&name, if verdict { b"right" } else { b"wrong" });
+            verdict
+        }
+    }
+}
+
+/// Computes small products with the matrix units, and on the CPU: whether all bits are the same. A kernel that is refused
+/// or does not run is a bad verdict, too.
+pub fn run(device: &Device) -> bool {
+    TRIED.iter().all(|&(tile, sizes, transposed)| agrees(device, tile, sizes, transposed).unwrap_or(false))
+}
+
+/// A number of -2..2 in steps of 1/8: all sums of their products are exact in float32, in any order.
+fn element(index: usize) -> f32 {
+    // Steps of an odd number through all remainders, far from each other.
+    ((index * 37 + index / 32 * 11) % 33) as f32 / 8.0 - 2.0
+}
+
+/// `gemm()` of float16 matrices of these sizes.
+fn graph([rows, columns, depth]: [u32; 3], b_transpose: bool) -> Result<Graph> {
+    let mut builder = Builder::new();
+    let b = if b_transpose { [columns, depth] } else { [depth, columns] };
+    let a = builder.input("a", Descriptor::new(DataType::Float16, [rows, depth]))?;
+    let b = builder.input("b", Descriptor::new(DataType::Float16, b))?;
+    let attributes = GemmAttributes { b_transpose, ..Default::default() };
+    let y = builder.add(Op::Gemm(Gemm { attributes }), vec![Some(a), Some(b), None], "self-test")?;
+    Ok(builder.finish(vec![("y".to_string(), y[0])]))
+}
+
+fn agrees(device: &Device, tile: u32, sizes: [u32; 3], transposed: bool) -> Result<bool> {
+    let [rows, columns, depth] = sizes.map(|size| size as usize);
+    let graph = graph(sizes, transposed)?;
+    let dialect = Dialect { product: Some(Variant::Cooperative(tile)), ..device.dialect };
+    let numbers = |count: usize, first: usize| (first..first + count).map(element).collect::<Vec<_>>();
+    let (a, b) = (numbers(rows * depth, 0), numbers(depth * columns, 5));
+    let bytes = |values: &[f32]| values.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect::<Vec<_>>();
+    let operands = [device.buffer_of("a", &bytes(&a))?, device.buffer_of("b", &bytes(&b))?];
+    let output = device.buffer("y", rows * columns * 2)?;
+    let lowered = lower(&graph, &graph.nodes[0], dialect)?;
+    Direct::new(device, lowered, &[&operands[0], &operands[1]], &[&output])?.submit(device, 1)?;
+    let got = device.read(&output, rows * columns * 2)?.wait(device)?;
+    let expected = (0..rows * columns).flat_map(|i| {
+        let (row, column) = (i / columns, i % columns);
+        let place = |k: usize| if transposed { column * depth + k } else { k * columns + column };
+        let sum: f32 = (0..depth).map(|k| a[row * depth + k] * b[place(k)]).sum();
+        f16::from_f32(sum).to_le_bytes()
+    });
+    Ok(got.bytes().iter().copied().eq(expected))
+}
