@@ -43,6 +43,10 @@ async function enginesOf({ engines, python }) {
   return { commands, without };
 }
 
+/** The engines for a model: one in float16 has no run in float32. */
+const enginesFor = ({ kind }, engines) =>
+  engines.filter((name) => name === OURS || kind !== 'float16' || GPU_ENGINES[name].options.precision === 'float16');
+
 /**
  * The adapter of a compiled graph.
  *
@@ -97,7 +101,7 @@ export async function measureGpu(options) {
   try {
     await rates.start();
     for (const model of models) {
-      const plan = { engines: Object.keys(commands), commands, samples: options.samples, ours: OURS };
+      const plan = { engines: enginesFor(model, Object.keys(commands)), commands, samples: options.samples, ours: OURS };
       const results = await withProgress(model.name, () => measureOnGpu(model, plan, rates), 1);
       measured.push({ name: model.name, kind: model.kind, results });
       say(`${model.name}: ${results.map(({ engine, status }) => `${engine} ${status}`).join(', ')}`);
