@@ -127,10 +127,11 @@ export class Churn {
   #reference;
   /** `{ context, kept }` of those that nothing has ended. */
   #open = new Set();
-  /** Contexts that were destroyed or lost: what they are asked is refused. */
-  #ended = new WeakSet();
-  /** Losses of the device that were asked for. */
+  /** Contexts that were destroyed: what they are asked is refused. */
+  #destroyed = new WeakSet();
+  /** Losses of the device that were asked for, and how many there were before a context. */
   #losses = 0;
+  #lossesBefore = new WeakMap();
 
   /** Number of times that each action was done. */
   done = {};
@@ -152,7 +153,11 @@ export class Churn {
 
   /** Does `name` with the random numbers of `seed`. */
   async act(name, seed) {
-    await ACTIONS[name].act(this, generator(seed));
+    try {
+      await ACTIONS[name].act(this, generator(seed));
+    } catch (error) {
+      throw new Error(`${name} with seed ${seed}: ${error?.name}: ${error?.message}`, { cause: error });
+    }
     this.done[name] = (this.done[name] ?? 0) + 1;
   }
 
@@ -162,26 +167,42 @@ export class Churn {
       return random.pick([...this.#open]);
     }
     const losses = this.#losses;
-    const context = await ml.createContext({ accelerated: this.#device === 'gpu', numThreads: 1 + random.below(2) });
-    const owner = { context, kept: [] };
+    const options = { accelerated: this.#device === 'gpu', numThreads: 1 + random.below(2) };
+    const owner = { context: await this.#create(options), kept: [] };
+    this.#lossesBefore.set(owner.context, losses);
     if (losses === this.#losses) {
       this.#open.add(owner);
-    } else {
-      this.#ended.add(context);
     }
     return owner;
   }
 
-  /** The context is about to be ended. */
-  ends(owner) {
-    this.#open.delete(owner);
-    this.#ended.add(owner.context);
+  /** A new context; a second one where the device of the first was lost before it was there. */
+  async #create(options) {
+    const losses = this.#losses;
+    try {
+      return await ml.createContext(options);
+    } catch (error) {
+      if (error?.name !== 'InvalidStateError' || losses === this.#losses) {
+        throw error;
+      }
+      return this.#create(options);
+    }
   }
 
-  /** All contexts are about to be lost, also those that are just being made. */
+  /** The context is about to be destroyed. */
+  ends(owner) {
+    this.#open.delete(owner);
+    this.#destroyed.add(owner.context);
+  }
+
+  /** All contexts are about to be lost, also those that are just being made and those that were dropped. */
   allEnd() {
     this.#losses += 1;
-    [...this.#open].forEach((owner) => this.ends(owner));
+    this.#open.clear();
+  }
+
+  #isEnded(context) {
+    return this.#destroyed.has(context) || this.#lossesBefore.get(context) < this.#losses;
   }
 
   /** Nobody has any of the open contexts any more. */
@@ -203,7 +224,7 @@ export class Churn {
       await work();
     } catch (error) {
       const isRefusal = error?.name === 'InvalidStateError' || / is destroyed$/.test(error?.message);
-      if (!isRefusal || !this.#ended.has(context)) {
+      if (!isRefusal || !this.#isEnded(context)) {
         throw error;
       }
       this.refused += 1;
@@ -333,6 +354,13 @@ async function profile(churn, random) {
   });
 }
 
+/** @throws {Error} if a context was lost without a reason */
+function requireReason({ message }) {
+  if (typeof message !== 'string' || message === '') {
+    throw new Error(`a context that was lost says ${JSON.stringify(message)}, expected why`);
+  }
+}
+
 /** Leaves a graph that is being built, tensors that are being made and reads behind, in a context that ends as `end` says. */
 async function endWithPending(churn, random, end) {
   const owner = await churn.context(random);
@@ -342,14 +370,14 @@ async function endWithPending(churn, random, end) {
     const setup = await churn.setup(context, number);
     setup.write(seed);
     setup.dispatch();
-    const reads = setup.reads();
-    const other = churn.setup(context, churn.numberOfGraph(random)).then(() => undefined);
+    // All are waited for from the beginning: nobody knows which is refused first.
+    const pending = [
+      churn.settle(setup.reads(), number, seed),
+      churn.tolerant(context, () => churn.setup(context, churn.numberOfGraph(random))),
+      inTime(context.lost, 'the loss of a context').then(requireReason),
+    ];
     end(owner);
-    const { message } = await inTime(context.lost, 'the loss of a context');
-    if (typeof message !== 'string' || message === '') {
-      throw new Error(`a context that was lost says ${JSON.stringify(message)}, expected why`);
-    }
-    await Promise.all([churn.settle(reads, number, seed), churn.tolerant(context, () => other)]);
+    await Promise.all(pending);
   });
 }
 
