@@ -1,9 +1,10 @@
-// `npm run soak`: creates, uses and destroys contexts, tensors and graphs at random for a while, compares what they compute
-// with the CPU, and watches what the process holds. Fails when that grows, or anything else goes wrong.
+// `npm run soak`: creates, uses and destroys contexts, tensors and graphs at random for a while, compares what they
+// compute with the CPU, and watches what the process holds. Fails when that grows, or anything else goes wrong.
 //
 //   npm run soak -- --minutes 10                   on the CPU
 //   npm run soak -- --minutes 10 --device gpu      on a GPU; WEBNN_GPU_SOFTWARE=1 lets it be a CPU
 //   npm run soak -- --seed 7                       the same actions again
+//   npm run soak -- --minutes 1 --graphs 20        few different graphs, so that drivers soon have compiled all
 //   npm run soak -- --without worker,loseDevice    leaves actions out, to find what is to blame
 //   npm run soak -- --json FILE                    writes the samples
 
@@ -15,7 +16,8 @@ import { generator } from '../__test__/robustness/support.mjs';
 import { ml } from '../__test__/runtime/helpers.mjs';
 import { entry, Failure, say } from './process.mjs';
 
-const USAGE = `usage: npm run soak -- [--minutes N] [--device cpu|gpu] [--seed N] [--without ACTION,...] [--json FILE]
+const USAGE = `usage: npm run soak -- [--minutes N] [--device cpu|gpu] [--seed N] [--graphs N] [--without ACTION,...]
+                       [--json FILE]
 actions: ${Object.keys(ACTIONS).join(', ')}`;
 
 /** Actions that run at the same time, at most. */
@@ -37,6 +39,7 @@ function readOptions() {
         minutes: { type: 'string', default: '10' },
         device: { type: 'string', default: 'cpu' },
         seed: { type: 'string', default: '1' },
+        graphs: { type: 'string', default: '300' },
         without: { type: 'string', default: '' },
         json: { type: 'string' },
         help: { type: 'boolean', short: 'h', default: false },
@@ -46,19 +49,23 @@ function readOptions() {
     throw wrong(error.message);
   }
   if (values.help) throw new Failure(USAGE, 0);
-  const [minutes, seed] = [Number(values.minutes), Number(values.seed)];
+  const [minutes, seed, graphs] = [values.minutes, values.seed, values.graphs].map(Number);
   const without = values.without.split(',').filter((name) => name !== '');
   const unknown = without.find((name) => !(name in ACTIONS));
   if (!(minutes > 0)) throw wrong(`--minutes is ${values.minutes}, expected a positive number`);
   if (!Number.isInteger(seed)) throw wrong(`--seed is ${values.seed}, expected an integer`);
+  if (!Number.isInteger(graphs) || graphs < 1) {
+    throw wrong(`--graphs is ${values.graphs}, expected a positive integer`);
+  }
   if (!['cpu', 'gpu'].includes(values.device)) throw wrong(`--device is ${values.device}, expected cpu or gpu`);
   if (unknown !== undefined) throw wrong(`--without names ${unknown}, expected some of the actions`);
-  return { minutes, seed, device: values.device, without, json: values.json };
+  return { minutes, seed, graphs, device: values.device, without, json: values.json };
 }
 
 /** Names of the actions of a run, each as often as it weighs. */
 function urnOf({ device, without }) {
-  const usable = Object.entries(ACTIONS).filter(([name, { gpu }]) => !without.includes(name) && (device === 'gpu' || !gpu));
+  const isUsable = ([name, { gpu }]) => !without.includes(name) && (device === 'gpu' || !gpu);
+  const usable = Object.entries(ACTIONS).filter(isUsable);
   return usable.flatMap(([name, { weight }]) => Array(weight).fill(name));
 }
 
@@ -70,7 +77,8 @@ function draw(random, urn) {
 }
 
 const shown = ({ minutes, rss, heap, handles, threads }) =>
-  `${minutes.toFixed(1)} min: ${rss.toFixed(0)} MiB resident, heap ${heap.toFixed(1)} MiB, ${handles} open files, ${threads} threads`;
+  `${minutes.toFixed(1)} min: ${rss.toFixed(0)} MiB resident, heap ${heap.toFixed(1)} MiB, ${handles} open files, `
+  + `${threads} threads`;
 
 /** Does actions until the time is over. Gives the samples. */
 async function soak(churn, { minutes, seed, ...choice }) {
@@ -105,7 +113,8 @@ async function soak(churn, { minutes, seed, ...choice }) {
 function judge(samples) {
   const all = growthOf(samples);
   for (const { name, perMinute, growth, allowed, unit } of all) {
-    say(`${name}: ${growth.toFixed(2)} ${unit} more than after the warm-up (${perMinute.toFixed(3)} a minute), ${allowed.toFixed(1)} allowed`);
+    const slope = `${growth.toFixed(2)} ${unit} more than after the warm-up (${perMinute.toFixed(3)} a minute)`;
+    say(`${name}: ${slope}, ${allowed.toFixed(1)} allowed`);
   }
   const grown = all.filter(({ growth, allowed }) => growth > allowed).map(({ name }) => name);
   if (grown.length > 0) {
@@ -119,7 +128,8 @@ await entry(async () => {
     throw new Failure('The soak needs Linux, whose /proc it reads, and node --expose-gc.', 2);
   }
   say(`seed ${options.seed}, ${options.minutes} minutes on the ${options.device}`);
-  const churn = new Churn(options.device, await ml.createContext({ accelerated: false, numThreads: 1 }));
+  const reference = await ml.createContext({ accelerated: false, numThreads: 1 });
+  const churn = new Churn(options.device, reference, options.graphs);
   const samples = await soak(churn, options);
   say(`${JSON.stringify(churn.done)}; ${churn.compared} results compared, ${churn.refused} refused`);
   if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(samples)}\n`);

@@ -17,7 +17,7 @@ function soak(...args) {
 }
 
 test('half a minute of random actions: right results, nothing that grows', { timeout: PATIENCE }, async () => {
-  const { code, text } = await soak('--minutes', '0.5', '--device', 'gpu');
+  const { code, text } = await soak('--minutes', '0.5', '--device', 'gpu', '--graphs', '20');
   assert.equal(code, 0, text);
   const compared = Number(/; (\d+) results compared/.exec(text)?.[1]);
   assert.ok(compared > 50, text);
@@ -30,6 +30,7 @@ test('what cannot be understood is told', async () => {
     [['--minutes', '0'], /--minutes is 0, expected a positive number/],
     [['--device', 'tpu'], /--device is tpu, expected cpu or gpu/],
     [['--without', 'nothing'], /--without names nothing, expected some of the actions/],
+    [['--graphs', '0'], /--graphs is 0, expected a positive integer/],
     [['--seed', 'x'], /--seed is x, expected an integer/],
   ]) {
     const { code, text } = await soak(...args);

@@ -1,6 +1,6 @@
 /**
- * What a long run does at random with contexts, tensors and graphs. Each action has random numbers of its own, so that the
- * same seed starts the same actions whatever the order is in which they end.
+ * What a long run does at random with contexts, tensors and graphs. Each action has random numbers of its own, so that
+ * the same seed starts the same actions whatever the order is in which they end.
  */
 
 import { createRequire } from 'node:module';
@@ -20,9 +20,6 @@ const MAX_KEPT = 4;
 
 /** Writes without a read. */
 const WRITES = 50;
-
-/** Different graphs of a run: drivers keep what they have compiled, which is no leak as long as it comes to an end. */
-const GRAPHS = 300;
 
 /** How long the loss of a device, or the end of a worker, may take, in milliseconds. */
 const PATIENCE = 60_000;
@@ -125,6 +122,7 @@ export async function computeInWorker(port, { number, seed, device, goesOn }) {
 export class Churn {
   #device;
   #reference;
+  #graphs;
   /** `{ context, kept }` of those that nothing has ended. */
   #open = new Set();
   /** Contexts that were destroyed: what they are asked is refused. */
@@ -145,10 +143,13 @@ export class Churn {
   /**
    * @param {'cpu' | 'gpu'} device
    * @param {MLContext} reference on the CPU
+   * @param {number} graphs that are different: drivers keep what they have compiled, which is no leak if it comes to
+   *   an end
    */
-  constructor(device, reference) {
+  constructor(device, reference, graphs) {
     this.#device = device;
     this.#reference = reference;
+    this.#graphs = graphs;
   }
 
   /** Does `name` with the random numbers of `seed`. */
@@ -215,7 +216,7 @@ export class Churn {
   }
 
   numberOfGraph(random) {
-    return 1 + random.below(GRAPHS);
+    return 1 + random.below(this.#graphs);
   }
 
   /** Does `work` on a context. That it is refused is right if the context was ended meanwhile. */
@@ -262,7 +263,8 @@ export class Churn {
 
   /** A worker that computes; gives its message and how to end it. */
   worker(work) {
-    const worker = new Worker(WORKER, { eval: true, workerData: { module: import.meta.url, device: this.#device, ...work } });
+    const workerData = { module: import.meta.url, device: this.#device, ...work };
+    const worker = new Worker(WORKER, { eval: true, workerData });
     const ended = new Promise((resolve) => worker.once('exit', resolve));
     const message = new Promise((resolve, reject) => {
       worker.once('message', resolve);
@@ -361,7 +363,7 @@ function requireReason({ message }) {
   }
 }
 
-/** Leaves a graph that is being built, tensors that are being made and reads behind, in a context that ends as `end` says. */
+/** Leaves a graph that is being built and reads behind in a context that ends as `end` says. */
 async function endWithPending(churn, random, end) {
   const owner = await churn.context(random);
   const { context } = owner;
@@ -411,7 +413,9 @@ async function worker(churn, random) {
  * What can be done, how often, and whether it needs a GPU. One that is `alone` goes with no
  * other: workers would not know that a loss of their device was wanted.
  *
- * @type {Record<string, { act: (churn: Churn, random: object) => Promise<void>, weight: number, gpu?: true, alone?: true }>}
+ * @typedef {{ act: (churn: Churn, random: object) => Promise<void>, weight: number, gpu?: true, alone?: true }} Action
+ *
+ * @type {Record<string, Action>}
  */
 export const ACTIONS = {
   compute: { act: compute, weight: 30 },

@@ -1,4 +1,4 @@
-/** Random graphs whose results can be compared: all their operators are given numbers for which rounding stays rounding. */
+/** Random graphs whose results can be compared: operators are given numbers for which rounding stays rounding. */
 
 import { arrayFromNumbers, arrayOf, bytesOf, elementCount, isFloat, numbersOf } from '../../cli/elements.mjs';
 import { operators, validArguments } from '../robustness/support.mjs';
@@ -123,7 +123,7 @@ function tail(builder, random, result) {
  * Puts a random graph together.
  *
  * @param {MLGraphBuilder} builder
- * @param {ReturnType<import('../robustness/support.mjs').generator>} random which gives the same graph in the same state
+ * @param {ReturnType<import('../robustness/support.mjs').generator>} random gives the same graph in the same state
  * @returns {{ inputs: Record<string, object>, outputs: Record<string, MLOperand>, steps: Record<string, number> }} the
  *   descriptors of the inputs, for `contents`; how much integer outputs may be off
  */
