@@ -71,7 +71,7 @@ fn divided(text: &str, binding: usize, first: usize, count: usize, most: usize) 
     let functions =
         format!("fn get_{name}(i: u32) -> {element} {{\n{get}}}\nfn put_{name}(i: u32, x: {element}) {{\n{put}}}\n");
     let access = format!("{name}[");
-    Ok([&accesses(before, &access, name)?, &arrays, &functions, &accesses(rest, &access, name)?].concat())
+    Ok([accesses(before, &access, name)?, arrays, functions, accesses(rest, &access, name)?].concat())
 }
 
 /// The text with functions for what reads and writes the elements of an array.
