@@ -64,8 +64,8 @@ fn divided(text: &str, binding: usize, first: usize, count: usize, most: usize) 
             let _ = writeln!(get, "  if (i < {end}u) {{ return {place}; }}");
             let _ = writeln!(put, "  if (i < {end}u) {{ {place} = x; return; }}");
         } else {
-            let _ = write!(get, "  return {place};\n");
-            let _ = write!(put, "  {place} = x;\n");
+            let _ = writeln!(get, "  return {place};");
+            let _ = writeln!(put, "  {place} = x;");
         }
     }
     let functions =
