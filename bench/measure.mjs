@@ -48,8 +48,14 @@ async function loadParameters(name, model, threads) {
   return { model: file, inputs: model.inputs, outputs: Object.keys(model.outputs), threads };
 }
 
-/** Compares the outputs of one run with those that are known. */
-async function check(process, model) {
+/**
+ * Compares the outputs of one run with those that are known.
+ *
+ * @param {EngineProcess} process
+ * @param {import('./models.mjs').BenchModel} model
+ * @returns {Promise<ReturnType<typeof compareOutput> | undefined>} the worst; `undefined` where nothing is known
+ */
+export async function checkOutputs(process, model) {
   const directory = mkdtempSync(join(tmpdir(), 'webnn-bench-'));
   try {
     const names = Object.keys(model.outputs);
@@ -117,7 +123,7 @@ class Contestant {
   }
 
   async check(model) {
-    const comparison = await this.attempt('failed', () => check(this.process, model));
+    const comparison = await this.attempt('failed', () => checkOutputs(this.process, model));
     this.result.check = comparison;
     if (comparison !== undefined && !(comparison.error <= comparison.allowed)) {
       const { output, error, allowed, unit } = comparison;

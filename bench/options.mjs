@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Failure, root } from '../scripts/process.mjs';
-import { OURS, PEERS } from './peers.mjs';
+import { GPU_PEERS, OURS, PEERS } from './peers.mjs';
 
 /** A context has at most so many threads. */
 const MAX_THREADS = 1024;
@@ -13,10 +13,13 @@ export const USAGE = `usage: npm run bench -- [OPTION ...]
 
 Runs models and compares the times with those of other engines, which are installed on demand.
 
+  --device DEVICE    cpu or gpu (cpu); on a gpu --threads, --loads, --no-limits and --svg mean nothing
   --models DIR       folder of NAME.onnx with NAME/in_*.npy and out_*.npy (target/onnx-models)
   --threads LIST     numbers of threads, separated by commas (1 and 2, or 1 on a single processor)
   --against LIST     engines to compare with, of ${PEERS.join(', ')}; or none
-                     (onnxruntime-node,openvino,ncnn)
+                     (onnxruntime-node,openvino,ncnn); on a gpu all of ${GPU_PEERS.join(', ')}
+  --python PROGRAM   on a gpu: a Python that has PyTorch and onnx2torch (one is installed)
+  --gpu-limits FILE  on a gpu: JSON with what another program has measured: copyGbps, float32Gflops, float16Gflops
   --filter RE        only models whose name matches
   --samples N        samples of each engine, model and number of threads (11)
   --loads N          how often each model is loaded (3)
@@ -27,9 +30,12 @@ Runs models and compares the times with those of other engines, which are instal
   --help`;
 
 const OPTIONS = {
+  device: { type: 'string', default: 'cpu' },
+  python: { type: 'string' },
+  'gpu-limits': { type: 'string' },
   models: { type: 'string', default: join(root, 'target', 'onnx-models') },
   threads: { type: 'string', default: availableParallelism() > 1 ? '1,2' : '1' },
-  against: { type: 'string', default: 'onnxruntime-node,openvino,ncnn' },
+  against: { type: 'string' },
   filter: { type: 'string', default: '' },
   samples: { type: 'string', default: '11' },
   loads: { type: 'string', default: '3' },
@@ -58,11 +64,19 @@ function pattern(text) {
   }
 }
 
-function peers(text) {
+/** The peers of a device, and those that it is compared with by default. */
+const PEERS_OF = {
+  cpu: { all: PEERS, text: 'onnxruntime-node,openvino,ncnn' },
+  gpu: { all: GPU_PEERS, text: GPU_PEERS.join(',') },
+};
+
+function peers(device, given) {
+  const { all, text: byDefault } = PEERS_OF[device];
+  const text = given ?? byDefault;
   const names = text === 'none' ? [] : text.split(',');
-  const unknown = names.find((name) => !PEERS.includes(name));
+  const unknown = names.find((name) => !all.includes(name));
   if (unknown !== undefined) {
-    throw wrong(`--against names ${unknown}, expected some of ${PEERS.join(', ')}, or none`);
+    throw wrong(`--against names ${unknown}, expected some of ${all.join(', ')}, or none`);
   }
   return [...new Set(names)];
 }
@@ -71,7 +85,7 @@ function peers(text) {
  * Reads the command line.
  *
  * @param {string[]} args
- * @returns {{ models: string, threads: number[], engines: string[], filter: RegExp, samples: number, loads: number,
+ * @returns {{ device: 'cpu' | 'gpu', python?: string, gpuLimits?: string, models: string, threads: number[], engines: string[], filter: RegExp, samples: number, loads: number,
  *   limits: boolean, json?: string, svg?: string, write: boolean }} `engines`: this package first
  * @throws {Failure} with exit status 2 when it cannot be understood, 0 when help was asked for
  */
@@ -85,10 +99,17 @@ export function readOptions(args) {
   if (values.help) {
     throw new Failure(USAGE, 0);
   }
+  const { device } = values;
+  if (!Object.hasOwn(PEERS_OF, device)) {
+    throw wrong(`--device is ${device}, expected cpu or gpu`);
+  }
   return {
+    device,
+    python: values.python,
+    gpuLimits: values['gpu-limits'],
     models: resolve(values.models),
     threads: [...new Set(values.threads.split(',').map((text) => integer('threads', text, MAX_THREADS)))],
-    engines: [OURS, ...peers(values.against)],
+    engines: [OURS, ...peers(device, values.against)],
     filter: pattern(values.filter),
     samples: integer('samples', values.samples, 100_000),
     loads: integer('loads', values.loads, 1000),

@@ -18,6 +18,18 @@ const javaScript = (module) => async () => [process.execPath, inEngines('serve.m
 /** A module of serve.py as a command. */
 const python = (module) => async () => [await benchPython(), inEngines('serve.py'), module];
 
+/** PyTorch, in the environment of `program` or one of its own: what it brings is large. */
+const torch = (compiled, precision) => ({
+  command: async (program) => [program ?? (await torchPython()), inEngines('serve.py'), 'peer_torch'],
+  options: { device: 'cuda', compiled, precision },
+  ...(precision === 'float16' ? { kind: 'float16' } : {}),
+});
+
+/** Python with the packages of requirements-torch.txt. */
+export function torchPython() {
+  return pythonEnvironment('bench-torch', { requirements: join(here, 'requirements-torch.txt') });
+}
+
 /** Python with the packages of requirements.txt. */
 export function benchPython() {
   return pythonEnvironment('bench', { requirements: join(here, 'requirements.txt'), pip: ['--no-deps'] });
@@ -41,6 +53,21 @@ export const ENGINES = {
   openvino: { command: python('peer_openvino') },
   ncnn: { command: python('peer_ncnn'), prepare: async (model) => convertForNcnn(await benchPython(), model) },
 };
+
+/** The engines that compute on a GPU; `options` are for `load`, `kind` is what they compute in where that is not the model's. */
+export const GPU_ENGINES = {
+  [OURS]: { command: javaScript('webnn-node.mjs'), options: { device: 'gpu' } },
+  pytorch: torch(false, 'float32'),
+  'pytorch-compiled': torch(true, 'float32'),
+  'pytorch-float16': torch(false, 'float16'),
+  'pytorch-compiled-float16': torch(true, 'float16'),
+};
+
+/** The names of the engines on a GPU other than this package. */
+export const GPU_PEERS = Object.keys(GPU_ENGINES).filter((name) => name !== OURS);
+
+/** The command of the engine that measures graphs of one operator. */
+export const ratesCommand = javaScript('gpu-rates.mjs');
 
 /** The names of the engines other than this package. */
 export const PEERS = Object.keys(ENGINES).filter((name) => name !== OURS);

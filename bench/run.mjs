@@ -1,10 +1,11 @@
 // `npm run bench`: how fast models run here and in other engines, beside what the machine can do. --help lists the options.
 
-import { writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Output } from '../cli/output.mjs';
 import { withProgress } from '../cli/progress.mjs';
 import { entry, Failure, say } from '../scripts/process.mjs';
+import { measureGpu } from './gpu/run.mjs';
 import { buildLimits, measureLimits, strongest } from './limits.mjs';
 import { describeMachine } from './machine.mjs';
 import { measure } from './measure.mjs';
@@ -12,7 +13,8 @@ import { findModels } from './models.mjs';
 import { readOptions } from './options.mjs';
 import { install, OURS } from './peers.mjs';
 import { chartSvg } from './report/chart.mjs';
-import { resultsMarkdown } from './report/results.mjs';
+import { gpuHeadOf, gpuMarkdown, gpuTablesOf, SOFTWARE } from './report/gpu.mjs';
+import { resultsMarkdown, withParts } from './report/results.mjs';
 import { notesOf } from './report/rows.mjs';
 import { tablesOf } from './report/tables.mjs';
 import { workOf } from './work.mjs';
@@ -77,34 +79,53 @@ async function measureAll(options) {
   };
 }
 
-function print(run) {
+function printTables(tables, notes) {
   const output = new Output();
-  for (const { title, remark, head, rows } of tablesOf(run)) {
+  for (const { title, remark, head, rows } of tables) {
     output.heading(title);
     if (remark) output.print(output.style('dim', remark));
     output.table(head, rows);
   }
-  for (const note of notesOf([...run.models, ...run.calls])) {
+  for (const note of notes) {
     output.note(note);
   }
 }
 
-function write(run, { json, svg, write: writeResults }) {
-  const files = [
+const RESULTS = inBench('RESULTS.md');
+
+/** RESULTS.md as it is. */
+const results = () => (existsSync(RESULTS) ? readFileSync(RESULTS, 'utf8') : '');
+
+function writeGpu(run, { json, write: writeResults }) {
+  if (writeResults && run.adapter.type === 'software') {
+    throw new Failure(`RESULTS.md is not written: ${SOFTWARE}.`, 2);
+  }
+  writeFiles([
     [json, () => `${JSON.stringify(run, undefined, 1)}\n`],
-    [svg, () => chartSvg(run)],
-    ...(writeResults ? [[inBench('RESULTS.md'), () => resultsMarkdown(run)], [inBench('results.svg'), () => chartSvg(run)]] : []),
-  ];
+    [writeResults ? RESULTS : undefined, () => withParts(results(), { gpu: gpuMarkdown(run) })],
+  ]);
+}
+
+/** Writes the files that have a name. */
+function writeFiles(files) {
   for (const [file, content] of files.filter(([name]) => name !== undefined)) {
     writeFileSync(file, content());
     say(`${file} is written`);
   }
 }
 
+function write(run, { json, svg, write: writeResults }) {
+  writeFiles([
+    [json, () => `${JSON.stringify(run, undefined, 1)}\n`],
+    [svg, () => chartSvg(run)],
+    ...(writeResults ? [[RESULTS, () => withParts(results(), { cpu: resultsMarkdown(run) })], [inBench('results.svg'), () => chartSvg(run)]] : []),
+  ]);
+}
+
 /** @throws {Failure} when this package did not compute everything rightly */
 function requireOurs(run) {
-  const bad = [...run.models, ...run.calls].flatMap(({ name, threads, results }) =>
-    results.filter(({ engine, status }) => engine === OURS && status !== 'ok').map(({ status, reason }) => `${name}, ${threads} threads: ${status}: ${reason}`));
+  const bad = [...run.models, ...(run.calls ?? [])].flatMap(({ name, threads, results: all }) =>
+    all.filter(({ engine, status }) => engine === OURS && status !== 'ok').map(({ status, reason }) => `${name}${threads === undefined ? '' : `, ${threads} threads`}: ${status}: ${reason}`));
   if (bad.length > 0) {
     throw new Failure(`${OURS} does not compute everything rightly:\n${bad.join('\n')}`);
   }
@@ -115,8 +136,16 @@ await entry(async () => {
   if (process.platform !== 'linux') {
     throw new Failure('The benchmark needs Linux: only its /proc says what else the machine does meanwhile.');
   }
+  if (options.device === 'gpu') {
+    const run = await measureGpu(options);
+    gpuHeadOf(run).forEach((line) => console.log(line));
+    printTables(gpuTablesOf(run), notesOf(run.models));
+    writeGpu(run, options);
+    requireOurs(run);
+    return;
+  }
   const run = await measureAll(options);
-  print(run);
+  printTables(tablesOf(run), notesOf([...run.models, ...run.calls]));
   write(run, options);
   requireOurs(run);
 });

@@ -34,6 +34,20 @@ export function workOf({ compiled: { values, nodes, inputs, outputs }, steps }) 
 }
 
 /**
+ * The work of all steps of a compiled graph: what a device moves and computes where nothing stays in its caches.
+ *
+ * @param {import('webnn-node/inspect').StepDescription[]} steps
+ * @returns {{ multiplyAdds: number, bytes: number }}
+ */
+export function workOfSteps(steps) {
+  const sum = (amount) => steps.reduce((total, step) => total + amount(step), 0);
+  return {
+    multiplyAdds: sum((step) => step.multiplyAdds),
+    bytes: sum((step) => step.bytesRead + step.bytesWritten),
+  };
+}
+
+/**
  * The share of the machine's limits that a time is: of computing or of reading, whichever allows less.
  *
  * @param {{ multiplyAdds: number, bytes: number }} work

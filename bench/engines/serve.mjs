@@ -3,6 +3,7 @@
 //   ready {}                           -> {}: the process has started
 //   load { model, inputs: { NAME: file.npy }, outputs: [NAME], threads }  -> { version, loadMs }
 //   run { warmup, iterations }         -> { ms }: wall time of all iterations after the warm-up, in milliseconds
+//   times { iterations }               -> { ms: [number] }: wall time of each iteration
 //   save { files: [file.npy] }         -> {}: runs once more and writes the outputs, in the order of `load`
 //   anything else is for the engine's own `commands`
 
@@ -46,6 +47,16 @@ const commands = {
       await engine.run();
     }
     return { ms: performance.now() - start };
+  },
+
+  async times({ iterations }) {
+    const ms = [];
+    for (let i = 0; i < iterations; i++) {
+      const start = performance.now();
+      await engine.run();
+      ms.push(performance.now() - start);
+    }
+    return { ms };
   },
 
   async save({ files }) {

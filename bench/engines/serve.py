@@ -1,7 +1,8 @@
 """The process of an engine written in Python: python serve.py MODULE.
 
 Answers the same messages as serve.mjs. MODULE has a function `load(options)`, where `options.inputs` are arrays by name,
-that gives an object with `version`, `run()` and `outputs()`, a list of arrays in the order of `options.outputs`.
+that gives an object with `version`, `run()` and `outputs()`, a list of arrays in the order of `options.outputs`; engines
+on a GPU also have `burst(count)`, so many runs on inputs that are there already, of which only the end is waited for.
 """
 
 import importlib
@@ -36,6 +37,19 @@ class Engine:
         start = time.perf_counter()
         for _ in range(iterations):
             run()
+        return {"ms": (time.perf_counter() - start) * 1000}
+
+    def times(self, iterations):
+        run, ms = self.peer.run, []
+        for _ in range(iterations):
+            start = time.perf_counter()
+            run()
+            ms.append((time.perf_counter() - start) * 1000)
+        return {"ms": ms}
+
+    def burst(self, count):
+        start = time.perf_counter()
+        self.peer.burst(count)
         return {"ms": (time.perf_counter() - start) * 1000}
 
     def save(self, files):

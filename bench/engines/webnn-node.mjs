@@ -8,10 +8,10 @@ import { loadModel } from '../../onnx.js';
 import { arrayOf, elementCount } from '../../cli/elements.mjs';
 
 /** See `LoadedEngine` of serve.mjs. */
-export async function load({ model: file, inputs, outputs, threads }) {
+export async function load({ model: file, inputs, outputs, threads, device = 'cpu' }) {
   const { version } = createRequire(import.meta.url)('../../package.json');
   const start = performance.now();
-  const context = await ml.createContext({ numThreads: threads });
+  const context = await ml.createContext({ numThreads: threads, accelerated: device === 'gpu' });
   const model = await loadModel(file, { context });
   const compiled = await model.compile(Object.fromEntries(Object.entries(inputs).map(([name, { shape }]) => [name, shape])));
   const feeds = {};

@@ -1,22 +1,28 @@
 // bench/RESULTS.md.
 
 import { formatBytes } from '../../cli/format.mjs';
+import { markdownTable, notesAsMarkdown } from './markdown.mjs';
 import { notesOf } from './rows.mjs';
 import { tablesOf } from './tables.mjs';
 
-const cell = (text) => text.replaceAll('|', '\\|');
+/** The heading of the part that a run on a GPU writes. */
+const GPU_PART = '# Results on a GPU\n';
 
-function markdownTable({ head, rows }) {
-  const line = (cells) => `| ${cells.map(cell).join(' | ')} |`;
-  return [
-    line(head.map((name) => name.replace(/^>/, ''))),
-    `|${head.map((name) => (name.startsWith('>') ? '--:' : '---')).join('|')}|`,
-    ...rows.map(line),
-  ];
+/**
+ * RESULTS.md with one of its parts new: that of the CPU is first, that of a GPU behind it.
+ *
+ * @param {string} old text; empty for none
+ * @param {{ cpu?: string, gpu?: string }} parts that are new
+ * @returns {string}
+ */
+export function withParts(old, { cpu, gpu }) {
+  const at = old.indexOf(GPU_PART);
+  const [oldCpu, oldGpu] = at < 0 ? [old, ''] : [old.slice(0, at), old.slice(at)];
+  return [cpu ?? oldCpu, gpu ?? oldGpu].map((part) => part.trim()).filter((part) => part !== '').join('\n\n') + '\n';
 }
 
 /**
- * The text of RESULTS.md.
+ * The part of RESULTS.md about the CPU.
  *
  * @param {import('./rows.mjs').Run} run
  * @returns {string}
@@ -36,7 +42,7 @@ export function resultsMarkdown(run) {
     '',
     '![Speed of the engines](results.svg)',
     ...tablesOf(run).flatMap((table) => ['', `## ${table.title}`, '', ...(table.remark ? [table.remark, ''] : []), ...markdownTable(table)]),
-    ...(notes.length === 0 ? [] : ['', '## Not compared', '', ...notes.map((note) => `- ${note.replace(/\s+/g, ' ')}`)]),
+    ...notesAsMarkdown(notes),
     '',
   ].join('\n');
 }

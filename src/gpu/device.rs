@@ -237,12 +237,11 @@ impl Device {
 
     /// Loses the device, as a driver that fails would.
     pub fn destroy(&self) {
-        self.device.destroy();
-        // The loss is told when the device is next asked for something.
-        if guarded(|| drop(self.device.poll(wgpu::PollType::Poll))).is_err() {
-            self.loss.tell("its driver failed");
-        }
+        // First, so that what fails because of it is known to.
         self.loss.tell("it was destroyed");
+        self.destroy_between_writes();
+        // wgpu panics where it knows no other way to fail. The device is lost already.
+        drop(guarded(|| drop(self.device.poll(wgpu::PollType::Poll))));
     }
 }
 

@@ -90,6 +90,8 @@ impl Device {
         let Some(length) = NonZeroU64::new(size as u64) else { return Ok(()) };
         let full = self.scoped(|| {
             let transfer = &mut *self.transfer();
+            // The ring panics when its buffers are gone.
+            self.check()?;
             let encoder =
                 transfer.writes.get_or_insert_with(|| self.device.create_command_encoder(&Default::default()));
             let mut view = transfer.belt.write_buffer(encoder, buffer, offset as u64, length);
@@ -104,8 +106,8 @@ impl Device {
             drop(view);
             transfer.waiting = (transfer.waiting.0 + size, transfer.waiting.1 + 1);
             transfer.staged += size;
-            transfer.waiting.0 >= MAX_WAITING.0 || transfer.waiting.1 >= MAX_WAITING.1
-        })?;
+            Ok(transfer.waiting.0 >= MAX_WAITING.0 || transfer.waiting.1 >= MAX_WAITING.1)
+        })??;
         if full {
             // Large writes would otherwise all be in staging memory at once.
             let index = self.submit(None)?;
@@ -126,6 +128,12 @@ impl Device {
             self.finish(oldest)?;
         }
         Ok(index)
+    }
+
+    /// Destroys the device while nothing is being written.
+    pub(super) fn destroy_between_writes(&self) {
+        let _held = self.transfer();
+        self.device.destroy();
     }
 
     /// Gives back the staging memory of large writes.

@@ -1,0 +1,399 @@
+/**
+ * What a long run does at random with contexts, tensors and graphs. Each action has random numbers of its own, so that the
+ * same seed starts the same actions whatever the order is in which they end.
+ */
+
+import { createRequire } from 'node:module';
+import { Worker } from 'node:worker_threads';
+import { profileGraph } from '../../inspect.js';
+import { MLGraphBuilder, ml } from '../runtime/helpers.mjs';
+import { generator } from '../robustness/support.mjs';
+import { compose, contents, difference } from './graphs.mjs';
+
+const { slots: contextSlots } = createRequire(import.meta.url)('../../lib/context.js');
+
+/** Contexts that are open at a time, at most. */
+const MAX_CONTEXTS = 3;
+
+/** Graphs that a context keeps for later, at most. */
+const MAX_KEPT = 4;
+
+/** Writes without a read. */
+const WRITES = 50;
+
+/** Different graphs of a run: drivers keep what they have compiled, which is no leak as long as it comes to an end. */
+const GRAPHS = 300;
+
+/** How long the loss of a device, or the end of a worker, may take, in milliseconds. */
+const PATIENCE = 60_000;
+
+/** What `promise` gives. @throws {Error} if that takes too long */
+function inTime(promise, what) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what} takes more than ${PATIENCE / 1000} s`)), PATIENCE);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+/** An order of `items` at random. */
+function shuffled(random, items) {
+  const order = [...items];
+  for (let i = order.length - 1; i > 0; i--) {
+    const j = random.below(i + 1);
+    [order[i], order[j]] = [order[j], order[i]];
+  }
+  return order;
+}
+
+/** A graph on a context, with its tensors. */
+class Setup {
+  static async create(context, number, device) {
+    const setup = new Setup();
+    setup.context = context;
+    setup.number = number;
+    const builder = new MLGraphBuilder(context);
+    const { inputs, outputs, steps } = compose(builder, generator(number));
+    setup.steps = steps;
+    setup.descriptors = inputs;
+    setup.graph = await builder.build(outputs);
+    if (`${setup.graph.devices}` !== device) {
+      throw new Error(`graph ${number} is computed on ${setup.graph.devices}, expected ${device}`);
+    }
+    setup.inputs = await tensors(context, inputs, { writable: true });
+    setup.outputs = await tensors(context, outputs, { readable: true });
+    return setup;
+  }
+
+  /** Tensors and graph. */
+  get things() {
+    return [...Object.values(this.inputs), ...Object.values(this.outputs), this.graph];
+  }
+
+  /** Writes the inputs that `seed` stands for. */
+  write(seed) {
+    const random = generator(seed);
+    for (const [name, tensor] of Object.entries(this.inputs)) {
+      this.context.writeTensor(tensor, contents(random, this.descriptors[name]));
+    }
+  }
+
+  dispatch() {
+    this.context.dispatch(this.graph, this.inputs, this.outputs);
+  }
+
+  /** Promises of all outputs. */
+  reads() {
+    return Object.values(this.outputs).map((tensor) => this.context.readTensor(tensor));
+  }
+}
+
+async function tensors(context, descriptors, use) {
+  const names = Object.keys(descriptors);
+  const created = names.map((name) => {
+    const { dataType, shape } = descriptors[name];
+    return context.createTensor({ dataType, shape: [...shape], ...use });
+  });
+  const made = await Promise.all(created);
+  return Object.fromEntries(names.map((name, i) => [name, made[i]]));
+}
+
+/** The program of a worker. */
+const WORKER = `
+  const { parentPort, workerData } = require('node:worker_threads');
+  import(workerData.module).then(async ({ computeInWorker }) => computeInWorker(parentPort, workerData));`;
+
+/**
+ * Computes in a worker, and goes on until it is terminated if it is to be.
+ *
+ * @param {MessagePort} port is told the outputs
+ * @param {{ number: number, seed: number, device: string, goesOn: boolean }} work
+ */
+export async function computeInWorker(port, { number, seed, device, goesOn }) {
+  const context = await ml.createContext({ accelerated: device === 'gpu', numThreads: 1 });
+  const setup = await Setup.create(context, number, device);
+  setup.write(seed);
+  setup.dispatch();
+  port.postMessage(await Promise.all(setup.reads()));
+  while (goesOn) {
+    setup.dispatch();
+    await Promise.all(setup.reads());
+  }
+}
+
+/** The contexts of a run and what is done with them. */
+export class Churn {
+  #device;
+  #reference;
+  /** `{ context, kept }` of those that nothing has ended. */
+  #open = new Set();
+  /** Contexts that were destroyed or lost: what they are asked is refused. */
+  #ended = new WeakSet();
+  /** Losses of the device that were asked for. */
+  #losses = 0;
+
+  /** Number of times that each action was done. */
+  done = {};
+
+  /** Results that were compared. */
+  compared = 0;
+
+  /** Promises that were rejected because their context or tensor ended, as they should be. */
+  refused = 0;
+
+  /**
+   * @param {'cpu' | 'gpu'} device
+   * @param {MLContext} reference on the CPU
+   */
+  constructor(device, reference) {
+    this.#device = device;
+    this.#reference = reference;
+  }
+
+  /** Does `name` with the random numbers of `seed`. */
+  async act(name, seed) {
+    await ACTIONS[name].act(this, generator(seed));
+    this.done[name] = (this.done[name] ?? 0) + 1;
+  }
+
+  /** One of the open contexts, or a new one. */
+  async context(random) {
+    if (this.#open.size > 0 && (this.#open.size >= MAX_CONTEXTS || random.chance(0.7))) {
+      return random.pick([...this.#open]);
+    }
+    const losses = this.#losses;
+    const context = await ml.createContext({ accelerated: this.#device === 'gpu', numThreads: 1 + random.below(2) });
+    const owner = { context, kept: [] };
+    if (losses === this.#losses) {
+      this.#open.add(owner);
+    } else {
+      this.#ended.add(context);
+    }
+    return owner;
+  }
+
+  /** The context is about to be ended. */
+  ends(owner) {
+    this.#open.delete(owner);
+    this.#ended.add(owner.context);
+  }
+
+  /** All contexts are about to be lost, also those that are just being made. */
+  allEnd() {
+    this.#losses += 1;
+    [...this.#open].forEach((owner) => this.ends(owner));
+  }
+
+  /** Nobody has any of the open contexts any more. */
+  drop() {
+    this.#open.clear();
+  }
+
+  setup(context, number) {
+    return Setup.create(context, number, this.#device);
+  }
+
+  numberOfGraph(random) {
+    return 1 + random.below(GRAPHS);
+  }
+
+  /** Does `work` on a context. That it is refused is right if the context was ended meanwhile. */
+  async tolerant(context, work) {
+    try {
+      await work();
+    } catch (error) {
+      const isRefusal = error?.name === 'InvalidStateError' || / is destroyed$/.test(error?.message);
+      if (!isRefusal || !this.#ended.has(context)) {
+        throw error;
+      }
+      this.refused += 1;
+    }
+  }
+
+  /** Waits for reads of which some are refused, and compares the others. */
+  async settle(reads, number, seed) {
+    const settled = await inTime(Promise.allSettled(reads), 'a read');
+    for (const { status, reason } of settled) {
+      if (status === 'rejected' && reason?.name !== 'InvalidStateError') {
+        throw reason;
+      }
+    }
+    this.refused += settled.filter(({ status }) => status === 'rejected').length;
+    await this.compare(settled.map(({ value }) => value), number, seed);
+  }
+
+  /** Compares outputs with those of the CPU; `undefined` stands for one that is not there. */
+  async compare(got, number, seed) {
+    const setup = await Setup.create(this.#reference, number, 'cpu');
+    setup.write(seed);
+    setup.dispatch();
+    const expected = await Promise.all(setup.reads());
+    Object.entries(setup.outputs).forEach(([name, { dataType }], i) => {
+      if (got[i] === undefined) return;
+      const wrong = difference(dataType, got[i], expected[i], setup.steps[name]);
+      if (wrong !== undefined) {
+        throw new Error(`graph ${number} with inputs ${seed}: ${name} (${dataType}): ${wrong}`);
+      }
+      this.compared += 1;
+    });
+    setup.things.forEach((thing) => thing.destroy());
+  }
+
+  /** A worker that computes; gives its message and how to end it. */
+  worker(work) {
+    const worker = new Worker(WORKER, { eval: true, workerData: { module: import.meta.url, device: this.#device, ...work } });
+    const ended = new Promise((resolve) => worker.once('exit', resolve));
+    const message = new Promise((resolve, reject) => {
+      worker.once('message', resolve);
+      worker.once('error', reject);
+    });
+    return { worker, message: inTime(message, 'a worker'), ended: inTime(ended, 'the end of a worker') };
+  }
+}
+
+const seedOf = (random) => 1 + random.below(2 ** 31);
+
+/** Gives away a graph and its tensors: to the context for later, to the collector, or in any order at once. */
+function giveAway(random, owner, setup) {
+  if (owner.kept.length < MAX_KEPT && random.chance(0.3)) {
+    owner.kept.push(setup);
+  } else if (random.chance(0.7)) {
+    shuffled(random, setup.things).forEach((thing) => thing.destroy());
+  }
+}
+
+async function compute(churn, random) {
+  const owner = await churn.context(random);
+  await churn.tolerant(owner.context, async () => {
+    const [number, seed] = [churn.numberOfGraph(random), seedOf(random)];
+    const setup = await churn.setup(owner.context, number);
+    setup.write(seed);
+    for (let count = 1 + random.below(4); count > 0; count--) setup.dispatch();
+    await churn.compare(await Promise.all(setup.reads()), number, seed);
+    giveAway(random, owner, setup);
+  });
+}
+
+async function again(churn, random) {
+  const owner = await churn.context(random);
+  const setup = owner.kept.splice(random.below(owner.kept.length), 1)[0];
+  if (setup === undefined) return;
+  await churn.tolerant(owner.context, async () => {
+    const seed = seedOf(random);
+    setup.write(seed);
+    setup.dispatch();
+    await churn.compare(await Promise.all(setup.reads()), setup.number, seed);
+    giveAway(random, owner, setup);
+  });
+}
+
+async function writeOnly(churn, random) {
+  const { context } = await churn.context(random);
+  await churn.tolerant(context, async () => {
+    const shape = [1 + random.below(1 << 18)];
+    const tensor = await context.createTensor({ dataType: 'uint8', shape, writable: true });
+    const data = contents(random, { dataType: 'uint8', shape });
+    for (let i = 0; i < WRITES; i++) context.writeTensor(tensor, data);
+    if (random.chance(0.7)) tensor.destroy();
+  });
+}
+
+async function dispatchOnly(churn, random) {
+  const owner = await churn.context(random);
+  await churn.tolerant(owner.context, async () => {
+    const setup = await churn.setup(owner.context, churn.numberOfGraph(random));
+    for (let count = random.below(30); count > 0; count--) setup.dispatch();
+    giveAway(random, owner, setup);
+  });
+}
+
+async function destroyWhilePending(churn, random) {
+  const owner = await churn.context(random);
+  await churn.tolerant(owner.context, async () => {
+    const [number, seed] = [churn.numberOfGraph(random), seedOf(random)];
+    const setup = await churn.setup(owner.context, number);
+    setup.write(seed);
+    setup.dispatch();
+    const reads = setup.reads();
+    shuffled(random, setup.things).slice(random.below(setup.things.length)).forEach((thing) => thing.destroy());
+    await churn.settle(reads, number, seed);
+  });
+}
+
+async function profile(churn, random) {
+  const owner = await churn.context(random);
+  await churn.tolerant(owner.context, async () => {
+    const [number, seed] = [churn.numberOfGraph(random), seedOf(random)];
+    const setup = await churn.setup(owner.context, number);
+    setup.write(seed);
+    const { context, graph, inputs, outputs } = setup;
+    await profileGraph(context, graph, inputs, outputs, { runs: 2, warmup: 0 });
+    await churn.compare(await Promise.all(setup.reads()), number, seed);
+    giveAway(random, owner, setup);
+  });
+}
+
+/** Leaves a graph that is being built, tensors that are being made and reads behind, in a context that ends as `end` says. */
+async function endWithPending(churn, random, end) {
+  const owner = await churn.context(random);
+  const { context } = owner;
+  await churn.tolerant(context, async () => {
+    const [number, seed] = [churn.numberOfGraph(random), seedOf(random)];
+    const setup = await churn.setup(context, number);
+    setup.write(seed);
+    setup.dispatch();
+    const reads = setup.reads();
+    const other = churn.setup(context, churn.numberOfGraph(random)).then(() => undefined);
+    end(owner);
+    const { message } = await inTime(context.lost, 'the loss of a context');
+    if (typeof message !== 'string' || message === '') {
+      throw new Error(`a context that was lost says ${JSON.stringify(message)}, expected why`);
+    }
+    await Promise.all([churn.settle(reads, number, seed), churn.tolerant(context, () => other)]);
+  });
+}
+
+const destroyContext = (churn, random) =>
+  endWithPending(churn, random, (owner) => {
+    churn.ends(owner);
+    owner.context.destroy();
+  });
+
+/** All contexts on a GPU are lost with its device. */
+const loseDevice = (churn, random) =>
+  endWithPending(churn, random, ({ context }) => {
+    churn.allEnd();
+    contextSlots.get(context).loseDevice();
+  });
+
+/** Contexts that nobody has any more end by themselves. */
+async function dropContexts(churn) {
+  churn.drop();
+}
+
+async function worker(churn, random) {
+  const [number, seed, goesOn] = [churn.numberOfGraph(random), seedOf(random), random.chance(0.5)];
+  const { worker: thread, message, ended } = churn.worker({ number, seed, goesOn });
+  await churn.compare(await message, number, seed);
+  if (goesOn) await thread.terminate();
+  await ended;
+}
+
+/**
+ * What can be done, how often, and whether it needs a GPU. One that is `alone` goes with no
+ * other: workers would not know that a loss of their device was wanted.
+ *
+ * @type {Record<string, { act: (churn: Churn, random: object) => Promise<void>, weight: number, gpu?: true, alone?: true }>}
+ */
+export const ACTIONS = {
+  compute: { act: compute, weight: 30 },
+  again: { act: again, weight: 15 },
+  writeOnly: { act: writeOnly, weight: 10 },
+  dispatchOnly: { act: dispatchOnly, weight: 10 },
+  destroyWhilePending: { act: destroyWhilePending, weight: 15 },
+  profile: { act: profile, weight: 5 },
+  destroyContext: { act: destroyContext, weight: 5 },
+  loseDevice: { act: loseDevice, weight: 2, gpu: true },
+  dropContexts: { act: dropContexts, weight: 3 },
+  worker: { act: worker, weight: 2, alone: true },
+};

@@ -1,0 +1,61 @@
+/** What a process holds, and whether that grows. */
+
+import { readdirSync } from 'node:fs';
+import { median } from 'd3-array';
+
+/** What is looked at. `steady`: how much more at the end than after the warm-up is no growth; `perMinute`: and how much in each minute. */
+export const LIMITS = {
+  rss: { steady: 24, perMinute: 0.5, unit: 'MiB' },
+  heap: { steady: 4, perMinute: 0.1, unit: 'MiB' },
+  handles: { steady: 4, perMinute: 0, unit: 'open files' },
+  threads: { steady: 4, perMinute: 0, unit: 'threads' },
+};
+
+/** The part of a run that is for caches to fill. */
+export const WARM_UP = 1 / 3;
+
+/**
+ * What this process holds, after a collection of garbage.
+ *
+ * @param {number} start time of the first sample, as `performance.now()` has it
+ * @returns {{ minutes: number, rss: number, heap: number, handles: number, threads: number }}
+ */
+export function sample(start) {
+  globalThis.gc();
+  const { rss, heapUsed } = process.memoryUsage();
+  return {
+    minutes: (performance.now() - start) / 60_000,
+    rss: rss / 2 ** 20,
+    heap: heapUsed / 2 ** 20,
+    handles: readdirSync('/proc/self/fd').length,
+    threads: readdirSync('/proc/self/task').length,
+  };
+}
+
+/**
+ * The slope of a line through points that a few outliers do not turn: the median of the slopes of all pairs (Theil and Sen).
+ *
+ * @param {[x: number, y: number][]} points with different x, at least two
+ * @returns {number}
+ */
+export function slopeOf(points) {
+  const slopes = points.flatMap(([x, y], i) => points.slice(i + 1).map(([x2, y2]) => (y2 - y) / (x2 - x)));
+  return median(slopes);
+}
+
+/**
+ * What grew after the warm-up.
+ *
+ * @param {ReturnType<typeof sample>[]} samples in the order of time
+ * @returns {{ name: string, perMinute: number, growth: number, allowed: number, unit: string }[]} one for each of `LIMITS`:
+ *   the slope, what it makes of the time after the warm-up, and how much of that is allowed
+ */
+export function growthOf(samples) {
+  const [first, last] = [samples[0].minutes, samples.at(-1).minutes];
+  const settled = samples.filter(({ minutes }) => minutes >= first + WARM_UP * (last - first));
+  const duration = last - settled[0].minutes;
+  return Object.entries(LIMITS).map(([name, { steady, perMinute, unit }]) => {
+    const slope = slopeOf(settled.map((one) => [one.minutes, one[name]]));
+    return { name, perMinute: slope, growth: slope * duration, allowed: steady + perMinute * duration, unit };
+  });
+}

@@ -1,0 +1,173 @@
+// Measures engines on a GPU: the time of one run, and of many that are in flight together, in turns with what our own
+// graphs of one operator reach.
+
+import { EngineError, EngineProcess } from '../engines/process.mjs';
+import { checkOutputs } from '../measure.mjs';
+import { GPU_ENGINES } from '../peers.mjs';
+import { workOfSteps } from '../work.mjs';
+
+/** A sample lasts about this long, in milliseconds. */
+const SAMPLE_MS = 200;
+
+/** Runs that a sample has at least and at most. */
+const RUNS = { times: [3, 1000], burst: [4, 10_000] };
+
+/** What engines compile and find out on the side is over after so many runs. */
+const WARM_UP = 3;
+
+/** How many runs of `ms` milliseconds make a sample. */
+const runsOf = (kind, ms) => Math.min(RUNS[kind][1], Math.max(RUNS[kind][0], Math.ceil(SAMPLE_MS / ms)));
+
+/**
+ * @typedef {object} GpuResult of an engine on a model
+ * @property {string} engine
+ * @property {'ok' | 'wrong' | 'failed' | 'unsupported'} status
+ * @property {string} [reason] why it is not `ok`
+ * @property {string} [version]
+ * @property {number} [loadMs] from the file to a model that can run, in milliseconds
+ * @property {number[]} [latencies] of single runs from inputs on the CPU to outputs there, in milliseconds
+ * @property {number[]} [bursts] milliseconds of one of many runs on inputs that are on the GPU, one number for each sample
+ * @property {{ devices: string[], adapter: string | null, multiplyAdds: number, bytes: number }} [graph] of this package
+ */
+
+/** One engine on one model. A step that fails ends its part. */
+class GpuContestant {
+  #runs = {};
+  #process;
+
+  constructor(name) {
+    /** @type {GpuResult} */
+    this.result = { engine: name, status: 'ok', latencies: [], bursts: [] };
+  }
+
+  async #attempt(status, step) {
+    if (this.result.status !== 'ok') return undefined;
+    try {
+      return await step();
+    } catch (error) {
+      // Whatever else goes wrong is the benchmark's own fault.
+      if (!(error instanceof EngineError)) throw error;
+      Object.assign(this.result, { status, reason: error.message });
+      await this.end();
+      return undefined;
+    }
+  }
+
+  async start(model, command) {
+    const { engine } = this.result;
+    this.#process = new EngineProcess(engine, command);
+    const { file, inputs, outputs } = model;
+    const parameters = { model: file, inputs, outputs: Object.keys(outputs), threads: 1, ...GPU_ENGINES[engine].options };
+    Object.assign(this.result, await this.#attempt('unsupported', () => this.#process.request('load', parameters)));
+  }
+
+  /** Compares its outputs, and finds out how many runs make a sample. */
+  async warmUp(model) {
+    await this.#attempt('failed', async () => {
+      const { kind = model.kind } = GPU_ENGINES[this.result.engine];
+      const comparison = await checkOutputs(this.#process, { ...model, kind });
+      if (comparison !== undefined && !(comparison.error <= comparison.allowed)) {
+        const { output, error, allowed, unit } = comparison;
+        throw new EngineError(`${output} is off by ${error.toPrecision(3)} ${unit}, allowed are ${allowed}`);
+      }
+      const { ms } = await this.#process.request('times', { iterations: WARM_UP });
+      this.#runs.times = runsOf('times', ms.at(-1));
+      await this.#process.request('burst', { count: WARM_UP });
+      const burst = await this.#process.request('burst', { count: WARM_UP });
+      this.#runs.burst = runsOf('burst', burst.ms / WARM_UP);
+    });
+  }
+
+  async sample() {
+    await this.#attempt('failed', async () => {
+      const { ms } = await this.#process.request('times', { iterations: this.#runs.times });
+      this.result.latencies.push(...ms);
+      const burst = await this.#process.request('burst', { count: this.#runs.burst });
+      this.result.bursts.push(burst.ms / this.#runs.burst);
+    });
+  }
+
+  /** What the graph of this package is. */
+  async describe() {
+    await this.#attempt('failed', async () => {
+      const { devices, adapter, steps } = await this.#process.request('describe');
+      this.result.graph = { devices, adapter, ...workOfSteps(steps) };
+    });
+  }
+
+  async end() {
+    await this.#process?.end();
+  }
+}
+
+/**
+ * Measures engines on a model, in turns.
+ *
+ * @param {import('../models.mjs').BenchModel} model
+ * @param {{ engines: string[], commands: Record<string, string[]>, samples: number, ours: string }} plan
+ * @param {Rates} rates which take their turns
+ * @returns {Promise<GpuResult[]>}
+ */
+export async function measureOnGpu(model, { engines, commands, samples, ours }, rates) {
+  const contestants = engines.map((name) => new GpuContestant(name));
+  try {
+    for (const one of contestants) await one.start(model, commands[one.result.engine]);
+    for (const one of contestants) await one.warmUp(model);
+    for (let i = 0; i < samples; i++) {
+      for (const one of contestants) await one.sample();
+      await rates.sample();
+    }
+    await contestants.find(({ result }) => result.engine === ours).describe();
+  } finally {
+    await Promise.all(contestants.map((one) => one.end()));
+  }
+  return contestants.map(({ result }) => result);
+}
+
+/** What our own graphs of one operator reach, measured again and again. */
+export class Rates {
+  #process;
+  #runs = new Map();
+  #graphs;
+  #fastest = new Map();
+
+  /**
+   * @param {string[]} command of the engine
+   * @param {{ copyBytes: number, sizes: number[], kinds: string[] }} graphs
+   */
+  constructor(command, graphs) {
+    this.#process = new EngineProcess('gpu-rates', command);
+    this.wanted = graphs;
+  }
+
+  async start() {
+    await this.#process.request('load', { model: JSON.stringify(this.wanted), inputs: {}, outputs: [] });
+    this.#graphs = await this.#process.request('names');
+    for (const { name } of this.#graphs) {
+      await this.#process.request('burst', { name, count: 1 });
+      const { ms } = await this.#process.request('burst', { name, count: 1 });
+      this.#runs.set(name, runsOf('burst', ms));
+    }
+  }
+
+  /** One turn. */
+  async sample() {
+    for (const { name } of this.#graphs) {
+      const count = this.#runs.get(name);
+      const { ms } = await this.#process.request('burst', { name, count });
+      this.#fastest.set(name, Math.min(ms / count, this.#fastest.get(name) ?? Infinity));
+    }
+  }
+
+  /** @returns {{ name: string, ms: number, perSecond: number, unit: 'B/s' | 'FLOP/s' }[]} by the fastest sample of each */
+  results() {
+    return this.#graphs.map(({ name, bytes, operations }) => {
+      const ms = this.#fastest.get(name);
+      return { name, ms, perSecond: ((bytes ?? operations) / ms) * 1000, unit: bytes === undefined ? 'FLOP/s' : 'B/s' };
+    });
+  }
+
+  async end() {
+    await this.#process.end();
+  }
+}

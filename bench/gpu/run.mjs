@@ -1,0 +1,125 @@
+// `npm run bench -- --device gpu`.
+
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { withProgress } from '../../cli/progress.mjs';
+import { systemInfo } from '../../inspect.js';
+import { Failure, say } from '../../scripts/process.mjs';
+import { describeMachine } from '../machine.mjs';
+import { findModels } from '../models.mjs';
+import { GPU_ENGINES, OURS, ratesCommand } from '../peers.mjs';
+import { measureOnGpu, Rates } from './measure.mjs';
+import { PRODUCT_SIZES } from './targets.mjs';
+
+/** What our own graphs of one operator are on a GPU, and on a CPU that plays one. */
+const RATES = {
+  hardware: { copyBytes: 256 << 20, sizes: PRODUCT_SIZES, kinds: ['float32', 'float16'] },
+  software: { copyBytes: 4 << 20, sizes: [256], kinds: ['float32', 'float16'] },
+};
+
+/** The device that NVIDIA's driver makes on Linux. */
+const NVIDIA_DEVICE = '/dev/nvidiactl';
+
+/** Why the peers cannot run; `undefined` if they can. */
+function peersAreOut(python) {
+  if (!existsSync(NVIDIA_DEVICE)) {
+    return `there is no CUDA here (no ${NVIDIA_DEVICE})`;
+  }
+  const program = 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "torch.cuda.is_available() is False")';
+  const { status, stderr, error } = spawnSync(python, ['-c', program], { encoding: 'utf8' });
+  return status === 0 ? undefined : `PyTorch finds no CUDA: ${error?.message ?? stderr.trim().split('\n').at(-1)}`;
+}
+
+/** The engines of a run with their commands, and why others are not among them. */
+async function enginesOf({ engines, python }) {
+  const wanted = engines.filter((name) => name !== OURS);
+  const commands = { [OURS]: await GPU_ENGINES[OURS].command() };
+  if (wanted.length === 0) return { commands, without: 'no other engine was asked for' };
+  const found = existsSync(NVIDIA_DEVICE) ? (await GPU_ENGINES[wanted[0]].command(python))[0] : undefined;
+  const without = peersAreOut(found);
+  if (without === undefined) {
+    for (const name of wanted) commands[name] = await GPU_ENGINES[name].command(found);
+  }
+  return { commands, without };
+}
+
+/** The engines for a model: one in float16 has no run in float32. */
+const enginesFor = ({ kind }, engines) =>
+  engines.filter((name) => name === OURS || kind !== 'float16' || GPU_ENGINES[name].options.precision === 'float16');
+
+/**
+ * The adapter of a compiled graph.
+ *
+ * @param {{ devices: string[], adapter: string | null }} graph
+ * @param {import('webnn-node/inspect').SystemInfo} system
+ * @returns {{ name: string, type: string, backend: string, driver: string }}
+ * @throws {Failure} when the graph is not computed on a GPU
+ */
+export function adapterOf({ devices, adapter }, { gpuAdapters, gpuReason }) {
+  const found = gpuAdapters.find(({ name, backend, unused }) => unused === null && `${name} (${backend})` === adapter);
+  if (found === undefined || `${devices}` !== 'gpu') {
+    throw new Failure(`The models are computed on ${devices}, adapter ${adapter}, expected a GPU: ${gpuReason ?? '`webnn-node info` lists adapters'}`, 2);
+  }
+  return found;
+}
+
+/** The peaks that another program has measured, from a file. */
+function readLimits(file) {
+  if (file === undefined) return null;
+  const limits = JSON.parse(readFileSync(file, 'utf8'));
+  for (const name of ['copyGbps', 'float32Gflops', 'float16Gflops']) {
+    if (!(limits[name] > 0)) {
+      throw new Failure(`${file}: ${name} is ${JSON.stringify(limits[name])}, expected a positive number`, 2);
+    }
+  }
+  return limits;
+}
+
+/** The adapter that contexts of this process use. @throws {Failure} without one */
+function usableAdapter() {
+  const system = systemInfo();
+  const usable = system.gpuAdapters.find(({ unused }) => unused === null);
+  if (usable === undefined) {
+    throw new Failure(`There is no GPU to measure: ${system.gpuReason}. WEBNN_GPU_SOFTWARE=1 lets a CPU play one.`, 2);
+  }
+  return usable;
+}
+
+/**
+ * Measures everything.
+ *
+ * @param {ReturnType<import('../options.mjs').readOptions>} options
+ * @returns {Promise<import('../report/gpu.mjs').GpuRun>}
+ */
+export async function measureGpu(options) {
+  const usable = usableAdapter();
+  const limits = readLimits(options.gpuLimits);
+  const models = findModels(options.models, options.filter);
+  const { commands, without } = await enginesOf(options);
+  const rates = new Rates(await ratesCommand(), RATES[usable.type === 'software' ? 'software' : 'hardware']);
+  const measured = [];
+  try {
+    await rates.start();
+    for (const model of models) {
+      const plan = { engines: enginesFor(model, Object.keys(commands)), commands, samples: options.samples, ours: OURS };
+      const results = await withProgress(model.name, () => measureOnGpu(model, plan, rates), 1);
+      measured.push({ name: model.name, kind: model.kind, results });
+      say(`${model.name}: ${results.map(({ engine, status }) => `${engine} ${status}`).join(', ')}`);
+    }
+  } finally {
+    await rates.end();
+  }
+  const results = measured.flatMap((one) => one.results);
+  const ours = results.find(({ graph }) => graph !== undefined)?.graph;
+  return {
+    date: new Date().toISOString(),
+    machine: describeMachine(),
+    adapter: ours === undefined ? usable : adapterOf(ours, systemInfo()),
+    engines: Object.keys(commands),
+    without: without ?? null,
+    versions: Object.fromEntries(results.filter(({ version }) => version).map(({ engine, version }) => [engine, version])),
+    limits,
+    rates: rates.results(),
+    models: measured,
+  };
+}

@@ -1,0 +1,76 @@
+// What this package is to reach on a machine with an NVIDIA H200, and whether a run has reached it.
+
+/** The products of matrices that targets speak of are of this many rows and columns. */
+export const PRODUCT_SIZES = [2048, 4096];
+
+/**
+ * @typedef {object} Facts of a run, `undefined` where something was not measured
+ * @property {(kind: 'float32' | 'float16', size: number) => number | undefined} product FLOP/s of a product of matrices
+ * @property {(kind: 'float32' | 'float16') => number | undefined} peak FLOP/s of multiply-adds in registers
+ * @property {(model: string) => number | undefined} copyShare of the bandwidth of a copy
+ * @property {(model: string) => number | undefined} ratio how many times as fast as PyTorch, eager, in float32
+ */
+
+const share = (size) => ({
+  name: `product of ${size} × ${size} float32 matrices, share of the peak`,
+  wanted: 0.6,
+  unit: 'share',
+  got: ({ product, peak }) => product('float32', size) / peak('float32'),
+});
+
+const faster = (model) => ({
+  name: `${model}, times as fast as PyTorch (eager, float32)`,
+  wanted: 1,
+  unit: 'times',
+  got: ({ ratio }) => ratio(model),
+});
+
+/**
+ * @typedef {object} Target
+ * @property {string} name
+ * @property {number} wanted the least
+ * @property {'share' | 'times' | 'TFLOP/s'} unit
+ * @property {(facts: Facts) => number | undefined} got NaN or `undefined` where it was not measured
+ */
+
+/** @type {Target[]} */
+export const TARGETS = [
+  ...PRODUCT_SIZES.map(share),
+  faster('resnet50_b8'),
+  faster('minilm_l6_b8'),
+  {
+    name: 'gpt2_decode, share of the bandwidth of a copy',
+    wanted: 0.6,
+    unit: 'share',
+    got: ({ copyShare }) => copyShare('gpt2_decode'),
+  },
+  {
+    name: 'product of 4096 × 4096 matrices, float16 as many times as fast as float32',
+    wanted: 1.5,
+    unit: 'times',
+    got: ({ product }) => product('float16', 4096) / product('float32', 4096),
+  },
+  {
+    name: 'product of 4096 × 4096 float16 matrices, where the device has cooperative matrices (or 4 times float32)',
+    wanted: 150,
+    unit: 'TFLOP/s',
+    got: ({ product }) => product('float16', 4096) / 1e12,
+    or: ({ product }) => product('float16', 4096) >= 4 * product('float32', 4096),
+  },
+];
+
+/**
+ * Judges a run.
+ *
+ * @param {Facts} facts
+ * @returns {{ name: string, wanted: number, unit: string, got: number | null, verdict: 'pass' | 'fail' | 'not measured' }[]}
+ */
+export function judge(facts) {
+  return TARGETS.map(({ name, wanted, unit, got: value, or = () => false }) => {
+    const got = value(facts);
+    if (got === undefined || Number.isNaN(got)) {
+      return { name, wanted, unit, got: null, verdict: 'not measured' };
+    }
+    return { name, wanted, unit, got, verdict: got >= wanted || or(facts) ? 'pass' : 'fail' };
+  });
+}

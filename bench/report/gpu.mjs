@@ -1,0 +1,178 @@
+// The report of a run on a GPU.
+
+import { median, quantile } from 'd3-array';
+import { formatRate, formatShare } from '../../cli/format.mjs';
+import { judge } from '../gpu/targets.mjs';
+import { OURS } from '../peers.mjs';
+import { markdownTable, notesAsMarkdown } from './markdown.mjs';
+import { notesOf } from './rows.mjs';
+
+/**
+ * @typedef {object} GpuRun everything that one run of the benchmark has measured on a GPU
+ * @property {string} date
+ * @property {ReturnType<import('../machine.mjs').describeMachine>} machine
+ * @property {{ name: string, type: string, backend: string, driver: string }} adapter
+ * @property {string[]} engines this package first
+ * @property {string | null} without why there are no others
+ * @property {Record<string, string>} versions by engine
+ * @property {{ copyGbps: number, float32Gflops: number, float16Gflops: number } | null} limits that another program has measured
+ * @property {ReturnType<import('../gpu/measure.mjs').Rates['results']>} rates
+ * @property {{ name: string, kind: string, results: import('../gpu/measure.mjs').GpuResult[] }[]} models
+ */
+
+/** What is said of a run on software, and what makes it one. */
+export const SOFTWARE = 'software adapter: these numbers say nothing about GPUs';
+const isSoftware = ({ adapter }) => adapter.type === 'software';
+
+const NONE = '–';
+const PERCENTILE = 0.95;
+
+const rate = (run, name) => run.rates.find((one) => one.name === name)?.perSecond;
+
+/** The fastest product of a data type. */
+const largestProduct = (run, kind) => Math.max(...run.rates.filter(({ name }) => name.startsWith(`product ${kind} `)).map(({ perSecond }) => perSecond));
+
+/** Bytes a second of a copy: the larger one, where another program has measured it, too. */
+const copyRate = (run) => Math.max(rate(run, 'copy'), (run.limits?.copyGbps ?? 0) * 1e9);
+
+/** FLOP/s that count as all of the arithmetic; without limits those of our own products. */
+const arithmetic = (run, kind) => (run.limits === null ? largestProduct(run, kind) : run.limits[`${kind}Gflops`] * 1e9);
+
+/** The fastest time of one run of many, in milliseconds; `undefined` where there is none. */
+function burstOf({ models }, model, engine) {
+  const result = models.find(({ name }) => name === model)?.results.find((one) => one.engine === engine);
+  return result?.status === 'ok' ? Math.min(...result.bursts) : undefined;
+}
+
+/**
+ * What our time of a model is of what the device can do.
+ *
+ * @param {GpuRun} run
+ * @param {GpuRun['models'][number]} model
+ * @returns {{ copy: number, arithmetic: number } | null}
+ */
+export function sharesOf(run, { name, kind, results }) {
+  const graph = results.find(({ engine }) => engine === OURS)?.graph;
+  const ms = burstOf(run, name, OURS);
+  if (graph === undefined || ms === undefined) return null;
+  const perSecond = (amount) => (amount / ms) * 1000;
+  return {
+    copy: perSecond(graph.bytes) / copyRate(run),
+    arithmetic: perSecond(2 * graph.multiplyAdds) / arithmetic(run, kind === 'float16' ? 'float16' : 'float32'),
+  };
+}
+
+/** The facts of a run that targets ask for. */
+function factsOf(run) {
+  return {
+    product: (kind, size) => rate(run, `product ${kind} ${size}`),
+    peak: (kind) => (run.limits === null ? undefined : run.limits[`${kind}Gflops`] * 1e9),
+    copyShare: (name) => run.models.filter((model) => model.name === name).map((model) => sharesOf(run, model)?.copy)[0],
+    ratio: (name) => burstOf(run, name, 'pytorch') / burstOf(run, name, OURS),
+  };
+}
+
+const times = ({ status, latencies, bursts }) =>
+  status === 'ok'
+    ? [formatRate(median(latencies)), formatRate(quantile(latencies, PERCENTILE)), formatRate(1000 / Math.min(...bursts))]
+    : [status, NONE, NONE];
+
+function modelsTable(run) {
+  const share = run.limits === null ? 'of our largest product' : 'of arithmetic';
+  const rows = run.models.flatMap((model) => {
+    const shares = sharesOf(run, model);
+    const ours = burstOf(run, model.name, OURS);
+    return model.results.map((result, i) => {
+      const isOurs = result.engine === OURS;
+      const burst = burstOf(run, model.name, result.engine);
+      return [
+        i === 0 ? model.name : '',
+        result.engine,
+        ...times(result),
+        isOurs || ours === undefined || burst === undefined ? NONE : `${(burst / ours).toFixed(2)}×`,
+        isOurs && shares !== null ? formatShare(shares.copy) : NONE,
+        isOurs && shares !== null ? formatShare(shares.arithmetic) : NONE,
+      ];
+    });
+  });
+  return {
+    title: 'Models on the GPU',
+    remark:
+      'Latency: milliseconds of one run from inputs on the CPU to outputs there. Throughput: runs a second of many in flight '
+      + 'on inputs that are on the GPU, of which only the end is waited for; the fastest sample. ×: how many times as fast as this engine '
+      + 'webnn-node is, by throughput. Of copy: bytes that the steps read and write, beside what a copy moves in the same time. '
+      + (run.limits === null
+        ? 'Of our largest product: multiply-adds beside those of our own largest product of matrices, which is no limit of the device.'
+        : 'Of arithmetic: multiply-adds beside those in registers.'),
+    head: ['model', 'engine', '>latency', '>95th percentile', '>throughput', '>×', '>of copy', `>${share}`],
+    rows,
+  };
+}
+
+function ratesTable(run) {
+  const shown = run.rates.map(({ name, ms, perSecond, unit }) => [name, formatRate(ms), formatRate(perSecond / 1e9), unit === 'B/s' ? 'GB/s' : 'GFLOP/s']);
+  const limits = run.limits === null ? [] : [
+    ['copy, by another program', NONE, formatRate(run.limits.copyGbps), 'GB/s'],
+    ['float32 in registers, by another program', NONE, formatRate(run.limits.float32Gflops), 'GFLOP/s'],
+    ['float16 in registers, by another program', NONE, formatRate(run.limits.float16Gflops), 'GFLOP/s'],
+  ];
+  return {
+    title: 'Rates of the GPU',
+    remark: 'Our own graphs of one operator, in turns with the models; the fastest sample. Products are of square matrices.',
+    head: ['what', '>milliseconds', '>rate', 'unit'],
+    rows: [...shown, ...limits],
+  };
+}
+
+function targetsTable(run) {
+  const shown = (value, unit) => (value === null ? NONE : unit === 'share' ? formatShare(value) : `${formatRate(value)} ${unit}`);
+  return {
+    title: 'Targets',
+    remark: 'On a machine with an NVIDIA H200.',
+    head: ['target', '>at least', '>measured', 'verdict'],
+    rows: judge(factsOf(run)).map(({ name, wanted, unit, got, verdict }) => [name, shown(wanted, unit), shown(got, unit), verdict]),
+  };
+}
+
+/**
+ * The tables of a run; no targets on software.
+ *
+ * @param {GpuRun} run
+ * @returns {import('./tables.mjs').ReportTable[]}
+ */
+export function gpuTablesOf(run) {
+  return [modelsTable(run), ratesTable(run), ...(isSoftware(run) ? [] : [targetsTable(run)])];
+}
+
+/**
+ * Lines above the tables: the adapter, and what is not there.
+ *
+ * @param {GpuRun} run
+ * @returns {string[]}
+ */
+export function gpuHeadOf({ date, machine, adapter, without, versions, ...run }) {
+  const { name, type, backend, driver } = adapter;
+  const engines = Object.entries(versions).map(([engine, version]) => `${engine} ${version}`);
+  return [
+    `${date.slice(0, 10)}, ${name} (${type}), ${backend}, driver ${driver}, ${machine.system}, Node ${machine.node}. ${engines.join(', ')}.`,
+    ...(isSoftware({ adapter }) ? [`${SOFTWARE}.`] : []),
+    ...(without === null ? [] : [`Without PyTorch: ${without}.`]),
+    ...(run.limits === null ? ['The peak of arithmetic was not measured in this run.'] : []),
+  ];
+}
+
+/**
+ * The part of RESULTS.md about GPUs.
+ *
+ * @param {GpuRun} run on hardware
+ * @returns {string}
+ */
+export function gpuMarkdown(run) {
+  return [
+    '# Results on a GPU',
+    ...gpuHeadOf(run).flatMap((line) => ['', line]),
+    ...gpuTablesOf(run).flatMap((table) => ['', `## ${table.title}`, '', table.remark, '', ...markdownTable(table)]),
+    ...notesAsMarkdown(notesOf(run.models)),
+    '',
+  ].join('\n');
+}

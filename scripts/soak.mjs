@@ -1,0 +1,127 @@
+// `npm run soak`: creates, uses and destroys contexts, tensors and graphs at random for a while, compares what they compute
+// with the CPU, and watches what the process holds. Fails when that grows, or anything else goes wrong.
+//
+//   npm run soak -- --minutes 10                   on the CPU
+//   npm run soak -- --minutes 10 --device gpu      on a GPU; WEBNN_GPU_SOFTWARE=1 lets it be a CPU
+//   npm run soak -- --seed 7                       the same actions again
+//   npm run soak -- --without worker,loseDevice    leaves actions out, to find what is to blame
+//   npm run soak -- --json FILE                    writes the samples
+
+import { writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { ACTIONS, Churn } from '../__test__/soak/actions.mjs';
+import { growthOf, sample } from '../__test__/soak/growth.mjs';
+import { generator } from '../__test__/robustness/support.mjs';
+import { ml } from '../__test__/runtime/helpers.mjs';
+import { entry, Failure, say } from './process.mjs';
+
+const USAGE = `usage: npm run soak -- [--minutes N] [--device cpu|gpu] [--seed N] [--without ACTION,...] [--json FILE]
+actions: ${Object.keys(ACTIONS).join(', ')}`;
+
+/** Actions that run at the same time, at most. */
+const MAX_TOGETHER = 3;
+
+/** Samples of a run, unless they would come too often; milliseconds from one to the next. */
+const [SAMPLES, MIN_INTERVAL] = [200, 500];
+
+/** A line of progress comes this often, in milliseconds. */
+const PROGRESS = 15_000;
+
+const wrong = (message) => new Failure(`${message}\n${USAGE}`, 2);
+
+function readOptions() {
+  let values;
+  try {
+    ({ values } = parseArgs({
+      options: {
+        minutes: { type: 'string', default: '10' },
+        device: { type: 'string', default: 'cpu' },
+        seed: { type: 'string', default: '1' },
+        without: { type: 'string', default: '' },
+        json: { type: 'string' },
+        help: { type: 'boolean', short: 'h', default: false },
+      },
+    }));
+  } catch (error) {
+    throw wrong(error.message);
+  }
+  if (values.help) throw new Failure(USAGE, 0);
+  const [minutes, seed] = [Number(values.minutes), Number(values.seed)];
+  const without = values.without.split(',').filter((name) => name !== '');
+  const unknown = without.find((name) => !(name in ACTIONS));
+  if (!(minutes > 0)) throw wrong(`--minutes is ${values.minutes}, expected a positive number`);
+  if (!Number.isInteger(seed)) throw wrong(`--seed is ${values.seed}, expected an integer`);
+  if (!['cpu', 'gpu'].includes(values.device)) throw wrong(`--device is ${values.device}, expected cpu or gpu`);
+  if (unknown !== undefined) throw wrong(`--without names ${unknown}, expected some of the actions`);
+  return { minutes, seed, device: values.device, without, json: values.json };
+}
+
+/** Names of the actions of a run, each as often as it weighs. */
+function urnOf({ device, without }) {
+  const usable = Object.entries(ACTIONS).filter(([name, { gpu }]) => !without.includes(name) && (device === 'gpu' || !gpu));
+  return usable.flatMap(([name, { weight }]) => Array(weight).fill(name));
+}
+
+/** The actions that run together next. */
+function draw(random, urn) {
+  const drawn = Array.from({ length: 1 + random.below(MAX_TOGETHER) }, () => random.pick(urn));
+  const alone = drawn.find((name) => ACTIONS[name].alone);
+  return alone === undefined ? drawn : [alone];
+}
+
+const shown = ({ minutes, rss, heap, handles, threads }) =>
+  `${minutes.toFixed(1)} min: ${rss.toFixed(0)} MiB resident, heap ${heap.toFixed(1)} MiB, ${handles} open files, ${threads} threads`;
+
+/** Does actions until the time is over. Gives the samples. */
+async function soak(churn, { minutes, seed, ...choice }) {
+  const random = generator(seed);
+  const urn = urnOf(choice);
+  const start = performance.now();
+  const end = start + minutes * 60_000;
+  const interval = Math.max(MIN_INTERVAL, (end - start) / SAMPLES);
+  const samples = [];
+  let [nextSample, nextProgress, actions] = [start, start + PROGRESS, 0];
+  while (performance.now() < end) {
+    const names = draw(random, urn);
+    const seeds = names.map(() => random.below(2 ** 32));
+    await Promise.all(names.map((name, i) => churn.act(name, seeds[i])));
+    actions += names.length;
+    if (performance.now() >= nextSample) {
+      // Finalizers run some turns of the event loop after a collection.
+      globalThis.gc();
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      samples.push(sample(start));
+      nextSample = performance.now() + interval;
+    }
+    if (performance.now() >= nextProgress) {
+      say(`${shown(samples.at(-1))}; ${actions} actions, ${churn.compared} results compared, ${churn.refused} refused`);
+      nextProgress += PROGRESS;
+    }
+  }
+  return samples;
+}
+
+/** Prints what grew. @throws {Failure} if that is more than allowed */
+function judge(samples) {
+  const all = growthOf(samples);
+  for (const { name, perMinute, growth, allowed, unit } of all) {
+    say(`${name}: ${growth.toFixed(2)} ${unit} more than after the warm-up (${perMinute.toFixed(3)} a minute), ${allowed.toFixed(1)} allowed`);
+  }
+  const grown = all.filter(({ growth, allowed }) => growth > allowed).map(({ name }) => name);
+  if (grown.length > 0) {
+    throw new Failure(`What the process holds grows: ${grown.join(', ')}`);
+  }
+}
+
+await entry(async () => {
+  const options = readOptions();
+  if (globalThis.gc === undefined || process.platform !== 'linux') {
+    throw new Failure('The soak needs Linux, whose /proc it reads, and node --expose-gc.', 2);
+  }
+  say(`seed ${options.seed}, ${options.minutes} minutes on the ${options.device}`);
+  const churn = new Churn(options.device, await ml.createContext({ accelerated: false, numThreads: 1 }));
+  const samples = await soak(churn, options);
+  say(`${JSON.stringify(churn.done)}; ${churn.compared} results compared, ${churn.refused} refused`);
+  if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(samples)}\n`);
+  judge(samples);
+});
