@@ -66,7 +66,7 @@ function readArguments() {
   const suites = Object.keys(SUITES).filter((suite) => values[suite]);
   const hasOnly = values.only !== undefined && !values.gpu;
   if (suites.length > 0 && (suites.length > 1 || files.length > 0 || hasOnly)) {
-    throw new Failure(`--${suites[0]} goes with no other suite${values.gpu ? '' : ', --only'} or files\n${USAGE}`, 2);
+    throw new Failure(`--${suites[0]} goes with no other suite${suites[0] === 'gpu' ? '' : ', --only'} or files\n${USAGE}`, 2);
   }
   const missing = files.find((file) => !existsSync(join(root, file)));
   if (missing !== undefined) {

@@ -19,6 +19,9 @@ export const HELPERS = import.meta.url;
 /** No test waits longer for a process or a promise. */
 export const PATIENCE = 120_000;
 
+/** Whether accelerated contexts are on software Vulkan, which takes many times as long as the kernels for CPUs. */
+export const IS_ON_SOFTWARE_VULKAN = process.env.WEBNN_GPU_SOFTWARE === '1';
+
 /** A float32 tensor that can be read and written. */
 export const floats = (...shape) => ({ dataType: 'float32', shape, readable: true, writable: true });
 
