@@ -117,16 +117,19 @@ interface GPUDeviceLike {
  */
 export interface MLContextOptions {
   /**
-   * "low-power" computes on half of the threads; the others are the same here.
+   * "low-power" prefers the GPU that takes less power, and computes on half of the threads on the CPU; the others
+   * choose the fastest GPU.
    * @default "default"
    */
   powerPreference?: MLPowerPreference | undefined;
   /**
-   * Whether a GPU or NPU is preferred to the CPU.
+   * Whether to compute on a GPU, where there is one that can be used; false is the CPU.
    * @default true
    */
   accelerated?: boolean | undefined;
-  /** Extension of webnn-node: threads that compute, 1 to 1024. Without it, as many as the process may use. */
+  /**
+   * Extension of webnn-node: threads that compute on the CPU, 1 to 1024. Without it, as many as the process may use.
+   */
   numThreads?: number | undefined;
 }
 
@@ -1238,7 +1241,8 @@ export class ML {
    * Creates a context.
    *
    * Rejects with a TypeError when an option is invalid, with a NotSupportedError when the context cannot be
-   * supported; contexts of a GPUDevice are not.
+   * supported: for the GPUDevice of an adapter that is not found, and for one of software without
+   * `WEBNN_GPU_SOFTWARE=1`.
    * @see https://www.w3.org/TR/webnn/#api-ml-createcontext
    */
   createContext(options?: MLContextOptions): Promise<MLContext>;
@@ -1302,7 +1306,7 @@ export class MLContext {
    */
   destroy(): void;
   /**
-   * The preference given to createContext.
+   * The preference given to createContext, true for a GPUDevice; `MLGraph.devices` tells what is used.
    * @see https://www.w3.org/TR/webnn/#api-mlcontext
    */
   get accelerated(): boolean;
@@ -1325,6 +1329,11 @@ export class MLGraph {
    * @see https://www.w3.org/TR/webnn/#api-mlgraph-destroy
    */
   destroy(): void;
+  /**
+   * Extension of webnn-node, as in Chromium: the devices on which dispatches compute. The same frozen array every
+   * time.
+   */
+  get devices(): ReadonlyArray<'cpu' | 'gpu'>;
 }
 
 /**

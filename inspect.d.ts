@@ -94,10 +94,14 @@ export interface GraphDescription {
   memory: { constantBytes: number; packedBytes: number; arenaBytes: number };
   /** The compiler passes that ran, in order. */
   passes: string[];
-  /** The instruction set: `portable`, `avx2`, `avx512` or `neon`. */
-  isa: string;
-  /** Threads of the context. */
-  threads: number;
+  /** What `MLGraph.devices` says: where the steps run. */
+  devices: ('cpu' | 'gpu')[];
+  /** The instruction set: `portable`, `avx2`, `avx512` or `neon`; null on a GPU. */
+  isa: string | null;
+  /** Threads of the context; null on a GPU. */
+  threads: number | null;
+  /** The adapter and the interface that it is reached through, `NVIDIA H200 (vulkan)`; null on the CPU. */
+  adapter: string | null;
 }
 
 /** When something began and how long it took, in nanoseconds. */
@@ -123,26 +127,46 @@ export interface ProfileOptions {
   warmup?: number | undefined;
 }
 
+/** A GPU of this machine, or a CPU that computes as one would. */
+export interface GPUAdapterDescription {
+  /** Its name, as the driver has it. */
+  name: string;
+  /** What it is; `software` is a CPU. */
+  type: 'discrete' | 'integrated' | 'virtual' | 'software' | 'other';
+  /** The interface that it is reached through: `vulkan`, `metal` or `dx12`. One adapter can be there through two. */
+  backend: string;
+  /** The driver and its version, as far as they are told. */
+  driver: string;
+  /** What kernels use of that which not every adapter has, by its name in wgpu: `SHADER_F16`, `SUBGROUP`. */
+  features: string[];
+  /** The largest buffer in bytes. */
+  maxBufferBytes: number;
+  /** The largest part of a buffer that a kernel can use at once, in bytes. */
+  maxBindingBytes: number;
+  /** Why contexts do not use it, whatever they prefer; null if they can. */
+  unused: string | null;
+}
+
 /** What this process computes with. */
 export interface SystemInfo {
   /** The version of webnn-node. */
   version: string;
-  /** The instruction set that is used: `portable`, `avx2`, `avx512` or `neon`. */
+  /** The instruction set that is used on the CPU: `portable`, `avx2`, `avx512` or `neon`. */
   isa: string;
   /** Features of this CPU that matter for neural networks, used or not. */
   features: string[];
   /** Logical processors that this process may use. */
   logicalCores: number;
-  /** Threads of a context that does not ask for a number. */
+  /** Threads of a context on the CPU that does not ask for a number. */
   threads: number;
   /** Memory of this machine or container, above which nothing is allocated; null where the system does not tell. */
   memoryLimitBytes: number | null;
   /** The environment variables that webnn-node reads; a value is null when it is not set. Meanings are Markdown. */
   environment: { name: string; value: string | null; meaning: string }[];
-  /** GPUs that could be used. */
-  gpuAdapters: string[];
-  /** Why there are no more of them. */
-  gpuReason: string;
+  /** The GPUs of this machine, also those that are not used. */
+  gpuAdapters: GPUAdapterDescription[];
+  /** Why the context that last asked for a GPU has none, or no context can have one; null where nothing is amiss. */
+  gpuReason: string | null;
   /** Limits of graphs and tensors: bytes of a tensor, its dimensions, tensors of a `concat()` or `split()`. */
   limits: { maxTensorByteLength: number; maxRank: number; maxTensorCount: number };
 }

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { isAtLeast, packagesAreStale, platformName, replaceFile } from '../scripts/setup.mjs';
 import { environmentTable, insertTable, shortTypes, supportTable } from '../scripts/support-table.mjs';
 
@@ -114,5 +116,20 @@ test('the table is put between its markers, again and again', () => {
   assert.equal(insertTable(once, 'support-table', 'T'), once);
   for (const text of ['', begin, `${end}${begin}`, `${begin}${end}${begin}${end}`, `${begin}${end}${end}`]) {
     assert.throws(() => insertTable(text, 'support-table', 'T'), /exactly one/);
+  }
+});
+
+test('suites of tests that do not go together are refused', () => {
+  const program = fileURLToPath(new URL('../scripts/test.mjs', import.meta.url));
+  for (const [args, message] of [
+    [['--gpu', '--models'], /--models goes with no other suite, --only or files/],
+    [['--gpu', '__test__/scripts.test.mjs'], /--gpu goes with no other suite or files/],
+    [['--browser', '--only', 'js'], /--browser goes with no other suite, --only or files/],
+    [['--only', 'gpu'], /--only is "gpu", expected rust or js/],
+  ]) {
+    const { status, stderr } = spawnSync(process.execPath, [program, ...args], { encoding: 'utf8' });
+    assert.equal(status, 2, stderr);
+    assert.match(stderr, message);
+    assert.match(stderr, /usage: npm test -- .*--gpu/);
   }
 });

@@ -37,6 +37,16 @@ export function formatTime(nanoseconds) {
   return inUnit(nanoseconds, [[1, 'ns'], [1e3, 'µs'], [1e6, 'ms'], [1e9, 's']]);
 }
 
+/** What a GraphDescription says of the processor: "avx2, 2 threads", or the adapter of a GPU. */
+export function formatProcessor({ adapter, isa, threads }) {
+  return adapter ?? `${isa}, ${formatPlural(threads, 'thread')}`;
+}
+
+/** The processor of a GraphDescription as names and values. */
+export function processorFacts({ adapter, isa, threads }) {
+  return adapter === null ? [['Instruction set', isa], ['Threads', String(threads)]] : [['GPU', adapter]];
+}
+
 /** A duration in milliseconds, as `formatTime` writes it. */
 export function formatDuration(milliseconds) {
   return formatTime(milliseconds * 1e6);

@@ -36,6 +36,15 @@ function inMemberOrder(key, value) {
   );
 }
 
+/**
+ * What loses a context when its GPU is lost. Made here because what waits for a loss must not keep the context alive: a
+ * function made in the constructor would, with the scope that it shares with others.
+ *
+ * @param {WeakRef<Context>} context
+ * @returns {(error: Error) => void}
+ */
+const losing = (context) => (error) => context.deref()?.lose(error.message);
+
 /** State of an MLContext. */
 class Context {
   #handle;
@@ -56,9 +65,7 @@ class Context {
     this.lost = new Promise((resolve) => {
       this.#resolveLost = resolve;
     });
-    // What waits for its loss must not keep it alive.
-    const self = new WeakRef(this);
-    native.completions.watch(lostId, (error) => self.deref()?.lose(error.message));
+    native.completions.watch(lostId, losing(new WeakRef(this)));
   }
 
   /**

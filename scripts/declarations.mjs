@@ -164,6 +164,9 @@ function operatorText({ name, parameters }, limits) {
 
 /** The comment of a member of an interface that is no operator. */
 function interfaceMemberText(name, member) {
+  if (member.documentation !== undefined) {
+    return member.documentation;
+  }
   const place = member.kind === 'attribute' ? '' : `-${member.name.toLowerCase()}`;
   return withLink(required(documentation.members, `${name}.${member.name}`, 'member'), `api-${name.toLowerCase()}${place}`);
 }

@@ -43,7 +43,7 @@ export const types = {
 /** Members of interfaces: `Interface.member`. */
 export const members = {
   'ML.createContext':
-    'Creates a context.\n\nRejects with a TypeError when an option is invalid, with a NotSupportedError when the context cannot be supported; contexts of a GPUDevice are not.',
+    'Creates a context.\n\nRejects with a TypeError when an option is invalid, with a NotSupportedError when the context cannot be supported: for the GPUDevice of an adapter that is not found, and for one of software without `WEBNN_GPU_SOFTWARE=1`.',
   'MLContext.dispatch':
     'Queues one execution of a graph and returns at once; read an output tensor to wait for it.\n\nThrows a TypeError when the tensors are not exactly the named inputs and outputs of the graph with the same data types and shapes, an InvalidStateError when the graph is destroyed.',
   'MLContext.createTensor':
@@ -56,7 +56,7 @@ export const members = {
     'Copies data into a writable tensor; the buffer may be reused at once.\n\nThrows a TypeError when the tensor cannot be written or the data does not match it.',
   'MLContext.opSupportLimits': 'Data types and ranks that this context supports.',
   'MLContext.destroy': 'Loses the context: destroys its tensors and graphs and rejects pending work.',
-  'MLContext.accelerated': 'The preference given to createContext.',
+  'MLContext.accelerated': 'The preference given to createContext, true for a GPUDevice; `MLGraph.devices` tells what is used.',
   'MLContext.lost': 'Resolves when the context is lost; the same promise every time.',
   'MLGraph.destroy': 'Frees the graph after the work queued so far.',
   'MLOperand.dataType': 'Element type.',
@@ -90,8 +90,8 @@ export const interfaces = {
 /** Members of dictionaries that belong to no operator. */
 const dictionaryMembers = {
   MLContextOptions: {
-    powerPreference: '"low-power" computes on half of the threads; the others are the same here.',
-    accelerated: 'Whether a GPU or NPU is preferred to the CPU.',
+    powerPreference: '"low-power" prefers the GPU that takes less power, and computes on half of the threads on the CPU; the others choose the fastest GPU.',
+    accelerated: 'Whether to compute on a GPU, where there is one that can be used; false is the CPU.',
   },
   MLContextLostInfo: { message: 'Why, in words for people.' },
   MLOpSupportLimits: {
@@ -110,14 +110,24 @@ const dictionaryMembers = {
 /** Descriptions of dictionary members, by dictionary. Those of `...SupportLimits` follow from their names. */
 export const dictionaries = { ...dictionaryMembers, ...options };
 
-/** Dictionary members that this package adds to the standard ones. */
+/** Members that this package adds to the standard ones of dictionaries and interfaces. */
 export const extensions = {
+  MLGraph: [
+    {
+      kind: 'attribute',
+      name: 'devices',
+      type: "FrozenArray<'cpu' | 'gpu'>",
+      parameters: [],
+      documentation:
+        'Extension of webnn-node, as in Chromium: the devices on which dispatches compute. The same frozen array every time.',
+    },
+  ],
   MLContextOptions: [
     {
       name: 'numThreads',
       type: '[EnforceRange] unsigned long',
       documentation:
-        'Extension of webnn-node: threads that compute, 1 to 1024. Without it, as many as the process may use.',
+        'Extension of webnn-node: threads that compute on the CPU, 1 to 1024. Without it, as many as the process may use.',
     },
   ],
 };

@@ -67,7 +67,7 @@ function model(idl) {
     }
   }
   for (const [name, members] of Object.entries(documentation.extensions)) {
-    result.dictionaries.get(name).members.push(...members);
+    (result.dictionaries.get(name) ?? result.interfaces.get(name)).members.push(...members);
   }
   return result;
 }

@@ -129,7 +129,7 @@ async function main() {
   const { ml } = await import('webnn-node');
   const { systemInfo } = await import('webnn-node/inspect');
   const { supportedOperators } = await import('webnn-node/onnx');
-  const context = await ml.createContext();
+  const context = await ml.createContext({ accelerated: false });
   const operators = supportTable(context.opSupportLimits());
   context.destroy();
   const file = join(root, 'README.md');

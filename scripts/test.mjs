@@ -1,11 +1,11 @@
 // `npm test`: set-up, then every test of the repository. Stops at the first step that fails and names it.
 //
-//   npm test                        everything
+//   npm test                        everything but the suites below
 //   npm test -- --only rust         Rust tests (needs no npm package and no addon)
 //   npm test -- --only js           generated files and JavaScript tests
 //   npm test -- --name softmax      only tests whose name matches
 //   npm test -- FILE...             only these JavaScript test files
-//   npm test -- --gpu               the Rust tests, with the kernels for GPUs on software Vulkan
+//   npm test -- --gpu               all Rust tests, and JavaScript tests of GPUs and on GPUs, with software Vulkan
 //   npm test -- --models            only the tests on trained models beside the repository
 //   npm test -- --prebuilt          with the addon that lies in the repository root, whatever built it
 //   npm test -- --browser           only the tests of HTML pages in Chromium
@@ -16,10 +16,23 @@ import { parseArgs } from 'node:util';
 import { entry, Failure, outputOf, root, run, say } from './process.mjs';
 import { checkRust, installPackages, setUp } from './setup.mjs';
 
-const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--prebuilt] [--gpu | --models | --browser | FILE...]';
+const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--prebuilt] [--gpu | --models | --browser | FILE...]\n' +
+  '--gpu goes with --only, the other suites and files do not';
 
-/** Folders of tests that need more than the toolchain: trained models beside the repository, Chromium. */
-const SUITES = { models: '__test__/models/', browser: '__test__/browser/' };
+/** Folders of tests that need more than the toolchain: trained models beside the repository, Chromium, Vulkan. */
+const SUITES = { models: '__test__/models/', browser: '__test__/browser/', gpu: '__test__/gpu/' };
+
+/** Folders whose tests run on the CPU, and again on the GPU. */
+const ON_BOTH = ['__test__/inspect/', '__test__/interfaces/', '__test__/onnx/', '__test__/runtime/'];
+
+/** Makes Rust tests of operators also run on software Vulkan. */
+const RUST_ON_GPU = { WEBNN_TEST_GPU: '1' };
+
+/** Part of the names of Rust tests that run nowhere else. */
+const RUST_GPU_TESTS = 'on_software_vulkan';
+
+/** Makes the contexts of JavaScript tests use software Vulkan; Mesa's variable keeps it from writing to standard error. */
+const JAVASCRIPT_ON_GPU = { WEBNN_GPU_SOFTWARE: '1', NODEVICE_SELECT: '1' };
 
 /** Reads the command line. @throws {Failure} with exit status 2 when it cannot be understood */
 function readArguments() {
@@ -51,21 +64,17 @@ function readArguments() {
     throw new Failure(`--only rust takes no files\n${USAGE}`, 2);
   }
   const suites = Object.keys(SUITES).filter((suite) => values[suite]);
-  if (suites.length > 0 && (suites.length > 1 || files.length > 0 || values.only !== undefined)) {
-    throw new Failure(`--${suites[0]} goes with no other suite, --only or files\n${USAGE}`, 2);
-  }
-  if (values.gpu && (suites.length > 0 || files.length > 0 || values.only === 'js')) {
-    throw new Failure(`--gpu goes with Rust tests only\n${USAGE}`, 2);
+  const hasOnly = values.only !== undefined && !values.gpu;
+  if (suites.length > 0 && (suites.length > 1 || files.length > 0 || hasOnly)) {
+    throw new Failure(`--${suites[0]} goes with no other suite${suites[0] === 'gpu' ? '' : ', --only'} or files\n${USAGE}`, 2);
   }
   const missing = files.find((file) => !existsSync(join(root, file)));
   if (missing !== undefined) {
     throw new Failure(`${missing}: no such file in ${root}`, 2);
   }
-  if (values.gpu) {
-    return { only: 'rust', name: values.name, gpu: true };
-  }
   const [suite] = suites;
-  return { only: values.only ?? (files.length > 0 || suite !== undefined ? 'js' : undefined), name: values.name, files, suite, prebuilt: values.prebuilt };
+  const isJavaScript = files.length > 0 || (suite !== undefined && !values.gpu);
+  return { only: values.only ?? (isJavaScript ? 'js' : undefined), name: values.name, files, suite, prebuilt: values.prebuilt };
 }
 
 /** Tests that need packages of Python or npm that are fetched for them; each folder has an npm script of its own. */
@@ -74,28 +83,34 @@ const PACKAGE_TESTS = ['__test__/clients/', '__test__/onnx-contrib/', '__test__/
 /** Paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 knows no globs. */
 function testFiles({ suite }) {
   const suiteOf = (file) => Object.keys(SUITES).find((name) => file.startsWith(SUITES[name]));
+  const isWanted = (file) => suiteOf(file) === suite || (suite === 'gpu' && ON_BOTH.some((folder) => file.startsWith(folder)));
   return readdirSync(join(root, '__test__'), { recursive: true, withFileTypes: true })
     .filter((file) => file.isFile() && file.name.endsWith('.test.mjs'))
     .map((file) => relative(root, join(file.parentPath ?? file.path, file.name)).split(sep).join('/'))
-    .filter((file) => !file.includes('/node_modules/') && suiteOf(file) === suite)
+    .filter((file) => !file.includes('/node_modules/') && isWanted(file))
     .filter((file) => !PACKAGE_TESTS.some((folder) => file.startsWith(folder)))
     .sort();
 }
 
 /**
  * The Rust tests, which all stand beside the code that they test. They are built without the `napi` feature, because a test binary has no Node to link with.
- * A name is a substring here; that none matches is an error only where no JavaScript tests follow.
+ * A name is a substring here; that none matches is an error only where no JavaScript tests follow. Those that need
+ * Vulkan are left out but in the suite of GPUs.
  */
-async function testRust({ only, name, gpu }) {
+async function testRust({ only, name, suite }) {
   checkRust();
-  const filter = [...(gpu ? ['--features', 'gpu'] : []), ...(name === undefined ? [] : [name])];
+  const isOnGpu = suite === 'gpu';
+  const env = isOnGpu ? RUST_ON_GPU : {};
+  const filter = name === undefined ? [] : [name];
   if (outputOf('cargo', ['nextest', '--version']) === undefined) {
     say('cargo-nextest is not installed: the Rust tests run with cargo test');
-    await run('Rust tests', 'cargo', ['test', '--lib', '--no-default-features', ...filter]);
+    const skipped = isOnGpu ? [] : ['--skip', RUST_GPU_TESTS];
+    await run('Rust tests', 'cargo', ['test', '--lib', '--no-default-features', ...filter, '--', ...skipped], { env });
     return;
   }
+  const skipped = isOnGpu ? [] : ['-E', `not test(${RUST_GPU_TESTS})`];
   const whenEmpty = name !== undefined && only === undefined ? ['--no-tests=pass'] : [];
-  await run('Rust tests', 'cargo', ['nextest', 'run', '--lib', '--no-default-features', ...whenEmpty, ...filter]);
+  await run('Rust tests', 'cargo', ['nextest', 'run', '--lib', '--no-default-features', ...whenEmpty, ...skipped, ...filter], { env });
 }
 
 /** Checks that what is generated from the IDL and from the rule rows is what the repository holds. */
@@ -107,7 +122,8 @@ async function checkGenerated() {
 /** The JavaScript tests. `--expose-gc` lets them see that memory is given back. */
 async function testJavaScript({ name, files, suite }) {
   const pattern = name === undefined ? [] : [`--test-name-pattern=${name}`];
-  await run('JavaScript tests', process.execPath, ['--expose-gc', '--test', ...pattern, ...(files.length > 0 ? files : testFiles({ suite }))]);
+  const env = suite === 'gpu' ? JAVASCRIPT_ON_GPU : {};
+  await run('JavaScript tests', process.execPath, ['--expose-gc', '--test', ...pattern, ...(files.length > 0 ? files : testFiles({ suite }))], { env });
 }
 
 await entry(async () => {

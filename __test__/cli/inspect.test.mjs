@@ -7,17 +7,23 @@ import { file, ROOT, webnn, webnnJson } from './command.mjs';
 const { version } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
 
 test('info says what computes, for people and for programs', async () => {
+  const document = await webnnJson('info');
   const { code, stdout, stderr } = await webnn('info');
   assert.equal(code, 0);
   assert.equal(stderr, '');
   assert.match(stdout, new RegExp(`^webnn-node +${version}$`, 'm'));
   assert.match(stdout, /^runtime +node [\d.]+, \w+ \w+$/m);
   assert.match(stdout, /^threads +\d+ of \d+ logical cores$/m);
-  assert.match(stdout, /^GPU adapters +none: /m);
+  const adapters = document.gpuAdapters.filter(({ unused }) => unused === null).map(({ name }) => name);
+  const gpu = adapters.length > 0 ? adapters.join(', ') : `none: ${document.gpuReason}`;
+  assert.ok(/^GPU +(.*)$/m.exec(stdout)?.[1] === gpu, stdout);
+  for (const { name, unused } of document.gpuAdapters) {
+    const used = unused === null ? 'yes, by accelerated contexts' : `no: ${unused}`;
+    assert.ok(stdout.includes(`\nAdapter: ${name}\nused `) && stdout.includes(` ${used}\n`), stdout);
+  }
   assert.match(stdout, /^maxTensorByteLength +2147483647$/m);
   assert.match(stdout, /^WEBNN_NUM_THREADS: not set\n  number of threads/m);
   assert.doesNotMatch(stdout, /\x1b/);
-  const document = await webnnJson('info');
   assert.equal(document.version, version);
   assert.deepEqual(document.runtime, { name: 'node', version: process.versions.node });
   assert.ok(document.threads >= 1);

@@ -1,5 +1,6 @@
 /** What the tests of `webnn-node/inspect` share: the public API and a small network with one of everything. */
 
+import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 
 const require = createRequire(import.meta.url);
@@ -45,4 +46,25 @@ export async function squeezed(options = {}) {
   const outputs = { classes: await context.createTensor(floats(1, 5)) };
   context.writeTensor(inputs.image, numbers(3 * 17 * 17, 9));
   return { context, graph, inputs, outputs };
+}
+
+/** Checks that every member of a GraphListing is there and of its kind. */
+export function checkListing({ values, nodes, inputs, outputs }) {
+  const known = new Map(values.map((value) => [value.id, value]));
+  assert.equal(known.size, values.length);
+  for (const { id, dataType, shape, kind, bytes } of values) {
+    assert.ok(Number.isInteger(id) && ['input', 'constant', 'node'].includes(kind));
+    assert.equal(bytes, shape.reduce((a, b) => a * b, 1) * { float32: 4, int64: 8, uint8: 1 }[dataType]);
+  }
+  nodes.forEach(({ id, operator, label, inputs, outputs, attributes, epilogue, origins }, index) => {
+    assert.equal(id, index);
+    assert.ok(typeof operator === 'string' && typeof label === 'string');
+    assert.ok(inputs.every((input) => input === null || known.has(input)));
+    assert.ok(outputs.every((output) => known.get(output).kind === 'node'));
+    assert.equal(Object.getPrototypeOf(attributes), Object.prototype);
+    assert.ok(epilogue.every((name) => typeof name === 'string') && origins.every(Number.isInteger));
+  });
+  for (const { name, value } of [...inputs, ...outputs]) {
+    assert.ok(typeof name === 'string' && known.has(value));
+  }
 }

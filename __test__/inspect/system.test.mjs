@@ -3,28 +3,42 @@ import { availableParallelism, totalmem } from 'node:os';
 import { test } from 'node:test';
 
 import { resultOf } from '../runtime/helpers.mjs';
-import { describeGraph, ml, squeezed, systemInfo } from './helpers.mjs';
+import { describeGraph, squeezed, systemInfo } from './helpers.mjs';
 
 test('the system is described', async () => {
   const info = systemInfo();
-  const { version, isa, features, logicalCores, threads, memoryLimitBytes, environment, gpuAdapters, gpuReason, limits } = info;
+  const { version, isa, features, logicalCores, threads, memoryLimitBytes, environment, limits } = info;
   assert.equal(Object.keys(info).length, 10);
   assert.match(version, /^\d+\.\d+\.\d+/);
-  const { graph } = await squeezed();
+  const { context, graph } = await squeezed({ accelerated: false });
   assert.equal(isa, describeGraph(graph).isa);
   assert.equal(threads, describeGraph(graph).threads);
   assert.ok(features.every((name) => typeof name === 'string'));
   assert.equal(logicalCores, availableParallelism());
   assert.ok(memoryLimitBytes === null || (memoryLimitBytes > 0 && memoryLimitBytes <= totalmem()));
-  assert.deepEqual(gpuAdapters, []);
-  assert.match(gpuReason, /no GPU backend/);
-  assert.equal(limits.maxTensorByteLength, (await ml.createContext()).opSupportLimits().maxTensorByteLength);
+  assert.equal(limits.maxTensorByteLength, context.opSupportLimits().maxTensorByteLength);
   assert.deepEqual({ maxRank: limits.maxRank, maxTensorCount: limits.maxTensorCount }, { maxRank: 8, maxTensorCount: 8192 });
   for (const { name, value, meaning } of environment) {
     assert.match(name, /^WEBNN_[A-Z_]+$/);
     assert.equal(value, process.env[name] || null);
     assert.ok(meaning.length > 10);
   }
+});
+
+test('GPUs are listed with what they are used for, or why they are not', async () => {
+  const { gpuAdapters, gpuReason } = systemInfo();
+  for (const { name, type, backend, driver, features, maxBufferBytes, maxBindingBytes, unused, ...rest } of gpuAdapters) {
+    assert.deepEqual(rest, {});
+    assert.ok(name.length > 0 && typeof driver === 'string' && features.every((feature) => /^[A-Z0-9_]+$/.test(feature)));
+    assert.ok(['discrete', 'integrated', 'virtual', 'software', 'other'].includes(type), type);
+    assert.ok(['vulkan', 'metal', 'dx12'].includes(backend), backend);
+    assert.ok(maxBufferBytes >= maxBindingBytes && maxBindingBytes >= 2 ** 27);
+    assert.ok(unused === null || unused.length > 10, unused);
+  }
+  const usable = gpuAdapters.filter(({ unused }) => unused === null);
+  assert.equal(gpuReason === null, usable.length > 0, gpuReason);
+  const { graph } = await squeezed();
+  assert.deepEqual(graph.devices, [usable.length > 0 ? 'gpu' : 'cpu']);
 });
 
 const INFO = `

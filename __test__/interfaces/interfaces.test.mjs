@@ -9,11 +9,18 @@ import * as namespace from '../../index.js';
 import { domException, newBuilder, rejects, typeError, webnn } from './helpers.mjs';
 
 const api = webnn();
+
+/** Attributes that this package adds to interfaces of the draft. */
+const EXTENSIONS = { MLGraph: 'interface MLGraph { readonly attribute FrozenArray<DOMString> devices; };' };
+
 const definitions = new Map();
 for (const node of parse(readFileSync(new URL('../../spec/webnn.idl', import.meta.url), 'utf8'))) {
   if (node.type === 'interface') {
     definitions.set(node.name, [...(definitions.get(node.name) ?? []), ...node.members]);
   }
+}
+for (const [name, idl] of Object.entries(EXTENSIONS)) {
+  definitions.get(name).push(...parse(idl)[0].members);
 }
 
 /** Number of arguments that an operation requires. */
@@ -165,8 +172,10 @@ for (const [name, members] of definitions) {
 }
 
 test('attributes with arrays and promises give the same object each time', async () => {
-  const { MLContext: context, MLOperand: operand, MLTensor: tensor } = await instances();
+  const { MLContext: context, MLGraph: graph, MLOperand: operand, MLTensor: tensor } = await instances();
   assert.equal(context.lost, context.lost);
+  assert.ok(Array.isArray(graph.devices) && Object.isFrozen(graph.devices));
+  assert.equal(graph.devices, graph.devices);
   for (const { shape } of [operand, tensor]) {
     assert.ok(Array.isArray(shape) && Object.isFrozen(shape));
     assert.deepEqual(shape, [2, 3]);

@@ -30,8 +30,10 @@ export const description = {
   ],
   memory: { constantBytes: 48, packedBytes: 64, arenaBytes: 32 },
   passes: ['fold', 'epilogues', 'views'],
+  devices: ['cpu'],
   isa: 'avx2',
   threads: 2,
+  adapter: null,
 };
 
 const run = (start, duration, ...steps) => ({ start, duration, steps: steps.map(([from, time]) => ({ start: from, duration: time })) });

@@ -9,6 +9,9 @@ import { ROOT, ml, resultOf } from '../runtime/helpers.mjs';
 const file = join(ROOT, addonName(thisPlatform()));
 const binding = createRequire(import.meta.url)(file);
 
+/** A context on the CPU, with the ids of its creation and of its loss. */
+const CONTEXT_ARGUMENTS = [1, 2, { threads: 1, powerPreference: 'default', accelerated: false }];
+
 /** Handles of every kind, made as the facade makes them. */
 function handles() {
   const ends = new Map();
@@ -18,12 +21,12 @@ function handles() {
       ends.delete(id);
     });
   });
-  let next = 1;
+  let next = 3;
   const end = () => {
     const id = next++;
     return [id, new Promise((resolve) => ends.set(id, resolve))];
   };
-  const context = binding.createContext(environment, 1, 'default');
+  const context = binding.createContext(environment, ...CONTEXT_ARGUMENTS);
   return { environment, context, end };
 }
 
@@ -157,8 +160,7 @@ test('a handler of completions that throws is an uncaught exception, no crash', 
      const binding = createRequire(import.meta.url)(${JSON.stringify(file)});
      process.on('uncaughtException', (error) => console.log(JSON.stringify(error.message)));
      const environment = binding.initialize(() => { throw new Error('on purpose'); });
-     const context = binding.createContext(environment, 1, 'default');
-     globalThis.kept = binding.createTensor(context, 1, 0, [2]);`,
+     globalThis.kept = binding.createContext(environment, ...${JSON.stringify(CONTEXT_ARGUMENTS)});`,
   );
   assert.equal(caught, 'on purpose');
 });

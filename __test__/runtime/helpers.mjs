@@ -19,6 +19,9 @@ export const HELPERS = import.meta.url;
 /** No test waits longer for a process or a promise. */
 export const PATIENCE = 120_000;
 
+/** Whether accelerated contexts are on software Vulkan, which takes many times as long as the kernels for CPUs. */
+export const IS_ON_SOFTWARE_VULKAN = process.env.WEBNN_GPU_SOFTWARE === '1';
+
 /** A float32 tensor that can be read and written. */
 export const floats = (...shape) => ({ dataType: 'float32', shape, readable: true, writable: true });
 
@@ -129,8 +132,9 @@ export function runProcess(source, { env = {}, flags = [], helpers = true } = {}
   const program = helpers ? `import * as helpers from ${JSON.stringify(HELPERS)};\n${source}` : source;
   const child = spawn(process.execPath, moduleArguments(program, flags), {
     cwd: ROOT,
-    // The test runner's own variable would make the output of the child part of its report.
-    env: { ...process.env, NODE_TEST_CONTEXT: undefined, ...env },
+    // The test runner's own variable would make the output of the child part of its report; Mesa's keeps it from writing
+    // to standard error, see README.md.
+    env: { ...process.env, NODE_TEST_CONTEXT: undefined, NODEVICE_SELECT: '1', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: PATIENCE,
     killSignal: 'SIGKILL',

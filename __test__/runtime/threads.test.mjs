@@ -28,7 +28,7 @@ async function countOf(expected) {
   return isListed ? count() : -1;
 }
 async function use(options) {
-  const context = await helpers.ml.createContext(options);
+  const context = await helpers.ml.createContext({ accelerated: false, ...options });
   const { run, links, y, x } = await helpers.slowGraph(context, 20);
   context.writeTensor(x, new Float32Array(helpers.SLOW_ELEMENTS).fill(1));
   run();

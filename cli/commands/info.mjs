@@ -16,6 +16,24 @@ function runtime() {
   return { name: 'node', version: versions.node };
 }
 
+/** Facts about an adapter. */
+function adapterFacts({ type, backend, driver, features, maxBufferBytes, maxBindingBytes, unused }) {
+  return [
+    ['used', unused === null ? 'yes, by accelerated contexts' : `no: ${unused}`],
+    ['type', `${type}, through ${backend}`],
+    ['driver', driver || 'unknown'],
+    ['features in use', features.join(' ') || 'none'],
+    ['buffers', `up to ${formatBytes(maxBufferBytes)}, of which kernels see ${formatBytes(maxBindingBytes)} at once`],
+  ];
+}
+
+/** What accelerated contexts compute on. */
+function acceleration({ gpuAdapters, gpuReason }) {
+  if (gpuReason !== null) return `none: ${gpuReason}`;
+  const usable = gpuAdapters.filter(({ unused }) => unused === null);
+  return usable.map(({ name }) => name).join(', ');
+}
+
 function execute(output) {
   const system = systemInfo();
   const host = runtime();
@@ -28,8 +46,12 @@ function execute(output) {
     ['CPU features', system.features.join(' ') || 'none that matter'],
     ['threads', `${system.threads} of ${system.logicalCores} logical cores`],
     ['memory limit', system.memoryLimitBytes === null ? 'unknown' : formatBytes(system.memoryLimitBytes)],
-    ['GPU adapters', system.gpuAdapters.length === 0 ? `none: ${system.gpuReason}` : system.gpuAdapters.map(String).join(', ')],
+    ['GPU', acceleration(system)],
   ]);
+  for (const adapter of system.gpuAdapters) {
+    output.heading(`Adapter: ${adapter.name}`);
+    output.pairs(adapterFacts(adapter));
+  }
   output.heading('Limits');
   output.pairs(Object.entries(system.limits).map(([limit, value]) => [limit, String(value)]));
   output.heading('Environment variables');
@@ -40,7 +62,7 @@ function execute(output) {
 
 export default {
   name: 'info',
-  description: 'Prints the version, the runtime, the CPU features in use, threads and limits.',
+  description: 'Prints the version, the runtime, the CPU features in use, threads, GPUs and limits.',
   define: () => {},
   execute,
   help: HELP,

@@ -1,6 +1,6 @@
 // `webnn-node inspect`: what is in a model, without running it.
 import { describeGraph } from 'webnn-node/inspect';
-import { formatBytes, formatCount, formatPlural, formatShape } from '../format.mjs';
+import { formatBytes, formatCount, formatPlural, formatProcessor, formatShape } from '../format.mjs';
 import { readModel, symbolsOf, withModel } from '../model.mjs';
 import { freeDimensionOption } from '../options.mjs';
 
@@ -17,9 +17,9 @@ Examples:
 /** Work and memory of the built graph; null is a graph without any elements to compute. */
 function costOf(graph) {
   if (graph === null) return null;
-  const { steps, memory, passes, isa, threads } = describeGraph(graph);
+  const { steps, memory, passes, devices, isa, threads, adapter } = describeGraph(graph);
   const multiplyAdds = steps.reduce((sum, step) => sum + step.multiplyAdds, 0);
-  return { multiplyAdds, steps: steps.length, memory, passes, isa, threads };
+  return { multiplyAdds, steps: steps.length, memory, passes, devices, isa, threads, adapter };
 }
 
 const values = (infos) => infos.map(({ name, dataType, shape }) => [name, dataType, formatShape(shape)]);
@@ -37,11 +37,11 @@ function printMetadata(output, path, { metadata, parameters, parameterBytes }) {
   ]);
 }
 
-function printCost(output, { multiplyAdds, steps, memory, isa, threads }) {
+function printCost(output, { multiplyAdds, steps, memory, ...processor }) {
   output.heading('Compiled');
   output.pairs([
     ['multiply-adds', formatCount(multiplyAdds)],
-    ['steps', `${steps} (${isa}, ${formatPlural(threads, 'thread')})`],
+    ['steps', `${steps} (${formatProcessor(processor)})`],
     ['weights', `${formatBytes(memory.constantBytes)}, packed for the kernels ${formatBytes(memory.packedBytes)}`],
     ['arena', `${formatBytes(memory.arenaBytes)} for all intermediate results`],
   ]);

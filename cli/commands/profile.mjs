@@ -2,7 +2,7 @@
 import path from 'node:path';
 import { shapesOf } from '../elements.mjs';
 import { write } from '../files.mjs';
-import { formatPlural, formatRate, formatShare, formatTime, printable } from '../format.mjs';
+import { formatPlural, formatProcessor, formatRate, formatShare, formatTime, printable } from '../format.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, threadsOption, topOption, warmupOption } from '../options.mjs';
@@ -50,10 +50,10 @@ async function execute(output, [file], options) {
   const title = path.basename(file);
   if (options.trace !== undefined) await write(options.trace, JSON.stringify(chromeTrace(profile)));
   if (options.html !== undefined) await write(options.html, profilePage({ title, profile }));
-  const { isa, threads, passes, memory } = profile.description;
-  output.document({ model: file, isa, threads, passes, memory, runs, perOperator, perStep });
+  const { devices, isa, threads, adapter, passes, memory } = profile.description;
+  output.document({ model: file, devices, isa, threads, adapter, passes, memory, runs, perOperator, perStep });
 
-  output.print(`${output.style('bold', printable(title))}: ${formatTime(runs.median)} a run, median of ${profile.runs.length} (${isa}, ${formatPlural(threads, 'thread')})`);
+  output.print(`${output.style('bold', printable(title))}: ${formatTime(runs.median)} a run, median of ${profile.runs.length} (${formatProcessor(profile.description)})`);
   printOperators(output, perOperator);
   printSteps(output, perStep, options.top);
   const written = [options.trace, options.html].filter((file) => file !== undefined);

@@ -1,7 +1,7 @@
 // The page of `webnn-node profile`: where the time of a run goes, per operator type, per step, over time and over runs.
 
 import { bin, extent, ticks } from 'd3-array';
-import { formatBytes, formatCount, formatRate, formatShare, formatTime } from '../format.mjs';
+import { formatBytes, formatCount, formatRate, formatShare, formatTime, processorFacts } from '../format.mjs';
 import { CATEGORIES, categoryOf } from './categories.mjs';
 import { htmlPage } from './html.mjs';
 import { stepName, summarize } from './summary.mjs';
@@ -107,19 +107,18 @@ function histogram(runs) {
 }
 
 /** The figures at the top of the page. */
-function figures({ runs: { count, median, fastest, slowest, p95, betweenSteps, gflops, gigabytesPerSecond } }, { isa, threads, steps }) {
+function figures({ runs: { count, median, fastest, slowest, p95, betweenSteps, gflops, gigabytesPerSecond } }, description) {
   return [
     ['Run, median', formatTime(median)],
     ['Fastest', formatTime(fastest)],
     ['95th percentile', formatTime(p95)],
     ['Slowest', formatTime(slowest)],
     ['Runs', String(count)],
-    ['Steps', String(steps.length)],
+    ['Steps', String(description.steps.length)],
     ['Between steps', `${formatTime(betweenSteps)}`],
     ['GFLOP/s', formatRate(gflops)],
     ['GB/s', formatRate(gigabytesPerSecond)],
-    ['Instruction set', isa],
-    ['Threads', String(threads)],
+    ...processorFacts(description),
   ];
 }
 

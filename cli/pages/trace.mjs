@@ -23,7 +23,7 @@ function typesOf({ node: id }, nodes, values) {
  * @returns {object} to be written with JSON.stringify
  */
 export function chromeTrace({ description, runs }) {
-  const { compiled, isa, threads } = description;
+  const { compiled, isa, threads, adapter } = description;
   const nodes = new Map(compiled.nodes.map((node) => [node.id, node]));
   const values = new Map(compiled.values.map((value) => [value.id, value]));
   const steps = description.steps.map((step) => {
@@ -44,6 +44,6 @@ export function chromeTrace({ description, runs }) {
   return {
     traceEvents: [metadata('process_name', { name: 'webnn-node' }), metadata('thread_name', { name: 'steps' }), ...slices],
     displayTimeUnit: 'ns',
-    otherData: { isa, threads: String(threads) },
+    otherData: adapter === null ? { isa, threads: String(threads) } : { adapter },
   };
 }

@@ -1,7 +1,7 @@
 // The page of `webnn-node view`: a graph before and after compilation, side by side.
 
 import { group } from 'd3-array';
-import { formatBytes, formatCount, formatRate, formatShare, formatTime } from '../format.mjs';
+import { formatBytes, formatCount, formatRate, formatShare, formatTime, processorFacts } from '../format.mjs';
 import { CATEGORIES } from './categories.mjs';
 import { graphData, MAX_DRAWN_ITEMS, nodeKey } from './graph-data.mjs';
 import { htmlPage } from './html.mjs';
@@ -127,7 +127,7 @@ function bothGraphs(description, summary) {
 
 /** Facts about the whole, for the overview: the graph and the machine, then the model file. */
 function overview(description, summary, model) {
-  const { source, compiled, steps, memory, passes, isa, threads } = description;
+  const { source, compiled, steps, memory, passes } = description;
   const multiplyAdds = steps.reduce((total, step) => total + step.multiplyAdds, 0);
   const facts = [
     ['Nodes as given', String(source.nodes.length)],
@@ -138,8 +138,7 @@ function overview(description, summary, model) {
     ['Constants packed for kernels', formatBytes(memory.packedBytes)],
     ['Memory of intermediate results', formatBytes(memory.arenaBytes)],
     ['Passes', passes.join(', ') || 'none'],
-    ['Instruction set', isa],
-    ['Threads', String(threads)],
+    ...processorFacts(description),
   ];
   if (summary !== undefined) {
     const { count, median, gflops } = summary.runs;

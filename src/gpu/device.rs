@@ -102,6 +102,9 @@ impl Device {
         watch(&device, &loss, &fault);
         let mut device = Device::with(device, queue, info, dialect, loss, fault)?;
         if device.dialect.cooperative.is_some() && !self_test::trusted(&device) {
+            if device.loss.reason().is_some() {
+                return Device::of(adapter, extensions - wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
+            }
             device.dialect.cooperative = None;
         }
         Ok(device)
@@ -152,7 +155,7 @@ impl Device {
     /// Bytes of a tensor, at most.
     pub fn max_tensor_bytes(&self) -> u64 {
         // Buffers are rounded up to 8 bytes.
-        self.limits.max_storage_buffer_binding_size.min(self.limits.max_buffer_size) / 8 * 8
+        self.limits.max_buffer_size / 8 * 8
     }
 
     /// What `work` gives, unless the device finds fault with it.

@@ -24,6 +24,7 @@ pub mod prologue;
 pub mod scalar;
 #[cfg(test)]
 mod simulate;
+pub mod split;
 pub mod steps;
 pub mod template;
 pub mod tensor;

@@ -1,9 +1,9 @@
-//! Compiled kernels: shared by all graphs of a device while one of them lives, and kept in files where drivers allow.
+//! Compiled kernels: shared by all graphs of a device, kept for a while, and kept in files where drivers allow.
 
 use super::cache;
 use super::device::{Device, IMMEDIATES};
 use crate::error::{Error, ErrorKind, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -18,10 +18,22 @@ pub struct Pipeline {
 /// The most bytes of compiled kernels that a file is written for.
 const MAX_FILE: usize = 64 << 20;
 
+/// Pipelines that are kept although no graph uses them, at most: programs build the same graphs again, for other shapes or
+/// for other weights. A pipeline takes some 10 to 100 KiB.
+pub(super) const MAX_UNUSED: usize = 256;
+
+/// The pipelines that there are.
+#[derive(Default)]
+struct Known {
+    /// By their texts. Those that nobody uses any more are gone.
+    by_source: HashMap<String, Weak<Pipeline>>,
+    /// Those that were compiled last.
+    latest: VecDeque<Arc<Pipeline>>,
+}
+
 /// The pipelines of a device.
 pub struct Pipelines {
-    /// By their texts. Those that no graph uses any more are gone.
-    known: Mutex<HashMap<String, Weak<Pipeline>>>,
+    known: Mutex<Known>,
     cache: Option<wgpu::PipelineCache>,
     /// Whether something was compiled since the file was written.
     changed: AtomicBool,
@@ -42,24 +54,28 @@ impl Pipelines {
         Pipelines { known: Mutex::default(), cache, changed: AtomicBool::new(false) }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Weak<Pipeline>>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of pipelines that graphs use.
+    /// The number of pipelines that there are.
     pub fn count(&self) -> usize {
-        self.known().values().filter(|pipeline| pipeline.strong_count() > 0).count()
+        self.known().by_source.values().filter(|pipeline| pipeline.strong_count() > 0).count()
     }
 
     /// Keeps `pipeline` for others that have the same text.
     fn keep(&self, source: &str, pipeline: &Arc<Pipeline>) {
-        let mut known = self.known();
-        if known.len() == known.capacity() {
-            known.retain(|_, pipeline| pipeline.strong_count() > 0);
-            let count = known.len().max(64);
-            known.reserve(count);
+        let Known { by_source, latest } = &mut *self.known();
+        latest.push_back(pipeline.clone());
+        if latest.len() > MAX_UNUSED {
+            latest.pop_front();
         }
-        known.insert(source.to_string(), Arc::downgrade(pipeline));
+        if by_source.len() == by_source.capacity() {
+            by_source.retain(|_, pipeline| pipeline.strong_count() > 0);
+            let count = by_source.len().max(64);
+            by_source.reserve(count);
+        }
+        by_source.insert(source.to_string(), Arc::downgrade(pipeline));
         self.changed.store(true, Ordering::Relaxed);
     }
 
@@ -86,7 +102,7 @@ impl Device {
     /// # Errors
     /// An `OperationError` when the text is refused.
     pub fn pipeline(&self, name: &str, source: &str, tensors: u32) -> Result<Arc<Pipeline>> {
-        if let Some(pipeline) = self.pipelines.known().get(source).and_then(Weak::upgrade) {
+        if let Some(pipeline) = self.pipelines.known().by_source.get(source).and_then(Weak::upgrade) {
             return Ok(pipeline);
         }
         let pipeline = Arc::new(self.scoped(|| self.compile(name, source, tensors)).map_err(|error| {

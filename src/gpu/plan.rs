@@ -5,6 +5,7 @@ use super::device::Device;
 use super::kernel::{ALIGNMENT, Bound, Dispatch};
 use super::lower::{Lowered, lower};
 use super::pipelines::Pipeline;
+use super::split::split;
 use crate::compile::Passes;
 use crate::compile::memory::{Granularity, MemoryPlan, Place, Space, plan};
 use crate::cpu::plan::optimized;
@@ -310,12 +311,11 @@ impl Parts<'_> {
                 Place { offset: scratch.offset + offset, bytes, ..scratch }
             }
         });
-        let places: Vec<Place> = places.collect();
-        self.check_limits(node, &places)?;
+        let (source, places) = self.within_limits(node, dispatch.source, places.collect())?;
         let first = self.parameters.len() as u32;
         self.parameters.extend(&dispatch.parameters.0);
         self.unbuilt.push(Unbuilt {
-            source: dispatch.source,
+            source,
             name: dispatch.name,
             places,
             immediates: [first, dispatch.elements, 0],
@@ -324,23 +324,26 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// Checks what a kernel of `node` binds against the limits of the device.
-    fn check_limits(&self, node: &Node, places: &[Place]) -> Result<()> {
+    /// A kernel of `node` that the device can bind, and what it binds.
+    fn within_limits(&self, node: &Node, source: String, places: Vec<Place>) -> Result<(String, Vec<Place>)> {
         let limits = &self.device.limits;
         let refuse = |what: String| {
             let (name, label) = (node.op.rule().name, &node.label);
             let label = if label.is_empty() { String::new() } else { format!(" (label {label:?})") };
-            Err(Error::new(ErrorKind::Operation, format!("{name}{label}: {what} on {}", self.device.name())))
+            Error::new(ErrorKind::Operation, format!("{name}{label}: {what} on {}", self.device.name()))
         };
-        let most = limits.max_storage_buffer_binding_size;
-        if let Some(place) = places.iter().find(|place| place.bytes.next_multiple_of(8) as u64 > most) {
-            return refuse(format!("a kernel needs {} bytes in one piece, expected at most {most}", place.bytes));
-        }
+        let most = (limits.max_storage_buffer_binding_size as usize / ALIGNMENT * ALIGNMENT).max(ALIGNMENT);
+        let fits = places.iter().all(|place| place.bytes.next_multiple_of(8) <= most);
+        let (source, places) = match fits {
+            true => (source, places),
+            false => split(&source, &places, most)
+                .map_err(|why| refuse(format!("a kernel needs more than {most} bytes in one piece ({why})")))?,
+        };
         let most = limits.max_storage_buffers_per_shader_stage as usize;
         if places.len() + 1 > most {
-            return refuse(format!("a kernel needs {} buffers, expected at most {most}", places.len() + 1));
+            return Err(refuse(format!("a kernel needs {} buffers, expected at most {most},", places.len() + 1)));
         }
-        Ok(())
+        Ok((source, places))
     }
 }
 

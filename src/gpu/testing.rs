@@ -3,8 +3,11 @@
 use super::adapter::Choice;
 use super::device::{Device, EXTENSIONS};
 use super::dialect::Dialect;
+use super::kernel::Dispatch;
 use super::lower::lower;
 use super::plan::{PASSES, Plan, PlanOptions};
+use super::split::split;
+use crate::compile::memory::{Place, Space};
 use crate::cpu::plan::optimized;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
@@ -63,15 +66,29 @@ pub fn check_where_asked(
 /// # Panics
 /// If a result is outside of the tolerance; the message names the element, both values and the graph.
 pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap<String, Tensor>, cpu: Tolerance) {
+    for (which, device) in devices() {
+        check_on((which, device), graph, inputs, expected, cpu);
+    }
+}
+
+/// As [`check`], on a device and with words for it.
+///
+/// # Panics
+/// As [`check`].
+pub fn check_on(
+    (which, device): (&str, &Arc<Device>),
+    graph: &Graph,
+    inputs: &HashMap<String, Tensor>,
+    expected: &HashMap<String, Tensor>,
+    cpu: Tolerance,
+) {
     let threads = Threads::new(1).expect("a thread");
     let env = Env { threads: &threads, isa: Isa::best() };
     let compiled = optimized(graph.clone(), &env, PASSES).expect("a graph");
-    for (which, device) in devices() {
-        for (name, graph, share_views) in [("as built", graph, false), ("compiled", &compiled, true)] {
-            let outputs = run(device, &env, graph, inputs, share_views);
-            let context = || format!("{name}, on the GPU {which}, of\n{graph}");
-            compare(graph, &outputs, expected, |dtype| tolerance_of(cpu, dtype), &context);
-        }
+    for (name, graph, share_views) in [("as built", graph, false), ("compiled", &compiled, true)] {
+        let outputs = run(device, &env, graph, inputs, share_views);
+        let context = || format!("{name}, on the GPU {which}, of\n{graph}");
+        compare(graph, &outputs, expected, |dtype| tolerance_of(cpu, dtype), &context);
     }
 }
 
@@ -142,6 +159,9 @@ fn every_kernel_of_every_operator_type_and_rank_is_valid() {
                     for dispatch in lower(&graph, node, dialect).expect("all operators have kernels").dispatches {
                         if seen.insert((dispatch.source.clone(), dialect)) {
                             validate(dispatch.name, &dispatch.source, dialect);
+                            if dialect == DIALECTS[3] {
+                                validate_in_pieces(&dispatch, dialect);
+                            }
                         }
                     }
                 }
@@ -149,6 +169,21 @@ fn every_kernel_of_every_operator_type_and_rank_is_valid() {
         },
     );
     assert!(seen.len() > 500, "{} kernels", seen.len());
+}
+
+/// Validates a kernel that binds each tensor in three pieces.
+///
+/// # Panics
+/// As [`validate`], and if it cannot be divided, but for arrays of atomic numbers, which have to be used by reference.
+fn validate_in_pieces(dispatch: &Dispatch, dialect: Dialect) {
+    let place = Place { space: Space::Arena, offset: 0, bytes: 700 };
+    match split(&dispatch.source, &vec![place; dispatch.bindings.len()], 256) {
+        Ok((source, places)) => {
+            assert_eq!(places.len(), 3 * dispatch.bindings.len());
+            validate(dispatch.name, &source, dialect);
+        }
+        Err(why) => assert!(why.contains("atomic"), "{}: {why}", dispatch.name),
+    }
 }
 
 /// The bytes of every output of `graph`.

@@ -32,8 +32,12 @@ pub fn trusted(device: &Device) -> bool {
         Some(b"right") => true,
         Some(b"wrong") => false,
         _ => {
+            // What a process does not survive is not tried by the next one.
+            cache::store(&name, b"wrong");
             let verdict = run(device);
-            cache::store(&name, if verdict { b"right" } else { b"wrong" });
+            if verdict {
+                cache::store(&name, b"right");
+            }
             verdict
         }
     }

@@ -1,0 +1,129 @@
+/** Contexts on the GPU beside contexts on the CPU: which they are, what they say, the order of what they do. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { describeGraph, checkListing, squeezed } from '../inspect/helpers.mjs';
+import { MLGraphBuilder, exception, floats, ml, operand, read, resultOf, runProcess } from '../runtime/helpers.mjs';
+import { deviceOf } from './device.mjs';
+
+/** Prints the devices of a default context and of one that wants the CPU, and what either computes. */
+const DEVICES = `
+import { describeGraph, systemInfo } from 'webnn-node/inspect';
+const results = [];
+for (const options of [undefined, { accelerated: true }, { powerPreference: 'low-power' }, { accelerated: false }]) {
+  const context = await helpers.ml.createContext(options);
+  const builder = new helpers.MLGraphBuilder(context);
+  const graph = await builder.build({ y: builder.exp(builder.input('x', helpers.operand(2))) });
+  const [x, y] = [await context.createTensor(helpers.floats(2)), await context.createTensor(helpers.floats(2))];
+  context.writeTensor(x, new Float32Array([0, 1]));
+  context.dispatch(graph, { x }, { y });
+  const { adapter, isa } = describeGraph(graph);
+  const near = (await helpers.read(context, y)).every((value, i) => Math.abs(value - Math.exp(i)) < 1e-5);
+  results.push([context.accelerated, ...graph.devices, adapter === null, isa === null, near]);
+}
+console.log(JSON.stringify({ results, reason: systemInfo().gpuReason }));`;
+
+test('accelerated contexts are on the GPU, others on the CPU, and graphs tell', async () => {
+  const { results, reason } = await resultOf(DEVICES);
+  assert.deepEqual(results, [...Array(3).fill([true, 'gpu', false, true, true]), [false, 'cpu', true, false, true]]);
+  assert.equal(reason, null);
+});
+
+test('software is no GPU unless it is asked for, and the CPU computes in silence', async () => {
+  for (const value of ['', '0']) {
+    const { code, stdout, stderr } = await runProcess(DEVICES, { env: { WEBNN_GPU_SOFTWARE: value } });
+    assert.deepEqual([code, stderr], [0, '']);
+    const { results, reason } = JSON.parse(stdout);
+    // A hardware GPU would be used.
+    const device = reason === null ? ['gpu', false, true, true] : ['cpu', true, false, true];
+    assert.deepEqual(results, [...Array(3).fill([true, ...device]), [false, 'cpu', true, false, true]]);
+  }
+});
+
+test('a value of the variable that makes no sense is an error of accelerated contexts only', async () => {
+  const results = await resultOf(
+    `const results = [];
+     for (const accelerated of [true, false]) {
+       results.push(await helpers.ml.createContext({ accelerated }).then(() => 'created', ({ name, message }) => [name, message]));
+     }
+     console.log(JSON.stringify(results));`,
+    { env: { WEBNN_GPU_SOFTWARE: 'yes' } },
+  );
+  assert.deepEqual(results, [['NotSupportedError', 'WEBNN_GPU_SOFTWARE is "yes", expected 0 or 1'], 'created']);
+});
+
+test('a description of a graph on the GPU', async () => {
+  const { graph } = await squeezed();
+  const { source, compiled, steps, memory, passes, devices, isa, threads, adapter } = describeGraph(graph);
+  assert.deepEqual([devices, isa, threads], [['gpu'], null, null]);
+  assert.match(adapter, /^.+ \((vulkan|metal|dx12)\)$/);
+  checkListing(source);
+  checkListing(compiled);
+  assert.ok(memory.constantBytes > 0 && memory.arenaBytes > 0 && passes.includes('epilogues'));
+  for (const [index, step] of steps.entries()) {
+    assert.equal(step.index, index);
+    assert.equal(compiled.nodes[step.node].operator, step.operator);
+    assert.ok(step.kernel.length > 0 && step.bytesRead > 0 && step.bytesWritten > 0);
+  }
+  const stem = steps.find(({ label }) => label === 'stem');
+  assert.equal(stem.multiplyAdds, 8 * 8 * 8 * 27);
+  assert.deepEqual(compiled.nodes[stem.node].epilogue, ['relu']);
+});
+
+test('both kinds of contexts compute the same', async () => {
+  const results = [];
+  for (const accelerated of [true, false]) {
+    const { context, graph, inputs, outputs } = await squeezed({ accelerated });
+    context.dispatch(graph, inputs, outputs);
+    results.push(await read(context, outputs.classes));
+    assert.deepEqual(graph.devices, [accelerated ? 'gpu' : 'cpu']);
+  }
+  results[0].forEach((value, i) => assert.ok(Math.abs(value - results[1][i]) < 1e-5, `${results}`));
+});
+
+test('what is of one device is refused by a context of another', async () => {
+  const [gpu, cpu] = await Promise.all([ml.createContext(), ml.createContext({ accelerated: false })]);
+  assert.deepEqual([await deviceOf(gpu), await deviceOf(cpu)], ['gpu', 'cpu']);
+  const tensor = await gpu.createTensor(floats(1));
+  const otherContext = exception('TypeError', /belongs to another context/);
+  assert.throws(() => cpu.writeTensor(tensor, new Float32Array(1)), otherContext);
+  await assert.rejects(cpu.readTensor(tensor), otherContext);
+});
+
+test('promises are settled in the order of what they wait for', async () => {
+  const context = await ml.createContext();
+  const builder = new MLGraphBuilder(context);
+  const graph = await builder.build({ y: builder.add(builder.input('x', operand(1)), builder.constant('float32', 1)) });
+  const tensors = await Promise.all([context.createTensor(floats(1)), context.createTensor(floats(1))]);
+  const [order, waiting] = [[], []];
+  context.writeTensor(tensors[0], new Float32Array([0]));
+  for (let i = 0; i < 40; i++) {
+    const [x, y] = [tensors[i % 2], tensors[(i + 1) % 2]];
+    context.dispatch(graph, { x }, { y });
+    waiting.push(read(context, y).then(([value]) => order.push(value)));
+    if (i % 10 === 9) {
+      waiting.push(context.createTensor(floats(1)).then(() => order.push(`tensor after ${i + 1}`)));
+    }
+  }
+  await Promise.all(waiting);
+  const expected = Array.from({ length: 40 }, (_, i) => (i % 10 === 9 ? [i + 1, `tensor after ${i + 1}`] : [i + 1]));
+  assert.deepEqual(order, expected.flat());
+});
+
+test('the time that dispatch() takes of the JavaScript thread', async (t) => {
+  const { context, graph, inputs, outputs } = await squeezed();
+  const times = [];
+  for (let i = 0; i < 300; i++) {
+    const start = performance.now();
+    context.dispatch(graph, inputs, outputs);
+    times.push((performance.now() - start) * 1000);
+    if (i % 10 === 9) {
+      await context.readTensor(outputs.classes);
+    }
+  }
+  times.sort((a, b) => a - b);
+  t.diagnostic(`dispatch(): median ${times[150].toFixed(1)} us, 95th percentile ${times[285].toFixed(1)} us`);
+  const sum = (await read(context, outputs.classes)).reduce((a, b) => a + b);
+  assert.ok(Math.abs(sum - 1) < 1e-5, `the softmax sums up to ${sum}`);
+});

@@ -1,0 +1,149 @@
+/** The loss of the GPU, as a driver that fails would cause it: who is told, what is left, what can be had again. */
+
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import { test } from 'node:test';
+
+import { MLGraphBuilder, PATIENCE, exception, floats, ml, operand, read, resultOf, slowGraph } from '../runtime/helpers.mjs';
+import { deviceOf } from './device.mjs';
+
+const { slots } = createRequire(import.meta.url)('../../lib/context.js');
+
+const invalidState = exception('InvalidStateError');
+
+/** Loses the GPU of a context. */
+const loseDevice = (context) => slots.get(context).loseDevice();
+
+/** What `lost` of a context says. Waiting for it keeps no process alive, so that a timer must. */
+async function lossOf(context) {
+  let timer;
+  const patience = new Promise((resolve, reject) => {
+    timer = setTimeout(() => reject(new Error('the context is not lost')), PATIENCE);
+  });
+  try {
+    return await Promise.race([context.lost, patience]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** What a promise has become so far. */
+const stateOf = (promise) => Promise.race([promise.then(() => 'settled'), new Promise((resolve) => setTimeout(resolve, 50, 'pending'))]);
+
+/** Checks that a context computes. */
+async function checkThatItWorks(context) {
+  const builder = new MLGraphBuilder(context);
+  const graph = await builder.build({ y: builder.neg(builder.input('x', operand(2))) });
+  const [x, y] = await Promise.all([context.createTensor(floats(2)), context.createTensor(floats(2))]);
+  context.writeTensor(x, new Float32Array([1, -2]));
+  context.dispatch(graph, { x }, { y });
+  assert.deepEqual(await read(context, y), new Float32Array([-1, 2]));
+}
+
+test('lost says why, and a new context works', async () => {
+  const context = await ml.createContext();
+  assert.equal(await deviceOf(context), 'gpu');
+  assert.equal(await stateOf(context.lost), 'pending');
+  loseDevice(context);
+  const info = await lossOf(context);
+  assert.deepEqual(Object.keys(info), ['message']);
+  assert.match(info.message, /^the GPU was lost: /);
+  const again = await ml.createContext();
+  assert.equal(await deviceOf(again), 'gpu');
+  await checkThatItWorks(again);
+  again.destroy();
+});
+
+test('what is pending is rejected, and so is what is asked later', async () => {
+  const context = await ml.createContext();
+  const { run, x, y } = await slowGraph(context, 100);
+  const builder = new MLGraphBuilder(context);
+  const [unused, next] = [new MLGraphBuilder(context), builder.input('x', operand(4))];
+  for (let i = 0; i < 5; i++) run();
+  const pending = [
+    context.readTensor(y),
+    context.readTensor(x, new Float32Array(x.shape[0])),
+    context.createTensor(floats(8)),
+    context.createConstantTensor(operand(1), new Float32Array(1)),
+    builder.build({ y: builder.exp(next) }),
+  ];
+  loseDevice(context);
+  for (const promise of pending) {
+    await assert.rejects(promise, invalidState);
+  }
+  await lossOf(context);
+  await assert.rejects(context.createTensor(floats(1)), invalidState);
+  await assert.rejects(context.createConstantTensor(operand(1), new Float32Array(1)), invalidState);
+  assert.throws(() => new MLGraphBuilder(context), invalidState);
+  assert.throws(() => unused.input('x', operand(1)), invalidState);
+  // The loss destroys them, as destroy() does.
+  await assert.rejects(context.readTensor(y), exception('TypeError', /destroyed/));
+  assert.throws(() => context.writeTensor(x, new Float32Array(x.shape[0])), exception('TypeError', /destroyed/));
+  assert.throws(run, invalidState);
+  context.destroy();
+});
+
+test('all contexts of the device are lost, those on the CPU and later ones are not', async () => {
+  const [one, two, cpu] = await Promise.all([ml.createContext(), ml.createContext(), ml.createContext({ accelerated: false })]);
+  loseDevice(one);
+  const [first, second] = await Promise.all([lossOf(one), lossOf(two)]);
+  assert.equal(first.message, second.message);
+  const later = await ml.createContext();
+  // On the CPU there is nothing to lose.
+  loseDevice(cpu);
+  for (const context of [cpu, later]) {
+    assert.equal(await stateOf(context.lost), 'pending');
+    await checkThatItWorks(context);
+  }
+  assert.equal(await deviceOf(later), 'gpu');
+});
+
+test('destroy() says so in lost, and a loss after it changes nothing', async () => {
+  const [context, other] = await Promise.all([ml.createContext(), ml.createContext()]);
+  context.destroy();
+  loseDevice(other);
+  await lossOf(other);
+  assert.deepEqual(await context.lost, { message: 'destroy() was called on the context' });
+});
+
+test('the GPU is lost again and again', async () => {
+  for (let i = 0; i < 20; i++) {
+    const context = await ml.createContext();
+    await checkThatItWorks(context);
+    loseDevice(context);
+    assert.match((await lossOf(context)).message, /^the GPU was lost: /);
+  }
+});
+
+test('contexts whose loss is waited for are collected, and end with all they had', async () => {
+  const { collected, lost, growth } = await resultOf(
+    `let [collected, lost] = [0, 0];
+     const registry = new FinalizationRegistry(() => collected++);
+     const collect = async () => {
+       for (let i = 0; i < 6; i++) {
+         gc();
+         await new Promise((resolve) => setTimeout(resolve, 5));
+       }
+     };
+     const MiB = 2 ** 20;
+     const once = async () => {
+       const context = await helpers.ml.createContext();
+       context.lost.then(() => lost++);
+       registry.register(context);
+       const x = await context.createTensor(helpers.floats(2 * MiB));
+       context.writeTensor(x, new Float32Array(2 * MiB).fill(1));
+       await context.readTensor(x, new Float32Array(2 * MiB));
+     };
+     const kept = await helpers.ml.createContext();
+     for (let i = 0; i < 10; i++) await once();
+     await collect();
+     const before = process.memoryUsage.rss();
+     for (let i = 0; i < 50; i++) await once();
+     await collect();
+     console.log(JSON.stringify({ collected, lost, growth: (process.memoryUsage.rss() - before) / MiB, kept: kept.accelerated }));`,
+    { flags: ['--expose-gc'] },
+  );
+  assert.ok(collected >= 58, `only ${collected} of 60 contexts were collected`);
+  assert.equal(lost, 0);
+  assert.ok(growth < 150, `resident memory grew by ${growth} MiB of ${50 * 8} MiB`);
+});
