@@ -36,14 +36,23 @@ function inMemberOrder(key, value) {
   );
 }
 
+/** How the reason begins when the GPU is lost; with another, what the native side watches has ended without that. */
+const GPU_LOST = 'the GPU was lost: ';
+
 /**
- * What loses a context when its GPU is lost. Made here because what waits for a loss must not keep the context alive: a
- * function made in the constructor would, with the scope that it shares with others.
+ * What loses a context when its GPU is lost. The native context can also have ended without a loss, in Deno while the
+ * object is still there, as the process ends: then there is nothing left to lose. Made here because what waits for a
+ * loss must not keep the context alive: a function made in the constructor would, with the scope that it shares with
+ * others.
  *
  * @param {WeakRef<Context>} context
  * @returns {(error: Error) => void}
  */
-const losing = (context) => (error) => context.deref()?.lose(error.message);
+const losing = (context) => (error) => {
+  if (error.message.startsWith(GPU_LOST)) {
+    context.deref()?.lose(error.message);
+  }
+};
 
 /** State of an MLContext. */
 class Context {

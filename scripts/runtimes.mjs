@@ -153,6 +153,11 @@ const SUITES = {
     only: ['deno', 'bun'],
     run: (runtime) => runTests(runtime, 'endings', testFiles('runtime/exit', 'runtime/memory')),
   },
+  // The only one with WebGPU of its own.
+  'contexts of a GPUDevice': {
+    only: ['deno'],
+    run: (runtime) => runTests(runtime, 'contexts of a GPUDevice', ['__test__/runtimes/gpu-device.mjs']),
+  },
   // `npm run test:clients` is for the Node that runs it. Where there is Float16Array, the libraries use it.
   clients: {
     only: ['node-24', 'node-26'],

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { describeGraph, checkListing, squeezed } from '../inspect/helpers.mjs';
+import { checkListing, describeGraph, squeezed, systemInfo } from '../inspect/helpers.mjs';
 import { MLGraphBuilder, exception, floats, ml, operand, read, resultOf, runProcess } from '../runtime/helpers.mjs';
 import { deviceOf } from './device.mjs';
 
@@ -126,4 +126,25 @@ test('the time that dispatch() takes of the JavaScript thread', async (t) => {
   t.diagnostic(`dispatch(): median ${times[150].toFixed(1)} us, 95th percentile ${times[285].toFixed(1)} us`);
   const sum = (await read(context, outputs.classes)).reduce((a, b) => a + b);
   assert.ok(Math.abs(sum - 1) < 1e-5, `the softmax sums up to ${sum}`);
+});
+
+/** A device that says of its adapter what one of npm's `webgpu` would. __test__/runtimes has tests with real ones. */
+class GPUDevice {
+  constructor(adapterInfo) {
+    this.adapterInfo = adapterInfo;
+  }
+}
+
+test('a GPUDevice is known by what it says of its adapter', async () => {
+  const [{ name }] = systemInfo().gpuAdapters.filter(({ unused }) => unused === null);
+  const context = await ml.createContext(new GPUDevice({ vendor: 'mesa', device: '0x0000', description: name }));
+  assert.equal(context.accelerated, true);
+  assert.equal(await deviceOf(context), 'gpu');
+  for (const [info, message] of [
+    [{ vendor: '3dfx', device: '0x0002', description: 'Voodoo2' }, /description "Voodoo2"\) is not found among the adapters/],
+    [{}, /is not found among the adapters/],
+    [undefined, /has no adapterInfo/],
+  ]) {
+    await assert.rejects(ml.createContext(new GPUDevice(info)), exception('NotSupportedError', message));
+  }
 });
