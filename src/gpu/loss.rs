@@ -31,16 +31,14 @@ impl Loss {
         }
     }
 
-    /// The device is lost. Only the first reason counts.
+    /// The device is lost. Only the first reason counts. It is known here when all listeners know it: whoever finds the
+    /// reason, and fails because of it, can rely on what they have done.
     pub fn tell(&self, reason: &str) {
-        let listeners = {
-            let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.reason.set(reason.to_string()).is_err() {
-                return;
-            }
-            std::mem::take(&mut *listeners)
-        };
-        listeners.iter().filter_map(Weak::upgrade).for_each(|listener| listener(reason));
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.reason().is_none() {
+            std::mem::take(&mut *listeners).iter().filter_map(Weak::upgrade).for_each(|listener| listener(reason));
+            self.reason.get_or_init(|| reason.to_string());
+        }
     }
 }
 
@@ -61,7 +59,15 @@ mod tests {
         loss.listen(&dropped);
         drop(dropped);
         assert_eq!(loss.reason(), None);
+        let knows = Arc::new(OnceLock::new());
+        let loss = Arc::new(loss);
+        let asks: Arc<Listener> = {
+            let (loss, knows) = (loss.clone(), knows.clone());
+            Arc::new(move |_: &str| knows.set(loss.reason().is_some()).expect("told once"))
+        };
+        loss.listen(&asks);
         loss.tell("unplugged");
+        assert_eq!(knows.get(), Some(&false), "the reason is known when all listeners know it");
         loss.tell("again");
         loss.listen(&late);
         assert_eq!(loss.reason(), Some("unplugged"));
