@@ -61,7 +61,7 @@ const BUSY_WORKER = `
   const builder = new helpers.MLGraphBuilder(context);
   const descriptor = helpers.floats(1 << 18);
   let y = builder.input('x', descriptor);
-  const links = helpers.IS_ON_SOFTWARE_VULKAN ? 10 : 100;
+  const links = helpers.IS_ON_SOFTWARE_VULKAN ? 2 : 100;
   for (let i = 0; i < links; i++) y = builder.sin(y);
   const graph = await builder.build({ y });
   const [from, to] = await Promise.all([context.createTensor(descriptor), context.createTensor(descriptor)]);
