@@ -8,7 +8,8 @@
 
 use std::time::Instant;
 use webnn_node::dtype::DataType;
-use webnn_node::gpu::device::{Choice, Device, EXTENSIONS};
+use webnn_node::gpu::adapter::Choice;
+use webnn_node::gpu::device::{Device, EXTENSIONS};
 use webnn_node::gpu::dialect::Dialect;
 use webnn_node::gpu::direct::Direct;
 use webnn_node::gpu::kernel::{Bound, Dispatch, Parameters, grid, header};
@@ -82,8 +83,8 @@ impl Line {
     /// Seconds of each of `times` runs.
     fn time(&self, device: &Device) -> f64 {
         let start = Instant::now();
-        self.run.submit(device, self.times);
-        device.device.poll(wgpu::PollType::wait_indefinitely()).expect("the device is there");
+        let submission = self.run.submit(device, self.times).expect("the device is there");
+        device.finish(submission).expect("the device is there");
         start.elapsed().as_secs_f64() / self.times as f64
     }
 
