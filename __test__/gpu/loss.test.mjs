@@ -28,7 +28,8 @@ async function lossOf(context) {
 }
 
 /** What a promise has become so far. */
-const stateOf = (promise) => Promise.race([promise.then(() => 'settled'), new Promise((resolve) => setTimeout(resolve, 50, 'pending'))]);
+const stateOf = (promise) =>
+  Promise.race([promise.then(() => 'settled'), new Promise((resolve) => setTimeout(resolve, 50, 'pending'))]);
 
 /** Checks that a context computes. */
 async function checkThatItWorks(context) {
@@ -84,7 +85,8 @@ test('what is pending is rejected, and so is what is asked later', async () => {
 });
 
 test('all contexts of the device are lost, those on the CPU and later ones are not', async () => {
-  const [one, two, cpu] = await Promise.all([ml.createContext(), ml.createContext(), ml.createContext({ accelerated: false })]);
+  const options = [{}, {}, { accelerated: false }];
+  const [one, two, cpu] = await Promise.all(options.map((each) => ml.createContext(each)));
   loseDevice(one);
   const [first, second] = await Promise.all([lossOf(one), lossOf(two)]);
   assert.equal(first.message, second.message);

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import { IS_ON_SOFTWARE_VULKAN, resultOf, runProcess } from './helpers.mjs';
 
 /**
- * How soon a process is gone after it decided to end, in milliseconds. What was handed to a GPU cannot be taken back: on
- * software Vulkan that is work for some times as long as it would be on the CPU.
+ * How soon a process is gone after it decided to end, in milliseconds. What was handed to a GPU cannot be taken back:
+ * on software Vulkan that is work for some times as long as it would be on the CPU.
  */
 const PROMISED_TIME = IS_ON_SOFTWARE_VULKAN ? 4000 : 1000;
 
