@@ -254,7 +254,10 @@ impl Drop for Device {
 /// Lets the loss of `device`, and errors where nothing looks for them, be known.
 fn watch(device: &wgpu::Device, loss: &Arc<Loss>, fault: &Arc<Mutex<Option<String>>>) {
     let told = loss.clone();
-    device.set_device_lost_callback(move |_, message| told.tell(&message));
+    device.set_device_lost_callback(move |reason, message| match message.as_str() {
+        "" => told.tell(&format!("{reason:?}")),
+        message => told.tell(message),
+    });
     let fault = fault.clone();
     device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
         *fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
