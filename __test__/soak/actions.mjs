@@ -389,12 +389,17 @@ const destroyContext = (churn, random) =>
     owner.context.destroy();
   });
 
-/** All contexts on a GPU are lost with its device. */
-const loseDevice = (churn, random) =>
-  endWithPending(churn, random, ({ context }) => {
+/**
+ * All contexts on a GPU are lost with its device, which is there until they are collected: V8 does not know how heavy it
+ * is, and would let many pile up.
+ */
+async function loseDevice(churn, random) {
+  await endWithPending(churn, random, ({ context }) => {
     churn.allEnd();
     contextSlots.get(context).loseDevice();
   });
+  globalThis.gc();
+}
 
 /** Contexts that nobody has any more end by themselves. */
 async function dropContexts(churn) {
