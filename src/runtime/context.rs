@@ -18,7 +18,7 @@ use crate::memory::Buffer;
 use crate::observe::Stopwatch;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Bytes that are copied in about a microsecond.
 const SHORT_READ: usize = 1 << 14;
@@ -43,8 +43,8 @@ pub struct Context {
     settings: Settings,
     tensors: WeakList<Tensor>,
     graphs: WeakList<CompiledGraph>,
-    /// Known when the context is open, which is its first request.
-    backend: Arc<OnceLock<Backend>>,
+    /// Known when the context is open, which is its first request, and until it is lost.
+    backend: Arc<Mutex<Option<Backend>>>,
     /// Is told when the device of the context is lost. Kept here: devices do not keep their listeners.
     listener: Arc<OnceLock<Arc<Listener>>>,
 }
@@ -118,33 +118,36 @@ impl Context {
                 if let Backend::Gpu(device) = &found {
                     device.loss.listen(listener);
                 }
-                backend.set(found).unwrap_or_else(|_| panic!("a context is opened once"));
+                *lock(&backend) = Some(found);
                 Ok(())
             },
             done,
         );
     }
 
-    /// What it computes on; `None` while it is not open.
-    pub fn backend(&self) -> Option<&Backend> {
-        self.backend.get()
+    /// What it computes on; `None` while it is not open, and when it was lost.
+    pub fn backend(&self) -> Option<Backend> {
+        lock(&self.backend).clone()
     }
 
     /// Bytes of a tensor, at most.
     pub fn max_tensor_bytes(&self) -> u64 {
-        self.backend().map_or(MAX_TENSOR_BYTES, Backend::max_tensor_bytes)
+        self.backend().map_or(MAX_TENSOR_BYTES, |backend| backend.max_tensor_bytes())
     }
 
     /// What it computes on, for work on the timeline.
     fn opened(&self) -> impl Fn() -> Result<Backend> + Send + use<> {
         let backend = self.backend.clone();
         let closed = || Error::new(ErrorKind::InvalidState, "the context is not open");
-        move || backend.get().cloned().ok_or_else(closed)
+        move || lock(&backend).clone().ok_or_else(closed)
     }
 
-    /// Drops everything that is queued.
+    /// Drops everything that is queued, and lets go of the device.
     pub fn lose(&self) {
         self.timeline.lose();
+        let backend = self.backend.clone();
+        // Whoever holds the context may do so for long: the garbage collector does not know what a device weighs.
+        self.timeline.enqueue_release(move || *lock(&backend) = None);
     }
 
     /// Drops everything that is queued and frees what all tensors and graphs hold, for a context whose tensors and graphs
@@ -318,6 +321,11 @@ impl Context {
             .check_bytes("descriptor", self.max_tensor_bytes())
             .map_err(|problem| Error::at(operation, "", problem))
     }
+}
+
+/// What a context computes on.
+fn lock(backend: &Mutex<Option<Backend>>) -> MutexGuard<'_, Option<Backend>> {
+    backend.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What fulfils `wish`.

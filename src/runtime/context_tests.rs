@@ -159,6 +159,10 @@ fn the_loss_of_the_gpu_ends_everything_on_software_vulkan() {
     let error = finished(|done| drop(context.read(&tensor, done))).unwrap_err();
     assert_eq!(error, lost(&reason.message));
     context.end();
+    let (tell, told) = channel();
+    context.timeline.enqueue_release(move || tell.send(()).expect("somebody waits"));
+    told.recv().unwrap();
+    assert_eq!(Arc::strong_count(&device), 1, "a context that was lost holds its device");
     opened(Wish::Cpu);
 }
 
