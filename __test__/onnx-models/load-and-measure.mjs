@@ -2,6 +2,7 @@
 // { "peak": ..., "resident": ... }. Run with --expose-gc, on Linux.
 
 import { readFileSync } from 'node:fs';
+import { ml } from 'webnn-node';
 import { loadModel } from 'webnn-node/onnx';
 
 /** A row of /proc/self/status, in bytes. */
@@ -10,9 +11,12 @@ function statusRow(name) {
   return Number(row[1]) * 1024;
 }
 
-const model = await loadModel(process.argv[2]);
+// On the CPU: with a driver for GPUs some 100 MB of libraries come, however large the model is.
+const context = await ml.createContext({ accelerated: false });
+const model = await loadModel(process.argv[2], { context });
 await model.compile();
 const peak = statusRow('VmHWM');
 globalThis.gc();
 console.log(JSON.stringify({ peak, resident: statusRow('VmRSS') }));
 model.destroy();
+context.destroy();
