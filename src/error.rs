@@ -1,6 +1,7 @@
 //! Errors as data. The message names label, operator, operand, what came and what was expected.
 
 use crate::dtype::DataType;
+use std::any::Any;
 use std::fmt;
 
 /// What JavaScript throws or rejects with.
@@ -136,6 +137,11 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// What a panic says, if it says something.
+pub fn panic_text(panic: &(dyn Any + Send)) -> Option<&str> {
+    panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+}
 
 #[cfg(test)]
 mod tests {

@@ -277,11 +277,7 @@ fn lower_all(graph: &mut Graph, env: &Env, options: PlanOptions) -> Result<Vec<L
 
 fn enters_pool(graph: &Graph, steps: &[PlannedStep], env: &Env) -> bool {
     let written: usize = steps.iter().map(|step| step.places.written_bytes()).sum();
-    let work = |node: &Node| {
-        let outputs: Vec<&Descriptor> = node.outputs.iter().map(|&id| graph.descriptor(id)).collect();
-        node.op.multiply_adds(&graph.input_descriptors(node)[..node.operands().0.len()], &outputs)
-    };
-    let work = || graph.nodes.iter().map(work).fold(0, u64::saturating_add);
+    let work = || graph.nodes.iter().map(|node| graph.multiply_adds(node)).fold(0, u64::saturating_add);
     env.threads.count() > 1 && (written >= MIN_POOL_BYTES || work() >= MIN_POOL_WORK)
 }
 

@@ -9,7 +9,7 @@ use super::pipelines::Pipelines;
 use super::poller::{Poller, wait_for};
 use super::steps::product::self_test;
 use super::transfer::Transfer;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, panic_text};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -267,11 +267,8 @@ fn watch(device: &wgpu::Device, loss: &Arc<Loss>, fault: &Arc<Mutex<Option<Strin
 /// What `work` gives; an `OperationError` if it panics, as wgpu does where it knows no other way to fail.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Error::new(
-            ErrorKind::Operation,
-            format!("the GPU failed: {}", text.unwrap_or("for a reason that it does not tell")),
-        )
+        let text = panic_text(&*panic).unwrap_or("for a reason that it does not tell");
+        Error::new(ErrorKind::Operation, format!("the GPU failed: {text}"))
     })
 }
 

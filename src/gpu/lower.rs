@@ -110,21 +110,24 @@ impl<'a> Lowering<'a> {
         let descriptor = Descriptor::new(DataType::Float32, output.shape.clone());
         let functions = functions.to_string();
         self.packed(DataType::Float32, |l, output| {
-            let descriptor = &descriptor;
-            let map = Map {
-                name,
-                inputs,
-                output,
-                descriptor,
-                functions,
-                parameters,
-                entry,
-                wide: Wide::default(),
-                epilogue: None,
-            };
-            let dispatch = map.dispatch(l);
-            l.dispatch(dispatch);
+            l.to_scratch(name, inputs, (output, &descriptor), functions, parameters, entry);
         });
+    }
+
+    /// Appends a kernel that computes what lies in scratch memory, which nothing follows.
+    pub fn to_scratch(
+        &mut self,
+        name: &'static str,
+        inputs: Vec<Readable>,
+        (output, descriptor): (Bound, &Descriptor),
+        functions: String,
+        parameters: Parameters,
+        entry: Entry,
+    ) {
+        let wide = Wide::default();
+        let map = Map { name, inputs, output, descriptor, functions, parameters, entry, wide, epilogue: None };
+        let dispatch = map.dispatch(self);
+        self.dispatch(dispatch);
     }
 
     /// Runs `compute` on scratch memory for elements of the (only) output as values of the type `wide`, one to a word, and

@@ -115,7 +115,7 @@ impl Plan {
             for dispatch in lowered.dispatches {
                 parts.add(index, dispatch)?;
             }
-            steps.push(Step::Launches(first..parts.unbuilt.len(), multiply_adds(graph, &graph.nodes[index])));
+            steps.push(Step::Launches(first..parts.unbuilt.len(), graph.multiply_adds(&graph.nodes[index])));
         }
         for (id, output) in &memory.copies {
             listings.push(StepListing { computes: Computes::Copy(*id), kernel: "copy".into() });
@@ -273,11 +273,6 @@ fn kernels(lowered: &Lowered) -> String {
     let mut names: Vec<&str> = lowered.dispatches.iter().map(|dispatch| dispatch.name).collect();
     names.dedup();
     names.join(", ")
-}
-
-fn multiply_adds(graph: &Graph, node: &Node) -> u64 {
-    let outputs: Vec<&Descriptor> = node.outputs.iter().map(|&id| graph.descriptor(id)).collect();
-    node.op.multiply_adds(&graph.operand_descriptors(node), &outputs)
 }
 
 /// A launch whose kernel is not compiled.

@@ -153,6 +153,12 @@ impl Graph {
         all
     }
 
+    /// The multiply-adds of a node's operator.
+    pub fn multiply_adds(&self, node: &Node) -> u64 {
+        let outputs: Vec<&Descriptor> = node.outputs.iter().map(|&id| self.descriptor(id)).collect();
+        node.op.multiply_adds(&self.operand_descriptors(node), &outputs)
+    }
+
     /// Checks what can only be refused when the graph is built.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::cpu::threads::Threads;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, panic_text};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -304,8 +304,8 @@ impl Worker {
 
 /// The OperationError for a panic.
 pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::new(ErrorKind::Operation, format!("internal error: {}", text.unwrap_or("panic without a message")))
+    let text = panic_text(panic).unwrap_or("panic without a message");
+    Error::new(ErrorKind::Operation, format!("internal error: {text}"))
 }
 
 /// The runtime of the process. It is never shut down: the process may end at any time, with work pending.

@@ -5,7 +5,7 @@ use crate::dtype::DataType;
 use crate::gpu::dialect::Dialect;
 use crate::gpu::kernel::{Bound, Parameters};
 use crate::gpu::lower::Lowering;
-use crate::gpu::map::{Entry, Map, Readable, Wide};
+use crate::gpu::map::{Entry, Readable};
 use crate::ops::arg_min_max::ArgMinMax;
 use crate::ops::reduce::{Reduce, ReduceKind, reduced_axes};
 use crate::shape::Descriptor;
@@ -148,21 +148,8 @@ fn append(
     match target {
         Target::Output => l.entered(0, name, inputs, text, parameters, entry),
         Target::Scratch(output, dtype) => {
-            let descriptor = &Descriptor::new(dtype, [elements]);
-            let functions = text.to_string();
-            let map = Map {
-                name,
-                inputs,
-                output,
-                descriptor,
-                functions,
-                parameters,
-                entry,
-                wide: Wide::default(),
-                epilogue: None,
-            };
-            let dispatch = map.dispatch(l);
-            l.dispatch(dispatch);
+            let descriptor = Descriptor::new(dtype, [elements]);
+            l.to_scratch(name, inputs, (output, &descriptor), text.to_string(), parameters, entry);
         }
     }
 }
