@@ -1,5 +1,6 @@
 //! Errors as data. The message names label, operator, operand, what came and what was expected.
 
+use crate::dimension::Dim;
 use crate::dtype::DataType;
 use std::any::Any;
 use std::fmt;
@@ -41,15 +42,15 @@ pub enum Problem {
     /// An operand with too few or too many dimensions.
     Rank { operand: &'static str, got: usize, min: usize, max: usize },
     /// An operand of another shape than the other operands ask for.
-    Shape { operand: &'static str, got: Vec<u32>, expected: Vec<u32> },
+    Shape { operand: &'static str, got: Vec<Dim>, expected: Vec<Dim> },
     /// Two shapes that do not go together.
-    Incompatible { what: &'static str, a: Vec<u32>, b: Vec<u32> },
+    Incompatible { what: &'static str, a: Vec<Dim>, b: Vec<Dim> },
     /// An attribute (an argument or option that is not an operand) out of its range.
     Attribute { name: &'static str, got: String, expected: String },
     /// A required operand that was not given.
     Missing { operand: &'static str },
     /// A tensor that is larger than what this implementation takes.
-    Dimensions { what: &'static str, got: Vec<u32>, reason: String },
+    Dimensions { what: &'static str, got: Vec<Dim>, reason: String },
 }
 
 fn list<T: fmt::Display>(items: &[T], separator: &str) -> String {
@@ -146,6 +147,7 @@ pub fn panic_text(panic: &(dyn Any + Send)) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dimension::dims;
 
     #[test]
     fn messages_have_a_limit() {
@@ -165,8 +167,11 @@ mod tests {
             Error::at("conv2d", "stem", wrong_type).message,
             "[stem] conv2d: filter has data type int32, expected float32 or float16"
         );
-        let clash =
-            Problem::Incompatible { what: "columns of a differ from rows of b", a: vec![2, 3, 4], b: vec![2, 5, 6] };
+        let clash = Problem::Incompatible {
+            what: "columns of a differ from rows of b",
+            a: dims(&[2, 3, 4]),
+            b: dims(&[2, 5, 6]),
+        };
         assert_eq!(
             Error::at("matmul", "", clash).message,
             "matmul: columns of a differ from rows of b: [2, 3, 4] and [2, 5, 6]"

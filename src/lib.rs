@@ -1,12 +1,13 @@
 //! The W3C Web Neural Network API for server-side JavaScript.
 //!
-//! Rooms, in the order of their dependencies (see the README's architecture section): [`dtype`], [`shape`],
+//! Rooms, in the order of their dependencies (see the README's architecture section): [`dtype`], [`dimension`], [`shape`],
 //! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`description`], [`observe`], [`cpu`], [`gpu`],
 //! [`runtime`], [`onnx`], `napi`.
 
 pub mod compile;
 pub mod cpu;
 pub mod description;
+pub mod dimension;
 pub mod dtype;
 pub mod error;
 pub mod gpu;

@@ -1,7 +1,9 @@
 //! Shapes: descriptors, their limits, strides and broadcasting (section 9.1 of the draft).
 
+use crate::dimension::{Dim, IntoDims};
 use crate::dtype::DataType;
 use crate::error::Problem;
+use std::ops::Deref;
 
 /// The most dimensions that a tensor may have.
 pub const MAX_RANK: usize = 8;
@@ -10,18 +12,59 @@ pub const MAX_RANK: usize = 8;
 pub const MAX_TENSOR_BYTES: u64 = i32::MAX as u64;
 
 /// `MLOperandDescriptor`: the data type and the dimensions of a tensor.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     /// The type of every element.
     pub dtype: DataType,
     /// The dimensions, outermost first; empty for a scalar.
-    pub shape: Vec<u32>,
+    pub shape: Vec<Dim>,
+}
+
+/// The dimensions of a tensor as numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    sizes: [u32; MAX_RANK],
+    rank: usize,
+}
+
+impl Deref for Sizes {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        &self.sizes[..self.rank]
+    }
 }
 
 impl Descriptor {
     /// A descriptor, not yet checked against any limit.
-    pub fn new(dtype: DataType, shape: impl Into<Vec<u32>>) -> Descriptor {
-        Descriptor { dtype, shape: shape.into() }
+    pub fn new(dtype: DataType, shape: impl IntoDims) -> Descriptor {
+        Descriptor { dtype, shape: shape.into_dims() }
+    }
+
+    /// The dimensions as numbers, see [`Dim::get`].
+    ///
+    /// # Panics
+    /// If there are more than [`MAX_RANK`]: the descriptor was not [checked](Self::check).
+    pub fn sizes(&self) -> Sizes {
+        let mut sizes = [0; MAX_RANK];
+        sizes.iter_mut().zip(&self.shape).for_each(|(size, dim)| *size = dim.get());
+        assert!(self.rank() <= MAX_RANK, "{self:?} was checked");
+        Sizes { sizes, rank: self.rank() }
+    }
+
+    /// Whether all dimensions are numbers, whatever sizes are known later.
+    pub fn is_known(&self) -> bool {
+        self.shape.iter().all(|dim| dim.is_number())
+    }
+
+    /// Whether a dimension is 0.
+    pub fn is_empty(&self) -> bool {
+        self.shape.iter().any(|&dim| dim == 0)
+    }
+
+    /// Number of elements, which may follow from sizes that are known later.
+    pub fn count(&self) -> Dim {
+        self.shape.iter().copied().product()
     }
 
     /// Number of dimensions.
@@ -29,9 +72,9 @@ impl Descriptor {
         self.shape.len()
     }
 
-    /// Number of elements. Only meaningful after [`check`](Self::check).
+    /// Number of elements as a number, see [`Dim::get`]. Only meaningful after [`check`](Self::check).
     pub fn elements(&self) -> usize {
-        elements(&self.shape)
+        self.count().get() as usize
     }
 
     /// Number of bytes. Only meaningful after [`check`](Self::check).
@@ -51,15 +94,17 @@ impl Descriptor {
         if self.rank() > MAX_RANK {
             return fail(format!("more than the {MAX_RANK} dimensions that are supported"));
         }
-        if let Some(dim) = self.shape.iter().find(|&&dim| !is_valid_dimension(dim as u64)) {
+        if let Some(dim) = self.shape.iter().find(|&&dim| !is_dimension(dim)) {
             return fail(format!("where {dim} is not a dimension between 1 and {}", i32::MAX));
         }
-        // Eight dimensions below 2^31 can overflow any integer type: multiply with a check.
-        let count = self.shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim as u64));
-        match count.filter(|&n| is_valid_dimension(n)).map(|n| n * self.dtype.size() as u64) {
-            None => fail(format!("more than the {} elements that are supported", i32::MAX)),
-            Some(bytes) if bytes > most => fail(format!("{bytes} bytes, above maxTensorByteLength of {most} bytes")),
-            Some(_) => Ok(()),
+        let count = self.count();
+        if !is_dimension(count) {
+            return fail(format!("more than the {} elements that are supported", i32::MAX));
+        }
+        let bytes = count * self.dtype.size() as u32;
+        match bytes <= Dim::number(most as i64) {
+            true => Ok(()),
+            false => fail(format!("{bytes} bytes, above maxTensorByteLength of {most} bytes")),
         }
     }
 }
@@ -67,6 +112,11 @@ impl Descriptor {
 /// "Valid dimension" of the draft: greater than zero and in the range of `long`.
 pub fn is_valid_dimension(dim: u64) -> bool {
     (1..=i32::MAX as u64).contains(&dim)
+}
+
+/// As [`is_valid_dimension`], for what is computed from dimensions.
+pub fn is_dimension(dim: Dim) -> bool {
+    dim >= 1 && dim <= i32::MAX as u32
 }
 
 /// Number of elements of a checked shape.
@@ -83,6 +133,15 @@ pub fn strides(shape: &[u32]) -> Vec<usize> {
     strides
 }
 
+/// As [`strides`], for dimensions that may follow from sizes that are known later.
+pub fn dim_strides(shape: &[Dim]) -> Vec<Dim> {
+    let mut strides = vec![Dim::number(1); shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis];
+    }
+    strides
+}
+
 /// Strides, in elements, that read a tensor of shape `from` as if it were broadcast to `to`: 0 along every
 /// dimension that is repeated. `from` must be unidirectionally broadcastable to `to`.
 pub fn broadcast_strides(from: &[u32], to: &[u32]) -> Vec<usize> {
@@ -94,31 +153,32 @@ pub fn broadcast_strides(from: &[u32], to: &[u32]) -> Vec<usize> {
 }
 
 /// "Bidirectionally broadcast the shapes" of the draft; `None` is failure.
-pub fn broadcast(a: &[u32], b: &[u32]) -> Option<Vec<u32>> {
+pub fn broadcast(a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
     let rank = a.len().max(b.len());
-    let dim = |shape: &[u32], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);
+    let dim = |shape: &[Dim], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(Dim::number(1), |i| shape[i]);
     (0..rank)
         .map(|axis| match (dim(a, axis), dim(b, axis)) {
             (x, y) if x == y || y == 1 => Some(x),
-            (1, y) => Some(y),
+            (x, y) if x == 1 => Some(y),
             _ => None,
         })
         .collect()
 }
 
 /// "Unidirectionally broadcastable" of the draft: whether `from` can be repeated to the shape `to`.
-pub fn broadcasts_to(from: &[u32], to: &[u32]) -> bool {
+pub fn broadcasts_to(from: &[Dim], to: &[Dim]) -> bool {
     from.len() <= to.len() && from.iter().rev().zip(to.iter().rev()).all(|(&f, &t)| f == t || f == 1)
 }
 
 /// "Blockwise broadcastable" of the draft: the same rank, and every dimension of `from` divides that of `to`.
-pub fn broadcasts_blockwise(from: &[u32], to: &[u32]) -> bool {
+pub fn broadcasts_blockwise(from: &[Dim], to: &[Dim]) -> bool {
     from.len() == to.len() && from.iter().zip(to).all(|(&f, &t)| f != 0 && t % f == 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dimension::{dims, numbers};
 
     #[test]
     fn limits() {
@@ -134,6 +194,9 @@ mod tests {
 
     #[test]
     fn broadcasting() {
+        let broadcast = |a: &[u32], b: &[u32]| super::broadcast(&dims(a), &dims(b)).map(|shape| numbers(&shape));
+        let broadcasts_to = |from: &[u32], to: &[u32]| super::broadcasts_to(&dims(from), &dims(to));
+        let broadcasts_blockwise = |from: &[u32], to: &[u32]| super::broadcasts_blockwise(&dims(from), &dims(to));
         assert_eq!(broadcast(&[5, 1], &[1, 6]), Some(vec![5, 6]));
         assert_eq!(broadcast(&[4], &[2, 3, 4]), Some(vec![2, 3, 4]));
         assert_eq!(broadcast(&[], &[2]), Some(vec![2]));

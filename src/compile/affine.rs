@@ -2,6 +2,7 @@
 //! of its filter, its bias and its padding. The new filter is written as operators on constants, which
 //! [`fold`](super::fold) computes.
 
+use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::ops::Op;
@@ -10,7 +11,7 @@ use crate::ops::elementwise::Elementwise;
 use crate::ops::normalization::BatchNormalization;
 use crate::ops::pad::{Pad, PaddingMode};
 use crate::ops::reshape::{Expand, Reshape};
-use crate::shape::{Descriptor, elements};
+use crate::shape::Descriptor;
 use std::collections::HashSet;
 
 /// Makes batch normalizations, products, sums and paddings with constants part of the `float32` convolutions beside them.
@@ -69,7 +70,7 @@ impl Absorb<'_> {
     }
 
     /// Appends an operator; gives its output, of that shape.
-    fn compute(&mut self, op: impl Into<Op>, inputs: &[ValueId], shape: &[u32]) -> ValueId {
+    fn compute(&mut self, op: impl Into<Op>, inputs: &[ValueId], shape: &[Dim]) -> ValueId {
         let id = self.graph.add_value(Descriptor::new(DataType::Float32, shape), Source::Node);
         if inputs.iter().all(|&id| self.is_known(id)) {
             self.known.insert(id);
@@ -82,8 +83,8 @@ impl Absorb<'_> {
 
     /// `id` with its elements along dimension `axis` of `rank` dimensions.
     fn along(&mut self, id: ValueId, axis: usize, rank: usize) -> ValueId {
-        let mut new_shape = vec![1; rank];
-        new_shape[axis] = elements(&self.graph.descriptor(id).shape) as u32;
+        let mut new_shape = vec![Dim::number(1); rank];
+        new_shape[axis] = self.graph.descriptor(id).count();
         let shape = new_shape.clone();
         self.compute(Reshape { new_shape }, &[id], &shape)
     }
@@ -142,7 +143,7 @@ impl Absorb<'_> {
     }
 
     fn number(&mut self, value: f32) -> Option<ValueId> {
-        self.graph.add_constant(Descriptor::new(DataType::Float32, []), &value.to_ne_bytes()).ok()
+        self.graph.add_constant(Descriptor::new(DataType::Float32, [0u32; 0]), &value.to_ne_bytes()).ok()
     }
 
     /// A product, quotient, sum or difference with a constant that is the same in all places of a channel.
@@ -234,7 +235,8 @@ impl Absorb<'_> {
         }
         let more = [beginning[height], ending[height], beginning[width], ending[width]];
         let own = &convolution.attributes.padding;
-        let padding = own.iter().zip(more).map(|(&own, more)| own.checked_add(more)).collect::<Option<Vec<u32>>>()?;
+        let padding =
+            own.iter().zip(more).map(|(&own, more)| own.checked_add(more.get())).collect::<Option<Vec<u32>>>()?;
         let mut convolution = convolution.clone();
         convolution.attributes.padding = padding;
         let (input, origins) = (self.graph.nodes[index].inputs[0], self.graph.nodes[index].origins.clone());

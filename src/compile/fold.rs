@@ -19,12 +19,15 @@ const SMALL_BYTES: usize = 1 << 16;
 pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> Result<()> {
     let nodes = std::mem::take(&mut graph.nodes);
     for node in nodes {
-        let bytes = |id: &ValueId| graph.descriptor(*id).bytes();
-        let operands: usize = node.inputs.iter().flatten().map(bytes).sum();
-        let outputs: usize = node.outputs.iter().map(bytes).sum();
         let known = node.inputs.iter().flatten().all(|&id| graph.value(id).constant().is_some())
-            && !node.outputs.iter().any(|id| keep.contains(id));
-        if !known || (outputs > operands * MAX_GROWTH && outputs > SMALL_BYTES) {
+            && !node.outputs.iter().any(|id| keep.contains(id) || !graph.descriptor(*id).is_known());
+        let bytes = |id: &ValueId| graph.descriptor(*id).bytes();
+        let is_small = || {
+            let operands: usize = node.inputs.iter().flatten().map(bytes).sum();
+            let outputs: usize = node.outputs.iter().map(bytes).sum();
+            outputs <= operands * MAX_GROWTH || outputs <= SMALL_BYTES
+        };
+        if !known || !is_small() {
             graph.nodes.push(node);
             continue;
         }

@@ -5,13 +5,14 @@
 //! the transposed image; the operators that follow compute on the transposed values as long as they can; transposes
 //! remain at the borders, and those that meet there cancel each other in [`simplify`](super::simplify).
 
+use crate::dimension::Dim;
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::ops::conv2d::Conv2d;
 use crate::ops::reshape::Reshape;
 use crate::ops::spatial::InputLayout;
 use crate::ops::transpose::Transpose;
 use crate::ops::{Op, Operator};
-use crate::shape::{Descriptor, elements};
+use crate::shape::Descriptor;
 use std::collections::{HashMap, HashSet};
 
 /// Output channels of a group for which a convolution is worth transposing its image: fewer leave most lanes of the
@@ -58,9 +59,9 @@ impl Groups {
         if op.attributes.input_layout != InputLayout::Nchw {
             return None;
         }
-        Some(match (op.attributes.groups, graph.descriptor(node.inputs[1]?).shape[inputs]) {
-            (1, _) => Groups::One,
-            (_, 1) => Groups::Depthwise,
+        Some(match op.attributes.groups {
+            1 => Groups::One,
+            _ if graph.descriptor(node.inputs[1]?).shape[inputs] == 1 => Groups::Depthwise,
             _ => Groups::Several,
         })
     }
@@ -103,7 +104,7 @@ impl Rewrite<'_> {
         self.last.get(&id).is_some_and(|last| last.native)
     }
 
-    fn add_value(&mut self, like: ValueId, shape: Vec<u32>) -> ValueId {
+    fn add_value(&mut self, like: ValueId, shape: Vec<Dim>) -> ValueId {
         let dtype = self.graph.descriptor(like).dtype;
         self.graph.add_value(Descriptor::new(dtype, shape), Source::Node)
     }
@@ -149,7 +150,7 @@ impl Rewrite<'_> {
         if own.iter().all(|&size| size == 1) {
             return id;
         }
-        let mut new_shape = vec![1; rank - own.len()];
+        let mut new_shape = vec![Dim::number(1); rank - own.len()];
         new_shape.extend(own);
         self.plain(id);
         let whole = self.add_value(id, new_shape.clone());
@@ -226,9 +227,9 @@ impl Rewrite<'_> {
         };
         let rank = self.rank(node.outputs[0]);
         // Elements that are there with channels last, and elements that would have to be transposed.
-        let (mut native, mut foreign) = (0, 0);
+        let (mut native, mut foreign) = (Dim::number(0), Dim::number(0));
         for &id in node.inputs[..count].iter().flatten() {
-            let elements = elements(&self.graph.descriptor(id).shape);
+            let elements = self.graph.descriptor(id).count();
             match self.last.get(&id) {
                 Some(last) if last.native && self.rank(id) == rank => native += elements,
                 None if self.graph.value(id).constant().is_none() => foreign += elements,
@@ -264,7 +265,7 @@ impl Rewrite<'_> {
         if from.len() < 3 || to.len() < 3 || from[..2] != to[..2] {
             return None;
         }
-        let new_shape: Vec<u32> = axes(to.len()).into_iter().map(|axis| to[axis]).collect();
+        let new_shape: Vec<Dim> = axes(to.len()).into_iter().map(|axis| to[axis]).collect();
         if last.native {
             self.push_native(Reshape { new_shape }.into(), vec![Some(last.id)], node);
             return Some(());

@@ -213,6 +213,7 @@ impl Planner<'_> {
             let id = ValueId(root as u32);
             let space = match (&value.source, self.outputs[root]) {
                 (Source::Constant(_), _) => Some(Space::Constant(id)),
+                (Source::Sizes(_), _) => unreachable!("memory is planned for sizes that are known"),
                 (Source::Input, _) => self.graph.inputs.iter().position(|(_, input)| *input == id).map(Space::Input),
                 (Source::Node, output) => output.map(Space::Output),
             };

@@ -3,6 +3,7 @@
 //! values while it does.
 
 use super::fuse::program;
+use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Prologue, Source, Storage, ValueId, is_cheap};
@@ -45,8 +46,8 @@ fn reads(op: &Op, operand: usize) -> Reads {
 
 /// Whether reading the elements of `producer` by its operands takes fewer bytes, and little else.
 fn saves_bytes(graph: &Graph, producer: &Node, program: &Fused) -> bool {
-    let bytes = |id: &ValueId| graph.descriptor(*id).bytes();
-    let operands: usize = producer.inputs.iter().flatten().map(bytes).sum();
+    let bytes = |id: &ValueId| graph.descriptor(*id).count() * graph.descriptor(*id).dtype.size() as u32;
+    let operands: Dim = producer.inputs.iter().flatten().map(bytes).sum();
     operands < bytes(&producer.outputs[0])
         && program.instructions.len() <= MAX_CHEAP
         && program.instructions.iter().all(|instruction| is_cheap(instruction.op))

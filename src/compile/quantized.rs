@@ -5,6 +5,7 @@
 //! it.
 
 use super::{Evaluate, fold, simplify};
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Element};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Source, ValueId};
@@ -98,10 +99,10 @@ pub(super) fn sink(graph: &mut Graph) -> Result<()> {
             let shape = |id: ValueId, graph: &Graph| match &node.op {
                 Op::Transpose(op) => {
                     let shape = &graph.descriptor(id).shape;
-                    op.axes(shape.len()).iter().map(|&axis| shape[axis]).collect()
+                    op.axes(shape.len()).iter().map(|&axis| shape[axis]).collect::<Vec<_>>()
                 }
-                _ if graph.descriptor(id).elements() == output.elements() => output.shape.clone(),
-                _ => vec![1; output.rank()],
+                _ if graph.descriptor(id).count() == output.count() => output.shape.clone(),
+                _ => vec![Dim::number(1); output.rank()],
             };
             let moved = operands.map(|id| {
                 let descriptor = Descriptor::new(graph.descriptor(id).dtype, shape(id, graph));
@@ -131,7 +132,7 @@ fn moved(graph: &Graph, dequantize: &Node, node: &Node) -> Option<[ValueId; 3]> 
     let &[Some(input), Some(scale), Some(zero)] = dequantize.inputs.as_slice() else { return None };
     let follows = match &node.op {
         Op::Transpose(_) => true,
-        Op::Reshape(_) => graph.descriptor(scale).elements() == 1,
+        Op::Reshape(_) => graph.descriptor(scale).count() == 1,
         _ => false,
     };
     (follows && is_byte(graph, input)).then_some([input, scale, zero])
@@ -289,7 +290,7 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
     let (to_last, to_first) = ([0, 2, 3, 1], [0, 3, 1, 2]);
     let mut transposed = |from: ValueId, axes: [u32; 4]| {
         let Descriptor { dtype, shape } = graph.descriptor(from).clone();
-        let shape: Vec<u32> = axes.iter().map(|&axis| shape[axis as usize]).collect();
+        let shape: Vec<Dim> = axes.iter().map(|&axis| shape[axis as usize]).collect();
         graph.add_value(Descriptor::new(dtype, shape), Source::Node)
     };
     let output = node.outputs[0];
@@ -352,7 +353,7 @@ impl Search<'_> {
         };
         let shape = &self.graph.descriptor(*filter).shape;
         let axis = op.channel_axis(shape.len());
-        let mut per_channel = vec![1; shape.len()];
+        let mut per_channel = vec![Dim::number(1); shape.len()];
         per_channel[axis] = shape[axis];
         let own = &self.graph.descriptor(*scale).shape;
         let spread = own.iter().all(|&size| size == 1);
@@ -367,7 +368,7 @@ impl Search<'_> {
             return Ok(None);
         }
         if spread {
-            let channels = shape[axis] as usize;
+            let channels = shape[axis].get() as usize;
             (scales, zeros) = (vec![scales[0]; channels], vec![zeros[0]; channels]);
         }
         Ok(Some(Filter { bytes: *filter, scales, zeros }))
@@ -377,7 +378,8 @@ impl Search<'_> {
     fn bias(&self, id: ValueId, channels: usize) -> Result<Option<Vec<f32>>> {
         let mut bias = floats(self.graph, id)?;
         // As many elements in another dimension are one for each row.
-        let along = bias.len() == 1 || self.graph.descriptor(id).shape.last() == Some(&(channels as u32));
+        let along =
+            bias.len() == 1 || self.graph.descriptor(id).shape.last().is_some_and(|&last| last == channels as u32);
         if bias.len() == 1 {
             bias = vec![bias[0]; channels];
         }

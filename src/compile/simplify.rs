@@ -47,7 +47,7 @@ pub(super) fn does_nothing(graph: &Graph, node: &Node) -> bool {
         Op::Elementwise(Elementwise::Identity | Elementwise::Cast { .. }) => true,
         Op::Reshape(_) | Op::Expand(_) | Op::Slice(_) => true,
         Op::Tile(_) | Op::Pad(_) => true,
-        Op::Transpose(op) => op.contiguous_offset(shape).is_some(),
+        Op::Transpose(op) => op.keeps_order(shape),
         Op::Concat(_) => node.inputs.len() == 1,
         _ => false,
     }

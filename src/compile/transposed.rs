@@ -1,11 +1,12 @@
 //! Products with a transposed constant: the product transposes while it packs, so that the constant is neither copied
 //! nor held in both forms when something else (the embeddings of a language model) reads it as it is.
 
+use crate::dimension::Dim;
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::ops::Op;
 use crate::ops::matmul::{Gemm, GemmAttributes};
 use crate::ops::reshape::Reshape;
-use crate::shape::{Descriptor, elements};
+use crate::shape::Descriptor;
 use std::collections::HashMap;
 
 /// Lets matrix products whose second operand is the transposition of a constant matrix read that constant itself.
@@ -53,9 +54,9 @@ fn push_gemm(graph: &mut Graph, node: &Node, constant: ValueId) {
     if let [_] = rows {
         return graph.nodes.push(gemm(a, output));
     }
-    let rows = elements(rows) as u32;
+    let rows = rows.iter().copied().product();
     let new_shape = graph.descriptor(output).shape.clone();
-    let mut value = |cols| graph.add_value(Descriptor::new(dtype, [rows, cols]), Source::Node);
+    let mut value = |cols: Dim| graph.add_value(Descriptor::new(dtype, [rows, cols]), Source::Node);
     let (flat, sums) = (value(depth), value(*new_shape.last().expect("inferred")));
     let reshape = |from, new_shape, to| Node {
         op: Reshape { new_shape }.into(),

@@ -4,6 +4,7 @@
 use crate::ir::{Graph, Node};
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
+use crate::shape::Sizes;
 
 /// How the operands and outputs of a node share memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +26,8 @@ impl View {
 
 /// The view that `node` is, if it is one.
 pub fn view(graph: &Graph, node: &Node) -> Option<View> {
-    let shapes: Vec<&[u32]> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).shape.as_slice()).collect();
+    let sizes: Vec<Sizes> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).sizes()).collect();
+    let shapes: Vec<&[u32]> = sizes.iter().map(|sizes| &**sizes).collect();
     let size = graph.descriptor(node.outputs[0]).dtype.size();
     let offsets = |offset: &dyn Fn(usize) -> Option<usize>, count: usize| -> Option<Vec<usize>> {
         (0..count).map(|index| offset(index).map(|elements| elements * size)).collect()

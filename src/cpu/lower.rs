@@ -29,7 +29,7 @@ use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
 use crate::ops::resample2d::InterpolationMode;
 use crate::ops::{Op, given};
-use crate::shape::Descriptor;
+use crate::shape::{Descriptor, Sizes};
 
 /// What lowering knows about a node.
 pub struct Lowering<'a> {
@@ -107,14 +107,15 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
     let output = l.outputs[0];
     Ok(match op {
         Op::Reshape(_) => CopyStep::contiguous(output).into(),
-        Op::Expand(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
-        Op::Slice(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
-        Op::Transpose(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
-        Op::Reverse(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
-        Op::Tile(op) => CopyStep::new(&op.strided(&l.input(0).shape), output).into(),
+        Op::Expand(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
+        Op::Slice(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
+        Op::Transpose(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
+        Op::Reverse(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
+        Op::Tile(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
         Op::Split(op) => CopyStep::split(op, l.input(0), l.outputs.len()).into(),
         Op::Concat(op) => {
-            let inputs: Vec<&[u32]> = l.inputs.iter().flatten().map(|input| input.shape.as_slice()).collect();
+            let inputs: Vec<Sizes> = l.inputs.iter().flatten().map(|input| input.sizes()).collect();
+            let inputs: Vec<&[u32]> = inputs.iter().map(|sizes| &**sizes).collect();
             CopyStep::concat(op, &inputs, output).into()
         }
         Op::Pad(op) if op.mode == PaddingMode::Constant => CopyStep::pad(op, l.input(0), output).into(),

@@ -107,7 +107,7 @@ impl<'a> Lowering<'a> {
         if self.dialect.lanes(output.dtype) == 1 {
             return self.entered(0, name, inputs, functions, parameters, entry);
         }
-        let descriptor = Descriptor::new(DataType::Float32, output.shape.clone());
+        let descriptor = Descriptor::new(DataType::Float32, output.sizes().to_vec());
         let functions = functions.to_string();
         self.packed(DataType::Float32, |l, output| {
             l.to_scratch(name, inputs, (output, &descriptor), functions, parameters, entry);
@@ -189,13 +189,13 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<()> {
         }
         Op::Fused(program) => copy::elementwise(l, program),
         Op::Reshape(_) => l.copy(l.readable("x", 0)),
-        Op::Expand(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),
-        Op::Slice(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),
-        Op::Transpose(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),
-        Op::Reverse(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),
-        Op::Tile(op) => copy::strided(l, 0, &op.strided(&l.input(0).shape)),
+        Op::Expand(op) => copy::strided(l, 0, &op.strided(&l.input(0).sizes())),
+        Op::Slice(op) => copy::strided(l, 0, &op.strided(&l.input(0).sizes())),
+        Op::Transpose(op) => copy::strided(l, 0, &op.strided(&l.input(0).sizes())),
+        Op::Reverse(op) => copy::strided(l, 0, &op.strided(&l.input(0).sizes())),
+        Op::Tile(op) => copy::strided(l, 0, &op.strided(&l.input(0).sizes())),
         Op::Split(op) => {
-            (0..l.outputs.len()).for_each(|index| copy::strided(l, index, &op.strided(&l.input(0).shape, index)));
+            (0..l.outputs.len()).for_each(|index| copy::strided(l, index, &op.strided(&l.input(0).sizes(), index)));
         }
         Op::Concat(op) => copy::concat(op, l),
         Op::Pad(op) => copy::pad(op, l),

@@ -129,7 +129,7 @@ impl Map<'_> {
             let name = format!("operand{}", index + 1);
             bindings.push(*bound);
             text.push_str(&dialect.readable(bindings.len() as u32, &name, descriptor.dtype));
-            reads.push(read_broadcast(&mut self.parameters, &name, &descriptor.shape, &self.descriptor.shape));
+            reads.push(read_broadcast(&mut self.parameters, &name, &descriptor.sizes(), &self.descriptor.sizes()));
             types.push(descriptor.dtype);
         }
         let (lines, result) = Scalars { dialect, parameters: &mut self.parameters }.program(program, &reads, &types);

@@ -5,6 +5,7 @@ use super::kernel::{Bound, Parameters};
 use super::lower::Lowering;
 use super::map::{Divisors, Readable, spread};
 use super::scalar::Scalars;
+use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::ir::{Prologue, Storage};
 use crate::shape::{Descriptor, elements};
@@ -62,12 +63,13 @@ fn computed(
         bindings.push(*bound);
         let binding = bindings.len() as u32;
         let is_packed = index == 0 && prologue.storage == Storage::Nibbles;
-        let shape = if is_packed { &prologue.shape } else { &descriptor.shape };
+        let whole = numbers(&prologue.shape);
+        let shape: &[u32] = if is_packed { &whole } else { &descriptor.sizes() };
         text += &match is_packed {
             true => dialect.readable_nibbles(binding, &own, descriptor.dtype),
             false => dialect.readable(binding, &own, descriptor.dtype),
         };
-        let place = spread(parameters, shape, &prologue.shape, Divisors::Text);
+        let place = spread(parameters, shape, &whole, Divisors::Text);
         let next = match place.strip_suffix(", i)") {
             Some(call) => format!("{call}, i + NEXT)"),
             None => place.replacen('i', "(i + NEXT)", 1),
@@ -79,7 +81,7 @@ fn computed(
             }
             _ => None,
         };
-        let is_shared = is_shared(shape, &prologue.shape);
+        let is_shared = is_shared(shape, &whole);
         reads.push(Read { name: own, places: [place, next], is_shared, value, packed });
     }
     let types: Vec<_> = operands.iter().map(|(_, descriptor)| descriptor.dtype).collect();

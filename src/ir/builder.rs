@@ -1,6 +1,7 @@
 //! The builder behind `MLGraphBuilder`: validates operators one by one and appends them to a graph.
 
 use super::{Constant, Graph, Node, Source, ValueId};
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::{Error, Problem, Result};
 use crate::memory::{Buffer, Mapped};
@@ -87,6 +88,15 @@ impl Builder {
         Ok(self.graph.add_value(descriptor, Source::Constant(Constant::Mapped(window))))
     }
 
+    /// A constant of type int64 whose elements follow from sizes that are known later.
+    ///
+    /// # Errors
+    /// A TypeError for a descriptor beyond the limits or another number of elements.
+    pub fn sizes(&mut self, descriptor: Descriptor, dims: &[Dim]) -> Result<OperandId> {
+        check_constant(&descriptor, size_of::<i64>() * dims.len(), self.max_tensor_bytes)?;
+        Ok(self.graph.add_value(descriptor, Source::Sizes(dims.into())))
+    }
+
     /// `constant(tensor)`: a constant that shares the bytes of a constant tensor.
     pub fn constant_shared(&mut self, descriptor: Descriptor, bytes: Arc<Buffer>) -> OperandId {
         assert_eq!(descriptor.bytes(), bytes.len());
@@ -98,7 +108,7 @@ impl Builder {
     /// # Errors
     /// An UnknownError without memory.
     pub fn scalar(&mut self, dtype: DataType, value: Number) -> Result<OperandId> {
-        self.graph.add_constant(Descriptor::new(dtype, []), &value.to_bytes(dtype))
+        self.graph.add_constant(Descriptor::new(dtype, [0u32; 0]), &value.to_bytes(dtype))
     }
 
     /// Appends an operator, its operands in the order of the rule row, and gives its outputs.
@@ -162,6 +172,11 @@ impl Builder {
             return Err(fail(Problem::attribute("operand", id, "an operand of this builder")));
         }
         self.add(op, inputs, label)
+    }
+
+    /// The integers of an operand that follow from sizes that are known later.
+    pub fn sizes_of(&self, id: OperandId) -> Option<&[Dim]> {
+        if let Source::Sizes(dims) = &self.graph.value(id).source { Some(dims) } else { None }
     }
 
     /// Whether an operand is a constant.

@@ -14,11 +14,13 @@ pub use listing::Listing;
 pub use prologue::{Prologue, Storage, is_cheap};
 pub use text::parse;
 
+use crate::dimension::Dim;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Buffer;
 use crate::ops::Op;
 use crate::ops::fused::Fused;
 use crate::shape::Descriptor;
+use std::sync::Arc;
 
 /// A value of a graph, by its place in [`Graph::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,6 +40,8 @@ pub enum Source {
     Input,
     /// Known when the graph is built.
     Constant(Constant),
+    /// Integers of type int64 that follow from sizes that are known later.
+    Sizes(Arc<[Dim]>),
     /// Computed by a node.
     Node,
 }
@@ -52,7 +56,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// The bytes of a constant.
+    /// The bytes of a constant, if it does not follow from sizes that are known later.
     pub fn constant(&self) -> Option<&Constant> {
         if let Source::Constant(bytes) = &self.source { Some(bytes) } else { None }
     }
@@ -215,7 +219,7 @@ impl Graph {
         let needed = self.needed_values();
         self.nodes.retain(|node| node.outputs.iter().any(|id| needed[id.index()]));
         for (value, _) in self.values.iter_mut().zip(&needed).filter(|(_, needed)| !**needed) {
-            if let Source::Constant(_) = value.source {
+            if let Source::Constant(_) | Source::Sizes(_) = value.source {
                 value.source = Source::Node;
             }
         }

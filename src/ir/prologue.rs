@@ -1,5 +1,6 @@
 //! Prologues: operands that a node computes itself while it reads them.
 
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::Fused;
@@ -24,7 +25,7 @@ pub struct Prologue {
     /// The operand as the operator sees it.
     pub descriptor: Descriptor,
     /// The shape that the operands of the program are spread to. Its elements are those of the operand, in the same order.
-    pub shape: Vec<u32>,
+    pub shape: Vec<Dim>,
     /// What is computed of each element. Each operand has the shape above, or repeats its elements: it is broadcast, or
     /// stands for blocks as a scale of `dequantizeLinear()` does.
     pub program: Fused,
@@ -42,7 +43,7 @@ impl Prologue {
     pub fn blocks(&self, from: &[u32]) -> Vec<u32> {
         let padding = self.shape.len() - from.len();
         let size = |axis: usize| if axis < padding { 1 } else { from[axis - padding] };
-        self.shape.iter().enumerate().map(|(axis, &all)| all / size(axis)).collect()
+        self.shape.iter().enumerate().map(|(axis, all)| all.get() / size(axis)).collect()
     }
 
     /// The text form: `b:[dequantize(r0 r1 r2)]` for the operand `b`.
@@ -64,12 +65,12 @@ impl Prologue {
             .map(|(index, &operand)| self.spread(if index == 0 { whole.as_ref().unwrap_or(operand) } else { operand }))
             .collect();
         let output = Descriptor::new(self.descriptor.dtype, self.shape.clone());
-        self.program.evaluate(&spread.iter().collect::<Vec<_>>(), &output).reshape(&self.descriptor.shape)
+        self.program.evaluate(&spread.iter().collect::<Vec<_>>(), &output).reshape(&self.descriptor.sizes())
     }
 
     fn spread(&self, operand: &Tensor) -> Tensor {
         let own = operand.descriptor();
-        let blocks = self.blocks(&own.shape);
+        let blocks = self.blocks(&own.sizes());
         let padding = self.shape.len() - own.rank();
         Tensor::from_fn(&Descriptor::new(own.dtype, self.shape.clone()), |index| {
             let place: Vec<usize> = index.iter().zip(&blocks).map(|(&i, &block)| i / block as usize).collect();

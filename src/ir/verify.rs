@@ -1,15 +1,16 @@
 //! The invariants of a graph, checked after every pass in tests and in debug builds.
 
 use super::{Graph, Prologue, Source, Storage};
+use crate::dimension::Dim;
 use crate::ops::Operator;
-use crate::shape::{Descriptor, broadcasts_blockwise, elements};
+use crate::shape::{Descriptor, broadcasts_blockwise};
 
 impl Graph {
     /// Panics unless every operand is defined before it is used, every value is computed once, every node accepts
     /// its operands and gives outputs of the descriptors that are written down, and names are unique.
     pub fn verify(&self) {
         let mut defined: Vec<bool> =
-            self.values.iter().map(|value| matches!(value.source, Source::Constant(_))).collect();
+            self.values.iter().map(|value| matches!(value.source, Source::Constant(_) | Source::Sizes(_))).collect();
         for (name, id) in &self.inputs {
             assert!(matches!(self.value(*id).source, Source::Input), "input {name} is not an input value");
             defined[id.index()] = true;
@@ -60,13 +61,14 @@ impl Graph {
         let Prologue { descriptor, shape, program, storage, .. } = prologue;
         assert_eq!(operands.len(), program.inputs, "{name}: operands of a prologue");
         assert_eq!(program.output_type(), descriptor.dtype, "{name}: the type that a prologue gives");
-        assert_eq!(elements(shape), descriptor.elements(), "{name}: the elements of a prologue");
+        let elements: Dim = shape.iter().copied().product();
+        assert_eq!(elements, descriptor.count(), "{name}: the elements of a prologue");
         for (index, operand) in operands.iter().enumerate() {
             if index == 0 && *storage == Storage::Nibbles {
-                assert_eq!(operand.elements(), elements(shape).div_ceil(2), "{name}: packed numbers");
+                assert_eq!(operand.count(), elements.div_ceil(2u32), "{name}: packed numbers");
                 continue;
             }
-            let padded = [&vec![1; shape.len() - operand.rank()][..], &operand.shape].concat();
+            let padded = [&vec![Dim::number(1); shape.len() - operand.rank()][..], &operand.shape].concat();
             assert!(broadcasts_blockwise(&padded, shape), "{name}: {:?} is spread to {shape:?}", operand.shape);
         }
     }

@@ -3,7 +3,8 @@
 use super::error::{Refusal, shortened};
 use super::import::{Body, Importer, Place, Value, value_type};
 use super::proto;
-use super::tensor::{ElementType, Literal, TensorRecord, numbers};
+use super::tensor::{self, ElementType, Literal, TensorRecord};
+use crate::dimension::{Dim, dims, numbers};
 use crate::dtype::{DataType, Number};
 use crate::error::Error;
 use crate::ir::OperandId;
@@ -133,13 +134,21 @@ impl<'c, 'm> Call<'c, 'm> {
     ///
     /// # Errors
     /// If it is not given, or no tensor.
-    pub fn input_shape(&self, index: usize) -> Step<Vec<u32>> {
+    pub fn input_shape(&self, index: usize) -> Step<Vec<Dim>> {
         match self.required(index)? {
             Value::Operand(id) => Ok(self.shape(id)),
-            Value::Literal(literal) => Ok(literal.shape.clone()),
+            Value::Literal(literal) => Ok(dims(&literal.shape)),
             Value::Empty(descriptor) => Ok(descriptor.shape),
             _ => Err(Refusal(format!("input {index} is no tensor"))),
         }
+    }
+
+    /// As [`input_shape`](Self::input_shape), as numbers, see [`Dim::get`].
+    ///
+    /// # Errors
+    /// As above.
+    pub fn input_sizes(&self, index: usize) -> Step<Vec<u32>> {
+        Ok(numbers(&self.input_shape(index)?))
     }
 
     /// The data type of the input at `index`; `None` if WebNN does not have it.
@@ -157,12 +166,15 @@ impl<'c, 'm> Call<'c, 'm> {
         }
     }
 
-    /// The elements of `operand`, if it is a constant.
+    /// The elements of `operand`, if it is a constant. Sizes that are not known become numbers, see [`Dim::pinned`].
     pub fn numbers_of(&self, operand: OperandId) -> Option<Vec<Number>> {
+        if let Some(dims) = self.importer.builder.sizes_of(operand) {
+            return Some(dims.iter().map(|dim| Number::Int(dim.pinned() as i128)).collect());
+        }
         let constant = self.importer.builder.constant_value(operand)?;
         // A weight that cannot be read is told when the graph is compiled; here, it is just not known.
         let bytes = constant.buffer().ok()?;
-        Some(numbers(self.dtype(operand), bytes.bytes()))
+        Some(tensor::numbers(self.dtype(operand), bytes.bytes()))
     }
 
     /// The integers in the constant at `index`; `None` if it is not given.
@@ -184,6 +196,19 @@ impl<'c, 'm> Call<'c, 'm> {
     /// As above, or if it is not given.
     pub fn ints(&self, index: usize, what: &str) -> Step<Vec<i64>> {
         self.optional_ints(index, what)?.ok_or_else(|| Refusal(format!("{what} (input {index}) is missing")))
+    }
+
+    /// As [`ints`](Self::ints), also for integers that follow from sizes that are known later.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn int_dims(&self, index: usize, what: &str) -> Step<Vec<Dim>> {
+        if let Some(Value::Operand(id)) = self.value(index)
+            && let Some(dims) = self.importer.builder.sizes_of(id)
+        {
+            return Ok(dims.to_vec());
+        }
+        Ok(self.ints(index, what)?.into_iter().map(Dim::number).collect())
     }
 
     /// The one integer in the constant at `index`.
@@ -333,8 +358,13 @@ impl<'c, 'm> Call<'c, 'm> {
     }
 
     /// The shape of an operand.
-    pub fn shape(&self, operand: OperandId) -> Vec<u32> {
+    pub fn shape(&self, operand: OperandId) -> Vec<Dim> {
         self.importer.builder.descriptor(operand).shape.clone()
+    }
+
+    /// The shape of an operand as numbers, see [`Dim::get`].
+    pub fn sizes(&self, operand: OperandId) -> Vec<u32> {
+        numbers(&self.importer.builder.descriptor(operand).shape)
     }
 
     /// The rank of an operand.
@@ -464,6 +494,19 @@ impl<'c, 'm> Call<'c, 'm> {
         self.constant(DataType::Int64, shape, ints.iter().copied()).map(Value::Operand)
     }
 
+    /// As [`int_list`](Self::int_list), of integers that may follow from sizes that are known later.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn dim_list(&mut self, shape: &[u32], dims: &[Dim]) -> Step<Value> {
+        if dims.iter().all(|dim| dim.is_number()) {
+            return self.int_list(shape, &dims.iter().map(|dim| dim.pinned()).collect::<Vec<_>>());
+        }
+        let descriptor = Descriptor::new(DataType::Int64, shape);
+        self.take_memory(size_of_val(dims))?;
+        Ok(Value::Operand(self.importer.builder.sizes(descriptor, dims)?))
+    }
+
     /// A scalar.
     ///
     /// # Errors
@@ -533,7 +576,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// # Errors
     /// If there are not exactly `N`.
     pub fn dims<const N: usize>(&self, operand: OperandId, what: &str) -> Step<[u32; N]> {
-        let shape = self.shape(operand);
+        let shape = self.sizes(operand);
         <[u32; N]>::try_from(shape)
             .map_err(|shape| Refusal(format!("{what} has shape {shape:?}, expected {N} dimensions")))
     }

@@ -3,6 +3,7 @@
 use super::call::{Call, Step};
 use super::error::Refusal;
 use super::import::Value;
+use crate::dimension::{Dim, IntoDims, numbers};
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::ops::concat::Concat;
@@ -71,19 +72,26 @@ impl Call<'_, '_> {
     }
 
     /// Another shape of as many elements; nothing if it is the same.
-    pub fn reshape(&mut self, operand: OperandId, shape: &[u32]) -> Step<OperandId> {
-        if self.shape(operand) == shape {
+    pub fn reshape(&mut self, operand: OperandId, shape: impl IntoDims) -> Step<OperandId> {
+        let new_shape = shape.into_dims();
+        if self.shape(operand) == new_shape {
             return Ok(operand);
         }
-        self.emit(Reshape { new_shape: shape.to_vec() }, &[operand])
+        self.emit(Reshape { new_shape }, &[operand])
+    }
+
+    /// The one element of `operand` as a scalar.
+    pub fn to_scalar(&mut self, operand: OperandId) -> Step<OperandId> {
+        self.reshape(operand, [0u32; 0])
     }
 
     /// `operand` broadcast to `shape`; nothing if that is its shape.
-    pub fn expand(&mut self, operand: OperandId, shape: &[u32]) -> Step<OperandId> {
-        if self.shape(operand) == shape {
+    pub fn expand(&mut self, operand: OperandId, shape: impl IntoDims) -> Step<OperandId> {
+        let new_shape = shape.into_dims();
+        if self.shape(operand) == new_shape {
             return Ok(operand);
         }
-        self.emit(Expand { new_shape: shape.to_vec() }, &[operand])
+        self.emit(Expand { new_shape }, &[operand])
     }
 
     /// Dimension `i` of the output is dimension `permutation[i]` of the operand; nothing for the identity.
@@ -105,12 +113,16 @@ impl Call<'_, '_> {
     }
 
     /// Elements `start .. start + size` along `axis`; nothing if that is all of them.
-    pub fn slice_axis(&mut self, operand: OperandId, axis: usize, start: u32, size: u32) -> Step<OperandId> {
-        let shape = self.shape(operand);
+    pub fn slice_axis<S, E>(&mut self, operand: OperandId, axis: usize, start: S, size: E) -> Step<OperandId>
+    where
+        S: Into<Dim>,
+        E: Into<Dim>,
+    {
+        let (start, size, shape) = (start.into(), size.into(), self.shape(operand));
         if start == 0 && size == shape[axis] {
             return Ok(operand);
         }
-        let mut starts = vec![0; shape.len()];
+        let mut starts = vec![Dim::number(0); shape.len()];
         starts[axis] = start;
         let mut sizes = shape;
         sizes[axis] = size;
@@ -123,11 +135,12 @@ impl Call<'_, '_> {
     }
 
     /// Cut along `axis` into pieces of these sizes.
-    pub fn split(&mut self, operand: OperandId, sizes: &[u32], axis: u32) -> Step<Vec<OperandId>> {
+    pub fn split(&mut self, operand: OperandId, sizes: impl IntoDims, axis: u32) -> Step<Vec<OperandId>> {
+        let sizes = sizes.into_dims();
         if sizes.len() == 1 {
             return Ok(vec![operand]);
         }
-        self.emit_all(Split { splits: Splits::Sizes(sizes.to_vec()), axis }, vec![Some(operand)])
+        self.emit_all(Split { splits: Splits::Sizes(sizes), axis }, vec![Some(operand)])
     }
 
     /// Rows of `operand` along `axis` at the places `indices`.
@@ -151,8 +164,13 @@ impl Call<'_, '_> {
         self.emit(Matmul, &[a, b])
     }
 
+    /// The shape that two operands broadcast to, as numbers.
+    pub fn broadcast_sizes(&self, a: OperandId, b: OperandId) -> Step<Vec<u32>> {
+        Ok(numbers(&self.broadcast_shape(a, b)?))
+    }
+
     /// The shape that two operands broadcast to.
-    pub fn broadcast_shape(&self, a: OperandId, b: OperandId) -> Step<Vec<u32>> {
+    pub fn broadcast_shape(&self, a: OperandId, b: OperandId) -> Step<Vec<Dim>> {
         let (a, b) = (self.shape(a), self.shape(b));
         broadcast(&a, &b).ok_or_else(|| Refusal(format!("the shapes {a:?} and {b:?} do not broadcast")))
     }
@@ -178,10 +196,10 @@ impl Call<'_, '_> {
 
     /// One slice of `operand` along `axis`, without that dimension.
     pub fn pick(&mut self, operand: OperandId, axis: usize, at: u32) -> Step<OperandId> {
-        let slice = self.slice_axis(operand, axis, at, 1)?;
+        let slice = self.slice_axis(operand, axis, at, 1u32)?;
         let mut shape = self.shape(slice);
         shape.remove(axis);
-        self.reshape(slice, &shape)
+        self.reshape(slice, shape)
     }
 
     /// Tensors of one shape joined along a new dimension `axis`.
@@ -189,8 +207,8 @@ impl Call<'_, '_> {
         let mut rows = Vec::new();
         for &operand in operands {
             let mut shape = self.shape(operand);
-            shape.insert(axis, 1);
-            rows.push(self.reshape(operand, &shape)?);
+            shape.insert(axis, Dim::number(1));
+            rows.push(self.reshape(operand, shape)?);
         }
         self.concat(&rows, axis as u32)
     }
@@ -200,9 +218,9 @@ impl Call<'_, '_> {
         if before == 0 && after == 0 {
             return Ok(operand);
         }
-        let mut beginning = vec![0; self.rank(operand)];
+        let mut beginning = vec![Dim::number(0); self.rank(operand)];
         let mut ending = beginning.clone();
-        (beginning[axis], ending[axis]) = (before, after);
+        (beginning[axis], ending[axis]) = (before.into(), after.into());
         self.emit(Pad { beginning, ending, ..Default::default() }, &[operand])
     }
 }

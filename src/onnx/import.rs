@@ -11,6 +11,7 @@ use super::model::{
 use super::proto;
 use super::registry;
 use super::tensor::{ElementType, Literal, TensorRecord};
+use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::ir::{Builder, OperandId};
 use crate::ops::elementwise::Elementwise;
@@ -317,10 +318,15 @@ impl<'a> Importer<'a> {
         if let Some(name) = request.shapes.keys().chain(request.bindings.keys()).find(|name| !known(name)) {
             return Err(ModelError::new(format!("the model has no input '{name}'")));
         }
-        let bound: BTreeMap<&str, Descriptor> =
-            request.bindings.iter().map(|(name, id)| (name.as_str(), self.builder.descriptor(*id).clone())).collect();
-        let given =
-            |name: &str| request.shapes.get(name).or_else(|| bound.get(name).map(|descriptor| &descriptor.shape));
+        let bound: BTreeMap<&str, (DataType, Vec<u32>)> = request
+            .bindings
+            .iter()
+            .map(|(name, id)| {
+                let Descriptor { dtype, shape } = self.builder.descriptor(*id);
+                (name.as_str(), (*dtype, numbers(shape)))
+            })
+            .collect();
+        let given = |name: &str| request.shapes.get(name).or_else(|| bound.get(name).map(|(_, shape)| shape));
         let sizes = sizes(model, request, &given)?;
         let mut bindings = Vec::new();
         for input in model.graph.free_inputs() {
@@ -330,8 +336,8 @@ impl<'a> Importer<'a> {
                 dtype => dtype?,
             };
             if let Some(id) = request.bindings.get(&input.name) {
-                if bound[input.name.as_str()].dtype != dtype {
-                    let got = bound[input.name.as_str()].dtype;
+                if bound[input.name.as_str()].0 != dtype {
+                    let got = bound[input.name.as_str()].0;
                     return Err(ModelError::new(format!(
                         "the binding of '{}' is of type {got}, expected {dtype}",
                         input.name
@@ -351,7 +357,7 @@ impl<'a> Importer<'a> {
 
     fn input(&mut self, scope: &Scope, input: &ValueInfo, descriptor: Descriptor, is_needed: bool) -> Result<Binding> {
         let name = input.name.clone();
-        if descriptor.shape.contains(&0) {
+        if descriptor.is_empty() {
             scope.set(&name, Value::Empty(descriptor.clone()));
             return Ok(Binding { name, descriptor, operand: None });
         }
@@ -413,7 +419,7 @@ impl<'a> Importer<'a> {
     pub fn literal(&mut self, literal: Literal) -> Result<Value> {
         let Some(dtype) = literal.element.webnn() else { return Ok(Value::Literal(Rc::new(literal))) };
         let descriptor = Descriptor::new(dtype, literal.shape);
-        if descriptor.shape.contains(&0) {
+        if descriptor.is_empty() {
             return Ok(Value::Empty(descriptor));
         }
         let window = match literal.bytes.len() > MAX_COPIED_BYTES {

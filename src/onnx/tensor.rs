@@ -3,6 +3,7 @@
 use super::error::{ModelError, Result};
 use super::file::Files;
 use super::proto;
+use crate::dimension::{Dim, dims as into_dims};
 use crate::dtype::{DataType, Number};
 use bytes::Bytes;
 use half::{bf16, f16};
@@ -198,6 +199,20 @@ pub fn checked_shape(dims: &[i64]) -> Result<Vec<u32>, String> {
         .filter(|&count| count <= MAX_ELEMENTS)
         .map(|_| shape)
         .ok_or_else(|| format!("the shape {dims:?} has more than {MAX_ELEMENTS} elements"))
+}
+
+/// As [`checked_shape`], for dimensions that may follow from sizes that are known later.
+pub fn checked_dims(dims: &[Dim]) -> Result<Vec<Dim>, String> {
+    if dims.iter().all(|dim| dim.is_number()) {
+        return Ok(into_dims(&checked_shape(&dims.iter().map(|dim| dim.pinned()).collect::<Vec<_>>())?));
+    }
+    let most = Dim::number(MAX_ELEMENTS as i64);
+    let fits = dims.len() <= MAX_FILE_RANK && dims.iter().all(|&dim| dim >= 0 && dim <= most);
+    let count: Dim = dims.iter().copied().filter(|&dim| dim > 0).product();
+    match fits && count <= most {
+        true => Ok(dims.to_vec()),
+        false => Err(format!("the shape {dims:?} is none that a tensor can have")),
+    }
 }
 
 impl TensorRecord {

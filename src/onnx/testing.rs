@@ -180,7 +180,7 @@ impl TestGraph {
     /// If the model cannot be imported.
     pub fn output_shape(self, opset: i64) -> Vec<u32> {
         let graph = self.import(opset, &Request::default()).unwrap_or_else(|error| panic!("{error}"));
-        graph.descriptor(graph.outputs[0].1).shape.clone()
+        graph.descriptor(graph.outputs[0].1).sizes().to_vec()
     }
 
     /// The message with which a model with this main graph and no free dimensions is refused.

@@ -6,6 +6,7 @@ use super::reduce::reduced_shape;
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, place_of, required, row};
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -66,8 +67,8 @@ impl Operator for ArgMinMax {
         if !INDEX_TYPES.contains(&dtype) {
             return Err(Problem::attribute_value("outputDataType", dtype, "int32 or int64"));
         }
-        let largest = dtype.integer_range().map_or(0, |(_, max)| max);
-        if input.shape[axis] as i128 > largest {
+        let largest = dtype.integer_range().map_or(0, |(_, max)| max as i64);
+        if input.shape[axis] > Dim::number(largest) {
             return Err(Problem::attribute_value("outputDataType", dtype, "a type that holds the size along axis"));
         }
         let shape = reduced_shape(&input.shape, Some(&[attributes.axis]), attributes.keep_dimensions)?;
@@ -91,7 +92,7 @@ impl Operator for ArgMinMax {
             }
             Number::Int(best as i128)
         });
-        vec![found.reshape(&outputs[0].shape)]
+        vec![found.reshape(&outputs[0].sizes())]
     }
 }
 
@@ -135,7 +136,7 @@ mod tests {
         use DataType::*;
         assert_eq!(infer(&[2, 3], 1, false, Int32), Ok(Descriptor::new(Int32, [2])));
         assert_eq!(infer(&[2, 3], 0, true, Int64), Ok(Descriptor::new(Int64, [1, 3])));
-        assert_eq!(infer(&[2], 0, false, Int64), Ok(Descriptor::new(Int64, [])));
+        assert_eq!(infer(&[2], 0, false, Int64), Ok(Descriptor::new(Int64, [0u32; 0])));
         assert!(infer(&[2, 3], 2, false, Int32).unwrap_err().starts_with("axis is 2"));
         assert!(infer(&[2, 3], u32::MAX, false, Int32).is_err());
         let message = infer(&[2, 3], 0, false, Uint8).unwrap_err();

@@ -5,21 +5,22 @@ use super::attributes::{Attribute, Attributes};
 use super::rule::*;
 use super::tensor::{Data, Tensor};
 use super::{Inputs, Operator, Tensors, required};
+use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
-use crate::shape::{Descriptor, elements, strides};
+use crate::shape::{Descriptor, strides};
 
 /// Where the matrices of a batch lie in a tensor, in elements.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Places {
     /// The first element of the first matrix.
-    pub offset: usize,
+    pub offset: Dim,
     /// For each dimension of the batch the distance between neighbours; 0 reads the same again.
-    pub batch: Vec<usize>,
+    pub batch: Vec<Dim>,
     /// Distance between rows.
-    pub row: usize,
+    pub row: Dim,
     /// Distance between columns.
-    pub col: usize,
+    pub col: Dim,
 }
 
 /// What a mask does with the scores.
@@ -52,15 +53,15 @@ pub const MAX_MASKS: usize = 2;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
     /// Dimensions of the batch: heads and everything in front of them.
-    pub batch: Vec<u32>,
+    pub batch: Vec<Dim>,
     /// Rows of query and output.
-    pub rows: u32,
+    pub rows: Dim,
     /// Rows of key and value.
-    pub keys: u32,
+    pub keys: Dim,
     /// Columns of query and key.
-    pub depth: u32,
+    pub depth: Dim,
     /// Columns of value and output.
-    pub columns: u32,
+    pub columns: Dim,
     /// The factor of the products of query and key.
     pub scale: f64,
     /// Where the matrices `[rows, depth]` lie.
@@ -74,7 +75,7 @@ pub struct Attention {
     /// Where the matrices `[rows, columns]` of the output lie. They cover it once, and columns are neighbours.
     pub output: Places,
     /// The shape of the output.
-    pub shape: Vec<u32>,
+    pub shape: Vec<Dim>,
     /// Whether a row whose softmax is NaN, as that of nothing but -infinity is, counts as zeros.
     pub empty_is_zero: bool,
 }
@@ -82,27 +83,28 @@ pub struct Attention {
 impl Attention {
     /// Number of matrices.
     pub fn matrices(&self) -> usize {
-        elements(&self.batch)
+        self.batch.iter().map(|dim| dim.size()).product()
     }
 
     /// Where matrix `index` of the batch starts.
     pub fn start(&self, places: &Places, mut index: usize) -> usize {
-        let mut start = places.offset;
+        let number = |dim: Dim| dim.size();
+        let mut start = number(places.offset);
         for (&dim, &stride) in self.batch.iter().zip(&places.batch).rev() {
-            start += index % dim as usize * stride;
-            index /= dim as usize;
+            start += index % number(dim) * number(stride);
+            index /= number(dim);
         }
         start
     }
 
     /// The last element that is read or written of matrices `[rows, cols]`.
-    pub fn last(&self, places: &Places, [rows, cols]: [u32; 2]) -> usize {
-        let batch = self.batch.iter().zip(&places.batch).map(|(&dim, &stride)| (dim as usize - 1) * stride);
-        places.offset + batch.sum::<usize>() + (rows as usize - 1) * places.row + (cols as usize - 1) * places.col
+    pub fn last(&self, places: &Places, [rows, cols]: [Dim; 2]) -> Dim {
+        let batch = self.batch.iter().zip(&places.batch).map(|(&dim, &stride)| (dim - 1) * stride);
+        places.offset + batch.sum::<Dim>() + (rows - 1) * places.row + (cols - 1) * places.col
     }
 
     /// The size of each operand's matrices and where they lie.
-    fn operands(&self) -> impl Iterator<Item = ([u32; 2], &Places)> {
+    fn operands(&self) -> impl Iterator<Item = ([Dim; 2], &Places)> {
         let &Attention { rows, keys, depth, columns, .. } = self;
         let matrices =
             [([rows, depth], &self.query), ([keys, depth], &self.key), ([keys, columns], &self.value)].into_iter();
@@ -112,11 +114,12 @@ impl Attention {
     /// The scores of one row of a matrix.
     fn scores(&self, inputs: &Tensors, matrix: usize, row: usize) -> Vec<f64> {
         let at = |operand: usize, places: &Places, row: usize, col: usize| {
-            element(required(inputs, operand), self.start(places, matrix) + row * places.row + col * places.col)
+            let [across, along] = [places.row, places.col].map(|stride| stride.size());
+            element(required(inputs, operand), self.start(places, matrix) + row * across + col * along)
         };
         let score = |key: usize| {
             let product = |i: usize| at(0, &self.query, row, i) * at(1, &self.key, key, i);
-            let score = self.scale * (0..self.depth as usize).map(product).sum::<f64>();
+            let score = self.scale * (0..self.depth.size()).map(product).sum::<f64>();
             self.masks.iter().enumerate().fold(score, |score, (index, mask)| {
                 let masked = at(3 + index, &mask.places, row, key);
                 match mask.kind {
@@ -126,7 +129,7 @@ impl Attention {
                 }
             })
         };
-        (0..self.keys as usize).map(score).collect()
+        (0..self.keys.size()).map(score).collect()
     }
 
     fn row(&self, inputs: &Tensors, matrix: usize, row: usize) -> Vec<f64> {
@@ -136,11 +139,12 @@ impl Attention {
         let sum: f64 = powers.iter().sum();
         let is_empty = sum.is_nan() && self.empty_is_zero;
         let start = self.start(&self.value, matrix);
+        let [across, along] = [self.value.row, self.value.col].map(|stride| stride.size());
         let column = |col: usize| {
-            let value = |key: usize| element(required(inputs, 2), start + key * self.value.row + col * self.value.col);
+            let value = |key: usize| element(required(inputs, 2), start + key * across + col * along);
             powers.iter().enumerate().map(|(key, power)| power / sum * value(key)).sum()
         };
-        (0..self.columns as usize).map(|col| if is_empty { 0.0 } else { column(col) }).collect()
+        (0..self.columns.size()).map(|col| if is_empty { 0.0 } else { column(col) }).collect()
     }
 }
 
@@ -152,8 +156,8 @@ fn element(tensor: &Tensor, at: usize) -> f64 {
     }
 }
 
-fn numbers(values: impl IntoIterator<Item = usize>) -> Attribute {
-    Attribute::Numbers(values.into_iter().map(|x| Number::Int(x as i128)).collect())
+fn numbers(values: impl IntoIterator<Item = Dim>) -> Attribute {
+    Attribute::Numbers(values.into_iter().map(|x| Number::Int(x.shown() as i128)).collect())
 }
 
 /// As a list: the offset, the strides of the batch, of rows and of columns.
@@ -185,15 +189,15 @@ impl Operator for Attention {
 
     fn write(&self, attributes: &mut Attributes) {
         let mut put = |name: &str, value: Attribute| _ = attributes.0.insert(name.to_string(), value);
-        let sizes = [self.rows, self.keys, self.depth, self.columns].map(|size| size as usize);
-        put("batch", numbers(self.batch.iter().map(|&dim| dim as usize)));
+        let sizes = [self.rows, self.keys, self.depth, self.columns];
+        put("batch", numbers(self.batch.iter().copied()));
         put("sizes", numbers(sizes));
         put("scale", Attribute::Number(Number::Float(self.scale)));
         put("query", listed(&self.query));
         put("key", listed(&self.key));
         put("value", listed(&self.value));
         put("output", listed(&self.output));
-        put("shape", numbers(self.shape.iter().map(|&dim| dim as usize)));
+        put("shape", numbers(self.shape.iter().copied()));
         for (index, mask) in self.masks.iter().enumerate() {
             put(&format!("mask{index}"), listed(&mask.places));
             if let MaskKind::Fill { value, when } = mask.kind {
@@ -209,7 +213,7 @@ impl Operator for Attention {
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         for (index, (size, places)) in self.operands().enumerate() {
             let operand = required(inputs, index);
-            if places.batch.len() != self.batch.len() || self.last(places, size) >= operand.elements() {
+            if places.batch.len() != self.batch.len() || self.last(places, size) >= operand.count() {
                 return Err(Problem::attribute("places", listed(places), format!("places in {:?}", operand.shape)));
             }
         }
@@ -217,14 +221,15 @@ impl Operator for Attention {
     }
 
     fn multiply_adds(&self, _: &Inputs, _: &[&Descriptor]) -> u64 {
-        let &Attention { rows, keys, depth, columns, .. } = self;
-        self.matrices() as u64 * rows as u64 * keys as u64 * (depth as u64 + columns as u64)
+        let [rows, keys, depth, columns] =
+            [self.rows, self.keys, self.depth, self.columns].map(|size| size.get() as u64);
+        self.matrices() as u64 * rows * keys * (depth + columns)
     }
 
     fn bytes_read(&self, inputs: &Inputs, _: &[&Descriptor]) -> u64 {
-        let read = |index: usize, [rows, cols]: [u32; 2], places: &Places| {
+        let read = |index: usize, [rows, cols]: [Dim; 2], places: &Places| {
             let dims = self.batch.iter().zip(&places.batch).chain([(&rows, &places.row), (&cols, &places.col)]);
-            let distinct = dims.map(|(&dim, &stride)| if stride == 0 { 1 } else { dim as u64 });
+            let distinct = dims.map(|(&dim, &stride)| if stride == 0 { 1 } else { dim.get() as u64 });
             distinct.product::<u64>() * required(inputs, index).dtype.size() as u64
         };
         self.operands().enumerate().map(|(index, (size, places))| read(index, size, places)).sum()
@@ -234,13 +239,14 @@ impl Operator for Attention {
         let mut values = vec![f64::NAN; outputs[0].elements()];
         for matrix in 0..self.matrices() {
             let start = self.start(&self.output, matrix);
-            for row in 0..self.rows as usize {
+            let [across, along] = [self.output.row, self.output.col].map(|stride| stride.size());
+            for row in 0..self.rows.size() {
                 for (col, value) in self.row(inputs, matrix, row).into_iter().enumerate() {
-                    values[start + row * self.output.row + col * self.output.col] = value;
+                    values[start + row * across + col * along] = value;
                 }
             }
         }
-        let strides = strides(&self.shape);
+        let strides = strides(&outputs[0].sizes());
         vec![Tensor::from_fn(&outputs[0], |index| {
             Number::Float(values[index.iter().zip(&strides).map(|(i, stride)| i * stride).sum::<usize>()])
         })]

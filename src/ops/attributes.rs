@@ -3,6 +3,7 @@
 //! JavaScript, the text form of graphs and importers all hand over [`Attributes`]; each operator's struct reads
 //! itself from them once, so that a name or a default is written in one place.
 
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
 use std::collections::BTreeMap;
@@ -215,7 +216,33 @@ macro_rules! list_attributes {
     )*};
 }
 
-list_attributes! { u32: "a list of unsigned 32-bit integers" f64: "a list of numbers" }
+impl FromNumber for Dim {
+    fn from_number(n: Number) -> Option<Dim> {
+        u32::from_number(n).map(Dim::from)
+    }
+
+    fn to_number(self) -> Number {
+        Number::Int(self.shown() as i128)
+    }
+}
+
+impl AttributeValue for Dim {
+    const EXPECTED: &'static str = u32::EXPECTED;
+
+    fn from_attribute(value: &Attribute) -> Option<Dim> {
+        Dim::from_number(Number::from_attribute(value)?)
+    }
+
+    fn to_attribute(&self) -> Option<Attribute> {
+        Some(Attribute::Number(self.to_number()))
+    }
+}
+
+list_attributes! {
+    u32: "a list of unsigned 32-bit integers"
+    Dim: "a list of unsigned 32-bit integers"
+    f64: "a list of numbers"
+}
 
 impl<T: AttributeValue> AttributeValue for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;

@@ -6,7 +6,7 @@ use super::strided::Strided;
 use super::tensor::Tensor;
 use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, place_of, required};
 use crate::error::Problem;
-use crate::shape::{Descriptor, elements, is_valid_dimension};
+use crate::shape::{Descriptor, elements, is_dimension};
 
 crate::attributes! {
     /// `concat()`.
@@ -56,11 +56,11 @@ impl Concat {
         if input.shape != expected {
             return Err(Problem::Shape { operand: "inputs", got: input.shape.clone(), expected });
         }
-        let size = output.shape[axis] as u64 + input.shape[axis] as u64;
-        if !is_valid_dimension(size) {
+        let size = output.shape[axis] + input.shape[axis];
+        if !is_dimension(size) {
             return Err(Problem::attribute("size along axis", size, format!("at most {}", i32::MAX)));
         }
-        output.shape[axis] = size as u32;
+        output.shape[axis] = size;
         Ok(())
     }
 }
@@ -127,7 +127,7 @@ mod tests {
         let inputs: Vec<_> = inputs.iter().map(|&(dtype, shape)| Descriptor::new(dtype, shape)).collect();
         let inputs: Vec<_> = inputs.iter().map(Some).collect();
         let output = Concat { axis }.infer(&inputs).map_err(|problem| problem.to_string())?;
-        Ok(output[0].shape.clone())
+        Ok(output[0].sizes().to_vec())
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::rule::*;
 use super::spatial::{Image, InputLayout, exactly, output_dimension, positive, slides};
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, given, required, row};
+use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -71,7 +72,7 @@ pub(super) const CONVOLUTION: &[OutputRule] = &[output("output", Types::SameAs("
 ///
 /// # Errors
 /// If it has another shape.
-pub(super) fn check_bias(bias: Option<&Descriptor>, output_channels: u32) -> Result<(), Problem> {
+pub(super) fn check_bias(bias: Option<&Descriptor>, output_channels: Dim) -> Result<(), Problem> {
     match bias {
         Some(bias) if bias.shape != [output_channels] => {
             Err(Problem::Shape { operand: "bias", got: bias.shape.clone(), expected: vec![output_channels] })
@@ -132,14 +133,14 @@ impl Operator for Conv2d {
 
     fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
         let filter = required(inputs, 1);
-        let [_, taps @ ..] = self.attributes.filter_layout.axes().map(|axis| filter.shape[axis] as u64);
+        let [_, taps @ ..] = self.attributes.filter_layout.axes().map(|axis| filter.sizes()[axis] as u64);
         outputs[0].elements() as u64 * taps.iter().product::<u64>()
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let Conv2dAttributes { padding, strides, dilations, groups, input_layout, filter_layout } = &self.attributes;
         let (input, filter) = (required(inputs, 0), required(inputs, 1).floats());
-        let image = input_layout.image(&input.descriptor().shape);
+        let image = input_layout.image(&input.descriptor().sizes());
         let input = input.floats();
         let [output_channels, group_inputs, height, width] = filter_layout.axes().map(|axis| filter.shape()[axis]);
         let group_outputs = output_channels / *groups as usize;
@@ -182,7 +183,7 @@ mod tests {
         let (input, filter) = (Descriptor::new(Float32, input), Descriptor::new(Float32, filter));
         let bias = bias.map(|n| Descriptor::new(Float32, [n]));
         let outputs = Conv2d { attributes }.infer(&[Some(&input), Some(&filter), bias.as_ref()]);
-        outputs.map(|mut outputs| outputs.remove(0).shape).map_err(|problem| problem.to_string())
+        outputs.map(|mut outputs| outputs.remove(0).sizes().to_vec()).map_err(|problem| problem.to_string())
     }
 
     #[test]

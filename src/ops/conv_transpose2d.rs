@@ -6,9 +6,10 @@ use super::rule::*;
 use super::spatial::{Image, InputLayout, exactly, output_dimension, positive, slides};
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, given, required, row};
+use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
-use crate::shape::{Descriptor, is_valid_dimension};
+use crate::shape::{Descriptor, is_dimension};
 
 crate::enumeration! {
     /// `MLConvTranspose2dFilterOperandLayout`: i stands for input channels, o for output channels of a group.
@@ -43,7 +44,7 @@ crate::attributes! {
         /// What the output is larger than the smallest size, along height and width.
         output_padding "outputPadding": Vec<u32> = vec![0; 2],
         /// Height and width of the output; replaces `outputPadding`.
-        output_sizes "outputSizes": Option<Vec<u32>> = None,
+        output_sizes "outputSizes": Option<Vec<Dim>> = None,
         /// Number of groups that the channels are divided into.
         groups "groups": u32 = 1,
         /// Of the input and the output.
@@ -62,21 +63,20 @@ pub struct ConvTranspose2d {
 
 impl ConvTranspose2d {
     /// The height and width of the output, whose smallest sizes are `least`.
-    fn output_sizes(&self, least: [i128; 2], strides: [u32; 2]) -> Result<[u32; 2], Problem> {
+    fn output_sizes(&self, least: [Dim; 2], strides: [u32; 2]) -> Result<[Dim; 2], Problem> {
         let padding: [u32; 2] = exactly("outputPadding", &self.attributes.output_padding)?;
         let sizes = match &self.attributes.output_sizes {
             Some(sizes) => {
-                let sizes: [u32; 2] = exactly("outputSizes", sizes)?;
-                let fits =
-                    |axis: usize| (least[axis]..least[axis] + strides[axis] as i128).contains(&(sizes[axis] as i128));
+                let sizes: [Dim; 2] = exactly("outputSizes", sizes)?;
+                let fits = |axis: usize| (least[axis]..least[axis] + strides[axis]).contains(&sizes[axis]);
                 if !(fits(0) && fits(1)) {
                     let expected = format!("at least {least:?} and less than the strides {strides:?} above it");
                     return Err(Problem::attribute("outputSizes", sizes, expected));
                 }
-                sizes.map(i128::from)
+                sizes
             }
             None if padding[0] < strides[0] && padding[1] < strides[1] => {
-                [least[0] + padding[0] as i128, least[1] + padding[1] as i128]
+                [least[0] + padding[0], least[1] + padding[1]]
             }
             None => {
                 let expected = format!("numbers below the strides {strides:?}");
@@ -123,15 +123,15 @@ impl Operator for ConvTranspose2d {
             expected[a.filter_layout.axes()[0]] = image.channels;
             return Err(Problem::Shape { operand: "filter", got: filter.shape.clone(), expected });
         }
-        let output_channels = group_outputs as u64 * a.groups as u64;
-        if !is_valid_dimension(output_channels) {
+        let output_channels = group_outputs * a.groups;
+        if !is_dimension(output_channels) {
             let expected = format!("at most {} output channels in all groups", i32::MAX);
             return Err(Problem::attribute("groups", a.groups, expected));
         }
-        check_bias(given(inputs, 2), output_channels as u32)?;
+        check_bias(given(inputs, 2), output_channels)?;
         let least = slides(image, [height, width], padding, strides, dilations).map(|slide| slide.transposed_output());
         let [height, width] = self.output_sizes(least, strides)?;
-        let output = Image { channels: output_channels as u32, height, width, ..image };
+        let output = Image { channels: output_channels, height, width, ..image };
         Ok(vec![Descriptor::new(input.dtype, a.input_layout.shape(output))])
     }
 
@@ -148,7 +148,7 @@ impl Operator for ConvTranspose2d {
     /// Every element of the input is multiplied with all taps and output channels of its group.
     fn multiply_adds(&self, inputs: &Inputs, _: &[&Descriptor]) -> u64 {
         let (input, filter) = (required(inputs, 0), required(inputs, 1));
-        let [_, taps @ ..] = self.attributes.filter_layout.axes().map(|axis| filter.shape[axis] as u64);
+        let [_, taps @ ..] = self.attributes.filter_layout.axes().map(|axis| filter.sizes()[axis] as u64);
         input.elements() as u64 * taps.iter().product::<u64>()
     }
 
@@ -156,7 +156,7 @@ impl Operator for ConvTranspose2d {
         let ConvTranspose2dAttributes { padding, strides, dilations, groups, input_layout, filter_layout, .. } =
             &self.attributes;
         let (input, filter) = (required(inputs, 0), required(inputs, 1).floats());
-        let image = input_layout.image(&input.descriptor().shape);
+        let image = input_layout.image(&input.descriptor().sizes());
         let input = input.floats();
         let [inputs_of_all, group_outputs, height, width] = filter_layout.axes().map(|axis| filter.shape()[axis]);
         let group_inputs = inputs_of_all / *groups as usize;
@@ -189,12 +189,13 @@ impl Operator for ConvTranspose2d {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dimension::dims;
     use crate::dtype::DataType::Float32;
 
     fn infer(attributes: ConvTranspose2dAttributes, input: [u32; 4], filter: [u32; 4]) -> Result<Vec<u32>, String> {
         let (input, filter) = (Descriptor::new(Float32, input), Descriptor::new(Float32, filter));
         let outputs = ConvTranspose2d { attributes }.infer(&[Some(&input), Some(&filter), None]);
-        outputs.map(|mut outputs| outputs.remove(0).shape).map_err(|problem| problem.to_string())
+        outputs.map(|mut outputs| outputs.remove(0).sizes().to_vec()).map_err(|problem| problem.to_string())
     }
 
     #[test]
@@ -205,8 +206,11 @@ mod tests {
         assert_eq!(infer(strided(), [1, 1, 3, 3], [1, 2, 3, 3]).unwrap(), [1, 2, 9, 7]);
         let padded = ConvTranspose2dAttributes { output_padding: vec![1, 1], ..strided() };
         assert_eq!(infer(padded, [1, 1, 3, 3], [1, 2, 3, 3]).unwrap(), [1, 2, 10, 8]);
-        let sized =
-            ConvTranspose2dAttributes { output_sizes: Some(vec![10, 8]), output_padding: vec![100, 100], ..strided() };
+        let sized = ConvTranspose2dAttributes {
+            output_sizes: Some(dims(&[10, 8])),
+            output_padding: vec![100, 100],
+            ..strided()
+        };
         assert_eq!(infer(sized, [1, 1, 3, 3], [1, 2, 3, 3]).unwrap(), [1, 2, 10, 8]);
         let layouts = [
             (TransposedFilterLayout::Iohw, [4, 3, 2, 1]),
@@ -239,7 +243,7 @@ mod tests {
             "outputPadding is [0, 1], expected numbers below the strides [1, 1]"
         );
         assert_eq!(
-            fail(ConvTranspose2dAttributes { output_sizes: Some(vec![7, 8]), ..default() }),
+            fail(ConvTranspose2dAttributes { output_sizes: Some(dims(&[7, 8])), ..default() }),
             "outputSizes is [7, 8], expected at least [7, 7] and less than the strides [1, 1] above it"
         );
         assert_eq!(
@@ -257,7 +261,7 @@ mod tests {
         let hostile = ConvTranspose2dAttributes {
             dilations: vec![u32::MAX; 2],
             strides: vec![u32::MAX; 2],
-            output_sizes: Some(vec![u32::MAX; 2]),
+            output_sizes: Some(dims(&[u32::MAX; 2])),
             ..default()
         };
         assert!(fail(hostile).contains("outputSizes"));

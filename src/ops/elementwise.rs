@@ -191,7 +191,7 @@ impl Operator for Elementwise {
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
-        let operands: Vec<Tensor> = inputs.iter().flatten().map(|input| input.broadcast(&outputs[0].shape)).collect();
+        let operands: Vec<Tensor> = inputs.iter().flatten().map(|input| input.broadcast(&outputs[0].sizes())).collect();
         vec![Tensor::from_fn(&outputs[0], |index| {
             let zero = Number::Int(0);
             let at = |i: usize| operands.get(i).map_or(zero, |operand| operand.at(index));
@@ -504,10 +504,10 @@ mod tests {
 
     #[test]
     fn clamp_needs_ordered_limits() {
-        let float = Descriptor::new(DataType::Float32, []);
+        let float = Descriptor::new(DataType::Float32, [0u32; 0]);
         let mut clamp = E::Clamp { min: Number::Float(2.0), max: Number::Float(1.0) };
         assert!(clamp.resolve(&[Some(&float)]).is_err());
-        let byte = Descriptor::new(DataType::Uint8, []);
+        let byte = Descriptor::new(DataType::Uint8, [0u32; 0]);
         let mut clamp = E::Clamp { min: Number::Float(f64::NEG_INFINITY), max: Number::Float(300.0) };
         clamp.resolve(&[Some(&byte)]).unwrap();
         assert_eq!(clamp, E::Clamp { min: Number::Int(0), max: Number::Int(255) });

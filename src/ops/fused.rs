@@ -98,7 +98,7 @@ impl Fused {
 
     /// The output for operands that are broadcast to `output`, by the formulas of the draft.
     pub fn evaluate(&self, inputs: &[&Tensor], output: &Descriptor) -> Tensor {
-        let operands: Vec<Tensor> = inputs.iter().map(|input| input.broadcast(&output.shape)).collect();
+        let operands: Vec<Tensor> = inputs.iter().map(|input| input.broadcast(&output.sizes())).collect();
         Tensor::from_fn(output, |index| {
             let mut registers: Vec<Number> = operands.iter().map(|operand| operand.at(index)).collect();
             for Instruction { op, operands, dtype } in &self.instructions {

@@ -6,6 +6,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, required};
+use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -71,8 +72,9 @@ pub fn check_indices_along(axis: usize, input: &Descriptor, indices: &Descriptor
 }
 
 /// The shape of what coordinates `indices` pick from `input`: a row of coordinates picks a slice.
-pub fn picked_shape(input: &Descriptor, indices: &Descriptor) -> Result<Vec<u32>, Problem> {
+pub fn picked_shape(input: &Descriptor, indices: &Descriptor) -> Result<Vec<Dim>, Problem> {
     let (&dimensions, batch) = indices.shape.split_last().expect("the rule row requires rank 1");
+    let dimensions = dimensions.get();
     if dimensions as usize > input.rank() {
         let expected = format!("at most {}, the rank of input", input.rank());
         return Err(Problem::attribute("last dimension of indices", dimensions, expected));
@@ -220,7 +222,7 @@ mod tests {
         let input = Descriptor::new(DataType::Float32, input);
         let indices = Descriptor::new(DataType::Int32, indices);
         let outputs = op.into().resolve(&[Some(&input), Some(&indices)]).map_err(|problem| problem.to_string())?;
-        Ok(outputs[0].shape.clone())
+        Ok(outputs[0].sizes().to_vec())
     }
 
     #[test]

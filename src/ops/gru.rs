@@ -7,6 +7,7 @@ use super::recurrent::{
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, given, required, row};
+use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::Descriptor;
 use ndarray::Array2;
@@ -37,7 +38,7 @@ crate::attributes! {
     /// The arguments of `gru()` and `MLGruOptions`.
     pub struct GruAttributes {
         /// Number of time steps.
-        steps "steps": u32 = 0,
+        steps "steps": Dim = Dim::number(0),
         /// Number of features of the hidden state.
         hidden_size "hiddenSize": u32 = 0,
         /// Whether the reset gate is applied after the product with the recurrent weight.
@@ -246,13 +247,13 @@ mod tests {
         let descriptors = shapes.map(|shape| shape.map(|shape| Descriptor::new(Float32, shape)));
         let outputs = Gru { attributes }.infer(&descriptors.each_ref().map(Option::as_ref));
         outputs
-            .map(|outputs| outputs.into_iter().map(|output| output.shape).collect())
+            .map(|outputs| outputs.into_iter().map(|output| output.sizes().to_vec()).collect())
             .map_err(|problem| problem.to_string())
     }
 
     #[test]
     fn shapes() {
-        let attributes = GruAttributes { steps: 5, hidden_size: 4, ..Default::default() };
+        let attributes = GruAttributes { steps: Dim::number(5), hidden_size: 4, ..Default::default() };
         let shapes: [Option<&[u32]>; 6] = [Some(&[5, 2, 3]), Some(&[1, 12, 3]), Some(&[1, 12, 4]), None, None, None];
         assert_eq!(gru(attributes.clone(), shapes).unwrap(), [vec![1, 2, 4]]);
         let both = GruAttributes { direction: Direction::Both, return_sequence: true, ..attributes };
@@ -263,11 +264,11 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_named() {
-        let attributes = || GruAttributes { steps: 5, hidden_size: 4, ..Default::default() };
+        let attributes = || GruAttributes { steps: Dim::number(5), hidden_size: 4, ..Default::default() };
         let shapes: [Option<&[u32]>; 6] = [Some(&[5, 2, 3]), Some(&[1, 12, 3]), Some(&[1, 12, 4]), None, None, None];
         let fail = |attributes| gru(attributes, shapes).unwrap_err();
         assert_eq!(
-            fail(GruAttributes { steps: 4, ..attributes() }),
+            fail(GruAttributes { steps: Dim::number(4), ..attributes() }),
             "steps is 4, expected the first dimension of input, which is 5"
         );
         assert_eq!(

@@ -8,6 +8,7 @@ use super::recurrent::{
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, given, required, row};
+use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::Descriptor;
 use ndarray::{Array1, Array2, s};
@@ -38,7 +39,7 @@ crate::attributes! {
     /// The arguments of `lstm()` and `MLLstmOptions`.
     pub struct LstmAttributes {
         /// Number of time steps.
-        steps "steps": u32 = 0,
+        steps "steps": Dim = Dim::number(0),
         /// Number of features of the hidden state.
         hidden_size "hiddenSize": u32 = 0,
         /// Whether the hidden states of all time steps are an output.
@@ -179,7 +180,7 @@ impl Operator for Lstm {
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let sequence = self.sequence();
         let state @ [directions, _, hidden] = sequence.check(inputs)?;
-        expect_shape("peepholeWeight", given(inputs, 5), &[directions, 3 * hidden])?;
+        expect_shape("peepholeWeight", given(inputs, 5), &[directions, hidden * 3])?;
         expect_shape("initialHiddenState", given(inputs, 6), &state)?;
         expect_shape("initialCellState", given(inputs, 7), &state)?;
         self.function()?;
@@ -233,7 +234,7 @@ impl Operator for LstmCell {
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let hidden = self.attributes.hidden_size;
         let outputs = infer_cell(inputs, hidden, 4, ["hiddenState", "cellState"])?;
-        expect_shape("peepholeWeight", given(inputs, 7), &[3 * hidden])?;
+        expect_shape("peepholeWeight", given(inputs, 7), &[Dim::from(3 * hidden)])?;
         self.function()?;
         Ok(outputs)
     }
@@ -261,13 +262,13 @@ mod tests {
         let descriptors: Vec<_> = shapes.iter().map(|s| s.map(|s| Descriptor::new(Float32, s))).collect();
         let outputs = op.infer(&descriptors.iter().map(Option::as_ref).collect::<Vec<_>>());
         outputs
-            .map(|outputs| outputs.into_iter().map(|output| output.shape).collect())
+            .map(|outputs| outputs.into_iter().map(|output| output.sizes().to_vec()).collect())
             .map_err(|problem| problem.to_string())
     }
 
     #[test]
     fn shapes() {
-        let attributes = LstmAttributes { steps: 5, hidden_size: 4, ..Default::default() };
+        let attributes = LstmAttributes { steps: Dim::number(5), hidden_size: 4, ..Default::default() };
         let shapes: [Option<&[u32]>; 3] = [Some(&[5, 2, 3]), Some(&[1, 16, 3]), Some(&[1, 16, 4])];
         assert_eq!(infer(Lstm { attributes: attributes.clone() }, &shapes).unwrap(), vec![vec![1, 2, 4]; 2]);
         let both = LstmAttributes { direction: Direction::Both, return_sequence: true, ..attributes };
@@ -299,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_named() {
-        let attributes = || LstmAttributes { steps: 1, hidden_size: 4, ..Default::default() };
+        let attributes = || LstmAttributes { steps: Dim::number(1), hidden_size: 4, ..Default::default() };
         let fail = |attributes, bias: &[u32], peephole: &[u32]| {
             let shapes: [Option<&[u32]>; 6] =
                 [Some(&[1, 2, 3]), Some(&[1, 16, 3]), Some(&[1, 16, 4]), Some(bias), None, Some(peephole)];

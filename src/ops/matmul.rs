@@ -4,6 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, cast_to, given, required, row};
+use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::{Descriptor, broadcast, broadcasts_to};
@@ -16,7 +17,7 @@ pub struct Matmul;
 ///
 /// # Errors
 /// If a rank is below 2, the inner dimensions differ, or the batch dimensions do not broadcast.
-pub fn matmul_shape(a: &[u32], b: &[u32]) -> Result<Vec<u32>, Problem> {
+pub fn matmul_shape(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, Problem> {
     let clash = |what| Problem::Incompatible { what, a: a.to_vec(), b: b.to_vec() };
     let (batch_a, [m, k_a]) = a.split_last_chunk::<2>().ok_or_else(|| clash("the rank of a is below 2"))?;
     let (batch_b, [k_b, n]) = b.split_last_chunk::<2>().ok_or_else(|| clash("the rank of b is below 2"))?;
@@ -24,7 +25,7 @@ pub fn matmul_shape(a: &[u32], b: &[u32]) -> Result<Vec<u32>, Problem> {
         return Err(clash("columns of a differ from rows of b"));
     }
     let mut shape = broadcast(batch_a, batch_b).ok_or_else(|| clash("batch dimensions do not broadcast"))?;
-    shape.extend([m, n]);
+    shape.extend([*m, *n]);
     Ok(shape)
 }
 
@@ -51,15 +52,16 @@ impl Operator for Matmul {
     }
 
     fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
-        let inner = *required(inputs, 0).shape.last().expect("the rule row requires rank 2");
+        let inner = *required(inputs, 0).sizes().last().expect("the rule row requires rank 2");
         outputs[0].elements() as u64 * inner as u64
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let (a, b) = (required(inputs, 0), required(inputs, 1));
-        let (batch, _) = outputs[0].shape.split_last_chunk::<2>().expect("inferred");
+        let shape = outputs[0].sizes();
+        let (batch, _) = shape.split_last_chunk::<2>().expect("inferred");
         let stack = |tensor: &Tensor| {
-            let shape = tensor.descriptor().shape;
+            let shape = tensor.descriptor().sizes();
             let (_, matrix) = shape.split_last_chunk::<2>().expect("inferred");
             tensor.broadcast(&[batch, matrix].concat())
         };
@@ -146,7 +148,7 @@ impl Operator for Gemm {
     }
 
     fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
-        let inner = required(inputs, 0).shape[if self.attributes.a_transpose { 0 } else { 1 }];
+        let inner = required(inputs, 0).sizes()[if self.attributes.a_transpose { 0 } else { 1 }];
         outputs[0].elements() as u64 * inner as u64
     }
 
@@ -154,7 +156,7 @@ impl Operator for Gemm {
         let GemmAttributes { alpha, beta, a_transpose, b_transpose } = self.attributes;
         let (a, b) = (required(inputs, 0).floats(), required(inputs, 1).floats());
         let inner = a.shape()[if a_transpose { 0 } else { 1 }];
-        let c = given(inputs, 2).map(|c| c.broadcast(&outputs[0].shape));
+        let c = given(inputs, 2).map(|c| c.broadcast(&outputs[0].sizes()));
         vec![Tensor::from_fn(&outputs[0], |index| {
             let (m, n) = (index[0], index[1]);
             let product = |k: usize| {
@@ -171,10 +173,12 @@ impl Operator for Gemm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dimension::dims;
     use crate::dtype::DataType::Float16;
 
     #[test]
     fn matmul_shapes() {
+        let matmul_shape = |a: &[u32], b: &[u32]| matmul_shape(&dims(a), &dims(b));
         assert_eq!(matmul_shape(&[2, 3], &[3, 4]).unwrap(), [2, 4]);
         assert_eq!(matmul_shape(&[5, 1, 2, 3], &[7, 3, 4]).unwrap(), [5, 7, 2, 4]);
         let message = |a: &[u32], b: &[u32]| matmul_shape(a, b).unwrap_err().to_string();

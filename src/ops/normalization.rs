@@ -7,6 +7,7 @@ use super::rule::*;
 use super::spatial::InputLayout;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, cast_to, given, place_of, required};
+use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -47,7 +48,7 @@ const fn weights(name: &'static str, ranks: Ranks) -> OperandRule {
 }
 
 /// Checks the shape of an operand.
-fn check_shape(operand: &'static str, got: &Descriptor, expected: &[u32]) -> Result<(), Problem> {
+fn check_shape(operand: &'static str, got: &Descriptor, expected: &[Dim]) -> Result<(), Problem> {
     match got.shape == expected {
         true => Ok(()),
         false => Err(Problem::Shape { operand, got: got.shape.clone(), expected: expected.to_vec() }),
@@ -55,7 +56,7 @@ fn check_shape(operand: &'static str, got: &Descriptor, expected: &[u32]) -> Res
 }
 
 /// Checks the shapes of the operands from `first` on that were given.
-fn check_shapes(names: &[&'static str], inputs: &Inputs, first: usize, expected: &[u32]) -> Result<(), Problem> {
+fn check_shapes(names: &[&'static str], inputs: &Inputs, first: usize, expected: &[Dim]) -> Result<(), Problem> {
     let operands = names.iter().enumerate().filter_map(|(i, name)| Some((name, given(inputs, first + i)?)));
     operands.into_iter().try_for_each(|(name, operand)| check_shape(name, operand, expected))
 }
@@ -220,7 +221,7 @@ impl Operator for LayerNormalization {
         let input = required(inputs, 0);
         let axes = self.axes(input.rank());
         reduced_axes(input.rank(), Some(&axes))?;
-        let sizes: Vec<u32> = axes.iter().map(|&axis| input.shape[axis as usize]).collect();
+        let sizes: Vec<Dim> = axes.iter().map(|&axis| input.shape[axis as usize]).collect();
         check_shapes(&["scale", "bias"], inputs, 1, &sizes)?;
         Ok(vec![input.clone()])
     }
@@ -252,7 +253,7 @@ mod tests {
     fn infer(op: &impl Operator, shapes: &[Option<&[u32]>]) -> Result<Vec<u32>, String> {
         let inputs: Vec<_> = shapes.iter().map(|shape| shape.map(|shape| Descriptor::new(Float32, shape))).collect();
         let inputs: Vec<_> = inputs.iter().map(|input| input.as_ref()).collect();
-        op.infer(&inputs).map(|mut outputs| outputs.remove(0).shape).map_err(|problem| problem.to_string())
+        op.infer(&inputs).map(|mut outputs| outputs.remove(0).sizes().to_vec()).map_err(|problem| problem.to_string())
     }
 
     #[test]

@@ -5,9 +5,10 @@ use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, permuted, required};
+use crate::dimension::{Dim, numbers};
 use crate::dtype::Number;
 use crate::error::Problem;
-use crate::shape::{Descriptor, is_valid_dimension};
+use crate::shape::{Descriptor, is_dimension};
 
 crate::enumeration! {
     /// `MLPaddingMode`.
@@ -25,9 +26,9 @@ crate::attributes! {
     /// `pad()` with `MLPadOptions`.
     pub struct Pad {
         /// For each dimension how many values come in front.
-        beginning "beginningPadding": Vec<u32> = Vec::new(),
+        beginning "beginningPadding": Vec<Dim> = Vec::new(),
         /// For each dimension how many values follow.
-        ending "endingPadding": Vec<u32> = Vec::new(),
+        ending "endingPadding": Vec<Dim> = Vec::new(),
         /// Which values.
         mode "mode": PaddingMode = PaddingMode::Constant,
         /// The value of the mode `constant`.
@@ -38,14 +39,14 @@ crate::attributes! {
 impl Pad {
     /// Where the elements of an input of the shape `input` lie in the output of the shape `output`.
     pub fn strided(&self, input: &[u32], output: &[u32]) -> Strided {
-        Strided::row_major(output).window(&self.beginning, input)
+        Strided::row_major(output).window(&numbers(&self.beginning), input)
     }
 
     /// The place along `axis` of the input, which has `size` places there, that the place `i` of the output shows;
     /// `None` for the padding value.
     pub fn source(&self, axis: usize, size: u32, i: usize) -> Option<usize> {
         let last = size as i64 - 1;
-        let place = i as i64 - self.beginning[axis] as i64;
+        let place = i as i64 - self.beginning[axis].pinned();
         let place = match self.mode {
             PaddingMode::Constant => return usize::try_from(place).ok().filter(|&place| place < size as usize),
             PaddingMode::Edge => place.clamp(0, last),
@@ -55,7 +56,7 @@ impl Pad {
         Some(place as usize)
     }
 
-    fn infer_dimension(&self, axis: usize, size: u32) -> Result<u32, Problem> {
+    fn infer_dimension(&self, axis: usize, size: Dim) -> Result<Dim, Problem> {
         let (beginning, ending) = (self.beginning[axis], self.ending[axis]);
         if self.mode == PaddingMode::Reflection {
             for (name, padding) in [("beginningPadding", beginning), ("endingPadding", ending)] {
@@ -65,11 +66,11 @@ impl Pad {
                 }
             }
         }
-        let padded = beginning as u64 + size as u64 + ending as u64;
-        if !is_valid_dimension(padded) {
+        let padded = beginning + size + ending;
+        if !is_dimension(padded) {
             return Err(Problem::attribute("padded size", padded, format!("at most {}", i32::MAX)));
         }
-        Ok(padded as u32)
+        Ok(padded)
     }
 }
 
@@ -132,16 +133,17 @@ impl Operator for Pad {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dimension::dims;
     use crate::dtype::DataType;
 
     fn pad(mode: PaddingMode, beginning: &[u32], ending: &[u32]) -> Pad {
-        Pad { beginning: beginning.to_vec(), ending: ending.to_vec(), mode, value: Number::Int(0) }
+        Pad { beginning: dims(beginning), ending: dims(ending), mode, value: Number::Int(0) }
     }
 
     fn infer(pad: &Pad, input: &[u32]) -> Result<Vec<u32>, String> {
         let input = Descriptor::new(DataType::Int8, input);
         let outputs = pad.infer(&[Some(&input)]).map_err(|problem| problem.to_string())?;
-        Ok(outputs[0].shape.clone())
+        Ok(outputs[0].sizes().to_vec())
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::rule::*;
 use super::spatial::{Image, InputLayout, Slide, exactly, output_dimension, positive, slides};
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, required, row};
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -70,10 +71,13 @@ impl Pool2d {
     ///
     /// # Errors
     /// If a list of the attributes does not have the right length or holds a 0 that it must not hold.
-    pub fn slides(&self, image: Image) -> Result<[Slide; 2], Problem> {
+    pub fn slides<D>(&self, image: Image<D>) -> Result<[Slide<D>; 2], Problem>
+    where
+        D: Copy + From<u32>,
+    {
         let a = &self.attributes;
         let window = match &a.window_dimensions {
-            Some(window) => positive("windowDimensions", window)?,
+            Some(window) => positive("windowDimensions", window)?.map(D::from),
             None => [image.height, image.width],
         };
         Ok(slides(
@@ -86,12 +90,12 @@ impl Pool2d {
     }
 
     /// The height and width of the output for windows that move by `slides`.
-    fn output_sizes(&self, slides: [Slide; 2]) -> Result<[u32; 2], Problem> {
+    fn output_sizes(&self, slides: [Slide<Dim>; 2]) -> Result<[Dim; 2], Problem> {
         let floor = slides.map(|slide| slide.outputs().0);
         let ceil = slides.map(|slide| slide.outputs().1);
         let sizes = match (&self.attributes.output_sizes, self.attributes.output_shape_rounding) {
             (Some(sizes), _) => {
-                let sizes = exactly::<2>("outputSizes", sizes)?.map(i128::from);
+                let sizes = exactly::<_, 2>("outputSizes", sizes)?.map(Dim::from);
                 if sizes != floor && sizes != ceil {
                     return Err(Problem::attribute("outputSizes", sizes, format!("{floor:?} or {ceil:?}")));
                 }
@@ -173,7 +177,7 @@ impl Operator for Pool2d {
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let input = required(inputs, 0);
         let layout = self.attributes.layout;
-        let image = layout.image(&input.descriptor().shape);
+        let image = layout.image(&input.descriptor().sizes());
         let slides = self.slides(image).expect("inferred");
         vec![Tensor::from_fn(&outputs[0], |index| {
             let [batch, channel, y, x] = layout.axes().map(|axis| index[axis]);
@@ -200,7 +204,7 @@ mod tests {
     fn infer(attributes: Pool2dAttributes, input: [u32; 4]) -> Result<Vec<u32>, String> {
         let input = Descriptor::new(Float32, input);
         let outputs = Pool2d { kind: PoolKind::Average, attributes }.infer(&[Some(&input)]);
-        outputs.map(|mut outputs| outputs.remove(0).shape).map_err(|problem| problem.to_string())
+        outputs.map(|mut outputs| outputs.remove(0).sizes().to_vec()).map_err(|problem| problem.to_string())
     }
 
     fn window(window: u32, stride: u32) -> Pool2dAttributes {

@@ -8,6 +8,7 @@ use super::matmul::{Gemm, GemmAttributes, Matmul};
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, given, required};
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -125,7 +126,7 @@ impl Operator for Quantized {
             Product::Matmul => Matmul.infer(&operands)?,
             Product::Transposed => transposed().infer(&operands)?,
         };
-        let channels = outputs[0].shape.last().copied().unwrap_or(1);
+        let channels = outputs[0].shape.last().copied().unwrap_or(Dim::number(1));
         for (operand, index) in [("filterScale", 2), ("filterZeroPoint", 3), ("bias", 4)] {
             if let Some(got) = given(inputs, index).filter(|got| got.shape != [channels]) {
                 return Err(Problem::Shape { operand, got: got.shape.clone(), expected: vec![channels] });
@@ -157,7 +158,7 @@ impl Operator for Quantized {
             Number::Float((filter.at(index).to_f64() - zero) * scales.at(&channel).to_f64())
         });
         let (operands, product) =
-            ([Some(&x), Some(&w)], [Descriptor::new(DataType::Float32, outputs[0].shape.clone())]);
+            ([Some(&x), Some(&w)], [Descriptor::new(DataType::Float32, outputs[0].sizes().to_vec())]);
         let sums = match &self.product {
             Product::Conv2d(options) => Conv2d { attributes: options.clone() }.reference(&operands, &product),
             Product::Matmul => Matmul.reference(&operands, &product),

@@ -3,6 +3,7 @@
 
 use super::tensor::Tensor;
 use super::{Inputs, Tensors, given, required};
+use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::error::Problem;
 use crate::shape::{Descriptor, is_valid_dimension};
@@ -79,7 +80,7 @@ impl Direction {
 ///
 /// # Errors
 /// If it is given and has another shape.
-pub(super) fn expect_shape(operand: &'static str, got: Option<&Descriptor>, expected: &[u32]) -> Result<(), Problem> {
+pub(super) fn expect_shape(operand: &'static str, got: Option<&Descriptor>, expected: &[Dim]) -> Result<(), Problem> {
     match got {
         Some(got) if got.shape != expected => {
             Err(Problem::Shape { operand, got: got.shape.clone(), expected: expected.to_vec() })
@@ -105,7 +106,7 @@ fn check_hidden_size(hidden_size: u32, gates: u32) -> Result<(), Problem> {
 ///
 /// # Errors
 /// If they differ. The dimension is never 0.
-fn check_steps(steps: u32, input: &Descriptor) -> Result<(), Problem> {
+fn check_steps(steps: Dim, input: &Descriptor) -> Result<(), Problem> {
     if input.shape[0] == steps {
         return Ok(());
     }
@@ -121,7 +122,7 @@ pub(super) struct Sequence {
     /// Number of states.
     pub states: usize,
     /// The attribute `steps`.
-    pub steps: u32,
+    pub steps: Dim,
     /// The attribute `hiddenSize`.
     pub hidden_size: u32,
     /// The attribute `direction`.
@@ -136,11 +137,11 @@ impl Sequence {
     ///
     /// # Errors
     /// If an attribute is out of range or a shape does not fit.
-    pub fn check(&self, inputs: &Inputs) -> Result<[u32; 3], Problem> {
+    pub fn check(&self, inputs: &Inputs) -> Result<[Dim; 3], Problem> {
         let (input, hidden) = (required(inputs, 0), self.hidden_size);
         check_steps(self.steps, input)?;
         check_hidden_size(hidden, self.gates)?;
-        let (directions, rows) = (self.direction.count() as u32, self.gates * hidden);
+        let [directions, rows, hidden] = [self.direction.count() as u32, self.gates * hidden, hidden].map(Dim::from);
         expect_shape("weight", given(inputs, 1), &[directions, rows, input.shape[2]])?;
         expect_shape("recurrentWeight", given(inputs, 2), &[directions, rows, hidden])?;
         expect_shape("bias", given(inputs, 3), &[directions, rows])?;
@@ -149,7 +150,7 @@ impl Sequence {
     }
 
     /// The last states, each of the shape `state`, and the hidden states of all time steps if they are asked for.
-    pub fn outputs(&self, dtype: DataType, state: [u32; 3]) -> Vec<Descriptor> {
+    pub fn outputs(&self, dtype: DataType, state: [Dim; 3]) -> Vec<Descriptor> {
         let mut outputs = vec![Descriptor::new(dtype, state); self.states];
         if self.return_sequence {
             let [directions, batch, hidden] = state;
@@ -171,7 +172,8 @@ pub(super) fn infer_cell<const N: usize>(
     states: [&'static str; N],
 ) -> Result<Vec<Descriptor>, Problem> {
     check_hidden_size(hidden_size, gates)?;
-    let (input, rows) = (required(inputs, 0), gates * hidden_size);
+    let input = required(inputs, 0);
+    let [rows, hidden_size] = [gates * hidden_size, hidden_size].map(Dim::from);
     let (batch, features) = (input.shape[0], input.shape[1]);
     expect_shape("weight", given(inputs, 1), &[rows, features])?;
     expect_shape("recurrentWeight", given(inputs, 2), &[rows, hidden_size])?;
@@ -187,7 +189,8 @@ pub(super) fn infer_cell<const N: usize>(
 /// steps and rows of the batch. The input is `[steps, batch, input size]`, or of one step `[batch, input size]`.
 pub(super) fn multiply_adds(inputs: &Inputs) -> u64 {
     let [input, weight, recurrent] = [0, 1, 2].map(|index| required(inputs, index));
-    let (_, rows) = input.shape.split_last().expect("the rule row requires rank 2");
+    let input = input.sizes();
+    let (_, rows) = input.split_last().expect("the rule row requires rank 2");
     crate::shape::elements(rows) as u64 * (weight.elements() + recurrent.elements()) as u64
 }
 

@@ -4,6 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
 use super::{Inputs, Operator, Tensors, place_of, required, row};
+use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -56,10 +57,12 @@ const OF_WIDE: &[OperandRule] = &[operand("input", WIDE, ANY_RANK)];
 ///
 /// # Errors
 /// If an axis is not below the rank or comes twice.
-pub fn reduced_shape(input: &[u32], axes: Option<&[u32]>, keep_dimensions: bool) -> Result<Vec<u32>, Problem> {
+pub fn reduced_shape(input: &[Dim], axes: Option<&[u32]>, keep_dimensions: bool) -> Result<Vec<Dim>, Problem> {
     let reduced = reduced_axes(input.len(), axes)?;
     let sizes = input.iter().zip(reduced);
-    Ok(sizes.filter_map(|(&size, reduced)| if !reduced { Some(size) } else { keep_dimensions.then_some(1) }).collect())
+    Ok(sizes
+        .filter_map(|(&size, reduced)| if !reduced { Some(size) } else { keep_dimensions.then_some(Dim::number(1)) })
+        .collect())
 }
 
 /// For each dimension whether it is among `axes` (`None`: all are).
@@ -146,9 +149,10 @@ impl Operator for Reduce {
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let input = required(inputs, 0);
-        let shape = input.descriptor().shape;
+        let shape = input.descriptor().sizes();
         let reduced = reduced_axes(shape.len(), self.attributes.axes.as_deref()).expect("inferred");
-        let kept_shape = reduced_shape(&shape, self.attributes.axes.as_deref(), true).expect("inferred");
+        let kept_shape =
+            reduced_shape(&input.descriptor().shape, self.attributes.axes.as_deref(), true).expect("inferred");
         let window: Vec<usize> = shape.iter().zip(&reduced).map(|(&d, &r)| if r { d as usize } else { 1 }).collect();
         let kept = Tensor::from_fn(&Descriptor::new(input.dtype, kept_shape), |start| {
             let values = ndarray::indices(window.as_slice()).into_iter().map(|offset| {
@@ -158,7 +162,7 @@ impl Operator for Reduce {
             });
             self.reduce(values.collect(), input.dtype)
         });
-        vec![kept.reshape(&outputs[0].shape)]
+        vec![kept.reshape(&outputs[0].sizes())]
     }
 }
 
@@ -214,15 +218,17 @@ impl Reduce {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dimension::dims;
 
     #[test]
     fn shapes() {
-        assert_eq!(reduced_shape(&[2, 3, 4], None, false).unwrap(), [0; 0]);
+        let reduced_shape = |input: &[u32], axes, keep| reduced_shape(&dims(input), axes, keep);
+        assert_eq!(reduced_shape(&[2, 3, 4], None, false).unwrap(), [0u32; 0]);
         assert_eq!(reduced_shape(&[2, 3, 4], None, true).unwrap(), [1, 1, 1]);
         assert_eq!(reduced_shape(&[2, 3, 4], Some(&[1]), false).unwrap(), [2, 4]);
         assert_eq!(reduced_shape(&[2, 3, 4], Some(&[2, 0]), true).unwrap(), [1, 3, 1]);
         assert_eq!(reduced_shape(&[2, 3, 4], Some(&[]), false).unwrap(), [2, 3, 4]);
-        assert_eq!(reduced_shape(&[], None, true).unwrap(), [0; 0]);
+        assert_eq!(reduced_shape(&[], None, true).unwrap(), [0u32; 0]);
         assert!(reduced_shape(&[2, 3], Some(&[2]), true).is_err());
         assert!(reduced_shape(&[2, 3], Some(&[1, 1]), true).is_err());
     }

@@ -4,9 +4,10 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, place_of, required};
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
-use crate::shape::{Descriptor, is_valid_dimension};
+use crate::shape::{Descriptor, is_dimension};
 
 crate::enumeration! {
     /// `MLInterpolationMode`.
@@ -26,7 +27,7 @@ crate::attributes! {
         /// The factor for the size of each of the two dimensions, a float32; 1 when absent.
         scales "scales": Option<Vec<f64>> = None,
         /// The output's size of each of the two dimensions; wins over the scales.
-        sizes "sizes": Option<Vec<u32>> = None,
+        sizes "sizes": Option<Vec<Dim>> = None,
         /// The two dimensions; the last two when absent.
         axes "axes": Option<Vec<u32>> = None,
     }
@@ -92,16 +93,19 @@ impl Resample2d {
     }
 
     /// The output's size along the dimension `which` (0 or 1) of the two, where the input has `size`.
-    fn output_size(&self, which: usize, size: u32) -> Result<u32, Problem> {
+    fn output_size(&self, which: usize, size: Dim) -> Result<Dim, Problem> {
         let output = match (&self.sizes, &self.scales) {
-            (Some(sizes), _) => sizes[which] as f64,
-            (None, Some(scales)) => floor_of_product(size as f64, scales[which]),
-            (None, None) => size as f64,
+            (Some(sizes), _) => sizes[which],
+            (None, Some(scales)) => match scales[which] {
+                whole if whole.fract() == 0.0 && whole < u32::MAX as f64 => size * whole as u32,
+                // The conversion saturates.
+                scale => Dim::number(floor_of_product(size.get() as f64, scale) as i64),
+            },
+            (None, None) => size,
         };
-        // The conversion saturates.
-        match is_valid_dimension(output as u64) {
-            true => Ok(output as u32),
-            false => Err(Problem::attribute("resampled size", output as u64, format!("1 to {}", i32::MAX))),
+        match is_dimension(output) {
+            true => Ok(output),
+            false => Err(Problem::attribute("resampled size", output, format!("1 to {}", i32::MAX))),
         }
     }
 }
@@ -157,7 +161,7 @@ impl Operator for Resample2d {
             return Err(Problem::attribute("scales", scales, "two numbers greater than 0"));
         }
         if let Some(sizes) = &self.sizes
-            && (sizes.len() != 2 || sizes.contains(&0))
+            && (sizes.len() != 2 || sizes.iter().any(|&size| size == 0))
         {
             return Err(Problem::attribute("sizes", sizes, "two numbers greater than 0"));
         }
@@ -176,7 +180,7 @@ impl Operator for Resample2d {
             (place[y_axis], place[x_axis]) = (y, x);
             input.at(&place)
         };
-        let size = |axis: usize| (input.shape()[axis] as u32, output.shape[axis]);
+        let size = |axis: usize| (input.shape()[axis] as u32, output.sizes()[axis]);
         let ((in_y, out_y), (in_x, out_x)) = (size(y_axis), size(x_axis));
         let output = Tensor::from_fn(output, |index| match self.mode {
             InterpolationMode::NearestNeighbor => {
@@ -201,12 +205,13 @@ impl Operator for Resample2d {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dimension::dims;
     use crate::ops::Op;
 
     fn infer(resample: Resample2d, input: &[u32]) -> Result<Vec<u32>, String> {
         let input = Descriptor::new(DataType::Float32, input);
         let outputs = Op::from(resample).resolve(&[Some(&input)]).map_err(|problem| problem.to_string())?;
-        Ok(outputs[0].shape.clone())
+        Ok(outputs[0].sizes().to_vec())
     }
 
     fn scaled(scales: &[f64]) -> Resample2d {
@@ -214,7 +219,7 @@ mod tests {
     }
 
     fn sized(sizes: &[u32], axes: Option<&[u32]>) -> Resample2d {
-        Resample2d { sizes: Some(sizes.to_vec()), axes: axes.map(<[u32]>::to_vec), ..scaled(&[0.5, 0.5]) }
+        Resample2d { sizes: Some(dims(sizes)), axes: axes.map(<[u32]>::to_vec), ..scaled(&[0.5, 0.5]) }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, required};
+use crate::dimension::{Dim, numbers};
 use crate::error::Problem;
 use crate::shape::{Descriptor, broadcast_strides, broadcasts_to};
 
@@ -12,7 +13,7 @@ crate::attributes! {
     /// `reshape()`: the same elements in the same order.
     pub struct Reshape {
         /// The dimensions of the output.
-        new_shape "newShape": Vec<u32> = Vec::new(),
+        new_shape "newShape": Vec<Dim> = Vec::new(),
     }
 }
 
@@ -20,7 +21,7 @@ crate::attributes! {
     /// `expand()`: repeats the elements along dimensions of size 1 and in front of the first dimension.
     pub struct Expand {
         /// The dimensions of the output.
-        new_shape "newShape": Vec<u32> = Vec::new(),
+        new_shape "newShape": Vec<Dim> = Vec::new(),
     }
 }
 
@@ -34,8 +35,9 @@ impl Reshape {
 impl Expand {
     /// Where the elements of the output lie in an input of the shape `input`.
     pub fn strided(&self, input: &[u32]) -> Strided {
-        let strides = broadcast_strides(input, &self.new_shape).into_iter().map(|stride| stride as isize).collect();
-        Strided { shape: self.new_shape.clone(), strides, offset: 0 }
+        let shape = numbers(&self.new_shape);
+        let strides = broadcast_strides(input, &shape).into_iter().map(|stride| stride as isize).collect();
+        Strided { shape, strides, offset: 0 }
     }
 
     /// The element of the input where the output begins, if nothing is repeated.
@@ -67,7 +69,7 @@ impl Operator for Reshape {
         let input = required(inputs, 0);
         let output = Descriptor::new(input.dtype, self.new_shape.clone());
         output.check("newShape")?;
-        if output.elements() != input.elements() {
+        if output.count() != input.count() {
             let what = "newShape has another number of elements than input";
             return Err(Problem::Incompatible { what, a: output.shape, b: input.shape.clone() });
         }
@@ -75,7 +77,7 @@ impl Operator for Reshape {
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
-        vec![required(inputs, 0).reshape(&outputs[0].shape)]
+        vec![required(inputs, 0).reshape(&outputs[0].sizes())]
     }
 }
 
@@ -108,25 +110,26 @@ impl Operator for Expand {
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
-        vec![required(inputs, 0).broadcast(&outputs[0].shape)]
+        vec![required(inputs, 0).broadcast(&outputs[0].sizes())]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dimension::dims;
     use crate::dtype::DataType;
     use crate::ops::Op;
 
     fn infer(op: impl Into<Op>, input: &[u32]) -> Result<Vec<u32>, String> {
         let input = Descriptor::new(DataType::Float32, input);
         let outputs = op.into().resolve(&[Some(&input)]).map_err(|problem| problem.to_string())?;
-        Ok(outputs[0].shape.clone())
+        Ok(outputs[0].sizes().to_vec())
     }
 
     #[test]
     fn reshaped() {
-        let reshape = |new_shape: &[u32], input: &[u32]| infer(Reshape { new_shape: new_shape.to_vec() }, input);
+        let reshape = |new_shape: &[u32], input: &[u32]| infer(Reshape { new_shape: dims(new_shape) }, input);
         assert_eq!(reshape(&[3, 2], &[6]), Ok(vec![3, 2]));
         assert_eq!(reshape(&[], &[1, 1]), Ok(vec![]));
         assert_eq!(
@@ -140,7 +143,7 @@ mod tests {
 
     #[test]
     fn expanded() {
-        let expand = |new_shape: &[u32], input: &[u32]| infer(Expand { new_shape: new_shape.to_vec() }, input);
+        let expand = |new_shape: &[u32], input: &[u32]| infer(Expand { new_shape: dims(new_shape) }, input);
         assert_eq!(expand(&[5, 2, 3], &[2, 1]), Ok(vec![5, 2, 3]));
         assert_eq!(expand(&[], &[]), Ok(vec![]));
         assert_eq!(
@@ -150,7 +153,7 @@ mod tests {
         for bad in [&[0][..], &[u32::MAX; 8], &[1; 9]] {
             assert!(expand(bad, &[1]).unwrap_err().starts_with("output has shape "));
         }
-        let expand = Expand { new_shape: vec![1, 2, 3] };
+        let expand = Expand { new_shape: dims(&[1, 2, 3]) };
         assert_eq!(expand.contiguous_offset(&[2, 3]), Some(0));
         assert_eq!(expand.contiguous_offset(&[2, 1]), None);
     }

@@ -20,7 +20,7 @@ crate::attributes! {
 
 impl RmsNormalization {
     /// The dimensions of a row of an operand of the shape `input`.
-    pub fn row<'s>(&self, input: &'s [u32]) -> &'s [u32] {
+    pub fn row<'s, D>(&self, input: &'s [D]) -> &'s [D] {
         &input[input.len() - self.dimensions as usize..]
     }
 }

@@ -7,6 +7,7 @@ use super::gather::{check_axis, check_indices_along, clamp_coordinates, clamp_in
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, required};
+use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -24,7 +25,7 @@ crate::attributes! {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScatterNd;
 
-fn check_updates(updates: &Descriptor, expected: Vec<u32>) -> Result<(), Problem> {
+fn check_updates(updates: &Descriptor, expected: Vec<Dim>) -> Result<(), Problem> {
     match updates.shape == expected {
         true => Ok(()),
         false => Err(Problem::Shape { operand: "updates", got: updates.shape.clone(), expected }),
@@ -134,7 +135,7 @@ mod tests {
         let updates = Descriptor::new(DataType::Float32, updates);
         let inputs = [Some(&input), Some(&indices), Some(&updates)];
         let outputs = op.into().resolve(&inputs).map_err(|problem| problem.to_string())?;
-        Ok(outputs[0].shape.clone())
+        Ok(outputs[0].sizes().to_vec())
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, permuted, required};
+use crate::dimension::{Dim, dims, numbers};
 use crate::error::Problem;
 use crate::shape::Descriptor;
 
@@ -12,9 +13,9 @@ crate::attributes! {
     /// `slice()` with `MLSliceOptions`.
     pub struct Slice {
         /// For each dimension where the window starts.
-        starts "starts": Vec<u32> = Vec::new(),
+        starts "starts": Vec<Dim> = Vec::new(),
         /// For each dimension how far the window goes, in elements of the input.
-        sizes "sizes": Vec<u32> = Vec::new(),
+        sizes "sizes": Vec<Dim> = Vec::new(),
         /// For each dimension the distance between the elements that are taken; 1 when absent.
         strides "strides": Option<Vec<u32>> = None,
     }
@@ -27,8 +28,8 @@ impl Slice {
 
     /// Where the elements of the output lie in an input of the shape `input`.
     pub fn strided(&self, input: &[u32]) -> Strided {
-        let shape: Vec<u32> = (0..input.len()).map(|axis| self.sizes[axis].div_ceil(self.stride(axis))).collect();
-        let mut view = Strided::row_major(input).window(&self.starts, &shape);
+        let shape: Vec<u32> = (0..input.len()).map(|axis| self.sizes[axis].get().div_ceil(self.stride(axis))).collect();
+        let mut view = Strided::row_major(input).window(&numbers(&self.starts), &shape);
         for (axis, stride) in view.strides.iter_mut().enumerate() {
             // A stride that nobody steps along may be as large as an attribute can be.
             *stride = if shape[axis] == 1 { 0 } else { *stride * self.stride(axis) as isize };
@@ -41,7 +42,7 @@ impl Slice {
         self.strided(input).contiguous_offset()
     }
 
-    fn infer_dimension(&self, axis: usize, input: u32) -> Result<u32, Problem> {
+    fn infer_dimension(&self, axis: usize, input: Dim) -> Result<Dim, Problem> {
         let (start, size, stride) = (self.starts[axis], self.sizes[axis], self.stride(axis));
         if size == 0 {
             return Err(Problem::attribute("sizes", &self.sizes, "sizes greater than 0"));
@@ -50,7 +51,7 @@ impl Slice {
             let strides = self.strides.as_deref().unwrap_or_default();
             return Err(Problem::attribute("strides", strides, "strides greater than 0"));
         }
-        if start as u64 + size as u64 > input as u64 {
+        if start + size > input {
             let got = format!("{start} + {size}");
             let expected = format!("at most {input}, the size of input along dimension {axis}");
             return Err(Problem::Attribute { name: "starts + sizes", got, expected });
@@ -79,14 +80,14 @@ impl Operator for Slice {
     }
 
     fn transposed(&self, axes: &[usize]) -> Option<Self> {
-        let list = |own: &Vec<u32>| permuted(axes, own);
-        let strides = self.strides.as_ref().map(list);
-        Some(Slice { starts: list(&self.starts), sizes: list(&self.sizes), strides })
+        let strides = self.strides.as_ref().map(|strides| permuted(axes, strides));
+        Some(Slice { starts: permuted(axes, &self.starts), sizes: permuted(axes, &self.sizes), strides })
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let input = required(inputs, 0);
-        let lists = [("starts", Some(&self.starts)), ("sizes", Some(&self.sizes)), ("strides", self.strides.as_ref())];
+        let strides = self.strides.as_ref().map(|strides| dims(strides));
+        let lists = [("starts", Some(&self.starts)), ("sizes", Some(&self.sizes)), ("strides", strides.as_ref())];
         for (name, list) in lists {
             if let Some(list) = list.filter(|list| list.len() != input.rank()) {
                 let expected = format!("as many numbers as the rank of input, {}", input.rank());
@@ -105,7 +106,7 @@ impl Operator for Slice {
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let input = required(inputs, 0);
         let output = Tensor::from_fn(&outputs[0], |index| {
-            let place = |(axis, i): (usize, &usize)| self.starts[axis] as usize + i * self.stride(axis) as usize;
+            let place = |(axis, i): (usize, &usize)| self.starts[axis].get() as usize + i * self.stride(axis) as usize;
             input.at(&index.iter().enumerate().map(place).collect::<Vec<_>>())
         });
         vec![output]
@@ -118,13 +119,13 @@ mod tests {
     use crate::dtype::DataType;
 
     fn slice(starts: &[u32], sizes: &[u32], strides: Option<&[u32]>) -> Slice {
-        Slice { starts: starts.to_vec(), sizes: sizes.to_vec(), strides: strides.map(<[u32]>::to_vec) }
+        Slice { starts: dims(starts), sizes: dims(sizes), strides: strides.map(<[u32]>::to_vec) }
     }
 
     fn infer(slice: &Slice, input: &[u32]) -> Result<Vec<u32>, String> {
         let input = Descriptor::new(DataType::Float32, input);
         let outputs = slice.infer(&[Some(&input)]).map_err(|problem| problem.to_string())?;
-        Ok(outputs[0].shape.clone())
+        Ok(outputs[0].sizes().to_vec())
     }
 
     #[test]

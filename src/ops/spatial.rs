@@ -1,7 +1,9 @@
 //! What the operators on images have in common: layouts, windows and the sizes they leave.
 
+use crate::dimension::Dim;
 use crate::error::Problem;
-use crate::shape::is_valid_dimension;
+use crate::shape::is_dimension;
+use std::fmt::Debug;
 use std::ops::Range;
 
 crate::enumeration! {
@@ -17,11 +19,11 @@ crate::enumeration! {
 /// The sizes of a batch of images, whatever the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the words of the draft")]
-pub struct Image {
-    pub batches: u32,
-    pub channels: u32,
-    pub height: u32,
-    pub width: u32,
+pub struct Image<D = u32> {
+    pub batches: D,
+    pub channels: D,
+    pub height: D,
+    pub width: D,
 }
 
 impl InputLayout {
@@ -34,13 +36,13 @@ impl InputLayout {
     }
 
     /// The sizes in `shape`, which has four dimensions.
-    pub fn image(self, shape: &[u32]) -> Image {
+    pub fn image<D: Copy>(self, shape: &[D]) -> Image<D> {
         let [batches, channels, height, width] = self.axes().map(|axis| shape[axis]);
         Image { batches, channels, height, width }
     }
 
     /// The shape of `image` in this layout.
-    pub fn shape(self, image: Image) -> Vec<u32> {
+    pub fn shape<D>(self, image: Image<D>) -> Vec<D> {
         let Image { batches, channels, height, width } = image;
         match self {
             InputLayout::Nchw => vec![batches, channels, height, width],
@@ -70,7 +72,7 @@ impl InputLayout {
 ///
 /// # Errors
 /// If it does not have `N` items.
-pub fn exactly<const N: usize>(name: &'static str, values: &[u32]) -> Result<[u32; N], Problem> {
+pub fn exactly<T: Copy + Debug, const N: usize>(name: &'static str, values: &[T]) -> Result<[T; N], Problem> {
     values.try_into().map_err(|_| Problem::attribute(name, values, format!("{N} numbers")))
 }
 
@@ -88,9 +90,9 @@ pub fn positive<const N: usize>(name: &'static str, values: &[u32]) -> Result<[u
 /// A window that moves along one dimension of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the words of the draft")]
-pub struct Slide {
-    pub input: u32,
-    pub window: u32,
+pub struct Slide<D = u32> {
+    pub input: D,
+    pub window: D,
     pub begin: u32,
     pub end: u32,
     pub stride: u32,
@@ -98,7 +100,13 @@ pub struct Slide {
 }
 
 /// The slides along height and width of a window with checked attributes.
-pub fn slides(image: Image, window: [u32; 2], padding: [u32; 4], strides: [u32; 2], dilations: [u32; 2]) -> [Slide; 2] {
+pub fn slides<D: Copy>(
+    image: Image<D>,
+    window: [D; 2],
+    padding: [u32; 4],
+    strides: [u32; 2],
+    dilations: [u32; 2],
+) -> [Slide<D>; 2] {
     [0, 1].map(|axis| Slide {
         input: [image.height, image.width][axis],
         window: window[axis],
@@ -109,24 +117,25 @@ pub fn slides(image: Image, window: [u32; 2], padding: [u32; 4], strides: [u32; 
     })
 }
 
-impl Slide {
+impl<D: Copy + Into<Dim>> Slide<D> {
     /// "Effective filter size" of the draft: what the window spans with its dilation.
-    fn effective(&self) -> i128 {
-        (self.window as i128 - 1) * self.dilation as i128 + 1
+    fn effective(&self) -> Dim {
+        (self.window.into() - 1) * self.dilation + 1
     }
 
     /// "Calculate conv output size" of the draft, rounded down and rounded up. Neither needs to be a valid dimension.
-    pub fn outputs(&self) -> (i128, i128) {
-        let room = self.input as i128 - self.effective() + self.begin as i128 + self.end as i128;
-        let stride = self.stride as i128;
-        (room.div_euclid(stride) + 1, -(-room).div_euclid(stride) + 1)
+    pub fn outputs(&self) -> (Dim, Dim) {
+        let room = self.input.into() - self.effective() + self.begin + self.end;
+        (room / self.stride + 1, room.div_ceil(self.stride) + 1)
     }
 
     /// "Calculate convtranspose output size" of the draft. It does not need to be a valid dimension.
-    pub fn transposed_output(&self) -> i128 {
-        (self.input as i128 - 1) * self.stride as i128 + self.effective() - self.begin as i128 - self.end as i128
+    pub fn transposed_output(&self) -> Dim {
+        (self.input.into() - 1) * self.stride + self.effective() - self.begin - self.end
     }
+}
 
+impl Slide {
     /// The output positions below `outputs` at which the window lies in the image as a whole.
     pub fn inner(&self, outputs: usize) -> Range<usize> {
         // Sizes that gave a valid output size keep all of these below 2^63.
@@ -155,10 +164,10 @@ impl Slide {
 ///
 /// # Errors
 /// If it is not a valid dimension; `name` says which size it is.
-pub fn output_dimension(name: &'static str, size: i128) -> Result<u32, Problem> {
-    match u64::try_from(size) {
-        Ok(size) if is_valid_dimension(size) => Ok(size as u32),
-        _ => Err(Problem::Attribute {
+pub fn output_dimension(name: &'static str, size: Dim) -> Result<Dim, Problem> {
+    match is_dimension(size) {
+        true => Ok(size),
+        false => Err(Problem::Attribute {
             name,
             got: size.to_string(),
             expected: format!("a dimension between 1 and {}", i32::MAX),
@@ -170,14 +179,20 @@ pub fn output_dimension(name: &'static str, size: i128) -> Result<u32, Problem> 
 mod tests {
     use super::*;
 
+    /// The sizes rounded down and rounded up, as numbers.
+    fn outputs(slide: Slide) -> (i64, i64) {
+        let (floor, ceil) = slide.outputs();
+        (floor.pinned(), ceil.pinned())
+    }
+
     const MAX: u32 = u32::MAX;
 
     #[test]
     fn sizes_are_rounded_both_ways() {
         let slide = Slide { input: 5, window: 3, begin: 1, end: 0, stride: 2, dilation: 1 };
-        assert_eq!(slide.outputs(), (2, 3));
-        assert_eq!(Slide { window: 7, ..slide }.outputs(), (0, 1));
-        assert_eq!(Slide { dilation: 2, end: 1, ..slide }.outputs(), (2, 2));
+        assert_eq!(outputs(slide), (2, 3));
+        assert_eq!(outputs(Slide { window: 7, ..slide }), (0, 1));
+        assert_eq!(outputs(Slide { dilation: 2, end: 1, ..slide }), (2, 2));
         assert_eq!(Slide { stride: 1, ..slide }.transposed_output(), 6);
     }
 
@@ -214,7 +229,7 @@ mod tests {
             }
         }
         let far = Slide { input: 1, window: 2, begin: MAX, end: 0, stride: 1, dilation: MAX };
-        assert_eq!(far.outputs(), (1, 1));
+        assert_eq!(outputs(far), (1, 1));
         assert_eq!(far.taps(0), (1, 1, 0));
     }
 }

@@ -5,6 +5,7 @@ use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
 use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, place_of, required};
+use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::Descriptor;
 
@@ -14,7 +15,7 @@ pub enum Splits {
     /// That many pieces of equal size.
     Count(u32),
     /// Pieces of these sizes.
-    Sizes(Vec<u32>),
+    Sizes(Vec<Dim>),
 }
 
 impl AttributeValue for Splits {
@@ -42,9 +43,9 @@ crate::attributes! {
 
 impl Split {
     /// The sizes of the pieces of a dimension of `size`, which must have been inferred to fit.
-    pub fn sizes(&self, size: u32) -> Vec<u32> {
+    pub fn sizes(&self, size: Dim) -> Vec<Dim> {
         match &self.splits {
-            Splits::Count(count) => vec![size / count; *count as usize],
+            Splits::Count(count) => vec![size / *count; *count as usize],
             Splits::Sizes(sizes) => sizes.clone(),
         }
     }
@@ -55,7 +56,7 @@ impl Split {
         let (mut starts, mut shape) = (vec![0; input.len()], input.to_vec());
         (starts[axis], shape[axis]) = match &self.splits {
             Splits::Count(count) => (index as u32 * (input[axis] / count), input[axis] / count),
-            Splits::Sizes(sizes) => (sizes[..index].iter().sum(), sizes[index]),
+            Splits::Sizes(sizes) => (sizes[..index].iter().map(|size| size.get()).sum(), sizes[index].get()),
         };
         Strided::row_major(input).window(&starts, &shape)
     }
@@ -65,7 +66,7 @@ impl Split {
         self.strided(input, index).contiguous_offset()
     }
 
-    fn check(&self, size: u32) -> Result<(), Problem> {
+    fn check(&self, size: Dim) -> Result<(), Problem> {
         let limits = format!("1 to {MAX_TENSOR_COUNT} outputs");
         match &self.splits {
             &Splits::Count(count) if count == 0 || count as usize > MAX_TENSOR_COUNT => {
@@ -78,13 +79,15 @@ impl Split {
             Splits::Sizes(sizes) if sizes.is_empty() || sizes.len() > MAX_TENSOR_COUNT => {
                 Err(Problem::attribute("number of splits", sizes.len(), limits))
             }
-            Splits::Sizes(sizes) => match sizes.iter().map(|&size| size as u64).sum::<u64>() {
-                sum if sum == size as u64 && !sizes.contains(&0) => Ok(()),
-                _ => {
-                    let expected = format!("positive sizes that add up to {size}, the size along axis");
-                    Err(Problem::attribute("splits", sizes, expected))
+            Splits::Sizes(sizes) => {
+                match sizes.iter().copied().sum::<Dim>() == size && sizes.iter().all(|&size| size != 0) {
+                    true => Ok(()),
+                    false => {
+                        let expected = format!("positive sizes that add up to {size}, the size along axis");
+                        Err(Problem::attribute("splits", sizes, expected))
+                    }
                 }
-            },
+            }
         }
     }
 }
@@ -137,7 +140,7 @@ impl Operator for Split {
                 index[axis] += start;
                 input.at(&index)
             });
-            start += output.shape[axis] as usize;
+            start += output.sizes()[axis] as usize;
             tensor
         };
         outputs.iter().map(piece).collect()
@@ -147,28 +150,33 @@ impl Operator for Split {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dimension::dims;
     use crate::dtype::DataType;
 
     fn infer(splits: Splits, axis: u32, input: &[u32]) -> Result<Vec<Vec<u32>>, String> {
         let input = Descriptor::new(DataType::Float32, input);
         let outputs = Split { splits, axis }.infer(&[Some(&input)]).map_err(|problem| problem.to_string())?;
-        Ok(outputs.into_iter().map(|output| output.shape).collect())
+        Ok(outputs.into_iter().map(|output| output.sizes().to_vec()).collect())
     }
 
     #[test]
     fn shapes() {
         use Splits::{Count, Sizes};
         assert_eq!(infer(Count(2), 1, &[2, 6]), Ok(vec![vec![2, 3], vec![2, 3]]));
-        assert_eq!(infer(Sizes(vec![1, 5]), 1, &[2, 6]), Ok(vec![vec![2, 1], vec![2, 5]]));
+        assert_eq!(infer(Sizes(dims(&[1, 5])), 1, &[2, 6]), Ok(vec![vec![2, 1], vec![2, 5]]));
         for (splits, axis, message) in [
             (Count(2), 2, "axis is 2, expected below the rank 2"),
             (Count(0), 0, "splits is 0, expected 1 to 8192 outputs"),
             (Count(8193), 0, "splits is 8193, expected 1 to 8192 outputs"),
             (Count(4), 1, "splits is 4, expected a divisor of 6, the size along axis"),
-            (Sizes(vec![]), 1, "number of splits is 0, expected 1 to 8192 outputs"),
-            (Sizes(vec![6, 0]), 1, "splits is [6, 0], expected positive sizes that add up to 6, the size along axis"),
+            (Sizes(dims(&[])), 1, "number of splits is 0, expected 1 to 8192 outputs"),
             (
-                Sizes(vec![u32::MAX, 7]),
+                Sizes(dims(&[6, 0])),
+                1,
+                "splits is [6, 0], expected positive sizes that add up to 6, the size along axis",
+            ),
+            (
+                Sizes(dims(&[u32::MAX, 7])),
                 1,
                 "splits is [4294967295, 7], expected positive sizes that add up to 6, the size along axis",
             ),
@@ -179,7 +187,7 @@ mod tests {
 
     #[test]
     fn attributes_are_a_number_or_a_list() {
-        for splits in [Splits::Count(3), Splits::Sizes(vec![1, 2])] {
+        for splits in [Splits::Count(3), Splits::Sizes(dims(&[1, 2]))] {
             assert_eq!(Splits::from_attribute(&splits.to_attribute().unwrap()), Some(splits));
         }
         assert_eq!(Splits::from_attribute(&Attribute::Bool(true)), None);
@@ -187,7 +195,7 @@ mod tests {
 
     #[test]
     fn outer_splits_are_contiguous() {
-        let split = Split { splits: Splits::Sizes(vec![1, 3]), axis: 1 };
+        let split = Split { splits: Splits::Sizes(dims(&[1, 3])), axis: 1 };
         assert_eq!([0, 1].map(|i| split.contiguous_offset(&[1, 4, 5], i)), [Some(0), Some(5)]);
         assert_eq!(split.contiguous_offset(&[2, 4, 5], 1), None);
     }

@@ -76,7 +76,7 @@ impl Tensor {
     /// One copy of the code of ndarray for all closures: every reference has some.
     fn from_fn_dyn(descriptor: &Descriptor, element: &mut dyn FnMut(&[usize]) -> Number) -> Tensor {
         use ndarray::Dimension;
-        let shape = dims(&descriptor.shape);
+        let shape = dims(&descriptor.sizes());
         let data = if descriptor.dtype.is_float() {
             Data::Float(ArrayD::from_shape_fn(shape, |index| {
                 element(index.as_array_view().as_slice().unwrap()).to_f64()

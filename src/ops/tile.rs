@@ -5,14 +5,15 @@ use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, permuted, required};
+use crate::dimension::Dim;
 use crate::error::Problem;
-use crate::shape::{Descriptor, is_valid_dimension, strides};
+use crate::shape::{Descriptor, is_dimension, strides};
 
 crate::attributes! {
     /// `tile()`.
     pub struct Tile {
         /// For each dimension how often it is repeated.
-        repetitions "repetitions": Vec<u32> = Vec::new(),
+        repetitions "repetitions": Vec<Dim> = Vec::new(),
     }
 }
 
@@ -20,7 +21,7 @@ impl Tile {
     /// Where the elements of the output lie in an input of the shape `input`. Every dimension of the output is
     /// written as two: the repetitions, and the dimension of the input that is repeated.
     pub fn strided(&self, input: &[u32]) -> Strided {
-        let dimensions = self.repetitions.iter().zip(input).flat_map(|(&repetitions, &size)| [repetitions, size]);
+        let dimensions = self.repetitions.iter().zip(input).flat_map(|(repetitions, &size)| [repetitions.get(), size]);
         let strides = strides(input).into_iter().flat_map(|stride| [0, stride as isize]);
         Strided { shape: dimensions.collect(), strides: strides.collect(), offset: 0 }
     }
@@ -55,13 +56,13 @@ impl Operator for Tile {
             let expected = format!("as many numbers as the rank of input, {}", input.rank());
             return Err(Problem::attribute("repetitions", &self.repetitions, expected));
         }
-        if self.repetitions.contains(&0) {
+        if self.repetitions.iter().any(|&repetitions| repetitions == 0) {
             return Err(Problem::attribute("repetitions", &self.repetitions, "numbers greater than 0"));
         }
         let repeated = input.shape.iter().zip(&self.repetitions).map(|(&size, &repetitions)| {
-            let repeated = size as u64 * repetitions as u64;
-            match is_valid_dimension(repeated) {
-                true => Ok(repeated as u32),
+            let repeated = size * repetitions;
+            match is_dimension(repeated) {
+                true => Ok(repeated),
                 false => Err(Problem::attribute("repeated size", repeated, format!("at most {}", i32::MAX))),
             }
         });
@@ -80,15 +81,16 @@ impl Operator for Tile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dimension::dims;
     use crate::dtype::DataType;
 
     #[test]
     fn shapes() {
         let infer = |repetitions: &[u32], input: &[u32]| {
             let input = Descriptor::new(DataType::Float32, input);
-            let tile = Tile { repetitions: repetitions.to_vec() };
+            let tile = Tile { repetitions: dims(repetitions) };
             let outputs = tile.infer(&[Some(&input)]).map_err(|problem| problem.to_string())?;
-            Ok::<_, String>(outputs[0].shape.clone())
+            Ok::<_, String>(outputs[0].sizes().to_vec())
         };
         assert_eq!(infer(&[2, 1, 3], &[1, 4, 2]), Ok(vec![2, 4, 6]));
         assert_eq!(infer(&[], &[]), Ok(vec![]));

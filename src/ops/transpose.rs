@@ -5,6 +5,7 @@ use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, required};
+use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::{Descriptor, strides};
 
@@ -33,6 +34,12 @@ impl Transpose {
             strides: axes.iter().map(|&axis| strides[axis] as isize).collect(),
             offset: 0,
         }
+    }
+
+    /// Whether the elements of an input of the shape `input` stay in their order: only dimensions of size 1 move.
+    pub fn keeps_order(&self, input: &[Dim]) -> bool {
+        let axes = self.axes(input.len());
+        axes.is_sorted() || axes.into_iter().filter(|&axis| input[axis] != 1).is_sorted()
     }
 
     /// The element of the input where the output begins, if only dimensions of size 1 change places.
@@ -71,7 +78,7 @@ impl Operator for Transpose {
                 return Err(Problem::attribute("permutation", permutation, expected));
             }
         }
-        let shape: Vec<u32> = self.axes(rank).into_iter().map(|axis| input.shape[axis]).collect();
+        let shape: Vec<Dim> = self.axes(rank).into_iter().map(|axis| input.shape[axis]).collect();
         Ok(vec![Descriptor::new(input.dtype, shape)])
     }
 
@@ -100,7 +107,7 @@ mod tests {
             let input = Descriptor::new(DataType::Float32, input);
             let transpose = Transpose { permutation: permutation.map(<[u32]>::to_vec) };
             let outputs = transpose.infer(&[Some(&input)]).map_err(|problem| problem.to_string())?;
-            Ok::<_, String>(outputs[0].shape.clone())
+            Ok::<_, String>(outputs[0].sizes().to_vec())
         };
         assert_eq!(infer(None, &[2, 3, 4]), Ok(vec![4, 3, 2]));
         assert_eq!(infer(Some(&[1, 2, 0]), &[2, 3, 4]), Ok(vec![3, 4, 2]));

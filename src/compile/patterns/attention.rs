@@ -3,11 +3,12 @@
 
 use super::strided::{Factor, View, grouped, refined};
 use super::{Facts, beside_scalar, scalar, two};
+use crate::dimension::Dim;
 use crate::ir::{Graph, ValueId};
 use crate::ops::Op;
 use crate::ops::attention::{Attention, MAX_MASKS, Mask, MaskKind, Places};
 use crate::ops::elementwise::Elementwise;
-use crate::shape::strides;
+use crate::shape::dim_strides;
 
 /// The most operators between the two products.
 const MAX_CHAIN: usize = 10;
@@ -65,7 +66,7 @@ struct Found {
 #[derive(Clone, Default)]
 struct Scores {
     /// Masks, the last one first, with the batch of the scores that they broadcast to.
-    masks: Vec<(MaskKind, ValueId, Vec<usize>)>,
+    masks: Vec<(MaskKind, ValueId, Vec<Dim>)>,
     scale: f64,
     parts: Vec<usize>,
 }
@@ -86,16 +87,16 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
     if graph.descriptor(query).dtype != graph.descriptor(value).dtype {
         return None;
     }
-    let shape = |id: ValueId| graph.descriptor(id).shape.iter().map(|&dim| dim as usize).collect::<Vec<_>>();
+    let shape = |id: ValueId| graph.descriptor(id).shape.clone();
     let (score_shape, out_shape) = (shape(graph.nodes[first].outputs[0]), shape(node.outputs[0]));
     let (score_batch, &[rows, keys]) = score_shape.split_last_chunk::<2>()?;
     let (out_batch, &[out_rows, columns]) = out_shape.split_last_chunk::<2>()?;
     let &depth = shape(query).last()?;
     // The batch of the values must not be larger than that of the scores.
-    if out_rows != rows || out_batch.iter().product::<usize>() != score_batch.iter().product::<usize>() {
+    if out_rows != rows || out_batch.iter().copied().product::<Dim>() != score_batch.iter().copied().product::<Dim>() {
         return None;
     }
-    let operand = |view: View, id: ValueId, batch: &[usize], size: [usize; 2]| {
+    let operand = |view: View, id: ValueId, batch: &[Dim], size: [Dim; 2]| {
         let shape = [batch, &size].concat();
         readable(view, &shape).or_else(|| readable(View::whole(graph, id), &shape))
     };
@@ -125,8 +126,6 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
     let (query, key, value) = (next()?, next()?, next()?);
     let masks: Option<Vec<Mask>> = kinds.into_iter().map(|kind| Some(Mask { kind, places: next()? })).collect();
     let (masks, output) = (masks?, next()?);
-    let [rows, keys, depth, columns] = [rows, keys, depth, columns].map(|size| size as u32);
-    let batch = batch.into_iter().map(|dim| dim as u32).collect();
     let shape = graph.descriptor(target.id).shape.clone();
     let op =
         Attention { batch, rows, keys, depth, columns, scale, query, key, value, masks, output, shape, empty_is_zero };
@@ -135,7 +134,7 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
 }
 
 /// A view of the dimensions `shape` whose last two dimensions are single loops.
-fn readable(view: View, shape: &[usize]) -> Option<View> {
+fn readable(view: View, shape: &[Dim]) -> Option<View> {
     let view = view.broadcast(shape)?;
     view.stride(shape.len() - 2)?;
     view.stride(shape.len() - 1)?;
@@ -203,11 +202,11 @@ fn first_product(
     }
     scores.parts.push(index);
     let descriptor = graph.descriptor(id);
-    let shape: Vec<usize> = descriptor.shape.iter().map(|&dim| dim as usize).collect();
+    let shape = &descriptor.shape;
     let (batch, _) = shape.split_last_chunk::<2>()?;
     let next = |scores: Scores, input: ValueId| {
         // A score that is repeated is no score.
-        let whole = graph.descriptor(input).elements() == descriptor.elements();
+        let whole = graph.descriptor(input).count() == descriptor.count();
         if whole { first_product(graph, facts, input, scores, chain - 1) } else { None }
     };
     let masked = |kind: MaskKind, mask: ValueId, input: ValueId| {
@@ -296,13 +295,13 @@ fn inverse(graph: &Graph, facts: &Facts, id: ValueId, product: ValueId) -> Optio
         return None;
     }
     let loops: Vec<Factor> = view.dims.concat();
-    let sizes: Vec<u32> = loops.iter().map(|&(size, _)| size as u32).collect();
+    let sizes: Vec<Dim> = loops.iter().map(|&(size, _)| size).collect();
     // Each loop with its distances in the product and in the rearrangement, in the order of the product.
-    let mut both: Vec<(Factor, usize)> = loops.into_iter().zip(strides(&sizes)).collect();
+    let mut both: Vec<(Factor, Dim)> = loops.into_iter().zip(dim_strides(&sizes)).collect();
     both.sort_by_key(|((_, stride), _)| std::cmp::Reverse(*stride));
-    let shape: Vec<usize> = graph.descriptor(product).shape.iter().map(|&dim| dim as usize).collect();
-    let dims = grouped(both.into_iter().map(|((size, _), stride)| (size, stride)).collect(), &shape)?;
-    let inverse = View { root: id, offset: 0, dims, scale: 1.0, nodes: Vec::new() };
+    let shape = &graph.descriptor(product).shape;
+    let dims = grouped(both.into_iter().map(|((size, _), stride)| (size, stride)).collect(), shape)?;
+    let inverse = View { root: id, offset: Dim::number(0), dims, scale: 1.0, nodes: Vec::new() };
     inverse.stride(shape.len() - 2)?;
     (inverse.stride(shape.len() - 1)? <= 1).then_some(inverse)
 }

@@ -1,6 +1,7 @@
 //! Layer and root-mean-square normalisation as they are written out with means, powers and square roots.
 
 use super::{Facts, beside_scalar, scalar, two};
+use crate::dimension::Dim;
 use crate::ir::{Graph, Node, ValueId};
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
@@ -96,7 +97,7 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
 }
 
 /// The node that alone reads `id`, if it is `op` with an operand of the shape `row`, and that operand.
-fn weight(graph: &Graph, facts: &Facts, id: ValueId, op: Elementwise, row: &[u32]) -> Option<(usize, ValueId)> {
+fn weight(graph: &Graph, facts: &Facts, id: ValueId, op: Elementwise, row: &[Dim]) -> Option<(usize, ValueId)> {
     let reader = facts.readers[id.index()].filter(|_| facts.uses[id.index()] == 1)?;
     let node = &graph.nodes[reader];
     let [a, b] = two(node)?;

@@ -2,16 +2,17 @@
 //! nothing else need not run when their reader finds the elements by itself.
 
 use super::{Facts, beside_scalar, scalar, two};
+use crate::dimension::Dim;
 use crate::ir::{Graph, Node, ValueId};
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
-use crate::shape::strides;
+use crate::shape::dim_strides;
 
 /// The longest chain of operators that is followed.
 const MAX_CHAIN: usize = 16;
 
 /// A size and the distance between neighbours, in elements.
-pub type Factor = (usize, usize);
+pub type Factor = (Dim, Dim);
 
 /// The elements of a value among those of another, its root. A dimension can be several loops of the root, outermost first;
 /// one of size 1 has none.
@@ -20,7 +21,7 @@ pub struct View {
     /// Whose elements they are.
     pub root: ValueId,
     /// The first one.
-    pub offset: usize,
+    pub offset: Dim,
     /// The loops of each dimension.
     pub dims: Vec<Vec<Factor>>,
     /// The factor of the elements, for [`View::scaled`].
@@ -42,20 +43,20 @@ pub fn merged(factors: impl IntoIterator<Item = Factor>) -> Vec<Factor> {
 }
 
 /// Loops cut into the dimensions `shape`; `None` if a dimension ends inside of a loop that cannot be cut there.
-pub fn grouped(factors: Vec<Factor>, shape: &[usize]) -> Option<Vec<Vec<Factor>>> {
+pub fn grouped(factors: Vec<Factor>, shape: &[Dim]) -> Option<Vec<Vec<Factor>>> {
     let mut rest = merged(factors);
     let mut dims = Vec::new();
     for &dim in shape.iter().rev() {
         let (mut needed, mut own) = (dim, Vec::new());
-        while needed > 1 {
+        while needed != 1 {
             let (size, stride) = rest.pop()?;
             if needed.is_multiple_of(size) {
                 own.insert(0, (size, stride));
-                needed /= size;
+                needed = needed / size;
             } else if size.is_multiple_of(needed) {
                 own.insert(0, (needed, stride));
                 rest.push((size / needed, stride * needed));
-                needed = 1;
+                needed = Dim::number(1);
             } else {
                 return None;
             }
@@ -69,9 +70,9 @@ impl View {
     /// A value where it lies.
     pub fn whole(graph: &Graph, id: ValueId) -> View {
         let shape = &graph.descriptor(id).shape;
-        let factors = shape.iter().map(|&dim| dim as usize).zip(strides(shape));
+        let factors = shape.iter().copied().zip(dim_strides(shape));
         let dims = factors.map(|factor| merged([factor])).collect();
-        View { root: id, offset: 0, dims, scale: 1.0, nodes: Vec::new() }
+        View { root: id, offset: Dim::number(0), dims, scale: 1.0, nodes: Vec::new() }
     }
 
     /// A value in what it is a rearrangement of, as far as its producers tell.
@@ -106,7 +107,7 @@ impl View {
 
     /// The output `id` of `node`, whose first operand is this view.
     fn through(self, graph: &Graph, node: &Node, id: ValueId) -> Option<View> {
-        let shape: Vec<usize> = graph.descriptor(id).shape.iter().map(|&dim| dim as usize).collect();
+        let shape = graph.descriptor(id).shape.clone();
         let input = node.inputs.first().copied().flatten()?;
         match &node.op {
             Op::Elementwise(Elementwise::Identity) => Some(self),
@@ -120,8 +121,8 @@ impl View {
             Op::Split(op) => {
                 let index = node.outputs.iter().position(|&output| output == id)?;
                 let axis = op.axis as usize;
-                let mut starts = vec![0; shape.len()];
-                starts[axis] = op.sizes(graph.descriptor(input).shape[axis])[..index].iter().sum();
+                let mut starts = vec![Dim::number(0); shape.len()];
+                starts[axis] = op.sizes(graph.descriptor(input).shape[axis])[..index].iter().copied().sum();
                 self.window(&starts, None, &shape)
             }
             _ => None,
@@ -129,10 +130,10 @@ impl View {
     }
 
     /// The part of the dimensions `shape` from `starts` on, every `steps`-th element of a dimension.
-    fn window(mut self, starts: &[u32], steps: Option<&[u32]>, shape: &[usize]) -> Option<View> {
+    fn window(mut self, starts: &[Dim], steps: Option<&[u32]>, shape: &[Dim]) -> Option<View> {
         for (axis, factors) in self.dims.iter_mut().enumerate() {
-            let (start, step) = (starts[axis] as usize, steps.map_or(1, |steps| steps[axis] as usize));
-            let whole: usize = factors.iter().map(|(size, _)| size).product();
+            let (start, step) = (starts[axis], steps.map_or(1, |steps| steps[axis]));
+            let whole: Dim = factors.iter().map(|(size, _)| *size).product();
             if whole == shape[axis] {
                 continue;
             }
@@ -144,25 +145,27 @@ impl View {
     }
 
     /// Repeated to the dimensions `shape`; `None` if it does not broadcast to them.
-    pub fn broadcast(self, shape: &[usize]) -> Option<View> {
+    pub fn broadcast(self, shape: &[Dim]) -> Option<View> {
         let added = shape.len().checked_sub(self.dims.len())?;
         let mut dims = vec![Vec::new(); added];
         dims.extend(self.dims);
         for (factors, &size) in dims.iter_mut().zip(shape) {
-            let own: usize = factors.iter().map(|(size, _)| size).product();
-            match own {
-                _ if own == size => {}
-                1 => *factors = vec![(size, 0)],
-                _ => return None,
+            let own: Dim = factors.iter().map(|(size, _)| *size).product();
+            if own == size {
+                continue;
             }
+            if own != 1 {
+                return None;
+            }
+            *factors = vec![(size, Dim::number(0))];
         }
         Some(View { dims, ..self })
     }
 
     /// The distance between neighbours of a dimension, if it is a single loop; 0 if it has one element.
-    pub fn stride(&self, axis: usize) -> Option<usize> {
+    pub fn stride(&self, axis: usize) -> Option<Dim> {
         match merged(self.dims[axis].iter().copied())[..] {
-            [] => Some(0),
+            [] => Some(Dim::number(0)),
             [(_, stride)] => Some(stride),
             _ => None,
         }
@@ -190,12 +193,12 @@ fn moves(node: &Node) -> bool {
 
 /// The loops of several lists, each of the same number of elements, cut so that all have the same sizes: the sizes, and the
 /// strides of each list. `None` if one cannot be cut.
-pub fn refined(lists: Vec<Vec<Factor>>) -> Option<(Vec<usize>, Vec<Vec<usize>>)> {
+pub fn refined(lists: Vec<Vec<Factor>>) -> Option<(Vec<Dim>, Vec<Vec<Dim>>)> {
     let mut lists: Vec<Vec<Factor>> =
         lists.into_iter().map(|list| list.into_iter().filter(|(size, _)| *size != 1).collect()).collect();
     let (mut sizes, mut strides) = (Vec::new(), vec![Vec::new(); lists.len()]);
     while lists.iter().any(|list| !list.is_empty()) {
-        let last: Option<Vec<usize>> = lists.iter().map(|list| Some(list.last()?.0)).collect();
+        let last: Option<Vec<Dim>> = lists.iter().map(|list| Some(list.last()?.0)).collect();
         let size = last?.into_iter().min()?;
         sizes.insert(0, size);
         for (list, strides) in lists.iter_mut().zip(&mut strides) {
@@ -217,11 +220,16 @@ mod tests {
     use super::*;
     use crate::ir::parse;
 
-    fn view(text: &str) -> (usize, Vec<Vec<Factor>>) {
+    /// Loops as numbers.
+    fn listed(dims: &[Vec<Factor>]) -> Vec<Vec<(u32, u32)>> {
+        dims.iter().map(|loops| loops.iter().map(|(size, stride)| (size.get(), stride.get())).collect()).collect()
+    }
+
+    fn view(text: &str) -> (u32, Vec<Vec<(u32, u32)>>) {
         let graph = parse(text);
         let view = View::of(&graph, &Facts::of(&graph), graph.outputs[0].1);
         assert_eq!(view.root, graph.inputs[0].1);
-        (view.offset, view.dims)
+        (view.offset.get(), listed(&view.dims))
     }
 
     #[test]
@@ -263,17 +271,20 @@ mod tests {
         );
         let facts = Facts::of(&graph);
         let view = View::of(&graph, &facts, graph.outputs[1].1);
-        assert_eq!((view.root, view.dims), (graph.inputs[0].1, vec![vec![(2, 1), (4, 6)], vec![(3, 2)]]));
+        assert_eq!((view.root, listed(&view.dims)), (graph.inputs[0].1, vec![vec![(2, 1), (4, 6)], vec![(3, 2)]]));
         let view = View::of(&graph, &facts, graph.outputs[0].1);
-        assert_eq!((view.root, view.offset), (graph.inputs[0].1, 1));
+        assert_eq!((view.root, view.offset.get()), (graph.inputs[0].1, 1));
     }
 
     #[test]
     fn lists_are_cut_alike() {
-        let lists = vec![vec![(2, 100), (12, 5)], vec![(24, 7)], vec![(8, 3), (3, 0)]];
+        let factors = |lists: &[&[(u32, u32)]]| -> Vec<Vec<Factor>> {
+            lists.iter().map(|list| list.iter().map(|&(size, stride)| (size.into(), stride.into())).collect()).collect()
+        };
+        let lists = factors(&[&[(2, 100), (12, 5)], &[(24, 7)], &[(8, 3), (3, 0)]]);
         let (sizes, strides) = refined(lists).unwrap();
         assert_eq!(sizes, [2, 4, 3]);
         assert_eq!(strides, [[100, 15, 5], [84, 21, 7], [12, 3, 0]]);
-        assert_eq!(refined(vec![vec![(4, 1), (6, 4)], vec![(3, 1), (8, 3)]]), None);
+        assert_eq!(refined(factors(&[&[(4, 1), (6, 4)], &[(3, 1), (8, 3)]])), None);
     }
 }

@@ -22,7 +22,7 @@ pub struct ArgMinMaxStep {
 impl ArgMinMaxStep {
     /// The search `op` in an operand `input`.
     pub fn new(op: &ArgMinMax, input: &Descriptor) -> ArgMinMaxStep {
-        let dims: Vec<usize> = input.shape.iter().map(|&dim| dim as usize).collect();
+        let dims: Vec<usize> = input.sizes().iter().map(|&dim| dim as usize).collect();
         let mut reduced = vec![false; dims.len()];
         reduced[op.attributes.axis as usize] = true;
         let index = op.attributes.output_data_type;

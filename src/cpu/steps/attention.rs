@@ -6,6 +6,7 @@ use crate::cpu::kernels::float::{Float, narrow};
 use crate::cpu::kernels::shared::{SharedMut, split_with};
 use crate::cpu::memory::Io;
 use crate::cpu::simd::Isa;
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Element};
 use crate::ops::attention::{Attention, MAX_MASKS, MaskKind, Places};
 use half::f16;
@@ -24,7 +25,7 @@ impl AttentionStep {
     /// The attention `op` of operands of type `dtype` with masks of these types, for kernels of `isa`.
     pub fn new(op: &Attention, dtype: DataType, mask_types: Vec<DataType>, isa: Isa) -> AttentionStep {
         let &Attention { rows, keys, depth, columns, .. } = op;
-        let [rows, keys, depth, columns] = [rows, keys, depth, columns].map(|size| size as usize);
+        let [rows, keys, depth, columns] = [rows, keys, depth, columns].map(Dim::size);
         AttentionStep { op: op.clone(), sizes: Sizes { rows, keys, depth, columns }, dtype, mask_types, isa }
     }
 
@@ -60,9 +61,9 @@ impl AttentionStep {
                     out: sums,
                     scratch,
                 });
-                let start = op.start(&op.output, matrix) + first * op.output.row;
+                let start = op.start(&op.output, matrix) + first * op.output.row.size();
                 for (row, sums) in sums.chunks_exact(sizes.columns).take(queries).enumerate() {
-                    let start = start + row * op.output.row;
+                    let start = start + row * op.output.row.size();
                     // SAFETY: the matrices of the output cover it once, and each row is written by one item.
                     let out = unsafe { out.range(start..start + sizes.columns) };
                     match T::as_f32_mut(out) {
@@ -76,8 +77,8 @@ impl AttentionStep {
 
     /// The matrix of the batch at `index`, from row `first` on.
     fn matrix<'a, T>(&self, data: &'a [T], places: &Places, index: usize, first: usize) -> Matrix<'a, T> {
-        let data = &data[self.op.start(places, index) + first * places.row..];
-        Matrix { data, row: places.row, col: places.col }
+        let data = &data[self.op.start(places, index) + first * places.row.size()..];
+        Matrix { data, row: places.row.size(), col: places.col.size() }
     }
 
     fn mask<'a>(&self, io: &Io<'a>, index: usize, matrix: usize, first: usize) -> Option<Mask<'a>> {

@@ -40,12 +40,12 @@ impl CopyStep {
 
     /// A step that copies all elements of operand 0 in their order.
     pub fn contiguous(output: &Descriptor) -> CopyStep {
-        CopyStep::new(&Strided::row_major(&output.shape), output)
+        CopyStep::new(&Strided::row_major(&output.sizes()), output)
     }
 
     /// `split()` of `input` into `outputs` pieces.
     pub fn split(op: &Split, input: &Descriptor, outputs: usize) -> CopyStep {
-        let outputs = (0..outputs).map(|index| Output::whole(&op.strided(&input.shape, index)));
+        let outputs = (0..outputs).map(|index| Output::whole(&op.strided(&input.sizes(), index)));
         CopyStep { size: input.dtype.size(), outputs: outputs.collect() }
     }
 
@@ -59,7 +59,7 @@ impl CopyStep {
 
     /// `pad()` of `input` with a constant.
     pub fn pad(op: &Pad, input: &Descriptor, output: &Descriptor) -> CopyStep {
-        let copy = StridedCopy::new(&Strided::row_major(&input.shape), &op.strided(&input.shape, &output.shape));
+        let copy = StridedCopy::new(&Strided::row_major(&input.sizes()), &op.strided(&input.sizes(), &output.sizes()));
         let fill = (input.shape != output.shape).then(|| low_bits(op.value, output));
         CopyStep { size: output.dtype.size(), outputs: vec![Output { fill, copies: vec![(0, copy)] }] }
     }

@@ -21,7 +21,7 @@ pub struct CumulativeSumStep {
 impl CumulativeSumStep {
     /// The sums `op` of an operand `input`.
     pub fn new(op: &CumulativeSum, input: &Descriptor) -> CumulativeSumStep {
-        let sizes = around_axis(&input.shape, op.axis as usize);
+        let sizes = around_axis(&input.sizes(), op.axis as usize);
         CumulativeSumStep { dtype: input.dtype, sizes, exclusive: op.exclusive, reversed: op.reversed }
     }
 

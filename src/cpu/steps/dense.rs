@@ -68,7 +68,7 @@ impl DenseStep {
         following: &Following,
     ) -> Result<DenseStep> {
         let output = following.output;
-        let epilogue = EpilogueStep::new(following, |strides| shape.take_addend(strides, &output.shape));
+        let epilogue = EpilogueStep::new(following, |strides| shape.take_addend(strides, &output.sizes()));
         let mut packed = Vec::new();
         let typed = match output.dtype {
             DataType::Float16 => Typed::Half(Box::new(Dense::new(env, shape, constants, winograd, &mut packed)?)),
@@ -237,7 +237,8 @@ fn packs_a(shape: &MatmulShape) -> bool {
 /// The numbers of `matmul()`.
 pub fn matmul_shape(a: &Descriptor, b: &Descriptor, output: &Descriptor) -> DenseShape {
     let split = |descriptor: &Descriptor| {
-        let (batch, matrix) = descriptor.shape.split_last_chunk::<2>().expect("inferred");
+        let sizes = descriptor.sizes();
+        let (batch, matrix) = sizes.split_last_chunk::<2>().expect("inferred");
         (batch.to_vec(), matrix.map(|size| size as usize))
     };
     let ((batch_a, [m, k]), (batch_b, [_, n]), (batch, _)) = (split(a), split(b), split(output));
@@ -256,14 +257,14 @@ pub fn matmul_shape(a: &Descriptor, b: &Descriptor, output: &Descriptor) -> Dens
 
 /// The numbers of `gemm()`.
 pub fn gemm_shape(op: &GemmAttributes, a: &Descriptor, output: &Descriptor, c: Option<&Descriptor>) -> DenseShape {
-    let [m, n] = [0, 1].map(|axis| output.shape[axis] as usize);
-    let k = a.shape[if op.a_transpose { 0 } else { 1 }] as usize;
+    let [m, n] = [0, 1].map(|axis| output.sizes()[axis] as usize);
+    let k = a.sizes()[if op.a_transpose { 0 } else { 1 }] as usize;
     let strides = |row, col| MatrixStrides { batch: Vec::new(), row, col };
     DenseShape::Matmul(MatmulShape {
         a: if op.a_transpose { strides(1, m) } else { strides(k, 1) },
         b: if op.b_transpose { strides(1, k) } else { strides(n, 1) },
         c: c.map(|c| {
-            let own = broadcast_strides(&c.shape, &output.shape);
+            let own = broadcast_strides(&c.sizes(), &output.sizes());
             strides(own[0], own[1])
         }),
         alpha: op.alpha as f32,
@@ -308,13 +309,13 @@ fn sizes<Layout>(
     layout: Layout,
     [input, filter, output]: [&Descriptor; 3],
 ) -> ConvolutionShape<Layout> {
-    let (input, output) = (images.image(&input.shape), images.image(&output.shape));
+    let (input, output) = (images.image(&input.sizes()), images.image(&output.sizes()));
     ConvolutionShape {
         batches: input.batches as usize,
         groups: 1,
         channels: [input.channels as usize, output.channels as usize],
         input: [input.height as usize, input.width as usize],
-        filter: spatial.map(|axis| filter.shape[axis] as usize),
+        filter: spatial.map(|axis| filter.sizes()[axis] as usize),
         output: [output.height as usize, output.width as usize],
         strides: [1; 2],
         dilations: [1; 2],

@@ -150,10 +150,10 @@ pub(super) fn collapse(dims: &[usize], strides: &[Vec<usize>]) -> (Vec<usize>, V
 impl ElementwiseStep {
     /// A program on operands that are broadcast to the shape of `output`.
     pub fn new(program: &Fused, inputs: &[Option<&Descriptor>], output: &Descriptor) -> ElementwiseStep {
-        let dims: Vec<usize> = output.shape.iter().map(|&dim| dim as usize).collect();
+        let dims: Vec<usize> = output.sizes().iter().map(|&dim| dim as usize).collect();
         let inputs = || inputs.iter().flatten();
         let types: Vec<DataType> = inputs().map(|input| input.dtype).collect();
-        let strides: Vec<_> = inputs().map(|input| broadcast_strides(&input.shape, &output.shape)).collect();
+        let strides: Vec<_> = inputs().map(|input| broadcast_strides(&input.sizes(), &output.sizes())).collect();
         ElementwiseStep::with_strides(program, &types, &dims, &strides, output.dtype)
     }
 
@@ -177,10 +177,10 @@ impl ElementwiseStep {
     ///
     /// What is of type float16 is not rounded in between: float32 sums are narrowed once, when all is done.
     pub fn behind(program: &Fused, output: &Descriptor, others: &[&Descriptor]) -> ElementwiseStep {
-        let dims: Vec<usize> = output.shape.iter().map(|&dim| dim as usize).collect();
+        let dims: Vec<usize> = output.sizes().iter().map(|&dim| dim as usize).collect();
         let operands = || [output].into_iter().chain(others.iter().copied());
         let types: Vec<DataType> = operands().map(|operand| operand.dtype).collect();
-        let strides: Vec<_> = operands().map(|operand| broadcast_strides(&operand.shape, &output.shape)).collect();
+        let strides: Vec<_> = operands().map(|operand| broadcast_strides(&operand.sizes(), &output.sizes())).collect();
         ElementwiseStep::build(program, &types, &dims, &strides, output.dtype, true)
     }
 

@@ -74,7 +74,7 @@ impl EpilogueStep {
                     return false;
                 }
                 let descriptor = others[other - 1];
-                let strides = broadcast_strides(&descriptor.shape, &output.shape);
+                let strides = broadcast_strides(&descriptor.sizes(), &output.sizes());
                 let operand = Some(first + other - 1);
                 if self.addend.is_none() && takes(&strides) {
                     self.addend = operand;

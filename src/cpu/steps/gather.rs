@@ -27,8 +27,9 @@ impl Rows {
     /// The last dimension of `indices` holds coordinates into the first dimensions of `input`; the other dimensions
     /// make a row.
     pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> Rows {
-        let (&dimensions, batch) = indices.shape.split_last().expect("the rule row requires rank 1");
-        let (indexed, row) = input.shape.split_at(dimensions as usize);
+        let (sizes, input) = (indices.sizes(), input.sizes());
+        let (&dimensions, batch) = sizes.split_last().expect("the rule row requires rank 1");
+        let (indexed, row) = input.split_at(dimensions as usize);
         let coordinates = indexed.iter().map(|&size| size as usize).zip(strides(indexed)).collect();
         Rows { index_type: indices.dtype, coordinates, count: elements(batch), row_len: elements(row) }
     }
@@ -64,8 +65,8 @@ impl GatherStep {
     /// `gather()` from `input`.
     pub fn new(op: &Gather, input: &Descriptor, indices: &Descriptor) -> GatherStep {
         let axis = op.axis as usize;
-        let size = input.shape[axis] as usize;
-        let rows = Rows::along(size, elements(&input.shape[axis + 1..]), indices);
+        let size = input.sizes()[axis] as usize;
+        let rows = Rows::along(size, elements(&input.sizes()[axis + 1..]), indices);
         GatherStep { size: input.dtype.size(), block: size, rows }
     }
 
@@ -175,9 +176,9 @@ impl Along {
         Along {
             element: input.dtype.size(),
             index_type: indices.dtype,
-            size: input.shape[axis] as usize,
-            count: indices.shape[axis] as usize,
-            inner: elements(&input.shape[axis + 1..]),
+            size: input.sizes()[axis] as usize,
+            count: indices.sizes()[axis] as usize,
+            inner: elements(&input.sizes()[axis + 1..]),
         }
     }
 

@@ -38,7 +38,7 @@ pub struct ChannelNormStep {
 impl ChannelNormStep {
     /// The batch normalisation `op` of an operand `input`.
     pub fn batch(op: &BatchNormalization, input: &Descriptor) -> ChannelNormStep {
-        let (axis, shape) = (op.axis as usize, &input.shape);
+        let (axis, shape) = (op.axis as usize, &input.sizes());
         let (channels, inner) = (shape[axis] as usize, elements(&shape[axis + 1..]));
         let channels_last = inner == 1;
         let columns = if channels_last { channels } else { inner };
@@ -57,7 +57,7 @@ impl ChannelNormStep {
 
     /// The instance normalisation `op` of an operand `input`.
     pub fn instance(op: &InstanceNormalization, input: &Descriptor) -> ChannelNormStep {
-        let dims: Vec<usize> = input.shape.iter().map(|&dim| dim as usize).collect();
+        let dims: Vec<usize> = input.sizes().iter().map(|&dim| dim as usize).collect();
         let (sets, channels) = (dims[0], dims[op.channel_axis()]);
         let channels_last = op.channel_axis() == 3;
         let columns = if channels_last { channels } else { dims[2] * dims[3] };
@@ -189,7 +189,7 @@ impl LayerNormStep {
     /// The layer normalisation `op` of an operand `input`.
     pub fn new(op: &LayerNormalization, input: &Descriptor) -> LayerNormStep {
         let axes = op.axes(input.rank());
-        let dims: Vec<usize> = input.shape.iter().map(|&dim| dim as usize).collect();
+        let dims: Vec<usize> = input.sizes().iter().map(|&dim| dim as usize).collect();
         let reduced = reduced_axes(dims.len(), Some(&axes)).expect("the shape rule checked the axes");
         let first = (dims.len() - axes.len()) as u32;
         let layers = match axes.iter().copied().eq(first..dims.len() as u32) && !axes.is_empty() {
@@ -201,7 +201,7 @@ impl LayerNormStep {
 
     /// The root-mean-square normalisation `op` of an operand `input`.
     pub fn root_mean_square(op: &RmsNormalization, input: &Descriptor) -> LayerNormStep {
-        let row: Vec<usize> = op.row(&input.shape).iter().map(|&dim| dim as usize).collect();
+        let row: Vec<usize> = op.row(&input.sizes()).iter().map(|&dim| dim as usize).collect();
         let layers = Layers::Rows(Nest::new(&row, &vec![true; row.len()]));
         LayerNormStep { dtype: input.dtype, moments: Moments { epsilon: op.epsilon }, centered: false, layers }
     }

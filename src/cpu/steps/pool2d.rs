@@ -36,7 +36,7 @@ impl Pool2dStep {
     /// The step of `op` for operands of these descriptors.
     pub fn new(op: &Pool2d, input: &Descriptor, output: &Descriptor) -> Pool2dStep {
         let layout = op.attributes.layout;
-        let (image, pooled) = (layout.image(&input.shape), layout.image(&output.shape));
+        let (image, pooled) = (layout.image(&input.sizes()), layout.image(&output.sizes()));
         let slides = op.slides(image).expect("inferred");
         let output = [pooled.height as usize, pooled.width as usize];
         let cost = slides.map(|slide| slide.window.min(slide.input) as usize).iter().product();

@@ -10,12 +10,13 @@ pub fn step(op: Quantize, inputs: [&Descriptor; 3], output: &Descriptor) -> Elem
     let [input, scale, _] = inputs;
     let types = inputs.map(|input| input.dtype);
     // Each dimension is seen as two, blocks and elements of a block: the scale repeats over the second.
-    let blocks = input.shape.iter().zip(&scale.shape);
+    let (sizes, parts) = (input.sizes(), scale.sizes());
+    let blocks = sizes.iter().zip(parts.iter());
     let dims: Vec<usize> =
         blocks.clone().flat_map(|(&all, &blocks)| [blocks as usize, (all / blocks) as usize]).collect();
-    let of_input = strides(&input.shape).into_iter().zip(dims.as_chunks::<2>().0);
+    let of_input = strides(&input.sizes()).into_iter().zip(dims.as_chunks::<2>().0);
     let of_input: Vec<usize> = of_input.flat_map(|(stride, [_, block])| [stride * block, stride]).collect();
-    let of_scale: Vec<usize> = strides(&scale.shape).into_iter().flat_map(|stride| [stride, 0]).collect();
+    let of_scale: Vec<usize> = strides(&scale.sizes()).into_iter().flat_map(|stride| [stride, 0]).collect();
     let program = Fused::single(op.elementwise(), &types);
     ElementwiseStep::with_strides(&program, &types, &dims, &[of_input, of_scale.clone(), of_scale], output.dtype)
 }

@@ -116,7 +116,7 @@ impl QuantizedStep {
         match &op.product {
             Product::Conv2d(options) => build.convolution(options, l),
             product => {
-                let ([depth, columns], filter) = (matrix(product, &l.input(1).shape), &l.input(1).shape);
+                let ([depth, columns], filter) = (matrix(product, &l.input(1).sizes()), &l.input(1).sizes());
                 let own = strides(filter);
                 let [o, i] = if *product == Product::Transposed { [own[0], 1] } else { [1, own[own.len() - 2]] };
                 let filter = Filter { constants: &constants, strides: [o, i, 0, 0] };
@@ -154,8 +154,8 @@ impl Build<'_> {
 
     fn convolution(&self, options: &Conv2dAttributes, l: &Lowering) -> Result<QuantizedStep> {
         let layout = options.input_layout;
-        let (input, output) = (layout.image(&l.input(0).shape), layout.image(&l.outputs[0].shape));
-        let filter = &l.input(1).shape;
+        let (input, output) = (layout.image(&l.input(0).sizes()), layout.image(&l.outputs[0].sizes()));
+        let filter = &l.input(1).sizes();
         let [_, group_inputs, height, width] = options.filter_layout.axes().map(|axis| filter[axis]);
         let own = strides(filter);
         let filter = Filter { constants: self.constants, strides: options.filter_layout.axes().map(|axis| own[axis]) };

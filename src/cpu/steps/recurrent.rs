@@ -150,7 +150,7 @@ impl<C: Cell> RecurrentStep<C> {
         places: Places,
         weights: [Option<Weights>; 2],
     ) -> Result<RecurrentStep<C>> {
-        let sizes = Sizes::new::<C>(&input.shape, hidden);
+        let sizes = Sizes::new::<C>(&input.sizes(), hidden);
         let network = match input.dtype {
             DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weights)?)),
             _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weights)?)),

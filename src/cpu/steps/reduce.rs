@@ -21,7 +21,7 @@ pub struct ReduceStep {
 impl ReduceStep {
     /// The reduction `op` of an operand `input`.
     pub fn new(op: &ReduceOp, input: &Descriptor) -> ReduceStep {
-        let dims: Vec<usize> = input.shape.iter().map(|&dim| dim as usize).collect();
+        let dims: Vec<usize> = input.sizes().iter().map(|&dim| dim as usize).collect();
         let reduced = reduced_axes(dims.len(), op.attributes.axes.as_deref()).expect("the shape rule checked the axes");
         ReduceStep { kind: op.kind, dtype: input.dtype, nest: Nest::new(&dims, &reduced) }
     }

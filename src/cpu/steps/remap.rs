@@ -33,7 +33,7 @@ impl RemapStep {
     pub fn nearest(op: &Resample2d, input: &Descriptor, output: &Descriptor) -> Result<RemapStep> {
         let axes = op.sorted_axes(input.rank());
         RemapStep::new(input, output, |axis, size, i| match axes.contains(&axis) {
-            true => nearest(size, output.shape[axis], i),
+            true => nearest(size, output.sizes()[axis], i),
             false => i,
         })
     }
@@ -42,13 +42,14 @@ impl RemapStep {
     /// input.
     fn new(input: &Descriptor, output: &Descriptor, source: impl Fn(usize, u32, usize) -> usize) -> Result<RemapStep> {
         // A dimension that stays as long is not listed.
-        let listed = input.shape.iter().zip(&output.shape).filter(|(size, len)| size != len);
+        let (sizes, lens) = (input.sizes(), output.sizes());
+        let listed = sizes.iter().zip(lens.iter()).filter(|(size, len)| size != len);
         check_room(listed.map(|(_, &len)| len as usize * PLACE_BYTES).sum())?;
-        let dimensions = input.shape.iter().zip(&output.shape).enumerate();
+        let dimensions = sizes.iter().zip(lens.iter()).enumerate();
         let places = dimensions
             .map(|(axis, (&size, &len))| Places::new(size as usize, len as usize, |i| source(axis, size, i)))
             .collect();
-        Ok(RemapStep { size: input.dtype.size(), remap: Remap::new(&input.shape, places) })
+        Ok(RemapStep { size: input.dtype.size(), remap: Remap::new(&sizes, places) })
     }
 }
 

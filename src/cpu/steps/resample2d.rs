@@ -25,16 +25,16 @@ impl LinearStep {
     /// An `UnknownError` when there is no memory for the places of all rows and columns.
     pub fn new(op: &Resample2d, input: &Descriptor, output: &Descriptor) -> Result<LinearStep> {
         let [y, x] = op.sorted_axes(input.rank());
-        check_room((output.shape[y] as usize + output.shape[x] as usize) * size_of::<Between>())?;
+        check_room((output.sizes()[y] as usize + output.sizes()[x] as usize) * size_of::<Between>())?;
         let places = |axis: usize| {
-            let (from, to) = (input.shape[axis], output.shape[axis]);
+            let (from, to) = (input.sizes()[axis], output.sizes()[axis]);
             (0..to as usize).map(|i| between(from, to, i)).collect()
         };
         let sizes = Sizes {
-            y: input.shape[y] as usize,
-            between: elements(&input.shape[y + 1..x]),
-            x: input.shape[x] as usize,
-            inner: elements(&input.shape[x + 1..]),
+            y: input.sizes()[y] as usize,
+            between: elements(&input.sizes()[y + 1..x]),
+            x: input.sizes()[x] as usize,
+            inner: elements(&input.sizes()[x + 1..]),
         };
         Ok(LinearStep { dtype: input.dtype, sizes, ys: places(y), xs: places(x) })
     }

@@ -26,7 +26,7 @@ pub struct SoftmaxStep {
 impl SoftmaxStep {
     /// The softmax `op` of an operand `input`.
     pub fn new(op: &Softmax, input: &Descriptor) -> SoftmaxStep {
-        SoftmaxStep { dtype: input.dtype, sizes: around_axis(&input.shape, op.axis as usize) }
+        SoftmaxStep { dtype: input.dtype, sizes: around_axis(&input.sizes(), op.axis as usize) }
     }
 
     fn softmax<T: Real + Float>(&self, env: &Env, io: &mut Io) {

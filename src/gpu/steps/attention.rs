@@ -1,5 +1,6 @@
 //! Attention.
 
+use crate::dimension::{Dim, numbers};
 use crate::dtype::DataType;
 use crate::gpu::kernel::Parameters;
 use crate::gpu::lower::Lowering;
@@ -30,12 +31,18 @@ const MAX_PARTS: u64 = 1 << 24;
 
 /// The variant for an attention. A quarter of a block of rows or less is a waste.
 pub fn variant(op: &Attention) -> Variant {
-    let parts = op.matrices() as u64 * op.rows as u64 * op.keys.div_ceil(KEYS) as u64;
-    let fits = parts * (op.columns as u64 + 2) <= MAX_PARTS && op.depth <= KEYS && op.columns <= KEYS;
-    match fits && op.rows <= ROWS / 4 {
+    let [rows, keys, depth, columns] = sizes(op);
+    let parts = op.matrices() as u64 * rows as u64 * keys.div_ceil(KEYS) as u64;
+    let fits = parts * (columns as u64 + 2) <= MAX_PARTS && depth <= KEYS && columns <= KEYS;
+    match fits && rows <= ROWS / 4 {
         true => Variant::Parts,
         false => Variant::Blocks,
     }
+}
+
+/// Rows, keys, depth and columns.
+fn sizes(op: &Attention) -> [u32; 4] {
+    [op.rows, op.keys, op.depth, op.columns].map(Dim::get)
 }
 
 /// The names of the masks.
@@ -43,7 +50,8 @@ const MASKS: [&str; crate::ops::attention::MAX_MASKS] = ["mask0", "mask1"];
 
 /// An attention, whose scores stay in the memory of workgroups.
 pub fn attention(op: &Attention, l: &mut Lowering) {
-    let mut parameters = Parameters(vec![op.rows, op.keys, op.depth, op.columns]);
+    let [rows, keys, depth, columns] = sizes(op);
+    let mut parameters = Parameters(vec![rows, keys, depth, columns]);
     parameters.push_f32(op.scale as f32);
     let places: Vec<_> = [&op.query, &op.key, &op.value, &op.output]
         .into_iter()
@@ -51,10 +59,10 @@ pub fn attention(op: &Attention, l: &mut Lowering) {
         .collect();
     let first = parameters.extend(vec![0; 3 * places.len()]) as usize;
     for (index, place) in places.into_iter().enumerate() {
-        let steps: Vec<isize> = place.batch.iter().map(|&step| step as isize).collect();
-        let start = strided(&mut parameters, &op.batch, &steps, place.offset);
+        let steps: Vec<isize> = place.batch.iter().map(|step| step.pinned() as isize).collect();
+        let start = strided(&mut parameters, &numbers(&op.batch), &steps, place.offset.size());
         let at = first + 3 * index;
-        parameters.0[at..at + 3].copy_from_slice(&[place.row as u32, place.col as u32, start]);
+        parameters.0[at..at + 3].copy_from_slice(&[place.row.get(), place.col.get(), start]);
     }
     let mut inputs = vec![l.readable("query", 0), l.readable("key", 1), l.readable("value_of", 2)];
     let mut masked = String::new();
@@ -83,12 +91,12 @@ pub fn attention(op: &Attention, l: &mut Lowering) {
     let matrices = op.matrices() as u32;
     if variant(op) == Variant::Blocks {
         let text = text + &include_str!("../shaders/attention.wgsl").replace("EMPTY", empty);
-        let workgroups = matrices * op.rows.div_ceil(ROWS) * op.columns.div_ceil(COLUMNS);
+        let workgroups = matrices * rows.div_ceil(ROWS) * columns.div_ceil(COLUMNS);
         return l.own("attention", inputs, &text, parameters, Entry::Own { workgroups, elements: matrices });
     }
-    let lines = matrices * op.rows;
-    let parts = lines * op.keys.div_ceil(KEYS);
-    let descriptor = &Descriptor::new(DataType::Float32, [parts * (op.columns + 2)]);
+    let lines = matrices * rows;
+    let parts = lines * keys.div_ceil(KEYS);
+    let descriptor = &Descriptor::new(DataType::Float32, [parts * (columns + 2)]);
     let partial = l.scratch(descriptor.bytes());
     let map = Map {
         name: "attention",
@@ -117,7 +125,8 @@ mod tests {
 
     #[test]
     fn variants() {
-        let variant = |matrices, rows, keys, depth, columns| {
+        let variant = |matrices: u32, rows: u32, keys: u32, depth: u32, columns: u32| {
+            let [matrices, rows, keys, depth, columns] = [matrices, rows, keys, depth, columns].map(Dim::from);
             let places = Places::default();
             let [query, key, value, output] = [(); 4].map(|()| places.clone());
             let (batch, shape, masks) = (vec![matrices], vec![matrices, rows, columns], Vec::new());

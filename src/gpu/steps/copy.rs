@@ -24,7 +24,7 @@ pub fn elementwise(l: &mut Lowering, program: &Fused) {
     for (index, name) in NAMES.into_iter().enumerate().take(l.inputs.len()) {
         let input = l.input(index);
         let readable = l.readable(name, index);
-        reads.push(read_broadcast(&mut parameters, readable.name, &input.shape, &output.shape));
+        reads.push(read_broadcast(&mut parameters, readable.name, &input.sizes(), &output.sizes()));
         types.push(input.dtype);
         inputs.push(readable);
     }
@@ -38,7 +38,7 @@ pub fn elementwise(l: &mut Lowering, program: &Fused) {
 pub fn quantize(op: &Quantize, l: &mut Lowering) {
     let (input, scale) = (l.input(0), l.input(1));
     let mut parameters = Parameters::default();
-    let place = spread(&mut parameters, &scale.shape, &input.shape, Divisors::Parameters);
+    let place = spread(&mut parameters, &scale.sizes(), &input.sizes(), Divisors::Parameters);
     let types: Vec<_> = (0..3).map(|index| l.input(index).dtype).collect();
     let reads = ["x(i)", "scale(place)", "zero(place)"].map(String::from);
     let program = Fused::single(op.elementwise(), &types);
@@ -60,12 +60,12 @@ pub fn strided(l: &mut Lowering, output: usize, view: &Strided) {
 
 /// The operands one after the other: each is put into its part of the output.
 pub fn concat(op: &Concat, l: &mut Lowering) {
-    let shape = &l.outputs[0].shape;
+    let shape = &l.outputs[0].sizes();
     let inner: u32 = shape[op.axis as usize + 1..].iter().product();
     let size = shape[op.axis as usize];
     let mut start = 0;
     for index in 0..l.inputs.len() {
-        let own = l.input(index).shape[op.axis as usize];
+        let own = l.input(index).sizes()[op.axis as usize];
         // Parameters: elements behind the axis, size of the output along it, and the operand's start and size there.
         let parameters = Parameters(vec![inner, size, start, own]);
         let functions = "
@@ -95,9 +95,9 @@ pub fn pad(op: &Pad, l: &mut Lowering) {
     // Parameters: rank, mode, then for each dimension, the last one first: size of the output, padding in front, size and
     // stride of the input.
     parameters.extend([input.rank() as u32, mode]);
-    let own = strides(&input.shape);
+    let own = strides(&input.sizes());
     for axis in (0..input.rank()).rev() {
-        parameters.extend([output.shape[axis], op.beginning[axis], input.shape[axis], own[axis] as u32]);
+        parameters.extend([output.sizes()[axis], op.beginning[axis].get(), input.sizes()[axis], own[axis] as u32]);
     }
     let value = Scalars { dialect: l.dialect, parameters: &mut parameters }.number(op.value, output.dtype);
     let functions = format!(
@@ -114,7 +114,7 @@ pub fn pad(op: &Pad, l: &mut Lowering) {
 
 /// `triangular()`.
 pub fn triangular(op: &Triangular, l: &mut Lowering) {
-    let shape = &l.outputs[0].shape;
+    let shape = &l.outputs[0].sizes();
     let (rows, columns) = (shape[shape.len() - 2], shape[shape.len() - 1]);
     // Parameters: rows, columns, diagonal, whether the upper part stays.
     let parameters = Parameters(vec![rows, columns, op.diagonal as u32, op.upper as u32]);

@@ -10,8 +10,8 @@ use crate::ops::cumulative_sum::CumulativeSum;
 pub fn cumulative_sum(op: &CumulativeSum, l: &mut Lowering) {
     let input = l.input(0);
     let axis = op.axis as usize;
-    let inner: u32 = input.shape[axis + 1..].iter().product();
-    let size = input.shape[axis];
+    let inner: u32 = input.sizes()[axis + 1..].iter().product();
+    let size = input.sizes()[axis];
     let rows = input.elements() as u32 / size;
     l.packed(wide(input.dtype), |l, target| {
         let dialect = l.dialect;

@@ -28,11 +28,11 @@ pub fn span(slide: &Slide) -> Option<u32> {
 /// in the padding in front must be told from those behind in 32 bits. `false` where there is none for such a filter.
 pub fn depthwise(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], bias: &str) -> bool {
     let Some(span) = span(&slides[1]) else { return false };
-    let output = a.input_layout.image(&l.outputs[0].shape);
+    let output = a.input_layout.image(&l.outputs[0].sizes());
     let mut parameters = Parameters::default();
-    parameters.extend(sizes_and_strides(&l.outputs[0].shape, a.input_layout.axes()));
-    parameters.extend(sizes_and_strides(&l.input(0).shape, a.input_layout.axes()));
-    parameters.extend(sizes_and_strides(&l.input(1).shape, a.filter_layout.axes()));
+    parameters.extend(sizes_and_strides(&l.outputs[0].sizes(), a.input_layout.axes()));
+    parameters.extend(sizes_and_strides(&l.input(0).sizes(), a.input_layout.axes()));
+    parameters.extend(sizes_and_strides(&l.input(1).sizes(), a.filter_layout.axes()));
     // From 24 on: outputs of a group, blocks of columns, number of blocks in all; for the height stride, padding and
     // dilation; the padding in front of a line.
     let blocks = output.width.div_ceil(OUTPUTS);

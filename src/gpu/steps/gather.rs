@@ -28,7 +28,7 @@ fn clamped(l: &Lowering, index: usize) -> String {
 
 /// `gather()`.
 pub fn gather(op: &Gather, l: &mut Lowering) {
-    let input = &l.input(0).shape;
+    let input = &l.input(0).sizes();
     let axis = op.axis as usize;
     let inner: u32 = input[axis + 1..].iter().product();
     // Parameters: elements behind the axis, number of indices, size along the axis.
@@ -48,11 +48,11 @@ pub fn gather(op: &Gather, l: &mut Lowering) {
 
 /// `gatherElements()`.
 pub fn gather_elements(op: &GatherElements, l: &mut Lowering) {
-    let input = &l.input(0).shape;
+    let input = &l.input(0).sizes();
     let axis = op.axis as usize;
     let inner: u32 = input[axis + 1..].iter().product();
     // Parameters: elements behind the axis, size along the axis of the indices and of the input.
-    let parameters = Parameters(vec![inner, l.input(1).shape[axis], input[axis]]);
+    let parameters = Parameters(vec![inner, l.input(1).sizes()[axis], input[axis]]);
     let functions = clamped(l, 1)
         + "fn value(i: u32) -> x_value {
   let inner = parameter(0u);
@@ -66,7 +66,7 @@ pub fn gather_elements(op: &GatherElements, l: &mut Lowering) {
 
 /// `gatherND()`.
 pub fn gather_nd(l: &mut Lowering) {
-    let parameters = coordinates(&l.input(0).shape, &l.input(1).shape);
+    let parameters = coordinates(&l.input(0).sizes(), &l.input(1).sizes());
     let functions = clamped(l, 1)
         + COORDINATES
         + "fn value(i: u32) -> x_value {
@@ -104,7 +104,7 @@ fn start(row: u32) -> u32 {
 
 /// `scatterElements()`.
 pub fn scatter_elements(op: &ScatterElements, l: &mut Lowering) {
-    let (input, indices) = (&l.input(0).shape, &l.input(1).shape);
+    let (input, indices) = (&l.input(0).sizes(), &l.input(1).sizes());
     let axis = op.axis as usize;
     let inner: u32 = input[axis + 1..].iter().product();
     // Parameters: elements behind the axis, size along the axis of the indices and of the input.
@@ -120,7 +120,7 @@ pub fn scatter_elements(op: &ScatterElements, l: &mut Lowering) {
 
 /// `scatterND()`.
 pub fn scatter_nd(l: &mut Lowering) {
-    let parameters = coordinates(&l.input(0).shape, &l.input(1).shape);
+    let parameters = coordinates(&l.input(0).sizes(), &l.input(1).sizes());
     let slice = parameters.0[0];
     let target = "fn target_of(i: u32) -> u32 { return start(i) / parameter(0u); }\n";
     scatter(l, parameters, clamped(l, 1) + COORDINATES + target, slice);

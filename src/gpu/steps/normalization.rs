@@ -85,7 +85,7 @@ fn finish(x: f32, row: u32) -> f32 {{ return {finish}; }}
 
 /// `softmax()`.
 pub fn softmax(op: &Softmax, l: &mut Lowering) {
-    let shape = &l.input(0).shape;
+    let shape = &l.input(0).sizes();
     let reduced: Vec<bool> = (0..shape.len()).map(|axis| axis == op.axis as usize).collect();
     let rows = Rows::new(shape, &reduced);
     if let Some(sharing) = whole_rows(&rows) {
@@ -160,7 +160,7 @@ fn moments(l: &mut Lowering, rows: &Rows, epsilon: f64) -> [Readable; 3] {
 
 /// `batchNormalization()`.
 pub fn batch(op: &BatchNormalization, l: &mut Lowering) {
-    let shape = &l.input(0).shape;
+    let shape = &l.input(0).sizes();
     let axis = op.axis as usize;
     let inner: u32 = shape[axis + 1..].iter().product();
     let mut parameters = Parameters(vec![inner, shape[axis]]);
@@ -179,7 +179,7 @@ pub fn batch(op: &BatchNormalization, l: &mut Lowering) {
 
 /// `instanceNormalization()`.
 pub fn instance(op: &InstanceNormalization, l: &mut Lowering) {
-    let shape = &l.input(0).shape;
+    let shape = &l.input(0).sizes();
     let reduced = op.reduced();
     let axis = op.channel_axis();
     normalize(l, &reduced, op.epsilon, false, |parameters| {
@@ -190,7 +190,7 @@ pub fn instance(op: &InstanceNormalization, l: &mut Lowering) {
 
 /// `layerNormalization()`.
 pub fn layer(op: &LayerNormalization, l: &mut Lowering) {
-    let shape = &l.input(0).shape;
+    let shape = &l.input(0).sizes();
     let axes = op.axes(shape.len());
     let reduced = reduced_axes(shape.len(), Some(&axes)).expect("validated");
     let sizes: Vec<u32> = axes.iter().map(|&axis| shape[axis as usize]).collect();
@@ -213,7 +213,7 @@ fn normalize(
     along: bool,
     place: impl FnOnce(&mut Parameters) -> u32,
 ) {
-    let shape = &l.input(0).shape;
+    let shape = &l.input(0).sizes();
     let rows = Rows::new(shape, reduced);
     if let Some(sharing) = whole_rows(&rows) {
         let (mut parameters, places) = rows.functions(1);
@@ -275,7 +275,7 @@ fn normalize_rows(
 
 /// Root-mean-square normalisation.
 pub fn root_mean_square(op: &RmsNormalization, l: &mut Lowering) {
-    let shape = &l.input(0).shape;
+    let shape = &l.input(0).sizes();
     let length: u32 = op.row(shape).iter().product();
     let rows = Rows::contiguous(l.input(0).elements() as u32 / length, length);
     if let Some(sharing) = whole_rows(&rows) {

@@ -239,7 +239,7 @@ fn channel_of(i: u32) -> u32 {{ return {channel_of}; }}
 
 /// `matmul()`.
 pub fn matmul(l: &mut Lowering) {
-    let (a, b, output) = (&l.input(0).shape, &l.input(1).shape, &l.outputs[0].shape);
+    let (a, b, output) = (&l.input(0).sizes(), &l.input(1).sizes(), &l.outputs[0].sizes());
     let (stack, matrix) = output.split_at(output.len() - 2);
     let depth = a[a.len() - 1];
     let places = |shape: &[u32]| -> Vec<isize> {
@@ -269,7 +269,7 @@ pub fn matmul(l: &mut Lowering) {
 /// `gemm()`.
 pub fn gemm(op: &Gemm, l: &mut Lowering) {
     let attributes = &op.attributes;
-    let (a, output) = (&l.input(0).shape, &l.outputs[0].shape);
+    let (a, output) = (&l.input(0).sizes(), &l.outputs[0].sizes());
     let [rows, columns] = [output[0], output[1]];
     let depth = a[if attributes.a_transpose { 0 } else { 1 }];
     let matrix = |operand, steps| Side { operand, places: Places::Matrix { steps, stack: vec![] } };
@@ -277,7 +277,7 @@ pub fn gemm(op: &Gemm, l: &mut Lowering) {
     let mut addition = Addition::default();
     if let Some(c) = l.inputs.get(2).copied().flatten() {
         let beta = parameters.push_f32(attributes.beta as f32);
-        let c = read_broadcast(&mut parameters, "c", &c.shape, output);
+        let c = read_broadcast(&mut parameters, "c", &c.sizes(), output);
         addition.inputs.push(l.readable("c", 2));
         addition.plus = format!("sum + parameter_f32({beta}u) * {c}");
     }

@@ -31,10 +31,10 @@ struct Sequence {
 
 /// `gru()`.
 pub fn gru(op: &Gru, l: &mut Lowering) {
-    let input = &l.input(0).shape;
+    let input = &l.input(0).sizes();
     let a = &op.attributes;
     let sequence = Sequence {
-        steps: a.steps,
+        steps: a.steps.get(),
         batches: input[1],
         features: input[2],
         hidden: a.hidden_size,
@@ -47,16 +47,16 @@ pub fn gru(op: &Gru, l: &mut Lowering) {
 /// `gruCell()`.
 pub fn gru_cell(op: &GruCell, l: &mut Lowering) {
     let operands = Operands { hidden: 3, bias: 4, recurrent_bias: 5, cell: None, peephole: None };
-    let sequence = single_step(&l.input(0).shape, op.attributes.hidden_size);
+    let sequence = single_step(&l.input(0).sizes(), op.attributes.hidden_size);
     lower(l, &sequence, &operands, gru_text(&op.function().expect("validated")));
 }
 
 /// `lstm()`.
 pub fn lstm(op: &Lstm, l: &mut Lowering) {
-    let input = &l.input(0).shape;
+    let input = &l.input(0).sizes();
     let a = &op.attributes;
     let sequence = Sequence {
-        steps: a.steps,
+        steps: a.steps.get(),
         batches: input[1],
         features: input[2],
         hidden: a.hidden_size,
@@ -69,7 +69,7 @@ pub fn lstm(op: &Lstm, l: &mut Lowering) {
 /// `lstmCell()`.
 pub fn lstm_cell(op: &LstmCell, l: &mut Lowering) {
     let operands = Operands { hidden: 3, cell: Some(4), bias: 5, recurrent_bias: 6, peephole: Some(7) };
-    let sequence = single_step(&l.input(0).shape, op.attributes.hidden_size);
+    let sequence = single_step(&l.input(0).sizes(), op.attributes.hidden_size);
     lower(l, &sequence, &operands, lstm_text(&op.function().expect("validated")));
 }
 
@@ -149,7 +149,7 @@ fn lower(l: &mut Lowering, sequence: &Sequence, operands: &Operands, functions: 
     let dialect = l.dialect;
     let mut text = header(dialect);
     let mut bindings = Vec::new();
-    let gates = l.input(1).shape[l.input(1).rank() - 2] / sequence.hidden;
+    let gates = l.input(1).sizes()[l.input(1).rank() - 2] / sequence.hidden;
     let backward = (sequence.direction == Direction::Backward) as u32;
     let mut parameters =
         Parameters(vec![sequence.steps, sequence.batches, sequence.features, sequence.hidden, gates, backward, rows]);

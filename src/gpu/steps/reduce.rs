@@ -197,7 +197,7 @@ pub fn reduce(op: &Reduce, l: &mut Lowering) {
 /// A reduction of the dimensions that `reduced` names.
 pub fn reduce_axes(l: &mut Lowering, kind: ReduceKind, reduced: &[bool]) {
     let input = l.input(0);
-    let rows = Rows::new(&input.shape, reduced);
+    let rows = Rows::new(&input.sizes(), reduced);
     let x = l.readable("x", 0);
     let mut others = Vec::new();
     if kind == ReduceKind::LogSumExp {
@@ -269,7 +269,7 @@ fn finish(total: vec2<f32>, row: u32) -> f32 {{ let x = total.x + total.y; retur
 pub fn arg_min_max(op: &ArgMinMax, l: &mut Lowering) {
     let input = l.input(0);
     let reduced: Vec<bool> = (0..input.rank()).map(|axis| axis == op.attributes.axis as usize).collect();
-    let rows = Rows::new(&input.shape, &reduced);
+    let rows = Rows::new(&input.sizes(), &reduced);
     let (value, suffix) = (l.dialect.value(input.dtype), l.dialect.suffix(input.dtype));
     let [first, second] = [("a", "b"), ("b", "a")].map(|(p, q)| {
         let order = if op.max { format!("{q}.value, {p}.value") } else { format!("{p}.value, {q}.value") };

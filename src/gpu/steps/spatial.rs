@@ -84,9 +84,9 @@ fn gcd(a: i128, b: i128) -> i128 {
 /// height, width), room for what [`add_taps`] adds, number of groups.
 fn convolution(l: &Lowering, layout: InputLayout, filter: [usize; 4], groups: u32) -> Parameters {
     let mut parameters = Parameters::default();
-    parameters.extend(sizes_and_strides(&l.outputs[0].shape, layout.axes()));
-    parameters.extend(sizes_and_strides(&l.input(0).shape, layout.axes()));
-    parameters.extend(sizes_and_strides(&l.input(1).shape, filter));
+    parameters.extend(sizes_and_strides(&l.outputs[0].sizes(), layout.axes()));
+    parameters.extend(sizes_and_strides(&l.input(0).sizes(), layout.axes()));
+    parameters.extend(sizes_and_strides(&l.input(1).sizes(), filter));
     parameters.extend([0; 6]);
     parameters.push(groups);
     parameters
@@ -107,7 +107,7 @@ pub fn conv2d(op: &Conv2d, l: &mut Lowering) {
     let a = &op.attributes;
     let filter = a.filter_layout.axes();
     let slides = window(l, a.input_layout, filter, [&a.padding, &a.strides, &a.dilations]);
-    let one_input = l.input(1).shape[filter[1]] == 1;
+    let one_input = l.input(1).sizes()[filter[1]] == 1;
     if one_input && fits(l, a, &slides) {
         let bias = bias(l, &mut Vec::new());
         if depthwise(l, a, &slides, bias) {
@@ -118,7 +118,7 @@ pub fn conv2d(op: &Conv2d, l: &mut Lowering) {
         return convolve_as_product(l, a, &slides);
     }
     let mut parameters = convolution(l, a.input_layout, filter, a.groups);
-    let output = a.input_layout.image(&l.outputs[0].shape);
+    let output = a.input_layout.image(&l.outputs[0].sizes());
     let tables = [sliding(&slides[0], output.height), sliding(&slides[1], output.width)];
     add_taps(&mut parameters, 24, tables, [1, 1], slides.map(|slide| slide.dilation as i64));
     let places = "
@@ -132,7 +132,7 @@ const FILTER_STEP: u32 = 21u;
 
 /// Whether positions in front of the image are told from those behind it in 32 bits.
 fn fits(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
-    let output = a.input_layout.image(&l.outputs[0].shape);
+    let output = a.input_layout.image(&l.outputs[0].sizes());
     let reach = |slide: &Slide, outputs: u32| {
         outputs as u64 * slide.stride as u64 + slide.window as u64 * slide.dilation as u64 + slide.begin as u64
     };
@@ -152,8 +152,8 @@ const LEAST_POINT_TERMS: u32 = 32;
 /// Whether a convolution is better computed as a product: big enough, and positions in front of the image are told from
 /// those behind it in 32 bits.
 fn is_product(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
-    let output = a.input_layout.image(&l.outputs[0].shape);
-    let filter = &l.input(1).shape;
+    let output = a.input_layout.image(&l.outputs[0].sizes());
+    let filter = &l.input(1).sizes();
     let [channels, group_inputs, height, width] = a.filter_layout.axes().map(|axis| filter[axis]);
     let positions = (channels / a.groups).min(output.height * output.width);
     let depth = group_inputs * height * width;
@@ -164,7 +164,7 @@ fn is_product(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
 
 /// Whether each output position meets only its own place in the image.
 fn is_pointwise(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
-    let (input, output) = (a.input_layout.image(&l.input(0).shape), a.input_layout.image(&l.outputs[0].shape));
+    let (input, output) = (a.input_layout.image(&l.input(0).sizes()), a.input_layout.image(&l.outputs[0].sizes()));
     let still = slides.iter().all(|slide| slide.window == 1 && slide.stride == 1 && slide.begin == 0);
     still && (output.height, output.width) == (input.height, input.width)
 }
@@ -175,9 +175,9 @@ fn convolve_as_product(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 
     let layout = a.input_layout;
     let channels_last = layout == InputLayout::Nhwc;
     let [_, output_channels, output_height, output_width, out_batch, out_channel, _, out_column] =
-        sizes_and_strides(&l.outputs[0].shape, layout.axes());
-    let [channels, _, height, width, ..] = sizes_and_strides(&l.input(1).shape, a.filter_layout.axes());
-    let group_inputs = l.input(1).shape[a.filter_layout.axes()[1]];
+        sizes_and_strides(&l.outputs[0].sizes(), layout.axes());
+    let [channels, _, height, width, ..] = sizes_and_strides(&l.input(1).sizes(), a.filter_layout.axes());
+    let group_inputs = l.input(1).sizes()[a.filter_layout.axes()[1]];
     let (rows, columns) = (channels / a.groups, output_height * output_width);
     let depth = group_inputs * height * width;
     let mut parameters = Parameters(vec![0; FIXED]);
@@ -204,7 +204,7 @@ fn convolve_as_product(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 
         rows: if channels_last { columns } else { rows },
         columns: if channels_last { rows } else { columns },
         depth,
-        stack: &[layout.image(&l.outputs[0].shape).batches, a.groups],
+        stack: &[layout.image(&l.outputs[0].sizes()).batches, a.groups],
         sides: if channels_last { [image, filter] } else { [filter, image] },
         output: (if channels_last { [steps[1], steps[0]] } else { steps }, stack),
         alpha: 1.0,
@@ -218,9 +218,9 @@ fn convolve_as_product(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 
 fn image(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], parameters: &mut Parameters) -> Side {
     let layout = a.input_layout;
     let channels_last = layout == InputLayout::Nhwc;
-    let [_, _, height, width, batch, channel, row, column] = sizes_and_strides(&l.input(0).shape, layout.axes());
-    let output = layout.image(&l.outputs[0].shape);
-    let filter = a.filter_layout.axes().map(|axis| l.input(1).shape[axis]);
+    let [_, _, height, width, batch, channel, row, column] = sizes_and_strides(&l.input(0).sizes(), layout.axes());
+    let output = layout.image(&l.outputs[0].sizes());
+    let filter = a.filter_layout.axes().map(|axis| l.input(1).sizes()[axis]);
     let group = filter[1] * channel;
     if is_pointwise(l, a, slides) {
         let stack = vec![batch as isize, group as isize];
@@ -244,7 +244,7 @@ fn image(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], parameters: &m
 fn filter(l: &Lowering, a: &Conv2dAttributes, parameters: &mut Parameters) -> Side {
     let channels_last = a.input_layout == InputLayout::Nhwc;
     let axes = a.filter_layout.axes();
-    let [outputs, inputs, height, width, output, input, row, column] = sizes_and_strides(&l.input(1).shape, axes);
+    let [outputs, inputs, height, width, output, input, row, column] = sizes_and_strides(&l.input(1).sizes(), axes);
     let rows = outputs / a.groups;
     let distances = |order: [(u32, u32); 3]| {
         let mut expected = 1;
@@ -292,7 +292,7 @@ pub fn conv_transpose2d(op: &ConvTranspose2d, l: &mut Lowering) {
     let filter = a.filter_layout.axes();
     let mut parameters = convolution(l, a.input_layout, filter, a.groups);
     let slides = window(l, a.input_layout, filter, [&a.padding, &a.strides, &a.dilations]);
-    let output = a.input_layout.image(&l.outputs[0].shape);
+    let output = a.input_layout.image(&l.outputs[0].sizes());
     let (rows, row_tap, row_position) = transposed(&slides[0], output.height);
     let (columns, column_tap, column_position) = transposed(&slides[1], output.width);
     add_taps(&mut parameters, 24, [rows, columns], [row_tap, column_tap], [row_position, column_position]);
@@ -309,10 +309,10 @@ const FILTER_STEP: u32 = 20u;
 
 /// How the filter of a convolution moves along height and width.
 fn window(l: &Lowering, layout: InputLayout, filter: [usize; 4], numbers: [&Vec<u32>; 3]) -> [Slide; 2] {
-    let shape = &l.input(1).shape;
+    let shape = &l.input(1).sizes();
     let [padding, strides, dilations] = numbers;
     slides(
-        layout.image(&l.input(0).shape),
+        layout.image(&l.input(0).sizes()),
         [shape[filter[2]], shape[filter[3]]],
         exactly("padding", padding).expect("validated"),
         exactly("strides", strides).expect("validated"),
@@ -334,17 +334,17 @@ fn as_reduction(op: &Pool2d, slides: &[Slide; 2]) -> Option<ReduceKind> {
 pub fn pool2d(op: &Pool2d, l: &mut Lowering) {
     let layout = op.attributes.layout;
     let input = l.input(0);
-    let slides = op.slides(layout.image(&input.shape)).expect("validated");
+    let slides = op.slides(layout.image(&input.sizes())).expect("validated");
     if let Some(kind) = as_reduction(op, &slides) {
         let [_, _, height, width] = layout.axes();
         let reduced: Vec<bool> = (0..4).map(|axis| axis == height || axis == width).collect();
         return reduce_axes(l, kind, &reduced);
     }
     let mut parameters = Parameters::default();
-    parameters.extend(sizes_and_strides(&l.outputs[0].shape, layout.axes()));
-    parameters.extend(sizes_and_strides(&input.shape, layout.axes()));
+    parameters.extend(sizes_and_strides(&l.outputs[0].sizes(), layout.axes()));
+    parameters.extend(sizes_and_strides(&input.sizes(), layout.axes()));
     parameters.extend([0; 6]);
-    let output = layout.image(&l.outputs[0].shape);
+    let output = layout.image(&l.outputs[0].sizes());
     let tables = [sliding(&slides[0], output.height), sliding(&slides[1], output.width)];
     add_taps(&mut parameters, 16, tables, [1, 1], slides.map(|slide| slide.dilation as i64));
     let suffix = l.dialect.suffix(input.dtype);
@@ -374,18 +374,18 @@ pub fn pool2d(op: &Pool2d, l: &mut Lowering) {
 /// `resample2d()`: where an element comes from is computed here, exactly.
 pub fn resample2d(op: &Resample2d, l: &mut Lowering) {
     let (input, output) = (l.input(0), l.outputs[0]);
-    let own = strides(&input.shape);
+    let own = strides(&input.sizes());
     let axes = op.sorted_axes(4);
     let exact = input.dtype.size() == 1;
     let mut parameters = Parameters::default();
     // For each dimension, the last one first: size of the output, stride of the input (0 for the two that are resampled).
     for axis in (0..4).rev() {
-        parameters.extend([output.shape[axis], if axes.contains(&axis) { 0 } else { own[axis] as u32 }]);
+        parameters.extend([output.sizes()[axis], if axes.contains(&axis) { 0 } else { own[axis] as u32 }]);
     }
     // For each of the two: its place among those, where its table begins, the stride of the input.
     let first = parameters.extend([0; 6]);
     for (which, axis) in axes.into_iter().enumerate() {
-        let (from, to) = (input.shape[axis], output.shape[axis]);
+        let (from, to) = (input.sizes()[axis], output.sizes()[axis]);
         let table = (0..to as usize).flat_map(|i| match op.mode {
             InterpolationMode::NearestNeighbor => vec![nearest(from, to, i) as u32],
             InterpolationMode::Linear => {

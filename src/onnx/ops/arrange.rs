@@ -1,6 +1,7 @@
 //! Operators that arrange elements anew: between depth and space, in reverse, above and below diagonals, from columns.
 
 use super::generate::{clamped, places};
+use crate::dimension::dims;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -14,7 +15,7 @@ use crate::ops::triangular::Triangular;
 
 /// The shape of an image, `[batch, channels, height, width]`, and the size of the blocks.
 fn image_and_block(call: &Call) -> Step<([u32; 4], u32)> {
-    let shape = call.input_shape(0)?;
+    let shape = call.input_sizes(0)?;
     let image = shape[..].try_into().map_err(|_| Refusal(format!("the input has shape {shape:?}, expected rank 4")))?;
     let given = call.int_attribute("blocksize").ok_or("blocksize is missing")?;
     // Squares of larger blocks are larger than every dimension.
@@ -70,15 +71,15 @@ fn trilu(call: &mut Call) -> Outcome {
 /// For each entry of the batch, the first steps in reverse: at step `t` below the length, that at `length - 1 - t`.
 fn reverse_sequence(call: &mut Call) -> Outcome {
     let (x, lengths) = (call.input(0)?, call.input(1)?);
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let rank = shape.len();
     let batch = call.axis(call.int_or("batch_axis", 1), rank)? as usize;
     let time = call.axis(call.int_or("time_axis", 0), rank)? as usize;
     if batch + time != 1 {
         return Err(Refusal(format!("batch_axis {batch} and time_axis {time} are not 0 and 1")));
     }
-    if call.shape(lengths) != [shape[batch]] {
-        let got = call.shape(lengths);
+    if call.sizes(lengths) != [shape[batch]] {
+        let got = call.sizes(lengths);
         return Err(Refusal(format!("sequence_lens has shape {got:?}, expected [{}]", shape[batch])));
     }
     let mut per_entry = vec![1; rank];
@@ -108,7 +109,7 @@ fn pair(name: &str, numbers: &[i64], other: u32) -> Step<[u32; 2]> {
 /// its place in the block.
 fn col2im(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let (image_shape, block_shape) = (call.ints(1, "image_shape")?, call.ints(2, "block_shape")?);
     let dimensions = image_shape.len();
     let (image, block) = (pair("image_shape", &image_shape, 1)?, pair("block_shape", &block_shape, 1)?);
@@ -141,7 +142,7 @@ fn col2im(call: &mut Call) -> Outcome {
         padding: vec![before[0], after[0], before[1], after[1]],
         strides: strides.to_vec(),
         dilations: dilations.to_vec(),
-        output_sizes: Some(image.to_vec()),
+        output_sizes: Some(dims(&image)),
         groups: channels,
         ..Default::default()
     };

@@ -89,8 +89,8 @@ pub fn attend(call: &mut Call, heads: Heads, scores: &Scores) -> Step<Attended> 
         let hidden = call.scalar_like(masked, lowest(call.dtype(masked)))?;
         masked = call.select(visible, masked, hidden)?;
     }
-    if call.shape(masked) != full {
-        let got = call.shape(masked);
+    if call.sizes(masked) != full {
+        let got = call.sizes(masked);
         return Err(Refusal(format!("a mask or bias broadcasts the scores to {got:?}, expected {full:?}")));
     }
     let probabilities = softmax(call, masked, scores, full)?;
@@ -159,7 +159,7 @@ pub fn state_length(call: &Call, index: usize) -> Step<u32> {
     if call.value(index).is_none() {
         return Ok(0);
     }
-    let shape = call.input_shape(index)?;
+    let shape = call.input_sizes(index)?;
     let length = (shape.len() == 4).then(|| shape[2]);
     length.ok_or_else(|| Refusal(format!("input {index} has shape {shape:?}, expected 4 dimensions")))
 }
@@ -184,14 +184,14 @@ pub fn count_attribute(call: &Call, name: &str) -> Step<u32> {
 
 /// The factor of an attribute, or the inverse root of the size of the heads of `q`.
 pub fn scale(call: &Call, q: OperandId) -> f64 {
-    let size = call.shape(q).last().copied().unwrap_or(1) as f64;
+    let size = call.sizes(q).last().copied().unwrap_or(1) as f64;
     call.float_attribute("scale").filter(|&scale| scale != 0.0).unwrap_or(1.0 / size.sqrt())
 }
 
 // ---- Attention ---------------------------------------------------------------------------------------------------
 
 fn attention(call: &mut Call) -> Outcome {
-    let is_flat = call.input_shape(0)?.len() == 3;
+    let is_flat = call.input_sizes(0)?.len() == 3;
     let [mut q, mut k, mut v] = [call.input(0)?, call.input(1)?, call.input(2)?];
     if is_flat {
         let (n, shared) = (count_attribute(call, "q_num_heads")?, count_attribute(call, "kv_num_heads")?);
@@ -272,15 +272,15 @@ pub struct Rotation {
 
 /// The features in the last dimension of `x` rotated in pairs, as many as there are cosines; the others stay.
 pub fn rotated(call: &mut Call, x: OperandId, rotation: Rotation) -> Step<OperandId> {
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let axis = shape.len() - 1;
-    let half = call.shape(rotation.cos).last().copied().unwrap_or(0);
+    let half = call.sizes(rotation.cos).last().copied().unwrap_or(0);
     let width = 2 * half;
     if half == 0 || width > shape[axis] {
         return Err(Refusal(format!("{width} of {} features cannot be rotated", shape[axis])));
     }
     let turning = call.slice_axis(x, axis, 0, width)?;
-    let mut paired = call.shape(turning);
+    let mut paired = call.sizes(turning);
     let [first, second] = if rotation.interleaved {
         paired[axis] = half;
         paired.push(2);
@@ -310,7 +310,7 @@ pub fn rotated(call: &mut Call, x: OperandId, rotation: Rotation) -> Step<Operan
 /// `x` rotated by `cos` and `sin` of shape `[batch or 1, sequence, pairs]`: `[batch, sequence, heads * size]` with
 /// `heads` heads, or `[batch, heads, sequence, size]`.
 pub fn rotated_heads(call: &mut Call, x: OperandId, heads: u32, rotation: Rotation) -> Step<OperandId> {
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let axis = match shape.len() {
         3 => 2,
         4 => 1,

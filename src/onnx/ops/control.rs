@@ -1,6 +1,7 @@
 //! Control flow. A graph of WebNN has none: loops are unrolled, and both branches run where the condition is computed.
 
 use super::sequence::{joined, no_rows};
+use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -22,7 +23,7 @@ fn if_else(call: &mut Call) -> Outcome {
         return branch(call, if taken { "then_branch" } else { "else_branch" });
     }
     let condition = call.input(0)?;
-    let condition = call.reshape(condition, &[])?;
+    let condition = call.to_scalar(condition)?;
     let (yes, no) = (branch(call, "then_branch")?, branch(call, "else_branch")?);
     if yes.len() != no.len() {
         return Err(Refusal(format!("its branches have {} and {} outputs", yes.len(), no.len())));
@@ -138,8 +139,8 @@ fn run_scan(call: &mut Call, scans: &mut Scans, mut state: Vec<Value>, scanned: 
     let mut lengths = Vec::new();
     for (value, (axis, _)) in scanned.iter().zip(&scans.inputs) {
         let shape = match value {
-            Value::Operand(id) => call.shape(*id),
-            Value::Empty(descriptor) => descriptor.shape.clone(),
+            Value::Operand(id) => call.sizes(*id),
+            Value::Empty(descriptor) => numbers(&descriptor.shape),
             _ => return Err("a scanned input is no tensor that WebNN has".into()),
         };
         lengths.push(shape[*axis as usize]);
@@ -192,7 +193,7 @@ fn scan(call: &mut Call) -> Outcome {
     let (axes, directions) = (listed(call, "scan_input_axes", count)?, listed(call, "scan_input_directions", count)?);
     let mut inputs = Vec::new();
     for (at, (axis, direction)) in axes.into_iter().zip(directions).enumerate() {
-        let rank = call.input_shape(states + at)?.len();
+        let rank = call.input_sizes(states + at)?.len();
         inputs.push((call.axis(axis, rank)?, direction != 0));
     }
     let axes = listed(call, "scan_output_axes", collected)?;
@@ -211,12 +212,12 @@ fn batched_scan(call: &mut Call, body: Body, states: Vec<Value>, scanned: Vec<Va
     let states: Vec<OperandId> = states.iter().map(operand).collect::<Step<_>>()?;
     let scanned: Vec<OperandId> = scanned.iter().map(operand).collect::<Step<_>>()?;
     let batches: Vec<u32> =
-        states.iter().chain(&scanned).map(|&id| call.shape(id).first().copied().unwrap_or(0)).collect();
+        states.iter().chain(&scanned).map(|&id| call.sizes(id).first().copied().unwrap_or(0)).collect();
     let batch = batches[0];
     if scanned.iter().any(|&id| call.rank(id) < 2) || batches.iter().any(|&other| other != batch) {
         return Err("the inputs differ in their batch dimension".into());
     }
-    let length = call.shape(scanned[0])[1];
+    let length = call.sizes(scanned[0])[1];
     if let Some(lengths) = call.optional_ints(0, "sequence_lens")?
         && lengths.iter().any(|&given| given != length as i64)
     {

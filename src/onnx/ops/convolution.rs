@@ -4,6 +4,7 @@
 //! what the window sees along it lies side by side, and its places become images of the batch.
 
 use super::window::{Window, pads, per_dimension, shares, steps, window};
+use crate::dimension::dims;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -79,11 +80,11 @@ pub fn convolve(
     let Convolution { window, groups } = how;
     match window.kernel.len() {
         1 => {
-            let (x_shape, filter_shape) = (call.shape(x), call.shape(filter));
+            let (x_shape, filter_shape) = (call.sizes(x), call.sizes(filter));
             let x = call.reshape(x, &with_row(&x_shape))?;
             let filter = call.reshape(filter, &with_row(&filter_shape))?;
             let y = convolve(call, x, filter, bias, &Convolution { window: window.with_row(), groups: *groups })?;
-            let shape = without_first(&call.shape(y));
+            let shape = without_first(&call.sizes(y));
             call.reshape(y, &shape)
         }
         2 => {
@@ -113,7 +114,7 @@ const MAX_FOLDED: u32 = 1024;
 /// The first spatial dimension as channels: `[N, C, D, ...]` becomes `[N * places, C * kernel, ...]`, where the channels
 /// of a group lie behind each other, step by step of the window. Also the number of places.
 fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> Step<(OperandId, u32)> {
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let rank = shape.len() as u32;
     let (stride, dilation) = (window.strides[0], window.dilations[0]);
     let room = (shape[2] as u64).checked_sub(window.reach(0)).ok_or_else(|| {
@@ -129,9 +130,9 @@ fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> St
     let mut steps = Vec::new();
     for step in 0..window.kernel[0] {
         let (mut starts, mut strides) = (vec![0; rank as usize], vec![1; rank as usize]);
-        let mut sizes = call.shape(x);
+        let mut sizes = call.sizes(x);
         (starts[1], sizes[1], strides[1]) = (step * dilation, (places - 1) * stride + 1, stride);
-        let slice = call.emit(Slice { starts, sizes, strides: Some(strides) }, &[x])?;
+        let slice = call.emit(Slice { starts: dims(&starts), sizes: dims(&sizes), strides: Some(strides) }, &[x])?;
         steps.push(call.reshape(slice, &[shape[0] * places, groups, shape[1] / groups, rest])?);
     }
     let folded = call.concat(&steps, 2)?;
@@ -141,7 +142,7 @@ fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> St
 
 /// `[O, C, K, ...]` becomes `[O, K * C, ...]`.
 fn fold_filter(call: &mut Call, filter: OperandId) -> Step<OperandId> {
-    let shape = call.shape(filter);
+    let shape = call.sizes(filter);
     let permutation: Vec<u32> = [0, 2, 1].into_iter().chain(3..shape.len() as u32).collect();
     let filter = call.transpose(filter, &permutation)?;
     call.reshape(filter, &[&[shape[0], shape[1] * shape[2]], &shape[3..]].concat())
@@ -149,7 +150,7 @@ fn fold_filter(call: &mut Call, filter: OperandId) -> Step<OperandId> {
 
 /// `[N * places, O, ...]` becomes `[N, O, places, ...]`.
 fn unfold(call: &mut Call, y: OperandId, places: u32) -> Step<OperandId> {
-    let shape = call.shape(y);
+    let shape = call.sizes(y);
     let y = call.reshape(y, &[&[shape[0] / places, places], &shape[1..]].concat())?;
     let permutation: Vec<u32> = [0, 2, 1].into_iter().chain(3..=shape.len() as u32).collect();
     call.transpose(y, &permutation)
@@ -157,7 +158,7 @@ fn unfold(call: &mut Call, y: OperandId, places: u32) -> Step<OperandId> {
 
 fn conv(call: &mut Call) -> Outcome {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
-    let how = convolution(call, &call.shape(x), &call.shape(filter))?;
+    let how = convolution(call, &call.sizes(x), &call.sizes(filter))?;
     let y = convolve(call, x, filter, bias, &how);
     call.one(y)
 }
@@ -243,12 +244,12 @@ fn convolve_transposed(
 ) -> Step<OperandId> {
     match how.kernel.len() {
         1 => {
-            let (x_shape, filter_shape) = (call.shape(x), call.shape(filter));
+            let (x_shape, filter_shape) = (call.sizes(x), call.sizes(filter));
             let x = call.reshape(x, &with_row(&x_shape))?;
             let filter = call.reshape(filter, &with_row(&filter_shape))?;
             let how = how.map(|list, row| [&[row], list].concat());
             let y = convolve_transposed(call, x, filter, bias, &how)?;
-            let shape = without_first(&call.shape(y));
+            let shape = without_first(&call.sizes(y));
             call.reshape(y, &shape)
         }
         2 => conv_transpose2d(call, x, filter, bias, how),
@@ -268,7 +269,7 @@ fn conv_transpose2d(
     bias: Option<OperandId>,
     how: &Transposed,
 ) -> Step<OperandId> {
-    let spatial = call.shape(x)[2..].to_vec();
+    let spatial = call.sizes(x)[2..].to_vec();
     let (mut padding, mut output_padding, mut zeros) = (Vec::new(), Vec::new(), [0; 2]);
     for at in 0..2 {
         let kept = how.whole(at, spatial[at]).saturating_sub(how.begin[at] as u64);
@@ -295,14 +296,14 @@ fn conv_transpose2d(
         y = call.pad_axis(y, 2 + at, [0, after])?;
     }
     let Some(bias) = late_bias else { return Ok(y) };
-    let channels = call.shape(y)[1];
+    let channels = call.sizes(y)[1];
     let bias = call.reshape(bias, &[channels, 1, 1])?;
     call.add(y, bias)
 }
 
 /// As [`fold_input`], for a transposed convolution: one with the reversed filter over the input with zeros in between.
 fn fold_transposed_input(call: &mut Call, x: OperandId, how: &Transposed) -> Step<(OperandId, u32)> {
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let (size, stride) = (shape[2], how.strides[0]);
     let mut x = x;
     if stride > 1 {
@@ -314,10 +315,10 @@ fn fold_transposed_input(call: &mut Call, x: OperandId, how: &Transposed) -> Ste
     }
     let reach = (how.kernel[0] - 1) as i64 * how.dilations[0] as i64 + 1;
     let before = reach - 1 - how.begin[0] as i64;
-    let after = how.outputs[0] as i64 + reach - 1 - before - call.shape(x)[2] as i64;
+    let after = how.outputs[0] as i64 + reach - 1 - before - call.sizes(x)[2] as i64;
     // Negative padding cuts elements off.
     let cut = |padding: i64| padding.min(0).unsigned_abs() as u32;
-    let size = call.shape(x)[2];
+    let size = call.sizes(x)[2];
     let kept = size.checked_sub(cut(before)).and_then(|size| size.checked_sub(cut(after))).filter(|&kept| kept > 0);
     let kept = kept.ok_or("the padding leaves nothing of the output")?;
     x = call.slice_axis(x, 2, cut(before), kept)?;
@@ -333,7 +334,7 @@ fn fold_transposed_input(call: &mut Call, x: OperandId, how: &Transposed) -> Ste
 
 /// `[C, O / groups, K, ...]` becomes `[C * K, O / groups, ...]` in the order of [`fold_transposed_input`].
 fn fold_transposed_filter(call: &mut Call, filter: OperandId, groups: u32) -> Step<OperandId> {
-    let shape = call.shape(filter);
+    let shape = call.sizes(filter);
     let rest: u32 = shape[3..].iter().product();
     let filter = call.emit(Reverse { axes: Some(vec![2]) }, &[filter])?;
     let filter = call.reshape(filter, &[groups, shape[0] / groups, shape[1], shape[2], rest])?;
@@ -343,7 +344,7 @@ fn fold_transposed_filter(call: &mut Call, filter: OperandId, groups: u32) -> St
 
 fn conv_transpose(call: &mut Call) -> Outcome {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
-    let how = transposed(call, &call.shape(x), &call.shape(filter))?;
+    let how = transposed(call, &call.sizes(x), &call.sizes(filter))?;
     let y = convolve_transposed(call, x, filter, bias, &how);
     call.one(y)
 }

@@ -1,5 +1,6 @@
 //! `Einsum`: sums of products, as transpositions, matrix products and reductions.
 
+use crate::dimension::Dim;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -111,7 +112,7 @@ fn diagonal(call: &mut Call, mut term: Term) -> Step<Term> {
         let pair: Vec<u32> = (0..rank).filter(at).take(2).collect();
         let rest: Vec<u32> = (0..rank).filter(|axis| !pair.contains(axis)).collect();
         let moved = call.transpose(term.operand, &[rest.clone(), pair].concat())?;
-        let shape = call.shape(moved);
+        let shape = call.sizes(moved);
         let (outer, &[size, other]) = shape.split_last_chunk::<2>().expect("a pair of dimensions");
         if size != other {
             return Err(Refusal(format!("dimensions of sizes {size} and {other} have the same letter")));
@@ -120,7 +121,8 @@ fn diagonal(call: &mut Call, mut term: Term) -> Step<Term> {
         let mut strides = vec![1; outer.len()];
         strides.push(size + 1);
         let sizes = call.shape(flat);
-        term.operand = call.emit(Slice { starts: vec![0; sizes.len()], sizes, strides: Some(strides) }, &[flat])?;
+        term.operand =
+            call.emit(Slice { starts: vec![Dim::number(0); sizes.len()], sizes, strides: Some(strides) }, &[flat])?;
         term.labels = rest.iter().map(|&axis| term.labels[axis as usize]).chain([label]).collect();
     }
     Ok(term)
@@ -130,7 +132,7 @@ fn diagonal(call: &mut Call, mut term: Term) -> Step<Term> {
 fn sizes(call: &Call, terms: &[Term]) -> Step<Sizes> {
     let mut sizes = Sizes::new();
     for term in terms {
-        for (&label, size) in term.labels.iter().zip(call.shape(term.operand)) {
+        for (&label, size) in term.labels.iter().zip(call.sizes(term.operand)) {
             let known = sizes.entry(label).or_insert(size);
             if *known != size && *known != 1 && size != 1 {
                 return Err(Refusal(format!("dimensions of sizes {known} and {size} have the same letter")));
@@ -143,7 +145,7 @@ fn sizes(call: &Call, terms: &[Term]) -> Step<Sizes> {
 
 /// Without dimensions that broadcast: the product is the same.
 fn without_broadcast(call: &mut Call, term: Term, sizes: &Sizes) -> Step<Term> {
-    let shape = call.shape(term.operand);
+    let shape = call.sizes(term.operand);
     let kept: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] == sizes[&term.labels[axis]]).collect();
     let shape: Vec<u32> = kept.iter().map(|&axis| shape[axis]).collect();
     let operand = call.reshape(term.operand, &shape)?;

@@ -116,7 +116,7 @@ fn clip_to_operands(call: &mut Call, x: OperandId) -> Step<OperandId> {
     let mut output = x;
     for (index, op) in [(1, E::Max), (2, E::Min)] {
         if let Some(bound) = call.optional(index)? {
-            let bound = call.reshape(bound, &[])?;
+            let bound = call.to_scalar(bound)?;
             output = call.emit(op, &[output, bound])?;
         }
     }

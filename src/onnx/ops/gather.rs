@@ -1,6 +1,7 @@
 //! Operators that pick elements by indices.
 
 use super::generate::places;
+use crate::dimension::{Dim, dims};
 use crate::ir::OperandId;
 use crate::onnx::call::Call;
 use crate::onnx::error::Refusal;
@@ -22,9 +23,9 @@ fn neighbours(call: &Call, indices: OperandId, size: u32) -> Option<u32> {
 }
 
 fn gather(call: &mut Call) -> Outcome {
-    let shape = call.input_shape(0)?;
+    let shape = call.input_sizes(0)?;
     let axis = call.axis(call.int_or("axis", 0), shape.len())? as usize;
-    let index_shape = call.input_shape(1)?;
+    let index_shape = call.input_sizes(1)?;
     let picked = [&shape[..axis], &index_shape, &shape[axis + 1..]].concat();
     if picked.contains(&0) {
         let dtype = call.input_type(0).ok_or("the input is of a type that WebNN does not have")?;
@@ -34,7 +35,7 @@ fn gather(call: &mut Call) -> Outcome {
     let output = match neighbours(call, indices, shape[axis]) {
         // A slice costs nothing where it is one piece of memory.
         Some(start) => {
-            let count = index_shape.iter().product();
+            let count: u32 = index_shape.iter().product();
             let part = call.slice_axis(x, axis, start, count)?;
             call.reshape(part, &picked)
         }
@@ -46,7 +47,7 @@ fn gather(call: &mut Call) -> Outcome {
 /// Along the other dimensions, the indices may reach less far than the data.
 fn gather_elements(call: &mut Call) -> Outcome {
     let (x, indices) = (call.input(0)?, call.input(1)?);
-    let (shape, index_shape) = (call.shape(x), call.shape(indices));
+    let (shape, index_shape) = (call.sizes(x), call.sizes(indices));
     let axis = call.axis(call.int_or("axis", 0), shape.len())?;
     let mut sizes = index_shape.clone();
     if sizes.len() == shape.len() {
@@ -58,7 +59,9 @@ fn gather_elements(call: &mut Call) -> Outcome {
     }
     let x = match sizes == shape {
         true => x,
-        false => call.emit(Slice { starts: vec![0; sizes.len()], sizes, strides: None }, &[x])?,
+        false => {
+            call.emit(Slice { starts: vec![Dim::number(0); sizes.len()], sizes: dims(&sizes), strides: None }, &[x])?
+        }
     };
     let output = call.emit(GatherElements { axis }, &[x, indices]);
     call.one(output)
@@ -67,7 +70,7 @@ fn gather_elements(call: &mut Call) -> Outcome {
 /// The first `batch_dims` dimensions of both belong together: their place becomes a coordinate.
 fn gather_nd(call: &mut Call) -> Outcome {
     let (x, indices) = (call.input(0)?, call.input(1)?);
-    let (shape, index_shape) = (call.shape(x), call.shape(indices));
+    let (shape, index_shape) = (call.sizes(x), call.sizes(indices));
     let batch_dims = call.int_or("batch_dims", 0);
     let batch = usize::try_from(batch_dims).ok().filter(|&batch| batch < shape.len().min(index_shape.len()));
     let batch = batch.ok_or_else(|| {
@@ -92,7 +95,7 @@ fn gather_nd(call: &mut Call) -> Outcome {
     let entries = call.expand(entries, &entry_shape)?;
     let coordinates = call.concat(&[entries, indices], rank as u32 - 1)?;
     let output = call.emit(GatherNd, &[x, coordinates])?;
-    let picked = call.shape(output);
+    let picked = call.sizes(output);
     let output = call.reshape(output, &[&shape[..batch], &picked[1..]].concat());
     call.one(output)
 }

@@ -58,7 +58,7 @@ fn range(call: &mut Call) -> Outcome {
 
 /// Ones on a diagonal of a matrix of the shape of the input.
 fn eye_like(call: &mut Call) -> Outcome {
-    let shape = call.input_shape(0)?;
+    let shape = call.input_sizes(0)?;
     if shape.len() != 2 {
         return Err(Refusal(format!("the input has shape {shape:?}, expected 2 dimensions")));
     }
@@ -93,10 +93,10 @@ fn one_hot(call: &mut Call) -> Outcome {
     }
     let depth = depth as u32;
     let (indices, values) = (call.input(0)?, call.input(2)?);
-    if call.shape(values) != [2] {
-        return Err(Refusal(format!("values has shape {:?}, expected [2]", call.shape(values))));
+    if call.sizes(values) != [2] {
+        return Err(Refusal(format!("values has shape {:?}, expected [2]", call.sizes(values))));
     }
-    let shape = call.shape(indices);
+    let shape = call.sizes(indices);
     let axis = call.axis(call.int_or("axis", -1), shape.len() + 1)? as usize;
     // Types that need not hold the depth.
     let indices = match call.dtype(indices) {
@@ -113,8 +113,8 @@ fn one_hot(call: &mut Call) -> Outcome {
     let indices = call.reshape(indices, &unsqueezed)?;
     let all = places(call, call.dtype(indices), depth, axis, unsqueezed.len())?;
     let is_hot = call.emit(E::Equal, &[indices, all])?;
-    let (off, on) = (call.slice_axis(values, 0, 0, 1)?, call.slice_axis(values, 0, 1, 1)?);
-    let (off, on) = (call.reshape(off, &[])?, call.reshape(on, &[])?);
+    let (off, on) = (call.slice_axis(values, 0, 0u32, 1u32)?, call.slice_axis(values, 0, 1u32, 1u32)?);
+    let (off, on) = (call.to_scalar(off)?, call.to_scalar(on)?);
     let output = call.select(is_hot, on, off);
     call.one(output)
 }
@@ -124,7 +124,7 @@ fn non_zero(call: &mut Call) -> Outcome {
     let numbers = call.constant_numbers(0);
     let numbers =
         numbers.ok_or("the input is computed from inputs of the model: how many results there are is not known")?;
-    let shape = call.input_shape(0)?;
+    let shape = call.input_sizes(0)?;
     let strides = crate::shape::strides(&shape);
     let found: Vec<usize> = (0..numbers.len()).filter(|&at| numbers[at].to_f64() != 0.0).collect();
     let coordinates = strides
@@ -141,8 +141,8 @@ fn along_axis(call: &mut Call, index: usize) -> Step<(OperandId, u32)> {
     match call.int_attribute("axis") {
         Some(axis) => Ok((x, call.axis(axis, call.rank(x))?)),
         None => {
-            let count = call.shape(x).iter().product();
-            Ok((call.reshape(x, &[count])?, 0))
+            let count = call.descriptor(x).count();
+            Ok((call.reshape(x, [count])?, 0))
         }
     }
 }
@@ -153,7 +153,7 @@ fn compress(call: &mut Call) -> Outcome {
     let condition =
         condition.ok_or("condition is computed from inputs of the model: how many results there are is not known")?;
     let (x, axis) = along_axis(call, 0)?;
-    let mut shape = call.shape(x);
+    let mut shape = call.sizes(x);
     let kept: Vec<i64> = (0..condition.len() as i64).filter(|&at| condition[at as usize].to_f64() != 0.0).collect();
     if kept.last().is_some_and(|&last| last >= shape[axis as usize] as i64) {
         return Err(Refusal(format!("condition has {} elements, more than the dimension", condition.len())));
@@ -185,7 +185,7 @@ fn unique(call: &mut Call) -> Outcome {
     let numbers =
         numbers.ok_or("the input is computed from inputs of the model: how many results there are is not known")?;
     let (x, axis) = along_axis(call, 0)?;
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let (count, inner) = (shape[axis as usize] as usize, crate::shape::elements(&shape[axis as usize + 1..]));
     let row = |at: usize| {
         let numbers = &numbers;

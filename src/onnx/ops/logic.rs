@@ -25,7 +25,7 @@ fn is_inf(call: &mut Call) -> Outcome {
         (true, true) => call.emit(E::IsInfinite, &[x]),
         (false, false) => {
             let no = call.scalar(DataType::Uint8, Number::Int(0))?;
-            let shape = call.shape(x);
+            let shape = call.sizes(x);
             call.expand(no, &shape)
         }
         _ => {
@@ -85,7 +85,7 @@ fn common_bits(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     let count = 8 * dtype.size() as u32;
     let weights = (0..count).map(|bit| Number::Int(1 << bit));
     let weights = call.constant(wide, &[count], weights)?;
-    let shape = call.broadcast_shape(a, b)?;
+    let shape = call.broadcast_sizes(a, b)?;
     let two = call.scalar(wide, Number::Int(2))?;
     let mut digits = |x: OperandId| -> Step<OperandId> {
         let x = call.cast(x, wide)?;

@@ -12,8 +12,8 @@ use crate::ops::reduce::ReduceKind;
 /// The loss for log probabilities `[N, C, ...]`, with labels `[N, ...]` and weights `[C]` in the inputs 1 and 2.
 fn likelihood_loss(call: &mut Call, x: OperandId) -> Step<OperandId> {
     let (labels, weights) = (call.input(1)?, call.optional(2)?);
-    let shape = call.shape(labels);
-    let x_shape = call.shape(x);
+    let shape = call.sizes(labels);
+    let x_shape = call.sizes(x);
     if x_shape.len() < 2 || shape[..] != [&x_shape[..1], &x_shape[2..]].concat() {
         return Err(Refusal(format!("the labels have shape {shape:?}, expected that of {x_shape:?} without classes")));
     }

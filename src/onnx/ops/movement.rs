@@ -1,12 +1,13 @@
 //! Operators that cut, join, repeat and pad.
 
+use crate::dimension::{Dim, dims};
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
-use crate::onnx::tensor::checked_shape;
+use crate::onnx::tensor::{checked_dims, checked_shape};
 use crate::ops::pad::{Pad, PaddingMode};
 use crate::ops::reverse::Reverse;
 use crate::ops::slice::Slice;
@@ -54,10 +55,10 @@ fn whole(size: u32) -> Taken {
 /// The part of `operand` that `parts` takes of each dimension, at least one element of each.
 fn take(call: &mut Call, operand: OperandId, parts: &[Taken]) -> Step<OperandId> {
     let mut output = operand;
-    let shape = call.shape(operand);
+    let shape = call.sizes(operand);
     if parts.iter().zip(&shape).any(|(part, &size)| Taken { reversed: false, ..*part } != whole(size)) {
-        let starts = parts.iter().map(|part| part.start).collect();
-        let sizes = parts.iter().map(|part| (part.count - 1) * part.stride + 1).collect();
+        let starts = parts.iter().map(|part| part.start.into()).collect();
+        let sizes = parts.iter().map(|part| ((part.count - 1) * part.stride + 1).into()).collect();
         let strides: Vec<u32> = parts.iter().map(|part| part.stride).collect();
         let strides = strides.iter().any(|&stride| stride > 1).then_some(strides);
         output = call.emit(Slice { starts, sizes, strides }, &[output])?;
@@ -84,7 +85,7 @@ fn take_value(call: &mut Call, index: usize, parts: &[Taken]) -> Step<Value> {
 
 /// Places are attributes before opset 10 and constants from then on.
 fn slice(call: &mut Call) -> Outcome {
-    let shape = call.input_shape(0)?;
+    let shape = call.input_sizes(0)?;
     let (starts, ends, axes, steps) = if call.opset < 10 {
         let places = |name: &str| call.ints_attribute(name).ok_or_else(|| Refusal(format!("{name} are missing")));
         (places("starts")?, places("ends")?, call.ints_attribute("axes"), None)
@@ -133,7 +134,7 @@ fn split_sizes(call: &Call, size: u32) -> Step<Vec<u32>> {
 }
 
 fn split(call: &mut Call) -> Outcome {
-    let shape = call.input_shape(0)?;
+    let shape = call.input_sizes(0)?;
     let axis = call.axis(call.int_or("axis", 0), shape.len())?;
     let sizes = split_sizes(call, shape[axis as usize])?;
     if matches!(call.value(0), Some(Value::Empty(_))) || sizes.contains(&0) {
@@ -180,7 +181,7 @@ fn pad_operand(call: &mut Call, x: OperandId, pads: &[[u32; 2]], border: Border)
         Border::Edge => PaddingMode::Edge,
         Border::Reflect | Border::Wrap => PaddingMode::Reflection,
     };
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let is_short = pads.iter().zip(&shape).all(|(pads, &size)| pads.iter().all(|&pad| pad < size || pad == 0));
     if pads.iter().flatten().all(|&pad| pad == 0) {
         return Ok(x);
@@ -198,13 +199,13 @@ fn pad_operand(call: &mut Call, x: OperandId, pads: &[[u32; 2]], border: Border)
         return Ok(output);
     }
     let value = if let Border::Constant(value) = border { value } else { Number::Int(0) };
-    let (beginning, ending) = pads.iter().map(|&[before, after]| (before, after)).unzip();
+    let (beginning, ending) = pads.iter().map(|&[before, after]| (Dim::from(before), Dim::from(after))).unzip();
     call.emit(Pad { beginning, ending, mode, value }, &[x])
 }
 
 /// Input 0 with `pads` elements before and after each dimension; negative numbers cut, before anything is added.
 fn padded(call: &mut Call, pads: &[[i64; 2]], border: Border) -> Step<Value> {
-    let shape = call.input_shape(0)?;
+    let shape = call.input_sizes(0)?;
     let fail = || Refusal(format!("a tensor of shape {shape:?} cannot be padded by {pads:?}"));
     let mut parts = Vec::new();
     let mut sizes = Vec::new();
@@ -222,7 +223,7 @@ fn padded(call: &mut Call, pads: &[[i64; 2]], border: Border) -> Step<Value> {
             pad_operand(call, x, &pads, border).map(Value::Operand)
         }
         (Value::Empty(descriptor), _) if target.contains(&0) => {
-            Ok(Value::Empty(Descriptor { shape: target, ..descriptor }))
+            Ok(Value::Empty(Descriptor::new(descriptor.dtype, target)))
         }
         (Value::Empty(descriptor), Border::Constant(value)) => {
             let value = call.scalar(descriptor.dtype, value)?;
@@ -234,7 +235,7 @@ fn padded(call: &mut Call, pads: &[[i64; 2]], border: Border) -> Step<Value> {
 
 /// Sizes and value are attributes before opset 11 and constants from then on.
 fn pad(call: &mut Call) -> Outcome {
-    let rank = call.input_shape(0)?.len();
+    let rank = call.input_sizes(0)?.len();
     let (pads, value) = if call.opset < 11 {
         let pads = call.ints_attribute("pads").ok_or("pads are missing")?;
         (pads, Number::Float(call.float_or("value", 0.0)))
@@ -269,7 +270,7 @@ fn pad(call: &mut Call) -> Outcome {
 
 /// Cuts and pads as much before as after; what is odd goes to the end.
 fn center_crop_pad(call: &mut Call) -> Outcome {
-    let shape = call.input_shape(0)?;
+    let shape = call.input_sizes(0)?;
     let axes = call.ints_attribute("axes").unwrap_or_else(|| (0..shape.len() as i64).collect());
     let axes = call.axes(&axes, shape.len())?;
     let targets = call.ints(1, "shape")?;
@@ -286,7 +287,7 @@ fn center_crop_pad(call: &mut Call) -> Outcome {
 }
 
 fn tile(call: &mut Call) -> Outcome {
-    let shape = call.input_shape(0)?;
+    let shape = call.input_sizes(0)?;
     let repeats = call.ints(1, "repeats")?;
     let fail = || Refusal(format!("repeats are {repeats:?}, expected one number per dimension of {shape:?}"));
     let repetitions: Option<Vec<u32>> = repeats.iter().map(|&count| u32::try_from(count).ok()).collect();
@@ -300,18 +301,18 @@ fn tile(call: &mut Call) -> Outcome {
     if repetitions.iter().all(|&count| count == 1) {
         return Ok(vec![Value::Operand(x)]);
     }
-    let output = call.emit(Tile { repetitions }, &[x]);
+    let output = call.emit(Tile { repetitions: dims(&repetitions) }, &[x]);
     call.one(output)
 }
 
 /// Broadcasting, of both the input and the shape.
 fn expand(call: &mut Call) -> Outcome {
     let shape = call.input_shape(0)?;
-    let sizes = call.ints(1, "shape")?;
-    let target = checked_shape(&sizes).map_err(Refusal)?;
+    let sizes = call.int_dims(1, "shape")?;
+    let target = checked_dims(&sizes)?;
     let target = crate::shape::broadcast(&shape, &target)
         .ok_or_else(|| Refusal(format!("a tensor of shape {shape:?} does not broadcast with the shape {sizes:?}")))?;
-    if target.contains(&0) {
+    if target.iter().any(|&dim| dim == 0) {
         let dtype = call.input_type(0).ok_or("the input is of a type that WebNN does not have")?;
         return Ok(vec![Value::Empty(Descriptor::new(dtype, target))]);
     }

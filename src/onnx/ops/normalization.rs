@@ -20,7 +20,7 @@ fn epsilon(call: &Call) -> f64 {
 
 /// The shape of `x`: at least a batch and channels.
 fn channels_of(call: &Call, x: OperandId) -> Step<Vec<u32>> {
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     match shape.len() {
         2.. => Ok(shape),
         rank => Err(Refusal(format!("the input has rank {rank}, expected at least 2"))),
@@ -42,7 +42,7 @@ fn batch_normalization(call: &mut Call) -> Outcome {
     let training = call.int_or("training_mode", 0) != 0 || (call.opset < 14 && (1..5).any(|index| call.wants(index)));
     let x = call.input(0)?;
     let dtype = call.dtype(x);
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     // Statistics may be of another type than the data.
     let mut operands = Vec::new();
     for index in 0..5 {
@@ -81,7 +81,7 @@ fn training_batch(call: &mut Call, operands: &[OperandId]) -> Step<Vec<OperandId
     }
     let momentum = call.float_or("momentum", 0.9);
     let axes: Vec<u32> = (0..call.rank(x) as u32).filter(|&axis| axis != 1).collect();
-    let features = [call.shape(x)[1]];
+    let features = [call.sizes(x)[1]];
     let mut batch = moments(call, x, &axes)?;
     for moment in &mut batch {
         *moment = call.reshape(*moment, &features)?;
@@ -120,7 +120,7 @@ fn is_stashed(call: &Call, x: OperandId) -> bool {
 
 /// The operand with the shape `sizes` if it has just as many elements, so that WebNN's normalization takes it.
 fn fitted(call: &mut Call, operand: OperandId, sizes: &[u32]) -> Step<Option<OperandId>> {
-    let shape = call.shape(operand);
+    let shape = call.sizes(operand);
     let leading = shape.len().saturating_sub(sizes.len());
     match shape.get(leading..) == Some(sizes) && shape[..leading].iter().all(|&size| size == 1) {
         true => call.reshape(operand, sizes).map(Some),
@@ -130,7 +130,7 @@ fn fitted(call: &mut Call, operand: OperandId, sizes: &[u32]) -> Step<Option<Ope
 
 fn layer_normalization(call: &mut Call) -> Outcome {
     let (x, scale, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let axes = last_axes(call, shape.len())?;
     let sizes = shape[axes[0] as usize..].to_vec();
     let epsilon = epsilon(call);
@@ -203,8 +203,8 @@ fn group_normalization(call: &mut Call) -> Outcome {
     }
     let expected = [if per_group { groups } else { channels }];
     for (index, operand, op) in [(1, scale, E::Mul), (2, bias, E::Add)] {
-        if call.shape(operand) != expected {
-            let got = call.shape(operand);
+        if call.sizes(operand) != expected {
+            let got = call.sizes(operand);
             return Err(Refusal(format!("input {index} has shape {got:?}, expected {expected:?}")));
         }
         let weights = call.reshape(operand, &[expected[0], 1])?;

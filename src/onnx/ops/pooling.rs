@@ -80,7 +80,7 @@ fn pool(call: &mut Call, kind: PoolKind, x: OperandId, window: &Window) -> Step<
 
 /// Pools one or two dimensions from `axis` on.
 fn pool_part(call: &mut Call, kind: PoolKind, x: OperandId, axis: usize, window: &Window) -> Step<OperandId> {
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let count = window.kernel.len();
     if window.kernel.iter().all(|&size| size == 1)
         && window.strides.iter().all(|&stride| stride == 1)
@@ -113,7 +113,7 @@ fn pool_part(call: &mut Call, kind: PoolKind, x: OperandId, axis: usize, window:
         ..Default::default()
     };
     let y = call.emit(Pool2d { kind, attributes }, &[x])?;
-    let pooled = call.shape(y)[2..].to_vec();
+    let pooled = call.sizes(y)[2..].to_vec();
     let middle = match (count, row) {
         (2, _) => pooled,
         (_, true) => vec![pooled[1]],
@@ -136,7 +136,7 @@ fn with_zeros(call: &mut Call, x: OperandId, window: &Window) -> Step<(OperandId
 /// # Errors
 /// If they do not fit.
 pub fn average(call: &mut Call, x: OperandId) -> Step<OperandId> {
-    let mut pooling = pooling(call, &call.shape(x))?;
+    let mut pooling = pooling(call, &call.sizes(x))?;
     let mut input = x;
     if call.int_or("count_include_pad", 0) != 0 {
         // Zeros of the padding count, what partial windows reach behind it does not.
@@ -159,7 +159,7 @@ fn average_pool(call: &mut Call) -> Outcome {
 
 fn max_pool(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
-    let pooling = pooling(call, &call.shape(x))?;
+    let pooling = pooling(call, &call.sizes(x))?;
     let y = pool(call, PoolKind::Max, x, &pooling.window)?;
     let mut outputs = vec![Value::Operand(y)];
     if call.wants(1) {
@@ -170,7 +170,7 @@ fn max_pool(call: &mut Call) -> Outcome {
 
 /// Where the maxima are: their numbers among all elements of `x`, int64.
 fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandId> {
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let spatial = &shape[2..];
     let images = shape[0] * shape[1];
     let column_major = call.int_or("storage_order", 0) != 0;
@@ -264,7 +264,7 @@ fn norm_order(call: &Call) -> Step<i64> {
 
 fn lp_pool(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
-    let pooling = pooling(call, &call.shape(x))?;
+    let pooling = pooling(call, &call.sizes(x))?;
     let p = norm_order(call)?;
     if p == 2 {
         let y = pool(call, PoolKind::L2, x, &pooling.window);
@@ -282,7 +282,7 @@ fn lp_pool(call: &mut Call) -> Outcome {
 /// A pooling over all elements of a channel.
 fn global(call: &mut Call, kind: ReduceKind) -> Outcome {
     let x = call.input(0)?;
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let axes: Vec<u32> = (2..2 + spatial(&shape)?.len() as u32).collect();
     let y = call.reduce(kind, x, &axes, true);
     call.one(y)
@@ -294,7 +294,7 @@ fn global_lp_pool(call: &mut Call) -> Outcome {
         return global(call, if p == 1 { ReduceKind::L1 } else { ReduceKind::L2 });
     }
     let x = call.input(0)?;
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let axes: Vec<u32> = (2..2 + spatial(&shape)?.len() as u32).collect();
     let powers = powers(call, x, p)?;
     let sum = call.reduce(ReduceKind::Sum, powers, &axes, true)?;
@@ -305,7 +305,7 @@ fn global_lp_pool(call: &mut Call) -> Outcome {
 /// Puts elements back to the places that `MaxPool` gave, among zeros.
 fn max_unpool(call: &mut Call) -> Outcome {
     let (x, indices) = (call.input(0)?, call.input(1)?);
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let spatial = spatial(&shape)?;
     let kernel = per_dimension(call, "kernel_shape", spatial.len(), 1)?;
     let window = window(call, spatial, kernel)?;

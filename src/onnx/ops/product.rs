@@ -18,14 +18,14 @@ pub fn with_matrices(
     [a, b]: [OperandId; 2],
     f: impl FnOnce(&mut Call, OperandId, OperandId) -> Step<OperandId>,
 ) -> Step<OperandId> {
-    let (a_shape, b_shape) = (call.shape(a), call.shape(b));
+    let (a_shape, b_shape) = (call.sizes(a), call.sizes(b));
     if a_shape.is_empty() || b_shape.is_empty() {
         return Err(Refusal(format!("the operands have shapes {a_shape:?} and {b_shape:?}, expected no scalars")));
     }
     let row = if a_shape.len() == 1 { call.reshape(a, &[1, a_shape[0]])? } else { a };
     let column = if b_shape.len() == 1 { call.reshape(b, &[b_shape[0], 1])? } else { b };
     let product = f(call, row, column)?;
-    let mut shape = call.shape(product);
+    let mut shape = call.sizes(product);
     if a_shape.len() == 1 {
         shape.remove(shape.len() - 2);
     }
@@ -49,7 +49,7 @@ pub fn matmul(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
 /// The product of matrices of integers of 32 or 64 bits: WebNN's are of floating-point numbers, so that the elements
 /// are multiplied one by one.
 fn integer_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
-    let (a_shape, b_shape) = (call.shape(a), call.shape(b));
+    let (a_shape, b_shape) = (call.sizes(a), call.sizes(b));
     let a = call.reshape(a, &[a_shape.as_slice(), &[1]].concat())?;
     let (batch, matrix) = b_shape.split_at(b_shape.len() - 2);
     let b = call.reshape(b, &[batch, &[1], matrix].concat())?;
@@ -72,9 +72,9 @@ pub const MAX_PIECES: u32 = 4096;
 pub fn exact_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     with_matrices(call, [a, b], |call, a, b| {
         let (columns, rows) = (call.rank(a) - 1, call.rank(b) - 2);
-        let inner = call.shape(a)[columns];
-        if inner != call.shape(b)[rows] {
-            let (a, b) = (call.shape(a), call.shape(b));
+        let inner = call.sizes(a)[columns];
+        if inner != call.sizes(b)[rows] {
+            let (a, b) = (call.sizes(a), call.sizes(b));
             return Err(Refusal(format!("matrices of shapes {a:?} and {b:?} cannot be multiplied")));
         }
         if inner.div_ceil(EXACT_PRODUCTS) > MAX_PIECES {

@@ -34,7 +34,7 @@ impl Granularity {
 
     /// A scale or zero point as WebNN takes it: of the rank of the input, with sizes that divide those of the input.
     fn spread(&self, call: &mut Call, operand: OperandId) -> Step<OperandId> {
-        let (rank, got) = (self.shape.len(), call.shape(operand));
+        let (rank, got) = (self.shape.len(), call.sizes(operand));
         if got.iter().all(|&size| size == 1) && self.block == 0 {
             return call.reshape(operand, &vec![1; rank]);
         }
@@ -97,18 +97,18 @@ fn named_type(call: &Call, name: &str) -> Step<Option<DataType>> {
 /// Zeros of the shape of `scale`: a constant if that is one, so that a dequantized constant is one, too.
 fn zeros(call: &mut Call, scale: OperandId, dtype: DataType) -> Step<OperandId> {
     if call.is_constant(scale) {
-        let descriptor = Descriptor::new(dtype, call.shape(scale));
+        let descriptor = Descriptor::new(dtype, call.sizes(scale));
         return call.constant_from_bytes(descriptor.clone(), &vec![0; descriptor.bytes()]);
     }
     let zero = call.int_scalar(dtype, 0)?;
-    let shape = call.shape(scale);
+    let shape = call.sizes(scale);
     call.expand(zero, &shape)
 }
 
 /// `x` rounded to an integer and moved by `zero_point`, which broadcasts to it and has its rank.
 fn rounded(call: &mut Call, x: OperandId, zero_point: OperandId) -> Step<OperandId> {
     let one = call.scalar_like(x, 1.0)?;
-    let shape = call.shape(zero_point);
+    let shape = call.sizes(zero_point);
     let ones = call.expand(one, &shape)?;
     call.emit(Quantize::QuantizeLinear, &[x, ones, zero_point])
 }
@@ -131,7 +131,7 @@ pub fn quantize_linear(call: &mut Call) -> Outcome {
         Some(zero_point) => call.dtype(zero_point),
         None => named_type(call, "output_dtype")?.unwrap_or(DataType::Uint8),
     };
-    let granularity = Granularity::new(call, call.shape(x))?;
+    let granularity = Granularity::new(call, call.sizes(x))?;
     let scale = granularity.spread(call, scale)?;
     let zero_point = match zero_point {
         Some(zero_point) => granularity.spread(call, zero_point)?,
@@ -161,7 +161,7 @@ pub fn dequantize_linear(call: &mut Call) -> Outcome {
     let (x, scale) = (quantized(call, 0)?, call.input(1)?);
     let dtype = named_type(call, "output_dtype")?.filter(|_| call.opset >= 23).unwrap_or(call.dtype(scale));
     let scale = call.cast(scale, dtype)?;
-    let granularity = Granularity::new(call, call.shape(x))?;
+    let granularity = Granularity::new(call, call.sizes(x))?;
     let scale = granularity.spread(call, scale)?;
     let zero_point = match call.value(2) {
         Some(_) => {
@@ -215,8 +215,8 @@ fn centered(
 
 /// A value per row of a first operand of a matrix product, or one for all.
 fn per_row(call: &mut Call, operand: OperandId) -> Step<OperandId> {
-    match call.shape(operand)[..] {
-        [] | [1] => call.reshape(operand, &[]),
+    match call.sizes(operand)[..] {
+        [] | [1] => call.to_scalar(operand),
         [rows] => call.reshape(operand, &[rows, 1]),
         _ => Ok(operand),
     }
@@ -224,8 +224,8 @@ fn per_row(call: &mut Call, operand: OperandId) -> Step<OperandId> {
 
 /// A value per column of a second operand of a matrix product, or one for all.
 fn per_column(call: &mut Call, operand: OperandId) -> Step<OperandId> {
-    match call.shape(operand)[..] {
-        [1] => call.reshape(operand, &[]),
+    match call.sizes(operand)[..] {
+        [1] => call.to_scalar(operand),
         _ => Ok(operand),
     }
 }
@@ -239,10 +239,10 @@ fn matmul_integer(call: &mut Call) -> Outcome {
 /// `accumulator * (a * b / y)` rounded, with the scale and zero point `y` at `index` and behind it.
 fn requantized(call: &mut Call, accumulator: OperandId, factor: OperandId, index: usize) -> Outcome {
     let (scale, zero_point) = (call.input(index)?, call.input(index + 1)?);
-    if call.shape(scale).iter().chain(&call.shape(zero_point)).any(|&size| size != 1) {
+    if call.sizes(scale).iter().chain(&call.sizes(zero_point)).any(|&size| size != 1) {
         return Err("y_scale and y_zero_point have more than one element".into());
     }
-    let scale = call.reshape(scale, &[])?;
+    let scale = call.to_scalar(scale)?;
     let factor = call.div(factor, scale)?;
     let factor = call.cast(factor, DataType::Float32)?;
     let sum = call.cast(accumulator, DataType::Float32)?;
@@ -264,8 +264,8 @@ fn qlinear_matmul(call: &mut Call) -> Outcome {
 
 /// One value per output channel, in front of `dimensions` others, or one for all.
 fn per_channel(call: &mut Call, operand: OperandId, dimensions: usize) -> Step<OperandId> {
-    match call.shape(operand)[..] {
-        [] | [1] => call.reshape(operand, &[]),
+    match call.sizes(operand)[..] {
+        [] | [1] => call.to_scalar(operand),
         [channels] => call.reshape(operand, &[&[channels], vec![1; dimensions].as_slice()].concat()),
         ref other => Err(Refusal(format!("a scale or zero point has shape {other:?}, expected one per channel"))),
     }
@@ -273,7 +273,7 @@ fn per_channel(call: &mut Call, operand: OperandId, dimensions: usize) -> Step<O
 
 /// The exact convolution of `x` with `filter`, float32 that hold integers of magnitudes up to 255: int32.
 fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Convolution) -> Step<OperandId> {
-    let (shape, filter_shape) = (call.shape(x), call.shape(filter));
+    let (shape, filter_shape) = (call.sizes(x), call.sizes(filter));
     let (channels, elements) = (filter_shape[1], filter_shape[2..].iter().product::<u32>());
     if elements > EXACT_PRODUCTS {
         return Err(Refusal(format!("the kernel has {elements} elements, expected at most {EXACT_PRODUCTS}")));
@@ -305,9 +305,9 @@ fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Con
 
 /// The exact convolution of two inputs, each followed by its zero point at the given places.
 fn integer_convolution(call: &mut Call, [x, x_zero]: [usize; 2], [w, w_zero]: [usize; 2]) -> Step<OperandId> {
-    let how = convolution(call, &call.input_shape(x)?, &call.input_shape(w)?)?;
-    let dimensions = call.input_shape(w)?.len() - 1;
-    let x = centered(call, x, x_zero, |call, zero| call.reshape(zero, &[]))?;
+    let how = convolution(call, &call.input_sizes(x)?, &call.input_sizes(w)?)?;
+    let dimensions = call.input_sizes(w)?.len() - 1;
+    let x = centered(call, x, x_zero, |call, zero| call.to_scalar(zero))?;
     let w = centered(call, w, w_zero, |call, zero| per_channel(call, zero, dimensions))?;
     exact_convolution(call, x, w, &how)
 }
@@ -321,12 +321,12 @@ fn qlinear_conv(call: &mut Call) -> Outcome {
     let mut sum = integer_convolution(call, [0, 2], [3, 5])?;
     let dimensions = call.rank(sum) - 2;
     if let Some(bias) = call.optional(8)? {
-        let channels = call.shape(sum)[1];
+        let channels = call.sizes(sum)[1];
         let bias = call.reshape(bias, &[&[channels], vec![1; dimensions].as_slice()].concat())?;
         sum = call.add(sum, bias)?;
     }
     let (x_scale, w_scale) = (call.input(1)?, call.input(4)?);
-    let (x_scale, w_scale) = (call.reshape(x_scale, &[])?, per_channel(call, w_scale, dimensions)?);
+    let (x_scale, w_scale) = (call.to_scalar(x_scale)?, per_channel(call, w_scale, dimensions)?);
     let factor = call.mul(x_scale, w_scale)?;
     requantized(call, sum, factor, 6)
 }

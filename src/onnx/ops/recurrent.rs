@@ -47,13 +47,13 @@ impl Sequence {
             return Err("the input and its weights have another rank than 3".into());
         }
         let x = if batchwise { call.transpose(x, &[1, 0, 2])? } else { x };
-        let &[steps, batch, _] = &call.shape(x)[..] else { return Err("the input has no steps".into()) };
-        let hidden = call.shape(recurrent_weight)[2];
+        let &[steps, batch, _] = &call.sizes(x)[..] else { return Err("the input has no steps".into()) };
+        let hidden = call.sizes(recurrent_weight)[2];
         check_lengths(call, steps)?;
         let directions = direction.count() as u32;
         let mut biases = [None, None];
         if let Some(bias) = call.optional(3)? {
-            let (got, both) = (call.shape(bias), 2 * gates as u64 * hidden as u64);
+            let (got, both) = (call.sizes(bias), 2 * gates as u64 * hidden as u64);
             if got.len() != 2 || got[0] != directions || got[1] as u64 != both {
                 return Err(Refusal(format!("B has shape {got:?}, expected [{directions}, {both}]")));
             }
@@ -143,7 +143,7 @@ fn lstm(call: &mut Call) -> Outcome {
         return unrolled_lstm(call, &sequence, [hidden, cell]);
     }
     let attributes = LstmAttributes {
-        steps: sequence.steps,
+        steps: sequence.steps.into(),
         hidden_size: sequence.hidden,
         return_sequence: call.wants(0),
         direction: sequence.direction,
@@ -162,7 +162,7 @@ fn gru(call: &mut Call) -> Outcome {
         .ok_or("expected the activations relu, sigmoid and tanh, the same for both directions, and no clip")?;
     let hidden = sequence.state(call, 5)?;
     let attributes = GruAttributes {
-        steps: sequence.steps,
+        steps: sequence.steps.into(),
         hidden_size: sequence.hidden,
         reset_after: call.int_or("linear_before_reset", 0) != 0,
         return_sequence: call.wants(0),
@@ -259,7 +259,7 @@ fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], s
     if steps > MAX_STEPS {
         return Err(Refusal(format!("{steps} steps cannot be unrolled, expected at most {MAX_STEPS}")));
     }
-    let features = call.shape(x)[2];
+    let features = call.sizes(x)[2];
     let rows = call.reshape(x, &[steps * batch, features])?;
     let (mut all, mut last) = (Vec::new(), vec![Vec::new(); initial.len()]);
     for number in 0..direction.count() {
@@ -271,7 +271,7 @@ fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], s
             bias = Some(call.add(a, b)?);
         }
         let products = call.emit_all(gemm(), vec![Some(rows), Some(weight), bias])?[0];
-        let width = call.shape(products)[1];
+        let width = call.sizes(products)[1];
         let products = call.reshape(products, &[steps, batch, width])?;
         let mut states = Vec::new();
         for &initial in initial {

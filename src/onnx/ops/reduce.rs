@@ -52,7 +52,7 @@ fn reduce(call: &mut Call, kind: ReduceKind) -> Outcome {
     let keep = call.int_or("keepdims", 1) != 0;
     if let Some(Value::Empty(descriptor)) = call.value(0) {
         let shape = reduced_shape(&shape, Some(&axes), keep).map_err(|problem| Refusal(problem.to_string()))?;
-        if shape.contains(&0) {
+        if shape.iter().any(|&dim| dim == 0) {
             return Ok(vec![Value::Empty(Descriptor { shape, ..descriptor })]);
         }
         let value = call.scalar(descriptor.dtype, of_nothing(kind, descriptor.dtype))?;
@@ -71,7 +71,7 @@ fn reduce(call: &mut Call, kind: ReduceKind) -> Outcome {
         // Integers are divided as integers.
         ReduceKind::Mean if !call.dtype(x).is_float() => {
             let sum = call.reduce(ReduceKind::Sum, x, &axes, keep)?;
-            let count: u64 = axes.iter().map(|&axis| shape[axis as usize] as u64).product();
+            let count: u64 = axes.iter().map(|&axis| shape[axis as usize].get() as u64).product();
             let count = call.int_scalar(call.dtype(x), count as i64)?;
             call.div(sum, count)
         }
@@ -83,7 +83,7 @@ fn reduce(call: &mut Call, kind: ReduceKind) -> Outcome {
 /// The place of the first, or last, of the smallest or largest elements.
 fn arg(call: &mut Call, max: bool) -> Outcome {
     let x = call.input(0)?;
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let axis = call.axis(call.int_or("axis", 0), shape.len())?;
     let keep = call.int_or("keepdims", 1) != 0;
     if call.int_or("select_last_index", 0) == 0 {
@@ -104,7 +104,7 @@ pub fn arg_operand(call: &mut Call, x: OperandId, max: bool, axis: u32, keep: bo
 }
 
 fn cumulative_sum(call: &mut Call) -> Outcome {
-    let rank = call.input_shape(0)?.len();
+    let rank = call.input_sizes(0)?.len();
     let axis = call.axis(call.one_int(1, "axis")?, rank)?;
     if let Some(empty @ Value::Empty(_)) = call.value(0) {
         return Ok(vec![empty]);
@@ -122,7 +122,7 @@ fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -
         return Ok(vec![empty]);
     }
     let x = call.input(0)?;
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     if call.opset >= 13 {
         let axis = call.axis(call.int_or("axis", -1), shape.len())?;
         let output = f(call, x, axis);
@@ -137,7 +137,7 @@ fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -
         f(call, x, axis as u32)?
     } else {
         let (outer, inner) = shape.split_at(axis);
-        let flat = call.reshape(x, &[outer.iter().product(), inner.iter().product()])?;
+        let flat = call.reshape(x, [outer, inner].map(|dims| dims.iter().product::<u32>()))?;
         f(call, flat, 1)?
     };
     let output = call.reshape(output, &shape);
@@ -154,7 +154,7 @@ fn log_softmax(call: &mut Call, x: OperandId, axis: u32) -> Step<OperandId> {
 
 /// 1 at the first of the largest elements, 0 elsewhere.
 fn hardmax(call: &mut Call, x: OperandId, axis: u32) -> Step<OperandId> {
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let best = arg_operand(call, x, true, axis, true)?;
     let all = places(call, DataType::Int64, shape[axis as usize], axis as usize, shape.len())?;
     let is_best = call.emit(E::Equal, &[all, best])?;

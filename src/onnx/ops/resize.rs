@@ -217,7 +217,7 @@ impl Plan {
     }
 
     fn product(&self, call: &mut Call, x: OperandId) -> Step<OperandId> {
-        let shape = call.shape(x);
+        let shape = call.sizes(x);
         let (input, places) = (self.input as usize, self.taps.len());
         let (before, after) = (&shape[..self.axis], &shape[self.axis + 1..]);
         let is_last = after.is_empty();
@@ -245,7 +245,7 @@ impl Plan {
 
 /// With `resample2d`, if it does the same.
 fn resample(call: &mut Call, x: OperandId, mode: Mode, plans: &[Plan]) -> Step<Option<OperandId>> {
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     let dtype = call.dtype(x);
     let mode = match mode {
         Mode::Nearest(_) if dtype.size() <= 2 || dtype == DataType::Float32 => InterpolationMode::NearestNeighbor,
@@ -269,7 +269,8 @@ fn resample(call: &mut Call, x: OperandId, mode: Mode, plans: &[Plan]) -> Step<O
         axes.push(if axes[0] == 3 { 2 } else { 3 });
     }
     axes.sort_unstable();
-    let sizes = axes.iter().map(|&axis| (axis as usize).checked_sub(missing).map_or(1, |axis| output[axis])).collect();
+    let sizes =
+        axes.iter().map(|&axis| (axis as usize).checked_sub(missing).map_or(1, |axis| output[axis]).into()).collect();
     let op = Resample2d { mode, scales: None, sizes: Some(sizes), axes: Some(axes) };
     let y = call.emit(op, &[image])?;
     call.reshape(y, &output).map(Some)
@@ -411,7 +412,7 @@ fn attributes(call: &Call) -> Step<Resizing> {
 
 /// `Upsample`, and `Resize` of opset 10, which is like it.
 fn upsample(call: &mut Call) -> Outcome {
-    let shape = call.input_shape(0)?;
+    let shape = call.input_sizes(0)?;
     let scales = match call.floats_attribute("scales").filter(|_| call.opset < 9) {
         Some(scales) => scales,
         None => call.optional_floats(1, "scales")?.ok_or("scales are missing")?,
@@ -432,7 +433,7 @@ fn resize(call: &mut Call) -> Outcome {
     if call.opset < 11 {
         return upsample(call);
     }
-    let shape = call.input_shape(0)?;
+    let shape = call.input_sizes(0)?;
     let how = attributes(call)?;
     let axes = match call.ints_attribute("axes") {
         Some(axes) => call.axes(&axes, shape.len())?,

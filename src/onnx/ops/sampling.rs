@@ -34,7 +34,7 @@ struct Tap {
 
 impl Table {
     fn new(call: &mut Call, x: OperandId) -> Step<Table> {
-        let shape = call.shape(x);
+        let shape = call.sizes(x);
         let (&[batch, channels], spatial) = match shape.split_first_chunk::<2>() {
             Some((head, spatial)) if !spatial.is_empty() => (head, spatial.to_vec()),
             _ => return Err(Refusal(format!("the input has shape {shape:?}, expected at least 3 dimensions"))),
@@ -70,7 +70,7 @@ impl Table {
         let picked = call.gather(self.rows, row, 0)?;
         let Some(weight) = weight else { return Ok(picked) };
         let weight = call.cast(weight, call.dtype(picked))?;
-        let shape = [call.shape(weight).as_slice(), &[1]].concat();
+        let shape = [call.sizes(weight).as_slice(), &[1]].concat();
         let weight = call.reshape(weight, &shape)?;
         call.mul(picked, weight)
     }
@@ -242,7 +242,7 @@ fn grid_sample(call: &mut Call) -> Outcome {
     };
     check_floats(call, x, mode == Mode::Nearest)?;
     let table = Table::new(call, x)?;
-    let (dims, shape) = (table.spatial.len(), call.shape(grid));
+    let (dims, shape) = (table.spatial.len(), call.sizes(grid));
     if shape.len() != dims + 2 || shape[0] != table.batch || shape[dims + 1] != dims as u32 {
         let batch = table.batch;
         return Err(Refusal(format!("grid has shape {shape:?}, expected [{batch}, ..., {dims}] of rank {}", dims + 2)));
@@ -285,8 +285,8 @@ fn affine_grid(call: &mut Call) -> Outcome {
     let align = call.int_or("align_corners", 0) != 0;
     let dims = size.len().saturating_sub(2);
     let expected = [size.first().copied().unwrap_or(0), dims as u32, dims as u32 + 1];
-    if dims == 0 || size.contains(&0) || call.shape(theta) != expected {
-        let got = call.shape(theta);
+    if dims == 0 || size.contains(&0) || call.sizes(theta) != expected {
+        let got = call.sizes(theta);
         return Err(Refusal(format!("theta has shape {got:?} for the size {size:?}, expected {expected:?}")));
     }
     // A checked shape has no more elements than 32 bits can count.
@@ -361,10 +361,10 @@ fn roi_align(call: &mut Call) -> Outcome {
         other => return Err(Refusal(format!("mode is {other}"))),
     };
     let table = Table::new(call, x)?;
-    let &[count, 4] = &call.shape(rois)[..] else {
-        return Err(Refusal(format!("rois have shape {:?}, expected [R, 4]", call.shape(rois))));
+    let &[count, 4] = &call.sizes(rois)[..] else {
+        return Err(Refusal(format!("rois have shape {:?}, expected [R, 4]", call.sizes(rois))));
     };
-    if table.spatial.len() != 2 || call.shape(images) != [count] {
+    if table.spatial.len() != 2 || call.sizes(images) != [count] {
         return Err("expected an input of 4 dimensions and the image of each region".into());
     }
     let rois = call.cast(rois, DataType::Float32)?;
@@ -421,13 +421,13 @@ fn roi_align(call: &mut Call) -> Outcome {
 fn deform_conv(call: &mut Call) -> Outcome {
     let (x, filter, offset) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let (bias, mask) = (call.optional(3)?, call.optional(4)?);
-    let (shape, filter_shape) = (call.shape(x), call.shape(filter));
+    let (shape, filter_shape) = (call.sizes(x), call.sizes(filter));
     let Convolution { window, groups } = convolution(call, &shape, &filter_shape)?;
     let &[batch, channels, ..] = &shape[..] else { return Err("the input has no channels".into()) };
     let given = call.int_or("offset_group", 1);
     let sets = u32::try_from(given).ok().filter(|&sets| sets > 0 && channels.is_multiple_of(sets));
     let sets = sets.ok_or_else(|| Refusal(format!("offset_group is {given}, expected a divisor of {channels}")))?;
-    let offsets = call.shape(offset);
+    let offsets = call.sizes(offset);
     if shape.len() != 4 || offsets.len() != 4 {
         return Err("deformable convolutions of other than 2 dimensions are not supported".into());
     }

@@ -37,7 +37,7 @@ fn from_start(call: &mut Call, indices: OperandId, sizes: OperandId) -> Step<Ope
 
 /// The place in the flat data of each of the elements that `ScatterElements` updates.
 fn flat_places(call: &mut Call, shape: &[u32], indices: OperandId, axis: usize) -> Step<OperandId> {
-    let index_shape = call.shape(indices);
+    let index_shape = call.sizes(indices);
     let strides = strides(shape);
     let indices = call.cast(indices, DataType::Int64)?;
     let size = call.int_scalar(DataType::Int64, shape[axis] as i64)?;
@@ -58,7 +58,7 @@ fn flat_places(call: &mut Call, shape: &[u32], indices: OperandId, axis: usize) 
 /// The rows of `data` (`[rows, ...]`) at `places` (`[n]`), combined one after the other with those of `updates`
 /// (`[n, ...]`).
 fn combine(call: &mut Call, op: E, data: OperandId, places: OperandId, updates: OperandId) -> Step<OperandId> {
-    let count = call.shape(places)[0] as usize;
+    let count = call.sizes(places)[0] as usize;
     let rounds = match call.numbers_of(places) {
         Some(places) => rounds_of(&places),
         None if count <= MAX_ROUNDS => (0..count as i64).map(|at| vec![at]).collect(),
@@ -91,7 +91,7 @@ fn combine(call: &mut Call, op: E, data: OperandId, places: OperandId, updates: 
 
 /// The rows of `data` at `places` replaced by those of `updates`.
 fn replace(call: &mut Call, data: OperandId, places: OperandId, updates: OperandId) -> Step<OperandId> {
-    let count = call.shape(places)[0];
+    let count = call.sizes(places)[0];
     let places = call.reshape(places, &[count, 1])?;
     call.emit(ScatterNd, &[data, places, updates])
 }
@@ -114,15 +114,15 @@ fn rounds_of(places: &[Number]) -> Vec<Vec<i64>> {
 /// Along the other dimensions, the indices may reach less far than the data.
 fn scatter_elements(call: &mut Call) -> Outcome {
     let (data, indices, updates) = (call.input(0)?, call.input(1)?, call.input(2)?);
-    let (shape, index_shape) = (call.shape(data), call.shape(indices));
+    let (shape, index_shape) = (call.sizes(data), call.sizes(indices));
     let axis = call.axis(call.int_or("axis", 0), shape.len())?;
     let mut sizes = index_shape.clone();
     if sizes.len() == shape.len() {
         sizes[axis as usize] = shape[axis as usize];
     }
     let fits = sizes.len() == shape.len() && sizes.iter().zip(&shape).all(|(size, whole)| size <= whole);
-    if !fits || call.shape(updates) != index_shape {
-        let updates = call.shape(updates);
+    if !fits || call.sizes(updates) != index_shape {
+        let updates = call.sizes(updates);
         let message = format!("indices {index_shape:?} and updates {updates:?} do not fit to data of shape {shape:?}");
         return Err(Refusal(message));
     }
@@ -132,8 +132,8 @@ fn scatter_elements(call: &mut Call) -> Outcome {
         return call.one(output);
     }
     let places = flat_places(call, &shape, indices, axis as usize)?;
-    let flat = call.reshape(data, &[shape.iter().product()])?;
-    let updates = call.reshape(updates, &[index_shape.iter().product()])?;
+    let flat = call.reshape(data, [shape.iter().product::<u32>()])?;
+    let updates = call.reshape(updates, [index_shape.iter().product::<u32>()])?;
     let output = match op {
         Some(op) => combine(call, op, flat, places, updates)?,
         None => replace(call, flat, places, updates)?,
@@ -148,7 +148,7 @@ fn scatter_nd(call: &mut Call) -> Outcome {
         let output = call.emit(ScatterNd, &[data, indices, updates]);
         return call.one(output);
     };
-    let (shape, index_shape) = (call.shape(data), call.shape(indices));
+    let (shape, index_shape) = (call.sizes(data), call.sizes(indices));
     let depth = index_shape.last().map_or(0, |&depth| depth as usize);
     if depth == 0 || depth > shape.len() {
         return Err(Refusal(format!("indices have shape {index_shape:?}, which does not fit to {shape:?}")));

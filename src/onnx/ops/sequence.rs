@@ -1,5 +1,6 @@
 //! Sequences and optionals: what they hold is known while a model is read, so that nothing of them is left in a graph.
 
+use crate::dimension::Dim;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -112,11 +113,14 @@ pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> S
     let mut descriptor = empty.ok_or("there are no tensors to join")?;
     let axis = call.axis(axis, descriptor.rank() + new_axis as usize)? as usize;
     if new_axis {
-        descriptor.shape.insert(axis, values.len() as u32);
+        descriptor.shape.insert(axis, (values.len() as u32).into());
     } else {
         let sizes = values.iter().map(|value| if let Value::Empty(d) = value { d.shape.get(axis) } else { None });
-        let size: u64 = sizes.flatten().map(|&size| size as u64).sum();
-        descriptor.shape[axis] = u32::try_from(size).map_err(|_| Refusal(format!("{size} elements along an axis")))?;
+        let size: Dim = sizes.flatten().copied().sum();
+        if size > u32::MAX {
+            return Err(Refusal(format!("{size} elements along an axis")));
+        }
+        descriptor.shape[axis] = size;
     }
     Ok(Value::Empty(descriptor))
 }
@@ -134,7 +138,7 @@ fn piece_sizes(call: &Call, size: u32) -> Step<Vec<u32>> {
     let fail = || Refusal(format!("split is {split:?}, expected sizes that add up to {size}"));
     let each = match &split {
         None => 1,
-        Some(split) if call.input_shape(1)?.is_empty() => {
+        Some(split) if call.input_sizes(1)?.is_empty() => {
             u32::try_from(split[0]).ok().filter(|&each| each > 0).ok_or_else(fail)?
         }
         Some(split) => {
@@ -149,7 +153,7 @@ fn piece_sizes(call: &Call, size: u32) -> Step<Vec<u32>> {
 
 fn split_to_sequence(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
-    let mut shape = call.shape(x);
+    let mut shape = call.sizes(x);
     let axis = call.axis(call.int_or("axis", 0), shape.len())? as usize;
     let sizes = piece_sizes(call, shape[axis])?;
     let squeezed = call.value(1).is_none() && call.int_or("keepdims", 1) == 0;

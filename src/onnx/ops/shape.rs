@@ -1,63 +1,62 @@
 //! Operators that move elements or tell about shapes: reshapes, joins, cuts, transpositions, constants.
 
 use super::sequence::joined;
+use crate::dimension::{Dim, numbers};
 use crate::dtype::{DataType, Number};
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::tensor::MAX_FILE_RANK;
-use crate::onnx::tensor::{ElementType, Literal};
+use crate::onnx::tensor::{ElementType, Literal, checked_dims};
 use crate::shape::Descriptor;
 
 /// `value` with another shape of as many elements.
-pub fn reshaped(call: &mut Call, value: Value, shape: Vec<u32>) -> Step<Value> {
+pub fn reshaped(call: &mut Call, value: Value, shape: Vec<Dim>) -> Step<Value> {
     if shape.len() > MAX_FILE_RANK {
         return Err(Refusal(format!("a tensor would get {} dimensions, more than {MAX_FILE_RANK}", shape.len())));
     }
     Ok(match value {
         Value::Operand(id) => Value::Operand(call.reshape(id, &shape)?),
-        Value::Literal(literal) => Value::Literal(Literal { shape, ..(*literal).clone() }.into()),
+        Value::Literal(literal) => Value::Literal(Literal { shape: numbers(&shape), ..(*literal).clone() }.into()),
         Value::Empty(descriptor) => Value::Empty(Descriptor { shape, ..descriptor }),
         Value::Sequence(_) | Value::Absent | Value::Unknown => return Err("a sequence has no shape".into()),
     })
 }
 
-fn elements(shape: &[u32]) -> u64 {
-    // Without elements, the other dimensions can have any product.
-    if shape.contains(&0) {
-        return 0;
-    }
-    shape.iter().map(|&dim| dim as u64).product()
+fn elements(shape: &[Dim]) -> Dim {
+    shape.iter().copied().product()
 }
 
 /// The shape that the numbers of `Reshape` stand for: 0 copies a dimension, unless `allow_zero`, and one -1 takes what
 /// is left.
-fn target_shape(numbers: &[i64], from: &[u32], allow_zero: bool) -> Step<Vec<u32>> {
+fn target_shape(numbers: &[Dim], from: &[Dim], allow_zero: bool) -> Step<Vec<Dim>> {
     let fail = || Refusal(format!("a tensor of shape {from:?} cannot get the shape {numbers:?}"));
     let mut shape = Vec::new();
     let mut inferred = None;
     for (at, &number) in numbers.iter().enumerate() {
         shape.push(match number {
-            -1 if inferred.is_none() => {
+            number if inferred.is_none() && number == Dim::number(-1) => {
                 inferred = Some(at);
-                1
+                Dim::number(1)
             }
-            0 if !allow_zero => *from.get(at).ok_or_else(fail)?,
-            number => u32::try_from(number).map_err(|_| fail())?,
+            number if !allow_zero && number == 0 => *from.get(at).ok_or_else(fail)?,
+            number if number >= 0 && number <= u32::MAX => number,
+            _ => return Err(fail()),
         });
     }
     if let Some(at) = inferred {
-        let rest = shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim as u64)).ok_or_else(fail)?;
-        let dim = elements(from).checked_div(rest).filter(|dim| dim * rest == elements(from)).ok_or_else(fail)?;
-        shape[at] = u32::try_from(dim).map_err(|_| fail())?;
+        let rest = elements(&shape);
+        if rest == 0 {
+            return Err(fail());
+        }
+        shape[at] = elements(from) / rest;
     }
-    let count = shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim as u64));
-    if count == Some(elements(from)) { Ok(shape) } else { Err(fail()) }
+    if elements(&shape) == elements(from) { Ok(shape) } else { Err(fail()) }
 }
 
 fn reshape(call: &mut Call) -> Outcome {
-    let numbers = call.ints(1, "shape")?;
+    let numbers = call.int_dims(1, "shape")?;
     let shape = target_shape(&numbers, &call.input_shape(0)?, call.int_or("allowzero", 0) != 0)?;
     let value = call.required(0)?;
     Ok(vec![reshaped(call, value, shape)?])
@@ -72,7 +71,7 @@ fn flatten(call: &mut Call) -> Outcome {
         .ok()
         .and_then(|axis| shape.split_at_checked(axis))
         .ok_or_else(|| Refusal(format!("axis is {axis}, expected at most the rank of {shape:?}")))?;
-    let flat = [elements(before), elements(after)].map(|size| size as u32);
+    let flat = [elements(before), elements(after)];
     let value = call.required(0)?;
     Ok(vec![reshaped(call, value, flat.to_vec())?])
 }
@@ -105,7 +104,7 @@ fn unsqueeze(call: &mut Call) -> Outcome {
     let mut axes = call.axes(&axes, shape.len() + axes.len())?;
     axes.sort_unstable();
     for axis in axes {
-        shape.insert(axis as usize, 1);
+        shape.insert(axis as usize, Dim::number(1));
     }
     let value = call.required(0)?;
     Ok(vec![reshaped(call, value, shape)?])
@@ -140,13 +139,13 @@ fn shape(call: &mut Call) -> Outcome {
     let rank = shape.len() as i64;
     let place = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;
     let (start, end) = (place(call.int_or("start", 0)), place(call.int_or("end", rank)));
-    let dims: Vec<i64> = shape.get(start..end).unwrap_or(&[]).iter().map(|&dim| dim as i64).collect();
-    Ok(vec![call.int_list(&[dims.len() as u32], &dims)?])
+    let dims = shape.get(start..end).unwrap_or(&[]);
+    Ok(vec![call.dim_list(&[dims.len() as u32], dims)?])
 }
 
 fn size(call: &mut Call) -> Outcome {
-    let count = elements(&call.input_shape(0)?) as i64;
-    Ok(vec![call.int_list(&[], &[count])?])
+    let count = elements(&call.input_shape(0)?);
+    Ok(vec![call.dim_list(&[], &[count])?])
 }
 
 /// The forms of a constant in attributes.
@@ -161,10 +160,10 @@ fn constant(call: &mut Call) -> Outcome {
     } else if let Some(float) = call.float_attribute("value_float") {
         Value::Operand(call.scalar(DataType::Float32, Number::Float(float))?)
     } else if let Some(floats) = call.floats_attribute("value_floats") {
-        let descriptor = Descriptor::new(DataType::Float32, [floats.len() as u32]);
+        let shape = [floats.len() as u32];
         match floats.is_empty() {
-            true => Value::Empty(descriptor),
-            false => Value::Operand(call.constant(DataType::Float32, &descriptor.shape, floats)?),
+            true => Value::Empty(Descriptor::new(DataType::Float32, shape)),
+            false => Value::Operand(call.constant(DataType::Float32, &shape, floats)?),
         }
     } else {
         return Err("a constant that is a text or sparse has no counterpart in WebNN".into());
@@ -173,12 +172,12 @@ fn constant(call: &mut Call) -> Outcome {
 }
 
 fn constant_of_shape(call: &mut Call) -> Outcome {
-    let shape = crate::onnx::tensor::checked_shape(&call.ints(0, "input")?).map_err(Refusal)?;
+    let shape = checked_dims(&call.int_dims(0, "input")?)?;
     let value = call.tensor_attribute("value")?;
     let element = value.as_ref().map_or(ElementType::Float, |literal| literal.element);
     let dtype =
         element.webnn().ok_or_else(|| Refusal(format!("value is of type {element}, which WebNN does not have")))?;
-    if shape.contains(&0) {
+    if shape.iter().any(|&dim| dim == 0) {
         return Ok(vec![Value::Empty(Descriptor::new(dtype, shape))]);
     }
     let number = match value {
@@ -207,7 +206,7 @@ fn dropout(call: &mut Call) -> Outcome {
     }
     let yes = call.scalar(DataType::Uint8, Number::Int(1))?;
     let shape = call.input_shape(0)?;
-    Ok(vec![value, Value::Operand(call.expand(yes, &shape)?)])
+    Ok(vec![value, Value::Operand(call.expand(yes, shape)?)])
 }
 
 /// The operators of this family.

@@ -69,7 +69,7 @@ impl Transform {
 
     /// Transforms `x` `[..., samples, 1 or 2]` to `[..., frequencies, 2]`.
     fn emit(&self, call: &mut Call, x: OperandId) -> Step<OperandId> {
-        let shape = call.shape(x);
+        let shape = call.sizes(x);
         let (batch, &[samples, components]) = shape.split_last_chunk::<2>().ok_or("the signal has rank below 2")?;
         let used = samples.min(self.length);
         let x = call.slice_axis(x, batch.len(), 0, used)?;
@@ -85,7 +85,7 @@ impl Transform {
 
 /// The shape of a signal, whose last dimension is 1 or 2: real or complex.
 fn signal_shape(call: &Call, x: OperandId) -> Step<Vec<u32>> {
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     match shape[..] {
         [_, .., 1 | 2] => Ok(shape),
         _ => Err(Refusal(format!("the signal has shape {shape:?}, expected a last dimension of 1 or 2"))),
@@ -125,7 +125,7 @@ fn fourier_transform(call: &mut Call) -> Outcome {
 fn short_time_fourier_transform(call: &mut Call) -> Outcome {
     let (mut x, window) = (call.input(0)?, call.optional(2)?);
     // torch and onnxruntime leave out the dimension of a real signal's only component.
-    if let [batch, samples] = call.shape(x)[..] {
+    if let [batch, samples] = call.sizes(x)[..] {
         x = call.reshape(x, &[batch, samples, 1])?;
     }
     let shape = signal_shape(call, x)?;
@@ -135,7 +135,7 @@ fn short_time_fourier_transform(call: &mut Call) -> Outcome {
     let step = size(call, 1, "frame_step")?;
     let length = match window {
         _ if call.value(3).is_some() => size(call, 3, "frame_length")?,
-        Some(window) => *call.shape(window).first().ok_or("the window is a scalar")?,
+        Some(window) => *call.sizes(window).first().ok_or("the window is a scalar")?,
         None => samples,
     };
     let room = samples.checked_sub(length);
@@ -150,7 +150,7 @@ fn short_time_fourier_transform(call: &mut Call) -> Outcome {
     let mut framed = call.gather(x, places, 1)?;
     if let Some(window) = window {
         // A window that is shorter than the frame is followed by zeros.
-        let given = call.shape(window);
+        let given = call.sizes(window);
         let missing = match given[..] {
             [size] => length.checked_sub(size),
             _ => None,

@@ -52,7 +52,7 @@ impl Search {
 
 /// `K` is an attribute before opset 10 and a constant from then on.
 fn top_k(call: &mut Call) -> Outcome {
-    let mut shape = call.input_shape(0)?;
+    let mut shape = call.input_sizes(0)?;
     let axis = call.axis(call.int_or("axis", -1), shape.len())?;
     let size = shape[axis as usize];
     let given = if call.opset < 10 { call.int_attribute("k").ok_or("k is missing")? } else { call.one_int(1, "K")? };

@@ -309,7 +309,7 @@ mod tests {
         let slide = |input, stride| Slide { input, window: 3, begin: 1, end: 1, stride, dilation: 1 };
         for (channels, stride, signed) in [(70, 1, false), (5, 2, true), (64, 1, true)] {
             let slides = [slide(6, stride), slide(9, stride)];
-            let output = slides.map(|slide| slide.outputs().0 as usize);
+            let output = slides.map(|slide| slide.outputs().0.size());
             let image: Vec<u8> = (0..6 * 9 * channels).map(|_| byte()).collect();
             let filter: Vec<i16> =
                 (0..channels * 9).map(|i| byte() as i16 - if i % 4 == 0 { 255 } else { 64 }).collect();

@@ -28,7 +28,7 @@ struct Sizes {
 fn mask_bias(call: &mut Call, index: usize, dtype: DataType, sizes: Sizes) -> Step<Option<OperandId>> {
     let Some(mask) = call.optional(index)? else { return Ok(None) };
     let Sizes { batch, queries, keys } = sizes;
-    let shape = call.shape(mask);
+    let shape = call.sizes(mask);
     let seen = match shape[..] {
         [ends] if ends == batch => until(call, mask, sizes)?,
         [both] if both == 2 * batch => {
@@ -119,7 +119,7 @@ fn self_attention(
     let q = split_heads(call, q, heads, "the query")?;
     let mut k = split_heads(call, k, heads, "the key")?;
     let mut v = split_heads(call, v, heads, "the value")?;
-    if call.value(past).is_some() && !call.input_shape(past)?.contains(&0) {
+    if call.value(past).is_some() && !call.input_sizes(past)?.contains(&0) {
         let past = call.input(past)?;
         let [_, _, _, _, _] = call.dims(past, "past")?;
         let (past_k, past_v) = (call.pick(past, 0, 0)?, call.pick(past, 0, 1)?);
@@ -193,14 +193,14 @@ fn multi_heads(call: &mut Call) -> Step<Heads> {
         (Some(key), Some(value)) => [query, key, value],
         _ => return Err("the key is missing".into()),
     };
-    let hidden = call.shape(flat[0]).last().copied().unwrap_or(0);
+    let hidden = call.sizes(flat[0]).last().copied().unwrap_or(0);
     let q = with_bias(call, flat[0], 0, hidden)?;
     let q = split_heads(call, q, n, "the query")?;
     if call.rank(flat[1]) == 4 {
         // What an encoder gave is projected already.
         return Ok(Heads { q, k: flat[1], v: flat[2] });
     }
-    let value_hidden = call.shape(flat[2]).last().copied().unwrap_or(0);
+    let value_hidden = call.sizes(flat[2]).last().copied().unwrap_or(0);
     let k = with_bias(call, flat[1], hidden, hidden)?;
     let v = with_bias(call, flat[2], 2 * hidden, value_hidden)?;
     Ok(Heads { q, k: split_heads(call, k, n, "the key")?, v: split_heads(call, v, n, "the value")? })
@@ -225,7 +225,7 @@ fn multi_head_attention(call: &mut Call) -> Outcome {
 fn rotary_embedding(call: &mut Call) -> Outcome {
     let (x, mut positions) = (call.input(0)?, call.input(1)?);
     let (cos, sin) = (call.input(2)?, call.input(3)?);
-    let shape = call.shape(x);
+    let shape = call.sizes(x);
     if call.float_or("scale", 1.0) != 1.0 {
         return Err("scale is not 1".into());
     }

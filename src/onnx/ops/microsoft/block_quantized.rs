@@ -1,5 +1,6 @@
 //! Weights of 2, 4 or 8 bits with a scale per block.
 
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::memory::Buffer;
@@ -110,7 +111,7 @@ fn matmul_n_bits(call: &mut Call) -> Outcome {
         return Err(Refusal(format!("block_size is {size}, expected a power of two from 16 on")));
     }
     let b = weights(call, &Blocks { n, k, size, count: k.div_ceil(size), bits })?;
-    let mut shape = call.shape(a);
+    let mut shape = call.sizes(a);
     if shape.last() != Some(&k) {
         return Err(Refusal(format!("A has shape {shape:?}, expected {k} columns")));
     }
@@ -182,7 +183,7 @@ fn numbers(call: &mut Call, bytes: OperandId, bits: u32) -> Step<OperandId> {
         rest = higher;
     }
     parts.push(rest);
-    let mut shape = call.shape(bytes);
+    let mut shape = call.sizes(bytes);
     let rank = shape.len();
     let stacked = call.stack(&parts, rank)?;
     shape[rank - 1] *= 8 / bits;
@@ -203,7 +204,7 @@ fn table_zero_points(call: &mut Call, packed: &Packed, shape: &[u32]) -> Step<Op
             call.constant_from_bytes(descriptor.clone(), &vec![packed.zero; descriptor.elements()])
         }
         Some(given) => {
-            let got = call.shape(given);
+            let got = call.sizes(given);
             let axis = shape.len() - 1;
             let per_byte = 8 / packed.bits;
             // The last byte of a row may be filled up.
@@ -225,17 +226,18 @@ fn dequantized(
     size: u32,
 ) -> Step<OperandId> {
     let [scales, zero_points] = parameters;
-    let shape = call.shape(numbers);
-    let blocks = call.shape(scales).get(axis).copied().unwrap_or(0);
+    let shape = call.sizes(numbers);
+    let blocks = call.sizes(scales).get(axis).copied().unwrap_or(0);
     if blocks != shape[axis].div_ceil(size) {
-        let got = call.shape(scales);
+        let got = call.sizes(scales);
         return Err(Refusal(format!("scales have shape {got:?} for data of shape {shape:?} in blocks of {size}")));
     }
     let mut whole = numbers;
     if blocks > 1 && !shape[axis].is_multiple_of(size) {
-        let mut ending = vec![0; shape.len()];
-        ending[axis] = blocks * size - shape[axis];
-        let pad = Pad { beginning: vec![0; shape.len()], ending, ..Default::default() };
+        let mut ending = vec![Dim::number(0); shape.len()];
+        let beginning = ending.clone();
+        ending[axis] = (blocks * size - shape[axis]).into();
+        let pad = Pad { beginning, ending, ..Default::default() };
         whole = call.emit(pad, &[numbers])?;
     }
     let floats = call.emit(Quantize::DequantizeLinear, &[whole, scales, zero_points])?;
@@ -252,7 +254,7 @@ fn gather_block_quantized(call: &mut Call) -> Outcome {
     let size = size.ok_or("block_size is not a power of two from 16 on")?;
     let gathered = call.axis(call.int_or("gather_axis", 0), rank)?;
     let blocked = call.axis(call.int_or("quantize_axis", 1), rank)?;
-    let scale_shape = call.shape(scales);
+    let scale_shape = call.sizes(scales);
     if scale_shape.len() != rank {
         return Err(Refusal(format!("scales have shape {scale_shape:?}, expected {rank} dimensions")));
     }

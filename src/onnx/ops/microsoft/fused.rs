@@ -1,5 +1,6 @@
 //! Activations, products and normalizations with what precedes or follows them.
 
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -54,7 +55,7 @@ fn quick_gelu(call: &mut Call) -> Outcome {
 fn bias_split_gelu(call: &mut Call) -> Outcome {
     let x = biased(call)?;
     let axis = call.rank(x).checked_sub(1).ok_or("the input is a scalar")?;
-    let size = call.shape(x)[axis];
+    let size = call.sizes(x)[axis];
     if !size.is_multiple_of(2) {
         return Err(Refusal(format!("{size} features have no halves")));
     }
@@ -81,8 +82,8 @@ fn bias_softmax(call: &mut Call) -> Outcome {
         return Err(Refusal(format!("the bias has shape {bias_shape:?}, expected {shape:?} or 1 for some of these")));
     }
     let sum = call.add(x, bias)?;
-    let size = |dims: &[u32]| dims.iter().product::<u32>();
-    let flat = call.reshape(sum, &[size(&shape[..axis]), size(&shape[axis..])])?;
+    let size = |dims: &[Dim]| dims.iter().copied().product::<Dim>();
+    let flat = call.reshape(sum, [size(&shape[..axis]), size(&shape[axis..])])?;
     let flat = call.softmax(flat, 1)?;
     let output = call.reshape(flat, &shape);
     call.one(output)
@@ -146,7 +147,7 @@ fn fused_gemm(call: &mut Call) -> Outcome {
 /// `activation(conv(x) + z)`.
 fn fused_conv(call: &mut Call) -> Outcome {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
-    let how = convolution(call, &call.shape(x), &call.shape(filter))?;
+    let how = convolution(call, &call.sizes(x), &call.sizes(filter))?;
     let mut sum = convolve(call, x, filter, bias, &how)?;
     if let Some(addend) = call.optional(3)? {
         sum = call.add(sum, addend)?;
@@ -160,7 +161,7 @@ fn fused_conv(call: &mut Call) -> Outcome {
 fn nhwc_conv(call: &mut Call) -> Outcome {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
     let [batch, height, width, channels] = call.dims(x, "the input")?;
-    let Convolution { window, groups } = convolution(call, &[batch, channels, height, width], &call.shape(filter))?;
+    let Convolution { window, groups } = convolution(call, &[batch, channels, height, width], &call.sizes(filter))?;
     let attributes = Conv2dAttributes {
         padding: window.flat_padding(),
         strides: window.strides,

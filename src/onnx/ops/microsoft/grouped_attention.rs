@@ -119,7 +119,7 @@ fn updated(call: &mut Call, index: usize, new: OperandId, cache: &Cache) -> Step
     let last = call.int_scalar(DataType::Int32, (cache.past + cache.sequence) as i64)?;
     let from_new = call.emit(E::Min, &[from_new, last])?;
     let source = call.select(is_new, from_new, places)?;
-    if call.shape(source)[0] == 1 {
+    if call.sizes(source)[0] == 1 {
         let source = call.reshape(source, &[cache.present])?;
         return call.gather(all, source, 2);
     }
@@ -144,7 +144,7 @@ fn rotary(call: &mut Call, heads: [(OperandId, u32); 2], positions: OperandId) -
 
 /// Which keys each query sees: those up to its own position and, with a window, only the last of these.
 fn visible(call: &mut Call, cache: &Cache, positions: OperandId) -> Step<Vec<OperandId>> {
-    let rows = call.shape(positions)[0];
+    let rows = call.sizes(positions)[0];
     let window = call.int_or("local_window_size", -1);
     let positions = call.reshape(positions, &[rows, 1, cache.sequence, 1])?;
     let mut masks = Vec::new();

@@ -1,5 +1,6 @@
 //! Operators on quantized tensors: what they compute is computed on dequantized ones.
 
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -16,7 +17,7 @@ use crate::ops::reduce::ReduceKind;
 /// `parameter`, a scale or zero point with one element or one per place along `axis`, shaped to broadcast to a tensor
 /// of `rank` dimensions.
 fn shaped(call: &mut Call, parameter: OperandId, rank: usize, axis: usize) -> Step<OperandId> {
-    let size: u32 = call.shape(parameter).iter().product();
+    let size: u32 = call.sizes(parameter).iter().product();
     let mut shape = vec![1; rank];
     if size != 1 {
         *shape.get_mut(axis).ok_or("a scale per channel for a scalar")? = size;
@@ -39,7 +40,7 @@ fn parameters(
         None => call.int_scalar(dtype, 0)?,
     };
     let [scale, zero_point] = [shaped(call, scale, rank, axis)?, shaped(call, zero_point, rank, axis)?];
-    let shape = call.broadcast_shape(scale, zero_point)?;
+    let shape = call.broadcast_sizes(scale, zero_point)?;
     Ok([call.expand(scale, &shape)?, call.expand(zero_point, &shape)?])
 }
 
@@ -57,7 +58,7 @@ fn dequantized(call: &mut Call, x: usize) -> Step<OperandId> {
 
 /// The quantized input `x` as floats; the parameters at `scale` and `zero_point` may be one per column.
 pub fn dequantized_columns(call: &mut Call, x: usize, scale: usize, zero_point: usize) -> Step<OperandId> {
-    let axis = call.input_shape(x)?.len().saturating_sub(1);
+    let axis = call.input_sizes(x)?.len().saturating_sub(1);
     dequantized_along(call, x, [scale, zero_point], axis)
 }
 
@@ -127,7 +128,7 @@ fn softmax(call: &mut Call) -> Outcome {
     let axis = call.axis(call.int_or("axis", -1), shape.len())?;
     let result = if call.int_or("opset", 13) < 13 {
         let (outer, inner) = shape.split_at(axis as usize);
-        let flat = call.reshape(x, &[outer.iter().product(), inner.iter().product()])?;
+        let flat = call.reshape(x, [outer, inner].map(|dims| dims.iter().copied().product::<Dim>()))?;
         let flat = call.softmax(flat, 1)?;
         call.reshape(flat, &shape)?
     } else {
@@ -202,7 +203,7 @@ fn q_gemm(call: &mut Call) -> Outcome {
         None => None,
         Some(c) => {
             let (a_scale, b_scale) = (call.input(1)?, call.input(4)?);
-            let a_scale = call.reshape(a_scale, &[])?;
+            let a_scale = call.to_scalar(a_scale)?;
             let scale = call.mul(a_scale, b_scale)?;
             let scale = call.linear(scale, alpha, 0.0)?;
             let c = call.cast(c, call.dtype(scale))?;

@@ -1,0 +1,465 @@
+//! Dimensions: numbers, or what follows from sizes that are known later.
+//!
+//! A model is compiled once for all sizes of its inputs. While that happens each size has a value, so that code that
+//! computes with dimensions reads as if they were numbers; a [`Tape`] records what is computed with the sizes that are
+//! free, and the outcome of every comparison. [`Tape::evaluate`] then tells for other sizes what all the dimensions are,
+//! and whether every comparison has the same outcome: only then is what was compiled right for them.
+
+use serde::{Serialize, Serializer};
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::iter::{Product, Sum};
+use std::num::NonZeroU32;
+use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Rem, Sub};
+
+/// A place on the tape, from 1.
+type Term = NonZeroU32;
+
+/// A dimension, or an integer that is computed from dimensions.
+///
+/// Arithmetic saturates: sizes of tensors are far below the ends of the range, and what reaches them is refused for its
+/// size.
+#[derive(Clone, Copy, Default)]
+pub struct Dim {
+    /// What it is, or what it is for the sizes that the tape was recorded with.
+    value: i64,
+    /// Where the tape computes it; `None` for a number.
+    term: Option<Term>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Operation {
+    Free(usize),
+    Number(i64),
+    Add(Term, Term),
+    Sub(Term, Term),
+    Mul(Term, Term),
+    Div(Term, Term),
+    Rem(Term, Term),
+    Min(Term, Term),
+    Max(Term, Term),
+}
+
+/// What a comparison has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Guard {
+    a: Term,
+    b: Term,
+    /// Whether only equality was asked for.
+    equality: bool,
+    /// The order of the two; for equality, `Less` stands for all that are not equal.
+    outcome: Ordering,
+}
+
+/// What was computed with free sizes, and how comparisons came out.
+#[derive(Debug, Default)]
+pub struct Tape {
+    operations: Vec<Operation>,
+    values: Vec<i64>,
+    guards: Vec<Guard>,
+    known: HashMap<Operation, Term>,
+    guarded: HashSet<Guard>,
+}
+
+thread_local! {
+    /// The tape of the graph that this thread compiles for all sizes.
+    static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };
+}
+
+/// Ends a recording, also when it panics.
+struct Recording;
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        TAPE.take();
+    }
+}
+
+impl Tape {
+    /// Does `work` with free sizes of these values; gives what was recorded. Dimensions in its result are only good for
+    /// [`Dim::at`] with this tape.
+    ///
+    /// # Panics
+    /// If this thread records already.
+    pub fn record<T>(sizes: &[u32], work: impl FnOnce(&[Dim]) -> T) -> (T, Tape) {
+        let mut tape = Tape::default();
+        let free: Vec<Dim> = sizes
+            .iter()
+            .enumerate()
+            .map(|(index, &size)| {
+                let value = size as i64;
+                Dim { value, term: Some(tape.push(Operation::Free(index), value)) }
+            })
+            .collect();
+        let earlier = TAPE.replace(Some(tape));
+        assert!(earlier.is_none(), "a recording within a recording");
+        let recording = Recording;
+        let result = work(&free);
+        let tape = TAPE.take().expect("recorded until now");
+        drop(recording);
+        (result, tape)
+    }
+
+    /// Computes everything for other sizes, in `values`; `false` if a comparison comes out in another way.
+    ///
+    /// # Panics
+    /// If there are fewer sizes than the tape was recorded with.
+    pub fn evaluate(&self, sizes: &[u32], values: &mut Vec<i64>) -> bool {
+        values.clear();
+        for operation in &self.operations {
+            let get = |term: &Term| values[term.get() as usize - 1];
+            let value = match operation {
+                Operation::Free(index) => sizes[*index] as i64,
+                Operation::Number(value) => *value,
+                Operation::Add(a, b) => get(a).saturating_add(get(b)),
+                Operation::Sub(a, b) => get(a).saturating_sub(get(b)),
+                Operation::Mul(a, b) => get(a).saturating_mul(get(b)),
+                Operation::Div(a, b) if get(b) > 0 => get(a).div_euclid(get(b)),
+                Operation::Rem(a, b) if get(b) > 0 => get(a).rem_euclid(get(b)),
+                // Nobody divided by 0 when this was recorded.
+                Operation::Div(..) | Operation::Rem(..) => return false,
+                Operation::Min(a, b) => get(a).min(get(b)),
+                Operation::Max(a, b) => get(a).max(get(b)),
+            };
+            values.push(value);
+        }
+        let get = |term: Term| values[term.get() as usize - 1];
+        self.guards.iter().all(|guard| {
+            let outcome = get(guard.a).cmp(&get(guard.b));
+            if guard.equality { outcome.is_eq() == guard.outcome.is_eq() } else { outcome == guard.outcome }
+        })
+    }
+
+    /// Number of values that [`evaluate`](Tape::evaluate) computes and of comparisons that it checks.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.operations.len(), self.guards.len())
+    }
+
+    fn push(&mut self, operation: Operation, value: i64) -> Term {
+        let next = Term::new(self.operations.len() as u32 + 1).expect("fewer than 2^32 operations");
+        let term = *self.known.entry(operation).or_insert(next);
+        if term == next {
+            self.operations.push(operation);
+            self.values.push(value);
+        }
+        term
+    }
+
+    fn term(&mut self, dim: Dim) -> Term {
+        dim.term.unwrap_or_else(|| self.push(Operation::Number(dim.value), dim.value))
+    }
+}
+
+/// Calls `work` with the tape of this thread.
+///
+/// # Panics
+/// If nothing is recorded: a dimension has outlived its recording.
+fn with_tape<T>(work: impl FnOnce(&mut Tape) -> T) -> T {
+    TAPE.with_borrow_mut(|tape| work(tape.as_mut().expect("dimensions that are not numbers belong to a recording")))
+}
+
+impl Dim {
+    /// A number.
+    pub const fn number(value: i64) -> Dim {
+        Dim { value, term: None }
+    }
+
+    /// Whether it is a number, whatever the free sizes are.
+    pub fn is_number(self) -> bool {
+        self.term.is_none()
+    }
+
+    /// The number. What is not one is made one: what is being compiled is then good for this value only.
+    ///
+    /// # Panics
+    /// If it is no `u32`.
+    pub fn get(self) -> u32 {
+        u32::try_from(self.pinned()).expect("a size")
+    }
+
+    /// As [`get`](Dim::get), for lengths and places in memory.
+    pub fn size(self) -> usize {
+        self.get() as usize
+    }
+
+    /// As [`get`](Dim::get), for integers of any sign.
+    pub fn pinned(self) -> i64 {
+        if self.term.is_some() {
+            // Notes the comparison.
+            let _ = self == Dim::number(self.value);
+        }
+        self.value
+    }
+
+    /// The value for messages: what is compiled does not come to depend on it.
+    pub fn shown(self) -> i64 {
+        self.value
+    }
+
+    /// The value among those that [`Tape::evaluate`] has computed.
+    pub fn at(self, values: &[i64]) -> i64 {
+        self.term.map_or(self.value, |term| values[term.get() as usize - 1])
+    }
+
+    /// The quotient rounded up.
+    pub fn div_ceil(self, by: impl Into<Dim>) -> Dim {
+        let by = by.into();
+        (self + (by - 1)) / by
+    }
+
+    /// Whether it is a multiple of `of`. Only 0 is a multiple of 0.
+    pub fn is_multiple_of(self, of: impl Into<Dim>) -> bool {
+        let of = of.into();
+        if of == 0 { self == 0 } else { self % of == 0 }
+    }
+
+    /// The smaller of the two.
+    pub fn min(self, other: impl Into<Dim>) -> Dim {
+        self.combine(other.into(), |a, b| a.min(b), Operation::Min)
+    }
+
+    /// The larger of the two.
+    pub fn max(self, other: impl Into<Dim>) -> Dim {
+        self.combine(other.into(), |a, b| a.max(b), Operation::Max)
+    }
+
+    fn combine(self, other: Dim, compute: fn(i64, i64) -> i64, operation: fn(Term, Term) -> Operation) -> Dim {
+        let value = compute(self.value, other.value);
+        if self.term.is_none() && other.term.is_none() {
+            return Dim::number(value);
+        }
+        let term = with_tape(|tape| {
+            let (a, b) = (tape.term(self), tape.term(other));
+            tape.push(operation(a, b), value)
+        });
+        Dim { value, term: Some(term) }
+    }
+
+    /// Compares, and notes how it came out.
+    fn compare(self, other: Dim, equality: bool) -> Ordering {
+        let outcome = self.value.cmp(&other.value);
+        if self.term == other.term && (self.term.is_some() || outcome.is_eq()) {
+            return Ordering::Equal;
+        }
+        if self.term.is_some() || other.term.is_some() {
+            let noted = if equality && outcome.is_ne() { Ordering::Less } else { outcome };
+            with_tape(|tape| {
+                let guard = Guard { a: tape.term(self), b: tape.term(other), equality, outcome: noted };
+                if tape.guarded.insert(guard) {
+                    tape.guards.push(guard);
+                }
+            });
+        }
+        outcome
+    }
+}
+
+macro_rules! operators {
+    ($($Trait:ident $method:ident $Operation:ident $compute:expr;)*) => {$(
+        impl<T: Into<Dim>> $Trait<T> for Dim {
+            type Output = Dim;
+
+            fn $method(self, other: T) -> Dim {
+                self.combine(other.into(), $compute, Operation::$Operation)
+            }
+        }
+    )*};
+}
+
+operators! {
+    Add add Add i64::saturating_add;
+    Sub sub Sub i64::saturating_sub;
+    Mul mul Mul i64::saturating_mul;
+    Div div Div i64::div_euclid;
+    Rem rem Rem i64::rem_euclid;
+}
+
+impl<T: Into<Dim>> AddAssign<T> for Dim {
+    fn add_assign(&mut self, other: T) {
+        *self = *self + other;
+    }
+}
+
+impl<T: Into<Dim>> MulAssign<T> for Dim {
+    fn mul_assign(&mut self, other: T) {
+        *self = *self * other;
+    }
+}
+
+impl Sum for Dim {
+    fn sum<I: Iterator<Item = Dim>>(dims: I) -> Dim {
+        dims.fold(Dim::number(0), Dim::add)
+    }
+}
+
+impl Product for Dim {
+    fn product<I: Iterator<Item = Dim>>(dims: I) -> Dim {
+        dims.fold(Dim::number(1), Dim::mul)
+    }
+}
+
+impl From<u32> for Dim {
+    fn from(number: u32) -> Dim {
+        Dim::number(number as i64)
+    }
+}
+
+impl From<&u32> for Dim {
+    fn from(number: &u32) -> Dim {
+        Dim::from(*number)
+    }
+}
+
+impl PartialEq for Dim {
+    fn eq(&self, other: &Dim) -> bool {
+        self.compare(*other, true).is_eq()
+    }
+}
+
+impl Eq for Dim {}
+
+impl PartialEq<u32> for Dim {
+    fn eq(&self, other: &u32) -> bool {
+        *self == Dim::from(*other)
+    }
+}
+
+impl PartialEq<Dim> for u32 {
+    fn eq(&self, other: &Dim) -> bool {
+        *other == *self
+    }
+}
+
+impl Ord for Dim {
+    fn cmp(&self, other: &Dim) -> Ordering {
+        self.compare(*other, false)
+    }
+}
+
+impl PartialOrd for Dim {
+    fn partial_cmp(&self, other: &Dim) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialOrd<u32> for Dim {
+    fn partial_cmp(&self, other: &u32) -> Option<Ordering> {
+        self.partial_cmp(&Dim::from(*other))
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
+    }
+}
+
+impl Serialize for Dim {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i64(self.value)
+    }
+}
+
+impl fmt::Debug for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
+    }
+}
+
+/// The numbers of these dimensions, see [`Dim::get`].
+pub fn numbers(dims: &[Dim]) -> Vec<u32> {
+    dims.iter().map(|dim| dim.get()).collect()
+}
+
+/// Numbers as dimensions.
+pub fn dims(numbers: &[u32]) -> Vec<Dim> {
+    numbers.iter().copied().map(Dim::from).collect()
+}
+
+/// What can be given as a list of dimensions.
+pub trait IntoDims {
+    /// The dimensions.
+    fn into_dims(self) -> Vec<Dim>;
+}
+
+impl IntoDims for Vec<Dim> {
+    fn into_dims(self) -> Vec<Dim> {
+        self
+    }
+}
+
+macro_rules! into_dims {
+    ($([$($generics:tt)*] $type:ty;)*) => {$(
+        impl<$($generics)*> IntoDims for $type {
+            fn into_dims(self) -> Vec<Dim> {
+                self.iter().copied().map(Dim::from).collect()
+            }
+        }
+    )*};
+}
+
+into_dims! {
+    [] &[Dim]; [] &Vec<Dim>; [const N: usize] [Dim; N]; [const N: usize] &[Dim; N];
+    [] &[u32]; [] &Vec<u32>; [const N: usize] [u32; N]; [const N: usize] &[u32; N]; [] Vec<u32>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_leave_no_trace() {
+        let (sum, tape) = Tape::record(&[], |_| Dim::number(3) * 4u32 + 1u32);
+        assert_eq!((sum, tape.counts()), (Dim::number(13), (0, 0)));
+    }
+
+    #[test]
+    fn what_is_computed_follows_the_sizes() {
+        let ((area, padded), tape) = Tape::record(&[5, 7], |free| {
+            let [a, b] = free else { unreachable!() };
+            (*a * *b, (*a + 3u32).div_ceil(4u32) * 4u32)
+        });
+        assert_eq!((area.shown(), padded.shown()), (35, 8));
+        let mut values = Vec::new();
+        assert!(tape.evaluate(&[10, 2], &mut values));
+        assert_eq!((area.at(&values), padded.at(&values)), (20, 16));
+    }
+
+    #[test]
+    fn a_comparison_that_comes_out_differently_is_told() {
+        let (_, tape) = Tape::record(&[5, 7], |free| (free[0] < free[1], free[0] == 1u32));
+        let mut fits = |sizes: &[u32]| tape.evaluate(sizes, &mut Vec::new());
+        assert!(fits(&[5, 7]) && fits(&[2, 3]) && fits(&[0, 9]));
+        assert!(!fits(&[7, 7]) && !fits(&[8, 7]) && !fits(&[1, 7]));
+    }
+
+    #[test]
+    fn a_dimension_that_is_read_as_a_number_holds_for_that_number() {
+        let (number, tape) = Tape::record(&[6], |free| (free[0] * 2u32).get());
+        assert_eq!(number, 12);
+        assert!(tape.evaluate(&[6], &mut Vec::new()) && !tape.evaluate(&[5], &mut Vec::new()));
+    }
+
+    #[test]
+    fn equal_terms_are_computed_once_and_compared_for_nothing() {
+        let (_, tape) = Tape::record(&[6], |free| {
+            let (a, b) = (free[0] * 2u32, free[0] * 2u32);
+            assert!(a == b && a >= b);
+        });
+        assert_eq!(tape.counts(), (3, 0));
+    }
+
+    #[test]
+    fn nothing_divides_by_a_size_of_zero() {
+        let (_, tape) = Tape::record(&[6], |free| Dim::number(12) / free[0]);
+        assert!(tape.evaluate(&[5], &mut Vec::new()) && !tape.evaluate(&[0], &mut Vec::new()));
+    }
+
+    #[test]
+    fn a_panic_ends_the_recording() {
+        std::panic::catch_unwind(|| Tape::record(&[1], |_| panic!("on purpose"))).unwrap_err();
+        Tape::record(&[1], |_| ());
+    }
+}
