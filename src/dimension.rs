@@ -203,6 +203,11 @@ impl Dim {
         self.term.map_or(self.value, |term| values[term.get() as usize - 1])
     }
 
+    /// The number that it is among the values that [`Tape::evaluate`] has computed.
+    pub fn fix(&mut self, values: &[i64]) {
+        *self = Dim::number(self.at(values));
+    }
+
     /// The quotient rounded up.
     pub fn div_ceil(self, by: impl Into<Dim>) -> Dim {
         let by = by.into();

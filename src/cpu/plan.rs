@@ -124,9 +124,23 @@ impl Plan {
     /// the draft accepts and does not define, or when a mapped constant cannot be read.
     pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         graph.check_defined()?;
-        let passes = passes.and(PASSES);
-        let origin = Origin { source: Listing::of(&graph), passes };
-        Plan::lowered(optimized(graph, env, passes)?, origin, env, options)
+        let (source, passes) = (Listing::of(&graph), passes.and(PASSES));
+        Plan::of_optimized(optimized(graph, env, passes)?, source, env, passes, options)
+    }
+
+    /// Lowers `graph`, which is what [`optimized`] has made with `passes` of `source`.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` when a mapped constant
+    /// cannot be read.
+    pub fn of_optimized(
+        graph: Graph,
+        source: Listing,
+        env: &Env,
+        passes: Passes,
+        options: PlanOptions,
+    ) -> Result<Plan> {
+        Plan::lowered(graph, Origin { source, passes }, env, options)
     }
 
     fn assemble(

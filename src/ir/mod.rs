@@ -120,6 +120,29 @@ pub struct Graph {
 }
 
 impl Graph {
+    /// The graph for the sizes that [`Tape::evaluate`](crate::dimension::Tape::evaluate) has computed `values` for.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for constants that follow from sizes.
+    pub fn at(&self, values: &[i64]) -> Result<Graph> {
+        let mut graph = self.clone();
+        for value in &mut graph.values {
+            value.descriptor.shape.iter_mut().for_each(|dim| dim.fix(values));
+            if let Source::Sizes(dims) = &value.source {
+                let bytes: Vec<u8> = dims.iter().flat_map(|dim| dim.at(values).to_le_bytes()).collect();
+                value.source = Source::Constant(Buffer::copy_of(&bytes)?.into());
+            }
+        }
+        for node in &mut graph.nodes {
+            node.op.visit_dims(&mut |dim| dim.fix(values));
+            for prologue in &mut node.prologues {
+                let dims = prologue.shape.iter_mut().chain(&mut prologue.descriptor.shape);
+                dims.for_each(|dim| dim.fix(values));
+            }
+        }
+        Ok(graph)
+    }
+
     /// The value `id`.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.index()]

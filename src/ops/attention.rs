@@ -210,6 +210,16 @@ impl Operator for Attention {
         }
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        let Attention { batch, rows, keys, depth, columns, query, key, value, masks, output, shape, .. } = self;
+        let sizes = [rows, keys, depth, columns].into_iter().chain(batch).chain(shape);
+        sizes.for_each(&mut *visit);
+        let places = [query, key, value, output].into_iter().chain(masks.iter_mut().map(|mask| &mut mask.places));
+        places.for_each(|Places { offset, batch, row, col }| {
+            [offset, row, col].into_iter().chain(batch).for_each(&mut *visit)
+        });
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         for (index, (size, places)) in self.operands().enumerate() {
             let operand = required(inputs, index);

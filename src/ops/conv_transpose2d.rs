@@ -107,6 +107,10 @@ impl Operator for ConvTranspose2d {
         Some(ConvTranspose2d { attributes: ConvTranspose2dAttributes { input_layout, ..self.attributes.clone() } })
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        self.attributes.output_sizes.iter_mut().flatten().for_each(visit);
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let a = &self.attributes;
         let (input, filter) = (required(inputs, 0), required(inputs, 1));

@@ -171,6 +171,10 @@ impl Operator for Gru {
         self.attributes.write(attributes);
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        visit(&mut self.attributes.steps);
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let sequence = self.sequence();
         let state = sequence.check(inputs)?;

@@ -177,6 +177,10 @@ impl Operator for Lstm {
         self.attributes.write(attributes);
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        visit(&mut self.attributes.steps);
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let sequence = self.sequence();
         let state @ [directions, _, hidden] = sequence.check(inputs)?;

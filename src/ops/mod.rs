@@ -42,6 +42,7 @@ pub mod triangular;
 #[cfg(test)]
 mod work;
 
+use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -106,6 +107,9 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     fn transposed(&self, _axes: &[usize]) -> Option<Self> {
         None
     }
+
+    /// Shows `visit` every dimension among the attributes.
+    fn visit_dims(&mut self, _visit: &mut dyn FnMut(&mut Dim)) {}
 
     /// Multiply-adds of the sums of products that the formulas of the draft have: matrix products, convolutions (terms
     /// with padding included) and the products with weights of recurrent networks. 0 for everything else, element-wise
@@ -192,6 +196,11 @@ macro_rules! operators {
             /// This operator between transposed tensors, see [`Operator::transposed`].
             pub fn transposed(&self, axes: &[usize]) -> Option<Op> {
                 match self { $(Op::$Variant(op) => op.transposed(axes).map(Op::$Variant),)* }
+            }
+
+            /// Shows `visit` every dimension among the attributes, see [`Operator::visit_dims`].
+            pub fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+                match self { $(Op::$Variant(op) => op.visit_dims(visit),)* }
             }
 
             /// Multiply-adds of the sums of products, see [`Operator::multiply_adds`].

@@ -107,6 +107,10 @@ impl Operator for Pad {
         Some(Pad { beginning, ending, ..self.clone() })
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        self.beginning.iter_mut().chain(&mut self.ending).for_each(visit);
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let input = required(inputs, 0);
         for (name, list) in [("beginningPadding", &self.beginning), ("endingPadding", &self.ending)] {

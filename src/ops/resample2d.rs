@@ -153,6 +153,10 @@ impl Operator for Resample2d {
         Some(Resample2d { axes: Some(own), ..self.clone() })
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        self.sizes.iter_mut().flatten().for_each(visit);
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let input = required(inputs, 0);
         if let Some(scales) = &self.scales

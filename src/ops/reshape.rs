@@ -65,6 +65,10 @@ impl Operator for Reshape {
         Reshape::write(self, attributes);
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        self.new_shape.iter_mut().for_each(visit);
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let input = required(inputs, 0);
         let output = Descriptor::new(input.dtype, self.new_shape.clone());
@@ -98,6 +102,10 @@ impl Operator for Expand {
 
     fn write(&self, attributes: &mut Attributes) {
         Expand::write(self, attributes);
+    }
+
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        self.new_shape.iter_mut().for_each(visit);
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

@@ -84,6 +84,10 @@ impl Operator for Slice {
         Some(Slice { starts: permuted(axes, &self.starts), sizes: permuted(axes, &self.sizes), strides })
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        self.starts.iter_mut().chain(&mut self.sizes).for_each(visit);
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let input = required(inputs, 0);
         let strides = self.strides.as_ref().map(|strides| dims(strides));

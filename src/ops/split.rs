@@ -115,6 +115,12 @@ impl Operator for Split {
         Some(Split { axis: place_of(axes, self.axis), ..self.clone() })
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        if let Splits::Sizes(sizes) = &mut self.splits {
+            sizes.iter_mut().for_each(visit);
+        }
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let input = required(inputs, 0);
         let axis = self.axis as usize;

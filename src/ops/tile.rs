@@ -50,6 +50,10 @@ impl Operator for Tile {
         Some(Tile { repetitions: permuted(axes, &self.repetitions) })
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        self.repetitions.iter_mut().for_each(visit);
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let input = required(inputs, 0);
         if self.repetitions.len() != input.rank() {
