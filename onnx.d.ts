@@ -49,7 +49,7 @@ export interface OnnxUnsupportedNode {
  *
  * - `ERR_WEBNN_MODEL_NOT_FOUND`: There is no such file, or it cannot be read.
  * - `ERR_WEBNN_MODEL_INVALID`: The file is not a sound ONNX model.
- * - `ERR_WEBNN_UNSUPPORTED_OPERATOR`: Operators or types of the model are not supported; `unsupported` lists the nodes.
+ * - `ERR_WEBNN_UNSUPPORTED_OPERATOR`: Operators, types or sizes of the model are not supported; `unsupported` lists the nodes.
  * - `ERR_WEBNN_TYPE`: An argument or value is of the wrong type.
  * - `ERR_WEBNN_UNKNOWN_OPTION`: There is no option of that name.
  * - `ERR_WEBNN_SHAPE`: A shape or size does not fit the model, or is not known.

@@ -73,7 +73,7 @@ macro_rules! codes {
 codes! {
     ModelNotFound = "ERR_WEBNN_MODEL_NOT_FOUND", Model, "There is no such file, or it cannot be read.";
     ModelInvalid = "ERR_WEBNN_MODEL_INVALID", Model, "The file is not a sound ONNX model.";
-    UnsupportedOperator = "ERR_WEBNN_UNSUPPORTED_OPERATOR", Model, "Operators or types of the model are not supported; `unsupported` lists the nodes.";
+    UnsupportedOperator = "ERR_WEBNN_UNSUPPORTED_OPERATOR", Model, "Operators, types or sizes of the model are not supported; `unsupported` lists the nodes.";
     Type = "ERR_WEBNN_TYPE", Type, "An argument or value is of the wrong type.";
     UnknownOption = "ERR_WEBNN_UNKNOWN_OPTION", Type, "There is no option of that name.";
     Shape = "ERR_WEBNN_SHAPE", Type, "A shape or size does not fit the model, or is not known.";

@@ -368,7 +368,7 @@ impl<'a> Importer<'a> {
         let id = self
             .builder
             .input(&name, descriptor.clone())
-            .map_err(|error| ModelError::coded(Code::Shape, error.message))?;
+            .map_err(|error| ModelError::coded(Code::UnsupportedOperator, error.message))?;
         scope.set(&name, Value::Operand(id));
         Ok(Binding { name, descriptor, operand: Some(id) })
     }
