@@ -1,6 +1,9 @@
 import type { MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperandDataType, MLTensor } from './index.js';
 
-/** Where a model is: a path, a file URL, or the bytes of the file (which are copied). */
+/**
+ * Where a model is: a path, a file URL (an object or its text), or the bytes of the file. Bytes are copied during the call,
+ * at some 5 to 10 GB/s; a path costs nothing.
+ */
 export type OnnxSource = string | { readonly href: string; readonly protocol: string } | ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
 /** An input or output of a model. */
@@ -41,15 +44,59 @@ export interface OnnxUnsupportedNode {
   readonly reason: string;
 }
 
-/** Why a model cannot be used: a file that is no sound model, nodes that are not supported, sizes that do not fit. */
+/**
+ * What an error of these functions has as its `code`.
+ *
+ * - `ERR_WEBNN_MODEL_NOT_FOUND`: There is no such file, or it cannot be read.
+ * - `ERR_WEBNN_MODEL_INVALID`: The file is not a sound ONNX model.
+ * - `ERR_WEBNN_UNSUPPORTED_OPERATOR`: Operators, types or sizes of the model are not supported; `unsupported` lists the nodes.
+ * - `ERR_WEBNN_TYPE`: An argument or value is of the wrong type.
+ * - `ERR_WEBNN_UNKNOWN_OPTION`: There is no option of that name.
+ * - `ERR_WEBNN_SHAPE`: A shape or size does not fit the model, or is not known.
+ * - `ERR_WEBNN_MISSING_FEED`: An input has no feed.
+ * - `ERR_WEBNN_UNKNOWN_FEED`: A feed or shape is given for something that is not an input.
+ * - `ERR_WEBNN_UNKNOWN_OUTPUT`: The model has no output of that name.
+ * - `ERR_WEBNN_UNKNOWN_DIMENSION`: The model has no free dimension of that name.
+ * - `ERR_WEBNN_NOT_SUPPORTED`: The machine or its settings do not allow it.
+ * - `ERR_WEBNN_OPERATION`: Compiling or computing failed.
+ * - `ERR_WEBNN_NO_MEMORY`: There is not enough memory.
+ * - `ERR_WEBNN_DESTROYED`: The model or its context was destroyed.
+ * - `ERR_WEBNN_DEVICE_LOST`: The GPU was lost.
+ */
+export type OnnxErrorCode =
+  | 'ERR_WEBNN_MODEL_NOT_FOUND'
+  | 'ERR_WEBNN_MODEL_INVALID'
+  | 'ERR_WEBNN_UNSUPPORTED_OPERATOR'
+  | 'ERR_WEBNN_TYPE'
+  | 'ERR_WEBNN_UNKNOWN_OPTION'
+  | 'ERR_WEBNN_SHAPE'
+  | 'ERR_WEBNN_MISSING_FEED'
+  | 'ERR_WEBNN_UNKNOWN_FEED'
+  | 'ERR_WEBNN_UNKNOWN_OUTPUT'
+  | 'ERR_WEBNN_UNKNOWN_DIMENSION'
+  | 'ERR_WEBNN_NOT_SUPPORTED'
+  | 'ERR_WEBNN_OPERATION'
+  | 'ERR_WEBNN_NO_MEMORY'
+  | 'ERR_WEBNN_DESTROYED'
+  | 'ERR_WEBNN_DEVICE_LOST';
+
+/** Why a model cannot be used: a file that is not a sound model, or nodes that are not supported. */
 export class OnnxError extends Error {
+  readonly code: OnnxErrorCode;
   /** Every node that is not supported. */
   readonly unsupported: readonly OnnxUnsupportedNode[];
 }
 
 export interface OnnxLoadOptions {
   /** Where the model runs; a new one that belongs to the model when it is left out. */
-  context?: MLContext;
+  context?: MLContext | undefined;
+  /**
+   * What a new context computes on: `cpu`, `gpu` (an error where none can be used), or `auto`, which is a GPU if there is one.
+   * `auto` by default.
+   */
+  device?: 'auto' | 'cpu' | 'gpu' | undefined;
+  /** Number of threads of a new context, 1 to 1024; as many as the machine has cores by default. */
+  numThreads?: number | undefined;
   /** Sizes of free dimensions by name. */
   freeDimensions?: Record<string, number>;
   /** Names of the values to compute, any of the main graph; the outputs of the model when it is left out. */
@@ -59,8 +106,25 @@ export interface OnnxLoadOptions {
    * a value decides about shapes or branches, which must be known when the model is compiled.
    */
   constants?: Record<string, Exclude<OnnxFeed, MLTensor>>;
-  /** For how many sets of input shapes compiled graphs are kept; 8 by default. */
-  maxSpecializations?: number;
+  /** Ends the load: it rejects with the reason of the signal. */
+  signal?: OnnxAbortSignal | undefined;
+}
+
+/** What of an AbortSignal is used: not every program has its type. */
+export interface OnnxAbortSignal {
+  readonly aborted: boolean;
+  readonly reason: any;
+  throwIfAborted(): void;
+  addEventListener(type: 'abort', listener: () => void, options?: { once?: boolean }): void;
+  removeEventListener(type: 'abort', listener: () => void): void;
+}
+
+/** An output of a run. It can be fed to a model as it is. */
+export interface OnnxResult<Data extends ArrayBufferView = any> {
+  /** The elements. Those of float16 are a Float16Array where the runtime has it, and otherwise a Uint16Array of their bits. */
+  data: Data;
+  shape: number[];
+  dataType: MLOperandDataType;
 }
 
 /**
@@ -72,7 +136,7 @@ export type OnnxFeed =
   | ArrayBufferView
   | ArrayBuffer
   | SharedArrayBuffer
-  | { data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer; shape: number[] };
+  | { data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer; shape: readonly number[]; dataType?: MLOperandDataType | undefined };
 
 /** An input or output with all sizes. */
 export interface OnnxDescriptor {
@@ -101,11 +165,10 @@ export class OnnxModel {
    *
    * @param feeds values of all inputs, by name. Data are used as they are at the time of the call.
    * @param fetches where outputs go: an MLTensor, or `null` for one that is not read
-   * @returns by name, the MLTensor that was given for an output, or its elements in the typed array of its data type;
-   *   those of float16 are a Float16Array where the runtime has it, and otherwise a Uint16Array of their bits
-   * @typeParam Results what the outputs are, as in `run<{ logits: Float32Array }>(feeds)`
+   * @returns by name, the MLTensor that was given for an output, or its data with type and shape. They belong to the caller.
+   * @typeParam Results what the outputs are, as in `run<{ logits: OnnxResult<Float32Array> }>(feeds)`
    */
-  run<Results extends Record<string, ArrayBufferView | MLTensor> = Record<string, any>>(
+  run<Results extends Record<string, OnnxResult | MLTensor> = Record<string, any>>(
     feeds: Record<string, OnnxFeed>,
     fetches?: Record<string, MLTensor | null>,
   ): Promise<Results>;
@@ -117,12 +180,16 @@ export class OnnxModel {
    */
   compile(shapes?: Record<string, readonly number[]>): Promise<OnnxSpecialization>;
 
-  /** Frees everything; runs that have begun end as they should. */
+  /**
+   * Frees everything; runs that have begun end as they should. Where the runtime has `Symbol.dispose` and
+   * `Symbol.asyncDispose`, `using` and `await using` call it.
+   */
   destroy(): void;
 }
 
 /**
- * Loads a model, and compiles it if the shapes of its inputs are known.
+ * Loads a model, and compiles it if the shapes of its inputs are known. Everything but the copy of bytes is done on
+ * background threads.
  *
  * @throws {OnnxError} if the file is no sound model, or with all nodes that are not supported
  */

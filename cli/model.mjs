@@ -13,15 +13,6 @@ export function symbolsOf(inputs) {
   return [...new Set(inputs.flatMap(({ shape }) => (shape ?? []).filter((dimension) => typeof dimension === 'string')))];
 }
 
-/** Refuses names of dimensions that the model does not have. */
-function checkFreeDimensions(inputs, freeDimensions) {
-  const symbols = symbolsOf(inputs);
-  const unknown = Object.keys(freeDimensions).find((name) => !symbols.includes(name));
-  if (unknown === undefined) return;
-  const known = symbols.length === 0 ? 'all of its shapes are fixed' : `it has: ${symbols.map(printable).join(', ')}`;
-  throw new UsageError(`--free-dimension ${unknown}: the model has no such dimension; ${known}`);
-}
-
 /**
  * What a file says about its model, without building it.
  * @param {string} path
@@ -33,8 +24,12 @@ function checkFreeDimensions(inputs, freeDimensions) {
 export async function readModel(path, freeDimensions = {}) {
   await requireFile(path, 'model');
   const { inputs } = inspectModel(path);
-  checkFreeDimensions(inputs, freeDimensions);
-  return { ...inspectModel(path, { freeDimensions }), inputs };
+  try {
+    return { ...inspectModel(path, { freeDimensions }), inputs };
+  } catch (error) {
+    if (error.code !== 'ERR_WEBNN_UNKNOWN_DIMENSION') throw error;
+    throw new UsageError(error.message.replace('inspectModel', '--free-dimension'), { cause: error });
+  }
 }
 
 /**

@@ -202,7 +202,10 @@ class Builder {
           names.map((name) => graphValue(name, outputs.get(name))),
         );
       },
-      createMLGraph,
+      (graph) => {
+        native.weighGraph(graph.handle);
+        return createMLGraph(graph);
+      },
     );
   }
 

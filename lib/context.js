@@ -36,9 +36,6 @@ function inMemberOrder(key, value) {
   );
 }
 
-/** How the reason begins when the GPU is lost; with another, what the native side watches has ended without that. */
-const GPU_LOST = 'the GPU was lost: ';
-
 /**
  * What loses a context when its GPU is lost. The native context can also have ended without a loss, in Deno while the
  * object is still there, as the process ends: then there is nothing left to lose. Made here because what waits for a
@@ -49,7 +46,7 @@ const GPU_LOST = 'the GPU was lost: ';
  * @returns {(error: Error) => void}
  */
 const losing = (context) => (error) => {
-  if (error.message.startsWith(GPU_LOST)) {
+  if (error.code === 'ERR_WEBNN_DEVICE_LOST') {
     context.deref()?.lose(error.message);
   }
 };
@@ -97,6 +94,39 @@ class Context {
   /** @returns {object} a new native builder */
   createBuilder() {
     return native.createBuilder(this.#handle);
+  }
+
+  /** @returns {'cpu' | 'gpu'} what an open context computes on */
+  get device() {
+    return native.contextDevice(this.#handle);
+  }
+
+  /**
+   * Begins to open a session.
+   *
+   * @template T
+   * @param {object} model native
+   * @param {object} options for the native side
+   * @param {(handle: object, signature: object) => T} toResource makes what is destroyed with the context
+   * @returns {Promise<T>}
+   */
+  openSession(model, options, toResource) {
+    this.requireNotLost('loadModel');
+    const id = native.completions.nextId();
+    native.openSession(this.#handle, model, id, options);
+    return native.completions.outcome(id, (error, made) => {
+      if (error !== undefined) {
+        throw error;
+      }
+      const [handle, signature] = made;
+      const resource = toResource(handle, JSON.parse(signature));
+      if (this.isLost) {
+        resource.destroy();
+      }
+      this.requireNotLost('loadModel');
+      this.#resources.add(resource);
+      return resource;
+    });
   }
 
   /** For tests: loses the GPU, if the context has one, as a driver that fails would. */
@@ -319,6 +349,25 @@ class Context {
         throw new TypeError(`${operation}: the tensor of ${kind} ${quote(name)} is passed more than once`);
       }
       tensor.lastDispatch = number;
+    }
+  }
+
+  /**
+   * The checks of a tensor of a run.
+   *
+   * @param {string} what messages call it
+   * @param {Tensor} tensor
+   * @throws {TypeError} if it is of another context, destroyed or a constant
+   */
+  requireBindable(what, tensor) {
+    if (tensor.context !== this) {
+      throw new TypeError(`${what} belongs to another context`);
+    }
+    if (tensor.isDestroyed) {
+      throw new TypeError(`${what} is destroyed`);
+    }
+    if (tensor.constant) {
+      throw new TypeError(`${what} is a constant tensor, expected one of createTensor`);
     }
   }
 

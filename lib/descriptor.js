@@ -66,6 +66,19 @@ function sameDescriptor(a, b) {
 }
 
 /**
+ * @param {string} kind from `bufferSource`
+ * @param {string} dataType
+ * @param {string} what the buffer is, for messages
+ * @throws {TypeError} if a buffer of that kind does not hold elements of that type
+ */
+function requireKind(kind, dataType, what) {
+  if (!UNTYPED.includes(kind) && !VIEWS[dataType].includes(kind)) {
+    const views = [...new Set([...VIEWS[dataType], ...UNTYPED])].join(', ');
+    throw new TypeError(`${what} is a ${kind}, expected one of ${views} for ${dataType}`);
+  }
+}
+
+/**
  * The draft's "validate buffer with descriptor", and the bytes of the buffer without a copy.
  *
  * @param {object} buffer
@@ -77,10 +90,7 @@ function sameDescriptor(a, b) {
  * @throws {TypeError} if length or element type do not match, or the buffer is detached
  */
 function matchingBytes(buffer, kind, descriptor, what, expected = byteLength(descriptor)) {
-  if (!UNTYPED.includes(kind) && !VIEWS[descriptor.dataType].includes(kind)) {
-    const views = [...new Set([...VIEWS[descriptor.dataType], ...UNTYPED])].join(', ');
-    throw new TypeError(`${what} is a ${kind}, expected one of ${views} for ${descriptor.dataType}`);
-  }
+  requireKind(kind, descriptor.dataType, what);
   const given = byteLengthOf(buffer, kind);
   if (given !== expected) {
     const detached = given === 0 ? ' (or is detached)' : '';
@@ -91,4 +101,4 @@ function matchingBytes(buffer, kind, descriptor, what, expected = byteLength(des
   return bytesOf(buffer, kind);
 }
 
-module.exports = { DATA_TYPES, ELEMENT_SIZES, VIEWS, byteLength, dataTypeIndex, describe, matchingBytes, sameDescriptor };
+module.exports = { DATA_TYPES, ELEMENT_SIZES, VIEWS, byteLength, dataTypeIndex, describe, matchingBytes, requireKind, sameDescriptor };

@@ -69,6 +69,25 @@ function subject(label, operator) {
   return label === '' ? operator : `[${label}] ${operator}`;
 }
 
+/** Lines of a message are kept, what else could confuse a terminal is not. */
+function sanitizeLines(text) {
+  return text.split('\n').map(sanitize).join('\n');
+}
+
+/** Why a model cannot be used. */
+class OnnxError extends Error {
+  /**
+   * @param {string} message
+   * @param {{name: string, operator: string, domain: string, opset: number, reason: string}[]} unsupported
+   */
+  constructor(message, unsupported = []) {
+    super(message);
+    this.unsupported = unsupported;
+  }
+}
+
+Object.defineProperty(OnnxError.prototype, 'name', { value: 'OnnxError', writable: true, configurable: true });
+
 /**
  * @param {string} message
  * @returns {DOMException} with the name `InvalidStateError`
@@ -111,26 +130,43 @@ function illegalInvocation(member, name) {
 }
 
 /**
- * The exception for a failure that the native side describes by code and final message.
+ * The exception for a failure that the native side describes by its name and final message.
  *
- * @param {string} code
+ * @param {string} name
  * @param {string} message
- * @returns {Error} a TypeError or DOMException; an Error that names the code when the code is none of
+ * @param {object[]} [unsupported] nodes, for an OnnxError
+ * @returns {Error} a TypeError, DOMException or OnnxError; an Error with the name when it is none of
  *   the interface's, which is a defect of this package and must not pass for an API error
  */
-function errorFromCode(code, message) {
+function errorFromCode(name, message, unsupported = []) {
+  if (name === 'OnnxError') {
+    return new OnnxError(sanitizeLines(message), unsupported);
+  }
   // Graph input and output names are part of native messages.
   const text = sanitize(message);
-  if (code === 'TypeError') {
+  if (name === 'TypeError') {
     return new TypeError(text);
   }
-  if (DOM_EXCEPTION_CODES.has(code)) {
-    return new DOMException(text, code);
+  if (DOM_EXCEPTION_CODES.has(name)) {
+    return new DOMException(text, name);
   }
-  return new Error(`webnn-node internal error (${code}): ${text}`);
+  return new Error(`webnn-node internal error (${name}): ${text}`);
+}
+
+/**
+ * @template {Error} T
+ * @param {T} error
+ * @param {string} code
+ * @returns {T} the error, with the code
+ */
+function withCode(error, code) {
+  // A DOMException inherits a number of that name.
+  Object.defineProperty(error, 'code', { value: code, writable: true, enumerable: true, configurable: true });
+  return error;
 }
 
 module.exports = {
+  OnnxError,
   errorFromCode,
   illegalConstructor,
   illegalInvocation,
@@ -141,4 +177,5 @@ module.exports = {
   shownLabel,
   subject,
   unknownError,
+  withCode,
 };

@@ -141,7 +141,6 @@ class MLGraph {
  * @returns {MLGraph}
  */
 function createMLGraph(graph) {
-  native.weighGraph(graph.handle);
   graph.devices = Object.freeze(native.graphDevices(graph.handle));
   return slots.create(MLGraph, graph);
 }

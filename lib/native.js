@@ -8,13 +8,40 @@
  */
 
 const { loadBinding } = require('./binary.js');
-const { errorFromCode } = require('./errors.js');
+const { errorFromCode, withCode } = require('./errors.js');
 
-const { Promise, setImmediate } = globalThis;
+const { ArrayBuffer, Promise, setImmediate } = globalThis;
+
+const binding = loadBinding();
+
+/** The table of error codes. @type {{code: string, exception: string, meaning: string}[]} */
+const errorCodes = JSON.parse(binding.errorCodes());
+
+const EXCEPTIONS = new Map(errorCodes.map(({ code, exception }) => [code, exception]));
+
+/**
+ * @param {string} tag a code of the table, or the name of an exception
+ * @param {string} message
+ * @param {object[]} [unsupported] nodes of a model
+ * @returns {Error}
+ */
+function errorOf(tag, message, unsupported) {
+  const exception = EXCEPTIONS.get(tag);
+  return exception === undefined ? errorFromCode(tag, message) : withCode(errorFromCode(exception, message, unsupported), tag);
+}
 
 /** @returns {Error} the API's error for one that a native function threw */
 function translate(error) {
-  return errorFromCode(error.code, error.message);
+  return errorOf(error.code, error.message);
+}
+
+/** @returns {ArrayBuffer | undefined} undefined when there is no memory for it */
+function allocate(length) {
+  try {
+    return new ArrayBuffer(length);
+  } catch {
+    return undefined;
+  }
 }
 
 /** A native function whose errors are those of the API. */
@@ -25,6 +52,18 @@ function translated(nativeFunction) {
     } catch (error) {
       throw translate(error);
     }
+  };
+}
+
+/** As `translated`, for a native function that gives what is wrong with a model as its result. */
+function refusing(nativeFunction) {
+  const call = translated(nativeFunction);
+  return (...args) => {
+    const result = call(...args);
+    if (typeof result === 'object' && result.code !== undefined) {
+      throw errorOf(result.code, result.message, result.unsupported);
+    }
+    return result;
   };
 }
 
@@ -41,9 +80,9 @@ class Completions {
   #waiting = 0;
 
   constructor(binding) {
-    this.environment = binding.initialize((ids, codes, messages) => {
+    this.environment = binding.initialize((ids, codes, messages, details) => {
       ids.forEach((id, index) => {
-        const complete = () => this.#complete(id, codes[index] ?? '', messages[index]);
+        const complete = () => this.#complete(id, codes[index] ?? '', messages[index], details[index]);
         // A task for each: what waits for one promise runs before the next one is settled and its data are written.
         // Behind those that wait for their task: several reports can arrive in one turn of the event loop.
         if (index === 0 && this.#waiting === 0) {
@@ -56,7 +95,7 @@ class Completions {
           complete();
         });
       });
-    });
+    }, allocate);
   }
 
   /** @returns {number} an id that no other pending work of this environment has */
@@ -73,8 +112,8 @@ class Completions {
    *
    * @template T
    * @param {number} id
-   * @param {(error: Error | undefined) => T} finish called on completion with the failure or undefined;
-   *   what it returns or throws settles the promise
+   * @param {(error: Error | undefined, made: unknown[] | undefined) => T} finish called on completion with the failure
+   *   or undefined, and what was made; what it returns or throws settles the promise
    * @returns {Promise<T>}
    */
   outcome(id, finish) {
@@ -106,17 +145,17 @@ class Completions {
   }
 
   /** Settles the promise of a native completion; an empty code is a success. */
-  #complete(id, code, message) {
+  #complete(id, code, message, details) {
     const entry = this.#pending.get(id);
     if (entry === undefined) {
       const tell = this.#watched.get(id);
       this.#watched.delete(id);
-      tell?.(errorFromCode(code, message));
+      tell?.(errorOf(code, message));
       return; // or it was abandoned before
     }
     this.#pending.delete(id);
     try {
-      entry.resolve(entry.finish(code === '' ? undefined : errorFromCode(code, message)));
+      entry.resolve(entry.finish(code === '' ? undefined : errorOf(code, message, details), details));
     } catch (error) {
       entry.reject(error);
     }
@@ -130,7 +169,6 @@ class Completions {
  */
 const SHARED = Symbol.for('webnn-node.completions');
 
-const binding = loadBinding();
 const completions = (binding[SHARED] ??= new Completions(binding));
 
 module.exports = {
@@ -157,9 +195,19 @@ module.exports = {
   graphDevices: translated(binding.graphDevices),
   dispatch: translated(binding.dispatch),
   destroyGraph: translated(binding.destroyGraph),
-  /** Functions of the ONNX reader, as they are: it has errors of its own. */
-  onnx: binding,
-  translate,
+  openModel: translated(binding.openModel.bind(undefined, completions.environment)),
+  readModel: refusing(binding.readModel),
+  inspectModel: refusing(binding.inspectModel),
+  importModel: refusing(binding.importModel),
+  supportedOnnxOperators: translated(binding.supportedOnnxOperators),
+  openSession: translated(binding.openSession),
+  checkNames: translated(binding.checkNames),
+  runSession: translated(binding.runSession),
+  compileSession: translated(binding.compileSession),
+  destroySession: translated(binding.destroySession),
+  contextDevice: translated(binding.contextDevice),
+  errorCodes,
+  errorOf,
   describeGraph: translated(binding.describeGraph),
   profile: translated(binding.profile),
   systemInfo: translated(binding.systemInfo),

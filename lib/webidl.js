@@ -415,6 +415,22 @@ function bytesOf(value, kind) {
 }
 
 /**
+ * @param {Uint8Array} view
+ * @returns {boolean} whether its buffer is detached
+ */
+function isDetached(view) {
+  if (byteLengthOf(view, 'Uint8Array') > 0) {
+    return false;
+  }
+  try {
+    new Uint8Array(apply(typedArrayBuffer, view, []));
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+/**
  * Length in bytes of a buffer source other than a DataView, 0 when it is detached.
  *
  * @param {object} value
@@ -466,6 +482,7 @@ module.exports = {
   enumeration,
   float,
   interfaceType,
+  isDetached,
   isObject,
   long,
   record,

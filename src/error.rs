@@ -2,6 +2,7 @@
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
+use serde::Serialize;
 use std::any::Any;
 use std::fmt;
 
@@ -18,6 +19,10 @@ pub enum ErrorKind {
     Operation,
     /// An `UnknownError`: memory for a tensor could not be had.
     Unknown,
+    /// An `InvalidStateError`: the GPU is lost.
+    DeviceLost,
+    /// An `OnnxError`: a model cannot be used.
+    Model,
 }
 
 impl ErrorKind {
@@ -29,7 +34,84 @@ impl ErrorKind {
             ErrorKind::NotSupported => "NotSupportedError",
             ErrorKind::Operation => "OperationError",
             ErrorKind::Unknown => "UnknownError",
+            ErrorKind::DeviceLost => "InvalidStateError",
+            ErrorKind::Model => "OnnxError",
         }
+    }
+}
+
+/// The table of error codes: each with the exception that carries it as its `code`, and what it means.
+macro_rules! codes {
+    ($($name:ident = $text:literal, $kind:ident, $meaning:literal;)*) => {
+        /// The `code` of an error of the ONNX entry: what a program can decide by.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Code {
+            $(#[doc = $meaning] $name,)*
+        }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &[Code] = &[$(Code::$name,)*];
+
+            /// The code in JavaScript.
+            pub fn name(self) -> &'static str {
+                match self { $(Code::$name => $text,)* }
+            }
+
+            /// What JavaScript throws or rejects with.
+            pub fn kind(self) -> ErrorKind {
+                match self { $(Code::$name => ErrorKind::$kind,)* }
+            }
+
+            /// What it means, for the documentation.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Code::$name => $meaning,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    ModelNotFound = "ERR_WEBNN_MODEL_NOT_FOUND", Model, "There is no such file, or it cannot be read.";
+    ModelInvalid = "ERR_WEBNN_MODEL_INVALID", Model, "The file is not a sound ONNX model.";
+    UnsupportedOperator = "ERR_WEBNN_UNSUPPORTED_OPERATOR", Model, "Operators, types or sizes of the model are not supported; `unsupported` lists the nodes.";
+    Type = "ERR_WEBNN_TYPE", Type, "An argument or value is of the wrong type.";
+    UnknownOption = "ERR_WEBNN_UNKNOWN_OPTION", Type, "There is no option of that name.";
+    Shape = "ERR_WEBNN_SHAPE", Type, "A shape or size does not fit the model, or is not known.";
+    MissingFeed = "ERR_WEBNN_MISSING_FEED", Type, "An input has no feed.";
+    UnknownFeed = "ERR_WEBNN_UNKNOWN_FEED", Type, "A feed or shape is given for something that is not an input.";
+    UnknownOutput = "ERR_WEBNN_UNKNOWN_OUTPUT", Type, "The model has no output of that name.";
+    UnknownDimension = "ERR_WEBNN_UNKNOWN_DIMENSION", Type, "The model has no free dimension of that name.";
+    NotSupported = "ERR_WEBNN_NOT_SUPPORTED", NotSupported, "The machine or its settings do not allow it.";
+    Operation = "ERR_WEBNN_OPERATION", Operation, "Compiling or computing failed.";
+    NoMemory = "ERR_WEBNN_NO_MEMORY", Unknown, "There is not enough memory.";
+    Destroyed = "ERR_WEBNN_DESTROYED", InvalidState, "The model or its context was destroyed.";
+    DeviceLost = "ERR_WEBNN_DEVICE_LOST", DeviceLost, "The GPU was lost.";
+}
+
+/// A node of a model that is not supported, and why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Unsupported {
+    /// The node's name, or that of its first output where it has none.
+    pub name: String,
+    /// `op_type`.
+    pub operator: String,
+    /// Empty for `ai.onnx`.
+    pub domain: String,
+    /// The version of the domain that the model asks for; 0 if it asks for none.
+    pub opset: i64,
+    /// Why.
+    pub reason: String,
+    /// Whether other sizes of its inputs could make it possible.
+    #[serde(skip)]
+    pub depends_on_sizes: bool,
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unsupported { name, operator, domain, opset, reason, .. } = self;
+        let separator = if domain.is_empty() { "" } else { "." };
+        write!(f, "[{name}] {domain}{separator}{operator} (opset {opset}): {reason}")
     }
 }
 
@@ -83,6 +165,16 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
+    /// Whether operands of other sizes, with the same data types and numbers of dimensions, could be free of it.
+    fn depends_on_sizes(&self) -> bool {
+        match self {
+            Problem::DataType { .. } | Problem::Rank { .. } | Problem::Missing { .. } => false,
+            Problem::Shape { .. } | Problem::Incompatible { .. } | Problem::Dimensions { .. } => true,
+            // Sizes that an operator computes from those of its operands: `output width`.
+            Problem::Attribute { name, .. } => name.starts_with("output ") || *name == "resampled size",
+        }
+    }
+
     /// An attribute problem from numbers or lists of them.
     pub fn attribute(name: &'static str, got: impl fmt::Debug, expected: impl Into<String>) -> Problem {
         Problem::Attribute { name, got: format!("{got:?}"), expected: expected.into() }
@@ -101,6 +193,10 @@ pub struct Error {
     pub kind: ErrorKind,
     /// The whole message.
     pub message: String,
+    /// What a program can decide by, where that is known.
+    pub code: Option<Code>,
+    /// The nodes of a model that are not supported.
+    pub unsupported: Vec<Unsupported>,
 }
 
 /// The result of anything that can fail in this crate.
@@ -121,13 +217,39 @@ fn shortened(mut message: String) -> String {
 impl Error {
     /// An error of `kind` with a finished message, which is cut when it is very long.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: shortened(message.into()) }
+        let code = (kind == ErrorKind::DeviceLost).then_some(Code::DeviceLost);
+        Error { kind, message: shortened(message.into()), code, unsupported: Vec::new() }
+    }
+
+    /// An error of `code` and its kind.
+    pub fn coded(code: Code, message: impl Into<String>) -> Error {
+        Error { code: Some(code), ..Error::new(code.kind(), message) }
+    }
+
+    /// The same with a code: that of its kind, where it has none.
+    pub fn with_code(self) -> Error {
+        let code = self.code.unwrap_or(match self.kind {
+            ErrorKind::Type => Code::Type,
+            ErrorKind::InvalidState => Code::Destroyed,
+            ErrorKind::NotSupported => Code::NotSupported,
+            ErrorKind::Operation => Code::Operation,
+            ErrorKind::Unknown => Code::NoMemory,
+            ErrorKind::DeviceLost => Code::DeviceLost,
+            ErrorKind::Model => Code::ModelInvalid,
+        });
+        Error { code: Some(code), ..self }
+    }
+
+    /// What the binding tells JavaScript of the kind: the code, or the name of the exception.
+    pub fn tag(&self) -> &'static str {
+        self.code.map_or(self.kind.name(), Code::name)
     }
 
     /// A `TypeError` for `problem`, found in `operator` (a method name) that the caller labelled `label`.
     pub fn at(operator: &str, label: &str, problem: Problem) -> Error {
         let prefix = if label.is_empty() { String::new() } else { format!("[{label}] ") };
-        Error::new(ErrorKind::Type, format!("{prefix}{operator}: {problem}"))
+        let code = problem.depends_on_sizes().then_some(Code::Shape);
+        Error { code, ..Error::new(ErrorKind::Type, format!("{prefix}{operator}: {problem}")) }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Rooms, in the order of their dependencies (see the README's architecture section): [`dtype`], [`dimension`], [`shape`],
 //! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`description`], [`observe`], [`cpu`], [`gpu`],
-//! [`runtime`], [`onnx`], `napi`.
+//! [`runtime`], [`onnx`], [`session`], `napi`.
 
 pub mod compile;
 pub mod cpu;
@@ -21,6 +21,7 @@ pub mod onnx;
 pub mod ops;
 pub mod reference;
 pub mod runtime;
+pub mod session;
 pub mod shape;
 #[cfg(test)]
 mod testing;

@@ -97,8 +97,8 @@ describe('wrong usage is exit code 2', () => {
     await refused(2, /names no input, and the model has 2: ids, mask/, 'run', tokens, '--input', 'random');
     await refused(2, /--input x is given twice/, 'run', conv, '--input', 'random', '--input', 'x=zeros');
     await refused(2, /nothing after "="/, 'run', conv, '--input', 'x=');
-    await refused(2, /no such dimension; it has: batch, sequence/, 'inspect', tokens, '--free-dimension', 'bach=1');
-    await refused(2, /no such dimension; all of its shapes are fixed/, 'inspect', conv, '--free-dimension', 'batch=1');
+    await refused(2, /--free-dimension: there is no free dimension "bach", the model has "batch", "sequence"/, 'inspect', tokens, '--free-dimension', 'bach=1');
+    await refused(2, /there is no free dimension "batch", the model has none/, 'inspect', conv, '--free-dimension', 'batch=1');
     await refused(2, /give --free-dimension batch=N --free-dimension sequence=N/, 'run', tokens, '--input', 'ids=random', '--input', 'mask=ones');
   });
 });

@@ -68,7 +68,7 @@ async function byLoadModel({ inputs }) {
   const feeds = Object.fromEntries(
     Object.entries(inputs).map(([name, { data, dims }]) => [name, { data, shape: dims }]),
   );
-  const { last_hidden_state: states } = await model.run(feeds);
+  const { last_hidden_state: { data: states } } = await model.run(feeds);
   const [, tokens] = inputs.input_ids.dims;
   const width = states.length / tokens;
   const mean = Array.from({ length: width }, (_, at) => {

@@ -102,8 +102,8 @@ if (Float16Array !== undefined) {
       }),
     );
     const { y } = await model.run({ x: new Float16Array([1.5, -2]) });
-    assert.ok(y instanceof Float16Array);
-    assert.deepEqual([...y], [-1.5, 2]);
+    assert.ok(y.data instanceof Float16Array);
+    assert.deepEqual([...y.data], [-1.5, 2]);
     model.destroy();
   });
 }

@@ -49,7 +49,7 @@ for (const [name, entry] of Object.entries(manifest)) {
       const results = await model.run(feeds);
       for (const output of entry.outputs) {
         const expected = await readNpy(path.join(folder, `out_${output.name}.npy`));
-        assertAgrees(output, valuesOf(results[output.name], output.dtype), valuesOf(expected.data, expected.dataType));
+        assertAgrees(output, valuesOf(results[output.name].data, output.dtype), valuesOf(expected.data, expected.dataType));
       }
     } finally {
       model.destroy();

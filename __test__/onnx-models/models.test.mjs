@@ -70,7 +70,7 @@ for (const [name, entry] of Object.entries(manifest)) {
       const results = await model.run(feeds);
       for (const output of entry.outputs) {
         const expected = await readNpy(path.join(directory, output.npy));
-        assertAgrees(entry, output, valuesOf(results[output.name], output.dtype), valuesOf(expected.data, expected.dataType));
+        assertAgrees(entry, output, valuesOf(results[output.name].data, output.dtype), valuesOf(expected.data, expected.dataType));
       }
     } finally {
       model.destroy();

@@ -17,17 +17,16 @@ async function readTensors(directory, { name, ...test }, kind) {
 }
 
 /** What is wrong with one output; `undefined` if nothing. */
-function outputProblem(name, result, descriptor, expected) {
-  if (!ArrayBuffer.isView(result)) return `${name}: no typed array`;
+function outputProblem(name, { data, ...descriptor }, expected) {
   const wanted = { dataType: dataTypeOf(expected), shape: expected.shape };
   if (descriptor.dataType !== wanted.dataType || descriptor.shape.join() !== wanted.shape.join()) {
     return `${name}: is ${descriptor.dataType} [${descriptor.shape.join(', ')}], expected ${wanted.dataType} [${wanted.shape.join(', ')}]`;
   }
   const kind = arrayOf(wanted.dataType, 0).constructor;
-  if (!(result instanceof kind)) {
-    return `${name}: is a ${result.constructor.name}, expected a ${kind.name}`;
+  if (!(data instanceof kind)) {
+    return `${name}: is a ${data.constructor.name}, expected a ${kind.name}`;
   }
-  const problem = difference(valuesOf(result, wanted.dataType), valuesOf(expected.data, wanted.dataType), wanted.dataType);
+  const problem = difference(valuesOf(data, wanted.dataType), valuesOf(expected.data, wanted.dataType), wanted.dataType);
   return problem && `${name}: ${problem}`;
 }
 
@@ -38,12 +37,10 @@ async function loadAndRun(directory, test, context) {
       return { outcome: 'loaded', message: 'it is loaded, although its data are no tensors of numbers' };
     }
     const feeds = await readTensors(directory, test, 'inputs');
-    const shapes = Object.fromEntries(Object.entries(feeds).map(([name, { shape }]) => [name, shape]));
-    const { outputs } = await model.compile(shapes);
-    const results = await model.run(Object.fromEntries(Object.entries(feeds).map(([name, { data }]) => [name, data])));
+    const results = await model.run(Object.fromEntries(Object.entries(feeds).map(([name, { data, shape }]) => [name, { data, shape }])));
     const expected = await readTensors(directory, test, 'outputs');
     const problems = Object.keys(expected)
-      .map((name) => outputProblem(name, results[name], outputs[name], expected[name]))
+      .map((name) => outputProblem(name, results[name], expected[name]))
       .filter((problem) => problem !== undefined);
     return problems.length === 0 ? { outcome: 'agrees' } : { outcome: 'differs', message: problems.join('; ') };
   } finally {

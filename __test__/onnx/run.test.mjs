@@ -30,6 +30,9 @@ const growing = () =>
     ],
   });
 
+/** The data of results by name. */
+const dataOf = (results) => Object.fromEntries(Object.entries(results).map(([name, { data }]) => [name, data]));
+
 let context;
 before(async () => {
   context = await ml.createContext();
@@ -48,10 +51,11 @@ describe('loadModel', () => {
     const path = join(folder, 'affine.onnx');
     writeFileSync(path, bytes);
     const buffer = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
-    for (const source of [path, pathToFileURL(path), bytes, buffer, new DataView(buffer)]) {
+    const url = pathToFileURL(path);
+    for (const source of [path, url, url.href, { href: url.href, protocol: 'file:' }, bytes, buffer, new DataView(buffer)]) {
       const model = await loadModel(source, { context });
       assert.ok(model instanceof OnnxModel);
-      assert.deepEqual(await model.run({ x: floats(1, 2, 3) }), { y: floats(3, 14, 106) });
+      assert.deepEqual(await model.run({ x: floats(1, 2, 3) }), { y: { data: floats(3, 14, 106), shape: [1, 3], dataType: 'float32' } });
       model.destroy();
     }
   });
@@ -96,7 +100,7 @@ describe('loadModel', () => {
     writeFileSync(join(folder, 'weights.bin'), Buffer.from(floats(9, 1, 2).buffer));
     writeFileSync(path, model('weights.bin'));
     const loaded = await loadModel(path, { context });
-    assert.deepEqual(await loaded.run({ x: floats(10, 20) }), { y: floats(11, 22) });
+    assert.deepEqual(dataOf(await loaded.run({ x: floats(10, 20) })), { y: floats(11, 22) });
     loaded.destroy();
     await assert.rejects(loadModel(model('weights.bin'), { context }), /load the model from a path/);
     for (const outside of ['../weights.bin', '/etc/passwd', 'a/../../b']) {
@@ -137,7 +141,7 @@ describe('loadModel', () => {
   test('computes the outputs that are asked for, also inner values', async () => {
     const model = await loadModel(affine(), { context, outputs: ['m'] });
     assert.deepEqual(model.outputs.map(({ name }) => name), ['m']);
-    assert.deepEqual(await model.run({ x: floats(1, 2, 3) }), { m: floats(2, 4, 6) });
+    assert.deepEqual(dataOf(await model.run({ x: floats(1, 2, 3) })), { m: floats(2, 4, 6) });
     model.destroy();
     await assert.rejects(
       loadModel(affine(), { context, outputs: ['nothing'] }),
@@ -156,7 +160,7 @@ describe('loadModel', () => {
     const model = await loadModel(bytes, { context, constants: { shape } });
     shape.fill(9n);
     assert.deepEqual(model.inputs.map(({ name }) => name), ['x']);
-    assert.deepEqual((await model.run({ x: floats(1, 2, 3, 4) })).y, floats(1, 2, 3, 4));
+    assert.deepEqual((await model.run({ x: floats(1, 2, 3, 4) })).y, { data: floats(1, 2, 3, 4), shape: [2, 2], dataType: 'float32' });
     assert.deepEqual((await model.compile({ x: [6] })).outputs.y.shape, [2, 3]);
     await assert.rejects(model.run({ x: floats(1, 2), shape }), /"shape" is no input/);
     model.destroy();
@@ -166,6 +170,7 @@ describe('loadModel', () => {
       [{ shape: floats(1, 2) }, /expected one of BigInt64Array/],
       [{ x: floats(1, 2) }, /no data of a known shape/],
       [{ shape: 5 }, /expected an MLTensor/],
+      [{ shape: { data: shape, shape: [2], dataType: 'int32' } }, /is of type "int32", expected int64/],
     ];
     for (const [constants, message] of cases) {
       await assert.rejects(loadModel(bytes, { context, constants }), (error) => error instanceof TypeError && message.test(error.message), String(message));
@@ -181,7 +186,7 @@ describe('loadModel', () => {
 
   test('has a context of its own when none is given', async () => {
     const model = await loadModel(affine());
-    assert.deepEqual(await model.run({ x: floats(0, 0, 0) }), { y: floats(1, 10, 100) });
+    assert.deepEqual(dataOf(await model.run({ x: floats(0, 0, 0) })), { y: floats(1, 10, 100) });
     model.destroy();
     await model.context.lost;
   });
@@ -194,14 +199,20 @@ describe('loadModel', () => {
       [() => loadModel({}), /ArrayBuffer/],
       [() => loadModel(bytes, null), /options is null/],
       [() => loadModel(bytes, { context: {} }), /MLContext/],
-      [() => loadModel(bytes, { freeDimensions: { batch: -1 } }), /freeDimensions.batch is -1/],
+      [() => loadModel(bytes, { freeDimensions: { batch: -1 } }), /freeDimensions\.batch is -1/],
       [() => loadModel(bytes, { freeDimensions: { batch: 1.5 } }), /freeDimensions.batch is 1.5/],
       [() => loadModel(bytes, { freeDimensions: 3 }), /freeDimensions is no object/],
       [() => loadModel(''), /the path has 0 characters/],
       [() => loadModel('a'.repeat(40000)), /the path has 40000 characters, expected 1 to 32767/],
       [() => loadModel(bytes, { outputs: [] }), /outputs is no list of at least one name/],
       [() => loadModel(bytes, { outputs: ['y', 'y'] }), /outputs has a name twice/],
-      [() => loadModel(bytes, { maxSpecializations: 0 }), /maxSpecializations is 0/],
+      [() => loadModel(bytes, { batch: 1 }), /there is no option "batch", the options are context, device, numThreads, freeDimensions/],
+      [() => loadModel(bytes, { device: 'tpu' }), /device is "tpu", expected "auto", "cpu" or "gpu"/],
+      [() => loadModel(bytes, { device: 'cpu', context }), /device and numThreads are for a new context/],
+      [() => loadModel(bytes, { numThreads: 0 }), /numThreads is 0, expected 1 to 1024/],
+      [() => loadModel(bytes, { signal: {} }), /signal is no AbortSignal/],
+      [() => loadModel('https://example.org/model.onnx'), /the model is at "https:", expected a file: models are files/],
+      [() => loadModel(new URL('http://example.org/model.onnx')), /the model is at "http:", expected a file: models are files/],
     ];
     for (const [call, message] of cases) {
       await assert.rejects(call(), (error) => error instanceof TypeError && message.test(error.message), String(call));
@@ -222,7 +233,7 @@ describe('run', () => {
     const model = await loadModel(affine(), { context });
     for (const batch of [1, 2, 1, 3]) {
       const { y } = await model.run({ x: new Float32Array(3 * batch).fill(1) });
-      assert.deepEqual(y, Float32Array.from({ length: 3 * batch }, (_, i) => [3, 12, 102][i % 3]));
+      assert.deepEqual(y.data, Float32Array.from({ length: 3 * batch }, (_, i) => [3, 12, 102][i % 3]));
     }
     const { graph, inputs, outputs } = await model.compile({ x: [2, 3] });
     assert.equal((await model.compile({ x: [2, 3] })).graph, graph);
@@ -233,16 +244,38 @@ describe('run', () => {
   });
 
   test('forgets the shapes that were used the longest time ago', async () => {
-    const model = await loadModel(affine(), { context, maxSpecializations: 2 });
+    const model = await loadModel(affine(), { context });
     const graphOf = async (batch) => (await model.compile({ x: [batch, 3] })).graph;
-    const [one, two] = [await graphOf(1), await graphOf(2)];
-    assert.equal(await graphOf(1), one);
-    await graphOf(3);
-    assert.equal(await graphOf(1), one);
-    assert.notEqual(await graphOf(2), two);
+    const graphs = [];
+    for (let batch = 1; batch <= 8; batch++) graphs.push(await graphOf(batch));
+    assert.equal(await graphOf(1), graphs[0]);
+    await graphOf(9);
+    assert.equal(await graphOf(1), graphs[0]);
+    assert.notEqual(await graphOf(2), graphs[1]);
     // Runs go on although what they use is dropped meanwhile.
-    const runs = [1, 2, 3, 4, 5].map((batch) => model.run({ x: new Float32Array(3 * batch) }));
-    assert.deepEqual((await Promise.all(runs)).map(({ y }) => y.length), [3, 6, 9, 12, 15]);
+    const runs = Array.from({ length: 20 }, (_, at) => model.run({ x: new Float32Array(3 * (at + 1)) }));
+    (await Promise.all(runs)).forEach(({ y }, at) => assert.deepEqual(y.shape, [at + 1, 3]));
+    model.destroy();
+  });
+
+  test('a result can be fed to a model as it is', async () => {
+    const model = await loadModel(affine(), { context });
+    const { y } = await model.run({ x: floats(1, 2, 3, 4, 5, 6) });
+    const again = await model.run({ x: y });
+    assert.deepEqual(again.y, { data: floats(7, 38, 312, 19, 50, 324), shape: [2, 3], dataType: 'float32' });
+    await assert.rejects(model.run({ x: { ...y, dataType: 'int32' } }), /feed "x" is of type "int32", expected float32/);
+    y.shape.push(1);
+    y.data.fill(0);
+    assert.deepEqual(again.y.shape, [2, 3]);
+    model.destroy();
+  });
+
+  test('the graph of a model that somebody destroys is compiled again', async () => {
+    const model = await loadModel(affine(), { context });
+    const { graph } = await model.compile({ x: [1, 3] });
+    graph.destroy();
+    assert.deepEqual((await model.run({ x: floats(1, 2, 3) })).y.data, floats(3, 14, 106));
+    assert.notEqual((await model.compile({ x: [1, 3] })).graph, graph);
     model.destroy();
   });
 
@@ -251,11 +284,11 @@ describe('run', () => {
     const x = floats(1, 1, 1);
     const first = model.run({ x }); // compiles
     x.fill(5);
-    assert.deepEqual((await first).y, floats(3, 12, 102));
+    assert.deepEqual((await first).y.data, floats(3, 12, 102));
     const second = model.run({ x });
     x.fill(7);
     const third = model.run({ x });
-    assert.deepEqual([(await second).y, (await third).y], [floats(11, 20, 110), floats(15, 24, 114)]);
+    assert.deepEqual([(await second).y.data, (await third).y.data], [floats(11, 20, 110), floats(15, 24, 114)]);
     model.destroy();
   });
 
@@ -266,7 +299,7 @@ describe('run', () => {
     x.fill(0);
     runs.push(model.run({ x }));
     x.fill(5);
-    assert.deepEqual(await Promise.all(runs), [{ y: floats(3, 14, 106) }, { y: floats(1, 10, 100) }]);
+    assert.deepEqual((await Promise.all(runs)).map(dataOf), [{ y: floats(3, 14, 106) }, { y: floats(1, 10, 100) }]);
     model.destroy();
   });
 
@@ -286,10 +319,10 @@ describe('run', () => {
     const first = await create(1);
     let result = await model.run({ past: { data: floats(), shape: [0, 2] }, x: floats(1, 2) }, { present: first });
     assert.equal(result.present, first);
-    assert.deepEqual(result.total, floats(3));
+    assert.deepEqual(result.total.data, floats(3));
     const second = await create(3);
     result = await model.run({ past: first, x: floats(3, 4, 5, 6) }, { present: second });
-    assert.deepEqual(result.total, floats(21));
+    assert.deepEqual(result.total.data, floats(21));
     assert.deepEqual(new Float32Array(await context.readTensor(second)), floats(1, 2, 3, 4, 5, 6));
     // What is not wanted is not read.
     result = await model.run({ past: first, x: floats(3, 4, 5, 6) }, { present: null });
@@ -311,7 +344,7 @@ describe('run', () => {
       [{ x: 'text' }, {}, /expected an MLTensor/],
       [{ x: [1, 2, 3] }, {}, /ArrayBuffer/],
       [{ x: new Int32Array(3) }, {}, /is a Int32Array, expected one of Float32Array/],
-      [{ x: floats(1, 2) }, {}, /has 0.6+|2 elements, which do not fill the shape \[batch, 3\]/],
+      [{ x: floats(1, 2) }, {}, /feed "x" has 2 elements, which do not fill the shape \[batch, 3\]/],
       [{ x: { data: x } }, {}, /has data and no shape/],
       [{ x: { data: x, shape: [3] } }, {}, /has shape \[3\], expected \[batch, 3\]/],
       [{ x: { data: x, shape: [2, 3] } }, {}, /has 12 bytes, expected the 24 bytes of float32 \[2, 3\]/],
@@ -325,7 +358,7 @@ describe('run', () => {
     for (const [feeds, fetches, message] of cases) {
       await assert.rejects(model.run(feeds, fetches), (error) => error instanceof TypeError && message.test(error.message), String(message));
     }
-    assert.deepEqual((await model.run({ x })).y, floats(3, 14, 106));
+    assert.deepEqual((await model.run({ x })).y.data, floats(3, 14, 106));
     await assert.rejects(model.compile({}), /the shape of "x" is \[batch, 3\]/);
     await assert.rejects(model.compile({ z: [1] }), /no input "z"/);
     await assert.rejects(model.compile({ x: [1, 4] }), /has shape \[1, 4\], expected \[batch=1, 3\]/);
@@ -339,9 +372,9 @@ describe('run', () => {
     const bytes = writeModel({ inputs: [value('x', FLOAT)], outputs: [value('y', FLOAT)], nodes: [node('Neg', ['x'], ['y'])] });
     const model = await loadModel(bytes, { context });
     assert.equal(model.inputs[0].shape, null);
-    await assert.rejects(model.run({ x: floats(1, 2) }), /does not say what shape "x" has: give \{data, shape\}/);
+    await assert.rejects(model.run({ x: floats(1, 2) }), /does not say what shape "x" has: give one; or \{data, shape\}/);
     for (const shape of [[2], [1, 2], [1, 2, 1]]) {
-      assert.deepEqual((await model.run({ x: { data: floats(1, 2), shape } })).y, floats(-1, -2));
+      assert.deepEqual((await model.run({ x: { data: floats(1, 2), shape } })).y, { data: floats(-1, -2), shape, dataType: 'float32' });
     }
     model.destroy();
   });
@@ -354,7 +387,7 @@ describe('run', () => {
     });
     const model = await loadModel(bytes, { context });
     for (const n of [2, 3]) {
-      assert.deepEqual(await model.run({ x: new Float32Array(n), y: new Float32Array(n) }), { shape: BigInt64Array.of(BigInt(n)), z: new Float32Array(n) });
+      assert.deepEqual(dataOf(await model.run({ x: new Float32Array(n), y: new Float32Array(n) })), { shape: BigInt64Array.of(BigInt(n)), z: new Float32Array(n) });
     }
     model.destroy();
   });
@@ -370,7 +403,7 @@ describe('run', () => {
     const model = await loadModel(affine(), { context });
     const run = model.run({ x: floats(1, 2, 3) });
     model.destroy();
-    assert.deepEqual((await run).y, floats(3, 14, 106));
+    assert.deepEqual((await run).y.data, floats(3, 14, 106));
   });
 
   test('so does one with a context of its own, which goes after the last run', async () => {
@@ -381,7 +414,7 @@ describe('run', () => {
     runs.push(model.run({ x }), model.run({ x: floats(1, 2, 3, 4, 5, 6) }));
     const compiling = assert.rejects(model.compile({ x: [3, 3] }), { name: 'InvalidStateError', message: /the model is destroyed/ });
     model.destroy();
-    assert.deepEqual((await Promise.all(runs)).map(({ y }) => y.length), [3, 3, 6]);
+    assert.deepEqual((await Promise.all(runs)).map(({ y }) => y.data.length), [3, 3, 6]);
     await compiling;
     await model.context.lost;
     await assert.rejects(model.run({ x }), { name: 'InvalidStateError', message: /the model is destroyed/ });
@@ -396,7 +429,7 @@ describe('run', () => {
   test('takes a DataView, and names a feed that is detached', async () => {
     const model = await loadModel(affine(), { context });
     const view = new DataView(floats(9, 1, 2, 3).buffer, 4);
-    assert.deepEqual((await model.run({ x: view })).y, floats(3, 14, 106));
+    assert.deepEqual((await model.run({ x: view })).y.data, floats(3, 14, 106));
     for (const detached of [floats(1, 2, 3), view]) {
       structuredClone(detached.buffer, { transfer: [detached.buffer] });
       await assert.rejects(model.run({ x: detached }), { name: 'TypeError', message: 'run: feed "x" is detached' });
@@ -410,7 +443,7 @@ describe('run', () => {
       outputs: [value('constructor', FLOAT, ['n'])],
       nodes: [node('Neg', ['__proto__'], ['constructor'])],
     }), { context });
-    assert.deepEqual((await model.run({ ['__proto__']: floats(1, -2) })).constructor, floats(-1, 2));
+    assert.deepEqual((await model.run({ ['__proto__']: floats(1, -2) })).constructor.data, floats(-1, 2));
     model.destroy();
   });
 });
@@ -461,12 +494,12 @@ describe('importModel', () => {
     const other = new MLGraphBuilder(context);
     const operand = (of, dataType, shape) => of.constant({ dataType, shape }, new ArrayBuffer(64).slice(0, 4 * shape.reduce((a, b) => a * b, 1)));
     const cases = [
-      [{ x: operand(builder, 'int32', [1, 3]) }, /the binding of 'x' is of type int32, expected float32/],
+      [{ x: operand(builder, 'int32', [1, 3]) }, /the binding of "x" is of type int32, expected float32/],
       [{ x: operand(builder, 'float32', [3]) }, /has shape \[3\], expected \[batch, 3\]/],
-      [{ z: operand(builder, 'float32', [3]) }, /the model has no input 'z'/],
+      [{ z: operand(builder, 'float32', [3]) }, /the model has no input "z"/],
       [{ x: operand(other, 'float32', [1, 3]) }, /another builder/],
       [{ x: 5 }, /MLOperand/],
-      [{}, /the size of 'batch' is not known/],
+      [{}, /the shape of "x" is \[batch, 3\]: give it, or freeDimensions/],
     ];
     for (const [bindings, message] of cases) {
       assert.throws(() => importModel(builder, affine(), bindings), message);

@@ -15,12 +15,13 @@ const CONTEXT_ARGUMENTS = [1, 2, { threads: 1, powerPreference: 'default', accel
 /** Handles of every kind, made as the facade makes them. */
 function handles() {
   const ends = new Map();
-  const environment = binding.initialize((ids, codes, messages) => {
+  const onComplete = (ids, codes, messages) => {
     ids.forEach((id, index) => {
       ends.get(id)?.([codes[index] ?? '', messages[index] ?? '']);
       ends.delete(id);
     });
-  });
+  };
+  const environment = binding.initialize(onComplete, (length) => new ArrayBuffer(length));
   let next = 3;
   const end = () => {
     const id = next++;
@@ -84,7 +85,7 @@ test('every export throws for arguments of the wrong kind', () => {
 });
 
 /** The functions that need none. */
-const WITHOUT_ARGUMENTS = new Set(['onnxOperators', 'createBuilder', 'systemInfo', 'version']);
+const WITHOUT_ARGUMENTS = new Set(['supportedOnnxOperators', 'createBuilder', 'errorCodes', 'systemInfo', 'version']);
 
 test('exports without arguments throw', () => {
   for (const [name, call] of Object.entries(binding)) {
@@ -159,7 +160,7 @@ test('a handler of completions that throws is an uncaught exception, no crash', 
     `import { createRequire } from 'node:module';
      const binding = createRequire(import.meta.url)(${JSON.stringify(file)});
      process.on('uncaughtException', (error) => console.log(JSON.stringify(error.message)));
-     const environment = binding.initialize(() => { throw new Error('on purpose'); });
+     const environment = binding.initialize(() => { throw new Error('on purpose'); }, () => {});
      globalThis.kept = binding.createContext(environment, ...${JSON.stringify(CONTEXT_ARGUMENTS)});`,
   );
   assert.equal(caught, 'on purpose');

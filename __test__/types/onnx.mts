@@ -8,20 +8,25 @@ import {
   inspectModel,
   loadModel,
   supportedOperators,
+  type OnnxAbortSignal,
+  type OnnxErrorCode,
+  type OnnxResult,
   type OnnxSpecialization,
   type OnnxUnsupportedNode,
 } from 'webnn-node/onnx';
 
 declare const tensor: MLTensor;
+declare const signal: OnnxAbortSignal;
 
 const context = await ml.createContext();
 const model: OnnxModel = await loadModel('model.onnx', {
   context,
   freeDimensions: { batch: 1 },
   outputs: ['logits'],
-  maxSpecializations: 4,
+  signal,
 });
 await loadModel({ href: 'file:///model.onnx', protocol: 'file:' });
+await loadModel('file:///model.onnx', { device: 'gpu', numThreads: 2 });
 await loadModel(new Uint8Array(8));
 
 const { logits } = await model.run({
@@ -29,10 +34,11 @@ const { logits } = await model.run({
   mask: { data: new BigInt64Array(4), shape: [1, 4] },
   past: tensor,
 }, { present: tensor, unread: null });
-const first: number = logits[0];
+const first: number = logits.data[0];
 
-const known = await model.run<{ logits: Float32Array; present: MLTensor }>({}, { present: tensor });
-const [best, state]: [number, MLTensor] = [known.logits.indexOf(1), known.present];
+const known = await model.run<{ logits: OnnxResult<Float32Array>; present: MLTensor }>({}, { present: tensor });
+const [best, state]: [number, MLTensor] = [known.logits.data.indexOf(1), known.present];
+await model.run({ ids: known.logits });
 
 const { graph, inputs, outputs }: OnnxSpecialization = await model.compile({ ids: [1, 4] });
 graph?.destroy();
@@ -55,7 +61,8 @@ try {
 } catch (error) {
   if (error instanceof OnnxError) {
     const operator: string | undefined = error.unsupported[0]?.operator;
-    void operator;
+    const code: OnnxErrorCode = error.code;
+    void [operator, code];
   }
 }
 void [first, best, state, outputs, shape, name, dimension, version, operators, parameters, reasons, notes];
@@ -65,6 +72,8 @@ new OnnxModel();
 // @ts-expect-error: feeds are tensors or buffers
 await model.run({ x: [1, 2, 3] });
 // @ts-expect-error: no such option
-await loadModel('model.onnx', { device: 'cpu' });
+await loadModel('model.onnx', { maxSpecializations: 4 });
+// @ts-expect-error: no such device
+await loadModel('model.onnx', { device: 'tpu' });
 // @ts-expect-error: descriptions do not change
 model.inputs[0]!.name = 'other';

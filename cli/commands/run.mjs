@@ -77,15 +77,12 @@ async function writeOutputs(directory, outputs) {
 
 /** Runs the model once: its outputs and the time that it took, in milliseconds. */
 async function runOnce(file, { tensors, freeDimensions }, threads) {
-  return withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads }, async ({ model, specialization }) => {
+  return withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads }, async ({ model }) => {
     const feeds = feedsOf(tensors);
     const start = performance.now();
     const results = await withProgress('running', () => model.run(feeds));
     const milliseconds = performance.now() - start;
-    const outputs = model.outputs.map(({ name }) => {
-      const { dataType, shape } = specialization.outputs[name];
-      return { name, dataType, shape: [...shape], data: results[name] };
-    });
+    const outputs = model.outputs.map(({ name }) => ({ name, ...results[name] }));
     return { outputs, milliseconds };
   });
 }

@@ -76,8 +76,8 @@ export class Encoder {
       input_ids: { data: inputIds, shape },
       attention_mask: { data: attentionMask, shape },
     });
-    const width = embedding.length / lists.length;
-    return lists.map((_, row) => embedding.slice(row * width, (row + 1) * width));
+    const [, width] = embedding.shape;
+    return lists.map((_, row) => embedding.data.slice(row * width, (row + 1) * width));
   }
 
   /** Gives the model's memory back. */

@@ -110,7 +110,7 @@ export class Generator {
     }
     const { logits } = await this.#model.run(feeds, fetches);
     this.#caches = [present, past];
-    return logits;
+    return logits.data;
   }
 
   /** Gives all memory back. */

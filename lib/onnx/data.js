@@ -1,12 +1,13 @@
 'use strict';
 
-/** Typed arrays for data types, and what `run` takes as a feed. */
+/** What `run` takes as a feed, and what it gives as a result. */
 
-const { byteLength, matchingBytes } = require('../descriptor.js');
+const { DATA_TYPES, requireKind } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const { slots: tensorSlots } = require('../tensor.js');
-const { byteLengthOf, bytesOf, isObject } = require('../webidl.js');
-const { attached, requireSize, toSource } = require('./source.js');
+const { isObject } = require('../webidl.js');
+const { codedError } = require('./errors.js');
+const { toSource } = require('./source.js');
 
 const ARRAYS = {
   float32: Float32Array,
@@ -25,86 +26,81 @@ function typedArray(dataType, buffer) {
   return new ARRAYS[dataType](buffer);
 }
 
-/** An MLTensor as a feed. */
-class TensorFeed {
-  /** @param {object} tensor state of the MLTensor */
-  constructor(tensor) {
-    this.tensor = tensor;
-    this.shape = tensor.shape;
-  }
-
-  /** Nothing to keep: dispatches and writes are in order. */
-  keep() {}
-}
-
 /** What messages call a feed. */
 function feedName(name) {
   return `run: feed ${quote(name)}`;
 }
 
-/** A buffer or view as a feed. */
-class DataFeed {
-  #what;
-  #data;
-  #kind;
-  #copy;
-
-  /**
-   * @param {string} what messages call it
-   * @param {object} data
-   * @param {number[] | undefined} shape
-   */
-  constructor(what, data, shape) {
-    this.#what = what;
-    ({ data: this.#data, kind: this.#kind } = toSource(data, what));
-    this.shape = shape;
-  }
-
-  /** @returns {number} how many elements of `dataType` it has; a fraction when its last one is cut */
-  elements(dataType) {
-    return byteLengthOf(this.#data, this.#kind) / byteLength({ dataType, shape: [] });
-  }
-
-  /** Copies the data, which the caller may change before they are used. */
-  keep() {
-    this.#copy = attached(this.#what, () => bytesOf(this.#data, this.#kind)).slice();
-  }
-
-  /**
-   * @param {{dataType: string, shape: readonly number[]}} descriptor
-   * @returns {Uint8Array} the bytes, without a copy
-   * @throws {TypeError} if they are of another type or number
-   */
-  bytes(descriptor) {
-    const bytes = matchingBytes(this.#data, this.#kind, descriptor, this.#what);
-    return this.#copy ?? bytes;
-  }
-}
+/**
+ * @typedef {object} Feed
+ * @property {object} [tensor] state of an MLTensor; all else is about data
+ * @property {object} [data]
+ * @property {string} [kind] of the data, from `bufferSource`
+ * @property {unknown[]} [shape]
+ * @property {unknown} [dataType] as the caller gave it
+ */
 
 /**
  * @param {string} what from `feedName`
- * @param {unknown} value an MLTensor, a view, a buffer, or `{data, shape}`
- * @returns {TensorFeed | DataFeed}
+ * @param {unknown} value an MLTensor, a view, a buffer, or `{data, shape, dataType}`
+ * @returns {Feed}
  * @throws {TypeError} for anything else
  */
 function toFeed(what, value) {
   const tensor = tensorSlots.get(value);
   if (tensor !== undefined) {
-    return new TensorFeed(tensor);
+    return { tensor };
   }
   if (!isObject(value)) {
-    const expected = 'an MLTensor, a typed array, a buffer or {data, shape}';
+    const expected = 'an MLTensor, a typed array, a buffer or {data, shape, dataType}';
     throw new TypeError(`${what} is ${String(value)}, expected ${expected}`);
   }
   if (ArrayBuffer.isView(value) || value.data === undefined) {
-    return new DataFeed(what, value, undefined);
+    return toSource(value, what);
   }
-  if (!Array.isArray(value.shape)) {
+  const { data, shape, dataType } = value;
+  if (!Array.isArray(shape)) {
     throw new TypeError(`${what} has data and no shape, expected a list of sizes`);
   }
-  const shape = [...value.shape];
-  shape.forEach((size, axis) => requireSize(size, `${what}: shape[${axis}]`));
-  return new DataFeed(what, value.data, shape);
+  return { ...toSource(data, what), shape: requireNumbers(Array.from(shape), `${what}: shape`), dataType };
 }
 
-module.exports = { DataFeed, feedName, toFeed, typedArray };
+/** @throws {TypeError} if an element is no number; which numbers are sizes is the native side's to know */
+function requireNumbers(list, what) {
+  list.forEach((item, axis) => {
+    if (typeof item !== 'number') {
+      throw new TypeError(`${what}[${axis}] is of type ${typeof item}, expected a number`);
+    }
+  });
+  return list;
+}
+
+/**
+ * @param {Feed} feed of data
+ * @param {string} dataType of the input
+ * @param {string} what
+ * @throws {TypeError} if the data are of another type
+ */
+function requireType({ kind, dataType: given }, dataType, what) {
+  if (given !== undefined && given !== dataType) {
+    throw new TypeError(`${what} is of type ${typeof given === 'string' ? quote(given) : typeof given}, expected ${dataType}`);
+  }
+  if (DATA_TYPES.includes(dataType)) {
+    requireKind(kind, dataType, what);
+  }
+}
+
+/**
+ * @param {[ArrayBuffer | null, number, ...number[]]} made by the native side: the data, the number of their type, the shape
+ * @param {string} name of the output
+ * @returns {{data: TypedArray, shape: number[], dataType: string}}
+ */
+function toResult([buffer, type, ...shape], name) {
+  if (buffer === null) {
+    throw codedError('ERR_WEBNN_NO_MEMORY', `run: no memory for an ArrayBuffer with the output ${quote(name)}`);
+  }
+  const dataType = DATA_TYPES[type];
+  return { data: typedArray(dataType, buffer), shape, dataType };
+}
+
+module.exports = { feedName, requireNumbers, requireType, toFeed, toResult, typedArray };

@@ -1,53 +1,35 @@
 'use strict';
 
-const { sanitize } = require('../errors.js');
+const { OnnxError, errorFromCode, withCode } = require('../errors.js');
 const native = require('../native.js');
 
-/** Why a model cannot be used. */
-class OnnxError extends Error {
-  /**
-   * @param {string} message
-   * @param {{name: string, operator: string, domain: string, opset: number, reason: string}[]} unsupported
-   */
-  constructor(message, unsupported = []) {
-    super(message);
-    this.unsupported = unsupported;
+const CODES = new Map(native.errorCodes.map(({ code, exception }) => [code, exception]));
+
+/**
+ * @param {string} code of the table
+ * @param {string} message
+ * @returns {Error} the exception of that code
+ */
+function codedError(code, message) {
+  return withCode(errorFromCode(CODES.get(code), message), code);
+}
+
+/**
+ * Gives errors of conversions, which are about the type of a value, their code.
+ *
+ * @template T
+ * @param {() => T} convert
+ * @returns {T}
+ */
+function converting(convert) {
+  try {
+    return convert();
+  } catch (error) {
+    if (error instanceof TypeError && error.code === undefined && Object.isExtensible(error)) {
+      withCode(error, 'ERR_WEBNN_TYPE');
+    }
+    throw error;
   }
 }
 
-Object.defineProperty(OnnxError.prototype, 'name', { value: 'OnnxError', writable: true, configurable: true });
-
-/** Lines of a message are kept, what else could confuse a terminal is not. */
-function sanitizeLines(text) {
-  return text.split('\n').map(sanitize).join('\n');
-}
-
-/** @returns {Function} the native function, whose refusals of a model become OnnxErrors */
-function refusing(nativeFunction) {
-  return (...args) => {
-    try {
-      return nativeFunction(...args);
-    } catch (error) {
-      if (error.code !== 'OnnxError') {
-        throw native.translate(error);
-      }
-      const { message, unsupported } = JSON.parse(error.message);
-      throw new OnnxError(sanitizeLines(message), unsupported);
-    }
-  };
-}
-
-const { onnxOpen, onnxRead, onnxInterface, onnxInspect, onnxCheck, onnxOperators, onnxImport } = native.onnx;
-
-module.exports = {
-  OnnxError,
-  onnx: {
-    open: refusing(onnxOpen),
-    read: refusing(onnxRead),
-    interface: refusing(onnxInterface),
-    inspect: refusing(onnxInspect),
-    check: refusing(onnxCheck),
-    operators: refusing(onnxOperators),
-    import: refusing(onnxImport),
-  },
-};
+module.exports = { OnnxError, codedError, converting };

@@ -1,9 +1,12 @@
 'use strict';
 
+/** Where models come from, and the options that say what of them is wanted. */
+
 const { fileURLToPath } = require('node:url');
 
-const { bufferSource, bytesOf, isObject } = require('../webidl.js');
-const { onnx } = require('./errors.js');
+const { quote } = require('../errors.js');
+const { bufferSource, bytesOf, isDetached, isObject } = require('../webidl.js');
+const { codedError } = require('./errors.js');
 
 const { DataView, URL, Uint8Array } = globalThis;
 
@@ -15,7 +18,7 @@ const MAX_PATH = 32767;
  *
  * @param {unknown} value
  * @param {string} what for messages
- * @returns {{data: object, kind: string}} with a `kind` for `bytesOf` and `byteLengthOf`
+ * @returns {{data: object, kind: string}} with a `kind` for `bytesOf`
  * @throws {TypeError} for anything else
  */
 function toSource(value, what) {
@@ -41,6 +44,30 @@ function attached(what, read) {
   }
 }
 
+/**
+ * @param {object} data
+ * @param {string} kind from `bufferSource`
+ * @param {string} what for messages
+ * @returns {Uint8Array} the bytes, without a copy
+ * @throws {TypeError} if they are detached
+ */
+function attachedBytes(data, kind, what) {
+  const bytes = attached(what, () => bytesOf(data, kind));
+  if (isDetached(bytes)) {
+    throw new TypeError(`${what} is detached`);
+  }
+  return bytes;
+}
+
+/** @returns {string} the path of a file URL */
+function pathOfUrl(text, operation) {
+  const url = new URL(text);
+  if (url.protocol !== 'file:') {
+    throw new TypeError(`${operation}: the model is at ${quote(url.protocol)}, expected a file: models are files`);
+  }
+  return fileURLToPath(url);
+}
+
 /** @throws {TypeError} for a path that no file can have, which would make an endless message */
 function requirePath(path, operation) {
   if (path === '' || path.length > MAX_PATH) {
@@ -50,65 +77,80 @@ function requirePath(path, operation) {
 }
 
 /**
- * Opens a model.
+ * What the native side opens a model from.
  *
- * @param {string | URL | BufferSource} source path, file URL or the bytes of the file, which are copied
+ * @param {unknown} source a path, a file URL or the bytes of the file
  * @param {string} operation for messages
- * @returns {object} native model
- * @throws {OnnxError} if it cannot be read or is no sound model
+ * @returns {string | Uint8Array} a path, or the bytes without a copy
  * @throws {TypeError} for anything else
  */
-function openModel(source, operation) {
+function toModelSource(source, operation) {
   if (typeof source === 'string') {
-    return onnx.open(requirePath(source, operation));
-  }
-  if (source instanceof URL) {
-    return onnx.open(requirePath(fileURLToPath(source), operation));
+    requirePath(source, operation);
+    return /^(file|https?):/i.test(source) ? requirePath(pathOfUrl(source, operation), operation) : source;
   }
   if (!isObject(source)) {
     throw new TypeError(`${operation}: the model is ${String(source)}, expected a path, a file URL or bytes`);
   }
+  // URLs of any realm.
+  if (!ArrayBuffer.isView(source) && typeof source.href === 'string' && typeof source.protocol === 'string') {
+    return requirePath(pathOfUrl(source.href, operation), operation);
+  }
   const what = `${operation}: the model`;
   const { data, kind } = toSource(source, what);
-  return onnx.read(attached(what, () => bytesOf(data, kind)));
+  return attachedBytes(data, kind, what);
+}
+
+/**
+ * @param {unknown} options
+ * @param {string[]} names of the options that exist
+ * @param {string} operation
+ * @returns {object} their values
+ * @throws {TypeError} for an option that does not exist
+ */
+function toOptions(options, names, operation) {
+  if (!isObject(options)) {
+    throw new TypeError(`${operation}: options is ${String(options)}, expected an object`);
+  }
+  const unknown = Object.keys(options).find((name) => !names.includes(name));
+  if (unknown !== undefined) {
+    const message = `${operation}: there is no option ${quote(unknown)}, the options are ${names.join(', ')}`;
+    throw codedError('ERR_WEBNN_UNKNOWN_OPTION', message);
+  }
+  return Object.fromEntries(names.map((name) => [name, options[name]]));
 }
 
 /**
  * @param {unknown} dimensions
  * @param {string} operation
- * @returns {Record<string, number>} sizes by name
- * @throws {TypeError} for a size that is not an integer from 0 to 2^31 - 1
+ * @returns {{names: string[], sizes: number[]}} for the native side, which knows what sizes there are
+ * @throws {TypeError} for a size that is no number
  */
 function freeDimensions(dimensions, operation) {
   if (dimensions === undefined) {
-    return {};
+    return { names: [], sizes: [] };
   }
   if (!isObject(dimensions)) {
     throw new TypeError(`${operation}: freeDimensions is no object`);
   }
   const entries = Object.entries(dimensions);
   for (const [name, size] of entries) {
-    requireSize(size, `${operation}: freeDimensions.${name}`);
+    if (typeof size !== 'number') {
+      throw new TypeError(`${operation}: freeDimensions.${quote(name)} is of type ${typeof size}, expected a number`);
+    }
   }
-  return Object.fromEntries(entries);
-}
-
-/** @throws {TypeError} if `size` is no size of a dimension */
-function requireSize(size, what) {
-  if (!Number.isInteger(size) || size < 0 || size > 0x7fffffff) {
-    throw new TypeError(`${what} is ${String(size)}, expected an integer between 0 and 2147483647`);
-  }
+  return { names: entries.map(([name]) => name), sizes: entries.map(([, size]) => size) };
 }
 
 /**
  * @param {unknown} names
  * @param {string} operation
- * @returns {string[] | null} null for the outputs of the model
+ * @returns {string[] | undefined} undefined for the outputs of the model
  * @throws {TypeError}
  */
 function outputNames(names, operation) {
   if (names === undefined) {
-    return null;
+    return undefined;
   }
   if (!Array.isArray(names) || names.length === 0 || names.some((name) => typeof name !== 'string')) {
     throw new TypeError(`${operation}: outputs is no list of at least one name`);
@@ -119,4 +161,4 @@ function outputNames(names, operation) {
   return [...names];
 }
 
-module.exports = { attached, freeDimensions, openModel, outputNames, requireSize, toSource };
+module.exports = { attachedBytes, freeDimensions, outputNames, toModelSource, toOptions, toSource };

@@ -218,8 +218,7 @@ impl Plan {
     }
 
     /// The buffers of all constants that steps read in place, and of what steps packed; one as often as it is read.
-    #[cfg(test)]
-    pub(super) fn weights(&self) -> impl Iterator<Item = &Arc<Buffer>> {
+    pub fn weights(&self) -> impl Iterator<Item = &Arc<Buffer>> {
         self.constants.values().chain(self.steps.iter().flat_map(|step| step.work.packed()))
     }
 

@@ -84,7 +84,7 @@ impl Plan {
         graph.check_defined()?;
         let (source, passes) = (Listing::of(&graph), passes.and(PASSES));
         let graph = optimized(graph, env, passes)?;
-        Plan::lowered(&graph, source, passes, device, env, options)
+        Plan::of_optimized(&graph, source, passes, device, env, options)
     }
 
     /// Lowers `graph` as it stands.
@@ -92,10 +92,14 @@ impl Plan {
     /// # Errors
     /// As [`compile`](Self::compile).
     pub fn new(graph: &Graph, device: &Arc<Device>, env: &Env, options: PlanOptions) -> Result<Plan> {
-        Plan::lowered(graph, Listing::of(graph), Passes::NONE, device, env, options)
+        Plan::of_optimized(graph, Listing::of(graph), Passes::NONE, device, env, options)
     }
 
-    fn lowered(
+    /// Lowers `graph`, which `passes` have made of `source`.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    pub fn of_optimized(
         graph: &Graph,
         source: Listing,
         passes: Passes,

@@ -53,6 +53,13 @@ impl Listing {
         Listing { kinds, nodes: graph.nodes.clone(), inputs: graph.inputs.clone(), outputs: graph.outputs.clone() }
     }
 
+    /// The listing for the sizes that a tape has computed `values` for.
+    pub fn at(&self, values: &[i64]) -> Listing {
+        let mut listing = self.clone();
+        listing.nodes.iter_mut().for_each(|node| node.fix(values));
+        listing
+    }
+
     /// The nodes.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes

@@ -85,6 +85,15 @@ pub struct Node {
 }
 
 impl Node {
+    /// Lets dimensions be the numbers that they are among `values`.
+    fn fix(&mut self, values: &[i64]) {
+        self.op.visit_dims(&mut |dim| dim.fix(values));
+        for prologue in &mut self.prologues {
+            let dims = prologue.shape.iter_mut().chain(&mut prologue.descriptor.shape);
+            dims.for_each(|dim| dim.fix(values));
+        }
+    }
+
     /// The operands of the operator, as they are read, and those of the epilogue behind its first one.
     pub fn operands(&self) -> (&[Option<ValueId>], &[Option<ValueId>]) {
         let behind: usize = self.prologues.iter().map(Prologue::others).sum();
@@ -133,13 +142,7 @@ impl Graph {
                 value.source = Source::Constant(Buffer::copy_of(&bytes)?.into());
             }
         }
-        for node in &mut graph.nodes {
-            node.op.visit_dims(&mut |dim| dim.fix(values));
-            for prologue in &mut node.prologues {
-                let dims = prologue.shape.iter_mut().chain(&mut prologue.descriptor.shape);
-                dims.for_each(|dim| dim.fix(values));
-            }
-        }
+        graph.nodes.iter_mut().for_each(|node| node.fix(values));
         Ok(graph)
     }
 

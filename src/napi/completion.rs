@@ -3,41 +3,94 @@
 //! in one call: entering JavaScript costs more than what a small request does.
 
 use super::handle::Owner;
-use crate::error::Result;
+use super::session::UnsupportedNode;
+use crate::error::{Result, Unsupported};
 use crate::runtime::{Context, Done, Wake, WeakList};
-use napi::bindgen_prelude::{FnArgs, Function, Unknown};
+use napi::bindgen_prelude::{FnArgs, Function, FunctionRef, ToNapiValue, Unknown, check_status};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode, ThreadsafeFunctionHandle};
-use napi::{Env, Status, sys};
+use napi::{Env, JsValue, Status, sys};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// `(ids, codes, messages)` in the order in which the requests ended. An empty code is success; both other lists are
-/// empty when all are successes.
-pub type Completions = FnArgs<(Vec<u32>, Vec<String>, Vec<String>)>;
+/// Bytes of an ArrayBuffer for which there is memory as long as the process can go on at all.
+const SMALL_BUFFER: usize = 1 << 20;
+
+/// `(ids, codes, messages, details)` in the order in which the requests ended. An empty code is success; codes and messages
+/// are empty when all are successes. Details are lists: of what a request made, and of nodes that are not supported.
+pub type Completions = FnArgs<(Vec<u32>, Vec<String>, Vec<String>, Vec<Details>)>;
 type Notify = ThreadsafeFunction<(), Unknown<'static>, Completions, Status, false, true>;
+
+/// Makes the JavaScript values of what a request made, on the JavaScript thread.
+pub type Collect = Box<dyn FnOnce(&Env) -> napi::Result<Vec<sys::napi_value>> + Send>;
+
+/// What is told of a request beside its end.
+pub enum Details {
+    None,
+    Made(Collect),
+    Refused(Vec<Unsupported>),
+}
+
+impl ToNapiValue for Details {
+    unsafe fn to_napi_value(raw: sys::napi_env, details: Details) -> napi::Result<sys::napi_value> {
+        let env = Env::from_raw(raw);
+        let values = match details {
+            Details::None => Vec::new(),
+            Details::Made(collect) => collect(&env)?,
+            Details::Refused(nodes) => {
+                // SAFETY: this is called on the JavaScript thread of `raw`.
+                let node = |node| unsafe { UnsupportedNode::to_napi_value(raw, UnsupportedNode::from(node)) };
+                nodes.into_iter().map(node).collect::<napi::Result<_>>()?
+            }
+        };
+        let mut array = std::ptr::null_mut();
+        // SAFETY: as above; all values are alive until the call into JavaScript that they are arguments of has returned.
+        unsafe {
+            check_status!(sys::napi_create_array_with_length(raw, values.len(), &mut array))?;
+            for (at, value) in values.into_iter().enumerate() {
+                check_status!(sys::napi_set_element(raw, array, at as u32, value))?;
+            }
+        }
+        Ok(array)
+    }
+}
 
 /// The end of a request.
 struct End {
     id: u32,
     result: Result<()>,
+    /// Of a success.
+    collect: Option<Collect>,
     /// Whether it was outstanding: JavaScript waits for it.
     awaited: bool,
 }
 
-/// Requests that have ended and that JavaScript has not heard of.
-#[derive(Default)]
-struct Ended(Mutex<Vec<End>>);
+/// Requests that have ended and that JavaScript has not heard of; `None` when there is nobody left to be told.
+struct Ended(Mutex<Option<Vec<End>>>);
 
 impl Ended {
     /// Adds one; gives whether it is the first, which JavaScript has to be told of.
     fn add(&self, end: End) -> bool {
-        let mut ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.push(end);
-        ended.len() == 1
+        match &mut *self.lock() {
+            Some(ended) => {
+                ended.push(end);
+                ended.len() == 1
+            }
+            None => false,
+        }
     }
 
     fn take(&self) -> Vec<End> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        self.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Forgets all of them, now and from now on: what they made may hold the environment.
+    fn close(&self) {
+        let ended = self.lock().take();
+        drop(ended);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<End>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -85,6 +138,8 @@ impl Outstanding {
 /// One JavaScript environment: the main thread or a worker.
 pub struct Environment {
     notify: Arc<Notify>,
+    /// Gives an ArrayBuffer of so many bytes, or undefined without memory: the functions of Node-API end the process then.
+    allocate: FunctionRef<f64, Unknown<'static>>,
     outstanding: Arc<Outstanding>,
     completed: Arc<Ended>,
     /// Those end with it: nobody sees what they would still do. That does not wait for the finalizers of their handles,
@@ -93,13 +148,21 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The environment whose requests are told to `on_complete`.
-    pub fn new(env: &Env, on_complete: Function<Completions, Unknown<'static>>) -> napi::Result<Arc<Environment>> {
+    /// The environment whose requests are told to `on_complete`. `allocate` gives an ArrayBuffer of so many bytes, or
+    /// undefined when there is no memory for it.
+    pub fn new(
+        env: &Env,
+        on_complete: Function<Completions, Unknown<'static>>,
+        allocate: Function<f64, Unknown<'static>>,
+    ) -> napi::Result<Arc<Environment>> {
+        let allocate = allocate.create_ref()?;
         let contexts = Arc::new(WeakList::<Owner>::default());
-        env.add_env_cleanup_hook(contexts.clone(), |contexts| {
+        let (outstanding, completed) =
+            (Arc::new(Outstanding::default()), Arc::new(Ended(Mutex::new(Some(Vec::new())))));
+        env.add_env_cleanup_hook((contexts.clone(), completed.clone()), |(contexts, completed)| {
             contexts.drain().iter().for_each(|owner| owner.context.end());
+            completed.close();
         })?;
-        let (outstanding, completed) = (Arc::new(Outstanding::default()), Arc::new(Ended::default()));
         let (told, source) = (outstanding.clone(), completed.clone());
         let notify = on_complete.build_threadsafe_function::<()>().weak::<true>().build_callback(
             move |call: napi::threadsafe_function::ThreadsafeCallContext<()>| {
@@ -109,12 +172,12 @@ impl Environment {
             },
         )?;
         drop(outstanding.notify.set(Arc::downgrade(&notify.handle)));
-        Ok(Arc::new(Environment { notify: Arc::new(notify), outstanding, completed, contexts }))
+        Ok(Arc::new(Environment { notify: Arc::new(notify), allocate, outstanding, completed, contexts }))
     }
 
     /// The owner of `context`, which ends with this environment.
     pub fn own(self: &Arc<Self>, context: Context) -> Arc<Owner> {
-        let owner = Arc::new(Owner { context, environment: self.clone() });
+        let owner = Arc::new(Owner { context: Arc::new(context), environment: self.clone() });
         self.contexts.add(&owner);
         owner
     }
@@ -123,18 +186,46 @@ impl Environment {
     /// even if the request is refused at once; it ignores the end of a request that it never made.
     pub fn request(self: &Arc<Self>, env: &Env, id: u32) -> Done {
         self.outstanding.add(env);
-        self.telling(id, true)
+        self.telling(id, true, None)
+    }
+
+    /// As [`request`](Self::request), for one that makes something, which `collect` gives when it has succeeded.
+    pub fn deliver(self: &Arc<Self>, env: &Env, id: u32, collect: Collect) -> Done {
+        self.outstanding.add(env);
+        self.telling(id, true, Some(collect))
+    }
+
+    /// An ArrayBuffer with a copy of `bytes`; null when there is no memory for it. Called on the JavaScript thread.
+    pub fn array_buffer(&self, env: &Env, bytes: &[u8]) -> napi::Result<sys::napi_value> {
+        let (raw, mut buffer, mut data, mut len) = (env.raw(), std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        if bytes.len() <= SMALL_BUFFER {
+            // SAFETY: this is the JavaScript thread of `env`.
+            check_status!(unsafe { sys::napi_create_arraybuffer(raw, bytes.len(), &mut data, &mut buffer) })?;
+            len = bytes.len();
+        } else {
+            buffer = self.allocate.borrow_back(env)?.call(bytes.len() as f64)?.raw();
+            // SAFETY: as above, and the value was made just now. The call fails for anything but an ArrayBuffer.
+            unsafe { sys::napi_get_arraybuffer_info(raw, buffer, &mut data, &mut len) };
+        }
+        if len != bytes.len() {
+            // SAFETY: as above.
+            check_status!(unsafe { sys::napi_get_null(raw, &mut buffer) })?;
+        } else if len > 0 {
+            // SAFETY: the buffer has `len` bytes, and nobody else knows it yet.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast(), len) };
+        }
+        Ok(buffer)
     }
 
     /// The end of `id`, which may never come: the event loop does not wait for it.
     pub fn watch(&self, id: u32) -> Done {
-        self.telling(id, false)
+        self.telling(id, false, None)
     }
 
-    fn telling(&self, id: u32, awaited: bool) -> Done {
+    fn telling(&self, id: u32, awaited: bool, collect: Option<Collect>) -> Done {
         let (notify, completed) = (self.notify.clone(), self.completed.clone());
         Done::waking(move |result| {
-            let is_first = completed.add(End { id, result, awaited });
+            let is_first = completed.add(End { id, result, collect, awaited });
             is_first.then(|| -> Wake {
                 // When the environment has ended, nobody is left to be told.
                 Box::new(move || _ = notify.call((), ThreadsafeFunctionCallMode::NonBlocking))
@@ -145,13 +236,21 @@ impl Environment {
 
 fn arguments(completions: Vec<End>) -> Completions {
     let ids = completions.iter().map(|end| end.id).collect();
-    if completions.iter().all(|end| end.result.is_ok()) {
-        return (ids, Vec::new(), Vec::new()).into();
+    let (mut codes, mut messages, mut details) = (Vec::new(), Vec::new(), Vec::new());
+    let has_failures = completions.iter().any(|end| end.result.is_err());
+    let has_details = has_failures || completions.iter().any(|end| end.collect.is_some());
+    for End { result, collect, .. } in completions {
+        let (code, message, detail) = match result {
+            Ok(()) => ("", String::new(), collect.map_or(Details::None, Details::Made)),
+            Err(error) => (error.tag(), error.message, Details::Refused(error.unsupported)),
+        };
+        if has_failures {
+            codes.push(code.to_string());
+            messages.push(message);
+        }
+        if has_details {
+            details.push(detail);
+        }
     }
-    let failure = |end: End| match end.result {
-        Ok(()) => (String::new(), String::new()),
-        Err(error) => (error.kind.name().to_string(), error.message),
-    };
-    let (codes, messages) = completions.into_iter().map(failure).unzip();
-    (ids, codes, messages).into()
+    (ids, codes, messages, details).into()
 }

@@ -9,9 +9,9 @@ use napi::bindgen_prelude::{Array, BigInt, FromNapiValue, JsObjectValue, Object,
 use napi::{JsValue, ValueType};
 use std::collections::BTreeMap;
 
-/// The exception for an error: its `code` is the name of the exception.
+/// The exception for an error: its `code` is that of the error, or the name of the exception.
 pub fn thrown(error: Error) -> napi::Error<String> {
-    napi::Error::new(error.kind.name().to_string(), error.message)
+    napi::Error::new(error.tag().to_string(), error.message)
 }
 
 /// A TypeError.
@@ -34,7 +34,16 @@ pub fn data_type(index: u32) -> Result<DataType> {
     DataType::ALL.get(index as usize).copied().ok_or_else(|| type_error("there is no data type of that index"))
 }
 
-fn to<T: FromNapiValue>(value: &Unknown) -> Result<T> {
+/// The index of a data type in the IDL enumeration.
+pub fn data_type_index(dtype: DataType) -> u32 {
+    DataType::ALL.iter().position(|&other| other == dtype).expect("a data type") as u32
+}
+
+/// A value as napi-rs converts it.
+///
+/// # Errors
+/// A TypeError for one of another type.
+pub fn from_value<T: FromNapiValue>(value: &Unknown) -> Result<T> {
     let raw = value.value();
     // SAFETY: `raw` is a live value of its environment.
     unsafe { T::from_napi_value(raw.env, raw.value) }.map_err(from_napi)
@@ -47,9 +56,9 @@ fn kind(value: &Unknown) -> Result<ValueType> {
 /// An MLNumber: a number or a bigint.
 pub fn number(value: Unknown) -> Result<Number> {
     if kind(&value)? != ValueType::BigInt {
-        return Ok(Number::Float(to(&value)?));
+        return Ok(Number::Float(from_value(&value)?));
     }
-    let BigInt { sign_bit, words } = to(&value)?;
+    let BigInt { sign_bit, words } = from_value(&value)?;
     Ok(Number::from_words(sign_bit, &words))
 }
 
@@ -67,8 +76,8 @@ pub fn operands(object: &Object) -> Result<BTreeMap<String, Vec<ValueId>>> {
         .map(|entry| {
             let (name, value) = entry?;
             let ids: Vec<u32> = match kind(&value)? {
-                ValueType::Number => vec![to(&value)?],
-                _ => to(&value)?,
+                ValueType::Number => vec![from_value(&value)?],
+                _ => from_value(&value)?,
             };
             Ok((name, ids.into_iter().map(ValueId).collect()))
         })
@@ -86,15 +95,15 @@ pub fn attributes(object: &Object) -> Result<Attributes> {
 
 fn attribute(value: Unknown) -> Result<Attribute> {
     Ok(match kind(&value)? {
-        ValueType::Boolean => Attribute::Bool(to(&value)?),
+        ValueType::Boolean => Attribute::Bool(from_value(&value)?),
         ValueType::Number | ValueType::BigInt => Attribute::Number(number(value)?),
-        ValueType::String => Attribute::Text(to(&value)?),
+        ValueType::String => Attribute::Text(from_value(&value)?),
         _ => {
-            let array: Array = to(&value)?;
+            let array: Array = from_value(&value)?;
             let items: Vec<Unknown> =
                 (0..array.len()).map(|index| array.get_element(index).map_err(from_napi)).collect::<Result<_>>()?;
             match items.first().map(kind).transpose()? {
-                Some(ValueType::String) => Attribute::Texts(items.iter().map(to).collect::<Result<_>>()?),
+                Some(ValueType::String) => Attribute::Texts(items.iter().map(from_value).collect::<Result<_>>()?),
                 _ => Attribute::Numbers(items.into_iter().map(number).collect::<Result<_>>()?),
             }
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A context and the environment that it was made in.
 pub struct Owner {
     /// The context.
-    pub context: Context,
+    pub context: Arc<Context>,
     /// Where the ends of its requests are told.
     pub environment: Arc<Environment>,
 }
@@ -79,7 +79,9 @@ impl Weight {
     /// Reports `bytes` bytes instead of what was reported.
     pub fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes as i64);
-        adjust(self.env, bytes as i64 - before);
+        if before != bytes as i64 {
+            adjust(self.env, bytes as i64 - before);
+        }
     }
 
     /// Reports `bytes` bytes more.
@@ -119,7 +121,7 @@ pub fn handles<T: 'static>(array: &Array, owner: &Arc<Owner>) -> super::Result<V
     (0..array.len())
         .map(|index| {
             let element: Unknown = array.get_element(index).map_err(super::convert::from_napi)?;
-            let external = element_handle::<T>(&element).filter(|handle| Arc::ptr_eq(&handle.owner, owner));
+            let external = element_handle::<T>(&element, owner);
             external.map(|handle| handle.shared.clone()).ok_or_else(|| {
                 super::convert::type_error("an element of the array is not a handle of the expected type and context")
             })
@@ -127,7 +129,8 @@ pub fn handles<T: 'static>(array: &Array, owner: &Arc<Owner>) -> super::Result<V
         .collect()
 }
 
-fn element_handle<'a, T: 'static>(element: &Unknown<'a>) -> Option<&'a Handle<T>> {
+/// The handle that `element` is, if it is one of that type and owner.
+pub fn element_handle<'a, T: 'static>(element: &Unknown<'a>, owner: &Arc<Owner>) -> Option<&'a Handle<T>> {
     let value = element.value();
     let mut data = std::ptr::null_mut();
     // SAFETY: `value` is a live value of its environment; the call fails for anything but an external.
@@ -137,5 +140,6 @@ fn element_handle<'a, T: 'static>(element: &Unknown<'a>) -> Option<&'a Handle<T>
     }
     // SAFETY: napi-rs keeps a registry of its externals and their types, and gives `None` for anything else; the external
     // lives as long as its element, which the array holds during this call.
-    unsafe { External::<Handle<T>>::inner_from_raw(data) }
+    let handle = unsafe { External::<Handle<T>>::inner_from_raw(data) };
+    handle.filter(|handle| Arc::ptr_eq(&handle.owner, owner))
 }

@@ -5,15 +5,15 @@ mod completion;
 mod convert;
 mod handle;
 mod onnx;
+mod session;
 
-use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind};
 use crate::ir::{Builder, Constant, ValueId};
 use crate::ops::limits::support_limits_json;
 use crate::runtime::{self, Wish};
 use crate::shape::Descriptor;
 use completion::{Completions, Environment};
-use convert::{attributes, data_type, number, operands, thrown};
+use convert::{attributes, data_type, data_type_index, number, operands, thrown};
 use handle::{BuilderHandle, Handle, Owner, Weight, handles};
 use napi::Env;
 use napi::bindgen_prelude::{Array, External, Function, Object, Uint8ArraySlice, Unknown};
@@ -43,13 +43,15 @@ type TensorHandle = Handle<runtime::Tensor>;
 type GraphHandle = Handle<runtime::CompiledGraph>;
 
 /// Called once per JavaScript environment, with the function that is told how each asynchronous request ended:
-/// `(ids, codes, messages)`, where an empty code, or none, is success.
+/// `(ids, codes, messages, details)`, where an empty code, or none, is success; and with one that gives an ArrayBuffer of so
+/// many bytes, or undefined when there is no memory for it.
 #[napi(catch_unwind)]
 pub fn initialize(
     env: Env,
     on_complete: Function<Completions, Unknown<'static>>,
+    allocate: Function<f64, Unknown<'static>>,
 ) -> Result<External<Arc<Environment>>> {
-    Environment::new(&env, on_complete).map(External::new).map_err(convert::from_napi)
+    Environment::new(&env, on_complete, allocate).map(External::new).map_err(convert::from_napi)
 }
 
 /// What a context is asked to be.
@@ -88,6 +90,15 @@ pub fn create_context(
     let context = runtime::Context::new(threads, low_power).map_err(thrown)?;
     context.open(wish, environment.watch(lost), environment.request(&env, id));
     Ok(External::new(environment.own(context)))
+}
+
+/// What an open context computes on: `cpu` or `gpu`.
+#[napi(catch_unwind)]
+pub fn context_device(context: &External<ContextHandle>) -> &'static str {
+    match context.context.backend() {
+        Some(runtime::Backend::Gpu(_)) => "gpu",
+        Some(runtime::Backend::Cpu) | None => "cpu",
+    }
 }
 
 /// Loses the GPU of a context as a driver that fails would, for tests. Nothing happens on the CPU.
@@ -267,8 +278,7 @@ pub fn operator(
 }
 
 fn describe(id: ValueId, descriptor: &Descriptor) -> Vec<u32> {
-    let dtype = DataType::ALL.iter().position(|&dtype| dtype == descriptor.dtype).expect("a data type");
-    [id.0, dtype as u32].into_iter().chain(descriptor.shape.iter().copied()).collect()
+    [id.0, data_type_index(descriptor.dtype)].into_iter().chain(descriptor.shape.iter().copied()).collect()
 }
 
 /// A graph that is being built, and the names of the inputs that it needs, in the order in which `dispatch` wants them.

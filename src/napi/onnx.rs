@@ -1,26 +1,19 @@
-//! ONNX models: opened once, imported into builders for given shapes. Descriptions and requests travel as JSON.
+//! ONNX models in builders, and what can be told about them. Descriptions travel as JSON.
 
-use super::convert::thrown;
+use super::convert::invalid_state;
 use super::handle::BuilderHandle;
+use super::session::{Dimensions, ModelHandle, Refused, outcome, taken};
 use super::{Result, with_builder};
-use crate::error::{Error, ErrorKind};
-use crate::ir::{Builder, ValueId};
-use crate::onnx::describe::{inspect, interface, supported_operators};
-use crate::onnx::file::Files;
-use crate::onnx::import::{Binding, check};
-use crate::onnx::{Model, ModelError, Request, import};
-use bytes::Bytes;
-use napi::bindgen_prelude::{External, Uint8ArraySlice};
+use crate::error::Code;
+use crate::ir::ValueId;
+use crate::onnx::describe::{inspect, supported_operators};
+use crate::onnx::import::Binding;
+use crate::onnx::sizes::check_names;
+use crate::onnx::{ModelError, Request, import};
+use napi::bindgen_prelude::{Either, External};
 use napi_derive::napi;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-
-/// An OnnxError; its message is the JSON of the [`ModelError`].
-fn model_error(error: ModelError) -> napi::Error<String> {
-    napi::Error::new("OnnxError".to_string(), json(&error))
-}
 
 /// # Panics
 /// Never: the keys of everything that is serialized here are strings.
@@ -28,61 +21,43 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("everything here has a JSON form")
 }
 
-fn from_json<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T> {
-    let parsed = serde_json::from_str(text);
-    parsed.map_err(|error| thrown(Error::new(ErrorKind::Type, format!("a malformed request: {error}"))))
+/// What can be known without building.
+#[napi(catch_unwind)]
+pub fn inspect_model(model: &External<ModelHandle>, dimensions: Dimensions) -> Result<Either<String, Refused>> {
+    let free_dimensions = dimensions.checked("inspectModel")?;
+    let model = taken(model)?;
+    Ok(outcome(
+        inspect(&model, free_dimensions)
+            .map(|inspection| json(&inspection))
+            .map_err(|error| named("inspectModel", error)),
+    ))
 }
 
-/// The model in the file at `path`.
-#[napi(catch_unwind)]
-pub fn onnx_open(path: String) -> Result<External<Model>> {
-    Model::open(Path::new(&path)).map(External::new).map_err(model_error)
-}
-
-/// The model in `bytes`, which are copied.
-#[napi(catch_unwind)]
-pub fn onnx_read(bytes: Uint8ArraySlice) -> Result<External<Model>> {
-    let (files, bytes) = Files::of_bytes(Bytes::copy_from_slice(&bytes));
-    Model::decode(bytes, files).map(External::new).map_err(model_error)
-}
-
-/// Inputs, outputs and metadata.
-#[napi(catch_unwind)]
-pub fn onnx_interface(model: &External<Model>) -> String {
-    json(&interface(model))
-}
-
-/// What can be known without building; `free_dimensions` is an object of sizes.
-#[napi(catch_unwind)]
-pub fn onnx_inspect(model: &External<Model>, free_dimensions: String) -> Result<String> {
-    inspect(model, from_json(&free_dimensions)?).map(|inspection| json(&inspection)).map_err(model_error)
-}
-
-/// Refuses a model that no sizes of its free dimensions make possible; arguments as for [`onnx_import`].
-#[napi(catch_unwind)]
-pub fn onnx_check(builder: &External<BuilderHandle>, model: &External<Model>, request: String) -> Result<()> {
-    with_model(builder, &request, |builder, request| check(model, builder, request))
+/// An error about an argument, with the operation before it.
+fn named(operation: &str, error: ModelError) -> ModelError {
+    match error.code {
+        Code::UnknownDimension => ModelError { message: format!("{operation}: {}", error.message), ..error },
+        _ => error,
+    }
 }
 
 /// The operators that are translated.
 #[napi(catch_unwind)]
-pub fn onnx_operators() -> String {
+pub fn supported_onnx_operators() -> String {
     json(&supported_operators())
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ImportRequest {
-    free_dimensions: BTreeMap<String, u32>,
-    shapes: BTreeMap<String, Vec<u32>>,
-    bindings: BTreeMap<String, u32>,
-    outputs: Option<Vec<String>>,
-}
-
-fn request_of(json: &str) -> Result<Request> {
-    let ImportRequest { free_dimensions, shapes, bindings, outputs } = from_json(json)?;
-    let bindings = bindings.into_iter().map(|(name, id)| (name, ValueId(id))).collect();
-    Ok(Request { free_dimensions, shapes, bindings, outputs })
+/// What to import a model for.
+#[napi(object, object_to_js = false)]
+pub struct ImportOptions {
+    /// Sizes of free dimensions.
+    pub dimensions: Dimensions,
+    /// Names of the values that are wanted.
+    pub outputs: Option<Vec<String>>,
+    /// Names of inputs that operands replace.
+    pub inputs: Vec<String>,
+    /// Those operands.
+    pub operands: Vec<u32>,
 }
 
 #[derive(Serialize)]
@@ -107,30 +82,41 @@ struct ImportResult {
     outputs: Vec<Bound>,
 }
 
-/// Does something with a builder for a request; a defect in a translation leaves the builder as it was.
-fn with_model<T>(
+/// Appends what is wanted of `model` to `builder`; gives the operands of inputs and outputs as JSON. A defect in a
+/// translation leaves the builder as it was.
+#[napi(catch_unwind)]
+pub fn import_model(
     builder: &External<BuilderHandle>,
-    request: &str,
-    work: impl FnOnce(&mut Builder, &Request) -> crate::onnx::Result<T>,
-) -> Result<T> {
-    let request = request_of(request)?;
-    let mut result = None;
+    model: &External<ModelHandle>,
+    options: ImportOptions,
+) -> Result<Either<String, Refused>> {
+    let free_dimensions = options.dimensions.checked("importModel")?;
+    let model = taken(model)?;
+    let operands: Vec<ValueId> = options.operands.into_iter().map(ValueId).collect();
+    let mut imported = None;
     with_builder(builder, |builder| {
+        if operands.iter().any(|id| id.index() >= builder.graph_len()) {
+            return Ok(());
+        }
+        let bindings = options.inputs.into_iter().zip(operands).collect();
+        let request = Request { free_dimensions, bindings, outputs: options.outputs, ..Request::default() };
         let before = builder.checkpoint();
-        let outcome = catch_unwind(AssertUnwindSafe(|| work(builder, &request)));
-        result = Some(outcome.unwrap_or_else(|_| {
+        let work = || {
+            check_names(model.graph.free_inputs(), &request.free_dimensions)?;
+            import(&model, builder, &request)
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(work));
+        imported = Some(outcome.unwrap_or_else(|_| {
             builder.roll_back(before);
-            Err(ModelError::new("importing the model failed: this is a defect of webnn-node"))
+            Err(ModelError::coded(Code::Operation, "importing the model failed: this is a defect of webnn-node"))
         }));
         Ok(())
     })?;
-    result.expect("the work was done").map_err(model_error)
-}
-
-/// Appends what `request` wants of `model` to `builder`; gives the operands of inputs and outputs.
-#[napi(catch_unwind)]
-pub fn onnx_import(builder: &External<BuilderHandle>, model: &External<Model>, request: String) -> Result<String> {
-    let imported = with_model(builder, &request, |builder, request| import(model, builder, request))?;
+    let imported = imported.ok_or_else(|| invalid_state("a binding is no operand of the builder"))?;
     let bound = |bindings: Vec<Binding>| bindings.into_iter().map(Bound::from).collect();
-    Ok(json(&ImportResult { inputs: bound(imported.inputs), outputs: bound(imported.outputs) }))
+    Ok(outcome(
+        imported
+            .map(|imported| json(&ImportResult { inputs: bound(imported.inputs), outputs: bound(imported.outputs) }))
+            .map_err(|error| named("importModel", error)),
+    ))
 }

@@ -4,6 +4,7 @@ use super::error::{Result, Unsupported};
 use super::import::{Request, check, import};
 use super::model::{Graph, MAX_DEPTH, Metadata, Model, ValueInfo, decode_attributes, decode_node};
 use super::registry::entries;
+use super::sizes::check_names;
 use crate::ir::Builder;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -68,6 +69,7 @@ pub fn interface(model: &Model) -> Interface<'_> {
 /// If it is damaged. Sizes that are missing are no error: then what no size makes possible is unsupported.
 pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<Inspection<'_>> {
     model.files.check()?;
+    check_names(model.graph.free_inputs(), &free_dimensions)?;
     let mut counts = Counts::default();
     counts.graph(&model.graph, 0)?;
     for function in model.functions.values() {

@@ -1,34 +1,15 @@
 //! What goes wrong with a model.
 
-use serde::Serialize;
+use crate::error::{Code, Error};
 use std::fmt;
 
-/// A node that cannot be imported, and why.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Unsupported {
-    /// The node's name, or that of its first output where it has none.
-    pub name: String,
-    /// `op_type`.
-    pub operator: String,
-    /// Empty for `ai.onnx`.
-    pub domain: String,
-    /// The version of the domain that the model asks for; 0 if it asks for none.
-    pub opset: i64,
-    /// Why.
-    pub reason: String,
-}
-
-impl fmt::Display for Unsupported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Unsupported { name, operator, domain, opset, reason } = self;
-        let separator = if domain.is_empty() { "" } else { "." };
-        write!(f, "[{name}] {domain}{separator}{operator} (opset {opset}): {reason}")
-    }
-}
+pub use crate::error::Unsupported;
 
 /// Why a model cannot be used: a file that is no model, a request that does not fit it, or nodes that are not supported.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ModelError {
+    /// What kind of problem it is.
+    pub code: Code,
     /// One line, or one and a line per node.
     pub message: String,
     /// Every node that is not supported, up to [`MAX_LISTED`].
@@ -42,9 +23,14 @@ pub const MAX_LISTED: usize = 10_000;
 pub type Result<T, E = ModelError> = std::result::Result<T, E>;
 
 impl ModelError {
-    /// An error that is about no node.
+    /// A file that is no sound model.
     pub fn new(message: impl Into<String>) -> ModelError {
-        ModelError { message: message.into(), unsupported: Vec::new() }
+        ModelError::coded(Code::ModelInvalid, message)
+    }
+
+    /// An error that is about no node.
+    pub fn coded(code: Code, message: impl Into<String>) -> ModelError {
+        ModelError { code, message: message.into(), unsupported: Vec::new() }
     }
 
     /// The refusal of a model for `count` nodes, the first of which are `unsupported`.
@@ -59,7 +45,13 @@ impl ModelError {
         if count > unsupported.len() {
             message += &format!("\n  and {} more", count - unsupported.len());
         }
-        ModelError { message, unsupported }
+        ModelError { code: Code::UnsupportedOperator, message, unsupported }
+    }
+
+    /// The same as an error of the crate. Lists of nodes have a limit of their own, so the message is not cut.
+    pub fn into_error(self) -> Error {
+        let ModelError { code, message, unsupported } = self;
+        Error { kind: code.kind(), message, code: Some(code), unsupported }
     }
 }
 
@@ -81,9 +73,31 @@ pub fn shortened(text: &str) -> String {
     }
 }
 
+/// A name of a file or caller in quotation marks.
+pub fn quoted(name: &str) -> String {
+    format!("\"{}\"", shortened(name))
+}
+
+/// Names in quotation marks, or `none`.
+pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.into_iter().map(quoted).collect();
+    if names.is_empty() { "none".to_string() } else { names.join(", ") }
+}
+
 /// Why a node is not supported; the importer adds which.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refusal(pub String);
+pub struct Refusal {
+    /// Why.
+    pub reason: String,
+    /// Whether inputs of other sizes could make it possible.
+    pub depends_on_sizes: bool,
+}
+
+/// A refusal whatever the sizes.
+#[expect(non_snake_case, reason = "what most translations say is a reason and nothing more")]
+pub fn Refusal(reason: String) -> Refusal {
+    Refusal { reason, depends_on_sizes: false }
+}
 
 impl From<String> for Refusal {
     fn from(reason: String) -> Refusal {
@@ -97,14 +111,14 @@ impl From<&str> for Refusal {
     }
 }
 
-impl From<crate::error::Error> for Refusal {
-    fn from(error: crate::error::Error) -> Refusal {
-        Refusal(error.message)
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal { reason: error.message, depends_on_sizes: error.code == Some(Code::Shape) }
     }
 }
 
 impl From<ModelError> for Refusal {
     fn from(error: ModelError) -> Refusal {
-        Refusal(error.message)
+        Refusal { reason: error.message, depends_on_sizes: error.code == Code::Shape }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::error::{ModelError, Result};
 use super::proto;
+use crate::error::{Code, Error};
 use crate::memory::{Backing, Mapped, MappedFile};
 use bytes::Bytes;
 use prost::Message;
@@ -33,7 +34,8 @@ impl Opened {
     }
 
     fn file(path: &Path) -> Result<Opened> {
-        let file = MappedFile::open(path).map_err(|error| ModelError::new(format!("cannot be read: {error}")))?;
+        let unreadable = |error: Error| ModelError::coded(Code::ModelNotFound, format!("cannot be read: {error}"));
+        let file = MappedFile::open(path).map_err(unreadable)?;
         Ok(Opened::new(file.into()))
     }
 }

@@ -4,15 +4,17 @@
 //! operands are small constants becomes a constant (see [`Call::emit`](super::call::Call::emit)).
 
 use super::call::Call;
-use super::error::{MAX_LISTED, ModelError, Refusal, Result, Unsupported, shortened};
+use super::error::{MAX_LISTED, ModelError, Refusal, Result, Unsupported, quoted, shortened};
 use super::model::{
     Dimension, Function, Graph, MAX_DEPTH, Model, ValueInfo, decode_attributes, decode_node, reads, shown_name,
 };
 use super::proto;
 use super::registry;
+use super::sizes::Sizes;
 use super::tensor::{ElementType, Literal, TensorRecord};
-use crate::dimension::numbers;
+use crate::dimension::{Dim, dims, numbers};
 use crate::dtype::DataType;
+use crate::error::Code;
 use crate::ir::{Builder, OperandId};
 use crate::ops::elementwise::Elementwise;
 use crate::shape::Descriptor;
@@ -69,6 +71,8 @@ pub struct Request {
     pub free_dimensions: BTreeMap<String, u32>,
     /// Shapes of inputs by name, from which free dimensions follow.
     pub shapes: BTreeMap<String, Vec<u32>>,
+    /// The same shapes, where sizes are free: what is imported is good for others, too.
+    pub dims: BTreeMap<String, Vec<Dim>>,
     /// Operands of the builder that take the place of inputs, by name.
     pub bindings: BTreeMap<String, OperandId>,
     /// Names of the values that are wanted; `None` for the outputs of the model.
@@ -84,14 +88,15 @@ impl Request {
 
     /// The same with `size` for every free dimension whose size is not known.
     fn with_sizes(&self, model: &Model, size: u32) -> Request {
-        let Request { free_dimensions, shapes, bindings, outputs } = self;
+        let Request { free_dimensions, shapes, dims, bindings, outputs } = self;
         let mut free_dimensions = free_dimensions.clone();
         for dimension in model.graph.free_inputs().flat_map(|input| input.shape.iter().flatten()) {
             if let Dimension::Free(name) = dimension {
                 free_dimensions.entry(name.clone()).or_insert(size);
             }
         }
-        Request { free_dimensions, shapes: shapes.clone(), bindings: bindings.clone(), outputs: outputs.clone() }
+        let (shapes, dims) = (shapes.clone(), dims.clone());
+        Request { free_dimensions, shapes, dims, bindings: bindings.clone(), outputs: outputs.clone() }
     }
 }
 
@@ -210,7 +215,7 @@ pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result
 const PROBES: [u32; 2] = [16, 48];
 
 /// Refuses a model that no sizes of its free dimensions make possible, as far as that can be told: it is imported with two
-/// different sizes, and refused for what is wrong with both. `builder` has the operands of the request and is left as it
+/// different sizes, and refused for what is wrong with both and no matter of sizes. `builder` has the operands of the request and is left as it
 /// is.
 ///
 /// # Errors
@@ -237,8 +242,8 @@ pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<
         return if first.message == second.message { Err(first) } else { Ok(()) };
     }
     let again: HashSet<_> = second.unsupported.iter().map(|node| (&node.name, &node.reason)).collect();
-    let always: Vec<_> =
-        first.unsupported.iter().filter(|node| again.contains(&(&node.name, &node.reason))).cloned().collect();
+    let is_always = |node: &&Unsupported| !node.depends_on_sizes && again.contains(&(&node.name, &node.reason));
+    let always: Vec<_> = first.unsupported.iter().filter(is_always).cloned().collect();
     match always.len() {
         0 => Ok(()),
         // The counts go beyond the lists.
@@ -250,7 +255,9 @@ pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<
 /// The data type of an input.
 fn input_type(input: &ValueInfo) -> Result<DataType> {
     input.element.and_then(ElementType::webnn).ok_or_else(|| {
-        ModelError::new(format!("the input '{}' is of type {}, which WebNN does not have", input.name, input.data_type))
+        let (name, data_type) = (&input.name, &input.data_type);
+        let message = format!("the input '{name}' is of type {data_type}, which WebNN does not have");
+        ModelError::coded(Code::UnsupportedOperator, message)
     })
 }
 
@@ -285,7 +292,8 @@ fn refused(node: &proto::Node, opsets: &BTreeMap<String, i64>, refusal: &Refusal
         operator: shortened(&node.op_type),
         domain: shortened(&node.domain),
         opset: opsets.get(&node.domain).copied().unwrap_or(0),
-        reason: shortened(&refusal.0),
+        reason: shortened(&refusal.reason),
+        depends_on_sizes: refusal.depends_on_sizes,
     }
 }
 
@@ -316,7 +324,7 @@ impl<'a> Importer<'a> {
         let model = self.model;
         let known = |name: &String| model.graph.free_inputs().any(|input| &input.name == name);
         if let Some(name) = request.shapes.keys().chain(request.bindings.keys()).find(|name| !known(name)) {
-            return Err(ModelError::new(format!("the model has no input '{name}'")));
+            return Err(ModelError::coded(Code::UnknownFeed, format!("the model has no input {}", quoted(name))));
         }
         let bound: BTreeMap<&str, (DataType, Vec<u32>)> = request
             .bindings
@@ -327,7 +335,10 @@ impl<'a> Importer<'a> {
             })
             .collect();
         let given = |name: &str| request.shapes.get(name).or_else(|| bound.get(name).map(|(_, shape)| shape));
-        let sizes = sizes(model, request, &given)?;
+        let mut sizes = Sizes::new(request.free_dimensions.clone());
+        for input in model.graph.free_inputs() {
+            given(&input.name).map_or(Ok(()), |shape| sizes.bind(input, shape))?;
+        }
         let mut bindings = Vec::new();
         for input in model.graph.free_inputs() {
             let is_needed = needed.contains(&input.name);
@@ -336,21 +347,21 @@ impl<'a> Importer<'a> {
                 dtype => dtype?,
             };
             if let Some(id) = request.bindings.get(&input.name) {
-                if bound[input.name.as_str()].0 != dtype {
-                    let got = bound[input.name.as_str()].0;
-                    return Err(ModelError::new(format!(
-                        "the binding of '{}' is of type {got}, expected {dtype}",
-                        input.name
-                    )));
+                let got = bound[input.name.as_str()].0;
+                if got != dtype {
+                    let name = quoted(&input.name);
+                    let message = format!("the binding of {name} is of type {got}, expected {dtype}");
+                    return Err(ModelError::coded(Code::Type, message));
                 }
                 scope.set(&input.name, Value::Operand(*id));
                 continue;
             }
-            let shape = match shape_of(input, &sizes, given(&input.name)) {
+            let shape = match given(&input.name).map_or_else(|| sizes.shape(input), |shape| Ok(shape.clone())) {
                 Err(_) if !is_needed => continue,
                 shape => shape?,
             };
-            bindings.push(self.input(scope, input, Descriptor::new(dtype, shape), is_needed)?);
+            let shape = request.dims.get(&input.name).cloned().unwrap_or_else(|| dims(&shape));
+            bindings.push(self.input(scope, input, Descriptor { dtype, shape }, is_needed)?);
         }
         Ok(bindings)
     }
@@ -364,13 +375,16 @@ impl<'a> Importer<'a> {
         if !is_needed {
             return Ok(Binding { name, descriptor, operand: None });
         }
-        let id = self.builder.input(&name, descriptor.clone()).map_err(|error| ModelError::new(error.message))?;
+        let id = self
+            .builder
+            .input(&name, descriptor.clone())
+            .map_err(|error| ModelError::coded(Code::UnsupportedOperator, error.message))?;
         scope.set(&name, Value::Operand(id));
         Ok(Binding { name, descriptor, operand: Some(id) })
     }
 
     fn output(&mut self, scope: &Scope, name: &str) -> Result<Binding> {
-        let fail = |why: String| ModelError::new(format!("the output '{name}' {why}"));
+        let fail = |why: String| ModelError::coded(Code::UnsupportedOperator, format!("the output '{name}' {why}"));
         let declared = self.model.graph.outputs.iter().find(|output| output.name == name);
         if let Some(element) = declared.and_then(|output| output.element).filter(|element| element.webnn().is_none()) {
             return Err(fail(format!("is of type {element}, which WebNN does not have")));
@@ -393,7 +407,10 @@ impl<'a> Importer<'a> {
             }
             Some(Value::Sequence(_)) => return Err(fail("is a sequence, which WebNN does not have".to_string())),
             Some(Value::Absent) => return Err(fail("is an optional without an element".to_string())),
-            Some(Value::Unknown) | None => return Err(fail("is no value of the model".to_string())),
+            Some(Value::Unknown) | None => {
+                let message = format!("the output '{name}' is no value of the model");
+                return Err(ModelError::coded(Code::UnknownOutput, message));
+            }
         };
         Ok(Binding { name: name.to_string(), descriptor, operand })
     }
@@ -611,60 +628,6 @@ fn needed(graph: &Graph, wanted: &[String]) -> Result<(Vec<Bytes>, HashSet<Strin
     }
     nodes.reverse();
     Ok((nodes, names))
-}
-
-/// The sizes of free dimensions that follow from the request and from the shapes that are `given` by name of input.
-fn sizes<'a>(
-    model: &Model,
-    request: &Request,
-    given: &dyn Fn(&str) -> Option<&'a Vec<u32>>,
-) -> Result<BTreeMap<String, u32>> {
-    let mut sizes = request.free_dimensions.clone();
-    for input in model.graph.free_inputs() {
-        let (Some(shape), Some(dimensions)) = (given(&input.name), &input.shape) else { continue };
-        let fits = shape.len() == dimensions.len()
-            && dimensions.iter().zip(shape).all(|(dimension, &size)| match dimension {
-                Dimension::Fixed(fixed) => *fixed == size,
-                Dimension::Free(name) => *sizes.entry(name.clone()).or_insert(size) == size,
-            });
-        if !fits {
-            let expected = shown_shape(dimensions, &sizes);
-            return Err(ModelError::new(format!(
-                "the input '{}' has shape {shape:?}, expected {expected}",
-                input.name
-            )));
-        }
-    }
-    Ok(sizes)
-}
-
-/// A shape with the sizes that are known and the names of those that are not.
-fn shown_shape(dimensions: &[Dimension], sizes: &BTreeMap<String, u32>) -> String {
-    let shown = |dimension: &Dimension| match dimension {
-        Dimension::Fixed(size) => size.to_string(),
-        Dimension::Free(name) => sizes.get(name).map_or_else(|| name.clone(), |size| format!("{name}={size}")),
-    };
-    format!("[{}]", dimensions.iter().map(shown).collect::<Vec<_>>().join(", "))
-}
-
-fn shape_of(input: &ValueInfo, sizes: &BTreeMap<String, u32>, given: Option<&Vec<u32>>) -> Result<Vec<u32>> {
-    if let Some(shape) = given {
-        return Ok(shape.clone());
-    }
-    let name = &input.name;
-    let Some(dimensions) = &input.shape else {
-        return Err(ModelError::new(format!("the model does not say what shape the input '{name}' has: give one")));
-    };
-    dimensions
-        .iter()
-        .map(|dimension| match dimension {
-            Dimension::Fixed(size) => Ok(*size),
-            Dimension::Free(free) => sizes.get(free).copied().ok_or_else(|| {
-                let shape = shown_shape(dimensions, sizes);
-                ModelError::new(format!("the size of '{free}' is not known: input '{name}' has shape {shape}"))
-            }),
-        })
-        .collect()
 }
 
 /// The data type of a value; `None` for what is not one tensor of a type of WebNN.

@@ -395,7 +395,7 @@ impl Model {
     pub fn open(path: &Path) -> Result<Model> {
         let named = |error: ModelError| match error.message.contains(&*path.to_string_lossy()) {
             true => error,
-            false => ModelError::new(format!("{}: {error}", path.display())),
+            false => ModelError { message: format!("{}: {error}", path.display()), ..error },
         };
         let (files, bytes) = Files::open(path).map_err(named)?;
         Model::decode(bytes, files).map_err(named)

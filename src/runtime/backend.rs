@@ -2,6 +2,7 @@
 
 use super::settings::Settings;
 use super::tensor::{Contents, Tensor};
+use crate::compile::Passes;
 use crate::cpu;
 use crate::cpu::steps::Env;
 use crate::description::Description;
@@ -9,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gpu;
 use crate::gpu::device::Device;
 use crate::gpu::tensor::DeviceTensor;
-use crate::ir::Graph;
+use crate::ir::{Graph, Listing};
 use crate::memory::Buffer;
 use crate::observe::{Stopwatch, Unobserved};
 use crate::shape::MAX_TENSOR_BYTES;
@@ -52,19 +53,57 @@ impl Backend {
         })
     }
 
-    /// Compiles `graph`.
+    /// Runs the passes on `graph`.
     ///
     /// # Errors
     /// As the backends' plans have them.
-    pub fn compile(&self, graph: Graph, env: &Env, settings: &Settings) -> Result<Plan> {
+    pub fn optimize(&self, graph: Graph, env: &Env, settings: &Settings) -> Result<Optimized> {
+        graph.check_defined()?;
+        let source = Listing::of(&graph);
+        let passes = settings.passes.and(match self {
+            Backend::Cpu => cpu::plan::PASSES,
+            Backend::Gpu(_) => gpu::plan::PASSES,
+        });
+        Ok(Optimized { graph: cpu::plan::optimized(graph, env, passes)?, source, passes })
+    }
+
+    /// Makes a plan of what [`optimize`](Self::optimize) gave, or of that for given sizes.
+    ///
+    /// # Errors
+    /// As the backends' plans have them.
+    pub fn lower(&self, optimized: Optimized, env: &Env, settings: &Settings) -> Result<Plan> {
+        let Optimized { graph, source, passes } = optimized;
         match self {
-            Backend::Cpu => cpu::plan::Plan::compile(graph, env, settings.passes, settings.plan).map(Plan::Cpu),
+            Backend::Cpu => cpu::plan::Plan::of_optimized(graph, source, env, passes, settings.plan).map(Plan::Cpu),
             Backend::Gpu(device) => {
                 let cpu::plan::PlanOptions { share_views, fill_arena, .. } = settings.plan;
                 let options = gpu::plan::PlanOptions { share_views, fill_arena };
-                gpu::plan::Plan::compile(graph, device, env, settings.passes, options).map(Plan::Gpu)
+                gpu::plan::Plan::of_optimized(&graph, source, passes, device, env, options).map(Plan::Gpu)
             }
         }
+    }
+}
+
+/// A graph after the passes of a backend, before it is lowered.
+pub struct Optimized {
+    graph: Graph,
+    /// The graph as it was given.
+    source: Listing,
+    passes: Passes,
+}
+
+impl Optimized {
+    /// What the passes made.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The same for the sizes that a tape has computed `values` for.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for constants that follow from sizes.
+    pub fn at(&self, values: &[i64]) -> Result<Optimized> {
+        Ok(Optimized { graph: self.graph.at(values)?, source: self.source.at(values), passes: self.passes })
     }
 }
 
@@ -74,6 +113,14 @@ impl Plan {
         match self {
             Plan::Cpu(plan) => plan.description(),
             Plan::Gpu(plan) => plan.description(),
+        }
+    }
+
+    /// Shows `visit` the buffers of constants that the plan reads, packed or as they are; those of a device are its own.
+    pub fn each_weight(&self, visit: impl FnMut(&Arc<Buffer>)) {
+        match self {
+            Plan::Cpu(plan) => plan.weights().for_each(visit),
+            Plan::Gpu(_) => {}
         }
     }
 

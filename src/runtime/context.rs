@@ -1,9 +1,9 @@
 //! Contexts: what `MLContext` can do, as requests on its timeline.
 
-use super::backend::{Backend, Plan};
+use super::backend::{Backend, Optimized, Plan};
 use super::settings::{Settings, thread_count};
 use super::tensor::{Contents, Read, Tensor};
-use super::timeline::{Done, Timeline, panicked};
+use super::timeline::{Done, Later, Timeline, panicked};
 use super::weak_list::WeakList;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
@@ -41,8 +41,8 @@ pub enum Wish {
 pub struct Context {
     pub(super) timeline: Timeline,
     settings: Settings,
-    tensors: WeakList<Tensor>,
-    graphs: WeakList<CompiledGraph>,
+    tensors: Arc<WeakList<Tensor>>,
+    graphs: Arc<WeakList<CompiledGraph>>,
     /// Known when the context is open, which is its first request, and until it is lost.
     backend: Arc<Mutex<Option<Backend>>>,
     /// Is told when the device of the context is lost. Kept here: devices do not keep their listeners.
@@ -84,15 +84,15 @@ impl Context {
         Ok(Context {
             timeline,
             settings,
-            tensors: WeakList::default(),
-            graphs: WeakList::default(),
+            tensors: Arc::default(),
+            graphs: Arc::default(),
             backend: Arc::default(),
             listener: Arc::default(),
         })
     }
 
     /// Finds what the context computes on: its first request, which all others rely on. `lost` is told when the device is
-    /// lost, with an InvalidStateError that says why, or dropped with this context.
+    /// lost, with a [`DeviceLost`](ErrorKind::DeviceLost) that says why, or dropped with this context.
     ///
     /// The request fails with a NotSupportedError when the adapter of a `GPUDevice` is not to be had, or for a value of an
     /// environment variable that makes no sense.
@@ -108,9 +108,9 @@ impl Context {
                 let lost = Mutex::new(Some(lost));
                 let listener: Arc<Listener> = Arc::new(move |reason| {
                     let reason = format!("the GPU was lost: {reason}");
-                    losing(&reason);
+                    losing(ErrorKind::DeviceLost, &reason);
                     if let Some(lost) = lost.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                        lost.finish(Err(Error::new(ErrorKind::InvalidState, reason)));
+                        lost.finish(Err(Error::new(ErrorKind::DeviceLost, reason)));
                     }
                 });
                 let listener = kept.get_or_init(|| listener);
@@ -238,23 +238,25 @@ impl Context {
         self.timeline.enqueue_release(move || *tensor.lock() = Contents::Released);
     }
 
+    /// Appends work of several steps, for which the context is at hand. What it gives, if something, goes on elsewhere.
+    pub fn enqueue(&self, work: impl FnOnce(&Site) -> Result<Option<Later>> + Send + 'static, done: Done) {
+        let (settings, opened) = (self.settings, self.opened());
+        let (tensors, graphs) = (self.tensors.clone(), self.graphs.clone());
+        let work = move |env: &Env| work(&Site { env, backend: opened()?, settings, tensors, graphs });
+        self.timeline.enqueue_any(work, done);
+    }
+
+    /// Appends work that frees memory: it runs even if the context is lost by then.
+    pub fn enqueue_release(&self, release: impl FnOnce() + Send + 'static) {
+        self.timeline.enqueue_release(release);
+    }
+
     /// Compiles `graph`.
     pub fn build(&self, graph: Graph, done: Done) -> Arc<CompiledGraph> {
         let compiled = Arc::new(CompiledGraph::default());
         self.graphs.add(&compiled);
-        let (target, settings, opened) = (compiled.clone(), self.settings, self.opened());
-        self.timeline.enqueue(
-            move |env| {
-                let plan = catch_unwind(AssertUnwindSafe(|| opened()?.compile(graph, env, &settings)));
-                let plan = plan.unwrap_or_else(|panic| Err(panicked(&*panic)));
-                // Whatever goes wrong while a graph is compiled is an OperationError.
-                let plan = plan.map_err(|error| Error::new(ErrorKind::Operation, format!("build: {error}")))?;
-                *target.lock_description() = Some(plan.description().clone());
-                *target.lock() = Some(plan);
-                Ok(())
-            },
-            done,
-        );
+        let target = compiled.clone();
+        self.enqueue(move |site| target.fill(|| site.compile(graph)).map(|()| None), done);
         compiled
     }
 
@@ -328,6 +330,56 @@ fn lock(backend: &Mutex<Option<Backend>>) -> MutexGuard<'_, Option<Backend>> {
     backend.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A context as work on its timeline sees it.
+pub struct Site<'a> {
+    /// With what steps run.
+    pub env: &'a Env<'a>,
+    /// What is computed on.
+    pub backend: Backend,
+    settings: Settings,
+    tensors: Arc<WeakList<Tensor>>,
+    graphs: Arc<WeakList<CompiledGraph>>,
+}
+
+impl Site<'_> {
+    /// A plan of `graph`.
+    fn compile(&self, graph: Graph) -> Result<Plan> {
+        let optimized = self.backend.optimize(graph, self.env, &self.settings)?;
+        self.backend.lower(optimized, self.env, &self.settings)
+    }
+
+    /// Runs the passes on `graph`, to be [lowered](Self::lower).
+    ///
+    /// # Errors
+    /// An OperationError for whatever goes wrong.
+    pub fn optimize(&self, graph: Graph) -> Result<Optimized> {
+        self.backend.optimize(graph, self.env, &self.settings).map_err(of_build)
+    }
+
+    /// Makes a plan of `graph`, which is freed with the context at the latest.
+    ///
+    /// # Errors
+    /// An OperationError for whatever goes wrong.
+    pub fn lower(&self, graph: Optimized) -> Result<Arc<CompiledGraph>> {
+        let compiled = Arc::new(CompiledGraph::default());
+        self.graphs.add(&compiled);
+        compiled.fill(|| self.backend.lower(graph, self.env, &self.settings))?;
+        Ok(compiled)
+    }
+
+    /// A tensor without contents yet, which is freed with the context at the latest.
+    pub fn tensor(&self, descriptor: Descriptor) -> Arc<Tensor> {
+        let tensor = Arc::new(Tensor::new(descriptor));
+        self.tensors.add(&tensor);
+        tensor
+    }
+}
+
+/// Whatever goes wrong while a graph is compiled is an OperationError.
+fn of_build(error: Error) -> Error {
+    Error::new(ErrorKind::Operation, format!("build: {error}"))
+}
+
 /// What fulfils `wish`.
 ///
 /// # Errors
@@ -383,13 +435,31 @@ impl CompiledGraph {
         self.lock_description().clone()
     }
 
+    /// Takes the plan that `make` makes.
+    fn fill(&self, make: impl FnOnce() -> Result<Plan>) -> Result<()> {
+        let plan = catch_unwind(AssertUnwindSafe(make));
+        let plan = plan.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(of_build)?;
+        *self.lock_description() = Some(plan.description().clone());
+        *self.lock() = Some(plan);
+        Ok(())
+    }
+
+    /// Shows `visit` the buffers of constants that it reads, see [`Plan::each_weight`].
+    pub fn each_weight(&self, mut visit: impl FnMut(&Arc<Buffer>)) {
+        self.lock().iter().for_each(|plan| plan.each_weight(&mut visit));
+    }
+
     /// Bytes that the compiled graph holds; 0 while it is not built.
     pub fn bytes(&self) -> usize {
         self.description().map_or(0, |description| description.memory.total())
     }
 
-    /// Runs the graph for `operation`. If that fails, reading the outputs gives the error as well.
-    fn run(
+    /// Runs the graph for `operation`, as work on the timeline of its context. The tensors are those of a
+    /// [`dispatch`](Context::dispatch).
+    ///
+    /// # Errors
+    /// An OperationError, which reading the outputs gives as well.
+    pub fn run(
         &self,
         env: &Env,
         operation: &str,

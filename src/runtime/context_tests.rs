@@ -127,7 +127,10 @@ fn a_profile_of_a_lost_context_ends_soon(context: Context) {
     // Days, were it not lost.
     context.profile(&graph.expect("built"), [vec![x], vec![y]], [u32::MAX, 1], done);
     context.lose();
-    assert_eq!(told.recv_timeout(std::time::Duration::from_secs(20)).expect("it ends"), Err(lost("it was destroyed")));
+    assert_eq!(
+        told.recv_timeout(std::time::Duration::from_secs(20)).expect("it ends"),
+        Err(lost(ErrorKind::InvalidState, "it was destroyed"))
+    );
 }
 
 #[test]
@@ -154,10 +157,10 @@ fn the_loss_of_the_gpu_ends_everything_on_software_vulkan() {
 
     device.destroy();
     let reason = told.recv_timeout(std::time::Duration::from_secs(10)).unwrap().unwrap_err();
-    assert!(reason.kind == ErrorKind::InvalidState && reason.message.starts_with("the GPU was lost: "), "{reason}");
+    assert!(reason.kind == ErrorKind::DeviceLost && reason.message.starts_with("the GPU was lost: "), "{reason}");
     let tensor = tensor.expect("created");
     let error = finished(|done| drop(context.read(&tensor, done))).unwrap_err();
-    assert_eq!(error, lost(&reason.message));
+    assert_eq!(error, lost(ErrorKind::DeviceLost, &reason.message));
     context.end();
     let (tell, told) = channel();
     context.timeline.enqueue_release(move || tell.send(()).expect("somebody waits"));

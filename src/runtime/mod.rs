@@ -10,9 +10,9 @@ mod tensor;
 mod timeline;
 mod weak_list;
 
-pub use backend::Backend;
-pub use context::{CompiledGraph, Context, Wish};
+pub use backend::{Backend, Optimized};
+pub use context::{CompiledGraph, Context, Site, Wish};
 pub use system::system_info;
-pub use tensor::{Read, Tensor};
-pub use timeline::{Done, Wake};
+pub use tensor::{Read, Slot, Tensor};
+pub use timeline::{Done, Later, Wake, panicked, spawn};
 pub use weak_list::WeakList;

@@ -67,6 +67,47 @@ impl Tensor {
         }
     }
 
+    /// Makes `bytes` the contents, whatever they were. Gives `bytes` back where they were copied.
+    ///
+    /// # Errors
+    /// An UnknownError without memory, an OperationError when the device fails.
+    pub fn fill(&self, backend: &Backend, bytes: Buffer) -> Result<Option<Buffer>> {
+        let Backend::Gpu(_) = backend else {
+            *self.lock() = Contents::Bytes(Arc::new(bytes));
+            return Ok(None);
+        };
+        self.place(backend)?;
+        match &*self.lock() {
+            Contents::Device(tensor) => tensor.write(bytes.bytes())?,
+            _ => return Err(released()),
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Gives the tensor a place on the device, if it has none.
+    ///
+    /// # Errors
+    /// An UnknownError without memory.
+    pub fn place(&self, backend: &Backend) -> Result<()> {
+        let mut contents = self.lock();
+        if !matches!(*contents, Contents::Device(_)) {
+            *contents = backend.zeroed(self.descriptor.bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Takes the bytes out, of a tensor that is not on a GPU and does not share them.
+    pub fn take(&self) -> Option<Buffer> {
+        let mut contents = self.lock();
+        match std::mem::replace(&mut *contents, Contents::Released) {
+            Contents::Bytes(bytes) => Arc::into_inner(bytes),
+            other => {
+                *contents = other;
+                None
+            }
+        }
+    }
+
     /// Begins to copy the bytes, as they are now, from the GPU; the rest happens while that is waited for.
     ///
     /// # Errors
@@ -131,18 +172,26 @@ impl Contents {
     }
 }
 
-/// The snapshot that a read takes.
-#[derive(Default)]
-pub struct Read(Mutex<Option<Buffer>>);
+/// Where work on the timeline leaves what it made, for whoever asked for it.
+pub struct Slot<T>(Mutex<Option<T>>);
 
-impl Read {
-    /// Keeps the snapshot.
-    pub fn put(&self, bytes: Buffer) {
-        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(bytes);
+/// The snapshot that a read takes.
+pub type Read = Slot<Buffer>;
+
+impl<T> Default for Slot<T> {
+    fn default() -> Slot<T> {
+        Slot(Mutex::new(None))
+    }
+}
+
+impl<T> Slot<T> {
+    /// Keeps `made`.
+    pub fn put(&self, made: T) {
+        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(made);
     }
 
-    /// Takes the snapshot out.
-    pub fn take(&self) -> Option<Buffer> {
+    /// Takes out what was made.
+    pub fn take(&self) -> Option<T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
     }
 }

@@ -1,5 +1,5 @@
-//! Timelines: one ordered queue of work per context, served by a background tokio runtime that all contexts of the
-//! process share. The work itself runs on a blocking thread and on the rayon pool, never on a tokio worker.
+//! Timelines: one ordered queue of work per context, served by background threads that all contexts of the process share.
+//! Whoever asks an idle timeline for something wakes one of them; it stays until the queue is empty.
 
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
@@ -7,11 +7,10 @@ use crate::cpu::threads::Threads;
 use crate::error::{Error, ErrorKind, Result, panic_text};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::mpsc::error::TryRecvError;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Wakes the thread that waits for the end of requests.
 pub type Wake = Box<dyn FnOnce() + Send>;
@@ -40,6 +39,11 @@ impl Done {
         Done(None)
     }
 
+    /// The same for errors that have a code.
+    pub fn coded(mut self) -> Done {
+        Done(self.0.take().map(|tell| -> Tell { Box::new(|result| tell(result.map_err(Error::with_code))) }))
+    }
+
     /// Tells the result now.
     pub fn finish(mut self, result: Result<()>) {
         if let Some(wake) = self.tell(result) {
@@ -54,7 +58,7 @@ impl Done {
 
 impl Drop for Done {
     fn drop(&mut self) {
-        if let Some(wake) = self.tell(Err(lost(DESTROYED))) {
+        if let Some(wake) = self.tell(Err(destroyed())) {
             wake();
         }
     }
@@ -69,9 +73,14 @@ fn tell_all(ended: &mut Vec<(Done, Result<()>)>) {
 /// Why a context is lost that was destroyed, or that ended with its environment.
 const DESTROYED: &str = "it was destroyed";
 
-/// The error of everything that was asked of a context before it was lost.
-pub fn lost(reason: &str) -> Error {
-    Error::new(ErrorKind::InvalidState, format!("the context is lost: {reason}"))
+/// The error of everything that was asked of a context before it was lost: `kind` says whether by the loss of its GPU.
+pub fn lost(kind: ErrorKind, reason: &str) -> Error {
+    Error::new(kind, format!("the context is lost: {reason}"))
+}
+
+/// As [`lost`], for a context that was destroyed.
+fn destroyed() -> Error {
+    lost(ErrorKind::InvalidState, DESTROYED)
 }
 
 /// Work that goes on elsewhere: asked for its end, it waits at most so long.
@@ -88,31 +97,38 @@ struct Request {
     short: bool,
 }
 
-/// With what a timeline runs its work.
+/// With what a timeline runs its work, and what waits.
 struct Worker {
     threads: Threads,
     isa: Isa,
     /// Why the context is lost.
-    lost: OnceLock<String>,
+    lost: OnceLock<Error>,
+    queue: Mutex<Queue>,
+    /// Number of requests that wait: so that looking for the next one takes no lock.
+    waiting: AtomicUsize,
 }
 
-/// The ordered queue of one context. It ends when the last handle is dropped and the queue is empty.
+#[derive(Default)]
+struct Queue {
+    requests: VecDeque<Request>,
+    /// Whether a thread serves them, or was asked to.
+    is_served: bool,
+}
+
+/// The ordered queue of one context. What is in it when the last handle is dropped still runs.
 pub struct Timeline {
     worker: Arc<Worker>,
-    queue: UnboundedSender<Request>,
 }
 
 impl Timeline {
     /// An empty timeline whose work may use `threads`.
     ///
     /// # Errors
-    /// An OperationError when the background runtime cannot be started.
+    /// An OperationError when the background threads cannot be had.
     pub fn new(threads: Threads, isa: Isa) -> Result<Timeline> {
-        let runtime = background()?;
-        let worker = Arc::new(Worker { threads, isa, lost: OnceLock::new() });
-        let (queue, requests) = unbounded_channel();
-        runtime.spawn(serve(worker.clone(), requests));
-        Ok(Timeline { worker, queue })
+        background()?;
+        let (lost, queue, waiting) = Default::default();
+        Ok(Timeline { worker: Arc::new(Worker { threads, isa, lost, queue, waiting }) })
     }
 
     /// Appends `work`. It runs when everything before it is done, unless the context is lost by then; `done` is told
@@ -124,8 +140,12 @@ impl Timeline {
     /// As [`enqueue`](Self::enqueue), for work that goes on elsewhere: what comes behind it begins meanwhile, and ends after
     /// it.
     pub fn enqueue_later(&self, work: impl FnOnce(&Env) -> Result<Later> + Send + 'static, done: Done) {
-        let work: Work = Box::new(|env| work(env).map(Some));
-        self.send(Request { work, done, always: false, short: false });
+        self.enqueue_any(|env| work(env).map(Some), done);
+    }
+
+    /// As [`enqueue`](Self::enqueue), for work that goes on elsewhere if it gives something.
+    pub fn enqueue_any(&self, work: impl FnOnce(&Env) -> Result<Option<Later>> + Send + 'static, done: Done) {
+        self.send(Request { work: Box::new(work), done, always: false, short: false });
     }
 
     /// As [`enqueue`](Self::enqueue), for work that is done in about a microsecond. What ends before it may be told after
@@ -144,8 +164,18 @@ impl Timeline {
     }
 
     fn send(&self, request: Request) {
-        // The receiver lives until this sender is gone; were it not, the dropped `done` would tell.
-        drop(self.queue.send(request));
+        let must_wake = {
+            let mut queue = self.worker.lock();
+            queue.requests.push_back(request);
+            self.worker.waiting.store(queue.requests.len(), Ordering::Release);
+            !std::mem::replace(&mut queue.is_served, true)
+        };
+        if must_wake {
+            let worker = self.worker.clone();
+            if let Err(error) = spawn(move || serve(&worker)) {
+                self.worker.refuse_all(&error);
+            }
+        }
     }
 
     /// Whether the context was lost, for work that takes long and can end early.
@@ -156,14 +186,14 @@ impl Timeline {
 
     /// Nothing that is still queued runs, but for releases; everything that is not done ends with an InvalidStateError.
     pub fn lose(&self) {
-        self.losing()(DESTROYED);
+        self.losing()(ErrorKind::InvalidState, DESTROYED);
     }
 
     /// What does the same, for a reason; the first one counts. It does not keep the timeline alive.
-    pub fn losing(&self) -> impl Fn(&str) + Send + Sync + use<> {
-        let worker = self.worker.clone();
+    pub fn losing(&self) -> impl Fn(ErrorKind, &str) + Send + Sync + use<> {
+        let worker = Arc::downgrade(&self.worker);
         // A context is lost once.
-        move |reason| drop(worker.lost.set(reason.to_string()))
+        move |kind, reason| drop(worker.upgrade().map(|worker| worker.lost.set(lost(kind, reason))))
     }
 }
 
@@ -185,40 +215,26 @@ const MAX_HELD: usize = 64;
 /// follow it without a gap, and looking takes a microsecond.
 const PATIENCE: Duration = Duration::from_micros(100);
 
-/// The next request, if it comes soon.
-fn linger(requests: &mut UnboundedReceiver<Request>) -> Option<Request> {
-    let start = Instant::now();
+/// Serves the queue until it is empty.
+fn serve(worker: &Worker) {
+    let mut held = Held::default();
+    let mut next = worker.next();
     loop {
-        match requests.try_recv() {
-            Ok(request) => return Some(request),
-            Err(TryRecvError::Empty) if start.elapsed() < LINGER => std::thread::yield_now(),
-            Err(_) => return None,
-        }
-    }
-}
-
-/// Takes requests in order; hands everything that waits to a blocking thread at once.
-async fn serve(worker: Arc<Worker>, mut requests: UnboundedReceiver<Request>) {
-    while let Some(first) = requests.recv().await {
-        let worker = worker.clone();
-        let burst = tokio::task::spawn_blocking(move || {
-            let mut held = Held::default();
-            let mut next = Some(first);
-            while let Some(request) = next {
-                held.push(worker.handle(request));
-                next = requests.try_recv().ok();
-                if held.0.len() >= MAX_HELD || !next.as_ref().is_some_and(|next| next.short) {
-                    held.tell(&worker, Duration::ZERO);
-                }
-                next = next.or_else(|| held.finish(&worker, &mut requests)).or_else(|| linger(&mut requests));
+        while let Some(request) = next {
+            held.push(worker.handle(request));
+            next = worker.next();
+            if held.0.len() >= MAX_HELD || !next.as_ref().is_some_and(|next| next.short) {
+                held.tell(worker, Duration::ZERO);
             }
-            requests
-        });
-        // The burst catches panics of the work: it fails only while the process ends.
-        match burst.await {
-            Ok(rest) => requests = rest,
-            Err(_) => return,
+            next = next.or_else(|| held.finish(worker)).or_else(|| worker.linger());
         }
+        let mut queue = worker.lock();
+        if queue.requests.is_empty() {
+            queue.is_served = false;
+            return;
+        }
+        drop(queue);
+        next = worker.next();
     }
 }
 
@@ -254,10 +270,10 @@ impl Held {
     }
 
     /// Waits until all have ended, or for the next request.
-    fn finish(&mut self, worker: &Worker, requests: &mut UnboundedReceiver<Request>) -> Option<Request> {
+    fn finish(&mut self, worker: &Worker) -> Option<Request> {
         while !self.0.is_empty() {
             self.tell(worker, PATIENCE);
-            if let Ok(request) = requests.try_recv() {
+            if let Some(request) = worker.next() {
                 return Some(request);
             }
         }
@@ -266,6 +282,43 @@ impl Held {
 }
 
 impl Worker {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The request that waits longest.
+    fn next(&self) -> Option<Request> {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut queue = self.lock();
+        let next = queue.requests.pop_front();
+        self.waiting.store(queue.requests.len(), Ordering::Release);
+        next
+    }
+
+    /// The next request, if it comes soon.
+    fn linger(&self) -> Option<Request> {
+        let start = Instant::now();
+        loop {
+            match self.next() {
+                None if start.elapsed() < LINGER => std::thread::yield_now(),
+                next => return next,
+            }
+        }
+    }
+
+    /// Ends everything that waits, because no thread can be had to do it.
+    fn refuse_all(&self, error: &Error) {
+        let requests = {
+            let mut queue = self.lock();
+            queue.is_served = false;
+            self.waiting.store(0, Ordering::Release);
+            std::mem::take(&mut queue.requests)
+        };
+        requests.into_iter().for_each(|request| request.done.finish(Err(error.clone())));
+    }
+
     /// Does what is asked, or begins to.
     fn handle(&self, request: Request) -> (Done, Progress) {
         let Request { work, done, always, .. } = request;
@@ -298,7 +351,7 @@ impl Worker {
     /// # Errors
     /// An InvalidStateError when the context is lost.
     fn check(&self) -> Result<()> {
-        self.lost.get().map_or(Ok(()), |reason| Err(lost(reason)))
+        self.lost.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 }
 
@@ -308,17 +361,27 @@ pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     Error::new(ErrorKind::Operation, format!("internal error: {text}"))
 }
 
-/// The runtime of the process. It is never shut down: the process may end at any time, with work pending.
+/// The runtime of the process, of which only the blocking threads are used. It is never shut down: the process may end at any time, with work pending.
 fn background() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Result<Runtime>> = OnceLock::new();
     RUNTIME
         .get_or_init(|| {
-            Builder::new_multi_thread().worker_threads(1).thread_name("webnn-timelines").build().map_err(|error| {
+            Builder::new_current_thread().thread_name("webnn-timelines").build().map_err(|error| {
                 Error::new(ErrorKind::Operation, format!("the background runtime did not start: {error}"))
             })
         })
         .as_ref()
         .map_err(Clone::clone)
+}
+
+/// Runs `work` on a background thread of the process.
+///
+/// # Errors
+/// An OperationError when no thread can be had.
+pub fn spawn(work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let runtime = background()?;
+    // What is left of a panic is that no thread could be started; the work itself runs elsewhere.
+    catch_unwind(AssertUnwindSafe(|| drop(runtime.spawn_blocking(work)))).map_err(|panic| panicked(&*panic))
 }
 
 #[cfg(test)]
@@ -412,8 +475,8 @@ mod tests {
         let (i, result) = told.recv_timeout(Duration::from_secs(10)).unwrap();
         assert_eq!((i, result.unwrap_err().message.as_str()), (2, "internal error: driver"));
         timeline.enqueue_later(|_| Ok(Box::new(|_| None)), done(3));
-        timeline.losing()("unplugged");
-        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok((3, Err(lost("unplugged")))));
+        timeline.losing()(ErrorKind::DeviceLost, "unplugged");
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok((3, Err(lost(ErrorKind::DeviceLost, "unplugged")))));
     }
 
     #[test]
@@ -449,7 +512,7 @@ mod tests {
         timeline.lose();
         drop(go);
         for told in [first_told, second_told] {
-            assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), Err(lost(DESTROYED)));
+            assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), Err(destroyed()));
         }
         let (released, wait) = channel();
         timeline.enqueue_release(move || released.send(()).unwrap());

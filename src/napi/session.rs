@@ -1,0 +1,477 @@
+//! Sessions: models that are opened in the background and run in one call.
+
+use super::completion::{Collect, Environment};
+use super::convert::{data_type_index, from_napi, from_value, invalid_state, thrown, type_error};
+use super::handle::{Handle, Owner, Weight, element_handle};
+use super::{ContextHandle, GraphHandle, Result};
+use crate::error::{Code, Error, Unsupported};
+use crate::memory::Buffer;
+use crate::onnx::describe::interface;
+use crate::onnx::error::{quoted, shortened};
+use crate::onnx::file::Files;
+use crate::onnx::{Model, ModelError};
+use crate::runtime::{Done, Slot, Tensor, panicked, spawn};
+use crate::session::signature::checked_size;
+use crate::session::{Constant, Feed, Offer, Port, Session, SessionOptions, Specialization, Target, Value};
+use bytes::Bytes;
+use napi::bindgen_prelude::{
+    Array, Either, External, JsObjectValue, ToNapiValue, Uint8Array, Uint8ArraySlice, Unknown,
+};
+use napi::{Env, ValueType, sys};
+use napi_derive::napi;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A session of a context.
+pub struct SessionHandle {
+    session: Arc<Session>,
+    owner: Arc<Owner>,
+    weight: Weight,
+}
+
+/// Every error code, the exception that carries it and what it means, as JSON.
+#[napi(catch_unwind)]
+pub fn error_codes() -> String {
+    let row = |code: &Code| json!({ "code": code.name(), "exception": code.kind().name(), "meaning": code.meaning() });
+    serde_json::Value::from_iter(Code::ALL.iter().map(row)).to_string()
+}
+
+/// The file at a path, or bytes, which are copied now.
+enum Source {
+    Path(String),
+    Bytes(Buffer),
+}
+
+impl Source {
+    fn of(source: Either<String, Uint8ArraySlice>) -> Result<Source> {
+        Ok(match source {
+            Either::A(path) => Source::Path(path),
+            Either::B(bytes) => Source::Bytes(copied(&bytes, Buffer::streamed(bytes.len()).map_err(coded)?)?),
+        })
+    }
+
+    fn read(self) -> crate::onnx::Result<Model> {
+        match self {
+            Source::Path(path) => Model::open(Path::new(&path)),
+            Source::Bytes(buffer) => {
+                let (files, bytes) = Files::of_bytes(Bytes::from_owner(OwnedBytes(buffer)));
+                Model::decode(bytes, files)
+            }
+        }
+    }
+}
+
+/// A buffer that gives its bytes.
+struct OwnedBytes(Buffer);
+
+impl AsRef<[u8]> for OwnedBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+/// `buffer` with the bytes of a view of as many.
+fn copied(view: &Uint8ArraySlice, mut buffer: Buffer) -> Result<Buffer> {
+    if view.len() != buffer.len() {
+        return Err(type_error("the view has another length than the buffer"));
+    }
+    // SAFETY: both have `len` bytes; the view is alive during this call, and the buffer is nobody else's. Through raw
+    // pointers, because another thread may write to a view of shared memory at the same time.
+    unsafe { std::ptr::copy_nonoverlapping(view.as_ptr(), buffer.bytes_mut().as_mut_ptr(), view.len()) };
+    Ok(buffer)
+}
+
+fn coded(error: Error) -> napi::Error<String> {
+    thrown(error.with_code())
+}
+
+/// Runs `work` on a background thread; `then` takes what it made and the request that waits for it.
+fn in_background<T: 'static>(
+    done: Done,
+    work: impl FnOnce() -> crate::error::Result<T> + Send + 'static,
+    then: impl FnOnce(T, Done) + Send + 'static,
+) -> Result<()> {
+    let done = done.coded();
+    let run = move || match catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(&*panic))) {
+        Ok(made) => then(made, done),
+        Err(error) => done.finish(Err(error)),
+    };
+    spawn(run).map_err(coded)
+}
+
+/// A model that is used once: what it holds is not left to the garbage collector.
+pub type ModelHandle = Slot<Model>;
+
+fn held(model: Model) -> ModelHandle {
+    let slot = Slot::default();
+    slot.put(model);
+    slot
+}
+
+/// The model of a handle.
+///
+/// # Errors
+/// An InvalidStateError when it was taken before.
+pub fn taken(model: &ModelHandle) -> Result<Model> {
+    model.take().ok_or_else(|| invalid_state("the model was used already"))
+}
+
+/// Opens a model in the background. Gives a handle to it and its inputs, outputs and metadata as JSON.
+#[napi(catch_unwind)]
+pub fn open_model(
+    env: Env,
+    environment: &External<Arc<Environment>>,
+    id: u32,
+    source: Either<String, Uint8ArraySlice>,
+) -> Result<()> {
+    let source = Source::of(source)?;
+    let slot = Arc::new(Slot::<(Model, String)>::default());
+    let made = slot.clone();
+    let collect: Collect = Box::new(move |env| {
+        let Some((model, json)) = made.take() else { return Ok(Vec::new()) };
+        Ok(vec![value(env, External::new(held(model)))?, value(env, json)?])
+    });
+    let work = move || {
+        let model = source.read().map_err(|error| error.into_error())?;
+        let json = serde_json::to_string(&interface(&model)).expect("keys are strings");
+        slot.put((model, json));
+        Ok(())
+    };
+    in_background(environment.deliver(&env, id, collect), work, |(), done| done.finish(Ok(())))
+}
+
+/// The model at a path or in bytes, at once.
+#[napi(catch_unwind)]
+pub fn read_model(source: Either<String, Uint8ArraySlice>) -> Result<Either<External<ModelHandle>, Refused>> {
+    Ok(outcome(Source::of(source)?.read().map(|model| External::new(held(model)))))
+}
+
+/// Why something was refused.
+#[napi(object, object_from_js = false)]
+pub struct Refused {
+    /// One of [`error_codes`].
+    pub code: String,
+    /// The whole message.
+    pub message: String,
+    /// The nodes that are not supported.
+    pub unsupported: Vec<UnsupportedNode>,
+}
+
+/// A node that is not supported.
+#[napi(object, object_from_js = false)]
+pub struct UnsupportedNode {
+    /// The node's name, or that of its first output.
+    pub name: String,
+    /// `op_type`.
+    pub operator: String,
+    /// Empty for `ai.onnx`.
+    pub domain: String,
+    /// The version of the domain.
+    pub opset: i64,
+    /// Why.
+    pub reason: String,
+}
+
+impl From<Unsupported> for UnsupportedNode {
+    fn from(node: Unsupported) -> UnsupportedNode {
+        let Unsupported { name, operator, domain, opset, reason, .. } = node;
+        UnsupportedNode { name, operator, domain, opset, reason }
+    }
+}
+
+/// A result whose error keeps its data.
+pub fn outcome<T>(result: crate::onnx::Result<T>) -> Either<T, Refused> {
+    match result {
+        Ok(value) => Either::A(value),
+        Err(ModelError { code, message, unsupported }) => {
+            let unsupported = unsupported.into_iter().map(UnsupportedNode::from).collect();
+            Either::B(Refused { code: code.name().to_string(), message, unsupported })
+        }
+    }
+}
+
+/// Sizes of free dimensions by name.
+#[napi(object, object_to_js = false)]
+pub struct Dimensions {
+    /// The names.
+    pub names: Vec<String>,
+    /// The size of each.
+    pub sizes: Vec<f64>,
+}
+
+impl Dimensions {
+    /// # Errors
+    /// A TypeError for a size that no dimension can have. `operation` is for messages.
+    pub fn checked(self, operation: &str) -> Result<BTreeMap<String, u32>> {
+        let entry = |(name, size): (String, f64)| {
+            let size = checked_size(size, || format!("{operation}: freeDimensions.{}", shortened(&name)))?;
+            Ok((name, size))
+        };
+        self.names.into_iter().zip(self.sizes).map(entry).collect::<crate::error::Result<_>>().map_err(thrown)
+    }
+}
+
+/// The value of an input that is the same in every run.
+#[napi(object, object_to_js = false)]
+pub struct ConstantOptions {
+    /// The name of the input.
+    pub name: String,
+    /// Its shape, where it is given.
+    pub shape: Option<Vec<f64>>,
+    /// Its bytes.
+    pub bytes: Uint8Array,
+}
+
+/// What is fixed for all runs of a session.
+#[napi(object, object_to_js = false)]
+pub struct OpenOptions {
+    /// Sizes of free dimensions.
+    pub dimensions: Dimensions,
+    /// Names of the values to compute.
+    pub outputs: Option<Vec<String>>,
+    /// Inputs that are the same in every run.
+    pub constants: Vec<ConstantOptions>,
+}
+
+fn sizes(shape: Vec<f64>, what: impl Fn() -> String) -> Result<Vec<u32>> {
+    let checked = |(axis, size)| checked_size(size, || format!("{}: shape[{axis}]", what()));
+    shape.into_iter().enumerate().map(checked).collect::<crate::error::Result<_>>().map_err(thrown)
+}
+
+/// Opens a session of a model in the background, and compiles it if the shapes of its inputs are known. Gives a handle to
+/// it and its signature as JSON.
+#[napi(catch_unwind)]
+pub fn open_session(
+    env: Env,
+    context: &External<ContextHandle>,
+    model: &External<ModelHandle>,
+    id: u32,
+    options: OpenOptions,
+) -> Result<()> {
+    let free_dimensions = options.dimensions.checked("loadModel")?;
+    let model = taken(model)?;
+    let mut constants = Vec::new();
+    for ConstantOptions { name, shape, bytes } in options.constants {
+        let shape = shape.map(|shape| sizes(shape, || format!("loadModel: constant {}", quoted(&name)))).transpose()?;
+        let bytes = Buffer::copy_of(&bytes).map_err(coded)?;
+        constants.push(Constant::new(&model, &free_dimensions, name, shape, bytes).map_err(coded)?);
+    }
+    let options = SessionOptions { free_dimensions, outputs: options.outputs, constants };
+    let slot = Arc::new(Slot::<Arc<Session>>::default());
+    let (made, owner) = (slot.clone(), Arc::clone(context));
+    let collect: Collect = Box::new(move |env| {
+        let Some(session) = made.take() else { return Ok(Vec::new()) };
+        let json = serde_json::to_string(session.signature()).expect("keys are strings");
+        let weight = Weight::new(env, session.bytes());
+        let handle = SessionHandle { session, owner, weight };
+        Ok(vec![value(env, External::new(handle))?, value(env, json)?])
+    });
+    let done = context.environment.deliver(&env, id, collect);
+    let context = context.context.clone();
+    in_background(
+        done,
+        move || Session::open(Arc::new(model), context, options).map(Arc::new),
+        move |session, done| {
+            slot.put(session.clone());
+            session.prepare(done);
+        },
+    )
+}
+
+/// Refuses names of feeds or fetches that are not those of the session.
+#[napi(catch_unwind)]
+pub fn check_names(session: &External<SessionHandle>, feeds: Vec<String>, fetches: Vec<String>) -> Result<()> {
+    let signature = session.session.signature();
+    signature.check_feeds(&feeds).and_then(|()| signature.check_fetches(&fetches)).map_err(thrown)
+}
+
+/// A feed before its data are copied.
+enum Given {
+    Data { bytes: Uint8ArraySlice<'static>, shape: Option<Vec<u32>> },
+    Tensor(Arc<Tensor>),
+}
+
+impl Given {
+    fn of(feed: &Unknown, shape: &Unknown, owner: &Arc<Owner>, name: impl Fn() -> String) -> Result<Given> {
+        if let Some(handle) = element_handle::<Tensor>(feed, owner) {
+            return Ok(Given::Tensor(handle.shared().clone()));
+        }
+        let shape = match shape.get_type().map_err(from_napi)? {
+            ValueType::Null => None,
+            _ => Some(sizes(from_value(shape)?, || format!("run: feed {}", name()))?),
+        };
+        Ok(Given::Data { bytes: from_value(feed)?, shape })
+    }
+
+    fn offer(&self) -> Offer<'_> {
+        match self {
+            Given::Data { bytes, shape } => Offer::Data { bytes: bytes.len(), shape: shape.clone() },
+            Given::Tensor(tensor) => Offer::Tensor(tensor),
+        }
+    }
+}
+
+fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
+    if let Some(handle) = element_handle::<Tensor>(fetch, owner) {
+        return Ok(Target::Tensor(handle.shared().clone()));
+    }
+    Ok(match fetch.get_type().map_err(from_napi)? {
+        ValueType::Null => Target::Unread,
+        ValueType::Undefined => Target::Read,
+        _ => return Err(type_error("a fetch is no tensor of the context of the session")),
+    })
+}
+
+/// Runs a session. `feeds` has, for each input, a view of the data and their shape or null, or a tensor and null; `fetches`
+/// has, for each output, a tensor, null for one that is not read, or undefined. Gives, for each output that is read, an
+/// ArrayBuffer (null without memory for it), the number of its data type and its sizes.
+#[napi(catch_unwind)]
+pub fn run_session(
+    env: Env,
+    handle: &External<SessionHandle>,
+    id: u32,
+    feeds: Array,
+    fetches: Option<Array>,
+) -> Result<()> {
+    let SessionHandle { session, owner, weight } = &**handle;
+    let signature = session.signature();
+    let (inputs, outputs) = (&signature.inputs, &signature.outputs);
+    let wrong = || type_error("the feeds and fetches are not those of the session");
+    if feeds.len() as usize != 2 * inputs.len()
+        || fetches.as_ref().is_some_and(|all| all.len() as usize != outputs.len())
+    {
+        return Err(wrong());
+    }
+    let element = |array: &Array, at: usize| array.get_element::<Unknown>(at as u32).map_err(from_napi);
+    let mut given = Vec::with_capacity(inputs.len());
+    for (at, input) in inputs.iter().enumerate() {
+        let (feed, shape) = (element(&feeds, 2 * at)?, element(&feeds, 2 * at + 1)?);
+        given.push(Given::of(&feed, &shape, owner, || quoted(&input.name))?);
+    }
+    let targets: Vec<Target> = match &fetches {
+        None => vec![Target::Read; outputs.len()],
+        Some(all) => (0..outputs.len()).map(|at| target(&element(all, at)?, owner)).collect::<Result<_>>()?,
+    };
+    require_distinct(&given, &targets)?;
+    let shapes =
+        session.signature().shapes_of_feeds(&given.iter().map(Given::offer).collect::<Vec<_>>()).map_err(coded)?;
+    let feeds = given.into_iter().map(|given| {
+        Ok(match given {
+            Given::Tensor(tensor) => Feed::Tensor(tensor),
+            Given::Data { bytes, .. } => Feed::Bytes(copied(&bytes, session.pool().take(bytes.len()).map_err(coded)?)?),
+        })
+    });
+    let feeds = feeds.collect::<Result<_>>()?;
+    // A run behind: what this one compiles is not known yet.
+    weight.set(session.bytes());
+    let values = Arc::new(Slot::<Vec<Option<Value>>>::default());
+    let (made, keeper, environment) = (values.clone(), session.clone(), owner.environment.clone());
+    let collect: Collect = Box::new(move |env| {
+        let values = made.take().unwrap_or_default();
+        values.into_iter().map(|value| result(env, &environment, &keeper, value)).collect()
+    });
+    session.run(shapes, feeds, targets, values, owner.environment.deliver(&env, id, collect));
+    Ok(())
+}
+
+/// Refuses a tensor that is passed more than once: runs lock each once and would wait for themselves.
+fn require_distinct(feeds: &[Given], targets: &[Target]) -> Result<()> {
+    let feeds = feeds.iter().filter_map(|feed| match feed {
+        Given::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
+        Given::Data { .. } => None,
+    });
+    let targets = targets.iter().filter_map(|target| match target {
+        Target::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
+        Target::Read | Target::Unread => None,
+    });
+    let mut addresses: Vec<_> = feeds.chain(targets).collect();
+    let count = addresses.len();
+    addresses.sort_unstable();
+    addresses.dedup();
+    match addresses.len() == count {
+        true => Ok(()),
+        false => Err(thrown(Error::coded(Code::Type, "run: a tensor is passed more than once"))),
+    }
+}
+
+/// An output in JavaScript: undefined for one that is not read.
+fn result(
+    env: &Env,
+    environment: &Environment,
+    session: &Session,
+    output: Option<Value>,
+) -> napi::Result<sys::napi_value> {
+    let Some(Value { descriptor, bytes }) = output else { return value(env, ()) };
+    let buffer = environment.array_buffer(env, bytes.bytes())?;
+    session.recycle(bytes);
+    let mut parts = env.create_array(2 + descriptor.shape.len() as u32)?;
+    parts.set(0, buffer)?;
+    parts.set(1, data_type_index(descriptor.dtype))?;
+    for (axis, size) in descriptor.shape.iter().enumerate() {
+        parts.set(2 + axis as u32, *size)?;
+    }
+    value(env, parts)
+}
+
+/// A value of any type that napi-rs knows, for [`Collect`].
+fn value<T: ToNapiValue>(env: &Env, value: T) -> napi::Result<sys::napi_value> {
+    // SAFETY: called on the JavaScript thread of `env`, which is alive.
+    unsafe { T::to_napi_value(env.raw(), value) }
+}
+
+/// Compiles a session for shapes of inputs by name. Gives a handle to the graph, or null where it has none, and a
+/// description as JSON.
+#[napi(catch_unwind)]
+pub fn compile_session(
+    env: Env,
+    handle: &External<SessionHandle>,
+    id: u32,
+    names: Vec<String>,
+    shapes: Vec<Vec<f64>>,
+) -> Result<()> {
+    let SessionHandle { session, owner, .. } = &**handle;
+    let given = names.into_iter().zip(shapes).map(|(name, shape)| {
+        let shape = shape.into_iter().enumerate().map(|(axis, size)| {
+            checked_size(size, || format!("compile: {}[{axis}]", shortened(&name))).map_err(thrown)
+        });
+        let shape = shape.collect::<Result<Vec<u32>>>()?;
+        Ok((name, shape))
+    });
+    let given = given.collect::<Result<BTreeMap<_, _>>>()?;
+    let shapes = session.signature().shapes_of_names(&given).map_err(thrown)?;
+    let slot = Arc::new(Slot::<Arc<Specialization>>::default());
+    let (made, holder) = (slot.clone(), owner.clone());
+    let collect: Collect = Box::new(move |env| {
+        let Some(specialization) = made.take() else { return Ok(Vec::new()) };
+        let graph = specialization.graph().map(|graph| -> GraphHandle {
+            // The session weighs what it keeps.
+            Handle::new(graph.clone(), &holder, Weight::new(env, 0))
+        });
+        Ok(vec![value(env, graph.map(External::new))?, value(env, described(&specialization).to_string())?])
+    });
+    session.compile(shapes, slot, owner.environment.deliver(&env, id, collect));
+    Ok(())
+}
+
+fn described(specialization: &Specialization) -> serde_json::Value {
+    let port = |Port { name, descriptor }: &Port| json!({ "name": name, "dataType": descriptor.dtype.name(), "shape": descriptor.shape });
+    let list = |ports: &[Port]| serde_json::Value::from_iter(ports.iter().map(port));
+    let [reads, writes] = specialization.graph_ports().map(|ports| list(&ports));
+    json!({
+        "id": specialization.id,
+        "inputs": list(&specialization.inputs),
+        "outputs": list(&specialization.outputs),
+        "reads": reads,
+        "writes": writes,
+    })
+}
+
+/// Frees what a session holds when everything before is done.
+#[napi(catch_unwind)]
+pub fn destroy_session(handle: &External<SessionHandle>) {
+    handle.session.release();
+    handle.weight.set(0);
+}

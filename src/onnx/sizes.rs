@@ -1,0 +1,120 @@
+//! The sizes of a model's free dimensions, and the shapes that follow from them. Messages name the input; who asks puts its
+//! operation before them.
+
+use super::error::{ModelError, Result, listed, quoted};
+use super::model::{Dimension, ValueInfo};
+use crate::error::Code;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The largest size of a dimension.
+pub const MAX_SIZE: u32 = i32::MAX as u32;
+
+/// Sizes of free dimensions by name, as far as they are known.
+#[derive(Clone, Debug, Default)]
+pub struct Sizes(BTreeMap<String, u32>);
+
+impl Sizes {
+    /// Those that are given.
+    pub fn new(known: BTreeMap<String, u32>) -> Sizes {
+        Sizes(known)
+    }
+
+    /// Takes sizes from the shape that is given for `input`.
+    ///
+    /// # Errors
+    /// If the shape does not fit.
+    pub fn bind(&mut self, input: &ValueInfo, shape: &[u32]) -> Result<()> {
+        let Some(dimensions) = &input.shape else { return Ok(()) };
+        let fits = shape.len() == dimensions.len()
+            && dimensions.iter().zip(shape).all(|(dimension, &size)| match dimension {
+                Dimension::Fixed(fixed) => *fixed == size,
+                Dimension::Free(name) => *self.0.entry(name.clone()).or_insert(size) == size,
+            });
+        if fits {
+            return Ok(());
+        }
+        let (name, expected) = (quoted(&input.name), self.shown(dimensions));
+        Err(ModelError::coded(Code::Shape, format!("{name} has shape {shape:?}, expected {expected}")))
+    }
+
+    /// Finds the only size of `input` that is not known from its number of elements; gives whether one was found.
+    ///
+    /// # Errors
+    /// If no size gives that number.
+    pub fn solve(&mut self, input: &ValueInfo, elements: usize) -> Result<bool> {
+        let dimensions = input.shape.as_deref().unwrap_or_default();
+        let mut free = dimensions.iter().filter_map(|dimension| match dimension {
+            Dimension::Free(name) if !self.0.contains_key(name) => Some(name),
+            _ => None,
+        });
+        let (Some(name), None) = (free.next(), free.next()) else { return Ok(false) };
+        let known = dimensions.iter().filter_map(|dimension| self.size(dimension));
+        let known = known.fold(1usize, |product, size| product.saturating_mul(size as usize));
+        let size = match (known, elements) {
+            (0, _) => Some(0),
+            _ if elements.is_multiple_of(known) => {
+                u32::try_from(elements / known).ok().filter(|&size| size <= MAX_SIZE)
+            }
+            _ => None,
+        };
+        let Some(size) = size else {
+            let (input, shape) = (quoted(&input.name), self.shown(dimensions));
+            let message = format!("feed {input} has {elements} elements, which do not fill the shape {shape}");
+            return Err(ModelError::coded(Code::Shape, message));
+        };
+        self.0.insert(name.clone(), size);
+        Ok(true)
+    }
+
+    /// The shape of `input`.
+    ///
+    /// # Errors
+    /// If a size of it is not known.
+    pub fn shape(&self, input: &ValueInfo) -> Result<Vec<u32>> {
+        let unknown = |why: String| ModelError::coded(Code::Shape, why);
+        let Some(dimensions) = &input.shape else {
+            let name = quoted(&input.name);
+            return Err(unknown(format!("the model does not say what shape {name} has: give one")));
+        };
+        let size = |dimension: &Dimension| {
+            self.size(dimension).ok_or_else(|| {
+                let (name, shape) = (quoted(&input.name), self.shown(dimensions));
+                unknown(format!("the shape of {name} is {shape}: give it, or freeDimensions"))
+            })
+        };
+        dimensions.iter().map(size).collect()
+    }
+
+    fn size(&self, dimension: &Dimension) -> Option<u32> {
+        match dimension {
+            Dimension::Fixed(size) => Some(*size),
+            Dimension::Free(name) => self.0.get(name).copied(),
+        }
+    }
+
+    /// A shape with the sizes that are known and the names of those that are not: `[1, sequence=12, width]`.
+    pub fn shown(&self, dimensions: &[Dimension]) -> String {
+        let shown = |dimension: &Dimension| match dimension {
+            Dimension::Fixed(size) => size.to_string(),
+            Dimension::Free(name) => self.0.get(name).map_or_else(|| name.clone(), |size| format!("{name}={size}")),
+        };
+        format!("[{}]", dimensions.iter().map(shown).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// Refuses sizes for names that no dimension of the inputs has.
+///
+/// # Errors
+/// That names the first of them, and those that there are.
+pub fn check_names<'a>(inputs: impl IntoIterator<Item = &'a ValueInfo>, sizes: &BTreeMap<String, u32>) -> Result<()> {
+    let dimensions = inputs.into_iter().flat_map(|input| input.shape.iter().flatten());
+    let names: BTreeSet<&str> = dimensions
+        .filter_map(|dimension| match dimension {
+            Dimension::Free(name) => Some(name.as_str()),
+            Dimension::Fixed(_) => None,
+        })
+        .collect();
+    let Some(unknown) = sizes.keys().find(|name| !names.contains(name.as_str())) else { return Ok(()) };
+    let message = format!("there is no free dimension {}, the model has {}", quoted(unknown), listed(names));
+    Err(ModelError::coded(Code::UnknownDimension, message))
+}

@@ -1,0 +1,211 @@
+//! Sessions: a model that is opened once and run with inputs of any sizes.
+//!
+//! A [`Session`] has a [`Signature`] with symbolic shapes. What a run is given decides all sizes; for each set of them there
+//! is a [`Specialization`], which is compiled when it is first needed. Everything but the checks of what is given and the
+//! copies of it is done on the timeline of the context, in order with whatever else is asked of that.
+
+pub mod signature;
+pub mod specialization;
+mod template;
+mod value;
+
+pub use signature::{Shapes, Signature};
+pub use specialization::{Port, Specialization};
+pub use value::{Feed, Offer, Pool, Target, Value};
+
+use crate::error::{Code, Error, Result};
+use crate::ir::Builder;
+use crate::memory::Buffer;
+use crate::onnx::error::quoted;
+use crate::onnx::import::check;
+use crate::onnx::sizes::Sizes;
+use crate::onnx::{Model, Request};
+use crate::runtime::{Context, Done, Slot};
+use crate::shape::Descriptor;
+use specialization::{Kept, bind_constants};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use template::Templates;
+
+/// What is fixed for all runs of a session.
+#[derive(Debug, Default)]
+pub struct SessionOptions {
+    /// Sizes of free dimensions by name.
+    pub free_dimensions: BTreeMap<String, u32>,
+    /// Names of the values to compute; `None` for the outputs of the model.
+    pub outputs: Option<Vec<String>>,
+    /// Inputs that have the same value in every run.
+    pub constants: Vec<Constant>,
+}
+
+/// The value of an input that is the same in every run.
+#[derive(Debug)]
+pub struct Constant {
+    /// The name of the input.
+    pub name: String,
+    /// Its type and shape.
+    pub descriptor: Descriptor,
+    /// Its bytes.
+    pub bytes: Arc<Buffer>,
+}
+
+impl Constant {
+    /// The value of the input `name` of `model`, with the shape that it has in the model if none is given.
+    ///
+    /// # Errors
+    /// A TypeError if there is no such input, or the data are not of its type and shape.
+    pub fn new(
+        model: &Model,
+        free_dimensions: &BTreeMap<String, u32>,
+        name: String,
+        shape: Option<Vec<u32>>,
+        bytes: Buffer,
+    ) -> Result<Constant> {
+        let what = || format!("loadModel: constant {}", quoted(&name));
+        let Some(input) = model.graph.free_inputs().find(|input| input.name == name) else {
+            return Err(Error::coded(Code::UnknownFeed, format!("{} is no input of the model", what())));
+        };
+        let mut sizes = Sizes::new(free_dimensions.clone());
+        let shape = match shape {
+            Some(shape) => sizes.bind(input, &shape).map(|()| shape),
+            None => sizes.shape(input),
+        };
+        let shape = shape.map_err(|error| {
+            let message = format!("{} is no data of a known shape, expected {{data, shape}}: {error}", what());
+            Error::coded(Code::Shape, message)
+        })?;
+        let Some(dtype) = signature::data_type(input) else {
+            let message = format!("{} is of type {}, which WebNN does not have", what(), input.data_type);
+            return Err(Error::coded(Code::Type, message));
+        };
+        let descriptor = Descriptor::new(dtype, shape);
+        signature::check_data(what, bytes.len(), &descriptor)?;
+        descriptor.check("the constant").map_err(|problem| {
+            Error::coded(Code::Shape, format!("loadModel: constant {}: {problem}", quoted(&name)))
+        })?;
+        Ok(Constant { name, descriptor, bytes: Arc::new(bytes) })
+    }
+}
+
+/// A model that is ready to run.
+pub struct Session {
+    /// `None` when it is destroyed.
+    model: Mutex<Option<Arc<Model>>>,
+    context: Arc<Context>,
+    options: SessionOptions,
+    signature: Signature,
+    templates: Templates,
+    kept: Kept,
+    pool: Pool,
+    bytes: AtomicUsize,
+}
+
+impl Session {
+    /// A session of `model` on `context`, which is open.
+    ///
+    /// # Errors
+    /// An OnnxError for a model that no sizes make possible, a TypeError for options that do not fit it.
+    pub fn open(model: Arc<Model>, context: Arc<Context>, options: SessionOptions) -> Result<Session> {
+        let signature = Signature::new(&model, &options)?;
+        let mut trial = Builder::new();
+        let request = Request {
+            free_dimensions: options.free_dimensions.clone(),
+            bindings: bind_constants(&mut trial, &options),
+            outputs: options.outputs.clone(),
+            ..Request::default()
+        };
+        if signature.fixed().is_none() {
+            check(&model, &mut trial, &request).map_err(|error| error.into_error())?;
+        }
+        let (templates, kept, pool, bytes) = Default::default();
+        let model = Mutex::new(Some(model));
+        Ok(Session { model, context, options, signature, templates, kept, pool, bytes })
+    }
+
+    /// # Errors
+    /// An InvalidStateError when the session is destroyed.
+    fn model(&self) -> Result<Arc<Model>> {
+        let model = self.model.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        model.ok_or_else(|| Error::coded(Code::Destroyed, "the model is destroyed"))
+    }
+
+    /// Inputs and outputs.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// Memory for feeds, to be filled by whoever calls [`run`](Self::run), and of values that were handed over.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Bytes that the session holds, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn weigh(&self) {
+        self.bytes.store(self.kept.bytes(), Ordering::Relaxed);
+    }
+
+    /// Compiles the session if the shapes of its inputs are known, as its first work.
+    pub fn prepare(self: &Arc<Self>, done: Done) {
+        match self.signature.fixed().cloned() {
+            None => done.finish(Ok(())),
+            Some(shapes) => {
+                let session = self.clone();
+                self.context.enqueue(move |site| session.specialize(site, &shapes).map(|_| None), done.coded());
+            }
+        }
+    }
+
+    /// Runs the session with feeds of these shapes, which [`Signature::shapes_of_feeds`] gave for them. All tensors are
+    /// different and belong to the context of the session. What is read is put into `values` in the order of the outputs.
+    pub fn run(
+        self: &Arc<Self>,
+        shapes: Shapes,
+        feeds: Vec<Feed>,
+        targets: Vec<Target>,
+        values: Arc<Slot<Vec<Option<Value>>>>,
+        done: Done,
+    ) {
+        let session = self.clone();
+        self.context.enqueue(
+            move |site| session.specialize(site, &shapes)?.run(site, feeds, targets, &session.pool, values),
+            done.coded(),
+        );
+    }
+
+    /// The session for these input shapes, which is put into `made`.
+    pub fn compile(self: &Arc<Self>, shapes: Shapes, made: Arc<Slot<Arc<Specialization>>>, done: Done) {
+        let session = self.clone();
+        self.context.enqueue(
+            move |site| {
+                made.put(session.specialize(site, &shapes)?);
+                Ok(None)
+            },
+            done.coded(),
+        );
+    }
+
+    /// Gives `value` back, whose bytes were copied.
+    pub fn recycle(&self, bytes: Buffer) {
+        let excess = self.pool.give(bytes);
+        if !excess.is_empty() {
+            self.context.enqueue_release(move || drop(excess));
+        }
+    }
+
+    /// Frees what the session holds when everything before is done.
+    pub fn release(self: &Arc<Self>) {
+        let session = self.clone();
+        self.context.enqueue_release(move || {
+            drop(session.model.lock().unwrap_or_else(PoisonError::into_inner).take());
+            session.kept.clear();
+            session.templates.clear();
+            session.pool.clear();
+            session.weigh();
+        });
+    }
+}

@@ -1,0 +1,249 @@
+//! What a session takes and gives, and the shapes of its inputs for what it is given.
+
+use super::SessionOptions;
+use super::value::{Offer, Target};
+use crate::dtype::DataType;
+use crate::error::{Code, Error, Problem, Result};
+use crate::onnx::error::{listed, quoted};
+use crate::onnx::model::{Model, ValueInfo};
+use crate::onnx::sizes::{MAX_SIZE, Sizes, check_names};
+use crate::onnx::tensor::ElementType;
+use crate::shape::Descriptor;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The shapes of all inputs, in their order.
+pub type Shapes = Arc<[Vec<u32>]>;
+
+/// Inputs and outputs with symbolic shapes.
+#[derive(Debug, Serialize)]
+pub struct Signature {
+    /// What each run is given: the inputs of the model without those that are constants of the session.
+    pub inputs: Vec<ValueInfo>,
+    /// What each run gives.
+    pub outputs: Vec<ValueInfo>,
+    /// Sizes that are fixed for the session.
+    #[serde(skip)]
+    sizes: Sizes,
+    /// The shapes of the inputs, where all are known.
+    #[serde(skip)]
+    fixed: Option<Shapes>,
+}
+
+/// The data type of a value in WebNN, if it has one.
+pub fn data_type(value: &ValueInfo) -> Option<DataType> {
+    value.element.and_then(ElementType::webnn)
+}
+
+/// Refuses a size that no dimension can have. `what` says where it stands.
+///
+/// # Errors
+/// For anything but an integer from 0 to 2^31 - 1.
+pub fn checked_size(size: f64, what: impl FnOnce() -> String) -> Result<u32> {
+    if size.fract() == 0.0 && (0.0..=f64::from(MAX_SIZE)).contains(&size) {
+        return Ok(size as u32);
+    }
+    let message = format!("{} is {size}, expected an integer between 0 and {MAX_SIZE}", what());
+    Err(Error::coded(Code::Shape, message))
+}
+
+impl Signature {
+    /// What a session of `model` takes and gives with these options.
+    ///
+    /// # Errors
+    /// For a size of a dimension that the model does not have.
+    pub fn new(model: &Model, options: &SessionOptions) -> Result<Signature> {
+        let all = || model.graph.free_inputs();
+        check_names(all(), &options.free_dimensions).map_err(|error| error.into_error())?;
+        let is_constant = |input: &&ValueInfo| options.constants.iter().any(|constant| constant.name == input.name);
+        let inputs: Vec<ValueInfo> = all().filter(|input| !is_constant(input)).cloned().collect();
+        let outputs = match &options.outputs {
+            None => model.graph.outputs.clone(),
+            Some(names) => names.iter().map(|name| output_of(model, name)).collect(),
+        };
+        let sizes = Sizes::new(options.free_dimensions.clone());
+        let fixed = inputs.iter().map(|input| sizes.shape(input).ok()).collect::<Option<Vec<_>>>();
+        Ok(Signature { inputs, outputs, sizes, fixed: fixed.map(Shapes::from) })
+    }
+
+    /// The shapes of the inputs, where all are known.
+    pub fn fixed(&self) -> Option<&Shapes> {
+        self.fixed.as_ref()
+    }
+
+    /// The shapes of the inputs for what they are fed with.
+    ///
+    /// # Errors
+    /// A TypeError if a feed does not fit, leaves a size open or is passed more than once.
+    pub fn shapes_of_feeds(&self, offers: &[Offer]) -> Result<Shapes> {
+        let shapes = self.resolve(offers)?;
+        for ((input, offer), shape) in self.inputs.iter().zip(offers).zip(shapes.iter()) {
+            if let Some(dtype) = data_type(input) {
+                check_offer(&input.name, offer, dtype, shape)?;
+            }
+        }
+        Ok(shapes)
+    }
+
+    fn resolve(&self, offers: &[Offer]) -> Result<Shapes> {
+        if let Some(fixed) = &self.fixed {
+            let is_fixed = |(offer, fixed): (&Offer, &Vec<u32>)| offer.shape().is_none_or(|shape| *shape == **fixed);
+            if offers.iter().zip(fixed.iter()).all(is_fixed) {
+                return Ok(fixed.clone());
+            }
+        }
+        let mut sizes = self.sizes.clone();
+        let mut open = Vec::new();
+        for (input, offer) in self.inputs.iter().zip(offers) {
+            match offer {
+                Offer::Data { bytes, shape: None } => open.push((input, *bytes)),
+                _ => sizes.bind(input, &offer.shape().unwrap_or_default()).map_err(|error| at("run", error.message))?,
+            }
+        }
+        // Each size that is found can leave only one open elsewhere.
+        while solve_one(&mut sizes, &open)? {}
+        let shape = |(input, offer): (&ValueInfo, &Offer)| match offer.shape() {
+            Some(shape) => Ok(shape.to_vec()),
+            None => sizes.shape(input).map_err(|error| at("run", format!("{}; or {{data, shape}}", error.message))),
+        };
+        self.inputs.iter().zip(offers).map(shape).collect()
+    }
+
+    /// The shapes of the inputs, some of which are given by name.
+    ///
+    /// # Errors
+    /// A TypeError if one does not fit, is given for something else, or is not known.
+    pub fn shapes_of_names(&self, given: &BTreeMap<String, Vec<u32>>) -> Result<Shapes> {
+        if let Some(name) = given.keys().find(|name| !self.inputs.iter().any(|input| &input.name == *name)) {
+            let known = listed(self.inputs.iter().map(|input| input.name.as_str()));
+            let message = format!("compile: the model has no input {}, it has {known}", quoted(name));
+            return Err(Error::coded(Code::UnknownFeed, message));
+        }
+        let mut sizes = self.sizes.clone();
+        let fail = |error: crate::onnx::ModelError| at("compile", error.message);
+        for input in &self.inputs {
+            given.get(&input.name).map_or(Ok(()), |shape| sizes.bind(input, shape)).map_err(fail)?;
+        }
+        let shape = |input: &ValueInfo| match given.get(&input.name) {
+            Some(shape) => Ok(shape.clone()),
+            None => sizes.shape(input).map_err(fail),
+        };
+        self.inputs.iter().map(shape).collect()
+    }
+
+    /// Refuses names of feeds that are not those of the inputs.
+    ///
+    /// # Errors
+    /// That names what is missing and what is too much.
+    pub fn check_feeds(&self, names: &[String]) -> Result<()> {
+        let known = || self.inputs.iter().map(|input| input.name.as_str());
+        let missing: Vec<&str> = known().filter(|name| !names.iter().any(|given| given == name)).collect();
+        let unknown: Vec<&str> =
+            names.iter().map(String::as_str).filter(|given| !known().any(|name| name == *given)).collect();
+        let code = match (missing.is_empty(), unknown.is_empty()) {
+            (true, true) => return Ok(()),
+            (false, _) => Code::MissingFeed,
+            (true, false) => Code::UnknownFeed,
+        };
+        let missing = missing.into_iter().map(|name| format!("{} is missing", quoted(name)));
+        let unknown = unknown.into_iter().map(|name| format!("{} is no input", quoted(name)));
+        let parts: Vec<String> = missing.chain(unknown).collect();
+        let (parts, has) = (parts.join(", "), listed(known()));
+        Err(Error::coded(code, format!("run: the feeds do not match the inputs: {parts}; the model has {has}")))
+    }
+
+    /// Refuses a name of a fetch that is not that of an output.
+    ///
+    /// # Errors
+    /// That names the first of them.
+    pub fn check_fetches(&self, names: &[String]) -> Result<()> {
+        let known = || self.outputs.iter().map(|output| output.name.as_str());
+        let Some(unknown) = names.iter().find(|name| !known().any(|known| known == *name)) else { return Ok(()) };
+        let message = format!("run: there is no output {}, the model has {}", quoted(unknown), listed(known()));
+        Err(Error::coded(Code::UnknownOutput, message))
+    }
+}
+
+/// What is known of the value of the main graph that is called `name`.
+fn output_of(model: &Model, name: &str) -> ValueInfo {
+    let declared = model.graph.outputs.iter().find(|output| output.name == name).cloned();
+    declared.unwrap_or_else(|| ValueInfo { name: name.into(), element: None, data_type: "unknown".into(), shape: None })
+}
+
+/// Finds the size of one dimension that follows from a number of elements, if there is one.
+fn solve_one(sizes: &mut Sizes, open: &[(&ValueInfo, usize)]) -> Result<bool> {
+    for (input, bytes) in open {
+        let Some(dtype) = data_type(input) else { continue };
+        if !bytes.is_multiple_of(dtype.size()) {
+            let name = quoted(&input.name);
+            let message = format!("run: feed {name} has {bytes} bytes, no whole number of elements of {dtype}");
+            return Err(Error::coded(Code::Shape, message));
+        }
+        if sizes.solve(input, bytes / dtype.size()).map_err(|error| at("run", error.message))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The bytes of a tensor, which may have none.
+///
+/// # Errors
+/// A TypeError for a tensor beyond the limits. `what` names it.
+pub fn checked_bytes(descriptor: &Descriptor, what: &str) -> Result<usize> {
+    if descriptor.is_empty() {
+        return Ok(0);
+    }
+    let fail = |problem: Problem| Error::coded(Code::Shape, format!("{what}: {problem}"));
+    descriptor.check("the tensor").map_err(fail)?;
+    Ok(descriptor.bytes())
+}
+
+/// Refuses data and tensors that are not of this type and shape.
+fn check_offer(name: &str, offer: &Offer, dtype: DataType, shape: &[u32]) -> Result<()> {
+    let what = || format!("run: feed {}", quoted(name));
+    match offer {
+        Offer::Data { bytes, .. } => check_data(what, *bytes, &Descriptor::new(dtype, shape)),
+        Offer::Tensor(tensor) if tensor.descriptor().dtype == dtype => Ok(()),
+        Offer::Tensor(tensor) => {
+            let got = tensor.descriptor().dtype;
+            Err(Error::coded(Code::Type, format!("{} is of type {got}, expected {dtype}", what())))
+        }
+    }
+}
+
+/// Refuses data that have not the number of bytes of a descriptor.
+///
+/// # Errors
+/// A TypeError that says how many they are.
+pub fn check_data(what: impl FnOnce() -> String, bytes: usize, descriptor: &Descriptor) -> Result<()> {
+    let count = descriptor.shape.iter().try_fold(descriptor.dtype.size(), |count, size| count.checked_mul(size.size()));
+    if count == Some(bytes) || (bytes == 0 && descriptor.is_empty()) {
+        return Ok(());
+    }
+    let what = what();
+    let Descriptor { dtype, shape } = descriptor;
+    let expected = checked_bytes(descriptor, &what)?;
+    let message = format!("{what} has {bytes} bytes, expected the {expected} bytes of {dtype} {shape:?}");
+    Err(Error::coded(Code::Shape, message))
+}
+
+/// Refuses a tensor that an output cannot go into.
+///
+/// # Errors
+/// A TypeError that names both.
+pub fn check_target(name: &str, target: &Target, output: &Descriptor) -> Result<()> {
+    let Target::Tensor(tensor) = target else { return Ok(()) };
+    let got = tensor.descriptor();
+    if got == output {
+        return Ok(());
+    }
+    let (name, Descriptor { dtype, shape }) = (quoted(name), output);
+    let message = format!("run: output {name} needs {dtype} {shape:?}, the tensor is {} {:?}", got.dtype, got.shape);
+    Err(Error::coded(Code::Shape, message))
+}
+
+fn at(operation: &str, message: impl std::fmt::Display) -> Error {
+    Error::coded(Code::Shape, format!("{operation}: {message}"))
+}

@@ -1,0 +1,298 @@
+//! What a session is compiled to for one set of input shapes.
+
+use super::signature::{Shapes, check_target};
+use super::template::Filled;
+use super::value::{Feed, Pool, Target, Value};
+use super::{Session, SessionOptions};
+use crate::error::Result;
+use crate::ir::{Builder, ValueId};
+use crate::memory::Buffer;
+use crate::onnx::Binding;
+use crate::runtime::{Backend, CompiledGraph, Later, Read, Site, Slot, Tensor};
+use crate::shape::Descriptor;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How many specializations a session keeps: those that were used last.
+const MAX_KEPT: usize = 8;
+
+/// An input or output with all sizes.
+#[derive(Debug)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Type and shape; dimensions can be 0.
+    pub descriptor: Descriptor,
+}
+
+impl From<Binding> for Port {
+    fn from(Binding { name, descriptor, .. }: Binding) -> Port {
+        Port { name, descriptor }
+    }
+}
+
+/// An input or output of the compiled graph.
+struct Terminal {
+    /// Its place among the inputs or outputs of the session.
+    at: usize,
+    /// What runs use that are given no tensor for it. They are one after the other, so that one does for all.
+    own: Arc<Tensor>,
+}
+
+/// A session for one set of input shapes.
+pub struct Specialization {
+    /// A number that no other specialization of the process has at the same time.
+    pub id: u32,
+    /// The shapes of the inputs of the session.
+    shapes: Shapes,
+    /// The names of the inputs of the session.
+    names: Vec<String>,
+    /// The inputs that have a data type of WebNN, in the order of the session.
+    pub inputs: Vec<Port>,
+    /// The outputs, in the order of the session.
+    pub outputs: Vec<Port>,
+    /// `None` if no output has any elements.
+    graph: Option<Arc<CompiledGraph>>,
+    /// The inputs that the graph reads, in its order.
+    reads: Vec<Terminal>,
+    /// The outputs that it computes, in its order.
+    writes: Vec<Terminal>,
+}
+
+/// The specializations of a session, the one that was used last at the end.
+#[derive(Default)]
+pub(super) struct Kept(Mutex<Vec<Arc<Specialization>>>);
+
+impl Kept {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Specialization>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, shapes: &Shapes) -> Option<Arc<Specialization>> {
+        let mut kept = self.lock();
+        let at = kept.iter().rposition(|one| Arc::ptr_eq(&one.shapes, shapes) || one.shapes == *shapes)?;
+        let found = kept.remove(at);
+        // Whoever held its graph may have destroyed it.
+        if !found.is_built() {
+            return None;
+        }
+        kept.push(found.clone());
+        Some(found)
+    }
+
+    /// Keeps one more. Gives the one that makes room, which is freed when nobody uses it any more.
+    fn add(&self, made: &Arc<Specialization>) -> Option<Arc<Specialization>> {
+        let mut kept = self.lock();
+        kept.push(made.clone());
+        (kept.len() > MAX_KEPT).then(|| kept.remove(0))
+    }
+
+    pub(super) fn clear(&self) {
+        let kept = std::mem::take(&mut *self.lock());
+        drop(kept);
+    }
+
+    /// Bytes that the compiled graphs hold.
+    pub(super) fn bytes(&self) -> usize {
+        self.lock().iter().filter_map(|one| one.graph.as_ref()).map(|graph| graph.bytes()).sum()
+    }
+}
+
+impl Session {
+    /// The session for input shapes that fit its signature: one that is kept, or a new one.
+    ///
+    /// # Errors
+    /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an
+    /// InvalidStateError when the session is destroyed.
+    pub fn specialize(&self, site: &Site, shapes: &Shapes) -> Result<Arc<Specialization>> {
+        if let Some(known) = self.kept.find(shapes) {
+            return Ok(known);
+        }
+        let (template, filled) = self.templates.fill(site, self, shapes)?;
+        let made = Arc::new(Specialization::compile(site, self, filled, shapes)?);
+        made.graph.iter().for_each(|graph| template.keep_weights(graph));
+        drop(self.kept.add(&made));
+        self.weigh();
+        Ok(made)
+    }
+}
+
+/// Constants of a session as operands of a builder.
+pub(super) fn bind_constants(
+    builder: &mut Builder,
+    options: &SessionOptions,
+) -> std::collections::BTreeMap<String, crate::ir::OperandId> {
+    let bind = |constant: &super::Constant| {
+        let id = builder.constant_shared(constant.descriptor.clone(), constant.bytes.clone());
+        (constant.name.clone(), id)
+    };
+    options.constants.iter().map(bind).collect()
+}
+
+impl Specialization {
+    fn compile(site: &Site, session: &Session, filled: Filled, shapes: &Shapes) -> Result<Specialization> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let Filled { graph, inputs, outputs } = filled;
+        let names: Vec<String> = session.signature.inputs.iter().map(|input| input.name.clone()).collect();
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        if let Some(graph) = &graph {
+            let computed: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
+            let terminals = |names: &[String], named: &[(String, ValueId)]| -> Vec<Terminal> {
+                let terminal = |(name, id): &(String, ValueId)| Terminal {
+                    at: names.iter().position(|other| other == name).expect("the graph has the names of the model"),
+                    own: site.tensor(graph.graph().descriptor(*id).clone()),
+                };
+                named.iter().map(terminal).collect()
+            };
+            reads = terminals(&names, &graph.graph().inputs);
+            writes = terminals(&computed, &graph.graph().outputs);
+        }
+        let graph = graph.map(|graph| site.lower(graph)).transpose()?;
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(Specialization { id, shapes: shapes.clone(), names, inputs, outputs, graph, reads, writes })
+    }
+
+    fn is_built(&self) -> bool {
+        self.graph.as_ref().is_none_or(|graph| graph.description().is_some())
+    }
+
+    /// The compiled graph; `None` if no output has any elements.
+    pub fn graph(&self) -> Option<&Arc<CompiledGraph>> {
+        self.graph.as_ref()
+    }
+
+    /// The inputs that the compiled graph reads and the outputs that it computes, in its order.
+    pub fn graph_ports(&self) -> [Vec<Port>; 2] {
+        let port = |name: &String, terminal: &Terminal| Port {
+            name: name.clone(),
+            descriptor: terminal.own.descriptor().clone(),
+        };
+        let reads = self.reads.iter().map(|terminal| port(&self.names[terminal.at], terminal)).collect();
+        let writes = self.writes.iter().map(|terminal| port(&self.outputs[terminal.at].name, terminal)).collect();
+        [reads, writes]
+    }
+
+    /// Runs the graph. The values are put into `values`, in the order of the outputs, `None` for those that go elsewhere;
+    /// on a GPU by what is returned.
+    ///
+    /// # Errors
+    /// A TypeError for a target of another type or shape, an OperationError when computing fails, an UnknownError without
+    /// memory.
+    pub(super) fn run(
+        self: &Arc<Self>,
+        site: &Site,
+        feeds: Vec<Feed>,
+        targets: Vec<Target>,
+        pool: &Pool,
+        values: Arc<Slot<Vec<Option<Value>>>>,
+    ) -> Result<Option<Later>> {
+        for (output, target) in self.outputs.iter().zip(&targets) {
+            check_target(&output.name, target, &output.descriptor)?;
+        }
+        let results = self.empty_results(&targets);
+        let Some(graph) = &self.graph else {
+            values.put(results);
+            return Ok(None);
+        };
+        let inputs = self.place_inputs(site, feeds, pool)?;
+        let mut outputs = Vec::with_capacity(self.writes.len());
+        for Terminal { at, own } in &self.writes {
+            outputs.push(match &targets[*at] {
+                Target::Tensor(tensor) => tensor.clone(),
+                Target::Read | Target::Unread => {
+                    match site.backend {
+                        Backend::Cpu => drop(own.fill(&site.backend, pool.take(own.descriptor().bytes())?)?),
+                        Backend::Gpu(_) => own.place(&site.backend)?,
+                    }
+                    own.clone()
+                }
+            });
+        }
+        let ran = graph.run(site.env, "run", [&inputs, &outputs], None);
+        // On the CPU, the memory of feeds serves the next run; graphs do not keep it.
+        self.reads.iter().filter_map(|terminal| terminal.own.take()).for_each(|buffer| drop(pool.give(buffer)));
+        ran?;
+        match site.backend {
+            Backend::Cpu => {
+                values.put(self.taken_results(results, &targets, pool));
+                Ok(None)
+            }
+            Backend::Gpu(_) => self.read_results(results, &targets, values).map(Some),
+        }
+    }
+
+    /// Values for the outputs that are read and have no elements.
+    fn empty_results(&self, targets: &[Target]) -> Vec<Option<Value>> {
+        let value = |(output, target): (&Port, &Target)| match target {
+            Target::Read if output.descriptor.is_empty() => {
+                Some(Value { descriptor: output.descriptor.clone(), bytes: Buffer::default() })
+            }
+            _ => None,
+        };
+        self.outputs.iter().zip(targets).map(value).collect()
+    }
+
+    /// The tensors that the graph reads, with the feeds.
+    fn place_inputs(&self, site: &Site, feeds: Vec<Feed>, pool: &Pool) -> Result<Vec<Arc<Tensor>>> {
+        let mut feeds: Vec<Option<Feed>> = feeds.into_iter().map(Some).collect();
+        let mut inputs = Vec::with_capacity(self.reads.len());
+        for Terminal { at, own } in &self.reads {
+            inputs.push(match feeds[*at].take().expect("the graph reads each input once") {
+                Feed::Tensor(tensor) => tensor,
+                Feed::Bytes(bytes) => {
+                    own.fill(&site.backend, bytes)?.into_iter().for_each(|copied| drop(pool.give(copied)));
+                    own.clone()
+                }
+            });
+        }
+        // Those of which only the shape is used.
+        for feed in feeds.into_iter().flatten() {
+            if let Feed::Bytes(bytes) = feed {
+                drop(pool.give(bytes));
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// `results` with what the graph computed, on the CPU.
+    fn taken_results(&self, mut results: Vec<Option<Value>>, targets: &[Target], pool: &Pool) -> Vec<Option<Value>> {
+        for Terminal { at, own } in &self.writes {
+            let Some(bytes) = own.take() else { continue };
+            match targets[*at] {
+                Target::Read => results[*at] = Some(Value { descriptor: own.descriptor().clone(), bytes }),
+                Target::Unread | Target::Tensor(_) => drop(pool.give(bytes)),
+            }
+        }
+        results
+    }
+
+    /// What waits for the outputs from the GPU and puts them with `results` into `values`.
+    fn read_results(
+        self: &Arc<Self>,
+        mut results: Vec<Option<Value>>,
+        targets: &[Target],
+        values: Arc<Slot<Vec<Option<Value>>>>,
+    ) -> Result<Later> {
+        let mut reading = Vec::new();
+        for Terminal { at, own } in self.writes.iter().rev() {
+            if let Target::Read = targets[*at] {
+                let read = Arc::new(Read::default());
+                reading.push((*at, own.clone(), own.read_later(read.clone())?, read));
+            }
+        }
+        Ok(Box::new(move |patience| {
+            while let Some((at, own, later, read)) = reading.last_mut() {
+                match later(patience)? {
+                    Err(error) => return Some(Err(error)),
+                    Ok(()) => {
+                        let descriptor = own.descriptor().clone();
+                        results[*at] = read.take().map(|bytes| Value { descriptor, bytes });
+                    }
+                }
+                reading.pop();
+            }
+            values.put(std::mem::take(&mut results));
+            Some(Ok(()))
+        }))
+    }
+}

@@ -1,0 +1,135 @@
+//! What goes into a run and comes out of it, and the memory that it is handed over in.
+
+use crate::dimension::numbers;
+use crate::error::Result;
+use crate::memory::Buffer;
+use crate::runtime::Tensor;
+use crate::shape::Descriptor;
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What is known of a feed before its data are copied.
+pub enum Offer<'a> {
+    /// Data of so many bytes.
+    Data {
+        /// Their number.
+        bytes: usize,
+        /// Their shape, if the caller gives one.
+        shape: Option<Vec<u32>>,
+    },
+    /// A tensor of the context.
+    Tensor(&'a Arc<Tensor>),
+}
+
+impl Offer<'_> {
+    /// The shape that the caller gives.
+    pub fn shape(&self) -> Option<Cow<'_, [u32]>> {
+        match self {
+            Offer::Data { shape, .. } => shape.as_deref().map(Cow::Borrowed),
+            Offer::Tensor(tensor) => Some(numbers(&tensor.descriptor().shape).into()),
+        }
+    }
+}
+
+/// The value of an input.
+pub enum Feed {
+    /// Its bytes.
+    Bytes(Buffer),
+    /// A tensor of the context, used in place.
+    Tensor(Arc<Tensor>),
+}
+
+/// Where an output goes.
+#[derive(Clone)]
+pub enum Target {
+    /// To the caller, as a [`Value`].
+    Read,
+    /// Nowhere.
+    Unread,
+    /// Into a tensor of the context.
+    Tensor(Arc<Tensor>),
+}
+
+/// An output that was read.
+pub struct Value {
+    /// Its type and shape; dimensions can be 0.
+    pub descriptor: Descriptor,
+    /// Its bytes.
+    pub bytes: Buffer,
+}
+
+/// The most bytes that a pool keeps.
+const MAX_POOLED_BYTES: usize = 64 << 20;
+
+/// The most buffers that a pool keeps.
+const MAX_POOLED: usize = 32;
+
+/// Buffers that nobody uses at the moment, the one that was given back last at the end.
+#[derive(Default)]
+pub struct Pool(Mutex<Vec<Buffer>>);
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A buffer of `len` bytes, whatever they are.
+    ///
+    /// # Errors
+    /// An UnknownError without memory.
+    pub fn take(&self, len: usize) -> Result<Buffer> {
+        let known = {
+            let mut buffers = self.lock();
+            let at = buffers.iter().rposition(|buffer| buffer.len() == len);
+            at.map(|at| buffers.remove(at))
+        };
+        known.map_or_else(|| Buffer::zeroed(len), Ok)
+    }
+
+    /// Keeps `buffer`, and forgets those that were kept the longest where they become too many. They are given to the
+    /// caller: freeing much memory takes time.
+    #[must_use = "large buffers should be freed on a background thread"]
+    pub fn give(&self, buffer: Buffer) -> Vec<Buffer> {
+        let mut buffers = self.lock();
+        buffers.push(buffer);
+        let mut total: usize = buffers.iter().map(Buffer::len).sum();
+        let mut excess = buffers.len().saturating_sub(MAX_POOLED);
+        total -= buffers[..excess].iter().map(Buffer::len).sum::<usize>();
+        while total > MAX_POOLED_BYTES {
+            total -= buffers[excess].len();
+            excess += 1;
+        }
+        buffers.drain(..excess).collect()
+    }
+
+    /// Frees all of them.
+    pub fn clear(&self) {
+        let buffers = std::mem::take(&mut *self.lock());
+        drop(buffers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_used_again_and_those_kept_are_limited() {
+        let pool = Pool::default();
+        let first = pool.take(100).unwrap();
+        let address = first.as_ptr();
+        assert!(pool.give(first).is_empty());
+        assert_ne!(pool.take(101).unwrap().as_ptr(), address);
+        assert_eq!(pool.take(100).unwrap().as_ptr(), address);
+        for _ in 0..MAX_POOLED {
+            assert!(pool.give(Buffer::zeroed(8).unwrap()).is_empty());
+        }
+        assert_eq!(pool.give(Buffer::zeroed(16).unwrap()).iter().map(Buffer::len).collect::<Vec<_>>(), [8]);
+        let large = || Buffer::zeroed(MAX_POOLED_BYTES / 2).unwrap();
+        assert_eq!(pool.give(large()).len(), 1);
+        assert_eq!(pool.give(large()).len(), MAX_POOLED - 1, "everything else");
+        assert_eq!(pool.give(Buffer::zeroed(MAX_POOLED_BYTES + 1).unwrap()).len(), 3, "and what is larger than all");
+        pool.clear();
+        assert!(pool.lock().is_empty());
+    }
+}
