@@ -7,6 +7,7 @@ mod handle;
 mod onnx;
 mod session;
 
+use crate::dimension::numbers;
 use crate::error::{Error, ErrorKind};
 use crate::ir::{Builder, Constant, ValueId};
 use crate::ops::limits::support_limits_json;
@@ -278,7 +279,7 @@ pub fn operator(
 }
 
 fn describe(id: ValueId, descriptor: &Descriptor) -> Vec<u32> {
-    [id.0, data_type_index(descriptor.dtype)].into_iter().chain(descriptor.shape.iter().copied()).collect()
+    [id.0, data_type_index(descriptor.dtype)].into_iter().chain(numbers(&descriptor.shape)).collect()
 }
 
 /// A graph that is being built, and the names of the inputs that it needs, in the order in which `dispatch` wants them.

@@ -4,6 +4,7 @@ use super::convert::invalid_state;
 use super::handle::BuilderHandle;
 use super::session::{Dimensions, ModelHandle, Refused, outcome, taken};
 use super::{Result, with_builder};
+use crate::dimension::numbers;
 use crate::error::Code;
 use crate::ir::ValueId;
 use crate::onnx::describe::{inspect, supported_operators};
@@ -72,7 +73,12 @@ struct Bound {
 impl From<Binding> for Bound {
     fn from(binding: Binding) -> Bound {
         let Binding { name, descriptor, operand } = binding;
-        Bound { name, data_type: descriptor.dtype.name(), shape: descriptor.shape, operand: operand.map(|id| id.0) }
+        Bound {
+            name,
+            data_type: descriptor.dtype.name(),
+            shape: numbers(&descriptor.shape),
+            operand: operand.map(|id| id.0),
+        }
     }
 }
 

@@ -411,7 +411,7 @@ fn result(
     parts.set(0, buffer)?;
     parts.set(1, data_type_index(descriptor.dtype))?;
     for (axis, size) in descriptor.shape.iter().enumerate() {
-        parts.set(2 + axis as u32, *size)?;
+        parts.set(2 + axis as u32, size.get())?;
     }
     value(env, parts)
 }

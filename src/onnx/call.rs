@@ -406,13 +406,28 @@ impl<'c, 'm> Call<'c, 'm> {
 
     fn fold(&mut self, op: &mut Op, inputs: &[Option<OperandId>]) -> Step<Option<Vec<OperandId>>> {
         let builder = &mut *self.importer.builder;
-        if is_costly(op) || inputs.is_empty() || !inputs.iter().flatten().all(|&id| builder.is_constant(id)) {
+        let is_sized = |id: &OperandId| builder.sizes_of(*id).is_some();
+        if is_costly(op)
+            || inputs.is_empty()
+            || !inputs.iter().flatten().all(|id| builder.is_constant(*id) || is_sized(id))
+        {
             return Ok(None);
         }
         let descriptors: Vec<_> = inputs.iter().map(|id| id.map(|id| builder.descriptor(id))).collect();
-        let mut elements: usize = descriptors.iter().flatten().map(|descriptor| descriptor.elements()).sum();
         // Whatever is wrong is found again, and told, when the operator is added.
         let Ok(outputs) = op.resolve(&descriptors) else { return Ok(None) };
+        // How many there are is known later: they are computed then.
+        if !descriptors.iter().copied().flatten().chain(&outputs).all(Descriptor::is_known) {
+            return Ok(None);
+        }
+        if inputs.iter().flatten().any(is_sized)
+            && let Some(folded) = self.fold_sizes(op, inputs, &outputs)?
+        {
+            return Ok(Some(folded));
+        }
+        let builder = &mut *self.importer.builder;
+        let descriptors: Vec<_> = inputs.iter().map(|id| id.map(|id| builder.descriptor(id))).collect();
+        let mut elements: usize = descriptors.iter().flatten().map(|descriptor| descriptor.elements()).sum();
         elements += outputs.iter().map(Descriptor::elements).sum::<usize>();
         // The naive reference of sums sums anew for each element.
         let is_long = matches!(op, Op::CumulativeSum(_)) && elements > MAX_SUMMED_ELEMENTS;
@@ -427,8 +442,14 @@ impl<'c, 'm> Call<'c, 'm> {
         self.importer.foldable = foldable;
         let builder = &mut *self.importer.builder;
         let tensor = |id: OperandId| {
+            let descriptor = builder.descriptor(id);
+            if let Some(dims) = builder.sizes_of(id) {
+                let mut dims = dims.iter();
+                let next = |_: &[usize]| Number::Int(dims.next().expect("as many elements").pinned() as i128);
+                return Ok(Tensor::from_fn(descriptor, next));
+            }
             let bytes = builder.constant_value(id).expect("a constant").buffer()?;
-            Ok(Tensor::from_bytes(builder.descriptor(id), bytes.bytes()))
+            Ok(Tensor::from_bytes(descriptor, bytes.bytes()))
         };
         let tensors: Vec<_> = inputs.iter().map(|id| id.map(tensor).transpose()).collect::<Result<_, Error>>()?;
         let tensors: Vec<_> = tensors.iter().map(Option::as_ref).collect();
@@ -502,9 +523,25 @@ impl<'c, 'm> Call<'c, 'm> {
         if dims.iter().all(|dim| dim.is_number()) {
             return self.int_list(shape, &dims.iter().map(|dim| dim.pinned()).collect::<Vec<_>>());
         }
-        let descriptor = Descriptor::new(DataType::Int64, shape);
+        self.dims_constant(&Descriptor::new(DataType::Int64, shape), dims).map(Value::Operand)
+    }
+
+    /// Integers that may follow from sizes that are known later; such ones are int64.
+    ///
+    /// # Errors
+    /// As above.
+    pub(super) fn dims_constant(&mut self, descriptor: &Descriptor, dims: &[Dim]) -> Step<OperandId> {
         self.take_memory(size_of_val(dims))?;
-        Ok(Value::Operand(self.importer.builder.sizes(descriptor, dims)?))
+        if dims.iter().all(|dim| dim.is_number()) || descriptor.dtype != DataType::Int64 {
+            let numbers = dims.iter().map(|dim| Number::Int(dim.pinned() as i128));
+            return self.constant(descriptor.dtype, &descriptor.sizes(), numbers);
+        }
+        Ok(self.importer.builder.sizes(descriptor.clone(), dims)?)
+    }
+
+    /// The integers of an operand that follow from sizes that are known later.
+    pub(super) fn sizes_of(&self, operand: OperandId) -> Option<&[Dim]> {
+        self.importer.builder.sizes_of(operand)
     }
 
     /// A scalar.

@@ -15,6 +15,7 @@ pub mod probe;
 #[expect(missing_docs, reason = "the fields are those of the standard")]
 pub mod proto;
 pub mod registry;
+pub mod sized;
 pub mod sizes;
 pub mod tensor;
 #[cfg(test)]

@@ -18,8 +18,8 @@ use crate::shape::Descriptor;
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Taken {
     /// The one that lies first in the input.
-    start: u32,
-    count: u32,
+    start: Dim,
+    count: Dim,
     /// From one to the next in the input.
     stride: u32,
     /// Whether the last one comes first in the output.
@@ -28,37 +28,37 @@ struct Taken {
 
 /// What `start`, `end` and `step` take of a dimension of `size`. Places below 0 count from the end; what then is
 /// outside is moved to the border.
-fn taken(size: u32, start: i64, end: i64, step: i64) -> Taken {
-    let (size, step) = (size as i128, step as i128);
-    let place = |at: i64| if at < 0 { at as i128 + size } else { at as i128 };
+fn taken(size: Dim, start: Dim, end: Dim, step: i64) -> Taken {
+    let place = |at: Dim| if at < 0 { at + size } else { at };
     let (start, end) = (place(start), place(end));
+    let last = size - 1;
     let (start, distance) = if step > 0 {
-        let start = start.clamp(0, size);
-        (start, end.clamp(0, size) - start)
+        let start = start.max(0u32).min(size);
+        (start, end.max(0u32).min(size) - start)
     } else {
-        let start = start.min(size - 1).max(0);
-        (start, start - end.min(size - 1).max(-1))
+        let start = start.min(last).max(0u32);
+        (start, start - end.min(last).max(Dim::number(-1)))
     };
-    let stride = step.abs();
-    let count = if size == 0 { 0 } else { (distance + stride - 1).div_euclid(stride).max(0) };
+    let stride = Dim::number(step.saturating_abs());
+    let count = if size == 0 { size } else { distance.div_ceil(stride).max(0u32) };
     // A single element has no next one.
-    let stride = if count > 1 { stride } else { 1 };
+    let stride = if stride == 1 || count > 1 { stride } else { Dim::number(1) };
     let reversed = step < 0 && count > 1;
     let start = if reversed { start - (count - 1) * stride } else { start };
-    Taken { start: start as u32, count: count as u32, stride: stride as u32, reversed }
+    Taken { start, count, stride: stride.get(), reversed }
 }
 
-fn whole(size: u32) -> Taken {
-    Taken { start: 0, count: size, stride: 1, reversed: false }
+fn whole(size: Dim) -> Taken {
+    Taken { start: Dim::number(0), count: size, stride: 1, reversed: false }
 }
 
 /// The part of `operand` that `parts` takes of each dimension, at least one element of each.
 fn take(call: &mut Call, operand: OperandId, parts: &[Taken]) -> Step<OperandId> {
     let mut output = operand;
-    let shape = call.sizes(operand);
+    let shape = call.shape(operand);
     if parts.iter().zip(&shape).any(|(part, &size)| Taken { reversed: false, ..*part } != whole(size)) {
-        let starts = parts.iter().map(|part| part.start.into()).collect();
-        let sizes = parts.iter().map(|part| ((part.count - 1) * part.stride + 1).into()).collect();
+        let starts = parts.iter().map(|part| part.start).collect();
+        let sizes = parts.iter().map(|part| (part.count - 1) * part.stride + 1).collect();
         let strides: Vec<u32> = parts.iter().map(|part| part.stride).collect();
         let strides = strides.iter().any(|&stride| stride > 1).then_some(strides);
         output = call.emit(Slice { starts, sizes, strides }, &[output])?;
@@ -72,8 +72,8 @@ fn take(call: &mut Call, operand: OperandId, parts: &[Taken]) -> Step<OperandId>
 
 /// As [`take`], where there may be nothing to take from, or nothing taken.
 fn take_value(call: &mut Call, index: usize, parts: &[Taken]) -> Step<Value> {
-    let shape: Vec<u32> = parts.iter().map(|part| part.count).collect();
-    let empty = matches!(call.value(index), Some(Value::Empty(_))) || shape.contains(&0);
+    let shape: Vec<Dim> = parts.iter().map(|part| part.count).collect();
+    let empty = matches!(call.value(index), Some(Value::Empty(_))) || shape.iter().any(|&count| count == 0);
     match call.input_type(index) {
         Some(dtype) if empty => Ok(Value::Empty(Descriptor::new(dtype, shape))),
         _ => {
@@ -85,13 +85,16 @@ fn take_value(call: &mut Call, index: usize, parts: &[Taken]) -> Step<Value> {
 
 /// Places are attributes before opset 10 and constants from then on.
 fn slice(call: &mut Call) -> Outcome {
-    let shape = call.input_sizes(0)?;
+    let shape = call.input_shape(0)?;
     let (starts, ends, axes, steps) = if call.opset < 10 {
-        let places = |name: &str| call.ints_attribute(name).ok_or_else(|| Refusal(format!("{name} are missing")));
+        let places = |name: &str| {
+            let places = call.ints_attribute(name).ok_or_else(|| Refusal(format!("{name} are missing")))?;
+            Ok::<_, Refusal>(places.into_iter().map(Dim::number).collect())
+        };
         (places("starts")?, places("ends")?, call.ints_attribute("axes"), None)
     } else {
         let (axes, steps) = (call.optional_ints(3, "axes")?, call.optional_ints(4, "steps")?);
-        (call.ints(1, "starts")?, call.ints(2, "ends")?, axes, steps)
+        (call.int_dims(1, "starts")?, call.int_dims(2, "ends")?, axes, steps)
     };
     let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let axes = call.axes(&axes, shape.len())?;
@@ -111,14 +114,17 @@ fn slice(call: &mut Call) -> Outcome {
 }
 
 /// The sizes of the pieces along a dimension of `size`.
-fn split_sizes(call: &Call, size: u32) -> Step<Vec<u32>> {
-    let given = if call.opset < 13 { call.ints_attribute("split") } else { call.optional_ints(1, "split")? };
+fn split_sizes(call: &Call, size: Dim) -> Step<Vec<Dim>> {
+    let given = match call.opset < 13 {
+        true => call.ints_attribute("split").map(|sizes| sizes.into_iter().map(Dim::number).collect()),
+        false if call.value(1).is_none() => None,
+        false => Some(call.int_dims(1, "split")?),
+    };
     if let Some(given) = given {
-        let sizes: Option<Vec<u32>> = given.iter().map(|&size| u32::try_from(size).ok()).collect();
-        let fits = |sizes: &Vec<u32>| sizes.iter().map(|&size| size as u64).sum::<u64>() == size as u64;
-        return sizes
-            .filter(fits)
-            .ok_or_else(|| Refusal(format!("split is {given:?}, expected sizes of {size} elements together")));
+        let given: Vec<Dim> = given;
+        let fits = given.iter().all(|&size| size >= 0) && given.iter().copied().sum::<Dim>() == size;
+        let fail = || Refusal(format!("split is {given:?}, expected sizes of {size} elements together"));
+        return if fits { Ok(given) } else { Err(fail()) };
     }
     let outputs = call.output_count() as i64;
     let count = call.int_or("num_outputs", outputs);
@@ -126,20 +132,20 @@ fn split_sizes(call: &Call, size: u32) -> Step<Vec<u32>> {
     let count = count.ok_or_else(|| Refusal(format!("num_outputs is not {outputs}, the number of outputs")))?;
     // The last one is smaller where the dimension cannot be divided.
     let piece = size.div_ceil(count);
-    let sizes: Vec<u32> = (0..count).map(|at| piece.min(size.saturating_sub(at.saturating_mul(piece)))).collect();
-    if call.opset < 18 && sizes.iter().any(|&other| other != piece) {
+    let sizes: Vec<Dim> = (0..count).map(|at| piece.min((size - piece * at).max(0u32))).collect();
+    if call.opset < 18 && !size.is_multiple_of(count) {
         return Err(Refusal(format!("{size} elements cannot be split into {count} equal pieces")));
     }
     Ok(sizes)
 }
 
 fn split(call: &mut Call) -> Outcome {
-    let shape = call.input_sizes(0)?;
+    let shape = call.input_shape(0)?;
     let axis = call.axis(call.int_or("axis", 0), shape.len())?;
     let sizes = split_sizes(call, shape[axis as usize])?;
-    if matches!(call.value(0), Some(Value::Empty(_))) || sizes.contains(&0) {
+    if matches!(call.value(0), Some(Value::Empty(_))) || sizes.iter().any(|&size| size == 0) {
         let mut parts: Vec<_> = shape.iter().map(|&size| whole(size)).collect();
-        let (mut outputs, mut start) = (Vec::new(), 0);
+        let (mut outputs, mut start) = (Vec::new(), Dim::number(0));
         for &count in &sizes {
             parts[axis as usize] = Taken { start, count, ..whole(count) };
             outputs.push(take_value(call, 0, &parts)?);
@@ -212,7 +218,7 @@ fn padded(call: &mut Call, pads: &[[i64; 2]], border: Border) -> Step<Value> {
     for (&size, &[before, after]) in shape.iter().zip(pads) {
         let (start, end) = ((-(before as i128)).max(0), size as i128 - (-(after as i128)).max(0));
         let count = u32::try_from(end - start).map_err(|_| fail())?;
-        parts.push(Taken { start: start as u32, count, stride: 1, reversed: false });
+        parts.push(Taken { start: (start as u32).into(), count: count.into(), stride: 1, reversed: false });
         let grown = count as i128 + before.max(0) as i128 + after.max(0) as i128;
         sizes.push(i64::try_from(grown).map_err(|_| fail())?);
     }
