@@ -17,11 +17,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// compiled, as a batch of one does, whose dimension broadcasts.
 const MAX_TEMPLATES: usize = 8;
 
+/// For each dimension of each input its place among the free sizes; `None` for one that is fixed.
+type Places = Vec<Vec<Option<usize>>>;
+
 /// The sizes of the inputs of a session that are free, each once.
 #[derive(Debug)]
 pub(super) struct FreeSizes {
-    /// For each dimension of each input its place among the free sizes; `None` for one that the model fixes.
-    places: Vec<Vec<Option<usize>>>,
+    places: Places,
     /// The free sizes.
     sizes: Vec<u32>,
 }
@@ -64,6 +66,8 @@ impl FreeSizes {
 /// A session for all sizes that decide in the same way what is compiled.
 pub(super) struct Template {
     tape: Tape,
+    /// Where the free sizes stand in the shapes: inputs of any rank have others.
+    places: Places,
     /// `None` if no output has any elements.
     graph: Option<Optimized>,
     inputs: Vec<Binding>,
@@ -80,13 +84,34 @@ pub(super) struct Filled {
 }
 
 impl Template {
-    /// Imports and optimizes `model` for all sizes that decide as those in `shapes` do.
+    /// Imports and optimizes `model` for all sizes that decide as those in `shapes` do; for those alone where a node needs to
+    /// know them, as one does whose number of results follows from them.
     ///
     /// # Errors
     /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails.
-    fn record(site: &Site, model: &Model, session: &Session, shapes: &Shapes, free: &FreeSizes) -> Result<Template> {
+    fn new(site: &Site, model: &Model, session: &Session, shapes: &Shapes, free: &FreeSizes) -> Result<Template> {
+        Template::record(site, model, session, shapes, free, false)
+            .or_else(|_| Template::record(site, model, session, shapes, free, true))
+    }
+
+    fn record(
+        site: &Site,
+        model: &Model,
+        session: &Session,
+        shapes: &Shapes,
+        free: &FreeSizes,
+        pinned: bool,
+    ) -> Result<Template> {
         let (inputs, options) = (&session.signature.inputs, &session.options);
         let (made, tape) = Tape::record(&free.sizes, |dims| {
+            let numbers: Vec<Dim>;
+            let dims = match pinned {
+                false => dims,
+                true => {
+                    numbers = dims.iter().map(|dim| Dim::from(dim.get())).collect();
+                    &numbers
+                }
+            };
             let (mut builder, request) = request(site, inputs, options, shapes);
             let dims = inputs
                 .iter()
@@ -104,15 +129,17 @@ impl Template {
             Ok((graph, imported.inputs, imported.outputs))
         });
         let (graph, inputs, outputs) = made?;
-        Ok(Template { tape, graph, inputs, outputs, weights: Mutex::default() })
+        let places = free.places.clone();
+        Ok(Template { tape, places, graph, inputs, outputs, weights: Mutex::default() })
     }
 
     /// The session for other sizes, if they decide in the same way.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for constants that follow from sizes.
-    fn fill(&self, sizes: &[u32], values: &mut Vec<i64>) -> Option<Result<Filled>> {
-        self.tape.evaluate(sizes, values).then(|| {
+    fn fill(&self, free: &FreeSizes, values: &mut Vec<i64>) -> Option<Result<Filled>> {
+        let fits = self.places == free.places && self.tape.evaluate(&free.sizes, values);
+        fits.then(|| {
             let port = |binding: &Binding| {
                 let mut descriptor = binding.descriptor.clone();
                 descriptor.shape.iter_mut().for_each(|dim| dim.fix(values));
@@ -160,14 +187,14 @@ impl Templates {
         let mut values = Vec::new();
         let mut templates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for at in (0..templates.len()).rev() {
-            if let Some(filled) = templates[at].fill(&free.sizes, &mut values) {
+            if let Some(filled) = templates[at].fill(&free, &mut values) {
                 let template = templates.remove(at);
                 templates.push(template.clone());
                 return Ok((template, filled?));
             }
         }
-        let template = Arc::new(Template::record(site, &*session.model()?, session, shapes, &free)?);
-        let filled = template.fill(&free.sizes, &mut values).expect("it was recorded with these sizes")?;
+        let template = Arc::new(Template::new(site, &*session.model()?, session, shapes, &free)?);
+        let filled = template.fill(&free, &mut values).expect("it was recorded with these sizes")?;
         if templates.len() == MAX_TEMPLATES {
             drop(templates.remove(0));
         }
