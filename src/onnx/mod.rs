@@ -18,7 +18,7 @@ pub mod registry;
 pub mod sizes;
 pub mod tensor;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -6,6 +6,8 @@
 
 pub mod signature;
 pub mod specialization;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use signature::{Shapes, Signature};
