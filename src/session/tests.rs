@@ -104,7 +104,7 @@ fn constants_are_no_inputs_and_sizes_follow_from_them_when_they_are_given() {
     let model = model(add());
     let sizes = BTreeMap::from([("m".to_string(), 2)]);
     let constant = |bytes: &[u8]| Constant::new(&model, &sizes, "b".into(), None, Buffer::copy_of(bytes).unwrap());
-    assert_eq!(constant(&[0; 4]).err().expect("too few").code, Some(Code::Shape));
+    assert_eq!(constant(&[0; 4]).expect_err("too few").code, Some(Code::Shape));
     let constants = vec![constant(bytes_of(&[1.0f32, 2.0])).unwrap()];
     let options = SessionOptions { free_dimensions: sizes.clone(), constants, ..Default::default() };
     let session = Arc::new(Session::open(model.clone(), context(), options).unwrap());
