@@ -23,8 +23,8 @@ class Session {
   #outputs;
   /** What messages call the feeds, made once. */
   #feedNames;
-  /** What `compile` gave, by the number of the specialization. */
-  #compiled = new Map();
+  /** Weak references to the graphs that `compile` gave, by the numbers of their specializations. */
+  #graphs = new Map();
   isDestroyed = false;
 
   /**
@@ -133,21 +133,21 @@ class Session {
     });
   }
 
-  /** One object for each specialization, as long as somebody holds it. */
   #compiledOf(handle, { id, inputs, outputs, reads, writes }) {
-    const known = this.#compiled.get(id)?.deref();
+    const graph = handle === null ? null : this.#graphOf(id, handle, reads, writes);
+    return Object.freeze({ graph, inputs: descriptors(inputs), outputs: descriptors(outputs) });
+  }
+
+  /** One MLGraph for each specialization, as long as somebody holds it. */
+  #graphOf(id, handle, reads, writes) {
+    const known = this.#graphs.get(id)?.deref();
     if (known !== undefined) {
       return known;
     }
-    const graph = handle === null ? null : new Graph(this.#context, handle, reads, writes);
-    const compiled = Object.freeze({
-      graph: graph && createMLGraph(graph),
-      inputs: descriptors(inputs),
-      outputs: descriptors(outputs),
-    });
-    this.#compiled.forEach((reference, other) => reference.deref() ?? this.#compiled.delete(other));
-    this.#compiled.set(id, new WeakRef(compiled));
-    return compiled;
+    const graph = createMLGraph(new Graph(this.#context, handle, reads, writes));
+    this.#graphs.forEach((reference, other) => reference.deref() ?? this.#graphs.delete(other));
+    this.#graphs.set(id, new WeakRef(graph));
+    return graph;
   }
 
   /** Frees everything when what was asked before is done. */
@@ -156,8 +156,8 @@ class Session {
       return;
     }
     this.isDestroyed = true;
-    this.#compiled.forEach((reference) => reference.deref()?.graph?.destroy());
-    this.#compiled.clear();
+    this.#graphs.forEach((reference) => reference.deref()?.destroy());
+    this.#graphs.clear();
     native.destroySession(this.#handle);
   }
 }
