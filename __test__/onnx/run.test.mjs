@@ -4,8 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before, describe } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import { inspect } from 'node:util';
 import { MLGraphBuilder, ml } from '../../index.js';
 import { OnnxError, OnnxModel, importModel, inspectModel, loadModel, supportedOperators } from '../../onnx.js';
+import { systemInfo } from '../../inspect.js';
 import { BOOL, DOUBLE, FLOAT, INT64, externalWeight, node, value, weight, writeModel } from './model-writer.mjs';
 
 const floats = (...numbers) => Float32Array.from(numbers);
@@ -189,6 +191,36 @@ describe('loadModel', () => {
     assert.deepEqual(dataOf(await model.run({ x: floats(0, 0, 0) })), { y: floats(1, 10, 100) });
     model.destroy();
     await model.context.lost;
+  });
+
+  test('computes on the device that is asked for', async () => {
+    const options = { freeDimensions: { batch: 1 }, numThreads: 1 };
+    const model = await loadModel(affine(), { ...options, device: 'cpu' });
+    assert.deepEqual((await model.compile()).graph.devices, ['cpu']);
+    model.destroy();
+    const gpu = loadModel(affine(), { ...options, device: 'gpu' });
+    if (systemInfo().gpuReason === null) {
+      const onGpu = await gpu;
+      assert.deepEqual((await onGpu.compile()).graph.devices, ['gpu']);
+      onGpu.destroy();
+    } else {
+      await assert.rejects(gpu, { name: 'NotSupportedError', code: 'ERR_WEBNN_NOT_SUPPORTED', message: /device is "gpu", and no GPU can be used/ });
+    }
+  });
+
+  test('shows what it is, and is given back at the end of a block', async () => {
+    const model = await loadModel(affine(), { context });
+    assert.equal(inspect(model), "OnnxModel {\n  inputs: { x: 'float32 [batch, 3]' },\n  outputs: { y: 'float32 [batch, 3]' }\n}");
+    if (Symbol.dispose !== undefined) {
+      model[Symbol.dispose]();
+      await assert.rejects(model.run({ x: floats(1, 2, 3) }), { code: 'ERR_WEBNN_DESTROYED' });
+    }
+    if (Symbol.asyncDispose !== undefined) {
+      const other = await loadModel(affine());
+      await other[Symbol.asyncDispose]();
+      await other.context.lost;
+    }
+    model.destroy();
   });
 
   test('refuses arguments that make no sense', async () => {

@@ -1,18 +1,10 @@
 'use strict';
 
-const { OnnxError, errorFromCode, withCode } = require('../errors.js');
+const { OnnxError, withCode } = require('../errors.js');
 const native = require('../native.js');
 
-const CODES = new Map(native.errorCodes.map(({ code, exception }) => [code, exception]));
-
-/**
- * @param {string} code of the table
- * @param {string} message
- * @returns {Error} the exception of that code
- */
-function codedError(code, message) {
-  return withCode(errorFromCode(CODES.get(code), message), code);
-}
+/** The exception of a code of the table. @type {(code: string, message: string) => Error} */
+const codedError = native.errorOf;
 
 /**
  * Gives errors of conversions, which are about the type of a value, their code.

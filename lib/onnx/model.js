@@ -8,7 +8,7 @@ const native = require('../native.js');
 const { slots: operandSlots } = require('../operand.js');
 const { slots: tensorSlots } = require('../tensor.js');
 const { interfaceType, isObject, record } = require('../webidl.js');
-const { feedName, requireNumbers, requireType, toFeed } = require('./data.js');
+const { requireNumbers, requireType, toFeed } = require('./data.js');
 const { codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
 const { attachedBytes, freeDimensions, outputNames, toModelSource, toOptions } = require('./source.js');
@@ -26,7 +26,6 @@ const requireBuilder = interfaceType('MLGraphBuilder', builderSlots);
 const requireContext = interfaceType('MLContext', contextSlots);
 const toOperand = interfaceType('MLOperand', operandSlots);
 const toBindings = record(toOperand);
-const toFeeds = record((value, what, name) => toFeed(feedName(name), value));
 const toFetches = record((value, what, name) => {
   const state = tensorSlots.get(value);
   if (value !== null && state === undefined) {
@@ -49,8 +48,15 @@ class OnnxModel {
   #contextState;
   #ownsContext;
   #isDestroyed = false;
+  /** Converter of feeds. */
+  #toFeeds;
   /** Runs and compilations that have not ended. */
   #pending = 0;
+  /** Called when one has: they need the context, also after `destroy()`. */
+  #ended = () => {
+    this.#pending--;
+    this.#releaseContext();
+  };
 
   constructor(token, parts) {
     if (token !== CONSTRUCT) {
@@ -60,6 +66,7 @@ class OnnxModel {
     this.#session = session;
     this.#contextState = contextSlots.get(context);
     this.#ownsContext = ownsContext;
+    this.#toFeeds = record((value, what, name) => toFeed(session.feedName(name), value));
     this.inputs = deepFreeze(session.inputs);
     this.outputs = deepFreeze(session.outputs);
     this.metadata = deepFreeze(metadata);
@@ -74,11 +81,13 @@ class OnnxModel {
    * @param {Record<string, unknown>} fetches
    */
   async run(feeds, fetches = {}) {
-    const given = converting(() => toFeeds(feeds, 'run: feeds'));
+    const given = converting(() => this.#toFeeds(feeds, 'run: feeds'));
     const targets = converting(() => toFetches(fetches, 'run: fetches'));
     // Only now: reading the arguments can run code of the caller.
     this.#requireAlive('run');
-    return this.#pendingUntil(() => this.#session.run(given, targets));
+    const result = this.#session.run(given, targets, this.#ended);
+    this.#pending++;
+    return result;
   }
 
   /** The graph for these shapes, from the cache or newly compiled. */
@@ -93,7 +102,9 @@ class OnnxModel {
       return [name, converting(() => requireNumbers(Array.from(shape), `compile: ${quote(name)}`))];
     });
     this.#requireAlive('compile');
-    const compiled = await this.#pendingUntil(() => this.#session.compile(Object.fromEntries(lists)));
+    const compiling = this.#session.compile(lists, this.#ended);
+    this.#pending++;
+    const compiled = await compiling;
     this.#requireAlive('compile');
     return compiled;
   }
@@ -103,17 +114,6 @@ class OnnxModel {
     this.#isDestroyed = true;
     this.#session.destroy();
     this.#releaseContext();
-  }
-
-  /** Runs that have begun need the context, also after `destroy()`. */
-  async #pendingUntil(operation) {
-    this.#pending++;
-    try {
-      return await operation();
-    } finally {
-      this.#pending--;
-      this.#releaseContext();
-    }
   }
 
   /** Destroys the model's own context as soon as nothing needs it. */

@@ -21,8 +21,10 @@ class Session {
   /** Places of the inputs and outputs by their names. */
   #inputs;
   #outputs;
-  /** What `compile` gave, by the number of the specialization. */
-  #compiled = new Map();
+  /** What messages call the feeds, made once. */
+  #feedNames;
+  /** Weak references to the graphs that `compile` gave, by the numbers of their specializations. */
+  #graphs = new Map();
   isDestroyed = false;
 
   /**
@@ -37,14 +39,21 @@ class Session {
     this.outputs = outputs;
     this.#inputs = new Map(inputs.map(({ name }, place) => [name, place]));
     this.#outputs = new Map(outputs.map(({ name }, place) => [name, place]));
+    this.#feedNames = new Map(inputs.map(({ name }) => [name, feedName(name)]));
+  }
+
+  /** What messages call the feed of that name, which may be of no input. */
+  feedName(name) {
+    return this.#feedNames.get(name) ?? feedName(name);
   }
 
   /**
    * @param {Map<string, import('./data.js').Feed>} feeds
    * @param {Map<string, {object: MLTensor, state: object} | null>} fetches null for an output that is not read
+   * @param {() => void} ended is called before the promise is settled
    * @returns {Promise<Record<string, object>>} results by the names of the outputs
    */
-  run(feeds, fetches) {
+  run(feeds, fetches, ended) {
     const values = new Array(2 * this.#inputs.size).fill(undefined);
     const targets = fetches.size === 0 ? undefined : new Array(this.#outputs.size).fill(undefined);
     let matched = 0;
@@ -68,6 +77,7 @@ class Session {
     const id = native.completions.nextId();
     native.runSession(this.#handle, id, values, targets);
     return native.completions.outcome(id, (error, made) => {
+      ended();
       if (error !== undefined) {
         throw error;
       }
@@ -77,7 +87,7 @@ class Session {
 
   /** What the native side takes for a feed: a tensor or a view of bytes. */
   #feedOf({ name, dataType }, feed) {
-    const what = feedName(name);
+    const what = this.feedName(name);
     if (feed.tensor !== undefined) {
       return this.#handleOf(what, feed.tensor);
     }
@@ -106,13 +116,15 @@ class Session {
   }
 
   /**
-   * @param {Record<string, number[]>} shapes of inputs by name
+   * @param {[string, number[]][]} shapes of inputs by name
+   * @param {() => void} ended is called before the promise is settled
    * @returns {Promise<{graph: MLGraph | null, inputs: object, outputs: object}>}
    */
-  compile(shapes) {
+  compile(shapes, ended) {
     const id = native.completions.nextId();
-    native.compileSession(this.#handle, id, Object.keys(shapes), Object.values(shapes));
+    native.compileSession(this.#handle, id, shapes.map(([name]) => name), shapes.map(([, shape]) => shape));
     return native.completions.outcome(id, (error, made) => {
+      ended();
       if (error !== undefined) {
         throw error;
       }
@@ -121,21 +133,21 @@ class Session {
     });
   }
 
-  /** One object for each specialization, as long as somebody holds it. */
   #compiledOf(handle, { id, inputs, outputs, reads, writes }) {
-    const known = this.#compiled.get(id)?.deref();
+    const graph = handle === null ? null : this.#graphOf(id, handle, reads, writes);
+    return Object.freeze({ graph, inputs: descriptors(inputs), outputs: descriptors(outputs) });
+  }
+
+  /** One MLGraph for each specialization, as long as somebody holds it. */
+  #graphOf(id, handle, reads, writes) {
+    const known = this.#graphs.get(id)?.deref();
     if (known !== undefined) {
       return known;
     }
-    const graph = handle === null ? null : new Graph(this.#context, handle, reads, writes);
-    const compiled = Object.freeze({
-      graph: graph && createMLGraph(graph),
-      inputs: descriptors(inputs),
-      outputs: descriptors(outputs),
-    });
-    this.#compiled.forEach((reference, other) => reference.deref() ?? this.#compiled.delete(other));
-    this.#compiled.set(id, new WeakRef(compiled));
-    return compiled;
+    const graph = createMLGraph(new Graph(this.#context, handle, reads, writes));
+    this.#graphs.forEach((reference, other) => reference.deref() ?? this.#graphs.delete(other));
+    this.#graphs.set(id, new WeakRef(graph));
+    return graph;
   }
 
   /** Frees everything when what was asked before is done. */
@@ -144,8 +156,8 @@ class Session {
       return;
     }
     this.isDestroyed = true;
-    this.#compiled.forEach((reference) => reference.deref()?.graph?.destroy());
-    this.#compiled.clear();
+    this.#graphs.forEach((reference) => reference.deref()?.destroy());
+    this.#graphs.clear();
     native.destroySession(this.#handle);
   }
 }

@@ -32,6 +32,13 @@ pub struct SessionHandle {
     weight: Weight,
 }
 
+impl Drop for SessionHandle {
+    fn drop(&mut self) {
+        // In the background: freeing large models takes long.
+        self.session.release();
+    }
+}
+
 /// Every error code, the exception that carries it and what it means, as JSON.
 #[napi(catch_unwind)]
 pub fn error_codes() -> String {

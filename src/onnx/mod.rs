@@ -19,7 +19,7 @@ pub mod sized;
 pub mod sizes;
 pub mod tensor;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -26,7 +26,7 @@ fn free_dimensions_come_by_name_or_from_shapes() {
     let model = decode(add().encode(17)).unwrap();
     let mut request = Request::default();
     let error = graph_of(&model, &request).unwrap_err().message;
-    assert_eq!(error, "the size of 'n' is not known: input 'x' has shape [2, n]");
+    assert_eq!(error, "the shape of \"x\" is [2, n]: give it, or freeDimensions");
     request.free_dimensions.insert("n".into(), 3);
     let text = graph_of(&model, &request).unwrap().to_string();
     assert!(text.contains("input y float32 [3]"), "{text}");
@@ -36,7 +36,7 @@ fn free_dimensions_come_by_name_or_from_shapes() {
     assert!(text.contains("input x float32 [2, 5]"), "{text}");
     request.shapes.insert("x".into(), vec![2, 4]);
     let error = graph_of(&model, &request).unwrap_err().message;
-    assert_eq!(error, "the input 'y' has shape [5], expected [n=4]");
+    assert_eq!(error, "\"y\" has shape [5], expected [n=4]");
 }
 
 #[test]

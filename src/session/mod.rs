@@ -7,6 +7,8 @@
 pub mod signature;
 pub mod specialization;
 mod template;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use signature::{Shapes, Signature};

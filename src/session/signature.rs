@@ -3,7 +3,7 @@
 use super::SessionOptions;
 use super::value::{Offer, Target};
 use crate::dtype::DataType;
-use crate::error::{Code, Error, Problem, Result};
+use crate::error::{Code, Error, Result};
 use crate::onnx::error::{listed, quoted};
 use crate::onnx::model::{Model, ValueInfo};
 use crate::onnx::sizes::{MAX_SIZE, Sizes, check_names};
@@ -187,19 +187,6 @@ fn solve_one(sizes: &mut Sizes, open: &[(&ValueInfo, usize)]) -> Result<bool> {
     Ok(false)
 }
 
-/// The bytes of a tensor, which may have none.
-///
-/// # Errors
-/// A TypeError for a tensor beyond the limits. `what` names it.
-pub fn checked_bytes(descriptor: &Descriptor, what: &str) -> Result<usize> {
-    if descriptor.is_empty() {
-        return Ok(0);
-    }
-    let fail = |problem: Problem| Error::coded(Code::Shape, format!("{what}: {problem}"));
-    descriptor.check("the tensor").map_err(fail)?;
-    Ok(descriptor.bytes())
-}
-
 /// Refuses data and tensors that are not of this type and shape.
 fn check_offer(name: &str, offer: &Offer, dtype: DataType, shape: &[u32]) -> Result<()> {
     let what = || format!("run: feed {}", quoted(name));
@@ -218,15 +205,20 @@ fn check_offer(name: &str, offer: &Offer, dtype: DataType, shape: &[u32]) -> Res
 /// # Errors
 /// A TypeError that says how many they are.
 pub fn check_data(what: impl FnOnce() -> String, bytes: usize, descriptor: &Descriptor) -> Result<()> {
-    let count = descriptor.shape.iter().try_fold(descriptor.dtype.size(), |count, size| count.checked_mul(size.size()));
-    if count == Some(bytes) || (bytes == 0 && descriptor.is_empty()) {
-        return Ok(());
-    }
-    let what = what();
+    let fail = |message: String| Err(Error::coded(Code::Shape, message));
     let Descriptor { dtype, shape } = descriptor;
-    let expected = checked_bytes(descriptor, &what)?;
-    let message = format!("{what} has {bytes} bytes, expected the {expected} bytes of {dtype} {shape:?}");
-    Err(Error::coded(Code::Shape, message))
+    // Shapes with a size of 0 are beyond the limits of WebNN, and models have them.
+    let expected = match descriptor.is_empty() {
+        true => Ok(0),
+        false => descriptor.check("the tensor").map(|()| descriptor.bytes()),
+    };
+    match expected {
+        Ok(expected) if expected == bytes => Ok(()),
+        Ok(expected) => {
+            fail(format!("{} has {bytes} bytes, expected the {expected} bytes of {dtype} {shape:?}", what()))
+        }
+        Err(problem) => fail(format!("{}: {problem}", what())),
+    }
 }
 
 /// Refuses a tensor that an output cannot go into.

@@ -345,7 +345,12 @@ mod tests {
 
     #[test]
     fn places_are_counted_and_clamped() {
-        let part = |start, count, stride, reversed| Taken { start, count, stride, reversed };
+        let part = |start: u32, count: u32, stride, reversed| Taken {
+            start: start.into(),
+            count: count.into(),
+            stride,
+            reversed,
+        };
         for (size, start, end, step, expected) in [
             (10, 0, i64::MAX, 1, part(0, 10, 1, false)),
             (10, -3, -1, 1, part(7, 2, 1, false)),
@@ -359,6 +364,7 @@ mod tests {
             (0, 0, 5, 1, part(0, 0, 1, false)),
             (0, 0, -5, -1, part(0, 0, 1, false)),
         ] {
+            let [size, start, end] = [size, start, end].map(Dim::number);
             assert_eq!(taken(size, start, end, step), expected, "{start}:{end}:{step} of {size}");
         }
     }

@@ -1,0 +1,184 @@
+//! Tests of sessions on the CPU, without JavaScript.
+
+use super::*;
+use crate::dtype::DataType;
+use crate::error::ErrorKind;
+use crate::memory::{bytes_of, elements};
+use crate::onnx::file::Files;
+use crate::onnx::tensor::ElementType::{self, Float};
+use crate::onnx::testing::TestGraph;
+use crate::runtime::{Tensor, Wish};
+use std::sync::mpsc::channel;
+
+/// y = x + b for x of shape [n, m].
+fn add() -> TestGraph {
+    let graph = TestGraph::default().input("x", Float, &["n", "m"]).input("b", Float, &["m"]);
+    graph.node("Add", "x b", "y", vec![]).output("y")
+}
+
+fn model(graph: TestGraph) -> Arc<Model> {
+    let (files, bytes) = Files::of_bytes(graph.encode(17));
+    Arc::new(Model::decode(bytes, files).unwrap())
+}
+
+fn finished(request: impl FnOnce(Done)) -> Result<()> {
+    let (tell, told) = channel();
+    request(Done::new(move |result| tell.send(result).expect("somebody waits")));
+    told.recv().expect("every request is told its end")
+}
+
+fn context() -> Arc<Context> {
+    let context = Arc::new(Context::new(Some(1), false).unwrap());
+    finished(|done| context.open(Wish::Cpu, Done::unobserved(), done)).unwrap();
+    context
+}
+
+fn session(graph: TestGraph, options: SessionOptions) -> Arc<Session> {
+    Arc::new(Session::open(model(graph), context(), options).unwrap())
+}
+
+fn data(numbers: &[f32], shape: Option<&[u32]>) -> (Vec<u8>, Option<Vec<u32>>) {
+    (bytes_of(numbers).to_vec(), shape.map(<[u32]>::to_vec))
+}
+
+/// The outputs of a run with data for all inputs, where all outputs are read.
+fn run(session: &Arc<Session>, feeds: &[(Vec<u8>, Option<Vec<u32>>)]) -> Result<Vec<(Vec<u32>, Vec<f32>)>> {
+    let offers: Vec<Offer> =
+        feeds.iter().map(|(bytes, shape)| Offer::Data { bytes: bytes.len(), shape: shape.clone() }).collect();
+    let shapes = session.signature().shapes_of_feeds(&offers)?;
+    let feeds = feeds.iter().map(|(bytes, _)| Feed::Bytes(Buffer::copy_of(bytes).unwrap())).collect();
+    let values = Arc::new(Slot::default());
+    let targets = vec![Target::Read; session.signature().outputs.len()];
+    finished(|done| session.run(shapes, feeds, targets, values.clone(), done))?;
+    let values: Vec<Option<Value>> = values.take().expect("a run that succeeds leaves its values");
+    Ok(values.into_iter().flatten().map(|v| (v.descriptor.shape, elements(v.bytes.bytes()).to_vec())).collect())
+}
+
+#[test]
+fn sizes_follow_from_shapes_and_from_numbers_of_elements() {
+    let session = session(add(), SessionOptions::default());
+    let feeds = [data(&[1.0, 2.0, 3.0, 4.0], Some(&[2, 2])), data(&[10.0, 20.0], None)];
+    assert_eq!(run(&session, &feeds).unwrap(), [(vec![2, 2], vec![11.0, 22.0, 13.0, 24.0])]);
+    // m is known from b, and then n from the number of elements.
+    let feeds = [data(&[1.0, 2.0, 3.0], None), data(&[5.0], None)];
+    assert_eq!(run(&session, &feeds).unwrap(), [(vec![3, 1], vec![6.0, 7.0, 8.0])]);
+    let feeds = [data(&[], Some(&[0, 2])), data(&[5.0, 6.0], None)];
+    assert_eq!(run(&session, &feeds).unwrap(), [(vec![0, 2], vec![])]);
+}
+
+#[test]
+fn feeds_that_do_not_fit_are_type_errors_with_codes() {
+    let session = session(add(), SessionOptions::default());
+    let b = || data(&[1.0, 2.0], None);
+    let cases = [
+        ([data(&[1.0, 2.0, 3.0], None), b()], "feed \"x\" has 3 elements, which do not fill the shape [n, m=2]"),
+        ([data(&[1.0], Some(&[1, 2])), b()], "feed \"x\" has 4 bytes, expected the 8 bytes of float32 [1, 2]"),
+        ([data(&[1.0], Some(&[1])), b()], "\"x\" has shape [1], expected [n, m]"),
+        ([(vec![0; 7], None), b()], "feed \"x\" has 7 bytes, no whole number of elements of float32"),
+        (
+            [data(&[1.0], Some(&[1 << 30, 1 << 30])), data(&[1.0], Some(&[1 << 30]))],
+            "more than the 2147483647 elements",
+        ),
+    ];
+    for (feeds, message) in cases {
+        let error = run(&session, &feeds).unwrap_err();
+        assert_eq!((error.kind, error.code), (ErrorKind::Type, Some(Code::Shape)), "{error}");
+        assert!(error.message.contains(message), "{error}");
+    }
+    let error = session.signature().check_feeds(&["b".into(), "z".into()]).unwrap_err();
+    assert_eq!(error.code, Some(Code::MissingFeed));
+    assert!(error.message.contains("\"x\" is missing, \"z\" is no input; the model has \"x\", \"b\""), "{error}");
+    assert_eq!(
+        session.signature().check_feeds(&["b".into(), "x".into(), "z".into()]).unwrap_err().code,
+        Some(Code::UnknownFeed)
+    );
+    assert_eq!(session.signature().check_fetches(&["z".into()]).unwrap_err().code, Some(Code::UnknownOutput));
+    let options = SessionOptions { free_dimensions: [("k".to_string(), 1)].into(), ..Default::default() };
+    let error = Session::open(model(add()), context(), options).err().expect("there is no k");
+    assert_eq!(error.code, Some(Code::UnknownDimension));
+    assert!(error.message.contains("the model has \"m\", \"n\""), "{error}");
+}
+
+#[test]
+fn constants_are_no_inputs_and_sizes_follow_from_them_when_they_are_given() {
+    let model = model(add());
+    let sizes = BTreeMap::from([("m".to_string(), 2)]);
+    let constant = |bytes: &[u8]| Constant::new(&model, &sizes, "b".into(), None, Buffer::copy_of(bytes).unwrap());
+    assert_eq!(constant(&[0; 4]).expect_err("too few").code, Some(Code::Shape));
+    let constants = vec![constant(bytes_of(&[1.0f32, 2.0])).unwrap()];
+    let options = SessionOptions { free_dimensions: sizes.clone(), constants, ..Default::default() };
+    let session = Arc::new(Session::open(model.clone(), context(), options).unwrap());
+    assert_eq!(session.signature().inputs.len(), 1);
+    assert_eq!(run(&session, &[data(&[1.0, 1.0], None)]).unwrap(), [(vec![1, 2], vec![2.0, 3.0])]);
+}
+
+#[test]
+fn a_session_keeps_what_was_used_last_and_nothing_when_it_is_released() {
+    let session = session(add(), SessionOptions::default());
+    let id_of = |n: u32| {
+        let shapes = BTreeMap::from([("x".to_string(), vec![n, 1])]);
+        let shapes = session.signature().shapes_of_names(&shapes).unwrap();
+        let made = Arc::new(Slot::default());
+        finished(|done| session.compile(shapes, made.clone(), done)).map(|()| made.take().expect("made").id)
+    };
+    let first: Vec<u32> = (1..=8).map(|n| id_of(n).unwrap()).collect();
+    assert_eq!(id_of(1).unwrap(), first[0]);
+    id_of(9).unwrap();
+    assert_eq!(id_of(1).unwrap(), first[0]);
+    assert_ne!(id_of(2).unwrap(), first[1]);
+    assert!(session.bytes() > 0);
+    session.release();
+    let error = id_of(1).unwrap_err();
+    assert_eq!((error.code, session.bytes()), (Some(Code::Destroyed), 0));
+}
+
+#[test]
+fn tensors_are_used_in_place_and_targets_must_fit() {
+    let context = context();
+    let session = Arc::new(Session::open(model(add()), context.clone(), SessionOptions::default()).unwrap());
+    let tensor = |shape: &[u32]| -> Arc<Tensor> {
+        let mut tensor = None;
+        let descriptor = Descriptor::new(DataType::Float32, shape);
+        finished(|done| tensor = Some(context.create_tensor(descriptor, done).unwrap())).unwrap();
+        tensor.expect("created")
+    };
+    let (x, y, b) = (tensor(&[2, 1]), tensor(&[2, 1]), bytes_of(&[3.0f32]).to_vec());
+    context.write(&x, bytes_of(&[1.0f32, 2.0])).unwrap();
+    let run = |target: &Arc<Tensor>| {
+        let offers = [Offer::Tensor(&x), Offer::Data { bytes: 4, shape: None }];
+        let shapes = session.signature().shapes_of_feeds(&offers).unwrap();
+        let feeds = vec![Feed::Tensor(x.clone()), Feed::Bytes(Buffer::copy_of(&b).unwrap())];
+        let values = Arc::new(Slot::default());
+        finished(|done| session.run(shapes, feeds, vec![Target::Tensor(target.clone())], values.clone(), done))
+    };
+    run(&y).unwrap();
+    let mut read = None;
+    finished(|done| read = Some(context.read(&y, done))).unwrap();
+    let read = read.and_then(|read| read.take()).expect("a snapshot");
+    assert_eq!(elements::<f32>(read.bytes()), [4.0, 5.0]);
+    let error = run(&tensor(&[1, 2])).unwrap_err();
+    assert_eq!(error.message, "run: output \"y\" needs float32 [2, 1], the tensor is float32 [1, 2]");
+    let other = TestGraph::default().input("x", ElementType::Int32, &["n"]).node("Neg", "x", "y", vec![]).output("y");
+    let session = Session::open(model(other), context.clone(), SessionOptions::default()).unwrap();
+    let flat = tensor(&[2]);
+    let error = session.signature().shapes_of_feeds(&[Offer::Tensor(&flat)]).unwrap_err();
+    assert_eq!(
+        (error.code, error.message.as_str()),
+        (Some(Code::Type), "run: feed \"x\" is of type float32, expected int32")
+    );
+}
+
+#[test]
+fn only_what_holds_for_every_size_is_refused_before_sizes_are_known() {
+    let pool = TestGraph::default().input("x", Float, &["1", "1", "h", "w"]);
+    let kernel = vec![("kernel_shape", crate::onnx::testing::Attr::Ints(&[100, 100]))];
+    let long = pool.node("MaxPool", "x", "y", kernel).output("y");
+    let session = session(long, SessionOptions::default());
+    let ones = vec![1.0; 100 * 100];
+    assert_eq!(run(&session, &[data(&ones, Some(&[1, 1, 100, 100]))]).unwrap(), [(vec![1, 1, 1, 1], vec![1.0])]);
+    let error = run(&session, &[data(&[1.0], Some(&[1, 1, 1, 1]))]).unwrap_err();
+    assert_eq!((error.kind, error.unsupported.len()), (ErrorKind::Model, 1), "{error}");
+    let unknown = TestGraph::default().input("x", Float, &["n"]).node("NoSuch", "x", "y", vec![]).output("y");
+    let error = Session::open(model(unknown), context(), SessionOptions::default()).err().expect("never possible");
+    assert_eq!((error.code, error.unsupported.len()), (Some(Code::UnsupportedOperator), 1));
+}
