@@ -103,7 +103,7 @@ export function onnxTable(operators) {
     const shown = domain === '' ? 'ai.onnx' : domain;
     const limited = own.filter(({ notes }) => notes !== '');
     return [
-      `| ${shown} | ${names.join(' ')} | everything that the types of WebNN allow |`,
+      `| ${shown} | ${names.join(' ')} | everything that WebNN's data types allow |`,
       ...limited.map(({ operator, notes }) => `| ${shown} | \`${operator}\` | ${notes} |`),
     ];
   });

@@ -45,8 +45,9 @@ describe('the code of the documentation', { concurrency: availableParallelism() 
 
 test('blocks that are not run are counted', (t) => {
   const reasons = pages.flatMap(({ name, programs }) =>
-    programs.flat().flatMap((block) =>
-      [block, block.output].filter((each) => each?.notRun !== undefined).map(({ line, notRun }) => `${name}:${line}: ${notRun}`)));
+    programs.flat().flatMap((block) => [block, ...(block.output === undefined ? [] : [block.output])])
+      .filter(({ notRun }) => notRun !== undefined)
+      .map(({ line, notRun }) => `${name}:${line}: ${notRun}`));
   reasons.forEach((reason) => t.diagnostic(reason));
   assert.equal(reasons.length, NOT_RUN, reasons.join('\n'));
 });

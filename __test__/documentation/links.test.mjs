@@ -12,6 +12,9 @@ import { LINKED, PAGES, read } from './pages.mjs';
 /** Folders and files whose comments and messages may name pages. */
 const SOURCES = ['.ci', '.github', '__test__', 'bench', 'benches', 'bin', 'cli', 'examples', 'fuzz', 'lib', 'scripts', 'src'];
 
+/** Paths of the repository in code, which also stand in commands. */
+const PATHS = new RegExp(`(?<![\\w./-])(?:${SOURCES.join('|').replaceAll('.', '\\.')}|spec)/[\\w./-]*\\b`, 'g');
+
 /** Most lines of the README. */
 const README_LINES = 200;
 
@@ -20,7 +23,13 @@ const joined = (text) => text.replaceAll(/\s+/g, ' ');
 
 const isExternal = (link) => /^[a-z]+:/.test(link);
 
-/** What is wrong with a relative link of a page, or undefined. */
+/**
+ * What is wrong with a relative link.
+ *
+ * @param {string} page
+ * @param {string} link
+ * @returns {string} empty for a sound one
+ */
 function faultOf(page, link) {
   const [path, anchor] = link.split('#');
   const target = path === '' ? page : posix.join(posix.dirname(page), decodeURIComponent(path));
@@ -30,12 +39,12 @@ function faultOf(page, link) {
   if (anchor !== undefined && target.endsWith('.md') && !anchorsOf(read(target)).has(anchor)) {
     return `${page}: ${target} has no heading #${anchor}`;
   }
-  return undefined;
+  return '';
 }
 
 test('relative links lead to files and headings', () => {
   const faults = LINKED.flatMap((page) => linksOf(read(page)).filter((link) => !isExternal(link)).map((link) => faultOf(page, link)));
-  assert.deepEqual(faults.filter((fault) => fault !== undefined), []);
+  assert.deepEqual(faults.filter((fault) => fault !== ''), []);
 });
 
 test('other links are secure', () => {
@@ -48,7 +57,7 @@ test('a link to nothing is found', () => {
   assert.match(faultOf('docs/README.md', 'nowhere.md'), /there is no docs\/nowhere\.md/);
   assert.match(faultOf('docs/README.md', '../README.md#nowhere'), /README\.md has no heading #nowhere/);
   assert.match(faultOf('README.md', '#nowhere'), /README\.md has no heading #nowhere/);
-  assert.equal(faultOf('docs/README.md', '../README.md#install'), undefined);
+  assert.equal(faultOf('docs/README.md', '../README.md#install'), '');
 });
 
 test('the index names every page, and README.md leads to the index', () => {
@@ -61,7 +70,7 @@ test('the index names every page, and README.md leads to the index', () => {
 test('pages that the code names exist', () => {
   const files = SOURCES.flatMap((folder) => readdirSync(join(root, folder), { recursive: true, withFileTypes: true }))
     .filter((file) => file.isFile() && /\.(rs|mjs|js|cjs|ts|yml|sh|py|wgsl)$|^run$/.test(file.name))
-    .map((file) => join(file.parentPath ?? file.path, file.name))
+    .map((file) => join(file.parentPath, file.name))
     .filter((file) => !file.includes('node_modules') && dirname(file) !== import.meta.dirname);
   const names = new Set(files.flatMap((file) => read(file.slice(root.length + 1)).match(/\bdocs\/[\w-]+\.md\b/g) ?? []));
   assert.ok(names.size > 0);
@@ -74,6 +83,12 @@ test('commands of npm that a page names are scripts of package.json', () => {
   const names = named.map(([, script, short]) => script ?? short);
   assert.ok(names.includes('start') && names.includes('docs'));
   assert.deepEqual(names.filter((name) => !(name in scripts)), []);
+});
+
+test('files that a page names exist', () => {
+  const named = PAGES.flatMap((page) => codeOf(read(page)).flatMap((code) => code.match(PATHS) ?? []));
+  assert.ok(named.length > 30);
+  assert.deepEqual(named.filter((path) => !existsSync(join(root, path))), []);
 });
 
 test('README.md is short', () => {

@@ -3,11 +3,17 @@
 import GithubSlugger from 'github-slugger';
 import { Lexer, walkTokens } from 'marked';
 
-/** What a comment directly above a code block can say: `<!-- name: value -->`. docs/testing.md explains each. */
-const DIRECTIVES = ['files', 'continues', 'not run', 'not compared'];
+/**
+ * What a comment directly above a code block can say (`<!-- name: value -->`), by the language of the block: a module,
+ * shell commands, and what the block above printed. docs/testing.md explains each.
+ */
+const LANGUAGES = {
+  js: ['files', 'continues', 'not run'],
+  sh: ['files', 'not run'],
+  text: ['not compared'],
+};
 
-/** Languages that a block can have: a module, shell commands, and what the block above printed. */
-const LANGUAGES = ['js', 'sh', 'text'];
+const DIRECTIVES = new Set(Object.values(LANGUAGES).flat());
 
 /**
  * A fenced code block.
@@ -22,10 +28,10 @@ const LANGUAGES = ['js', 'sh', 'text'];
  * @property {Block | undefined} output the `text` block that follows it
  */
 
-/** The directives in the comments of an HTML token, as `[name, value]`. */
+/** The directives in the comments of an HTML token, as `[name, value]`, the value empty where there is none. */
 function directivesOf(html) {
-  const comments = [...html.matchAll(/<!--\s*(.*?)\s*-->/gs)].map(([, text]) => /^([a-z ]+?)(?::\s*(.*))?$/s.exec(text));
-  return comments.filter((match) => match !== null && DIRECTIVES.includes(match[1])).map(([, name, value]) => [name, value]);
+  const comments = [...html.matchAll(/<!--\s*(.*?)\s*-->/gs)].map(([, text]) => ({ text, name: text.split(':', 1)[0] }));
+  return comments.filter(({ name }) => DIRECTIVES.has(name)).map(({ text, name }) => [name, text.slice(name.length + 1).trim()]);
 }
 
 /** `a.onnx = path/of/a.onnx, b.png = path/of/b.png` as an object. */
@@ -39,30 +45,29 @@ function filesOf(list, where) {
   }));
 }
 
-/** @returns {Block} */
-function toBlock({ lang, text }, line, directives, where) {
-  const values = Object.fromEntries(directives);
-  const block = {
-    line,
-    language: lang,
-    text,
-    files: values.files === undefined ? {} : filesOf(values.files, where),
-    continues: 'continues' in values,
-    notRun: values['not run'] ?? values['not compared'],
-    output: undefined,
-  };
-  if (!LANGUAGES.includes(lang)) {
-    throw new Error(`${where}: a code block is in "${lang ?? ''}", expected one of ${LANGUAGES.join(', ')}`);
+/**
+ * @param {import('marked').Tokens.Code} token
+ * @param {number} line
+ * @param {string[][]} directives
+ * @param {string} where
+ * @returns {Block}
+ */
+function toBlock({ lang = '', text }, line, directives, where) {
+  if (!Object.hasOwn(LANGUAGES, lang)) {
+    throw new Error(`${where}: a code block is in "${lang}", expected one of ${Object.keys(LANGUAGES).join(', ')}`);
   }
-  const allowed = { js: ['files', 'continues', 'not run'], sh: ['files', 'not run'], text: ['not compared'] }[lang];
-  const wrong = directives.find(([name]) => !allowed.includes(name));
+  const language = /** @type {Block['language']} */ (lang);
+  const wrong = directives.find(([name]) => !LANGUAGES[language].includes(name));
   if (wrong !== undefined) {
-    throw new Error(`${where}: "${wrong[0]}" says nothing about a block in ${lang}`);
+    throw new Error(`${where}: "${wrong[0]}" says nothing about a block in ${language}`);
   }
-  if (['not run', 'not compared'].some((name) => name in values && !values[name])) {
+  const values = Object.fromEntries(directives);
+  const notRun = values['not run'] ?? values['not compared'];
+  if (notRun === '') {
     throw new Error(`${where}: say why the block is not run`);
   }
-  return block;
+  const files = values.files === undefined ? {} : filesOf(values.files, where);
+  return { line, language, text, files, continues: 'continues' in values, notRun, output: undefined };
 }
 
 /**
@@ -85,7 +90,7 @@ export function blocksOf(markdown, name) {
     if (token.type === 'html') {
       directives.push(...directivesOf(token.raw));
     } else if (token.type === 'code') {
-      const block = toBlock(token, line, directives, where);
+      const block = toBlock(/** @type {import('marked').Tokens.Code} */ (token), line, directives, where);
       directives = [];
       if (block.language !== 'text') {
         blocks.push(block);
@@ -109,7 +114,7 @@ export function blocksOf(markdown, name) {
   }
   let count = 0;
   walkTokens(tokens, (token) => {
-    count += token.type === 'code';
+    count += token.type === 'code' ? 1 : 0;
   });
   const found = blocks.length + blocks.filter(({ output }) => output !== undefined).length;
   if (count !== found) {
@@ -118,8 +123,13 @@ export function blocksOf(markdown, name) {
   return blocks;
 }
 
-/** The text of a heading without its formatting. */
-const plainText = ({ tokens, text }) => (tokens?.length > 0 ? tokens.map(plainText).join('') : (text ?? ''));
+/**
+ * The text of a heading without its formatting.
+ *
+ * @param {any} token
+ * @returns {string}
+ */
+const plainText = ({ tokens, text }) => (tokens?.map(plainText).join('') ?? text ?? '');
 
 /**
  * The addresses of a page's headings, as GitHub makes them.

@@ -12,7 +12,7 @@ export const LINKED = [
   ...PAGES,
   'CHANGELOG.md',
   ...['bench', 'examples']
-    .flatMap((folder) => readdirSync(join(root, folder), { recursive: true }).map((name) => `${folder}/${name.replaceAll('\\', '/')}`))
+    .flatMap((folder) => readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((name) => `${folder}/${name.replaceAll('\\', '/')}`))
     .filter((name) => name.endsWith('.md') && !name.includes('node_modules/')),
 ];
 

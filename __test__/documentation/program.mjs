@@ -1,9 +1,11 @@
 // Runs the code blocks of a page in a project of their own, and compares what they print with what the page shows.
 
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { copyFileSync, mkdirSync, mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { root } from '../../scripts/process.mjs';
 
 /** Milliseconds for a block. */
@@ -15,16 +17,23 @@ const SEPARATOR = '\u0000';
 /** Stands for any text within a line of a shown output, and for any lines where it is a line. */
 const ELLIPSIS = '…';
 
-/** A program (the `js` blocks that continue each other) or the commands of one `sh` block. */
+/**
+ * The programs of a page: `js` blocks that continue each other, or one `sh` block.
+ *
+ * @param {import('./page.mjs').Block[]} blocks
+ * @returns {import('./page.mjs').Block[][]}
+ * @throws {Error} for a block that continues nothing
+ */
 export function programsOf(blocks) {
   const programs = [];
   for (const block of blocks) {
+    const last = programs.at(-1);
     if (!block.continues) {
       programs.push([block]);
-    } else if (programs.at(-1)?.[0].language !== 'js') {
+    } else if (last?.[0].language !== 'js') {
       throw new Error(`line ${block.line}: there is no program above that could go on`);
     } else {
-      programs.at(-1).push(block);
+      last.push(block);
     }
   }
   return programs;
@@ -69,20 +78,15 @@ async function output(project, command, args) {
     timeout: PATIENCE,
     killSignal: 'SIGKILL',
   });
-  const text = { stdout: '', stderr: '' };
-  for (const stream of ['stdout', 'stderr']) child[stream].setEncoding('utf8').on('data', (part) => { text[stream] += part; });
-  const [code, signal] = await new Promise((resolve, reject) => {
-    child.on('error', reject);
-    child.on('close', (...status) => resolve(status));
-  });
-  if (code !== 0 || text.stderr !== '') {
-    throw new Error(`it ended with ${code ?? signal}\n${text.stdout}${text.stderr}`);
+  const [[code, signal], stdout, stderr] = await Promise.all([once(child, 'close'), text(child.stdout), text(child.stderr)]);
+  if (code !== 0 || stderr !== '') {
+    throw new Error(`it ended with ${code ?? signal}\n${stdout}${stderr}`);
   }
-  return text.stdout;
+  return stdout;
 }
 
 /** Without spaces at the ends of lines and empty lines at the end. */
-const tidy = (text) => text.replaceAll(/[ \t\r]+$/gm, '').trimEnd();
+const tidy = (lines) => lines.replaceAll(/[ \t\r]+$/gm, '').trimEnd();
 
 /**
  * Runs the parts of a program in one process.
@@ -97,9 +101,9 @@ export async function runProgram(project, parts) {
     mkdirSync(dirname(join(project, name)), { recursive: true });
     copyFileSync(join(root, source), join(project, name));
   }
-  const [{ language, line, text }] = parts;
+  const [{ language, line, text: commands }] = parts;
   if (language === 'sh') {
-    return [tidy(await output(project, 'sh', ['-eu', '-c', text]))];
+    return [tidy(await output(project, 'sh', ['-eu', '-c', commands]))];
   }
   const file = `line-${line}.mjs`;
   const separator = `;console.log(${JSON.stringify(SEPARATOR)});\n`;
@@ -114,10 +118,10 @@ export async function checkSyntax(project, block) {
   await output(project, process.execPath, ['--check', file]);
 }
 
-const escape = (text) => text.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+const escape = (part) => part.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 /** A pattern for a part of a line. Columns of a table stand wherever the longest cell puts them. */
-const partPattern = (text) => text.split(/ {2,}/).map(escape).join(' {2,}');
+const partPattern = (part) => part.split(/ {2,}/).map(escape).join(' {2,}');
 
 /** Whether a program printed what a page shows, in which {@link ELLIPSIS} stands for anything. */
 export function isShown(shown, printed) {
