@@ -7,7 +7,7 @@ import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { isAtLeast, packagesAreStale, platformName, replaceFile } from '../scripts/setup.mjs';
 import { readResults, speedClaim, speedLoss, speedTable } from '../scripts/speed-table.mjs';
-import { environmentTable, insertTable, shortTypes, supportTable } from '../scripts/support-table.mjs';
+import { environmentTable, insertTable, onnxTable, shortTypes, supportTable } from '../scripts/support-table.mjs';
 
 function temporaryFolder(t) {
   const directory = mkdtempSync(join(tmpdir(), 'webnn-scripts-'));
@@ -108,6 +108,19 @@ test('the support table has one row per operator, with equal neighbours put toge
 test('the table of variables has one row per variable', () => {
   const table = environmentTable([{ name: 'WEBNN_A', value: null, meaning: '`1` or `2`' }]);
   assert.equal(table, '| Variable | Meaning |\n|---|---|\n| `WEBNN_A` | `1` or `2` |');
+});
+
+test('ONNX operators are listed by domain, those with limits in a table', () => {
+  const operators = [
+    { domain: '', operator: 'Abs', notes: '' },
+    { domain: '', operator: 'Add', notes: '' },
+    { domain: '', operator: 'TopK', notes: 'constant K' },
+    { domain: 'com.microsoft', operator: 'Gelu', notes: '' },
+  ];
+  const [first, second] = onnxTable(operators).split('\n\n## com.microsoft\n\n');
+  assert.match(first, /^## ai\.onnx\n\n3 operators\..*:\n\n`Abs` `Add`\n\n/);
+  assert.ok(first.endsWith('| Operator | Limits |\n|---|---|\n| `TopK` | constant K |'), first);
+  assert.match(second, /^1 operators\..*:\n\n`Gelu`/);
 });
 
 test('the table is put between its markers, again and again', () => {

@@ -91,23 +91,24 @@ export function environmentTable(environment) {
 }
 
 /**
- * The table of ONNX operators as Markdown: one row for those of a domain of which everything is translated, and one for
- * each of the others.
+ * The ONNX operators as Markdown: for each domain, a list of those without limits and a table of the others.
  *
  * @param {{domain: string, operator: string, notes: string}[]} operators
  */
 export function onnxTable(operators) {
-  const rows = [...new Set(operators.map(({ domain }) => domain))].flatMap((domain) => {
+  const sections = [...new Set(operators.map(({ domain }) => domain))].flatMap((domain) => {
     const own = operators.filter((entry) => entry.domain === domain);
     const names = own.filter(({ notes }) => notes === '').map(({ operator }) => `\`${operator}\``);
-    const shown = domain === '' ? 'ai.onnx' : domain;
-    const limited = own.filter(({ notes }) => notes !== '');
+    const limited = own.filter(({ notes }) => notes !== '').map(({ operator, notes }) => `| \`${operator}\` | ${notes} |`);
     return [
-      `| ${shown} | ${names.join(' ')} | everything that WebNN's data types allow |`,
-      ...limited.map(({ operator, notes }) => `| ${shown} | \`${operator}\` | ${notes} |`),
+      `## ${domain === '' ? 'ai.onnx' : domain}`,
+      `${own.length} operators. These have no limits but the data types of WebNN:`,
+      names.join(' '),
+      `These have limits:`,
+      ['| Operator | Limits |', '|---|---|', ...limited].join('\n'),
     ];
   });
-  return [`${operators.length} operators.`, '', '| Domain | Operators | What is supported |', '|---|---|---|', ...rows].join('\n');
+  return sections.join('\n\n');
 }
 
 /**
