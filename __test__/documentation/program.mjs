@@ -64,6 +64,8 @@ function environment(project) {
     NO_COLOR: '1',
     // Keeps Mesa from writing to standard error.
     NODEVICE_SELECT: '1',
+    // sharp imports JSON, which early versions of Node 20 warn about.
+    NODE_OPTIONS: '--disable-warning=ExperimentalWarning',
     npm_config_loglevel: 'error',
     npm_config_update_notifier: 'false',
   };
