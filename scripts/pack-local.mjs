@@ -1,5 +1,5 @@
 // `npm run pack:local`: packs what is published for this platform into dist/, installs it into an empty project outside of
-// the repository as a user would, and runs the first program of README.md there, with no Rust on the PATH. Prints sizes,
+// the repository as a user would, and runs the WebNN program of README.md there, with no Rust on the PATH. Prints sizes,
 // and how long an import takes. `-- --prebuilt` packs the addon that lies in the repository root, whatever built it.
 
 import { spawnSync } from 'node:child_process';
@@ -20,10 +20,10 @@ const IMPORT_TIME = 30;
 /** How many processes are started to measure an import. */
 const IMPORTS = 21;
 
-/** The first program of README.md, and what it prints according to the sentence below it. */
-export function firstProgram() {
+/** The program of README.md that needs no file, and what it prints according to the block below it. */
+export function readmeProgram() {
   const readme = readFileSync(join(root, 'README.md'), 'utf8');
-  const [, program, printed] = /## A first program\n\n```js\n(.*?)```.*?prints `([^`]*)`/s.exec(readme);
+  const [, program, printed] = /## WebNN\n\n```js\n(.*?)```.*?```text\n(.*?)\n```/s.exec(readme);
   return { program, printed };
 }
 
@@ -99,12 +99,12 @@ async function main() {
   try {
     say(`npm install in ${project}`);
     installInto(project, tarballs.map(({ file }) => file));
-    const { program, printed } = firstProgram();
+    const { program, printed } = readmeProgram();
     const output = runProgram(project, 'first.mjs', program);
     if (output !== printed) {
-      throw new Failure(`the first program of README.md printed ${output}, expected ${printed}`);
+      throw new Failure(`the WebNN program of README.md printed ${output}, expected ${printed}`);
     }
-    console.log(`The first program of README.md prints ${output}`);
+    console.log(`The WebNN program of README.md prints ${output}`);
     for (const { name, file, size, unpackedSize } of tarballs) {
       console.log(`${name}: ${megabytes(size)} packed, ${megabytes(unpackedSize)} unpacked: ${file}`);
     }

@@ -1,10 +1,11 @@
-// Writes the tables of supported operators, of ONNX operators and of environment variables into README.md, from
-// `MLContext.opSupportLimits()`, `supportedOperators()` and `systemInfo()` of the built addon.
-// `--check` changes nothing and fails when a table in README.md is not current.
+// Writes the tables of supported operators, of ONNX operators, of environment variables and of speeds into the
+// documentation, from `MLContext.opSupportLimits()`, `supportedOperators()` and `systemInfo()` of the built addon and from
+// bench/RESULTS.md. `--check` changes nothing and fails when a table is not current.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { entry, Failure, isProgram, root, say } from './process.mjs';
+import { readResults, speedTable } from './speed-table.mjs';
 
 /** Data types in the order of the table, with their short names. */
 const SHORT_NAMES = {
@@ -90,23 +91,24 @@ export function environmentTable(environment) {
 }
 
 /**
- * The table of ONNX operators as Markdown: one row for those of a domain of which everything is translated, and one for
- * each of the others.
+ * The ONNX operators as Markdown: for each domain, a list of those without limits and a table of the others.
  *
  * @param {{domain: string, operator: string, notes: string}[]} operators
  */
 export function onnxTable(operators) {
-  const rows = [...new Set(operators.map(({ domain }) => domain))].flatMap((domain) => {
+  const sections = [...new Set(operators.map(({ domain }) => domain))].flatMap((domain) => {
     const own = operators.filter((entry) => entry.domain === domain);
     const names = own.filter(({ notes }) => notes === '').map(({ operator }) => `\`${operator}\``);
-    const shown = domain === '' ? 'ai.onnx' : domain;
-    const limited = own.filter(({ notes }) => notes !== '');
+    const limited = own.filter(({ notes }) => notes !== '').map(({ operator, notes }) => `| \`${operator}\` | ${notes} |`);
     return [
-      `| ${shown} | ${names.join(' ')} | everything that the types of WebNN allow |`,
-      ...limited.map(({ operator, notes }) => `| ${shown} | \`${operator}\` | ${notes} |`),
+      `## ${domain === '' ? 'ai.onnx' : domain}`,
+      `${own.length} operators. These have no limits but the data types of WebNN:`,
+      names.join(' '),
+      `These have limits:`,
+      ['| Operator | Limits |', '|---|---|', ...limited].join('\n'),
     ];
   });
-  return [`${operators.length} operators.`, '', '| Domain | Operators | What is supported |', '|---|---|---|', ...rows].join('\n');
+  return sections.join('\n\n');
 }
 
 /**
@@ -119,31 +121,42 @@ export function insertTable(text, name, table) {
   const [before, rest, tooMany] = text.split(begin);
   const [old, after, tooManyEnds] = rest?.split(end) ?? [];
   if (old === undefined || after === undefined || tooMany !== undefined || tooManyEnds !== undefined) {
-    throw new Failure(`README.md needs exactly one ${begin} followed by one ${end}`);
+    throw new Failure(`the page needs exactly one ${begin} followed by one ${end}`);
   }
   return `${before}${begin}\n\n${table}\n\n${end}${after}`;
 }
 
-async function main() {
-  const check = process.argv.includes('--check');
+/** The generated tables: the page that each stands on, the name of its markers, the table. */
+async function currentTables() {
   const { ml } = await import('webnn-node');
   const { systemInfo } = await import('webnn-node/inspect');
   const { supportedOperators } = await import('webnn-node/onnx');
   const context = await ml.createContext({ accelerated: false });
-  const operators = supportTable(context.opSupportLimits());
+  const limits = context.opSupportLimits();
   context.destroy();
-  const file = join(root, 'README.md');
-  const old = readFileSync(file, 'utf8');
-  const withOperators = insertTable(old, 'support-table', operators);
-  const withOnnx = insertTable(withOperators, 'onnx-table', onnxTable(supportedOperators()));
-  const current = insertTable(withOnnx, 'environment-table', environmentTable(systemInfo().environment));
-  if (old === current) {
-    say('the tables in README.md are current');
-  } else if (check) {
-    throw new Failure('A table in README.md is stale. Write it anew with: npm run docs');
-  } else {
-    writeFileSync(file, current);
-    say('the tables in README.md are new');
+  const results = readResults(readFileSync(join(root, 'bench', 'RESULTS.md'), 'utf8'));
+  return [
+    { page: 'docs/operators.md', name: 'support-table', table: supportTable(limits) },
+    { page: 'docs/onnx-operators.md', name: 'onnx-table', table: onnxTable(supportedOperators()) },
+    { page: 'docs/environment.md', name: 'environment-table', table: environmentTable(systemInfo().environment) },
+    { page: 'docs/speed.md', name: 'speed-table', table: speedTable(results) },
+  ];
+}
+
+async function main() {
+  const check = process.argv.includes('--check');
+  for (const { page, name, table } of await currentTables()) {
+    const file = join(root, page);
+    const old = readFileSync(file, 'utf8');
+    const current = insertTable(old, name, table);
+    if (old === current) {
+      say(`the table in ${page} is current`);
+    } else if (check) {
+      throw new Failure(`The table in ${page} is stale. Write it anew with: npm run docs`);
+    } else {
+      writeFileSync(file, current);
+      say(`the table in ${page} is new`);
+    }
   }
 }
 

@@ -116,7 +116,7 @@ async function testRust({ only, name, suite }) {
 /** Checks that what is generated from the IDL and from the rule rows is what the repository holds. */
 async function checkGenerated() {
   await run('check of the generated operator table', process.execPath, ['scripts/generate-operators.mjs', '--check']);
-  await run('check of the tables in README.md', process.execPath, ['scripts/support-table.mjs', '--check']);
+  await run('check of the tables in the documentation', process.execPath, ['scripts/support-table.mjs', '--check']);
 }
 
 /** The JavaScript tests. `--expose-gc` lets them see that memory is given back. */

@@ -133,7 +133,7 @@ export function runProcess(source, { env = {}, flags = [], helpers = true } = {}
   const child = spawn(process.execPath, moduleArguments(program, flags), {
     cwd: ROOT,
     // The test runner's own variable would make the output of the child part of its report; Mesa's keeps it from writing
-    // to standard error, see README.md.
+    // to standard error, see docs/gpu.md.
     env: { ...process.env, NODE_TEST_CONTEXT: undefined, NODEVICE_SELECT: '1', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: PATIENCE,

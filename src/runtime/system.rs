@@ -13,7 +13,7 @@ use crate::ops::MAX_TENSOR_COUNT;
 use crate::shape::{MAX_RANK, MAX_TENSOR_BYTES};
 use serde_json::{Value as Json, json};
 
-/// The environment variables and what they mean, as Markdown: the README's table is written from here.
+/// The environment variables and what they mean, as Markdown: the table in docs/environment.md is written from here.
 fn variables() -> [(&'static str, String); 6] {
     let passes: Vec<String> = Passes::NAMES.iter().map(|name| format!("`{name}`")).collect();
     [
