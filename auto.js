@@ -9,10 +9,18 @@ const { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor } = requ
 const { illegalConstructor } = require('./lib/errors.js');
 const { defineInterface } = require('./lib/webidl.js');
 
-/** In place of a runtime's own class of this name, for runtimes without navigator. */
+/**
+ * In place of a runtime's own class of this name, for runtimes without navigator. Whoever finds a navigator asks it who it
+ * is, often without a look whether it can tell.
+ */
 class Navigator {
   constructor() {
     throw illegalConstructor('Navigator');
+  }
+
+  /** As Node 21 and newer have it: `Node.js/20`. */
+  get userAgent() {
+    return `Node.js/${process.versions.node.split('.', 1)[0]}`;
   }
 }
 
@@ -39,7 +47,7 @@ function defineMissing(Interface) {
   }
 }
 
-/** @returns {object} the runtime's navigator, or a new global one, with its class, that has nothing but `ml` */
+/** @returns {object} the runtime's navigator, or a new global one, with its class, that has only `userAgent` and `ml` */
 function ensureNavigator() {
   if (globalThis.navigator === undefined) {
     defineMissing(defineInterface(Navigator));
