@@ -79,10 +79,16 @@ function interrupt() {
   process.exit(INTERRUPTED);
 }
 
-/** A reader that has seen enough (`| head`) is no error. */
-function endOnClosedPipe(error) {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit(process.exitCode ?? 0);
+/** Ends the program where standard output takes no more. A reader that has seen enough (`| head`) is no error. */
+function endWithoutOutput(error) {
+  if (error.code === 'EPIPE') process.exit(process.exitCode ?? 0);
+  process.stderr.write(`webnn-node: cannot write to standard output: ${error.message}\n`);
+  process.exit(new Failure().exitCode);
+}
+
+/** There is nowhere left to tell that standard error takes no more: what is computed goes on, and the exit code tells. */
+function endWithoutMessages(error) {
+  if (error.code !== 'EPIPE') process.exitCode = process.exitCode || new Failure().exitCode;
 }
 
 /**
@@ -91,7 +97,8 @@ function endOnClosedPipe(error) {
  */
 export async function main(args) {
   process.on('SIGINT', interrupt);
-  process.stdout.on('error', endOnClosedPipe);
+  process.stdout.on('error', endWithoutOutput);
+  process.stderr.on('error', endWithoutMessages);
   try {
     await createProgram().parseAsync(args, { from: 'user' });
   } catch (error) {

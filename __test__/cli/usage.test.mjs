@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
 import test, { describe } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { file, ROOT, start, webnn } from './command.mjs';
+import { file, ROOT, start, webnn, webnnJson, webnnWith } from './command.mjs';
 
 const { version } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
 
@@ -16,11 +17,25 @@ const MODEL = ['--free-dimension'];
 const OPTIONS = {
   info: [],
   inspect: MODEL,
-  run: [...MODEL, ...INPUTS, '--threads', '--output', '--labels', '--top'],
-  bench: [...MODEL, ...INPUTS, '--threads', '--against', '--against-from', '--runs', '--seconds', '--warmup', '--svg'],
+  run: [...MODEL, ...INPUTS, '--threads', '--output-dir', '--labels', '--top'],
+  bench: [...MODEL, ...INPUTS, '--device', '--threads', '--against', '--against-from', '--runs', '--seconds', '--warmup', '--svg'],
   profile: [...MODEL, ...INPUTS, '--threads', '--runs', '--warmup', '--top', '--trace', '--html'],
   view: [...MODEL, ...INPUTS, '--threads', '--output', '--profile', '--runs', '--warmup'],
 };
+
+/** Runs the program to its end with its standard output or standard error at a device that is always full. */
+async function intoFull(stream, ...args) {
+  const full = openSync('/dev/full', 'w');
+  try {
+    const child = start(args, { stdio: ['ignore', ...['stdout', 'stderr'].map((name) => (name === stream ? full : 'pipe'))] });
+    let text = '';
+    for (const pipe of [child.stdout, child.stderr]) pipe?.on('data', (part) => { text += part; });
+    const [code] = await once(child, 'close');
+    return { code, text };
+  } finally {
+    closeSync(full);
+  }
+}
 
 /** The program must refuse with one message on standard error and nothing on standard output. */
 async function refused(code, message, ...args) {
@@ -126,6 +141,30 @@ describe('failures are exit code 1', () => {
 });
 
 describe('ends', () => {
+  test('a full disk behind standard output is one line and exit code 1', { skip: !existsSync('/dev/full') }, async () => {
+    const conv = file('conv.onnx');
+    for (const args of [
+      ['info'],
+      ['info', '--json'],
+      ['inspect', conv],
+      ['run', conv, '--input', 'ones'],
+      ['bench', conv, '--runs', '1'],
+      ['profile', conv, '--runs', '1'],
+      ['view', conv, '-o', os.devNull],
+      ['--help'],
+      ['--version'],
+    ]) {
+      const { code, text } = await intoFull('stdout', ...args);
+      assert.match(text, /^(note: .*\n)?webnn-node: cannot write to standard output: .*no space left on device.*\n$/, args[0]);
+      assert.equal(code, 1, args[0]);
+    }
+  });
+
+  test('a full disk behind standard error shows in the exit code', { skip: !existsSync('/dev/full') }, async () => {
+    assert.deepEqual(await intoFull('stderr', 'inspect', 'absent.onnx'), { code: 1, text: '' });
+    assert.deepEqual(await intoFull('stderr', 'run', '--wrong'), { code: 2, text: '' });
+  });
+
   test('a reader that closes its end early is no error', async () => {
     const child = start(['inspect', file('conv.onnx')]);
     child.stdout.destroy();
