@@ -28,7 +28,10 @@ Exit codes:
   2    wrong usage
   130  interrupted`;
 
-/** Adds a command: `define` gives it arguments and options, `execute` does the work. */
+/**
+ * Adds a command: `define` gives it arguments and options, `execute` does the work. It is told which options were given,
+ * because those with a default have a value anyway.
+ */
 function addCommand(program, { name, description, define, execute, help }) {
   const command = program.command(name).description(description);
   define(command);
@@ -42,8 +45,9 @@ function addCommand(program, { name, description, define, execute, help }) {
     .action(async (...args) => {
       const options = args.at(-2);
       const output = new Output(options);
-      const exitCode = await execute(output, args.slice(0, -2), options);
-      process.exitCode = exitCode ?? 0;
+      const exitCode = await execute(output, args.slice(0, -2), options, (name) => command.getOptionValueSource(name) === 'cli');
+      // Streams that fail set it, too.
+      process.exitCode = exitCode || process.exitCode || 0;
     });
 }
 

@@ -1,11 +1,12 @@
 // Models in files, opened through the public API.
 import { ml } from 'webnn-node';
 import { inspectModel, loadModel } from 'webnn-node/onnx';
+import { isFloat } from './elements.mjs';
 import { UsageError } from './errors.mjs';
 import { requireFile } from './files.mjs';
 import { printable } from './format.mjs';
 import { assignSources, readInputs } from './inputs.mjs';
-import { pictureOptions } from './options.mjs';
+import { checkInputOptions, pictureOptions } from './options.mjs';
 import { withProgress } from './progress.mjs';
 
 /** The symbolic names in the shapes of a model's inputs. */
@@ -42,13 +43,13 @@ export async function readModel(path, freeDimensions = {}) {
  * @template T
  * @param {string} path
  * @param {{ freeDimensions: Record<string, number>, shapes?: Record<string, number[]>, threads?: number }} options `shapes`
- *   of inputs that `freeDimensions` do not tell
+ *   of inputs that `freeDimensions` do not tell; `threads` of the CPU, which then computes whatever GPUs there are
  * @param {(opened: { context: MLContext, model: OnnxModel, specialization: OnnxSpecialization }) => Promise<T>} use what
  *   to do with it; it is destroyed afterwards
  * @returns {Promise<T>}
  */
 export async function withModel(path, { freeDimensions, shapes = {}, threads }, use) {
-  const context = await ml.createContext(threads === undefined ? {} : { numThreads: threads });
+  const context = await ml.createContext(threads === undefined ? {} : { numThreads: threads, accelerated: false });
   try {
     const opened = await withProgress('building the graph', async () => {
       const model = await loadModel(path, { context, freeDimensions });
@@ -67,8 +68,11 @@ export async function withModel(path, { freeDimensions, shapes = {}, threads }, 
  * @param {import('./inputs.mjs').Source} [fallback] what inputs without a value get
  * @returns {Promise<import('./inputs.mjs').Feeds>}
  */
-export function readFeeds(inputs, options, fallback) {
-  return readInputs(inputs, assignSources(options.input ?? [], inputs), {
+export async function readFeeds(inputs, options, fallback) {
+  const sources = assignSources(options.input ?? [], inputs);
+  const sourceOf = ({ name, dataType }) => ({ kind: (sources.get(name) ?? fallback)?.kind, isFloat: isFloat(dataType) });
+  checkInputOptions(options, inputs.map(sourceOf));
+  return readInputs(inputs, sources, {
     freeDimensions: options.freeDimension ?? {},
     fallback,
     randomRange: options.randomRange,

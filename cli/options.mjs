@@ -1,6 +1,7 @@
 // Options that several commands share, and the parsers of their values. A parser throws commander's
 // InvalidArgumentError, which names the option.
 import { InvalidArgumentError, Option } from 'commander';
+import { UsageError } from './errors.mjs';
 
 /** Runs of a profile or a benchmark; also the limit of `profileGraph()`. */
 const MAX_RUNS = 10_000;
@@ -71,6 +72,20 @@ function positiveSeconds(text) {
   return value;
 }
 
+/**
+ * Refuses options that would change nothing: whoever gave one expects that it does.
+ * @param {(name: string) => boolean} isGiven
+ * @param {string[]} names in camel case
+ * @param {string} why none of them has an effect
+ * @throws {UsageError} that names the first one that was given
+ */
+export function refuseIdle(isGiven, names, why) {
+  const idle = names.find(isGiven);
+  if (idle === undefined) return;
+  const flag = idle.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  throw new UsageError(`--${flag} has no effect: ${why}`);
+}
+
 const option = (flags, description, parse) => {
   const result = new Option(flags, description);
   return parse === undefined ? result : result.argParser(parse);
@@ -81,7 +96,9 @@ export const freeDimensionOption = () =>
   option('--free-dimension <NAME=N>', 'number for a symbolic dimension; may be repeated', freeDimension);
 
 export const threadsOption = () =>
-  option('--threads <N>', `threads that compute, 1 to ${MAX_THREADS} (default: as many as the process may use)`, wholeNumber(1, MAX_THREADS));
+  option('--threads <N>', `compute on the CPU with so many threads, 1 to ${MAX_THREADS} (default: as many as the process may use)`, wholeNumber(1, MAX_THREADS));
+
+export const deviceOption = (what) => option('--device <DEVICE>', what).choices(['cpu', 'gpu']).default('cpu');
 
 export const runsOption = (what) => option('--runs <N>', `${what}, 1 to ${MAX_RUNS}`, wholeNumber(1, MAX_RUNS));
 
@@ -123,4 +140,20 @@ A file whose name reads like one of these is written as a path: ./random`;
 /** The options of pictures, as `pictureTensor` takes them. */
 export function pictureOptions({ mean, std, scale, layout, resize, crop, stretch }) {
   return { mean, std, scale, layout, resize, crop, stretch };
+}
+
+/**
+ * Refuses options of inputs that change none of them.
+ * @param {object} options see `inputOptions`
+ * @param {{ kind: string, isFloat: boolean }[]} sources where the inputs of the model come from, and whether their numbers
+ *   have a fraction
+ * @throws {UsageError}
+ */
+export function checkInputOptions(options, sources) {
+  const isGiven = (name) => options[name] !== undefined;
+  const kinds = sources.map(({ kind }) => kind);
+  if (!kinds.includes('picture')) refuseIdle(isGiven, Object.keys(pictureOptions(options)), 'no input is a picture');
+  if (!sources.some(({ kind, isFloat }) => kind === 'random' && !isFloat)) {
+    refuseIdle(isGiven, ['randomRange'], 'no input is random integers');
+  }
 }

@@ -105,6 +105,32 @@ describe('wrong usage is exit code 2', () => {
     await refused(2, /cannot be used with option '--runs/, 'bench', conv, '--runs', '1', '--seconds', '1');
   });
 
+  test('options that would change nothing', async () => {
+    const idle = (option, why, ...args) => refused(2, new RegExp(`${option} has no effect: ${why}`), ...args);
+    const tokens = [file('tokens.onnx'), '--free-dimension', 'batch=1', '--free-dimension', 'sequence=3'];
+    await idle('--top', 'classes are printed with --labels', 'run', conv, '--input', 'ones', '--top', '3');
+    await idle('--top', 'the document of --json has all steps', 'profile', conv, '--json', '--top', '3');
+    for (const [option, ...value] of [['mean', '0'], ['std', '1'], ['scale', '1'], ['layout', 'nchw'], ['resize', '8'], ['crop', '8'], ['stretch']]) {
+      await idle(`--${option}`, 'no input is a picture', 'run', conv, '--input', 'ones', `--${option}`, ...value);
+    }
+    await idle('--mean', 'no input is a picture', 'bench', conv, '--mean', '0');
+    await idle('--against-from', 'no engine is measured --against this one', 'bench', conv, '--against-from', '.');
+    await idle('--threads', 'the GPU computes', 'bench', conv, '--device', 'gpu', '--threads', '1');
+    await idle('--random-range', 'no input is random integers', 'bench', conv, '--random-range', '0,5');
+    await idle('--random-range', 'no input is random integers', 'run', ...tokens, '--input', 'ids=ones', '--input', 'mask=ones', '--random-range', '0,5');
+    await idle('--warmup', 'the page has a profile with --profile', 'view', conv, '-o', 'x.html', '--warmup', '3');
+    await idle('--random-range', 'the page has a profile with --profile', 'view', ...tokens, '-o', 'x.html', '--random-range', '0,5');
+  });
+
+  test('-o is the page to write, in each command that has it', async () => {
+    await refused(2, /unknown option '-o'/, 'run', conv, '--input', 'ones', '-o', 'x');
+    await refused(2, /unknown option '--output'\n/, 'run', conv, '--input', 'ones', '--output', 'x');
+    for (const command of Object.keys(OPTIONS)) {
+      const { stdout } = await webnn(command, '--help');
+      assert.match(stdout, /^(?![^]*^  -o)|^  -o, --output <FILE> +the page to write$/m, command);
+    }
+  });
+
   test('names of inputs and dimensions', async () => {
     const tokens = file('tokens.onnx');
     await refused(2, /no value for x \(float32 \[1, 16, 4, 4\]\); give --input x=FILE/, 'run', conv);

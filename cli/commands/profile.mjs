@@ -5,7 +5,7 @@ import { write } from '../files.mjs';
 import { formatPlural, formatProcessor, formatRate, formatShare, formatTime, printable } from '../format.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
-import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, threadsOption, topOption, warmupOption } from '../options.mjs';
+import { freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, runsOption, threadsOption, topOption, warmupOption } from '../options.mjs';
 import { startOf } from '../pages/client/text.mjs';
 import { chromeTrace, profilePage, stepName, summarize } from '../pages/profile.mjs';
 import { profileModel } from '../profile.mjs';
@@ -42,7 +42,8 @@ function printSteps(output, perStep, top) {
   );
 }
 
-async function execute(output, [file], options) {
+async function execute(output, [file], options, isGiven) {
+  if (options.json) refuseIdle(isGiven, ['top'], 'the document of --json has all steps');
   const { inputs } = await readModel(file, options.freeDimension);
   const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
   const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, (opened) => profileModel(opened, tensors, options));

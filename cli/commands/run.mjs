@@ -9,7 +9,7 @@ import { formatDuration, formatNumber, formatShare, formatShape, printable } fro
 import { classify, readLabels, scoresAmong } from '../labels.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import { formatNpy } from '../npy.mjs';
-import { freeDimensionOption, INPUT_HELP, inputOptions, threadsOption, topOption } from '../options.mjs';
+import { freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, threadsOption, topOption } from '../options.mjs';
 import { withProgress } from '../progress.mjs';
 import { describeTensor } from '../statistics.mjs';
 
@@ -26,7 +26,7 @@ index to label.
 Examples:
   webnn-node run model.onnx --input photo.jpg --labels labels.txt --top 3
   webnn-node run model.onnx --input photo.jpg --mean 0 --std 1 --stretch
-  webnn-node run model.onnx --input x=x.npy --input mask=ones --output results
+  webnn-node run model.onnx --input x=x.npy --output-dir results
   webnn-node run model.onnx --input ids=101,7592,102 --json
   webnn-node run model.onnx --input random:7 --free-dimension batch=4`;
 
@@ -109,12 +109,13 @@ function printOutputs(output, descriptions) {
   for (const { name, nans } of descriptions) if (nans > 0) output.print(`${printable(name)} has ${nans} NaN`);
 }
 
-async function execute(output, [file], options) {
+async function execute(output, [file], options, isGiven) {
+  if (options.labels === undefined) refuseIdle(isGiven, ['top'], 'classes are printed with --labels');
   const { inputs } = await readModel(file, options.freeDimension);
   const labels = options.labels === undefined ? undefined : await readLabels(options.labels);
   const feeds = await readFeeds(inputs, options);
   const { outputs, milliseconds } = await runOnce(file, feeds, options.threads);
-  const files = options.output === undefined ? undefined : await writeOutputs(options.output, outputs);
+  const files = options.outputDir === undefined ? undefined : await writeOutputs(options.outputDir, outputs);
   const descriptions = outputs.map((tensor, i) => ({ name: tensor.name, ...describeTensor(tensor), ...(files && { file: files[i] }) }));
   let classes;
   if (labels !== undefined) {
@@ -142,7 +143,7 @@ export default {
     command
       .addOption(freeDimensionOption())
       .addOption(threadsOption())
-      .option('-o, --output <DIR>', 'write each output to a .npy file in this folder')
+      .option('--output-dir <DIR>', 'write each output to a .npy file in this folder')
       .option('--labels <FILE>', 'print the most likely classes by these names')
       .addOption(topOption('how many classes', 5));
   },
