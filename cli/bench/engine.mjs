@@ -48,7 +48,8 @@ export class Engine {
    * Loads the model.
    * @param {object} options as the engine's `load` takes them
    * @param {Record<string, { dataType: string, shape: number[], data: ArrayBufferView }>} tensors by input name
-   * @returns {Promise<{ version: string, loadMs: number, resident: number }>} `resident`: bytes of the process afterwards
+   * @returns {Promise<{ version: string, processor: string, loadMs: number, resident: number }>} `resident`: bytes of the
+   *   process afterwards
    */
   load(options, tensors) {
     return this.#request('load', { name: this.name, options, inputs: packTensors(tensors) });

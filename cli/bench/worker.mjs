@@ -13,6 +13,7 @@ const ENGINES = {
 /**
  * @typedef {object} LoadedEngine
  * @property {string} version of the engine
+ * @property {string} processor what computes: an instruction set and threads, an adapter, an execution provider
  * @property {number} loadMs time from the file to a model that can run, in milliseconds
  * @property {() => Promise<object>} run one inference; the result as the engine gives it
  * @property {(results: object) => Record<string, { dataType: string, shape: number[], data: ArrayBufferView }>} tensorsOf
@@ -26,7 +27,7 @@ const commands = {
   async load({ name, options, inputs }) {
     const { load } = await import(ENGINES[name]);
     engine = await load(options, unpackTensors(inputs));
-    return { version: engine.version, loadMs: engine.loadMs, resident: process.memoryUsage.rss() };
+    return { version: engine.version, processor: engine.processor, loadMs: engine.loadMs, resident: process.memoryUsage.rss() };
   },
 
   /** Times of `count` runs one after another, in milliseconds. */

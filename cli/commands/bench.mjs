@@ -11,7 +11,7 @@ import { formatBytes, formatDuration, formatNumber, formatShare, formatRate, pri
 import { histogramLines, histogramSvg } from '../histogram.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel } from '../model.mjs';
-import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, secondsOption, threadsOption, warmupOption } from '../options.mjs';
+import { deviceOption, freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, runsOption, secondsOption, threadsOption, warmupOption } from '../options.mjs';
 import { withProgress } from '../progress.mjs';
 import { compareTensors, summarizeSamples } from '../statistics.mjs';
 
@@ -31,10 +31,10 @@ const HELP = `${INPUT_HELP}
 Inputs without a value are random.
 
 Each engine has its own process. They run in turns (A B A B ...), on the same
-inputs, and their outputs are compared. Times are those of one inference from
-typed arrays to typed arrays. onnxruntime-node is not a dependency; it is looked
-for in the current folder, or in that of --against-from, and installed with:
-npm install onnxruntime-node
+inputs and the same device, and their outputs are compared. Times are those of
+one inference from typed arrays to typed arrays. onnxruntime-node is not a
+dependency; it is looked for in the current folder, or in that of
+--against-from, and installed with: npm install onnxruntime-node
 
 Examples:
   webnn-node bench model.onnx
@@ -65,8 +65,8 @@ function compareOutputs(own, other) {
 
 /** Loads, measures and compares. */
 async function runEngines(engines, { file, feeds, from, options }) {
-  const { threads, runs, warmup, seconds = SECONDS } = options;
-  const loadOptions = { model: path.resolve(file), threads, freeDimensions: feeds.freeDimensions, from };
+  const { device, threads, runs, warmup, seconds = SECONDS } = options;
+  const loadOptions = { model: path.resolve(file), device, threads, freeDimensions: feeds.freeDimensions, from };
   const loaded = [];
   for (const engine of engines) {
     loaded.push(await withProgress(`loading in ${engine.name}`, () => engine.load(loadOptions, feeds.tensors)));
@@ -78,6 +78,8 @@ async function runEngines(engines, { file, feeds, from, options }) {
   const results = engines.map(({ name }, i) => ({
     name,
     version: loaded[i].version,
+    device,
+    processor: loaded[i].processor,
     ...summarizeSamples(samples[i]),
     loadMs: loaded[i].loadMs,
     residentAfterLoad: loaded[i].resident,
@@ -89,18 +91,18 @@ async function runEngines(engines, { file, feeds, from, options }) {
 
 function printTable(output, results) {
   output.table(
-    ['engine', '>median', '>p95', '>min', '>runs/s', '>runs', '>load', '>memory', '>peak'],
+    ['engine', 'device', '>median', '>p95', '>min', '>runs/s', '>runs', '>load', '>memory', '>peak'],
     results.map((engine) => [
-      `${engine.name} ${engine.version}`, formatDuration(engine.median), formatDuration(engine.p95), formatDuration(engine.min),
+      `${engine.name} ${engine.version}`, `${engine.device.toUpperCase()} (${engine.processor})`, formatDuration(engine.median), formatDuration(engine.p95), formatDuration(engine.min),
       formatRate(engine.throughput), engine.runs, formatDuration(engine.loadMs), formatBytes(engine.residentAfterLoad), formatBytes(engine.residentPeak),
     ]),
   );
 }
 
 /** One line about who is faster, by the medians. */
-function printRatio(output, ratio) {
+function printRatio(output, ratio, where) {
   const text = ratio <= 1 ? `${OWN} is ${formatRate(1 / ratio)}x as fast as ${OTHER}` : `${OTHER} is ${formatRate(ratio)}x as fast as ${OWN}`;
-  output.print('', output.style('bold', text) + ' (medians)');
+  output.print('', output.style('bold', text) + ` (medians, ${where})`);
 }
 
 function printAgreement(output, agreement) {
@@ -111,7 +113,9 @@ function printAgreement(output, agreement) {
   }
 }
 
-async function execute(output, [file], options) {
+async function execute(output, [file], options, isGiven) {
+  if (options.against === undefined) refuseIdle(isGiven, ['againstFrom'], 'no engine is measured --against this one');
+  if (options.device === 'gpu') refuseIdle(isGiven, ['threads'], 'the GPU computes');
   const from = path.resolve(options.againstFrom ?? '.');
   if (options.against !== undefined) requireOther(from);
   const { inputs } = await readModel(file, options.freeDimension);
@@ -125,14 +129,15 @@ async function execute(output, [file], options) {
   }
   const { results, othersShare, agreement } = measured;
   const ratio = results.length === 2 ? results[0].median / results[1].median : undefined;
-  const title = `${path.basename(file)}: time of one run`;
+  const where = `on the ${options.device.toUpperCase()}`;
+  const title = `${path.basename(file)}: time of one run ${where}`;
   if (options.svg !== undefined) await write(options.svg, histogramSvg(results, title));
-  output.document({ model: file, threads: options.threads ?? null, engines: results, ratio, agreement, othersShare });
+  output.document({ model: file, device: options.device, threads: options.threads ?? null, engines: results, ratio, agreement, othersShare });
 
   printTable(output, results);
-  if (ratio !== undefined) printRatio(output, ratio);
+  if (ratio !== undefined) printRatio(output, ratio, where);
   if (agreement !== undefined) printAgreement(output, agreement);
-  output.heading('Times of one run');
+  output.heading(`Times of one run ${where}`);
   output.print(...histogramLines(results, output.width, (i, text) => output.style(['blue', 'yellow'][i], text)));
   if (options.svg !== undefined) output.print('', `wrote ${printable(options.svg)}`);
   if (othersShare > BUSY_SHARE) {
@@ -150,6 +155,7 @@ export default {
       .addOption(freeDimensionOption())
       .addOption(new Option('--against <ENGINE>', 'measure this engine too').choices([OTHER]))
       .option('--against-from <DIR>', 'folder in which that engine is installed (default: the current one)')
+      .addOption(deviceOption('where every engine computes'))
       .addOption(threadsOption())
       .addOption(runsOption('runs of each engine'))
       .addOption(secondsOption(SECONDS).conflicts('runs'))
