@@ -148,7 +148,9 @@ describe('failures are exit code 1', () => {
   test('files that are missing or no models', async () => {
     await refused(1, /cannot read the model absent\.onnx: there is no such file/, 'inspect', 'absent.onnx');
     await refused(1, /cannot read the model .*files.?: it is not a file/, 'inspect', file(''));
-    await refused(1, /bool\.npy/, 'inspect', file('bool.npy'));
+    await refused(1, /bool\.npy: not an ONNX file: it seems to be an array of NumPy$/m, 'inspect', file('bool.npy'));
+    await refused(1, /package\.json: not an ONNX file: it seems to be JSON$/m, 'run', path.join(ROOT, 'package.json'), '--input', 'ones');
+    await refused(1, /auto\.js: not an ONNX file: it seems to be text$/m, 'bench', path.join(ROOT, 'auto.js'));
     await refused(1, /input x: cannot read absent\.npy: there is no such file/, 'run', file('conv.onnx'), '--input', 'absent.npy');
     await refused(1, /cannot read the labels absent\.txt: there is no such file/, 'run', file('conv.onnx'), '--input', 'ones', '--labels', 'absent.txt');
   });
@@ -213,5 +215,34 @@ describe('ends', () => {
     assert.equal(code, 130);
     assert.equal(output, '');
     assert.ok(performance.now() - before < 1000);
+  });
+});
+
+describe('environment variables that make no sense', () => {
+  test('info diagnoses each of them beside everything else that it tells', async () => {
+    const env = { ...process.env, WEBNN_NUM_THREADS: 'abc', WEBNN_FILL_ARENA: '2' };
+    const { code, stdout, stderr } = await webnnWith({ env }, 'info');
+    assert.deepEqual(stderr.split('\n'), [
+      'webnn-node: WEBNN_FILL_ARENA is "2", expected 0 or 1; models do not run until it is changed or unset',
+      'webnn-node: WEBNN_NUM_THREADS is "abc", expected a number between 1 and 1024; models do not run until it is changed or unset',
+      '',
+    ]);
+    assert.match(stdout, /^threads +unknown of \d+ logical cores$/m);
+    assert.match(stdout, /^WEBNN_NUM_THREADS: abc$/m);
+    assert.match(stdout, /^maxRank +8$/m);
+    assert.equal(code, 1);
+  });
+
+  test('info tells programs', async () => {
+    const { threads, environment } = await webnnJson('info');
+    assert.ok(threads >= 1);
+    assert.ok(environment.every(({ problem }) => problem === null));
+  });
+
+  test('what needs a thread is refused', async () => {
+    const env = { ...process.env, WEBNN_NUM_THREADS: 'abc' };
+    const { code, stderr } = await webnnWith({ env }, 'run', file('conv.onnx'), '--input', 'ones');
+    assert.equal(stderr, 'webnn-node: WEBNN_NUM_THREADS is "abc", expected a number between 1 and 1024\n');
+    assert.equal(code, 1);
   });
 });
