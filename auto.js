@@ -35,12 +35,21 @@ class GPUDevice {
   }
 }
 
-/** Defines a property of the global object with the attributes that Web IDL gives to interface objects. */
+/**
+ * Defines a property of the global object with the attributes that Web IDL gives to interface objects.
+ *
+ * @param {string} name
+ * @param {unknown} value
+ */
 function defineGlobal(name, value) {
   Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
 }
 
-/** Defines the interface object of an interface, unless there is one. */
+/**
+ * Defines the interface object of an interface, unless there is one.
+ *
+ * @param {Function} Interface
+ */
 function defineMissing(Interface) {
   if (!(Interface.name in globalThis)) {
     defineGlobal(Interface.name, Interface);
@@ -56,7 +65,11 @@ function ensureNavigator() {
   return globalThis.navigator;
 }
 
-/** The object that holds the accessor: the prototype of the navigator's own class, if it has one. */
+/**
+ * The object that holds the accessor: the prototype of the navigator's own class, if it has one.
+ *
+ * @param {object} navigator
+ */
 function accessorHolder(navigator) {
   const prototype = Object.getPrototypeOf(navigator);
   return prototype === null || prototype === Object.prototype ? navigator : prototype;
@@ -68,7 +81,7 @@ function installNavigatorML() {
   if ('ml' in navigator) {
     return;
   }
-  const { get } = Object.getOwnPropertyDescriptor(
+  const { get } = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(
     {
       get ml() {
         if (this !== navigator) {
@@ -78,7 +91,7 @@ function installNavigatorML() {
       },
     },
     'ml',
-  );
+  ));
   Object.defineProperty(accessorHolder(navigator), 'ml', { get, set: undefined, enumerable: true, configurable: true });
 }
 

@@ -6,14 +6,14 @@ import path from 'node:path';
 const GPU_PROVIDERS = ['cuda', 'dml', 'webgpu'];
 
 /** Names of element types that differ from those of WebNN. */
-const DATA_TYPES = { bool: 'uint8', double: 'float64' };
+const DATA_TYPES = /** @type {Record<string, string>} */ ({ bool: 'uint8', double: 'float64' });
 
 /**
  * A session on the CPU, or on the GPU with the first provider that works.
  * @param {typeof import('onnxruntime-node')} runtime
  * @param {'cpu' | 'gpu'} device
- * @param {(provider: string) => Promise<object>} create
- * @returns {Promise<{ session: object, provider: string, loadMs: number }>}
+ * @param {(provider: string) => Promise<import('onnxruntime-node').Session>} create
+ * @returns {Promise<{ session: import('onnxruntime-node').Session, provider: string, loadMs: number }>}
  * @throws {Error} with what each provider says, where none works
  */
 async function openSession({ listSupportedBackends }, device, create) {
@@ -25,7 +25,7 @@ async function openSession({ listSupportedBackends }, device, create) {
     try {
       return { session: await create(provider), provider, loadMs: performance.now() - start };
     } catch (error) {
-      refusals.push(`${provider}: ${error.message}`);
+      refusals.push(`${provider}: ${/** @type {Error} */ (error).message}`);
     }
   }
   throw new Error(device === 'cpu' ? refusals[0] : `it cannot use the GPU: ${refusals.join('; ') || `it has only ${names.join(', ') || 'cpu'}`}`);
@@ -35,12 +35,12 @@ async function openSession({ listSupportedBackends }, device, create) {
  * Loads a model, ready to run. See `load` of webnn.mjs.
  * @param {{ model: string, device: 'cpu' | 'gpu', threads?: number, freeDimensions: Record<string, number>, from: string }}
  *   options `from`: folder in whose node_modules (or in those above it) onnxruntime-node is
- * @param {Record<string, { dataType: string, shape: number[], data: ArrayBufferView }>} inputs
+ * @param {import('../types.mjs').Tensors} inputs
  * @returns {Promise<import('./worker.mjs').LoadedEngine>}
  */
 export async function load({ model, device, threads, freeDimensions, from }, inputs) {
   const require = createRequire(path.join(from, 'any.js'));
-  const runtime = require('onnxruntime-node');
+  const runtime = /** @type {typeof import('onnxruntime-node')} */ (require('onnxruntime-node'));
   const { InferenceSession, Tensor } = runtime;
   const { version } = require('onnxruntime-node/package.json');
   const { session, provider, loadMs } = await openSession(runtime, device, (executionProvider) => InferenceSession.create(model, {

@@ -9,7 +9,7 @@ import { formatProcessor } from '../format.mjs';
 /**
  * Loads a model, ready to run.
  * @param {{ model: string, device: 'cpu' | 'gpu', threads?: number, freeDimensions: Record<string, number> }} options
- * @param {Record<string, { dataType: string, shape: number[], data: ArrayBufferView }>} inputs
+ * @param {import('../types.mjs').Tensors} inputs
  * @returns {Promise<import('./worker.mjs').LoadedEngine>}
  * @throws {Error} where the GPU is asked for and cannot be used
  */

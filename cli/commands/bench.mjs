@@ -15,6 +15,8 @@ import { deviceOption, freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle
 import { withProgress } from '../progress.mjs';
 import { compareTensors, summarizeSamples } from '../statistics.mjs';
 
+/** @typedef {Awaited<ReturnType<typeof runEngines>>['results'][number]} Result */
+
 const OWN = 'webnn-node';
 const OTHER = 'onnxruntime-node';
 
@@ -25,7 +27,7 @@ const SECONDS = 3;
 const BUSY_SHARE = 0.1;
 
 /** Outputs further apart than this, relative to the largest value, are no rounding of float32 or float16. */
-const TOLERANCE = { float32: 1e-3, float16: 2e-2 };
+const TOLERANCE = /** @type {Record<string, number>} */ ({ float32: 1e-3, float16: 2e-2 });
 
 const HELP = `${INPUT_HELP}
 Inputs without a value are random.
@@ -42,18 +44,26 @@ Examples:
   webnn-node bench model.onnx --against onnxruntime-node --svg times.svg
   webnn-node bench model.onnx --free-dimension batch=8 --runs 100 --json`;
 
-/** Refuses where the other engine is not installed. */
+/**
+ * Refuses where the other engine is not installed.
+ * @param {string} from
+ */
 function requireOther(from) {
   if (!existsSync(from)) throw new Failure(`--against-from ${printable(from)}: there is no such folder`);
   try {
     createRequire(path.join(from, 'any.js')).resolve(OTHER);
-  } catch (cause) {
+  } catch (caught) {
+    const cause = /** @type {NodeJS.ErrnoException} */ (caught);
     if (cause.code !== 'MODULE_NOT_FOUND') throw cause;
     throw new Failure(`${OTHER} is not installed in ${printable(from)}; install it there with: npm install ${OTHER}\n(or name another folder with --against-from)`, { cause });
   }
 }
 
-/** The outputs of two engines side by side. */
+/**
+ * The outputs of two engines side by side.
+ * @param {import('../types.mjs').Tensors} own
+ * @param {import('../types.mjs').Tensors} other
+ */
 function compareOutputs(own, other) {
   return Object.entries(own).map(([name, tensor]) => {
     if (!Object.hasOwn(other, name)) throw new Failure(`${OTHER} has no output ${printable(name)}`);
@@ -63,11 +73,15 @@ function compareOutputs(own, other) {
   });
 }
 
-/** Loads, measures and compares. */
+/**
+ * Loads, measures and compares.
+ * @param {Engine[]} engines
+ * @param {{ file: string, feeds: import('../inputs.mjs').Feeds, from: string, options: import('../types.mjs').Options }} plan
+ */
 async function runEngines(engines, { file, feeds, from, options }) {
   const { device, threads, runs, warmup, seconds = SECONDS } = options;
   const loadOptions = { model: path.resolve(file), device, threads, freeDimensions: feeds.freeDimensions, from };
-  const loaded = [];
+  const loaded = /** @type {Awaited<ReturnType<Engine['load']>>[]} */ ([]);
   for (const engine of engines) {
     loaded.push(await withProgress(`loading in ${engine.name}`, () => engine.load(loadOptions, feeds.tensors)));
   }
@@ -86,9 +100,13 @@ async function runEngines(engines, { file, feeds, from, options }) {
     residentPeak: usages[i].peak,
     samples: samples[i],
   }));
-  return { results, othersShare, agreement: outputs.length === 2 ? compareOutputs(...outputs) : undefined };
+  return { results, othersShare, agreement: outputs.length === 2 ? compareOutputs(outputs[0], outputs[1]) : undefined };
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {Result[]} results
+ */
 function printTable(output, results) {
   output.table(
     ['engine', 'device', '>median', '>p95', '>min', '>runs/s', '>runs', '>load', '>memory', '>peak'],
@@ -99,12 +117,21 @@ function printTable(output, results) {
   );
 }
 
-/** One line about who is faster, by the medians. */
+/**
+ * One line about who is faster, by the medians.
+ * @param {import('../output.mjs').Output} output
+ * @param {number} ratio
+ * @param {string} where
+ */
 function printRatio(output, ratio, where) {
   const text = ratio <= 1 ? `${OWN} is ${formatRate(1 / ratio)}x as fast as ${OTHER}` : `${OTHER} is ${formatRate(ratio)}x as fast as ${OWN}`;
   output.print('', output.style('bold', text) + ` (medians, ${where})`);
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {ReturnType<typeof compareOutputs>} agreement
+ */
 function printAgreement(output, agreement) {
   for (const { name, dataType, maxAbsolute, relative, agrees } of agreement) {
     const difference = `the largest difference is ${formatNumber(maxAbsolute)}, ${formatNumber(relative)} of the largest value`;
@@ -113,6 +140,7 @@ function printAgreement(output, agreement) {
   }
 }
 
+/** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [file], options, isGiven) {
   if (options.against === undefined) refuseIdle(isGiven, ['againstFrom'], 'no engine is measured --against this one');
   if (options.device === 'gpu') refuseIdle(isGiven, ['threads'], 'the GPU computes');
@@ -120,7 +148,7 @@ async function execute(output, [file], options, isGiven) {
   if (options.against !== undefined) requireOther(from);
   const { inputs } = await readModel(file, options.freeDimension);
   const feeds = await readFeeds(inputs, options, RANDOM);
-  const engines = [OWN, ...(options.against === undefined ? [] : [options.against])].map((name) => new Engine(name));
+  const engines = [new Engine(OWN), ...(options.against === undefined ? [] : [new Engine(OTHER)])];
   let measured;
   try {
     measured = await runEngines(engines, { file, feeds, from, options });
@@ -138,13 +166,14 @@ async function execute(output, [file], options, isGiven) {
   if (ratio !== undefined) printRatio(output, ratio, where);
   if (agreement !== undefined) printAgreement(output, agreement);
   output.heading(`Times of one run ${where}`);
-  output.print(...histogramLines(results, output.width, (i, text) => output.style(['blue', 'yellow'][i], text)));
+  output.print(...histogramLines(results, output.width, (i, text) => output.style(i === 0 ? 'blue' : 'yellow', text)));
   if (options.svg !== undefined) output.print('', `wrote ${printable(options.svg)}`);
   if (othersShare > BUSY_SHARE) {
     output.note(`the machine was busy: other processes took ${formatShare(othersShare)} of its CPU time meanwhile`);
   }
 }
 
+/** @type {import('../types.mjs').CommandDefinition} */
 export default {
   name: 'bench',
   description: 'Measures how fast a model runs and how much memory it takes, alone or against another engine.',

@@ -25,6 +25,10 @@ Examples:
 /** Longer lists of fused operators are cut. */
 const MAX_NAME = 40;
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {ReturnType<typeof summarize>['perOperator']} perOperator
+ */
 function printOperators(output, perOperator) {
   output.heading('Operators');
   output.table(
@@ -33,6 +37,11 @@ function printOperators(output, perOperator) {
   );
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {ReturnType<typeof summarize>['perStep']} perStep
+ * @param {number} top
+ */
 function printSteps(output, perStep, top) {
   const slowest = [...perStep].sort((a, b) => b.median - a.median).slice(0, top);
   output.heading(slowest.length < perStep.length ? `The ${slowest.length} slowest of ${perStep.length} steps` : formatPlural(perStep.length, 'step'));
@@ -42,6 +51,7 @@ function printSteps(output, perStep, top) {
   );
 }
 
+/** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [file], options, isGiven) {
   if (options.json) refuseIdle(isGiven, ['top'], 'the document of --json has all steps');
   const { inputs } = await readModel(file, options.freeDimension);
@@ -61,6 +71,7 @@ async function execute(output, [file], options, isGiven) {
   if (written.length > 0) output.print('', ...written.map((file) => `wrote ${printable(file)}`));
 }
 
+/** @type {import('../types.mjs').CommandDefinition} */
 export default {
   name: 'profile',
   description: 'Prints the time of each step and operator of a model, with the rates that it reaches.',

@@ -30,13 +30,18 @@ Examples:
   webnn-node run model.onnx --input ids=101,7592,102 --json
   webnn-node run model.onnx --input random:7 --free-dimension batch=4`;
 
+/** @typedef {import('../types.mjs').Tensor & { name: string }} NamedTensor */
+
 /** Longer names of files are cut: file systems take 255 bytes. */
 const MAX_FILE_NAME = 200;
 
 /** Names that stand for devices on Windows, whatever comes after the dot. */
 const DEVICE = /^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)/i;
 
-/** File names of outputs: no separators and nothing that a file system refuses, and no two alike. */
+/**
+ * File names of outputs: no separators and nothing that a file system refuses, and no two alike.
+ * @param {{ name: string }[]} outputs
+ */
 function fileNames(outputs) {
   const taken = new Set();
   return outputs.map(({ name }) => {
@@ -52,11 +57,14 @@ function fileNames(outputs) {
 /**
  * Creates a folder and those above it. Not `mkdir` with `recursive`, which some versions of Node repeat for ever where the
  * folder above exists and creating fails all the same, as in /proc.
+ * @param {string} directory
+ * @returns {Promise<void>}
  */
 async function makeFolder(directory) {
   try {
     await mkdir(directory);
-  } catch (error) {
+  } catch (caught) {
+    const error = /** @type {NodeJS.ErrnoException} */ (caught);
     if (error.code === 'EEXIST' && existsSync(directory)) return;
     const parent = path.dirname(directory);
     if (error.code !== 'ENOENT' || existsSync(parent)) {
@@ -67,7 +75,11 @@ async function makeFolder(directory) {
   }
 }
 
-/** Writes every output; their paths. */
+/**
+ * Writes every output; their paths.
+ * @param {string} directory
+ * @param {NamedTensor[]} outputs
+ */
 async function writeOutputs(directory, outputs) {
   await makeFolder(path.resolve(directory));
   const files = fileNames(outputs).map((file) => path.join(directory, file));
@@ -75,7 +87,12 @@ async function writeOutputs(directory, outputs) {
   return files;
 }
 
-/** Runs the model once: its outputs and the time that it took, in milliseconds. */
+/**
+ * Runs the model once: its outputs and the time that it took, in milliseconds.
+ * @param {string} file
+ * @param {import('../inputs.mjs').Feeds} feeds
+ * @param {number | undefined} threads
+ */
 async function runOnce(file, { tensors, freeDimensions }, threads) {
   return withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads }, async ({ model, specialization }) => {
     const feeds = feedsOf(tensors);
@@ -90,6 +107,10 @@ async function runOnce(file, { tensors, freeDimensions }, threads) {
   });
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {ReturnType<typeof classify> & { output: string }} classes
+ */
 function printClasses(output, { output: name, softmax, items }) {
   output.print(output.style('dim', `${printable(name)}: ${softmax ? 'probabilities by softmax of the scores' : 'probabilities as the model gives them'}`));
   for (const [i, classes] of items.entries()) {
@@ -98,8 +119,12 @@ function printClasses(output, { output: name, softmax, items }) {
   }
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {(ReturnType<typeof describeTensor> & { name: string })[]} descriptions
+ */
 function printOutputs(output, descriptions) {
-  const number = (value) => (value === null ? '-' : formatNumber(value));
+  const number = (/** @type {number | null} */ value) => (value === null ? '-' : formatNumber(value));
   output.table(
     ['output', 'data type', 'shape', '>min', '>max', '>mean', 'first values'],
     descriptions.map(({ name, dataType, shape, min, max, mean, first }) => [
@@ -109,6 +134,7 @@ function printOutputs(output, descriptions) {
   for (const { name, nans } of descriptions) if (nans > 0) output.print(`${printable(name)} has ${nans} NaN`);
 }
 
+/** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [file], options, isGiven) {
   if (options.labels === undefined) refuseIdle(isGiven, ['top'], 'classes are printed with --labels');
   const { inputs } = await readModel(file, options.freeDimension);
@@ -134,6 +160,7 @@ async function execute(output, [file], options, isGiven) {
   }
 }
 
+/** @type {import('../types.mjs').CommandDefinition} */
 export default {
   name: 'run',
   description: 'Runs a model once and prints, names or writes its outputs.',

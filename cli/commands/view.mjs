@@ -24,12 +24,16 @@ Examples:
 /** Options that change nothing but times, and values of inputs, which change no graph. */
 const OF_PROFILES = ['runs', 'warmup', 'mean', 'std', 'scale', 'randomRange'];
 
-/** The graph to show. */
+/**
+ * The graph to show.
+ * @param {import('../types.mjs').Opened} opened
+ */
 function graphOf({ specialization: { graph } }) {
   if (graph === null) throw new Failure('there is nothing to show: no output of the model has any elements');
   return graph;
 }
 
+/** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [file], options, isGiven) {
   if (!options.profile) refuseIdle(isGiven, OF_PROFILES, 'the page has a profile with --profile');
   const { inputs, outputs, metadata } = await readModel(file, options.freeDimension);
@@ -50,6 +54,7 @@ async function execute(output, [file], options, isGiven) {
   output.print(`wrote ${printable(options.output)} (${formatBytes(bytes)}): ${formatPlural(source, 'node')}, ${compiled} after compilation`);
 }
 
+/** @type {import('../types.mjs').CommandDefinition} */
 export default {
   name: 'view',
   description: 'Writes a page that shows the graph of a model before and after compilation.',
