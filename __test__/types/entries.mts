@@ -6,6 +6,7 @@ import type * as inspect from '../../inspect.js';
 import type * as compat from '../../compat.js';
 import builder from '../../lib/builder.js';
 import context from '../../lib/context.js';
+import draft2021 from '../../lib/compat/draft2021/index.js';
 import draft2024 from '../../lib/compat/draft2024/index.js';
 import graph from '../../lib/graph.js';
 import implementedInspect from '../../lib/inspect.js';
@@ -31,6 +32,11 @@ implement<index.ML>(ml.ml);
 
 implement<Pick<typeof inspect, 'describeGraph' | 'profileGraph' | 'systemInfo'>>(implementedInspect);
 implement<Pick<typeof compat, 'install'>>(install);
+implement<Members<compat.draft2021.ML>>(null! as InstanceType<typeof draft2021.ML>);
+implement<Members<compat.draft2021.MLGraph>>(null! as InstanceType<typeof draft2021.MLGraph>);
+implement<Pick<compat.draft2021.MLGraphBuilder, 'input' | 'constant' | 'build'>>(null! as InstanceType<typeof draft2021.MLGraphBuilder>);
+implement<compat.draft2021.ML>(draft2021.ml);
+implement<compat.draft2024.ML>(draft2024.ml);
 implement<Members<compat.draft2024.ML>>(null! as InstanceType<typeof draft2024.ML>);
 implement<{
   // The declaration says more: results have the types of the views that were given.

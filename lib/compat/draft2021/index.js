@@ -27,7 +27,7 @@ const {
   toView,
 } = require('./types.js');
 
-/** @type {import('../../internal.js').Slots<object, object>} */
+/** @type {import('../../internal.js').Slots<object, import('../../../compat.js').draft2021.ML>} */
 const mlSlots = defineSlots();
 
 const toContext = interfaceType('MLContext', slots.context);
@@ -148,7 +148,7 @@ class Builder {
    * @param {import('../internal.js').Row} row
    * @param {unknown[]} args converted
    * @param {object} options converted
-   * @returns {object[]} MLOperands
+   * @returns {import('../../../compat.js').draft2021.MLOperand[]}
    */
   operator({ name, arguments: parameters }, args, options) {
     const ids = this.#call('operator', {
@@ -246,6 +246,7 @@ class MLGraph {
   /**
    * @param {unknown} inputs
    * @param {unknown} outputs
+   * @returns {undefined}
    */
   compute(inputs, outputs) {
     const graph = stateOf('MLGraph', slots.graph, this, 'compute');
@@ -260,7 +261,7 @@ class MLGraphBuilder {
   constructor(context) {
     requireArguments('MLGraphBuilder', arguments.length, 1);
     const owner = toContext(context, 'MLGraphBuilder: context');
-    return /** @type {MLGraphBuilder} */ (slots.builder.create(MLGraphBuilder, new Builder(owner), new.target));
+    return slots.builder.create(MLGraphBuilder, new Builder(owner), new.target);
   }
 
   /**
@@ -328,9 +329,9 @@ for (const row of operators) {
   });
 }
 
-const interfaces = [ML, MLContext, MLGraph, MLGraphBuilder, MLOperand].map(defineInterface);
+[ML, MLContext, MLGraph, MLGraphBuilder, MLOperand].forEach(defineInterface);
 
 /** The only object of its interface. */
 const ml = mlSlots.create(ML, Object.freeze({}));
 
-module.exports = { ml, ...Object.fromEntries(interfaces.map((Interface) => [Interface.name, Interface])) };
+module.exports = { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand };

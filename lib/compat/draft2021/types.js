@@ -13,13 +13,13 @@ const { isView } = ArrayBuffer;
 
 /** Slots of the draft's interfaces, of which these converters need some. */
 const slots = {
-  /** @type {import('../../internal.js').Slots<import('../internal.js').ContextState, object>} */
+  /** @type {import('../../internal.js').Slots<import('../internal.js').ContextState, import('../../../compat.js').draft2021.MLContext>} */
   context: defineSlots(),
-  /** @type {import('../../internal.js').Slots<import('../internal.js').BuilderState, object>} */
+  /** @type {import('../../internal.js').Slots<import('../internal.js').BuilderState, import('../../../compat.js').draft2021.MLGraphBuilder>} */
   builder: defineSlots(),
-  /** @type {import('../../internal.js').Slots<import('../internal.js').OperandState, object>} */
+  /** @type {import('../../internal.js').Slots<import('../internal.js').OperandState, import('../../../compat.js').draft2021.MLOperand>} */
   operand: defineSlots(),
-  /** @type {import('../../internal.js').Slots<import('../internal.js').GraphState, object>} */
+  /** @type {import('../../internal.js').Slots<import('../internal.js').GraphState, import('../../../compat.js').draft2021.MLGraph>} */
   graph: defineSlots(),
 };
 

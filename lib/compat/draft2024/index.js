@@ -20,7 +20,7 @@ const reject = Promise.reject.bind(Promise);
 const { isObject } = webidl;
 const { MLGraph, MLOperand } = webnn;
 
-/** @type {import('../../internal.js').Slots<object, object>} */
+/** @type {import('../../internal.js').Slots<object, import('../../../compat.js').draft2024.ML>} */
 const mlSlots = defineSlots();
 /** @type {import('../../internal.js').Slots<import('../../../index.js').MLContext, import('../../../compat.js').draft2024.MLContext>} */
 const contextSlots = defineSlots();
