@@ -72,7 +72,7 @@ export type OnnxFeed =
   | ArrayBufferView
   | ArrayBuffer
   | SharedArrayBuffer
-  | { data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer; shape: number[] };
+  | { data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer; shape: readonly number[] };
 
 /** An input or output with all sizes. */
 export interface OnnxDescriptor {

@@ -12,14 +12,23 @@ const { errorFromCode } = require('./errors.js');
 
 const { Promise, setImmediate } = globalThis;
 
-/** @returns {Error} the API's error for one that a native function threw */
+/**
+ * @param {any} error
+ * @returns {Error} the API's error for one that a native function threw
+ */
 function translate(error) {
   return errorFromCode(error.code, error.message);
 }
 
-/** A native function whose errors are those of the API. */
+/**
+ * A native function whose errors are those of the API.
+ *
+ * @template {unknown[]} Parameters
+ * @template Result
+ * @param {(...args: Parameters) => Result} nativeFunction
+ */
 function translated(nativeFunction) {
-  return (...args) => {
+  return (/** @type {Parameters} */ ...args) => {
     try {
       return nativeFunction(...args);
     } catch (error) {
@@ -34,12 +43,18 @@ class Completions {
   environment;
 
   #next = 1;
+  /** @type {Map<number, {resolve: (value: any) => void, reject: (error: unknown) => void, finish: (error: Error | undefined) => unknown}>} */
   #pending = new Map();
-  /** What is called when something happens that nobody waits for, by ids. */
+  /**
+   * What is called when something happens that nobody waits for, by ids.
+   *
+   * @type {Map<number, (error: Error) => void>}
+   */
   #watched = new Map();
   /** Completions whose task has not come yet. */
   #waiting = 0;
 
+  /** @param {import('./internal.js').Binding} binding */
   constructor(binding) {
     this.environment = binding.initialize((ids, codes, messages) => {
       ids.forEach((id, index) => {
@@ -100,12 +115,18 @@ class Completions {
    * @param {Error} error
    */
   abandon(id, error) {
-    const { reject } = this.#pending.get(id);
+    const pending = this.#pending.get(id);
     this.#pending.delete(id);
-    reject(error);
+    pending?.reject(error);
   }
 
-  /** Settles the promise of a native completion; an empty code is a success. */
+  /**
+   * Settles the promise of a native completion; an empty code is a success.
+   *
+   * @param {number} id
+   * @param {string} code
+   * @param {string} message
+   */
   #complete(id, code, message) {
     const entry = this.#pending.get(id);
     if (entry === undefined) {
@@ -130,7 +151,7 @@ class Completions {
  */
 const SHARED = Symbol.for('webnn-node.completions');
 
-const binding = loadBinding();
+const binding = /** @type {import('./internal.js').Binding & {[SHARED]?: Completions}} */ (loadBinding());
 const completions = (binding[SHARED] ??= new Completions(binding));
 
 module.exports = {

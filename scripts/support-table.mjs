@@ -19,23 +19,33 @@ const SHORT_NAMES = {
   uint8: 'u8',
 };
 
-/** Data types in short: `any` for all eight, else a list like `f32 f16`. */
+/**
+ * Data types in short: `any` for all eight, else a list like `f32 f16`.
+ * @param {readonly string[]} dataTypes
+ */
 export function shortTypes(dataTypes) {
   const unknown = dataTypes.find((type) => !(type in SHORT_NAMES));
   if (unknown !== undefined) {
     throw new Failure(`opSupportLimits() names the unknown data type "${unknown}"`);
   }
-  const known = Object.keys(SHORT_NAMES).filter((type) => dataTypes.includes(type));
+  const known = /** @type {(keyof typeof SHORT_NAMES)[]} */ (Object.keys(SHORT_NAMES)).filter((type) => dataTypes.includes(type));
   return known.length === Object.keys(SHORT_NAMES).length ? 'any' : known.map((type) => SHORT_NAMES[type]).join(' ');
 }
 
-/** Data types and ranks of one operand: `f32 f16, rank 4`, `any, rank 0–8`. */
+/**
+ * Data types and ranks of one operand: `f32 f16, rank 4`, `any, rank 0–8`.
+ * @param {{ dataTypes: readonly string[], rankRange: { min: number, max: number } }} limits
+ */
 function shortLimits({ dataTypes, rankRange: { min, max } }) {
   return `${shortTypes(dataTypes)}, rank ${min === max ? min : `${min}–${max}`}`;
 }
 
-/** A table cell for `[operand, limits]` pairs; neighbours with the same limits share an entry. */
+/**
+ * A table cell for `[operand, limits]` pairs; neighbours with the same limits share an entry.
+ * @param {[name: string, limits: Parameters<typeof shortLimits>[0]][]} operands
+ */
 function cell(operands) {
+  /** @type {{ names: string[], text: string }[]} */
   const groups = [];
   for (const [name, limits] of operands) {
     const text = shortLimits(limits);
@@ -49,7 +59,10 @@ function cell(operands) {
   return groups.map(({ names, text }) => `${names.map((name) => `\`${name}\``).join(' ')} ${text}`).join('<br>');
 }
 
-/** Whether a member of an operator's limits describes a result (`output`, `outputs`, `output0`, ...). */
+/**
+ * Whether a member of an operator's limits describes a result (`output`, `outputs`, `output0`, ...).
+ * @param {[name: string, limits: unknown]} operand
+ */
 function isOutput([name]) {
   return /^output(s|\d+)?$/.test(name);
 }
@@ -57,7 +70,7 @@ function isOutput([name]) {
 /**
  * The support table as Markdown.
  *
- * @param {object} limits an MLOpSupportLimits dictionary
+ * @param {import('webnn-node').MLOpSupportLimits} limits
  */
 export function supportTable(limits) {
   const { preferredInputLayout, maxTensorByteLength, input, constant, output, ...operators } = limits;
@@ -113,7 +126,9 @@ export function onnxTable(operators) {
 
 /**
  * `text` with `table` between the markers of that name.
- *
+ * @param {string} text
+ * @param {string} name
+ * @param {string} table
  * @throws {Failure} when the markers are not there exactly once, in order
  */
 export function insertTable(text, name, table) {

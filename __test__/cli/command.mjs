@@ -22,7 +22,12 @@ export function start(args, { env = process.env, ...options } = {}) {
  * @returns {Promise<{ code: number | null, signal: string | null, stdout: string, stderr: string }>}
  */
 export function webnn(...args) {
-  const child = start(args);
+  return webnnWith({}, ...args);
+}
+
+/** As `webnn`, with options of `spawn()`. */
+export function webnnWith(options, ...args) {
+  const child = start(args, options);
   const text = { stdout: '', stderr: '' };
   for (const stream of ['stdout', 'stderr']) child[stream].setEncoding('utf8').on('data', (part) => { text[stream] += part; });
   return new Promise((resolve, reject) => {

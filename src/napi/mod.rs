@@ -113,7 +113,7 @@ pub fn version() -> &'static str {
 /// What this process computes with, as the JSON of a `SystemInfo`.
 #[napi(catch_unwind)]
 pub fn system_info() -> Result<String> {
-    text(&runtime::system_info().map_err(thrown)?)
+    text(&runtime::system_info())
 }
 
 /// `MLOpSupportLimits` as JSON.

@@ -121,7 +121,10 @@ fn unsound_models_are_refused() {
     assert!(
         decode(Bytes::from_static(b"\xff\xff\xff")).unwrap_err().message.starts_with("the model cannot be decoded")
     );
-    assert!(decode(Bytes::new()).unwrap_err().message.starts_with("this is not an ONNX model"));
+    let message = |bytes: &'static [u8]| decode(Bytes::from_static(bytes)).unwrap_err().message;
+    assert_eq!(message(b""), "not an ONNX file: it is empty");
+    assert_eq!(message(b"\x08\x07"), "not an ONNX file: it has no graph");
+    assert_eq!(message(b"{ \"model_type\": \"bert\" }"), "not an ONNX file: it seems to be JSON");
 }
 
 #[test]
