@@ -5,7 +5,7 @@ use super::settings::{FILL_VARIABLE, PASSES_VARIABLE, THREADS_VARIABLE, thread_c
 use crate::compile::Passes;
 use crate::cpu::simd::{ISA_VARIABLE, Isa, features};
 use crate::error::Result;
-use crate::gpu::adapter::{SOFTWARE_VARIABLE, adapters_json};
+use crate::gpu::adapter::{SOFTWARE_VARIABLE, adapters_json, why_none};
 use crate::gpu::cache::CACHE_VARIABLE;
 use crate::gpu::device::EXTENSIONS;
 use crate::memory::machine_bytes;
@@ -44,9 +44,6 @@ fn variables() -> [(&'static str, String); 6] {
     ]
 }
 
-/// What is computed on where no adapter can be used.
-const NO_GPU: &str = "no adapter of Vulkan, Metal or DirectX 12 can be used: everything is computed on the CPU";
-
 /// A `SystemInfo` of `inspect.d.ts`.
 ///
 /// # Errors
@@ -56,6 +53,11 @@ pub fn system_info() -> Result<Json> {
         variables().map(|(name, meaning)| json!({ "name": name, "value": variable(name), "meaning": meaning }));
     let adapters = adapters_json(EXTENSIONS)?;
     let usable = adapters.iter().any(|adapter| adapter["unused"].is_null());
+    let reason = match (refusal(), usable) {
+        (Some(why), _) => Some(why),
+        (None, true) => None,
+        (None, false) => Some(format!("{}: everything is computed on the CPU", why_none()?)),
+    };
     Ok(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "isa": Isa::detect()?.name(),
@@ -65,7 +67,7 @@ pub fn system_info() -> Result<Json> {
         "memoryLimitBytes": Some(machine_bytes()).filter(|&bytes| bytes != usize::MAX),
         "environment": environment,
         "gpuAdapters": adapters,
-        "gpuReason": refusal().or_else(|| (!usable).then(|| NO_GPU.to_string())),
+        "gpuReason": reason,
         "limits": {
             "maxTensorByteLength": MAX_TENSOR_BYTES,
             "maxRank": MAX_RANK,
