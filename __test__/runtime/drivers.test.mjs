@@ -31,7 +31,7 @@ async function run(software) {
   const folder = mkdtempSync(join(tmpdir(), 'webnn-drivers-'));
   try {
     const env = { WEBNN_GPU_SOFTWARE: software, LD_DEBUG: 'libs', LD_DEBUG_OUTPUT: join(folder, 'libraries') };
-    for (const display of ['XDG_RUNTIME_DIR', 'WAYLAND_DISPLAY', 'DISPLAY']) env[display] = undefined;
+    for (const display of ['XDG_RUNTIME_DIR', 'WAYLAND_DISPLAY', 'DISPLAY', 'NODEVICE_SELECT']) env[display] = undefined;
     const { code, stdout, stderr } = await runProcess(PROGRAM, { env });
     assert.deepEqual([code, stderr], [0, '']);
     const looked = readdirSync(folder).some((name) => readFileSync(join(folder, name), 'latin1').includes('find library=libvulkan'));

@@ -36,15 +36,42 @@ const MEMORY_BUDGET: wgpu::MemoryBudgetThresholds =
 
 /// Loads the drivers, and gives what they find: also software.
 pub fn load() -> Vec<wgpu::Adapter> {
-    wait(instance().enumerate_adapters(wgpu::Backends::all()))
+    let adapters = |instance: wgpu::Instance| wait(instance.enumerate_adapters(wgpu::Backends::all()));
+    instance().map_or(Vec::new(), adapters)
 }
 
-fn instance() -> wgpu::Instance {
-    wgpu::Instance::new(wgpu::InstanceDescriptor {
+#[cfg(not(target_os = "linux"))]
+fn instance() -> Option<wgpu::Instance> {
+    Some(wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends: wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12,
         memory_budget_thresholds: MEMORY_BUDGET,
         ..wgpu::InstanceDescriptor::new_without_display_handle()
-    })
+    }))
+}
+
+/// The extensions by which Vulkan draws into windows. Where they are enabled, Mesa's layer for the choice of devices connects to
+/// the display, which takes time and writes to standard error where there is none.
+#[cfg(target_os = "linux")]
+const WINDOWS: [&std::ffi::CStr; 3] = [c"VK_KHR_wayland_surface", c"VK_KHR_xcb_surface", c"VK_KHR_xlib_surface"];
+
+/// Vulkan without windows; `None` where there is no Vulkan.
+#[cfg(target_os = "linux")]
+fn instance() -> Option<wgpu::Instance> {
+    use wgpu::hal::{InstanceDescriptor, api, vulkan};
+    let descriptor = InstanceDescriptor {
+        name: "webnn-node",
+        flags: wgpu::InstanceFlags::default(),
+        memory_budget_thresholds: MEMORY_BUDGET,
+        backend_options: wgpu::BackendOptions::default(),
+        telemetry: None,
+        display: None,
+    };
+    let leave_out = |args: vulkan::CreateInstanceCallbackArgs| args.extensions.retain(|name| !WINDOWS.contains(name));
+    // SAFETY: wgpu wants all of its extensions that the loader has, because it uses them without a further look. Not so these:
+    // `create_surface` refuses a window whose extension is not in the list, and nothing else uses them.
+    let instance = unsafe { vulkan::Instance::init_with_callback(&descriptor, Some(Box::new(leave_out))) };
+    // SAFETY: the instance is new, and nobody else has it.
+    instance.ok().map(|instance| unsafe { wgpu::Instance::from_hal::<api::Vulkan>(instance) })
 }
 
 #[cfg(test)]
