@@ -135,7 +135,8 @@ pub fn create_tensor(
 ) -> Result<External<TensorHandle>> {
     let descriptor = Descriptor::new(data_type(dtype)?, shape);
     let tensor = context.context.create_tensor(descriptor, context.environment.request(&env, id)).map_err(thrown)?;
-    let weight = Weight::new(&env, tensor.descriptor().bytes());
+    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    let weight = unsafe { Weight::new(&env, tensor.descriptor().bytes()) };
     Ok(External::new(Handle::new(tensor, context, weight)))
 }
 
@@ -153,7 +154,8 @@ pub fn create_constant_tensor(
     let done = context.environment.request(&env, id);
     let bytes = bytes.copy().map_err(thrown)?;
     let tensor = context.context.create_constant_tensor(descriptor, bytes, done).map_err(thrown)?;
-    let weight = Weight::new(&env, tensor.descriptor().bytes());
+    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    let weight = unsafe { Weight::new(&env, tensor.descriptor().bytes()) };
     Ok(External::new(Handle::new(tensor, context, weight)))
 }
 
@@ -199,7 +201,9 @@ pub fn destroy_graph(graph: &External<GraphHandle>) {
 #[napi(catch_unwind)]
 pub fn create_builder(env: Env, context: Option<&External<ContextHandle>>) -> External<BuilderHandle> {
     let builder = context.map_or_else(Builder::new, |owner| Builder::with_limit(owner.context.max_tensor_bytes()));
-    External::new(BuilderHandle { builder: RefCell::new(Some(builder)), weight: Weight::new(&env, 0) })
+    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    let weight = unsafe { Weight::new(&env, 0) };
+    External::new(BuilderHandle { builder: RefCell::new(Some(builder)), weight })
 }
 
 fn with_builder<T>(
@@ -292,8 +296,9 @@ pub fn build(
     let inputs = graph.inputs.iter().map(|(name, _)| name.clone()).collect();
     let constants: usize = graph.values.iter().filter_map(|value| value.constant()).map(Constant::memory_bytes).sum();
     let graph = context.context.build(graph, context.environment.request(&env, id));
-    let handle = Handle::new(graph, context, Weight::new(&env, constants));
-    Ok(Build { graph: External::new(handle), inputs })
+    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    let weight = unsafe { Weight::new(&env, constants) };
+    Ok(Build { graph: External::new(Handle::new(graph, context, weight)), inputs })
 }
 
 /// Tells the garbage collector what a graph weighs, once it is built.
