@@ -177,7 +177,7 @@ export interface SystemInfo {
   memoryLimitBytes: number | null;
   /** The environment variables that webnn-node reads. */
   environment: EnvironmentVariable[];
-  /** The GPUs of this machine, also those that are not used. */
+  /** The GPUs of this machine, also those that are not used; none where no driver is loaded, see `gpuReason`. */
   gpuAdapters: GPUAdapterDescription[];
   /** Why the context that last asked for a GPU has none, or no context can have one; null where nothing is amiss. */
   gpuReason: string | null;

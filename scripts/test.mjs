@@ -31,8 +31,8 @@ const RUST_ON_GPU = { WEBNN_TEST_GPU: '1' };
 /** Part of the names of Rust tests that run nowhere else. */
 const RUST_GPU_TESTS = 'on_software_vulkan';
 
-/** Makes the contexts of JavaScript tests use software Vulkan; Mesa's variable keeps it from writing to standard error. */
-const JAVASCRIPT_ON_GPU = { WEBNN_GPU_SOFTWARE: '1', NODEVICE_SELECT: '1' };
+/** Makes the contexts of JavaScript tests use software Vulkan. */
+const JAVASCRIPT_ON_GPU = { WEBNN_GPU_SOFTWARE: '1' };
 
 /** Reads the command line. @throws {Failure} with exit status 2 when it cannot be understood */
 function readArguments() {

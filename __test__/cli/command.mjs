@@ -11,9 +11,9 @@ export const PROGRAM = path.join(ROOT, 'bin', 'webnn-node.js');
 /** Path of a file that files/make.py wrote. */
 export const file = (name) => fileURLToPath(new URL(`files/${name}`, import.meta.url));
 
-/** Starts the program; its streams are pipes. A driver that looks at displays says nothing there, see docs/gpu.md. */
-export function start(args, { env = process.env, ...options } = {}) {
-  return spawn(process.execPath, [PROGRAM, ...args], { cwd: ROOT, env: { ...env, NODEVICE_SELECT: '1' }, ...options });
+/** Starts the program; its streams are pipes. */
+export function start(args, options = {}) {
+  return spawn(process.execPath, [PROGRAM, ...args], { cwd: ROOT, ...options });
 }
 
 /**

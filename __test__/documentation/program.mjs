@@ -62,8 +62,6 @@ function environment(project) {
     ...Object.fromEntries(inherited),
     PATH: [dirname(process.execPath), join(project, 'node_modules', '.bin'), process.env.PATH].join(delimiter),
     NO_COLOR: '1',
-    // Keeps Mesa from writing to standard error.
-    NODEVICE_SELECT: '1',
     // sharp imports JSON, which early versions of Node 20 warn about.
     NODE_OPTIONS: '--disable-warning=ExperimentalWarning',
     npm_config_loglevel: 'error',

@@ -10,6 +10,7 @@ use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode, 
 use napi::{Env, Status, sys};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::thread::ThreadId;
 
 /// `(ids, codes, messages)` in the order in which the requests ended. An empty code is success; both other lists are
 /// empty when all are successes.
@@ -42,13 +43,18 @@ impl Ended {
 }
 
 /// Counts the requests whose end has not reached JavaScript. Only used on the JavaScript thread.
-#[derive(Default)]
 struct Outstanding {
     count: AtomicUsize,
     notify: OnceLock<Weak<ThreadsafeFunctionHandle>>,
+    thread: ThreadId,
 }
 
 impl Outstanding {
+    /// None yet. This is the JavaScript thread.
+    fn new() -> Outstanding {
+        Outstanding { count: AtomicUsize::new(0), notify: OnceLock::new(), thread: std::thread::current().id() }
+    }
+
     fn add(&self, env: &Env) {
         if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
             self.keep_alive(env, true);
@@ -62,14 +68,18 @@ impl Outstanding {
     }
 
     /// Whether the event loop waits for the thread-safe function.
+    ///
+    /// # Panics
+    /// On another thread.
     fn keep_alive(&self, env: &Env, alive: bool) {
+        assert_eq!(std::thread::current().id(), self.thread, "requests are made and told on the JavaScript thread");
         let Some(notify) = self.notify.get().and_then(Weak::upgrade) else { return };
         notify.with_read_aborted(|aborted| {
             if aborted {
                 return;
             }
             let (env, function) = (env.raw(), notify.get_raw());
-            // SAFETY: this runs on the JavaScript thread of `env`, which made the function, and it is not aborted.
+            // SAFETY: this is the thread whose event loop the function belongs to, as was checked, and it is not aborted.
             let status = unsafe {
                 match alive {
                     true => sys::napi_ref_threadsafe_function(env, function),
@@ -99,7 +109,7 @@ impl Environment {
         env.add_env_cleanup_hook(contexts.clone(), |contexts| {
             contexts.drain().iter().for_each(|owner| owner.context.end());
         })?;
-        let (outstanding, completed) = (Arc::new(Outstanding::default()), Arc::new(Ended::default()));
+        let (outstanding, completed) = (Arc::new(Outstanding::new()), Arc::new(Ended::default()));
         let (told, source) = (outstanding.clone(), completed.clone());
         let notify = on_complete.build_threadsafe_function::<()>().weak::<true>().build_callback(
             move |call: napi::threadsafe_function::ThreadsafeCallContext<()>| {

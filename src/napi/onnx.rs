@@ -2,6 +2,7 @@
 
 use super::convert::thrown;
 use super::handle::BuilderHandle;
+use super::view::View;
 use super::{Result, with_builder};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{Builder, ValueId};
@@ -10,7 +11,7 @@ use crate::onnx::file::Files;
 use crate::onnx::import::{Binding, check};
 use crate::onnx::{Model, ModelError, Request, import};
 use bytes::Bytes;
-use napi::bindgen_prelude::{External, Uint8ArraySlice};
+use napi::bindgen_prelude::External;
 use napi_derive::napi;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,8 +42,8 @@ pub fn onnx_open(path: String) -> Result<External<Model>> {
 
 /// The model in `bytes`, which are copied.
 #[napi(catch_unwind)]
-pub fn onnx_read(bytes: Uint8ArraySlice) -> Result<External<Model>> {
-    let (files, bytes) = Files::of_bytes(Bytes::copy_from_slice(&bytes));
+pub fn onnx_read(bytes: View) -> Result<External<Model>> {
+    let (files, bytes) = Files::of_bytes(Bytes::from_owner(bytes.copy().map_err(thrown)?));
     Model::decode(bytes, files).map(External::new).map_err(model_error)
 }
 

@@ -5,7 +5,7 @@ use super::settings::{FILL_VARIABLE, PASSES_VARIABLE, THREADS_VARIABLE, fill_are
 use crate::compile::Passes;
 use crate::cpu::simd::{ISA_VARIABLE, Isa, features};
 use crate::error::Error;
-use crate::gpu::adapter::{SOFTWARE_VARIABLE, adapters_json, software_allowed};
+use crate::gpu::adapter::{SOFTWARE_VARIABLE, adapters_json, software_allowed, why_none};
 use crate::gpu::cache::CACHE_VARIABLE;
 use crate::gpu::device::EXTENSIONS;
 use crate::memory::machine_bytes;
@@ -56,9 +56,6 @@ fn problem(name: &str) -> Option<Error> {
     }
 }
 
-/// What is computed on where no adapter can be used.
-const NO_GPU: &str = "no adapter of Vulkan, Metal or DirectX 12 can be used: everything is computed on the CPU";
-
 /// A `SystemInfo` of `inspect.d.ts`. It tells of values of environment variables that make no sense, and depends on no
 /// such value.
 pub fn system_info() -> Json {
@@ -66,8 +63,10 @@ pub fn system_info() -> Json {
         let problem = problem(name).map(|error| error.message);
         json!({ "name": name, "value": variable(name), "meaning": meaning, "problem": problem })
     });
-    let adapters = adapters_json(EXTENSIONS, software_allowed().unwrap_or(false));
-    let usable = adapters.iter().any(|adapter| adapter["unused"].is_null());
+    let software = software_allowed().unwrap_or(false);
+    let adapters = adapters_json(EXTENSIONS, software);
+    let is_usable = adapters.iter().any(|adapter| adapter["unused"].is_null());
+    let why_none = || format!("{}: everything is computed on the CPU", why_none(software));
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "isa": Isa::detect().ok().map(|isa| isa.name()),
@@ -77,7 +76,7 @@ pub fn system_info() -> Json {
         "memoryLimitBytes": Some(machine_bytes()).filter(|&bytes| bytes != usize::MAX),
         "environment": environment,
         "gpuAdapters": adapters,
-        "gpuReason": refusal().or_else(|| (!usable).then(|| NO_GPU.to_string())),
+        "gpuReason": refusal().or_else(|| (!is_usable).then(why_none)),
         "limits": {
             "maxTensorByteLength": MAX_TENSOR_BYTES,
             "maxRank": MAX_RANK,
