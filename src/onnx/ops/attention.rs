@@ -227,7 +227,14 @@ fn attention(call: &mut Call) -> Outcome {
     let stage = match call.int_or("qk_matmul_output_mode", 0) {
         0 => attended.products,
         1 => attended.capped,
-        2 => attended.masked,
+        2 => match all_of(call, &scores.visible)? {
+            // What is hidden is added as an infinity there.
+            Some(visible) => {
+                let hidden = call.scalar_like(attended.masked, f64::NEG_INFINITY)?;
+                call.select(visible, attended.masked, hidden)?
+            }
+            None => attended.masked,
+        },
         3 => attended.probabilities,
         other => return Err(Refusal(format!("qk_matmul_output_mode is {other}, expected 0 to 3"))),
     };

@@ -289,7 +289,8 @@ const MAX_STEPS: u32 = 4096;
 /// one.
 type TimeStep<'a> = dyn Fn(&mut Call, usize, usize, &[OperandId]) -> Step<Vec<OperandId>> + 'a;
 
-/// Unrolls a network over time. Steps beyond the length of a sequence leave its states as they are, and show zeros.
+/// Unrolls a network over time. Steps beyond the length of a sequence leave its states as they are, and show zeros. The
+/// last states of a sequence without steps, of which the standard says nothing, are zeros as in onnxruntime.
 fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], step: &TimeStep) -> Outcome {
     let Sequence { x, valid, steps, batch, hidden, direction, .. } = *sequence;
     check_steps(steps)?;
@@ -322,7 +323,10 @@ fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], s
             let shown: Vec<OperandId> = shown.into_iter().flatten().collect();
             all.push(call.concat(&shown, 0)?);
         }
-        for (last, state) in last.iter_mut().zip(states) {
+        for ((last, mut state), initial) in last.iter_mut().zip(states).zip(initial) {
+            if let (Some(valid), Some(_)) = (&valid, initial) {
+                state = call.select(valid[0], state, zero)?;
+            }
             last.push(call.reshape(state, &[1, batch, hidden])?);
         }
     }
@@ -466,8 +470,12 @@ pub const OPERATORS: &[Entry] = &[
 
 #[cfg(test)]
 mod tests {
+    use crate::dtype::DataType;
     use crate::onnx::tensor::ElementType::*;
     use crate::onnx::testing::*;
+    use crate::ops::tensor::Tensor;
+    use crate::shape::Descriptor;
+    use std::collections::HashMap;
 
     fn lstm(inputs: &str, attributes: Vec<(&str, Attr)>) -> TestGraph {
         let graph = TestGraph::default().input("x", Float, &["3", "2", "4"]).input("w", Float, &["1", "20", "4"]);
@@ -489,12 +497,67 @@ mod tests {
     fn lengths_of_sequences_mask_the_steps() {
         let text = lstm("x w r _ n", vec![]).text(14);
         assert_eq!(text.matches("= lstmCell ").count(), 3, "{text}");
-        assert_eq!(text.matches("= where ").count(), 9, "{text}");
+        // Nothing reads the last states.
+        assert_eq!(text.matches("= where ").count(), 7, "{text}");
         let text = lstm("x w r _ n _ _ p", vec![]).text(14);
-        assert_eq!((text.matches("= gemm ").count(), text.matches("= where ").count()), (4, 9), "{text}");
+        assert_eq!((text.matches("= gemm ").count(), text.matches("= where ").count()), (4, 7), "{text}");
         // All steps count: nothing is unrolled.
         let text = lstm("x w r _ full", vec![]).raw("full", Int32, &[2], &[3, 0, 0, 0, 3, 0, 0, 0]).text(14);
         assert!(text.contains("= lstm ") && !text.contains("where"), "{text}");
+    }
+
+    /// The outputs of a bidirectional network with 2 features and 3 hidden ones, for `x` `[steps, batch, 2]`.
+    fn outputs(operator: &str, gates: i64, [steps, batch]: [usize; 2], x: &[f32], lengths: &[i32]) -> [Vec<f32>; 2] {
+        let weights: Vec<f32> = (0..2 * gates * 9).map(|at| (at * 7 % 11) as f32 / 11.0 - 0.4).collect();
+        let dims = [steps.to_string(), batch.to_string()];
+        let graph = TestGraph::default().input("x", Float, &[&dims[0], &dims[1], "2"]);
+        let graph = graph.floats("w", &[2, 3 * gates, 2], &weights[..12 * gates as usize]);
+        let graph = graph.floats("r", &[2, 3 * gates, 3], &weights);
+        let (graph, inputs) = match lengths {
+            [] => (graph, "x w r"),
+            _ => (graph.input("n", Int32, &[&dims[1]]), "x w r _ n"),
+        };
+        let graph = graph.node(operator, inputs, "y h", vec![("direction", Attr::Text("bidirectional"))]);
+        let graph = graph.output("y").output("h").import(14, &Default::default()).unwrap();
+        let tensor = |dtype, shape: &[usize], bytes: Vec<u8>| {
+            let shape: Vec<u32> = shape.iter().map(|&size| size as u32).collect();
+            Tensor::from_bytes(&Descriptor::new(dtype, shape), &bytes)
+        };
+        let x = tensor(DataType::Float32, &[steps, batch, 2], x.iter().flat_map(|x| x.to_le_bytes()).collect());
+        let mut inputs = HashMap::from([("x".to_string(), x)]);
+        if !lengths.is_empty() {
+            let n = lengths.iter().flat_map(|n| n.to_le_bytes()).collect();
+            inputs.insert("n".to_string(), tensor(DataType::Int32, &[batch], n));
+        }
+        let mut outputs = crate::reference::run(&graph, &inputs);
+        ["y", "h"].map(|name| {
+            let bytes = outputs.remove(name).unwrap().to_bytes();
+            bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+        })
+    }
+
+    #[test]
+    fn sequences_of_any_length_are_those_alone() {
+        let (lengths, steps, batch) = ([2, 4, 1], 4, 3);
+        let x: Vec<f32> = (0..steps * batch * 2).map(|at| (at * 5 % 13) as f32 / 6.0 - 1.0).collect();
+        let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
+        for (operator, gates) in [("GRU", 3), ("LSTM", 4), ("RNN", 1)] {
+            let [y, h] = outputs(operator, gates, [steps, batch], &x, &lengths);
+            for (entry, &length) in lengths.iter().enumerate() {
+                let length = length as usize;
+                let own: Vec<f32> = (0..length).flat_map(|at| &x[(at * batch + entry) * 2..][..2]).copied().collect();
+                let [own_y, own_h] = outputs(operator, gates, [length, 1], &own, &[]);
+                for direction in 0..2 {
+                    let place = direction * batch + entry;
+                    assert!(close(&h[place * 3..][..3], &own_h[direction * 3..][..3]), "{operator} {entry}");
+                    for at in 0..steps {
+                        let got = &y[(at * 2 * batch + place) * 3..][..3];
+                        let expected = if at < length { &own_y[(at * 2 + direction) * 3..][..3] } else { &[0.0; 3] };
+                        assert!(close(got, expected), "{operator} {entry} [{at}]: {got:?}, expected {expected:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]
