@@ -373,7 +373,8 @@ fn values_of_constant_nodes_are_weights() {
         .node("Constant", "", "w", vec![("value", Attr::Tensor(Float, &[5000], &weight))])
         .node("Constant", "", "one", vec![("value_int", Attr::Int(1))])
         .node("If", "yes", "y", vec![("then_branch", Attr::Graph(branch())), ("else_branch", Attr::Graph(branch()))])
-        .node("Neg", "w", "z", vec![])
+        .input("x", Float, &["5000"])
+        .node("Add", "w x", "z", vec![])
         .output("y")
         .output("z");
     let (files, bytes) = Files::of_bytes(graph.encode(17));
