@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 /// The operator sets of `ai.onnx` that are imported.
-pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=23;
+pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
 
 /// How deep graphs can be nested in nodes, and functions in functions.
 pub const MAX_DEPTH: usize = 16;
