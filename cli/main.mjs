@@ -39,7 +39,7 @@ function addCommand(program, { name, description, define, execute, help }) {
   define(command);
   command
     .option('--json', 'print one JSON document on standard output, and nothing else there')
-    .option('--no-color', 'no colours, as with the variable NO_COLOR')
+    .option('--no-color', 'no colors, as with the variable NO_COLOR')
     .option('--verbose', 'print the stack of an error')
     .helpOption('-h, --help', 'print this text')
     .addHelpText('after', help)
@@ -56,7 +56,7 @@ function addCommand(program, { name, description, define, execute, help }) {
 
 function createProgram() {
   const program = new Command('webnn-node')
-    .description('Runs, inspects, measures and shows neural networks in ONNX files, on the CPU with WebNN.')
+    .description('Runs, inspects, measures and shows neural networks in ONNX files, with WebNN on GPUs and CPUs.')
     .version(version, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print this text')
     .helpCommand('help [command]', 'print the help text of a command')
