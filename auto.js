@@ -9,10 +9,18 @@ const { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor } = requ
 const { illegalConstructor } = require('./lib/errors.js');
 const { defineInterface } = require('./lib/webidl.js');
 
-/** In place of a runtime's own class of this name, for runtimes without navigator. */
+/**
+ * In place of a runtime's own class of this name, for runtimes without navigator. Whoever finds a navigator asks it who it
+ * is, often without a look whether it can tell.
+ */
 class Navigator {
   constructor() {
     throw illegalConstructor('Navigator');
+  }
+
+  /** As Node 21 and newer have it: `Node.js/20`. */
+  get userAgent() {
+    return `Node.js/${process.versions.node.split('.', 1)[0]}`;
   }
 }
 
@@ -27,19 +35,28 @@ class GPUDevice {
   }
 }
 
-/** Defines a property of the global object with the attributes that Web IDL gives to interface objects. */
+/**
+ * Defines a property of the global object with the attributes that Web IDL gives to interface objects.
+ *
+ * @param {string} name
+ * @param {unknown} value
+ */
 function defineGlobal(name, value) {
   Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
 }
 
-/** Defines the interface object of an interface, unless there is one. */
+/**
+ * Defines the interface object of an interface, unless there is one.
+ *
+ * @param {Function} Interface
+ */
 function defineMissing(Interface) {
   if (!(Interface.name in globalThis)) {
     defineGlobal(Interface.name, Interface);
   }
 }
 
-/** @returns {object} the runtime's navigator, or a new global one, with its class, that has nothing but `ml` */
+/** @returns {object} the runtime's navigator, or a new global one, with its class, that has only `userAgent` and `ml` */
 function ensureNavigator() {
   if (globalThis.navigator === undefined) {
     defineMissing(defineInterface(Navigator));
@@ -48,7 +65,11 @@ function ensureNavigator() {
   return globalThis.navigator;
 }
 
-/** The object that holds the accessor: the prototype of the navigator's own class, if it has one. */
+/**
+ * The object that holds the accessor: the prototype of the navigator's own class, if it has one.
+ *
+ * @param {object} navigator
+ */
 function accessorHolder(navigator) {
   const prototype = Object.getPrototypeOf(navigator);
   return prototype === null || prototype === Object.prototype ? navigator : prototype;
@@ -60,7 +81,7 @@ function installNavigatorML() {
   if ('ml' in navigator) {
     return;
   }
-  const { get } = Object.getOwnPropertyDescriptor(
+  const { get } = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(
     {
       get ml() {
         if (this !== navigator) {
@@ -70,7 +91,7 @@ function installNavigatorML() {
       },
     },
     'ml',
-  );
+  ));
   Object.defineProperty(accessorHolder(navigator), 'ml', { get, set: undefined, enumerable: true, configurable: true });
 }
 

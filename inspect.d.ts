@@ -147,23 +147,37 @@ export interface GPUAdapterDescription {
   unused: string | null;
 }
 
+/** An environment variable that webnn-node reads. */
+export interface EnvironmentVariable {
+  name: string;
+  /** Null when it is not set. */
+  value: string | null;
+  /** What it is for, as Markdown. */
+  meaning: string;
+  /** Why no context can be created with this value: the variable, its value, what is expected. Null where it is fine. */
+  problem: string | null;
+}
+
 /** What this process computes with. */
 export interface SystemInfo {
   /** The version of webnn-node. */
   version: string;
-  /** The instruction set that is used on the CPU: `portable`, `avx2`, `avx512` or `neon`. */
-  isa: string;
+  /**
+   * The instruction set that is used on the CPU: `portable`, `avx2`, `avx512` or `neon`; null where `WEBNN_ISA` makes no
+   * sense.
+   */
+  isa: string | null;
   /** Features of this CPU that matter for neural networks, used or not. */
   features: string[];
   /** Logical processors that this process may use. */
   logicalCores: number;
-  /** Threads of a context on the CPU that does not ask for a number. */
-  threads: number;
+  /** Threads of a context on the CPU that does not ask for a number; null where `WEBNN_NUM_THREADS` makes no sense. */
+  threads: number | null;
   /** Memory of this machine or container, above which nothing is allocated; null where the system does not tell. */
   memoryLimitBytes: number | null;
-  /** The environment variables that webnn-node reads; a value is null when it is not set. Meanings are Markdown. */
-  environment: { name: string; value: string | null; meaning: string }[];
-  /** The GPUs of this machine, also those that are not used. */
+  /** The environment variables that webnn-node reads. */
+  environment: EnvironmentVariable[];
+  /** The GPUs of this machine, also those that are not used; none where no driver is loaded, see `gpuReason`. */
   gpuAdapters: GPUAdapterDescription[];
   /** Why the context that last asked for a GPU has none, or no context can have one; null where nothing is amiss. */
   gpuReason: string | null;
@@ -195,9 +209,5 @@ export function profileGraph(
   options?: ProfileOptions | undefined,
 ): Promise<GraphProfile>;
 
-/**
- * What this process computes with.
- *
- * @throws {DOMException} NotSupportedError if an environment variable has a value that makes no sense
- */
+/** What this process computes with. A value of an environment variable that makes no sense is a `problem` in the result. */
 export function systemInfo(): SystemInfo;

@@ -4,7 +4,7 @@ import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writ
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before, describe } from 'node:test';
-import { bytesOf, environmentWithoutRust, firstProgram, INSTALLED_BYTES } from '../scripts/pack-local.mjs';
+import { bytesOf, environmentWithoutRust, INSTALLED_BYTES, readmeProgram } from '../scripts/pack-local.mjs';
 import { addonName, mainManifest, neededGlibc, pack, platformManifest, PLATFORMS, rustTarget, stage } from '../scripts/packages.mjs';
 import { npmOutput, root } from '../scripts/process.mjs';
 import { thisPlatform } from '../scripts/setup.mjs';
@@ -210,10 +210,10 @@ describe('the installed package', () => {
     assert.equal(run('inspect.mjs', program), `true true ${manifest.version}`);
   });
 
-  test('webnn-node/compat brings both earlier drafts, and the README shows how', () => {
-    const program = /## Earlier drafts\n.*?```js\n(.*?)```/s.exec(read('README.md'))[1];
-    const both = `${program}console.log(draft2024.ml instanceof draft2024.ML);`;
-    assert.equal(run('compat.mjs', both), `${/ \/\/ (Float32Array.*)/.exec(program)[1]}\ntrue`);
+  test('webnn-node/compat brings both earlier drafts, and their page shows how', () => {
+    const [, program, printed] = /```js\n(.*?)```.*?```text\n(.*?)\n```/s.exec(read('docs/earlier-drafts.md'));
+    const both = `${program}const { draft2024 } = await import('webnn-node/compat');\nconsole.log(draft2024.ml instanceof draft2024.ML);`;
+    assert.equal(run('compat.mjs', both), `${printed}\ntrue`);
   });
 
   test('keeps its insides to itself', () => {
@@ -221,8 +221,8 @@ describe('the installed package', () => {
     assert.equal(run('insides.mjs', program), 'ERR_PACKAGE_PATH_NOT_EXPORTED');
   });
 
-  test('runs the first program of the README', () => {
-    const { program, printed } = firstProgram();
+  test('runs the WebNN program of the README', () => {
+    const { program, printed } = readmeProgram();
     assert.match(program, /import .* from 'webnn-node'/);
     assert.equal(run('readme.mjs', program), printed);
   });

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { isAtLeast, packagesAreStale, platformName, replaceFile } from '../scripts/setup.mjs';
-import { environmentTable, insertTable, shortTypes, supportTable } from '../scripts/support-table.mjs';
+import { readResults, speedClaim, speedLoss, speedTable } from '../scripts/speed-table.mjs';
+import { environmentTable, insertTable, onnxTable, shortTypes, supportTable } from '../scripts/support-table.mjs';
 
 function temporaryFolder(t) {
   const directory = mkdtempSync(join(tmpdir(), 'webnn-scripts-'));
@@ -109,6 +110,19 @@ test('the table of variables has one row per variable', () => {
   assert.equal(table, '| Variable | Meaning |\n|---|---|\n| `WEBNN_A` | `1` or `2` |');
 });
 
+test('ONNX operators are listed by domain, those with limits in a table', () => {
+  const operators = [
+    { domain: '', operator: 'Abs', notes: '' },
+    { domain: '', operator: 'Add', notes: '' },
+    { domain: '', operator: 'TopK', notes: 'constant K' },
+    { domain: 'com.microsoft', operator: 'Gelu', notes: '' },
+  ];
+  const [first, second] = onnxTable(operators).split('\n\n## com.microsoft\n\n');
+  assert.match(first, /^## ai\.onnx\n\n3 operators\..*:\n\n`Abs` `Add`\n\n/);
+  assert.ok(first.endsWith('| Operator | Limits |\n|---|---|\n| `TopK` | constant K |'), first);
+  assert.match(second, /^1 operators\..*:\n\n`Gelu`/);
+});
+
 test('the table is put between its markers, again and again', () => {
   const [begin, end] = ['<!-- support-table:begin -->', '<!-- support-table:end -->'];
   const once = insertTable(`before ${begin}old${end} after`, 'support-table', 'T');
@@ -117,6 +131,51 @@ test('the table is put between its markers, again and again', () => {
   for (const text of ['', begin, `${end}${begin}`, `${begin}${end}${begin}${end}`, `${begin}${end}${end}`]) {
     assert.throws(() => insertTable(text, 'support-table', 'T'), /exactly one/);
   }
+});
+
+const REPORT = `# Results
+
+## Times with 1 thread
+
+| model | webnn-node | limit | onnxruntime-node | × | openvino | × | clean |
+|---|--:|--:|--:|--:|--:|--:|--:|
+| one | 2 / 2 | 1 % | 4 / 4 | 2.00× | 3 / 3 | 1.50× | 15/15 |
+| two | 2 / 2 | 1 % | 1 / 1 | 0.50× | not supported | – | 15/15 |
+| geometric mean |  |  |  | 1.00× |  | 1.50× |  |
+| not slower |  |  |  | 1 of 2 |  | 1 of 1 |  |
+
+## Times with 2 threads
+
+| model | webnn-node | limit | onnxruntime-node | × | openvino | × | clean |
+|---|--:|--:|--:|--:|--:|--:|--:|
+| one | 2 / 2 | 1 % | 1 / 1 | 0.50× | 3 / 3 | 1.50× | 15/15 |
+| two | 2 / 2 | 1 % | 1 / 1 | 0.50× | not supported | – | 15/15 |
+| geometric mean |  |  |  | 0.50× |  | 1.50× |  |
+
+## Loading and memory
+
+| model | weights | engine | load | loaded | in all | after runs | in all |
+|---|--:|---|--:|--:|--:|--:|--:|
+| one | 1 MiB | webnn-node | 1 / 1 | 1 MiB | 2 MiB | 512 MiB | 2 MiB |
+|  |  | onnxruntime-node | 1 / 1 | 1 MiB | 2 MiB | 1.00 GiB | 2 MiB |
+|  |  | ncnn | – | – | – | – | – |
+| two | 1 MiB | webnn-node | 1 / 1 | 1 MiB | 2 MiB | 1.00 MiB | 2 MiB |
+|  |  | onnxruntime-node | 1 / 1 | 1 MiB | 2 MiB | 8.00 MiB | 2 MiB |
+`;
+
+test('the table of speeds and the claims about them are those of the report', () => {
+  const results = readResults(REPORT);
+  assert.deepEqual(speedTable(results).split('\n').slice(2), [
+    '| one | 2.00× | 0.50× | 1.50× | 1.50× | 50 % |',
+    '| two | 0.50× | 0.50× | – | – | 13 % |',
+    '| geometric mean | 1.00× | 0.50× | 1.50× | 1.50× | 25 % |',
+  ]);
+  assert.equal(speedClaim(results), '1.00 times as fast as onnxruntime-node in 25 % of its memory (geometric means of 2 models');
+  assert.match(speedLoss(results), /faster on 2 of 2 models; webnn-node reaches 0\.50 times its speed/);
+  assert.throws(() => readResults('# Results\n'), /has no table below "Times with 1 thread"/);
+  assert.throws(() => readResults(REPORT.replaceAll('openvino', 'other')), /has no column "openvino"/);
+  assert.throws(() => readResults(REPORT.replace('512 MiB', '512 MB')), /"512 MB" is no memory size/);
+  assert.throws(() => readResults(REPORT.replace('8.00 MiB', '–')), /has no value for two onnxruntime-node/);
 });
 
 test('suites of tests that do not go together are refused', () => {

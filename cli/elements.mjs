@@ -1,11 +1,17 @@
 // Elements of tensors in memory: data types, typed arrays, conversions between them.
 // A tensor is `{ dataType, shape, data }` here: a name of WebNN or of NumPy, dimensions, a typed array.
 
+/**
+ * What this module needs of the constructor of a typed array.
+ * @typedef {{ readonly BYTES_PER_ELEMENT: number, new (bufferOrLength: ArrayBuffer | number): import('./types.mjs').Elements,
+ *   from(numbers: ArrayLike<number | bigint>, map: (value: any) => any): import('./types.mjs').Elements }} ArrayConstructor
+ */
+
 /** Arrays of float16: the runtime's own where it has them, otherwise the 16 bits of each number. */
-export const HalfArray = globalThis.Float16Array ?? Uint16Array;
+export const HalfArray = /** @type {ArrayConstructor} */ (/** @type {unknown} */ (globalThis.Float16Array ?? Uint16Array));
 
 /** The typed arrays of all data types of WebNN and of those that NumPy adds. */
-const ARRAYS = {
+const ARRAYS = /** @type {Record<string, ArrayConstructor>} */ ({
   float64: Float64Array,
   float32: Float32Array,
   float16: HalfArray,
@@ -18,7 +24,7 @@ const ARRAYS = {
   int8: Int8Array,
   uint8: Uint8Array,
   bool: Uint8Array,
-};
+});
 
 /** A tensor has at most this many bytes; `maxTensorByteLength` of every context. */
 export const MAX_BYTES = 2 ** 31 - 1;
@@ -26,7 +32,7 @@ export const MAX_BYTES = 2 ** 31 - 1;
 const FLOATS = ['float64', 'float32', 'float16'];
 
 /** Smallest and largest value of each integer type. */
-const RANGES = {
+const RANGES = /** @type {Record<string, [lowest: number | bigint, highest: number | bigint]>} */ ({
   int64: [-(2n ** 63n), 2n ** 63n - 1n],
   uint64: [0n, 2n ** 64n - 1n],
   int32: [-(2 ** 31), 2 ** 31 - 1],
@@ -36,44 +42,69 @@ const RANGES = {
   int8: [-128, 127],
   uint8: [0, 255],
   bool: [0, 1],
-};
+});
 
-/** Whether a data type has a typed array here; strings and 4-bit integers have none. */
+/**
+ * Whether a data type has a typed array here; strings and 4-bit integers have none.
+ * @param {string} dataType
+ */
 export function isKnown(dataType) {
   return Object.hasOwn(ARRAYS, dataType);
 }
 
-/** Whether numbers of the type have a fraction. */
+/**
+ * Whether numbers of the type have a fraction.
+ * @param {string} dataType
+ */
 export function isFloat(dataType) {
   return FLOATS.includes(dataType);
 }
 
-/** Smallest and largest value of an integer type; bigints for the 64-bit ones. */
+/**
+ * Smallest and largest value of an integer type; bigints for the 64-bit ones.
+ * @param {string} dataType
+ */
 export function rangeOf(dataType) {
   return RANGES[dataType];
 }
 
-/** Number of elements of a shape. */
+/**
+ * Number of elements of a shape.
+ * @param {readonly number[]} shape
+ */
 export function elementCount(shape) {
   return shape.reduce((product, dimension) => product * dimension, 1);
 }
 
-/** Bytes per element. */
+/**
+ * Bytes per element.
+ * @param {string} dataType
+ */
 export function elementSize(dataType) {
   return ARRAYS[dataType].BYTES_PER_ELEMENT;
 }
 
-/** A typed array of a data type on the start of a buffer, or of `length` zeros. */
+/**
+ * A typed array of a data type on the start of a buffer, or of `length` zeros.
+ * @param {string} dataType
+ * @param {ArrayBuffer | number} bufferOrLength
+ */
 export function arrayOf(dataType, bufferOrLength) {
   return new ARRAYS[dataType](bufferOrLength);
 }
 
-/** The bytes of a typed array, without a copy. */
+/**
+ * The bytes of a typed array, without a copy.
+ * @param {ArrayBufferView} data
+ */
 export function bytesOf(data) {
   return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 }
 
-/** IEEE 754 binary16, given as its 16 bits, as a number. */
+/**
+ * IEEE 754 binary16, given as its 16 bits, as a number.
+ * @param {number} bits
+ */
 export function numberFromHalf(bits) {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 0x1f;
@@ -85,19 +116,26 @@ export function numberFromHalf(bits) {
 
 const scratch = new DataView(new ArrayBuffer(8));
 
-/** The exponent of a finite number other than 0, as IEEE 754 binary64 stores it. */
+/**
+ * The exponent of a finite number other than 0, as IEEE 754 binary64 stores it.
+ * @param {number} value
+ */
 function exponentOf(value) {
   scratch.setFloat64(0, value);
   return ((scratch.getUint16(0) >> 4) & 0x7ff) - 1023;
 }
 
+/** @param {number} value */
 function roundToEven(value) {
   const below = Math.floor(value);
   const rest = value - below;
   return rest > 0.5 || (rest === 0.5 && below % 2 === 1) ? below + 1 : below;
 }
 
-/** The 16 bits of the IEEE 754 binary16 nearest to a number, ties to even. */
+/**
+ * The 16 bits of the IEEE 754 binary16 nearest to a number, ties to even.
+ * @param {number} value
+ */
 export function halfFromNumber(value) {
   if (Number.isNaN(value)) return 0x7e00;
   const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
@@ -113,7 +151,8 @@ export function halfFromNumber(value) {
 /**
  * The elements as something with numbers inside: float16 is widened where the runtime has no arrays of it,
  * 64-bit integers become the nearest numbers.
- * @returns {ArrayLike<number>}
+ * @param {{ dataType: string, data: import('./types.mjs').Elements }} tensor
+ * @returns {Exclude<import('./types.mjs').Elements, BigInt64Array | BigUint64Array>}
  */
 export function numbersOf({ dataType, data }) {
   if (dataType === 'float16' && data instanceof Uint16Array) return Float32Array.from(data, numberFromHalf);
@@ -121,17 +160,22 @@ export function numbersOf({ dataType, data }) {
   return data;
 }
 
-/** A typed array from numbers or bigints that the data type can hold; floats are rounded to the nearest. */
+/**
+ * A typed array from numbers or bigints that the data type can hold; floats are rounded to the nearest.
+ * @param {string} dataType
+ * @param {ArrayLike<number | bigint>} numbers
+ */
 export function arrayFromNumbers(dataType, numbers) {
-  if (dataType === 'float16' && HalfArray === Uint16Array) return Uint16Array.from(numbers, (value) => halfFromNumber(Number(value)));
+  if (dataType === 'float16' && /** @type {unknown} */ (HalfArray) === Uint16Array) return Uint16Array.from(numbers, (value) => halfFromNumber(Number(value)));
   if (dataType === 'int64' || dataType === 'uint64') return ARRAYS[dataType].from(numbers, BigInt);
   return ARRAYS[dataType].from(numbers, Number);
 }
 
 /**
  * The tensor in another data type: floats to floats, integers to any type that holds all of their values.
- * @param {{ dataType: string, shape: number[], data: ArrayLike<number | bigint> }} tensor
+ * @param {import('./types.mjs').Tensor} tensor
  * @param {string} dataType
+ * @returns {import('./types.mjs').Tensor}
  * @throws {RangeError} if a float would become an integer, or an integer is out of the type's range
  */
 export function convert(tensor, dataType) {
@@ -150,25 +194,40 @@ export function convert(tensor, dataType) {
   return { dataType, shape, data: arrayFromNumbers(dataType, tensor.data) };
 }
 
-/** Tensors by name as a message to another process: bytes, because not every runtime can send all of its typed arrays. */
+/**
+ * Tensors by name as a message to another process: bytes, because not every runtime can send all of its typed arrays.
+ * @param {import('./types.mjs').Tensors} tensors
+ * @returns {import('./types.mjs').PackedTensors}
+ */
 export function packTensors(tensors) {
-  const pack = ({ dataType, shape, data }) => ({ dataType, shape, bytes: bytesOf(data) });
+  const pack = (/** @type {import('./types.mjs').Tensor} */ { dataType, shape, data }) => ({ dataType, shape, bytes: bytesOf(data) });
   return Object.fromEntries(Object.entries(tensors).map(([name, tensor]) => [name, pack(tensor)]));
 }
 
-/** Tensors by name from such a message. */
+/**
+ * Tensors by name from such a message.
+ * @param {import('./types.mjs').PackedTensors} message
+ * @returns {import('./types.mjs').Tensors}
+ */
 export function unpackTensors(message) {
   // Copied, because bytes in a message need not lie on a multiple of the size of an element.
-  const unpack = ({ dataType, shape, bytes }) => ({ dataType, shape, data: arrayOf(dataType, new Uint8Array(bytes).buffer) });
+  const unpack = (/** @type {import('./types.mjs').PackedTensors[string]} */ { dataType, shape, bytes }) => ({ dataType, shape, data: arrayOf(dataType, new Uint8Array(bytes).buffer) });
   return Object.fromEntries(Object.entries(message).map(([name, tensor]) => [name, unpack(tensor)]));
 }
 
-/** The shapes of tensors by the names of the inputs, as `compile()` takes them. */
+/**
+ * The shapes of tensors by the names of the inputs, as `compile()` takes them.
+ * @param {import('./types.mjs').Tensors} tensors
+ * @returns {Record<string, readonly number[]>}
+ */
 export function shapesOf(tensors) {
   return Object.fromEntries(Object.entries(tensors).map(([name, { shape }]) => [name, shape]));
 }
 
-/** Tensors as `run()` takes them, by the names of the inputs. */
+/**
+ * Tensors as `run()` takes them, by the names of the inputs.
+ * @param {import('./types.mjs').Tensors} tensors
+ */
 export function feedsOf(tensors) {
   return Object.fromEntries(Object.entries(tensors).map(([name, { data, shape }]) => [name, { data, shape }]));
 }

@@ -3,11 +3,18 @@ import { access, readFile, stat, writeFile } from 'node:fs/promises';
 import { Failure } from './errors.mjs';
 import { printable } from './format.mjs';
 
-/** `action` on a file, whose failure is one of the command that says what was to be done. */
+/**
+ * `action` on a file, whose failure is one of the command that says what was to be done.
+ * @template A
+ * @param {string} what
+ * @param {string} missing
+ * @param {() => Promise<A>} action
+ */
 async function attempt(what, missing, action) {
   try {
     return await action();
-  } catch (cause) {
+  } catch (caught) {
+    const cause = /** @type {NodeJS.ErrnoException} */ (caught);
     const reason = cause.code === 'ENOENT' ? missing : cause.message;
     throw new Failure(`${what}: ${reason}`, { cause });
   }
@@ -25,19 +32,31 @@ export function readText(path, what) {
   return attempt(`cannot read the ${what} ${printable(path)}`, NO_FILE, () => readFile(path, 'utf8'));
 }
 
-/** @throws {Failure} unless there is such a file, and no folder */
+/**
+ * @param {string} path
+ * @param {string} what
+ * @throws {Failure} unless there is such a file, and no folder
+ */
 export async function requireFile(path, what) {
   const subject = `cannot read the ${what} ${printable(path)}`;
   const found = await attempt(subject, NO_FILE, () => stat(path));
   if (!found.isFile()) throw new Failure(`${subject}: it is not a file`);
 }
 
-/** @throws {Failure} that begins with `subject`, unless the path can be read */
+/**
+ * @param {string} path
+ * @param {string} subject
+ * @throws {Failure} that begins with `subject`, unless the path can be read
+ */
 export async function requireReadable(path, subject) {
   await attempt(`${subject}: cannot read ${printable(path)}`, NO_FILE, () => access(path));
 }
 
-/** @throws {Failure} if the file cannot be written */
+/**
+ * @param {string} path
+ * @param {string | Uint8Array} content
+ * @throws {Failure} if the file cannot be written
+ */
 export async function write(path, content) {
   await attempt(`cannot write ${printable(path)}`, 'there is no such folder', () => writeFile(path, content));
 }

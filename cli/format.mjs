@@ -8,7 +8,10 @@ const MAX_DECIMALS = 6;
 /** What is rounded up to the next unit is written in it: not `1000 µs`, but `1.00 ms`. */
 const ALMOST = 0.9995;
 
-/** `value` with three digits that matter and no exponent: 0.0123, 1.23, 12.3, 123, 1234. */
+/**
+ * `value` with three digits that matter and no exponent: 0.0123, 1.23, 12.3, 123, 1234.
+ * @param {number} value
+ */
 function significant(value) {
   if (value === 0) return '0';
   // Of the rounded value, because 0.9996 becomes 1.00 and not 1.000.
@@ -16,66 +19,105 @@ function significant(value) {
   return value.toFixed(Math.min(Math.max(DIGITS - 1 - magnitude, 0), MAX_DECIMALS));
 }
 
-/** In the largest unit of `units` ([factor, name], ascending) that keeps `value` at 1 or above, or the first one. */
+/**
+ * In the largest unit of `units` ([factor, name], ascending) that keeps `value` at 1 or above, or the first one.
+ * @param {number} value
+ * @param {[factor: number, name: string][]} units
+ */
 function inUnit(value, units) {
   const [factor, name] = units.findLast(([size]) => Math.abs(value) >= ALMOST * size) ?? units[0];
   return `${significant(value / factor)} ${name}`;
 }
 
-/** Bytes in binary units: "12 B", "4.77 MiB". */
+/**
+ * Bytes in binary units: "12 B", "4.77 MiB".
+ * @param {number} bytes
+ */
 export function formatBytes(bytes) {
   return bytes < 1024 ? `${bytes} B` : inUnit(bytes, [[2 ** 10, 'KiB'], [2 ** 20, 'MiB'], [2 ** 30, 'GiB'], [2 ** 40, 'TiB']]);
 }
 
-/** A count: "950", "1.23 million", "4.56 billion"; whole below ten thousand. */
+/**
+ * A count: "950", "1.23 million", "4.56 billion"; whole below ten thousand.
+ * @param {number} count
+ */
 export function formatCount(count) {
   return count < 1e4 ? String(count) : inUnit(count, [[1e3, 'thousand'], [1e6, 'million'], [1e9, 'billion'], [1e12, 'trillion']]);
 }
 
-/** A duration in nanoseconds: "812 ns", "4.51 µs", "1.20 ms", "2.40 s". */
+/**
+ * A duration in nanoseconds: "812 ns", "4.51 µs", "1.20 ms", "2.40 s".
+ * @param {number} nanoseconds
+ */
 export function formatTime(nanoseconds) {
   return inUnit(nanoseconds, [[1, 'ns'], [1e3, 'µs'], [1e6, 'ms'], [1e9, 's']]);
 }
 
-/** What a GraphDescription says of the processor: "avx2, 2 threads", or the adapter of a GPU. */
+/**
+ * What a GraphDescription says of the processor: "avx2, 2 threads", or the adapter of a GPU.
+ * @param {{ adapter: string | null, isa: string | null, threads: number | null }} description
+ */
 export function formatProcessor({ adapter, isa, threads }) {
-  return adapter ?? `${isa}, ${formatPlural(threads, 'thread')}`;
+  return adapter ?? `${isa}, ${formatPlural(/** @type {number} */ (threads), 'thread')}`;
 }
 
-/** The processor of a GraphDescription as names and values. */
+/**
+ * The processor of a GraphDescription as names and values.
+ * @param {{ adapter: string | null, isa: string | null, threads: number | null }} description
+ * @returns {[name: string, value: string][]}
+ */
 export function processorFacts({ adapter, isa, threads }) {
-  return adapter === null ? [['Instruction set', isa], ['Threads', String(threads)]] : [['GPU', adapter]];
+  return adapter === null ? [['Instruction set', String(isa)], ['Threads', String(threads)]] : [['GPU', adapter]];
 }
 
-/** A duration in milliseconds, as `formatTime` writes it. */
+/**
+ * A duration in milliseconds, as `formatTime` writes it.
+ * @param {number} milliseconds
+ */
 export function formatDuration(milliseconds) {
   return formatTime(milliseconds * 1e6);
 }
 
-/** A share of 1 in percent: "12.3 %", "0.04 %", "< 0.01 %", "0 %". */
+/**
+ * A share of 1 in percent: "12.3 %", "0.04 %", "< 0.01 %", "0 %".
+ * @param {number} share
+ */
 export function formatShare(share) {
   if (share === 0) return '0 %';
   if (share > 0 && share < 0.0001) return '< 0.01 %';
   return `${(share * 100).toFixed(share < 0.01 ? 2 : 1)} %`;
 }
 
-/** A rate (GFLOP/s, GB/s, runs/s), or an en dash where there is none (`null`). */
+/**
+ * A rate (GFLOP/s, GB/s, runs/s), or an en dash where there is none (`null`).
+ * @param {number | null} rate
+ */
 export function formatRate(rate) {
   return rate === null ? '–' : significant(rate);
 }
 
-/** A number of a tensor, short: integers as they are, others with five digits that matter. */
+/**
+ * A number of a tensor, short: integers as they are, others with five digits that matter.
+ * @param {number | bigint} value
+ */
 export function formatNumber(value) {
   if (typeof value === 'bigint' || Number.isInteger(value) || !Number.isFinite(value)) return String(value);
   return String(Number(value.toPrecision(5)));
 }
 
-/** A number of things: "1 node", "3 nodes". */
+/**
+ * A number of things: "1 node", "3 nodes".
+ * @param {number} count
+ * @param {string} noun
+ */
 export function formatPlural(count, noun) {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-/** A shape with its symbolic names: "[batch, 3, 224, 224]"; null is one that a model does not tell. */
+/**
+ * A shape with its symbolic names: "[batch, 3, 224, 224]"; null is one that a model does not tell.
+ * @param {readonly (number | string)[] | null} shape
+ */
 export function formatShape(shape) {
   return shape === null ? 'unknown' : `[${shape.join(', ')}]`;
 }
@@ -83,6 +125,7 @@ export function formatShape(shape) {
 /**
  * Text of a file as it may be printed: control characters, which a terminal would obey, and characters that turn the
  * direction of writing, are written as escapes.
+ * @param {unknown} text
  */
 export function printable(text) {
   return String(text).replace(

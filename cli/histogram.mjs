@@ -18,7 +18,7 @@ const MIN_SPREAD = 1.1;
  */
 export function sharedBins(series) {
   const all = Float64Array.from(series.flatMap(({ samples }) => samples)).sort();
-  const [low, max] = [all[0], all.at(-1)];
+  const [low, max] = [all[0], all[all.length - 1]];
   const high = Math.max(quantileSorted(all, UPPER_QUANTILE), low * MIN_SPREAD);
   const edges = ticks(low, high, BINS);
   const binned = series.map(({ samples }) =>
@@ -32,7 +32,10 @@ export function sharedBins(series) {
   }));
 }
 
-/** The words for a bin: "4.10 to 4.20 ms". */
+/**
+ * The words for a bin: "4.10 to 4.20 ms".
+ * @param {{ from: number, to: number, open: boolean }} range
+ */
 function rangeText({ from, to, open }) {
   return open ? `from ${formatDuration(from)}` : `${formatDuration(from)} – ${formatDuration(to)}`;
 }
@@ -51,15 +54,15 @@ export function histogramLines(series, width, paint) {
   const countWidth = Math.max(...bins.flatMap(({ counts }) => counts)).toString().length;
   const barWidth = Math.max(8, Math.floor((width - labelWidth) / series.length) - countWidth - 4);
   const largest = series.map((_, i) => Math.max(1, ...bins.map(({ counts }) => counts[i])));
-  const cell = (count, i) => {
+  const cell = (/** @type {number} */ count, /** @type {number} */ i) => {
     const length = Math.round((count / largest[i]) * barWidth);
     // What there is, shows.
     const bar = '█'.repeat(count > 0 ? Math.max(1, length) : 0);
     return `${paint(i, bar)}${' '.repeat(barWidth - bar.length)} ${count === 0 ? '' : count}`;
   };
-  const pad = (text, columns, visible = text.length) => text + ' '.repeat(Math.max(0, columns - visible));
+  const pad = (/** @type {string} */ text, /** @type {number} */ columns, visible = text.length) => text + ' '.repeat(Math.max(0, columns - visible));
   const columnWidth = barWidth + 1 + countWidth;
-  const row = (counts) => counts.map((count, i) => pad(cell(count, i), columnWidth, barWidth + 1 + (count === 0 ? 0 : String(count).length))).join('   ');
+  const row = (/** @type {number[]} */ counts) => counts.map((count, i) => pad(cell(count, i), columnWidth, barWidth + 1 + (count === 0 ? 0 : String(count).length))).join('   ');
   const head = series.length > 1 ? [`${' '.repeat(labelWidth)}  ${series.map(({ name }, i) => paint(i, name) + ' '.repeat(Math.max(0, columnWidth + 3 - name.length))).join('')}`.trimEnd()] : [];
   return [...head, ...bins.map(({ counts }, i) => `${labels[i].padStart(labelWidth)}  ${row(counts)}`.trimEnd())];
 }
@@ -67,7 +70,10 @@ export function histogramLines(series, width, paint) {
 const SIZE = { width: 760, height: 360, left: 56, right: 20, top: 64, bottom: 52 };
 const COLORS = ['#2563eb', '#d97706'];
 
-/** Text as content or as an attribute of XML. */
+/**
+ * Text as content or as an attribute of XML.
+ * @param {unknown} text
+ */
 export function escapeXml(text) {
   return String(text)
     // XML 1.0 has no such characters, not even escaped.
@@ -84,12 +90,13 @@ export function escapeXml(text) {
 export function histogramSvg(series, title) {
   const bins = sharedBins(series);
   const { width, height, left, right, top, bottom } = SIZE;
-  const [low, high] = [bins[0].from, bins.at(-1).to];
-  const share = (count, i) => count / series[i].samples.length;
+  const last = bins[bins.length - 1];
+  const [low, high] = [bins[0].from, last.to];
+  const share = (/** @type {number} */ count, /** @type {number} */ i) => count / series[i].samples.length;
   const tallest = Math.max(...bins.flatMap(({ counts }) => counts.map(share)));
-  const x = (value) => left + ((value - low) / (high - low)) * (width - left - right);
-  const y = (value) => height - bottom - (value / tallest) * (height - top - bottom);
-  const at = (number) => number.toFixed(2);
+  const x = (/** @type {number} */ value) => left + ((value - low) / (high - low)) * (width - left - right);
+  const y = (/** @type {number} */ value) => height - bottom - (value / tallest) * (height - top - bottom);
+  const at = (/** @type {number} */ number) => number.toFixed(2);
   const bars = bins.flatMap(({ from, to, open, counts }) => counts.flatMap((count, i) => {
     if (count === 0) return [];
     const slot = (x(to) - x(from)) / series.length;
@@ -113,7 +120,7 @@ export function histogramSvg(series, title) {
     `<rect width="${width}" height="${height}" fill="#ffffff"/>`,
     `<text x="${left}" y="24" font-size="15" font-weight="600">${escapeXml(title)}</text>`,
     ...legend, ...yAxis, ...bars, ...medians, ...xAxis,
-    `<text x="${at((left + width - right) / 2)}" y="${height - 10}" text-anchor="middle">${bins.at(-1).open ? 'time of one run; the last bin holds all longer ones' : 'time of one run'}</text>`,
+    `<text x="${at((left + width - right) / 2)}" y="${height - 10}" text-anchor="middle">${last.open ? 'time of one run; the last bin holds all longer ones' : 'time of one run'}</text>`,
     '</svg>',
     '',
   ].join('\n');

@@ -26,7 +26,10 @@ export const RANDOM = { kind: 'random', seed: 0 };
  *   | { kind: 'npy', path: string } | { kind: 'npz', path: string, key?: string } | { kind: 'picture', path: string }} Source
  */
 
-/** @returns {Source} what a VALUE means; a file whose name means something else is written ./random */
+/**
+ * @param {string} value
+ * @returns {Source} what a VALUE means; a file whose name means something else is written ./random
+ */
 export function parseSource(value) {
   const random = RANDOM_VALUE.exec(value);
   if (random) {
@@ -46,7 +49,7 @@ export function parseSource(value) {
 /**
  * Which input each value is for.
  * @param {string[]} values of the option, `NAME=VALUE`, or `VALUE` where the model has one input
- * @param {{ name: string }[]} inputs of the model
+ * @param {readonly { name: string }[]} inputs of the model
  * @returns {Map<string, Source>}
  * @throws {UsageError} if a name is unknown, missing or given twice
  */
@@ -64,7 +67,11 @@ export function assignSources(values, inputs) {
   return sources;
 }
 
-/** The input that a value without a known name is for. */
+/**
+ * The input that a value without a known name is for.
+ * @param {string} value
+ * @param {readonly { name: string }[]} inputs
+ */
 function onlyInput(value, inputs) {
   const names = inputs.map(({ name }) => printable(name)).join(', ');
   const assignment = /^([^=/\\]+)=/.exec(value);
@@ -79,27 +86,38 @@ function onlyInput(value, inputs) {
 
 /** The numbers that the symbolic names of shapes stand for, and where each was learned. */
 class Bindings {
+  /** @type {Map<number | string, { number: number, source: string }>} */
   #numbers = new Map();
 
+  /** @param {Record<string, number>} freeDimensions */
   constructor(freeDimensions) {
     for (const [symbol, number] of Object.entries(freeDimensions)) {
       this.#numbers.set(symbol, { number, source: '--free-dimension' });
     }
   }
 
-  /** The shape with numbers in place of the names that are known. */
+  /**
+   * The shape with numbers in place of the names that are known.
+   * @param {readonly (number | string)[]} shape
+   */
   resolve(shape) {
     return shape.map((dimension) => this.#numbers.get(dimension)?.number ?? dimension);
   }
 
-  /** Learns names from the shape that an input has in a file. Where the model does not give a shape, every one fits. */
+  /**
+   * Learns names from the shape that an input has in a file. Where the model does not give a shape, every one fits.
+   * @param {import('webnn-node/onnx').OnnxValueInfo} input
+   * @param {readonly number[]} shape
+   * @param {string} source
+   */
   learn(input, shape, source) {
-    if (input.shape === null) return;
+    const { shape: expected } = input;
+    if (expected === null) return;
     const clash = () => new Failure(
-      `input ${printable(input.name)}: ${source} has shape ${formatShape(shape)}, expected ${printable(formatShape(this.resolve(input.shape)))}`,
+      `input ${printable(input.name)}: ${source} has shape ${formatShape(shape)}, expected ${printable(formatShape(this.resolve(expected)))}`,
     );
-    if (shape.length !== input.shape.length) throw clash();
-    input.shape.forEach((dimension, axis) => {
+    if (shape.length !== expected.length) throw clash();
+    expected.forEach((dimension, axis) => {
       const known = typeof dimension === 'number' ? dimension : this.#numbers.get(dimension)?.number;
       if (known === undefined) this.#numbers.set(dimension, { number: shape[axis], source });
       else if (known !== shape[axis]) throw clash();
@@ -112,7 +130,11 @@ class Bindings {
   }
 }
 
-/** The shape of an input as far as it is known. */
+/**
+ * The shape of an input as far as it is known.
+ * @param {import('webnn-node/onnx').OnnxValueInfo} input
+ * @param {Bindings} bindings
+ */
 function knownShape(input, bindings) {
   if (input.shape === null) {
     throw new Failure(`the model does not say what shape input ${printable(input.name)} has: give a .npy or .npz file`);
@@ -120,7 +142,11 @@ function knownShape(input, bindings) {
   return bindings.resolve(input.shape);
 }
 
-/** The shape of an input in numbers, or the error that says which numbers are missing. */
+/**
+ * The shape of an input in numbers, or the error that says which numbers are missing.
+ * @param {import('webnn-node/onnx').OnnxValueInfo} input
+ * @param {Bindings} bindings
+ */
 function staticShape(input, bindings) {
   const shape = knownShape(input, bindings);
   const free = shape.filter((dimension) => typeof dimension !== 'number');
@@ -128,24 +154,25 @@ function staticShape(input, bindings) {
     const options = free.map((name) => `--free-dimension ${printable(name)}=N`).join(' ');
     throw new UsageError(`input ${printable(input.name)} has the free shape ${printable(formatShape(shape))}: give ${options}`);
   }
-  const bytes = elementCount(shape) * elementSize(input.dataType);
+  const known = /** @type {number[]} */ (shape);
+  const bytes = elementCount(known) * elementSize(input.dataType);
   if (bytes > MAX_BYTES) {
     throw new Failure(`input ${printable(input.name)}: ${input.dataType} ${formatShape(shape)} has ${bytes} bytes, expected at most ${MAX_BYTES}`);
   }
-  return shape;
+  return known;
 }
 
 /**
  * @typedef {object} Feeds
- * @property {Record<string, { dataType: string, shape: number[], data: ArrayBufferView }>} tensors by input name
+ * @property {import('./types.mjs').Tensors} tensors by input name
  * @property {Record<string, number>} freeDimensions those given and those learned from files
  */
 
 /**
  * The tensors of all inputs.
- * @param {{ name: string, dataType: string, shape: (number | string)[] }[]} inputs of the model
+ * @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} inputs of the model
  * @param {Map<string, Source>} sources by input name
- * @param {{ freeDimensions: Record<string, number>, fallback?: Source, randomRange?: [number, number], picture: object }}
+ * @param {{ freeDimensions: Record<string, number>, fallback?: Source, randomRange?: [number, number], picture: import('./types.mjs').PictureOptions }}
  *   options `fallback`: the source of inputs that have none; `picture`: see `pictureTensor`
  * @returns {Promise<Feeds>}
  * @throws {UsageError | Failure}
@@ -161,16 +188,24 @@ export async function readInputs(inputs, sources, { freeDimensions, fallback, ra
     throw new Failure(`input ${printable(unreadable.name)} has data type ${unreadable.dataType}, which WebNN does not have`);
   }
   const bindings = new Bindings(freeDimensions);
+  /** @type {import('./types.mjs').Tensors} */
   const tensors = {};
   // Files first: their shapes tell the free dimensions of the inputs that are made up.
-  const sourceOf = ({ name }) => sources.get(name) ?? fallback;
-  const isMade = (input) => MADE.includes(sourceOf(input).kind);
-  for (const input of [...inputs].sort((a, b) => isMade(a) - isMade(b))) {
+  const sourceOf = (/** @type {import('webnn-node/onnx').OnnxValueInfo} */ { name }) => /** @type {Source} */ (sources.get(name) ?? fallback);
+  const isMade = (/** @type {import('webnn-node/onnx').OnnxValueInfo} */ input) => MADE.includes(sourceOf(input).kind);
+  for (const input of [...inputs].sort((a, b) => Number(isMade(a)) - Number(isMade(b)))) {
     tensors[input.name] = await tensorOf(input, sourceOf(input), bindings, { randomRange, picture });
   }
   return { tensors, freeDimensions: bindings.freeDimensions };
 }
 
+/**
+ * @param {import('webnn-node/onnx').OnnxValueInfo} input
+ * @param {Source} source
+ * @param {Bindings} bindings
+ * @param {{ randomRange?: [number, number], picture: import('./types.mjs').PictureOptions }} options
+ * @returns {Promise<import('./types.mjs').Tensor>}
+ */
 async function tensorOf(input, source, bindings, { randomRange, picture }) {
   switch (source.kind) {
     case 'random':
@@ -199,7 +234,11 @@ async function tensorOf(input, source, bindings, { randomRange, picture }) {
   }
 }
 
-/** Refuses bounds of random integers that the input cannot hold. */
+/**
+ * Refuses bounds of random integers that the input cannot hold.
+ * @param {import('webnn-node/onnx').OnnxValueInfo} input
+ * @param {[number, number] | undefined} range
+ */
 function checkRange(input, range) {
   if (range === undefined || isFloat(input.dataType)) return;
   const [lowest, highest] = rangeOf(input.dataType);
@@ -210,6 +249,11 @@ function checkRange(input, range) {
   }
 }
 
+/**
+ * @param {import('webnn-node/onnx').OnnxValueInfo} input
+ * @param {import('./types.mjs').Tensor} tensor
+ * @param {string} source
+ */
 function converted(input, tensor, source) {
   try {
     return convert(tensor, input.dataType);
@@ -219,12 +263,21 @@ function converted(input, tensor, source) {
   }
 }
 
-/** The numbers of a list: a bigint where a float would lose digits. */
+/**
+ * The numbers of a list: a bigint where a float would lose digits.
+ * @param {string} text
+ * @param {string} dataType
+ */
 function parseNumber(text, dataType) {
   if (!isFloat(dataType) && /^[-+]?\d+$/.test(text)) return BigInt(text.replace(/^\+/, ''));
   return Number(text.replace(/inf(inity)?$/i, 'Infinity'));
 }
 
+/**
+ * @param {import('webnn-node/onnx').OnnxValueInfo} input
+ * @param {string[]} texts
+ * @param {Bindings} bindings
+ */
 function listTensor(input, texts, bindings) {
   const integers = !isFloat(input.dataType);
   const fraction = texts.find((text) => integers && !/^[-+]?\d+$/.test(text));
@@ -242,7 +295,12 @@ function listTensor(input, texts, bindings) {
   return { dataType: input.dataType, shape, data: arrayFromNumbers(input.dataType, numbers) };
 }
 
-/** The shape of a list: a single free dimension takes what is left, further ones are 1 where they come first (batch). */
+/**
+ * The shape of a list: a single free dimension takes what is left, further ones are 1 where they come first (batch).
+ * @param {import('webnn-node/onnx').OnnxValueInfo} input
+ * @param {number} count
+ * @param {Bindings} bindings
+ */
 function listShape(input, count, bindings) {
   const shape = knownShape(input, bindings);
   const free = shape.flatMap((dimension, axis) => (typeof dimension === 'number' ? [] : [axis]));
@@ -257,5 +315,5 @@ function listShape(input, count, bindings) {
       `input ${printable(input.name)}: the list has ${count} numbers, expected ${printable(formatShape(shape))}`,
     );
   }
-  return resolved;
+  return /** @type {number[]} */ (resolved);
 }

@@ -21,12 +21,17 @@ export async function readLabels(path) {
   return labels;
 }
 
+/**
+ * @param {string} text
+ * @param {string} path
+ * @returns {string[]}
+ */
 function jsonLabels(text, path) {
   let parsed;
   try {
     parsed = JSON.parse(text);
   } catch (cause) {
-    throw new Failure(`${printable(path)}: neither lines nor JSON: ${cause.message}`, { cause });
+    throw new Failure(`${printable(path)}: neither lines nor JSON: ${/** @type {Error} */ (cause).message}`, { cause });
   }
   const labels = Array.isArray(parsed) ? parsed : Array.from({ length: Object.keys(parsed).length }, (_, i) => parsed[i]);
   const wrong = labels.findIndex((label) => typeof label !== 'string');
@@ -36,7 +41,8 @@ function jsonLabels(text, path) {
 
 /**
  * The output that holds a score per label.
- * @param {{ name: string, dataType: string, shape: number[], data: ArrayBufferView }[]} outputs
+ * @template {import('./types.mjs').Tensor & { name: string }} Output
+ * @param {Output[]} outputs
  * @param {number} count of labels
  * @throws {Failure} if none has an axis of that size
  */
@@ -49,21 +55,29 @@ export function scoresAmong(outputs, count) {
   return found;
 }
 
-/** The axis of the classes: the last one of that size after which all are 1. */
+/**
+ * The axis of the classes: the last one of that size after which all are 1.
+ * @param {readonly number[]} shape
+ * @param {number} count
+ */
 function classAxis(shape, count) {
   const axis = shape.findLastIndex((dimension) => dimension !== 1);
   if (axis === -1) return count === 1 ? 0 : -1;
   return shape[axis] === count ? axis : -1;
 }
 
-/** Whether numbers are probabilities of classes already. */
+/**
+ * Whether numbers are probabilities of classes already.
+ * @param {number[]} numbers
+ */
 function isDistribution(numbers) {
   const sum = numbers.reduce((total, value) => total + value, 0);
   return numbers.every((value) => value >= 0) && Math.abs(sum - 1) <= SUM_TOLERANCE;
 }
 
+/** @param {number[]} numbers */
 function softmax(numbers) {
-  const largest = max(numbers);
+  const largest = max(numbers) ?? 0;
   const exponentials = numbers.map((value) => Math.exp(value - largest));
   const sum = exponentials.reduce((total, value) => total + value, 0);
   return exponentials.map((value) => value / sum);
@@ -71,7 +85,7 @@ function softmax(numbers) {
 
 /**
  * The most likely classes of each item of the batch.
- * @param {{ dataType: string, shape: number[], data: ArrayBufferView }} output scores, see `scoresAmong`
+ * @param {import('./types.mjs').Tensor} output scores, see `scoresAmong`
  * @param {string[]} labels
  * @param {number} top how many
  * @returns {{ softmax: boolean, items: { index: number, label: string, probability: number }[][] }} `softmax`: whether

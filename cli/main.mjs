@@ -28,28 +28,35 @@ Exit codes:
   2    wrong usage
   130  interrupted`;
 
-/** Adds a command: `define` gives it arguments and options, `execute` does the work. */
+/**
+ * Adds a command: `define` gives it arguments and options, `execute` does the work. It is told which options were given,
+ * because those with a default have a value anyway.
+ * @param {Command} program
+ * @param {import('./types.mjs').CommandDefinition} definition
+ */
 function addCommand(program, { name, description, define, execute, help }) {
   const command = program.command(name).description(description);
   define(command);
   command
     .option('--json', 'print one JSON document on standard output, and nothing else there')
-    .option('--no-color', 'no colours, as with the variable NO_COLOR')
+    .option('--no-color', 'no colors, as with the variable NO_COLOR')
     .option('--verbose', 'print the stack of an error')
     .helpOption('-h, --help', 'print this text')
     .addHelpText('after', help)
     .showHelpAfterError(`(webnn-node ${name} --help shows the usage)`)
     .action(async (...args) => {
+      /** @type {import('./types.mjs').Options} */
       const options = args.at(-2);
       const output = new Output(options);
-      const exitCode = await execute(output, args.slice(0, -2), options);
-      process.exitCode = exitCode ?? 0;
+      const exitCode = await execute(output, args.slice(0, -2), options, (name) => command.getOptionValueSource(name) === 'cli');
+      // Streams that fail set it, too.
+      process.exitCode = exitCode || process.exitCode || 0;
     });
 }
 
 function createProgram() {
   const program = new Command('webnn-node')
-    .description('Runs, inspects, measures and shows neural networks in ONNX files, on the CPU with WebNN.')
+    .description('Runs, inspects, measures and shows neural networks in ONNX files, with WebNN on GPUs and CPUs.')
     .version(version, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print this text')
     .helpCommand('help [command]', 'print the help text of a command')
@@ -61,7 +68,11 @@ function createProgram() {
   return program;
 }
 
-/** Prints an error as one message and gives its exit code. */
+/**
+ * Prints an error as one message and gives its exit code.
+ * @param {any} error
+ * @param {boolean} verbose
+ */
 function report(error, verbose) {
   if (error instanceof CommanderError) {
     // Help and version are errors of exit code 0; all others were printed already.
@@ -79,10 +90,22 @@ function interrupt() {
   process.exit(INTERRUPTED);
 }
 
-/** A reader that has seen enough (`| head`) is no error. */
-function endOnClosedPipe(error) {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit(process.exitCode ?? 0);
+/**
+ * Ends the program where standard output takes no more. A reader that has seen enough (`| head`) is no error.
+ * @param {NodeJS.ErrnoException} error
+ */
+function endWithoutOutput(error) {
+  if (error.code === 'EPIPE') process.exit(process.exitCode ?? 0);
+  process.stderr.write(`webnn-node: cannot write to standard output: ${error.message}\n`);
+  process.exit(new Failure().exitCode);
+}
+
+/**
+ * There is nowhere left to tell that standard error takes no more: what is computed goes on, and the exit code tells.
+ * @param {NodeJS.ErrnoException} error
+ */
+function endWithoutMessages(error) {
+  if (error.code !== 'EPIPE') process.exitCode = process.exitCode || new Failure().exitCode;
 }
 
 /**
@@ -91,7 +114,8 @@ function endOnClosedPipe(error) {
  */
 export async function main(args) {
   process.on('SIGINT', interrupt);
-  process.stdout.on('error', endOnClosedPipe);
+  process.stdout.on('error', endWithoutOutput);
+  process.stderr.on('error', endWithoutMessages);
   try {
     await createProgram().parseAsync(args, { from: 'user' });
   } catch (error) {

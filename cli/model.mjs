@@ -1,14 +1,18 @@
 // Models in files, opened through the public API.
 import { ml } from 'webnn-node';
 import { inspectModel, loadModel } from 'webnn-node/onnx';
+import { isFloat } from './elements.mjs';
 import { UsageError } from './errors.mjs';
 import { requireFile } from './files.mjs';
 import { printable } from './format.mjs';
 import { assignSources, readInputs } from './inputs.mjs';
-import { pictureOptions } from './options.mjs';
+import { checkInputOptions, pictureOptions } from './options.mjs';
 import { withProgress } from './progress.mjs';
 
-/** The symbolic names in the shapes of a model's inputs. */
+/**
+ * The symbolic names in the shapes of a model's inputs.
+ * @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} inputs
+ */
 export function symbolsOf(inputs) {
   return [...new Set(inputs.flatMap(({ shape }) => (shape ?? []).filter((dimension) => typeof dimension === 'string')))];
 }
@@ -36,14 +40,14 @@ export async function readModel(path, freeDimensions = {}) {
  * Builds the model of a file for known shapes.
  * @template T
  * @param {string} path
- * @param {{ freeDimensions: Record<string, number>, shapes?: Record<string, number[]>, threads?: number }} options `shapes`
- *   of inputs that `freeDimensions` do not tell
- * @param {(opened: { context: MLContext, model: OnnxModel, specialization: OnnxSpecialization }) => Promise<T>} use what
+ * @param {{ freeDimensions: Record<string, number>, shapes?: Record<string, readonly number[]>, threads?: number }} options `shapes`
+ *   of inputs that `freeDimensions` do not tell; `threads` of the CPU, which then computes whatever GPUs there are
+ * @param {(opened: import('./types.mjs').Opened) => Promise<T>} use what
  *   to do with it; it is destroyed afterwards
  * @returns {Promise<T>}
  */
 export async function withModel(path, { freeDimensions, shapes = {}, threads }, use) {
-  const context = await ml.createContext(threads === undefined ? {} : { numThreads: threads });
+  const context = await ml.createContext(threads === undefined ? {} : { numThreads: threads, accelerated: false });
   try {
     const opened = await withProgress('building the graph', async () => {
       const model = await loadModel(path, { context, freeDimensions });
@@ -57,13 +61,16 @@ export async function withModel(path, { freeDimensions, shapes = {}, threads }, 
 
 /**
  * The tensors of all inputs, as the options of a command say.
- * @param {{ name: string, dataType: string, shape: (number | string)[] }[]} inputs of the model
- * @param {object} options see `inputOptions`
+ * @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} inputs of the model
+ * @param {import('./types.mjs').Options} options
  * @param {import('./inputs.mjs').Source} [fallback] what inputs without a value get
  * @returns {Promise<import('./inputs.mjs').Feeds>}
  */
-export function readFeeds(inputs, options, fallback) {
-  return readInputs(inputs, assignSources(options.input ?? [], inputs), {
+export async function readFeeds(inputs, options, fallback) {
+  const sources = assignSources(options.input ?? [], inputs);
+  const sourceOf = (/** @type {import('webnn-node/onnx').OnnxValueInfo} */ { name, dataType }) => ({ kind: (sources.get(name) ?? fallback)?.kind, isFloat: isFloat(dataType) });
+  checkInputOptions(options, inputs.map(sourceOf));
+  return readInputs(inputs, sources, {
     freeDimensions: options.freeDimension ?? {},
     fallback,
     randomRange: options.randomRange,

@@ -12,6 +12,7 @@ const HEADER_LENGTH_AT = VERSION_AT + 2;
 /** The elements start at a multiple of this many bytes. */
 const ALIGNMENT = 64;
 
+/** @type {Record<string, string>} */
 const TYPES = {
   '<f8': 'float64',
   '<f4': 'float32',
@@ -30,16 +31,9 @@ const TYPES = {
 const DESCRIPTIONS = Object.fromEntries(Object.entries(TYPES).map(([descr, dataType]) => [dataType, descr]));
 
 /**
- * @typedef {object} Tensor
- * @property {string} dataType name of a type in NumPy
- * @property {number[]} shape dimensions, row-major
- * @property {ArrayBufferView} data typed array of the elements, see `HalfArray` for float16
- */
-
-/**
  * Reads a .npy file.
  * @param {string | URL} path
- * @returns {Promise<Tensor>}
+ * @returns {Promise<import('./types.mjs').Tensor>}
  * @throws {FormatError} if the content is damaged; errors of the file system pass through
  */
 export async function readNpy(path) {
@@ -50,12 +44,12 @@ export async function readNpy(path) {
  * Reads one array of a .npz archive.
  * @param {string} path
  * @param {string} [key] name of the array; may be left out where there is only one
- * @returns {Promise<Tensor>}
+ * @returns {Promise<import('./types.mjs').Tensor>}
  * @throws {FormatError} if the content is damaged or has no such array; errors of the file system pass through
  */
 export async function readNpz(path, key) {
   const bytes = await readFile(path);
-  const names = [];
+  const names = /** @type {string[]} */ ([]);
   const wanted = key === undefined ? undefined : `${key}.npy`;
   const archive = unzip(bytes, path, ({ name, originalSize }) => {
     if (!name.endsWith('.npy')) return false;
@@ -76,12 +70,17 @@ export async function readNpz(path, key) {
   return parseNpy(archive[chosen], `${path}:${key ?? names[0]}`);
 }
 
+/**
+ * @param {Uint8Array} bytes
+ * @param {string} source
+ * @param {import('fflate').UnzipFileFilter} filter
+ */
 function unzip(bytes, source, filter) {
   try {
     return unzipSync(bytes, { filter });
   } catch (cause) {
     if (cause instanceof FormatError) throw cause;
-    throw new FormatError(`${source}: not a .npz archive: ${cause.message}`, { cause });
+    throw new FormatError(`${source}: not a .npz archive: ${/** @type {Error} */ (cause).message}`, { cause });
   }
 }
 
@@ -89,7 +88,7 @@ function unzip(bytes, source, filter) {
  * Reads the bytes of a .npy file.
  * @param {Uint8Array} bytes
  * @param {string} source what messages call it
- * @returns {Tensor}
+ * @returns {import('./types.mjs').Tensor}
  * @throws {FormatError}
  */
 export function parseNpy(bytes, source = 'npy') {
@@ -109,7 +108,7 @@ export function parseNpy(bytes, source = 'npy') {
 
 /**
  * The bytes of a .npy file, version 1.0.
- * @param {Tensor} tensor
+ * @param {import('./types.mjs').Tensor} tensor names of types are those of NumPy
  * @returns {Uint8Array}
  */
 export function formatNpy({ dataType, shape, data }) {
@@ -125,6 +124,10 @@ export function formatNpy({ dataType, shape, data }) {
   return Buffer.concat([header, bytesOf(data)]);
 }
 
+/**
+ * @param {Uint8Array} bytes
+ * @param {string} source
+ */
 function headerText(bytes, source) {
   if (!MAGIC.every((byte, i) => bytes[i] === byte)) {
     throw new FormatError(`${source}: not a .npy file (the magic bytes are missing)`);
@@ -150,6 +153,10 @@ function headerText(bytes, source) {
   return { text: new TextDecoder().decode(bytes.subarray(textStart, dataStart)), dataStart };
 }
 
+/**
+ * @param {string} text
+ * @param {string} source
+ */
 function parseDictionary(text, source) {
   const descr = /'descr':\s*'([^']*)'/.exec(text)?.[1];
   const order = /'fortran_order':\s*(True|False)/.exec(text)?.[1];

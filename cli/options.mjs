@@ -1,6 +1,7 @@
 // Options that several commands share, and the parsers of their values. A parser throws commander's
 // InvalidArgumentError, which names the option.
 import { InvalidArgumentError, Option } from 'commander';
+import { UsageError } from './errors.mjs';
 
 /** Runs of a profile or a benchmark; also the limit of `profileGraph()`. */
 const MAX_RUNS = 10_000;
@@ -11,9 +12,13 @@ const MAX_THREADS = 1024;
 /** Larger dimensions fit no tensor. */
 const MAX_DIMENSION = 2 ** 31 - 1;
 
-/** A parser of whole numbers. */
+/**
+ * A parser of whole numbers.
+ * @param {number} lowest
+ * @param {number} highest
+ */
 function wholeNumber(lowest, highest) {
-  return (text) => {
+  return (/** @type {string} */ text) => {
     const value = Number(text);
     if (text.trim() === '' || !Number.isInteger(value) || value < lowest || value > highest) {
       throw new InvalidArgumentError(`Expected a whole number from ${lowest} to ${highest}.`);
@@ -22,9 +27,14 @@ function wholeNumber(lowest, highest) {
   };
 }
 
-/** A parser of numbers separated by commas, as many as `counts` allows. */
+/**
+ * A parser of numbers separated by commas, as many as `counts` allows.
+ * @param {number[]} counts
+ * @param {(value: number) => boolean} [accept]
+ * @param {string} [what]
+ */
 function numbers(counts, accept = () => true, what = '') {
-  return (text) => {
+  return (/** @type {string} */ text) => {
     const values = text.split(',').map((part) => (part.trim() === '' ? NaN : Number(part)));
     if (!counts.includes(values.length) || !values.every((value) => Number.isFinite(value) && accept(value))) {
       throw new InvalidArgumentError(`Expected ${counts.join(' or ')} numbers${what} separated by commas.`);
@@ -33,7 +43,11 @@ function numbers(counts, accept = () => true, what = '') {
   };
 }
 
-/** Collects NAME=N; a name may be given once. */
+/**
+ * Collects NAME=N; a name may be given once.
+ * @param {string} text
+ * @param {Record<string, number>} [collected]
+ */
 function freeDimension(text, collected = {}) {
   const at = text.lastIndexOf('=');
   if (at < 1) throw new InvalidArgumentError('Expected NAME=N, as in batch=1.');
@@ -42,9 +56,12 @@ function freeDimension(text, collected = {}) {
   return { ...collected, [name]: wholeNumber(1, MAX_DIMENSION)(text.slice(at + 1)) };
 }
 
-const collect = (value, collected = []) => [...collected, value];
+const collect = (/** @type {string} */ value, collected = /** @type {string[]} */ ([])) => [...collected, value];
 
-/** A positive factor, also as a fraction: 0.5, 1/255. */
+/**
+ * A positive factor, also as a fraction: 0.5, 1/255.
+ * @param {string} text
+ */
 function factor(text) {
   const parts = /^([^/]+)(?:\/([^/]+))?$/.exec(text);
   const value = parts === null ? NaN : Number(parts[1]) / Number(parts[2] ?? 1);
@@ -52,25 +69,50 @@ function factor(text) {
   return value;
 }
 
-/** HEIGHTxWIDTH, or one number for both. */
+/**
+ * HEIGHTxWIDTH, or one number for both.
+ * @param {string} text
+ */
 function size(text) {
-  const sides = text.split('x').map(wholeNumber(1, 65535));
+  const sides = text.split('x').map((side) => wholeNumber(1, 65535)(side));
   if (sides.length > 2) throw new InvalidArgumentError('Expected N or HEIGHTxWIDTH.');
   return sides.length === 1 ? [sides[0], sides[0]] : sides;
 }
 
+/** @param {string} text */
 function integerRange(text) {
   const [lowest, highest] = numbers([2], Number.isSafeInteger, ' without a fraction')(text);
   if (lowest > highest) throw new InvalidArgumentError('Expected MIN,MAX with MIN not above MAX.');
   return [lowest, highest];
 }
 
+/** @param {string} text */
 function positiveSeconds(text) {
   const value = Number(text);
   if (!(value > 0 && value <= 3600)) throw new InvalidArgumentError('Expected seconds, above 0 and at most 3600.');
   return value;
 }
 
+/**
+ * Refuses options that would change nothing: whoever gave one expects that it does.
+ * @param {import('./types.mjs').IsGiven} isGiven
+ * @param {string[]} names in camel case
+ * @param {string} why none of them has an effect
+ * @throws {UsageError} that names the first one that was given
+ */
+export function refuseIdle(isGiven, names, why) {
+  const idle = names.find(isGiven);
+  if (idle === undefined) return;
+  const flag = idle.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  throw new UsageError(`--${flag} has no effect: ${why}`);
+}
+
+/**
+ * @template T
+ * @param {string} flags
+ * @param {string} description
+ * @param {(text: string, previous: T) => T} [parse]
+ */
 const option = (flags, description, parse) => {
   const result = new Option(flags, description);
   return parse === undefined ? result : result.argParser(parse);
@@ -81,17 +123,19 @@ export const freeDimensionOption = () =>
   option('--free-dimension <NAME=N>', 'number for a symbolic dimension; may be repeated', freeDimension);
 
 export const threadsOption = () =>
-  option('--threads <N>', `threads that compute, 1 to ${MAX_THREADS} (default: as many as the process may use)`, wholeNumber(1, MAX_THREADS));
+  option('--threads <N>', `compute on the CPU with so many threads, 1 to ${MAX_THREADS} (default: as many as the process may use)`, wholeNumber(1, MAX_THREADS));
 
-export const runsOption = (what) => option('--runs <N>', `${what}, 1 to ${MAX_RUNS}`, wholeNumber(1, MAX_RUNS));
+export const deviceOption = (/** @type {string} */ what) => option('--device <DEVICE>', what).choices(['cpu', 'gpu']).default('cpu');
+
+export const runsOption = (/** @type {string} */ what) => option('--runs <N>', `${what}, 1 to ${MAX_RUNS}`, wholeNumber(1, MAX_RUNS));
 
 export const warmupOption = () =>
   option('--warmup <N>', `runs before the first that counts, 0 to ${MAX_RUNS}`, wholeNumber(0, MAX_RUNS)).default(3);
 
-export const secondsOption = (standard) =>
+export const secondsOption = (/** @type {number} */ standard) =>
   option('--seconds <S>', `measure each engine for this long (default: ${standard})`, positiveSeconds);
 
-export const topOption = (what, standard) => option('--top <K>', what, wholeNumber(1, 1_000_000)).default(standard);
+export const topOption = (/** @type {string} */ what, /** @type {number} */ standard) => option('--top <K>', what, wholeNumber(1, 1_000_000)).default(standard);
 
 /** The options that say what goes into a model, pictures included. */
 export const inputOptions = () => [
@@ -120,7 +164,26 @@ Inputs (NAME= can be left out where the model has one input):
   1,2,3                a list of numbers
 A file whose name reads like one of these is written as a path: ./random`;
 
-/** The options of pictures, as `pictureTensor` takes them. */
+/**
+ * The options of pictures, as `pictureTensor` takes them.
+ * @param {import('./types.mjs').PictureOptions} options
+ */
 export function pictureOptions({ mean, std, scale, layout, resize, crop, stretch }) {
   return { mean, std, scale, layout, resize, crop, stretch };
+}
+
+/**
+ * Refuses options of inputs that change none of them.
+ * @param {import('./types.mjs').Options} options
+ * @param {{ kind?: string, isFloat: boolean }[]} sources where the inputs of the model come from, and whether their numbers
+ *   have a fraction
+ * @throws {UsageError}
+ */
+export function checkInputOptions(options, sources) {
+  const isGiven = (/** @type {string} */ name) => options[/** @type {keyof import('./types.mjs').Options} */ (name)] !== undefined;
+  const kinds = sources.map(({ kind }) => kind);
+  if (!kinds.includes('picture')) refuseIdle(isGiven, Object.keys(pictureOptions(options)), 'no input is a picture');
+  if (!sources.some(({ kind, isFloat }) => kind === 'random' && !isFloat)) {
+    refuseIdle(isGiven, ['randomRange'], 'no input is random integers');
+  }
 }

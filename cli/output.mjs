@@ -3,19 +3,29 @@ import { styleText } from 'node:util';
 import Table from 'cli-table3';
 import { printable } from './format.mjs';
 
+/** @typedef {Parameters<typeof styleText>[0]} Format */
+
 const NO_LINES = {
   top: '', 'top-mid': '', 'top-left': '', 'top-right': '',
   bottom: '', 'bottom-mid': '', 'bottom-left': '', 'bottom-right': '',
   left: '', 'left-mid': '', mid: '', 'mid-mid': '', right: '', 'right-mid': '', middle: '  ',
 };
 
-/** JSON has no 64-bit integers and no numbers that are not finite: such values are written as strings. */
+/**
+ * JSON has no 64-bit integers and no numbers that are not finite: such values are written as strings.
+ * @param {string} _
+ * @param {unknown} value
+ */
 function jsonValue(_, value) {
   if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : String(value);
   return typeof value === 'number' && !Number.isFinite(value) ? String(value) : value;
 }
 
-/** Whether colours are welcome on a stream: a terminal, and neither NO_COLOR (https://no-color.org) nor a dumb one. */
+/**
+ * Whether colours are welcome on a stream: a terminal, and neither NO_COLOR (https://no-color.org) nor a dumb one.
+ * @param {NodeJS.WriteStream} stream
+ * @param {NodeJS.ProcessEnv} env
+ */
 function wantsColor(stream, env) {
   return stream.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
 }
@@ -41,27 +51,51 @@ export class Output {
     return process.stdout.columns ?? 100;
   }
 
-  /** Text in a style of `util.styleText`, unchanged where there are no colours. */
+  /**
+   * Text in a style of `util.styleText`, unchanged where there are no colours.
+   * @param {Format} format
+   * @param {string} text
+   */
   style(format, text) {
     return this.#color ? styleText(format, text) : text;
   }
 
-  /** Prints lines for people. */
+  /**
+   * Prints lines for people.
+   * @param {...string} lines
+   */
   print(...lines) {
     if (!this.json) process.stdout.write(`${lines.join('\n')}\n`);
   }
 
-  /** Prints a heading with an empty line above it. */
+  /**
+   * Prints a heading with an empty line above it.
+   * @param {string} text
+   */
   heading(text) {
     this.print('', this.style('bold', text));
   }
 
-  /** Prints the document for programs. */
+  /**
+   * Prints the document for programs.
+   * @param {unknown} value
+   */
   document(value) {
     if (this.json) process.stdout.write(`${JSON.stringify(value, jsonValue, 2)}\n`);
   }
 
-  /** Prints a remark on standard error, for people and programs alike. */
+  /**
+   * Prints what is wrong on standard error, for people and programs alike.
+   * @param {string} text
+   */
+  error(text) {
+    process.stderr.write(`webnn-node: ${text}\n`);
+  }
+
+  /**
+   * Prints a remark on standard error, for people and programs alike.
+   * @param {string} text
+   */
   note(text) {
     const line = `note: ${text}`;
     process.stderr.write(`${this.#noteColor ? styleText('yellow', line) : line}\n`);
@@ -70,7 +104,7 @@ export class Output {
   /**
    * Prints rows under a head. Text that comes from files is made printable.
    * @param {string[]} head names of columns; a leading ">" aligns a column to the right
-   * @param {(string | number)[][]} rows
+   * @param {(string | number | Styled)[][]} rows
    */
   table(head, rows) {
     const right = head.map((name) => name.startsWith('>'));
@@ -98,12 +132,17 @@ export class Output {
 
 /** A cell of a table in a style. */
 export class Styled {
+  /**
+   * @param {Format} format
+   * @param {string} text
+   */
   constructor(format, text) {
     this.format = format;
     this.text = text;
   }
 }
 
+/** @param {string} text */
 function trimmed(text) {
   return text.split('\n').map((line) => line.trimEnd()).join('\n');
 }

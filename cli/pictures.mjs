@@ -15,7 +15,8 @@ const CHANNEL_COUNTS = [1, 3];
 async function loadSharp() {
   try {
     return (await import('sharp')).default;
-  } catch (cause) {
+  } catch (caught) {
+    const cause = /** @type {NodeJS.ErrnoException} */ (caught);
     if (cause.code !== 'ERR_MODULE_NOT_FOUND') throw cause;
     throw new Failure('pictures are decoded by the npm package sharp, which is not installed: npm install sharp', { cause });
   }
@@ -23,11 +24,13 @@ async function loadSharp() {
 
 /**
  * Where channels, height and width stand in an input's shape.
+ * @param {import('./types.mjs').ShapedInput} input
+ * @param {'nchw' | 'nhwc' | undefined} layout
  * @returns {{ layout: 'nchw' | 'nhwc', channels: number, height: number | string, width: number | string }}
  */
 function placesOf(input, layout) {
   const { shape } = input;
-  const fail = (what) => new UsageError(
+  const fail = (/** @type {string} */ what) => new UsageError(
     `input ${printable(input.name)} has shape ${printable(formatShape(shape))}: ${what}`,
   );
   if (shape.length !== 3 && shape.length !== 4) throw fail('a picture needs 3 or 4 dimensions');
@@ -35,7 +38,7 @@ function placesOf(input, layout) {
   if (shape.length === 4 && typeof shape[0] === 'number' && shape[0] !== 1) {
     throw fail(`a picture is a batch of 1, not of ${shape[0]}`);
   }
-  const isChannels = (dimension) => CHANNEL_COUNTS.includes(dimension);
+  const isChannels = (/** @type {number | string} */ dimension) => CHANNEL_COUNTS.some((count) => count === dimension);
   const found = layout ?? (isChannels(first) ? 'nchw' : isChannels(third) ? 'nhwc' : undefined);
   if (found === undefined) throw fail('neither the first nor the last dimension is 1 or 3 channels; give --layout');
   const [dimension, height, width] = found === 'nchw' ? [first, second, third] : [third, first, second];
@@ -52,11 +55,13 @@ function placesOf(input, layout) {
  * Without options the picture is made just large enough to cover the input, and what stands out is cut off.
  * @param {{ width: number, height: number }} picture as decoded
  * @param {{ width: number | string, height: number | string }} input a name where the model takes any size
- * @param {{ resize?: number, crop?: number[], stretch?: boolean }} options
+ * @param {import('./types.mjs').PictureOptions} options
+ * @returns {{ resized: { width: number, height: number }, cropped: { width: number, height: number } }}
  */
 function plan(picture, input, { resize, crop, stretch }) {
-  const fixed = typeof input.width === 'number' && typeof input.height === 'number';
-  const target = crop ? { height: crop[0], width: crop[1] } : fixed ? { height: input.height, width: input.width } : undefined;
+  const { height, width } = input;
+  const fixed = typeof width === 'number' && typeof height === 'number' ? { height, width } : undefined;
+  const target = crop ? { height: crop[0], width: crop[1] } : fixed;
   if (stretch) {
     if (target === undefined) throw new UsageError('--stretch: the input has no fixed size; give --crop HEIGHTxWIDTH');
     return { resized: target, cropped: target };
@@ -71,7 +76,13 @@ function plan(picture, input, { resize, crop, stretch }) {
   return { resized, cropped: target ?? resized };
 }
 
-/** Decodes to bytes, channel by channel of each pixel. */
+/**
+ * Decodes to bytes, channel by channel of each pixel.
+ * @param {string} path
+ * @param {number} channels
+ * @param {{ height: number | string, width: number | string }} input
+ * @param {import('./types.mjs').PictureOptions} options
+ */
 async function decode(path, channels, input, options) {
   const sharp = await loadSharp();
   try {
@@ -95,11 +106,16 @@ async function decode(path, channels, input, options) {
     return { pixels: pixels.data, ...cropped };
   } catch (cause) {
     if (cause instanceof Failure || cause instanceof UsageError) throw cause;
-    throw new Failure(`cannot read the picture ${printable(path)}: ${cause.message}`, { cause });
+    throw new Failure(`cannot read the picture ${printable(path)}: ${/** @type {Error} */ (cause).message}`, { cause });
   }
 }
 
-/** One number per channel, from one number or as many as there are channels. */
+/**
+ * One number per channel, from one number or as many as there are channels.
+ * @param {string} option
+ * @param {number[]} numbers
+ * @param {number} channels
+ */
 function perChannel(option, numbers, channels) {
   if (numbers.length === channels) return numbers;
   if (numbers.length === 1) return Array(channels).fill(numbers[0]);
@@ -110,16 +126,15 @@ function perChannel(option, numbers, channels) {
  * A picture as the tensor of an input: RGB or gray, (value · scale − mean) / std. Integer inputs get the plain values
  * 0..255.
  * @param {string} path anything sharp reads
- * @param {{ name: string, dataType: string, shape: (number | string)[] }} input rank 3 or 4, batch of 1
- * @param {{ mean?: number[], std?: number[], scale?: number, layout?: 'nchw' | 'nhwc', resize?: number, crop?: number[],
- *   stretch?: boolean }} options `scale`: default 1/255; `mean`, `std`: default 0.5; `layout`: default from the
+ * @param {import('./types.mjs').ShapedInput} input rank 3 or 4, batch of 1
+ * @param {import('./types.mjs').PictureOptions} options `scale`: default 1/255; `mean`, `std`: default 0.5; `layout`: default from the
  *   shape; `resize`: length of the shorter side; `crop`: height and width
- * @returns {Promise<{ dataType: string, shape: number[], data: ArrayBufferView }>}
+ * @returns {Promise<import('./types.mjs').Tensor>}
  * @throws {UsageError | Failure}
  */
 export async function pictureTensor(path, input, options) {
   const { layout, channels, ...size } = placesOf(input, options.layout);
-  const normalising = ['mean', 'std', 'scale'].filter((name) => options[name] !== undefined);
+  const normalising = /** @type {const} */ (['mean', 'std', 'scale']).filter((name) => options[name] !== undefined);
   if (!isFloat(input.dataType) && normalising.length > 0) {
     throw new UsageError(`--${normalising[0]}: input ${printable(input.name)} is ${input.dataType} and takes the plain values 0 to 255`);
   }

@@ -5,14 +5,20 @@ import { withProgress } from './progress.mjs';
 
 /**
  * Profiles the graph of an opened model.
- * @param {{ context: MLContext, specialization: OnnxSpecialization }} opened
- * @param {Record<string, { data: ArrayBufferView }>} tensors by input name
+ * @param {import('./types.mjs').Opened} opened
+ * @param {Record<string, { data: ArrayBufferView<ArrayBuffer> }>} tensors by input name
  * @param {{ runs: number, warmup: number }} options
  * @returns {Promise<import('webnn-node/inspect').GraphProfile>}
  */
 export async function profileModel({ context, specialization }, tensors, { runs, warmup }) {
   const { graph } = specialization;
   if (graph === null) throw new Failure('there is nothing to profile: no output of the model has any elements');
+  /**
+   * @param {{ name: string }[]} values
+   * @param {Readonly<Record<string, import('webnn-node/onnx').OnnxDescriptor>>} descriptors
+   * @param {{ writable?: boolean }} access
+   * @returns {Promise<Record<string, import('webnn-node').MLTensor>>}
+   */
   const create = async (values, descriptors, access) => Object.fromEntries(
     await Promise.all(values.map(async ({ name }) => {
       const { dataType, shape } = descriptors[name];

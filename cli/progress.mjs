@@ -10,7 +10,12 @@ const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '
 const FRAME_MS = 100;
 const BAR_WIDTH = 28;
 
-/** One line: a bar where the amount of work is known, else a moving sign and the seconds. */
+/**
+ * One line: a bar where the amount of work is known, else a moving sign and the seconds.
+ * @param {object} _
+ * @param {{ progress: number, startTime: number }} state
+ * @param {{ label: string, bounded: boolean }} payload
+ */
 function line(_, { progress, startTime }, { label, bounded }) {
   const elapsed = Date.now() - startTime;
   if (!bounded) {
@@ -44,7 +49,14 @@ export function withLabel(label, work) {
   return shown(label, () => sleep(1).then(work), undefined, 1);
 }
 
-/** Shows progress after `silentMs`. See `withProgress`. */
+/**
+ * Shows progress after `silentMs`. See `withProgress`.
+ * @template U
+ * @param {string} label
+ * @param {(advance: (done: number) => void) => Promise<U>} work
+ * @param {number | undefined} total
+ * @param {number} silentMs
+ */
 async function shown(label, work, total, silentMs) {
   if (!process.stderr.isTTY) return work(() => {});
   const bar = new cliProgress.SingleBar({

@@ -1,7 +1,10 @@
 // Repeatable random elements of tensors.
 import { arrayFromNumbers, elementCount, isFloat } from './elements.mjs';
 
-/** Uniform numbers in 0..1 from a 32-bit seed: mulberry32, the same on every machine. */
+/**
+ * Uniform numbers in 0..1 from a 32-bit seed: mulberry32, the same on every machine.
+ * @param {number} seed
+ */
 function generator(seed) {
   let state = seed >>> 0;
   return () => {
@@ -15,7 +18,7 @@ function generator(seed) {
 /**
  * A tensor of uniform random elements.
  * @param {string} dataType
- * @param {number[]} shape
+ * @param {readonly number[]} shape
  * @param {number} seed 0 to 2³² − 1
  * @param {[number, number]} [range] smallest and largest value. Without it floats lie in -1..1 and integers are 0 or 1,
  *   which are legal as token, token type, mask and class of any model

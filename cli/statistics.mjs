@@ -8,8 +8,8 @@ const FIRST = 5;
 /**
  * What can be said about a tensor in one line. NaNs are counted and left out of the rest; `min`, `max` and `mean` are
  * null where nothing is left.
- * @param {{ dataType: string, shape: number[], data: ArrayLike<number | bigint> }} tensor
- * @returns {{ dataType: string, shape: number[], min: number | null, max: number | null, mean: number | null, nans: number,
+ * @param {import('./types.mjs').Tensor} tensor
+ * @returns {{ dataType: string, shape: readonly number[], min: number | null, max: number | null, mean: number | null, nans: number,
  *   first: (number | bigint)[] }}
  */
 export function describeTensor(tensor) {
@@ -26,13 +26,18 @@ export function describeTensor(tensor) {
     sum += value;
   }
   const count = numbers.length - nans;
-  const known = (value) => (count === 0 ? null : value);
+  const known = (/** @type {number} */ value) => (count === 0 ? null : value);
   const { dataType, shape } = tensor;
   const first = Array.from({ length: Math.min(FIRST, numbers.length) }, (_, i) => exact(tensor, numbers, i));
   return { dataType, shape, min: known(min), max: known(max), mean: known(sum / count), nans, first };
 }
 
-/** 64-bit integers keep all their digits. */
+/**
+ * 64-bit integers keep all their digits.
+ * @param {import('./types.mjs').Tensor} tensor
+ * @param {ArrayLike<number>} numbers
+ * @param {number} index
+ */
 function exact({ data }, numbers, index) {
   return typeof data[index] === 'bigint' ? data[index] : numbers[index];
 }
@@ -58,8 +63,8 @@ export function summarizeSamples(samples) {
 
 /**
  * How far two tensors are apart.
- * @param {{ dataType: string, shape: number[], data: ArrayLike<number | bigint> }} a
- * @param {{ dataType: string, shape: number[], data: ArrayLike<number | bigint> }} b the reference
+ * @param {import('./types.mjs').Tensor} a
+ * @param {import('./types.mjs').Tensor} b the reference
  * @returns {{ maxAbsolute: number, relative: number }} largest difference, and the same relative to the largest magnitude
  *   of the reference; Infinity where the shapes differ or NaN stands against a number
  */

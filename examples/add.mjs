@@ -3,6 +3,7 @@ import { ml, MLGraphBuilder } from 'webnn-node';
 
 const context = await ml.createContext();
 const builder = new MLGraphBuilder(context);
+/** @type {{ dataType: 'float32', shape: number[] }} */
 const descriptor = { dataType: 'float32', shape: [2, 2] };
 
 const a = builder.input('A', descriptor);

@@ -30,15 +30,21 @@ class UsageError extends Error {
   name = 'UsageError';
 }
 
-/** The checked arguments, or null if the user asked for help. */
+/**
+ * The checked arguments, or null if the user asked for help.
+ * @param {string[]} args
+ */
 function parseArguments(args) {
-  const options = {
-    model: { type: 'string', default: MODEL },
-    labels: { type: 'boolean', default: false },
-    top: { type: 'string', default: '5' },
-    help: { type: 'boolean', short: 'h', default: false },
-  };
-  const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+  const { values, positionals } = parseArgs({
+    args,
+    options: {
+      model: { type: 'string', default: MODEL },
+      labels: { type: 'boolean', default: false },
+      top: { type: 'string', default: '5' },
+      help: { type: 'boolean', short: 'h', default: false },
+    },
+    allowPositionals: true,
+  });
   if (values.help) return null;
   if (positionals.length !== 1) {
     throw new UsageError(`${positionals.length} pictures given, expected one; try --help`);
@@ -50,18 +56,26 @@ function parseArguments(args) {
   return { picture: positionals[0], model: values.model, labelsOnly: values.labels, top };
 }
 
-/** Runs `read`, naming the file in the error when it does not exist or may not be read. */
+/**
+ * Runs `read`, naming the file in the error when it does not exist or may not be read.
+ * @template R
+ * @param {string} what
+ * @param {string} file
+ * @param {(file: string) => Promise<R>} read
+ */
 async function readable(what, file, read) {
   try {
     await access(file);
     return await read(file);
-  } catch (cause) {
+  } catch (caught) {
+    const cause = /** @type {NodeJS.ErrnoException} */ (caught);
     if (cause instanceof FormatError) throw cause;
     const reason = cause.code === 'ENOENT' ? 'there is no such file' : cause.message;
     throw new UsageError(`cannot read the ${what} ${file}: ${reason}`, { cause });
   }
 }
 
+/** @param {string} file */
 async function readLabels(file) {
   const labels = (await readFile(file, 'utf8')).trimEnd().split(/\r?\n/);
   if (labels.length !== CLASSES) {
@@ -70,7 +84,11 @@ async function readLabels(file) {
   return labels;
 }
 
-/** Builds the network and runs it once: the probabilities of the classes. */
+/**
+ * Builds the network and runs it once: the probabilities of the classes.
+ * @param {Float32Array} image
+ * @param {Map<string, import('./lib/tensor-data.mjs').TensorData>} weights
+ */
 async function classify(image, weights) {
   const context = await ml.createContext();
   const builder = new MLGraphBuilder(context);
@@ -85,7 +103,10 @@ async function classify(image, weights) {
   return result;
 }
 
-/** One line per guess: label, probability, bar. */
+/**
+ * One line per guess: label, probability, bar.
+ * @param {{ label: string, probability: number }[]} guesses
+ */
 function report(guesses) {
   const depth = colorDepth(process.stdout);
   const labelWidth = Math.max(...guesses.map(({ label }) => label.length));
@@ -104,7 +125,7 @@ async function main() {
     return;
   }
   const image = await readable('picture', options.picture, decodePicture);
-  const inModel = (name) => path.join(options.model, name);
+  const inModel = (/** @type {string} */ name) => path.join(options.model, name);
   const { tensors } = await readable('weights', inModel('weights.safetensors'), readSafetensors);
   const labels = await readable('labels', inModel('labels.txt'), readLabels);
   const probabilities = await classify(image, tensors);
@@ -117,7 +138,8 @@ async function main() {
 
 try {
   await main();
-} catch (error) {
+} catch (caught) {
+  const error = /** @type {NodeJS.ErrnoException} */ (caught);
   const usersToFix =
     error instanceof UsageError ||
     error instanceof FormatError ||

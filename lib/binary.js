@@ -26,9 +26,10 @@ const PLATFORMS = [
 ];
 
 /** What Deno adds; not that of a program elsewhere which imitates a part of it. */
-const deno = process.versions.deno === undefined ? undefined : globalThis.Deno;
+const deno = process.versions.deno === undefined ? undefined : /** @type {any} */ (globalThis).Deno;
 
 /** Architectures as they stand in the file name of musl's loader. */
+/** @type {Record<string, string>} */
 const MUSL_ARCHITECTURES = { arm64: 'aarch64', x64: 'x86_64' };
 
 /** @returns {'gnu' | 'musl'} the C library of this Linux system */
@@ -67,6 +68,8 @@ function pathFromEnvironment() {
  * The native exports, if they are those of this version: the functions between JavaScript and the binary are private, and
  * change with every version.
  *
+ * @param {import('./internal.js').Binding} binding
+ * @returns {import('./internal.js').Binding}
  * @throws {Error} with both versions
  */
 function ofThisVersion(binding) {
@@ -78,7 +81,11 @@ function ofThisVersion(binding) {
   throw new Error(`it ${what}, and this is webnn-node ${version}`);
 }
 
-/** Loads a file; unlike `require` of a bundle or of a single executable, this takes any path. */
+/**
+ * Loads a file; unlike `require` of a bundle or of a single executable, this takes any path.
+ *
+ * @param {string} file
+ */
 function loadFile(file) {
   return ofThisVersion(createRequire(file)(file));
 }
@@ -88,8 +95,8 @@ function loadFile(file) {
  * literals, and take it that they may be absent, because that is caught right here.
  *
  * @param {string} platform
- * @param {(error: Error) => void} onError
- * @returns {object | undefined} the native exports
+ * @param {(error: NodeJS.ErrnoException) => void} onError
+ * @returns {import('./internal.js').Binding | undefined} the native exports
  */
 function loadPackage(platform, onError) {
   try {
@@ -112,40 +119,57 @@ function loadPackage(platform, onError) {
         return ofThisVersion(require('webnn-node-win32-x64'));
     }
   } catch (error) {
-    onError(error);
+    onError(/** @type {NodeJS.ErrnoException} */ (error));
   }
   return undefined;
 }
 
-/** What the system said, without the stack of requires that follows "Cannot find module". */
+/**
+ * What the system said, without the stack of requires that follows "Cannot find module".
+ *
+ * @param {string} place
+ * @param {Error} error
+ */
 function reason(place, error) {
   return `  ${place}: ${error.message.split('\n')[0]}`;
 }
 
-/** Packages of other platforms that are installed here, which tells a copied folder from an incomplete one. */
+/**
+ * Packages of other platforms that are installed here, which tells a copied folder from an incomplete one.
+ *
+ * @param {string} platform
+ */
 function otherPackages(platform) {
   if (deno !== undefined) {
     return []; // to look for them would need a permission, and throw without it
   }
   const folders = [path.join(packageDirectory, '..'), path.join(packageDirectory, 'node_modules')];
-  const installed = (name) => folders.some((folder) => fs.existsSync(path.join(folder, name)));
+  const installed = (/** @type {string} */ name) => folders.some((folder) => fs.existsSync(path.join(folder, name)));
   return PLATFORMS.filter((other) => other !== platform).map((other) => `webnn-node-${other}`).filter(installed);
 }
 
-/** What to do about a binary that is there, but that the system does not load. */
+/**
+ * What to do about a binary that is there, but that the system does not load.
+ *
+ * @param {Error[]} errors
+ */
 function adviceForRefused(errors) {
   if (!errors.some(({ message }) => message.includes('GLIBC'))) {
     return 'The file may be damaged, or made for another system: install it anew.';
   }
   // Deno's report needs a permission, and throws without it.
-  const version = deno === undefined ? ` (${process.report.getReport().header.glibcVersionRuntime})` : '';
+  const version = deno === undefined ? ` (${/** @type {any} */ (process.report.getReport()).header.glibcVersionRuntime})` : '';
   return [
     `It needs a newer glibc than that of this system${version}:`,
     'use a newer system, or build webnn-node on this one.',
   ].join(' ');
 }
 
-/** What to do about a binary that is not there. */
+/**
+ * What to do about a binary that is not there.
+ *
+ * @param {string} platform
+ */
 function adviceForMissing(platform) {
   if (!PLATFORMS.includes(platform)) {
     return `There are packages for ${PLATFORMS.join(', ')}. For other platforms, build webnn-node from its source.`;
@@ -162,6 +186,7 @@ function adviceForMissing(platform) {
 /**
  * Loads the binary that {@link PATH_VARIABLE} names, and nothing else.
  *
+ * @param {string} named
  * @throws {Error} that names the variable and what the system said
  */
 function loadNamed(named) {
@@ -170,14 +195,14 @@ function loadNamed(named) {
     return loadFile(file);
   } catch (error) {
     const where = `${PATH_VARIABLE} is "${named}", which cannot be loaded as the native binary of webnn-node:`;
-    throw new Error(`${where}\n${reason(file, error)}`, { cause: error });
+    throw new Error(`${where}\n${reason(file, /** @type {Error} */ (error))}`, { cause: error });
   }
 }
 
 /**
  * Loads the binary beside the package root if there is one, else the one in the platform's package.
  *
- * @returns {object} the native exports
+ * @returns {import('./internal.js').Binding} the native exports
  * @throws {Error} that names the platform, what to install and every reason that the system gave
  */
 function loadBinding() {
@@ -187,11 +212,12 @@ function loadBinding() {
   }
   const platform = platformName();
   const file = path.join(packageDirectory, `webnn-node.${platform}.node`);
-  const failures = [];
+  const failures = /** @type {{place: string, error: NodeJS.ErrnoException}[]} */ ([]);
   // Tried without a look at the file first: Deno allows to load what it does not allow to look at.
   try {
     return loadFile(file);
-  } catch (error) {
+  } catch (caught) {
+    const error = /** @type {NodeJS.ErrnoException} */ (caught);
     // In an installed package, the binary is in the platform's package only.
     if (error.code !== 'MODULE_NOT_FOUND') {
       failures.push({ place: file, error });

@@ -23,8 +23,10 @@ const {
 const { Promise } = globalThis;
 const reject = Promise.reject.bind(Promise);
 
+/** @type {import('./internal.js').Slots<Builder, import('../index.js').MLGraphBuilder>} */
 const slots = defineSlots();
 
+/** @type {Record<string, string>} */
 const ROLE_NAMES = { input: 'an input', constant: 'a constant' };
 
 const toContext = interfaceType('MLContext', contextSlots);
@@ -34,15 +36,25 @@ const toOperandDescriptor = dictionaryConverter('MLOperandDescriptor');
 const toDataType = converterFor('MLOperandDataType');
 const toNumber = converterFor('MLNumber');
 
+/**
+ * A value that something native has added to a graph.
+ *
+ * @typedef {{name: string, dataType: import('../index.js').MLOperandDataType, shape: number[], operand: number | null}} Added
+ */
+
 /** State of an MLGraphBuilder. */
 class Builder {
   #context;
   #handle;
   #hasBuilt = false;
-  /** Input operands by name. */
+  /**
+   * Input operands by name.
+   *
+   * @type {Map<string, import('./internal.js').OperandState>}
+   */
   #inputs = new Map();
 
-  /** @param {object} context state of an MLContext that is not lost */
+  /** @param {import('./internal.js').ContextState} context that is not lost */
   constructor(context) {
     this.#context = context;
     this.#handle = context.createBuilder();
@@ -62,7 +74,7 @@ class Builder {
   /**
    * The draft's "validate operand".
    *
-   * @param {Operand} operand
+   * @param {import('./internal.js').OperandState} operand
    * @param {string} operation
    * @param {string} name of the argument or option
    * @returns {number} the native id
@@ -75,7 +87,11 @@ class Builder {
     return operand.id;
   }
 
-  /** @returns {MLOperand} a graph input */
+  /**
+   * @param {string} name
+   * @param {import('./internal.js').Dictionaries['MLOperandDescriptor']} descriptor
+   * @returns {import('../index.js').MLOperand} a graph input
+   */
   input(name, { dataType, shape }) {
     this.requireCanBuild('input');
     if (name === '') {
@@ -90,7 +106,12 @@ class Builder {
     return createMLOperand(operand);
   }
 
-  /** @returns {MLOperand} a constant with the contents of a buffer */
+  /**
+   * @param {import('./internal.js').Dictionaries['MLOperandDescriptor']} descriptor
+   * @param {unknown} buffer
+   * @param {string} kind of the buffer, from `bufferSource`
+   * @returns {import('../index.js').MLOperand} a constant with the contents of a buffer
+   */
   constant(descriptor, buffer, kind) {
     this.requireCanBuild('constant');
     const { dataType, shape } = descriptor;
@@ -99,14 +120,21 @@ class Builder {
     return createMLOperand(new Operand(this, id, dataType, shape, 'constant'));
   }
 
-  /** @returns {MLOperand} a scalar constant */
+  /**
+   * @param {import('../index.js').MLOperandDataType} dataType
+   * @param {number | bigint} value
+   * @returns {import('../index.js').MLOperand} a scalar constant
+   */
   scalar(dataType, value) {
     this.requireCanBuild('constant');
     const id = native.constantScalar(this.#handle, dataTypeIndex(dataType), value);
     return createMLOperand(new Operand(this, id, dataType, [], 'constant'));
   }
 
-  /** @returns {MLOperand} a constant with the contents of a constant tensor */
+  /**
+   * @param {import('./internal.js').TensorState} tensor
+   * @returns {import('../index.js').MLOperand} a constant with the contents of a constant tensor
+   */
   constantTensor(tensor) {
     if (tensor.context !== this.#context) {
       throw new TypeError('constant: tensor belongs to another context');
@@ -126,22 +154,23 @@ class Builder {
    * Appends an operator.
    *
    * @param {string} name
-   * @param {Record<string, Operand | Operand[]>} operands by IDL name; replaced by their ids in place
+   * @param {Record<string, import('./internal.js').OperandState | import('./internal.js').OperandState[]>} operands by IDL name
    * @param {Record<string, unknown>} attributes by IDL name
    * @param {string} label
-   * @returns {MLOperand[]} its outputs
+   * @returns {import('../index.js').MLOperand[]} its outputs
    */
   operator(name, operands, attributes, label) {
     const shown = shownLabel(label);
     const operation = subject(shown, name);
     this.requireCanBuild(operation);
-    for (const key of Object.keys(operands)) {
-      const operand = operands[key];
-      operands[key] = Array.isArray(operand)
+    /** @type {Record<string, number | number[]>} */
+    const ids = Object.create(null);
+    for (const [key, operand] of Object.entries(operands)) {
+      ids[key] = Array.isArray(operand)
         ? operand.map((item, index) => this.idOf(item, operation, `${key}[${index}]`))
         : this.idOf(operand, operation, key);
     }
-    const outputs = native.operator(this.#handle, name, operands, attributes, shown);
+    const outputs = native.operator(this.#handle, name, ids, attributes, shown);
     return outputs.map(([id, dataType, ...shape]) =>
       createMLOperand(new Operand(this, id, DATA_TYPES[dataType], shape, 'output')),
     );
@@ -150,17 +179,17 @@ class Builder {
   /**
    * Appends operators that something native adds by itself, and registers the inputs that come with them.
    *
-   * @param {(handle: object, idOf: (operand: Operand, name: string) => number) => {
-   *   inputs: {name: string, dataType: string, shape: number[], operand: number | null}[],
-   *   outputs: {name: string, dataType: string, shape: number[], operand: number | null}[],
+   * @param {(handle: import('./internal.js').Handle<'builder'>, idOf: (operand: import('./internal.js').OperandState, name: string) => number) => {
+   *   inputs: Added[],
+   *   outputs: Added[],
    * }} append
    * @param {string} operation for messages
-   * @returns {{inputs: object[], outputs: object[]}} as `append` gave them, with MLOperands in place of ids
+   * @returns {Record<'inputs' | 'outputs', (Omit<Added, 'operand'> & {operand: import('../index.js').MLOperand | null})[]>} as `append` gave them, with MLOperands in place of ids
    */
   append(append, operation) {
     this.requireCanBuild(operation);
     const { inputs, outputs } = append(this.#handle, (operand, name) => this.idOf(operand, operation, name));
-    const objects = (role) => ({ operand: id, ...value }) => {
+    const objects = (/** @type {'input' | 'output'} */ role) => (/** @type {Added} */ { operand: id, ...value }) => {
       if (id === null) {
         return { ...value, operand: null };
       }
@@ -174,32 +203,33 @@ class Builder {
   }
 
   /**
-   * @param {Map<string, Operand>} outputs
-   * @returns {Promise<MLGraph>}
+   * @param {Map<string, import('./internal.js').OperandState>} outputs
+   * @returns {Promise<import('../index.js').MLGraph>}
    */
   build(outputs) {
     this.requireCanBuild('build');
     if (outputs.size === 0) {
       throw new TypeError('build: outputs is empty');
     }
-    const names = [...outputs.keys()];
-    const ids = names.map((name) => this.#outputId(name, outputs.get(name)));
+    const named = [...outputs];
+    const names = named.map(([name]) => name);
+    const ids = named.map(([name, operand]) => this.#outputId(name, operand));
     this.#hasBuilt = true;
     const handle = this.#handle;
     // The copies of the constants must not live as long as the builder.
-    this.#handle = undefined;
+    this.#handle = /** @type {never} */ (undefined);
     const context = this.#context;
     return context.build(
       handle,
       names,
       ids,
       (graph, inputNames) => {
-        const inputs = inputNames.map((name) => graphValue(name, this.#inputs.get(name)));
+        const inputs = inputNames.map((name) => graphValue(name, /** @type {import('./internal.js').OperandState} */ (this.#inputs.get(name))));
         return new Graph(
           context,
           graph,
           inputs,
-          names.map((name) => graphValue(name, outputs.get(name))),
+          named.map(([name, operand]) => graphValue(name, operand)),
         );
       },
       (graph) => {
@@ -209,6 +239,10 @@ class Builder {
     );
   }
 
+  /**
+   * @param {string} name
+   * @param {import('./internal.js').OperandState} operand
+   */
   #outputId(name, operand) {
     if (name === '') {
       throw new TypeError('build: outputs has an empty name');
@@ -222,11 +256,20 @@ class Builder {
   }
 }
 
-/** Description of a graph input or output. */
+/**
+ * Description of a graph input or output.
+ *
+ * @param {string} name
+ * @param {import('./internal.js').Descriptor} descriptor
+ */
 function graphValue(name, { dataType, shape }) {
   return { name, dataType, shape };
 }
 
+/**
+ * @param {unknown} builder
+ * @param {string} member
+ */
 function stateOf(builder, member) {
   const state = slots.get(builder);
   if (state === undefined) {
@@ -237,6 +280,7 @@ function stateOf(builder, member) {
 
 /** https://www.w3.org/TR/webnn/#api-mlgraphbuilder; the operator methods are added below. */
 class MLGraphBuilder {
+  /** @param {unknown} context */
   constructor(context) {
     requireArguments('MLGraphBuilder', arguments.length, 1);
     const owner = toContext(context, 'MLGraphBuilder: context');
@@ -244,6 +288,10 @@ class MLGraphBuilder {
     return slots.create(MLGraphBuilder, new Builder(owner), new.target);
   }
 
+  /**
+   * @param {unknown} name
+   * @param {unknown} descriptor
+   */
   input(name, descriptor) {
     const builder = stateOf(this, 'input');
     requireArguments('input', arguments.length, 2);
@@ -251,6 +299,10 @@ class MLGraphBuilder {
     return builder.input(inputName, toOperandDescriptor(descriptor, 'input: descriptor'));
   }
 
+  /**
+   * @param {unknown} first
+   * @param {unknown} [second]
+   */
   constant(first, second = undefined) {
     const builder = stateOf(this, 'constant');
     requireArguments('constant', arguments.length, 1);
@@ -265,6 +317,7 @@ class MLGraphBuilder {
     return builder.scalar(dataType, toNumber(second, 'constant: value'));
   }
 
+  /** @param {unknown} outputs */
   build(outputs) {
     try {
       const builder = stateOf(this, 'build');
@@ -276,7 +329,7 @@ class MLGraphBuilder {
   }
 }
 
-const isOperandType = (type) => type === 'MLOperand' || type === 'sequence<MLOperand>';
+const isOperandType = (/** @type {string} */ type) => type === 'MLOperand' || type === 'sequence<MLOperand>';
 
 /**
  * The method of one operator, from its row in the generated table.
@@ -292,13 +345,15 @@ function operatorMethod({ name, arguments: parameters, options, result }) {
     isOperand: isOperandType(parameter.type),
   }));
   const toOptions = dictionaryConverter(options);
+  /** @type {Record<string, import('./internal.js').DictionaryMember[]>} */
+  const known = dictionaries;
   const operandOptions = new Set(
-    dictionaries[options].filter(({ type }) => isOperandType(type)).map((member) => member.name),
+    known[options].filter(({ type }) => isOperandType(type)).map((member) => member.name),
   );
   const returnsSequence = result !== 'MLOperand';
 
   const method = {
-    [name](...args) {
+    [name](/** @type {unknown[]} */ ...args) {
       const builder = stateOf(this, name);
       requireArguments(name, args.length, steps.length);
       const operands = Object.create(null);
@@ -327,4 +382,4 @@ for (const row of operators) {
   });
 }
 
-module.exports = { MLGraphBuilder: defineInterface(MLGraphBuilder), slots };
+module.exports = { Builder, MLGraphBuilder: defineInterface(MLGraphBuilder), slots };

@@ -13,6 +13,7 @@ const { bufferSource, byteLengthOf, defineInterface, interfaceType, record, requ
 const { ArrayBuffer, Float64Array, Promise, Uint8Array, WeakRef } = globalThis;
 const reject = Promise.reject.bind(Promise);
 
+/** @type {import('./internal.js').Slots<Context, import('../index.js').MLContext>} */
 const slots = defineSlots();
 
 const toGraph = interfaceType('MLGraph', graphSlots);
@@ -21,18 +22,25 @@ const toNamedTensors = record(toTensor);
 const toOperandDescriptor = dictionaryConverter('MLOperandDescriptor');
 const toTensorDescriptor = dictionaryConverter('MLTensorDescriptor');
 
+/** @typedef {{destroy(): void}} Resource what is destroyed with its context */
+
 /** Number of the latest dispatch of this environment. */
 let dispatches = 0;
 
-/** A dictionary that leaves the API has its members in code unit order. */
+/**
+ * A dictionary that leaves the API has its members in code unit order.
+ *
+ * @param {string} key
+ * @param {unknown} value
+ */
 function inMemberOrder(key, value) {
-  if (typeof value !== 'object' || Array.isArray(value)) {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return value;
   }
   return Object.fromEntries(
     Object.keys(value)
       .sort()
-      .map((name) => [name, value[name]]),
+      .map((name) => [name, /** @type {Record<string, unknown>} */ (value)[name]]),
   );
 }
 
@@ -54,20 +62,26 @@ const losing = (context) => (error) => {
 /** State of an MLContext. */
 class Context {
   #handle;
-  #resolveLost;
-  /** Tensors and graphs, which are destroyed with the context. */
+  /** @type {(info: {message: string}) => void} */
+  #resolveLost = () => {};
+  /**
+   * Tensors and graphs.
+   *
+   * @type {import('./internal.js').WeakMembers<Resource>}
+   */
   #resources = new WeakCollection();
 
   isLost = false;
 
   /**
-   * @param {object} handle native context
+   * @param {import('./internal.js').Handle<'context'>} handle native context
    * @param {number} lostId of what the native side tells when the GPU is lost
    * @param {boolean} accelerated the preference at creation
    */
   constructor(handle, lostId, accelerated) {
     this.#handle = handle;
     this.accelerated = accelerated;
+    /** @type {Promise<{message: string}>} */
     this.lost = new Promise((resolve) => {
       this.#resolveLost = resolve;
     });
@@ -77,8 +91,8 @@ class Context {
   /**
    * Begins to create a context.
    *
-   * @param {{threads: number, powerPreference: string, accelerated: boolean, gpuDevice?: string}} options for the native side
-   * @returns {Promise<MLContext>}
+   * @param {import('./internal.js').NativeContextOptions} options
+   * @returns {Promise<import('../index.js').MLContext>}
    */
   static create(options) {
     const [id, lostId] = [native.completions.nextId(), native.completions.nextId()];
@@ -91,7 +105,7 @@ class Context {
     });
   }
 
-  /** @returns {object} a new native builder */
+  /** @returns {import('./internal.js').Handle<'builder'>} a new native builder */
   createBuilder() {
     return native.createBuilder(this.#handle);
   }
@@ -134,7 +148,10 @@ class Context {
     native.loseDevice(this.#handle);
   }
 
-  /** @throws {DOMException} InvalidStateError if the context is lost */
+  /**
+   * @param {string} operation
+   * @throws {DOMException} InvalidStateError if the context is lost
+   */
   requireNotLost(operation) {
     if (this.isLost) {
       throw invalidStateError(`${operation}: the context is lost`);
@@ -158,14 +175,14 @@ class Context {
     native.destroyContext(this.#handle);
   }
 
-  /** @returns {object} a new MLOpSupportLimits */
+  /** @returns {import('../index.js').MLOpSupportLimits} a new one */
   opSupportLimits() {
     return JSON.parse(native.supportLimits(this.#handle), inMemberOrder);
   }
 
   /**
-   * @param {object} descriptor a converted MLTensorDescriptor
-   * @returns {Promise<MLTensor>}
+   * @param {import('./internal.js').Dictionaries['MLTensorDescriptor']} descriptor
+   * @returns {Promise<import('../index.js').MLTensor>}
    */
   createTensor(descriptor) {
     this.requireNotLost('createTensor');
@@ -176,10 +193,10 @@ class Context {
   }
 
   /**
-   * @param {object} descriptor a converted MLOperandDescriptor
-   * @param {object} data
+   * @param {import('./internal.js').Dictionaries['MLOperandDescriptor']} descriptor
+   * @param {unknown} data
    * @param {string} kind of the data, from `bufferSource`
-   * @returns {Promise<MLTensor>}
+   * @returns {Promise<import('../index.js').MLTensor>}
    */
   createConstantTensor(descriptor, data, kind) {
     this.requireNotLost('createConstantTensor');
@@ -193,14 +210,14 @@ class Context {
   /**
    * Compiles what a builder has put together.
    *
-   * @param {object} builder native builder
+   * @param {import('./internal.js').Handle<'builder'>} builder native builder
    * @param {string[]} names of the outputs
    * @param {number[]} ids of the operands that they name
-   * @param {(handle: object, inputs: string[]) => T} toResource makes the state of the MLGraph from
+   * @param {(handle: import('./internal.js').Handle<'graph'>, inputs: string[]) => T} toResource makes the state of the MLGraph from
    *   the native graph and the names of its inputs
-   * @param {(state: T) => MLGraph} toObject
-   * @returns {Promise<MLGraph>}
-   * @template T
+   * @param {(state: T) => import('../index.js').MLGraph} toObject
+   * @returns {Promise<import('../index.js').MLGraph>}
+   * @template {Resource} T
    */
   build(builder, names, ids, toResource, toObject) {
     const id = native.completions.nextId();
@@ -208,7 +225,17 @@ class Context {
     return this.#outcome('build', id, toResource(graph, inputs), toObject);
   }
 
-  /** Promise of an object whose creation has begun; the object belongs to the context from now on. */
+  /**
+   * Promise of an object whose creation has begun; the object belongs to the context from now on.
+   *
+   * @template {Resource} R
+   * @template T
+   * @param {string} operation
+   * @param {number} id
+   * @param {R} resource
+   * @param {(resource: R) => T} toObject
+   * @returns {Promise<T>}
+   */
   #outcome(operation, id, resource, toObject) {
     this.#resources.add(resource);
     return native.completions.outcome(id, (error) => {
@@ -225,7 +252,7 @@ class Context {
    * The checks of a tensor that readTensor and writeTensor share.
    *
    * @param {string} operation
-   * @param {Tensor} tensor
+   * @param {import('./internal.js').TensorState} tensor
    * @param {'readable' | 'writable'} use
    * @throws {TypeError}
    */
@@ -242,7 +269,7 @@ class Context {
   }
 
   /**
-   * @param {Tensor} tensor
+   * @param {import('./internal.js').TensorState} tensor
    * @returns {Promise<ArrayBuffer>}
    */
   readTensor(tensor) {
@@ -255,10 +282,10 @@ class Context {
   }
 
   /**
-   * @param {Tensor} tensor
-   * @param {object} output
+   * @param {import('./internal.js').TensorState} tensor
+   * @param {unknown} output
    * @param {string} kind of the output, from `bufferSource`
-   * @returns {Promise<undefined>}
+   * @returns {Promise<void>}
    */
   readTensorInto(tensor, output, kind) {
     this.#requireUsable('readTensor', tensor, 'readable');
@@ -271,6 +298,11 @@ class Context {
     });
   }
 
+  /**
+   * @template T
+   * @param {import('./internal.js').TensorState} tensor
+   * @param {(read: import('./internal.js').Handle<'read'>) => T} take
+   */
   #read(tensor, take) {
     const id = native.completions.nextId();
     const read = native.readTensor(this.#handle, id, tensor.handle);
@@ -278,8 +310,8 @@ class Context {
   }
 
   /**
-   * @param {Tensor} tensor
-   * @param {object} data
+   * @param {import('./internal.js').TensorState} tensor
+   * @param {unknown} data
    * @param {string} kind of the data, from `bufferSource`
    */
   writeTensor(tensor, data, kind) {
@@ -289,9 +321,9 @@ class Context {
   }
 
   /**
-   * @param {object} graph state of an MLGraph
-   * @param {Map<string, Tensor>} inputs
-   * @param {Map<string, Tensor>} outputs
+   * @param {import('./internal.js').GraphState} graph
+   * @param {Map<string, import('./internal.js').TensorState>} inputs
+   * @param {Map<string, import('./internal.js').TensorState>} outputs
    */
   dispatch(graph, inputs, outputs) {
     const { inputHandles, outputHandles } = this.#bind('dispatch', graph, inputs, outputs);
@@ -301,11 +333,11 @@ class Context {
   /**
    * Dispatches a graph several times as one request, and takes the time of its steps.
    *
-   * @param {object} graph state of an MLGraph
-   * @param {Map<string, Tensor>} inputs
-   * @param {Map<string, Tensor>} outputs
+   * @param {import('./internal.js').GraphState} graph
+   * @param {Map<string, import('./internal.js').TensorState>} inputs
+   * @param {Map<string, import('./internal.js').TensorState>} outputs
    * @param {{runs: number, warmup: number}} counts in their ranges
-   * @returns {Promise<object>} a GraphProfile
+   * @returns {Promise<import('../inspect.js').GraphProfile>}
    */
   profile(graph, inputs, outputs, { runs, warmup }) {
     const { inputHandles, outputHandles } = this.#bind('profileGraph', graph, inputs, outputs);
@@ -324,7 +356,11 @@ class Context {
   /**
    * The checks of everything that runs a graph.
    *
-   * @returns {{inputHandles: object[], outputHandles: object[]}} native tensors in the order of the graph
+   * @param {string} operation
+   * @param {import('./internal.js').GraphState} graph
+   * @param {Map<string, import('./internal.js').TensorState>} inputs
+   * @param {Map<string, import('./internal.js').TensorState>} outputs
+   * @returns {{inputHandles: import('./internal.js').Handle<'tensor'>[], outputHandles: import('./internal.js').Handle<'tensor'>[]}} native tensors in the order of the graph
    */
   #bind(operation, graph, inputs, outputs) {
     if (graph.context !== this) {
@@ -342,7 +378,13 @@ class Context {
     };
   }
 
-  /** @throws {TypeError} if a tensor was seen in this dispatch before */
+  /**
+   * @param {string} operation
+   * @param {Map<string, import('./internal.js').TensorState>} tensors
+   * @param {string} kind
+   * @param {number} number
+   * @throws {TypeError} if a tensor was seen in this dispatch before
+   */
   #requireDistinct(operation, tensors, kind, number) {
     for (const [name, tensor] of tensors) {
       if (tensor.lastDispatch === number) {
@@ -356,7 +398,7 @@ class Context {
    * The checks of a tensor of a run.
    *
    * @param {string} what messages call it
-   * @param {Tensor} tensor
+   * @param {import('./internal.js').TensorState} tensor
    * @throws {TypeError} if it is of another context, destroyed or a constant
    */
   requireBindable(what, tensor) {
@@ -371,7 +413,12 @@ class Context {
     }
   }
 
-  /** @throws {TypeError} if a tensor is of another context or destroyed */
+  /**
+   * @param {string} operation
+   * @param {Map<string, import('./internal.js').TensorState>} tensors
+   * @param {string} kind
+   * @throws {TypeError} if a tensor is of another context or destroyed
+   */
   #requireAlive(operation, tensors, kind) {
     for (const [name, tensor] of tensors) {
       if (tensor.context !== this) {
@@ -384,7 +431,11 @@ class Context {
   }
 }
 
-/** @throws {DOMException} UnknownError if there is no memory for the buffer */
+/**
+ * @param {string} operation
+ * @param {number} length
+ * @throws {DOMException} UnknownError if there is no memory for the buffer
+ */
 function newBuffer(operation, length) {
   try {
     return new ArrayBuffer(length);
@@ -396,7 +447,7 @@ function newBuffer(operation, length) {
 /**
  * The times of a profile that is done.
  *
- * @param {object} times native snapshot: start and duration of each run, and of each of its steps, as float64
+ * @param {import('./internal.js').Handle<'read'>} times native snapshot: start and duration of each run, and of each of its steps, as float64
  * @param {number} runs
  * @param {number} steps of the graph
  * @returns {{start: number, duration: number, steps: {start: number, duration: number}[]}[]}
@@ -409,6 +460,10 @@ function runTimes(times, runs, steps) {
   return Array.from({ length: runs }, () => ({ ...next(), steps: Array.from({ length: steps }, next) }));
 }
 
+/**
+ * @param {unknown} context
+ * @param {string} member
+ */
 function stateOf(context, member) {
   const state = slots.get(context);
   if (state === undefined) {
@@ -423,6 +478,11 @@ class MLContext {
     throw illegalConstructor('MLContext');
   }
 
+  /**
+   * @param {unknown} graph
+   * @param {unknown} inputs
+   * @param {unknown} outputs
+   */
   dispatch(graph, inputs, outputs) {
     const context = stateOf(this, 'dispatch');
     requireArguments('dispatch', arguments.length, 3);
@@ -433,6 +493,7 @@ class MLContext {
     );
   }
 
+  /** @param {unknown} descriptor */
   createTensor(descriptor) {
     try {
       const context = stateOf(this, 'createTensor');
@@ -443,6 +504,10 @@ class MLContext {
     }
   }
 
+  /**
+   * @param {unknown} descriptor
+   * @param {unknown} inputData
+   */
   createConstantTensor(descriptor, inputData) {
     try {
       const context = stateOf(this, 'createConstantTensor');
@@ -457,6 +522,19 @@ class MLContext {
     }
   }
 
+  /**
+   * @overload
+   * @param {unknown} tensor
+   * @returns {Promise<ArrayBuffer>}
+   *
+   * @overload
+   * @param {unknown} tensor
+   * @param {unknown} outputData
+   * @returns {Promise<void>}
+   *
+   * @param {unknown} tensor
+   * @param {unknown} [outputData]
+   */
   readTensor(tensor, outputData = undefined) {
     try {
       const context = stateOf(this, 'readTensor');
@@ -472,6 +550,10 @@ class MLContext {
     }
   }
 
+  /**
+   * @param {unknown} tensor
+   * @param {unknown} inputData
+   */
   writeTensor(tensor, inputData) {
     const context = stateOf(this, 'writeTensor');
     requireArguments('writeTensor', arguments.length, 2);
@@ -500,7 +582,7 @@ class MLContext {
 
 /**
  * @param {Context} context
- * @returns {MLContext}
+ * @returns {import('../index.js').MLContext}
  */
 function createMLContext(context) {
   return slots.create(MLContext, context);

@@ -6,13 +6,17 @@ const { enumerations } = require('./operators.js');
 const { byteLengthOf, bytesOf } = require('./webidl.js');
 
 /** Names of the data types; the native side knows them by their index. */
-const DATA_TYPES = enumerations.MLOperandDataType;
+const DATA_TYPES = /** @type {import('../index.js').MLOperandDataType[]} */ (enumerations.MLOperandDataType);
 
 const DATA_TYPE_INDEX = new Map(DATA_TYPES.map((name, index) => [name, index]));
 
 const ELEMENT_SIZES = { float32: 4, float16: 2, int32: 4, uint32: 4, int64: 8, uint64: 8, int8: 1, uint8: 1 };
 
-/** The kinds of views that hold a data type; a Uint8Array or bare buffer can hold any. */
+/**
+ * The kinds of views that hold a data type; a Uint8Array or bare buffer can hold any.
+ *
+ * @type {Record<import('../index.js').MLOperandDataType, string[]>}
+ */
 const VIEWS = {
   float32: ['Float32Array'],
   // Engines without Float16Array leave only the bit patterns.
@@ -28,15 +32,15 @@ const VIEWS = {
 const UNTYPED = ['Uint8Array', 'ArrayBuffer', 'SharedArrayBuffer'];
 
 /**
- * @param {string} dataType
+ * @param {import('../index.js').MLOperandDataType} dataType
  * @returns {number} its index in the enumeration
  */
 function dataTypeIndex(dataType) {
-  return DATA_TYPE_INDEX.get(dataType);
+  return /** @type {number} */ (DATA_TYPE_INDEX.get(dataType));
 }
 
 /**
- * @param {{dataType: string, shape: readonly number[]}} descriptor
+ * @param {import('./internal.js').Descriptor} descriptor
  * @returns {number} bytes; inexact above 2^53, where no buffer can match anyway
  */
 function byteLength({ dataType, shape }) {
@@ -44,14 +48,19 @@ function byteLength({ dataType, shape }) {
 }
 
 /**
- * @param {{dataType: string, shape: readonly number[]}} descriptor
+ * @param {import('./internal.js').Descriptor} descriptor
  * @returns {string} as in messages: `float32 [1, 3]`
  */
 function describe({ dataType, shape }) {
   return `${dataType} [${shape.join(', ')}]`;
 }
 
-/** Whether two descriptors have the same data type and shape. */
+/**
+ * Whether two descriptors have the same data type and shape.
+ *
+ * @param {import('./internal.js').Descriptor} a
+ * @param {import('./internal.js').Descriptor} b
+ */
 function sameDescriptor(a, b) {
   const { shape } = a;
   if (a.dataType !== b.dataType || shape.length !== b.shape.length) {
@@ -81,9 +90,9 @@ function requireKind(kind, dataType, what) {
 /**
  * The draft's "validate buffer with descriptor", and the bytes of the buffer without a copy.
  *
- * @param {object} buffer
+ * @param {unknown} buffer
  * @param {string} kind from `bufferSource`
- * @param {{dataType: string, shape: readonly number[]}} descriptor
+ * @param {import('./internal.js').Descriptor} descriptor
  * @param {string} what the buffer is, for messages
  * @param {number} [expected] length in bytes of the descriptor, if known
  * @returns {Uint8Array}

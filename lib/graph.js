@@ -6,9 +6,14 @@ const native = require('./native.js');
 const { defineSlots } = require('./slots.js');
 const { defineInterface } = require('./webidl.js');
 
+/** @type {import('./internal.js').Slots<Graph, import('../index.js').MLGraph>} */
 const slots = defineSlots();
 
-/** Names in quotation marks, for messages. */
+/**
+ * Names in quotation marks, for messages.
+ *
+ * @param {string[]} names
+ */
 function quoteAll(names) {
   return names.map(quote).join(', ');
 }
@@ -17,14 +22,18 @@ function quoteAll(names) {
 class Graph {
   isDestroyed = false;
 
-  /** Known when it is built. */
+  /**
+   * Known when it is built.
+   *
+   * @type {readonly ('cpu' | 'gpu')[]}
+   */
   devices = [];
 
   /**
-   * @param {object} context state of the MLContext
-   * @param {object} handle native graph
-   * @param {{name: string, dataType: string, shape: readonly number[]}[]} inputs in native order
-   * @param {{name: string, dataType: string, shape: readonly number[]}[]} outputs in native order
+   * @param {import('./internal.js').ContextState} context state of the MLContext
+   * @param {import('./internal.js').Handle<'graph'>} handle native graph
+   * @param {import('./internal.js').NamedDescriptor[]} inputs in native order
+   * @param {import('./internal.js').NamedDescriptor[]} outputs in native order
    */
   constructor(context, handle, inputs, outputs) {
     this.context = context;
@@ -33,7 +42,10 @@ class Graph {
     this.outputs = outputs;
   }
 
-  /** @throws {DOMException} InvalidStateError if the graph is destroyed */
+  /**
+   * @param {string} operation
+   * @throws {DOMException} InvalidStateError if the graph is destroyed
+   */
   requireNotDestroyed(operation) {
     if (this.isDestroyed) {
       throw invalidStateError(`${operation}: the graph is destroyed`);
@@ -42,7 +54,7 @@ class Graph {
 
   /**
    * @param {string} operation for messages
-   * @returns {object} a new GraphDescription
+   * @returns {import('../inspect.js').GraphDescription} a new one
    */
   describe(operation) {
     this.requireNotDestroyed(operation);
@@ -56,11 +68,19 @@ class Graph {
     }
     this.isDestroyed = true;
     native.destroyGraph(this.handle);
-    this.handle = undefined;
+    // What is destroyed is asked for no more.
+    this.handle = /** @type {never} */ (undefined);
   }
 }
 
-/** @throws {TypeError} that names what is missing and what is too much */
+/**
+ * @param {string} operation
+ * @param {string} kind
+ * @param {Map<string, object>} tensors
+ * @param {import('./internal.js').NamedDescriptor[]} descriptors
+ * @returns {never}
+ * @throws {TypeError} that names what is missing and what is too much
+ */
 function rejectNames(operation, kind, tensors, descriptors) {
   const known = new Set(descriptors.map(({ name }) => name));
   const missing = [...known].filter((name) => !tensors.has(name));
@@ -81,9 +101,9 @@ function rejectNames(operation, kind, tensors, descriptors) {
  *
  * @param {string} operation for messages
  * @param {'input' | 'output'} kind
- * @param {Map<string, object>} tensors states of MLTensors by name
- * @param {{name: string, dataType: string, shape: readonly number[]}[]} descriptors
- * @returns {object[]} native tensors in the order of the descriptors
+ * @param {Map<string, import('./internal.js').TensorState>} tensors states of MLTensors by name
+ * @param {import('./internal.js').NamedDescriptor[]} descriptors
+ * @returns {import('./internal.js').Handle<'tensor'>[]} native tensors in the order of the descriptors
  * @throws {TypeError} if names, data types or shapes differ or a tensor is a constant
  */
 function matchTensors(operation, kind, tensors, descriptors) {
@@ -95,7 +115,7 @@ function matchTensors(operation, kind, tensors, descriptors) {
     const descriptor = descriptors[i];
     const tensor = tensors.get(descriptor.name);
     if (tensor === undefined) {
-      rejectNames(operation, kind, tensors, descriptors);
+      return rejectNames(operation, kind, tensors, descriptors);
     }
     if (tensor.constant) {
       throw new TypeError(
@@ -138,7 +158,7 @@ class MLGraph {
 
 /**
  * @param {Graph} graph whose build has completed
- * @returns {MLGraph}
+ * @returns {import('../index.js').MLGraph}
  */
 function createMLGraph(graph) {
   graph.devices = Object.freeze(native.graphDevices(graph.handle));

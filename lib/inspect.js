@@ -18,12 +18,18 @@ const toNamedTensors = record(interfaceType('MLTensor', tensorSlots));
 /** Most runs of a profile, and most runs in front of it. */
 const MAX_RUNS = 10_000;
 
+/** @type {import('./internal.js').Converter<{runs: number, warmup: number}>} */
 const toProfileOptions = dictionary([
-  { name: 'runs', convert: countConverter(1), default: 10 },
-  { name: 'warmup', convert: countConverter(0), default: 2 },
+  { name: 'runs', type: 'unsigned long', convert: countConverter(1), default: 10 },
+  { name: 'warmup', type: 'unsigned long', convert: countConverter(0), default: 2 },
 ]);
 
-/** Converter of a number of runs. */
+/**
+ * Converter of a number of runs.
+ *
+ * @param {number} least
+ * @returns {import('./internal.js').Converter<number>}
+ */
 function countConverter(least) {
   return (value, what) => {
     const count = enforcedUnsignedLong(value, what);
@@ -34,11 +40,19 @@ function countConverter(least) {
   };
 }
 
+/** @param {unknown} graph */
 function describeGraph(graph) {
   requireArguments('describeGraph', arguments.length, 1);
   return toGraph(graph, 'describeGraph: graph').describe('describeGraph');
 }
 
+/**
+ * @param {unknown} context
+ * @param {unknown} graph
+ * @param {unknown} inputs
+ * @param {unknown} outputs
+ * @param {unknown} [options]
+ */
 function profileGraph(context, graph, inputs, outputs, options = undefined) {
   try {
     requireArguments('profileGraph', arguments.length, 4);

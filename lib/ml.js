@@ -13,6 +13,7 @@ const { getOwnPropertyDescriptor, getPrototypeOf } = Object;
 const { isPrototypeOf } = Object.prototype;
 const { stringify } = JSON;
 
+/** @type {import('./internal.js').Slots<object, import('../index.js').ML>} */
 const slots = defineSlots();
 
 const toContextOptions = dictionaryConverter('MLContextOptions');
@@ -23,12 +24,18 @@ const MAX_THREADS = 1024;
 /** Tells the native side to choose the number of threads. */
 const DEFAULT_THREADS = 0;
 
-/** Whether a value is an object of a class named GPUDevice: implementations of WebGPU need not have made it global. */
+/**
+ * Whether a value is an object of a class named GPUDevice: implementations of WebGPU need not have made it global.
+ *
+ * @param {unknown} value
+ * @returns {value is {adapterInfo?: unknown}}
+ */
 function isGPUDevice(value) {
   if (!isObject(value)) {
     return false;
   }
-  const prototype = typeof globalThis.GPUDevice === 'function' ? globalThis.GPUDevice.prototype : undefined;
+  const { GPUDevice } = /** @type {{GPUDevice?: unknown}} */ (globalThis);
+  const prototype = typeof GPUDevice === 'function' ? GPUDevice.prototype : undefined;
   if (isObject(prototype) && apply(isPrototypeOf, prototype, [value])) {
     return true;
   }
@@ -40,6 +47,7 @@ function isGPUDevice(value) {
 /**
  * What a GPUDevice says of its adapter.
  *
+ * @param {{adapterInfo?: unknown}} device
  * @returns {string} JSON of strings and a boolean
  * @throws {DOMException} NotSupportedError if it says nothing
  */
@@ -48,7 +56,7 @@ function adapterOf(device) {
   if (!isObject(info)) {
     throw notSupportedError('createContext: the GPUDevice has no adapterInfo, which tells its adapter');
   }
-  const { vendor, device: model, description, isFallbackAdapter } = info;
+  const { vendor, device: model, description, isFallbackAdapter } = /** @type {Record<string, unknown>} */ (info);
   return stringify({
     vendor: `${vendor ?? ''}`,
     device: `${model ?? ''}`,
@@ -57,20 +65,31 @@ function adapterOf(device) {
   });
 }
 
-/** @throws {TypeError} if numThreads, an extension of this package, is out of range */
+/**
+ * @param {number} numThreads
+ * @throws {TypeError} if numThreads, an extension of this package, is out of range
+ */
 function requireThreadCount(numThreads) {
   if (numThreads < 1 || numThreads > MAX_THREADS) {
     throw new TypeError(`createContext: options.numThreads is ${numThreads}, expected 1 to ${MAX_THREADS}`);
   }
 }
 
-/** The draft's "create a context" for a GPUDevice. */
+/**
+ * The draft's "create a context" for a GPUDevice.
+ *
+ * @param {{adapterInfo?: unknown}} device
+ */
 function contextOfDevice(device) {
   const gpuDevice = adapterOf(device);
   return Context.create({ threads: DEFAULT_THREADS, powerPreference: 'default', accelerated: true, gpuDevice });
 }
 
-/** The draft's "create a context" for MLContextOptions. */
+/**
+ * The draft's "create a context" for MLContextOptions.
+ *
+ * @param {import('./internal.js').Dictionaries['MLContextOptions']} options
+ */
 function contextOf({ accelerated, numThreads, powerPreference }) {
   if (numThreads !== undefined) {
     requireThreadCount(numThreads);
@@ -84,6 +103,7 @@ class ML {
     throw illegalConstructor('ML');
   }
 
+  /** @param {unknown} [options] */
   createContext(options = undefined) {
     try {
       if (slots.get(this) === undefined) {

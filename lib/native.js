@@ -30,7 +30,10 @@ function errorOf(tag, message, unsupported) {
   return exception === undefined ? errorFromCode(tag, message) : withCode(errorFromCode(exception, message, unsupported), tag);
 }
 
-/** @returns {Error} the API's error for one that a native function threw */
+/**
+ * @param {any} error
+ * @returns {Error} the API's error for one that a native function threw
+ */
 function translate(error) {
   return errorOf(error.code, error.message);
 }
@@ -44,9 +47,15 @@ function allocate(length) {
   }
 }
 
-/** A native function whose errors are those of the API. */
+/**
+ * A native function whose errors are those of the API.
+ *
+ * @template {unknown[]} Parameters
+ * @template Result
+ * @param {(...args: Parameters) => Result} nativeFunction
+ */
 function translated(nativeFunction) {
-  return (...args) => {
+  return (/** @type {Parameters} */ ...args) => {
     try {
       return nativeFunction(...args);
     } catch (error) {
@@ -73,12 +82,18 @@ class Completions {
   environment;
 
   #next = 1;
+  /** @type {Map<number, {resolve: (value: any) => void, reject: (error: unknown) => void, finish: (error: Error | undefined) => unknown}>} */
   #pending = new Map();
-  /** What is called when something happens that nobody waits for, by ids. */
+  /**
+   * What is called when something happens that nobody waits for, by ids.
+   *
+   * @type {Map<number, (error: Error) => void>}
+   */
   #watched = new Map();
   /** Completions whose task has not come yet. */
   #waiting = 0;
 
+  /** @param {import('./internal.js').Binding} binding */
   constructor(binding) {
     this.environment = binding.initialize((ids, codes, messages, details) => {
       ids.forEach((id, index) => {
@@ -139,12 +154,19 @@ class Completions {
    * @param {Error} error
    */
   abandon(id, error) {
-    const { reject } = this.#pending.get(id);
+    const pending = this.#pending.get(id);
     this.#pending.delete(id);
-    reject(error);
+    pending?.reject(error);
   }
 
-  /** Settles the promise of a native completion; an empty code is a success. */
+  /**
+   * Settles the promise of a native completion; an empty code is a success.
+   *
+   * @param {number} id
+   * @param {string} code
+   * @param {string} message
+   * @param {any[]} details
+   */
   #complete(id, code, message, details) {
     const entry = this.#pending.get(id);
     if (entry === undefined) {

@@ -4,15 +4,16 @@ const { illegalConstructor, illegalInvocation } = require('./errors.js');
 const { defineSlots } = require('./slots.js');
 const { defineInterface } = require('./webidl.js');
 
+/** @type {import('./internal.js').Slots<Operand, import('../index.js').MLOperand>} */
 const slots = defineSlots();
 
 /** State of an MLOperand. */
 class Operand {
   /**
-   * @param {object} builder state of the MLGraphBuilder
+   * @param {import('./internal.js').BuilderState} builder
    * @param {number} id by which the native builder knows it
-   * @param {string} dataType
-   * @param {number[]} shape becomes frozen
+   * @param {import('../index.js').MLOperandDataType} dataType
+   * @param {readonly number[]} shape becomes frozen
    * @param {'input' | 'constant' | 'output'} role; an output is one of an operator
    */
   constructor(builder, id, dataType, shape, role) {
@@ -24,6 +25,11 @@ class Operand {
   }
 }
 
+/**
+ * @param {unknown} operand
+ * @param {string} member
+ * @returns {Operand}
+ */
 function stateOf(operand, member) {
   const state = slots.get(operand);
   if (state === undefined) {
@@ -49,7 +55,7 @@ class MLOperand {
 
 /**
  * @param {Operand} operand
- * @returns {MLOperand}
+ * @returns {import('../index.js').MLOperand}
  */
 function createMLOperand(operand) {
   return slots.create(MLOperand, operand);

@@ -22,6 +22,7 @@ const REFERENT = Object.freeze(Object.create(null));
 
 /** Base class that puts the private field of a derived class on an object that exists already. */
 class Attach {
+  /** @param {object} object */
   constructor(object) {
     return object;
   }
@@ -30,36 +31,40 @@ class Attach {
 /**
  * Creates the slots of one interface.
  *
- * @returns {{
- *   create(Interface: Function, state: object, newTarget?: Function): object,
- *   get(value: unknown): object | undefined,
- * }} `create` makes an object of the interface (`newTarget` as in a constructor, for derived
+ * @template {object} State
+ * @template {object} Interface
+ * @returns {import('./internal.js').Slots<State, Interface>} `create` makes an object of the interface (`newTarget` as in a constructor, for derived
  *   classes), `get` returns the state, undefined for anything that `create` did not make
  */
 function defineSlots() {
   class Slots extends Attach {
     #state;
 
+    /**
+     * @param {object} object
+     * @param {State} state
+     */
     constructor(object, state) {
       super(object);
       this.#state = state;
     }
 
+    /** @param {unknown} value */
     static get(value) {
       return isObject(value) && #state in value ? value.#state : undefined;
     }
   }
 
   return {
-    create(Interface, state, newTarget = Interface) {
+    create(Class, state, newTarget = Class) {
       // Read once: it can be an accessor of a derived class or proxy.
-      const prototype = newTarget === Interface ? undefined : newTarget.prototype;
-      const object = construct(WeakRef, [REFERENT], Interface);
+      const prototype = newTarget === Class ? undefined : newTarget.prototype;
+      const object = construct(WeakRef, [REFERENT], Class);
       if (isObject(prototype)) {
         setPrototypeOf(object, prototype);
       }
       new Slots(object, state);
-      return object;
+      return /** @type {Interface} */ (object);
     },
     get: Slots.get,
   };

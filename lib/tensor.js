@@ -6,11 +6,16 @@ const native = require('./native.js');
 const { defineSlots } = require('./slots.js');
 const { defineInterface } = require('./webidl.js');
 
+/** @type {import('./internal.js').Slots<Tensor, import('../index.js').MLTensor>} */
 const slots = defineSlots();
 
 /** State of an MLTensor. */
 class Tensor {
-  /** Ids of reads that have not completed. */
+  /**
+   * Ids of reads that have not completed.
+   *
+   * @type {Set<number>}
+   */
   #pendingReads = new Set();
 
   /** The last dispatch that used the tensor, to find one that is passed twice. */
@@ -19,10 +24,9 @@ class Tensor {
   isDestroyed = false;
 
   /**
-   * @param {object} context state of the MLContext
-   * @param {object} handle native tensor
-   * @param {{dataType: string, shape: number[], readable?: boolean, writable?: boolean}} descriptor;
-   *   its shape becomes frozen
+   * @param {import('./internal.js').ContextState} context state of the MLContext
+   * @param {import('./internal.js').Handle<'tensor'>} handle native tensor
+   * @param {import('./internal.js').Descriptor & {readable?: boolean, writable?: boolean}} descriptor its shape becomes frozen
    * @param {boolean} constant
    */
   constructor(context, handle, { dataType, shape, readable = false, writable = false }, constant) {
@@ -69,10 +73,16 @@ class Tensor {
     }
     this.#pendingReads.clear();
     native.destroyTensor(this.handle);
-    this.handle = undefined;
+    // What is destroyed is asked for no more.
+    this.handle = /** @type {never} */ (undefined);
   }
 }
 
+/**
+ * @param {unknown} tensor
+ * @param {string} member
+ * @returns {Tensor}
+ */
 function stateOf(tensor, member) {
   const state = slots.get(tensor);
   if (state === undefined) {
@@ -114,7 +124,7 @@ class MLTensor {
 
 /**
  * @param {Tensor} tensor
- * @returns {MLTensor}
+ * @returns {import('../index.js').MLTensor}
  */
 function createMLTensor(tensor) {
   return slots.create(MLTensor, tensor);

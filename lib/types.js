@@ -7,7 +7,8 @@ const webidl = require('./webidl.js');
 
 const { slots: operandSlots } = require('./operand.js');
 
-const CONVERTERS = new Map([
+/** @type {[string, import('./internal.js').Converter<any>][]} */
+const BY_TYPE = [
   ['[EnforceRange] unsigned long', webidl.enforcedUnsignedLong],
   ['[EnforceRange] long', webidl.enforcedLong],
   ['[EnforceRange] unsigned long long', webidl.enforcedUnsignedLongLong],
@@ -22,12 +23,14 @@ const CONVERTERS = new Map([
   ['USVString', webidl.usvString],
   ['MLNumber', webidl.bigintOrDouble],
   ['MLOperand', webidl.interfaceType('MLOperand', operandSlots)],
-  ...Object.entries(enumerations).map(([name, values]) => [name, webidl.enumeration(values)]),
-]);
+  ...Object.entries(enumerations).map(([name, values]) => /** @type {[string, import('./internal.js').Converter<string>]} */ ([name, webidl.enumeration(values)])),
+];
+
+const CONVERTERS = new Map(BY_TYPE);
 
 /**
  * @param {string} type IDL text as in lib/operators.js
- * @returns {Function} its converter
+ * @returns {import('./internal.js').Converter<any>} its converter
  */
 function converterFor(type) {
   const known = CONVERTERS.get(type);
@@ -39,7 +42,12 @@ function converterFor(type) {
   return converter;
 }
 
-/** Converter of `sequence<T>` or `(T or sequence<T>)`. */
+/**
+ * Converter of `sequence<T>` or `(T or sequence<T>)`.
+ *
+ * @param {string} type
+ * @returns {import('./internal.js').Converter<any>}
+ */
 function compoundConverter(type) {
   const [, element, inner] = /^(?:\((.+) or )?sequence<(.+)>\)?$/.exec(type) ?? [];
   if (inner === undefined || (element !== undefined && element !== inner)) {
@@ -49,11 +57,16 @@ function compoundConverter(type) {
 }
 
 /**
- * @param {string} name of a dictionary
- * @returns {(value: unknown, what: string) => object} its converter
+ * @template {string} Name
+ * @param {Name} name of a dictionary
+ * @returns {import('./internal.js').Converter<Name extends keyof import('./internal.js').Dictionaries
+ *   ? import('./internal.js').Dictionaries[Name]
+ *   : Record<string, unknown> & {label: string}>} its converter
  */
 function dictionaryConverter(name) {
-  return webidl.dictionary(dictionaries[name].map((member) => ({ ...member, convert: converterFor(member.type) })));
+  /** @type {Record<string, import('./internal.js').DictionaryMember[]>} */
+  const known = dictionaries;
+  return webidl.dictionary(known[name].map((member) => ({ ...member, convert: converterFor(member.type) })));
 }
 
 module.exports = { converterFor, dictionaryConverter };

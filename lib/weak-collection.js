@@ -1,12 +1,18 @@
 'use strict';
 
+/** @type {FinalizationRegistry<{references: Set<WeakRef<object>>, reference: WeakRef<object>}>} */
 const finalizers = new FinalizationRegistry(({ references, reference }) => references.delete(reference));
 
-/** A set of objects that can be iterated and does not keep its members alive. */
+/**
+ * A set of objects that can be iterated and does not keep its members alive.
+ *
+ * @template {object} T
+ */
 class WeakCollection {
+  /** @type {Set<WeakRef<T>>} */
   #references = new Set();
 
-  /** @param {object} member not in the collection yet */
+  /** @param {T} member not in the collection yet */
   add(member) {
     const references = this.#references;
     const reference = new WeakRef(member);
@@ -14,7 +20,7 @@ class WeakCollection {
     finalizers.register(member, { references, reference }, reference);
   }
 
-  /** Empties the collection. @returns {object[]} the members that are still alive, oldest first */
+  /** Empties the collection. @returns {T[]} the members that are still alive, oldest first */
   drain() {
     const members = [];
     for (const reference of this.#references) {

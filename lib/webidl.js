@@ -17,9 +17,13 @@ const { isView } = ArrayBuffer;
 const { propertyIsEnumerable } = Object.prototype;
 const { toWellFormed } = String.prototype;
 
-/** @returns {Function | undefined} the getter of an intrinsic accessor, undefined where the engine lacks it */
+/**
+ * @param {object | null} prototype
+ * @param {string | symbol} name
+ * @returns {Function} the getter of an intrinsic accessor, undefined where the engine lacks it
+ */
 function getterOf(prototype, name) {
-  return getOwnPropertyDescriptor(prototype, name)?.get;
+  return /** @type {Function} */ (getOwnPropertyDescriptor(/** @type {object} */ (prototype), name)?.get);
 }
 
 // Taken while loading: later changes to the prototypes, and properties that shadow them, have no effect.
@@ -30,11 +34,16 @@ const typedArrayByteOffset = getterOf(typedArrayPrototype, 'byteOffset');
 const typedArrayByteLength = getterOf(typedArrayPrototype, 'byteLength');
 const dataViewBuffer = getterOf(DataView.prototype, 'buffer');
 const arrayBufferByteLength = getterOf(ArrayBuffer.prototype, 'byteLength');
+/** @type {Function | undefined} */
 const arrayBufferResizable = getterOf(ArrayBuffer.prototype, 'resizable');
 const sharedByteLength = getterOf(SharedArrayBuffer.prototype, 'byteLength');
+/** @type {Function | undefined} */
 const sharedGrowable = getterOf(SharedArrayBuffer.prototype, 'growable');
 
-/** @returns {boolean} whether the value has the type Object of ECMAScript */
+/**
+ * @param {unknown} value
+ * @returns {value is Record<PropertyKey, unknown>} whether the value has the type Object of ECMAScript
+ */
 function isObject(value) {
   return (typeof value === 'object' && value !== null) || typeof value === 'function';
 }
@@ -42,7 +51,11 @@ function isObject(value) {
 /** Bigints of this size and above are not printed: that takes time and memory without bound. */
 const UNPRINTED_BIGINT = 2n ** 64n;
 
-/** Text for "what came" in messages; looks at nothing a caller could have replaced. */
+/**
+ * Text for "what came" in messages; looks at nothing a caller could have replaced.
+ *
+ * @param {unknown} value
+ */
 function describeValue(value) {
   switch (typeof value) {
     case 'string':
@@ -62,7 +75,12 @@ function describeValue(value) {
   }
 }
 
-/** Text for the place of a value in messages. */
+/**
+ * Text for the place of a value in messages.
+ *
+ * @param {string} what
+ * @param {string | number} [key]
+ */
 function place(what, key) {
   if (key === undefined) {
     return what;
@@ -70,7 +88,13 @@ function place(what, key) {
   return typeof key === 'number' ? `${what}[${key}]` : `${what}[${quote(key)}]`;
 }
 
-/** @returns {TypeError} that says where the value stood, what was expected and what came */
+/**
+ * @param {string} what
+ * @param {string | number | undefined} key
+ * @param {string} expected
+ * @param {unknown} value
+ * @returns {TypeError} that says where the value stood, what was expected and what came
+ */
 function conversionError(what, key, expected, value) {
   return new TypeError(`${place(what, key)} is ${describeValue(value)}, expected ${expected}`);
 }
@@ -89,7 +113,14 @@ function requireArguments(operation, given, required) {
   }
 }
 
-/** ECMAScript ToNumber. */
+/**
+ * ECMAScript ToNumber.
+ *
+ * @param {unknown} value
+ * @param {string} what
+ * @param {string | number} [key]
+ * @returns {number}
+ */
 function toNumber(value, what, key) {
   if (typeof value === 'number') {
     return value;
@@ -97,7 +128,7 @@ function toNumber(value, what, key) {
   if (typeof value === 'bigint' || typeof value === 'symbol') {
     throw conversionError(what, key, 'a number', value);
   }
-  return +value;
+  return +(/** @type {any} */ (value));
 }
 
 /**
@@ -105,6 +136,7 @@ function toNumber(value, what, key) {
  *
  * @param {number} lower smallest value
  * @param {number} upper largest value
+ * @returns {import('./internal.js').Converter<number>}
  */
 function enforcedInteger(lower, upper) {
   return (value, what, key) => {
@@ -127,17 +159,35 @@ const enforcedLong = enforcedInteger(-(2 ** 31), 2 ** 31 - 1);
 /** `[EnforceRange] unsigned long long`, limited to the integers that a double holds exactly */
 const enforcedUnsignedLongLong = enforcedInteger(0, Number.MAX_SAFE_INTEGER);
 
-/** `unsigned long`, modulo 2^32 */
+/**
+ * `unsigned long`, modulo 2^32
+ *
+ * @param {unknown} value
+ * @param {string} what
+ * @param {string | number} [key]
+ */
 function unsignedLong(value, what, key) {
   return toNumber(value, what, key) >>> 0;
 }
 
-/** `long`, modulo 2^32 into the signed range */
+/**
+ * `long`, modulo 2^32 into the signed range
+ *
+ * @param {unknown} value
+ * @param {string} what
+ * @param {string | number} [key]
+ */
 function long(value, what, key) {
   return toNumber(value, what, key) | 0;
 }
 
-/** `unsigned long long`, modulo 2^64 */
+/**
+ * `unsigned long long`, modulo 2^64
+ *
+ * @param {unknown} value
+ * @param {string} what
+ * @param {string | number} [key]
+ */
 function unsignedLongLong(value, what, key) {
   const number = toNumber(value, what, key);
   return Number.isFinite(number) ? Number(BigInt.asUintN(64, BigInt(Math.trunc(number)))) : 0;
@@ -146,7 +196,13 @@ function unsignedLongLong(value, what, key) {
 /** `unrestricted double` */
 const unrestrictedDouble = toNumber;
 
-/** `double`: finite */
+/**
+ * `double`: finite
+ *
+ * @param {unknown} value
+ * @param {string} what
+ * @param {string | number} [key]
+ */
 function double(value, what, key) {
   const number = toNumber(value, what, key);
   if (!Number.isFinite(number)) {
@@ -155,7 +211,13 @@ function double(value, what, key) {
   return number;
 }
 
-/** `float`: rounded to single precision and finite after that */
+/**
+ * `float`: rounded to single precision and finite after that
+ *
+ * @param {unknown} value
+ * @param {string} what
+ * @param {string | number} [key]
+ */
 function float(value, what, key) {
   const number = toNumber(value, what, key);
   const rounded = Math.fround(number);
@@ -165,12 +227,22 @@ function float(value, what, key) {
   return rounded;
 }
 
-/** `boolean` */
+/**
+ * `boolean`
+ *
+ * @param {unknown} value
+ */
 function boolean(value) {
   return !!value;
 }
 
-/** `DOMString` */
+/**
+ * `DOMString`
+ *
+ * @param {unknown} value
+ * @param {string} what
+ * @param {string | number} [key]
+ */
 function domString(value, what, key) {
   if (typeof value === 'symbol') {
     throw conversionError(what, key, 'a string', value);
@@ -178,18 +250,32 @@ function domString(value, what, key) {
   return `${value}`;
 }
 
-/** `USVString`: lone surrogates become U+FFFD */
+/**
+ * `USVString`: lone surrogates become U+FFFD
+ *
+ * @param {unknown} value
+ * @param {string} what
+ * @param {string | number} [key]
+ * @returns {string}
+ */
 function usvString(value, what, key) {
   return apply(toWellFormed, domString(value, what, key), []);
 }
 
-/** `(bigint or unrestricted double)`, the draft's MLNumber */
+/**
+ * `(bigint or unrestricted double)`, the draft's MLNumber
+ *
+ * @param {unknown} value
+ * @param {string} what
+ * @param {string | number} [key]
+ * @returns {number | bigint}
+ */
 function bigintOrDouble(value, what, key) {
   if (typeof value === 'symbol') {
     throw conversionError(what, key, 'a number or bigint', value);
   }
   // The postfix operator is the one construct whose result is exactly ECMAScript ToNumeric.
-  let numeric = value;
+  let numeric = /** @type {any} */ (value);
   const converted = numeric++;
   return converted;
 }
@@ -197,23 +283,32 @@ function bigintOrDouble(value, what, key) {
 /**
  * Converter of an enumeration.
  *
- * @param {string[]} values
+ * @template {string} T
+ * @param {readonly T[]} values
+ * @returns {import('./internal.js').Converter<T>}
  */
 function enumeration(values) {
-  const allowed = new Set(values);
+  const allowed = /** @type {Set<string>} */ (new Set(values));
   const expected = `one of ${values.map((value) => `"${value}"`).join(', ')}`;
   return (value, what, key) => {
     const string = domString(value, what, key);
     if (!allowed.has(string)) {
       throw conversionError(what, key, expected, string);
     }
-    return string;
+    return /** @type {T} */ (string);
   };
 }
 
-/** ECMAScript GetMethod for the iterator symbol. */
+/**
+ * ECMAScript GetMethod for the iterator symbol.
+ *
+ * @param {object} value
+ * @param {string} what
+ * @param {string | number} [key]
+ * @returns {Function | undefined}
+ */
 function iteratorMethod(value, what, key) {
-  const method = value[Symbol.iterator];
+  const method = /** @type {{[Symbol.iterator]?: unknown}} */ (value)[Symbol.iterator];
   if (method === undefined || method === null) {
     return undefined;
   }
@@ -223,21 +318,34 @@ function iteratorMethod(value, what, key) {
   return method;
 }
 
-/** Web IDL "create a sequence from an iterable"; as there, the iterator is not closed when a conversion throws. */
+/** @type {(value: unknown) => value is {done?: unknown, value?: unknown}} */
+const isIteratorResult = isObject;
+
+/**
+ * Web IDL "create a sequence from an iterable"; as there, the iterator is not closed when a conversion throws.
+ *
+ * @template T
+ * @param {unknown} value
+ * @param {Function} method
+ * @param {import('./internal.js').Converter<T>} element
+ * @param {string} what
+ * @param {string | number} [key]
+ * @returns {T[]}
+ */
 function sequenceFrom(value, method, element, what, key) {
   const iterator = apply(method, value, []);
   if (!isObject(iterator)) {
     throw new TypeError(`${place(what, key)} has an iterator that is not an object`);
   }
-  const { next } = iterator;
+  const { next } = /** @type {{next?: unknown}} */ (iterator);
   if (typeof next !== 'function') {
     throw new TypeError(`${place(what, key)} has an iterator without a next method`);
   }
   const name = place(what, key);
-  const items = [];
+  const items = /** @type {T[]} */ ([]);
   for (;;) {
-    const result = apply(next, iterator, []);
-    if (!isObject(result)) {
+    const result = /** @type {unknown} */ (apply(next, iterator, []));
+    if (!isIteratorResult(result)) {
       throw new TypeError(`${name} has an iterator whose result is not an object`);
     }
     if (result.done) {
@@ -250,7 +358,9 @@ function sequenceFrom(value, method, element, what, key) {
 /**
  * Converter of `sequence<T>`.
  *
- * @param {Function} element converter of T
+ * @template T
+ * @param {import('./internal.js').Converter<T>} element converter of T
+ * @returns {import('./internal.js').Converter<T[]>}
  */
 function sequence(element) {
   return (value, what, key) => {
@@ -265,7 +375,9 @@ function sequence(element) {
 /**
  * Converter of `(T or sequence<T>)` with a numeric type T.
  *
- * @param {Function} element converter of T
+ * @template T
+ * @param {import('./internal.js').Converter<T>} element converter of T
+ * @returns {import('./internal.js').Converter<T | T[]>}
  */
 function elementOrSequence(element) {
   return (value, what, key) => {
@@ -278,7 +390,9 @@ function elementOrSequence(element) {
  * Converter of `record<USVString, T>` to a Map in own-property order. Two keys that become equal by
  * replacing lone surrogates keep the first position and the last value.
  *
- * @param {Function} element converter of T
+ * @template T
+ * @param {import('./internal.js').Converter<T>} element converter of T
+ * @returns {import('./internal.js').Converter<Map<string, T>>}
  */
 function record(element) {
   return (value, what) => {
@@ -291,7 +405,7 @@ function record(element) {
       const key = keys[i];
       if (apply(propertyIsEnumerable, value, [key])) {
         const name = usvString(key, `a key of ${what}`);
-        result.set(name, element(value[key], what, name));
+        result.set(name, element(/** @type {Record<string | symbol, unknown>} */ (value)[key], what, name));
       }
     }
     return result;
@@ -302,8 +416,10 @@ function record(element) {
  * Converter of a dictionary to an object without prototype that has the members that are present or
  * have a default.
  *
- * @param {{name: string, convert: Function, required?: boolean, default?: unknown}[]} members in the
- *   order in which Web IDL reads them: inherited dictionaries first, each in code unit order
+ * @template {object} T
+ * @param {(import('./internal.js').DictionaryMember & {convert: import('./internal.js').Converter<unknown>})[]} members in
+ *   the order in which Web IDL reads them: inherited dictionaries first, each in code unit order
+ * @returns {import('./internal.js').Converter<T>}
  */
 function dictionary(members) {
   return (value, what) => {
@@ -314,7 +430,7 @@ function dictionary(members) {
     const result = Object.create(null);
     for (let i = 0; i < members.length; i++) {
       const member = members[i];
-      const given = isEmpty ? undefined : value[member.name];
+      const given = isEmpty ? undefined : /** @type {Record<string, unknown>} */ (value)[member.name];
       if (given !== undefined) {
         result[member.name] = member.convert(given, `${what}.${member.name}`);
       } else if (member.required) {
@@ -330,8 +446,10 @@ function dictionary(members) {
 /**
  * Converter of an interface type to the state of the object.
  *
+ * @template {object} State
  * @param {string} name of the interface
- * @param {{get(value: unknown): object | undefined}} slots of its objects
+ * @param {import('./internal.js').Slots<State, object>} slots of its objects
+ * @returns {import('./internal.js').Converter<State>}
  */
 function interfaceType(name, slots) {
   return (value, what, key) => {
@@ -343,7 +461,13 @@ function interfaceType(name, slots) {
   };
 }
 
-/** Whether an internal method of an intrinsic accepts the value as its receiver. */
+/**
+ * Whether an internal method of an intrinsic accepts the value as its receiver.
+ *
+ * @param {Function} getter
+ * @param {unknown} value
+ * @returns {boolean}
+ */
 function accepts(getter, value) {
   try {
     apply(getter, value, []);
@@ -353,7 +477,10 @@ function accepts(getter, value) {
   }
 }
 
-/** @returns {'ArrayBuffer' | 'SharedArrayBuffer' | undefined} the kind of a buffer of any realm */
+/**
+ * @param {unknown} value
+ * @returns {'ArrayBuffer' | 'SharedArrayBuffer' | undefined} the kind of a buffer of any realm
+ */
 function bufferKind(value) {
   if (accepts(arrayBufferByteLength, value)) {
     return 'ArrayBuffer';
@@ -361,7 +488,12 @@ function bufferKind(value) {
   return accepts(sharedByteLength, value) ? 'SharedArrayBuffer' : undefined;
 }
 
-/** @throws {TypeError} if the buffer can change its length: the type has no [AllowResizable] */
+/**
+ * @param {unknown} buffer
+ * @param {string} kind
+ * @param {string} what
+ * @throws {TypeError} if the buffer can change its length: the type has no [AllowResizable]
+ */
 function requireFixedLength(buffer, kind, what) {
   const getter = kind === 'ArrayBuffer' ? arrayBufferResizable : sharedGrowable;
   if (getter !== undefined && apply(getter, buffer, [])) {
@@ -389,23 +521,23 @@ function bufferSource(value, what) {
   }
   const name = apply(typedArrayName, value, []);
   const buffer = apply(name === undefined ? dataViewBuffer : typedArrayBuffer, value, []);
-  requireFixedLength(buffer, bufferKind(buffer), what);
+  requireFixedLength(buffer, /** @type {string} */ (bufferKind(buffer)), what);
   return name ?? 'DataView';
 }
 
 /**
  * The bytes of a buffer source other than a DataView; no copy is made.
  *
- * @param {object} value
+ * @param {unknown} value
  * @param {string} kind from `bufferSource`
  * @returns {Uint8Array}
  */
 function bytesOf(value, kind) {
   if (kind === 'Uint8Array') {
-    return value;
+    return /** @type {Uint8Array} */ (value);
   }
   if (kind === 'ArrayBuffer' || kind === 'SharedArrayBuffer') {
-    return new Uint8Array(value, 0, byteLengthOf(value, kind));
+    return new Uint8Array(/** @type {ArrayBufferLike} */ (value), 0, byteLengthOf(value, kind));
   }
   return new Uint8Array(
     apply(typedArrayBuffer, value, []),
@@ -433,7 +565,7 @@ function isDetached(view) {
 /**
  * Length in bytes of a buffer source other than a DataView, 0 when it is detached.
  *
- * @param {object} value
+ * @param {unknown} value
  * @param {string} kind from `bufferSource`
  * @returns {number}
  */

@@ -2,19 +2,44 @@
 
 import * as documentation from './documentation.mjs';
 
+/**
+ * @typedef {{ name: string, type: string, optional?: boolean }} Parameter
+ * @typedef {{ name: string, type: string, kind: string, parameters: Parameter[], partial?: boolean, required?: boolean,
+ *   default?: unknown, documentation?: string }} Member of a dictionary or an interface
+ * @typedef {{ enumerations: Map<string, string[]>, typedefs: Map<string, string>,
+ *   dictionaries: Map<string, { parent?: string | null, members: Member[] }>,
+ *   interfaces: Map<string, { members: Member[] }> }} Model of the IDL
+ * @typedef {{ dataTypes: string[], rankRange: { min: number, max: number } }} Limits of an operand
+ * @typedef {Record<string, Record<string, Limits>>} OperatorLimits by operators and operands
+ * @typedef {{ operators: Member[], limits: OperatorLimits }} Context
+ */
+
 /** Where the draft is; anchors are those of its sections and definitions. */
 const DRAFT = 'https://www.w3.org/TR/webnn/';
+
+/**
+ * The descriptions, by names of the IDL.
+ *
+ * @type {{ types: Record<string, string>, dictionaries: Record<string, Record<string, string>>,
+ *   operators: Record<string, { text: string, section?: string, parameters: Record<string, string>, returns: string, errors?: string }> }}
+ */
+const texts = documentation;
 
 /** Columns of a comment. */
 const WIDTH = 118;
 
 /** Dictionaries that only leave the API: their members are always there. */
-export const isOutput = (name) => /(Limits|RankRange|LostInfo)$/.test(name);
+export const isOutput = (/** @type {string} */ name) => /(Limits|RankRange|LostInfo)$/.test(name);
 
 /** Source of a string or number, in single quotes. */
-export const literal = (value) => JSON.stringify(value).replace(/"/g, "'");
+export const literal = (/** @type {unknown} */ value) => JSON.stringify(value).replace(/"/g, "'");
 
-/** TypeScript for an IDL type. Sequences are iterables on the way in, arrays on the way out. */
+/**
+ * TypeScript for an IDL type. Sequences are iterables on the way in, arrays on the way out.
+ * @param {string} text
+ * @param {'in' | 'out'} direction
+ * @returns {string}
+ */
 function typescriptType(text, direction) {
   const plain = text.replaceAll('[EnforceRange] ', '');
   const generic = /^(\w+)<(.*)>$/.exec(plain);
@@ -31,6 +56,7 @@ function typescriptType(text, direction) {
       return `Record<string, ${typescriptType(inner.split(', ')[1], direction)}>`;
     }
     const element = typescriptType(inner, direction);
+    /** @type {Record<string, string>} */
     const names = {
       Promise: 'Promise',
       FrozenArray: 'ReadonlyArray',
@@ -41,14 +67,20 @@ function typescriptType(text, direction) {
   if (/^(unsigned long( long)?|long|double|float|unrestricted double)$/.test(plain)) {
     return 'number';
   }
-  return { USVString: 'string', DOMString: 'string', undefined: 'void', GPUDevice: 'GPUDeviceLike' }[plain] ?? plain;
+  /** @type {Record<string, string>} */
+  const others = { USVString: 'string', DOMString: 'string', undefined: 'void', GPUDevice: 'GPUDeviceLike' };
+  return others[plain] ?? plain;
 }
 
-/** Lines of a text, broken between words so that they fit behind `prefix`. */
+/**
+ * Lines of a text, broken between words so that they fit behind `prefix`.
+ * @param {string} text
+ * @param {string} prefix
+ */
 function wrapped(text, prefix) {
   const lines = [''];
   for (const word of text.split(' ')) {
-    const line = lines.at(-1);
+    const line = lines[lines.length - 1];
     if (line !== '' && prefix.length + line.length + 1 + word.length > WIDTH) {
       lines.push(word);
     } else {
@@ -58,7 +90,11 @@ function wrapped(text, prefix) {
   return lines;
 }
 
-/** A documentation comment; `text` can have several paragraphs and tags, each on a line of its own. */
+/**
+ * A documentation comment; `text` can have several paragraphs and tags, each on a line of its own.
+ * @param {string} text
+ * @param {string} [indent]
+ */
 function comment(text, indent = '') {
   const lines = text.split('\n').flatMap((line) => wrapped(line, `${indent} * `));
   if (lines.length === 1 && indent.length + lines[0].length + 7 <= WIDTH) {
@@ -67,6 +103,13 @@ function comment(text, indent = '') {
   return [`${indent}/**`, ...lines.map((line) => `${indent} *${line && ` ${line}`}`), `${indent} */`];
 }
 
+/**
+ * @template U
+ * @param {Record<string, U> | undefined} table
+ * @param {string} key
+ * @param {string} what
+ * @returns {U}
+ */
 function required(table, key, what) {
   const text = table?.[key];
   if (text === undefined) {
@@ -76,18 +119,24 @@ function required(table, key, what) {
 }
 
 /** A text with a link to a place in the draft. */
-const withLink = (text, anchor) => `${text}\n@see ${DRAFT}#${anchor}`;
+const withLink = (/** @type {string} */ text, /** @type {string} */ anchor) => `${text}\n@see ${DRAFT}#${anchor}`;
 
-/** `float32 or float16, rank 4` */
+/**
+ * `float32 or float16, rank 4`
+ * @param {Limits} limits
+ */
 function limitsText({ dataTypes, rankRange: { min, max } }) {
   const listed = [dataTypes.slice(0, -1).join(', '), dataTypes.at(-1)].filter((part) => part !== '').join(' or ');
   const types = dataTypes.length === 8 ? 'any data type' : listed;
   return `${types}, rank ${min === max ? min : `${min} to ${max}`}`;
 }
 
-/** A description of dictionaries that belong to one operator. */
+/**
+ * A description of dictionaries that belong to one operator.
+ * @param {string} name
+ */
 function dictionaryText(name) {
-  const own = documentation.types[name];
+  const own = texts.types[name];
   if (own !== undefined) {
     return own;
   }
@@ -99,23 +148,33 @@ function dictionaryText(name) {
   return kind === 'Options' ? `Options of ${words}.` : `Limits of the operands of ${words}.`;
 }
 
-/** What a member of a dictionary is; operands get their data types and ranks, from an operator with that dictionary. */
+/**
+ * What a member of a dictionary is; operands get their data types and ranks, from an operator with that dictionary.
+ * @param {string} name
+ * @param {Member} member
+ * @param {Context} context
+ */
 function memberText(name, member, { operators, limits }) {
-  const written = member.documentation ?? documentation.dictionaries[name]?.[member.name];
+  const written = member.documentation ?? texts.dictionaries[name]?.[member.name];
   if (written === undefined && name === 'MLOpSupportLimits') {
     return `Limits of \`${member.name}()\`.`;
   }
   if (written === undefined && name.endsWith('SupportLimits')) {
     return /^outputs?\d?$/.test(member.name) ? `What \`${member.name}\` can be.` : `What \`${member.name}\` may be.`;
   }
-  const text = written ?? required(documentation.dictionaries[name], member.name, `member of ${name}`);
+  const text = written ?? required(texts.dictionaries[name], member.name, `member of ${name}`);
   if (member.type !== 'MLOperand') {
     return text;
   }
-  const user = operators.find(({ parameters }) => parameters.at(-1).type === name);
-  return `${text.slice(0, -1)}; ${limitsText(limits[user.name][member.name])}.`;
+  const user = operators.find(({ parameters }) => parameters.at(-1)?.type === name);
+  return `${text.slice(0, -1)}; ${limitsText(limits[/** @type {Member} */ (user).name][member.name])}.`;
 }
 
+/**
+ * @param {string} name
+ * @param {{ parent?: string | null, members: Member[] }} dictionary
+ * @param {Context} context
+ */
 function dictionaryDeclaration(name, { parent, members }, context) {
   const output = isOutput(name);
   const lines = [
@@ -132,13 +191,18 @@ function dictionaryDeclaration(name, { parent, members }, context) {
   return [...lines, '}', ''];
 }
 
+/** @param {Parameter[]} parameters */
 function parameterList(parameters) {
   return parameters.map((p) => `${p.name}${p.optional ? '?' : ''}: ${typescriptType(p.type, 'in')}`).join(', ');
 }
 
-/** The comment of an operator: what it computes, its operands with data types and ranks, its result, its errors. */
+/**
+ * The comment of an operator: what it computes, its operands with data types and ranks, its result, its errors.
+ * @param {Member} operator
+ * @param {OperatorLimits} limits
+ */
 function operatorText({ name, parameters }, limits) {
-  const { text, section, parameters: described, returns, errors } = required(documentation.operators, name, 'operator');
+  const { text, section, parameters: described, returns, errors } = required(texts.operators, name, 'operator');
   const own = parameters.slice(0, -1);
   const stale = Object.keys(described).filter((key) => !own.some((parameter) => parameter.name === key));
   if (stale.length > 0) {
@@ -162,7 +226,11 @@ function operatorText({ name, parameters }, limits) {
   );
 }
 
-/** The comment of a member of an interface that is no operator. */
+/**
+ * The comment of a member of an interface that is no operator.
+ * @param {string} name
+ * @param {Member} member
+ */
 function interfaceMemberText(name, member) {
   if (member.documentation !== undefined) {
     return member.documentation;
@@ -171,6 +239,11 @@ function interfaceMemberText(name, member) {
   return withLink(required(documentation.members, `${name}.${member.name}`, 'member'), `api-${name.toLowerCase()}${place}`);
 }
 
+/**
+ * @param {string} name
+ * @param {{ members: Member[] }} definition
+ * @param {Context} context
+ */
 function interfaceDeclaration(name, { members }, { limits }) {
   const text = withLink(required(documentation.interfaces, name, 'interface'), `api-${name.toLowerCase()}`);
   const lines = [...comment(text), `export class ${name} {`];
@@ -195,12 +268,16 @@ function interfaceDeclaration(name, { members }, { limits }) {
   return [...lines, '}', ''];
 }
 
-/** Descriptions of things that the IDL no longer has must not stay behind. */
+/**
+ * Descriptions of things that the IDL no longer has must not stay behind.
+ * @param {Model} model
+ * @param {Member[]} operators
+ */
 function rejectLeftovers({ interfaces, dictionaries, enumerations, typedefs }, operators) {
   const operatorNames = new Set(operators.map(({ name }) => name));
-  const membersOf = ([name, { members }]) => members.map((member) => `${name}.${member.name}`);
+  const membersOf = (/** @type {[string, { members: Member[] }]} */ [name, { members }]) => members.map((member) => `${name}.${member.name}`);
   const members = new Set([...interfaces].flatMap(membersOf));
-  const hasMember = (dictionary, name) => dictionaries.get(dictionary)?.members.some((member) => member.name === name);
+  const hasMember = (/** @type {string} */ dictionary, /** @type {string} */ name) => dictionaries.get(dictionary)?.members.some((member) => member.name === name);
   const types = new Set([...dictionaries.keys(), ...enumerations.keys(), ...typedefs.keys(), 'AllowSharedBufferSource']);
   const stale = [
     ...Object.keys(documentation.operators).filter((name) => !operatorNames.has(name)),
@@ -220,9 +297,9 @@ function rejectLeftovers({ interfaces, dictionaries, enumerations, typedefs }, o
  * Source of index.d.ts.
  *
  * @param {string[]} header lines to begin with
- * @param {object} model what generate-operators.mjs reads from the IDL
- * @param {object[]} operators members of MLGraphBuilder that are operators
- * @param {object} limits an MLOpSupportLimits
+ * @param {Model} model what generate-operators.mjs reads from the IDL
+ * @param {Member[]} operators members of MLGraphBuilder that are operators
+ * @param {OperatorLimits} limits an MLOpSupportLimits
  */
 export function declarations(header, model, operators, limits) {
   rejectLeftovers(model, operators);

@@ -13,26 +13,37 @@ import { parse } from 'webidl2';
 import { declarations, isOutput, literal } from './declarations.mjs';
 import * as documentation from './documentation.mjs';
 
+/** @typedef {import('./declarations.mjs').Member} Member */
+/** @typedef {import('./declarations.mjs').Model} Model */
+
 const root = new URL('..', import.meta.url);
 const IDL_FILE = 'spec/webnn.idl';
 
-const byCodeUnits = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
+const byCodeUnits = (/** @type {{ name: string }} */ a, /** @type {{ name: string }} */ b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 
-/** IDL text of a type, with the extended attributes that change its conversion. */
+/**
+ * IDL text of a type, with the extended attributes that change its conversion.
+ * @param {any} idlType
+ * @param {{ name: string }[]} [extAttrs]
+ * @returns {string}
+ */
 function typeText(idlType, extAttrs = []) {
   const enforce = [...extAttrs, ...idlType.extAttrs].some(({ name }) => name === 'EnforceRange')
     ? '[EnforceRange] '
     : '';
   if (idlType.union) {
-    return `${enforce}(${idlType.idlType.map((part) => typeText(part)).join(' or ')})`;
+    return `${enforce}(${idlType.idlType.map((/** @type {any} */ part) => typeText(part)).join(' or ')})`;
   }
   if (idlType.generic) {
-    return `${idlType.generic}<${idlType.idlType.map((part) => typeText(part)).join(', ')}>`;
+    return `${idlType.generic}<${idlType.idlType.map((/** @type {any} */ part) => typeText(part)).join(', ')}>`;
   }
   return enforce + idlType.idlType;
 }
 
-/** JavaScript value of an IDL default. */
+/**
+ * JavaScript value of an IDL default.
+ * @param {any} literal
+ */
 function defaultValue(literal) {
   switch (literal.type) {
     case 'number':
@@ -45,33 +56,44 @@ function defaultValue(literal) {
   }
 }
 
-/** Everything the outputs need, from the IDL syntax tree. */
+/**
+ * Everything the outputs need, from the IDL syntax tree.
+ * @param {string} idl
+ */
 function model(idl) {
+  /** @type {Model} */
   const result = { enumerations: new Map(), typedefs: new Map(), dictionaries: new Map(), interfaces: new Map() };
   for (const node of parse(idl)) {
     if (node.type === 'enum') {
       result.enumerations.set(
         node.name,
-        node.values.map(({ value }) => value),
+        node.values.map((/** @type {any} */ { value }) => value),
       );
     } else if (node.type === 'typedef') {
       result.typedefs.set(node.name, typeText(node.idlType));
     } else if (node.type === 'dictionary') {
+      /** @type {{ parent?: string | null, members: Member[] }} */
       const known = result.dictionaries.get(node.name) ?? { parent: node.inheritance, members: [] };
       known.members.push(...node.members.map(dictionaryMember));
       result.dictionaries.set(node.name, known);
     } else if (node.type === 'interface') {
+      /** @type {{ members: Member[] }} */
       const known = result.interfaces.get(node.name) ?? { members: [] };
-      known.members.push(...node.members.map((member) => ({ ...interfaceMember(member), partial: node.partial })));
+      known.members.push(...node.members.map((/** @type {any} */ member) => ({ ...interfaceMember(member), partial: node.partial })));
       result.interfaces.set(node.name, known);
     }
   }
   for (const [name, members] of Object.entries(documentation.extensions)) {
-    (result.dictionaries.get(name) ?? result.interfaces.get(name)).members.push(...members);
+    const extended = /** @type {{ members: object[] }} */ (result.dictionaries.get(name) ?? result.interfaces.get(name));
+    extended.members.push(...members);
   }
   return result;
 }
 
+/**
+ * @param {any} member
+ * @returns {any}
+ */
 function dictionaryMember(member) {
   return {
     name: member.name,
@@ -81,8 +103,9 @@ function dictionaryMember(member) {
   };
 }
 
+/** @param {any} member */
 function interfaceMember(member) {
-  const parameters = (member.arguments ?? []).map((argument) => ({
+  const parameters = (member.arguments ?? []).map((/** @type {any} */ argument) => ({
     name: argument.name,
     type: typeText(argument.idlType, argument.extAttrs),
     optional: argument.optional,
@@ -95,23 +118,35 @@ function interfaceMember(member) {
   };
 }
 
-/** Operators are the operations of the partial MLGraphBuilder interfaces. */
+/**
+ * Operators are the operations of the partial MLGraphBuilder interfaces.
+ * @param {Model} model
+ */
 function operatorsOf({ interfaces }) {
-  return interfaces.get('MLGraphBuilder').members.filter(({ partial }) => partial);
+  return /** @type {{ members: Member[] }} */ (interfaces.get('MLGraphBuilder')).members.filter(({ partial }) => partial);
 }
 
-/** Members of a dictionary in the order in which Web IDL reads them. */
+/**
+ * Members of a dictionary in the order in which Web IDL reads them.
+ * @param {Model['dictionaries']} dictionaries
+ * @param {string} name
+ * @returns {Member[]}
+ */
 function readingOrder(dictionaries, name) {
-  const { parent, members } = dictionaries.get(name);
+  const { parent, members } = /** @type {{ parent?: string | null, members: Member[] }} */ (dictionaries.get(name));
   return [...(parent ? readingOrder(dictionaries, parent) : []), ...[...members].sort(byCodeUnits)];
 }
 
-/** Source of an object literal on one line; keys are IDL identifiers. */
+/**
+ * Source of an object literal on one line; keys are IDL identifiers.
+ * @param {object} object
+ */
 function objectSource(object) {
   const pairs = Object.entries(object).map(([key, value]) => `${key}: ${literal(value)}`);
   return `{ ${pairs.join(', ')} }`;
 }
 
+/** @param {string} idl */
 function header(idl) {
   const digest = createHash('sha256').update(idl).digest('hex');
   return [
@@ -120,8 +155,13 @@ function header(idl) {
   ];
 }
 
-/** Source of lib/operators.js. */
-function operatorTable(idl, { enumerations, dictionaries, ...rest }) {
+/**
+ * Source of lib/operators.js.
+ * @param {string} idl
+ * @param {Model} model
+ */
+function operatorTable(idl, model) {
+  const { enumerations, dictionaries } = model;
   const lines = [
     ...header(idl),
     "'use strict';",
@@ -149,9 +189,9 @@ function operatorTable(idl, { enumerations, dictionaries, ...rest }) {
     '/** Operator methods of MLGraphBuilder: arguments, options dictionary and type of the result. */',
   );
   lines.push('const operators = [');
-  for (const { name, type, parameters } of operatorsOf(rest)) {
+  for (const { name, type, parameters } of operatorsOf(model)) {
     const options = parameters.at(-1);
-    if (!options.optional || parameters.slice(0, -1).some(({ optional }) => optional)) {
+    if (options === undefined || !options.optional || parameters.slice(0, -1).some(({ optional }) => optional)) {
       throw new Error(`${name}: the generator expects one optional argument, the last`);
     }
     lines.push(`  { name: ${literal(name)}, options: ${literal(options.type)}, result: ${literal(type)}, arguments: [`);
@@ -178,11 +218,11 @@ export async function generate() {
   idlModel.interfaces.delete('NavigatorML');
   return new Map([
     ['lib/operators.js', operatorTable(idl, idlModel)],
-    ['index.d.ts', declarations(header(idl), idlModel, operatorsOf(idlModel), await readLimits())],
+    ['index.d.ts', declarations(header(idl), idlModel, operatorsOf(idlModel), /** @type {any} */ (await readLimits()))],
   ]);
 }
 
-async function main(check) {
+async function main(/** @type {boolean} */ check) {
   for (const [file, source] of await generate()) {
     const url = new URL(file, root);
     if (!check) {

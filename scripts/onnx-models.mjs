@@ -29,7 +29,7 @@ function readArguments() {
       },
     }));
   } catch (error) {
-    throw new Failure(`${error.message}\n${USAGE}`, 2);
+    throw new Failure(`${/** @type {Error} */ (error).message}\n${USAGE}`, 2);
   }
   if (values.help) {
     throw new Failure(USAGE, 0);
@@ -71,7 +71,11 @@ async function writeModels({ only, generator }) {
   }
 }
 
-/** Whether the test of memory can run: it needs Linux, and the largest model. */
+/**
+ * Whether the test of memory can run: it needs Linux, and the largest model.
+ *
+ * @param {{ only?: string[] }} options
+ */
 function measuresMemory({ only }) {
   if (process.platform !== 'linux') {
     say('memory is not measured: only Linux says how much of it is resident');

@@ -6,9 +6,9 @@
 const SAME = 'The shape and data type of `input`.';
 
 /** Operators of one input that keep its shape. `section` names the part of the draft, without what all of them begin with. */
-const unary = (text, section = 'unary') => ({ text, section, parameters: { input: 'Any shape.' }, returns: SAME });
+const unary = (/** @type {string} */ text, section = 'unary') => ({ text, section, parameters: { input: 'Any shape.' }, returns: SAME });
 
-const binary = (text) => ({
+const binary = (/** @type {string} */ text) => ({
   text,
   section: 'binary',
   parameters: { a: 'Broadcasts with `b`.', b: 'Broadcasts with `a`; of the same data type.' },
@@ -16,16 +16,16 @@ const binary = (text) => ({
   errors: 'the shapes do not broadcast',
 });
 
-const comparison = (text) => ({ ...binary(text), section: 'logical', returns: 'The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere.' });
+const comparison = (/** @type {string} */ text) => ({ ...binary(text), section: 'logical', returns: 'The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere.' });
 
-const logicalBinary = (text) => ({
+const logicalBinary = (/** @type {string} */ text) => ({
   ...comparison(text),
   parameters: { a: 'Any value but 0 is true. Broadcasts with `b`.', b: 'Any value but 0 is true. Broadcasts with `a`.' },
 });
 
-const test = (text) => ({ text, section: 'logical', parameters: { a: 'Any shape.' }, returns: 'The shape of `a`; uint8, 1 where it holds and 0 elsewhere.' });
+const test = (/** @type {string} */ text) => ({ text, section: 'logical', parameters: { a: 'Any shape.' }, returns: 'The shape of `a`; uint8, 1 where it holds and 0 elsewhere.' });
 
-const reduction = (text) => ({
+const reduction = (/** @type {string} */ text) => ({
   text,
   section: 'reduce',
   parameters: { input: 'Any shape.' },
@@ -33,7 +33,7 @@ const reduction = (text) => ({
   errors: 'an axis is given twice or is not below the rank',
 });
 
-const position = (text) => ({
+const position = (/** @type {string} */ text) => ({
   text,
   section: 'argminmax',
   parameters: { input: 'Any shape.', axis: 'The axis to search, below the rank of `input`.' },
@@ -41,7 +41,7 @@ const position = (text) => ({
   errors: 'the axis is not below the rank, or its size does not fit the data type of the result',
 });
 
-const pooling = (text, section) => ({
+const pooling = (/** @type {string} */ text, /** @type {string} */ section) => ({
   text,
   section: `pool2d-${section}`,
   parameters: { input: '[batches, channels, height, width], or as `layout` says.' },
@@ -387,11 +387,11 @@ const GROUPS = 'Number of groups that channels are divided into; each has filter
 const INPUT_LAYOUT = 'Axis order of input and result.';
 const EPSILON = 'Added to the variance, against a division by zero.';
 const LISTED_AXES = 'Different axes, each below the rank; all of them when absent, and none when empty.';
-const RECURRENT_BIAS = (gates) => ({
+const RECURRENT_BIAS = (/** @type {number} */ gates) => ({
   bias: `[directions, ${gates} * hiddenSize]; zeros when absent.`,
   recurrentBias: `[directions, ${gates} * hiddenSize]; zeros when absent.`,
 });
-const CELL_BIAS = (gates) => ({ bias: `[${gates} * hiddenSize]; zeros when absent.`, recurrentBias: `[${gates} * hiddenSize]; zeros when absent.` });
+const CELL_BIAS = (/** @type {number} */ gates) => ({ bias: `[${gates} * hiddenSize]; zeros when absent.`, recurrentBias: `[${gates} * hiddenSize]; zeros when absent.` });
 const SEQUENCE = {
   initialHiddenState: '[directions, batches, hiddenSize]; zeros when absent.',
   returnSequence: 'Whether the hidden states of all steps are a result, too.',

@@ -1,5 +1,5 @@
 // `npm run pack:local`: packs what is published for this platform into dist/, installs it into an empty project outside of
-// the repository as a user would, and runs the first program of README.md there, with no Rust on the PATH. Prints sizes,
+// the repository as a user would, and runs the WebNN program of README.md there, with no Rust on the PATH. Prints sizes,
 // and how long an import takes. `-- --prebuilt` packs the addon that lies in the repository root, whatever built it.
 
 import { spawnSync } from 'node:child_process';
@@ -20,23 +20,27 @@ const IMPORT_TIME = 30;
 /** How many processes are started to measure an import. */
 const IMPORTS = 21;
 
-/** The first program of README.md, and what it prints according to the sentence below it. */
-export function firstProgram() {
+/** The program of README.md that needs no file, and what it prints according to the block below it. */
+export function readmeProgram() {
   const readme = readFileSync(join(root, 'README.md'), 'utf8');
-  const [, program, printed] = /## A first program\n\n```js\n(.*?)```.*?prints `([^`]*)`/s.exec(readme);
+  const [, program, printed] = /** @type {RegExpExecArray} */ (/## WebNN\n\n```js\n(.*?)```.*?```text\n(.*?)\n```/s.exec(readme));
   return { program, printed };
 }
 
 /** This process's environment without the folders of the Rust toolchain on the PATH. */
 export function environmentWithoutRust() {
-  const name = Object.keys(process.env).find((key) => key.toUpperCase() === 'PATH');
+  const name = Object.keys(process.env).find((key) => key.toUpperCase() === 'PATH') ?? 'PATH';
   const tools = ['cargo', 'rustc', 'cargo.exe', 'rustc.exe'];
-  const holdsRust = (folder) => tools.some((tool) => existsSync(join(folder, tool)));
-  const folders = process.env[name].split(delimiter).filter((folder) => !holdsRust(folder));
+  const holdsRust = (/** @type {string} */ folder) => tools.some((tool) => existsSync(join(folder, tool)));
+  const folders = (process.env[name] ?? '').split(delimiter).filter((folder) => !holdsRust(folder));
   return { ...process.env, [name]: folders.join(delimiter) };
 }
 
-/** Bytes of all files below a folder; links count as what they are. */
+/**
+ * Bytes of all files below a folder; links count as what they are.
+ * @param {string} path
+ * @returns {number}
+ */
 export function bytesOf(path) {
   const stats = lstatSync(path);
   return stats.isDirectory() ? readdirSync(path).reduce((sum, name) => sum + bytesOf(join(path, name)), 0) : stats.size;
@@ -44,21 +48,25 @@ export function bytesOf(path) {
 
 /**
  * Runs a program of a project.
- *
+ * @param {string} project
+ * @param {string} name
+ * @param {string} program
  * @returns {string} what it printed, trimmed
  * @throws {Failure} with its error
  */
 function runProgram(project, name, program) {
   writeFileSync(join(project, name), program);
-  const options = { cwd: project, env: environmentWithoutRust(), encoding: 'utf8' };
-  const { status, stdout, stderr } = spawnSync(process.execPath, [name], options);
+  const { status, stdout, stderr } = spawnSync(process.execPath, [name], { cwd: project, env: environmentWithoutRust(), encoding: 'utf8' });
   if (status !== 0) {
     throw new Failure(`${name} failed in ${project}:\n${stderr}`);
   }
   return stdout.trim();
 }
 
-/** Milliseconds and milliseconds of processor time that `require('webnn-node')` takes in the middle of fresh processes. */
+/**
+ * Milliseconds and milliseconds of processor time that `require('webnn-node')` takes in the middle of fresh processes.
+ * @param {string} project
+ */
 function importTimes(project) {
   const program = `
     const begin = { time: performance.now(), usage: process.cpuUsage() };
@@ -69,7 +77,7 @@ function importTimes(project) {
   return [0, 1].map((column) => samples.map((sample) => sample[column]).sort((a, b) => a - b)[IMPORTS >> 1]);
 }
 
-const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+const megabytes = (/** @type {number} */ bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
 /**
  * Packs `webnn-node` and the package of this platform, from the addon in the repository root.
@@ -83,7 +91,12 @@ export function packThisPlatform(staged, destination) {
   return stage(staged, { [platform]: join(root, addonName(platform)) }).map((folder) => pack(folder, destination));
 }
 
-/** Makes an empty folder a project, and installs tarballs into it as a user would. @throws {Failure} */
+/**
+ * Makes an empty folder a project, and installs tarballs into it as a user would.
+ * @param {string} project
+ * @param {string[]} tarballs
+ * @throws {Failure}
+ */
 export function installInto(project, tarballs) {
   writeFileSync(join(project, 'package.json'), '{ "private": true }\n');
   const args = ['install', '--prefer-offline', '--no-audit', '--no-fund', ...tarballs];
@@ -99,12 +112,12 @@ async function main() {
   try {
     say(`npm install in ${project}`);
     installInto(project, tarballs.map(({ file }) => file));
-    const { program, printed } = firstProgram();
+    const { program, printed } = readmeProgram();
     const output = runProgram(project, 'first.mjs', program);
     if (output !== printed) {
-      throw new Failure(`the first program of README.md printed ${output}, expected ${printed}`);
+      throw new Failure(`the WebNN program of README.md printed ${output}, expected ${printed}`);
     }
-    console.log(`The first program of README.md prints ${output}`);
+    console.log(`The WebNN program of README.md prints ${output}`);
     for (const { name, file, size, unpackedSize } of tarballs) {
       console.log(`${name}: ${megabytes(size)} packed, ${megabytes(unpackedSize)} unpacked: ${file}`);
     }

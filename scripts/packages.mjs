@@ -23,7 +23,7 @@ import { buildLibrary, isAtLeast, replaceFile } from './setup.mjs';
 const USAGE = 'usage: node scripts/packages.mjs build PLATFORM | stage [--repository URL] | publish [--dry-run]';
 
 /** Platforms as `lib/binary.js` names them. */
-export const PLATFORMS = createRequire(import.meta.url)('../lib/binary.js').PLATFORMS;
+export const PLATFORMS = /** @type {string[]} */ (createRequire(import.meta.url)('../lib/binary.js').PLATFORMS);
 
 /** Where the packages are written. */
 export const STAGE = join(root, 'dist', 'npm');
@@ -31,8 +31,13 @@ export const STAGE = join(root, 'dist', 'npm');
 /** The oldest glibc that the addons may need: the oldest one that Rust supports, older than that of any Node. */
 const OLDEST_GLIBC = '2.17';
 
-/** Rust's names of architectures and systems. */
+/**
+ * Rust's names of architectures and systems.
+ *
+ * @type {Record<string, string>}
+ */
 const RUST_CPUS = { arm64: 'aarch64', x64: 'x86_64' };
+/** @type {Record<string, string>} */
 const RUST_SYSTEMS = {
   darwin: 'apple-darwin',
   'linux-gnu': 'unknown-linux-gnu',
@@ -40,28 +45,38 @@ const RUST_SYSTEMS = {
   win32: 'pc-windows-msvc',
 };
 
-/** npm's names of C libraries. */
+/**
+ * npm's names of C libraries.
+ *
+ * @type {Record<string, string>}
+ */
 const NPM_LIBCS = { gnu: 'glibc', musl: 'musl' };
 
-/** @returns {string} Rust's target triple of a platform */
+/**
+ * @param {string} platform
+ * @returns {string} Rust's target triple of a platform
+ */
 export function rustTarget(platform) {
   const [system, cpu, libc] = platform.split('-');
   return `${RUST_CPUS[cpu]}-${RUST_SYSTEMS[libc === undefined ? system : `${system}-${libc}`]}`;
 }
 
-/** @returns {string} file name of a platform's addon */
+/**
+ * @param {string} platform
+ * @returns {string} file name of a platform's addon
+ */
 export function addonName(platform) {
   return `webnn-node.${platform}.node`;
 }
 
-const packageName = (platform) => `webnn-node-${platform}`;
-const readManifest = (directory) => JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8'));
-const repositoryField = (url) => (url === undefined ? {} : { repository: { type: 'git', url } });
+const packageName = (/** @type {string} */ platform) => `webnn-node-${platform}`;
+const readManifest = (/** @type {string} */ directory) => JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8'));
+const repositoryField = (/** @type {string | undefined} */ url) => (url === undefined ? {} : { repository: { type: 'git', url } });
 
 /**
  * The manifest of `webnn-node` as it is published.
  *
- * @param {object} manifest that of the checkout
+ * @param {Record<string, any>} manifest that of the checkout
  * @param {string} [repository] its address, which npm compares with where a package with provenance was built
  */
 export function mainManifest(manifest, repository) {
@@ -69,7 +84,7 @@ export function mainManifest(manifest, repository) {
   return {
     ...published,
     ...repositoryField(repository),
-    files: files.filter((pattern) => !pattern.endsWith('.node')),
+    files: files.filter((/** @type {string} */ pattern) => !pattern.endsWith('.node')),
     optionalDependencies: Object.fromEntries(PLATFORMS.map((platform) => [packageName(platform), manifest.version])),
   };
 }
@@ -78,7 +93,7 @@ export function mainManifest(manifest, repository) {
  * The manifest of a platform's package.
  *
  * @param {string} platform
- * @param {object} manifest that of the checkout
+ * @param {Record<string, any>} manifest that of the checkout
  * @param {string} [repository]
  */
 export function platformManifest(platform, manifest, repository) {
@@ -98,13 +113,20 @@ export function platformManifest(platform, manifest, repository) {
   };
 }
 
-/** The newest version of glibc of which a Linux library needs symbols; undefined where it needs none. */
+/**
+ * The newest version of glibc of which a Linux library needs symbols; undefined where it needs none.
+ * @param {string} file
+ */
 export function neededGlibc(file) {
   const versions = [...readFileSync(file, 'latin1').matchAll(/GLIBC_(\d+(?:\.\d+)+)/g)].map(([, version]) => version);
-  const newer = (a, b) => (isAtLeast(a, b) ? a : b);
+  const newer = (/** @type {string} */ a, /** @type {string} */ b) => (isAtLeast(a, b) ? a : b);
   return versions.length === 0 ? undefined : versions.reduce(newer);
 }
 
+/**
+ * @param {string} directory
+ * @param {object} manifest
+ */
 function writeManifest(directory, manifest) {
   writeFileSync(join(directory, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
 }
@@ -112,7 +134,7 @@ function writeManifest(directory, manifest) {
 /** Files that `npm pack` takes from the checkout, but for addons. */
 function filesOfMain() {
   const [{ files }] = JSON.parse(npmOutput('list of files', ['pack', '--dry-run', '--json', '--ignore-scripts']));
-  return files.map(({ path }) => path).filter((path) => !path.endsWith('.node'));
+  return files.map((/** @type {{ path: string }} */ { path }) => path).filter((/** @type {string} */ path) => !path.endsWith('.node'));
 }
 
 /**
@@ -149,8 +171,9 @@ export function stage(directory, addons, { repository } = {}) {
 
 /**
  * Packs a folder.
- *
- * @returns {{ file: string, size: number, unpackedSize: number, files: { path: string }[] }} the path of the tarball, its
+ * @param {string} folder
+ * @param {string} destination
+ * @returns {{ name: string, file: string, size: number, unpackedSize: number, files: { path: string }[] }} the path of the tarball, its
  *   bytes, those of what it holds, and that
  */
 export function pack(folder, destination) {
@@ -160,8 +183,14 @@ export function pack(folder, destination) {
   return { ...packed, file: join(destination, packed.filename) };
 }
 
-/** Flags of rustc for a platform, as the environment variable that cargo takes them from. */
+/**
+ * Flags of rustc for a platform, as the environment variable that cargo takes them from.
+ * @param {string} platform
+ * @param {string} target
+ * @returns {Record<string, string>}
+ */
 function rustFlags(platform, target) {
+  /** @type {Record<string, string>} */
   const flags = {
     // Without it, Rust links musl into the library: a second C library in the process, beside that of Node.
     musl: '-C target-feature=-crt-static',
@@ -173,10 +202,14 @@ function rustFlags(platform, target) {
   return key === undefined ? {} : { [variable]: flags[key] };
 }
 
-/** Builds the addon of a platform into the repository root. */
+/**
+ * Builds the addon of a platform into the repository root.
+ * @param {string} platform
+ */
 async function build(platform) {
   const target = rustTarget(platform);
   await run(`installation of Rust's standard library for ${target}`, 'rustup', ['target', 'add', target]);
+  /** @type {{ command?: string, target: string, env: Record<string, string> }} */
   const options = { target, env: rustFlags(platform, target) };
   if (platform.startsWith('linux-')) {
     // zig has the headers and stubs of every glibc and of musl.
@@ -188,7 +221,10 @@ async function build(platform) {
   say(`${addonName(platform)} is built`);
 }
 
-/** Writes all packages, from addons that must lie in the repository root. */
+/**
+ * Writes all packages, from addons that must lie in the repository root.
+ * @param {string | undefined} repository
+ */
 function stageAll(repository) {
   const addons = Object.fromEntries(PLATFORMS.map((platform) => [platform, join(root, addonName(platform))]));
   for (const [platform, addon] of Object.entries(addons)) {
@@ -206,7 +242,10 @@ function stageAll(repository) {
   }
 }
 
-/** Whether the registry has this version of a package: a publication that was broken off is taken up again. */
+/**
+ * Whether the registry has this version of a package: a publication that was broken off is taken up again.
+ * @param {{ name: string, version: string }} published
+ */
 function isPublished({ name, version }) {
   const { status, stdout, stderr } = npmResult(['view', name, 'versions', '--json']);
   if (status !== 0 && !`${stderr}${stdout}`.includes('E404')) {
@@ -215,7 +254,10 @@ function isPublished({ name, version }) {
   return status === 0 && [JSON.parse(stdout)].flat().includes(version);
 }
 
-/** Publishes the packages; `webnn-node` last, so that whoever can install it can install what it depends on. */
+/**
+ * Publishes the packages; `webnn-node` last, so that whoever can install it can install what it depends on.
+ * @param {boolean} dryRun
+ */
 async function publish(dryRun) {
   const { version } = readManifest(root);
   const tag = version.includes('-') ? 'next' : 'latest';
@@ -237,10 +279,12 @@ async function publish(dryRun) {
 function readArguments() {
   let parsed;
   try {
-    const options = { repository: { type: 'string' }, 'dry-run': { type: 'boolean', default: false } };
-    parsed = parseArgs({ allowPositionals: true, options });
+    parsed = parseArgs({
+      allowPositionals: true,
+      options: { repository: { type: 'string' }, 'dry-run': { type: 'boolean', default: false } },
+    });
   } catch (error) {
-    throw new Failure(`${error.message}\n${USAGE}`, 2);
+    throw new Failure(`${/** @type {Error} */ (error).message}\n${USAGE}`, 2);
   }
   const [command, platform, ...rest] = parsed.positionals;
   const known = ['build', 'stage', 'publish'].includes(command);
@@ -256,6 +300,8 @@ function readArguments() {
 if (isProgram(import.meta.url)) {
   await entry(async () => {
     const { command, platform, repository, 'dry-run': dryRun } = readArguments();
-    await { build: () => build(platform), stage: () => stageAll(repository), publish: () => publish(dryRun) }[command]();
+    /** @type {Record<string, () => unknown>} */
+    const commands = { build: () => build(platform), stage: () => stageAll(repository), publish: () => publish(dryRun) };
+    await commands[command]();
   });
 }

@@ -21,7 +21,10 @@ export class Failure extends Error {
   }
 }
 
-/** Prints one line that says what happens now. On standard error, so that it keeps its order with tools' progress. */
+/**
+ * Prints one line that says what happens now. On standard error, so that it keeps its order with tools' progress.
+ * @param {string} text
+ */
 export function say(text) {
   process.stderr.write(`> ${text}\n`);
 }
@@ -63,7 +66,10 @@ function npmProgram() {
   return candidates.find((file) => file !== undefined && /npm-cli\.c?js$/.test(file) && existsSync(file));
 }
 
-/** How npm is started: with this Node where its program is known, whatever the PATH is then, and else as the command. */
+/**
+ * How npm is started: with this Node where its program is known, whatever the PATH is then, and else as the command.
+ * @param {string[]} args
+ */
 function npmCommand(args) {
   const program = npmProgram();
   if (program !== undefined) {
@@ -73,7 +79,12 @@ function npmCommand(args) {
   return { command: 'npm', args, shell: process.platform === 'win32' };
 }
 
-/** Runs npm, whether or not npm started this process. See {@link run}. */
+/**
+ * Runs npm, whether or not npm started this process. See {@link run}.
+ * @param {string} step
+ * @param {string[]} npmArgs
+ * @param {{ cwd?: string, env?: Record<string, string> }} [options]
+ */
 export function runNpm(step, npmArgs, options) {
   const { command, args, shell } = npmCommand(npmArgs);
   return run(step, command, args, { ...options, shell });
@@ -83,7 +94,7 @@ export function runNpm(step, npmArgs, options) {
  * Runs npm and waits for it.
  *
  * @param {string[]} npmArgs
- * @param {{ cwd?: string, env?: Record<string, string> }} [options] the folder, the repository root when absent, and the
+ * @param {{ cwd?: string, env?: NodeJS.ProcessEnv }} [options] the folder, the repository root when absent, and the
  *   whole environment, this process's when absent
  * @returns {{ status: number | null, stdout: string, stderr: string }}
  */
@@ -95,8 +106,9 @@ export function npmResult(npmArgs, { cwd = root, env = process.env } = {}) {
 
 /**
  * Standard output of npm. See {@link npmResult}.
- *
  * @param {string} step what npm is run for; names the step in the error
+ * @param {string[]} args
+ * @param {{ cwd?: string, env?: NodeJS.ProcessEnv }} [options]
  * @throws {Failure} with what npm wrote, when it cannot be started or fails
  */
 export function npmOutput(step, args, options) {
@@ -107,19 +119,29 @@ export function npmOutput(step, args, options) {
   return stdout;
 }
 
-/** Standard output of `command`, trimmed, or `undefined` where it cannot be run or fails. */
+/**
+ * Standard output of `command`, trimmed, or `undefined` where it cannot be run or fails.
+ * @param {string} command
+ * @param {string[]} args
+ */
 export function outputOf(command, args) {
   const result = spawnSync(command, args, { cwd: root, encoding: 'utf8' });
   return result.status === 0 ? result.stdout.trim() : undefined;
 }
 
-/** Whether the module with this `import.meta.url` is the program that Node was asked to run. */
+/**
+ * Whether the module with this `import.meta.url` is the program that Node was asked to run.
+ * @param {string} moduleUrl
+ */
 export function isProgram(moduleUrl) {
   // Node resolves links in the module's address but not in its own argument.
   return process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(moduleUrl);
 }
 
-/** Runs `main` and turns a {@link Failure} into its message and exit status. */
+/**
+ * Runs `main` and turns a {@link Failure} into its message and exit status.
+ * @param {() => unknown} main
+ */
 export async function entry(main) {
   try {
     await main();

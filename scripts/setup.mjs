@@ -10,9 +10,11 @@ import { entry, Failure, isProgram, outputOf, root, runNpm, say } from './proces
 /**
  * Whether version `actual` (`1.95.0`, `v20.3.1`, `1.96.0-nightly`) is at least `wanted` (`1.90`, `20`).
  * A component that `wanted` leaves out may be anything.
+ * @param {string} actual
+ * @param {string} wanted
  */
 export function isAtLeast(actual, wanted) {
-  const numbers = (version) => version.replace(/^v/, '').split('-')[0].split('.').map(Number);
+  const numbers = (/** @type {string} */ version) => version.replace(/^v/, '').split('-')[0].split('.').map(Number);
   const [have, need] = [numbers(actual), numbers(wanted)];
   for (let i = 0; i < need.length; i++) {
     if ((have[i] ?? 0) !== need[i]) {
@@ -37,7 +39,7 @@ export function platformName(platform, arch, glibc) {
 
 /** The platform of this Node. */
 export function thisPlatform() {
-  return platformName(process.platform, process.arch, process.report.getReport().header.glibcVersionRuntime !== undefined);
+  return platformName(process.platform, process.arch, /** @type {any} */ (process.report.getReport()).header.glibcVersionRuntime !== undefined);
 }
 
 /** @throws {Failure} when this Node is older than package.json asks for */
@@ -91,7 +93,7 @@ export function checkRust() {
   if (rustc === undefined) {
     throw new Failure(`webnn-node is built with rustc, which cannot be run.\n${howTo}`);
   }
-  const wanted = /^rust-version\s*=\s*"([^"]+)"/m.exec(readFileSync(join(root, 'Cargo.toml'), 'utf8'))[1];
+  const [, wanted] = /** @type {RegExpExecArray} */ (/^rust-version\s*=\s*"([^"]+)"/m.exec(readFileSync(join(root, 'Cargo.toml'), 'utf8')));
   if (!isAtLeast(rustc.split(' ')[1], wanted)) {
     throw new Failure(`webnn-node needs Rust ${wanted} or newer; this is ${rustc}.\nUpdate it with: rustup update stable`);
   }
@@ -128,7 +130,7 @@ export async function buildLibrary({ command = 'build', target, env = {} } = {})
   for await (const line of createInterface({ input: cargo.stdout })) {
     const message = JSON.parse(line);
     if (message.reason === 'compiler-artifact' && message.target.name === 'webnn_node') {
-      library = message.filenames.find((name) => /\.(so|dylib|dll)$/.test(name)) ?? library;
+      library = message.filenames.find((/** @type {string} */ name) => /\.(so|dylib|dll)$/.test(name)) ?? library;
     }
   }
   const code = await ended;
@@ -144,7 +146,8 @@ export async function buildLibrary({ command = 'build', target, env = {} } = {})
 /**
  * Puts a copy of `source` at `target` by renaming, so that a process which has the old file loaded keeps it.
  * Does nothing where both have the same content.
- *
+ * @param {string} source
+ * @param {string} target
  * @returns {boolean} whether the file was replaced
  */
 export function replaceFile(source, target) {
@@ -158,7 +161,7 @@ export function replaceFile(source, target) {
     renameSync(temporary, target);
   } catch (error) {
     rmSync(temporary, { force: true });
-    throw new Failure(`cannot write ${target}: ${error.message}\nIf a program that uses the addon is running, end it first.`);
+    throw new Failure(`cannot write ${target}: ${/** @type {Error} */ (error).message}\nIf a program that uses the addon is running, end it first.`);
   }
   return true;
 }

@@ -1,10 +1,11 @@
-// Writes the tables of supported operators, of ONNX operators and of environment variables into README.md, from
-// `MLContext.opSupportLimits()`, `supportedOperators()` and `systemInfo()` of the built addon.
-// `--check` changes nothing and fails when a table in README.md is not current.
+// Writes the tables of supported operators, of ONNX operators, of environment variables and of speeds into the
+// documentation, from `MLContext.opSupportLimits()`, `supportedOperators()` and `systemInfo()` of the built addon and from
+// bench/RESULTS.md. `--check` changes nothing and fails when a table is not current.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { entry, Failure, isProgram, root, say } from './process.mjs';
+import { readResults, speedTable } from './speed-table.mjs';
 
 /** Data types in the order of the table, with their short names. */
 const SHORT_NAMES = {
@@ -18,23 +19,33 @@ const SHORT_NAMES = {
   uint8: 'u8',
 };
 
-/** Data types in short: `any` for all eight, else a list like `f32 f16`. */
+/**
+ * Data types in short: `any` for all eight, else a list like `f32 f16`.
+ * @param {readonly string[]} dataTypes
+ */
 export function shortTypes(dataTypes) {
   const unknown = dataTypes.find((type) => !(type in SHORT_NAMES));
   if (unknown !== undefined) {
     throw new Failure(`opSupportLimits() names the unknown data type "${unknown}"`);
   }
-  const known = Object.keys(SHORT_NAMES).filter((type) => dataTypes.includes(type));
+  const known = /** @type {(keyof typeof SHORT_NAMES)[]} */ (Object.keys(SHORT_NAMES)).filter((type) => dataTypes.includes(type));
   return known.length === Object.keys(SHORT_NAMES).length ? 'any' : known.map((type) => SHORT_NAMES[type]).join(' ');
 }
 
-/** Data types and ranks of one operand: `f32 f16, rank 4`, `any, rank 0–8`. */
+/**
+ * Data types and ranks of one operand: `f32 f16, rank 4`, `any, rank 0–8`.
+ * @param {{ dataTypes: readonly string[], rankRange: { min: number, max: number } }} limits
+ */
 function shortLimits({ dataTypes, rankRange: { min, max } }) {
   return `${shortTypes(dataTypes)}, rank ${min === max ? min : `${min}–${max}`}`;
 }
 
-/** A table cell for `[operand, limits]` pairs; neighbours with the same limits share an entry. */
+/**
+ * A table cell for `[operand, limits]` pairs; neighbours with the same limits share an entry.
+ * @param {[name: string, limits: Parameters<typeof shortLimits>[0]][]} operands
+ */
 function cell(operands) {
+  /** @type {{ names: string[], text: string }[]} */
   const groups = [];
   for (const [name, limits] of operands) {
     const text = shortLimits(limits);
@@ -48,7 +59,10 @@ function cell(operands) {
   return groups.map(({ names, text }) => `${names.map((name) => `\`${name}\``).join(' ')} ${text}`).join('<br>');
 }
 
-/** Whether a member of an operator's limits describes a result (`output`, `outputs`, `output0`, ...). */
+/**
+ * Whether a member of an operator's limits describes a result (`output`, `outputs`, `output0`, ...).
+ * @param {[name: string, limits: unknown]} operand
+ */
 function isOutput([name]) {
   return /^output(s|\d+)?$/.test(name);
 }
@@ -56,7 +70,7 @@ function isOutput([name]) {
 /**
  * The support table as Markdown.
  *
- * @param {object} limits an MLOpSupportLimits dictionary
+ * @param {import('webnn-node').MLOpSupportLimits} limits
  */
 export function supportTable(limits) {
   const { preferredInputLayout, maxTensorByteLength, input, constant, output, ...operators } = limits;
@@ -90,28 +104,31 @@ export function environmentTable(environment) {
 }
 
 /**
- * The table of ONNX operators as Markdown: one row for those of a domain of which everything is translated, and one for
- * each of the others.
+ * The ONNX operators as Markdown: for each domain, a list of those without limits and a table of the others.
  *
  * @param {{domain: string, operator: string, notes: string}[]} operators
  */
 export function onnxTable(operators) {
-  const rows = [...new Set(operators.map(({ domain }) => domain))].flatMap((domain) => {
+  const sections = [...new Set(operators.map(({ domain }) => domain))].flatMap((domain) => {
     const own = operators.filter((entry) => entry.domain === domain);
     const names = own.filter(({ notes }) => notes === '').map(({ operator }) => `\`${operator}\``);
-    const shown = domain === '' ? 'ai.onnx' : domain;
-    const limited = own.filter(({ notes }) => notes !== '');
+    const limited = own.filter(({ notes }) => notes !== '').map(({ operator, notes }) => `| \`${operator}\` | ${notes} |`);
     return [
-      `| ${shown} | ${names.join(' ')} | everything that the types of WebNN allow |`,
-      ...limited.map(({ operator, notes }) => `| ${shown} | \`${operator}\` | ${notes} |`),
+      `## ${domain === '' ? 'ai.onnx' : domain}`,
+      `${own.length} operators. These have no limits but the data types of WebNN:`,
+      names.join(' '),
+      `These have limits:`,
+      ['| Operator | Limits |', '|---|---|', ...limited].join('\n'),
     ];
   });
-  return [`${operators.length} operators.`, '', '| Domain | Operators | What is supported |', '|---|---|---|', ...rows].join('\n');
+  return sections.join('\n\n');
 }
 
 /**
  * `text` with `table` between the markers of that name.
- *
+ * @param {string} text
+ * @param {string} name
+ * @param {string} table
  * @throws {Failure} when the markers are not there exactly once, in order
  */
 export function insertTable(text, name, table) {
@@ -119,31 +136,42 @@ export function insertTable(text, name, table) {
   const [before, rest, tooMany] = text.split(begin);
   const [old, after, tooManyEnds] = rest?.split(end) ?? [];
   if (old === undefined || after === undefined || tooMany !== undefined || tooManyEnds !== undefined) {
-    throw new Failure(`README.md needs exactly one ${begin} followed by one ${end}`);
+    throw new Failure(`the page needs exactly one ${begin} followed by one ${end}`);
   }
   return `${before}${begin}\n\n${table}\n\n${end}${after}`;
 }
 
-async function main() {
-  const check = process.argv.includes('--check');
+/** The generated tables: the page that each stands on, the name of its markers, the table. */
+async function currentTables() {
   const { ml } = await import('webnn-node');
   const { systemInfo } = await import('webnn-node/inspect');
   const { supportedOperators } = await import('webnn-node/onnx');
   const context = await ml.createContext({ accelerated: false });
-  const operators = supportTable(context.opSupportLimits());
+  const limits = context.opSupportLimits();
   context.destroy();
-  const file = join(root, 'README.md');
-  const old = readFileSync(file, 'utf8');
-  const withOperators = insertTable(old, 'support-table', operators);
-  const withOnnx = insertTable(withOperators, 'onnx-table', onnxTable(supportedOperators()));
-  const current = insertTable(withOnnx, 'environment-table', environmentTable(systemInfo().environment));
-  if (old === current) {
-    say('the tables in README.md are current');
-  } else if (check) {
-    throw new Failure('A table in README.md is stale. Write it anew with: npm run docs');
-  } else {
-    writeFileSync(file, current);
-    say('the tables in README.md are new');
+  const results = readResults(readFileSync(join(root, 'bench', 'RESULTS.md'), 'utf8'));
+  return [
+    { page: 'docs/operators.md', name: 'support-table', table: supportTable(limits) },
+    { page: 'docs/onnx-operators.md', name: 'onnx-table', table: onnxTable(supportedOperators()) },
+    { page: 'docs/environment.md', name: 'environment-table', table: environmentTable(systemInfo().environment) },
+    { page: 'docs/speed.md', name: 'speed-table', table: speedTable(results) },
+  ];
+}
+
+async function main() {
+  const check = process.argv.includes('--check');
+  for (const { page, name, table } of await currentTables()) {
+    const file = join(root, page);
+    const old = readFileSync(file, 'utf8');
+    const current = insertTable(old, name, table);
+    if (old === current) {
+      say(`the table in ${page} is current`);
+    } else if (check) {
+      throw new Failure(`The table in ${page} is stale. Write it anew with: npm run docs`);
+    } else {
+      writeFileSync(file, current);
+      say(`the table in ${page} is new`);
+    }
   }
 }
 

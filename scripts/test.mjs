@@ -31,8 +31,8 @@ const RUST_ON_GPU = { WEBNN_TEST_GPU: '1' };
 /** Part of the names of Rust tests that run nowhere else. */
 const RUST_GPU_TESTS = 'on_software_vulkan';
 
-/** Makes the contexts of JavaScript tests use software Vulkan; Mesa's variable keeps it from writing to standard error. */
-const JAVASCRIPT_ON_GPU = { WEBNN_GPU_SOFTWARE: '1', NODEVICE_SELECT: '1' };
+/** Makes the contexts of JavaScript tests use software Vulkan. */
+const JAVASCRIPT_ON_GPU = { WEBNN_GPU_SOFTWARE: '1' };
 
 /** Reads the command line. @throws {Failure} with exit status 2 when it cannot be understood */
 function readArguments() {
@@ -51,7 +51,7 @@ function readArguments() {
       },
     });
   } catch (error) {
-    throw new Failure(`${error.message}\n${USAGE}`, 2);
+    throw new Failure(`${/** @type {Error} */ (error).message}\n${USAGE}`, 2);
   }
   const { values, positionals: files } = parsed;
   if (values.help) {
@@ -63,7 +63,7 @@ function readArguments() {
   if (files.length > 0 && values.only === 'rust') {
     throw new Failure(`--only rust takes no files\n${USAGE}`, 2);
   }
-  const suites = Object.keys(SUITES).filter((suite) => values[suite]);
+  const suites = /** @type {(keyof typeof SUITES)[]} */ (Object.keys(SUITES)).filter((suite) => values[suite]);
   const hasOnly = values.only !== undefined && !values.gpu;
   if (suites.length > 0 && (suites.length > 1 || files.length > 0 || hasOnly)) {
     throw new Failure(`--${suites[0]} goes with no other suite${suites[0] === 'gpu' ? '' : ', --only'} or files\n${USAGE}`, 2);
@@ -80,13 +80,16 @@ function readArguments() {
 /** Tests that need packages of Python or npm that are fetched for them; each folder has an npm script of its own. */
 const PACKAGE_TESTS = ['__test__/clients/', '__test__/onnx-contrib/', '__test__/onnx-models/', '__test__/semantic-search/'];
 
-/** Paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 knows no globs. */
+/**
+ * Paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 knows no globs.
+ * @param {Pick<ReturnType<typeof readArguments>, 'suite'>} options
+ */
 function testFiles({ suite }) {
-  const suiteOf = (file) => Object.keys(SUITES).find((name) => file.startsWith(SUITES[name]));
-  const isWanted = (file) => suiteOf(file) === suite || (suite === 'gpu' && ON_BOTH.some((folder) => file.startsWith(folder)));
+  const suiteOf = (/** @type {string} */ file) => Object.entries(SUITES).find(([, folder]) => file.startsWith(folder))?.[0];
+  const isWanted = (/** @type {string} */ file) => suiteOf(file) === suite || (suite === 'gpu' && ON_BOTH.some((folder) => file.startsWith(folder)));
   return readdirSync(join(root, '__test__'), { recursive: true, withFileTypes: true })
     .filter((file) => file.isFile() && file.name.endsWith('.test.mjs'))
-    .map((file) => relative(root, join(file.parentPath ?? file.path, file.name)).split(sep).join('/'))
+    .map((file) => relative(root, join(file.parentPath, file.name)).split(sep).join('/'))
     .filter((file) => !file.includes('/node_modules/') && isWanted(file))
     .filter((file) => !PACKAGE_TESTS.some((folder) => file.startsWith(folder)))
     .sort();
@@ -96,6 +99,7 @@ function testFiles({ suite }) {
  * The Rust tests, which all stand beside the code that they test. They are built without the `napi` feature, because a test binary has no Node to link with.
  * A name is a substring here; that none matches is an error only where no JavaScript tests follow. Those that need
  * Vulkan are left out but in the suite of GPUs.
+ * @param {ReturnType<typeof readArguments>} options
  */
 async function testRust({ only, name, suite }) {
   checkRust();
@@ -116,10 +120,13 @@ async function testRust({ only, name, suite }) {
 /** Checks that what is generated from the IDL and from the rule rows is what the repository holds. */
 async function checkGenerated() {
   await run('check of the generated operator table', process.execPath, ['scripts/generate-operators.mjs', '--check']);
-  await run('check of the tables in README.md', process.execPath, ['scripts/support-table.mjs', '--check']);
+  await run('check of the tables in the documentation', process.execPath, ['scripts/support-table.mjs', '--check']);
 }
 
-/** The JavaScript tests. `--expose-gc` lets them see that memory is given back. */
+/**
+ * The JavaScript tests. `--expose-gc` lets them see that memory is given back.
+ * @param {ReturnType<typeof readArguments>} options
+ */
 async function testJavaScript({ name, files, suite }) {
   const pattern = name === undefined ? [] : [`--test-name-pattern=${name}`];
   const env = suite === 'gpu' ? JAVASCRIPT_ON_GPU : {};

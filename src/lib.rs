@@ -1,6 +1,6 @@
 //! The W3C Web Neural Network API for server-side JavaScript.
 //!
-//! Rooms, in the order of their dependencies (see the README's architecture section): [`dtype`], [`dimension`], [`shape`],
+//! Rooms, in the order of their dependencies (see docs/architecture.md): [`dtype`], [`dimension`], [`shape`],
 //! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`description`], [`observe`], [`cpu`], [`gpu`],
 //! [`runtime`], [`onnx`], [`session`], `napi`.
 

@@ -11,9 +11,9 @@ export const PROGRAM = path.join(ROOT, 'bin', 'webnn-node.js');
 /** Path of a file that files/make.py wrote. */
 export const file = (name) => fileURLToPath(new URL(`files/${name}`, import.meta.url));
 
-/** Starts the program; its streams are pipes. A driver that looks at displays says nothing there, see README.md. */
-export function start(args, { env = process.env, ...options } = {}) {
-  return spawn(process.execPath, [PROGRAM, ...args], { cwd: ROOT, env: { ...env, NODEVICE_SELECT: '1' }, ...options });
+/** Starts the program; its streams are pipes. */
+export function start(args, options = {}) {
+  return spawn(process.execPath, [PROGRAM, ...args], { cwd: ROOT, ...options });
 }
 
 /**
@@ -22,7 +22,12 @@ export function start(args, { env = process.env, ...options } = {}) {
  * @returns {Promise<{ code: number | null, signal: string | null, stdout: string, stderr: string }>}
  */
 export function webnn(...args) {
-  const child = start(args);
+  return webnnWith({}, ...args);
+}
+
+/** As `webnn`, with options of `spawn()`. */
+export function webnnWith(options, ...args) {
+  const child = start(args, options);
   const text = { stdout: '', stderr: '' };
   for (const stream of ['stdout', 'stderr']) child[stream].setEncoding('utf8').on('data', (part) => { text[stream] += part; });
   return new Promise((resolve, reject) => {

@@ -4,6 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { histogramLines, histogramSvg, sharedBins } from '../../cli/histogram.mjs';
+import { systemInfo } from '../../inspect.js';
 import { compareTensors, describeTensor, summarizeSamples } from '../../cli/statistics.mjs';
 import { file, ROOT, webnn, webnnJson } from './command.mjs';
 
@@ -71,8 +72,9 @@ test('bench: numbers, histogram and picture', async () => {
   const svg = path.join(folder, 'times.svg');
   const { code, stdout } = await webnn('bench', conv, '--runs', '20', '--warmup', '1', '--threads', '1', '--svg', svg);
   assert.equal(code, 0);
-  assert.match(stdout, /^engine +median +p95 +min +runs\/s +runs +load +memory +peak$/m);
-  assert.match(stdout, /^webnn-node \d+\.\d+\.\d+ .* 20 /m);
+  assert.match(stdout, /^engine +device +median +p95 +min +runs\/s +runs +load +memory +peak$/m);
+  assert.match(stdout, /^webnn-node \d+\.\d+\.\d+ +CPU \(\w+, 1 thread\) .* 20 /m);
+  assert.match(stdout, /^Times of one run on the CPU$/m);
   assert.match(stdout, /█ \d+$/m);
   assertWellFormed(await readFile(svg, 'utf8'));
 });
@@ -80,6 +82,9 @@ test('bench: numbers, histogram and picture', async () => {
 test('bench: for programs, every sample', async () => {
   const { engines: [engine], threads, othersShare } = await webnnJsonWithNotes('bench', conv, '--seconds', '0.2');
   assert.equal(engine.name, 'webnn-node');
+  // Also where there is a GPU: measurements are those of the CPU unless they are asked for elsewhere.
+  assert.equal(engine.device, 'cpu');
+  assert.match(engine.processor, /^\w+, \d+ threads?$/);
   assert.equal(engine.samples.length, engine.runs);
   assert.ok(engine.min > 0 && engine.min <= engine.median && engine.median <= engine.p95);
   assert.ok(engine.residentPeak >= engine.residentAfterLoad && engine.residentAfterLoad > 2 ** 20);
@@ -105,17 +110,22 @@ test('bench: an engine that is not installed is named, with the way to install i
   assert.match(absent.stderr, /--against-from .*absent: there is no such folder/);
 });
 
-/** A folder with an engine that is called onnxruntime-node: this one, its outputs multiplied by `factor`. */
-async function folderOfEngine(factor) {
+/**
+ * A folder with an engine that is called onnxruntime-node: this one on the CPU, its outputs multiplied by `factor`. It says that
+ * it has execution providers of the given names, and only that of the CPU works.
+ */
+async function folderOfEngine(factor, providers = ['cpu']) {
   const directory = await mkdtemp(path.join(folder, 'engine-'));
   const installed = path.join(directory, 'node_modules', 'onnxruntime-node');
   await mkdir(installed, { recursive: true });
   await writeFile(path.join(installed, 'package.json'), JSON.stringify({ name: 'onnxruntime-node', version: '0.0.7', main: 'index.js' }));
   await writeFile(path.join(installed, 'index.js'), `
+    const { ml } = require(${JSON.stringify(path.join(ROOT, 'index.js'))});
     const { loadModel } = require(${JSON.stringify(path.join(ROOT, 'onnx.js'))});
     class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } }
-    const InferenceSession = { async create(file) {
-      const model = await loadModel(file);
+    const InferenceSession = { async create(file, { executionProviders: [provider] }) {
+      if (provider !== 'cpu') throw new Error('no ' + provider + ' here');
+      const model = await loadModel(file, { context: await ml.createContext({ accelerated: false }) });
       return {
         inputMetadata: [{ name: 'x', type: 'float32' }],
         run: async ({ x }) => {
@@ -124,7 +134,8 @@ async function folderOfEngine(factor) {
         },
       };
     } };
-    module.exports = { InferenceSession, Tensor };
+    const listSupportedBackends = () => ${JSON.stringify(providers.map((name) => ({ name })))};
+    module.exports = { InferenceSession, Tensor, listSupportedBackends };
   `);
   return directory;
 }
@@ -140,8 +151,29 @@ test('bench: two engines are measured in turns and compared', async () => {
   const { code, stdout } = await against(1.01, webnn);
   assert.equal(code, 0);
   assert.match(stdout, /^output y \(float32\) differs: .*, 0\.0099\d* of the largest value$/m);
-  assert.match(stdout, /x as fast as .* \(medians\)$/m);
+  assert.match(stdout, /x as fast as .* \(medians, on the CPU\)$/m);
   assert.match(stdout, /^ +webnn-node +onnxruntime-node$/m);
+});
+
+test('bench: two engines run on one device, or the command says which cannot', async () => {
+  const { load } = await import('../../cli/bench/onnxruntime.mjs');
+  const options = { model: conv, freeDimensions: {}, from: await folderOfEngine(1, ['cpu', 'webgpu', 'cuda']) };
+  const inputs = { x: { dataType: 'float32', shape: [1, 16, 4, 4], data: new Float32Array(256) } };
+  assert.equal((await load({ ...options, device: 'cpu' }, inputs)).processor, 'cpu');
+  await assert.rejects(load({ ...options, device: 'gpu' }, inputs), { message: 'it cannot use the GPU: cuda: no cuda here; webgpu: no webgpu here' });
+  await assert.rejects(load({ ...options, device: 'gpu', from: await folderOfEngine(1) }, inputs), { message: 'it cannot use the GPU: it has only cpu' });
+});
+
+test('bench: a GPU that is asked for is used, or the command says why not', async () => {
+  const { gpuReason } = systemInfo();
+  const { code, stdout, stderr } = await webnn('bench', conv, '--runs', '2', '--device', 'gpu');
+  if (gpuReason === null) {
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /^webnn-node [\d.]+ +GPU \(.+ \(\w+\)\) /m);
+    assert.match(stdout, /^Times of one run on the GPU$/m);
+  } else {
+    assert.deepEqual([code, stdout, stderr], [1, '', `webnn-node: webnn-node: the GPU cannot be used: ${gpuReason}\n`]);
+  }
 });
 
 test('bench: an error of an engine ends the command', async () => {

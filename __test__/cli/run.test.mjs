@@ -18,7 +18,7 @@ after(() => rm(folder, { recursive: true }));
 /** Runs a model and reads what it wrote: elements by file name. */
 async function written(...args) {
   const directory = await mkdtemp(path.join(folder, 'outputs-'));
-  const { code, stderr } = await webnn('run', ...args, '--output', directory);
+  const { code, stderr } = await webnn('run', ...args, '--output-dir', directory);
   assert.equal(stderr, '');
   assert.equal(code, 0);
   const names = (await readdir(directory)).sort();
@@ -182,12 +182,12 @@ describe('pictures', () => {
 
 test('a folder that cannot be created is an error', async () => {
   const inFile = path.join(file('conv.onnx'), 'folder');
-  await refused(1, /cannot create the folder .*conv\.onnx.folder: ENOTDIR/, file('conv.onnx'), '--input', 'ones', '--output', inFile);
+  await refused(1, /cannot create the folder .*conv\.onnx.folder: ENOTDIR/, file('conv.onnx'), '--input', 'ones', '--output-dir', inFile);
 });
 
 test('files of outputs are those of NumPy, in folders that are made', async () => {
   const directory = path.join(folder, 'new', 'npy');
-  const { code, stdout } = await webnn('run', tokens, '--input', `ids=${file('int64.npy')}`, '--input', 'mask=ones', '--output', directory);
+  const { code, stdout } = await webnn('run', tokens, '--input', `ids=${file('int64.npy')}`, '--input', 'mask=ones', '--output-dir', directory);
   assert.equal(code, 0);
   const lines = ['masked.npy  float32 [2, 3]', 'copy_ids.npy  int64 [2, 3]'].map((line) => `${path.join(directory, line)}\n`);
   assert.equal(stdout, lines.join(''));

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
 import test, { describe } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { file, ROOT, start, webnn } from './command.mjs';
+import { file, ROOT, start, webnn, webnnJson, webnnWith } from './command.mjs';
 
 const { version } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
 
@@ -16,11 +16,25 @@ const MODEL = ['--free-dimension'];
 const OPTIONS = {
   info: [],
   inspect: MODEL,
-  run: [...MODEL, ...INPUTS, '--threads', '--output', '--labels', '--top'],
-  bench: [...MODEL, ...INPUTS, '--threads', '--against', '--against-from', '--runs', '--seconds', '--warmup', '--svg'],
+  run: [...MODEL, ...INPUTS, '--threads', '--output-dir', '--labels', '--top'],
+  bench: [...MODEL, ...INPUTS, '--device', '--threads', '--against', '--against-from', '--runs', '--seconds', '--warmup', '--svg'],
   profile: [...MODEL, ...INPUTS, '--threads', '--runs', '--warmup', '--top', '--trace', '--html'],
   view: [...MODEL, ...INPUTS, '--threads', '--output', '--profile', '--runs', '--warmup'],
 };
+
+/** Runs the program to its end with its standard output or standard error at a device that is always full. */
+async function intoFull(stream, ...args) {
+  const full = openSync('/dev/full', 'w');
+  try {
+    const child = start(args, { stdio: ['ignore', ...['stdout', 'stderr'].map((name) => (name === stream ? full : 'pipe'))] });
+    let text = '';
+    for (const pipe of [child.stdout, child.stderr]) pipe?.on('data', (part) => { text += part; });
+    const [code] = await once(child, 'close');
+    return { code, text };
+  } finally {
+    closeSync(full);
+  }
+}
 
 /** The program must refuse with one message on standard error and nothing on standard output. */
 async function refused(code, message, ...args) {
@@ -90,6 +104,32 @@ describe('wrong usage is exit code 2', () => {
     await refused(2, /cannot be used with option '--runs/, 'bench', conv, '--runs', '1', '--seconds', '1');
   });
 
+  test('options that would change nothing', async () => {
+    const idle = (option, why, ...args) => refused(2, new RegExp(`${option} has no effect: ${why}`), ...args);
+    const tokens = [file('tokens.onnx'), '--free-dimension', 'batch=1', '--free-dimension', 'sequence=3'];
+    await idle('--top', 'classes are printed with --labels', 'run', conv, '--input', 'ones', '--top', '3');
+    await idle('--top', 'the document of --json has all steps', 'profile', conv, '--json', '--top', '3');
+    for (const [option, ...value] of [['mean', '0'], ['std', '1'], ['scale', '1'], ['layout', 'nchw'], ['resize', '8'], ['crop', '8'], ['stretch']]) {
+      await idle(`--${option}`, 'no input is a picture', 'run', conv, '--input', 'ones', `--${option}`, ...value);
+    }
+    await idle('--mean', 'no input is a picture', 'bench', conv, '--mean', '0');
+    await idle('--against-from', 'no engine is measured --against this one', 'bench', conv, '--against-from', '.');
+    await idle('--threads', 'the GPU computes', 'bench', conv, '--device', 'gpu', '--threads', '1');
+    await idle('--random-range', 'no input is random integers', 'bench', conv, '--random-range', '0,5');
+    await idle('--random-range', 'no input is random integers', 'run', ...tokens, '--input', 'ids=ones', '--input', 'mask=ones', '--random-range', '0,5');
+    await idle('--warmup', 'the page has a profile with --profile', 'view', conv, '-o', 'x.html', '--warmup', '3');
+    await idle('--random-range', 'the page has a profile with --profile', 'view', ...tokens, '-o', 'x.html', '--random-range', '0,5');
+  });
+
+  test('-o is the page to write, in each command that has it', async () => {
+    await refused(2, /unknown option '-o'/, 'run', conv, '--input', 'ones', '-o', 'x');
+    await refused(2, /unknown option '--output'\n/, 'run', conv, '--input', 'ones', '--output', 'x');
+    for (const command of Object.keys(OPTIONS)) {
+      const { stdout } = await webnn(command, '--help');
+      assert.match(stdout, /^(?![^]*^  -o)|^  -o, --output <FILE> +the page to write$/m, command);
+    }
+  });
+
   test('names of inputs and dimensions', async () => {
     const tokens = file('tokens.onnx');
     await refused(2, /no value for x \(float32 \[1, 16, 4, 4\]\); give --input x=FILE/, 'run', conv);
@@ -107,7 +147,9 @@ describe('failures are exit code 1', () => {
   test('files that are missing or no models', async () => {
     await refused(1, /cannot read the model absent\.onnx: there is no such file/, 'inspect', 'absent.onnx');
     await refused(1, /cannot read the model .*files.?: it is not a file/, 'inspect', file(''));
-    await refused(1, /bool\.npy/, 'inspect', file('bool.npy'));
+    await refused(1, /bool\.npy: not an ONNX file: it seems to be an array of NumPy$/m, 'inspect', file('bool.npy'));
+    await refused(1, /package\.json: not an ONNX file: it seems to be JSON$/m, 'run', path.join(ROOT, 'package.json'), '--input', 'ones');
+    await refused(1, /auto\.js: not an ONNX file: it seems to be text$/m, 'bench', path.join(ROOT, 'auto.js'));
     await refused(1, /input x: cannot read absent\.npy: there is no such file/, 'run', file('conv.onnx'), '--input', 'absent.npy');
     await refused(1, /cannot read the labels absent\.txt: there is no such file/, 'run', file('conv.onnx'), '--input', 'ones', '--labels', 'absent.txt');
   });
@@ -126,6 +168,30 @@ describe('failures are exit code 1', () => {
 });
 
 describe('ends', () => {
+  test('a full disk behind standard output is one line and exit code 1', { skip: !existsSync('/dev/full') }, async () => {
+    const conv = file('conv.onnx');
+    for (const args of [
+      ['info'],
+      ['info', '--json'],
+      ['inspect', conv],
+      ['run', conv, '--input', 'ones'],
+      ['bench', conv, '--runs', '1'],
+      ['profile', conv, '--runs', '1'],
+      ['view', conv, '-o', os.devNull],
+      ['--help'],
+      ['--version'],
+    ]) {
+      const { code, text } = await intoFull('stdout', ...args);
+      assert.match(text, /^(note: .*\n)?webnn-node: cannot write to standard output: .*no space left on device.*\n$/, args[0]);
+      assert.equal(code, 1, args[0]);
+    }
+  });
+
+  test('a full disk behind standard error shows in the exit code', { skip: !existsSync('/dev/full') }, async () => {
+    assert.deepEqual(await intoFull('stderr', 'inspect', 'absent.onnx'), { code: 1, text: '' });
+    assert.deepEqual(await intoFull('stderr', 'run', '--wrong'), { code: 2, text: '' });
+  });
+
   test('a reader that closes its end early is no error', async () => {
     const child = start(['inspect', file('conv.onnx')]);
     child.stdout.destroy();
@@ -137,16 +203,47 @@ describe('ends', () => {
   });
 
   test('an interrupt ends at once, with exit code 130 and without output', async () => {
-    const child = start(['bench', file('conv.onnx'), '--seconds', '600']);
+    // The process of the engine tells when it is ready for requests: the measurement begins.
+    const tell = "process.on('newListener', (event) => event === 'message' && process.stderr.write('measures'))";
+    const env = { ...process.env, NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(tell)}` };
+    const child = start(['bench', file('conv.onnx'), '--seconds', '600'], { env });
     let output = '';
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (part) => { output += part; });
-    // The measurement is under way by then; an interrupt before would be as good.
-    await sleep(2500);
+    await once(child.stderr, 'data');
     const before = performance.now();
     child.kill('SIGINT');
     const [code] = await once(child, 'close');
     assert.equal(code, 130);
-    assert.equal(output, '');
+    assert.equal(output, 'measures');
     assert.ok(performance.now() - before < 1000);
+  });
+});
+
+describe('environment variables that make no sense', () => {
+  test('info diagnoses each of them beside everything else that it tells', async () => {
+    const env = { ...process.env, WEBNN_NUM_THREADS: 'abc', WEBNN_FILL_ARENA: '2' };
+    const { code, stdout, stderr } = await webnnWith({ env }, 'info');
+    assert.deepEqual(stderr.split('\n'), [
+      'webnn-node: WEBNN_FILL_ARENA is "2", expected 0 or 1; models do not run until it is changed or unset',
+      'webnn-node: WEBNN_NUM_THREADS is "abc", expected a number between 1 and 1024; models do not run until it is changed or unset',
+      '',
+    ]);
+    assert.match(stdout, /^threads +unknown of \d+ logical cores$/m);
+    assert.match(stdout, /^WEBNN_NUM_THREADS: abc$/m);
+    assert.match(stdout, /^maxRank +8$/m);
+    assert.equal(code, 1);
+  });
+
+  test('info tells programs', async () => {
+    const { threads, environment } = await webnnJson('info');
+    assert.ok(threads >= 1);
+    assert.ok(environment.every(({ problem }) => problem === null));
+  });
+
+  test('what needs a thread is refused', async () => {
+    const env = { ...process.env, WEBNN_NUM_THREADS: 'abc' };
+    const { code, stderr } = await webnnWith({ env }, 'run', file('conv.onnx'), '--input', 'ones');
+    assert.equal(stderr, 'webnn-node: WEBNN_NUM_THREADS is "abc", expected a number between 1 and 1024\n');
+    assert.equal(code, 1);
   });
 });

@@ -18,10 +18,11 @@ test('the system is described', async () => {
   assert.ok(memoryLimitBytes === null || (memoryLimitBytes > 0 && memoryLimitBytes <= totalmem()));
   assert.equal(limits.maxTensorByteLength, context.opSupportLimits().maxTensorByteLength);
   assert.deepEqual({ maxRank: limits.maxRank, maxTensorCount: limits.maxTensorCount }, { maxRank: 8, maxTensorCount: 8192 });
-  for (const { name, value, meaning } of environment) {
+  for (const { name, value, meaning, problem } of environment) {
     assert.match(name, /^WEBNN_[A-Z_]+$/);
     assert.equal(value, process.env[name] || null);
     assert.ok(meaning.length > 10);
+    assert.equal(problem, null);
   }
 });
 
@@ -43,14 +44,9 @@ test('GPUs are listed with what they are used for, or why they are not', async (
 
 const INFO = `
 import { systemInfo } from 'webnn-node/inspect';
-const result = {};
-try {
-  const { threads, isa, environment } = systemInfo();
-  Object.assign(result, { threads, isa, ...Object.fromEntries(environment.map(({ name, value }) => [name, value])) });
-} catch ({ name, message }) {
-  Object.assign(result, { name, message });
-}
-console.log(JSON.stringify(result));`;
+const { threads, isa, environment } = systemInfo();
+const result = { threads, isa, problems: environment.flatMap(({ problem }) => problem ?? []) };
+console.log(JSON.stringify({ ...result, ...Object.fromEntries(environment.map(({ name, value }) => [name, value])) }));`;
 
 test('variables show', async () => {
   const env = { WEBNN_NUM_THREADS: '3', WEBNN_ISA: 'portable', WEBNN_FILL_ARENA: '' };
@@ -58,13 +54,17 @@ test('variables show', async () => {
   assert.deepEqual({ threads, isa, WEBNN_NUM_THREADS, WEBNN_FILL_ARENA }, { threads: 3, isa: 'portable', WEBNN_NUM_THREADS: '3', WEBNN_FILL_ARENA: null });
 });
 
-test('a variable that makes no sense is an error that names it', async () => {
-  for (const [name, value] of [
-    ['WEBNN_NUM_THREADS', 'many'],
-    ['WEBNN_ISA', 'mmx'],
+test('a variable that makes no sense is a problem that names it, its value and what is expected', async () => {
+  for (const [name, value, unknown] of [
+    ['WEBNN_NUM_THREADS', 'many', 'threads'],
+    ['WEBNN_ISA', 'mmx', 'isa'],
+    ['WEBNN_DISABLE_PASSES', 'everything'],
+    ['WEBNN_FILL_ARENA', 'yes'],
+    ['WEBNN_GPU_SOFTWARE', '2'],
   ]) {
-    const error = await resultOf(INFO, { env: { [name]: value } });
-    assert.equal(error.name, 'NotSupportedError');
-    assert.ok(error.message.includes(name) && error.message.includes(value));
+    const { problems: [problem, ...others], ...result } = await resultOf(INFO, { env: { [name]: value } });
+    assert.ok(problem.startsWith(`${name} is ${JSON.stringify(value)}, expected `), problem);
+    assert.deepEqual(others, []);
+    for (const what of ['threads', 'isa']) assert.equal(result[what] === null, what === unknown, what);
   }
 });

@@ -74,7 +74,7 @@ for (const [type, load] of [
   });
 }
 
-test('a navigator that auto creates has nothing but ml, and a class', () => {
+test('a navigator that auto creates says what runtime this is, and has ml, a class and nothing else', () => {
   const result = run(
     `delete globalThis.navigator;
      delete globalThis.Navigator;
@@ -88,6 +88,7 @@ test('a navigator that auto creates has nothing but ml, and a class', () => {
      console.log(JSON.stringify({
        keys,
        string: String(navigator),
+       userAgent: navigator.userAgent,
        hardwareConcurrency: navigator.hardwareConcurrency === undefined,
        class: value === navigator.constructor && Object.getPrototypeOf(navigator) === value.prototype,
        own: Reflect.ownKeys(navigator),
@@ -96,8 +97,9 @@ test('a navigator that auto creates has nothing but ml, and a class', () => {
      }))`,
   );
   assert.deepEqual(result, {
-    keys: ['ml'],
+    keys: ['userAgent', 'ml'],
     string: '[object Navigator]',
+    userAgent: `Node.js/${process.versions.node.split('.')[0]}`,
     hardwareConcurrency: true,
     class: true,
     own: [],

@@ -38,7 +38,7 @@ test('run: the photograph shows a lesser panda, however it is prepared', async (
 });
 
 test('run: the output agrees with the reference', async () => {
-  const { code } = await webnn('run', model('model.onnx'), '--input', model('input.npy'), '--output', folder);
+  const { code } = await webnn('run', model('model.onnx'), '--input', model('input.npy'), '--output-dir', folder);
   assert.equal(code, 0);
   const got = await readNpy(path.join(folder, 'output.npy'));
   const expected = await readNpy(model('output.npy'));

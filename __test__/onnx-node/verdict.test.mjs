@@ -43,8 +43,18 @@ test('a test that is not in the table has to agree', () => {
 });
 
 test('a test of the table has to be refused', () => {
-  assert.deepEqual(judge({ outcome: 'refused', message: 'm' }, PLAIN, 'why'), { status: 'not expressible', message: 'why' });
+  assert.deepEqual(judge({ outcome: 'refused', message: 'm' }, PLAIN, { reason: 'why' }), { status: 'not expressible', message: 'why' });
   for (const outcome of ['agrees', 'differs', 'loaded', 'error']) {
-    assert.equal(judge({ outcome, message: 'm' }, PLAIN, 'why').status, 'failed', outcome);
+    assert.equal(judge({ outcome, message: 'm' }, PLAIN, { reason: 'why' }).status, 'failed', outcome);
+  }
+});
+
+test('random numbers have to differ, and not the type or shape', () => {
+  const entry = { reason: 'why', random: true };
+  const differs = { outcome: 'differs', message: 'y: 3 of 10 elements differ, the first is [0]: got 1, expected 0' };
+  assert.deepEqual(judge(differs, PLAIN, entry), { status: 'not expressible', message: 'why' });
+  const shape = { outcome: 'differs', message: 'y: is float32 [2], expected float32 [3]' };
+  for (const outcome of [shape, ...['agrees', 'refused', 'loaded', 'error'].map((outcome) => ({ outcome, message: 'm' }))]) {
+    assert.equal(judge(outcome, PLAIN, entry).status, 'failed');
   }
 });

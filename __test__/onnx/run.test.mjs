@@ -254,7 +254,7 @@ describe('loadModel', () => {
     await assert.rejects(loadModel(bytes, { context: lost }), { name: 'InvalidStateError', message: /loadModel: the context is lost/ });
     await assert.rejects(loadModel(join(folder, 'nothing.onnx')), (error) => error instanceof OnnxError && /cannot be read/.test(error.message));
     await assert.rejects(loadModel(folder), OnnxError);
-    await assert.rejects(loadModel(new Uint8Array(0)), /this is not an ONNX model/);
+    await assert.rejects(loadModel(new Uint8Array(0)), /not an ONNX file: it is empty$/);
     await assert.rejects(loadModel(new Uint8Array(100).fill(255)), OnnxError);
     assert.throws(() => new OnnxModel(), /Illegal constructor/);
   });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Worker } from 'node:worker_threads';
 import { MLGraphBuilder, exception, floats, ml, operand, read } from '../runtime/helpers.mjs';
 
 const typeError = exception('TypeError');
@@ -114,6 +115,43 @@ test('memory whose bytes are taken away between a call and its work', async () =
     detach(target);
     await assert.rejects(reading, typeError);
   }
+});
+
+test('memory that another thread writes at the same time', async () => {
+  const LENGTH = 100_003;
+  const shared = new SharedArrayBuffer(LENGTH + 16);
+  // At an odd place, so that words of the view are not words of the memory.
+  const [view, state] = [new Uint8Array(shared, 3, LENGTH), new Int32Array(new SharedArrayBuffer(4))];
+  view.fill(0x11);
+  const worker = new Worker(
+    `const { view, state } = require('node:worker_threads').workerData;
+     for (let turn = 0; Atomics.load(state, 0) < 2; turn++) {
+       view.fill(turn % 2 === 0 ? 0xee : 0x11);
+       Atomics.store(state, 0, Math.max(Atomics.load(state, 0), 1));
+     }`,
+    { eval: true, workerData: { view, state } },
+  );
+  const ended = new Promise((resolve) => worker.on('exit', resolve));
+  while (Atomics.load(state, 0) < 1) await new Promise(setImmediate);
+
+  const context = await ml.createContext({ accelerated: false, numThreads: 1 });
+  const descriptor = { dataType: 'uint8', shape: [LENGTH], readable: true, writable: true };
+  const tensor = await context.createTensor(descriptor);
+  const isOneOfBoth = (bytes) => bytes.every((byte) => byte === 0x11 || byte === 0xee);
+  for (let turn = 0; turn < 50; turn++) {
+    context.writeTensor(tensor, view);
+    assert.ok(isOneOfBoth(new Uint8Array(await context.readTensor(tensor))), 'what was written');
+    // Both threads write into it now.
+    await context.readTensor(tensor, view);
+    assert.ok(isOneOfBoth(view), 'what was read');
+  }
+  await context.createConstantTensor(descriptor, view);
+  const builder = new MLGraphBuilder(context);
+  const graph = await builder.build({ y: builder.identity(builder.constant(descriptor, view)) });
+  context.dispatch(graph, {}, { y: tensor });
+  assert.ok(isOneOfBoth(new Uint8Array(await context.readTensor(tensor))), 'the constant');
+  Atomics.store(state, 0, 2);
+  assert.equal(await ended, 0);
 });
 
 test('a buffer may be read into by many reads at once', async () => {

@@ -132,9 +132,8 @@ export function runProcess(source, { env = {}, flags = [], helpers = true } = {}
   const program = helpers ? `import * as helpers from ${JSON.stringify(HELPERS)};\n${source}` : source;
   const child = spawn(process.execPath, moduleArguments(program, flags), {
     cwd: ROOT,
-    // The test runner's own variable would make the output of the child part of its report; Mesa's keeps it from writing
-    // to standard error, see README.md.
-    env: { ...process.env, NODE_TEST_CONTEXT: undefined, NODEVICE_SELECT: '1', ...env },
+    // The test runner's own variable would make the output of the child part of its report.
+    env: { ...process.env, NODE_TEST_CONTEXT: undefined, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: PATIENCE,
     killSignal: 'SIGKILL',

@@ -17,7 +17,8 @@ const durations: number[] = profile.runs.flatMap(({ steps }) => steps.map(({ dur
 await profileGraph(context, graph, {}, { y: tensor });
 const { threads, environment, limits } = systemInfo();
 const value: string | null = environment[0]!.value;
-const length: number = limits.maxTensorByteLength * threads;
+const length: number = limits.maxTensorByteLength * (threads ?? 1);
+const problem: string | null = environment[0]!.problem;
 
 // @ts-expect-error: a tensor is no graph
 describeGraph(tensor);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -13,6 +14,18 @@ async function compile(...args) {
   const child = spawn(process.execPath, [compiler, ...args], { cwd: directory, stdio: ['ignore', 'pipe', 'pipe'] });
   const [[status], stdout, stderr] = await Promise.all([once(child, 'close'), text(child.stdout), text(child.stderr)]);
   return { status, output: `${stdout}${stderr}` };
+}
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+
+/** All JavaScript by the project that checks it: what Node runs, what the pages run in browsers. */
+for (const [what, project] of [
+  ['that Node runs', path.join(root, 'tsconfig.json')],
+  ['of pages', 'client.tsconfig.json'],
+]) {
+  test(`the JavaScript ${what} is strictly typed`, async () => {
+    assert.deepEqual(await compile('--project', project), { status: 0, output: '' });
+  });
 }
 
 const STRICT = ['--ignoreConfig', '--strict', '--noEmit', '--target', 'es2023', '--skipLibCheck', 'false'];

@@ -23,8 +23,8 @@ Runs webnn/ of DIR, a checkout of https://github.com/web-platform-tests/wpt, eac
 
 Tests that contradict the draft are listed in __test__/wpt/contradictions.mjs, with its clauses.
 
-Exit status: 0 all passed or fail as listed; 1 a test failed, crashed or took too long, a listed one passed or is
-missing, or no test ran; 2 wrong usage.`;
+Exit status: 0 all passed or fail as listed; 1 a test failed, crashed or took too long, a listed one passed whose entry does
+not allow that, or is missing, or no test ran; 2 wrong usage.`;
 
 const DEVICES = ['cpu', 'gpu', 'npu'];
 

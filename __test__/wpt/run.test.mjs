@@ -261,6 +261,20 @@ test('a run prints a line per test and totals, writes a report, and tells by its
   assert.match(none.stdout, /^0 tests of /m);
 });
 
+test('a listed subtest that passes is a failure, but for those whose outcome depends on time', (t) => {
+  const passing = (name) => `// META: global=window\ncheck(${JSON.stringify(name)}, true); finish();`;
+  const directory = checkout(t, {
+    'validation_tests/createContext.https.any.js': passing('Throw if deviceType is not a valid enum value'),
+    'validation_tests/pad.https.any.js': passing('[pad] Throw if building pad for scalar input.'),
+  });
+  const byChance = run('--wpt', directory, '--filter', 'createContext');
+  assert.equal(byChance.status, 0, byChance.stdout);
+  assert.match(byChance.stdout, /createContext\.https\.any\.html: 1 of 1 passed/);
+  const listed = run('--wpt', directory, '--filter', 'pad');
+  assert.equal(listed.status, 1);
+  assert.match(listed.stdout, /no failure, but listed: pad, tensor limits/);
+});
+
 test('a test is killed when the runner is asked to end', async (t) => {
   const directory = checkout(t, { 'x.window.js': `console.log('running'); for (;;) ;` });
   const [only] = findTests(directory);

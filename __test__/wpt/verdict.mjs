@@ -4,8 +4,9 @@
  * An entry of the table: why, which files, and which subtests of them fail with what message. `subtests: null` is the
  * file as a whole, which ends with an error; its subtests that have not run then are part of that.
  *
- * @typedef {{ clause: string, files: RegExp, subtests: RegExp | null, message: RegExp, without?: string }} Entry
- *   `without` is the global whose absence makes them fail, for what a runtime lacks
+ * @typedef {{ clause: string, files: RegExp, subtests: RegExp | null, message: RegExp, without?: string, timing?: string }} Entry
+ *   `without` is the global whose absence makes them fail, for what a runtime lacks; `timing` is why the outcome depends on
+ *   time, and they may pass as well
  */
 
 /** Entries that hold in this runtime. @param {Entry[]} table */
@@ -24,6 +25,7 @@ function verdictOn({ name, status, message }, entry, normal, listed) {
     return status === normal ? { kind: 'passed' } : { kind: 'failed', failure: { name, status, message } };
   }
   if (status === listed && entry.message.test(message ?? '')) return { kind: 'listed', entry };
+  if (status === normal && entry.timing !== undefined) return { kind: 'passed', entry };
   const problem = status === normal ? 'no failure, but listed' : `${message}; this is not the listed failure`;
   return { kind: 'failed', failure: { name, status, message: `${problem}: ${entry.clause}` } };
 }
@@ -34,10 +36,10 @@ function verdictOn({ name, status, message }, entry, normal, listed) {
  * @param {{ test: { path: string }, status: string, message: string | null,
  *   subtests: { name: string, status: string, message: string | null }[] }} result see `execute`
  * @param {Entry[]} table
- * @returns {{ passed: number, listed: Entry[],
+ * @returns {{ passed: number, listed: Entry[], inTime: Entry[],
  *   failures: { name: string | null, status: string, message: string | null }[] }} `passed` counts subtests; `listed`
- *   has an entry for each subtest, and perhaps the file, that fails as the table says; a failure without name is one of
- *   the file as a whole
+ *   has an entry for each subtest, and perhaps the file, that fails as the table says, `inTime` one for each that passes
+ *   as its entry allows; a failure without name is one of the file as a whole
  */
 export function judge({ test, status, message, subtests }, table) {
   const isEmpty = status === 'OK' && subtests.length === 0;
@@ -49,10 +51,11 @@ export function judge({ test, status, message, subtests }, table) {
       ? onFile
       : verdictOn(subtest, entryFor(table, test.path, subtest.name), 'PASS', 'FAIL'),
   );
-  const all = onFile.kind === 'passed' ? verdicts : [onFile, ...verdicts];
+  const all = [onFile, ...verdicts];
   return {
     passed: verdicts.filter(({ kind }) => kind === 'passed').length,
     listed: all.filter(({ kind }) => kind === 'listed').map(({ entry }) => entry),
+    inTime: all.filter(({ kind, entry }) => kind === 'passed' && entry !== undefined).map(({ entry }) => entry),
     failures: all.filter(({ kind }) => kind === 'failed').map(({ failure }) => failure),
   };
 }
@@ -61,10 +64,10 @@ export function judge({ test, status, message, subtests }, table) {
  * Entries of the table that nothing in a complete run stands for.
  *
  * @param {Entry[]} table
- * @param {{ listed: Entry[] }[]} verdicts see `judge`
+ * @param {{ listed: Entry[], inTime: Entry[] }[]} verdicts see `judge`
  * @returns {Entry[]}
  */
 export function unusedEntries(table, verdicts) {
-  const used = new Set(verdicts.flatMap(({ listed }) => listed));
+  const used = new Set(verdicts.flatMap(({ listed, inTime }) => [...listed, ...inTime]));
   return applicable(table).filter((entry) => !used.has(entry));
 }

@@ -35,6 +35,7 @@ test('a listed subtest has to fail, in its file and with its message', () => {
   assert.deepEqual(judge(result('a.https', [['old 1', 'FAIL', 'it was refused']]), TABLE), {
     passed: 0,
     listed: [ENTRY],
+    inTime: [],
     failures: [],
   });
   for (const [path, subtest, message] of [
@@ -57,6 +58,7 @@ test('a listed file has to end with its error, which explains what has not run a
   assert.deepEqual(judge(result('b.https', subtests, 'ERROR', 'in the set-up'), TABLE), {
     passed: 1,
     listed: [FILE_ENTRY, FILE_ENTRY],
+    inTime: [],
     failures: [{ name: 'wrong', status: 'FAIL', message: 'why' }],
   });
   for (const [status, message] of [
@@ -92,6 +94,26 @@ test('entries for what a runtime lacks hold where it lacks it', () => {
   );
 });
 
+test('where an outcome depends on time, both are accepted and nothing else', () => {
+  const [entry, fileEntry] = TABLE.map((given) => ({ ...given, timing: 'the test does not wait for its promise' }));
+  const table = [entry, fileEntry];
+  const early = judge(result('a.https', [['old', 'PASS'], ['new', 'PASS']]), table);
+  assert.deepEqual(early, { passed: 2, listed: [], inTime: [entry], failures: [] });
+  const late = judge(result('a.https', [['old', 'FAIL', 'refused']]), table);
+  assert.deepEqual(late, { passed: 0, listed: [entry], inTime: [], failures: [] });
+  for (const [status, message] of [
+    ['FAIL', 'other'],
+    ['TIMEOUT', 'refused'],
+    ['NOTRUN', null],
+  ]) {
+    assert.equal(judge(result('a.https', [['old', status, message]]), table).failures.length, 1, status);
+  }
+  assert.deepEqual(judge(result('b.https', [['done', 'PASS']]), table).inTime, [fileEntry]);
+  // Both outcomes stand for an entry; where the test itself is gone, it is found.
+  for (const verdict of [early, late]) assert.deepEqual(unusedEntries(table, [verdict]), [fileEntry]);
+  assert.deepEqual(unusedEntries(table, [judge(result('a.https', [['new', 'PASS']]), table)]), table);
+});
+
 test('entries that nothing stands for are found', () => {
   const verdict = judge(result('a.https', [['old', 'FAIL', 'refused']]), TABLE);
   assert.deepEqual(unusedEntries(TABLE, [verdict]), [FILE_ENTRY]);
@@ -100,8 +122,9 @@ test('entries that nothing stands for are found', () => {
 test('every entry of the table has a clause, a place and a message', () => {
   assert.ok(CONTRADICTIONS.length > 0);
   for (const entry of CONTRADICTIONS) {
-    const { clause, files, subtests, message } = entry;
+    const { clause, files, subtests, message, timing } = entry;
     assert.ok(clause.length > 20, clause);
+    assert.ok(timing === undefined || timing.length > 20, timing);
     assert.ok(files instanceof RegExp && message instanceof RegExp);
     assert.ok(subtests === null || subtests instanceof RegExp);
   }

@@ -20,20 +20,28 @@ function machineBusy() {
   return os.cpus().reduce((sum, { times }) => sum + times.user + times.nice + times.sys + times.irq, 0);
 }
 
-/** CPU time of this process and those of the engines, in milliseconds. */
+/**
+ * CPU time of this process and those of the engines, in milliseconds.
+ * @param {import('./engine.mjs').Engine[]} engines
+ */
 async function ownBusy(engines) {
   const { user, system } = process.cpuUsage();
   const usages = await Promise.all(engines.map((engine) => engine.usage()));
   return usages.reduce((sum, { cpuMicroseconds }) => sum + cpuMicroseconds, user + system) / 1000;
 }
 
-/** Warms up each engine. @returns {Promise<number[]>} the runs of a turn, per engine */
+/**
+ * Warms up each engine.
+ * @param {import('./engine.mjs').Engine[]} engines
+ * @param {number} warmup
+ * @returns {Promise<number[]>} the runs of a turn, per engine
+ */
 async function warmUp(engines, warmup) {
   const counts = [];
   for (const engine of engines) {
     // One run at least: the length of a turn follows from it.
     const times = await engine.run(Math.max(1, warmup));
-    counts.push(Math.max(1, Math.round(TURN_MS / Math.max(median(times), 1e-3))));
+    counts.push(Math.max(1, Math.round(TURN_MS / Math.max(median(times) ?? 0, 1e-3))));
   }
   return counts;
 }
@@ -48,10 +56,10 @@ async function warmUp(engines, warmup) {
  */
 export async function measure(engines, { runs, seconds, warmup }, advance) {
   const perTurn = await warmUp(engines, warmup);
-  const samples = engines.map(() => []);
+  const samples = engines.map(() => /** @type {number[]} */ ([]));
   const spent = engines.map(() => 0);
   const start = { time: performance.now(), machine: machineBusy(), own: await ownBusy(engines) };
-  const left = (i) => {
+  const left = (/** @type {number} */ i) => {
     if (runs !== undefined) return runs - samples[i].length;
     const enough = spent[i] >= 1000 * seconds && samples[i].length >= MIN_RUNS;
     return enough ? 0 : MAX_RUNS - samples[i].length;

@@ -5,28 +5,30 @@ import { packTensors, unpackTensors } from '../elements.mjs';
 const KIB = 1024;
 
 /** Modules of the engines. */
-const ENGINES = {
+const ENGINES = /** @type {Record<string, string>} */ ({
   'webnn-node': './webnn.mjs',
   'onnxruntime-node': './onnxruntime.mjs',
-};
+});
 
 /**
  * @typedef {object} LoadedEngine
  * @property {string} version of the engine
+ * @property {string} processor what computes: an instruction set and threads, an adapter, an execution provider
  * @property {number} loadMs time from the file to a model that can run, in milliseconds
- * @property {() => Promise<object>} run one inference; the result as the engine gives it
- * @property {(results: object) => Record<string, { dataType: string, shape: number[], data: ArrayBufferView }>} tensorsOf
+ * @property {() => Promise<any>} run one inference; the result as the engine gives it
+ * @property {(results: any) => import('../types.mjs').Tensors} tensorsOf
  *   a result in the form of this command line
  */
 
 /** @type {LoadedEngine} */
 let engine;
 
+/** @type {Record<string, (parameters: any) => Promise<object>>} */
 const commands = {
   async load({ name, options, inputs }) {
     const { load } = await import(ENGINES[name]);
     engine = await load(options, unpackTensors(inputs));
-    return { version: engine.version, loadMs: engine.loadMs, resident: process.memoryUsage.rss() };
+    return { version: engine.version, processor: engine.processor, loadMs: engine.loadMs, resident: process.memoryUsage.rss() };
   },
 
   /** Times of `count` runs one after another, in milliseconds. */
@@ -51,11 +53,15 @@ const commands = {
   },
 };
 
-process.on('message', async ({ id, command, ...parameters }) => {
+/** @param {object} reply */
+const send = (reply) => process.send?.(reply);
+
+process.on('message', async (/** @type {any} */ { id, command, ...parameters }) => {
   try {
-    process.send({ id, result: await commands[command](parameters) });
-  } catch (error) {
-    process.send({ id, error: { message: error.message, stack: error.stack } });
+    send({ id, result: await commands[command](parameters) });
+  } catch (caught) {
+    const error = /** @type {Error} */ (caught);
+    send({ id, error: { message: error.message, stack: error.stack } });
   }
 });
 

@@ -11,9 +11,11 @@ import { formatBytes, formatDuration, formatNumber, formatShare, formatRate, pri
 import { histogramLines, histogramSvg } from '../histogram.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel } from '../model.mjs';
-import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, secondsOption, threadsOption, warmupOption } from '../options.mjs';
+import { deviceOption, freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, runsOption, secondsOption, threadsOption, warmupOption } from '../options.mjs';
 import { withProgress } from '../progress.mjs';
 import { compareTensors, summarizeSamples } from '../statistics.mjs';
+
+/** @typedef {Awaited<ReturnType<typeof runEngines>>['results'][number]} Result */
 
 const OWN = 'webnn-node';
 const OTHER = 'onnxruntime-node';
@@ -25,16 +27,16 @@ const SECONDS = 3;
 const BUSY_SHARE = 0.1;
 
 /** Outputs further apart than this, relative to the largest value, are no rounding of float32 or float16. */
-const TOLERANCE = { float32: 1e-3, float16: 2e-2 };
+const TOLERANCE = /** @type {Record<string, number>} */ ({ float32: 1e-3, float16: 2e-2 });
 
 const HELP = `${INPUT_HELP}
 Inputs without a value are random.
 
 Each engine has its own process. They run in turns (A B A B ...), on the same
-inputs, and their outputs are compared. Times are those of one inference from
-typed arrays to typed arrays. onnxruntime-node is not a dependency; it is looked
-for in the current folder, or in that of --against-from, and installed with:
-npm install onnxruntime-node
+inputs and the same device, and their outputs are compared. Times are those of
+one inference from typed arrays to typed arrays. onnxruntime-node is not a
+dependency; it is looked for in the current folder, or in that of
+--against-from, and installed with: npm install onnxruntime-node
 
 Examples:
   webnn-node bench model.onnx
@@ -42,18 +44,26 @@ Examples:
   webnn-node bench model.onnx --against onnxruntime-node --svg times.svg
   webnn-node bench model.onnx --free-dimension batch=8 --runs 100 --json`;
 
-/** Refuses where the other engine is not installed. */
+/**
+ * Refuses where the other engine is not installed.
+ * @param {string} from
+ */
 function requireOther(from) {
   if (!existsSync(from)) throw new Failure(`--against-from ${printable(from)}: there is no such folder`);
   try {
     createRequire(path.join(from, 'any.js')).resolve(OTHER);
-  } catch (cause) {
+  } catch (caught) {
+    const cause = /** @type {NodeJS.ErrnoException} */ (caught);
     if (cause.code !== 'MODULE_NOT_FOUND') throw cause;
     throw new Failure(`${OTHER} is not installed in ${printable(from)}; install it there with: npm install ${OTHER}\n(or name another folder with --against-from)`, { cause });
   }
 }
 
-/** The outputs of two engines side by side. */
+/**
+ * The outputs of two engines side by side.
+ * @param {import('../types.mjs').Tensors} own
+ * @param {import('../types.mjs').Tensors} other
+ */
 function compareOutputs(own, other) {
   return Object.entries(own).map(([name, tensor]) => {
     if (!Object.hasOwn(other, name)) throw new Failure(`${OTHER} has no output ${printable(name)}`);
@@ -63,11 +73,15 @@ function compareOutputs(own, other) {
   });
 }
 
-/** Loads, measures and compares. */
+/**
+ * Loads, measures and compares.
+ * @param {Engine[]} engines
+ * @param {{ file: string, feeds: import('../inputs.mjs').Feeds, from: string, options: import('../types.mjs').Options }} plan
+ */
 async function runEngines(engines, { file, feeds, from, options }) {
-  const { threads, runs, warmup, seconds = SECONDS } = options;
-  const loadOptions = { model: path.resolve(file), threads, freeDimensions: feeds.freeDimensions, from };
-  const loaded = [];
+  const { device, threads, runs, warmup, seconds = SECONDS } = options;
+  const loadOptions = { model: path.resolve(file), device, threads, freeDimensions: feeds.freeDimensions, from };
+  const loaded = /** @type {Awaited<ReturnType<Engine['load']>>[]} */ ([]);
   for (const engine of engines) {
     loaded.push(await withProgress(`loading in ${engine.name}`, () => engine.load(loadOptions, feeds.tensors)));
   }
@@ -78,31 +92,46 @@ async function runEngines(engines, { file, feeds, from, options }) {
   const results = engines.map(({ name }, i) => ({
     name,
     version: loaded[i].version,
+    device,
+    processor: loaded[i].processor,
     ...summarizeSamples(samples[i]),
     loadMs: loaded[i].loadMs,
     residentAfterLoad: loaded[i].resident,
     residentPeak: usages[i].peak,
     samples: samples[i],
   }));
-  return { results, othersShare, agreement: outputs.length === 2 ? compareOutputs(...outputs) : undefined };
+  return { results, othersShare, agreement: outputs.length === 2 ? compareOutputs(outputs[0], outputs[1]) : undefined };
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {Result[]} results
+ */
 function printTable(output, results) {
   output.table(
-    ['engine', '>median', '>p95', '>min', '>runs/s', '>runs', '>load', '>memory', '>peak'],
+    ['engine', 'device', '>median', '>p95', '>min', '>runs/s', '>runs', '>load', '>memory', '>peak'],
     results.map((engine) => [
-      `${engine.name} ${engine.version}`, formatDuration(engine.median), formatDuration(engine.p95), formatDuration(engine.min),
+      `${engine.name} ${engine.version}`, `${engine.device.toUpperCase()} (${engine.processor})`, formatDuration(engine.median), formatDuration(engine.p95), formatDuration(engine.min),
       formatRate(engine.throughput), engine.runs, formatDuration(engine.loadMs), formatBytes(engine.residentAfterLoad), formatBytes(engine.residentPeak),
     ]),
   );
 }
 
-/** One line about who is faster, by the medians. */
-function printRatio(output, ratio) {
+/**
+ * One line about who is faster, by the medians.
+ * @param {import('../output.mjs').Output} output
+ * @param {number} ratio
+ * @param {string} where
+ */
+function printRatio(output, ratio, where) {
   const text = ratio <= 1 ? `${OWN} is ${formatRate(1 / ratio)}x as fast as ${OTHER}` : `${OTHER} is ${formatRate(ratio)}x as fast as ${OWN}`;
-  output.print('', output.style('bold', text) + ' (medians)');
+  output.print('', output.style('bold', text) + ` (medians, ${where})`);
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {ReturnType<typeof compareOutputs>} agreement
+ */
 function printAgreement(output, agreement) {
   for (const { name, dataType, maxAbsolute, relative, agrees } of agreement) {
     const difference = `the largest difference is ${formatNumber(maxAbsolute)}, ${formatNumber(relative)} of the largest value`;
@@ -111,12 +140,15 @@ function printAgreement(output, agreement) {
   }
 }
 
-async function execute(output, [file], options) {
+/** @type {import('../types.mjs').CommandDefinition['execute']} */
+async function execute(output, [file], options, isGiven) {
+  if (options.against === undefined) refuseIdle(isGiven, ['againstFrom'], 'no engine is measured --against this one');
+  if (options.device === 'gpu') refuseIdle(isGiven, ['threads'], 'the GPU computes');
   const from = path.resolve(options.againstFrom ?? '.');
   if (options.against !== undefined) requireOther(from);
   const { inputs } = await readModel(file, options.freeDimension);
   const feeds = await readFeeds(inputs, options, RANDOM);
-  const engines = [OWN, ...(options.against === undefined ? [] : [options.against])].map((name) => new Engine(name));
+  const engines = [new Engine(OWN), ...(options.against === undefined ? [] : [new Engine(OTHER)])];
   let measured;
   try {
     measured = await runEngines(engines, { file, feeds, from, options });
@@ -125,21 +157,23 @@ async function execute(output, [file], options) {
   }
   const { results, othersShare, agreement } = measured;
   const ratio = results.length === 2 ? results[0].median / results[1].median : undefined;
-  const title = `${path.basename(file)}: time of one run`;
+  const where = `on the ${options.device.toUpperCase()}`;
+  const title = `${path.basename(file)}: time of one run ${where}`;
   if (options.svg !== undefined) await write(options.svg, histogramSvg(results, title));
-  output.document({ model: file, threads: options.threads ?? null, engines: results, ratio, agreement, othersShare });
+  output.document({ model: file, device: options.device, threads: options.threads ?? null, engines: results, ratio, agreement, othersShare });
 
   printTable(output, results);
-  if (ratio !== undefined) printRatio(output, ratio);
+  if (ratio !== undefined) printRatio(output, ratio, where);
   if (agreement !== undefined) printAgreement(output, agreement);
-  output.heading('Times of one run');
-  output.print(...histogramLines(results, output.width, (i, text) => output.style(['blue', 'yellow'][i], text)));
+  output.heading(`Times of one run ${where}`);
+  output.print(...histogramLines(results, output.width, (i, text) => output.style(i === 0 ? 'blue' : 'yellow', text)));
   if (options.svg !== undefined) output.print('', `wrote ${printable(options.svg)}`);
   if (othersShare > BUSY_SHARE) {
     output.note(`the machine was busy: other processes took ${formatShare(othersShare)} of its CPU time meanwhile`);
   }
 }
 
+/** @type {import('../types.mjs').CommandDefinition} */
 export default {
   name: 'bench',
   description: 'Measures how fast a model runs and how much memory it takes, alone or against another engine.',
@@ -150,6 +184,7 @@ export default {
       .addOption(freeDimensionOption())
       .addOption(new Option('--against <ENGINE>', 'measure this engine too').choices([OTHER]))
       .option('--against-from <DIR>', 'folder in which that engine is installed (default: the current one)')
+      .addOption(deviceOption('where every engine computes'))
       .addOption(threadsOption())
       .addOption(runsOption('runs of each engine'))
       .addOption(secondsOption(SECONDS).conflicts('runs'))

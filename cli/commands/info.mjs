@@ -3,10 +3,15 @@ import { systemInfo } from 'webnn-node/inspect';
 import { formatBytes, printable } from '../format.mjs';
 
 const HELP = `
+Exit code 1 means that an environment variable has a value that makes no sense.
+
 Examples:
   webnn-node info
   webnn-node info --json
   WEBNN_NUM_THREADS=1 webnn-node info`;
+
+/** Where an environment variable makes no sense. */
+const UNKNOWN = 'unknown';
 
 /** The JavaScript runtime and its version. */
 function runtime() {
@@ -16,7 +21,11 @@ function runtime() {
   return { name: 'node', version: versions.node };
 }
 
-/** Facts about an adapter. */
+/**
+ * Facts about an adapter.
+ * @param {import('webnn-node/inspect').GPUAdapterDescription} adapter
+ * @returns {[name: string, value: string][]}
+ */
 function adapterFacts({ type, backend, driver, features, maxBufferBytes, maxBindingBytes, unused }) {
   return [
     ['used', unused === null ? 'yes, by accelerated contexts' : `no: ${unused}`],
@@ -27,13 +36,17 @@ function adapterFacts({ type, backend, driver, features, maxBufferBytes, maxBind
   ];
 }
 
-/** What accelerated contexts compute on. */
+/**
+ * What accelerated contexts compute on.
+ * @param {import('webnn-node/inspect').SystemInfo} system
+ */
 function acceleration({ gpuAdapters, gpuReason }) {
   if (gpuReason !== null) return `none: ${gpuReason}`;
   const usable = gpuAdapters.filter(({ unused }) => unused === null);
   return usable.map(({ name }) => name).join(', ');
 }
 
+/** @type {import('../types.mjs').CommandDefinition['execute']} */
 function execute(output) {
   const system = systemInfo();
   const host = runtime();
@@ -42,9 +55,9 @@ function execute(output) {
   output.pairs([
     ['webnn-node', system.version],
     ['runtime', `${host.name} ${host.version}, ${process.platform} ${process.arch}`],
-    ['instruction set', system.isa],
+    ['instruction set', system.isa ?? UNKNOWN],
     ['CPU features', system.features.join(' ') || 'none that matter'],
-    ['threads', `${system.threads} of ${system.logicalCores} logical cores`],
+    ['threads', `${system.threads ?? UNKNOWN} of ${system.logicalCores} logical cores`],
     ['memory limit', system.memoryLimitBytes === null ? 'unknown' : formatBytes(system.memoryLimitBytes)],
     ['GPU', acceleration(system)],
   ]);
@@ -58,8 +71,12 @@ function execute(output) {
   for (const { name, value, meaning } of system.environment) {
     output.print(`${name}: ${value === null ? 'not set' : printable(value)}`, output.style('dim', `  ${meaning.replaceAll('`', '')}`));
   }
+  const problems = system.environment.flatMap(({ problem }) => problem ?? []);
+  for (const problem of problems) output.error(`${printable(problem)}; models do not run until it is changed or unset`);
+  return problems.length > 0 ? 1 : 0;
 }
 
+/** @type {import('../types.mjs').CommandDefinition} */
 export default {
   name: 'info',
   description: 'Prints the version, the runtime, the CPU features in use, threads, GPUs and limits.',

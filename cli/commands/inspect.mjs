@@ -14,7 +14,10 @@ Examples:
   webnn-node inspect model.onnx --free-dimension batch=1
   webnn-node inspect model.onnx --json | jq .operators`;
 
-/** Work and memory of the built graph; null is a graph without any elements to compute. */
+/**
+ * Work and memory of the built graph; null is a graph without any elements to compute.
+ * @param {import('webnn-node').MLGraph | null} graph
+ */
 function costOf(graph) {
   if (graph === null) return null;
   const { steps, memory, passes, devices, isa, threads, adapter } = describeGraph(graph);
@@ -22,11 +25,17 @@ function costOf(graph) {
   return { multiplyAdds, steps: steps.length, memory, passes, devices, isa, threads, adapter };
 }
 
-const values = (infos) => infos.map(({ name, dataType, shape }) => [name, dataType, formatShape(shape)]);
+const values = (/** @type {readonly import('webnn-node/onnx').OnnxValueInfo[]} */ infos) => infos.map(({ name, dataType, shape }) => [name, dataType, formatShape(shape)]);
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {string} path
+ * @param {import('webnn-node/onnx').OnnxInspection} inspection
+ */
 function printMetadata(output, path, { metadata, parameters, parameterBytes }) {
   const producer = [metadata.producerName, metadata.producerVersion].filter((text) => text !== '').join(' ');
   const opsets = Object.entries(metadata.opsets).map(([domain, version]) => `${domain === '' ? 'ai.onnx' : domain} ${version}`);
+  /** @type {[name: string, text: string][]} */
   const optional = [['graph', metadata.graphName], ['producer', producer], ['domain', metadata.domain], ['description', metadata.description], ...Object.entries(metadata.properties)];
   output.pairs([
     ['model', path],
@@ -37,6 +46,10 @@ function printMetadata(output, path, { metadata, parameters, parameterBytes }) {
   ]);
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {NonNullable<ReturnType<typeof costOf>>} cost
+ */
 function printCost(output, { multiplyAdds, steps, memory, ...processor }) {
   output.heading('Compiled');
   output.pairs([
@@ -47,6 +60,10 @@ function printCost(output, { multiplyAdds, steps, memory, ...processor }) {
   ]);
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {import('webnn-node/onnx').OnnxUnsupportedNode[]} unsupported
+ */
 function printUnsupported(output, unsupported) {
   output.heading(output.style('red', formatPlural(unsupported.length, 'unsupported node')));
   output.table(
@@ -55,6 +72,7 @@ function printUnsupported(output, unsupported) {
   );
 }
 
+/** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [path], { freeDimension = {} }) {
   const inspection = await readModel(path, freeDimension);
   const { inputs, outputs, metadata, operators, parameters, parameterBytes, unsupported } = inspection;
@@ -81,6 +99,7 @@ async function execute(output, [path], { freeDimension = {} }) {
   return unsupported.length > 0 ? 1 : 0;
 }
 
+/** @type {import('../types.mjs').CommandDefinition} */
 export default {
   name: 'inspect',
   description: 'Prints inputs, outputs, operators, parameters, work and memory of a model, and what is not supported in it.',

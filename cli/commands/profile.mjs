@@ -5,7 +5,7 @@ import { write } from '../files.mjs';
 import { formatPlural, formatProcessor, formatRate, formatShare, formatTime, printable } from '../format.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
-import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, threadsOption, topOption, warmupOption } from '../options.mjs';
+import { freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, runsOption, threadsOption, topOption, warmupOption } from '../options.mjs';
 import { startOf } from '../pages/client/text.mjs';
 import { chromeTrace, profilePage, stepName, summarize } from '../pages/profile.mjs';
 import { profileModel } from '../profile.mjs';
@@ -25,6 +25,10 @@ Examples:
 /** Longer lists of fused operators are cut. */
 const MAX_NAME = 40;
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {ReturnType<typeof summarize>['perOperator']} perOperator
+ */
 function printOperators(output, perOperator) {
   output.heading('Operators');
   output.table(
@@ -33,6 +37,11 @@ function printOperators(output, perOperator) {
   );
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {ReturnType<typeof summarize>['perStep']} perStep
+ * @param {number} top
+ */
 function printSteps(output, perStep, top) {
   const slowest = [...perStep].sort((a, b) => b.median - a.median).slice(0, top);
   output.heading(slowest.length < perStep.length ? `The ${slowest.length} slowest of ${perStep.length} steps` : formatPlural(perStep.length, 'step'));
@@ -42,7 +51,9 @@ function printSteps(output, perStep, top) {
   );
 }
 
-async function execute(output, [file], options) {
+/** @type {import('../types.mjs').CommandDefinition['execute']} */
+async function execute(output, [file], options, isGiven) {
+  if (options.json) refuseIdle(isGiven, ['top'], 'the document of --json has all steps');
   const { inputs } = await readModel(file, options.freeDimension);
   const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
   const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, (opened) => profileModel(opened, tensors, options));
@@ -60,6 +71,7 @@ async function execute(output, [file], options) {
   if (written.length > 0) output.print('', ...written.map((file) => `wrote ${printable(file)}`));
 }
 
+/** @type {import('../types.mjs').CommandDefinition} */
 export default {
   name: 'profile',
   description: 'Prints the time of each step and operator of a model, with the rates that it reaches.',

@@ -9,7 +9,7 @@ import { formatDuration, formatNumber, formatShare, formatShape, printable } fro
 import { classify, readLabels, scoresAmong } from '../labels.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import { formatNpy } from '../npy.mjs';
-import { freeDimensionOption, INPUT_HELP, inputOptions, threadsOption, topOption } from '../options.mjs';
+import { freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, threadsOption, topOption } from '../options.mjs';
 import { withProgress } from '../progress.mjs';
 import { describeTensor } from '../statistics.mjs';
 
@@ -26,9 +26,11 @@ index to label.
 Examples:
   webnn-node run model.onnx --input photo.jpg --labels labels.txt --top 3
   webnn-node run model.onnx --input photo.jpg --mean 0 --std 1 --stretch
-  webnn-node run model.onnx --input x=x.npy --input mask=ones --output results
+  webnn-node run model.onnx --input x=x.npy --output-dir results
   webnn-node run model.onnx --input ids=101,7592,102 --json
   webnn-node run model.onnx --input random:7 --free-dimension batch=4`;
+
+/** @typedef {import('../types.mjs').Tensor & { name: string }} NamedTensor */
 
 /** Longer names of files are cut: file systems take 255 bytes. */
 const MAX_FILE_NAME = 200;
@@ -36,7 +38,10 @@ const MAX_FILE_NAME = 200;
 /** Names that stand for devices on Windows, whatever comes after the dot. */
 const DEVICE = /^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)/i;
 
-/** File names of outputs: no separators and nothing that a file system refuses, and no two alike. */
+/**
+ * File names of outputs: no separators and nothing that a file system refuses, and no two alike.
+ * @param {{ name: string }[]} outputs
+ */
 function fileNames(outputs) {
   const taken = new Set();
   return outputs.map(({ name }) => {
@@ -52,11 +57,14 @@ function fileNames(outputs) {
 /**
  * Creates a folder and those above it. Not `mkdir` with `recursive`, which some versions of Node repeat for ever where the
  * folder above exists and creating fails all the same, as in /proc.
+ * @param {string} directory
+ * @returns {Promise<void>}
  */
 async function makeFolder(directory) {
   try {
     await mkdir(directory);
-  } catch (error) {
+  } catch (caught) {
+    const error = /** @type {NodeJS.ErrnoException} */ (caught);
     if (error.code === 'EEXIST' && existsSync(directory)) return;
     const parent = path.dirname(directory);
     if (error.code !== 'ENOENT' || existsSync(parent)) {
@@ -67,7 +75,11 @@ async function makeFolder(directory) {
   }
 }
 
-/** Writes every output; their paths. */
+/**
+ * Writes every output; their paths.
+ * @param {string} directory
+ * @param {NamedTensor[]} outputs
+ */
 async function writeOutputs(directory, outputs) {
   await makeFolder(path.resolve(directory));
   const files = fileNames(outputs).map((file) => path.join(directory, file));
@@ -75,7 +87,12 @@ async function writeOutputs(directory, outputs) {
   return files;
 }
 
-/** Runs the model once: its outputs and the time that it took, in milliseconds. */
+/**
+ * Runs the model once: its outputs and the time that it took, in milliseconds.
+ * @param {string} file
+ * @param {import('../inputs.mjs').Feeds} feeds
+ * @param {number | undefined} threads
+ */
 async function runOnce(file, { tensors, freeDimensions }, threads) {
   return withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads }, async ({ model }) => {
     const feeds = feedsOf(tensors);
@@ -87,6 +104,10 @@ async function runOnce(file, { tensors, freeDimensions }, threads) {
   });
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {ReturnType<typeof classify> & { output: string }} classes
+ */
 function printClasses(output, { output: name, softmax, items }) {
   output.print(output.style('dim', `${printable(name)}: ${softmax ? 'probabilities by softmax of the scores' : 'probabilities as the model gives them'}`));
   for (const [i, classes] of items.entries()) {
@@ -95,8 +116,12 @@ function printClasses(output, { output: name, softmax, items }) {
   }
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {(ReturnType<typeof describeTensor> & { name: string })[]} descriptions
+ */
 function printOutputs(output, descriptions) {
-  const number = (value) => (value === null ? '-' : formatNumber(value));
+  const number = (/** @type {number | null} */ value) => (value === null ? '-' : formatNumber(value));
   output.table(
     ['output', 'data type', 'shape', '>min', '>max', '>mean', 'first values'],
     descriptions.map(({ name, dataType, shape, min, max, mean, first }) => [
@@ -106,12 +131,14 @@ function printOutputs(output, descriptions) {
   for (const { name, nans } of descriptions) if (nans > 0) output.print(`${printable(name)} has ${nans} NaN`);
 }
 
-async function execute(output, [file], options) {
+/** @type {import('../types.mjs').CommandDefinition['execute']} */
+async function execute(output, [file], options, isGiven) {
+  if (options.labels === undefined) refuseIdle(isGiven, ['top'], 'classes are printed with --labels');
   const { inputs } = await readModel(file, options.freeDimension);
   const labels = options.labels === undefined ? undefined : await readLabels(options.labels);
   const feeds = await readFeeds(inputs, options);
   const { outputs, milliseconds } = await runOnce(file, feeds, options.threads);
-  const files = options.output === undefined ? undefined : await writeOutputs(options.output, outputs);
+  const files = options.outputDir === undefined ? undefined : await writeOutputs(options.outputDir, outputs);
   const descriptions = outputs.map((tensor, i) => ({ name: tensor.name, ...describeTensor(tensor), ...(files && { file: files[i] }) }));
   let classes;
   if (labels !== undefined) {
@@ -130,6 +157,7 @@ async function execute(output, [file], options) {
   }
 }
 
+/** @type {import('../types.mjs').CommandDefinition} */
 export default {
   name: 'run',
   description: 'Runs a model once and prints, names or writes its outputs.',
@@ -139,7 +167,7 @@ export default {
     command
       .addOption(freeDimensionOption())
       .addOption(threadsOption())
-      .option('-o, --output <DIR>', 'write each output to a .npy file in this folder')
+      .option('--output-dir <DIR>', 'write each output to a .npy file in this folder')
       .option('--labels <FILE>', 'print the most likely classes by these names')
       .addOption(topOption('how many classes', 5));
   },

@@ -7,7 +7,7 @@ import { write } from '../files.mjs';
 import { formatBytes, formatPlural, printable } from '../format.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
-import { freeDimensionOption, INPUT_HELP, inputOptions, runsOption, threadsOption, warmupOption } from '../options.mjs';
+import { freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, runsOption, threadsOption, warmupOption } from '../options.mjs';
 import { profileModel } from '../profile.mjs';
 import { withLabel } from '../progress.mjs';
 
@@ -21,13 +21,21 @@ Examples:
   webnn-node view model.onnx -o model.html --profile
   webnn-node view model.onnx -o model.html --free-dimension batch=1`;
 
-/** The graph to show. */
+/** Options that change nothing but times, and values of inputs, which change no graph. */
+const OF_PROFILES = ['runs', 'warmup', 'mean', 'std', 'scale', 'randomRange'];
+
+/**
+ * The graph to show.
+ * @param {import('../types.mjs').Opened} opened
+ */
 function graphOf({ specialization: { graph } }) {
   if (graph === null) throw new Failure('there is nothing to show: no output of the model has any elements');
   return graph;
 }
 
-async function execute(output, [file], options) {
+/** @type {import('../types.mjs').CommandDefinition['execute']} */
+async function execute(output, [file], options, isGiven) {
+  if (!options.profile) refuseIdle(isGiven, OF_PROFILES, 'the page has a profile with --profile');
   const { inputs, outputs, metadata } = await readModel(file, options.freeDimension);
   const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
   const { description, profile } = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, async (opened) => ({
@@ -46,6 +54,7 @@ async function execute(output, [file], options) {
   output.print(`wrote ${printable(options.output)} (${formatBytes(bytes)}): ${formatPlural(source, 'node')}, ${compiled} after compilation`);
 }
 
+/** @type {import('../types.mjs').CommandDefinition} */
 export default {
   name: 'view',
   description: 'Writes a page that shows the graph of a model before and after compilation.',

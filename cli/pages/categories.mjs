@@ -18,7 +18,10 @@ const MEMBERS = {
 
 const CATEGORY_OF = new Map(Object.entries(MEMBERS).flatMap(([category, operators]) => operators.map((operator) => [operator, category])));
 
-/** The kind of an operator: a key of {@link CATEGORIES}. What is in no other kind is element-wise. */
+/**
+ * The kind of an operator: a key of {@link CATEGORIES}. What is in no other kind is element-wise.
+ * @param {string} operator
+ */
 export function categoryOf(operator) {
   return CATEGORY_OF.get(operator) ?? (operator.startsWith('reduce') ? 'reduce' : 'elementwise');
 }

@@ -18,33 +18,46 @@ const BOLD_CHARACTER = 7.4;
 const CHARACTER = 6.3;
 const MAX_CHARACTERS = Math.floor((MAX_WIDTH - 3 * BOX_PADDING) / CHARACTER);
 
+/** @typedef {import('./data.mjs').Total<number, import('webnn-node/inspect').ListedValue>} Values by their ids */
+
 /** Keys of items. Nodes and values are numbered independently of each other. */
-export const nodeKey = (id) => `n${id}`;
-const inputKey = (value) => `i${value}`;
-const outputKey = (place) => `o${place}`;
+export const nodeKey = (/** @type {number} */ id) => `n${id}`;
+const inputKey = (/** @type {number} */ value) => `i${value}`;
+const outputKey = (/** @type {number} */ place) => `o${place}`;
 
 /** A value of an attribute as text; numbers, texts and lists of them as JSON. */
-const attributeText = (value) => (typeof value === 'string' ? value : JSON.stringify(value) ?? String(value));
+const attributeText = (/** @type {unknown} */ value) => (typeof value === 'string' ? value : JSON.stringify(value) ?? String(value));
 
-/** Constants that a node reads, as one line of its box: `weights 64×3×3×3, 64`. Scalars say nothing there. */
+/**
+ * Constants that a node reads, as one line of its box: `weights 64×3×3×3, 64`. Scalars say nothing there.
+ * @param {import('webnn-node/inspect').ListedNode} node
+ * @param {Values} values
+ */
 function weightsLine(node, values) {
   const shapes = node.inputs
-    .map((id) => (id === null ? undefined : values.get(id)))
-    .filter((value) => value?.kind === 'constant' && value.shape.length > 0)
+    .flatMap((id) => (id === null ? [] : [values.get(id)]))
+    .filter(({ kind, shape }) => kind === 'constant' && shape.length > 0)
     .map(({ shape }) => shapeText(shape));
   return shapes.length === 0 ? [] : [`const ${shapes.join(', ')}`];
 }
 
-/** The operators that run as one with a node: `+ relu`; of a fused chain, those that it was made of: `mul · add · exp`. */
+/**
+ * The operators that run as one with a node: `+ relu`; of a fused chain, those that it was made of: `mul · add · exp`.
+ * @param {import('webnn-node/inspect').ListedNode} node
+ * @param {(id: number) => string} operatorOf
+ */
 function fusionLines({ operator, epilogue, origins }, operatorOf) {
   const chain = operator === 'fused' ? [origins.map(operatorOf).join(' · ')] : [];
   return [...chain, ...(epilogue.length === 0 ? [] : [`+ ${epilogue.join(' + ')}`])];
 }
 
-/** Where each value comes from and who reads it, by keys of items. */
+/**
+ * Where each value comes from and who reads it, by keys of items.
+ * @param {import('webnn-node/inspect').GraphListing} listing
+ */
 function connections(listing) {
   const producer = new Map(listing.inputs.map(({ value }) => [value, inputKey(value)]));
-  const readers = new Map(listing.values.map(({ id }) => [id, []]));
+  const readers = /** @type {import('./data.mjs').Total<number, string[]>} */ (new Map(listing.values.map(({ id }) => [id, []])));
   for (const node of listing.nodes) {
     for (const value of node.outputs) {
       producer.set(value, nodeKey(node.id));
@@ -59,6 +72,12 @@ function connections(listing) {
   return { producer, readers };
 }
 
+/**
+ * @param {import('webnn-node/inspect').ListedNode} node
+ * @param {Values} values
+ * @param {ReturnType<typeof connections>} links
+ * @param {(id: number) => string} operatorOf
+ */
 function nodeItem(node, values, { producer, readers }, operatorOf) {
   const { operator, label } = node;
   return {
@@ -70,10 +89,10 @@ function nodeItem(node, values, { producer, readers }, operatorOf) {
     lines: [operator, ...fusionLines(node, operatorOf), ...(label === '' ? [] : [endOf(label, MAX_CHARACTERS)]), ...weightsLine(node, values)],
     epilogue: node.epilogue,
     inputs: node.inputs.map((id) => {
-      const value = values.get(id);
-      if (value === undefined) {
+      if (id === null) {
         return { type: 'not given', from: null, note: '' };
       }
+      const value = values.get(id);
       const isConstant = value.kind === 'constant';
       return { type: typeText(value), from: producer.get(id) ?? null, note: isConstant ? `constant, ${formatBytes(value.bytes)}` : '' };
     }),
@@ -82,6 +101,11 @@ function nodeItem(node, values, { producer, readers }, operatorOf) {
   };
 }
 
+/**
+ * @param {{ name: string, value: number }} input
+ * @param {Values} values
+ * @param {ReturnType<typeof connections>} links
+ */
 function inputItem({ name, value: id }, values, { readers }) {
   const type = typeText(values.get(id));
   return {
@@ -90,6 +114,12 @@ function inputItem({ name, value: id }, values, { readers }) {
   };
 }
 
+/**
+ * @param {{ name: string, value: number }} output
+ * @param {number} place
+ * @param {Values} values
+ * @param {ReturnType<typeof connections>} links
+ */
 function outputItem({ name, value: id }, place, values, { producer }) {
   const type = typeText(values.get(id));
   const from = producer.get(id) ?? null;
@@ -99,7 +129,13 @@ function outputItem({ name, value: id }, place, values, { producer }) {
   };
 }
 
-/** One edge per value and reader; what a constant gives is part of the reader's box. */
+/**
+ * One edge per value and reader; what a constant gives is part of the reader's box.
+ * @param {import('webnn-node/inspect').GraphListing} listing
+ * @param {Values} values
+ * @param {ReturnType<typeof connections>} links
+ * @returns {import('./data.mjs').Edge[]}
+ */
 function edgesOf(listing, values, { producer, readers }) {
   return listing.values.flatMap(({ id }) => {
     const from = producer.get(id);
@@ -108,7 +144,11 @@ function edgesOf(listing, values, { producer, readers }) {
   });
 }
 
-/** Width and height of an item's box, from its lines and what `reserve` more the first line has to hold. */
+/**
+ * Width and height of an item's box, from its lines and what `reserve` more the first line has to hold.
+ * @param {string[]} lines
+ * @param {number} reserve
+ */
 function boxOf(lines, reserve) {
   const [first, ...others] = lines;
   const width = Math.max((first.length + reserve) * BOLD_CHARACTER, ...others.map((line) => line.length * CHARACTER)) + 4 * BOX_PADDING;
@@ -119,24 +159,25 @@ function boxOf(lines, reserve) {
 const FIRST_LINE_RESERVE = 8;
 
 /** How far to the right the type of a value reaches, which stands at the middle of its producer's lower side. */
-const labelEnd = ({ box: [x, , width], outputs }) => x + width / 2 + Math.max(0, ...outputs.map(({ type }) => type.length)) * CHARACTER + BOX_PADDING;
+const labelEnd = (/** @type {import('./data.mjs').Item} */ { box: [x, , width], outputs }) => x + width / 2 + Math.max(0, ...outputs.map(({ type }) => type.length)) * CHARACTER + BOX_PADDING;
 
 /**
  * A listing as the page takes it.
  *
  * @param {import('webnn-node/inspect').GraphListing} listing
  * @param {(id: number) => string} operatorOf the operator of a node of the source graph, for what was fused
- * @returns {{ items: object[], edges: object[], width: number, height: number, drawn: boolean }} the items have `box`
+ * @returns {import('./data.mjs').GraphData} the items have `box`
  *   ([x, y, width, height]) and the edges `path` where `drawn` is true; an edge with path `null` is too long to be drawn
  */
 export function graphData(listing, operatorOf) {
-  const values = new Map(listing.values.map((value) => [value.id, value]));
+  const values = /** @type {Values} */ (new Map(listing.values.map((value) => [value.id, value])));
   const links = connections(listing);
-  const items = [
+  // The box, what is related and the facts are added below and by the page.
+  const items = /** @type {import('./data.mjs').Item[]} */ ([
     ...listing.inputs.map((input) => inputItem(input, values, links)),
     ...listing.nodes.map((node) => nodeItem(node, values, links, operatorOf)),
     ...listing.outputs.map((output, place) => outputItem(output, place, values, links)),
-  ];
+  ]);
   for (const item of items) {
     item.lines = item.lines.map((line) => startOf(line, MAX_CHARACTERS));
   }
@@ -147,8 +188,8 @@ export function graphData(listing, operatorOf) {
   const sizes = items.map(({ key, lines }) => ({ key, ...boxOf(lines, FIRST_LINE_RESERVE) }));
   const layout = layOut(sizes, edges);
   sizes.forEach(({ key, width, height }, i) => {
-    const { x, y } = layout.boxes.get(key);
-    items[i].box = [x, y, width, height].map(Math.round);
+    const { x, y } = /** @type {{ x: number, y: number }} */ (layout.boxes.get(key));
+    items[i].box = [Math.round(x), Math.round(y), Math.round(width), Math.round(height)];
   });
   edges.forEach((edge, i) => {
     edge.path = layout.paths[i];

@@ -4,9 +4,12 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 
-const read = (file) => readFileSync(new URL(`client/${file}`, import.meta.url), 'utf8');
+const read = (/** @type {string} */ file) => readFileSync(new URL(`client/${file}`, import.meta.url), 'utf8');
 
-/** `text` for the content of an element or an attribute in quotes. */
+/**
+ * `text` for the content of an element or an attribute in quotes.
+ * @param {string} text
+ */
 export function escapeHtml(text) {
   return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }
@@ -22,6 +25,7 @@ export function escapeJson(data) {
 /**
  * The modules of `client/`, joined into one: they stand in the order of their dependence and share one scope, so their
  * one-line imports of each other go, and what they export is simply declared.
+ * @param {string[]} files
  */
 function joinModules(files) {
   return files
@@ -31,7 +35,7 @@ function joinModules(files) {
     .replace(/^export /gm, '');
 }
 
-const hashOf = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+const hashOf = (/** @type {string} */ text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 
 /**
  * A page.

@@ -13,18 +13,39 @@ const MAX_BAND = 300;
 /** An edge that passes more rows than this is not routed: it would push the boxes of all these rows aside. */
 const MAX_SPAN = 40;
 
+/**
+ * An edge between boxes.
+ * @typedef {{ from: string, to: string, value: number }} Link
+ */
+
+/**
+ * How an edge is drawn: within a band, from a band to the next one, or not at all.
+ * @typedef {{ edge: Link, kind: 'inside', band: number }
+ *   | { edge: Link, kind: 'crossing', band: number, rowsLeft: number, rowsInto: number, port: string }
+ *   | { edge: Link, kind: 'far' }} Route
+ */
+
+/**
+ * A band with the place of its upper left corner on the page.
+ * @typedef {{ graph: ReturnType<typeof placeBand>, x: number, y: number }} Placed
+ */
+
 const ROW_GAP = 40;
 const COLUMN_GAP = 28;
 const MARGIN = 32;
 
-/** The keys of the items, producers before their readers, and otherwise in the given order. */
+/**
+ * The keys of the items, producers before their readers, and otherwise in the given order.
+ * @param {{ key: string }[]} items
+ * @param {import('./data.mjs').Total<string, string[]>} producersOf
+ */
 function topologicalOrder(items, producersOf) {
-  const order = [];
+  const order = /** @type {string[]} */ ([]);
   const state = new Map();
   for (const item of items) {
     const stack = [item.key];
     while (stack.length > 0) {
-      const key = stack.at(-1);
+      const key = stack[stack.length - 1];
       if (state.get(key) === undefined) {
         state.set(key, 'open');
         stack.push(...producersOf.get(key).filter((producer) => state.get(producer) === undefined).reverse());
@@ -40,14 +61,19 @@ function topologicalOrder(items, producersOf) {
   return order;
 }
 
-/** What reads nothing stands before its first reader, and what nothing reads after its last producer: edges are short. */
+/**
+ * What reads nothing stands before its first reader, and what nothing reads after its last producer: edges are short.
+ * @param {string[]} order
+ * @param {Link[]} edges
+ * @param {import('./data.mjs').Total<string, string[]>} producersOf
+ */
 function moveEndsToNeighbours(order, edges, producersOf) {
-  const place = new Map(order.map((key, i) => [key, i]));
+  const place = /** @type {import('./data.mjs').Total<string, number>} */ (new Map(order.map((key, i) => [key, i])));
   const firstReader = new Map();
   for (const { from, to } of edges) {
     firstReader.set(from, Math.min(firstReader.get(from) ?? Infinity, place.get(to)));
   }
-  const wanted = new Map();
+  const wanted = /** @type {import('./data.mjs').Total<string, number>} */ (new Map());
   // Producers before their readers, so the places of the producers are known.
   for (const key of order) {
     const producers = producersOf.get(key);
@@ -61,9 +87,14 @@ function moveEndsToNeighbours(order, edges, producersOf) {
   return order.toSorted((a, b) => wanted.get(a) - wanted.get(b));
 }
 
-/** Cuts an order into bands, each time where the fewest values cross. @returns {string[][]} */
+/**
+ * Cuts an order into bands, each time where the fewest values cross.
+ * @param {string[]} order
+ * @param {Link[]} edges
+ * @returns {string[][]}
+ */
 function cutIntoBands(order, edges) {
-  const place = new Map(order.map((key, i) => [key, i]));
+  const place = /** @type {import('./data.mjs').Total<string, number>} */ (new Map(order.map((key, i) => [key, i])));
   const lastReader = new Map();
   for (const { from, to } of edges) {
     lastReader.set(from, Math.max(lastReader.get(from) ?? -1, place.get(to)));
@@ -90,9 +121,14 @@ function cutIntoBands(order, edges) {
   return bands;
 }
 
-/** The longest path to each item within its band, in rows; what reads nothing stands right above its first reader. */
+/**
+ * The longest path to each item within its band, in rows; what reads nothing stands right above its first reader.
+ * @param {string[][]} bands
+ * @param {import('./data.mjs').Total<string, string[]>} producersOf
+ * @param {Link[]} edges
+ */
 function rowsOf(bands, producersOf, edges) {
-  const row = new Map();
+  const row = /** @type {import('./data.mjs').Total<string, number>} */ (new Map());
   for (const band of bands) {
     const inBand = new Set(band);
     for (const key of band) {
@@ -100,7 +136,7 @@ function rowsOf(bands, producersOf, edges) {
       row.set(key, above.reduce((lowest, producer) => Math.max(lowest, row.get(producer) + 1), 0));
     }
   }
-  const bandOf = new Map(bands.flatMap((band, i) => band.map((key) => [key, i])));
+  const bandOf = /** @type {import('./data.mjs').Total<string, number>} */ (new Map(bands.flatMap((band, i) => band.map((key) => /** @type {const} */ ([key, i])))));
   const firstRow = new Map();
   for (const { from, to } of edges) {
     if (producersOf.get(from).length === 0 && bandOf.get(from) === bandOf.get(to)) {
@@ -116,15 +152,19 @@ function rowsOf(bands, producersOf, edges) {
 /**
  * Sorts the edges by how they are drawn: within a band, to the next band, or not at all because they are too long.
  * Names the ports where an edge leaves and enters a band.
+ * @param {Link[]} edges
+ * @param {string[][]} bands
+ * @param {import('./data.mjs').Total<string, number>} row
+ * @returns {Route[]}
  */
 function routeEdges(edges, bands, row) {
-  const bandOf = new Map(bands.flatMap((band, i) => band.map((key) => [key, i])));
+  const bandOf = /** @type {import('./data.mjs').Total<string, number>} */ (new Map(bands.flatMap((band, i) => band.map((key) => /** @type {const} */ ([key, i])))));
   const lastRow = bands.map((band) => band.reduce((last, key) => Math.max(last, row.get(key)), 0));
   return edges.map((edge) => {
     const { from, to, value } = edge;
     const [above, below] = [bandOf.get(from), bandOf.get(to)];
     if (above === below) {
-      return { edge, band: above, kind: row.get(to) - row.get(from) <= MAX_SPAN ? 'inside' : 'far' };
+      return row.get(to) - row.get(from) <= MAX_SPAN ? { edge, band: above, kind: 'inside' } : { edge, kind: 'far' };
     }
     const rowsLeft = lastRow[above] - row.get(from) + 1;
     const rowsInto = row.get(to) + 1;
@@ -135,7 +175,13 @@ function routeEdges(edges, bands, row) {
   });
 }
 
-/** Has dagre place one band: its items, and a thin box per port in the first and the last row. */
+/**
+ * Has dagre place one band: its items, and a thin box per port in the first and the last row.
+ * @param {number} index
+ * @param {string[]} band
+ * @param {Route[]} routes
+ * @param {import('./data.mjs').Total<string, { width: number, height: number }>} boxes
+ */
 function placeBand(index, band, routes, boxes) {
   const graph = new dagre.graphlib.Graph({ multigraph: true });
   graph.setGraph({ rankdir: 'TB', ranksep: ROW_GAP, nodesep: COLUMN_GAP, edgesep: 14 });
@@ -144,29 +190,38 @@ function placeBand(index, band, routes, boxes) {
     graph.setNode(key, { width, height });
   }
   routes.forEach((route, i) => {
-    const { edge, kind, port } = route;
-    if (kind === 'inside' && route.band === index) {
+    const { edge } = route;
+    if (route.kind === 'inside' && route.band === index) {
       graph.setEdge(edge.from, edge.to, { minlen: 1 }, `edge ${i}`);
-    } else if (kind === 'crossing' && route.band === index) {
-      graph.setNode(`out ${port}`, { width: 1, height: 1 });
-      graph.setEdge(edge.from, `out ${port}`, { minlen: route.rowsLeft }, 'port');
-    } else if (kind === 'crossing' && route.band === index - 1) {
-      graph.setNode(`in ${port}`, { width: 1, height: 1 });
-      graph.setEdge(`in ${port}`, edge.to, { minlen: route.rowsInto }, `edge ${i}`);
+    } else if (route.kind === 'crossing' && route.band === index) {
+      graph.setNode(`out ${route.port}`, { width: 1, height: 1 });
+      graph.setEdge(edge.from, `out ${route.port}`, { minlen: route.rowsLeft }, 'port');
+    } else if (route.kind === 'crossing' && route.band === index - 1) {
+      graph.setNode(`in ${route.port}`, { width: 1, height: 1 });
+      graph.setEdge(`in ${route.port}`, edge.to, { minlen: route.rowsInto }, `edge ${i}`);
     }
   });
   dagre.layout(graph);
   return graph;
 }
 
-/** Where a band begins horizontally, so that the edges from the band above go straight down, on average. */
+/**
+ * Where a band begins horizontally, so that the edges from the band above go straight down, on average.
+ * @param {Placed} above
+ * @param {Placed['graph']} graph
+ * @param {Route[]} routes
+ * @param {number} index
+ */
 function leftUnder(above, graph, routes, index) {
-  const ports = new Set(routes.filter(({ kind, band }) => kind === 'crossing' && band === index - 1).map(({ port }) => port));
+  const ports = new Set(routes.flatMap((route) => (route.kind === 'crossing' && route.band === index - 1 ? [route.port] : [])));
   const wanted = Array.from(ports, (port) => above.x + above.graph.node(`out ${port}`).x - graph.node(`in ${port}`).x);
   return wanted.length === 0 ? above.x : wanted.reduce((total, x) => total + x, 0) / wanted.length;
 }
 
-/** A line through points that is vertical at each of them: where x does not change, it is straight. An SVG path. */
+/**
+ * A line through points that is vertical at each of them: where x does not change, it is straight. An SVG path.
+ * @param {{ x: number, y: number }[]} points
+ */
 function smoothPath(points) {
   const rounded = points.map(({ x, y }) => ({ x: Math.round(x), y: Math.round(y) }));
   const pieces = rounded.slice(1).map(({ x, y }, i) => {
@@ -180,6 +235,10 @@ function smoothPath(points) {
 /**
  * Points of an edge on the page. It leaves in the middle of a box's lower side and enters in the middle of the upper
  * side; where dagre lets it touch the outlines instead, it could run along a box.
+ * @param {Placed} placed
+ * @param {string} from
+ * @param {string} to
+ * @param {string} name
  */
 function pointsOf({ graph, x, y }, from, to, name) {
   const [upper, lower] = [graph.node(from), graph.node(to)];
@@ -200,8 +259,8 @@ export function layOut(items, edges) {
   if (items.length === 0) {
     return { width: 2 * MARGIN, height: 2 * MARGIN, boxes: new Map(), paths: [] };
   }
-  const boxes = new Map(items.map((item) => [item.key, item]));
-  const producersOf = new Map(items.map(({ key }) => [key, []]));
+  const boxes = /** @type {import('./data.mjs').Total<string, { width: number, height: number }>} */ (new Map(items.map((item) => [item.key, item])));
+  const producersOf = /** @type {import('./data.mjs').Total<string, string[]>} */ (new Map(items.map(({ key }) => [key, []])));
   for (const { from, to } of edges) {
     producersOf.get(to).push(from);
   }
@@ -209,9 +268,10 @@ export function layOut(items, edges) {
   const bands = cutIntoBands(order, edges);
   const routes = routeEdges(edges, bands, rowsOf(bands, producersOf, edges));
 
-  const placed = [];
+  const placed = /** @type {Placed[]} */ ([]);
   for (const [index, band] of bands.entries()) {
     const graph = placeBand(index, band, routes, boxes);
+    /** @type {Placed | undefined} */
     const above = placed.at(-1);
     const y = above === undefined ? MARGIN : above.y + above.graph.graph().height + ROW_GAP;
     placed.push({ graph, x: above === undefined ? 0 : leftUnder(above, graph, routes, index), y });
@@ -229,19 +289,22 @@ export function layOut(items, edges) {
       corners.set(key, { x: x + box.x - box.width / 2, y: y + box.y - box.height / 2 });
     }
   });
-  const paths = routes.map(({ edge, kind, band, port }, i) => {
-    if (kind === 'far') {
+  const paths = routes.map((route, i) => {
+    const { edge } = route;
+    if (route.kind === 'far') {
       return null;
     }
-    if (kind === 'inside') {
+    const { band } = route;
+    if (route.kind === 'inside') {
       return smoothPath(pointsOf(placed[band], edge.from, edge.to, `edge ${i}`));
     }
     return smoothPath([
-      ...pointsOf(placed[band], edge.from, `out ${port}`, 'port'),
-      ...pointsOf(placed[band + 1], `in ${port}`, edge.to, `edge ${i}`),
+      ...pointsOf(placed[band], edge.from, `out ${route.port}`, 'port'),
+      ...pointsOf(placed[band + 1], `in ${route.port}`, edge.to, `edge ${i}`),
     ]);
   });
   const right = placed.reduce((most, { graph, x }) => Math.max(most, x + graph.graph().width), 0);
-  const bottom = placed.at(-1).y + placed.at(-1).graph.graph().height;
+  const lowest = placed[placed.length - 1];
+  const bottom = lowest.y + lowest.graph.graph().height;
   return { width: right + MARGIN, height: bottom + MARGIN, boxes: corners, paths };
 }

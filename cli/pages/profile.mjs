@@ -20,10 +20,10 @@ const ZOOM_LEVELS = [1, 2, 4, 8, 16, 32, 64];
 const MAX_BINS = 24;
 
 /** A cell of a table: the text to show, and what to sort by (`null` sorts last). */
-const cell = (value, text = value) => ({ value, text });
+const cell = (/** @type {number | string | null} */ value, text = String(value)) => ({ value, text });
 
 /** Cells that both tables end with. */
-const workCells = ({ median, share, multiplyAdds, bytes, gflops, gigabytesPerSecond }) => [
+const workCells = (/** @type {import('./data.mjs').StepSummary | import('./data.mjs').OperatorSummary} */ { median, share, multiplyAdds, bytes, gflops, gigabytesPerSecond }) => [
   cell(median, formatTime(median)),
   cell(share, formatShare(share)),
   cell(multiplyAdds, multiplyAdds === 0 ? '–' : formatCount(multiplyAdds)),
@@ -41,7 +41,11 @@ const WORK_COLUMNS = [
   { name: 'GB/s', numeric: true },
 ];
 
-/** The table of operator types, the slowest first. */
+/**
+ * The table of operator types, the slowest first.
+ * @param {import('./data.mjs').Summary} summary
+ * @returns {import('./data.mjs').TableData}
+ */
 function operatorTable({ perOperator }) {
   return {
     columns: [{ name: 'Operator' }, { name: 'Kernels' }, { name: 'Steps', numeric: true }, ...WORK_COLUMNS],
@@ -53,14 +57,22 @@ function operatorTable({ perOperator }) {
   };
 }
 
-/** The shapes of a step's results; empty for a copy to an output, which belongs to no node. */
+/**
+ * The shapes of a step's results; empty for a copy to an output, which belongs to no node.
+ * @param {import('webnn-node/inspect').GraphDescription} description
+ */
 function resultShapes({ compiled }) {
-  const values = new Map(compiled.values.map((value) => [value.id, value]));
+  const values = /** @type {import('./data.mjs').Total<number, import('webnn-node/inspect').ListedValue>} */ (new Map(compiled.values.map((value) => [value.id, value])));
   const nodes = new Map(compiled.nodes.map((node) => [node.id, node]));
-  return (id) => nodes.get(id)?.outputs.map((value) => shapeText(values.get(value).shape)).join(', ') ?? '';
+  return (/** @type {number | null} */ id) => (id === null ? undefined : nodes.get(id))?.outputs.map((value) => shapeText(values.get(value).shape)).join(', ') ?? '';
 }
 
-/** The table of steps, in the order of execution. */
+/**
+ * The table of steps, in the order of execution.
+ * @param {import('./data.mjs').Summary} summary
+ * @param {import('webnn-node/inspect').GraphDescription} description
+ * @returns {import('./data.mjs').TableData}
+ */
 function stepTable({ perStep }, description) {
   const shapeOf = resultShapes(description);
   return {
@@ -73,14 +85,23 @@ function stepTable({ perStep }, description) {
   };
 }
 
-/** The runs worth a look, by their places: of the (lower) median duration, the fastest, the slowest; each once. */
+/**
+ * The runs worth a look, by their places: of the (lower) median duration, the fastest, the slowest; each once.
+ * @param {import('webnn-node/inspect').TimeSpan[]} runs
+ */
 function telltaleRuns(runs) {
   const byDuration = [...runs.keys()].sort((a, b) => runs[a].duration - runs[b].duration);
-  const named = [['median', byDuration[Math.floor((runs.length - 1) / 2)]], ['fastest', byDuration[0]], ['slowest', byDuration.at(-1)]];
+  /** @type {[name: string, place: number][]} */
+  const named = [['median', byDuration[Math.floor((runs.length - 1) / 2)]], ['fastest', byDuration[0]], ['slowest', byDuration[byDuration.length - 1]]];
   return named.filter(([, place], i) => named.findIndex((other) => other[1] === place) === i);
 }
 
-/** Runs on a timeline: slices (start and duration in nanoseconds) and, per magnification, ticks. */
+/**
+ * Runs on a timeline: slices (start and duration in nanoseconds) and, per magnification, ticks.
+ * @param {import('webnn-node/inspect').GraphProfile} profile
+ * @param {import('./data.mjs').Summary} summary
+ * @returns {import('./data.mjs').TimelineData}
+ */
 function timeline({ runs }, { perStep }) {
   return {
     zooms: ZOOM_LEVELS,
@@ -97,16 +118,25 @@ function timeline({ runs }, { perStep }) {
   };
 }
 
-/** Durations of the runs in bins of equal width. */
+/**
+ * Durations of the runs in bins of equal width.
+ * @param {import('webnn-node/inspect').TimeSpan[]} runs
+ * @returns {import('./data.mjs').HistogramBin[]}
+ */
 function histogram(runs) {
   const durations = runs.map(({ duration }) => duration);
-  const [least, most] = extent(durations);
+  const [least, most] = /** @type {[number, number]} */ (extent(durations));
   // A width of zero has no bins: all runs took the same time.
   const bins = least === most ? [Object.assign([...durations], { x0: least, x1: most })] : bin().domain([least, most]).thresholds(ticks(least, most, Math.min(MAX_BINS, 2 * Math.ceil(Math.sqrt(runs.length)))))(durations);
   return bins.map((members) => ({ from: formatTime(members.x0), to: formatTime(members.x1), count: members.length }));
 }
 
-/** The figures at the top of the page. */
+/**
+ * The figures at the top of the page.
+ * @param {import('./data.mjs').Summary} summary
+ * @param {import('webnn-node/inspect').GraphDescription} description
+ * @returns {import('./data.mjs').Fact[]}
+ */
 function figures({ runs: { count, median, fastest, slowest, p95, betweenSteps, gflops, gigabytesPerSecond } }, description) {
   return [
     ['Run, median', formatTime(median)],
@@ -168,6 +198,7 @@ const BODY = `
  */
 export function profilePage({ title, profile }) {
   const summary = summarize(profile);
+  /** @type {import('./data.mjs').ProfileData} */
   const data = {
     title,
     categories: CATEGORIES,

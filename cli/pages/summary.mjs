@@ -2,39 +2,55 @@
 
 import { group, max, median, min, quantile, sum } from 'd3-array';
 
+/** A statistic of numbers, of which there is one at least. */
+const known = (/** @type {number | undefined} */ value) => /** @type {number} */ (value);
+
 /** Bytes that a step moves between its operands and memory, by its description. */
-const bytesOf = ({ bytesRead, bytesWritten }) => bytesRead + bytesWritten;
+const bytesOf = (/** @type {import('webnn-node/inspect').StepDescription} */ { bytesRead, bytesWritten }) => bytesRead + bytesWritten;
 
 /**
  * `amount` per nanosecond, which is 1e9 per second. `null` where nothing is counted, or where the time is below
  * what the clock tells apart.
  */
-const rate = (amount, nanoseconds) => (amount === 0 || nanoseconds === 0 ? null : amount / nanoseconds);
+const rate = (/** @type {number} */ amount, /** @type {number} */ nanoseconds) => (amount === 0 || nanoseconds === 0 ? null : amount / nanoseconds);
 
-/** GFLOP/s and GB/s of work that took `time` nanoseconds; one multiply-add is two floating-point operations. */
+/**
+ * GFLOP/s and GB/s of work that took `time` nanoseconds; one multiply-add is two floating-point operations.
+ * @param {{ multiplyAdds: number, bytes: number }} work
+ * @param {number} time
+ */
 function rates({ multiplyAdds, bytes }, time) {
   return { gflops: rate(2 * multiplyAdds, time), gigabytesPerSecond: rate(bytes, time) };
 }
 
-/** The operators that a step computes: those of a fused chain, or one with those that run with it. */
+/**
+ * The operators that a step computes: those of a fused chain, or one with those that run with it.
+ * @param {import('webnn-node/inspect').GraphDescription} description
+ */
 function operatorsOf({ compiled, source }) {
   const nodes = new Map(compiled.nodes.map((node) => [node.id, node]));
   const given = new Map(source.nodes.map(({ id, operator }) => [id, operator]));
-  return ({ operator, node: id }) => {
-    const node = nodes.get(id);
+  return (/** @type {import('webnn-node/inspect').StepDescription} */ { operator, node: id }) => {
+    const node = id === null ? undefined : nodes.get(id);
     if (node === undefined) {
       return [operator];
     }
-    return operator === 'fused' ? node.origins.map((origin) => given.get(origin)) : [operator, ...node.epilogue];
+    return operator === 'fused' ? node.origins.map((origin) => String(given.get(origin))) : [operator, ...node.epilogue];
   };
 }
 
-/** What a step of a summary is called: `conv2d + relu`, `fused: div · add`. */
+/**
+ * What a step of a summary is called: `conv2d + relu`, `fused: div · add`.
+ * @param {{ operator: string, operators: string[] }} step
+ */
 export function stepName({ operator, operators }) {
   return operator === 'fused' ? `fused: ${operators.join(' · ')}` : operators.join(' + ');
 }
 
-/** @throws {RangeError} for a profile that cannot be summarized: no runs, or runs that do not fit the steps */
+/**
+ * @param {import('webnn-node/inspect').GraphProfile} profile
+ * @throws {RangeError} for a profile that cannot be summarized: no runs, or runs that do not fit the steps
+ */
 function check({ description, runs }) {
   if (runs.length === 0) {
     throw new RangeError('the profile has no runs, expected at least 1');
@@ -45,18 +61,22 @@ function check({ description, runs }) {
   }
 }
 
-/** The distribution of the durations of the runs, and of the time in them that belongs to no step. Nanoseconds. */
+/**
+ * The distribution of the durations of the runs, and of the time in them that belongs to no step. Nanoseconds.
+ * @param {import('webnn-node/inspect').GraphProfile} profile
+ * @returns {import('./data.mjs').RunsSummary}
+ */
 function summarizeRuns({ description, runs }) {
   const durations = runs.map(({ duration }) => duration);
-  const middle = median(durations);
+  const middle = known(median(durations));
   const work = { multiplyAdds: sum(description.steps, (step) => step.multiplyAdds), bytes: sum(description.steps, bytesOf) };
   return {
     count: runs.length,
     median: middle,
-    fastest: min(durations),
-    slowest: max(durations),
-    p95: quantile(durations, 0.95),
-    betweenSteps: median(runs, ({ duration, steps }) => duration - sum(steps, (step) => step.duration)),
+    fastest: known(min(durations)),
+    slowest: known(max(durations)),
+    p95: known(quantile(durations, 0.95)),
+    betweenSteps: known(median(runs, ({ duration, steps }) => duration - sum(steps, (step) => step.duration))),
     ...work,
     ...rates(work, middle),
   };
@@ -67,14 +87,7 @@ function summarizeRuns({ description, runs }) {
  * shares of all steps leave of 1 is time between the steps, and the difference of a sum of medians from the median of sums.
  *
  * @param {import('webnn-node/inspect').GraphProfile} profile
- * @returns {{
- *   runs: { count: number, median: number, fastest: number, slowest: number, p95: number, betweenSteps: number,
- *     multiplyAdds: number, bytes: number, gflops: number | null, gigabytesPerSecond: number | null },
- *   perStep: { index: number, kernel: string, operator: string, operators: string[], label: string, node: number | null, median: number,
- *     share: number, multiplyAdds: number, bytes: number, gflops: number | null, gigabytesPerSecond: number | null }[],
- *   perOperator: { operator: string, kernels: string[], steps: number, median: number, share: number,
- *     multiplyAdds: number, bytes: number, gflops: number | null, gigabytesPerSecond: number | null }[],
- * }} `perStep` in the order of execution, `perOperator` with the slowest first; `gflops` is 2 · multiply-adds / time,
+ * @returns {import('./data.mjs').Summary} `gflops` is 2 · multiply-adds / time,
  *   and `null` for work without multiply-adds
  * @throws {RangeError} when the profile has no runs, or a run has another number of steps than the description
  */
@@ -82,11 +95,11 @@ export function summarize(profile) {
   check(profile);
   const { description, runs } = profile;
   const total = summarizeRuns(profile);
-  const share = (time) => (total.median === 0 ? 0 : time / total.median);
+  const share = (/** @type {number} */ time) => (total.median === 0 ? 0 : time / total.median);
 
   const operators = operatorsOf(description);
   const perStep = description.steps.map((step, i) => {
-    const time = median(runs, (run) => run.steps[i].duration);
+    const time = known(median(runs, (run) => run.steps[i].duration));
     const { index, kernel, operator, label, node, multiplyAdds } = step;
     const work = { multiplyAdds, bytes: bytesOf(step) };
     return { index, kernel, operator, operators: operators(step), label, node, median: time, share: share(time), ...work, ...rates(work, time) };
@@ -94,7 +107,7 @@ export function summarize(profile) {
 
   const places = group(description.steps.keys(), (i) => description.steps[i].operator);
   const perOperator = Array.from(places, ([operator, indices]) => {
-    const time = median(runs, (run) => sum(indices, (i) => run.steps[i].duration));
+    const time = known(median(runs, (run) => sum(indices, (i) => run.steps[i].duration)));
     const work = { multiplyAdds: sum(indices, (i) => perStep[i].multiplyAdds), bytes: sum(indices, (i) => perStep[i].bytes) };
     const kernels = [...new Set(indices.map((i) => description.steps[i].kernel))];
     return { operator, kernels, steps: indices.length, median: time, share: share(time), ...work, ...rates(work, time) };

@@ -7,12 +7,17 @@ const PROCESS = 1;
 const THREAD = 1;
 
 /** The format counts in microseconds and takes fractions. */
-const microseconds = (nanoseconds) => nanoseconds / 1000;
+const microseconds = (/** @type {number} */ nanoseconds) => nanoseconds / 1000;
 
-/** What a step reads and writes, as text; empty for a step that belongs to no node of the compiled graph. */
+/**
+ * What a step reads and writes, as text; empty for a step that belongs to no node of the compiled graph.
+ * @param {import('webnn-node/inspect').StepDescription} step
+ * @param {Map<number, import('webnn-node/inspect').ListedNode>} nodes
+ * @param {import('./data.mjs').Total<number, import('webnn-node/inspect').ListedValue>} values
+ */
 function typesOf({ node: id }, nodes, values) {
-  const node = nodes.get(id);
-  const types = (ids) => ids.map((value) => (value === null ? null : typeText(values.get(value))));
+  const node = id === null ? undefined : nodes.get(id);
+  const types = (/** @type {(number | null)[]} */ ids) => ids.map((value) => (value === null ? null : typeText(values.get(value))));
   return node === undefined ? {} : { inputs: types(node.inputs), outputs: types(node.outputs), epilogue: node.epilogue };
 }
 
@@ -25,22 +30,22 @@ function typesOf({ node: id }, nodes, values) {
 export function chromeTrace({ description, runs }) {
   const { compiled, isa, threads, adapter } = description;
   const nodes = new Map(compiled.nodes.map((node) => [node.id, node]));
-  const values = new Map(compiled.values.map((value) => [value.id, value]));
+  const values = /** @type {import('./data.mjs').Total<number, import('webnn-node/inspect').ListedValue>} */ (new Map(compiled.values.map((value) => [value.id, value])));
   const steps = description.steps.map((step) => {
-    const { index, kernel, operator, label, multiplyAdds, bytesRead, bytesWritten, inputLayouts } = step;
+    const { index, kernel, operator, label, multiplyAdds, bytesRead, bytesWritten } = step;
     return {
       name: label === '' ? operator : `${operator} ${label}`,
       cat: operator,
-      args: { step: index, kernel, ...typesOf(step, nodes, values), inputLayouts, multiplyAdds, bytesRead, bytesWritten },
+      args: { step: index, kernel, ...typesOf(step, nodes, values), multiplyAdds, bytesRead, bytesWritten },
     };
   });
 
-  const slice = ({ start, duration }, rest) => ({ ph: 'X', pid: PROCESS, tid: THREAD, ts: microseconds(start), dur: microseconds(duration), ...rest });
+  const slice = (/** @type {import('webnn-node/inspect').TimeSpan} */ { start, duration }, /** @type {object} */ rest) => ({ ph: 'X', pid: PROCESS, tid: THREAD, ts: microseconds(start), dur: microseconds(duration), ...rest });
   const slices = runs.flatMap((run, i) => [
     slice(run, { name: `run ${i}`, cat: 'run', args: { run: i } }),
     ...run.steps.map(({ start, duration }, place) => slice({ start: run.start + start, duration }, steps[place])),
   ]);
-  const metadata = (name, args) => ({ ph: 'M', pid: PROCESS, tid: THREAD, ts: 0, name, args });
+  const metadata = (/** @type {string} */ name, /** @type {object} */ args) => ({ ph: 'M', pid: PROCESS, tid: THREAD, ts: 0, name, args });
   return {
     traceEvents: [metadata('process_name', { name: 'webnn-node' }), metadata('thread_name', { name: 'steps' }), ...slices],
     displayTimeUnit: 'ns',

@@ -14,23 +14,25 @@ const STYLES = ['base.css', 'view.css'];
 const SHARE_CLASSES = [0, 0.001, 0.005, 0.02, 0.05, 0.1];
 
 /** The class of a share: the place of the highest bound that it reaches. */
-const shareClass = (share) => SHARE_CLASSES.findLastIndex((bound) => share >= bound);
+const shareClass = (/** @type {number} */ share) => SHARE_CLASSES.findLastIndex((bound) => share >= bound);
 
 /** Texts of the legend of {@link SHARE_CLASSES}. */
 function shareLegend() {
-  const percent = (share) => `${share * 100}`;
+  const percent = (/** @type {number} */ share) => `${share * 100}`;
   return SHARE_CLASSES.map((bound, i) => {
     const next = SHARE_CLASSES[i + 1];
     return bound === 0 ? `under ${percent(next)} %` : next === undefined ? `${percent(bound)} % and more` : `${percent(bound)} to ${percent(next)} %`;
   });
 }
 
-/** What is known of a step without a profile, and with its summary. Lines for the details of a node. */
+/**
+ * What is known of a step without a profile, and with its summary. Lines for the details of a node.
+ * @param {import('webnn-node/inspect').StepDescription} step
+ * @param {import('./data.mjs').StepSummary | undefined} timing
+ */
 function stepFacts(step, timing) {
+  /** @type {import('./data.mjs').Fact[]} */
   const facts = [['Kernel', step.kernel]];
-  if (step.inputLayouts !== undefined && step.inputLayouts.length > 0) {
-    facts.push(['Layouts of inputs', step.inputLayouts.join(', ')]);
-  }
   if (timing !== undefined) {
     facts.push(['Time', `${formatTime(timing.median)} (median), ${formatShare(timing.share)} of a run`]);
   }
@@ -47,7 +49,12 @@ function stepFacts(step, timing) {
   return facts;
 }
 
-/** Adds to a compiled item what runs for it, and to an item without a step that it is a view. */
+/**
+ * Adds to a compiled item what runs for it, and to an item without a step that it is a view.
+ * @param {import('./data.mjs').Item} item
+ * @param {import('webnn-node/inspect').StepDescription[]} steps
+ * @param {import('./data.mjs').Total<number, import('./data.mjs').StepSummary> | undefined} timings
+ */
 function addSteps(item, steps, timings) {
   if (steps.length === 0) {
     item.mark = 'view';
@@ -60,7 +67,12 @@ function addSteps(item, steps, timings) {
   }
 }
 
-/** Adds to a source item which compiled nodes do its work; the time of a fused node is that of all its parts. */
+/**
+ * Adds to a source item which compiled nodes do its work; the time of a fused node is that of all its parts.
+ * @param {import('./data.mjs').Item} item
+ * @param {import('./data.mjs').Item[]} compiledItems
+ * @param {boolean} timed
+ */
 function addFate(item, compiledItems, timed) {
   if (compiledItems.length === 0) {
     item.mark = 'folded';
@@ -77,10 +89,15 @@ function addFate(item, compiledItems, timed) {
   }
 }
 
-/** Connects the items of both graphs, in `related`: nodes by their origins, graph inputs and outputs by their names. */
+/**
+ * Connects the items of both graphs, in `related`: nodes by their origins, graph inputs and outputs by their names.
+ * @param {import('./data.mjs').GraphData} source
+ * @param {import('./data.mjs').GraphData} compiled
+ * @param {import('webnn-node/inspect').GraphDescription} description
+ */
 function relate(source, compiled, description) {
-  const sourceItems = new Map(source.items.map((item) => [item.key, item]));
-  const compiledItems = new Map(compiled.items.map((item) => [item.key, item]));
+  const sourceItems = /** @type {import('./data.mjs').Total<string, import('./data.mjs').Item>} */ (new Map(source.items.map((item) => [item.key, item])));
+  const compiledItems = /** @type {import('./data.mjs').Total<string, import('./data.mjs').Item>} */ (new Map(compiled.items.map((item) => [item.key, item])));
   for (const item of [...source.items, ...compiled.items]) {
     item.related = [];
   }
@@ -92,7 +109,7 @@ function relate(source, compiled, description) {
     }
   }
   for (const kind of ['input', 'output']) {
-    const named = new Map(compiled.items.filter((item) => item.kind === kind).map((item) => [item.label, item]));
+    const named = /** @type {import('./data.mjs').Total<string, import('./data.mjs').Item>} */ (new Map(compiled.items.filter((item) => item.kind === kind).map((item) => [item.label, item])));
     for (const item of source.items.filter((candidate) => candidate.kind === kind && named.has(candidate.label))) {
       const other = named.get(item.label);
       item.related.push(other.key);
@@ -102,13 +119,17 @@ function relate(source, compiled, description) {
   return compiledItems;
 }
 
-/** Both graphs with everything that the page shows of their items. */
+/**
+ * Both graphs with everything that the page shows of their items.
+ * @param {import('webnn-node/inspect').GraphDescription} description
+ * @param {import('./data.mjs').Summary | undefined} summary
+ */
 function bothGraphs(description, summary) {
-  const operators = new Map(description.source.nodes.map(({ id, operator }) => [id, operator]));
+  const operators = /** @type {import('./data.mjs').Total<number, string>} */ (new Map(description.source.nodes.map(({ id, operator }) => [id, operator])));
   const [source, compiled] = [description.source, description.compiled].map((listing) => graphData(listing, (id) => operators.get(id)));
   const compiledItems = relate(source, compiled, description);
   const stepsOf = group(description.steps, ({ node }) => node);
-  const timings = summary && new Map(summary.perStep.map((timing) => [timing.index, timing]));
+  const timings = summary && /** @type {import('./data.mjs').Total<number, import('./data.mjs').StepSummary>} */ (new Map(summary.perStep.map((timing) => [timing.index, timing])));
   for (const item of compiled.items.filter(({ kind }) => kind === 'node')) {
     addSteps(item, stepsOf.get(Number(item.key.slice(1))) ?? [], timings);
   }
@@ -125,10 +146,17 @@ function bothGraphs(description, summary) {
   return { source, compiled };
 }
 
-/** Facts about the whole, for the overview: the graph and the machine, then the model file. */
+/**
+ * Facts about the whole, for the overview: the graph and the machine, then the model file.
+ * @param {import('webnn-node/inspect').GraphDescription} description
+ * @param {import('./data.mjs').Summary | undefined} summary
+ * @param {{ metadata?: import('webnn-node/onnx').OnnxMetadata } | undefined} model
+ * @returns {import('./data.mjs').ViewData['overview']}
+ */
 function overview(description, summary, model) {
   const { source, compiled, steps, memory, passes } = description;
   const multiplyAdds = steps.reduce((total, step) => total + step.multiplyAdds, 0);
+  /** @type {import('./data.mjs').Fact[]} */
   const facts = [
     ['Nodes as given', String(source.nodes.length)],
     ['Nodes after compilation', String(compiled.nodes.length)],
@@ -150,8 +178,12 @@ function overview(description, summary, model) {
   return [{ heading: 'Graph', facts }, ...(model?.metadata === undefined ? [] : [{ heading: 'Model file', facts: modelFacts(model.metadata) }])];
 }
 
-/** The metadata of a model file that say something. */
+/**
+ * The metadata of a model file that say something.
+ * @param {import('webnn-node/onnx').OnnxMetadata} metadata
+ */
 function modelFacts({ graphName, producerName, producerVersion, domain, modelVersion, irVersion, opsets, description, properties }) {
+  /** @type {import('./data.mjs').Fact[]} */
   const facts = [
     ['Graph', graphName],
     ['Producer', `${producerName} ${producerVersion}`.trim()],
@@ -229,6 +261,7 @@ const BODY = `
  */
 export function viewPage({ title, description, profile, model }) {
   const summary = profile && summarize(profile);
+  /** @type {import('./data.mjs').ViewData} */
   const data = {
     title,
     subtitle: `${description.source.nodes.length} nodes became ${description.compiled.nodes.length}, run in ${description.steps.length} steps`,

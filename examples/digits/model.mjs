@@ -17,16 +17,19 @@ export async function loadWeights() {
 /**
  * The probabilities float32 [batch, 10] of the digits 0 to 9.
  * @param {MLGraphBuilder} builder
- * @param {MLOperand} pixels float32 [batch, 1, 8, 8], 0 (paper) to 16 (ink)
+ * @param {import('webnn-node').MLOperand} pixels float32 [batch, 1, 8, 8], 0 (paper) to 16 (ink)
  * @param {Map<string, import('../lib/tensor-data.mjs').TensorData>} weights
  */
 export function digitsNetwork(builder, pixels, weights) {
-  const parameter = (name) => builder.constant(weights.get(name).descriptor, weights.get(name).bytes);
-  const convRelu = (x, name) => {
+  const parameter = (/** @type {string} */ name) => {
+    const { descriptor, bytes } = /** @type {import('../lib/tensor-data.mjs').TensorData} */ (weights.get(name));
+    return builder.constant(descriptor, bytes);
+  };
+  const convRelu = (/** @type {import('webnn-node').MLOperand} */ x, /** @type {string} */ name) => {
     const options = { padding: [1, 1, 1, 1], bias: parameter(`${name}.bias`), label: name };
     return builder.relu(builder.conv2d(x, parameter(`${name}.weight`), options));
   };
-  const dense = (x, name) =>
+  const dense = (/** @type {import('webnn-node').MLOperand} */ x, /** @type {string} */ name) =>
     builder.gemm(x, parameter(`${name}.weight`), { c: parameter(`${name}.bias`), label: name });
 
   const [batch] = pixels.shape;
@@ -46,6 +49,12 @@ export class DigitReader {
   #pixels;
   #probabilities;
 
+  /**
+   * @param {import('webnn-node').MLContext} context
+   * @param {import('webnn-node').MLGraph} graph
+   * @param {import('webnn-node').MLTensor} pixels
+   * @param {import('webnn-node').MLTensor} probabilities
+   */
   constructor(context, graph, pixels, probabilities) {
     this.#context = context;
     this.#graph = graph;
@@ -55,13 +64,15 @@ export class DigitReader {
 
   /**
    * Compiles the network.
-   * @param {MLContext} context
+   * @param {import('webnn-node').MLContext} context
    * @param {Awaited<ReturnType<typeof loadWeights>>} weights
    * @param {number} batch pictures per call of `read`
    */
   static async create(context, weights, batch) {
     const builder = new MLGraphBuilder(context);
+    /** @type {{ dataType: 'float32', shape: number[] }} */
     const input = { dataType: 'float32', shape: [batch, 1, SIDE, SIDE] };
+    /** @type {{ dataType: 'float32', shape: number[] }} */
     const output = { dataType: 'float32', shape: [batch, CLASSES] };
     const probabilities = digitsNetwork(builder, builder.input('pixels', input), weights);
     return new DigitReader(
@@ -88,7 +99,10 @@ export class DigitReader {
   }
 }
 
-/** The index of the largest value. */
+/**
+ * The index of the largest value.
+ * @param {Float32Array} values
+ */
 export function argMax(values) {
   return values.indexOf(Math.max(...values));
 }

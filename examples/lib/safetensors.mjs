@@ -8,6 +8,7 @@ const LENGTH_BYTES = 8;
 /** The limit of the reference implementation: a longer header is an attack or not a header. */
 const MAX_HEADER_BYTES = 100_000_000;
 
+/** @type {Record<string, string>} */
 const TYPES = {
   F64: 'float64',
   F32: 'float32',
@@ -75,6 +76,10 @@ export function parseSafetensors(bytes, source = 'safetensors') {
   return { metadata: metadata ?? {}, tensors };
 }
 
+/**
+ * @param {Uint8Array} bytes
+ * @param {string} source
+ */
 function parseHeader(bytes, source) {
   if (bytes.byteLength < LENGTH_BYTES) {
     throw new FormatError(`${source}: truncated: ${bytes.byteLength} bytes are no safetensors file`);
@@ -95,7 +100,7 @@ function parseHeader(bytes, source) {
   try {
     header = JSON.parse(text);
   } catch (cause) {
-    throw new FormatError(`${source}: the header is not JSON: ${cause.message}`, { cause });
+    throw new FormatError(`${source}: the header is not JSON: ${/** @type {Error} */ (cause).message}`, { cause });
   }
   if (header === null || typeof header !== 'object' || Array.isArray(header)) {
     throw new FormatError(`${source}: the header is not a JSON object`);
@@ -103,10 +108,15 @@ function parseHeader(bytes, source) {
   return { header, dataStart };
 }
 
-const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
+const isCount = (/** @type {any} */ value) => Number.isSafeInteger(value) && value >= 0;
 
+/**
+ * @param {string} name
+ * @param {any} entry
+ * @param {string} source
+ */
 function checkedEntry(name, entry, source) {
-  const fail = (what) => {
+  const fail = (/** @type {string} */ what) => {
     throw new FormatError(`${source}: tensor "${name}": ${what}`);
   };
   const { dtype, shape, data_offsets: offsets } = entry ?? {};

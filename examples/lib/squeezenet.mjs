@@ -5,40 +5,46 @@ import { FormatError } from './tensor-data.mjs';
 /** Pixels per side of the input. */
 export const SIDE = 224;
 
-/** The input of the network: float32 [1, 3, 224, 224], each value in -1..1. */
+/**
+ * The input of the network: float32 [1, 3, 224, 224], each value in -1..1.
+ * @type {{ dataType: 'float32', shape: number[] }}
+ */
 export const INPUT = { dataType: 'float32', shape: [1, 3, SIDE, SIDE] };
 
 /** ImageNet's thousand classes after one for the background. */
 export const CLASSES = 1001;
 
-/** The output of the network: float32 [1, 1001], probabilities. */
+/**
+ * The output of the network: float32 [1, 1001], probabilities.
+ * @type {{ dataType: 'float32', shape: number[] }}
+ */
 export const OUTPUT = { dataType: 'float32', shape: [1, CLASSES] };
 
 /**
  * The probabilities of the classes, see `OUTPUT`.
- * @param {MLGraphBuilder} builder
- * @param {MLOperand} image see `INPUT`
+ * @param {import('webnn-node').MLGraphBuilder} builder
+ * @param {import('webnn-node').MLOperand} image see `INPUT`
  * @param {Map<string, import('./tensor-data.mjs').TensorData>} weights kernels OIHW and biases
  * @throws {FormatError} if a weight is missing
  */
 export function squeezenet(builder, image, weights) {
-  const parameter = (name) => {
+  const parameter = (/** @type {string} */ name) => {
     const tensor = weights.get(name);
     if (tensor === undefined) throw new FormatError(`the weights lack the tensor "${name}"`);
     return builder.constant(tensor.descriptor, tensor.bytes);
   };
-  const convRelu = (x, name, options = {}) => {
+  const convRelu = (/** @type {import('webnn-node').MLOperand} */ x, /** @type {string} */ name, options = {}) => {
     const filter = parameter(`${name}.weight`);
     const bias = parameter(`${name}.bias`);
     return builder.relu(builder.conv2d(x, filter, { ...options, bias, label: name }));
   };
-  const fire = (x, name) => {
+  const fire = (/** @type {import('webnn-node').MLOperand} */ x, /** @type {string} */ name) => {
     const squeezed = convRelu(x, `${name}_squeeze`);
     const narrow = convRelu(squeezed, `${name}_e1x1`);
     const wide = convRelu(squeezed, `${name}_e3x3`, { padding: [1, 1, 1, 1] });
     return builder.concat([narrow, wide], 1, { label: name });
   };
-  const pool = (x) => builder.maxPool2d(x, { windowDimensions: [3, 3], strides: [2, 2] });
+  const pool = (/** @type {import('webnn-node').MLOperand} */ x) => builder.maxPool2d(x, { windowDimensions: [3, 3], strides: [2, 2] });
 
   // 'same-upper' of a 7x7 window at stride 2 on 224 pixels: five in all, the odd one at the end.
   let x = convRelu(image, 'conv1', { padding: [2, 3, 2, 3], strides: [2, 2] });

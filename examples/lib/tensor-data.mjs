@@ -3,7 +3,10 @@ export class FormatError extends Error {
   name = 'FormatError';
 }
 
-/** IEEE 754 binary16, given as its 16 bits, as a number. */
+/**
+ * IEEE 754 binary16, given as its 16 bits, as a number.
+ * @param {number} bits
+ */
 function halfToNumber(bits) {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 0x1f;
@@ -13,17 +16,23 @@ function halfToNumber(bits) {
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-const halves = (buffer) => Float32Array.from(new Uint16Array(buffer), halfToNumber);
+const halves = (/** @type {ArrayBuffer} */ buffer) => Float32Array.from(new Uint16Array(buffer), halfToNumber);
 
 /** bfloat16 is the upper half of a float32. */
-const brainHalves = (buffer) =>
+const brainHalves = (/** @type {ArrayBuffer} */ buffer) =>
   new Float32Array(Uint32Array.from(new Uint16Array(buffer), (bits) => bits * 0x10000).buffer);
 
-const typed = (View) => (buffer) => new View(buffer);
+/**
+ * @template T
+ * @param {new (buffer: ArrayBuffer) => T} View
+ */
+const typed = (View) => (/** @type {ArrayBuffer} */ buffer) => new View(buffer);
 
 /**
  * The element types of the file formats: bytes per element, the MLOperandDataType (null where the
  * standard has none), and how an ArrayBuffer of little-endian elements is read.
+ * @type {Record<string, { size: number, dataType: import('webnn-node').MLOperandDataType | null,
+ *   read: (buffer: ArrayBuffer) => ArrayLike<number | bigint> & ArrayBufferView }>}
  */
 const ELEMENTS = {
   float64: { size: 8, dataType: null, read: typed(Float64Array) },
@@ -41,7 +50,11 @@ const ELEMENTS = {
   bool: { size: 1, dataType: 'uint8', read: typed(Uint8Array) },
 };
 
-/** Bytes that `shape` elements of the named type take; 0 dimensions give one element. */
+/**
+ * Bytes that `shape` elements of the named type take; 0 dimensions give one element.
+ * @param {string} type
+ * @param {number[]} shape
+ */
 export function byteLengthOf(type, shape) {
   return shape.reduce((product, dimension) => product * dimension, ELEMENTS[type].size);
 }
@@ -49,7 +62,7 @@ export function byteLengthOf(type, shape) {
 /** The content of one tensor in a file. The bytes are a view of the file, not a copy. */
 export class TensorData {
   /**
-   * @param {keyof typeof ELEMENTS} type element type, in words
+   * @param {string} type element type, in words
    * @param {number[]} shape dimensions, row-major
    * @param {Uint8Array} bytes little-endian elements, exactly as many as the shape says
    */

@@ -12,7 +12,10 @@ export const RED = [240, 113, 120];
 export const AMBER = [255, 190, 92];
 export const GRAY = [118, 124, 140];
 
-/** The ends of a picture's shades. The palette has no fine steps but of gray. */
+/**
+ * The ends of a picture's shades. The palette has no fine steps but of gray.
+ * @type {Record<number, { paper: number[], ink: number[] }>}
+ */
 const SHADES = {
   [TRUECOLOR]: { paper: [26, 28, 38], ink: [255, 244, 214] },
   [PALETTE]: { paper: [28, 28, 28], ink: [238, 238, 238] },
@@ -36,9 +39,12 @@ export function colorDepth(stream, env = process.env) {
 
 const CUBE_LEVELS = [0, 95, 135, 175, 215, 255];
 
-const distance = (a, b) => a.reduce((sum, value, i) => sum + (value - b[i]) ** 2, 0);
+const distance = (/** @type {number[]} */ a, /** @type {number[]} */ b) => a.reduce((sum, value, i) => sum + (value - b[i]) ** 2, 0);
 
-/** The nearest entry of the 256 colour palette: the 6x6x6 cube or the ramp of 24 grays. */
+/**
+ * The nearest entry of the 256 colour palette: the 6x6x6 cube or the ramp of 24 grays.
+ * @param {number[]} color
+ */
 function paletteIndex(color) {
   const nearest = color.map((value) => {
     const gaps = CUBE_LEVELS.map((level) => Math.abs(level - value));
@@ -53,6 +59,10 @@ function paletteIndex(color) {
     : 16 + 36 * nearest[0] + 6 * nearest[1] + nearest[2];
 }
 
+/**
+ * @param {number[]} color
+ * @param {number} depth
+ */
 function colorCode(color, depth) {
   return depth === TRUECOLOR ? `2;${color.join(';')}` : `5;${paletteIndex(color)}`;
 }
@@ -72,12 +82,21 @@ export function paint(text, depth, { color, background, bold = false }) {
   return `\x1b[${codes.join(';')}m${text}\x1b[0m`;
 }
 
-/** A probability as text of seven characters: " 96.1 %". */
+/**
+ * A probability as text of seven characters: " 96.1 %".
+ * @param {number} probability
+ */
 export function percent(probability) {
   return `${(100 * probability).toFixed(1).padStart(5)} %`;
 }
 
-/** A bar from left to right; `fraction` of `width` columns, without padding behind it. */
+/**
+ * A bar from left to right; `fraction` of `width` columns, without padding behind it.
+ * @param {number} fraction
+ * @param {number} width
+ * @param {number} depth
+ * @param {number[]} color
+ */
 export function horizontalBar(fraction, width, depth, color) {
   if (depth === PLAIN) return '#'.repeat(Math.round(fraction * width));
   const eighths = Math.round(fraction * width * 8);
@@ -94,7 +113,7 @@ export function horizontalBar(fraction, width, depth, color) {
  * @returns {string[]} `height` lines of `2 * fractions.length` columns, the top one first
  */
 export function columnChart(fractions, height, depth, colorOf) {
-  const cell = (fraction, index, level) => {
+  const cell = (/** @type {number} */ fraction, /** @type {number} */ index, /** @type {number} */ level) => {
     if (depth === PLAIN) {
       const filled = Math.round(fraction * height) > level;
       return filled ? '#' : level === 0 ? '.' : ' ';
@@ -108,21 +127,29 @@ export function columnChart(fractions, height, depth, colorOf) {
   );
 }
 
-/** The colour of a pixel: paper at 0, ink at 1. */
+/**
+ * The colour of a pixel: paper at 0, ink at 1.
+ * @param {number} value
+ * @param {number} depth
+ */
 function shade(value, depth) {
   const { paper, ink } = SHADES[depth];
   return paper.map((from, i) => Math.round(from + (ink[i] - from) * value));
 }
 
-/** The picture at twice its size, bilinear: the value at column and row of the large one. */
+/**
+ * The picture at twice its size, bilinear: the value at column and row of the large one.
+ * @param {ArrayLike<number>} ink
+ * @param {number} size
+ */
 function doubled(ink, size) {
-  const at = (row, column) => ink[row * size + column];
-  const clamp = (value) => Math.min(size - 1, Math.max(0, value));
-  return (row, column) => {
+  const at = (/** @type {number} */ row, /** @type {number} */ column) => ink[row * size + column];
+  const clamp = (/** @type {number} */ value) => Math.min(size - 1, Math.max(0, value));
+  return (/** @type {number} */ row, /** @type {number} */ column) => {
     const [y, x] = [(row - 0.5) / 2, (column - 0.5) / 2];
     const [top, left] = [Math.floor(y), Math.floor(x)];
     const [t, u] = [y - top, x - left];
-    const line = (r) => at(clamp(r), clamp(left)) * (1 - u) + at(clamp(r), clamp(left + 1)) * u;
+    const line = (/** @type {number} */ r) => at(clamp(r), clamp(left)) * (1 - u) + at(clamp(r), clamp(left + 1)) * u;
     return line(top) * (1 - t) + line(top + 1) * t;
   };
 }
@@ -139,13 +166,13 @@ export function picture(ink, size, depth) {
   const columns = Array.from({ length: 2 * size }, (_, column) => column);
   const lines = Array.from({ length: size }, (_, line) => line);
   if (depth === PLAIN) {
-    const character = (line, column) =>
+    const character = (/** @type {number} */ line, /** @type {number} */ column) =>
       ASCII_SHADES[Math.round(ink[line * size + (column >> 1)] * (ASCII_SHADES.length - 1))];
     return lines.map((line) => columns.map((column) => character(line, column)).join(''));
   }
   const large = doubled(ink, size);
   // The upper half block shows two pixels: the upper one as text, the lower one as background.
-  const cell = (line, column) =>
+  const cell = (/** @type {number} */ line, /** @type {number} */ column) =>
     paint('▀', depth, {
       color: shade(large(2 * line, column), depth),
       background: shade(large(2 * line + 1, column), depth),

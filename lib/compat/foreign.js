@@ -15,7 +15,8 @@ const { isPrototypeOf } = Object.prototype;
  */
 function isOneOf(names, value) {
   return names.some((name) => {
-    const prototype = typeof globalThis[name] === 'function' ? globalThis[name].prototype : undefined;
+    const Class = /** @type {Record<string, unknown>} */ (/** @type {unknown} */ (globalThis))[name];
+    const prototype = typeof Class === 'function' ? Class.prototype : undefined;
     return isObject(prototype) && isObject(value) && apply(isPrototypeOf, prototype, [value]);
   });
 }

@@ -11,11 +11,12 @@ const INTERFACES = ['ML', 'MLActivation', 'MLContext', 'MLGraph', 'MLGraphBuilde
 /**
  * Defines `navigator.ml` and the interfaces of a draft as globals, over what is there.
  *
- * @param {object} draft `draft2021` or `draft2024`
+ * @param {typeof import('../../compat.js').draft2021 | typeof import('../../compat.js').draft2024} draft
  * @throws {TypeError} if it is neither
  */
 function install(draft) {
-  if (draft !== draft2021 && draft !== draft2024) {
+  const drafts = /** @type {unknown[]} */ ([draft2021, draft2024]);
+  if (!drafts.includes(draft)) {
     throw new TypeError('install: draft is none, expected draft2021 or draft2024');
   }
   const { ml, ...interfaces } = draft;
@@ -26,7 +27,7 @@ function install(draft) {
     enumerable: true,
     configurable: true,
   });
-  INTERFACES.filter((name) => !Object.hasOwn(interfaces, name)).forEach((name) => delete globalThis[name]);
+  INTERFACES.filter((name) => !Object.hasOwn(interfaces, name)).forEach((name) => Reflect.deleteProperty(globalThis, name));
   for (const [name, value] of Object.entries(interfaces)) {
     Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
   }

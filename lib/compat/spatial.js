@@ -49,11 +49,11 @@ function sameTransposedPadding(autoPad, { input, window, strides, dilations, out
 /**
  * Padding of the mode "symmetric", which repeats the edges in the mirror image and is no mode of `pad()` any more.
  *
- * @param {object} builder with today's methods
- * @param {MLOperand} input
+ * @param {Pick<import('../../index.js').MLGraphBuilder, 'concat' | 'identity' | 'reverse' | 'slice'>} builder
+ * @param {import('../../index.js').MLOperand} input
  * @param {number[]} beginning elements to add in front of each dimension
  * @param {number[]} ending elements to add behind each dimension
- * @returns {MLOperand}
+ * @returns {import('../../index.js').MLOperand}
  * @throws {TypeError} if there are fewer elements than to be repeated
  */
 function symmetricPad(builder, input, beginning, ending) {
@@ -75,7 +75,7 @@ function symmetricPad(builder, input, beginning, ending) {
       );
     }
     const current = padded;
-    const mirrored = (start, length) => {
+    const mirrored = (/** @type {number} */ start, /** @type {number} */ length) => {
       const starts = current.shape.map((_, i) => (i === axis ? start : 0));
       const sizes = current.shape.map((extent, i) => (i === axis ? length : extent));
       return builder.reverse(builder.slice(current, starts, sizes), { axes: [axis] });

@@ -9,8 +9,12 @@ const { Uint8Array } = globalThis;
 const { isView } = ArrayBuffer;
 const { apply, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
 
-const getter = (prototype, name) => getOwnPropertyDescriptor(prototype, name).get;
-const typedArrayPrototype = getPrototypeOf(Uint8Array.prototype);
+/**
+ * @param {object} prototype
+ * @param {string} name
+ */
+const getter = (prototype, name) => /** @type {Function} */ (getOwnPropertyDescriptor(prototype, name)?.get);
+const typedArrayPrototype = /** @type {object} */ (getPrototypeOf(Uint8Array.prototype));
 
 /** Where a view is in its buffer, for both families of views; lengths are in elements of the view. */
 const TYPED_ARRAY = {
@@ -25,20 +29,11 @@ const DATA_VIEW = {
 };
 
 /**
- * A view that an earlier draft accepts: of fixed length and not shared.
- *
- * @typedef {object} View
- * @property {object} view as it was given
- * @property {string} kind `DataView` or the name of a typed array type
- * @property {ArrayBuffer} buffer
- */
-
-/**
  * Conversion to `ArrayBufferView`.
  *
  * @param {unknown} value
  * @param {string} what the value is, for messages
- * @returns {View}
+ * @returns {import('./internal.js').View}
  * @throws {TypeError} if it is no view, or one of a shared or resizable buffer
  */
 function arrayBufferView(value, what) {
@@ -54,7 +49,7 @@ function arrayBufferView(value, what) {
 }
 
 /**
- * @param {View} view
+ * @param {import('./internal.js').View} view
  * @returns {[number, number]} offset in bytes and length in elements: the arguments for a view of the same kind
  * @throws {TypeError} if the view is a DataView of a detached buffer
  */
@@ -67,7 +62,7 @@ function placeOf({ view, kind }) {
  * The bytes of a view other than a DataView as an array of this realm: not the view itself, whose methods can be others
  * (those of a Buffer are).
  *
- * @param {View} view
+ * @param {import('./internal.js').View} view
  * @returns {Uint8Array} on the memory of the view
  */
 function bytesIn({ view, kind, buffer }) {
@@ -79,13 +74,16 @@ function bytesIn({ view, kind, buffer }) {
  * entry; here it is a Float16Array, or a Uint16Array of bit patterns.)
  *
  * @param {string} kind from `arrayBufferView`
- * @param {string} dataType
+ * @param {import('../../index.js').MLOperandDataType} dataType
  */
 function holds(kind, dataType) {
   return VIEWS[dataType].includes(kind);
 }
 
-/** @returns {string} the kinds of views for a data type, for messages */
+/**
+ * @param {import('../../index.js').MLOperandDataType} dataType
+ * @returns {string} the kinds of views for a data type, for messages
+ */
 function viewsOf(dataType) {
   return VIEWS[dataType].join(' or ');
 }

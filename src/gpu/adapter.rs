@@ -1,6 +1,6 @@
 //! The GPUs of this machine, and which of them a context uses.
 
-use super::device::wait;
+use super::drivers;
 use crate::error::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -77,27 +77,15 @@ impl WebGpuAdapter {
     }
 }
 
-/// The adapters of this machine, looked for once in a process: loading drivers takes long, and some write to the console.
-/// Those of software are among them, whatever may be used. Never dropped: drivers do not like to be unloaded while the
-/// process ends.
-fn all() -> &'static [wgpu::Adapter] {
+/// The adapters of this machine, also those of software, looked for once in a process. None, without a look, while no hardware
+/// is to be found and nobody `wants_software`. Never dropped: drivers do not like to be unloaded while the process ends.
+fn all(wants_software: bool) -> &'static [wgpu::Adapter] {
     static ADAPTERS: OnceLock<Vec<wgpu::Adapter>> = OnceLock::new();
-    ADAPTERS.get_or_init(|| {
-        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
-            backends: wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12,
-            memory_budget_thresholds: wgpu::MemoryBudgetThresholds {
-                for_resource_creation: Some(MEMORY_BUDGET_PERCENT),
-                for_device_loss: None,
-            },
-            ..wgpu::InstanceDescriptor::new_without_display_handle()
-        });
-        wait(instance.enumerate_adapters(wgpu::Backends::all()))
-    })
+    if ADAPTERS.get().is_none() && !wants_software && drivers::absence().is_some() {
+        return &[];
+    }
+    ADAPTERS.get_or_init(drivers::load)
 }
-
-/// What of a device's memory may be in use, by all programs, before an allocation is refused: drivers that are asked for
-/// more move memory about, and some end the process.
-const MEMORY_BUDGET_PERCENT: u8 = 97;
 
 /// Why an adapter cannot be used; `None` if it can.
 fn unfit(adapter: &wgpu::Adapter) -> Option<&'static str> {
@@ -124,13 +112,29 @@ fn rank(info: &wgpu::AdapterInfo, choice: &Choice) -> Option<Reverse<u32>> {
 }
 
 /// The adapter that fits best, the first of equal ones.
-pub fn adapter(choice: &Choice) -> Option<&'static wgpu::Adapter> {
-    all()
+///
+/// # Errors
+/// A NotSupportedError for a value of [`SOFTWARE_VARIABLE`] that makes no sense, where it is read.
+pub fn adapter(choice: &Choice) -> Result<Option<&'static wgpu::Adapter>> {
+    let wants_software = match choice {
+        Choice::Hardware { .. } => false,
+        Choice::Software => true,
+        Choice::Of(_) => software_allowed()?,
+    };
+    let best = all(wants_software)
         .iter()
         .filter(|adapter| unfit(adapter).is_none())
         .filter_map(|adapter| Some((rank(&adapter.get_info(), choice)?, adapter)))
-        .min_by_key(|(rank, _)| *rank)
-        .map(|(_, adapter)| adapter)
+        .min_by_key(|(rank, _)| *rank);
+    Ok(best.map(|(_, adapter)| adapter))
+}
+
+/// What is amiss where no adapter can be used; `software` is whether contexts use software and nothing else.
+pub fn why_none(software: bool) -> String {
+    match drivers::absence() {
+        Some(why) if !software => format!("{why}, so no driver is loaded"),
+        _ => "no adapter of Vulkan, Metal or DirectX 12 can be used".to_string(),
+    }
 }
 
 /// The choice for a context that says no more than its preferences: software where [`SOFTWARE_VARIABLE`] asks for it.
@@ -167,9 +171,8 @@ fn kind(device_type: wgpu::DeviceType) -> &'static str {
 }
 
 /// The adapters for people, each a `GPUAdapterDescription` of `inspect.d.ts`. Those of `used` are the names of features
-/// that kernels use where they are.
-pub fn adapters_json(used: wgpu::Features) -> Result<Vec<Json>> {
-    let software = software_allowed()?;
+/// that kernels use where they are; `software` is whether contexts use software and nothing else.
+pub fn adapters_json(used: wgpu::Features, software: bool) -> Vec<Json> {
     let describe = |adapter: &wgpu::Adapter| {
         let (info, limits) = (adapter.get_info(), adapter.limits());
         let is_cpu = info.device_type == wgpu::DeviceType::Cpu;
@@ -191,7 +194,7 @@ pub fn adapters_json(used: wgpu::Features) -> Result<Vec<Json>> {
             "unused": unused,
         })
     };
-    Ok(all().iter().map(describe).collect())
+    all(software).iter().map(describe).collect()
 }
 
 #[cfg(test)]

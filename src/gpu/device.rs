@@ -63,7 +63,7 @@ impl Device {
     pub fn shared(choice: &Choice) -> Result<Option<Arc<Device>>> {
         // Held while a device is opened: nobody opens a second one meanwhile.
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(adapter) = adapter(choice) else { return Ok(None) };
+        let Some(adapter) = adapter(choice)? else { return Ok(None) };
         open.retain(|device| device.strong_count() > 0);
         let info = adapter.get_info();
         let found =
@@ -79,9 +79,10 @@ impl Device {
     /// Opens the adapter that fits best; `None` if there is none. The device uses what of `extensions` the adapter has.
     ///
     /// # Errors
-    /// An `OperationError` when there is an adapter but no device can be had of it.
+    /// An `OperationError` when there is an adapter but no device can be had of it, a NotSupportedError for a value of an
+    /// environment variable that makes no sense.
     pub fn open(choice: Choice, extensions: wgpu::Features) -> Result<Option<Device>> {
-        adapter(&choice).map(|adapter| Device::of(adapter, extensions)).transpose()
+        adapter(&choice)?.map(|adapter| Device::of(adapter, extensions)).transpose()
     }
 
     fn of(adapter: &wgpu::Adapter, extensions: wgpu::Features) -> Result<Device> {

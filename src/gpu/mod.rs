@@ -9,6 +9,7 @@ pub mod cache;
 pub mod device;
 pub mod dialect;
 pub mod direct;
+mod drivers;
 pub mod features;
 pub mod kernel;
 pub mod loss;

@@ -75,8 +75,16 @@ impl Builder {
     /// # Errors
     /// A TypeError for a descriptor beyond the limits or another number of bytes, an UnknownError without memory.
     pub fn constant(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Result<OperandId> {
+        self.constant_of(descriptor, Buffer::copy_of(bytes)?)
+    }
+
+    /// A constant that holds `bytes`.
+    ///
+    /// # Errors
+    /// A TypeError for a descriptor beyond the limits or another number of bytes.
+    pub fn constant_of(&mut self, descriptor: Descriptor, bytes: Buffer) -> Result<OperandId> {
         check_constant(&descriptor, bytes.len(), self.max_tensor_bytes)?;
-        self.graph.add_constant(descriptor, bytes)
+        Ok(self.graph.add_value(descriptor, Source::Constant(bytes.into())))
     }
 
     /// A constant whose bytes are read through `window` when the graph is built; nothing is copied now.

@@ -2,15 +2,18 @@
 //! files that are mapped into memory; and memory that is shared because it holds the same bytes.
 
 mod mapped;
+mod racing;
 mod shared;
 
 pub use mapped::{Backing, Mapped, MappedFile};
+pub use racing::store;
 pub use shared::{WeakBuffers, share};
 
 use crate::dtype::{DataType, Element};
 use crate::error::{Error, ErrorKind, Result};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -109,10 +112,26 @@ impl Buffer {
     /// # Errors
     /// An `UnknownError` when the memory cannot be had.
     pub fn copy_of(bytes: &[u8]) -> Result<Buffer> {
+        // SAFETY: the target is new memory of the same length, all of which the copy initializes.
+        unsafe {
+            Buffer::filled(bytes.len(), |target| {
+                target.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+            })
+        }
+    }
+
+    /// `len` bytes that `fill` writes.
+    ///
+    /// # Errors
+    /// An `UnknownError` when the memory cannot be had.
+    ///
+    /// # Safety
+    /// `fill` initializes all that it is given, which is `len` bytes.
+    unsafe fn filled(len: usize, fill: impl FnOnce(&mut [MaybeUninit<u8>])) -> Result<Buffer> {
         // SAFETY: called with a layout whose size is not zero, as `allocate` promises.
-        let buffer = Buffer::allocate(bytes.len(), |layout| unsafe { alloc(layout) })?;
-        // SAFETY: the new block has room for as many bytes, nobody else has it, and the copy initialises all of them.
-        unsafe { buffer.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        let buffer = Buffer::allocate(len, |layout| unsafe { alloc(layout) })?;
+        // SAFETY: the new block has room for as many bytes, which need not be initialized, and nobody else has it.
+        fill(unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().cast(), len) });
         Ok(buffer)
     }
 
@@ -141,6 +160,12 @@ impl Buffer {
     /// Start of the block, aligned to [`ALIGNMENT`].
     pub fn as_ptr(&self) -> *mut u8 {
         self.data.as_ptr()
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
     }
 }
 

@@ -11,6 +11,7 @@ use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode, 
 use napi::{Env, JsValue, Status, sys};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::ThreadId;
 
 /// Bytes of an ArrayBuffer for which there is memory as long as the process can go on at all.
 const SMALL_BUFFER: usize = 1 << 20;
@@ -95,13 +96,18 @@ impl Ended {
 }
 
 /// Counts the requests whose end has not reached JavaScript. Only used on the JavaScript thread.
-#[derive(Default)]
 struct Outstanding {
     count: AtomicUsize,
     notify: OnceLock<Weak<ThreadsafeFunctionHandle>>,
+    thread: ThreadId,
 }
 
 impl Outstanding {
+    /// None yet. This is the JavaScript thread.
+    fn new() -> Outstanding {
+        Outstanding { count: AtomicUsize::new(0), notify: OnceLock::new(), thread: std::thread::current().id() }
+    }
+
     fn add(&self, env: &Env) {
         if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
             self.keep_alive(env, true);
@@ -115,14 +121,18 @@ impl Outstanding {
     }
 
     /// Whether the event loop waits for the thread-safe function.
+    ///
+    /// # Panics
+    /// On another thread.
     fn keep_alive(&self, env: &Env, alive: bool) {
+        assert_eq!(std::thread::current().id(), self.thread, "requests are made and told on the JavaScript thread");
         let Some(notify) = self.notify.get().and_then(Weak::upgrade) else { return };
         notify.with_read_aborted(|aborted| {
             if aborted {
                 return;
             }
             let (env, function) = (env.raw(), notify.get_raw());
-            // SAFETY: this runs on the JavaScript thread of `env`, which made the function, and it is not aborted.
+            // SAFETY: this is the thread whose event loop the function belongs to, as was checked, and it is not aborted.
             let status = unsafe {
                 match alive {
                     true => sys::napi_ref_threadsafe_function(env, function),
@@ -157,8 +167,7 @@ impl Environment {
     ) -> napi::Result<Arc<Environment>> {
         let allocate = allocate.create_ref()?;
         let contexts = Arc::new(WeakList::<Owner>::default());
-        let (outstanding, completed) =
-            (Arc::new(Outstanding::default()), Arc::new(Ended(Mutex::new(Some(Vec::new())))));
+        let (outstanding, completed) = (Arc::new(Outstanding::new()), Arc::new(Ended(Mutex::new(Some(Vec::new())))));
         env.add_env_cleanup_hook((contexts.clone(), completed.clone()), |(contexts, completed)| {
             contexts.drain().iter().for_each(|owner| owner.context.end());
             completed.close();

@@ -70,9 +70,12 @@ pub struct Weight {
 
 impl Weight {
     /// Reports `bytes` bytes.
-    pub fn new(env: &Env, bytes: usize) -> Weight {
-        let weight = Weight { env: env.raw(), bytes: Cell::new(bytes as i64) };
-        adjust(weight.env, weight.bytes.get());
+    ///
+    /// # Safety
+    /// The weight ends before the environment does, as all that JavaScript holds in an `External`.
+    pub unsafe fn new(env: &Env, bytes: usize) -> Weight {
+        let weight = Weight { env: env.raw(), bytes: Cell::new(0) };
+        weight.set(bytes);
         weight
     }
 
@@ -80,22 +83,29 @@ impl Weight {
     pub fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes as i64);
         if before != bytes as i64 {
-            adjust(self.env, bytes as i64 - before);
+            self.adjust(bytes as i64 - before);
         }
     }
 
     /// Reports `bytes` bytes more.
     pub fn add(&self, bytes: usize) {
-        self.bytes.set(self.bytes.get() + bytes as i64);
-        adjust(self.env, bytes as i64);
+        self.set(self.bytes.get() as usize + bytes);
     }
 
     /// Takes back what was reported.
     pub fn release(&self) {
-        let bytes = self.bytes.replace(0);
-        if bytes != 0 {
-            adjust(self.env, -bytes);
+        self.set(0);
+    }
+
+    fn adjust(&self, bytes: i64) {
+        if bytes == 0 {
+            return;
         }
+        let mut total = 0;
+        // SAFETY: the environment lives, as `new` was promised, and this is its thread: a weight cannot be sent to another one.
+        let status = unsafe { sys::napi_adjust_external_memory(self.env, bytes, &mut total) };
+        // Fails only for null arguments.
+        debug_assert_eq!(status, sys::Status::napi_ok);
     }
 }
 
@@ -103,14 +113,6 @@ impl Drop for Weight {
     fn drop(&mut self) {
         self.release();
     }
-}
-
-fn adjust(env: sys::napi_env, bytes: i64) {
-    let mut total = 0;
-    // SAFETY: handles are made, destroyed and collected on the JavaScript thread of `env`, while it lives.
-    let status = unsafe { sys::napi_adjust_external_memory(env, bytes, &mut total) };
-    // Fails only for null arguments.
-    debug_assert_eq!(status, sys::Status::napi_ok);
 }
 
 /// The objects behind an array of handles.

@@ -6,6 +6,7 @@ mod convert;
 mod handle;
 mod onnx;
 mod session;
+mod view;
 
 use crate::dimension::numbers;
 use crate::error::{Error, ErrorKind};
@@ -17,10 +18,11 @@ use completion::{Completions, Environment};
 use convert::{attributes, data_type, data_type_index, number, operands, thrown};
 use handle::{BuilderHandle, Handle, Owner, Weight, handles};
 use napi::Env;
-use napi::bindgen_prelude::{Array, External, Function, Object, Uint8ArraySlice, Unknown};
+use napi::bindgen_prelude::{Array, External, Function, Object, Unknown};
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::sync::Arc;
+use view::View;
 
 /// Characters of a JavaScript string, at most.
 const MAX_TEXT: usize = (1 << 29) - 24;
@@ -125,7 +127,7 @@ pub fn version() -> &'static str {
 /// What this process computes with, as the JSON of a `SystemInfo`.
 #[napi(catch_unwind)]
 pub fn system_info() -> Result<String> {
-    text(&runtime::system_info().map_err(thrown)?)
+    text(&runtime::system_info())
 }
 
 /// `MLOpSupportLimits` as JSON.
@@ -145,7 +147,8 @@ pub fn create_tensor(
 ) -> Result<External<TensorHandle>> {
     let descriptor = Descriptor::new(data_type(dtype)?, shape);
     let tensor = context.context.create_tensor(descriptor, context.environment.request(&env, id)).map_err(thrown)?;
-    let weight = Weight::new(&env, tensor.descriptor().bytes());
+    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    let weight = unsafe { Weight::new(&env, tensor.descriptor().bytes()) };
     Ok(External::new(Handle::new(tensor, context, weight)))
 }
 
@@ -157,12 +160,14 @@ pub fn create_constant_tensor(
     id: u32,
     dtype: u32,
     shape: Vec<u32>,
-    bytes: Uint8ArraySlice,
+    bytes: View,
 ) -> Result<External<TensorHandle>> {
     let descriptor = Descriptor::new(data_type(dtype)?, shape);
     let done = context.environment.request(&env, id);
-    let tensor = context.context.create_constant_tensor(descriptor, &bytes, done).map_err(thrown)?;
-    let weight = Weight::new(&env, bytes.len());
+    let bytes = bytes.copy().map_err(thrown)?;
+    let tensor = context.context.create_constant_tensor(descriptor, bytes, done).map_err(thrown)?;
+    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    let weight = unsafe { Weight::new(&env, tensor.descriptor().bytes()) };
     Ok(External::new(Handle::new(tensor, context, weight)))
 }
 
@@ -179,26 +184,15 @@ pub fn read_tensor(
 
 /// Copies the snapshot of a read that has completed.
 #[napi(catch_unwind)]
-pub fn take_read(read: &External<Arc<runtime::Read>>, mut into: Uint8ArraySlice) -> Result<()> {
+pub fn take_read(read: &External<Arc<runtime::Read>>, into: View) -> Result<()> {
     let bytes = read.take().ok_or_else(|| convert::type_error("takeRead: there is no snapshot to take"))?;
-    // SAFETY: nothing else runs on the JavaScript thread while this function does, and it keeps no reference; a view of
-    // shared memory may be written by another thread at the same time, as by any other write from JavaScript.
-    let into = unsafe { into.as_mut() };
-    if into.len() != bytes.len() {
-        return Err(convert::type_error("takeRead: the view has another length than the snapshot"));
-    }
-    into.copy_from_slice(bytes.bytes());
-    Ok(())
+    into.replace(bytes.bytes()).map_err(thrown)
 }
 
 /// Writes a copy of `bytes`, made now, when everything before is done.
 #[napi(catch_unwind)]
-pub fn write_tensor(
-    context: &External<ContextHandle>,
-    tensor: &External<TensorHandle>,
-    bytes: Uint8ArraySlice,
-) -> Result<()> {
-    context.context.write(tensor.shared(), &bytes).map_err(thrown)
+pub fn write_tensor(context: &External<ContextHandle>, tensor: &External<TensorHandle>, bytes: View) -> Result<()> {
+    bytes.copy().and_then(|bytes| context.context.write(tensor.shared(), bytes)).map_err(thrown)
 }
 
 /// Frees a tensor's bytes when everything before is done.
@@ -219,7 +213,9 @@ pub fn destroy_graph(graph: &External<GraphHandle>) {
 #[napi(catch_unwind)]
 pub fn create_builder(env: Env, context: Option<&External<ContextHandle>>) -> External<BuilderHandle> {
     let builder = context.map_or_else(Builder::new, |owner| Builder::with_limit(owner.context.max_tensor_bytes()));
-    External::new(BuilderHandle { builder: RefCell::new(Some(builder)), weight: Weight::new(&env, 0) })
+    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    let weight = unsafe { Weight::new(&env, 0) };
+    External::new(BuilderHandle { builder: RefCell::new(Some(builder)), weight })
 }
 
 fn with_builder<T>(
@@ -241,10 +237,12 @@ pub fn input(builder: &External<BuilderHandle>, name: String, dtype: u32, shape:
 
 /// A constant with a copy of `bytes`; gives its operand.
 #[napi(catch_unwind)]
-pub fn constant(builder: &External<BuilderHandle>, dtype: u32, shape: Vec<u32>, bytes: Uint8ArraySlice) -> Result<u32> {
+pub fn constant(builder: &External<BuilderHandle>, dtype: u32, shape: Vec<u32>, bytes: View) -> Result<u32> {
     let descriptor = Descriptor::new(data_type(dtype)?, shape);
-    let id = with_builder(builder, |builder| builder.constant(descriptor, &bytes).map(|id| id.0))?;
-    builder.weight.add(bytes.len());
+    let bytes = bytes.copy().map_err(thrown)?;
+    let len = bytes.len();
+    let id = with_builder(builder, |builder| builder.constant_of(descriptor, bytes).map(|id| id.0))?;
+    builder.weight.add(len);
     Ok(id)
 }
 
@@ -309,8 +307,9 @@ pub fn build(
     let inputs = graph.inputs.iter().map(|(name, _)| name.clone()).collect();
     let constants: usize = graph.values.iter().filter_map(|value| value.constant()).map(Constant::memory_bytes).sum();
     let graph = context.context.build(graph, context.environment.request(&env, id));
-    let handle = Handle::new(graph, context, Weight::new(&env, constants));
-    Ok(Build { graph: External::new(handle), inputs })
+    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    let weight = unsafe { Weight::new(&env, constants) };
+    Ok(Build { graph: External::new(Handle::new(graph, context, weight)), inputs })
 }
 
 /// Tells the garbage collector what a graph weighs, once it is built.

@@ -3,6 +3,7 @@
 use super::completion::{Collect, Environment};
 use super::convert::{data_type_index, from_napi, from_value, invalid_state, thrown, type_error};
 use super::handle::{Handle, Owner, Weight, element_handle};
+use super::view::View;
 use super::{ContextHandle, GraphHandle, Result};
 use crate::error::{Code, Error, Unsupported};
 use crate::memory::Buffer;
@@ -14,9 +15,7 @@ use crate::runtime::{Done, Slot, Tensor, panicked, spawn};
 use crate::session::signature::checked_size;
 use crate::session::{Constant, Feed, Offer, Port, Session, SessionOptions, Specialization, Target, Value};
 use bytes::Bytes;
-use napi::bindgen_prelude::{
-    Array, Either, External, JsObjectValue, ToNapiValue, Uint8Array, Uint8ArraySlice, Unknown,
-};
+use napi::bindgen_prelude::{Array, Either, External, JsObjectValue, ToNapiValue, Uint8Array, Unknown};
 use napi::{Env, ValueType, sys};
 use napi_derive::napi;
 use serde_json::json;
@@ -53,10 +52,13 @@ enum Source {
 }
 
 impl Source {
-    fn of(source: Either<String, Uint8ArraySlice>) -> Result<Source> {
+    fn of(source: Either<String, View>) -> Result<Source> {
         Ok(match source {
             Either::A(path) => Source::Path(path),
-            Either::B(bytes) => Source::Bytes(copied(&bytes, Buffer::streamed(bytes.len()).map_err(coded)?)?),
+            Either::B(bytes) => {
+                let buffer = bytes.len().and_then(Buffer::streamed);
+                Source::Bytes(buffer.and_then(|buffer| bytes.copy_into(buffer)).map_err(coded)?)
+            }
         })
     }
 
@@ -78,17 +80,6 @@ impl AsRef<[u8]> for OwnedBytes {
     fn as_ref(&self) -> &[u8] {
         self.0.bytes()
     }
-}
-
-/// `buffer` with the bytes of a view of as many.
-fn copied(view: &Uint8ArraySlice, mut buffer: Buffer) -> Result<Buffer> {
-    if view.len() != buffer.len() {
-        return Err(type_error("the view has another length than the buffer"));
-    }
-    // SAFETY: both have `len` bytes; the view is alive during this call, and the buffer is nobody else's. Through raw
-    // pointers, because another thread may write to a view of shared memory at the same time.
-    unsafe { std::ptr::copy_nonoverlapping(view.as_ptr(), buffer.bytes_mut().as_mut_ptr(), view.len()) };
-    Ok(buffer)
 }
 
 fn coded(error: Error) -> napi::Error<String> {
@@ -132,7 +123,7 @@ pub fn open_model(
     env: Env,
     environment: &External<Arc<Environment>>,
     id: u32,
-    source: Either<String, Uint8ArraySlice>,
+    source: Either<String, View>,
 ) -> Result<()> {
     let source = Source::of(source)?;
     let slot = Arc::new(Slot::<(Model, String)>::default());
@@ -152,7 +143,7 @@ pub fn open_model(
 
 /// The model at a path or in bytes, at once.
 #[napi(catch_unwind)]
-pub fn read_model(source: Either<String, Uint8ArraySlice>) -> Result<Either<External<ModelHandle>, Refused>> {
+pub fn read_model(source: Either<String, View>) -> Result<Either<External<ModelHandle>, Refused>> {
     Ok(outcome(Source::of(source)?.read().map(|model| External::new(held(model)))))
 }
 
@@ -272,7 +263,8 @@ pub fn open_session(
     let collect: Collect = Box::new(move |env| {
         let Some(session) = made.take() else { return Ok(Vec::new()) };
         let json = serde_json::to_string(session.signature()).expect("keys are strings");
-        let weight = Weight::new(env, session.bytes());
+        // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+        let weight = unsafe { Weight::new(env, session.bytes()) };
         let handle = SessionHandle { session, owner, weight };
         Ok(vec![value(env, External::new(handle))?, value(env, json)?])
     });
@@ -297,7 +289,7 @@ pub fn check_names(session: &External<SessionHandle>, feeds: Vec<String>, fetche
 
 /// A feed before its data are copied.
 enum Given {
-    Data { bytes: Uint8ArraySlice<'static>, shape: Option<Vec<u32>> },
+    Data { view: View<'static>, bytes: usize, shape: Option<Vec<u32>> },
     Tensor(Arc<Tensor>),
 }
 
@@ -310,12 +302,14 @@ impl Given {
             ValueType::Null => None,
             _ => Some(sizes(from_value(shape)?, || format!("run: feed {}", name()))?),
         };
-        Ok(Given::Data { bytes: from_value(feed)?, shape })
+        let view: View = from_value(feed)?;
+        let bytes = view.len().map_err(thrown)?;
+        Ok(Given::Data { view, bytes, shape })
     }
 
     fn offer(&self) -> Offer<'_> {
         match self {
-            Given::Data { bytes, shape } => Offer::Data { bytes: bytes.len(), shape: shape.clone() },
+            Given::Data { bytes, shape, .. } => Offer::Data { bytes: *bytes, shape: shape.clone() },
             Given::Tensor(tensor) => Offer::Tensor(tensor),
         }
     }
@@ -368,7 +362,10 @@ pub fn run_session(
     let feeds = given.into_iter().map(|given| {
         Ok(match given {
             Given::Tensor(tensor) => Feed::Tensor(tensor),
-            Given::Data { bytes, .. } => Feed::Bytes(copied(&bytes, session.pool().take(bytes.len()).map_err(coded)?)?),
+            Given::Data { view, bytes, .. } => {
+                let buffer = session.pool().take(bytes);
+                Feed::Bytes(buffer.and_then(|buffer| view.copy_into(buffer)).map_err(coded)?)
+            }
         })
     });
     let feeds = feeds.collect::<Result<_>>()?;
@@ -455,7 +452,9 @@ pub fn compile_session(
         let Some(specialization) = made.take() else { return Ok(Vec::new()) };
         let graph = specialization.graph().map(|graph| -> GraphHandle {
             // The session weighs what it keeps.
-            Handle::new(graph.clone(), &holder, Weight::new(env, 0))
+            // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+            let weight = unsafe { Weight::new(env, 0) };
+            Handle::new(graph.clone(), &holder, weight)
         });
         Ok(vec![value(env, graph.map(External::new))?, value(env, described(&specialization).to_string())?])
     });

@@ -495,6 +495,16 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(())
     }
 
+    /// Takes from the work of computing elements while a model is translated.
+    ///
+    /// # Errors
+    /// If there is less left.
+    pub fn take_work(&mut self, elements: usize) -> Step<()> {
+        let left = self.importer.foldable.checked_sub(elements);
+        self.importer.foldable = left.ok_or("what is computed while the model is read takes too long")?;
+        Ok(())
+    }
+
     /// A constant with these bytes.
     ///
     /// # Errors

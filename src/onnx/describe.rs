@@ -3,8 +3,10 @@
 use super::error::{Result, Unsupported};
 use super::import::{Request, check, import};
 use super::model::{Graph, MAX_DEPTH, Metadata, Model, ValueInfo, decode_attributes, decode_node};
+use super::proto;
 use super::registry::entries;
 use super::sizes::check_names;
+use super::tensor::TensorRecord;
 use crate::ir::Builder;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -29,7 +31,7 @@ pub struct Inspection<'a> {
     pub interface: Interface<'a>,
     /// How many nodes of each operator there are, with those of nested graphs; the domain stands before the name.
     pub operators: BTreeMap<String, usize>,
-    /// Elements of all initializers.
+    /// Elements of all weights: initializers and values of `Constant` nodes.
     pub parameters: u64,
     /// Their bytes in the file.
     pub parameter_bytes: u64,
@@ -95,10 +97,32 @@ struct Counts {
 impl Counts {
     fn graph(&mut self, graph: &Graph, depth: usize) -> Result<()> {
         for tensor in graph.initializers.values() {
-            self.parameters += tensor.elements() as u64;
-            self.parameter_bytes += tensor.byte_length() as u64;
+            self.weights(tensor.elements(), tensor.byte_length());
         }
         self.nodes(&graph.nodes, depth)
+    }
+
+    fn weights(&mut self, elements: usize, bytes: usize) {
+        self.parameters += elements as u64;
+        self.parameter_bytes += bytes as u64;
+    }
+
+    /// Counts what an attribute of a `Constant` node says of its value.
+    fn constant(&mut self, attribute: &proto::Attribute) -> Result<()> {
+        let (elements, size) = match attribute.name.as_str() {
+            "value" => {
+                let tensor = attribute.t.as_ref().map(TensorRecord::decode).transpose()?;
+                tensor.iter().for_each(|tensor| self.weights(tensor.elements(), tensor.byte_length()));
+                return Ok(());
+            }
+            "value_float" => (1, size_of::<f32>()),
+            "value_floats" => (attribute.floats.len(), size_of::<f32>()),
+            "value_int" => (1, size_of::<i64>()),
+            "value_ints" => (attribute.ints.len(), size_of::<i64>()),
+            _ => return Ok(()),
+        };
+        self.weights(elements, elements * size);
+        Ok(())
     }
 
     fn nodes(&mut self, nodes: &[bytes::Bytes], depth: usize) -> Result<()> {
@@ -106,7 +130,11 @@ impl Counts {
             let node = decode_node(bytes)?;
             let separator = if node.domain.is_empty() { "" } else { "." };
             *self.operators.entry(format!("{}{separator}{}", node.domain, node.op_type)).or_default() += 1;
+            let is_constant = node.domain.is_empty() && node.op_type == "Constant";
             for attribute in decode_attributes(&node)? {
+                if is_constant {
+                    self.constant(&attribute)?;
+                }
                 // Deeper ones were refused when the model was read.
                 if let Some(graph) = attribute.g.filter(|_| depth < MAX_DEPTH) {
                     self.graph(&Graph::decode(&graph, &|_| true, depth + 1)?, depth + 1)?;

@@ -8,6 +8,7 @@ pub mod describe;
 pub mod emit;
 pub mod error;
 pub mod file;
+mod foreign;
 pub mod import;
 pub mod model;
 pub mod ops;

@@ -2,6 +2,7 @@
 
 use super::error::{ModelError, Result, shortened};
 use super::file::Files;
+use super::foreign::format_of;
 use super::proto;
 use super::tensor::{ElementType, TensorRecord};
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 /// The operator sets of `ai.onnx` that are imported.
-pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=23;
+pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
 
 /// How deep graphs can be nested in nodes, and functions in functions.
 pub const MAX_DEPTH: usize = 16;
@@ -406,13 +407,22 @@ impl Model {
     /// # Errors
     /// If it is not sound.
     pub fn decode(bytes: Bytes, files: Files) -> Result<Model> {
-        let model: proto::Model = decode(&bytes, "the model")?;
-        let opsets = opsets(&model.opset_import)?;
-        let Some(graph) = &model.graph else {
-            return Err(ModelError::new("this is not an ONNX model: it has no graph"));
+        let foreign = |why: &str| match format_of(&bytes) {
+            Some(format) => ModelError::new(format!("not an ONNX file: it seems to be {format}")),
+            None => ModelError::new(why),
         };
+        let model: proto::Model = decode(&bytes, "the model").map_err(|error| foreign(&error.message))?;
+        let Some(graph) = &model.graph else {
+            let is_empty = bytes.is_empty();
+            return Err(foreign(if is_empty {
+                "not an ONNX file: it is empty"
+            } else {
+                "not an ONNX file: it has no graph"
+            }));
+        };
+        let opsets = opsets(&model.opset_import)?;
         if opsets.is_empty() {
-            return Err(ModelError::new("this is not an ONNX model: it names no operator set"));
+            return Err(ModelError::new("not an ONNX file: it names no operator set"));
         }
         let graph = Graph::decode(graph, &|_| false, 0)?;
         let mut functions = HashMap::new();

@@ -65,6 +65,11 @@ element_types! {
     Uint4 = 21, "uint4", 4, None;
     Int4 = 22, "int4", 4, None;
     Float4E2m1 = 23, "float4e2m1", 4, None;
+    Float8E8m0 = 24, "float8e8m0", 8, None;
+    Uint2 = 25, "uint2", 2, None;
+    Int2 = 26, "int2", 2, None;
+    Float6E2m3 = 27, "float6e2m3", 6, None;
+    Float6E3m2 = 28, "float6e3m2", 6, None;
 }
 
 impl ElementType {
@@ -84,7 +89,8 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// A tensor of a model file: row-major little-endian elements, two per byte (low half first) for the 4-bit types.
+/// A tensor of a model file: row-major little-endian elements, several per byte (the first in the low bits) for the types
+/// of fewer than 8 bits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Literal {
     /// The type of every element.
@@ -122,8 +128,11 @@ impl Literal {
             ElementType::Int16 => chunks(bytes, |b| f((i16::from_le_bytes(b) as i64).into())),
             ElementType::Double => chunks(bytes, |b| f(f64::from_le_bytes(b).into())),
             ElementType::Bfloat16 => chunks(bytes, |b| f(bf16::from_le_bytes(b).to_f64().into())),
-            ElementType::Uint4 => self.halves().for_each(|half| f((half as i64).into())),
-            ElementType::Int4 => self.halves().for_each(|half| f((((half << 4) as i8 >> 4) as i64).into())),
+            ElementType::Uint4 | ElementType::Uint2 => self.parts().for_each(|bits| f((bits as i64).into())),
+            ElementType::Int4 | ElementType::Int2 => {
+                let unused = 8 - self.element.bits();
+                self.parts().for_each(|bits| f((((bits << unused) as i8 >> unused) as i64).into()))
+            }
             other => match other.webnn() {
                 Some(dtype) => visit(dtype, bytes, f),
                 None => return Err(format!("elements of type {other} have no counterpart in WebNN")),
@@ -132,9 +141,12 @@ impl Literal {
         Ok(())
     }
 
-    /// The bits of every element of a 4-bit type.
-    fn halves(&self) -> impl Iterator<Item = u8> {
-        self.bytes.iter().flat_map(|byte| [byte & 15, byte >> 4]).take(self.elements())
+    /// The bits of every element of a type of 2 or 4 bits.
+    fn parts(&self) -> impl Iterator<Item = u8> {
+        let bits = self.element.bits();
+        let mask = (1 << bits) - 1;
+        let parts = self.bytes.iter().flat_map(move |byte| (0..8).step_by(bits).map(move |at| byte >> at & mask));
+        parts.take(self.elements())
     }
 }
 
@@ -251,7 +263,7 @@ impl TensorRecord {
     /// If there are more or fewer than the shape says, or an external file cannot be read.
     pub fn load(&self, files: &Files) -> Result<Literal> {
         let fail = |reason: String| ModelError::new(format!("tensor '{}': {reason}", self.name));
-        if self.element == ElementType::String {
+        if matches!(self.element, ElementType::String | ElementType::Float6E2m3 | ElementType::Float6E3m2) {
             // Nothing reads them: they only have to have a type that a message can name.
             return Ok(Literal { element: self.element, shape: self.shape.clone(), bytes: Bytes::new() });
         }
@@ -288,7 +300,7 @@ fn typed_elements(element: ElementType, elements: proto::TensorElements) -> Resu
     let narrow = |bits: usize| -> Bytes {
         match bits {
             16 => pack(&elements.int32_data, |x| (*x as u16).to_le_bytes()),
-            // The 4-bit types are packed already.
+            // The types of fewer bits are packed already.
             _ => pack(&elements.int32_data, |x| [*x as u8]),
         }
     };

@@ -117,11 +117,14 @@ fn unsound_models_are_refused() {
     let absurd = graph().raw("w", Float, &[1 << 20, 1 << 20], &[]);
     assert!(message(absurd).contains("has more than 2147483647 elements"), "absurd number of elements");
     let opset = decode(graph().encode(6)).unwrap_err().message;
-    assert_eq!(opset, "the model uses opset 6 of ai.onnx, expected 7 to 23");
+    assert_eq!(opset, "the model uses opset 6 of ai.onnx, expected 7 to 28");
     assert!(
         decode(Bytes::from_static(b"\xff\xff\xff")).unwrap_err().message.starts_with("the model cannot be decoded")
     );
-    assert!(decode(Bytes::new()).unwrap_err().message.starts_with("this is not an ONNX model"));
+    let message = |bytes: &'static [u8]| decode(Bytes::from_static(bytes)).unwrap_err().message;
+    assert_eq!(message(b""), "not an ONNX file: it is empty");
+    assert_eq!(message(b"\x08\x07"), "not an ONNX file: it has no graph");
+    assert_eq!(message(b"{ \"model_type\": \"bert\" }"), "not an ONNX file: it seems to be JSON");
 }
 
 #[test]
@@ -358,6 +361,34 @@ fn a_file_that_becomes_shorter_is_an_error() {
     std::fs::File::options().write(true).open(&file.0).unwrap().set_len(10).unwrap();
     let error = graph_of(&model, &Request::default()).unwrap_err();
     assert!(error.message.ends_with("bytes when it was opened, and has 10 now"), "{error}");
+}
+
+#[test]
+fn values_of_constant_nodes_are_weights() {
+    let weight = vec![1; 4 * 5000];
+    let branch = || {
+        let node = vec![("value_floats", Attr::Floats(&[1.0, 2.0, 3.0]))];
+        TestGraph::default().node("Constant", "", "y", node).output("y")
+    };
+    let graph = TestGraph::default()
+        .ints("two", &[1, 2])
+        .raw("yes", Bool, &[], &[1])
+        .node("Constant", "", "w", vec![("value", Attr::Tensor(Float, &[5000], &weight))])
+        .node("Constant", "", "one", vec![("value_int", Attr::Int(1))])
+        .node("If", "yes", "y", vec![("then_branch", Attr::Graph(branch())), ("else_branch", Attr::Graph(branch()))])
+        .input("x", Float, &["5000"])
+        .node("Add", "w x", "z", vec![])
+        .output("y")
+        .output("z");
+    let (files, bytes) = Files::of_bytes(graph.encode(17));
+    let model = Model::decode(bytes, files).unwrap();
+    let inspection = super::describe::inspect(&model, Default::default()).unwrap();
+    assert_eq!(inspection.parameters, 2 + 1 + 5000 + 1 + 2 * 3);
+    assert_eq!(inspection.parameter_bytes, 2 * 8 + 1 + 5000 * 4 + 8 + 2 * 3 * 4);
+    // Large ones are windows of the file.
+    let graph = graph_of(&model, &Request::default()).unwrap();
+    let weight = graph.values.iter().filter_map(|value| value.constant()).find(|constant| constant.len() == 20_000);
+    assert!(matches!(weight, Some(crate::ir::Constant::Mapped(_))));
 }
 
 #[test]

@@ -178,14 +178,13 @@ impl Context {
         Ok(tensor)
     }
 
-    /// Creates a tensor with a copy of `bytes`.
+    /// Creates a tensor that holds `bytes`.
     ///
     /// # Errors
-    /// A TypeError for a descriptor beyond the limits or another number of bytes, an UnknownError without memory.
-    pub fn create_constant_tensor(&self, descriptor: Descriptor, bytes: &[u8], done: Done) -> Result<Arc<Tensor>> {
+    /// A TypeError for a descriptor beyond the limits or another number of bytes.
+    pub fn create_constant_tensor(&self, descriptor: Descriptor, bytes: Buffer, done: Done) -> Result<Arc<Tensor>> {
         self.check("createConstantTensor", &descriptor)?;
-        check_length("createConstantTensor", &descriptor, bytes)?;
-        let bytes = Buffer::copy_of(bytes)?;
+        check_length("createConstantTensor", &descriptor, &bytes)?;
         let tensor = Arc::new(Tensor::new(descriptor));
         self.tensors.add(&tensor);
         *tensor.lock() = Contents::Bytes(Arc::new(bytes));
@@ -213,14 +212,12 @@ impl Context {
         read
     }
 
-    /// Writes a copy, made now, of `bytes` when everything before is done. If that fails, reading the tensor gives the
-    /// error.
+    /// Writes `bytes` when everything before is done. If that fails, reading the tensor gives the error.
     ///
     /// # Errors
-    /// A TypeError for another number of bytes, an UnknownError without memory.
-    pub fn write(&self, tensor: &Arc<Tensor>, bytes: &[u8]) -> Result<()> {
-        check_length("writeTensor", tensor.descriptor(), bytes)?;
-        let bytes = Buffer::copy_of(bytes)?;
+    /// A TypeError for another number of bytes.
+    pub fn write(&self, tensor: &Arc<Tensor>, bytes: Buffer) -> Result<()> {
+        check_length("writeTensor", tensor.descriptor(), &bytes)?;
         let (tensor, opened) = (tensor.clone(), self.opened());
         self.timeline.enqueue(
             move |_| {
@@ -479,7 +476,7 @@ impl CompiledGraph {
     }
 }
 
-fn check_length(operation: &str, descriptor: &Descriptor, bytes: &[u8]) -> Result<()> {
+fn check_length(operation: &str, descriptor: &Descriptor, bytes: &Buffer) -> Result<()> {
     if descriptor.bytes() == bytes.len() {
         return Ok(());
     }

@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::adapter::{Choice, WebGpuAdapter};
 use crate::gpu::device::{Device, EXTENSIONS};
 use crate::ir::parse;
+use crate::memory::Buffer;
 use crate::shape::Descriptor;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -44,7 +45,8 @@ fn floats(context: &Context, tensor: &Arc<Tensor>) -> Result<Vec<f32>> {
 fn the_end_frees_what_tensors_and_graphs_hold(context: Context) {
     let descriptor = || Descriptor::new(DataType::Float32, [2]);
     let tensor = context.create_tensor(descriptor(), Done::unobserved()).unwrap();
-    let constant = context.create_constant_tensor(descriptor(), &[0; 8], Done::unobserved()).unwrap();
+    let constant =
+        context.create_constant_tensor(descriptor(), Buffer::zeroed(8).unwrap(), Done::unobserved()).unwrap();
     let mut graph = None;
     let text = "%0 = input x float32 [2]\n%1 = neg %0\noutput y = %1";
     finished(|done| graph = Some(context.build(parse(text), done))).unwrap();
@@ -67,7 +69,7 @@ fn a_dispatch_that_fails_shows_when_its_outputs_are_read(context: Context) {
     let tensor = || context.create_tensor(Descriptor::new(DataType::Float32, [2]), Done::unobserved()).unwrap();
     let (x, y) = (tensor(), tensor());
     let bytes: Vec<u8> = [1.0f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-    context.write(&x, &bytes).unwrap();
+    context.write(&x, Buffer::copy_of(&bytes).unwrap()).unwrap();
 
     let mut graph = None;
     let text = "%0 = input x float32 [2]\n%1 = neg %0\noutput y = %1";
@@ -86,7 +88,7 @@ fn a_dispatch_that_fails_shows_when_its_outputs_are_read(context: Context) {
     assert_eq!(profile(1).unwrap_err().message, "profileGraph: the graph is destroyed");
 
     // The error ends with the next write.
-    context.write(&y, &bytes).unwrap();
+    context.write(&y, Buffer::copy_of(&bytes).unwrap()).unwrap();
     assert_eq!(floats(&context, &y).unwrap(), [1.0, -2.0]);
 }
 
@@ -94,7 +96,7 @@ fn a_profile_runs_in_order_with_dispatches_and_gives_its_times(context: Context)
     let tensor = || context.create_tensor(Descriptor::new(DataType::Float32, [2]), Done::unobserved()).unwrap();
     let (x, y) = (tensor(), tensor());
     let bytes: Vec<u8> = [1.0f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-    context.write(&x, &bytes).unwrap();
+    context.write(&x, Buffer::copy_of(&bytes).unwrap()).unwrap();
     let mut graph = None;
     let text = "%0 = input x float32 [2]\n%1 = softmax %0 axis=0\n%2 = reduceSum %1 axes=[0]\n\
                 %3 = mul %2 %0\noutput y = %3";

@@ -35,22 +35,24 @@ impl Settings {
     /// # Errors
     /// A NotSupportedError that names the variable, its value and what was expected.
     pub fn from_environment() -> Result<Settings> {
-        let passes = match variable(PASSES_VARIABLE) {
-            None => Passes::ALL,
-            Some(names) => Passes::without(&names).ok_or_else(|| {
-                refuse(
-                    PASSES_VARIABLE,
-                    &names,
-                    &format!("all, or some of {} with commas between", Passes::NAMES.join(", ")),
-                )
-            })?,
-        };
-        let fill_arena = match variable(FILL_VARIABLE).as_deref() {
-            None | Some("0") => false,
-            Some("1") => true,
-            Some(other) => return Err(refuse(FILL_VARIABLE, other, "0 or 1")),
-        };
+        let (passes, fill_arena) = (passes()?, fill_arena()?);
         Ok(Settings { passes, plan: PlanOptions { share_views: passes.views, winograd: passes.winograd, fill_arena } })
+    }
+}
+
+/// The passes that [`PASSES_VARIABLE`] leaves.
+pub(super) fn passes() -> Result<Passes> {
+    let Some(names) = variable(PASSES_VARIABLE) else { return Ok(Passes::ALL) };
+    let expected = || format!("all, or some of {} with commas between", Passes::NAMES.join(", "));
+    Passes::without(&names).ok_or_else(|| refuse(PASSES_VARIABLE, &names, &expected()))
+}
+
+/// What [`FILL_VARIABLE`] says.
+pub(super) fn fill_arena() -> Result<bool> {
+    match variable(FILL_VARIABLE).as_deref() {
+        None | Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(other) => Err(refuse(FILL_VARIABLE, other, "0 or 1")),
     }
 }
 

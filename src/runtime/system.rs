@@ -1,11 +1,11 @@
 //! What this process computes with, for people.
 
 use super::context::refusal;
-use super::settings::{FILL_VARIABLE, PASSES_VARIABLE, THREADS_VARIABLE, thread_count, variable};
+use super::settings::{FILL_VARIABLE, PASSES_VARIABLE, THREADS_VARIABLE, fill_arena, passes, thread_count, variable};
 use crate::compile::Passes;
 use crate::cpu::simd::{ISA_VARIABLE, Isa, features};
-use crate::error::Result;
-use crate::gpu::adapter::{SOFTWARE_VARIABLE, adapters_json};
+use crate::error::Error;
+use crate::gpu::adapter::{SOFTWARE_VARIABLE, adapters_json, software_allowed, why_none};
 use crate::gpu::cache::CACHE_VARIABLE;
 use crate::gpu::device::EXTENSIONS;
 use crate::memory::machine_bytes;
@@ -13,7 +13,7 @@ use crate::ops::MAX_TENSOR_COUNT;
 use crate::shape::{MAX_RANK, MAX_TENSOR_BYTES};
 use serde_json::{Value as Json, json};
 
-/// The environment variables and what they mean, as Markdown: the README's table is written from here.
+/// The environment variables and what they mean, as Markdown: the table in docs/environment.md is written from here.
 fn variables() -> [(&'static str, String); 6] {
     let passes: Vec<String> = Passes::NAMES.iter().map(|name| format!("`{name}`")).collect();
     [
@@ -44,34 +44,45 @@ fn variables() -> [(&'static str, String); 6] {
     ]
 }
 
-/// What is computed on where no adapter can be used.
-const NO_GPU: &str = "no adapter of Vulkan, Metal or DirectX 12 can be used: everything is computed on the CPU";
+/// Why a context cannot be created with the value that a variable has; `None` where it can.
+fn problem(name: &str) -> Option<Error> {
+    match name {
+        ISA_VARIABLE => Isa::detect().err(),
+        PASSES_VARIABLE => passes().err(),
+        FILL_VARIABLE => fill_arena().err(),
+        THREADS_VARIABLE => thread_count(false).err(),
+        SOFTWARE_VARIABLE => software_allowed().err(),
+        _ => None,
+    }
+}
 
-/// A `SystemInfo` of `inspect.d.ts`.
-///
-/// # Errors
-/// A NotSupportedError for a value of an environment variable that makes no sense.
-pub fn system_info() -> Result<Json> {
-    let environment =
-        variables().map(|(name, meaning)| json!({ "name": name, "value": variable(name), "meaning": meaning }));
-    let adapters = adapters_json(EXTENSIONS)?;
-    let usable = adapters.iter().any(|adapter| adapter["unused"].is_null());
-    Ok(json!({
+/// A `SystemInfo` of `inspect.d.ts`. It tells of values of environment variables that make no sense, and depends on no
+/// such value.
+pub fn system_info() -> Json {
+    let environment = variables().map(|(name, meaning)| {
+        let problem = problem(name).map(|error| error.message);
+        json!({ "name": name, "value": variable(name), "meaning": meaning, "problem": problem })
+    });
+    let software = software_allowed().unwrap_or(false);
+    let adapters = adapters_json(EXTENSIONS, software);
+    let is_usable = adapters.iter().any(|adapter| adapter["unused"].is_null());
+    let why_none = || format!("{}: everything is computed on the CPU", why_none(software));
+    json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "isa": Isa::detect()?.name(),
+        "isa": Isa::detect().ok().map(|isa| isa.name()),
         "features": features(),
         "logicalCores": std::thread::available_parallelism().map_or(1, |count| count.get()),
-        "threads": thread_count(false)?,
+        "threads": thread_count(false).ok(),
         "memoryLimitBytes": Some(machine_bytes()).filter(|&bytes| bytes != usize::MAX),
         "environment": environment,
         "gpuAdapters": adapters,
-        "gpuReason": refusal().or_else(|| (!usable).then(|| NO_GPU.to_string())),
+        "gpuReason": refusal().or_else(|| (!is_usable).then(why_none)),
         "limits": {
             "maxTensorByteLength": MAX_TENSOR_BYTES,
             "maxRank": MAX_RANK,
             "maxTensorCount": MAX_TENSOR_COUNT,
         },
-    }))
+    })
 }
 
 #[cfg(test)]
@@ -80,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_system_describes_itself() {
-        let info = system_info().unwrap();
+        let info = system_info();
         assert!(Isa::available().iter().any(|isa| info["isa"] == isa.name()), "{info}");
         assert!(info["threads"].as_u64().unwrap() >= 1 && info["memoryLimitBytes"].as_u64().unwrap() > 1 << 20);
         for (name, meaning) in variables() {

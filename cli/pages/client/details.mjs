@@ -2,28 +2,56 @@
 
 import { byId, factList, html } from './dom.mjs';
 
+/** @type {Record<import('../data.mjs').Side, import('../data.mjs').Side>} */
 const OTHER = { source: 'compiled', compiled: 'source' };
 
-/** A button that leads to an item. */
+/**
+ * A button that leads to an item.
+ * @param {import('./graph.mjs').Graph} graph
+ * @param {string} key
+ * @param {(side: import('../data.mjs').Side, key: string) => void} go
+ */
 function itemLink(graph, key, go) {
   const { operator, label, category } = graph.byKey.get(key);
   return html('button', { type: 'button', class: `link kind-${category}`, onclick: () => go(graph.side, key) }, html('b', {}, operator), label === '' ? '' : ` ${label}`);
 }
 
+/**
+ * @param {import('./graph.mjs').Graph} graph
+ * @param {string[]} keys
+ * @param {(side: import('../data.mjs').Side, key: string) => void} go
+ */
 const linkList = (graph, keys, go) => html('ul', { class: 'links' }, ...keys.map((key) => html('li', {}, itemLink(graph, key, go))));
 
-/** A section with a heading, or nothing for an empty list. */
+/**
+ * A section with a heading, or nothing for an empty list.
+ * @param {string} heading
+ * @param {Node} content
+ * @param {boolean} isEmpty
+ */
 function section(heading, content, isEmpty) {
   return isEmpty ? [] : [html('h3', {}, heading), content];
 }
 
-/** What the other graph makes of this item. */
+/**
+ * What the other graph makes of this item.
+ * @param {import('./graph.mjs').Graph} graph
+ * @param {import('./graph.mjs').Graph} other
+ * @param {import('../data.mjs').Item} item
+ * @param {(side: import('../data.mjs').Side, key: string) => void} go
+ */
 function relation(graph, other, item, go) {
   const heading = graph.side === 'compiled' ? 'Stands for' : 'Became';
   return section(heading, linkList(other, item.related, go), item.related.length === 0);
 }
 
-/** Everything known of an item. */
+/**
+ * Everything known of an item.
+ * @param {import('./graph.mjs').Graph} graph
+ * @param {import('./graph.mjs').Graph} other
+ * @param {import('../data.mjs').Item} item
+ * @param {(side: import('../data.mjs').Side, key: string) => void} go
+ */
 function itemDetails(graph, other, item, go) {
   const inputs = item.inputs.map(({ type, from, note }, place) => html('li', {}, html('span', { class: 'type' }, `${place}: ${type}`), from === null ? html('span', { class: 'note' }, note) : itemLink(graph, from, go)));
   const outputs = item.outputs.map(({ type, readers }) => html('li', {}, html('span', { class: 'type' }, type), ...readers.map((key) => itemLink(graph, key, go))));
@@ -38,15 +66,24 @@ function itemDetails(graph, other, item, go) {
   ];
 }
 
-/** Shows an item of a graph. `go(side, key)` selects another one. */
+/**
+ * Shows an item of a graph. `go(side, key)` selects another one.
+ * @param {Record<import('../data.mjs').Side, import('./graph.mjs').Graph>} graphs
+ * @param {import('../data.mjs').Side} side
+ * @param {string} key
+ * @param {(side: import('../data.mjs').Side, key: string) => void} go
+ */
 export function showItem(graphs, side, key, go) {
   const item = graphs[side].byKey.get(key);
   byId('details-title').replaceChildren(item.operator, ' ', html('small', {}, graphs[side].name.toLowerCase()));
   byId('details').replaceChildren(...itemDetails(graphs[side], graphs[OTHER[side]], item, go));
-  byId('details').parentElement.scrollTop = 0;
+  /** @type {HTMLElement} */ (byId('details').parentElement).scrollTop = 0;
 }
 
-/** Shows facts about the whole, in sections of a heading and facts. */
+/**
+ * Shows facts about the whole, in sections of a heading and facts.
+ * @param {import('../data.mjs').ViewData['overview']} sections
+ */
 export function showOverview(sections) {
   byId('details-title').replaceChildren('Overview');
   byId('details').replaceChildren(...sections.flatMap(({ heading, facts }) => [html('h3', {}, heading), factList(facts)]));

@@ -1,7 +1,7 @@
 // The drawing of one graph: boxes and edges in an SVG that its pane scrolls. Scrolling is the browser's own, so that
 // wheel, touch, scroll bars and keys work as everywhere; dragging and zooming are added.
 
-import { html, scrollBehavior, svg } from './dom.mjs';
+import { closest, html, scrollBehavior, svg } from './dom.mjs';
 import { describeItem } from './graph.mjs';
 
 const MIN_SCALE = 0.02;
@@ -19,12 +19,13 @@ const STUB = 13;
 export class Drawing {
   #graph;
   #scroller;
-  #svg;
-  #canvas;
+  #svg = svg('svg');
+  #canvas = svg('g');
   #scale = 1;
-  #nodes = new Map();
-  #edgesOf;
+  #nodes = /** @type {import('../data.mjs').Total<string, SVGElement>} */ (new Map());
+  #edgesOf = /** @type {import('../data.mjs').Total<string, SVGElement[]>} */ (new Map());
   #onSelect;
+  /** @type {string | null} */
   #selected = null;
 
   /**
@@ -36,7 +37,7 @@ export class Drawing {
     this.#graph = graph;
     this.#onSelect = onSelect;
     this.#scroller = html('div', { class: 'scroller canvas' });
-    const button = (text, label, action) => html('button', { type: 'button', 'aria-label': `${label}: ${graph.name}`, title: label, onclick: action }, text);
+    const button = (/** @type {string} */ text, /** @type {string} */ label, /** @type {() => void} */ action) => html('button', { type: 'button', 'aria-label': `${label}: ${graph.name}`, title: label, onclick: action }, text);
     pane.append(
       html('div', { class: 'card-head' },
         html('h2', { id: `${graph.side}-title` }, graph.name, ' ', html('small', {}, `${graph.items.filter(({ kind }) => kind === 'node').length} nodes`)),
@@ -49,7 +50,10 @@ export class Drawing {
     this.#scroller.addEventListener('keydown', (event) => this.#onKey(event));
   }
 
-  /** Selects an item without telling: marks it, and makes it the one that Tab reaches. */
+  /**
+   * Selects an item without telling: marks it, and makes it the one that Tab reaches.
+   * @param {string | null} key
+   */
   select(key) {
     if (this.#selected !== null) {
       this.#mark(this.#selected, false);
@@ -61,7 +65,10 @@ export class Drawing {
     }
   }
 
-  /** Marks the items that correspond to the selection of the other graph, and scrolls to the first of them. */
+  /**
+   * Marks the items that correspond to the selection of the other graph, and scrolls to the first of them.
+   * @param {string[]} keys
+   */
   relate(keys) {
     for (const node of this.#canvas.querySelectorAll('.related')) {
       node.classList.remove('related');
@@ -75,12 +82,16 @@ export class Drawing {
     }
   }
 
+  /** @param {string} key */
   focus(key) {
     this.reveal(key);
     this.#button(key).focus({ preventScroll: true });
   }
 
-  /** Scrolls until the box of `key` is well inside of the pane. */
+  /**
+   * Scrolls until the box of `key` is well inside of the pane.
+   * @param {string} key
+   */
   reveal(key) {
     const [x, y, width, height] = this.#graph.byKey.get(key).box.map((length) => length * this.#scale);
     const { scrollLeft, scrollTop, clientWidth, clientHeight } = this.#scroller;
@@ -93,29 +104,40 @@ export class Drawing {
     }
   }
 
-  /** Fits the width of the drawing into the pane, but not below `least`; then its topmost box stands in the middle. */
+  /**
+   * Fits the width of the drawing into the pane, but not below `least`; then its topmost box stands in the middle.
+   * @param {number} least
+   */
   fit(least) {
     const scale = Math.min(1, this.#scroller.clientWidth / this.#graph.width);
     this.#setScale(Math.max(scale, least), 0.5, 0);
-    const middle = ([x, , width]) => (x + width / 2) * this.#scale - this.#scroller.clientWidth / 2;
+    const middle = (/** @type {import('../data.mjs').Box} */ [x, , width]) => (x + width / 2) * this.#scale - this.#scroller.clientWidth / 2;
     const boxes = this.#graph.items.map(({ box }) => box);
     if (boxes.length > 0) {
       this.#scroller.scrollLeft = middle(boxes.reduce((top, box) => (box[1] < top[1] ? box : top)));
     }
   }
 
-  /** Makes everything larger by `factor`; the point at (x, y), parts of the pane's size, stays where it is. */
+  /**
+   * Makes everything larger by `factor`; the point at (x, y), parts of the pane's size, stays where it is.
+   * @param {number} factor
+   */
   zoomBy(factor, x = 0.5, y = 0.5) {
     this.#setScale(this.#scale * factor, x, y);
   }
 
+  /**
+   * @param {number} scale
+   * @param {number} x
+   * @param {number} y
+   */
   #setScale(scale, x, y) {
     const { scrollLeft, scrollTop, clientWidth, clientHeight } = this.#scroller;
     const next = Math.min(Math.max(scale, MIN_SCALE), MAX_SCALE);
     const ratio = next / this.#scale;
     this.#scale = next;
-    this.#svg.setAttribute('width', this.#graph.width * next);
-    this.#svg.setAttribute('height', this.#graph.height * next);
+    this.#svg.setAttribute('width', String(this.#graph.width * next));
+    this.#svg.setAttribute('height', String(this.#graph.height * next));
     this.#scroller.scrollLeft = (scrollLeft + clientWidth * x) * ratio - clientWidth * x;
     this.#scroller.scrollTop = (scrollTop + clientHeight * y) * ratio - clientHeight * y;
   }
@@ -128,7 +150,7 @@ export class Drawing {
     const boxes = svg('g', { class: 'boxes' });
     this.#canvas = svg('g', {}, drawnEdges, labels, boxes);
     this.#svg = svg('svg', { viewBox: `0 0 ${width} ${height}`, width, height, role: 'application', 'aria-label': `${name}: drawing, arrow keys go from node to node` }, svg('defs', {}, arrow), this.#canvas);
-    this.#edgesOf = new Map(items.map(({ key }) => [key, []]));
+    items.forEach(({ key }) => this.#edgesOf.set(key, []));
     for (const edge of edges) {
       this.#drawEdge(edge, drawnEdges);
     }
@@ -142,6 +164,10 @@ export class Drawing {
     this.#scroller.append(this.#svg);
   }
 
+  /**
+   * @param {import('../data.mjs').Edge} edge
+   * @param {Element} parent
+   */
   #drawEdge(edge, parent) {
     const { from, to, path } = edge;
     const parts = path === null ? this.#drawFarEdge(from, to) : [svg('path', { d: path, class: 'edge', 'marker-end': `url(#arrow-${this.#graph.side})` })];
@@ -150,7 +176,11 @@ export class Drawing {
     this.#edgesOf.get(to).push(...parts);
   }
 
-  /** A stub at both ends, and a straight line that only shows while one end is selected. */
+  /**
+   * A stub at both ends, and a straight line that only shows while one end is selected.
+   * @param {string} from
+   * @param {string} to
+   */
   #drawFarEdge(from, to) {
     const [fx, fy, fw, fh] = this.#graph.byKey.get(from).box;
     const [tx, ty, tw] = this.#graph.byKey.get(to).box;
@@ -163,7 +193,10 @@ export class Drawing {
     ];
   }
 
-  /** The type of a value once: under its producer, or where its producer has several results, above its reader. */
+  /**
+   * The type of a value once: under its producer, or where its producer has several results, above its reader.
+   * @param {Element} parent
+   */
   #labelEdges(parent) {
     const labelled = new Set();
     for (const { from, to, value, type, path } of this.#graph.edges) {
@@ -178,6 +211,7 @@ export class Drawing {
     }
   }
 
+  /** @param {import('../data.mjs').Item} item */
   #drawItem(item) {
     const [x, y, width, height] = item.box;
     const lines = item.lines.map((line, i) => svg('text', { x: 14, y: 17 + i * LINE_HEIGHT, class: i === 0 ? 'name' : 'line' }, line));
@@ -193,39 +227,51 @@ export class Drawing {
     return node;
   }
 
+  /** @param {import('../data.mjs').Item} item */
   #classes({ kind, category, mark, shareClass }) {
     return ['item', kind, `kind-${category}`, mark, shareClass === undefined ? '' : `share-${shareClass}`].filter(Boolean).join(' ');
   }
 
+  /**
+   * @param {string} key
+   * @param {boolean} on
+   */
   #mark(key, on) {
     this.#nodes.get(key).classList.toggle('selected', on);
     this.#button(key).setAttribute('aria-pressed', String(on));
     for (const edge of this.#edgesOf.get(key)) {
       edge.classList.toggle('lit', on);
       if (on) {
-        edge.parentNode.append(edge); // over the others
+        edge.parentNode?.append(edge); // over the others
       }
     }
   }
 
-  /** The part of an item that has the focus and the name. */
+  /**
+   * The part of an item that has the focus and the name.
+   * @param {string} key
+   */
   #button(key) {
-    return this.#nodes.get(key).querySelector('.box');
+    return /** @type {SVGElement} */ (this.#nodes.get(key).querySelector('.box'));
   }
 
+  /** @param {string} key */
   #makeTabStop(key) {
-    this.#canvas.querySelector('[tabindex="0"]')?.setAttribute('tabindex', -1);
-    this.#button(key).setAttribute('tabindex', 0);
+    this.#canvas.querySelector('[tabindex="0"]')?.setAttribute('tabindex', '-1');
+    this.#button(key).setAttribute('tabindex', '0');
   }
 
+  /** @param {KeyboardEvent} event */
   #onKey(event) {
-    const key = event.target.closest?.('.item')?.dataset.key;
+    const key = closest(event, '.item')?.dataset.key;
     if (key === undefined || event.ctrlKey || event.metaKey || event.altKey) {
       return;
     }
     const { items } = this.#graph;
+    /** @type {Record<string, () => void>} */
     const zooms = { '+': () => this.zoomBy(ZOOM_STEP), '=': () => this.zoomBy(ZOOM_STEP), '-': () => this.zoomBy(1 / ZOOM_STEP), 0: () => this.fit(0) };
-    const targets = { Home: () => items[0].key, End: () => items.at(-1).key };
+    /** @type {Record<string, () => string>} */
+    const targets = { Home: () => items[0].key, End: () => items[items.length - 1].key };
     if (zooms[event.key] !== undefined) {
       zooms[event.key]();
     } else if (event.key === ' ') {
@@ -243,9 +289,10 @@ export class Drawing {
   }
 
   #addPointer() {
+    /** @type {{ x: number, y: number, left: number, top: number, moved: boolean } | null} */
     let drag = null;
     this.#scroller.addEventListener('pointerdown', (event) => {
-      if (event.button === 0 && event.pointerType === 'mouse' && this.#svg.contains(event.target)) {
+      if (event.button === 0 && event.pointerType === 'mouse' && event.target instanceof Node && this.#svg.contains(event.target)) {
         drag = { x: event.clientX, y: event.clientY, left: this.#scroller.scrollLeft, top: this.#scroller.scrollTop, moved: false };
       }
     });
@@ -266,7 +313,7 @@ export class Drawing {
     this.#scroller.addEventListener('pointercancel', () => (drag = null));
     this.#scroller.addEventListener('pointerup', () => setTimeout(() => (drag = null))); // after the click that follows
     this.#scroller.addEventListener('click', (event) => {
-      const key = event.target.closest('.item')?.dataset.key;
+      const key = closest(event, '.item')?.dataset.key;
       if (key !== undefined && !drag?.moved) {
         this.#onSelect(key);
         this.#button(key).focus({ preventScroll: true });

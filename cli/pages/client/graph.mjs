@@ -4,7 +4,10 @@
 const ROW_HEIGHT = 30;
 
 export class Graph {
-  /** @param {'source' | 'compiled'} side @param {object} data as made by `graphData` */
+  /**
+   * @param {import('../data.mjs').Side} side
+   * @param {import('../data.mjs').GraphData} data
+   */
   constructor(side, data) {
     this.side = side;
     this.name = side === 'source' ? 'As given' : 'Compiled';
@@ -13,16 +16,21 @@ export class Graph {
     this.width = data.width;
     this.height = data.height;
     this.drawn = data.drawn;
-    this.byKey = new Map(data.items.map((item) => [item.key, item]));
-    this.producers = new Map(data.items.map(({ key }) => [key, []]));
-    this.readers = new Map(data.items.map(({ key }) => [key, []]));
+    this.byKey = /** @type {import('../data.mjs').Total<string, import('../data.mjs').Item>} */ (new Map(data.items.map((item) => [item.key, item])));
+    this.producers = /** @type {import('../data.mjs').Total<string, string[]>} */ (new Map(data.items.map(({ key }) => [key, []])));
+    this.readers = /** @type {import('../data.mjs').Total<string, string[]>} */ (new Map(data.items.map(({ key }) => [key, []])));
     for (const { from, to } of data.edges) {
       this.producers.get(to).push(from);
       this.readers.get(from).push(to);
     }
   }
 
-  /** The item that an arrow key leads to from `key`, or undefined. */
+  /**
+   * The item that an arrow key leads to from `key`, or undefined.
+   * @param {string} key
+   * @param {string} direction
+   * @returns {string | undefined}
+   */
   neighbour(key, direction) {
     switch (direction) {
       case 'ArrowUp':
@@ -34,26 +42,38 @@ export class Graph {
     }
   }
 
-  /** The horizontal middle of a box; without a drawing, the place in the list stands for all coordinates. */
+  /**
+   * The horizontal middle of a box; without a drawing, the place in the list stands for all coordinates.
+   * @param {string} key
+   */
   #place(key) {
     const { box } = this.byKey.get(key);
     return box === undefined ? { x: 0, y: 0 } : { x: box[0] + box[2] / 2, y: box[1] + box[3] / 2 };
   }
 
+  /**
+   * @param {string} key
+   * @param {string[]} candidates
+   * @returns {string | undefined}
+   */
   #nearest(key, candidates) {
     const here = this.#place(key);
-    const distance = (other) => Math.hypot(this.#place(other).x - here.x, this.#place(other).y - here.y);
+    const distance = (/** @type {string} */ other) => Math.hypot(this.#place(other).x - here.x, this.#place(other).y - here.y);
     return candidates.toSorted((a, b) => distance(a) - distance(b))[0];
   }
 
-  /** Siblings (what shares a producer or a reader) come before what only happens to stand in the same row. */
+  /**
+   * Siblings (what shares a producer or a reader) come before what only happens to stand in the same row.
+   * @param {string} key
+   * @param {number} sign
+   */
   #beside(key, sign) {
     const here = this.#place(key);
     const siblings = new Set([
       ...this.producers.get(key).flatMap((producer) => this.readers.get(producer)),
       ...this.readers.get(key).flatMap((reader) => this.producers.get(reader)),
     ]);
-    const inDirection = (keys) => keys.filter((other) => (this.#place(other).x - here.x) * sign > 0);
+    const inDirection = (/** @type {string[]} */ keys) => keys.filter((other) => (this.#place(other).x - here.x) * sign > 0);
     const sibling = this.#nearest(key, inDirection([...siblings]));
     if (sibling !== undefined || !this.drawn) {
       return sibling;
@@ -63,10 +83,13 @@ export class Graph {
   }
 }
 
-/** What stands after an item's name in speech and in tooltips: its results and what became of it. */
+/**
+ * What stands after an item's name in speech and in tooltips: its results and what became of it.
+ * @param {import('../data.mjs').Item} item
+ */
 export function describeItem(item) {
   const marks = { folded: 'folded away', view: 'a view, without a step' };
   const types = [...item.outputs.map(({ type }) => type), ...(item.kind === 'output' ? item.inputs.map(({ type }) => type) : [])];
-  const parts = [item.operator, ...item.epilogue.map((operator) => `and ${operator}`), item.label, types.join(' and '), item.shareText && `${item.shareText} of the time`, marks[item.mark]];
+  const parts = [item.operator, ...item.epilogue.map((operator) => `and ${operator}`), item.label, types.join(' and '), item.shareText && `${item.shareText} of the time`, item.mark && marks[item.mark]];
   return parts.filter(Boolean).join(', ');
 }

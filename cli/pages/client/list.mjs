@@ -1,15 +1,21 @@
 // The same graph as a table, for reading in order and for screen readers.
 
-import { byId, dataTable, html } from './dom.mjs';
+import { byId, closest, dataTable, fieldById, html } from './dom.mjs';
 
 export class List {
   #graphs;
   #onSelect;
+  /** @type {import('../data.mjs').Side | undefined} */
   #side;
   #timed;
+  /** @type {Map<string, HTMLTableRowElement>} */
   #rows = new Map();
 
-  /** @param {{ onSelect(side: string, key: string): void }} events */
+  /**
+   * @param {Record<import('../data.mjs').Side, import('./graph.mjs').Graph>} graphs
+   * @param {boolean} timed
+   * @param {{ onSelect(side: import('../data.mjs').Side, key: string): void }} events
+   */
   constructor(graphs, timed, { onSelect }) {
     this.#graphs = graphs;
     this.#timed = timed;
@@ -21,13 +27,16 @@ export class List {
     byId('list').addEventListener('keydown', (event) => this.#onKey(event));
   }
 
-  /** Lists one of the graphs. */
+  /**
+   * Lists one of the graphs.
+   * @param {import('../data.mjs').Side} side
+   */
   show(side) {
     if (side === this.#side) {
       return;
     }
     this.#side = side;
-    for (const button of byId('list-sides').children) {
+    for (const button of /** @type {NodeListOf<HTMLElement>} */ (byId('list-sides').querySelectorAll('button'))) {
       button.setAttribute('aria-pressed', String(button.dataset.side === side));
     }
     const columns = [{ name: 'Operator' }, { name: 'Name' }, { name: 'Result' }, ...(this.#timed ? [{ name: 'Time', numeric: true }] : [])];
@@ -36,16 +45,22 @@ export class List {
     const table = dataTable(columns, rows, { class: this.#timed ? 'timed' : null, 'aria-label': `${graph.name}: all nodes` });
     byId('list').replaceChildren(table);
     this.#rows = new Map(Array.from(table.tBodies[0].rows, (row, i) => [graph.items[i].key, row]));
-    this.#makeTabStop(graph.items[0]?.key);
+    if (graph.items.length > 0) {
+      this.#makeTabStop(graph.items[0].key);
+    }
     this.#filter();
   }
 
-  /** Marks an item as the selected one, and scrolls to it. */
+  /**
+   * Marks an item as the selected one, and scrolls to it.
+   * @param {import('../data.mjs').Side} side
+   * @param {string | null} key
+   */
   select(side, key) {
     this.show(side);
     byId('list').querySelector('.selected')?.classList.remove('selected');
     if (key !== null) {
-      const row = this.#rows.get(key);
+      const row = /** @type {HTMLTableRowElement} */ (this.#rows.get(key));
       row.classList.add('selected');
       this.#makeTabStop(key);
       const list = byId('list');
@@ -53,6 +68,10 @@ export class List {
     }
   }
 
+  /**
+   * @param {import('./graph.mjs').Graph} graph
+   * @param {import('../data.mjs').Item} item
+   */
   #cells(graph, item) {
     const fusions = item.epilogue.map((operator) => ` + ${operator}`).join('');
     const button = html('button', { type: 'button', class: `link kind-${item.category}`, tabindex: -1, onclick: () => this.#onSelect(graph.side, item.key) }, html('b', {}, item.operator), fusions);
@@ -61,26 +80,31 @@ export class List {
     return [button, html('span', { class: 'path', title: item.label }, name), results, ...(this.#timed ? [item.shareText ?? item.mark ?? ''] : [])];
   }
 
+  /** @param {string} key */
   #makeTabStop(key) {
-    byId('list').querySelector('button[tabindex="0"]')?.setAttribute('tabindex', -1);
-    this.#rows.get(key)?.querySelector('button').setAttribute('tabindex', 0);
+    byId('list').querySelector('button[tabindex="0"]')?.setAttribute('tabindex', '-1');
+    this.#rows.get(key)?.querySelector('button')?.setAttribute('tabindex', '0');
   }
 
   #filter() {
-    const wanted = byId('list-filter').value.trim().toLowerCase();
+    const wanted = fieldById('list-filter').value.trim().toLowerCase();
     for (const row of this.#rows.values()) {
-      row.hidden = wanted !== '' && !row.textContent.toLowerCase().includes(wanted);
+      row.hidden = wanted !== '' && !(row.textContent ?? '').toLowerCase().includes(wanted);
     }
   }
 
-  /** Up and down go from row to row, as Tab through thousands of them would not end. */
+  /**
+   * Up and down go from row to row, as Tab through thousands of them would not end.
+   * @param {KeyboardEvent} event
+   */
   #onKey(event) {
-    const row = event.target.closest('tr');
+    const row = closest(event, 'tr');
     if (row === null || !['ArrowUp', 'ArrowDown'].includes(event.key)) {
       return;
     }
     event.preventDefault();
     const step = event.key === 'ArrowDown' ? 'nextElementSibling' : 'previousElementSibling';
+    /** @type {any} */
     let next = row[step];
     while (next?.hidden) {
       next = next[step];

@@ -1,10 +1,11 @@
 // The page of a profile: fills in figures, tables and charts.
 
-import { byId, html, pageData } from './dom.mjs';
+import { byId, fieldById, html, pageData } from './dom.mjs';
 import { sortableTable } from './sortable.mjs';
 import { Timeline } from './timeline.mjs';
 import { histogramChart } from './histogram.mjs';
 
+/** @type {import('../data.mjs').ProfileData} */
 const data = pageData();
 
 byId('title').textContent = data.title;
@@ -18,16 +19,19 @@ byId('steps').append(steps.element);
 
 /** Shows the steps whose texts hold what the filter says. */
 function filterSteps() {
-  const wanted = byId('filter').value.trim().toLowerCase();
+  const wanted = fieldById('filter').value.trim().toLowerCase();
   let shown = 0;
   for (const { element } of steps.rows) {
-    element.hidden = !element.textContent.toLowerCase().includes(wanted);
+    element.hidden = !(element.textContent ?? '').toLowerCase().includes(wanted);
     shown += element.hidden ? 0 : 1;
   }
   byId('filter-count').textContent = wanted === '' ? '' : `${shown} of ${steps.rows.length} steps`;
 }
 
-/** Marks the row of a step and brings it into view within its table. */
+/**
+ * Marks the row of a step and brings it into view within its table.
+ * @param {number} index
+ */
 function showRow(index) {
   byId('steps').querySelector('.selected')?.classList.remove('selected');
   const { element } = steps.rows[index];

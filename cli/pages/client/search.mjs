@@ -1,10 +1,16 @@
 // The search box: a combobox whose hits are the nodes of both graphs.
 
-import { announce, byId, html } from './dom.mjs';
+import { announce, byId, fieldById, html } from './dom.mjs';
 
 const MAX_HITS = 60;
 
-/** How good a hit is, lower is better; undefined for no hit. */
+/** @typedef {{ graph: import('./graph.mjs').Graph, item: import('../data.mjs').Item, rank: number }} Hit */
+
+/**
+ * How good a hit is, lower is better; undefined for no hit.
+ * @param {import('../data.mjs').Item} item
+ * @param {string} wanted
+ */
 function rank(item, wanted) {
   const texts = [item.label.toLowerCase(), item.operator.toLowerCase(), ...item.epilogue.map((operator) => operator.toLowerCase())];
   const ranks = texts.filter((text) => text.includes(wanted)).map((text) => (text === wanted ? 0 : text.startsWith(wanted) ? 1 : 2));
@@ -14,10 +20,14 @@ function rank(item, wanted) {
 export class Search {
   #graphs;
   #onChoose;
+  /** @type {Hit[]} */
   #hits = [];
   #active = -1;
 
-  /** @param {{ onChoose(side: string, key: string): void }} events */
+  /**
+   * @param {Record<import('../data.mjs').Side, import('./graph.mjs').Graph>} graphs
+   * @param {{ onChoose(side: import('../data.mjs').Side, key: string): void }} events
+   */
   constructor(graphs, { onChoose }) {
     this.#graphs = graphs;
     this.#onChoose = onChoose;
@@ -30,13 +40,16 @@ export class Search {
 
   focus() {
     byId('search').focus();
-    byId('search').select();
+    fieldById('search').select();
   }
 
   #search() {
-    const wanted = byId('search').value.trim().toLowerCase();
+    const wanted = fieldById('search').value.trim().toLowerCase();
     const all = wanted === '' ? [] : Object.values(this.#graphs).flatMap((graph) =>
-      graph.items.map((item) => ({ graph, item, rank: rank(item, wanted) })).filter((hit) => hit.rank !== undefined));
+      graph.items.flatMap((item) => {
+        const found = rank(item, wanted);
+        return found === undefined ? [] : [{ graph, item, rank: found }];
+      }));
     this.#hits = all.sort((a, b) => a.rank - b.rank).slice(0, MAX_HITS);
     if (wanted === '') {
       this.#close();
@@ -50,6 +63,10 @@ export class Search {
     this.#activate(this.#hits.length > 0 ? 0 : -1);
   }
 
+  /**
+   * @param {Hit} hit
+   * @param {number} place
+   */
   #option({ graph, item }, place) {
     const option = html('div', { id: `hit-${place}`, role: 'option', 'aria-selected': 'false', class: `hit kind-${item.category}` },
       html('b', {}, item.operator), html('span', { class: 'hit-name' }, item.label), html('small', {}, graph.name.toLowerCase()));
@@ -60,10 +77,11 @@ export class Search {
     return option;
   }
 
+  /** @param {number} place */
   #activate(place) {
     byId('hits').querySelector('[aria-selected="true"]')?.setAttribute('aria-selected', 'false');
     this.#active = place;
-    const option = byId(`hit-${place}`);
+    const option = document.getElementById(`hit-${place}`);
     option?.setAttribute('aria-selected', 'true');
     option?.scrollIntoView({ block: 'nearest' });
     if (option === null) {
@@ -73,6 +91,7 @@ export class Search {
     }
   }
 
+  /** @param {number} place */
   #choose(place) {
     const { graph, item } = this.#hits[place];
     this.#close();
@@ -85,6 +104,7 @@ export class Search {
     byId('search').removeAttribute('aria-activedescendant');
   }
 
+  /** @param {KeyboardEvent} event */
   #onKey(event) {
     const count = this.#hits.length;
     if ((event.key === 'ArrowDown' || event.key === 'ArrowUp') && count > 0) {

@@ -2,30 +2,41 @@
 
 import { announce, html } from './dom.mjs';
 
-/** Numbers and texts in their order; `null` and empty texts come last in either direction. */
+/**
+ * Numbers and texts in their order; `null` and empty texts come last in either direction.
+ * @param {number | string | null} a
+ * @param {number | string | null} b
+ * @param {boolean} descending
+ */
 function compare(a, b, descending) {
   const [noA, noB] = [a === null || a === '', b === null || b === ''];
   if (noA || noB) {
     return Number(noA) - Number(noB);
   }
-  const order = typeof a === 'number' ? a - b : a.localeCompare(b, 'en', { numeric: true });
+  const order = typeof a === 'number' && typeof b === 'number' ? a - b : String(a).localeCompare(String(b), 'en', { numeric: true });
   return descending ? -order : order;
 }
 
-/** One cell; a column with a bar shows its number, a part of 1, as a length too. */
+/**
+ * One cell; a column with a bar shows its number, a part of 1, as a length too.
+ * @param {'td' | 'th'} tag
+ * @param {import('../data.mjs').Cell} cell
+ * @param {import('../data.mjs').Column} column
+ */
 function tableCell(tag, { value, text }, { numeric, bar }) {
   const content = bar ? [html('span', { class: 'bar', 'aria-hidden': 'true' }), text] : [text];
   const made = html(tag, { scope: tag === 'th' && 'row', class: numeric && 'number' }, ...content);
   if (bar) {
-    made.firstChild.style.width = `${Math.min(value, 1) * 100}%`;
+    /** @type {HTMLElement} */ (made.firstChild).style.width = `${Math.min(Number(value), 1) * 100}%`;
   }
   return made;
 }
 
 /**
  * Makes the table of `{ columns, rows, sortedBy }`, as the data of the page has it.
- *
- * @returns {{ element: HTMLTableElement, rows: { element: HTMLTableRowElement, cells: object[] }[] }} `rows` as given
+ * @param {string} label
+ * @param {import('../data.mjs').TableData} table
+ * @returns {{ element: HTMLTableElement, rows: { element: HTMLTableRowElement, cells: import('../data.mjs').Cell[] }[] }} `rows` as given
  */
 export function sortableTable(label, { columns, rows, sortedBy }) {
   const made = rows.map(({ category, cells }) => ({
@@ -42,7 +53,7 @@ export function sortableTable(label, { columns, rows, sortedBy }) {
     body.replaceChildren(...sorted.map(({ element }) => element));
     heads.forEach((head, i) => {
       const direction = i !== column ? null : descending ? 'descending' : 'ascending';
-      head.querySelector('.direction').textContent = direction === 'ascending' ? '▴' : '▾';
+      /** @type {Element} */ (head.querySelector('.direction')).textContent = direction === 'ascending' ? '▴' : '▾';
       if (direction === null) {
         head.removeAttribute('aria-sort');
       } else {
@@ -50,7 +61,7 @@ export function sortableTable(label, { columns, rows, sortedBy }) {
       }
     });
   };
-  const sortBy = (column) => {
+  const sortBy = (/** @type {number} */ column) => {
     // Of numbers, the large ones are what one looks for.
     sorts.descending = sorts.column === column ? !sorts.descending : Boolean(columns[column].numeric) && column !== 0;
     sorts.column = column;

@@ -1,6 +1,6 @@
 // One run as a strip of steps over time.
 
-import { byId, html, svg } from './dom.mjs';
+import { byId, fieldById, html, svg } from './dom.mjs';
 import { endOf, startOf } from './text.mjs';
 
 const LANE = 34;
@@ -20,13 +20,16 @@ export class Timeline {
   #current = 0;
   #onStep;
 
-  /** @param {object} data of the page @param {{ onStep(index: number): void }} events */
+  /**
+   * @param {import('../data.mjs').TimelineData} data
+   * @param {{ onStep(index: number): void }} events
+   */
   constructor(data, { onStep }) {
     this.#data = data;
     this.#onStep = onStep;
     byId('run').append(...data.runs.map(({ name }, i) => html('option', { value: i }, name)));
     byId('run').addEventListener('change', () => {
-      this.#run = Number(byId('run').value);
+      this.#run = Number(fieldById('run').value);
       this.#draw();
       this.#describe(this.#current);
     });
@@ -43,6 +46,7 @@ export class Timeline {
     this.#describe(0);
   }
 
+  /** @param {number} by */
   #zoom(by) {
     const level = Math.min(Math.max(this.#level + by, 0), this.#data.zooms.length - 1);
     if (level === this.#level) {
@@ -57,7 +61,7 @@ export class Timeline {
 
   /** Whether one of the steps has the focus. */
   #hasFocus() {
-    return document.activeElement.closest('.slice-box') !== null;
+    return document.activeElement?.closest('.slice-box') != null;
   }
 
   /** The middle of the current step, as a part of the width. */
@@ -73,7 +77,7 @@ export class Timeline {
     const { name, duration, slices, ticks } = this.#data.runs[this.#run];
     const width = Math.max(scroller.clientWidth, 200) * this.#data.zooms[this.#level];
     const scale = (width - 24) / Math.max(duration, 1);
-    const at = (time) => 8 + time * scale;
+    const at = (/** @type {number} */ time) => 8 + time * scale;
     const every = Math.ceil((TICK_WIDTH * ticks[this.#level].length) / width);
     const axis = ticks[this.#level].filter((_, i) => i % every === 0).map(([time, label]) => svg('g', { transform: `translate(${at(time)} 0)` }, svg('path', { d: `M0 ${TOP}V${HEIGHT - AXIS + 5}`, class: 'tick' }), svg('text', { y: HEIGHT - 5, class: 'tick-label', 'text-anchor': time === 0 ? 'start' : 'middle' }, label)));
     const steps = slices.map((slice, i) => this.#drawSlice(slice, i, at, scale));
@@ -83,10 +87,16 @@ export class Timeline {
         ...steps),
     );
     if (hadFocus) {
-      steps[this.#current]?.firstChild.focus({ preventScroll: true });
+      /** @type {SVGElement | undefined} */ (steps[this.#current]?.firstChild)?.focus({ preventScroll: true });
     }
   }
 
+  /**
+   * @param {[start: number, duration: number, text: string]} slice
+   * @param {number} index
+   * @param {(time: number) => number} at
+   * @param {number} scale
+   */
   #drawSlice([start, duration, time], index, at, scale) {
     const { name, label, category } = this.#data.steps[index];
     const width = Math.max(duration * scale, 0.75);
@@ -101,13 +111,15 @@ export class Timeline {
     return svg('g', { class: `slice-box kind-${category}`, transform: `translate(${at(start)} ${TOP})`, ...events }, button, svg('rect', { width: width - gap, height: 3, class: 'stripe' }), svg('g', { 'aria-hidden': 'true' }, ...texts));
   }
 
+  /** @param {number} index */
   #focused(index) {
-    byId('timeline').querySelector('[tabindex="0"]')?.setAttribute('tabindex', -1);
-    byId('timeline').querySelector(`[data-index="${index}"]`).setAttribute('tabindex', 0);
+    byId('timeline').querySelector('[tabindex="0"]')?.setAttribute('tabindex', '-1');
+    byId('timeline').querySelector(`[data-index="${index}"]`)?.setAttribute('tabindex', '0');
     this.#current = index;
     this.#describe(index);
   }
 
+  /** @param {number} index */
   #describe(index) {
     const step = this.#data.steps[index];
     if (step === undefined) {
@@ -118,20 +130,25 @@ export class Timeline {
     byId('slice').replaceChildren(html('b', {}, `${index} ${step.name}`), ` ${step.label} · ${step.kernel} · ${time} in this run, ${step.usual} in the median`);
   }
 
-  /** Focuses a step, and tells which one. */
+  /**
+   * Focuses a step, and tells which one.
+   * @param {number} index
+   */
   #go(index) {
-    const target = byId('timeline').querySelector(`[data-index="${index}"]`);
+    const target = /** @type {SVGElement | null} */ (byId('timeline').querySelector(`[data-index="${index}"]`));
     target?.focus();
     if (target !== null) {
       this.#onStep(index);
     }
   }
 
+  /** @param {KeyboardEvent} event */
   #onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) {
       return;
     }
     const last = this.#data.steps.length - 1;
+    /** @type {Record<string, number>} */
     const moves = { ArrowRight: this.#current + 1, ArrowLeft: this.#current - 1, Home: 0, End: last };
     if (Object.hasOwn(moves, event.key)) {
       event.preventDefault();

@@ -1,21 +1,28 @@
 // The page of a graph: joins drawings, details, list and search, and holds what is selected.
 
-import { announce, byId, html, isTyping, pageData } from './dom.mjs';
+import { announce, byId, closest, fieldById, html, isTyping, pageData } from './dom.mjs';
 import { describeItem, Graph } from './graph.mjs';
 import { Drawing, FIRST_SCALE } from './drawing.mjs';
 import { showItem, showOverview } from './details.mjs';
 import { List } from './list.mjs';
 import { Search } from './search.mjs';
 
+/** @type {import('../data.mjs').ViewData} */
 const data = pageData();
 const graphs = { source: new Graph('source', data.sides.source), compiled: new Graph('compiled', data.sides.compiled) };
+/** @type {Partial<Record<import('../data.mjs').Side, Drawing>>} */
 const drawings = {};
+/** @type {{ side: import('../data.mjs').Side, key: string } | null} */
 let selection = null;
 
 /** What the other graph is called inside of this script. */
-const opposite = (side) => (side === 'source' ? 'compiled' : 'source');
+const opposite = (/** @type {import('../data.mjs').Side} */ side) => (side === 'source' ? 'compiled' : 'source');
 
-/** Says instead of a drawing why there is none. */
+/**
+ * Says instead of a drawing why there is none.
+ * @param {Element} pane
+ * @param {import('./graph.mjs').Graph} graph
+ */
 function explainMissing(pane, graph) {
   pane.append(
     html('div', { class: 'card-head' }, html('h2', { id: `${graph.side}-title` }, graph.name)),
@@ -23,7 +30,11 @@ function explainMissing(pane, graph) {
   );
 }
 
-/** Selects an item everywhere; `null` for the key shows the overview. */
+/**
+ * Selects an item everywhere; `null` for the key shows the overview.
+ * @param {import('../data.mjs').Side} side
+ * @param {string | null} key
+ */
 function select(side, key) {
   selection = key === null ? null : { side, key };
   const item = key === null ? null : graphs[side].byKey.get(key);
@@ -32,7 +43,7 @@ function select(side, key) {
   drawings[opposite(side)]?.select(null);
   drawings[opposite(side)]?.relate(item?.related ?? []);
   list.select(side, key);
-  if (item === null) {
+  if (key === null || item === null) {
     showOverview(data.overview);
     announce('Nothing is selected');
     return;
@@ -43,13 +54,18 @@ function select(side, key) {
   announce(`${graphs[side].name}: ${describeItem(item)}${item.related.length > 0 ? `; ${fate} ${item.related.length === 1 ? '1 node' : `${item.related.length} nodes`}` : ''}`);
 }
 
-/** Selects an item and moves the focus to it: in the drawing, or to its details where there is none. */
+/**
+ * Selects an item and moves the focus to it: in the drawing, or to its details where there is none.
+ * @param {import('../data.mjs').Side} side
+ * @param {string} key
+ */
 function go(side, key) {
   select(side, key);
-  if (drawings[side] === undefined) {
+  const drawing = drawings[side];
+  if (drawing === undefined) {
     byId('details-title').focus();
   } else {
-    drawings[side].focus(key);
+    drawing.focus(key);
   }
 }
 
@@ -66,43 +82,52 @@ function cross() {
   }
 }
 
-/** Explains the colours, of boxes and of the stripes at their left. */
+/**
+ * Explains the colours, of boxes and of the stripes at their left.
+ * @param {string} mode
+ */
 function drawLegend(mode) {
   const shares = mode === 'time' ? data.shareLegend.map((text, i) => [`share-${i}`, text]) : [];
   const kinds = Object.entries(data.categories).map(([kind, text]) => [`kind kind-${kind}`, text]);
   const marks = [['folded', 'folded away'], ['view', 'view: no step of its own'], ['stub', 'edge to far away']];
-  const swatch = ([name, text]) => html('li', {}, html('span', { class: `swatch ${name}`, 'aria-hidden': 'true' }), text);
-  const row = (heading, entries) => (entries.length === 0 ? [] : [html('ul', { 'aria-label': heading }, html('li', { class: 'legend-head' }, heading), ...entries.map(swatch))]);
+  const swatch = (/** @type {string[]} */ [name, text]) => html('li', {}, html('span', { class: `swatch ${name}`, 'aria-hidden': 'true' }), text);
+  const row = (/** @type {string} */ heading, /** @type {string[][]} */ entries) => (entries.length === 0 ? [] : [html('ul', { 'aria-label': heading }, html('li', { class: 'legend-head' }, heading), ...entries.map(swatch))]);
   byId('legend').replaceChildren(...row('Share of a run', shares), ...row('Kind', [...kinds, ...marks]));
 }
 
-/** Colours everything `by` kind or share of time. */
+/**
+ * Colours everything `by` kind or share of time.
+ * @param {string} by
+ */
 function colour(by) {
   document.body.dataset.colour = by;
   drawLegend(by);
 }
 
+/** @param {KeyboardEvent} event */
 function onKey(event) {
-  if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey || byId('help').open) {
+  if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey || fieldById('help').open) {
     return;
   }
-  const inDetails = byId('details').parentElement.contains(event.target);
+  const inDetails = byId('details').parentElement?.contains(/** @type {Node} */ (event.target));
+  /** @type {Record<string, () => void>} */
   const actions = {
     '/': () => search.focus(),
-    '?': () => byId('help').showModal(),
+    '?': () => fieldById('help').showModal(),
     x: cross,
     Escape: () => {
       if (inDetails && selection !== null && drawings[selection.side] !== undefined) {
-        drawings[selection.side].focus(selection.key);
+        drawings[selection.side]?.focus(selection.key);
       } else if (selection !== null) {
         select(selection.side, null);
       }
     },
   };
-  const opensDetails = event.key === 'Enter' && event.target.closest?.('.item') !== null;
-  const action = opensDetails
+  const item = closest(event, '.item');
+  const action = event.key === 'Enter' && item !== null
     ? () => {
-        select(event.target.closest('.canvas').parentElement.id, event.target.closest('.item').dataset.key);
+        const pane = /** @type {HTMLElement} */ (item.closest('.pane'));
+        select(/** @type {import('../data.mjs').Side} */ (pane.id), item.dataset.key ?? null);
         byId('details-title').focus();
       }
     : Object.hasOwn(actions, event.key) ? actions[event.key] : undefined;
@@ -116,10 +141,12 @@ byId('title').textContent = data.title;
 byId('subtitle').textContent = data.subtitle;
 const list = new List(graphs, data.timed, { onSelect: select });
 const search = new Search(graphs, { onChoose: go });
-for (const [side, graph] of Object.entries(graphs)) {
+for (const graph of Object.values(graphs)) {
+  const { side } = graph;
   if (graph.drawn) {
-    drawings[side] = new Drawing(byId(side), graph, { onSelect: (key) => select(side, key) });
-    drawings[side].fit(FIRST_SCALE);
+    const drawing = new Drawing(byId(side), graph, { onSelect: (key) => select(side, key) });
+    drawings[side] = drawing;
+    drawing.fit(FIRST_SCALE);
   } else {
     explainMissing(byId(side), graph);
   }
@@ -127,8 +154,8 @@ for (const [side, graph] of Object.entries(graphs)) {
 list.show('compiled');
 showOverview(data.overview);
 byId('colour-choice').hidden = !data.timed;
-byId('colour').value = data.timed ? 'time' : 'kind';
-byId('colour').addEventListener('change', () => colour(byId('colour').value));
-colour(byId('colour').value);
-byId('help-button').addEventListener('click', () => byId('help').showModal());
+fieldById('colour').value = data.timed ? 'time' : 'kind';
+byId('colour').addEventListener('change', () => colour(fieldById('colour').value));
+colour(fieldById('colour').value);
+byId('help-button').addEventListener('click', () => fieldById('help').showModal());
 document.addEventListener('keydown', onKey);

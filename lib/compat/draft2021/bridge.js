@@ -18,7 +18,11 @@ const fields = { DONE: 0, BEAT: 1, ENDED: 2 };
 const WAIT_MS = 1000;
 const MAX_SILENT_WAITS = 60;
 
-/** The error that plain data from the thread stand for. */
+/**
+ * The error that plain data from the thread stand for.
+ *
+ * @param {{ kind: string, name: string, message: string }} error
+ */
 function thrown({ kind, name, message }) {
   return kind === 'Error' ? new Error(message) : errorFromCode(kind === 'DOMException' ? name : kind, message);
 }
@@ -27,8 +31,10 @@ function thrown({ kind, name, message }) {
 class Bridge {
   #port;
   #state;
+  /** @type {Error | undefined} */
   #failure;
   #lastId = 0;
+  /** @type {FinalizationRegistry<{ kind: string, id: number }>} */
   #released = new FinalizationRegistry((what) => this.post('release', what));
 
   constructor() {
@@ -45,7 +51,7 @@ class Bridge {
       execArgv: [],
     });
     worker.on('error', (error) => {
-      this.#failure = error;
+      this.#failure = /** @type {Error} */ (error);
     });
     worker.on('exit', () => store(this.#state, fields.ENDED, 1));
     worker.unref();
@@ -73,7 +79,12 @@ class Bridge {
     this.#released.register(object, { kind, id });
   }
 
-  /** Tells the thread to do something; nobody waits for it. */
+  /**
+   * Tells the thread to do something; nobody waits for it.
+   *
+   * @param {string} type
+   * @param {object} request
+   */
   post(type, request) {
     this.#port.postMessage({ type, request, awaited: false });
   }
@@ -83,8 +94,8 @@ class Bridge {
    *
    * @param {string} type one of the handlers in worker.js
    * @param {object} request
-   * @param {object[]} [transfer] buffers that move to the thread
-   * @returns {unknown} what the handler returned
+   * @param {ArrayBuffer[]} [transfer] buffers that move to the thread
+   * @returns {any} what the handler returned
    * @throws {Error} what the handler threw; OperationError if the thread has ended
    */
   call(type, request, transfer = []) {
@@ -94,7 +105,7 @@ class Bridge {
     this.#waitUntilDone();
     const received = receiveMessageOnPort(this.#port);
     if (received === undefined) {
-      this.#requireAlive();
+      throw this.#ended();
     }
     const { value, error } = received.message;
     if (error !== undefined) {
@@ -129,15 +140,18 @@ class Bridge {
 
   #requireAlive() {
     if (this.hasEnded) {
-      const reason = this.#failure === undefined ? '' : `: ${this.#failure.message}`;
-      throw new DOMException(
-        `the thread that computes for contexts of the draft of 2021 has ended${reason}`,
-        'OperationError',
-      );
+      throw this.#ended();
     }
+  }
+
+  #ended() {
+    const reason = this.#failure === undefined ? '' : `: ${this.#failure.message}`;
+    const message = `the thread that computes for contexts of the draft of 2021 has ended${reason}`;
+    return new DOMException(message, 'OperationError');
   }
 }
 
+/** @type {Bridge | undefined} */
 let bridge;
 
 /** @returns {Bridge} the one for new contexts of this thread, started when it is first asked for */
@@ -148,4 +162,4 @@ function theBridge() {
   return bridge;
 }
 
-module.exports = { theBridge };
+module.exports = { Bridge, theBridge };

@@ -16,19 +16,28 @@ const ALIGNMENT = 8;
 class Specialization {
   #context;
   #graph;
+  /** @type {{ name: string, tensor: import('../../../index.js').MLTensor }[]} */
   #inputs = [];
+  /** @type {(import('../internal.js').Port & { tensor: import('../../../index.js').MLTensor, byteOffset: number, byteLength: number })[]} */
   #outputs = [];
-  #results;
+  #results = new SharedArrayBuffer(0);
 
   /**
-   * @param {MLContext} context
-   * @param {{graph: MLGraph, inputs: object[], outputs: object[]}} compiled by a Program
+   * @param {import('../../../index.js').MLContext} context
+   * @param {import('../../../index.js').MLGraph} graph
+   */
+  constructor(context, graph) {
+    this.#context = context;
+    this.#graph = graph;
+  }
+
+  /**
+   * @param {import('../../../index.js').MLContext} context
+   * @param {import('../internal.js').CompiledProgram} compiled by a Program
    * @returns {Promise<Specialization>}
    */
   static async create(context, { graph, inputs, outputs }) {
-    const made = new Specialization();
-    made.#context = context;
-    made.#graph = graph;
+    const made = new Specialization(context, graph);
     for (const input of inputs) {
       const { name, dataType, shape } = input;
       made.#inputs.push({ name, tensor: await context.createTensor({ dataType, shape, writable: true }) });
@@ -46,13 +55,13 @@ class Specialization {
 
   /**
    * @param {Map<string, Uint8Array>} bytes of the inputs by name
-   * @returns {Promise<{buffer: SharedArrayBuffer, outputs: object[]}>} valid until the next run
+   * @returns {Promise<import('../internal.js').Results>} valid until the next run
    */
   async run(bytes) {
     for (const { name, tensor } of this.#inputs) {
-      this.#context.writeTensor(tensor, bytes.get(name));
+      this.#context.writeTensor(tensor, /** @type {Uint8Array<ArrayBuffer>} */ (bytes.get(name)));
     }
-    const byName = (ports) => Object.fromEntries(ports.map(({ name, tensor }) => [name, tensor]));
+    const byName = (/** @type {{ name: string, tensor: import('../../../index.js').MLTensor }[]} */ ports) => Object.fromEntries(ports.map(({ name, tensor }) => [name, tensor]));
     this.#context.dispatch(this.#graph, byName(this.#inputs), byName(this.#outputs));
     const reads = this.#outputs.map(({ tensor, byteOffset, byteLength }) =>
       this.#context.readTensor(tensor, new Uint8Array(this.#results, byteOffset, byteLength)),
@@ -80,14 +89,22 @@ class Compiled {
   #context;
   #program;
   #outputs;
-  /** Ids of the inputs of unknown dimensions that some outputs need, by the ids of these. */
+  /**
+   * Ids of the inputs of unknown dimensions that some outputs need, by the ids of these.
+   *
+   * @type {Map<string, number[]>}
+   */
   #openInputs = new Map();
-  /** By outputs and shapes, the one that was used last at the end. */
+  /**
+   * By outputs and shapes, the one that was used last at the end.
+   *
+   * @type {Map<string, Specialization>}
+   */
   #specializations = new Map();
 
   /**
-   * @param {MLContext} context
-   * @param {Program} program
+   * @param {import('../../../index.js').MLContext} context
+   * @param {InstanceType<typeof import('./program.js').Program>} program
    * @param {number[]} outputs ids of results
    */
   constructor(context, program, outputs) {
@@ -119,7 +136,7 @@ class Compiled {
    * @param {[number, number[]][]} shapes of the inputs by id
    * @param {[number, Uint8Array][]} bytes of the inputs by id
    * @param {number[]} places of the outputs to compute, ascending
-   * @returns {Promise<{buffer: SharedArrayBuffer, outputs: object[]}>}
+   * @returns {Promise<import('../internal.js').Results>}
    */
   async compute(shapes, bytes, places) {
     const ids = places.map((place) => this.#outputs[place]);
@@ -127,40 +144,57 @@ class Compiled {
     return specialization.run(new Map(bytes.map(([id, view]) => [`${id}`, view])));
   }
 
+  /**
+   * @param {number[]} ids
+   * @param {Map<number, number[]>} shapes
+   */
   async #fitting(ids, shapes) {
     try {
       return await this.#specialization(ids, shapes);
     } catch (error) {
       const inputs = [...shapes.values()].map((shape) => `[${shape.join(', ')}]`).join(', ');
       throw new DOMException(
-        `compute: the graph cannot be compiled for inputs of the shapes ${inputs}: ${error.message}`,
+        `compute: the graph cannot be compiled for inputs of the shapes ${inputs}: ${/** @type {Error} */ (error).message}`,
         'OperationError',
       );
     }
   }
 
+  /** @param {number[]} ids */
   #openInputsOf(ids) {
     const key = ids.join();
-    if (!this.#openInputs.has(key)) {
-      const open = this.#program.inputsOf(ids).filter(({ isOpen }) => isOpen);
-      this.#openInputs.set(key, open.map(({ id }) => id));
+    const known = this.#openInputs.get(key);
+    if (known !== undefined) {
+      return known;
     }
-    return this.#openInputs.get(key);
+    const open = this.#program.inputsOf(ids).flatMap(({ id, isOpen }) => (isOpen ? [id] : []));
+    this.#openInputs.set(key, open);
+    return open;
   }
 
+  /**
+   * @param {number[]} ids
+   * @param {Map<number, number[]>} shapes
+   * @returns {Promise<Specialization>}
+   */
   async #specialization(ids, shapes) {
     const key = JSON.stringify([ids, this.#openInputsOf(ids).map((id) => shapes.get(id))]);
     const made = this.#specializations.get(key) ?? (await this.#make(ids, shapes));
     this.#specializations.delete(key);
     this.#specializations.set(key, made);
+    const [first] = this.#specializations;
     if (this.#specializations.size > MAX_SPECIALIZATIONS) {
-      const [oldest, unused] = this.#specializations.entries().next().value;
+      const [oldest, unused] = first;
       this.#specializations.delete(oldest);
       unused.destroy();
     }
     return made;
   }
 
+  /**
+   * @param {number[]} ids
+   * @param {Map<number, number[]>} shapes
+   */
   async #make(ids, shapes) {
     return Specialization.create(this.#context, await this.#program.compile(ids, shapes));
   }

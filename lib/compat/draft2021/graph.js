@@ -11,21 +11,31 @@ const { DOMException, SharedArrayBuffer, Uint8Array } = globalThis;
 /** Data of inputs begin at multiples of this, so that views of any type can begin there. */
 const ALIGNMENT = 8;
 
-const shown = (shape) => `[${shape.join(', ')}]`;
+const shown = (/** @type {number[]} */ shape) => `[${shape.join(', ')}]`;
 
-const dataError = (message) => new DOMException(message, 'DataError');
+const dataError = (/** @type {string} */ message) => new DOMException(message, 'DataError');
 
-/** @returns {number} of elements */
-const product = (shape) => shape.reduce((elements, size) => elements * size, 1);
+/** The number of elements. */
+const product = (/** @type {number[]} */ shape) => shape.reduce((elements, size) => elements * size, 1);
 
-/** @throws {DOMException} DataError if a view has the wrong type of elements */
+/**
+ * @param {import('../internal.js').View} view
+ * @param {import('../../../index.js').MLOperandDataType} dataType
+ * @param {string} what
+ * @throws {DOMException} DataError if a view has the wrong type of elements
+ */
 function requireKind({ kind }, dataType, what) {
   if (!holds(kind, dataType)) {
     throw dataError(`${what} is a ${kind}, expected a ${viewsOf(dataType)} for ${dataType}`);
   }
 }
 
-/** @returns {number[]} the shape of the data for an input, as the draft checks it */
+/**
+ * @param {number[] | undefined} dimensions
+ * @param {number[]} known
+ * @param {string} what
+ * @returns {number[]} the shape of the data for an input, as the draft checks it
+ */
 function shapeOf(dimensions, known, what) {
   if (dimensions === undefined) {
     if (known.some((size) => size < 0)) {
@@ -46,7 +56,11 @@ function shapeOf(dimensions, known, what) {
 class Graph {
   #bridge;
   #id;
-  /** Descriptors by name. */
+  /**
+   * By name.
+   *
+   * @type {Map<string, import('../internal.js').Input>}
+   */
   #inputs;
   /** Place and needed inputs by name. */
   #outputs;
@@ -54,7 +68,7 @@ class Graph {
   #staging = new SharedArrayBuffer(0);
 
   /**
-   * @param {object} builder state of the MLGraphBuilder, whose context and inputs are those of the graph
+   * @param {import('../internal.js').BuilderState} builder whose context and inputs are those of the graph
    * @param {number} id by which the thread knows the graph
    * @param {Map<string, {place: number, needs: string[]}>} outputs by name
    */
@@ -70,8 +84,8 @@ class Graph {
   /**
    * The draft's compute() steps.
    *
-   * @param {Map<string, {resource: object, dimensions: number[] | undefined}>} inputs
-   * @param {Map<string, object>} outputs views
+   * @param {Map<string, import('../internal.js').InputData>} inputs
+   * @param {Map<string, import('../internal.js').View>} outputs
    */
   compute(inputs, outputs) {
     const feeds = [...inputs].map(([name, input]) => this.#feed(name, input));
@@ -91,6 +105,10 @@ class Graph {
     this.#deliver(results, requested);
   }
 
+  /**
+   * @param {string} name
+   * @param {import('../internal.js').InputData} input
+   */
   #feed(name, { resource, dimensions }) {
     const what = `compute: input ${quote(name)}`;
     const input = this.#inputs.get(name);
@@ -108,6 +126,7 @@ class Graph {
     return { id, shape, bytes: bytesIn(resource) };
   }
 
+  /** @param {string} name */
   #output(name) {
     const output = this.#outputs.get(name);
     if (output === undefined) {
@@ -116,10 +135,15 @@ class Graph {
     return output;
   }
 
+  /** @param {Map<string, unknown>} map */
   #names(map) {
     return map.size === 0 ? 'none' : [...map.keys()].map(quote).join(', ');
   }
 
+  /**
+   * @param {{ name: string, needs: string[] }} output
+   * @param {Map<string, unknown>} inputs
+   */
   #requireInputs({ name, needs }, inputs) {
     const missing = needs.find((input) => !inputs.has(input));
     if (missing !== undefined) {
@@ -127,9 +151,13 @@ class Graph {
     }
   }
 
-  /** Copies the data of the inputs to where the other thread can read them. */
+  /**
+   * Copies the data of the inputs to where the other thread can read them.
+   *
+   * @param {{ bytes: Uint8Array }[]} feeds
+   */
   #stage(feeds) {
-    const offsets = [];
+    const offsets = /** @type {number[]} */ ([]);
     let end = 0;
     for (const { bytes } of feeds) {
       offsets.push(end);
@@ -145,7 +173,12 @@ class Graph {
     });
   }
 
-  /** Writes results to the views of the caller; all are checked before anything is written. */
+  /**
+   * Writes results to the views of the caller; all are checked before anything is written.
+   *
+   * @param {import('../internal.js').Results} results
+   * @param {{ name: string, view: import('../internal.js').View }[]} requested
+   */
   #deliver({ buffer, outputs }, requested) {
     outputs.forEach(({ dataType, shape, byteLength }, i) => {
       const { name, view } = requested[i];

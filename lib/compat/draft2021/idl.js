@@ -17,11 +17,21 @@ const enumerations = {
   MLInterpolationMode: ['nearest-neighbor', 'linear'],
 };
 
+/**
+ * @param {string} name
+ * @param {string} type
+ * @param {unknown} [fallback]
+ * @returns {import('../../internal.js').DictionaryMember}
+ */
 const member = (name, type, fallback) => ({ name, type, default: fallback });
 
 const cell = [member('activations', 'sequence<MLRecurrentNetworkActivation>'), member('bias', 'MLOperand')];
 
-/** Members of each dictionary in the order in which they are read, which is that of their names. */
+/**
+ * Members of each dictionary in the order in which they are read, which is that of their names.
+ *
+ * @type {Record<string, import('../../internal.js').DictionaryMember[]>}
+ */
 const dictionaries = {
   MLContextOptions: [
     member('devicePreference', 'MLDevicePreference', 'default'),
@@ -111,7 +121,13 @@ const dictionaries = {
 const OPERAND = 'MLOperand';
 const OPERANDS = 'sequence<MLOperand>';
 
-/** A row; `parameters` are names of operands, or names and types. */
+/**
+ * @param {string} name
+ * @param {(string | { name: string, type: string })[]} parameters names of operands, or names and types
+ * @param {string} [options]
+ * @param {string} [result]
+ * @returns {import('../internal.js').Row}
+ */
 const row = (name, parameters, options, result = OPERAND) => ({
   name,
   arguments: parameters.map((parameter) =>
@@ -121,6 +137,13 @@ const row = (name, parameters, options, result = OPERAND) => ({
   result,
 });
 
+/**
+ * Rows that are the same but for their names.
+ *
+ * @param {string[]} names
+ * @param {string[]} parameters
+ * @param {string} [options]
+ */
 const rows = (names, parameters, options) => names.map((name) => row(name, parameters, options));
 
 /** The operator methods of MLGraphBuilder; `options` is undefined for those that have none. */

@@ -27,6 +27,7 @@ const {
   toView,
 } = require('./types.js');
 
+/** @type {import('../../internal.js').Slots<object, import('../../../compat.js').draft2021.ML>} */
 const mlSlots = defineSlots();
 
 const toContext = interfaceType('MLContext', slots.context);
@@ -37,7 +38,7 @@ const toDouble = converterFor('double');
 
 /** State of an MLContext. */
 class Context {
-  /** @param {object} options for today's createContext() */
+  /** @param {import('../internal.js').TodaysContextOptions} options for today's createContext() */
   constructor(options) {
     this.bridge = theBridge();
     this.id = this.bridge.nextId();
@@ -48,7 +49,11 @@ class Context {
 
 /** State of an MLGraphBuilder. */
 class Builder {
-  /** Descriptors and ids of the inputs by name. */
+  /**
+   * The inputs by name.
+   *
+   * @type {Map<string, import('../internal.js').Input>}
+   */
   inputs = new Map();
 
   /** @param {Context} context */
@@ -60,14 +65,25 @@ class Builder {
     bridge.releaseWith(this, 'builder', this.id);
   }
 
+  /**
+   * @param {string} type
+   * @param {object} request
+   * @param {ArrayBuffer[]} [transfer]
+   * @returns {any}
+   */
   #call(type, request, transfer) {
     return this.context.bridge.call(type, { ...request, builder: this.id }, transfer);
   }
 
+  /** @param {number} id */
   #operand(id) {
     return slots.operand.create(MLOperand, { builder: this, id });
   }
 
+  /**
+   * @param {string} name
+   * @param {{ type: import('../../../index.js').MLOperandDataType, dimensions?: number[] }} desc
+   */
   input(name, { type, dimensions = [] }) {
     if (this.inputs.has(name)) {
       throw new TypeError(`input: there is already an input with the name ${quote(name)}`);
@@ -77,6 +93,10 @@ class Builder {
     return this.#operand(id);
   }
 
+  /**
+   * @param {{ type: import('../../../index.js').MLOperandDataType, dimensions?: number[] }} desc
+   * @param {import('../internal.js').View} bufferView
+   */
   constant({ type, dimensions = [] }, bufferView) {
     const { view, kind } = bufferView;
     if (!holds(kind, type)) {
@@ -91,10 +111,18 @@ class Builder {
     return this.#operand(this.#call('constant', { dataType: type, shape: dimensions, buffer }, [buffer]));
   }
 
+  /**
+   * @param {number} value
+   * @param {import('../../../index.js').MLOperandDataType} type
+   */
   scalar(value, type) {
     return this.#operand(this.#call('scalar', { dataType: type, value }));
   }
 
+  /**
+   * @param {import('../internal.js').OperandState} operand
+   * @param {string} what
+   */
   #idOf(operand, what) {
     if (operand.builder !== this) {
       throw new TypeError(`${what} belongs to another builder`);
@@ -102,19 +130,25 @@ class Builder {
     return operand.id;
   }
 
-  /** Operands in place of which stand their ids, wherever they are in a value. */
+  /**
+   * Operands in place of which stand their ids, wherever they are in a value.
+   *
+   * @param {unknown} value
+   * @param {string} what
+   * @returns {unknown}
+   */
   #withIds(value, what) {
     if (Array.isArray(value)) {
       return value.map((item, i) => this.#withIds(item, `${what}[${i}]`));
     }
-    return typeof value === 'object' && value !== null ? this.#idOf(value, what) : value;
+    return typeof value === 'object' && value !== null ? this.#idOf(/** @type {import('../internal.js').OperandState} */ (value), what) : value;
   }
 
   /**
-   * @param {{name: string, arguments: {name: string}[]}} row
+   * @param {import('../internal.js').Row} row
    * @param {unknown[]} args converted
    * @param {object} options converted
-   * @returns {MLOperand[]}
+   * @returns {import('../../../compat.js').draft2021.MLOperand[]}
    */
   operator({ name, arguments: parameters }, args, options) {
     const ids = this.#call('operator', {
@@ -124,29 +158,37 @@ class Builder {
         Object.entries(options).map(([key, value]) => [key, this.#withIds(value, `${name}: options.${key}`)]),
       ),
     });
-    return ids.map((id) => this.#operand(id));
+    return ids.map((/** @type {number} */ id) => this.#operand(id));
   }
 
+  /** @param {Map<string, import('../internal.js').OperandState>} outputs */
   build(outputs) {
     if (outputs.size === 0) {
       throw new TypeError('build: outputs is empty');
     }
-    const names = [...outputs.keys()];
-    const ids = names.map((name) => this.#idOf(outputs.get(name), `build: output ${quote(name)}`));
+    const ids = [...outputs].map(([name, operand]) => this.#idOf(operand, `build: output ${quote(name)}`));
     const { bridge } = this.context;
     const id = bridge.nextId();
+    /** @type {number[][]} */
     const needs = this.#call('build', { id, context: this.context.id, outputs: ids });
     const nameOf = new Map([...this.inputs].map(([name, input]) => [input.id, name]));
-    const entries = names.map((name, place) => [
-      name,
-      { place, needs: needs[place].map((input) => nameOf.get(input)) },
-    ]);
-    const graph = new Graph(this, id, new Map(entries));
+    const places = new Map();
+    [...outputs.keys()].forEach((name, place) => {
+      places.set(name, { place, needs: needs[place].map((input) => nameOf.get(input)) });
+    });
+    const graph = new Graph(this, id, places);
     bridge.releaseWith(graph, 'graph', id);
     return slots.graph.create(MLGraph, graph);
   }
 }
 
+/**
+ * @template {object} State
+ * @param {string} name
+ * @param {import('../../internal.js').Slots<State, object>} slotsOf
+ * @param {unknown} object
+ * @param {string} member
+ */
 function stateOf(name, slotsOf, object, member) {
   const state = slotsOf.get(object);
   if (state === undefined) {
@@ -155,7 +197,11 @@ function stateOf(name, slotsOf, object, member) {
   return state;
 }
 
-const builderOf = (object, member) => stateOf('MLGraphBuilder', slots.builder, object, member);
+/**
+ * @param {unknown} object
+ * @param {string} member
+ */
+const builderOf = (object, member) => /** @type {Builder} */ (stateOf('MLGraphBuilder', slots.builder, object, member));
 
 /** Entry to the API. */
 class ML {
@@ -163,6 +209,7 @@ class ML {
     throw illegalConstructor('ML');
   }
 
+  /** @param {unknown} [options] */
   createContext(options = undefined) {
     stateOf('ML', mlSlots, this, 'createContext');
     if (isOneOf(FOREIGN_DEVICES, options)) {
@@ -196,6 +243,11 @@ class MLGraph {
     throw illegalConstructor('MLGraph');
   }
 
+  /**
+   * @param {unknown} inputs
+   * @param {unknown} outputs
+   * @returns {undefined}
+   */
   compute(inputs, outputs) {
     const graph = stateOf('MLGraph', slots.graph, this, 'compute');
     requireArguments('compute', arguments.length, 2);
@@ -205,12 +257,17 @@ class MLGraph {
 
 /** Builds graphs; the operator methods are added below. */
 class MLGraphBuilder {
+  /** @param {unknown} context */
   constructor(context) {
     requireArguments('MLGraphBuilder', arguments.length, 1);
     const owner = toContext(context, 'MLGraphBuilder: context');
     return slots.builder.create(MLGraphBuilder, new Builder(owner), new.target);
   }
 
+  /**
+   * @param {unknown} name
+   * @param {unknown} desc
+   */
   input(name, desc) {
     const builder = builderOf(this, 'input');
     requireArguments('input', arguments.length, 2);
@@ -218,6 +275,10 @@ class MLGraphBuilder {
     return builder.input(inputName, toOperandDescriptor(desc, 'input: desc'));
   }
 
+  /**
+   * @param {unknown} first
+   * @param {unknown} [second]
+   */
   constant(first, second = undefined) {
     const builder = builderOf(this, 'constant');
     requireArguments('constant', arguments.length, 1);
@@ -230,6 +291,7 @@ class MLGraphBuilder {
     return builder.scalar(value, second === undefined ? 'float32' : toOperandType(second, 'constant: type'));
   }
 
+  /** @param {unknown} outputs */
   build(outputs) {
     const builder = builderOf(this, 'build');
     requireArguments('build', arguments.length, 1);
@@ -237,13 +299,17 @@ class MLGraphBuilder {
   }
 }
 
-/** The method of one operator, from its row. */
+/**
+ * The method of one operator, from its row.
+ *
+ * @param {import('../internal.js').Row} row
+ */
 function operatorMethod(row) {
   const { name, arguments: parameters, options, result } = row;
   const converters = parameters.map(({ type }) => converterFor(type));
   const toOptions = dictionaryConverter(options);
   const method = {
-    [name](...args) {
+    [name](/** @type {unknown[]} */ ...args) {
       const builder = builderOf(this, name);
       requireArguments(name, args.length, parameters.length);
       const values = converters.map((convert, i) => convert(args[i], `${name}: ${parameters[i].name}`));
@@ -263,9 +329,9 @@ for (const row of operators) {
   });
 }
 
-const interfaces = [ML, MLContext, MLGraph, MLGraphBuilder, MLOperand].map(defineInterface);
+[ML, MLContext, MLGraph, MLGraphBuilder, MLOperand].forEach(defineInterface);
 
 /** The only object of its interface. */
 const ml = mlSlots.create(ML, Object.freeze({}));
 
-module.exports = { ml, ...Object.fromEntries(interfaces.map((Interface) => [Interface.name, Interface])) };
+module.exports = { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand };

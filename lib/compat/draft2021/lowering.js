@@ -14,7 +14,7 @@ const { symmetricPad } = require('../spatial.js');
 
 const { DOMException } = globalThis;
 
-const shown = (shape) => `[${shape.join(', ')}]`;
+const shown = (/** @type {readonly (number | string)[]} */ shape) => `[${shape.join(', ')}]`;
 
 /**
  * An axis as an index; negative ones count from the end.
@@ -33,7 +33,14 @@ function axisOf(axis, rank, what) {
   return index;
 }
 
-/** Several axes as indices. @throws {TypeError} if there is no such axis, or the same one twice */
+/**
+ * Several axes as indices.
+ *
+ * @param {number[]} axes
+ * @param {number} rank
+ * @param {string} what
+ * @throws {TypeError} if there is no such axis, or the same one twice
+ */
 function axesOf(axes, rank, what) {
   const indices = axes.map((axis, i) => axisOf(axis, rank, `${what}[${i}]`));
   if (new Set(indices).size < indices.length) {
@@ -42,18 +49,31 @@ function axesOf(axes, rank, what) {
   return indices;
 }
 
-/** Operators that take the same operands today. */
-const same = (name) => (builder, operands) => builder[name](...operands);
+/**
+ * Operators that take the same operands today.
+ *
+ * @type {(name: string) => import('../internal.js').Lower<unknown[]>}
+ */
+const same = (name) => (builder, operands) => /** @type {any} */ (builder)[name](...operands);
 
-/** Operators that take the same operands and options today. */
-const sameOptions = (name) => (builder, operands, options) => builder[name](...operands, options);
+/**
+ * Operators that take the same operands and options today.
+ *
+ * @type {(name: string) => import('../internal.js').Lower<unknown[]>}
+ */
+const sameOptions = (name) => (builder, operands, options) => /** @type {any} */ (builder)[name](...operands, options);
 
+/** @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand, import('../../../index.js').MLOperand, import('../../../index.js').MLOperand], import('../../../index.js').MLBatchNormalizationOptions & { axis: number }>} */
 function batchNormalization(builder, [input, mean, variance], options) {
   const axis = axisOf(options.axis, input.shape.length, 'batchNormalization: options.axis');
   return builder.batchNormalization(input, mean, variance, { ...options, axis });
 }
 
-/** min(max(x, minValue), maxValue): today's clamp() takes numbers in place of operands. */
+/**
+ * min(max(x, minValue), maxValue): today's clamp() takes numbers in place of operands.
+ *
+ * @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand], { minValue?: import('../../../index.js').MLOperand, maxValue?: import('../../../index.js').MLOperand }>}
+ */
 function clamp(builder, [x], { minValue, maxValue }) {
   const raised = minValue === undefined ? x : builder.max(x, minValue);
   const clamped = maxValue === undefined ? raised : builder.min(raised, maxValue);
@@ -68,6 +88,7 @@ function clamp(builder, [x], { minValue, maxValue }) {
   return clamped;
 }
 
+/** @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand[], number]>} */
 function concat(builder, [inputs, axis]) {
   if (inputs.length === 0) {
     throw new TypeError('concat: inputs is empty');
@@ -75,13 +96,17 @@ function concat(builder, [inputs, axis]) {
   return builder.concat(inputs, axisOf(axis, inputs[0].shape.length, 'concat: axis'));
 }
 
-/** The sequence has the steps of a backward direction as they are computed; today, as they stand in the input. */
+/**
+ * The sequence has the steps of a backward direction as they are computed; today, as they stand in the input.
+ *
+ * @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand, import('../../../index.js').MLOperand, import('../../../index.js').MLOperand, number, number], import('../../../index.js').MLGruOptions>}
+ */
 function gru(builder, operands, options) {
   const [last, sequence] = builder.gru(...operands, options);
   if (sequence === undefined) {
     return [last];
   }
-  const turned = (steps) => builder.reverse(steps, { axes: [0] });
+  const turned = (/** @type {import('../../../index.js').MLOperand} */ steps) => builder.reverse(steps, { axes: [0] });
   switch (options.direction) {
     case 'backward':
       return [last, turned(sequence)];
@@ -94,16 +119,25 @@ function gru(builder, operands, options) {
   }
 }
 
-/** Vectors are matrices of one row or column; two of them give a scalar. */
+/**
+ * Vectors are matrices of one row or column; two of them give a scalar.
+ *
+ * @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand, import('../../../index.js').MLOperand]>}
+ */
 function matmul(builder, [a, b]) {
-  const isVector = ({ shape }) => shape.length === 1;
+  const isVector = (/** @type {import('../../../index.js').MLOperand} */ { shape }) => shape.length === 1;
   const left = isVector(a) ? builder.reshape(a, [1, a.shape[0]]) : a;
   const right = isVector(b) ? builder.reshape(b, [b.shape[0], 1]) : b;
   const product = builder.matmul(left, right);
   return isVector(a) && isVector(b) ? builder.reshape(product, []) : product;
 }
 
-/** @returns {[number[], number[]]} what to add in front and behind, from an operand of the shape [rank, 2] */
+/**
+ * @param {import('../../../index.js').MLOperand} padding
+ * @param {number} rank
+ * @param {(operand: import('../../../index.js').MLOperand) => number[] | undefined} valuesOf
+ * @returns {[number[], number[]]} what to add in front and behind, from an operand of the shape [rank, 2]
+ */
 function paddingOf(padding, rank, valuesOf) {
   if (shown(padding.shape) !== shown([rank, 2])) {
     throw new TypeError(`pad: padding has shape ${shown(padding.shape)}, expected ${shown([rank, 2])}`);
@@ -120,6 +154,7 @@ function paddingOf(padding, rank, valuesOf) {
   return [values.filter((_, i) => i % 2 === 0), values.filter((_, i) => i % 2 === 1)];
 }
 
+/** @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand, import('../../../index.js').MLOperand], { mode: import('../../../index.js').MLPaddingMode | 'symmetric', value: number }>} */
 function pad(builder, [input, padding], { mode, value }, valuesOf) {
   const [beginning, ending] = paddingOf(padding, input.shape.length, valuesOf);
   return mode === 'symmetric'
@@ -127,36 +162,45 @@ function pad(builder, [input, padding], { mode, value }, valuesOf) {
     : builder.pad(input, beginning, ending, { mode, value });
 }
 
+/** @type {(name: string) => import('../internal.js').Lower<[import('../../../index.js').MLOperand], { axes?: number[] | null, keepDimensions: boolean }>} */
 const reduce =
   (name) =>
   (builder, [input], { axes, keepDimensions }) => {
     const rank = input.shape.length;
     // An undefined member is one that was not given, which means all axes.
     const indices = axes === undefined || axes === null ? undefined : axesOf(axes, rank, `${name}: options.axes`);
-    return builder[name](input, { axes: indices, keepDimensions });
+    return /** @type {any} */ (builder)[name](input, { axes: indices, keepDimensions });
   };
 
-/** A size of null or -1 follows from the number of elements. */
+/**
+ * A size of null or -1 follows from the number of elements.
+ *
+ * @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand, (number | null)[]]>}
+ */
 function reshape(builder, [input, newShape]) {
-  const isOpen = (size) => size === null || size === -1;
+  const isOpen = (/** @type {number | null} */ size) => size === null || size === -1;
   const open = newShape.filter(isOpen).length;
   const wanted = shown(newShape.map((size) => size ?? 'null'));
   if (open > 1) {
     throw new TypeError(`reshape: newShape is ${wanted}, expected at most one -1 or null`);
   }
-  const product = (sizes) => sizes.reduce((elements, size) => elements * size, 1);
+  const product = (/** @type {readonly number[]} */ sizes) => sizes.reduce((elements, size) => elements * size, 1);
   const elements = product(input.shape);
-  const known = product(newShape.filter((size) => !isOpen(size)));
+  const known = product(newShape.flatMap((size) => (size === null || isOpen(size) ? [] : [size])));
   if (open === 1 && (known <= 0 || elements % known !== 0)) {
     throw new TypeError(`reshape: ${elements} elements of ${shown(input.shape)} do not fill ${wanted}`);
   }
   return builder.reshape(
     input,
-    newShape.map((size) => (isOpen(size) ? elements / known : size)),
+    newShape.map((size) => (size === null || isOpen(size) ? elements / known : size)),
   );
 }
 
-/** Negative starts count from the end, a size of -1 is what is left, and axes say which dimensions are cut. */
+/**
+ * Negative starts count from the end, a size of -1 is what is left, and axes say which dimensions are cut.
+ *
+ * @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand, number[], number[]], { axes?: number[] }>}
+ */
 function slice(builder, [input, starts, sizes], { axes }) {
   const { shape } = input;
   const indices = axes === undefined ? shape.map((_, axis) => axis) : axesOf(axes, shape.length, 'slice: options.axes');
@@ -177,6 +221,7 @@ function slice(builder, [input, starts, sizes], { axes }) {
   return builder.slice(input, from, lengths);
 }
 
+/** @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand]>} */
 function softmax(builder, [x]) {
   if (x.shape.length !== 2) {
     throw new TypeError(`softmax: x has shape ${shown(x.shape)}, expected a matrix (rank 2)`);
@@ -184,10 +229,12 @@ function softmax(builder, [x]) {
   return builder.softmax(x, 1);
 }
 
+/** @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand, number | number[]], { axis: number }>} */
 function split(builder, [input, splits], { axis }) {
   return builder.split(input, splits, { axis: axisOf(axis, input.shape.length, 'split: options.axis') });
 }
 
+/** @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand], { axes?: number[] }>} */
 function squeeze(builder, [input], { axes }) {
   const { shape } = input;
   const dropped = new Set(
@@ -206,6 +253,7 @@ function squeeze(builder, [input], { axes }) {
   );
 }
 
+/** @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand], { permutation?: number[] }>} */
 function transpose(builder, [input], { permutation }) {
   return permutation === undefined
     ? builder.transpose(input)
@@ -214,9 +262,17 @@ function transpose(builder, [input], { permutation }) {
       });
 }
 
+/**
+ * @param {string[]} names
+ * @param {(name: string) => import('../internal.js').Lower<any, any>} lower
+ */
 const named = (names, lower) => Object.fromEntries(names.map((name) => [name, lower(name)]));
 
-/** By the names of the draft's methods. */
+/**
+ * By the names of the draft's methods.
+ *
+ * @type {Record<string, import('../internal.js').Lower<any, any>>}
+ */
 const lowerings = {
   ...named(['add', 'sub', 'mul', 'div', 'max', 'min', 'pow'], same),
   ...named(['abs', 'ceil', 'cos', 'exp', 'floor', 'log', 'neg', 'relu', 'sigmoid', 'sin', 'tan', 'tanh'], same),

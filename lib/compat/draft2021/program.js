@@ -9,8 +9,8 @@ const { MLGraphBuilder } = require('../../../index.js');
 const { operators } = require('./idl.js');
 const { lowerings } = require('./lowering.js');
 
-const isOperand = (type) => type === 'MLOperand';
-const isOperands = (type) => type === 'sequence<MLOperand>';
+const isOperand = (/** @type {string} */ type) => type === 'MLOperand';
+const isOperands = (/** @type {string} */ type) => type === 'sequence<MLOperand>';
 
 /** Where operands stand in the arguments of each operator; of the options every member that holds one is known. */
 const OPERAND_ARGUMENTS = new Map(
@@ -20,23 +20,40 @@ const OPERAND_ARGUMENTS = new Map(
   ]),
 );
 
+/**
+ * Whether each argument of an operator is an operand, or a list of them.
+ *
+ * @param {string} name
+ */
+const operandArguments = (name) => /** @type {boolean[]} */ (OPERAND_ARGUMENTS.get(name));
+
 /** Options that hold an operand. */
 const OPERAND_OPTIONS = new Set(['bias', 'c', 'initialHiddenState', 'maxValue', 'minValue', 'recurrentBias', 'scale']);
 
 /** Constants of so few elements keep their values, for the padding of `pad`. */
 const MAX_KEPT_VALUES = 64;
 
-/** Typed arrays by the types of the draft; float16 has none that all engines know, and is no padding. */
+/**
+ * Typed arrays by the types of the draft; float16 has none that all engines know, and is no padding.
+ *
+ * @type {Record<string, { readonly BYTES_PER_ELEMENT: number, new (buffer: ArrayBuffer): ArrayLike<number> }>}
+ */
 const ARRAYS = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, int8: Int8Array, uint8: Uint8Array };
 
 /** Most results of today's split(); what is above must be refused before there is a list of as many ids. */
 const MAX_OUTPUTS = 8192;
 
-/** Number of results of an operator whose shapes are not known. */
+/**
+ * Number of results of an operator whose shapes are not known.
+ *
+ * @param {string} name
+ * @param {unknown[]} args
+ * @param {Record<string, unknown>} options
+ */
 function countOutputs(name, args, options) {
   if (name === 'split') {
     const [, splits] = args;
-    const count = Array.isArray(splits) ? splits.length : splits;
+    const count = Array.isArray(splits) ? splits.length : /** @type {number} */ (splits);
     if (count < 1 || count > MAX_OUTPUTS) {
       throw new TypeError(`split: splits asks for ${count} outputs, expected 1 to ${MAX_OUTPUTS}`);
     }
@@ -45,20 +62,29 @@ function countOutputs(name, args, options) {
   return name === 'gru' && options.returnSequence ? 2 : 1;
 }
 
-/** The ids of the operands of an operator. */
+/**
+ * The ids of the operands of an operator.
+ *
+ * @param {{ name: string, args: unknown[], options: Record<string, unknown> }} node
+ */
 function operandIds({ name, args, options }) {
-  const places = OPERAND_ARGUMENTS.get(name);
+  const places = operandArguments(name);
   const members = Object.keys(options).filter((key) => OPERAND_OPTIONS.has(key));
-  return [...args.filter((_, i) => places[i]), ...members.map((key) => options[key])].flat();
+  const ids = [...args.filter((_, i) => places[i]), ...members.map((key) => options[key])];
+  return /** @type {number[]} */ (ids.flat());
 }
 
 /** What the nodes become on one of today's builders. */
 class Session {
-  /** Today's operands by id. */
+  /**
+   * Today's operands by id.
+   *
+   * @type {Map<number, import('../../../index.js').MLOperand>}
+   */
   operands = new Map();
 
   /**
-   * @param {MLContext} context
+   * @param {import('../../../index.js').MLContext} context
    * @param {Map<number, number[]>} shapes of the inputs that are not known before, by id
    */
   constructor(context, shapes) {
@@ -70,32 +96,56 @@ class Session {
 /** A list of nodes, each after those that it needs, whose results have ids. */
 class Program {
   #context;
-  /** Nodes by the id of their first result. */
+  /**
+   * Nodes by the id of their first result.
+   *
+   * @type {Map<number, import('../internal.js').ProgramNode>}
+   */
   #nodes = new Map();
-  /** Ids of first results by the id of any. */
+  /**
+   * Ids of first results by the id of any.
+   *
+   * @type {number[]}
+   */
   #firsts = [];
-  /** Constant tensors, which all graphs of the program share. */
+  /**
+   * Constant tensors, which all graphs of the program share.
+   *
+   * @type {import('../../../index.js').MLTensor[]}
+   */
   #tensors = [];
-  /** Values of small constants by id. */
+  /**
+   * Values of small constants by id.
+   *
+   * @type {Map<unknown, number[]>}
+   */
   #values = new Map();
-  /** Checks what is appended, and is built if nothing is unknown; undefined after that. */
+  /**
+   * Checks what is appended, and is built if nothing is unknown; undefined after that.
+   *
+   * @type {Session | undefined}
+   */
   #session;
   /** The builder, and the graphs that can still be compiled again. */
   #users = 1;
 
-  /** @param {MLContext} context today's */
+  /** @param {import('../../../index.js').MLContext} context today's */
   constructor(context) {
     this.#context = context;
   }
 
-  /** @returns {number} the id of an input; sizes below 0 are unknown */
+  /**
+   * @param {import('../../../index.js').MLOperandDataType} dataType
+   * @param {number[]} shape
+   * @returns {number} the id of an input; sizes below 0 are unknown
+   */
   input(dataType, shape) {
     const isOpen = shape.some((size) => size < 0);
     return this.#append({ kind: 'input', dataType, shape, needs: [], isOpen })[0];
   }
 
   /**
-   * @param {string} dataType
+   * @param {import('../../../index.js').MLOperandDataType} dataType
    * @param {number[]} shape
    * @param {ArrayBuffer} buffer
    * @returns {Promise<number>} the id of a constant
@@ -110,7 +160,11 @@ class Program {
     return id;
   }
 
-  /** @returns {number} the id of a constant without dimensions */
+  /**
+   * @param {import('../../../index.js').MLOperandDataType} dataType
+   * @param {number} value
+   * @returns {number} the id of a constant without dimensions
+   */
   scalar(dataType, value) {
     return this.#append({ kind: 'scalar', dataType, value, needs: [], isOpen: false })[0];
   }
@@ -120,7 +174,7 @@ class Program {
    *
    * @param {string} name
    * @param {unknown[]} args with ids in place of operands
-   * @param {object} options with ids in place of operands
+   * @param {Record<string, unknown>} options with ids in place of operands
    * @returns {number[]} the ids of its results
    */
   operator(name, args, options) {
@@ -129,10 +183,20 @@ class Program {
     return this.#append({ kind: 'operator', name, args, options, needs, isOpen });
   }
 
-  #nodeOf(id) {
-    return this.#nodes.get(this.#firsts[id]);
+  /**
+   * @param {number} first id of its first result
+   * @returns {import('../internal.js').ProgramNode}
+   */
+  #node(first) {
+    return /** @type {import('../internal.js').ProgramNode} */ (this.#nodes.get(first));
   }
 
+  /** @param {number} id */
+  #nodeOf(id) {
+    return this.#node(this.#firsts[id]);
+  }
+
+  /** @param {import('../internal.js').ProgramNode} node */
   #append(node) {
     const first = this.#firsts.length;
     const count = node.isOpen ? this.#countOf(node) : this.#check(node, first);
@@ -142,41 +206,63 @@ class Program {
     return ids;
   }
 
-  #countOf({ kind, name, args, options }) {
-    return kind === 'operator' ? countOutputs(name, args, options) : 1;
+  /** @param {import('../internal.js').ProgramNode} node */
+  #countOf(node) {
+    return node.kind === 'operator' ? countOutputs(node.name, node.args, node.options) : 1;
   }
 
-  /** Tells the builder of the checks about a node; its number of results. */
+  /**
+   * Tells the builder of the checks about a node; its number of results.
+   *
+   * @param {import('../internal.js').ProgramNode} node
+   * @param {number} first
+   */
   #check(node, first) {
-    this.#session ??= new Session(this.#context, new Map());
-    this.#tell(this.#session, node.needs);
-    const results = this.#emit(this.#session, node, first);
-    results.forEach((operand, i) => this.#session.operands.set(first + i, operand));
+    const session = (this.#session ??= new Session(this.#context, new Map()));
+    this.#tell(session, node.needs);
+    const results = this.#emit(session, node, first);
+    results.forEach((operand, i) => session.operands.set(first + i, operand));
     return results.length;
   }
 
-  /** Ids of the first results of all nodes that some results need, in an order in which they can be told. */
-  #closure(ids, isKnown = () => false) {
+  /**
+   * Ids of the first results of all nodes that some results need, in an order in which they can be told.
+   *
+   * @param {number[]} ids
+   * @param {(id: number) => boolean} [isKnown]
+   */
+  #closure(ids, isKnown = (_) => false) {
+    /** @type {Set<number>} */
     const found = new Set();
     const open = ids.map((id) => this.#firsts[id]);
     while (open.length > 0) {
-      const first = open.pop();
+      const first = /** @type {number} */ (open.pop());
       if (!found.has(first) && !isKnown(first)) {
         found.add(first);
-        open.push(...this.#nodes.get(first).needs.map((id) => this.#firsts[id]));
+        open.push(...this.#node(first).needs.map((id) => this.#firsts[id]));
       }
     }
     return [...found].sort((a, b) => a - b);
   }
 
-  /** Tells a builder about everything that some results need. */
+  /**
+   * Tells a builder about everything that some results need.
+   *
+   * @param {Session} session
+   * @param {number[]} ids
+   */
   #tell(session, ids) {
     for (const first of this.#closure(ids, (id) => session.operands.has(id))) {
-      const results = this.#emit(session, this.#nodes.get(first), first);
+      const results = this.#emit(session, this.#node(first), first);
       results.forEach((operand, i) => session.operands.set(first + i, operand));
     }
   }
 
+  /**
+   * @param {Session} session
+   * @param {import('../internal.js').ProgramNode} node
+   * @param {number} first
+   */
   #emit({ builder, operands, shapes }, node, first) {
     switch (node.kind) {
       case 'input':
@@ -190,9 +276,16 @@ class Program {
     }
   }
 
+  /**
+   * @param {import('../../../index.js').MLGraphBuilder} builder
+   * @param {Map<number, import('../../../index.js').MLOperand>} operands
+   * @param {{ name: string, args: unknown[], options: Record<string, unknown> }} node
+   * @returns {import('../../../index.js').MLOperand[]}
+   */
   #lower(builder, operands, { name, args, options }) {
-    const operandOf = (id) => (Array.isArray(id) ? id.map(operandOf) : operands.get(id));
-    const places = OPERAND_ARGUMENTS.get(name);
+    /** @type {(id: unknown) => unknown} */
+    const operandOf = (id) => (Array.isArray(id) ? id.map(operandOf) : operands.get(/** @type {number} */ (id)));
+    const places = operandArguments(name);
     const todays = args.map((value, i) => (places[i] ? operandOf(value) : value));
     const members = Object.entries(options);
     const todaysOptions = Object.fromEntries(
@@ -210,8 +303,8 @@ class Program {
    * @returns {{id: number, isOpen: boolean}[]} with whether some of their sizes are unknown
    */
   inputsOf(ids) {
-    const inputs = this.#closure(ids).filter((first) => this.#nodes.get(first).kind === 'input');
-    return inputs.map((id) => ({ id, isOpen: this.#nodes.get(id).isOpen }));
+    const inputs = this.#closure(ids).filter((first) => this.#node(first).kind === 'input');
+    return inputs.map((id) => ({ id, isOpen: this.#node(id).isOpen }));
   }
 
   /**
@@ -219,8 +312,7 @@ class Program {
    *
    * @param {number[]} ids
    * @param {Map<number, number[]>} shapes of the inputs by id
-   * @returns {Promise<{graph: MLGraph, inputs: {name: string, dataType: string, shape: number[]}[],
-   *   outputs: {name: string, dataType: string, shape: number[]}[]}>} inputs by their ids, outputs by their places
+   * @returns {Promise<import('../internal.js').CompiledProgram>} inputs by their ids, outputs by their places
    */
   async compile(ids, shapes) {
     const isFixed = !ids.some((id) => this.#nodeOf(id).isOpen);
@@ -229,19 +321,24 @@ class Program {
       this.#session = undefined; // today's builders build once
     }
     this.#tell(session, ids);
-    const described = (name, { dataType, shape }) => ({ name, dataType, shape: [...shape] });
-    const outputs = ids.map((id, i) => [`${i}`, this.#computed(session, id)]);
+    const described = (/** @type {string} */ name, /** @type {import('../../../index.js').MLOperand} */ { dataType, shape }) => ({ name, dataType, shape: [...shape] });
+    const outputs = ids.map((id, i) => /** @type {[string, import('../../../index.js').MLOperand]} */ ([`${i}`, this.#computed(session, id)]));
     const graph = await session.builder.build(Object.fromEntries(outputs));
     return {
       graph,
-      inputs: this.inputsOf(ids).map(({ id }) => described(`${id}`, session.operands.get(id))),
+      inputs: this.inputsOf(ids).map(({ id }) => described(`${id}`, /** @type {import('../../../index.js').MLOperand} */ (session.operands.get(id)))),
       outputs: outputs.map(([name, operand]) => described(name, operand)),
     };
   }
 
-  /** Today's graphs have no inputs and constants as outputs. */
+  /**
+   * Today's graphs have no inputs and constants as outputs.
+   *
+   * @param {Session} session
+   * @param {number} id
+   */
   #computed({ builder, operands }, id) {
-    const operand = operands.get(id);
+    const operand = /** @type {import('../../../index.js').MLOperand} */ (operands.get(id));
     return this.#nodeOf(id).kind === 'operator' ? operand : builder.identity(operand);
   }
 

@@ -2,7 +2,11 @@
 
 /** `resample` of the draft of 2021, which scales up to four dimensions, by today's `resample2d` of two. */
 
-/** @throws {TypeError} unless there are four numbers above 0 */
+/**
+ * @param {number[]} values
+ * @param {string} what
+ * @throws {TypeError} unless there are four numbers above 0
+ */
 function requireFour(values, what) {
   if (values.length !== 4 || values.some((value) => !(value > 0))) {
     throw new TypeError(`resample: options.${what} is [${values.join(', ')}], expected four numbers above 0`);
@@ -34,6 +38,7 @@ function pairsOf(isScaled) {
   ];
 }
 
+/** @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand], { mode: import('../../../index.js').MLInterpolationMode, scales?: number[], sizes?: number[] }>} */
 function resample(builder, [input], { mode, scales, sizes }) {
   const { shape } = input;
   if (shape.length !== 4) {
@@ -43,12 +48,13 @@ function resample(builder, [input], { mode, scales, sizes }) {
   const what = sizes === undefined ? 'scales' : 'sizes';
   const values = sizes ?? scales ?? [1, 1, 1, 1];
   requireFour(values, what);
-  const isScaled = (axis) => (what === 'sizes' ? sizes[axis] !== shape[axis] : values[axis] !== 1);
+  const isScaled = (/** @type {number} */ axis) => values[axis] !== (what === 'sizes' ? shape[axis] : 1);
   let scaled = input;
+  /** @type {Set<number>} */
   const done = new Set();
   for (const axes of pairsOf(isScaled)) {
     // A dimension that is in two pairs keeps its size in the second.
-    const kept = (axis) => (what === 'sizes' ? scaled.shape[axis] : 1);
+    const kept = (/** @type {number} */ axis) => (what === 'sizes' ? scaled.shape[axis] : 1);
     scaled = builder.resample2d(scaled, {
       mode,
       axes,

@@ -4,22 +4,49 @@
 
 const { samePadding, sameTransposedPadding } = require('../spatial.js');
 
-/** Where height and width stand. */
+/**
+ * @typedef {{ autoPad: import('../internal.js').AutoPad, transpose: boolean, outputPadding?: number[], outputSizes?: number[], groups: number,
+ *   bias?: import('../../../index.js').MLOperand, strides?: number[], dilations?: number[], padding?: number[], inputLayout: import('../../../index.js').MLInputOperandLayout,
+ *   filterLayout: import('../../../index.js').MLConv2dFilterOperandLayout }} ConvolveOptions
+ */
+
+/**
+ * @typedef {{ autoPad: import('../internal.js').AutoPad, layout: import('../../../index.js').MLInputOperandLayout, windowDimensions?: number[], strides?: number[],
+ *   dilations?: number[], padding?: number[] }} PoolOptions
+ */
+
+/**
+ * Where height and width stand.
+ *
+ * @type {Record<string, number[]>}
+ */
 const SPATIAL = { nchw: [2, 3], nhwc: [1, 2], oihw: [2, 3], hwio: [0, 1], ohwi: [1, 2], ihwo: [1, 2] };
 
-/** Permutations from a layout of filters to oihw. */
+/**
+ * Permutations from a layout of filters to oihw.
+ *
+ * @type {Record<string, number[]>}
+ */
 const TO_OIHW = { oihw: [0, 1, 2, 3], hwio: [3, 2, 0, 1], ohwi: [0, 3, 1, 2], ihwo: [3, 0, 1, 2] };
 
-/** @throws {TypeError} unless the operand has the rank 4 that the sizes are taken from */
+/**
+ * @param {import('../../../index.js').MLOperand} operand
+ * @param {string} what
+ * @throws {TypeError} unless the operand has the rank 4 that the sizes are taken from
+ */
 function requireRank4({ shape }, what) {
   if (shape.length !== 4) {
     throw new TypeError(`${what} has shape [${shape.join(', ')}], expected rank 4`);
   }
 }
 
-const sizesOf = ({ shape }, layout) => SPATIAL[layout].map((axis) => shape[axis]);
+const sizesOf = (/** @type {import('../../../index.js').MLOperand} */ { shape }, /** @type {string} */ layout) => SPATIAL[layout].map((axis) => shape[axis]);
 
-/** @throws {TypeError} for strides and dilations that no size can be computed from */
+/**
+ * @param {number[]} values
+ * @param {string} what
+ * @throws {TypeError} for strides and dilations that no size can be computed from
+ */
 function requirePositive(values, what) {
   if (values.length !== 2 || values.some((value) => value < 1)) {
     throw new TypeError(`${what} is [${values.join(', ')}], expected two integers of at least 1`);
@@ -30,6 +57,11 @@ function requirePositive(values, what) {
 /**
  * The filter of a transposed convolution: [output, input / groups, height, width] in the draft of 2021,
  * [input, output / groups, height, width] today.
+ *
+ * @param {import('../../../index.js').MLGraphBuilder} builder
+ * @param {import('../../../index.js').MLOperand} filter
+ * @param {string} layout
+ * @param {number} groups
  */
 function transposedFilter(builder, filter, layout, groups) {
   const oihw = layout === 'oihw' ? filter : builder.transpose(filter, { permutation: TO_OIHW[layout] });
@@ -48,7 +80,11 @@ function transposedFilter(builder, filter, layout, groups) {
   return builder.reshape(swapped, [groups * inputsPerGroup, outputsPerGroup, height, width]);
 }
 
-/** `conv2d`, whose option `transpose` is a method of its own today. */
+/**
+ * `conv2d`, whose option `transpose` is a method of its own today.
+ *
+ * @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand, import('../../../index.js').MLOperand], ConvolveOptions>}
+ */
 function convolve(builder, [input, filter], options) {
   const { autoPad, transpose, outputPadding, outputSizes, filterLayout, ...common } = options;
   requireRank4(input, 'conv2d: input');
@@ -75,12 +111,17 @@ function convolve(builder, [input, filter], options) {
   });
 }
 
-/** The pooling operators. */
+/**
+ * The pooling operators.
+ *
+ * @type {(name: string) => import('../internal.js').Lower<[import('../../../index.js').MLOperand], PoolOptions>}
+ */
 const pool =
   (name) =>
   (builder, [input], { autoPad, ...options }) => {
+    const method = /** @type {any} */ (builder)[name].bind(builder);
     if (autoPad === 'explicit') {
-      return builder[name](input, options);
+      return method(input, options);
     }
     requireRank4(input, `${name}: input`);
     const sizes = sizesOf(input, options.layout);
@@ -90,7 +131,7 @@ const pool =
       strides: requirePositive(options.strides ?? [1, 1], `${name}: options.strides`),
       dilations: requirePositive(options.dilations ?? [1, 1], `${name}: options.dilations`),
     });
-    return builder[name](input, { ...options, padding });
+    return method(input, { ...options, padding });
   };
 
 module.exports = { convolve, pool };

@@ -31,6 +31,7 @@ const contexts = new Map();
 const programs = new Map();
 const graphs = new Map();
 
+/** @type {Record<string, (request: any) => unknown>} */
 const handlers = {
   createContext({ id, options }) {
     const promise = ml.createContext(options);
@@ -82,7 +83,11 @@ const handlers = {
   },
 };
 
-/** An error as plain data: the other thread makes it anew, with a stack that says where the call was. */
+/**
+ * An error as plain data: the other thread makes it anew, with a stack that says where the call was.
+ *
+ * @param {Error} error
+ */
 function plainError(error) {
   const { name, message } = error;
   if (error instanceof RangeError) {
@@ -95,14 +100,16 @@ function plainError(error) {
   };
 }
 
+/** @param {{ type: string, request: unknown }} message */
 async function answer({ type, request }) {
   try {
     return { value: await handlers[type](request) };
   } catch (error) {
-    return { error: plainError(error) };
+    return { error: plainError(/** @type {Error} */ (error)) };
   }
 }
 
+/** @param {{ type: string, request: unknown, awaited: boolean }} message */
 async function handle(message) {
   const beat = setInterval(() => Atomics.add(state, BEAT, 1), BEAT_MS);
   const reply = await answer(message);
@@ -115,7 +122,7 @@ async function handle(message) {
 }
 
 let last = Promise.resolve();
-port.on('message', (message) => {
+port.on('message', (/** @type {{ type: string, request: unknown, awaited: boolean }} */ message) => {
   last = last.then(() => handle(message));
 });
 

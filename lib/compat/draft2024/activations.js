@@ -6,6 +6,7 @@ const { illegalConstructor, notSupportedError } = require('../../errors.js');
 const { defineSlots } = require('../../slots.js');
 const { defineInterface, isObject } = require('../../webidl.js');
 
+/** @type {import('../../internal.js').Slots<import('../internal.js').Activation, object>} */
 const slots = defineSlots();
 
 /** Methods of MLGraphBuilder that make one when no operand is given: those without and with options. */
@@ -30,7 +31,12 @@ class MLActivation {
 
 defineInterface(MLActivation);
 
-/** @returns {object} the state of an activation of this builder */
+/**
+ * @param {unknown} activation
+ * @param {object} builder
+ * @param {string} what
+ * @returns {import('../internal.js').Activation} the state of an activation of this builder
+ */
 function stateOf(activation, builder, what) {
   const state = slots.get(activation);
   if (state === undefined) {
@@ -42,7 +48,13 @@ function stateOf(activation, builder, what) {
   return state;
 }
 
-/** The name of an activation of a recurrent network, which is what today's API takes. */
+/**
+ * The name of an activation of a recurrent network, which is what today's API takes.
+ *
+ * @param {unknown} activation
+ * @param {object} builder
+ * @param {string} what
+ */
 function recurrentName(activation, builder, what) {
   if (typeof activation === 'string') {
     return activation;
@@ -54,19 +66,27 @@ function recurrentName(activation, builder, what) {
   return name;
 }
 
-/** Puts members in the place of those of a caller's dictionary, which may be an object of any kind. */
+/**
+ * Puts members in the place of those of a caller's dictionary, which may be an object of any kind.
+ *
+ * @param {object} options
+ * @param {object} members
+ */
 const withMembers = (options, members) => Object.assign(Object.create(options), members);
 
 /**
  * The methods with which activations come and go.
  *
- * @param {object} base prototype of today's MLGraphBuilder
- * @returns {Record<string, (builder: object, args: unknown[]) => unknown>}
+ * @param {Record<string, Function>} base prototype of today's MLGraphBuilder
+ * @returns {Record<string, import('../internal.js').BuilderMethod>}
  */
 function activationMethods(base) {
+  /** @type {Record<string, import('../internal.js').BuilderMethod>} */
   const methods = {};
+  /** @type {(builder: object, name: string, args: unknown[]) => object} */
   const create = (builder, name, args) =>
     slots.create(MLActivation, { builder, name, apply: (operand) => base[name].call(builder, operand, ...args) });
+  /** @type {(name: string, isActivation: (args: unknown[]) => boolean) => void} */
   const makes = (name, isActivation) => {
     methods[name] = (builder, args) =>
       isActivation(args) ? create(builder, name, args) : base[name].apply(builder, args);
@@ -76,7 +96,7 @@ function activationMethods(base) {
   for (const name of FUSED) {
     methods[name] = (builder, args) => {
       const options = args[base[name].length];
-      const activation = isObject(options) ? options.activation : undefined;
+      const activation = isObject(options) ? /** @type {{ activation?: unknown }} */ (options).activation : undefined;
       const result = base[name].apply(builder, args);
       return activation === undefined
         ? result
@@ -93,19 +113,29 @@ function activationMethods(base) {
   return methods;
 }
 
-/** Options of a recurrent network with the names of their activations. */
+/**
+ * Options of a recurrent network with the names of their activations.
+ *
+ * @param {object} builder
+ * @param {string} name
+ * @param {unknown} options
+ */
 function withNames(builder, name, options) {
-  const activations = isObject(options) ? options.activations : undefined;
+  const activations = isObject(options) ? /** @type {{ activations?: unknown }} */ (options).activations : undefined;
   if (!isObject(activations)) {
     return options;
   }
-  const names = Array.from(activations, (activation, i) =>
+  const names = Array.from(/** @type {ArrayLike<unknown>} */ (/** @type {unknown} */ (activations)), (activation, i) =>
     recurrentName(activation, builder, `${name}: options.activations[${i}]`),
   );
-  return withMembers(options, { activations: names });
+  return withMembers(/** @type {object} */ (options), { activations: names });
 }
 
-/** Whether a first argument is a dictionary in the place of the operand. */
+/**
+ * Whether a first argument is a dictionary in the place of the operand.
+ *
+ * @param {unknown} value
+ */
 function isDictionary(value) {
   const prototype = isObject(value) ? Object.getPrototypeOf(value) : undefined;
   return prototype === null || prototype === Object.prototype;

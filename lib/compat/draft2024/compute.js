@@ -10,6 +10,11 @@ const { holds, placeOf, viewsOf } = require('../views.js');
 
 const { ArrayBuffer, Promise, Set, structuredClone } = globalThis;
 
+/**
+ * Those of views, by their kinds.
+ *
+ * @type {Record<string, new (buffer: ArrayBuffer, byteOffset: number, length: number) => ArrayBufferView<ArrayBuffer>>}
+ */
 const CONSTRUCTORS = {
   BigInt64Array: globalThis.BigInt64Array,
   BigUint64Array: globalThis.BigUint64Array,
@@ -26,10 +31,19 @@ const CONSTRUCTORS = {
   Uint32Array: globalThis.Uint32Array,
 };
 
+/** @typedef {Record<'inputs' | 'outputs', Record<string, import('../../../index.js').MLTensor>>} TensorSet */
+
 /** Sets of tensors that a graph keeps for later computations; more are needed only by several at the same time. */
 const MAX_KEPT = 1;
 
-/** The draft's "validate buffer with descriptor". @throws {TypeError} where that returns false */
+/**
+ * The draft's "validate buffer with descriptor".
+ *
+ * @param {import('../internal.js').View} view
+ * @param {import('../../internal.js').Descriptor} descriptor
+ * @param {string} what
+ * @throws {TypeError} where that returns false
+ */
 function requireMatch({ view, kind }, descriptor, what) {
   const { dataType } = descriptor;
   if (!holds(kind, dataType)) {
@@ -45,7 +59,11 @@ function requireMatch({ view, kind }, descriptor, what) {
   }
 }
 
-/** Whether a transfer of this buffer, named twice, is refused, as it has to be. Where it is, nothing moves. */
+/**
+ * Whether a transfer of this buffer, named twice, is refused, as it has to be. Where it is, nothing moves.
+ *
+ * @param {ArrayBuffer} buffer
+ */
 function isRefusedTwice(buffer) {
   try {
     structuredClone(undefined, { transfer: [buffer, buffer] });
@@ -62,14 +80,14 @@ const refusesTwice = isRefusedTwice(new ArrayBuffer(1));
  * Whether Node would copy a buffer instead of moving it, as it does with the memory of a WebAssembly module. There, it
  * overlooks that a buffer is named twice. Deno and Bun refuse to move such memory, and so does the transfer itself.
  */
-const isCopied = (buffer) => refusesTwice && !isRefusedTwice(buffer);
+const isCopied = (/** @type {ArrayBuffer} */ buffer) => refusesTwice && !isRefusedTwice(buffer);
 
 /**
  * The draft's "transfer": new views of the same memory, whose old views become empty. All buffers move at once, so that
  * nothing has moved if one of them can not.
  *
- * @param {Map<string, object>[]} groups of views by name
- * @returns {Map<string, ArrayBufferView>[]}
+ * @param {Map<string, import('../internal.js').View>[]} groups of views by name
+ * @returns {Map<string, ArrayBufferView<ArrayBuffer>>[]}
  * @throws {TypeError} if a buffer can not be transferred, or has two of the views
  */
 function transfer(groups) {
@@ -85,10 +103,10 @@ function transfer(groups) {
   try {
     buffers = structuredClone(buffers, { transfer: buffers });
   } catch (error) {
-    throw new TypeError(`compute: the buffers of inputs and outputs can not be transferred: ${error.message}`);
+    throw new TypeError(`compute: the buffers of inputs and outputs can not be transferred: ${/** @type {Error} */ (error).message}`);
   }
   let next = 0;
-  const moved = ({ kind }) => {
+  const moved = (/** @type {import('../internal.js').View} */ { kind }) => {
     const [byteOffset, length] = places[next];
     return new CONSTRUCTORS[kind](buffers[next++], byteOffset, length);
   };
@@ -98,14 +116,22 @@ function transfer(groups) {
 /** What `compute()` needs of a graph. */
 class ComputableGraph {
   #graph;
-  /** Descriptors by name; read when they are first needed. */
+  /**
+   * Descriptors by name; read when they are first needed.
+   *
+   * @type {Record<'inputs' | 'outputs', Map<string, import('../../internal.js').Descriptor>> | undefined}
+   */
   #ports;
-  /** Sets of tensors that no computation uses now. */
+  /**
+   * Sets of tensors that no computation uses now.
+   *
+   * @type {TensorSet[]}
+   */
   #free = [];
 
   /**
-   * @param {MLContext} context today's
-   * @param {MLGraph} graph
+   * @param {import('../../../index.js').MLContext} context today's
+   * @param {import('../../../index.js').MLGraph} graph
    */
   constructor(context, graph) {
     this.context = context;
@@ -116,7 +142,8 @@ class ComputableGraph {
     if (this.#ports === undefined) {
       const { inputs, outputs, values } = describeGraph(this.#graph).source;
       const byId = new Map(values.map(({ id, dataType, shape }) => [id, { dataType, shape }]));
-      const byName = (ports) => new Map(ports.map(({ name, value }) => [name, byId.get(value)]));
+      const byName = (/** @type {{ name: string, value: number }[]} */ ports) =>
+        new Map(ports.map(({ name, value }) => [name, /** @type {import('../../internal.js').Descriptor} */ (byId.get(value))]));
       this.#ports = { inputs: byName(inputs), outputs: byName(outputs) };
     }
     return this.#ports;
@@ -125,17 +152,18 @@ class ComputableGraph {
   /**
    * The draft's compute() steps, from the checks of the inputs on.
    *
-   * @param {Map<string, object>} inputs views by name
-   * @param {Map<string, object>} outputs views by name
-   * @returns {Promise<{inputs: object, outputs: object}>} the transferred views
+   * @param {Map<string, import('../internal.js').View>} inputs by name
+   * @param {Map<string, import('../internal.js').View>} outputs by name
+   * @returns {Promise<Record<'inputs' | 'outputs', Record<string, ArrayBufferView>>>} the transferred views
    */
   async compute(inputs, outputs) {
     const descriptors = this.#descriptors;
     for (const [name, descriptor] of descriptors.inputs) {
-      if (!inputs.has(name)) {
+      const view = inputs.get(name);
+      if (view === undefined) {
         throw new TypeError(`compute: input ${quote(name)} is missing`);
       }
-      requireMatch(inputs.get(name), descriptor, `compute: input ${quote(name)}`);
+      requireMatch(view, descriptor, `compute: input ${quote(name)}`);
     }
     for (const [name, view] of outputs) {
       const descriptor = descriptors.outputs.get(name);
@@ -150,11 +178,15 @@ class ComputableGraph {
     return { inputs: Object.fromEntries(movedInputs), outputs: Object.fromEntries(movedOutputs) };
   }
 
+  /**
+   * @param {Map<string, ArrayBufferView<ArrayBuffer>>} inputs
+   * @param {Map<string, ArrayBufferView<ArrayBuffer>>} outputs
+   */
   async #execute(inputs, outputs) {
     const tensors = this.#free.pop() ?? (await this.#allocate());
     try {
       for (const [name, tensor] of Object.entries(tensors.inputs)) {
-        this.context.writeTensor(tensor, inputs.get(name));
+        this.context.writeTensor(tensor, /** @type {ArrayBufferView<ArrayBuffer>} */ (inputs.get(name)));
       }
       this.context.dispatch(this.#graph, tensors.inputs, tensors.outputs);
       await Promise.all([...outputs].map(([name, view]) => this.context.readTensor(tensors.outputs[name], view)));
@@ -164,10 +196,11 @@ class ComputableGraph {
   }
 
   async #allocate() {
+    /** @type {(descriptors: Map<string, import('../../internal.js').Descriptor>, access: { readable?: boolean, writable?: boolean }) => Promise<Record<string, import('../../../index.js').MLTensor>>} */
     const make = async (descriptors, access) => {
       const made = [...descriptors].map(async ([name, { dataType, shape }]) => [
         name,
-        await this.context.createTensor({ dataType, shape, ...access }),
+        await this.context.createTensor({ dataType, shape: [...shape], ...access }),
       ]);
       return Object.fromEntries(await Promise.all(made));
     };
@@ -175,6 +208,7 @@ class ComputableGraph {
     return { inputs: await make(inputs, { writable: true }), outputs: await make(outputs, { readable: true }) };
   }
 
+  /** @param {TensorSet} tensors */
   #keep(tensors) {
     if (this.#free.length < MAX_KEPT) {
       this.#free.push(tensors);

@@ -20,22 +20,30 @@ const reject = Promise.reject.bind(Promise);
 const { isObject } = webidl;
 const { MLGraph, MLOperand } = webnn;
 
+/** @type {import('../../internal.js').Slots<object, import('../../../compat.js').draft2024.ML>} */
 const mlSlots = defineSlots();
+/** @type {import('../../internal.js').Slots<import('../../../index.js').MLContext, import('../../../compat.js').draft2024.MLContext>} */
 const contextSlots = defineSlots();
 
-/** What `compute()` needs, by today's MLGraph. */
+/**
+ * What `compute()` needs, by today's MLGraph.
+ *
+ * @type {WeakMap<object, InstanceType<typeof ComputableGraph>>}
+ */
 const graphs = new WeakMap();
 
 const toContext = webidl.interfaceType('MLContext', contextSlots);
+/** @type {import('../../internal.js').Converter<{ deviceType: string, powerPreference: import('../../../index.js').MLPowerPreference }>} */
 const toContextOptions = webidl.dictionary([
-  { name: 'deviceType', convert: webidl.enumeration(['cpu', 'gpu', 'npu']), default: 'cpu' },
+  { name: 'deviceType', type: 'MLDeviceType', convert: webidl.enumeration(['cpu', 'gpu', 'npu']), default: 'cpu' },
   {
     name: 'powerPreference',
+    type: 'MLPowerPreference',
     convert: webidl.enumeration(['default', 'high-performance', 'low-power']),
     default: 'default',
   },
 ]);
-const toViews = webidl.record((value, what, key) => arrayBufferView(value, `${what}[${quote(key)}]`));
+const toViews = webidl.record((value, what, key) => arrayBufferView(value, `${what}[${quote(String(key))}]`));
 const toSizes = webidl.sequence(webidl.enforcedUnsignedLong);
 
 /** Entry to the API. */
@@ -44,6 +52,7 @@ class ML {
     throw illegalConstructor('ML');
   }
 
+  /** @param {unknown} [options] */
   async createContext(options = undefined) {
     if (mlSlots.get(this) === undefined) {
       throw illegalInvocation('ML.createContext', 'ML');
@@ -63,6 +72,11 @@ class MLContext {
     throw illegalConstructor('MLContext');
   }
 
+  /**
+   * @param {unknown} graph
+   * @param {unknown} inputs
+   * @param {unknown} outputs
+   */
   compute(graph, inputs, outputs) {
     try {
       const context = contextSlots.get(this);
@@ -70,12 +84,12 @@ class MLContext {
         throw illegalInvocation('MLContext.compute', 'MLContext');
       }
       webidl.requireArguments('compute', arguments.length, 3);
-      if (!isObject(graph) || !graphs.has(graph)) {
+      const computable = isObject(graph) ? graphs.get(graph) : undefined;
+      if (computable === undefined) {
         throw new TypeError('compute: graph is no MLGraph of a builder of this draft');
       }
       const given = toViews(inputs, 'compute: inputs');
       const wanted = toViews(outputs, 'compute: outputs');
-      const computable = graphs.get(graph);
       if (computable.context !== context) {
         throw new TypeError('compute: graph belongs to another context');
       }
@@ -94,16 +108,26 @@ class MLContext {
   }
 }
 
-/** A descriptor with the names of its members as they are today, from those of any draft of 2023 and 2024. */
+/**
+ * A descriptor with the names of its members as they are today, from those of any draft of 2023 and 2024.
+ *
+ * @param {unknown} descriptor
+ * @returns {any}
+ */
 function todaysDescriptor(descriptor) {
   if (!isObject(descriptor)) {
     return descriptor;
   }
-  const { dataType = descriptor.type, shape = descriptor.dimensions } = descriptor;
+  const earlier = /** @type {Record<string, unknown>} */ (descriptor);
+  const { dataType = earlier.type, shape = earlier.dimensions } = earlier;
   return { dataType, shape };
 }
 
-/** @throws {TypeError} unless the value is an MLOperand, whose shape is asked for next */
+/**
+ * @param {unknown} value
+ * @param {string} what
+ * @throws {TypeError} unless the value is an MLOperand, whose shape is asked for next
+ */
 function requireOperand(value, what) {
   if (!(value instanceof MLOperand)) {
     throw new TypeError(`${what} is no MLOperand`);
@@ -111,12 +135,13 @@ function requireOperand(value, what) {
   return value;
 }
 
-const base = webnn.MLGraphBuilder.prototype;
+const base = /** @type {Record<string, Function>} */ (/** @type {unknown} */ (webnn.MLGraphBuilder.prototype));
 
 /** Builds graphs: today's builder, to which earlier forms of its methods are added. */
 class MLGraphBuilder extends webnn.MLGraphBuilder {
   #context;
 
+  /** @param {unknown} context */
   constructor(context) {
     webidl.requireArguments('MLGraphBuilder', arguments.length, 1);
     const owner = toContext(context, 'MLGraphBuilder: context');
@@ -124,11 +149,19 @@ class MLGraphBuilder extends webnn.MLGraphBuilder {
     this.#context = owner;
   }
 
+  /**
+   * @param {any} name
+   * @param {unknown} descriptor
+   */
   input(name, descriptor) {
     webidl.requireArguments('input', arguments.length, 2);
     return super.input(name, todaysDescriptor(descriptor));
   }
 
+  /**
+   * @param {any} first
+   * @param {any} [second]
+   */
   constant(first, second = undefined) {
     webidl.requireArguments('constant', arguments.length, 1);
     if (arguments.length > 2) {
@@ -141,6 +174,7 @@ class MLGraphBuilder extends webnn.MLGraphBuilder {
     return super.constant(todaysDescriptor(first), second);
   }
 
+  /** @param {any} outputs */
   async build(outputs) {
     webidl.requireArguments('build', arguments.length, 1);
     const graph = await super.build(outputs);
@@ -148,6 +182,12 @@ class MLGraphBuilder extends webnn.MLGraphBuilder {
     return graph;
   }
 
+  /**
+   * @param {any} input
+   * @param {any} beginningPadding
+   * @param {any} endingPadding
+   * @param {any} [options]
+   */
   pad(input, beginningPadding, endingPadding, options = undefined) {
     webidl.requireArguments('pad', arguments.length, 3);
     if (!isObject(options) || options.mode !== 'symmetric') {
@@ -158,6 +198,10 @@ class MLGraphBuilder extends webnn.MLGraphBuilder {
     return symmetricPad(baseOf(this), requireOperand(input, 'pad: input'), beginning, ending);
   }
 
+  /**
+   * @param {any} input
+   * @param {[axis?: any, options?: any]} rest
+   */
   softmax(input, ...rest) {
     if (rest.length > 0 && rest[0] !== undefined && !isObject(rest[0])) {
       return super.softmax(input, ...rest);
@@ -167,20 +211,26 @@ class MLGraphBuilder extends webnn.MLGraphBuilder {
     if (shape.length !== 2) {
       throw new TypeError(`softmax: input has shape [${shape.join(', ')}], expected rank 2 where no axis is given`);
     }
-    return super.softmax(input, 1, ...rest);
+    return super.softmax(input, 1, rest[0]);
   }
 }
 
-/** A builder's methods as they are today, for code that builds with them. */
+/**
+ * A builder's methods as they are today, for code that builds with them.
+ *
+ * @param {object} builder
+ * @returns {any}
+ */
 function baseOf(builder) {
   const method =
-    (name) =>
-    (...args) =>
+    (/** @type {string} */ name) =>
+    (/** @type {unknown[]} */ ...args) =>
       base[name].apply(builder, args);
   return Object.fromEntries(['concat', 'identity', 'reverse', 'slice'].map((name) => [name, method(name)]));
 }
 
 /** Pooling with `roundingType`, the name of `outputShapeRounding` until 2025. */
+/** @type {(name: string) => import('../internal.js').BuilderMethod} */
 const poolMethod =
   (name) =>
   (builder, [input, options, ...rest]) => {
@@ -191,12 +241,13 @@ const poolMethod =
   };
 
 /** `argMin` and `argMax` with `options.axes`, which became the argument `axis` in 2024. */
+/** @type {(name: string) => import('../internal.js').BuilderMethod} */
 const argMethod = (name) => (builder, args) => {
   const [input, axis] = args;
   if (axis !== undefined && !isObject(axis)) {
     return base[name].apply(builder, args);
   }
-  const { axes, selectLastIndex = false } = axis ?? {};
+  const { axes, selectLastIndex = false } = /** @type {Record<string, unknown>} */ (axis ?? {});
   if (!isObject(axes) || axes.length !== 1 || selectLastIndex) {
     throw notSupportedError(
       `${name}: options.axes must hold one axis, without selectLastIndex: that is what today's ${name} computes`,
@@ -213,7 +264,7 @@ const methods = {
 
 for (const [name, method] of Object.entries(methods)) {
   const value = {
-    [name](...args) {
+    [name](/** @type {unknown[]} */ ...args) {
       return method(this, args);
     },
   }[name];

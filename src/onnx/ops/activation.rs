@@ -81,6 +81,26 @@ fn mish(call: &mut Call) -> Outcome {
     })
 }
 
+/// `x * sigmoid(alpha * x)`.
+pub fn swish(call: &mut Call, x: OperandId, alpha: f64) -> Step<OperandId> {
+    let argument = call.linear(x, alpha, 0.0)?;
+    let gate = call.emit(E::Sigmoid, &[argument])?;
+    call.mul(x, gate)
+}
+
+/// The swish of input 0, times input 1.
+fn swiglu(call: &mut Call) -> Outcome {
+    let alpha = call.float_or("alpha", 1.0);
+    let shapes = [call.input_shape(0)?, call.input_shape(1)?];
+    if shapes[0] != shapes[1] {
+        return Err(Refusal(format!("the inputs have shapes {:?} and {:?}, expected the same", shapes[0], shapes[1])));
+    }
+    map(call, |call, gate| {
+        let (gate, value) = (swish(call, gate, alpha)?, call.input(1)?);
+        call.mul(gate, value)
+    })
+}
+
 /// `0.5 * x * (1 + tanh(z))` with `z = sqrt(2 / pi) * (x + 0.044715 * x^3)`, as `x * sigmoid(2 * z)`, which does not
 /// cancel where `tanh` is close to -1.
 pub fn tanh_gelu(call: &mut Call, x: OperandId) -> Step<OperandId> {
@@ -143,6 +163,11 @@ pub const OPERATORS: &[Entry] = &[
     standard("Sigmoid", "", |call| unary(call, E::Sigmoid)),
     standard("Softplus", "", |call| unary(call, E::Softplus)),
     standard("Softsign", "", |call| unary(call, E::Softsign)),
+    standard("SwiGLU", "", swiglu),
+    standard("Swish", "", |call| {
+        let alpha = call.float_or("alpha", 1.0);
+        map(call, |call, x| swish(call, x, alpha))
+    }),
     standard("Tanh", "", |call| unary(call, E::Tanh)),
     standard("ThresholdedRelu", "", thresholded_relu),
 ];
@@ -170,6 +195,16 @@ mod tests {
         let graph = TestGraph::default().input("x", Float, &["3"]).input("slope", Float, &["2", "3"]);
         let refusal = graph.node("PRelu", "x slope", "y", vec![]).output("y").refusal(16);
         assert!(refusal.contains("slope has shape [2, 3], which does not broadcast to [3]"), "{refusal}");
+    }
+
+    #[test]
+    fn swish_is_a_product_with_a_sigmoid() {
+        let graph = TestGraph::default().input("x", Float, &["2", "3"]).input("b", Float, &["2", "3"]);
+        let text = graph.node("SwiGLU", "x b", "y", vec![("alpha", Attr::Float(0.5))]).output("y").text(28);
+        assert!(text.contains("linear %0 alpha=0.5") && text.contains("sigmoid"), "{text}");
+        let graph = TestGraph::default().input("x", Float, &["2", "3"]).input("b", Float, &["3"]);
+        let refusal = graph.node("SwiGLU", "x b", "y", vec![]).output("y").refusal(28);
+        assert!(refusal.contains("the inputs have shapes [2, 3] and [3], expected the same"), "{refusal}");
     }
 
     #[test]

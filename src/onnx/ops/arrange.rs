@@ -49,7 +49,12 @@ fn space_to_depth(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let (rows, columns) = (height / block, width / block);
     let split = call.reshape(x, &[batch, channels, rows, block, columns, block])?;
-    let moved = call.transpose(split, &[0, 3, 5, 1, 2, 4])?;
+    // Which of the channels come together: those of a place in the block, or those of a channel of the input.
+    let moved = match call.text_or("mode", "DCR").as_str() {
+        "DCR" => call.transpose(split, &[0, 3, 5, 1, 2, 4])?,
+        "CRD" => call.transpose(split, &[0, 1, 3, 5, 2, 4])?,
+        other => return Err(Refusal(format!("mode is {other}, expected DCR or CRD"))),
+    };
     let output = call.reshape(moved, &[batch, channels * block * block, rows, columns]);
     call.one(output)
 }

@@ -1,13 +1,15 @@
 //! Scaled dot product attention and rotary position embeddings: what all attention operators share, and those of the
 //! standard.
 
-use crate::dtype::DataType;
+use crate::dimension::Dim;
+use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
+use crate::ops::pad::Pad;
 use crate::ops::reduce::ReduceKind;
 
 /// What goes into attention, each of shape `[batch, heads, sequence, size of a head]`. Keys and values can have fewer
@@ -207,17 +209,15 @@ fn attention(call: &mut Call) -> Outcome {
         softmax_type: softmax_type(call)?,
         ..Default::default()
     };
+    let [_, _, queries, _] = call.dims(q, "Q")?;
+    let [batch, _, keys, _] = call.dims(heads.k, "K")?;
     let mut is_masked = false;
     if let Some(mask) = call.optional(3)? {
+        let mask = if call.opset < 24 { mask } else { lengthened(call, mask, keys)? };
         is_masked = call.dtype(mask) == DataType::Uint8;
         if is_masked { scores.visible.push(mask) } else { scores.biases.push(mask) }
     }
-    if call.int_or("is_causal", 0) != 0 {
-        let [_, _, queries, _] = call.dims(q, "Q")?;
-        let [_, _, keys, _] = call.dims(heads.k, "K")?;
-        let positions = counting(call, past as i64, &[queries, 1])?;
-        scores.visible.push(causal(call, positions, keys)?);
-    }
+    is_masked |= hide_by_position(call, &mut scores, [batch, queries, keys], past)?;
     let mut attended = attend(call, heads, &scores)?;
     if is_masked {
         zero_hidden_rows(call, &scores, &mut attended)?;
@@ -228,11 +228,68 @@ fn attention(call: &mut Call) -> Outcome {
     let stage = match call.int_or("qk_matmul_output_mode", 0) {
         0 => attended.products,
         1 => attended.capped,
-        2 => attended.masked,
+        2 => match all_of(call, &scores.visible)? {
+            // What is hidden is added as an infinity there.
+            Some(visible) => {
+                let hidden = call.scalar_like(attended.masked, f64::NEG_INFINITY)?;
+                call.select(visible, attended.masked, hidden)?
+            }
+            None => attended.masked,
+        },
         3 => attended.probabilities,
         other => return Err(Refusal(format!("qk_matmul_output_mode is {other}, expected 0 to 3"))),
     };
     Ok([output, heads.k, heads.v, stage].map(Value::Operand).to_vec())
+}
+
+/// Hides keys behind the lengths that are given, those of later positions than that of the query where it is causal, and
+/// those outside of a window around it. Gives whether a query may see no key at all.
+fn hide_by_position(call: &mut Call, scores: &mut Scores, sizes: [u32; 3], past: u32) -> Step<bool> {
+    let [batch, queries, keys] = sizes;
+    let lengths = call.optional(6)?;
+    let is_causal = call.int_or("is_causal", 0) != 0;
+    let mut windows = Vec::new();
+    for (name, sign, op) in
+        [("left_window_size", -1.0, E::GreaterOrEqual), ("right_window_size", 1.0, E::LesserOrEqual)]
+    {
+        match call.int_or(name, -1) {
+            -1 => {}
+            // No tensor is longer than the largest.
+            size @ 0.. => windows.push((sign * size.min(1 << 30) as f64, op)),
+            size => return Err(Refusal(format!("{name} is {size}, expected -1 or more"))),
+        }
+    }
+    if lengths.is_none() && !is_causal && windows.is_empty() {
+        return Ok(false);
+    }
+    // Where the queries are among the keys.
+    let mut positions = counting(call, past as i64, &[queries, 1])?;
+    let columns = counting(call, 0, &[1, keys])?;
+    if let Some(lengths) = lengths {
+        let lengths = call.cast(lengths, DataType::Int32)?;
+        let lengths = call.reshape(lengths, &[batch, 1, 1, 1])?;
+        scores.visible.push(call.emit(E::Lesser, &[columns, lengths])?);
+        let first = call.add_number(lengths, -(queries as f64))?;
+        positions = call.add(positions, first)?;
+    }
+    if is_causal {
+        scores.visible.push(causal(call, positions, keys)?);
+    }
+    for &(distance, op) in &windows {
+        let bound = call.add_number(positions, distance)?;
+        scores.visible.push(call.emit(op, &[columns, bound])?);
+    }
+    Ok(lengths.is_some() || !windows.is_empty())
+}
+
+/// A mask that ends before the last key hides the keys behind it.
+fn lengthened(call: &mut Call, mask: OperandId, keys: u32) -> Step<OperandId> {
+    let shape = call.sizes(mask);
+    let Some(&length) = shape.last().filter(|&&length| length < keys) else { return Ok(mask) };
+    let value = if call.dtype(mask).is_float() { Number::Float(f64::NEG_INFINITY) } else { Number::Int(0) };
+    let (beginning, mut ending) = (vec![Dim::number(0); shape.len()], vec![Dim::number(0); shape.len()]);
+    ending[shape.len() - 1] = (keys - length).into();
+    call.emit(Pad { beginning, ending, value, ..Default::default() }, &[mask])
 }
 
 /// A query that sees no key at all attends to nothing: its probabilities are 0.

@@ -6,9 +6,10 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
-use crate::onnx::tensor::ElementType;
+use crate::onnx::tensor::{ElementType, Literal};
 use crate::ops::elementwise::Elementwise as E;
 use crate::shape::{Descriptor, broadcast};
+use bytes::Bytes;
 
 /// The output of an operator that computes each element from one of input 0, with `f`; the output of a tensor without
 /// elements has none either.
@@ -272,6 +273,31 @@ fn cast_like(call: &mut Call) -> Outcome {
     cast_to(call, dtype, false)
 }
 
+/// The bits of each element as one of another type of as many bits. WebNN has no operator for that: constants are read
+/// anew, and of what is computed, integers can become other integers.
+fn bit_cast(call: &mut Call) -> Outcome {
+    let to = call.type_attribute("to")?.ok_or("to is missing")?;
+    let constant = match call.input_literal(0) {
+        Some(literal) => Some((literal.element.bits(), literal.bytes.clone())),
+        None => call.constant_bytes(0)?.map(|buffer| (0, Bytes::copy_from_slice(buffer.bytes()))),
+    };
+    let from = call.input_type(0);
+    let bits = from.map(|dtype| 8 * dtype.size()).or(constant.as_ref().map(|(bits, _)| *bits));
+    if bits != Some(to.bits()) || bits == Some(0) {
+        let bits = bits.unwrap_or(0);
+        return Err(Refusal(format!("the elements have {bits} bits, those of {to} have {}", to.bits())));
+    }
+    if let Some((_, bytes)) = constant {
+        call.take_memory(bytes.len())?;
+        let literal = Literal { element: to, shape: call.input_sizes(0)?, bytes };
+        return Ok(vec![call.literal(literal)?]);
+    }
+    map(call, |call, x| match to.webnn() {
+        Some(dtype) if dtype == call.dtype(x) || !dtype.is_float() && !call.dtype(x).is_float() => call.cast(x, dtype),
+        _ => Err(Refusal(format!("WebNN cannot read the bits of {} as {to}", call.dtype(x)))),
+    })
+}
+
 /// Floats lose their fraction on the way to an integer, and everything but 0 is true.
 fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
     if let Some(literal) = call.input_literal(0) {
@@ -303,7 +329,12 @@ fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
 pub const OPERATORS: &[Entry] = &[
     standard("Abs", "", |call| unary_of_signed(call, E::Abs)),
     standard("Add", "", |call| binary(call, E::Add)),
-    standard("Cast", "double and bfloat16 become float32; no float8, float4, integers of 4 and 16 bits", cast),
+    standard("BitCast", "of constants, or between integers", bit_cast),
+    standard(
+        "Cast",
+        "double and bfloat16 become float32; no float8, float6, float4, integers of 2, 4 and 16 bits",
+        cast,
+    ),
     standard("CastLike", "to truth values only from uint8", cast_like),
     standard("Ceil", "", |call| unary(call, E::Ceil)),
     standard("Clip", "", clip),
@@ -387,6 +418,24 @@ mod tests {
         let graph = TestGraph::default().input("x", Float, &["2"]);
         let graph = graph.node("Cast", "x", "y", vec![("to", Attr::Int(11))]).output_of("y", ElementType::Double);
         assert_eq!(graph.refusal(17), "the output 'y' is of type double, which WebNN does not have");
+    }
+
+    #[test]
+    fn bits_of_constants_and_of_integers_are_read_anew() {
+        let graph = TestGraph::default().floats("one", &[1], &[1.0]);
+        let graph = graph.node("BitCast", "one", "bits", vec![("to", Attr::Int(6))]);
+        let imported = graph.output_of("bits", Int32).import(26, &Default::default()).unwrap();
+        let bits = crate::reference::run(&imported, &Default::default()).remove("bits").unwrap();
+        assert_eq!(bits.to_bytes(), 0x3f80_0000i32.to_le_bytes());
+        let graph = TestGraph::default().input("x", Int32, &["2"]);
+        let text = graph.node("BitCast", "x", "y", vec![("to", Attr::Int(12))]).output("y").text(26);
+        assert!(text.contains("cast %0"), "{text}");
+        let refusal = |to| {
+            let graph = TestGraph::default().input("x", Float, &["2"]);
+            graph.node("BitCast", "x", "y", vec![("to", Attr::Int(to))]).output("y").refusal(26)
+        };
+        assert!(refusal(6).contains("WebNN cannot read the bits of float32 as int32"), "{}", refusal(6));
+        assert!(refusal(7).contains("the elements have 32 bits, those of int64 have 64"), "{}", refusal(7));
     }
 
     #[test]

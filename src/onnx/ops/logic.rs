@@ -47,9 +47,9 @@ fn choose(call: &mut Call) -> Outcome {
 /// A shift is a multiplication with, or a division by, a power of two. A power that overflows is 0, and so are both
 /// the product with it and, in WebNN-node, the quotient: what a shift by all bits leaves.
 fn bit_shift(call: &mut Call) -> Outcome {
-    let op = match call.text_or("direction", "").as_str() {
-        "LEFT" => E::Mul,
-        "RIGHT" => E::Div,
+    let to_left = match call.text_or("direction", "").as_str() {
+        "LEFT" => true,
+        "RIGHT" => false,
         other => return Err(Refusal(format!("direction is '{other}', expected LEFT or RIGHT"))),
     };
     if let Some(empty) = empty_broadcast(call, 0..2, call.input_type(0))? {
@@ -58,18 +58,32 @@ fn bit_shift(call: &mut Call) -> Outcome {
     let (x, shift) = (call.input(0)?, call.input(1)?);
     let two = call.scalar_like(x, 2.0)?;
     let power = call.emit(E::Pow, &[two, shift])?;
-    let output = call.emit(op, &[x, power]);
+    if to_left || is_unsigned(call.dtype(x)) {
+        let output = call.emit(if to_left { E::Mul } else { E::Div }, &[x, power]);
+        return call.one(output);
+    }
+    // What comes in from the left is the sign: the other bits of negative numbers, which are not negative, are shifted.
+    let zero = call.scalar_like(x, 0.0)?;
+    let is_negative = call.emit(E::Lesser, &[x, zero])?;
+    let turned = turn_bits(call, x)?;
+    let magnitude = call.select(is_negative, turned, x)?;
+    let shifted = call.div(magnitude, power)?;
+    let turned = turn_bits(call, shifted)?;
+    let output = call.select(is_negative, turned, shifted);
     call.one(output)
 }
 
 /// Every bit of `-1`, or of the largest value, minus those of `x`.
 fn bitwise_not(call: &mut Call) -> Outcome {
-    map(call, |call, x| {
-        let dtype = call.dtype(x);
-        let (_, max) = dtype.integer_range().ok_or("the input is no integer")?;
-        let all = call.scalar(dtype, Number::Int(if is_unsigned(dtype) { max } else { -1 }))?;
-        call.sub(all, x)
-    })
+    map(call, turn_bits)
+}
+
+/// Every bit of the integers `x` turned.
+fn turn_bits(call: &mut Call, x: OperandId) -> Step<OperandId> {
+    let dtype = call.dtype(x);
+    let (_, max) = dtype.integer_range().ok_or("the input is no integer")?;
+    let all = call.scalar(dtype, Number::Int(if is_unsigned(dtype) { max } else { -1 }))?;
+    call.sub(all, x)
 }
 
 /// The bits that both operands have, of the type of the operands and the shape that they broadcast to.

@@ -9,6 +9,7 @@ pub mod einsum;
 pub mod elementwise;
 pub mod gather;
 pub mod generate;
+pub mod linear_attention;
 pub mod logic;
 pub mod loss;
 pub mod microsoft;
@@ -17,6 +18,7 @@ pub mod normalization;
 pub mod pooling;
 pub mod product;
 pub mod quantize;
+pub mod random;
 pub mod recurrent;
 pub mod reduce;
 pub mod resize;
@@ -25,6 +27,7 @@ pub mod scatter;
 pub mod sequence;
 pub mod shape;
 pub mod signal;
+pub mod suppression;
 pub mod top_k;
 pub mod trigonometry;
 pub mod window;
@@ -42,6 +45,7 @@ pub const TABLES: &[&[Entry]] = &[
     elementwise::OPERATORS,
     gather::OPERATORS,
     generate::OPERATORS,
+    linear_attention::OPERATORS,
     logic::OPERATORS,
     loss::OPERATORS,
     microsoft::attention::OPERATORS,
@@ -54,6 +58,7 @@ pub const TABLES: &[&[Entry]] = &[
     pooling::OPERATORS,
     product::OPERATORS,
     quantize::OPERATORS,
+    random::OPERATORS,
     recurrent::OPERATORS,
     reduce::OPERATORS,
     resize::OPERATORS,
@@ -62,6 +67,7 @@ pub const TABLES: &[&[Entry]] = &[
     sequence::OPERATORS,
     shape::OPERATORS,
     signal::OPERATORS,
+    suppression::OPERATORS,
     top_k::OPERATORS,
     trigonometry::OPERATORS,
 ];

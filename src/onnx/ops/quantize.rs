@@ -71,8 +71,8 @@ impl Granularity {
 /// A type of WebNN whose values are those of `element`, if it is an integer type.
 fn widened(element: ElementType) -> Option<DataType> {
     match element {
-        ElementType::Int4 => Some(DataType::Int8),
-        ElementType::Uint4 => Some(DataType::Uint8),
+        ElementType::Int2 | ElementType::Int4 => Some(DataType::Int8),
+        ElementType::Uint2 | ElementType::Uint4 => Some(DataType::Uint8),
         ElementType::Int16 | ElementType::Uint16 => Some(DataType::Int32),
         other => other.webnn().filter(|dtype| !dtype.is_float()),
     }
@@ -334,7 +334,7 @@ fn qlinear_conv(call: &mut Call) -> Outcome {
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     standard("ConvInteger", "kernels of at most 256 elements", conv_integer),
-    standard("DequantizeLinear", "int4, uint4, int16 and uint16 as constants; no float8", dequantize_linear),
+    standard("DequantizeLinear", "integers of 2, 4 and 16 bits as constants; no float8", dequantize_linear),
     standard("DynamicQuantizeLinear", "", dynamic_quantize_linear),
     standard("MatMulInteger", "", matmul_integer),
     standard("QLinearConv", "kernels of at most 256 elements", qlinear_conv),
@@ -375,6 +375,14 @@ mod tests {
         let text = graph.output("y").text(21);
         assert!(text.contains("minValue=0") && text.contains("maxValue=65535"), "{text}");
         assert!(text.contains("dequantizeLinear"), "{text}");
+    }
+
+    #[test]
+    fn numbers_of_two_bits_are_widened() {
+        let graph = TestGraph::default().raw("w", Int2, &[4], &[0b11_10_01_00]).floats("s", &[], &[0.5]);
+        let graph = graph.node("DequantizeLinear", "w s", "y", vec![]).output("y").import(25, &Default::default());
+        let y = crate::reference::run(&graph.unwrap(), &Default::default()).remove("y").unwrap();
+        assert_eq!(y.to_bytes(), [0.0f32, 0.5, -1.0, -0.5].map(f32::to_le_bytes).concat());
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Recurrent networks. Those that WebNN does not have are unrolled over time.
 
+use super::generate::places;
 use crate::dtype::Number;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::ops::Op;
 use crate::ops::elementwise::Elementwise as E;
-use crate::ops::gru::{Gru, GruAttributes};
-use crate::ops::lstm::{Lstm, LstmAttributes};
+use crate::ops::gru::{Gru, GruAttributes, GruCell, GruCellAttributes};
+use crate::ops::lstm::{Lstm, LstmAttributes, LstmCell, LstmCellAttributes};
 use crate::ops::matmul::{Gemm, GemmAttributes};
 use crate::ops::recurrent::{Activation, Direction};
 
@@ -20,6 +22,8 @@ struct Sequence {
     recurrent_weight: OperandId,
     bias: Option<OperandId>,
     recurrent_bias: Option<OperandId>,
+    /// Whether a step is one of its sequence, `[steps, batch, 1]`; `None` if all are.
+    valid: Option<OperandId>,
     steps: u32,
     batch: u32,
     hidden: u32,
@@ -49,7 +53,7 @@ impl Sequence {
         let x = if batchwise { call.transpose(x, &[1, 0, 2])? } else { x };
         let &[steps, batch, _] = &call.sizes(x)[..] else { return Err("the input has no steps".into()) };
         let hidden = call.sizes(recurrent_weight)[2];
-        check_lengths(call, steps)?;
+        let valid = valid_steps(call, steps, batch)?;
         let directions = direction.count() as u32;
         let mut biases = [None, None];
         if let Some(bias) = call.optional(3)? {
@@ -62,7 +66,19 @@ impl Sequence {
             biases = [Some(halves[0]), Some(halves[1])];
         }
         let [bias, recurrent_bias] = biases;
-        Ok(Sequence { x, weight, recurrent_weight, bias, recurrent_bias, steps, batch, hidden, direction, batchwise })
+        Ok(Sequence {
+            x,
+            weight,
+            recurrent_weight,
+            bias,
+            recurrent_bias,
+            valid,
+            steps,
+            batch,
+            hidden,
+            direction,
+            batchwise,
+        })
     }
 
     /// The initial state at `index`, `[directions, batch, hidden]`.
@@ -92,13 +108,24 @@ impl Sequence {
     }
 }
 
-/// Refuses sequences that are shorter than the input.
-fn check_lengths(call: &Call, steps: u32) -> Step<()> {
-    let Some(lengths) = call.optional_ints(4, "sequence_lens")? else { return Ok(()) };
-    match lengths.iter().all(|&length| length == steps as i64) {
-        true => Ok(()),
-        false => Err(Refusal(format!("sequence_lens are {lengths:?}, expected {steps} everywhere"))),
+/// Which steps are of the sequences whose lengths are an input, `[steps, batch, 1]`; `None` if all are.
+fn valid_steps(call: &mut Call, steps: u32, batch: u32) -> Step<Option<OperandId>> {
+    let Some(lengths) = call.optional(4)? else { return Ok(None) };
+    if call.sizes(lengths) != [batch] {
+        return Err(Refusal(format!("sequence_lens has shape {:?}, expected [{batch}]", call.sizes(lengths))));
     }
+    if let Some(numbers) = call.numbers_of(lengths) {
+        let numbers: Vec<f64> = numbers.into_iter().map(Number::to_f64).collect();
+        if numbers.iter().any(|&length| !(0.0..=steps as f64).contains(&length)) {
+            return Err(Refusal(format!("sequence_lens are {numbers:?}, expected numbers from 0 to {steps}")));
+        }
+        if numbers.iter().all(|&length| length == steps as f64) {
+            return Ok(None);
+        }
+    }
+    let times = places(call, call.dtype(lengths), steps, 0, 3)?;
+    let lengths = call.reshape(lengths, &[1, batch, 1])?;
+    call.emit(E::Lesser, &[times, lengths]).map(Some)
 }
 
 /// The names of the activations of all directions: `defaults` repeated if there are none.
@@ -142,6 +169,10 @@ fn lstm(call: &mut Call) -> Outcome {
     if call.value(7).is_some() || call.int_or("input_forget", 0) != 0 || activations.is_none() {
         return unrolled_lstm(call, &sequence, [hidden, cell]);
     }
+    if sequence.valid.is_some() {
+        let attributes = LstmCellAttributes { hidden_size: sequence.hidden, activations, ..Default::default() };
+        return cells(call, &sequence, &[hidden, cell], LstmCell { attributes }.into());
+    }
     let attributes = LstmAttributes {
         steps: sequence.steps.into(),
         hidden_size: sequence.hidden,
@@ -160,14 +191,19 @@ fn gru(call: &mut Call) -> Outcome {
     let sequence = Sequence::new(call, 3)?;
     let activations = activations(call, sequence.direction.count(), &["sigmoid", "tanh"])?
         .ok_or("expected the activations relu, sigmoid and tanh, the same for both directions, and no clip")?;
-    let hidden = sequence.state(call, 5)?;
+    let (hidden, hidden_size) = (sequence.state(call, 5)?, sequence.hidden);
+    let (reset_after, activations) = (call.int_or("linear_before_reset", 0) != 0, Some(activations));
+    if sequence.valid.is_some() {
+        let attributes = GruCellAttributes { hidden_size, reset_after, activations, ..Default::default() };
+        return cells(call, &sequence, &[hidden], GruCell { attributes }.into());
+    }
     let attributes = GruAttributes {
         steps: sequence.steps.into(),
-        hidden_size: sequence.hidden,
-        reset_after: call.int_or("linear_before_reset", 0) != 0,
+        hidden_size,
+        reset_after,
         return_sequence: call.wants(0),
         direction: sequence.direction,
-        activations: Some(activations),
+        activations,
         ..Default::default()
     };
     let inputs = [&sequence.operands()[..], &[hidden]].concat();
@@ -246,56 +282,51 @@ fn gemm() -> Gemm {
     Gemm { attributes: GemmAttributes { b_transpose: true, ..Default::default() } }
 }
 
-/// The next states for a direction, the sums of all gates and the states so far.
-type TimeStep<'a> = dyn Fn(&mut Call, usize, OperandId, &[OperandId]) -> Step<Vec<OperandId>> + 'a;
-
 /// The most time steps that are unrolled.
 const MAX_STEPS: u32 = 4096;
 
-/// Unrolls a network over time. `step` gets the number of a direction, `x W + h R + biases` of all gates and the states,
-/// of which the first is the hidden one, and gives the next states. Products with `x` are one for all steps.
+/// The next states for the number of a direction, a time step and the states so far, of which the first is the hidden
+/// one.
+type TimeStep<'a> = dyn Fn(&mut Call, usize, usize, &[OperandId]) -> Step<Vec<OperandId>> + 'a;
+
+/// Unrolls a network over time. Steps beyond the length of a sequence leave its states as they are, and show zeros. The
+/// last states of a sequence without steps, of which the standard says nothing, are zeros as in onnxruntime.
 fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], step: &TimeStep) -> Outcome {
-    let Sequence { x, steps, batch, hidden, direction, .. } = *sequence;
-    if steps > MAX_STEPS {
-        return Err(Refusal(format!("{steps} steps cannot be unrolled, expected at most {MAX_STEPS}")));
-    }
-    let features = call.sizes(x)[2];
-    let rows = call.reshape(x, &[steps * batch, features])?;
+    let Sequence { x, valid, steps, batch, hidden, direction, .. } = *sequence;
+    check_steps(steps)?;
+    let zero = call.scalar_like(x, 0.0)?;
+    let valid = valid.map(|valid| rows(call, valid, steps)).transpose()?;
     let (mut all, mut last) = (Vec::new(), vec![Vec::new(); initial.len()]);
     for number in 0..direction.count() {
-        let at = number as u32;
-        let (weight, recurrent) = (call.pick(sequence.weight, 0, at)?, call.pick(sequence.recurrent_weight, 0, at)?);
-        let mut bias = None;
-        if let (Some(a), Some(b)) = (sequence.bias, sequence.recurrent_bias) {
-            let (a, b) = (call.pick(a, 0, at)?, call.pick(b, 0, at)?);
-            bias = Some(call.add(a, b)?);
-        }
-        let products = call.emit_all(gemm(), vec![Some(rows), Some(weight), bias])?[0];
-        let width = call.sizes(products)[1];
-        let products = call.reshape(products, &[steps, batch, width])?;
         let mut states = Vec::new();
-        for &initial in initial {
-            states.push(match initial {
-                Some(initial) => call.pick(initial, 0, at)?,
-                None => {
-                    let zero = call.scalar_like(x, 0.0)?;
-                    call.expand(zero, &[batch, hidden])?
-                }
+        for initial in initial {
+            states.push(match *initial {
+                Some(initial) => call.pick(initial, 0, number as u32)?,
+                None => call.expand(zero, &[batch, hidden])?,
             });
         }
         let mut shown = vec![None; steps as usize];
         for count in 0..steps as usize {
             let time = direction.time(number, count, steps as usize);
-            let input = call.pick(products, 0, time as u32)?;
-            let sum = call.emit_all(gemm(), vec![Some(states[0]), Some(recurrent), Some(input)])?[0];
-            states = step(call, number, sum, &states)?;
-            shown[time] = Some(call.reshape(states[0], &[1, 1, batch, hidden])?);
+            let mut next = step(call, number, time, &states)?;
+            let mut output = next[0];
+            if let Some(valid) = &valid {
+                output = call.select(valid[time], output, zero)?;
+                for (new, old) in next.iter_mut().zip(states) {
+                    *new = call.select(valid[time], *new, old)?;
+                }
+            }
+            states = next;
+            shown[time] = Some(call.reshape(output, &[1, 1, batch, hidden])?);
         }
         if call.wants(0) {
             let shown: Vec<OperandId> = shown.into_iter().flatten().collect();
             all.push(call.concat(&shown, 0)?);
         }
-        for (last, state) in last.iter_mut().zip(states) {
+        for ((last, mut state), initial) in last.iter_mut().zip(states).zip(initial) {
+            if let (Some(valid), Some(_)) = (&valid, initial) {
+                state = call.select(valid[0], state, zero)?;
+            }
             last.push(call.reshape(state, &[1, batch, hidden])?);
         }
     }
@@ -304,11 +335,86 @@ fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], s
     sequence.outputs(call, all, &last)
 }
 
+fn check_steps(steps: u32) -> Step<()> {
+    match steps {
+        0..=MAX_STEPS => Ok(()),
+        _ => Err(Refusal(format!("{steps} steps cannot be unrolled, expected at most {MAX_STEPS}"))),
+    }
+}
+
+/// Unrolls a network whose steps are `cell`, `lstmCell()` or `gruCell()`.
+fn cells(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], cell: Op) -> Outcome {
+    check_steps(sequence.steps)?;
+    let [_, operands @ ..] = sequence.operands();
+    let mut directions = Vec::new();
+    for number in 0..sequence.direction.count() as u32 {
+        let mut picked = [None; 4];
+        for (picked, operand) in picked.iter_mut().zip(operands) {
+            *picked = operand.map(|operand| call.pick(operand, 0, number)).transpose()?;
+        }
+        directions.push(picked);
+    }
+    let inputs = rows(call, sequence.x, sequence.steps)?;
+    unroll(call, sequence, initial, &|call, direction, time, states| {
+        let (weights, biases) = directions[direction].split_at(2);
+        let states: Vec<_> = states.iter().copied().map(Some).collect();
+        call.emit_all(cell.clone(), [&[Some(inputs[time])], weights, &states, biases].concat())
+    })
+}
+
+/// Each of the `count` slices of `x` along its first dimension, without that dimension.
+fn rows(call: &mut Call, x: OperandId, count: u32) -> Step<Vec<OperandId>> {
+    let shape = call.sizes(x);
+    let rows = call.split(x, &vec![1; count as usize], 0)?;
+    rows.into_iter().map(|row| call.reshape(row, &shape[1..])).collect()
+}
+
+/// What the gates of a network sum up, for each direction.
+struct Gates {
+    /// The products of inputs and weights with the biases, of each step. They are computed at once.
+    products: Vec<Vec<OperandId>>,
+    /// The weights of the hidden state.
+    recurrent: Vec<OperandId>,
+}
+
+impl Gates {
+    fn new(call: &mut Call, sequence: &Sequence) -> Step<Gates> {
+        let Sequence { x, steps, batch, .. } = *sequence;
+        check_steps(steps)?;
+        let features = call.sizes(x)[2];
+        let flat = call.reshape(x, &[steps * batch, features])?;
+        let (mut products, mut recurrent) = (Vec::new(), Vec::new());
+        for at in 0..sequence.direction.count() as u32 {
+            let weight = call.pick(sequence.weight, 0, at)?;
+            recurrent.push(call.pick(sequence.recurrent_weight, 0, at)?);
+            let mut bias = None;
+            if let (Some(a), Some(b)) = (sequence.bias, sequence.recurrent_bias) {
+                let (a, b) = (call.pick(a, 0, at)?, call.pick(b, 0, at)?);
+                bias = Some(call.add(a, b)?);
+            }
+            let product = call.emit_all(gemm(), vec![Some(flat), Some(weight), bias])?[0];
+            let width = call.sizes(product)[1];
+            let product = call.reshape(product, &[steps, batch, width])?;
+            products.push(rows(call, product, steps)?);
+        }
+        Ok(Gates { products, recurrent })
+    }
+
+    /// `x W + h R + biases` of all gates.
+    fn sum(&self, call: &mut Call, direction: usize, time: usize, hidden: OperandId) -> Step<OperandId> {
+        let inputs = [hidden, self.recurrent[direction], self.products[direction][time]];
+        call.emit(gemm(), &inputs)
+    }
+}
+
 fn rnn(call: &mut Call) -> Outcome {
     let sequence = Sequence::new(call, 1)?;
     let functions = functions(call, sequence.direction.count(), &["tanh"])?;
-    let initial = sequence.state(call, 5)?;
-    unroll(call, &sequence, &[initial], &|call, direction, sum, _| Ok(vec![functions[direction].emit(call, sum)?]))
+    let (initial, gates) = (sequence.state(call, 5)?, Gates::new(call, &sequence)?);
+    unroll(call, &sequence, &[initial], &|call, direction, time, states| {
+        let sum = gates.sum(call, direction, time, states[0])?;
+        Ok(vec![functions[direction].emit(call, sum)?])
+    })
 }
 
 /// An LSTM that WebNN does not have: with peepholes, with coupled gates, or with other activations.
@@ -324,7 +430,9 @@ fn unrolled_lstm(call: &mut Call, sequence: &Sequence, initial: [Option<OperandI
             peepholes.push(call.split(weights, &[hidden; 3], 0)?);
         }
     }
-    unroll(call, sequence, &initial, &|call, direction, sum, states| {
+    let sums = Gates::new(call, sequence)?;
+    unroll(call, sequence, &initial, &|call, direction, time, states| {
+        let sum = sums.sum(call, direction, time, states[0])?;
         let [gate, update, output] = &functions[3 * direction..][..3] else { unreachable!("three functions") };
         // Gate `at` (input, output, forget) with what it sees of a cell state.
         let peeped = |call: &mut Call, x: OperandId, at: usize, cell: OperandId| -> Step<OperandId> {
@@ -355,15 +463,19 @@ fn unrolled_lstm(call: &mut Call, sequence: &Sequence, initial: [Option<OperandI
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
-    standard("GRU", "activations relu, sigmoid, tanh; no clip, no shorter sequences", gru),
-    standard("LSTM", "no shorter sequences", lstm),
-    standard("RNN", "no shorter sequences", rnn),
+    standard("GRU", "activations relu, sigmoid, tanh; no clip", gru),
+    standard("LSTM", "", lstm),
+    standard("RNN", "", rnn),
 ];
 
 #[cfg(test)]
 mod tests {
+    use crate::dtype::DataType;
     use crate::onnx::tensor::ElementType::*;
     use crate::onnx::testing::*;
+    use crate::ops::tensor::Tensor;
+    use crate::shape::Descriptor;
+    use std::collections::HashMap;
 
     fn lstm(inputs: &str, attributes: Vec<(&str, Attr)>) -> TestGraph {
         let graph = TestGraph::default().input("x", Float, &["3", "2", "4"]).input("w", Float, &["1", "20", "4"]);
@@ -382,8 +494,81 @@ mod tests {
     }
 
     #[test]
-    fn shorter_sequences_are_refused() {
-        let message = lstm("x w r _ n", vec![]).refusal(14);
-        assert!(message.contains("sequence_lens are [3, 2], expected 3 everywhere"), "{message}");
+    fn lengths_of_sequences_mask_the_steps() {
+        let text = lstm("x w r _ n", vec![]).text(14);
+        assert_eq!(text.matches("= lstmCell ").count(), 3, "{text}");
+        // Nothing reads the last states.
+        assert_eq!(text.matches("= where ").count(), 7, "{text}");
+        let text = lstm("x w r _ n _ _ p", vec![]).text(14);
+        assert_eq!((text.matches("= gemm ").count(), text.matches("= where ").count()), (4, 7), "{text}");
+        // All steps count: nothing is unrolled.
+        let text = lstm("x w r _ full", vec![]).raw("full", Int32, &[2], &[3, 0, 0, 0, 3, 0, 0, 0]).text(14);
+        assert!(text.contains("= lstm ") && !text.contains("where"), "{text}");
+    }
+
+    /// The outputs of a bidirectional network with 2 features and 3 hidden ones, for `x` `[steps, batch, 2]`.
+    fn outputs(operator: &str, gates: i64, [steps, batch]: [usize; 2], x: &[f32], lengths: &[i32]) -> [Vec<f32>; 2] {
+        let weights: Vec<f32> = (0..2 * gates * 9).map(|at| (at * 7 % 11) as f32 / 11.0 - 0.4).collect();
+        let dims = [steps.to_string(), batch.to_string()];
+        let graph = TestGraph::default().input("x", Float, &[&dims[0], &dims[1], "2"]);
+        let graph = graph.floats("w", &[2, 3 * gates, 2], &weights[..12 * gates as usize]);
+        let graph = graph.floats("r", &[2, 3 * gates, 3], &weights);
+        let (graph, inputs) = match lengths {
+            [] => (graph, "x w r"),
+            _ => (graph.input("n", Int32, &[&dims[1]]), "x w r _ n"),
+        };
+        let graph = graph.node(operator, inputs, "y h", vec![("direction", Attr::Text("bidirectional"))]);
+        let graph = graph.output("y").output("h").import(14, &Default::default()).unwrap();
+        let tensor = |dtype, shape: &[usize], bytes: Vec<u8>| {
+            let shape: Vec<u32> = shape.iter().map(|&size| size as u32).collect();
+            Tensor::from_bytes(&Descriptor::new(dtype, shape), &bytes)
+        };
+        let x = tensor(DataType::Float32, &[steps, batch, 2], x.iter().flat_map(|x| x.to_le_bytes()).collect());
+        let mut inputs = HashMap::from([("x".to_string(), x)]);
+        if !lengths.is_empty() {
+            let n = lengths.iter().flat_map(|n| n.to_le_bytes()).collect();
+            inputs.insert("n".to_string(), tensor(DataType::Int32, &[batch], n));
+        }
+        let mut outputs = crate::reference::run(&graph, &inputs);
+        ["y", "h"].map(|name| {
+            let bytes = outputs.remove(name).unwrap().to_bytes();
+            bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+        })
+    }
+
+    #[test]
+    fn sequences_of_any_length_are_those_alone() {
+        let (lengths, steps, batch) = ([2, 4, 1], 4, 3);
+        let x: Vec<f32> = (0..steps * batch * 2).map(|at| (at * 5 % 13) as f32 / 6.0 - 1.0).collect();
+        let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
+        for (operator, gates) in [("GRU", 3), ("LSTM", 4), ("RNN", 1)] {
+            let [y, h] = outputs(operator, gates, [steps, batch], &x, &lengths);
+            for (entry, &length) in lengths.iter().enumerate() {
+                let length = length as usize;
+                let own: Vec<f32> = (0..length).flat_map(|at| &x[(at * batch + entry) * 2..][..2]).copied().collect();
+                let [own_y, own_h] = outputs(operator, gates, [length, 1], &own, &[]);
+                for direction in 0..2 {
+                    let place = direction * batch + entry;
+                    assert!(close(&h[place * 3..][..3], &own_h[direction * 3..][..3]), "{operator} {entry}");
+                    for at in 0..steps {
+                        let got = &y[(at * 2 * batch + place) * 3..][..3];
+                        let expected = if at < length { &own_y[(at * 2 + direction) * 3..][..3] } else { &[0.0; 3] };
+                        assert!(close(got, expected), "{operator} {entry} [{at}]: {got:?}, expected {expected:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_that_no_sequence_has_are_refused() {
+        let refusal = |name: &str, dims: &[i64], lengths: &[i32]| {
+            let bytes: Vec<u8> = lengths.iter().flat_map(|length| length.to_le_bytes()).collect();
+            lstm(&format!("x w r _ {name}"), vec![]).raw(name, Int32, dims, &bytes).refusal(14)
+        };
+        let message = refusal("long", &[2], &[3, 4]);
+        assert!(message.contains("sequence_lens are [3.0, 4.0], expected numbers from 0 to 3"), "{message}");
+        assert!(refusal("negative", &[2], &[-1, 3]).contains("expected numbers from 0 to 3"));
+        assert!(refusal("few", &[1], &[3]).contains("sequence_lens has shape [1], expected [2]"));
     }
 }

@@ -1,6 +1,8 @@
 //! Reductions along dimensions, and what is normalised, searched or summed along one.
 
+use super::elementwise::map;
 use super::generate::places;
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -10,6 +12,7 @@ use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::arg_min_max::{ArgAttributes, ArgMinMax};
 use crate::ops::cumulative_sum::CumulativeSum;
 use crate::ops::elementwise::Elementwise as E;
+use crate::ops::pad::Pad;
 use crate::ops::reduce::{ReduceKind, reduced_shape};
 use crate::ops::reverse::Reverse;
 use crate::shape::Descriptor;
@@ -115,6 +118,43 @@ fn cumulative_sum(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
+/// The products of all elements up to each one. In every round, each is multiplied with the one that is as far in front
+/// of it as it covers elements.
+fn cumulative_product(call: &mut Call) -> Outcome {
+    let shape = call.input_sizes(0)?;
+    let axis = call.axis(call.one_int(1, "axis")?, shape.len())?;
+    let size = shape[axis as usize];
+    let (exclusive, reversed) = (call.int_or("exclusive", 0) != 0, call.int_or("reverse", 0) != 0);
+    let turn = |call: &mut Call, x: OperandId| match reversed {
+        true => call.emit(Reverse { axes: Some(vec![axis]) }, &[x]),
+        false => Ok(x),
+    };
+    // What is `distance` elements in front; 1 where there is nothing.
+    let shifted = |call: &mut Call, x: OperandId, distance: u32| {
+        let kept = call.slice_axis(x, axis as usize, 0u32, size - distance)?;
+        let (mut beginning, ending) = (vec![Dim::number(0); shape.len()], vec![Dim::number(0); shape.len()]);
+        beginning[axis as usize] = distance.into();
+        call.emit(Pad { beginning, ending, value: Number::Int(1), ..Default::default() }, &[kept])
+    };
+    map(call, |call, x| {
+        let mut product = turn(call, x)?;
+        if exclusive && size == 1 {
+            let one = call.scalar_like(x, 1.0)?;
+            return call.expand(one, &shape);
+        }
+        if exclusive {
+            product = shifted(call, product, 1)?;
+        }
+        let mut distance = 1;
+        while distance < size {
+            let others = shifted(call, product, distance)?;
+            product = call.mul(product, others)?;
+            distance *= 2;
+        }
+        turn(call, product)
+    })
+}
+
 /// Applies `f` along the axis. Before opset 13, it is 1 if none is given, and `f` counts all dimensions from it on as
 /// one.
 fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -> Outcome {
@@ -165,6 +205,7 @@ fn hardmax(call: &mut Call, x: OperandId, axis: u32) -> Step<OperandId> {
 pub const OPERATORS: &[Entry] = &[
     standard("ArgMax", "", |call| arg(call, true)),
     standard("ArgMin", "", |call| arg(call, false)),
+    standard("CumProd", "constant axes", cumulative_product),
     standard("CumSum", "constant axes", cumulative_sum),
     standard("Hardmax", "", |call| along(call, hardmax)),
     standard("LogSoftmax", "", |call| along(call, log_softmax)),
@@ -185,6 +226,16 @@ pub const OPERATORS: &[Entry] = &[
 mod tests {
     use crate::onnx::tensor::ElementType::{Float, Int64};
     use crate::onnx::testing::{Attr, TestGraph};
+
+    #[test]
+    fn products_of_all_up_to_each_take_few_rounds() {
+        let graph = TestGraph::default().input("x", Float, &["2", "9"]).ints("axis", &[-1]);
+        let text = graph.node("CumProd", "x axis", "y", vec![]).output("y").text(26);
+        assert_eq!(text.matches("= mul ").count(), 4, "{text}");
+        let graph = TestGraph::default().input("x", Float, &["2", "1"]).ints("axis", &[1]);
+        let text = graph.node("CumProd", "x axis", "y", vec![("exclusive", Attr::Int(1))]).output("y").text(26);
+        assert!(!text.contains("pad") && !text.contains("mul"), "{text}");
+    }
 
     #[test]
     fn axes_are_where_the_opset_has_them() {

@@ -1,5 +1,6 @@
 //! Operators that replace elements, or combine them with others, by indices.
 
+use super::generate::places;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -170,6 +171,41 @@ fn scatter_nd(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
+/// A cache with the rows of an update from a place on that each entry of the batch has; rows behind the last go to the
+/// front where it is `circular`.
+fn tensor_scatter(call: &mut Call) -> Outcome {
+    let (cache, update) = (call.input(0)?, call.input(1)?);
+    let (shape, update_shape) = (call.sizes(cache), call.sizes(update));
+    let axis = call.axis(call.int_or("axis", -2), shape.len())?;
+    let count = update_shape.get(axis as usize).copied().unwrap_or(0);
+    let mut expected = shape.clone();
+    expected[axis as usize] = count;
+    if axis == 0 || update_shape != expected || count > shape[axis as usize] {
+        return Err(Refusal(format!("an update {update_shape:?} does not fit to a cache {shape:?} along axis {axis}")));
+    }
+    let mut rows = places(call, DataType::Int64, count, axis as usize, shape.len())?;
+    if let Some(first) = call.optional(2)? {
+        let mut column = vec![1; shape.len()];
+        column[0] = shape[0];
+        let first = call.cast(first, DataType::Int64)?;
+        let first = call.reshape(first, &column)?;
+        rows = call.add(rows, first)?;
+    }
+    match call.text_or("mode", "linear").as_str() {
+        "linear" => {}
+        "circular" => {
+            let size = call.int_scalar(DataType::Int64, shape[axis as usize] as i64)?;
+            let rounds = call.div(rows, size)?;
+            let passed = call.mul(rounds, size)?;
+            rows = call.sub(rows, passed)?;
+        }
+        other => return Err(Refusal(format!("mode is {other}, expected linear or circular"))),
+    }
+    let rows = call.expand(rows, &update_shape)?;
+    let output = call.emit(ScatterElements { axis }, &[cache, rows, update]);
+    call.one(output)
+}
+
 const NOTES: &str = "indices out of bounds are clamped; with a reduction, constant indices or at most 128 updates";
 
 /// The operators of this family.
@@ -177,6 +213,7 @@ pub const OPERATORS: &[Entry] = &[
     standard("Scatter", "indices out of bounds are clamped", scatter_elements),
     standard("ScatterElements", NOTES, scatter_elements),
     standard("ScatterND", NOTES, scatter_nd),
+    standard("TensorScatter", "", tensor_scatter),
 ];
 
 #[cfg(test)]
@@ -208,6 +245,20 @@ mod tests {
         assert_eq!(count(&scatter("3").text(18), "scatterND"), 3);
         let refusal = scatter("200").refusal(18);
         assert!(refusal.contains("200 updates at places that are computed"), "{refusal}");
+    }
+
+    #[test]
+    fn updates_of_a_cache_must_fit() {
+        let scatter = |rows: &str, axis: i64| {
+            let graph = TestGraph::default().input("x", Float, &["2", "4", "3"]).input("u", Float, &["2", rows, "3"]);
+            let graph = graph.input("i", Int64, &["2"]);
+            graph.node("TensorScatter", "x u i", "y", vec![("axis", Attr::Int(axis))]).output("y")
+        };
+        assert!(scatter("2", -2).text(24).contains("scatterElements %0"));
+        for (rows, axis) in [("5", 1), ("2", 0), ("2", 2)] {
+            let refusal = scatter(rows, axis).refusal(24);
+            assert!(refusal.contains(&format!("an update [2, {rows}, 3] does not fit")), "{refusal}");
+        }
     }
 
     #[test]

@@ -40,13 +40,39 @@ struct Transform {
     length: u32,
     /// Whether it is the inverse.
     inverse: bool,
-    /// Whether only the first half of the frequencies is computed.
+    /// Whether only the first half of the frequencies is computed or, of the inverse, given: then the signal is real.
     onesided: bool,
 }
 
 impl Transform {
     fn frequencies(&self) -> u32 {
         if self.onesided { self.length / 2 + 1 } else { self.length }
+    }
+
+    /// The most elements of the input that count.
+    fn most(&self) -> u32 {
+        if self.inverse { self.frequencies() } else { self.length }
+    }
+
+    /// Number of elements of the output, and of their components.
+    fn outputs(&self) -> [u32; 2] {
+        if self.inverse && self.onesided { [self.length, 1] } else { [self.frequencies(), 2] }
+    }
+
+    /// The matrix `[samples * 2, length]` that makes real signals of the first half of their frequencies.
+    fn real_matrix(&self, samples: u32) -> Step<Vec<f64>> {
+        let length = self.length as u64;
+        check_generated(2 * samples as u64 * length)?;
+        let mut matrix = Vec::new();
+        for k in 0..samples as u64 {
+            // All but the first and the middle one have a mirror image in the other half.
+            let factor = if k == 0 || 2 * k == length { 1.0 } else { 2.0 } / length as f64;
+            let wave = |at: u64| (2.0 * PI * (at * k % length) as f64 / length as f64).sin_cos();
+            let waves: Vec<_> = (0..length).map(wave).collect();
+            matrix.extend(waves.iter().map(|(_, cos)| cos * factor));
+            matrix.extend(waves.iter().map(|(sin, _)| -sin * factor));
+        }
+        Ok(matrix)
     }
 
     /// The matrix `[samples * components, frequencies * 2]` that transforms signals with real or complex elements.
@@ -67,19 +93,20 @@ impl Transform {
         Ok(matrix)
     }
 
-    /// Transforms `x` `[..., samples, 1 or 2]` to `[..., frequencies, 2]`.
+    /// Transforms `x` `[..., samples, 1 or 2]` to `[..., outputs, components]`.
     fn emit(&self, call: &mut Call, x: OperandId) -> Step<OperandId> {
         let shape = call.sizes(x);
         let (batch, &[samples, components]) = shape.split_last_chunk::<2>().ok_or("the signal has rank below 2")?;
-        let used = samples.min(self.length);
+        let used = samples.min(self.most());
         let x = call.slice_axis(x, batch.len(), 0, used)?;
         let count: u32 = batch.iter().product();
         let rows = call.reshape(x, &[count, used * components])?;
-        let values = self.matrix(used, components)?;
-        let columns = self.frequencies() * 2;
-        let matrix = call.constant(call.dtype(x), &[used * components, columns], values)?;
+        let values =
+            if self.inverse && self.onesided { self.real_matrix(used)? } else { self.matrix(used, components)? };
+        let outputs = self.outputs();
+        let matrix = call.constant(call.dtype(x), &[used * components, outputs[0] * outputs[1]], values)?;
         let product = call.matmul(rows, matrix)?;
-        call.reshape(product, &[batch, &[self.frequencies(), 2]].concat())
+        call.reshape(product, &[batch, &outputs].concat())
     }
 }
 
@@ -105,12 +132,17 @@ fn fourier_transform(call: &mut Call) -> Outcome {
     if axis == rank - 1 {
         return Err(Refusal(format!("axis is {given}, which is that of the complex components")));
     }
-    let length = if call.value(1).is_some() { size(call, 1, "dft_length")? } else { shape[axis] };
-    let transform =
-        Transform { length, inverse: call.int_or("inverse", 0) != 0, onesided: call.int_or("onesided", 0) != 0 };
-    if transform.onesided && (transform.inverse || shape[rank - 1] == 2) {
-        return Err("onesided is not supported for complex signals and inverse transforms".into());
+    let (inverse, onesided) = (call.int_or("inverse", 0) != 0, call.int_or("onesided", 0) != 0);
+    if onesided && (shape[rank - 1] == 2) != inverse {
+        return Err("onesided is for transforms of real signals, and for the inverse of complex frequencies".into());
     }
+    let length = match call.value(1) {
+        Some(_) => size(call, 1, "dft_length")?,
+        None if onesided && inverse && shape[axis] == 1 => return Err("dft_length is missing".into()),
+        None if onesided && inverse => 2 * (shape[axis] - 1),
+        None => shape[axis],
+    };
+    let transform = Transform { length, inverse, onesided };
     // The axis becomes the last one in front of the components.
     let last = rank as u32 - 1;
     let order: Vec<u32> = (0..last).filter(|&at| at as usize != axis).chain([axis as u32, last]).collect();
@@ -205,7 +237,7 @@ fn mel_weight_matrix(call: &mut Call) -> Outcome {
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     standard("BlackmanWindow", "constant size", |call| cosine_window(call, &[0.42, -0.5, 0.08])),
-    standard("DFT", "constant length and axis; no onesided inverse", fourier_transform),
+    standard("DFT", "constant length and axis", fourier_transform),
     standard("HammingWindow", "constant size", |call| cosine_window(call, &[25.0 / 46.0, -21.0 / 46.0])),
     standard("HannWindow", "constant size", |call| cosine_window(call, &[0.5, -0.5])),
     standard("MelWeightMatrix", "constant inputs", mel_weight_matrix),
@@ -226,10 +258,21 @@ mod tests {
     }
 
     #[test]
+    fn the_first_half_of_the_frequencies_makes_a_real_signal() {
+        let graph = TestGraph::default().input("x", Float, &["2", "5", "2"]);
+        let attributes = || vec![("onesided", Attr::Int(1)), ("inverse", Attr::Int(1))];
+        let text = graph.node("DFT", "x", "y", attributes()).output("y").text(17);
+        assert!(text.contains("newShape=[2, 8, 1]"), "{text}");
+        let graph = TestGraph::default().input("x", Float, &["2", "5", "1"]);
+        let message = graph.node("DFT", "x", "y", attributes()).output("y").refusal(17);
+        assert!(message.contains("the inverse of complex frequencies"), "{message}");
+    }
+
+    #[test]
     fn what_would_be_ambiguous_is_refused() {
         let graph = TestGraph::default().input("x", Float, &["2", "8", "2"]);
         let message = graph.node("DFT", "x", "y", vec![("onesided", Attr::Int(1))]).output("y").refusal(17);
-        assert!(message.contains("onesided is not supported for complex signals"), "{message}");
+        assert!(message.contains("onesided is for transforms of real signals"), "{message}");
         let graph = TestGraph::default().input("n", Int64, &[]);
         let message = graph.node("HannWindow", "n", "y", vec![]).output("y").refusal(17);
         assert!(message.contains("size (input 0) is computed from inputs of the model"), "{message}");

@@ -2,6 +2,7 @@
 
 use super::generate::places;
 use super::reduce::arg_operand;
+use crate::dimension::dims;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -10,10 +11,12 @@ use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::gather::GatherElements;
+use crate::ops::pad::Pad;
+use crate::ops::reverse::Reverse;
 use crate::shape::Descriptor;
 
-/// The largest `K`: each element needs operators of its own.
-const MAX_K: u32 = 1024;
+/// The largest `K` whose elements are searched one after the other, each with operators of its own. More are sorted.
+const MAX_SEARCHES: u32 = 128;
 
 /// What is searched: a tensor, and which of its elements are not found yet.
 struct Search {
@@ -50,15 +53,109 @@ impl Search {
     }
 }
 
+/// Which elements come first, and the number that comes last.
+struct Order {
+    largest: bool,
+    worst: Number,
+}
+
+/// A network of comparisons that moves the first of the order to the front: bitonic sorting, in which every operator
+/// works on all elements. `[keys, places]` are of shape `[outer, count, inner]`, where `count` is a power of two.
+struct Network {
+    largest: bool,
+    line: [OperandId; 2],
+}
+
+impl Network {
+    /// Compares the elements of the halves of every `2 * distance` neighbours, of which the one that comes first in the
+    /// order moves to the first half. `mirrored`, the first of a half meets the last of the other. `halve` drops the
+    /// second halves.
+    fn compare(&mut self, call: &mut Call, distance: u32, mirrored: bool, halve: bool) -> Step<()> {
+        let mut halves = [[self.line[0]; 2]; 2];
+        for (operand, halves) in self.line.into_iter().zip(&mut halves) {
+            let [outer, count, inner] = call.dims(operand, "the input")?;
+            let blocks = call.reshape(operand, &[outer, count / (2 * distance), 2 * distance, inner])?;
+            let [first, second] = call.split(blocks, &[distance; 2], 2)?[..] else { unreachable!("two halves") };
+            let turned = mirrored && distance > 1;
+            *halves = [first, if turned { call.emit(Reverse { axes: Some(vec![2]) }, &[second])? } else { second }];
+        }
+        let [keys, places] = halves;
+        // Equal ones are told by their places: no two elements are the same.
+        let is_better = call.emit(if self.largest { E::Greater } else { E::Lesser }, &keys)?;
+        let is_equal = call.emit(E::Equal, &keys)?;
+        let is_before = call.emit(E::Lesser, &places)?;
+        let is_before = call.emit(E::LogicalAnd, &[is_equal, is_before])?;
+        let stays = call.emit(E::LogicalOr, &[is_better, is_before])?;
+        for (operand, [first, second]) in self.line.iter_mut().zip(halves) {
+            let mut chosen = call.select(stays, first, second)?;
+            if !halve {
+                let other = call.select(stays, second, first)?;
+                chosen = call.concat(&[chosen, other], 2)?;
+            }
+            let [outer, blocks, size, inner] = call.dims(chosen, "the input")?;
+            *operand = call.reshape(chosen, &[outer, blocks * size, inner])?;
+        }
+        Ok(())
+    }
+
+    /// Joins every two sorted neighbours of `size` elements to sorted ones, of twice that size or, where `halve`, to the
+    /// first `size` of them.
+    fn join(&mut self, call: &mut Call, size: u32, halve: bool) -> Step<()> {
+        self.compare(call, size, true, halve)?;
+        let mut distance = size / 2;
+        while distance > 0 {
+            self.compare(call, distance, false, false)?;
+            distance /= 2;
+        }
+        Ok(())
+    }
+}
+
+/// The places of the first `k` elements of `x` along `axis`.
+fn sorted(call: &mut Call, x: OperandId, axis: usize, order: Order, k: u32) -> Step<OperandId> {
+    let Order { largest, worst } = order;
+    let shape = call.sizes(x);
+    let count = shape[axis];
+    let (outer, inner) = (shape[..axis].iter().product(), shape[axis + 1..].iter().product());
+    let width = k.next_power_of_two();
+    let all = count.next_power_of_two();
+    let mut keys = call.reshape(x, &[outer, count, inner])?;
+    if call.dtype(x).is_float() {
+        // As in a search, NaN comes before every number.
+        let best = call.scalar_like(x, if largest { f64::INFINITY } else { f64::NEG_INFINITY })?;
+        let is_nan = call.emit(E::IsNaN, &[keys])?;
+        keys = call.select(is_nan, best, keys)?;
+    }
+    if all > count {
+        let (beginning, ending) = (dims(&[0; 3]), dims(&[0, all - count, 0]));
+        keys = call.emit(Pad { beginning, ending, value: worst, ..Default::default() }, &[keys])?;
+    }
+    // What was added comes behind everything, because of its place.
+    let places = places(call, DataType::Int32, all, 1, 3)?;
+    let mut network = Network { largest, line: [keys, places] };
+    let mut size = 1;
+    while size < width {
+        network.join(call, size, false)?;
+        size *= 2;
+    }
+    let mut left = all;
+    while left > width {
+        network.join(call, width, true)?;
+        left /= 2;
+    }
+    let found = call.slice_axis(network.line[1], 1, 0, k)?;
+    let found = call.cast(found, DataType::Int64)?;
+    call.reshape(found, &[&shape[..axis], &[k], &shape[axis + 1..]].concat())
+}
+
 /// `K` is an attribute before opset 10 and a constant from then on.
 fn top_k(call: &mut Call) -> Outcome {
     let mut shape = call.input_sizes(0)?;
     let axis = call.axis(call.int_or("axis", -1), shape.len())?;
     let size = shape[axis as usize];
     let given = if call.opset < 10 { call.int_attribute("k").ok_or("k is missing")? } else { call.one_int(1, "K")? };
-    let k = u32::try_from(given).ok().filter(|&k| k <= size.min(MAX_K));
-    let k =
-        k.ok_or_else(|| Refusal(format!("K is {given}, expected at most {} of {size} elements", size.min(MAX_K))))?;
+    let k = u32::try_from(given).ok().filter(|&k| k <= size);
+    let k = k.ok_or_else(|| Refusal(format!("K is {given}, expected at most {size}, the size of the dimension")))?;
     shape[axis as usize] = k;
     if shape.contains(&0) {
         let dtype = call.input_type(0).ok_or("the input is of a type that WebNN does not have")?;
@@ -67,15 +164,19 @@ fn top_k(call: &mut Call) -> Outcome {
     }
     let x = call.input(0)?;
     let largest = call.int_or("largest", 1) != 0;
-    let dtype = call.dtype(x);
-    let worst = match (dtype.integer_range(), largest) {
+    let worst = match (call.dtype(x).integer_range(), largest) {
         (Some((min, _)), true) => Number::Int(min),
         (Some((_, max)), false) => Number::Int(max),
         (None, true) => Number::Float(f64::NEG_INFINITY),
         (None, false) => Number::Float(f64::INFINITY),
     };
-    let worst = call.scalar(dtype, worst)?;
-    let all = places(call, DataType::Int64, size, axis as usize, shape.len())?;
+    if k > MAX_SEARCHES {
+        let found = sorted(call, x, axis as usize, Order { largest, worst }, k)?;
+        let values = call.emit(GatherElements { axis }, &[x, found])?;
+        return Ok([values, found].map(Value::Operand).to_vec());
+    }
+    let worst = call.scalar(call.dtype(x), worst)?;
+    let all = places(call, DataType::Int64, size, axis as usize, call.rank(x))?;
     let mut search = Search { x, axis, largest, all, worst, left: None };
     let (mut values, mut found) = (Vec::new(), Vec::new());
     for _ in 0..k {
@@ -88,12 +189,18 @@ fn top_k(call: &mut Call) -> Outcome {
 }
 
 /// The operators of this family.
-pub const OPERATORS: &[Entry] = &[standard("TopK", "constant K of at most 1024", top_k)];
+pub const OPERATORS: &[Entry] = &[standard("TopK", "constant K", top_k)];
 
 #[cfg(test)]
 mod tests {
-    use crate::onnx::tensor::ElementType::Float;
+    use crate::dtype::{DataType, Number};
+    use crate::onnx::import::Request;
+    use crate::onnx::tensor::ElementType::{Float, Int32};
     use crate::onnx::testing::{Attr, TestGraph};
+    use crate::ops::tensor::Tensor;
+    use crate::shape::Descriptor;
+    use crate::testing::Random;
+    use std::collections::HashMap;
 
     #[test]
     fn one_element_needs_one_search() {
@@ -106,6 +213,74 @@ mod tests {
     fn k_is_at_most_the_size_of_the_dimension() {
         let graph = TestGraph::default().input("x", Float, &["2", "5"]);
         let refusal = graph.node("TopK", "x", "values indices", vec![("k", Attr::Int(6))]).output("values").refusal(9);
-        assert!(refusal.contains("K is 6, expected at most 5 of 5 elements"), "{refusal}");
+        assert!(refusal.contains("K is 6, expected at most 5, the size of the dimension"), "{refusal}");
+    }
+
+    /// The results for `x` along the middle one of three dimensions: values and places.
+    fn top_k(x: &Tensor, k: i64, largest: bool) -> [Tensor; 2] {
+        let Descriptor { dtype, shape } = x.descriptor();
+        let dims: Vec<String> = shape.iter().map(u32::to_string).collect();
+        let dims: Vec<&str> = dims.iter().map(String::as_str).collect();
+        let element = if dtype.is_float() { Float } else { Int32 };
+        let attributes = vec![("axis", Attr::Int(1)), ("largest", Attr::Int(largest as i64))];
+        let graph = TestGraph::default().input("x", element, &dims).ints("k", &[k]);
+        let graph = graph.node("TopK", "x k", "values places", attributes).output("values").output("places");
+        let graph = graph.import(11, &Request::default()).unwrap();
+        let inputs = HashMap::from([("x".to_string(), x.clone())]);
+        let mut outputs = crate::reference::run(&graph, &inputs);
+        ["values", "places"].map(|name| outputs.remove(name).unwrap())
+    }
+
+    fn numbers(tensor: &Tensor) -> Vec<f64> {
+        let numbers = crate::onnx::tensor::numbers(tensor.descriptor().dtype, &tensor.to_bytes());
+        numbers.into_iter().map(Number::to_f64).collect()
+    }
+
+    #[test]
+    fn many_elements_are_sorted() {
+        let mut random = Random::new(7);
+        let shape = [2, 300, 3];
+        let mut check = |dtype: DataType, specials: &[f64], k: usize, largest: bool| {
+            // Few different values: most have equals.
+            let x = Tensor::from_fn(&Descriptor::new(dtype, shape), |_| {
+                let at = (random.next() % 40) as usize;
+                Number::Float(specials.get(at).copied().unwrap_or(at as f64)).cast(dtype)
+            });
+            let results = top_k(&x, k as i64, largest).map(|tensor| numbers(&tensor));
+            let x = numbers(&x);
+            // NaN comes first.
+            let first = |a: f64, b: f64| {
+                let numbers = if largest { b.partial_cmp(&a) } else { a.partial_cmp(&b) };
+                numbers.unwrap_or_else(|| b.is_nan().cmp(&a.is_nan()))
+            };
+            for line in 0..6 {
+                let (outer, inner) = (line / 3, line % 3);
+                let mut places: Vec<usize> = (0..300).collect();
+                let value = |place: usize| x[(outer * 300 + place) * 3 + inner];
+                places.sort_by(|&a, &b| first(value(a), value(b)));
+                for (at, place) in places.into_iter().take(k).enumerate() {
+                    let [got, found] = [0, 1].map(|output| results[output][(outer * k + at) * 3 + inner]);
+                    let expected = value(place);
+                    // NaN and infinities on its side of the order are one.
+                    let is_same = got == expected || got.is_nan() && expected.is_nan();
+                    let is_top = got.is_infinite() && expected.is_nan() || got.is_nan() && expected.is_infinite();
+                    assert!(is_same || is_top, "{dtype:?} {k} {largest}: [{at}] is {got}, expected {expected}");
+                    if specials.is_empty() {
+                        assert_eq!(found, place as f64, "{dtype:?} {k} {largest}: the place of [{at}]");
+                    }
+                }
+                let places = (0..k).map(|at| results[1][(outer * k + at) * 3 + inner] as usize);
+                let distinct: std::collections::HashSet<usize> = places.filter(|&place| place < 300).collect();
+                assert_eq!(distinct.len(), k);
+            }
+        };
+        for largest in [true, false] {
+            for k in [129, 200, 256, 300] {
+                check(DataType::Float32, &[], k, largest);
+            }
+            check(DataType::Int32, &[], 290, largest);
+            check(DataType::Int32, &[i32::MAX as f64, i32::MIN as f64], 300, largest);
+            check(DataType::Float32, &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY], 300, largest);
+        }
     }
 }

@@ -1,0 +1,53 @@
+// Runs every code block of the documentation, and compares what it prints with what the page shows.
+
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import test, { describe } from 'node:test';
+import { blocksOf } from './page.mjs';
+import { PAGES, read } from './pages.mjs';
+import { checkSyntax, createProject, isShown, programsOf, runProgram } from './program.mjs';
+
+/** How many code blocks are not run, each for the reason that its page gives. */
+const NOT_RUN = 13;
+
+const pages = PAGES.map((name) => ({ name, programs: programsOf(blocksOf(read(name), name)) }));
+
+/** Runs a program, or checks what is not run, and compares the outputs. */
+async function check(page, project, parts) {
+  const unrun = parts.filter(({ notRun }) => notRun !== undefined);
+  if (unrun.length > 0) {
+    assert.deepEqual(unrun, parts, 'a program is run as a whole or not at all');
+    for (const part of parts.filter(({ language }) => language === 'js')) await checkSyntax(project, part);
+    return;
+  }
+  const outputs = await runProgram(project, parts);
+  parts.forEach(({ line, output }, index) => {
+    const printed = outputs[index];
+    if (output === undefined) {
+      assert.equal(printed, '', `${page}:${line} prints what the page does not show`);
+    } else if (output.notRun === undefined && !isShown(output.text, printed)) {
+      assert.equal(printed, output.text, `${page}:${line} prints something else than the page shows`);
+    }
+  });
+}
+
+describe('the code of the documentation', { concurrency: availableParallelism() }, () => {
+  for (const { name, programs } of pages.filter((page) => page.programs.length > 0)) {
+    test(name, async (t) => {
+      const project = createProject();
+      t.after(() => rmSync(project, { recursive: true, force: true }));
+      // In order: later blocks use the files that earlier ones write.
+      for (const parts of programs) await t.test(`line ${parts[0].line}`, () => check(name, project, parts));
+    });
+  }
+});
+
+test('blocks that are not run are counted', (t) => {
+  const reasons = pages.flatMap(({ name, programs }) =>
+    programs.flat().flatMap((block) => [block, ...(block.output === undefined ? [] : [block.output])])
+      .filter(({ notRun }) => notRun !== undefined)
+      .map(({ line, notRun }) => `${name}:${line}: ${notRun}`));
+  reasons.forEach((reason) => t.diagnostic(reason));
+  assert.equal(reasons.length, NOT_RUN, reasons.join('\n'));
+});

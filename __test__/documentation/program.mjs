@@ -1,0 +1,131 @@
+// Runs the code blocks of a page in a project of their own, and compares what they print with what the page shows.
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFileSync, mkdirSync, mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, dirname, join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { root } from '../../scripts/process.mjs';
+
+/** Milliseconds for a block. */
+const PATIENCE = 60_000;
+
+/** A line that separates the outputs of a program's parts. */
+const SEPARATOR = '\u0000';
+
+/** Stands for any text within a line of a shown output, and for any lines where it is a line. */
+const ELLIPSIS = '…';
+
+/**
+ * The programs of a page: `js` blocks that continue each other, or one `sh` block.
+ *
+ * @param {import('./page.mjs').Block[]} blocks
+ * @returns {import('./page.mjs').Block[][]}
+ * @throws {Error} for a block that continues nothing
+ */
+export function programsOf(blocks) {
+  const programs = [];
+  for (const block of blocks) {
+    const last = programs.at(-1);
+    if (!block.continues) {
+      programs.push([block]);
+    } else if (last?.[0].language !== 'js') {
+      throw new Error(`line ${block.line}: there is no program above that could go on`);
+    } else {
+      last.push(block);
+    }
+  }
+  return programs;
+}
+
+/** An empty project that has this checkout as its package `webnn-node`, command included. */
+export function createProject() {
+  const project = mkdtempSync(join(tmpdir(), 'webnn-documentation-'));
+  const modules = join(project, 'node_modules');
+  mkdirSync(join(modules, '.bin'), { recursive: true });
+  symlinkSync(root, join(modules, 'webnn-node'), 'junction');
+  const command = join(modules, '.bin', 'webnn-node');
+  if (process.platform === 'win32') {
+    writeFileSync(`${command}.cmd`, '@node "%~dp0\\..\\webnn-node\\bin\\webnn-node.js" %*\r\n');
+  } else {
+    symlinkSync(join(root, 'bin', 'webnn-node.js'), command);
+  }
+  writeFileSync(join(project, 'package.json'), '{ "private": true }\n');
+  return project;
+}
+
+/** The environment of a block: no colours, nothing that changes what is computed, this Node. */
+function environment(project) {
+  const inherited = Object.entries(process.env).filter(([name]) => !/^(WEBNN_|NODE_TEST_CONTEXT$|FORCE_COLOR$|PATH$)/i.test(name));
+  return {
+    ...Object.fromEntries(inherited),
+    PATH: [dirname(process.execPath), join(project, 'node_modules', '.bin'), process.env.PATH].join(delimiter),
+    NO_COLOR: '1',
+    // sharp imports JSON, which early versions of Node 20 warn about.
+    NODE_OPTIONS: '--disable-warning=ExperimentalWarning',
+    npm_config_loglevel: 'error',
+    npm_config_update_notifier: 'false',
+  };
+}
+
+/** Runs a command to its end. @returns {Promise<string>} its standard output @throws {Error} with what went wrong */
+async function output(project, command, args) {
+  const child = spawn(command, args, {
+    cwd: project,
+    env: environment(project),
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: PATIENCE,
+    killSignal: 'SIGKILL',
+  });
+  const [[code, signal], stdout, stderr] = await Promise.all([once(child, 'close'), text(child.stdout), text(child.stderr)]);
+  if (code !== 0 || stderr !== '') {
+    throw new Error(`it ended with ${code ?? signal}\n${stdout}${stderr}`);
+  }
+  return stdout;
+}
+
+/** Without spaces at the ends of lines and empty lines at the end. */
+const tidy = (lines) => lines.replaceAll(/[ \t\r]+$/gm, '').trimEnd();
+
+/**
+ * Runs the parts of a program in one process.
+ *
+ * @param {string} project folder that {@link createProject} made
+ * @param {import('./page.mjs').Block[]} parts of which all are run
+ * @returns {Promise<string[]>} what each of them printed
+ * @throws {Error} when it fails or writes to standard error
+ */
+export async function runProgram(project, parts) {
+  for (const [name, source] of parts.flatMap(({ files }) => Object.entries(files))) {
+    mkdirSync(dirname(join(project, name)), { recursive: true });
+    copyFileSync(join(root, source), join(project, name));
+  }
+  const [{ language, line, text: commands }] = parts;
+  if (language === 'sh') {
+    return [tidy(await output(project, 'sh', ['-eu', '-c', commands]))];
+  }
+  const file = `line-${line}.mjs`;
+  const separator = `;console.log(${JSON.stringify(SEPARATOR)});\n`;
+  writeFileSync(join(project, file), `${parts.map((part) => part.text).join(`\n${separator}`)}\n`);
+  return (await output(project, process.execPath, [file])).split(`${SEPARATOR}\n`).map(tidy);
+}
+
+/** @throws {Error} when a block that is not run is no sound module */
+export async function checkSyntax(project, block) {
+  const file = join(project, `line-${block.line}.mjs`);
+  writeFileSync(file, block.text);
+  await output(project, process.execPath, ['--check', file]);
+}
+
+const escape = (part) => part.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+
+/** A pattern for a part of a line. Columns of a table stand wherever the longest cell puts them. */
+const partPattern = (part) => part.split(/ {2,}/).map(escape).join(' {2,}');
+
+/** Whether a program printed what a page shows, in which {@link ELLIPSIS} stands for anything. */
+export function isShown(shown, printed) {
+  const lines = tidy(shown).split('\n');
+  const pattern = lines.map((line) => (line.trim() === ELLIPSIS ? '(?:.*\n)*' : `${line.split(ELLIPSIS).map(partPattern).join('.*')}\n`));
+  return new RegExp(`^${pattern.join('')}$`).test(`${tidy(printed)}\n`);
+}

@@ -1,0 +1,115 @@
+//! Views of memory of JavaScript.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::{Buffer, store};
+use napi::ValueType;
+use napi::bindgen_prelude::{FromNapiValue, TypeName, ValidateNapiValue};
+use napi::sys;
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::AtomicU8;
+
+/// A `Uint8Array` that is passed to a function, for as long as that runs. Its memory may belong to a `SharedArrayBuffer`, which
+/// other threads write at any time: it is copied from and to, and never borrowed.
+pub struct View<'a> {
+    env: sys::napi_env,
+    value: sys::napi_value,
+    _call: PhantomData<&'a ()>,
+}
+
+impl View<'_> {
+    /// A copy of the bytes.
+    ///
+    /// # Errors
+    /// A TypeError for anything but a `Uint8Array`, an UnknownError when there is no memory.
+    pub fn copy(&self) -> Result<Buffer> {
+        // SAFETY: no JavaScript runs until the copy is made.
+        Buffer::copy_of_racing(unsafe { self.memory()? })
+    }
+
+    /// Number of bytes.
+    ///
+    /// # Errors
+    /// A TypeError for anything but a `Uint8Array`.
+    pub fn len(&self) -> Result<usize> {
+        // SAFETY: the bytes are not used.
+        unsafe { self.memory() }.map(|memory| memory.len())
+    }
+
+    /// `buffer`, which is as long, with a copy of the bytes.
+    ///
+    /// # Errors
+    /// A TypeError for anything but a `Uint8Array` of as many bytes.
+    pub fn copy_into(&self, mut buffer: Buffer) -> Result<Buffer> {
+        // SAFETY: no JavaScript runs until the copy is made.
+        let memory = unsafe { self.memory()? };
+        if memory.len() != buffer.len() {
+            let message = format!("the view has {} bytes, expected {}", memory.len(), buffer.len());
+            return Err(Error::new(ErrorKind::Type, message));
+        }
+        buffer.replace_by_racing(memory);
+        Ok(buffer)
+    }
+
+    /// Replaces the bytes.
+    ///
+    /// # Errors
+    /// A TypeError for anything but a `Uint8Array` of as many bytes.
+    pub fn replace(&self, bytes: &[u8]) -> Result<()> {
+        // SAFETY: no JavaScript runs until the bytes are stored.
+        let memory = unsafe { self.memory()? };
+        if memory.len() != bytes.len() {
+            let message = format!("the view has {} bytes, expected {}", memory.len(), bytes.len());
+            return Err(Error::new(ErrorKind::Type, message));
+        }
+        store(bytes, memory);
+        Ok(())
+    }
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// No JavaScript runs on this thread while the bytes are used: it could free them.
+    unsafe fn memory(&self) -> Result<&[AtomicU8]> {
+        let (mut kind, mut len, mut start, mut buffer, mut offset) = (0, 0, null_mut(), null_mut(), 0);
+        // SAFETY: the value lives as long as the call that it was passed to; anything but a typed array is a failure.
+        let status = unsafe {
+            sys::napi_get_typedarray_info(
+                self.env,
+                self.value,
+                &mut kind,
+                &mut len,
+                &mut start,
+                &mut buffer,
+                &mut offset,
+            )
+        };
+        if status != sys::Status::napi_ok || kind != sys::TypedarrayType::uint8_array {
+            return Err(Error::new(ErrorKind::Type, "the argument is no Uint8Array"));
+        }
+        // An empty view may lie nowhere.
+        let start = NonNull::new(start).unwrap_or(NonNull::dangling());
+        // SAFETY: JavaScript's memory can be read and written, and is there until JavaScript runs again. Whoever else accesses it
+        // is a thread of JavaScript, or this function on one, and so does it atomically.
+        Ok(unsafe { std::slice::from_raw_parts(start.cast().as_ptr(), len) })
+    }
+}
+
+impl TypeName for View<'_> {
+    fn type_name() -> &'static str {
+        "Uint8Array"
+    }
+
+    fn value_type() -> ValueType {
+        ValueType::Object
+    }
+}
+
+/// An object is taken for a view, and refused where its bytes are asked for.
+impl ValidateNapiValue for View<'_> {}
+
+impl FromNapiValue for View<'_> {
+    unsafe fn from_napi_value(env: sys::napi_env, value: sys::napi_value) -> napi::Result<Self> {
+        Ok(View { env, value, _call: PhantomData })
+    }
+}

@@ -1,0 +1,252 @@
+//! Random numbers, which are drawn while a model is read: a graph of WebNN computes the same every time.
+//!
+//! The generator is SplitMix64, whose state starts as the bits of the float32 `seed`. Number `i` depends on the seed and
+//! on `i` only, so that the same seed gives the same numbers everywhere, though not those of other runtimes: the standard
+//! names no generator.
+
+use crate::dtype::DataType;
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
+use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::onnx::tensor::checked_shape;
+use crate::ops::arg_min_max::{ArgAttributes, ArgMinMax};
+use crate::ops::elementwise::Elementwise as E;
+use crate::shape::Descriptor;
+use std::f64::consts::TAU;
+
+/// A source of numbers that depend on its seed only.
+#[derive(Clone, Copy)]
+struct Source(u64);
+
+impl Source {
+    /// The source of the node's seed.
+    fn new(call: &Call) -> Step<Source> {
+        let seed = call.float_attribute("seed");
+        let seed =
+            seed.ok_or("without a seed, its numbers would be others in every run; those of a graph are fixed")?;
+        Ok(Source((seed as f32).to_bits() as u64))
+    }
+
+    /// Number `at`, uniform in `[0, 1)`: a multiple of 2^-24, which float32 holds.
+    fn uniform(self, at: u64) -> f64 {
+        let mut z = self.0.wrapping_add(at.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        (z >> 40) as f64 / (1u64 << 24) as f64
+    }
+
+    /// Number `at` of the standard normal distribution (Box and Muller).
+    fn normal(self, at: u64) -> f64 {
+        let (radius, angle) = (1.0 - self.uniform(2 * at), self.uniform(2 * at + 1));
+        (-2.0 * radius.ln()).sqrt() * (TAU * angle).cos()
+    }
+
+    /// Number `at` of the standard Gumbel distribution.
+    fn gumbel(self, at: u64) -> f64 {
+        // The middles of the steps: neither 0 nor 1.
+        -(-(self.uniform(at) + 0.5 / (1u64 << 24) as f64).ln()).ln()
+    }
+
+    /// A constant of `f(0), f(1), ...`.
+    fn tensor(self, call: &mut Call, dtype: DataType, shape: &[u32], f: impl Fn(u64) -> f64) -> Step<OperandId> {
+        let count: u64 = shape.iter().map(|&dim| dim as u64).product();
+        call.constant(dtype, shape, (0..count).map(f))
+    }
+}
+
+/// The type of the output: that of the attribute `dtype`, or else `default`.
+fn output_type(call: &Call, default: Option<DataType>) -> Step<DataType> {
+    match call.type_attribute("dtype")? {
+        Some(element) => {
+            element.computed().ok_or_else(|| Refusal(format!("dtype is {element}, which WebNN does not have")))
+        }
+        None => default.ok_or_else(|| "the input is of a type that WebNN does not have".into()),
+    }
+}
+
+/// Which numbers are drawn.
+#[derive(Clone, Copy)]
+enum Distribution {
+    Normal,
+    Uniform,
+}
+
+fn random(call: &mut Call, distribution: Distribution, like: bool) -> Outcome {
+    let source = Source::new(call)?;
+    let (shape, default) = match like {
+        true => (call.input_sizes(0)?, call.input_type(0)),
+        false => {
+            let shape = call.ints_attribute("shape").ok_or("shape is missing")?;
+            (checked_shape(&shape).map_err(Refusal)?, Some(DataType::Float32))
+        }
+    };
+    let dtype = output_type(call, default)?;
+    if !dtype.is_float() {
+        return Err(Refusal(format!("its numbers are of type {dtype}, expected a floating-point type")));
+    }
+    if shape.contains(&0) {
+        return Ok(vec![Value::Empty(Descriptor::new(dtype, shape))]);
+    }
+    let output = match distribution {
+        Distribution::Normal => {
+            let (mean, scale) = (call.float_or("mean", 0.0), call.float_or("scale", 1.0));
+            source.tensor(call, dtype, &shape, |at| mean + scale * source.normal(at))
+        }
+        Distribution::Uniform => {
+            let (low, high) = (call.float_or("low", 0.0), call.float_or("high", 1.0));
+            source.tensor(call, dtype, &shape, |at| low + (high - low) * source.uniform(at))
+        }
+    };
+    call.one(output)
+}
+
+/// 1 with the probability that the input holds, else 0.
+fn bernoulli(call: &mut Call) -> Outcome {
+    let source = Source::new(call)?;
+    let dtype = output_type(call, call.input_type(0))?;
+    if let Some(Value::Empty(Descriptor { shape, .. })) = call.value(0) {
+        return Ok(vec![Value::Empty(Descriptor::new(dtype, shape))]);
+    }
+    let x = call.input(0)?;
+    let x = call.cast(x, DataType::Float32)?;
+    let drawn = source.tensor(call, DataType::Float32, &call.sizes(x), |at| source.uniform(at))?;
+    let is_one = call.emit(E::Greater, &[x, drawn])?;
+    let output = call.cast(is_one, dtype);
+    call.one(output)
+}
+
+/// Draws classes, `[batch, samples]`, whose logarithmic probabilities are `[batch, classes]`: each time the class with the
+/// largest of them after a number of the Gumbel distribution is added.
+fn multinomial(call: &mut Call) -> Outcome {
+    let source = Source::new(call)?;
+    let output_data_type = output_type(call, Some(DataType::Int32))?;
+    if !matches!(output_data_type, DataType::Int32 | DataType::Int64) {
+        return Err(Refusal(format!("dtype is {output_data_type}, expected int32 or int64")));
+    }
+    let x = call.input(0)?;
+    let [batch, classes] = call.dims(x, "the input")?;
+    let given = call.int_or("sample_size", 1);
+    let samples = u32::try_from(given).ok().filter(|&samples| samples > 0);
+    let samples = samples.ok_or_else(|| Refusal(format!("sample_size is {given}, expected a positive number")))?;
+    let x = call.cast(x, DataType::Float32)?;
+    let x = call.reshape(x, &[batch, 1, classes])?;
+    let shape = [batch, samples, classes];
+    let drawn = source.tensor(call, DataType::Float32, &shape, |at| source.gumbel(at))?;
+    let sum = call.add(x, drawn)?;
+    let attributes = ArgAttributes { axis: 2, keep_dimensions: false, output_data_type };
+    let output = call.emit(ArgMinMax { max: true, attributes }, &[sum]);
+    call.one(output)
+}
+
+/// What is not translated of any of them.
+const NOTES: &str = "with a seed: numbers of a generator of our own, the same in every run";
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    standard("Bernoulli", NOTES, bernoulli),
+    standard("Multinomial", NOTES, multinomial),
+    standard("RandomNormal", NOTES, |call| random(call, Distribution::Normal, false)),
+    standard("RandomNormalLike", NOTES, |call| random(call, Distribution::Normal, true)),
+    standard("RandomUniform", NOTES, |call| random(call, Distribution::Uniform, false)),
+    standard("RandomUniformLike", NOTES, |call| random(call, Distribution::Uniform, true)),
+];
+
+#[cfg(test)]
+mod tests {
+    use crate::dtype::{DataType, Number};
+    use crate::onnx::import::Request;
+    use crate::onnx::tensor::ElementType::*;
+    use crate::onnx::testing::*;
+    use crate::ops::tensor::Tensor;
+    use std::collections::HashMap;
+
+    /// The elements of the output `y` for an input `x` of this shape that is `value` everywhere.
+    fn drawn(graph: TestGraph, shape: &[u32], value: f64) -> (DataType, Vec<f64>) {
+        let graph = graph.output("y").import(22, &Request::default()).unwrap();
+        let x = crate::shape::Descriptor::new(DataType::Float32, shape);
+        let x = Tensor::from_fn(&x, |_| Number::Float(value));
+        let inputs = HashMap::from([("x".to_string(), x)]);
+        let y = crate::reference::run(&graph, &inputs).remove("y").unwrap();
+        let dtype = y.descriptor().dtype;
+        let numbers = crate::onnx::tensor::numbers(dtype, &y.to_bytes());
+        (dtype, numbers.into_iter().map(Number::to_f64).collect())
+    }
+
+    fn moments(numbers: &[f64]) -> [f64; 2] {
+        let count = numbers.len() as f64;
+        let mean = numbers.iter().sum::<f64>() / count;
+        [mean, numbers.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count]
+    }
+
+    fn normal(seed: f32) -> TestGraph {
+        let attributes = vec![
+            ("shape", Attr::Ints(&[100, 100])),
+            ("mean", Attr::Float(3.0)),
+            ("scale", Attr::Float(2.0)),
+            ("seed", Attr::Float(seed)),
+        ];
+        TestGraph::default().input("x", Float, &["1"]).node("RandomNormal", "", "y", attributes)
+    }
+
+    #[test]
+    fn numbers_follow_their_distribution_and_their_seed() {
+        let (_, first) = drawn(normal(1.0), &[1], 0.0);
+        let [mean, variance] = moments(&first);
+        assert!((mean - 3.0).abs() < 0.1 && (variance - 4.0).abs() < 0.2, "mean {mean}, variance {variance}");
+        assert_eq!(first, drawn(normal(1.0), &[1], 0.0).1);
+        assert_ne!(first, drawn(normal(2.0), &[1], 0.0).1);
+
+        let attributes = vec![("low", Attr::Float(-2.0)), ("high", Attr::Float(4.0)), ("seed", Attr::Float(0.5))];
+        let graph = TestGraph::default().input("x", Float, &["5000"]).node("RandomUniformLike", "x", "y", attributes);
+        let (_, numbers) = drawn(graph, &[5000], 0.0);
+        assert!(numbers.iter().all(|x| (-2.0..4.0).contains(x)));
+        let [mean, variance] = moments(&numbers);
+        assert!((mean - 1.0).abs() < 0.1 && (variance - 3.0).abs() < 0.2, "mean {mean}, variance {variance}");
+    }
+
+    #[test]
+    fn types_and_shapes_come_from_attributes_or_the_input() {
+        let attributes = vec![("dtype", Attr::Int(10)), ("seed", Attr::Float(1.0))];
+        let graph = TestGraph::default().input("x", Float, &["2", "3"]).node("RandomNormalLike", "x", "y", attributes);
+        assert!(graph.output("y").text(22).contains("constant float16 [2, 3]"));
+        let attributes = vec![("shape", Attr::Ints(&[1 << 24])), ("seed", Attr::Float(1.0))];
+        let message = TestGraph::default().node("RandomUniform", "", "y", attributes).output("y").refusal(22);
+        assert!(message.contains("a constant of 16777216 elements, more than 8388608"), "{message}");
+        let attributes = vec![("dtype", Attr::Int(6)), ("seed", Attr::Float(1.0)), ("shape", Attr::Ints(&[2]))];
+        let message = TestGraph::default().node("RandomUniform", "", "y", attributes).output("y").refusal(22);
+        assert!(message.contains("of type int32, expected a floating-point type"), "{message}");
+    }
+
+    #[test]
+    fn without_a_seed_nothing_is_drawn() {
+        let graph = TestGraph::default().node("RandomNormal", "", "y", vec![("shape", Attr::Ints(&[2]))]).output("y");
+        let message = graph.refusal(22);
+        assert!(message.contains("without a seed, its numbers would be others in every run"), "{message}");
+    }
+
+    #[test]
+    fn draws_have_the_probabilities_of_the_input() {
+        let bernoulli = |probability: f64| {
+            let attributes = vec![("seed", Attr::Float(1.0)), ("dtype", Attr::Int(6))];
+            let graph = TestGraph::default().input("x", Float, &["4000"]).node("Bernoulli", "x", "y", attributes);
+            let (dtype, numbers) = drawn(graph, &[4000], probability);
+            assert_eq!(dtype, DataType::Int32);
+            moments(&numbers)[0]
+        };
+        assert_eq!([bernoulli(0.0), bernoulli(1.0)], [0.0, 1.0]);
+        let mean = bernoulli(0.3);
+        assert!((mean - 0.3).abs() < 0.03, "{mean}");
+
+        let attributes = vec![("seed", Attr::Float(1.0)), ("sample_size", Attr::Int(3000)), ("dtype", Attr::Int(7))];
+        let graph = TestGraph::default().input("x", Float, &["2", "4"]).node("Multinomial", "x", "y", attributes);
+        let (dtype, classes) = drawn(graph, &[2, 4], -1.5);
+        assert_eq!((dtype, classes.len()), (DataType::Int64, 6000));
+        for class in 0..4 {
+            let share = classes.iter().filter(|&&drawn| drawn == class as f64).count() as f64 / 6000.0;
+            assert!((share - 0.25).abs() < 0.03, "class {class}: {share}");
+        }
+    }
+}
