@@ -1,6 +1,7 @@
 //! Tests of sessions on the CPU, without JavaScript.
 
 use super::*;
+use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::error::ErrorKind;
 use crate::memory::{bytes_of, elements};
@@ -51,7 +52,11 @@ fn run(session: &Arc<Session>, feeds: &[(Vec<u8>, Option<Vec<u32>>)]) -> Result<
     let targets = vec![Target::Read; session.signature().outputs.len()];
     finished(|done| session.run(shapes, feeds, targets, values.clone(), done))?;
     let values: Vec<Option<Value>> = values.take().expect("a run that succeeds leaves its values");
-    Ok(values.into_iter().flatten().map(|v| (v.descriptor.shape, elements(v.bytes.bytes()).to_vec())).collect())
+    Ok(values
+        .into_iter()
+        .flatten()
+        .map(|v| (numbers(&v.descriptor.shape), elements(v.bytes.bytes()).to_vec()))
+        .collect())
 }
 
 #[test]
@@ -143,7 +148,7 @@ fn tensors_are_used_in_place_and_targets_must_fit() {
         tensor.expect("created")
     };
     let (x, y, b) = (tensor(&[2, 1]), tensor(&[2, 1]), bytes_of(&[3.0f32]).to_vec());
-    context.write(&x, bytes_of(&[1.0f32, 2.0])).unwrap();
+    context.write(&x, Buffer::copy_of(bytes_of(&[1.0f32, 2.0])).unwrap()).unwrap();
     let run = |target: &Arc<Tensor>| {
         let offers = [Offer::Tensor(&x), Offer::Data { bytes: 4, shape: None }];
         let shapes = session.signature().shapes_of_feeds(&offers).unwrap();
@@ -181,4 +186,167 @@ fn only_what_holds_for_every_size_is_refused_before_sizes_are_known() {
     let unknown = TestGraph::default().input("x", Float, &["n"]).node("NoSuch", "x", "y", vec![]).output("y");
     let error = Session::open(model(unknown), context(), SessionOptions::default()).err().expect("never possible");
     assert_eq!((error.code, error.unsupported.len()), (Some(Code::UnsupportedOperator), 1));
+}
+
+/// Names and shapes of inputs, with names for sizes that are free, and the sizes to try.
+struct Sized {
+    graph: fn() -> TestGraph,
+    inputs: &'static [&'static [&'static str]],
+    sizes: &'static [&'static [(&'static str, u32)]],
+}
+
+/// Attention over a text of any length as it is exported: heads split with sizes that the model computes.
+fn attention() -> TestGraph {
+    let weights = |seed: u32| (0..64).map(|i| ((i * 37 + seed) % 19) as f32 / 19.0 - 0.5).collect::<Vec<f32>>();
+    let graph = TestGraph::default()
+        .input("x", Float, &["batch", "length", "8"])
+        .input("mask", Float, &["batch", "length"])
+        .floats("wq", &[8, 8], &weights(1))
+        .floats("wk", &[8, 8], &weights(2))
+        .floats("wv", &[8, 8], &weights(3))
+        .floats("positions", &[40, 8], &[weights(4), weights(5), weights(6), weights(7), weights(8)].concat())
+        .floats("root", &[], &[2.0])
+        .ints("zero", &[0])
+        .ints("one", &[1])
+        .ints("two", &[2])
+        .ints("heads", &[2, 4])
+        .ints("minus_one", &[-1])
+        .node("Shape", "x", "shape", vec![])
+        .node("Slice", "shape zero two", "outer", vec![])
+        .node("Gather", "shape one", "length", vec![])
+        .node("Concat", "outer heads", "split", vec![("axis", Attr::Int(0))])
+        .node("Concat", "outer minus_one", "joined", vec![("axis", Attr::Int(0))])
+        .node("Slice", "positions zero length zero", "here", vec![])
+        .node("Add", "x here", "placed", vec![]);
+    let graph = [("q", 1), ("k", 3), ("v", 1)].iter().fold(graph, |graph, (name, order)| {
+        let perm: &[i64] = if *order == 3 { &[0, 2, 3, 1] } else { &[0, 2, 1, 3] };
+        graph
+            .node("MatMul", &format!("placed w{name}"), &format!("{name}0"), vec![])
+            .node("Reshape", &format!("{name}0 split"), &format!("{name}1"), vec![])
+            .node("Transpose", &format!("{name}1"), name, vec![("perm", Attr::Ints(perm))])
+    });
+    graph
+        .node("MatMul", "q k", "products", vec![])
+        .node("Div", "products root", "scaled", vec![])
+        .node("Unsqueeze", "mask one_two", "wide", vec![])
+        .ints("one_two", &[1, 2])
+        .node("Add", "scaled wide", "scores", vec![])
+        .node("Softmax", "scores", "weights", vec![("axis", Attr::Int(-1))])
+        .node("MatMul", "weights v", "mixed", vec![])
+        .node("Transpose", "mixed", "turned", vec![("perm", Attr::Ints(&[0, 2, 1, 3]))])
+        .node("Reshape", "turned joined", "y", vec![])
+        .node("ReduceMean", "y", "mean", vec![("axes", Attr::Ints(&[1])), ("keepdims", Attr::Int(0))])
+        .output("y")
+        .output("mean")
+}
+
+/// Convolutions over a picture of any size, and what scales it back.
+fn picture() -> TestGraph {
+    let filter: Vec<f32> = (0..4 * 3 * 9).map(|i| (i % 7) as f32 / 7.0 - 0.4).collect();
+    TestGraph::default()
+        .input("x", Float, &["batch", "3", "height", "width"])
+        .floats("filter", &[4, 3, 3, 3], &filter)
+        .floats("bias", &[4], &[0.5, -0.5, 0.25, 0.0])
+        .node("Conv", "x filter bias", "c", vec![("pads", Attr::Ints(&[1, 1, 1, 1])), ("strides", Attr::Ints(&[2, 2]))])
+        .node("Relu", "c", "r", vec![])
+        .node("MaxPool", "r", "p", vec![("kernel_shape", Attr::Ints(&[2, 2]))])
+        .node("GlobalAveragePool", "p", "g", vec![])
+        .node("Flatten", "g", "y", vec![])
+        .node("Concat", "r r", "wide", vec![("axis", Attr::Int(3))])
+        .output("y")
+        .output("wide")
+}
+
+/// Sizes that are 0, 1 and others, in what is cut, joined, padded and repeated.
+fn movements() -> TestGraph {
+    TestGraph::default()
+        .input("x", Float, &["n", "m"])
+        .ints("first", &[1])
+        .ints("last", &[i64::MAX])
+        .ints("axis", &[1])
+        .floats("one", &[1], &[1.0])
+        .node("Slice", "x first last axis", "tail", vec![])
+        .node("Concat", "x tail", "both", vec![("axis", Attr::Int(1))])
+        .node("Shape", "both", "shape", vec![])
+        .node("Expand", "one shape", "ones", vec![])
+        .node("Add", "both ones", "y", vec![])
+        .node("Transpose", "y", "turned", vec![])
+        .node("ReduceSum", "turned axis", "z", vec![("keepdims", Attr::Int(0))])
+        .output("y")
+        .output("z")
+}
+
+const ANY_SIZE: &[Sized] = &[
+    Sized {
+        graph: attention,
+        inputs: &[&["batch", "length", "8"], &["batch", "length"]],
+        sizes: &[
+            &[("batch", 2), ("length", 3)],
+            &[("batch", 2), ("length", 7)],
+            &[("batch", 1), ("length", 7)],
+            &[("batch", 1), ("length", 1)],
+            &[("batch", 3), ("length", 1)],
+            &[("batch", 5), ("length", 33)],
+            &[("batch", 1), ("length", 40)],
+        ],
+    },
+    Sized {
+        graph: picture,
+        inputs: &[&["batch", "3", "height", "width"]],
+        sizes: &[
+            &[("batch", 1), ("height", 8), ("width", 8)],
+            &[("batch", 1), ("height", 9), ("width", 13)],
+            &[("batch", 2), ("height", 30), ("width", 5)],
+            &[("batch", 1), ("height", 3), ("width", 3)],
+        ],
+    },
+    Sized {
+        graph: movements,
+        inputs: &[&["n", "m"]],
+        sizes: &[
+            &[("n", 4), ("m", 3)],
+            &[("n", 0), ("m", 3)],
+            &[("n", 1), ("m", 1)],
+            &[("n", 3), ("m", 2)],
+            &[("n", 6), ("m", 17)],
+        ],
+    },
+];
+
+#[test]
+fn results_are_those_of_a_session_for_these_sizes_alone() {
+    for Sized { graph, inputs, sizes } in ANY_SIZE {
+        let any = session(graph(), SessionOptions::default());
+        for sizes in *sizes {
+            let sizes: BTreeMap<String, u32> = sizes.iter().map(|(name, size)| (name.to_string(), *size)).collect();
+            let size = |dim: &&str| dim.parse().unwrap_or_else(|_| sizes[*dim]);
+            let feeds: Vec<_> = inputs
+                .iter()
+                .map(|dims| {
+                    let shape: Vec<u32> = dims.iter().map(size).collect();
+                    let count = shape.iter().product::<u32>();
+                    let numbers: Vec<f32> = (0..count).map(|i| ((i * 29 + 11) % 31) as f32 / 31.0 - 0.5).collect();
+                    data(&numbers, Some(&shape))
+                })
+                .collect();
+            let options = SessionOptions { free_dimensions: sizes.clone(), ..Default::default() };
+            let fixed = run(&session(graph(), options), &feeds).unwrap();
+            let got = run(&any, &feeds).unwrap();
+            let bits = |values: Vec<(Vec<u32>, Vec<f32>)>| -> Vec<(Vec<u32>, Vec<u32>)> {
+                values.into_iter().map(|(shape, x)| (shape, x.into_iter().map(f32::to_bits).collect())).collect()
+            };
+            assert_eq!(bits(got), bits(fixed), "{sizes:?}");
+        }
+    }
+}
+
+#[test]
+fn lengths_share_a_template() {
+    let session = session(attention(), SessionOptions::default());
+    for length in 2..=40u32 {
+        let shapes = BTreeMap::from([("x".to_string(), vec![2, length, 8])]);
+        let shapes = session.signature().shapes_of_names(&shapes).unwrap();
+        finished(|done| session.compile(shapes, Arc::default(), done)).unwrap();
+    }
+    assert_eq!(session.templates.count(), 1);
 }

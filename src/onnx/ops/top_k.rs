@@ -219,7 +219,7 @@ mod tests {
     /// The results for `x` along the middle one of three dimensions: values and places.
     fn top_k(x: &Tensor, k: i64, largest: bool) -> [Tensor; 2] {
         let Descriptor { dtype, shape } = x.descriptor();
-        let dims: Vec<String> = shape.iter().map(u32::to_string).collect();
+        let dims: Vec<String> = shape.iter().map(ToString::to_string).collect();
         let dims: Vec<&str> = dims.iter().map(String::as_str).collect();
         let element = if dtype.is_float() { Float } else { Int32 };
         let attributes = vec![("axis", Attr::Int(1)), ("largest", Attr::Int(largest as i64))];
