@@ -30,7 +30,8 @@ export async function readModel(path, freeDimensions = {}) {
   const { inputs } = inspectModel(path);
   try {
     return { ...inspectModel(path, { freeDimensions }), inputs };
-  } catch (error) {
+  } catch (caught) {
+    const error = /** @type {NodeJS.ErrnoException} */ (caught);
     if (error.code !== 'ERR_WEBNN_UNKNOWN_DIMENSION') throw error;
     throw new UsageError(error.message.replace('inspectModel', '--free-dimension'), { cause: error });
   }

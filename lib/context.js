@@ -51,7 +51,7 @@ function inMemberOrder(key, value) {
  * others.
  *
  * @param {WeakRef<Context>} context
- * @returns {(error: Error) => void}
+ * @returns {(error: import('./internal.js').CodedError) => void}
  */
 const losing = (context) => (error) => {
   if (error.code === 'ERR_WEBNN_DEVICE_LOST') {
@@ -118,17 +118,17 @@ class Context {
   /**
    * Begins to open a session.
    *
-   * @template T
-   * @param {object} model native
-   * @param {object} options for the native side
-   * @param {(handle: object, signature: object) => T} toResource makes what is destroyed with the context
+   * @template {Resource} T
+   * @param {import('./internal.js').Handle<'model'>} model native
+   * @param {import('./internal.js').SessionOptions} options for the native side
+   * @param {(handle: import('./internal.js').Handle<'session'>, signature: import('./internal.js').Signature) => T} toResource makes what is destroyed with the context
    * @returns {Promise<T>}
    */
   openSession(model, options, toResource) {
     this.requireNotLost('loadModel');
     const id = native.completions.nextId();
     native.openSession(this.#handle, model, id, options);
-    return native.completions.outcome(id, (error, made) => {
+    return native.completions.outcome(id, (error, /** @type {[import('./internal.js').Handle<'session'>, string]} */ made) => {
       if (error !== undefined) {
         throw error;
       }

@@ -76,7 +76,7 @@ function sameDescriptor(a, b) {
 
 /**
  * @param {string} kind from `bufferSource`
- * @param {string} dataType
+ * @param {import('../index.js').MLOperandDataType} dataType
  * @param {string} what the buffer is, for messages
  * @throws {TypeError} if a buffer of that kind does not hold elements of that type
  */

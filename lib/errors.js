@@ -69,7 +69,11 @@ function subject(label, operator) {
   return label === '' ? operator : `[${label}] ${operator}`;
 }
 
-/** Lines of a message are kept, what else could confuse a terminal is not. */
+/**
+ * Lines of a message are kept, what else could confuse a terminal is not.
+ *
+ * @param {string} text
+ */
 function sanitizeLines(text) {
   return text.split('\n').map(sanitize).join('\n');
 }
@@ -78,7 +82,7 @@ function sanitizeLines(text) {
 class OnnxError extends Error {
   /**
    * @param {string} message
-   * @param {{name: string, operator: string, domain: string, opset: number, reason: string}[]} unsupported
+   * @param {import('../onnx.js').OnnxUnsupportedNode[]} unsupported
    */
   constructor(message, unsupported = []) {
     super(message);
@@ -134,7 +138,7 @@ function illegalInvocation(member, name) {
  *
  * @param {string} name
  * @param {string} message
- * @param {object[]} [unsupported] nodes, for an OnnxError
+ * @param {import('../onnx.js').OnnxUnsupportedNode[]} [unsupported] nodes, for an OnnxError
  * @returns {Error} a TypeError, DOMException or OnnxError; an Error with the name when it is none of
  *   the interface's, which is a defect of this package and must not pass for an API error
  */

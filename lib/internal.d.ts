@@ -1,6 +1,7 @@
 // Types that modules of this folder share.
 
 import type { MLContextOptions, MLOperandDataType, MLTensorDescriptor } from '../index.js';
+import type { OnnxUnsupportedNode, OnnxValueInfo } from '../onnx.js';
 
 /** The states behind objects of the interfaces. */
 export type BuilderState = InstanceType<typeof import('./builder.js').Builder>;
@@ -60,14 +61,78 @@ type Builder = Handle<'builder'>;
 type Tensor = Handle<'tensor'>;
 type Graph = Handle<'graph'>;
 type Snapshot = Handle<'read'>;
+type Environment = Handle<'environment'>;
+type Model = Handle<'model'>;
+type Session = Handle<'session'>;
 
-/** The functions of the native binary. Ids are those of `Completions`, data types indices of `DATA_TYPES`. */
+/** What a native function gives instead of its result for a model that cannot be used. */
+export interface Refusal {
+  /** One of the table of error codes. */
+  code: string;
+  message: string;
+  unsupported: OnnxUnsupportedNode[];
+}
+
+/** An error of the API. It has a code if it is of the table of error codes. */
+export type CodedError = Error & { code?: string };
+
+/** Sizes of free dimensions, in the order of their names. */
+export interface FreeDimensions {
+  names: string[];
+  sizes: number[];
+}
+
+/** What is fixed for all runs of a session. */
+export interface SessionOptions {
+  dimensions: FreeDimensions;
+  /** Those of the model when left out. */
+  outputs?: string[];
+  constants: { name: string; shape?: number[]; bytes: Uint8Array }[];
+}
+
+/** The inputs and outputs of a session, in native order. */
+export interface Signature {
+  inputs: OnnxValueInfo[];
+  outputs: OnnxValueInfo[];
+}
+
+/** A specialization of a session: its number, what goes in and out, and of that, what its graph reads and writes. */
+export interface Compilation {
+  id: number;
+  inputs: NamedDescriptor[];
+  outputs: NamedDescriptor[];
+  reads: NamedDescriptor[];
+  writes: NamedDescriptor[];
+}
+
+/** What to import a model for: `inputs` are names of those that the `operands` replace. */
+export interface ImportOptions {
+  dimensions: FreeDimensions;
+  outputs?: string[];
+  inputs: string[];
+  operands: number[];
+}
+
+/**
+ * The functions of the native binary. Ids are those of `Completions`, data types indices of `DATA_TYPES`. What a request
+ * has made comes with its completion.
+ */
 export interface Binding {
   version(): string;
-  initialize(onComplete: (ids: number[], codes: (string | null | undefined)[], messages: string[]) => void): Handle<'environment'>;
-  createContext(environment: Handle<'environment'>, id: number, lostId: number, options: NativeContextOptions): Context;
+  /** JSON of the table of error codes. */
+  errorCodes(): string;
+  /**
+   * Codes and messages are empty when all are successes. `details` has what each request made or, of a model that is
+   * refused, the nodes. `allocate` gives undefined when there is no memory.
+   */
+  initialize(
+    onComplete: (ids: number[], codes: string[], messages: string[], details: unknown[][]) => void,
+    allocate: (length: number) => ArrayBuffer | undefined,
+  ): Environment;
+  createContext(environment: Environment, id: number, lostId: number, options: NativeContextOptions): Context;
   destroyContext(context: Context): void;
   loseDevice(context: Context): void;
+  contextDevice(context: Context): 'cpu' | 'gpu';
   supportLimits(context: Context): string;
   createTensor(context: Context, id: number, dataType: number, shape: readonly number[]): Tensor;
   createConstantTensor(context: Context, id: number, dataType: number, shape: readonly number[], bytes: Uint8Array): Tensor;
@@ -104,6 +169,33 @@ export interface Binding {
     runs: number,
   ): Snapshot;
   destroyGraph(graph: Graph): void;
+  /** Makes the model, and JSON of its inputs, outputs and metadata. */
+  openModel(environment: Environment, id: number, source: string | Uint8Array): void;
+  readModel(source: string | Uint8Array): Model | Refusal;
+  /** JSON of an OnnxInspection. */
+  inspectModel(model: Model, dimensions: FreeDimensions): string | Refusal;
+  /** JSON of the outputs, among others: `operand` is null for one without elements. */
+  importModel(builder: Builder, model: Model, options: ImportOptions): string | Refusal;
+  /** JSON of the list that `supportedOperators` gives. */
+  supportedOnnxOperators(): string;
+  /** Makes the session, and JSON of its Signature. */
+  openSession(context: Context, model: Model, id: number, options: SessionOptions): void;
+  /** Refuses names that are not those of the session. */
+  checkNames(session: Session, feeds: string[], fetches: string[]): void;
+  /**
+   * `feeds` has a tensor and null, or bytes and their shape or null, for each input; `fetches` a tensor, null for what is
+   * not read, or undefined, for each output. Makes a list for each output: buffer, data type, sizes; undefined for one that
+   * is not read. The buffer is null when there is no memory for it.
+   */
+  runSession(
+    session: Session,
+    id: number,
+    feeds: (Tensor | Uint8Array | readonly number[] | null)[],
+    fetches?: (Tensor | null | undefined)[],
+  ): void;
+  /** Makes the graph, or null for none, and JSON of a Compilation. */
+  compileSession(session: Session, id: number, names: string[], shapes: number[][]): void;
+  destroySession(session: Session): void;
   /** JSON of a SystemInfo. */
   systemInfo(): string;
 }

@@ -22,8 +22,8 @@ const EXCEPTIONS = new Map(errorCodes.map(({ code, exception }) => [code, except
 /**
  * @param {string} tag a code of the table, or the name of an exception
  * @param {string} message
- * @param {object[]} [unsupported] nodes of a model
- * @returns {Error}
+ * @param {import('../onnx.js').OnnxUnsupportedNode[]} [unsupported] nodes of a model
+ * @returns {import('./internal.js').CodedError}
  */
 function errorOf(tag, message, unsupported) {
   const exception = EXCEPTIONS.get(tag);
@@ -38,7 +38,10 @@ function translate(error) {
   return errorOf(error.code, error.message);
 }
 
-/** @returns {ArrayBuffer | undefined} undefined when there is no memory for it */
+/**
+ * @param {number} length in bytes
+ * @returns {ArrayBuffer | undefined} undefined when there is no memory for it
+ */
 function allocate(length) {
   try {
     return new ArrayBuffer(length);
@@ -64,12 +67,26 @@ function translated(nativeFunction) {
   };
 }
 
-/** As `translated`, for a native function that gives what is wrong with a model as its result. */
+/**
+ * @param {unknown} result of a native function, which may be a handle
+ * @returns {result is import('./internal.js').Refusal}
+ */
+function isRefusal(result) {
+  return typeof result === 'object' && /** @type {Partial<import('./internal.js').Refusal>} */ (result).code !== undefined;
+}
+
+/**
+ * As `translated`, for a native function that gives what is wrong with a model as its result.
+ *
+ * @template {unknown[]} Parameters
+ * @template Result
+ * @param {(...args: Parameters) => Result | import('./internal.js').Refusal} nativeFunction
+ */
 function refusing(nativeFunction) {
   const call = translated(nativeFunction);
-  return (...args) => {
+  return (/** @type {Parameters} */ ...args) => {
     const result = call(...args);
-    if (typeof result === 'object' && result.code !== undefined) {
+    if (isRefusal(result)) {
       throw errorOf(result.code, result.message, result.unsupported);
     }
     return result;
@@ -82,12 +99,12 @@ class Completions {
   environment;
 
   #next = 1;
-  /** @type {Map<number, {resolve: (value: any) => void, reject: (error: unknown) => void, finish: (error: Error | undefined) => unknown}>} */
+  /** @type {Map<number, {resolve: (value: any) => void, reject: (error: unknown) => void, finish: (error: Error | undefined, made: any) => unknown}>} */
   #pending = new Map();
   /**
    * What is called when something happens that nobody waits for, by ids.
    *
-   * @type {Map<number, (error: Error) => void>}
+   * @type {Map<number, (error: import('./internal.js').CodedError) => void>}
    */
   #watched = new Map();
   /** Completions whose task has not come yet. */
@@ -126,9 +143,10 @@ class Completions {
    * never completes within.
    *
    * @template T
+   * @template {unknown[]} [Made=unknown[]]
    * @param {number} id
-   * @param {(error: Error | undefined, made: unknown[] | undefined) => T} finish called on completion with the failure
-   *   or undefined, and what was made; what it returns or throws settles the promise
+   * @param {(error: Error | undefined, made: Made) => T} finish called on completion with the failure or undefined,
+   *   and what was made; what it returns or throws settles the promise
    * @returns {Promise<T>}
    */
   outcome(id, finish) {
@@ -141,7 +159,7 @@ class Completions {
    * Calls `tell` with the error when what a native call watches happens, or ends without having happened.
    *
    * @param {number} id
-   * @param {(error: Error) => void} tell that keeps nothing alive which would end it
+   * @param {(error: import('./internal.js').CodedError) => void} tell that keeps nothing alive which would end it
    */
   watch(id, tell) {
     this.#watched.set(id, tell);
@@ -191,7 +209,8 @@ class Completions {
  */
 const SHARED = Symbol.for('webnn-node.completions');
 
-const completions = (binding[SHARED] ??= new Completions(binding));
+const shared = /** @type {typeof binding & {[SHARED]?: Completions}} */ (binding);
+const completions = (shared[SHARED] ??= new Completions(binding));
 
 module.exports = {
   completions,
