@@ -391,7 +391,7 @@ function elementOrSequence(element) {
  * replacing lone surrogates keep the first position and the last value.
  *
  * @template T
- * @param {import('./internal.js').Converter<T>} element converter of T
+ * @param {(value: unknown, what: string, key: string) => T} element converter of T
  * @returns {import('./internal.js').Converter<Map<string, T>>}
  */
 function record(element) {

@@ -9,6 +9,7 @@ const { isObject } = require('../webidl.js');
 const { codedError } = require('./errors.js');
 const { toSource } = require('./source.js');
 
+/** @type {Record<import('../../index.js').MLOperandDataType, new (buffer: ArrayBuffer) => ArrayBufferView>} */
 const ARRAYS = {
   float32: Float32Array,
   // Engines without Float16Array leave only the bit patterns.
@@ -21,24 +22,36 @@ const ARRAYS = {
   uint8: Uint8Array,
 };
 
-/** @returns {TypedArray} the elements in `buffer` */
+/**
+ * @param {import('../../index.js').MLOperandDataType} dataType
+ * @param {ArrayBuffer} buffer
+ * @returns {ArrayBufferView} a typed array of the elements in `buffer`
+ */
 function typedArray(dataType, buffer) {
   return new ARRAYS[dataType](buffer);
 }
 
-/** What messages call a feed. */
+/**
+ * What messages call a feed.
+ *
+ * @param {string} name
+ */
 function feedName(name) {
   return `run: feed ${quote(name)}`;
 }
 
 /**
- * @typedef {object} Feed
- * @property {object} [tensor] state of an MLTensor; all else is about data
- * @property {object} [data]
- * @property {string} [kind] of the data, from `bufferSource`
- * @property {unknown[]} [shape]
+ * @typedef {object} FeedOfData
+ * @property {undefined} [tensor]
+ * @property {unknown} data
+ * @property {string} kind of the data, from `bufferSource`
+ * @property {number[]} [shape]
  * @property {unknown} [dataType] as the caller gave it
  */
+
+/** @typedef {FeedOfData | {tensor: import('../internal.js').TensorState, shape?: undefined}} Feed data, or the state of an MLTensor */
+
+/** @typedef {[buffer: ArrayBuffer | null, dataType: number, ...shape: number[]]} Made an output as the native side gives it */
 
 /**
  * @param {string} what from `feedName`
@@ -65,18 +78,23 @@ function toFeed(what, value) {
   return { ...toSource(data, what), shape: requireNumbers(Array.from(shape), `${what}: shape`), dataType };
 }
 
-/** @throws {TypeError} if an element is no number; which numbers are sizes is the native side's to know */
+/**
+ * @param {unknown[]} list
+ * @param {string} what
+ * @returns {number[]} the list
+ * @throws {TypeError} if an element is no number; which numbers are sizes is the native side's to know
+ */
 function requireNumbers(list, what) {
   list.forEach((item, axis) => {
     if (typeof item !== 'number') {
       throw new TypeError(`${what}[${axis}] is of type ${typeof item}, expected a number`);
     }
   });
-  return list;
+  return /** @type {number[]} */ (list);
 }
 
 /**
- * @param {Feed} feed of data
+ * @param {FeedOfData} feed
  * @param {string} dataType of the input
  * @param {string} what
  * @throws {TypeError} if the data are of another type
@@ -85,15 +103,16 @@ function requireType({ kind, dataType: given }, dataType, what) {
   if (given !== undefined && given !== dataType) {
     throw new TypeError(`${what} is of type ${typeof given === 'string' ? quote(given) : typeof given}, expected ${dataType}`);
   }
-  if (DATA_TYPES.includes(dataType)) {
-    requireKind(kind, dataType, what);
+  const known = DATA_TYPES.find((name) => name === dataType);
+  if (known !== undefined) {
+    requireKind(kind, known, what);
   }
 }
 
 /**
- * @param {[ArrayBuffer | null, number, ...number[]]} made by the native side: the data, the number of their type, the shape
+ * @param {Made} made
  * @param {string} name of the output
- * @returns {{data: TypedArray, shape: number[], dataType: string}}
+ * @returns {import('../../onnx.js').OnnxResult}
  */
 function toResult([buffer, type, ...shape], name) {
   if (buffer === null) {

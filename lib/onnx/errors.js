@@ -17,7 +17,7 @@ function converting(convert) {
   try {
     return convert();
   } catch (error) {
-    if (error instanceof TypeError && error.code === undefined && Object.isExtensible(error)) {
+    if (error instanceof TypeError && /** @type {import('../internal.js').CodedError} */ (error).code === undefined && Object.isExtensible(error)) {
       withCode(error, 'ERR_WEBNN_TYPE');
     }
     throw error;

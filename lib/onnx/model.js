@@ -27,13 +27,39 @@ const requireContext = interfaceType('MLContext', contextSlots);
 const toOperand = interfaceType('MLOperand', operandSlots);
 const toBindings = record(toOperand);
 const toFetches = record((value, what, name) => {
+  if (value === null) {
+    return null;
+  }
   const state = tensorSlots.get(value);
-  if (value !== null && state === undefined) {
+  if (state === undefined) {
     throw new TypeError(`run: fetch ${quote(name)} is no MLTensor and not null`);
   }
-  return value === null ? null : { object: value, state };
+  return { object: /** @type {import('../../index.js').MLTensor} */ (value), state };
 });
 
+/**
+ * @typedef {object} LoadOptions the options of `loadModel`, checked and converted
+ * @property {import('../../index.js').MLContext | undefined} context
+ * @property {import('../internal.js').ContextState | undefined} state of the context
+ * @property {keyof typeof DEVICES | undefined} device
+ * @property {number | undefined} numThreads as the caller gave it: `createContext` checks it
+ * @property {import('../../onnx.js').OnnxAbortSignal | undefined} signal
+ * @property {import('../internal.js').FreeDimensions} dimensions
+ * @property {string[] | undefined} outputs
+ * @property {Map<string, Constant>} constants by the names of inputs
+ */
+
+/** @typedef {import('./data.js').FeedOfData & {bytes: Uint8Array}} Constant with a copy of its data */
+
+/**
+ * @typedef {import('../internal.js').Signature & {metadata: import('../../onnx.js').OnnxMetadata}} Description of a model
+ */
+
+/**
+ * @template T
+ * @param {T} value
+ * @returns {T}
+ */
 function deepFreeze(value) {
   if (isObject(value)) {
     Object.values(value).forEach(deepFreeze);
@@ -58,13 +84,17 @@ class OnnxModel {
     this.#releaseContext();
   };
 
+  /**
+   * @param {symbol} token `CONSTRUCT`
+   * @param {{session: InstanceType<typeof Session>, context: import('../../index.js').MLContext, ownsContext: boolean, metadata: import('../../onnx.js').OnnxMetadata}} parts
+   */
   constructor(token, parts) {
     if (token !== CONSTRUCT) {
       throw new TypeError('Illegal constructor: OnnxModel objects are made by loadModel()');
     }
     const { session, context, ownsContext, metadata } = parts;
     this.#session = session;
-    this.#contextState = contextSlots.get(context);
+    this.#contextState = requireContext(context, 'loadModel: context');
     this.#ownsContext = ownsContext;
     this.#toFeeds = record((value, what, name) => toFeed(session.feedName(name), value));
     this.inputs = deepFreeze(session.inputs);
@@ -90,7 +120,11 @@ class OnnxModel {
     return result;
   }
 
-  /** The graph for these shapes, from the cache or newly compiled. */
+  /**
+   * The graph for these shapes, from the cache or newly compiled.
+   *
+   * @param {Record<string, readonly number[]>} shapes
+   */
   async compile(shapes = {}) {
     if (!isObject(shapes)) {
       throw codedError('ERR_WEBNN_TYPE', `compile: shapes is ${String(shapes)}, expected an object`);
@@ -99,7 +133,8 @@ class OnnxModel {
       if (!Array.isArray(shape)) {
         throw codedError('ERR_WEBNN_TYPE', `compile: the shape of ${quote(name)} is no list of sizes`);
       }
-      return [name, converting(() => requireNumbers(Array.from(shape), `compile: ${quote(name)}`))];
+      const sizes = converting(() => requireNumbers(Array.from(shape), `compile: ${quote(name)}`));
+      return /** @type {[string, number[]]} */ ([name, sizes]);
     });
     this.#requireAlive('compile');
     const compiling = this.#session.compile(lists, this.#ended);
@@ -123,6 +158,10 @@ class OnnxModel {
     }
   }
 
+  /**
+   * @param {string} operation
+   * @throws {DOMException} InvalidStateError with a code if the model is destroyed or its context lost
+   */
   #requireAlive(operation) {
     if (this.#isDestroyed) {
       throw withCode(invalidStateError(`${operation}: the model is destroyed`), 'ERR_WEBNN_DESTROYED');
@@ -131,38 +170,55 @@ class OnnxModel {
   }
 }
 
-for (const [symbol, value] of [
-  [Symbol.dispose, function dispose() { this.destroy(); }],
-  [Symbol.asyncDispose, async function asyncDispose() { this.destroy(); }],
+/** @type {[symbol | undefined, Function][]} */
+const METHODS = [
+  [Symbol.dispose, /** @this {OnnxModel} */ function dispose() { this.destroy(); }],
+  [Symbol.asyncDispose, /** @this {OnnxModel} */ async function asyncDispose() { this.destroy(); }],
   [
     Symbol.for('nodejs.util.inspect.custom'),
+    /**
+     * @this {OnnxModel}
+     * @param {number} depth
+     * @param {object} options
+     * @param {(value: unknown, options: object) => string} show
+     */
     function inspect(depth, options, show) {
-      const shown = (values) => Object.fromEntries(values.map(({ name, dataType, shape }) => [name, `${dataType} ${shape === null ? '?' : `[${shape.join(', ')}]`}`]));
+      const shown = (/** @type {readonly import('../../onnx.js').OnnxValueInfo[]} */ values) => Object.fromEntries(values.map(({ name, dataType, shape }) => [name, `${dataType} ${shape === null ? '?' : `[${shape.join(', ')}]`}`]));
       return `OnnxModel ${show({ inputs: shown(this.inputs), outputs: shown(this.outputs) }, options)}`;
     },
   ],
-]) {
+];
+
+for (const [symbol, value] of METHODS) {
   // Runtimes need not have all symbols.
   if (symbol !== undefined) {
     Object.defineProperty(OnnxModel.prototype, symbol, { value, writable: true, configurable: true });
   }
 }
 
-/** @throws {DOMException} InvalidStateError with a code if the context is lost */
+/**
+ * @param {import('../internal.js').ContextState} context
+ * @param {string} operation
+ * @throws {DOMException} InvalidStateError with a code if the context is lost
+ */
 function requireNotLost(context, operation) {
   try {
     context.requireNotLost(operation);
   } catch (error) {
-    throw withCode(error, 'ERR_WEBNN_DESTROYED');
+    throw withCode(/** @type {Error} */ (error), 'ERR_WEBNN_DESTROYED');
   }
 }
 
 /**
  * The options of `loadModel`, all checked that can be without the model. What they name of it is the native side's to know.
+ *
+ * @param {unknown} options
+ * @returns {LoadOptions}
+ * @throws {TypeError}
  */
 function toLoadOptions(options) {
   const { context, device, numThreads, constants, signal, ...wanted } = toOptions(options, LOAD_OPTIONS, 'loadModel');
-  if (device !== undefined && !Object.hasOwn(DEVICES, device)) {
+  if (device !== undefined && !Object.hasOwn(DEVICES, /** @type {PropertyKey} */ (device))) {
     throw new TypeError(`loadModel: device is ${typeof device === 'string' ? quote(device) : typeof device}, expected "auto", "cpu" or "gpu"`);
   }
   if (context !== undefined && (device !== undefined || numThreads !== undefined)) {
@@ -173,11 +229,11 @@ function toLoadOptions(options) {
   }
   const state = context === undefined ? undefined : requireContext(context, 'loadModel: context');
   return {
-    context,
+    context: /** @type {import('../../index.js').MLContext | undefined} */ (context),
     state,
-    device,
-    numThreads,
-    signal,
+    device: /** @type {LoadOptions['device']} */ (device),
+    numThreads: /** @type {LoadOptions['numThreads']} */ (numThreads),
+    signal: /** @type {LoadOptions['signal']} */ (signal),
     dimensions: freeDimensions(wanted.freeDimensions, 'loadModel'),
     outputs: outputNames(wanted.outputs, 'loadModel'),
     constants: constants === undefined ? new Map() : toConstants(constants),
@@ -185,24 +241,34 @@ function toLoadOptions(options) {
 }
 
 /** What messages call a constant. */
-const constantName = (name) => `loadModel: constant ${quote(name)}`;
+const constantName = (/** @type {string} */ name) => `loadModel: constant ${quote(name)}`;
 
-/** Feeds for inputs that are fixed when the model is loaded, by name, with copies of their data. */
+/**
+ * Feeds for inputs that are fixed when the model is loaded, by name, with copies of their data.
+ *
+ * @param {unknown} constants
+ */
 function toConstants(constants) {
   const feeds = record((value, what, name) => toFeed(constantName(name), value))(constants, 'loadModel: constants');
+  /** @type {Map<string, Constant>} */
+  const copies = new Map();
   for (const [name, feed] of feeds) {
     if (feed.tensor !== undefined) {
       throw new TypeError(`${constantName(name)} is an MLTensor, expected data`);
     }
-    feed.bytes = attachedBytes(feed.data, feed.kind, constantName(name)).slice();
+    copies.set(name, { ...feed, bytes: attachedBytes(feed.data, feed.kind, constantName(name)).slice() });
   }
-  return feeds;
+  return copies;
 }
 
-/** A new context for a model. */
+/**
+ * A new context for a model.
+ *
+ * @param {LoadOptions} options
+ */
 async function createContext({ device = 'auto', numThreads }) {
   const context = await ml.createContext({ ...DEVICES[device], ...(numThreads === undefined ? {} : { numThreads }) });
-  if (device === 'gpu' && contextSlots.get(context).device !== 'gpu') {
+  if (device === 'gpu' && requireContext(context, 'loadModel: context').device !== 'gpu') {
     context.destroy();
     const reason = JSON.parse(native.systemInfo()).gpuReason ?? 'there is none';
     throw codedError('ERR_WEBNN_NOT_SUPPORTED', `loadModel: device is "gpu", and no GPU can be used: ${reason}`);
@@ -210,11 +276,14 @@ async function createContext({ device = 'auto', numThreads }) {
   return context;
 }
 
-/** @returns {Promise<{handle: object, description: object}>} a native model, and its inputs, outputs and metadata */
+/**
+ * @param {string | Uint8Array} source from `toModelSource`
+ * @returns {Promise<{handle: import('../internal.js').Handle<'model'>, description: Description}>} a native model, and its inputs, outputs and metadata
+ */
 function openModel(source) {
   const id = native.completions.nextId();
   native.openModel(id, source);
-  return native.completions.outcome(id, (error, made) => {
+  return native.completions.outcome(id, (error, /** @type {[import('../internal.js').Handle<'model'>, string]} */ made) => {
     if (error !== undefined) {
       throw error;
     }
@@ -223,7 +292,12 @@ function openModel(source) {
   });
 }
 
-/** The constants as the native side takes them, for a model with these inputs. */
+/**
+ * The constants as the native side takes them, for a model with these inputs.
+ *
+ * @param {Map<string, Constant>} constants
+ * @param {import('../../onnx.js').OnnxValueInfo[]} inputs
+ */
 function constantsFor(constants, inputs) {
   return [...constants].map(([name, feed]) => {
     const input = inputs.find((candidate) => candidate.name === name);
@@ -234,29 +308,35 @@ function constantsFor(constants, inputs) {
   });
 }
 
+/**
+ * @param {string | Uint8Array} source from `toModelSource`
+ * @param {LoadOptions} options
+ */
 async function load(source, options) {
   const opening = openModel(source);
   const creating = options.context === undefined ? createContext(options) : Promise.resolve(options.context);
   const [opened, created] = await Promise.allSettled([opening, creating]);
   const ownsContext = options.context === undefined;
-  const failed = [opened, created].find(({ status }) => status === 'rejected');
-  const context = created.value;
   try {
-    if (failed !== undefined) {
-      throw failed.reason;
+    if (opened.status === 'rejected') {
+      throw opened.reason;
+    }
+    if (created.status === 'rejected') {
+      throw created.reason;
     }
     options.signal?.throwIfAborted();
     const { handle, description } = opened.value;
+    const context = created.value;
     const { dimensions, outputs } = options;
     const constants = constantsFor(options.constants, description.inputs);
-    const state = contextSlots.get(context);
-    const toSession = (native, signature) => new Session(state, native, signature);
+    const state = requireContext(context, 'loadModel: context');
+    const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature) => new Session(state, native, signature);
     requireNotLost(state, 'loadModel');
     const session = await state.openSession(handle, { dimensions, outputs, constants }, toSession);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, metadata: description.metadata });
   } catch (error) {
-    if (ownsContext) {
-      context?.destroy();
+    if (ownsContext && created.status === 'fulfilled') {
+      created.value.destroy();
     }
     throw error;
   }
@@ -265,8 +345,8 @@ async function load(source, options) {
 /**
  * Loads a model. If the shapes of its inputs are known, it is compiled as well.
  *
- * @param {string | URL | BufferSource} source
- * @param {object} options
+ * @param {import('../../onnx.js').OnnxSource} source
+ * @param {import('../../onnx.js').OnnxLoadOptions} options
  * @returns {Promise<OnnxModel>}
  */
 async function loadModel(source, options = {}) {
@@ -281,7 +361,13 @@ async function loadModel(source, options = {}) {
   return signal === undefined ? loading : untilAborted(signal, loading);
 }
 
-/** What `loading` gives, or the reason of the signal if that comes first; then the model is destroyed when it comes. */
+/**
+ * What `loading` gives, or the reason of the signal if that comes first; then the model is destroyed when it comes.
+ *
+ * @param {import('../../onnx.js').OnnxAbortSignal} signal
+ * @param {Promise<OnnxModel>} loading
+ * @returns {Promise<OnnxModel>}
+ */
 function untilAborted(signal, loading) {
   return new Promise((resolve, reject) => {
     const abort = () => {
@@ -293,7 +379,12 @@ function untilAborted(signal, loading) {
   });
 }
 
-/** A native model, opened at once. */
+/**
+ * A native model, opened at once.
+ *
+ * @param {import('../../onnx.js').OnnxSource} source
+ * @param {string} operation for messages
+ */
 function readModel(source, operation) {
   return native.readModel(converting(() => toModelSource(source, operation)));
 }
@@ -301,11 +392,11 @@ function readModel(source, operation) {
 /**
  * Appends a model to a graph under construction.
  *
- * @param {MLGraphBuilder} builder
- * @param {string | URL | BufferSource} source
- * @param {Record<string, MLOperand>} bindings
- * @param {object} options
- * @returns {Record<string, MLOperand>} the outputs by name
+ * @param {import('../../index.js').MLGraphBuilder} builder
+ * @param {import('../../onnx.js').OnnxSource} source
+ * @param {Record<string, import('../../index.js').MLOperand>} bindings
+ * @param {{freeDimensions?: Record<string, number>, outputs?: string[]}} options
+ * @returns {Record<string, import('../../index.js').MLOperand>} the outputs by name
  */
 function importModel(builder, source, bindings = {}, options = {}) {
   const { state, operands, dimensions, wanted } = converting(() => {
@@ -328,10 +419,16 @@ function importModel(builder, source, bindings = {}, options = {}) {
     const message = `importModel: the output ${quote(empty.name)} has no elements, which no MLOperand can be`;
     throw codedError('ERR_WEBNN_SHAPE', message);
   }
-  return Object.fromEntries(outputs.map(({ name, operand }) => [name, operand]));
+  return Object.fromEntries(outputs.map(({ name, operand }) => [name, /** @type {import('../../index.js').MLOperand} */ (operand)]));
 }
 
-/** What can be known of a model without building it. */
+/**
+ * What can be known of a model without building it.
+ *
+ * @param {import('../../onnx.js').OnnxSource} source
+ * @param {{freeDimensions?: Record<string, number>}} options
+ * @returns {import('../../onnx.js').OnnxInspection}
+ */
 function inspectModel(source, options = {}) {
   const dimensions = converting(() => {
     const { freeDimensions: sizes } = toOptions(options, ['freeDimensions'], 'inspectModel');
@@ -340,7 +437,11 @@ function inspectModel(source, options = {}) {
   return JSON.parse(native.inspectModel(readModel(source, 'inspectModel'), dimensions));
 }
 
-/** The operators that are translated. */
+/**
+ * The operators that are translated.
+ *
+ * @returns {ReturnType<typeof import('../../onnx.js').supportedOperators>}
+ */
 function supportedOperators() {
   return JSON.parse(native.supportedOnnxOperators());
 }

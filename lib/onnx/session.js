@@ -11,8 +11,14 @@ const { attachedBytes } = require('./source.js');
 
 const { WeakRef } = globalThis;
 
-/** Values by name as an object of descriptors. */
+/**
+ * Values by name as an object of descriptors.
+ *
+ * @param {import('../internal.js').NamedDescriptor[]} ports
+ */
 const descriptors = (ports) => Object.fromEntries(ports.map(({ name, dataType, shape }) => [name, { dataType, shape }]));
+
+/** @typedef {{object: import('../../index.js').MLTensor, state: import('../internal.js').TensorState}} Target an MLTensor for an output, and its state */
 
 /** State of an OnnxModel: destroyed with it, or with its context. */
 class Session {
@@ -23,14 +29,18 @@ class Session {
   #outputs;
   /** What messages call the feeds, made once. */
   #feedNames;
-  /** Weak references to the graphs that `compile` gave, by the numbers of their specializations. */
+  /**
+   * Weak references to the graphs that `compile` gave, by the numbers of their specializations.
+   *
+   * @type {Map<number, WeakRef<import('../../index.js').MLGraph>>}
+   */
   #graphs = new Map();
   isDestroyed = false;
 
   /**
-   * @param {object} context state of the MLContext
-   * @param {object} handle native session
-   * @param {{inputs: object[], outputs: object[]}} signature
+   * @param {import('../internal.js').ContextState} context state of the MLContext
+   * @param {import('../internal.js').Handle<'session'>} handle native session
+   * @param {import('../internal.js').Signature} signature
    */
   constructor(context, handle, { inputs, outputs }) {
     this.#context = context;
@@ -42,16 +52,20 @@ class Session {
     this.#feedNames = new Map(inputs.map(({ name }) => [name, feedName(name)]));
   }
 
-  /** What messages call the feed of that name, which may be of no input. */
+  /**
+   * What messages call the feed of that name, which may be of no input.
+   *
+   * @param {string} name
+   */
   feedName(name) {
     return this.#feedNames.get(name) ?? feedName(name);
   }
 
   /**
    * @param {Map<string, import('./data.js').Feed>} feeds
-   * @param {Map<string, {object: MLTensor, state: object} | null>} fetches null for an output that is not read
+   * @param {Map<string, Target | null>} fetches null for an output that is not read
    * @param {() => void} ended is called before the promise is settled
-   * @returns {Promise<Record<string, object>>} results by the names of the outputs
+   * @returns {Promise<Record<string, import('../../onnx.js').OnnxResult | import('../../index.js').MLTensor>>} results by the names of the outputs
    */
   run(feeds, fetches, ended) {
     const values = new Array(2 * this.#inputs.size).fill(undefined);
@@ -67,7 +81,7 @@ class Session {
     }
     for (const [name, target] of fetches) {
       const place = this.#outputs.get(name);
-      if (place !== undefined) {
+      if (place !== undefined && targets !== undefined) {
         targets[place] = target === null ? null : this.#handleOf(`run: fetch ${quote(name)}`, target.state);
       }
     }
@@ -76,7 +90,7 @@ class Session {
     }
     const id = native.completions.nextId();
     native.runSession(this.#handle, id, values, targets);
-    return native.completions.outcome(id, (error, made) => {
+    return native.completions.outcome(id, (error, /** @type {import('./data.js').Made[]} */ made) => {
       ended();
       if (error !== undefined) {
         throw error;
@@ -85,7 +99,12 @@ class Session {
     });
   }
 
-  /** What the native side takes for a feed: a tensor or a view of bytes. */
+  /**
+   * What the native side takes for a feed: a tensor or a view of bytes.
+   *
+   * @param {import('../../onnx.js').OnnxValueInfo} input
+   * @param {import('./data.js').Feed} feed
+   */
   #feedOf({ name, dataType }, feed) {
     const what = this.feedName(name);
     if (feed.tensor !== undefined) {
@@ -97,12 +116,21 @@ class Session {
     });
   }
 
+  /**
+   * @param {string} what messages call the tensor
+   * @param {import('../internal.js').TensorState} tensor
+   */
   #handleOf(what, tensor) {
     converting(() => this.#context.requireBindable(what, tensor));
     return tensor.handle;
   }
 
+  /**
+   * @param {import('./data.js').Made[]} made with holes for outputs that are not read
+   * @param {Map<string, Target | null>} fetches
+   */
   #resultsOf(made, fetches) {
+    /** @type {[string, import('../../onnx.js').OnnxResult | import('../../index.js').MLTensor][]} */
     const results = [];
     this.outputs.forEach(({ name }, place) => {
       const target = fetches.get(name);
@@ -118,12 +146,12 @@ class Session {
   /**
    * @param {[string, number[]][]} shapes of inputs by name
    * @param {() => void} ended is called before the promise is settled
-   * @returns {Promise<{graph: MLGraph | null, inputs: object, outputs: object}>}
+   * @returns {Promise<import('../../onnx.js').OnnxSpecialization>}
    */
   compile(shapes, ended) {
     const id = native.completions.nextId();
     native.compileSession(this.#handle, id, shapes.map(([name]) => name), shapes.map(([, shape]) => shape));
-    return native.completions.outcome(id, (error, made) => {
+    return native.completions.outcome(id, (error, /** @type {[import('../internal.js').Handle<'graph'> | null, string]} */ made) => {
       ended();
       if (error !== undefined) {
         throw error;
@@ -133,12 +161,23 @@ class Session {
     });
   }
 
+  /**
+   * @param {import('../internal.js').Handle<'graph'> | null} handle
+   * @param {import('../internal.js').Compilation} compilation
+   */
   #compiledOf(handle, { id, inputs, outputs, reads, writes }) {
     const graph = handle === null ? null : this.#graphOf(id, handle, reads, writes);
     return Object.freeze({ graph, inputs: descriptors(inputs), outputs: descriptors(outputs) });
   }
 
-  /** One MLGraph for each specialization, as long as somebody holds it. */
+  /**
+   * One MLGraph for each specialization, as long as somebody holds it.
+   *
+   * @param {number} id
+   * @param {import('../internal.js').Handle<'graph'>} handle
+   * @param {import('../internal.js').NamedDescriptor[]} reads
+   * @param {import('../internal.js').NamedDescriptor[]} writes
+   */
   #graphOf(id, handle, reads, writes) {
     const known = this.#graphs.get(id)?.deref();
     if (known !== undefined) {

@@ -8,7 +8,7 @@ const { quote } = require('../errors.js');
 const { bufferSource, bytesOf, isDetached, isObject } = require('../webidl.js');
 const { codedError } = require('./errors.js');
 
-const { DataView, URL, Uint8Array } = globalThis;
+const { URL, Uint8Array } = globalThis;
 
 /** In UTF-16 units: no operating system takes longer paths. */
 const MAX_PATH = 32767;
@@ -18,7 +18,7 @@ const MAX_PATH = 32767;
  *
  * @param {unknown} value
  * @param {string} what for messages
- * @returns {{data: object, kind: string}} with a `kind` for `bytesOf`
+ * @returns {{data: unknown, kind: string}} with a `kind` for `bytesOf`
  * @throws {TypeError} for anything else
  */
 function toSource(value, what) {
@@ -26,7 +26,8 @@ function toSource(value, what) {
   if (kind !== 'DataView') {
     return { data: value, kind };
   }
-  const data = attached(what, () => new Uint8Array(value.buffer, value.byteOffset, value.byteLength));
+  const view = /** @type {DataView} */ (value);
+  const data = attached(what, () => new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
   return { data, kind: 'Uint8Array' };
 }
 
@@ -45,7 +46,7 @@ function attached(what, read) {
 }
 
 /**
- * @param {object} data
+ * @param {unknown} data
  * @param {string} kind from `bufferSource`
  * @param {string} what for messages
  * @returns {Uint8Array} the bytes, without a copy
@@ -59,7 +60,11 @@ function attachedBytes(data, kind, what) {
   return bytes;
 }
 
-/** @returns {string} the path of a file URL */
+/**
+ * @param {string} text
+ * @param {string} operation for messages
+ * @returns {string} the path of a file URL
+ */
 function pathOfUrl(text, operation) {
   const url = new URL(text);
   if (url.protocol !== 'file:') {
@@ -68,7 +73,12 @@ function pathOfUrl(text, operation) {
   return fileURLToPath(url);
 }
 
-/** @throws {TypeError} for a path that no file can have, which would make an endless message */
+/**
+ * @param {string} path
+ * @param {string} operation for messages
+ * @returns {string} the path
+ * @throws {TypeError} for a path that no file can have, which would make an endless message
+ */
 function requirePath(path, operation) {
   if (path === '' || path.length > MAX_PATH) {
     throw new TypeError(`${operation}: the path has ${path.length} characters, expected 1 to ${MAX_PATH}`);
@@ -105,7 +115,7 @@ function toModelSource(source, operation) {
  * @param {unknown} options
  * @param {string[]} names of the options that exist
  * @param {string} operation
- * @returns {object} their values
+ * @returns {Record<string, unknown>} their values
  * @throws {TypeError} for an option that does not exist
  */
 function toOptions(options, names, operation) {
@@ -123,7 +133,7 @@ function toOptions(options, names, operation) {
 /**
  * @param {unknown} dimensions
  * @param {string} operation
- * @returns {{names: string[], sizes: number[]}} for the native side, which knows what sizes there are
+ * @returns {import('../internal.js').FreeDimensions} for the native side, which knows what sizes there are
  * @throws {TypeError} for a size that is no number
  */
 function freeDimensions(dimensions, operation) {
@@ -134,12 +144,13 @@ function freeDimensions(dimensions, operation) {
     throw new TypeError(`${operation}: freeDimensions is no object`);
   }
   const entries = Object.entries(dimensions);
-  for (const [name, size] of entries) {
+  const sizes = entries.map(([name, size]) => {
     if (typeof size !== 'number') {
       throw new TypeError(`${operation}: freeDimensions.${quote(name)} is of type ${typeof size}, expected a number`);
     }
-  }
-  return { names: entries.map(([name]) => name), sizes: entries.map(([, size]) => size) };
+    return size;
+  });
+  return { names: entries.map(([name]) => name), sizes };
 }
 
 /**
