@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn a_comparison_that_comes_out_differently_is_told() {
         let (_, tape) = Tape::record(&[5, 7], |free| (free[0] < free[1], free[0] == 1u32));
-        let mut fits = |sizes: &[u32]| tape.evaluate(sizes, &mut Vec::new());
+        let fits = |sizes: &[u32]| tape.evaluate(sizes, &mut Vec::new());
         assert!(fits(&[5, 7]) && fits(&[2, 3]) && fits(&[0, 9]));
         assert!(!fits(&[7, 7]) && !fits(&[8, 7]) && !fits(&[1, 7]));
     }

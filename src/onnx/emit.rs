@@ -72,7 +72,10 @@ impl Call<'_, '_> {
     }
 
     /// Another shape of as many elements; nothing if it is the same.
-    pub fn reshape(&mut self, operand: OperandId, shape: impl IntoDims) -> Step<OperandId> {
+    pub fn reshape<S: ?Sized>(&mut self, operand: OperandId, shape: &S) -> Step<OperandId>
+    where
+        for<'s> &'s S: IntoDims,
+    {
         let new_shape = shape.into_dims();
         if self.shape(operand) == new_shape {
             return Ok(operand);
@@ -82,11 +85,14 @@ impl Call<'_, '_> {
 
     /// The one element of `operand` as a scalar.
     pub fn to_scalar(&mut self, operand: OperandId) -> Step<OperandId> {
-        self.reshape(operand, [0u32; 0])
+        self.reshape(operand, &[0u32; 0])
     }
 
     /// `operand` broadcast to `shape`; nothing if that is its shape.
-    pub fn expand(&mut self, operand: OperandId, shape: impl IntoDims) -> Step<OperandId> {
+    pub fn expand<S: ?Sized>(&mut self, operand: OperandId, shape: &S) -> Step<OperandId>
+    where
+        for<'s> &'s S: IntoDims,
+    {
         let new_shape = shape.into_dims();
         if self.shape(operand) == new_shape {
             return Ok(operand);
@@ -135,7 +141,10 @@ impl Call<'_, '_> {
     }
 
     /// Cut along `axis` into pieces of these sizes.
-    pub fn split(&mut self, operand: OperandId, sizes: impl IntoDims, axis: u32) -> Step<Vec<OperandId>> {
+    pub fn split<S: ?Sized>(&mut self, operand: OperandId, sizes: &S, axis: u32) -> Step<Vec<OperandId>>
+    where
+        for<'s> &'s S: IntoDims,
+    {
         let sizes = sizes.into_dims();
         if sizes.len() == 1 {
             return Ok(vec![operand]);
@@ -199,7 +208,7 @@ impl Call<'_, '_> {
         let slice = self.slice_axis(operand, axis, at, 1u32)?;
         let mut shape = self.shape(slice);
         shape.remove(axis);
-        self.reshape(slice, shape)
+        self.reshape(slice, &shape)
     }
 
     /// Tensors of one shape joined along a new dimension `axis`.
@@ -208,7 +217,7 @@ impl Call<'_, '_> {
         for &operand in operands {
             let mut shape = self.shape(operand);
             shape.insert(axis, Dim::number(1));
-            rows.push(self.reshape(operand, shape)?);
+            rows.push(self.reshape(operand, &shape)?);
         }
         self.concat(&rows, axis as u32)
     }

@@ -143,6 +143,7 @@ macro_rules! operators {
     ($($(#[$meta:meta])* $Variant:ident($Family:ty),)*) => {
         /// An operator with its attributes.
         #[derive(Clone, Debug, PartialEq)]
+        #[expect(clippy::large_enum_variant, reason = "a graph has thousands of nodes at most, and bytes of weights by the million")]
         pub enum Op { $($(#[$meta])* $Variant($Family),)* }
 
         impl Op {

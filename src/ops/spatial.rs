@@ -200,7 +200,7 @@ mod tests {
     fn hostile_numbers_do_not_overflow() {
         let slide = Slide { input: MAX, window: MAX, begin: MAX, end: MAX, stride: 1, dilation: MAX };
         assert!(slide.outputs().0 < 0);
-        assert_eq!(slide.transposed_output(), Dim::number(i64::MAX));
+        assert!(slide.transposed_output() > Dim::number(1 << 62));
         assert!(output_dimension("output height", slide.transposed_output()).is_err());
     }
 

@@ -13,7 +13,7 @@ use half::f16;
 
 /// An attention made ready to run.
 pub struct AttentionStep {
-    op: Attention,
+    op: Box<Attention>,
     sizes: Sizes,
     dtype: DataType,
     /// Of the masks.
@@ -26,7 +26,7 @@ impl AttentionStep {
     pub fn new(op: &Attention, dtype: DataType, mask_types: Vec<DataType>, isa: Isa) -> AttentionStep {
         let &Attention { rows, keys, depth, columns, .. } = op;
         let [rows, keys, depth, columns] = [rows, keys, depth, columns].map(Dim::size);
-        AttentionStep { op: op.clone(), sizes: Sizes { rows, keys, depth, columns }, dtype, mask_types, isa }
+        AttentionStep { op: Box::new(op.clone()), sizes: Sizes { rows, keys, depth, columns }, dtype, mask_types, isa }
     }
 
     /// Scratch floats of one thread: those of the kernel and a block of the output.

@@ -14,20 +14,27 @@ use crate::shape::Descriptor;
 const CLAMPED: &str = "indices out of bounds are clamped";
 
 /// Where a constant list of indices starts in a dimension of `size`, if it is of neighbours in their order.
-fn neighbours(call: &Call, indices: OperandId, size: u32) -> Option<u32> {
-    let place = |index: f64| if index < 0.0 { index + size as f64 } else { index };
+fn neighbours(call: &Call, indices: OperandId, size: Dim) -> Option<u32> {
+    if !call.is_constant(indices) {
+        return None;
+    }
     let numbers = call.numbers_of(indices)?;
+    // Where places from the end are must be known.
+    let from_end = numbers.iter().any(|index| index.to_f64() < 0.0);
+    let end_of = if from_end { size.get() as f64 } else { 0.0 };
+    let place = |index: f64| if index < 0.0 { index + end_of } else { index };
     let first = place(numbers[0].to_f64());
     let consecutive = numbers.iter().enumerate().all(|(at, number)| place(number.to_f64()) == first + at as f64);
-    (consecutive && first >= 0.0 && first + numbers.len() as f64 <= size as f64).then_some(first as u32)
+    let end = first + numbers.len() as f64;
+    (consecutive && first >= 0.0 && Dim::number(end as i64) <= size).then_some(first as u32)
 }
 
 fn gather(call: &mut Call) -> Outcome {
-    let shape = call.input_sizes(0)?;
+    let shape = call.input_shape(0)?;
     let axis = call.axis(call.int_or("axis", 0), shape.len())? as usize;
-    let index_shape = call.input_sizes(1)?;
+    let index_shape = call.input_shape(1)?;
     let picked = [&shape[..axis], &index_shape, &shape[axis + 1..]].concat();
-    if picked.contains(&0) {
+    if picked.iter().any(|&dim| dim == 0) {
         let dtype = call.input_type(0).ok_or("the input is of a type that WebNN does not have")?;
         return Ok(vec![Value::Empty(Descriptor::new(dtype, picked))]);
     }
@@ -35,7 +42,7 @@ fn gather(call: &mut Call) -> Outcome {
     let output = match neighbours(call, indices, shape[axis]) {
         // A slice costs nothing where it is one piece of memory.
         Some(start) => {
-            let count: u32 = index_shape.iter().product();
+            let count: Dim = index_shape.iter().copied().product();
             let part = call.slice_axis(x, axis, start, count)?;
             call.reshape(part, &picked)
         }

@@ -142,7 +142,7 @@ fn along_axis(call: &mut Call, index: usize) -> Step<(OperandId, u32)> {
         Some(axis) => Ok((x, call.axis(axis, call.rank(x))?)),
         None => {
             let count = call.descriptor(x).count();
-            Ok((call.reshape(x, [count])?, 0))
+            Ok((call.reshape(x, &[count])?, 0))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Normalizations.
 
+use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -119,8 +120,8 @@ fn is_stashed(call: &Call, x: OperandId) -> bool {
 }
 
 /// The operand with the shape `sizes` if it has just as many elements, so that WebNN's normalization takes it.
-fn fitted(call: &mut Call, operand: OperandId, sizes: &[u32]) -> Step<Option<OperandId>> {
-    let shape = call.sizes(operand);
+fn fitted(call: &mut Call, operand: OperandId, sizes: &[Dim]) -> Step<Option<OperandId>> {
+    let shape = call.shape(operand);
     let leading = shape.len().saturating_sub(sizes.len());
     match shape.get(leading..) == Some(sizes) && shape[..leading].iter().all(|&size| size == 1) {
         true => call.reshape(operand, sizes).map(Some),
@@ -130,7 +131,7 @@ fn fitted(call: &mut Call, operand: OperandId, sizes: &[u32]) -> Step<Option<Ope
 
 fn layer_normalization(call: &mut Call) -> Outcome {
     let (x, scale, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     let axes = last_axes(call, shape.len())?;
     let sizes = shape[axes[0] as usize..].to_vec();
     let epsilon = epsilon(call);

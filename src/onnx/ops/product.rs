@@ -1,5 +1,6 @@
 //! Products of matrices.
 
+use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -18,14 +19,14 @@ pub fn with_matrices(
     [a, b]: [OperandId; 2],
     f: impl FnOnce(&mut Call, OperandId, OperandId) -> Step<OperandId>,
 ) -> Step<OperandId> {
-    let (a_shape, b_shape) = (call.sizes(a), call.sizes(b));
+    let (a_shape, b_shape) = (call.shape(a), call.shape(b));
     if a_shape.is_empty() || b_shape.is_empty() {
         return Err(Refusal(format!("the operands have shapes {a_shape:?} and {b_shape:?}, expected no scalars")));
     }
-    let row = if a_shape.len() == 1 { call.reshape(a, &[1, a_shape[0]])? } else { a };
-    let column = if b_shape.len() == 1 { call.reshape(b, &[b_shape[0], 1])? } else { b };
+    let row = if a_shape.len() == 1 { call.reshape(a, &[Dim::number(1), a_shape[0]])? } else { a };
+    let column = if b_shape.len() == 1 { call.reshape(b, &[b_shape[0], Dim::number(1)])? } else { b };
     let product = f(call, row, column)?;
-    let mut shape = call.sizes(product);
+    let mut shape = call.shape(product);
     if a_shape.len() == 1 {
         shape.remove(shape.len() - 2);
     }
@@ -49,10 +50,11 @@ pub fn matmul(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
 /// The product of matrices of integers of 32 or 64 bits: WebNN's are of floating-point numbers, so that the elements
 /// are multiplied one by one.
 fn integer_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
-    let (a_shape, b_shape) = (call.sizes(a), call.sizes(b));
-    let a = call.reshape(a, &[a_shape.as_slice(), &[1]].concat())?;
+    let (a_shape, b_shape) = (call.shape(a), call.shape(b));
+    let one = &[Dim::number(1)][..];
+    let a = call.reshape(a, &[&a_shape, one].concat())?;
     let (batch, matrix) = b_shape.split_at(b_shape.len() - 2);
-    let b = call.reshape(b, &[batch, &[1], matrix].concat())?;
+    let b = call.reshape(b, &[batch, one, matrix].concat())?;
     let products = call.mul(a, b)?;
     let inner = call.rank(products) as u32 - 2;
     call.reduce(ReduceKind::Sum, products, &[inner], false)
@@ -72,11 +74,13 @@ pub const MAX_PIECES: u32 = 4096;
 pub fn exact_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     with_matrices(call, [a, b], |call, a, b| {
         let (columns, rows) = (call.rank(a) - 1, call.rank(b) - 2);
-        let inner = call.sizes(a)[columns];
-        if inner != call.sizes(b)[rows] {
-            let (a, b) = (call.sizes(a), call.sizes(b));
+        let inner = call.shape(a)[columns];
+        if inner != call.shape(b)[rows] {
+            let (a, b) = (call.shape(a), call.shape(b));
             return Err(Refusal(format!("matrices of shapes {a:?} and {b:?} cannot be multiplied")));
         }
+        // In how many pieces it is cut must be known.
+        let inner = inner.get();
         if inner.div_ceil(EXACT_PRODUCTS) > MAX_PIECES {
             return Err(Refusal(format!("rows of {inner} integers are too long, expected at most 2^20")));
         }

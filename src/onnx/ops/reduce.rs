@@ -162,7 +162,7 @@ fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -
         return Ok(vec![empty]);
     }
     let x = call.input(0)?;
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     if call.opset >= 13 {
         let axis = call.axis(call.int_or("axis", -1), shape.len())?;
         let output = f(call, x, axis);
@@ -177,7 +177,7 @@ fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -
         f(call, x, axis as u32)?
     } else {
         let (outer, inner) = shape.split_at(axis);
-        let flat = call.reshape(x, [outer, inner].map(|dims| dims.iter().product::<u32>()))?;
+        let flat = call.reshape(x, &[outer, inner].map(|dims| dims.iter().copied().product::<Dim>()))?;
         f(call, flat, 1)?
     };
     let output = call.reshape(output, &shape);

@@ -133,8 +133,8 @@ fn scatter_elements(call: &mut Call) -> Outcome {
         return call.one(output);
     }
     let places = flat_places(call, &shape, indices, axis as usize)?;
-    let flat = call.reshape(data, [shape.iter().product::<u32>()])?;
-    let updates = call.reshape(updates, [index_shape.iter().product::<u32>()])?;
+    let flat = call.reshape(data, &[shape.iter().product::<u32>()])?;
+    let updates = call.reshape(updates, &[index_shape.iter().product::<u32>()])?;
     let output = match op {
         Some(op) => combine(call, op, flat, places, updates)?,
         None => replace(call, flat, places, updates)?,

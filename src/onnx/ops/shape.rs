@@ -41,7 +41,7 @@ fn target_shape(numbers: &[Dim], from: &[Dim], allow_zero: bool) -> Step<Vec<Dim
                 Dim::number(1)
             }
             number if !allow_zero && number == 0 => *from.get(at).ok_or_else(fail)?,
-            number if number >= 0 && number <= u32::MAX => number,
+            number if (Dim::number(0)..=Dim::from(u32::MAX)).contains(&number) => number,
             _ => return Err(fail()),
         });
     }
@@ -206,7 +206,7 @@ fn dropout(call: &mut Call) -> Outcome {
     }
     let yes = call.scalar(DataType::Uint8, Number::Int(1))?;
     let shape = call.input_shape(0)?;
-    Ok(vec![value, Value::Operand(call.expand(yes, shape)?)])
+    Ok(vec![value, Value::Operand(call.expand(yes, &shape)?)])
 }
 
 /// The operators of this family.

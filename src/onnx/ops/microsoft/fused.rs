@@ -83,7 +83,7 @@ fn bias_softmax(call: &mut Call) -> Outcome {
     }
     let sum = call.add(x, bias)?;
     let size = |dims: &[Dim]| dims.iter().copied().product::<Dim>();
-    let flat = call.reshape(sum, [size(&shape[..axis]), size(&shape[axis..])])?;
+    let flat = call.reshape(sum, &[size(&shape[..axis]), size(&shape[axis..])])?;
     let flat = call.softmax(flat, 1)?;
     let output = call.reshape(flat, &shape);
     call.one(output)

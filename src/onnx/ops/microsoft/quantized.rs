@@ -128,7 +128,7 @@ fn softmax(call: &mut Call) -> Outcome {
     let axis = call.axis(call.int_or("axis", -1), shape.len())?;
     let result = if call.int_or("opset", 13) < 13 {
         let (outer, inner) = shape.split_at(axis as usize);
-        let flat = call.reshape(x, [outer, inner].map(|dims| dims.iter().copied().product::<Dim>()))?;
+        let flat = call.reshape(x, &[outer, inner].map(|dims| dims.iter().copied().product::<Dim>()))?;
         let flat = call.softmax(flat, 1)?;
         call.reshape(flat, &shape)?
     } else {
