@@ -1,6 +1,6 @@
 //! Listings: what is left of a graph for people when its constants are gone.
 
-use super::{Graph, Node, Prologue, ValueId};
+use super::{Graph, Node, Prologue, Source, ValueId};
 use crate::dtype::Number;
 use crate::ops::attributes::Attribute;
 use crate::shape::Descriptor;
@@ -45,7 +45,7 @@ impl Listing {
         graph.inputs.iter().for_each(|(_, id)| kinds[id.index()] = Some(Kind::Input));
         let read = graph.nodes.iter().flat_map(|node| node.inputs.iter().flatten());
         for id in read.chain(graph.outputs.iter().map(|(_, id)| id)) {
-            if graph.value(*id).constant().is_some() {
+            if matches!(graph.value(*id).source, Source::Constant(_) | Source::Sizes(_)) {
                 kinds[id.index()] = Some(Kind::Constant);
             }
         }
