@@ -17,6 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// compiled, as a batch of one does, whose dimension broadcasts.
 const MAX_TEMPLATES: usize = 8;
 
+/// Bytes of the smallest weights that are kept for other sizes. Smaller ones are packed in an instant, and constants that follow
+/// from sizes, of which each set of sizes has others, are smaller.
+const MIN_KEPT: usize = 1 << 14;
+
 /// For each dimension of each input its place among the free sizes; `None` for one that is fixed.
 type Places = Vec<Vec<Option<usize>>>;
 
@@ -154,7 +158,11 @@ impl Template {
     /// Keeps what `graph`, which was compiled of this, reads.
     pub(super) fn keep_weights(&self, graph: &CompiledGraph) {
         let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
-        graph.each_weight(|buffer| _ = weights.entry(Arc::as_ptr(buffer) as usize).or_insert_with(|| buffer.clone()));
+        graph.each_weight(|buffer| {
+            if buffer.len() >= MIN_KEPT {
+                weights.entry(Arc::as_ptr(buffer) as usize).or_insert_with(|| buffer.clone());
+            }
+        });
     }
 }
 
