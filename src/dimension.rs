@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::iter::{Product, Sum};
 use std::num::NonZeroU32;
-use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Rem, Sub};
+use std::ops::{Add, AddAssign, Div, Mul, Rem, Sub};
 
 /// A place on the tape, from 1.
 type Term = NonZeroU32;
@@ -57,7 +57,6 @@ struct Guard {
 #[derive(Debug, Default)]
 pub struct Tape {
     operations: Vec<Operation>,
-    values: Vec<i64>,
     guards: Vec<Guard>,
     known: HashMap<Operation, Term>,
     guarded: HashSet<Guard>,
@@ -90,7 +89,7 @@ impl Tape {
             .enumerate()
             .map(|(index, &size)| {
                 let value = size as i64;
-                Dim { value, term: Some(tape.push(Operation::Free(index), value)) }
+                Dim { value, term: Some(tape.push(Operation::Free(index))) }
             })
             .collect();
         let earlier = TAPE.replace(Some(tape));
@@ -137,18 +136,17 @@ impl Tape {
         (self.operations.len(), self.guards.len())
     }
 
-    fn push(&mut self, operation: Operation, value: i64) -> Term {
+    fn push(&mut self, operation: Operation) -> Term {
         let next = Term::new(self.operations.len() as u32 + 1).expect("fewer than 2^32 operations");
         let term = *self.known.entry(operation).or_insert(next);
         if term == next {
             self.operations.push(operation);
-            self.values.push(value);
         }
         term
     }
 
     fn term(&mut self, dim: Dim) -> Term {
-        dim.term.unwrap_or_else(|| self.push(Operation::Number(dim.value), dim.value))
+        dim.term.unwrap_or_else(|| self.push(Operation::Number(dim.value)))
     }
 }
 
@@ -237,7 +235,7 @@ impl Dim {
         }
         let term = with_tape(|tape| {
             let (a, b) = (tape.term(self), tape.term(other));
-            tape.push(operation(a, b), value)
+            tape.push(operation(a, b))
         });
         Dim { value, term: Some(term) }
     }
@@ -284,12 +282,6 @@ operators! {
 impl<T: Into<Dim>> AddAssign<T> for Dim {
     fn add_assign(&mut self, other: T) {
         *self = *self + other;
-    }
-}
-
-impl<T: Into<Dim>> MulAssign<T> for Dim {
-    fn mul_assign(&mut self, other: T) {
-        *self = *self * other;
     }
 }
 
