@@ -7,7 +7,7 @@ use super::session::UnsupportedNode;
 use crate::error::{Result, Unsupported};
 use crate::runtime::{Context, Done, Wake, WeakList};
 use napi::bindgen_prelude::{FnArgs, Function, FunctionRef, ToNapiValue, Unknown, check_status};
-use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode, ThreadsafeFunctionHandle};
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, JsValue, Status, sys};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -98,7 +98,7 @@ impl Ended {
 /// Counts the requests whose end has not reached JavaScript. Only used on the JavaScript thread.
 struct Outstanding {
     count: AtomicUsize,
-    notify: OnceLock<Weak<ThreadsafeFunctionHandle>>,
+    notify: OnceLock<Weak<Notify>>,
     thread: ThreadId,
 }
 
@@ -120,6 +120,13 @@ impl Outstanding {
         }
     }
 
+    /// Tells JavaScript to look for what has ended; nothing happens when the environment is gone.
+    fn wake(&self) {
+        if let Some(notify) = self.notify.get().and_then(Weak::upgrade) {
+            notify.call((), ThreadsafeFunctionCallMode::NonBlocking);
+        }
+    }
+
     /// Whether the event loop waits for the thread-safe function.
     ///
     /// # Panics
@@ -127,11 +134,11 @@ impl Outstanding {
     fn keep_alive(&self, env: &Env, alive: bool) {
         assert_eq!(std::thread::current().id(), self.thread, "requests are made and told on the JavaScript thread");
         let Some(notify) = self.notify.get().and_then(Weak::upgrade) else { return };
-        notify.with_read_aborted(|aborted| {
+        notify.handle.with_read_aborted(|aborted| {
             if aborted {
                 return;
             }
-            let (env, function) = (env.raw(), notify.get_raw());
+            let (env, function) = (env.raw(), notify.handle.get_raw());
             // SAFETY: this is the thread whose event loop the function belongs to, as was checked, and it is not aborted.
             let status = unsafe {
                 match alive {
@@ -168,9 +175,13 @@ impl Environment {
         let allocate = allocate.create_ref()?;
         let contexts = Arc::new(WeakList::<Owner>::default());
         let (outstanding, completed) = (Arc::new(Outstanding::new()), Arc::new(Ended(Mutex::new(Some(Vec::new())))));
-        env.add_env_cleanup_hook((contexts.clone(), completed.clone()), |(contexts, completed)| {
+        let ending = (contexts.clone(), completed.clone(), outstanding.clone());
+        env.add_env_cleanup_hook(ending, |(contexts, completed, outstanding)| {
             contexts.drain().iter().for_each(|owner| owner.context.end());
             completed.close();
+            // Deno 2.9 keeps the event loop of a terminated worker, and two file descriptors with it, until an addon that the
+            // worker had loaded wakes that loop once more.
+            outstanding.wake();
         })?;
         let (told, source) = (outstanding.clone(), completed.clone());
         let notify = on_complete.build_threadsafe_function::<()>().weak::<true>().build_callback(
@@ -180,8 +191,9 @@ impl Environment {
                 Ok(arguments(completions))
             },
         )?;
-        drop(outstanding.notify.set(Arc::downgrade(&notify.handle)));
-        Ok(Arc::new(Environment { notify: Arc::new(notify), allocate, outstanding, completed, contexts }))
+        let notify = Arc::new(notify);
+        drop(outstanding.notify.set(Arc::downgrade(&notify)));
+        Ok(Arc::new(Environment { notify, allocate, outstanding, completed, contexts }))
     }
 
     /// The owner of `context`, which ends with this environment.
