@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::time::Instant;
 use webnn_node::compile::Passes;
+use webnn_node::cpu::arena::Arena;
 use webnn_node::cpu::plan::{Plan, PlanOptions};
 use webnn_node::cpu::simd::Isa;
 use webnn_node::cpu::steps::Env;
@@ -83,7 +84,7 @@ fn main() {
     let file = MappedFile::open(&path).expect("the file");
     std::fs::remove_file(&path).expect("the file");
     let threads = Threads::new(1).expect("a thread pool");
-    let env = Env { threads: &threads, isa: Isa::best() };
+    let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
     let (before, size) = (status("VmRSS"), bytes as f64 / 1e6);
     println!("weights {size:.0} MB, process before {before:.0} MB");
     let mut plans = Vec::new();
@@ -97,7 +98,7 @@ fn main() {
         let mut logits = Buffer::zeroed(4 * (rows * WORDS) as usize).expect("memory");
         let mut run = || {
             let started = Instant::now();
-            plan.run(&env, &[&ids], &mut [&mut logits]);
+            plan.run(&env, &[&ids], &mut [&mut logits]).expect("a run");
             started.elapsed()
         };
         let best = (0..5).map(|_| run()).min().expect("five runs");

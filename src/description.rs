@@ -2,11 +2,12 @@
 //! plan, from what lowering throws away; the text form is written on request only.
 
 use crate::compile::Passes;
-use crate::ir::{Listing, Node, ValueId};
+use crate::ir::{Graph, Listing, Node, ValueId};
 use crate::ops::Inputs;
 use crate::shape::Descriptor;
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// What a step computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,21 +27,39 @@ pub struct StepListing {
     pub kernel: Cow<'static, str>,
 }
 
-/// Bytes that a plan holds.
+/// Bytes that a plan needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// Constants that steps read as they are, those shared with others included.
     pub constants: usize,
     /// Constants in the order in which kernels read them.
     pub packed: usize,
-    /// Intermediate values and scratch memory.
+    /// Intermediate values and scratch memory; on the CPU the plans of a context share them.
     pub arena: usize,
 }
 
-impl Holdings {
-    /// All of them.
-    pub fn total(&self) -> usize {
-        self.constants + self.packed + self.arena
+impl Holdings {}
+
+/// What a plan was compiled from. Plans for other sizes share it.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The graph as it was given.
+    source: Arc<Listing>,
+    /// What a tape has computed for the sizes of the plan; nothing for a graph whose sizes are numbers.
+    values: Arc<[i64]>,
+    /// The passes that ran on it.
+    pub passes: Passes,
+}
+
+impl Origin {
+    /// `source`, to be compiled with `passes`.
+    pub fn new(source: &Graph, passes: Passes) -> Origin {
+        Origin { source: Arc::new(Listing::of(source)), values: Arc::default(), passes }
+    }
+
+    /// The same for the sizes that a tape has computed `values` for.
+    pub fn at(&self, values: &[i64]) -> Origin {
+        Origin { values: values.into(), ..self.clone() }
     }
 }
 
@@ -49,16 +68,14 @@ impl Holdings {
 pub struct Description {
     /// The descriptors of all values, by their ids in both graphs.
     pub descriptors: Box<[Descriptor]>,
-    /// The graph as it was given.
-    pub source: Listing,
+    /// What it was compiled from.
+    pub origin: Origin,
     /// What the passes left of it.
     pub compiled: Listing,
     /// In the order in which they run.
     pub steps: Box<[StepListing]>,
     /// What the plan holds.
     pub memory: Holdings,
-    /// The passes that ran.
-    pub passes: Passes,
     /// What the plan is for.
     pub processor: Processor,
 }
@@ -91,6 +108,27 @@ impl Processor {
 }
 
 impl Description {
+    /// The description of a plan of `graph`.
+    pub fn new(
+        graph: Graph,
+        origin: Origin,
+        steps: Box<[StepListing]>,
+        memory: Holdings,
+        processor: Processor,
+    ) -> Description {
+        let (compiled, descriptors) = Listing::with_descriptors(graph);
+        Description { descriptors, origin, compiled, steps, memory, processor }
+    }
+
+    /// Bytes that are freed with the plan. The arena is not the plan's own on the CPU.
+    pub fn bytes(&self) -> usize {
+        let Holdings { constants, packed, arena } = self.memory;
+        match self.processor {
+            Processor::Cpu { .. } => constants + packed,
+            Processor::Gpu { .. } => constants + packed + arena,
+        }
+    }
+
     /// A `GraphDescription` of `inspect.d.ts`.
     pub fn json(&self) -> Json {
         let Holdings { constants, packed, arena } = self.memory;
@@ -99,11 +137,11 @@ impl Description {
             Processor::Gpu { adapter } => (None, None, Some(adapter)),
         };
         json!({
-            "source": self.source.json(&self.descriptors),
+            "source": self.origin.source.at(&self.origin.values).json(&self.descriptors),
             "compiled": self.compiled.json(&self.descriptors),
             "steps": (0..self.steps.len()).map(|index| self.step_json(index)).collect::<Json>(),
             "memory": { "constantBytes": constants, "packedBytes": packed, "arenaBytes": arena },
-            "passes": self.passes.enabled().collect::<Vec<_>>(),
+            "passes": self.origin.passes.enabled().collect::<Vec<_>>(),
             "devices": [self.processor.device()],
             "isa": isa,
             "threads": threads,

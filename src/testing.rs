@@ -1,5 +1,6 @@
 //! The test of a graph against the oracle: on every instruction set, with 1, 2 and 7 threads, compiled and not.
 
+use crate::cpu::arena::Arena;
 use crate::cpu::plan::{PASSES, Plan, PlanOptions, optimized};
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
@@ -144,7 +145,7 @@ pub fn with_mapped_constants(graph: &Graph, offset: usize) -> (Graph, TemporaryF
 
 /// The bytes of every output of the compiled `graph` on random inputs.
 pub fn run_compiled(graph: &Graph, isa: Isa) -> Vec<Vec<u8>> {
-    let env = Env { threads: pool(1), isa };
+    let env = Env { threads: pool(1), isa, arena: &Arena::default() };
     let mut random = Random::new(graph.values.len() as u64);
     let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
     let graph = optimized(graph.clone(), &env, PASSES).expect("a graph");
@@ -172,7 +173,8 @@ pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: To
             let mut first: Option<Vec<Vec<u8>>> = None;
             for threads in [1, 2, 7] {
                 let options = PlanOptions { fill_arena: true, share_views, winograd: share_views };
-                let outputs = run(&graph, inputs, &Env { threads: pool(threads), isa }, options);
+                let outputs =
+                    run(&graph, inputs, &Env { threads: pool(threads), isa, arena: &Arena::default() }, options);
                 let context = || format!("{name}, {isa:?}, {threads} threads, of\n{graph}");
                 match &first {
                     None => compare(&graph, &outputs, &expected, |_| tolerance, &context),
@@ -195,7 +197,7 @@ struct Variant {
 
 /// The graph before and after compilation.
 fn variants(graph: &Graph, isa: Isa) -> [Variant; 2] {
-    let env = Env { threads: pool(1), isa };
+    let env = Env { threads: pool(1), isa, arena: &Arena::default() };
     let compiled = optimized(graph.clone(), &env, PASSES).expect("a graph");
     [
         Variant { name: "as built", graph: graph.clone(), share_views: false },
@@ -218,7 +220,7 @@ fn run(graph: &Graph, inputs: &HashMap<String, Tensor>, env: &Env, options: Plan
     // NaN, so that an element that nobody wrote is seen.
     let mut outputs: Vec<Buffer> =
         plan.outputs().iter().map(|(_, d)| Buffer::copy_of(&vec![0xff; d.bytes()]).unwrap()).collect();
-    plan.run(env, &inputs.iter().collect::<Vec<_>>(), &mut outputs.iter_mut().collect::<Vec<_>>());
+    plan.run(env, &inputs.iter().collect::<Vec<_>>(), &mut outputs.iter_mut().collect::<Vec<_>>()).unwrap();
     outputs.iter().map(|buffer| buffer.bytes().to_vec()).collect()
 }
 

@@ -148,6 +148,32 @@ test('destroying a context gives back the memory of its tensors and graphs, befo
   assert.ok(after < full - 350, `${after} MiB of ${full} MiB are left`);
 });
 
+test('graphs of a context share memory for intermediate values, which is given back when nobody needs it', async () => {
+  const { ran, rested } = await run(`
+    const count = 16 * MiB;
+    const x = await context.createTensor(helpers.floats(count));
+    const y = await context.createTensor(helpers.floats(1));
+    const graphs = [];
+    for (let i = 0; i < 4; i++) {
+      const builder = new helpers.MLGraphBuilder(context);
+      const rows = builder.reshape(builder.input('x', helpers.operand(count)), [4096, 4096]);
+      const sums = builder.cumulativeSum(builder.cumulativeSum(rows, 0), 1, { exclusive: i % 2 === 0 });
+      graphs.push(await builder.build({ y: builder.reshape(builder.reduceSum(sums), [1]) }));
+    }
+    const before = rss();
+    for (const graph of graphs) context.dispatch(graph, { x }, { y });
+    await context.readTensor(y);
+    const ran = rss() - before;
+    const deadline = Date.now() + 30_000;
+    while (rss() - before > ran - 90 && Date.now() < deadline) {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    console.log(JSON.stringify({ ran, rested: rss() - before }));`);
+  // Two values of 64 MiB live at the same time in each of the four.
+  assert.ok(ran < 220, `${ran} MiB were touched`);
+  assert.ok(rested < ran - 90, `${rested} MiB of ${ran} MiB are left`);
+});
+
 test('a loop that creates, runs and destroys does not grow', async () => {
   const { rounds } = await run(`
     const once = async () => {

@@ -32,6 +32,7 @@ pub fn best_run(text: &str, env: &Env) -> (f64, usize) {
         plan.outputs().iter().map(|(_, descriptor)| Buffer::zeroed(descriptor.bytes()).expect("memory")).collect();
     let bytes =
         inputs.iter().map(|buffer| buffer.len()).sum::<usize>() + outputs.iter().map(Buffer::len).sum::<usize>();
-    let seconds = best_of(SECONDS, || plan.run(env, &inputs, &mut outputs.iter_mut().collect::<Vec<_>>()));
+    let seconds =
+        best_of(SECONDS, || plan.run(env, &inputs, &mut outputs.iter_mut().collect::<Vec<_>>()).expect("a run"));
     (seconds, bytes)
 }

@@ -16,6 +16,7 @@ mod report;
 mod rows;
 
 use report::Report;
+use webnn_node::cpu::arena::Arena;
 use webnn_node::cpu::simd::Isa;
 use webnn_node::cpu::steps::Env;
 use webnn_node::cpu::threads::Threads;
@@ -41,7 +42,8 @@ fn arguments() -> (String, usize) {
 fn main() {
     let (filter, count) = arguments();
     let threads = Threads::new(count).expect("a thread pool");
-    let env = Env { threads: &threads, isa: Isa::detect().expect("an available instruction set") };
+    let env =
+        Env { threads: &threads, isa: Isa::detect().expect("an available instruction set"), arena: &Arena::default() };
     let mut report = Report::new(&env, filter);
     products::measure(&mut report, &env);
     convolutions::measure(&mut report, &env);

@@ -247,6 +247,7 @@ fn nibbles(graph: &mut Graph, id: ValueId, packed: &mut HashMap<ValueId, Option<
 mod tests {
     use super::*;
     use crate::compile::Passes;
+    use crate::cpu::arena::Arena;
     use crate::cpu::plan::optimized;
     use crate::cpu::simd::Isa;
     use crate::cpu::steps::Env;
@@ -373,7 +374,7 @@ mod tests {
     /// The bytes of all constants of the compiled graph.
     fn constants(text: &str) -> usize {
         let threads = Threads::new(1).expect("a thread");
-        let env = Env { threads: &threads, isa: Isa::best() };
+        let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
         let passes = Passes { quantized: false, layout: false, ..Passes::ALL };
         let graph = optimized(parse(text), &env, passes).expect("a graph");
         graph.values.iter().filter_map(|value| value.constant()).map(|constant| constant.len()).sum()

@@ -75,18 +75,18 @@ impl StepPlaces {
 }
 
 /// The memory of one dispatch.
-pub struct Memory<'a> {
+pub struct Memory<'a, 'b> {
     /// Intermediate values and scratch memory.
     pub arena: &'a mut Buffer,
     /// The tensors bound to the inputs.
     pub inputs: &'a [&'a Buffer],
     /// The tensors bound to the outputs.
-    pub outputs: &'a mut [&'a mut Buffer],
+    pub outputs: &'a mut [&'b mut Buffer],
     /// Constants by value.
     pub constants: &'a BTreeMap<ValueId, Arc<Buffer>>,
 }
 
-impl Memory<'_> {
+impl Memory<'_, '_> {
     fn region(&self, place: &Place) -> Region {
         let buffer = match place.space {
             Space::Arena => &*self.arena,

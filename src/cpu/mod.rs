@@ -1,9 +1,9 @@
 //! The CPU backend.
 
+pub mod arena;
 pub mod kernels;
 pub mod lower;
 pub mod memory;
-
 pub mod plan;
 pub mod readers;
 pub mod simd;

@@ -7,9 +7,9 @@ use super::steps::{Env, Run, Step};
 use super::weights::resident;
 use crate::compile::memory::{Granularity, MemoryPlan, Place, Space, plan};
 use crate::compile::{Passes, optimize};
-use crate::description::{Computes, Description, Holdings, Processor, StepListing};
+use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
-use crate::ir::{Graph, Listing, Node, ValueId};
+use crate::ir::{Graph, Node, ValueId};
 use crate::memory::Buffer;
 use crate::observe::{Observer, Unobserved};
 use crate::shape::Descriptor;
@@ -58,7 +58,8 @@ struct PlannedStep {
 pub struct Plan {
     steps: Vec<PlannedStep>,
     constants: BTreeMap<ValueId, Arc<Buffer>>,
-    arena: Buffer,
+    /// Bytes of the arena that it needs.
+    arena: usize,
     fill_arena: bool,
     inputs: Vec<(String, Descriptor)>,
     outputs: Vec<(String, Descriptor)>,
@@ -66,14 +67,6 @@ pub struct Plan {
     /// Whether running it is worth the threads of the pool.
     enters_pool: bool,
     description: Arc<Description>,
-}
-
-/// What a plan was compiled from.
-struct Origin {
-    /// The graph as it was given.
-    source: Listing,
-    /// The passes that ran on it.
-    passes: Passes,
 }
 
 impl Plan {
@@ -85,16 +78,20 @@ impl Plan {
     /// constant cannot be read.
     pub fn new(graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
         let passes = Passes { views: options.share_views, winograd: options.winograd, ..Passes::NONE };
-        let origin = Origin { source: Listing::of(&graph), passes };
-        Plan::lowered(graph, origin, env, options)
+        let origin = Origin::new(&graph, passes);
+        Plan::of_optimized(graph, origin, env, options)
     }
 
-    fn lowered(mut graph: Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
+    /// Lowers `graph`, which is what [`optimized`] has made of `origin`.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` when a mapped constant
+    /// cannot be read.
+    pub fn of_optimized(mut graph: Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
         let lowered = lower_all(&mut graph, env, options)?;
-        let graph = &graph;
         let scratch: Vec<usize> =
             lowered.iter().map(|lowered| lowered.step.scratch_bytes(env.threads.count())).collect();
-        let memory = plan(graph, &scratch, options.share_views, Granularity::CPU);
+        let memory = plan(&graph, &scratch, options.share_views, Granularity::CPU);
 
         let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
         let mut steps = Vec::new();
@@ -124,27 +121,13 @@ impl Plan {
     /// the draft accepts and does not define, or when a mapped constant cannot be read.
     pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         graph.check_defined()?;
-        let (source, passes) = (Listing::of(&graph), passes.and(PASSES));
-        Plan::of_optimized(optimized(graph, env, passes)?, source, env, passes, options)
-    }
-
-    /// Lowers `graph`, which is what [`optimized`] has made with `passes` of `source`.
-    ///
-    /// # Errors
-    /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` when a mapped constant
-    /// cannot be read.
-    pub fn of_optimized(
-        graph: Graph,
-        source: Listing,
-        env: &Env,
-        passes: Passes,
-        options: PlanOptions,
-    ) -> Result<Plan> {
-        Plan::lowered(graph, Origin { source, passes }, env, options)
+        let passes = passes.and(PASSES);
+        let origin = Origin::new(&graph, passes);
+        Plan::of_optimized(optimized(graph, env, passes)?, origin, env, options)
     }
 
     fn assemble(
-        graph: &Graph,
+        graph: Graph,
         origin: Origin,
         steps: Vec<PlannedStep>,
         memory: &MemoryPlan,
@@ -163,6 +146,7 @@ impl Plan {
         let describe = |named: &[(String, ValueId)]| {
             named.iter().map(|(name, id)| (name.clone(), graph.descriptor(*id).clone())).collect()
         };
+        env.arena.reserve(memory.arena)?;
         let counts = || steps.iter().map(|step| step.places.counts());
         let (inputs, outputs) = (counts().map(|(n, _)| n).max(), counts().map(|(_, n)| n).max());
         // What several steps share counts once.
@@ -173,25 +157,18 @@ impl Plan {
             packed: steps.iter().flat_map(|step| step.work.packed()).map(&mut count).sum(),
             arena: memory.arena,
         };
-        let description = Description {
-            descriptors: graph.values.iter().map(|value| value.descriptor.clone()).collect(),
-            source: origin.source,
-            compiled: Listing::of(graph),
-            steps: steps.iter().map(PlannedStep::listing).collect(),
-            memory: holdings,
-            passes: origin.passes,
-            processor: Processor::Cpu { isa: env.isa.name(), threads: env.threads.count() },
-        };
+        let processor = Processor::Cpu { isa: env.isa.name(), threads: env.threads.count() };
+        let listings = steps.iter().map(PlannedStep::listing).collect();
         Ok(Plan {
-            description: Arc::new(description),
-            enters_pool: enters_pool(graph, &steps, env),
+            enters_pool: enters_pool(&graph, &steps, env),
             regions: Regions::with_capacity(inputs.unwrap_or(0), outputs.unwrap_or(0)),
             steps,
             constants,
-            arena: Buffer::zeroed(memory.arena)?,
+            arena: memory.arena,
             fill_arena: options.fill_arena,
             inputs: describe(&graph.inputs),
             outputs: describe(&graph.outputs),
+            description: Arc::new(Description::new(graph, origin, listings, holdings, processor)),
         })
     }
 
@@ -205,11 +182,11 @@ impl Plan {
         &self.outputs
     }
 
-    /// Bytes that this plan holds: arena, constants that steps read in place, and packed constants. What several steps
-    /// share counts once. What is shared with other plans, or with constant tensors, counts in each of them: it is freed
-    /// with the last one.
+    /// Bytes that this plan holds: constants that steps read in place, and packed constants. What several steps share counts
+    /// once. What is shared with other plans, or with constant tensors, counts in each of them: it is freed with the last one.
+    /// The arena is not its own.
     pub fn bytes(&self) -> usize {
-        self.description.memory.total()
+        self.description.bytes()
     }
 
     /// What the plan is and does.
@@ -222,34 +199,51 @@ impl Plan {
         self.constants.values().chain(self.steps.iter().flat_map(|step| step.work.packed()))
     }
 
-    /// Runs the steps on the bytes of the bound tensors.
+    /// Runs the steps on the bytes of the bound tensors, in the arena of `env`.
+    ///
+    /// # Errors
+    /// An `UnknownError` when the arena was given back and there is no memory for it.
     ///
     /// # Panics
     /// If the number or sizes of the tensors are not those of [`inputs`](Plan::inputs) and
     /// [`outputs`](Plan::outputs).
-    pub fn run<'a>(&'a mut self, env: &Env, inputs: &'a [&'a Buffer], outputs: &'a mut [&'a mut Buffer]) {
-        self.run_observed(env, inputs, outputs, &mut Unobserved);
+    pub fn run(&mut self, env: &Env, inputs: &[&Buffer], outputs: &mut [&mut Buffer]) -> Result<()> {
+        self.run_observed(env, inputs, outputs, &mut Unobserved)
     }
 
     /// As [`run`](Plan::run), with somebody who is told when steps begin and end.
     ///
+    /// # Errors
+    /// As [`run`](Plan::run).
+    ///
     /// # Panics
     /// As [`run`](Plan::run).
-    pub fn run_observed<'a>(
-        &'a mut self,
+    pub fn run_observed(
+        &mut self,
         env: &Env,
-        inputs: &'a [&'a Buffer],
-        outputs: &'a mut [&'a mut Buffer],
+        inputs: &[&Buffer],
+        outputs: &mut [&mut Buffer],
         observer: &mut impl Observer,
-    ) {
+    ) -> Result<()> {
         assert!(inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len());
         inputs.iter().zip(&self.inputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
         outputs.iter().zip(&self.outputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
+        env.arena.with(self.arena, |arena| self.run_in(arena, env, inputs, outputs, observer))
+    }
+
+    fn run_in(
+        &mut self,
+        arena: &mut Buffer,
+        env: &Env,
+        inputs: &[&Buffer],
+        outputs: &mut [&mut Buffer],
+        observer: &mut impl Observer,
+    ) {
         observer.begin();
         if self.fill_arena {
-            self.arena.bytes_mut().fill(0xff);
+            arena.bytes_mut()[..self.arena].fill(0xff);
         }
-        let mut memory = Memory { arena: &mut self.arena, inputs, outputs, constants: &self.constants };
+        let mut memory = Memory { arena, inputs, outputs, constants: &self.constants };
         let (steps, regions) = (&self.steps, &mut self.regions);
         let mut run = || {
             for PlannedStep { work, places, .. } in steps {
@@ -358,6 +352,7 @@ fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::arena::Arena;
     use crate::cpu::simd::Isa;
     use crate::cpu::threads::Threads;
     use crate::ir::{Constant, parse};
@@ -367,7 +362,7 @@ mod tests {
 
     fn plan(graph: Graph) -> Plan {
         let threads = Threads::new(1).unwrap();
-        let env = Env { threads: &threads, isa: Isa::best() };
+        let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
         Plan::compile(graph, &env, PASSES, PlanOptions::default()).unwrap()
     }
 
@@ -389,7 +384,7 @@ mod tests {
             let (raw, bytes) = (Arc::downgrade(raw), raw.len());
             let plan = plan(graph);
             assert!(raw.upgrade().is_none(), "{operator}: the raw weights are dropped");
-            let packed = plan.bytes() - plan.arena.len();
+            let packed = plan.bytes();
             assert!((bytes..bytes + bytes / 8).contains(&packed), "{operator}: {packed} for {bytes} bytes");
         }
     }
@@ -454,7 +449,7 @@ mod tests {
         assert_eq!(json["passes"], serde_json::json!(PASSES.enabled().collect::<Vec<_>>()));
         assert_eq!((json["isa"].as_str(), json["threads"].as_u64()), (Some(Isa::best().name()), Some(1)));
         let bytes: u64 = json["memory"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum();
-        assert_eq!(bytes, plan.bytes() as u64);
+        assert_eq!(bytes, (plan.bytes() + plan.arena) as u64);
     }
 
     #[test]
@@ -462,14 +457,14 @@ mod tests {
         use crate::observe::Stopwatch;
         let mut plan = plan(parse(NETWORK));
         let threads = Threads::new(1).unwrap();
-        let env = Env { threads: &threads, isa: Isa::best() };
+        let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
         let x = Buffer::copy_of(&[0x3e; 3 * 64 * 4]).unwrap();
         let run = |plan: &mut Plan, watch: Option<&mut Stopwatch>| {
             let mut outputs = [Buffer::zeroed(40).unwrap(), Buffer::zeroed(40).unwrap()];
             let [y, z] = &mut outputs;
             match watch {
-                Some(watch) => plan.run_observed(&env, &[&x], &mut [y, z], watch),
-                None => plan.run(&env, &[&x], &mut [y, z]),
+                Some(watch) => plan.run_observed(&env, &[&x], &mut [y, z], watch).unwrap(),
+                None => plan.run(&env, &[&x], &mut [y, z]).unwrap(),
             }
             outputs.map(|output| output.bytes().to_vec())
         };

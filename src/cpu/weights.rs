@@ -7,10 +7,11 @@ use super::simd::Isa;
 use crate::dtype::{DataType, Element};
 use crate::error::Result;
 use crate::ir::Constant;
-use crate::memory::{Buffer, Mapped, WeakBuffers, bytes_of, elements, elements_mut, share};
+use crate::memory::{Buffer, MIN_SHARED_BYTES, Mapped, WeakBuffers, bytes_of, elements, elements_mut, share};
 use half::f16;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 /// The most bytes that are read in one piece where that is possible: enough that a read of a file costs little, and few
 /// enough that a piece is still in cache when it is packed.
@@ -26,7 +27,8 @@ pub struct Weights<'a> {
 
 #[derive(Clone, Copy)]
 enum Source<'a> {
-    Memory(&'a [u8]),
+    Slice(&'a [u8]),
+    Memory(&'a Arc<Buffer>),
     Mapped(&'a Mapped),
 }
 
@@ -41,7 +43,7 @@ impl<'a> Weights<'a> {
     /// The elements of `constant`, which are of type `dtype`.
     pub fn of(constant: &'a Constant, dtype: DataType) -> Weights<'a> {
         let source = match constant {
-            Constant::Owned(buffer) => Source::Memory(buffer.bytes()),
+            Constant::Owned(buffer) => Source::Memory(buffer),
             Constant::Mapped(window) => Source::Mapped(window),
         };
         Weights { source, dtype, first: 0 }
@@ -49,7 +51,7 @@ impl<'a> Weights<'a> {
 
     /// Elements in memory.
     pub fn of_slice<T: Element>(slice: &'a [T]) -> Weights<'a> {
-        Weights { source: Source::Memory(bytes_of(slice)), dtype: T::DATA_TYPE, first: 0 }
+        Weights { source: Source::Slice(bytes_of(slice)), dtype: T::DATA_TYPE, first: 0 }
     }
 
     /// The same without the first `count` elements.
@@ -60,7 +62,7 @@ impl<'a> Weights<'a> {
     /// How many elements of type `T` should be read in one [`piece`](Self::piece): any number if they are in memory.
     pub fn piece_len<T: Element>(&self) -> usize {
         match self.source {
-            Source::Memory(_) if self.dtype == T::DATA_TYPE => usize::MAX,
+            Source::Slice(_) | Source::Memory(_) if self.dtype == T::DATA_TYPE => usize::MAX,
             _ => PIECE_BYTES / size_of::<T>(),
         }
     }
@@ -96,7 +98,8 @@ impl<'a> Weights<'a> {
         let size = self.dtype.size();
         let (at, len) = ((self.first + range.start) * size, range.len() * size);
         match self.source {
-            Source::Memory(bytes) => Ok(&bytes[at..][..len]),
+            Source::Slice(bytes) => Ok(&bytes[at..][..len]),
+            Source::Memory(buffer) => Ok(&buffer.bytes()[at..][..len]),
             Source::Mapped(window) => {
                 let copy = room(copy, len)?;
                 window.read(at, copy)?;
@@ -110,17 +113,14 @@ impl<'a> Weights<'a> {
     /// # Errors
     /// Those of `make`.
     pub fn packed(&self, form: PanelForm, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
-        match self.source {
-            Source::Memory(_) => Ok(share(Arc::new(make()?))),
-            Source::Mapped(window) => {
-                let origin = Origin {
-                    backing: window.backing().id(),
-                    start: window.range().start + self.first * self.dtype.size(),
-                    form: Form::Panels(self.dtype, form),
-                };
-                once(origin, || Ok(Arc::new(make()?)))
-            }
-        }
+        let first = self.first * self.dtype.size();
+        let (backing, start) = match self.source {
+            Source::Slice(_) => return Ok(share(Arc::new(make()?))),
+            Source::Memory(buffer) => (Backing::of(buffer), first),
+            Source::Mapped(window) => (Backing::File(window.backing().id()), window.range().start + first),
+        };
+        let form = Form::Panels(self.dtype, form);
+        once(Origin { backing, start, form }, || Ok(Arc::new(make()?)))
     }
 }
 
@@ -139,22 +139,55 @@ fn room(slot: &mut Option<Buffer>, len: usize) -> Result<&mut [u8]> {
 /// # Errors
 /// As [`Constant::buffer`].
 pub fn resident(constant: &Constant) -> Result<Arc<Buffer>> {
-    match constant {
-        Constant::Owned(buffer) => Ok(share(buffer.clone())),
-        Constant::Mapped(window) => {
-            let Range { start, end } = window.range();
-            let origin = Origin { backing: window.backing().id(), start, form: Form::Raw(end - start) };
-            once(origin, || constant.buffer())
-        }
-    }
+    let (backing, Range { start, end }) = match constant {
+        Constant::Owned(buffer) if buffer.len() < MIN_SHARED_BYTES => return Ok(buffer.clone()),
+        Constant::Owned(buffer) => (Backing::of(buffer), 0..buffer.len()),
+        Constant::Mapped(window) => (Backing::File(window.backing().id()), window.range()),
+    };
+    once(Origin { backing, start, form: Form::Raw(end - start) }, || constant.buffer())
 }
 
 /// Where bytes come from and what was made of them: enough to know that they are the same without looking.
 #[derive(PartialEq, Eq, Hash)]
 struct Origin {
-    backing: u64,
+    backing: Backing,
     start: usize,
     form: Form,
+}
+
+/// What holds the bytes.
+enum Backing {
+    /// A mapping, by its number.
+    File(u64),
+    /// A buffer. While this is kept, no other one has its address.
+    Memory(Weak<Buffer>),
+}
+
+impl Backing {
+    fn of(buffer: &Arc<Buffer>) -> Backing {
+        Backing::Memory(Arc::downgrade(buffer))
+    }
+
+    fn key(&self) -> (bool, u64) {
+        match self {
+            Backing::File(id) => (false, *id),
+            Backing::Memory(buffer) => (true, buffer.as_ptr() as u64),
+        }
+    }
+}
+
+impl PartialEq for Backing {
+    fn eq(&self, other: &Backing) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Backing {}
+
+impl Hash for Backing {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
 }
 
 #[derive(PartialEq, Eq, Hash)]

@@ -1,19 +1,24 @@
 //! Graphs with mapped constants: the same bits as with owned ones, and memory that is held once.
 
+use super::arena::Arena;
+use super::kernels::packed::{Layout, PanelForm};
+use super::kernels::winograd::OutputTile;
 use super::plan::{Plan, PlanOptions};
 use super::simd::Isa;
 use super::steps::Env;
 use super::threads::Threads;
+use super::weights::{Weights, resident};
 use crate::compile::Passes;
+use crate::dtype::DataType;
 use crate::error::ErrorKind;
-use crate::ir::{Graph, parse};
+use crate::ir::{Graph, ValueId, parse};
 use crate::memory::Buffer;
 use crate::testing::{Tolerance, check, run_compiled, with_mapped_constants};
 use std::sync::Arc;
 
 fn plan(graph: &Graph) -> Plan {
     let threads = Threads::new(1).unwrap();
-    let env = Env { threads: &threads, isa: Isa::best() };
+    let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
     Plan::compile(graph.clone(), &env, Passes::ALL, PlanOptions::default()).unwrap()
 }
 
@@ -148,12 +153,31 @@ fn plans_share_equal_weights() {
 }
 
 #[test]
+fn what_is_packed_is_packed_once_for_all_plans() {
+    let (mapped, _file) = with_mapped_constants(&product(9, "float32"), 3);
+    for graph in [product(7, "float32"), mapped] {
+        let constant = graph.value(ValueId(1)).constant().unwrap();
+        let weights = Weights::of(constant, DataType::Float32);
+        // One that no other test packs to.
+        let layout = Layout::Strided { lane_stride: 1, depth_stride: 96 };
+        let form = || PanelForm::winograd::<f32>(layout.clone(), 96, 100, 7, OutputTile::Two);
+        let first = weights.packed(form(), || Buffer::zeroed(40)).unwrap();
+        let again = weights.packed(form(), || panic!("it is there")).unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        let raw = [resident(constant).unwrap(), resident(constant).unwrap()];
+        assert!(Arc::ptr_eq(&raw[0], &raw[1]));
+        drop((first, again));
+        assert!(weights.packed(form(), || Buffer::zeroed(50)).unwrap().len() == 50, "nothing is kept alive");
+    }
+}
+
+#[test]
 fn a_file_that_shrinks_before_the_graph_is_built_is_an_error() {
     for rows in [7, 1] {
         let (mapped, file) = with_mapped_constants(&product(rows, "float32"), 1);
         std::fs::File::options().write(true).open(&file.0).unwrap().set_len(5000).unwrap();
         let threads = Threads::new(1).unwrap();
-        let env = Env { threads: &threads, isa: Isa::best() };
+        let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
         let plan = Plan::compile(mapped, &env, Passes::ALL, PlanOptions::default());
         let error = plan.err().expect("the bytes are gone");
         assert_eq!(error.kind, ErrorKind::Operation);

@@ -8,6 +8,7 @@ use super::pipelines::MAX_UNUSED;
 use super::plan::{PASSES, Plan, PlanOptions};
 use super::tensor::DeviceTensor;
 use super::testing::check_on;
+use crate::cpu::arena::Arena;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::cpu::threads::Threads;
@@ -28,7 +29,13 @@ fn own_device(extensions: wgpu::Features) -> Arc<Device> {
 fn plan(device: &Arc<Device>, text: &str) -> crate::error::Result<Plan> {
     let threads = Threads::new(2).unwrap();
     let options = PlanOptions { share_views: true, fill_arena: false };
-    Plan::compile(parse(text), device, &Env { threads: &threads, isa: Isa::best() }, PASSES, options)
+    Plan::compile(
+        parse(text),
+        device,
+        &Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() },
+        PASSES,
+        options,
+    )
 }
 
 fn floats(device: &Device, buffer: &wgpu::Buffer, count: usize) -> Vec<f32> {

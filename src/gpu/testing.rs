@@ -8,6 +8,7 @@ use super::lower::lower;
 use super::plan::{PASSES, Plan, PlanOptions};
 use super::split::split;
 use crate::compile::memory::{Place, Space};
+use crate::cpu::arena::Arena;
 use crate::cpu::plan::optimized;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
@@ -83,7 +84,7 @@ pub fn check_on(
     cpu: Tolerance,
 ) {
     let threads = Threads::new(1).expect("a thread");
-    let env = Env { threads: &threads, isa: Isa::best() };
+    let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
     let compiled = optimized(graph.clone(), &env, PASSES).expect("a graph");
     for (name, graph, share_views) in [("as built", graph, false), ("compiled", &compiled, true)] {
         let outputs = run(device, &env, graph, inputs, share_views);
@@ -102,7 +103,7 @@ pub fn check_in(graph: &Graph, tolerance: Tolerance, adapt: impl Fn(Dialect) -> 
     let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
     let expected = reference::run(graph, &inputs);
     let threads = Threads::new(1).expect("a thread");
-    let env = Env { threads: &threads, isa: Isa::best() };
+    let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
     let mut count = 0;
     for (which, device) in devices() {
         let Some(dialect) = adapt(device.dialect) else { continue };
@@ -195,7 +196,7 @@ fn run(
     share_views: bool,
 ) -> Vec<Vec<u8>> {
     let options = PlanOptions { share_views, fill_arena: true };
-    let mut plan = Plan::new(graph, device, env, options).expect("a plan");
+    let mut plan = Plan::new(graph.clone(), device, env, options).expect("a plan");
     let buffers = |described: &[(String, Descriptor)], bytes: &dyn Fn(&str, &Descriptor) -> Vec<u8>| -> Vec<_> {
         described.iter().map(|(name, d)| device.buffer_of(name, &bytes(name, d)).expect("memory")).collect()
     };

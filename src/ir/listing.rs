@@ -41,16 +41,15 @@ const MAX_SAFE_INTEGER: i128 = (1 << 53) - 1;
 impl Listing {
     /// The listing of `graph`. Holds none of its constants.
     pub fn of(graph: &Graph) -> Listing {
-        let mut kinds = vec![None; graph.values.len()].into_boxed_slice();
-        graph.inputs.iter().for_each(|(_, id)| kinds[id.index()] = Some(Kind::Input));
-        let read = graph.nodes.iter().flat_map(|node| node.inputs.iter().flatten());
-        for id in read.chain(graph.outputs.iter().map(|(_, id)| id)) {
-            if matches!(graph.value(*id).source, Source::Constant(_) | Source::Sizes(_)) {
-                kinds[id.index()] = Some(Kind::Constant);
-            }
-        }
-        graph.nodes.iter().flat_map(|node| &node.outputs).for_each(|id| kinds[id.index()] = Some(Kind::Node));
-        Listing { kinds, nodes: graph.nodes.clone(), inputs: graph.inputs.clone(), outputs: graph.outputs.clone() }
+        let (nodes, inputs, outputs) = (graph.nodes.clone(), graph.inputs.clone(), graph.outputs.clone());
+        Listing { kinds: kinds(graph), nodes, inputs, outputs }
+    }
+
+    /// The listing of `graph`, and the descriptors of its values.
+    pub fn with_descriptors(graph: Graph) -> (Listing, Box<[Descriptor]>) {
+        let kinds = kinds(&graph);
+        let Graph { values, nodes, inputs, outputs } = graph;
+        (Listing { kinds, nodes, inputs, outputs }, values.into_iter().map(|value| value.descriptor).collect())
     }
 
     /// The listing for the sizes that a tape has computed `values` for.
@@ -86,6 +85,20 @@ impl Listing {
             "outputs": named(&self.outputs),
         })
     }
+}
+
+/// For each value of `graph`, where it comes from; `None` for one that it does not use.
+fn kinds(graph: &Graph) -> Box<[Option<Kind>]> {
+    let mut kinds = vec![None; graph.values.len()].into_boxed_slice();
+    graph.inputs.iter().for_each(|(_, id)| kinds[id.index()] = Some(Kind::Input));
+    let read = graph.nodes.iter().flat_map(|node| node.inputs.iter().flatten());
+    for id in read.chain(graph.outputs.iter().map(|(_, id)| id)) {
+        if matches!(graph.value(*id).source, Source::Constant(_) | Source::Sizes(_)) {
+            kinds[id.index()] = Some(Kind::Constant);
+        }
+    }
+    graph.nodes.iter().flat_map(|node| &node.outputs).for_each(|id| kinds[id.index()] = Some(Kind::Node));
+    kinds
 }
 
 fn node_json(id: usize, node: &Node) -> Json {

@@ -7,7 +7,7 @@ mod shared;
 
 pub use mapped::{Backing, Mapped, MappedFile};
 pub use racing::store;
-pub use shared::{WeakBuffers, share};
+pub use shared::{MIN_SHARED_BYTES, WeakBuffers, share};
 
 use crate::dtype::{DataType, Element};
 use crate::error::{Error, ErrorKind, Result};

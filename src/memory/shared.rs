@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 /// Smaller buffers are not worth looking for others like them.
-const MIN_SHARED_BYTES: usize = 1 << 12;
+pub const MIN_SHARED_BYTES: usize = 1 << 12;
 
 /// Buffers by keys, as long as somebody else holds them.
 pub struct WeakBuffers<K> {

@@ -2,15 +2,14 @@
 
 use super::settings::Settings;
 use super::tensor::{Contents, Tensor};
-use crate::compile::Passes;
 use crate::cpu;
 use crate::cpu::steps::Env;
-use crate::description::Description;
+use crate::description::{Description, Origin};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu;
 use crate::gpu::device::Device;
 use crate::gpu::tensor::DeviceTensor;
-use crate::ir::{Graph, Listing};
+use crate::ir::Graph;
 use crate::memory::Buffer;
 use crate::observe::{Stopwatch, Unobserved};
 use crate::shape::MAX_TENSOR_BYTES;
@@ -59,12 +58,12 @@ impl Backend {
     /// As the backends' plans have them.
     pub fn optimize(&self, graph: Graph, env: &Env, settings: &Settings) -> Result<Optimized> {
         graph.check_defined()?;
-        let source = Listing::of(&graph);
         let passes = settings.passes.and(match self {
             Backend::Cpu => cpu::plan::PASSES,
             Backend::Gpu(_) => gpu::plan::PASSES,
         });
-        Ok(Optimized { graph: cpu::plan::optimized(graph, env, passes)?, source, passes })
+        let origin = Origin::new(&graph, passes);
+        Ok(Optimized { graph: cpu::plan::optimized(graph, env, passes)?, origin })
     }
 
     /// Makes a plan of what [`optimize`](Self::optimize) gave, or of that for given sizes.
@@ -72,13 +71,13 @@ impl Backend {
     /// # Errors
     /// As the backends' plans have them.
     pub fn lower(&self, optimized: Optimized, env: &Env, settings: &Settings) -> Result<Plan> {
-        let Optimized { graph, source, passes } = optimized;
+        let Optimized { graph, origin } = optimized;
         match self {
-            Backend::Cpu => cpu::plan::Plan::of_optimized(graph, source, env, passes, settings.plan).map(Plan::Cpu),
+            Backend::Cpu => cpu::plan::Plan::of_optimized(graph, origin, env, settings.plan).map(Plan::Cpu),
             Backend::Gpu(device) => {
                 let cpu::plan::PlanOptions { share_views, fill_arena, .. } = settings.plan;
                 let options = gpu::plan::PlanOptions { share_views, fill_arena };
-                gpu::plan::Plan::of_optimized(&graph, source, passes, device, env, options).map(Plan::Gpu)
+                gpu::plan::Plan::of_optimized(graph, origin, device, env, options).map(Plan::Gpu)
             }
         }
     }
@@ -87,9 +86,7 @@ impl Backend {
 /// A graph after the passes of a backend, before it is lowered.
 pub struct Optimized {
     graph: Graph,
-    /// The graph as it was given.
-    source: Listing,
-    passes: Passes,
+    origin: Origin,
 }
 
 impl Optimized {
@@ -103,7 +100,7 @@ impl Optimized {
     /// # Errors
     /// An `UnknownError` when there is no memory for constants that follow from sizes.
     pub fn at(&self, values: &[i64]) -> Result<Optimized> {
-        Ok(Optimized { graph: self.graph.at(values)?, source: self.source.at(values), passes: self.passes })
+        Ok(Optimized { graph: self.graph.at(values)?, origin: self.origin.at(values) })
     }
 }
 
@@ -126,7 +123,7 @@ impl Plan {
 
     /// Bytes that the plan holds, on the CPU or on the device.
     pub fn bytes(&self) -> usize {
-        self.description().memory.total()
+        self.description().bytes()
     }
 
     /// Runs the plan on tensors, on the CPU to the end; with a clock if `watch` is given, then always to the end.
@@ -156,7 +153,6 @@ impl Plan {
                     Some(watch) => plan.run_observed(env, &sources, &mut targets, watch),
                     None => plan.run_observed(env, &sources, &mut targets, &mut Unobserved),
                 }
-                Ok(())
             }
             Plan::Gpu(plan) => {
                 let device = plan.device().clone();

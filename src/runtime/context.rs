@@ -148,6 +148,7 @@ impl Context {
         let backend = self.backend.clone();
         // Whoever holds the context may do so for long: the garbage collector does not know what a device weighs.
         self.timeline.enqueue_release(move || *lock(&backend) = None);
+        self.timeline.release_arena();
     }
 
     /// Drops everything that is queued and frees what all tensors and graphs hold, for a context whose tensors and graphs
@@ -448,7 +449,7 @@ impl CompiledGraph {
 
     /// Bytes that the compiled graph holds; 0 while it is not built.
     pub fn bytes(&self) -> usize {
-        self.description().map_or(0, |description| description.memory.total())
+        self.description().map_or(0, |description| description.bytes())
     }
 
     /// Runs the graph for `operation`, as work on the timeline of its context. The tensors are those of a

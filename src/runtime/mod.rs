@@ -4,7 +4,8 @@ mod backend;
 mod context;
 #[cfg(test)]
 mod context_tests;
-pub mod settings;
+pub mod idle;
+mod settings;
 mod system;
 mod tensor;
 mod timeline;

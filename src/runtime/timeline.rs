@@ -1,6 +1,7 @@
 //! Timelines: one ordered queue of work per context, served by background threads that all contexts of the process share.
 //! Whoever asks an idle timeline for something wakes one of them; it stays until the queue is empty.
 
+use super::idle::IdleArena;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::cpu::threads::Threads;
@@ -101,6 +102,7 @@ struct Request {
 struct Worker {
     threads: Threads,
     isa: Isa,
+    arena: Arc<IdleArena>,
     /// Why the context is lost.
     lost: OnceLock<Error>,
     queue: Mutex<Queue>,
@@ -127,8 +129,8 @@ impl Timeline {
     /// An OperationError when the background threads cannot be had.
     pub fn new(threads: Threads, isa: Isa) -> Result<Timeline> {
         background()?;
-        let (lost, queue, waiting) = Default::default();
-        Ok(Timeline { worker: Arc::new(Worker { threads, isa, lost, queue, waiting }) })
+        let (arena, lost, queue, waiting) = Default::default();
+        Ok(Timeline { worker: Arc::new(Worker { threads, isa, arena, lost, queue, waiting }) })
     }
 
     /// Appends `work`. It runs when everything before it is done, unless the context is lost by then; `done` is told
@@ -161,6 +163,12 @@ impl Timeline {
             Ok(())
         };
         self.send(Request { work: ended(work), done: Done::unobserved(), always: true, short: false });
+    }
+
+    /// Gives the arena back when everything before is done.
+    pub fn release_arena(&self) {
+        let arena = self.worker.arena.clone();
+        self.enqueue_release(move || _ = arena.arena.release(Duration::ZERO));
     }
 
     fn send(&self, request: Request) {
@@ -231,6 +239,8 @@ fn serve(worker: &Worker) {
         let mut queue = worker.lock();
         if queue.requests.is_empty() {
             queue.is_served = false;
+            drop(queue);
+            worker.arena.rest();
             return;
         }
         drop(queue);
@@ -325,7 +335,7 @@ impl Worker {
         if let (Err(lost), false) = (self.check(), always) {
             return (done, Progress::Ended(Err(lost)));
         }
-        let env = Env { threads: &self.threads, isa: self.isa };
+        let env = Env { threads: &self.threads, isa: self.isa, arena: &self.arena.arena };
         let result = catch_unwind(AssertUnwindSafe(|| work(&env))).unwrap_or_else(|panic| Err(panicked(&*panic)));
         let progress = match result {
             Ok(Some(later)) => Progress::Later(later),

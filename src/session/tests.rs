@@ -119,7 +119,11 @@ fn constants_are_no_inputs_and_sizes_follow_from_them_when_they_are_given() {
 
 #[test]
 fn a_session_keeps_what_was_used_last_and_nothing_when_it_is_released() {
-    let session = session(add(), SessionOptions::default());
+    let model = model(add());
+    let one = Buffer::copy_of(bytes_of(&[1.0f32])).unwrap();
+    let weight = Constant::new(&model, &BTreeMap::new(), "b".into(), Some(vec![1]), one).unwrap();
+    let options = SessionOptions { constants: vec![weight], ..Default::default() };
+    let session = Arc::new(Session::open(model, context(), options).unwrap());
     let id_of = |n: u32| {
         let shapes = BTreeMap::from([("x".to_string(), vec![n, 1])]);
         let shapes = session.signature().shapes_of_names(&shapes).unwrap();

@@ -1,5 +1,6 @@
 //! Element-wise programs against the oracle.
 
+use crate::cpu::arena::Arena;
 use crate::cpu::plan::{Plan, PlanOptions};
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
@@ -219,10 +220,10 @@ proptest! {
 /// The bytes of the output of a graph with one input and one output.
 fn output_bytes(graph: Graph, input: &[u8]) -> Vec<u8> {
     let threads = Threads::new(1).unwrap();
-    let env = Env { threads: &threads, isa: Isa::best() };
+    let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
     let mut plan = Plan::new(graph, &env, PlanOptions::default()).unwrap();
     let (input, mut output) = (Buffer::copy_of(input).unwrap(), Buffer::zeroed(plan.outputs()[0].1.bytes()).unwrap());
-    plan.run(&env, &[&input], &mut [&mut output]);
+    plan.run(&env, &[&input], &mut [&mut output]).unwrap();
     output.bytes().to_vec()
 }
 

@@ -33,6 +33,7 @@ pub mod resample2d;
 pub mod scatter;
 pub mod triangular;
 
+use super::arena::Arena;
 use super::memory::Io;
 use super::simd::Isa;
 use super::threads::Threads;
@@ -46,6 +47,8 @@ pub struct Env<'a> {
     pub threads: &'a Threads,
     /// The instruction set to use.
     pub isa: Isa,
+    /// Where plans have intermediate values.
+    pub arena: &'a Arena,
 }
 
 /// What every step can do.

@@ -1,3 +1,4 @@
+use crate::cpu::arena::Arena;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::{Env, Run};
 use crate::cpu::threads::Threads;
@@ -141,7 +142,7 @@ fn products_at_the_edges_of_tiles() {
 #[test]
 fn steps_name_their_kernels() {
     let threads = Threads::new(1).unwrap();
-    let env = Env { threads: &threads, isa: Isa::best() };
+    let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
     for (groups, channels, filter, name) in
         [(1, [4, 4], [1, 1], "int8 gemm"), (1, [4, 4], [3, 3], "int8 im2col"), (4, [1, 1], [3, 3], "int8 depthwise")]
     {

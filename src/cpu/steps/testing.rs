@@ -1,6 +1,7 @@
 //! What the tests of the products share.
 
 use super::Env;
+use crate::cpu::arena::Arena;
 use crate::cpu::kernels::float::Float;
 use crate::cpu::simd::Isa;
 use crate::cpu::threads::Threads;
@@ -42,7 +43,7 @@ pub fn on_all<T: Float>(run: impl Fn(&Env) -> Vec<T>, check: impl Fn(&Env, &[T])
         let mut first = None;
         for count in [1, 2, 7] {
             let threads = Threads::new(count).unwrap();
-            let env = Env { threads: &threads, isa };
+            let env = Env { threads: &threads, isa, arena: &Arena::default() };
             let out = run(&env);
             check(&env, &out);
             let bits = bits(&out);

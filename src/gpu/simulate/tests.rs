@@ -3,6 +3,7 @@
 use super::graph::Simulator;
 use super::program::Program;
 use super::random_graphs::{GENERATORS, random_graph};
+use crate::cpu::arena::Arena;
 use crate::cpu::plan::optimized;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
@@ -38,7 +39,8 @@ fn check(
     let mut graph = graph.clone();
     if compiled {
         let threads = Threads::new(1).expect("a thread");
-        graph = optimized(graph, &Env { threads: &threads, isa: Isa::best() }, PASSES).expect("a graph");
+        graph = optimized(graph, &Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() }, PASSES)
+            .expect("a graph");
     }
     let has = |types: &[DataType]| graph.values.iter().any(|value| types.contains(&value.descriptor.dtype));
     // A type that a graph does not hold cannot make a difference together with another one.

@@ -1,0 +1,105 @@
+// `npm run bench:sizes -- FOLDER`: texts of many lengths, one by one and in batches, beside onnxruntime-node in turns. FOLDER
+// holds a text embedder in the form in which they are published: onnx/*.onnx, tokenizer.json with a vocabulary of words,
+// and texts.json with a list of texts.
+
+import { execFile } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs, promisify } from 'node:util';
+import { fileURLToPath } from 'node:url';
+import { median } from 'd3-array';
+import { Output } from '../../cli/output.mjs';
+import { withProgress } from '../../cli/progress.mjs';
+import { entry, Failure } from '../../scripts/process.mjs';
+import { install } from '../peers.mjs';
+
+const USAGE = `usage: npm run bench:sizes -- FOLDER [OPTION ...]
+
+  --filter RE      only models whose file name matches
+  --threads LIST   numbers of threads, separated by commas (1,2)
+  --rounds N       how often everything is measured (3)
+  --texts N        how many texts (500)`;
+
+/** How texts become runs. */
+const GROUPINGS = [
+  { text: 'one by one', order: 'given', batch: 1 },
+  { text: 'batches of 64, as given', order: 'given', batch: 64 },
+  { text: 'batches of 64, by length', order: 'sorted', batch: 64 },
+];
+
+const OURS = 'webnn-node';
+const PEER = 'onnxruntime-node';
+const WORKER = fileURLToPath(new URL('embed.mjs', import.meta.url));
+
+/** The most that means of results may differ: 8-bit models are computed on other integers. */
+const TOLERANCE = { float: 1e-3, quantized: 5e-2 };
+
+function readArguments() {
+  const options = {
+    filter: { type: 'string', default: '' },
+    threads: { type: 'string', default: '1,2' },
+    rounds: { type: 'string', default: '3' },
+    texts: { type: 'string', default: '500' },
+  };
+  try {
+    const { values, positionals } = parseArgs({ allowPositionals: true, options });
+    if (positionals.length !== 1) throw new Error('expected one folder');
+    const numbers = Object.fromEntries(['rounds', 'texts'].map((name) => [name, Number(values[name])]));
+    const threads = values.threads.split(',').map(Number);
+    const wrong = [...Object.values(numbers), ...threads].find((value) => !(Number.isInteger(value) && value > 0));
+    if (wrong !== undefined) throw new Error('numbers are integers from 1 on');
+    return { folder: positionals[0], filter: new RegExp(values.filter), threads, ...numbers };
+  } catch (error) {
+    throw new Failure(`${error.message}\n\n${USAGE}`, 2);
+  }
+}
+
+/** @throws {Error} with what the engine says when it fails */
+async function measure(parameters) {
+  const { stdout } = await promisify(execFile)(process.execPath, [WORKER, JSON.stringify(parameters)]);
+  return JSON.parse(stdout);
+}
+
+/** The medians of both engines. */
+async function compare(parameters, rounds, advance) {
+  let done = 0;
+  const taken = { [OURS]: [], [PEER]: [] };
+  for (let round = 0; round < rounds; round++) {
+    // Neither is always the first.
+    const engines = round % 2 === 0 ? [OURS, PEER] : [PEER, OURS];
+    for (const engine of engines) {
+      taken[engine].push(await measure({ ...parameters, engine }));
+      advance(++done);
+    }
+  }
+  const means = [OURS, PEER].map((engine) => taken[engine][0].mean);
+  const allowed = /quant/.test(parameters.model) ? TOLERANCE.quantized : TOLERANCE.float;
+  if (!(Math.abs(means[0] / means[1] - 1) <= allowed)) {
+    throw new Failure(`${parameters.model}: the means of results differ: ${means.join(' and ')}`);
+  }
+  return [OURS, PEER].map((engine) => {
+    const of = (key) => median(taken[engine], (sample) => sample[key]);
+    return { seconds: of('seconds'), peak: of('peakBytes'), delay: of('delayMs') };
+  });
+}
+
+await entry(async () => {
+  const { folder, filter, threads, rounds, texts } = readArguments();
+  await install([PEER]);
+  const models = readdirSync(join(folder, 'onnx')).filter((file) => file.endsWith('.onnx') && filter.test(file));
+  const rows = [];
+  for (const file of models) {
+    for (const count of threads) {
+      for (const { text, order, batch } of GROUPINGS) {
+        const label = `${file}, ${count} threads, ${text}`;
+        const parameters = { model: join(folder, 'onnx', file), threads: count, order, batch, texts };
+        const [ours, peer] = await withProgress(label, (advance) => compare(parameters, rounds, advance), 2 * rounds);
+        const both = (key, digits, scale = 1) => `${(ours[key] / scale).toFixed(digits)}, ${(peer[key] / scale).toFixed(digits)}`;
+        rows.push([file, String(count), text, both('seconds', 2), (peer.seconds / ours.seconds).toFixed(2), both('peak', 0, 1e6), both('delay', 1)]);
+      }
+    }
+  }
+  const output = new Output();
+  output.heading(`${texts} texts: ${OURS}, ${PEER}; medians of ${rounds}`);
+  output.table(['model', 'threads', 'texts', 'seconds', 'times as fast', 'peak MB', 'longest delay, ms'], rows);
+});
