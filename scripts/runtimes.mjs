@@ -7,7 +7,7 @@
 
 import { spawn } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { compareRuns, findFaults } from '../__test__/runtimes/faults.mjs';
@@ -124,7 +124,7 @@ async function buildHook() {
 /**
  * The suites. `prepare` makes, once, what `run` gets as its second argument, and `tidy` removes it; `only` are the
  * runtimes that a suite is for, where it is not for all; those with `hasFloat16Tests` have tests that only run where
- * there is Float16Array.
+ * there is Float16Array. Those with `isMeasured` have tests of times and memory: nothing else runs beside them.
  *
  * @typedef {{text: string, names?: string[], faults: string[]}} Result
  */
@@ -137,6 +137,7 @@ const SUITES = {
   },
   drafts: { run: (runtime) => runTests(runtime, 'drafts', testsIn('compat')) },
   timelines: {
+    isMeasured: true,
     run: (runtime) =>
       runTests(
         runtime,
@@ -147,10 +148,12 @@ const SUITES = {
   // `npm test` has run the next two in Node.
   processes: {
     only: ['node-24', 'deno', 'bun'],
+    isMeasured: true,
     run: (runtime) => runTests(runtime, 'processes', testFiles('runtime/processes', 'runtime/workers')),
   },
   endings: {
     only: ['deno', 'bun'],
+    isMeasured: true,
     run: (runtime) => runTests(runtime, 'endings', testFiles('runtime/exit', 'runtime/memory')),
   },
   // The only one with WebGPU of its own.
@@ -230,20 +233,24 @@ async function runIn(runtime, name, prepared) {
   return result;
 }
 
-/** Runs one suite in all of its runtimes. @returns {Promise<string[]>} the faults */
+/** Runs one suite in all of its runtimes, as many at the same time as there are cores. @returns {Promise<string[]>} the faults */
 async function runSuite(name, runtimes) {
-  const { only, prepare, tidy, hasFloat16Tests = false } = SUITES[name];
+  const { only, prepare, tidy, isMeasured = false, hasFloat16Tests = false } = SUITES[name];
   const prepared = await prepare?.();
   const faults = [];
   const runs = [];
-  try {
-    for (const runtime of runtimes.filter((candidate) => only?.includes(candidate.name) ?? true)) {
+  const waiting = runtimes.filter((candidate) => only?.includes(candidate.name) ?? true);
+  const work = async () => {
+    for (let runtime = waiting.shift(); runtime !== undefined; runtime = waiting.shift()) {
       const result = await runIn(runtime, name, prepared);
       faults.push(...result.faults);
       if (result.names !== undefined) {
         runs.push({ runtime: runtime.name, float16Array: runtime.float16Array, names: result.names });
       }
     }
+  };
+  try {
+    await Promise.all(Array.from({ length: isMeasured ? 1 : availableParallelism() }, work));
   } finally {
     tidy?.(prepared);
   }
