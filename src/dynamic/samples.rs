@@ -13,11 +13,14 @@ use crate::ops::Op;
 use crate::shape::{Descriptor, is_valid_dimension};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-/// Sizes that are tried beyond the first ones when some have fit.
-const FEW: usize = 40;
+/// Sizes that are tried, at most, when some have fit.
+const MANY: usize = 120;
 
-/// Sizes that are tried before an operator is refused.
-const MOST: usize = 3000;
+/// Dimensions that are set before an operator is refused, in sizes that are tried.
+const WORK: usize = 24_000;
+
+/// Sizes that are tried before an operator is refused, at least.
+const LEAST: usize = 60;
 
 /// Comparisons that are looked at for sizes to try.
 const COMPARISONS: usize = 8;
@@ -55,7 +58,8 @@ struct Seen {
 #[derive(Clone, Copy)]
 enum Kind {
     Number,
-    Free,
+    /// The size of the symbol at this place.
+    Free(usize),
     Computed,
 }
 
@@ -72,22 +76,31 @@ struct Sample {
 pub fn infer(op: &Op, operands: &[Option<Operand>], most: u64) -> Result<Vec<Inferred>, Refusal> {
     let symbols = symbols(operands);
     let mut queue: VecDeque<Vec<u32>> = seeds(symbols.len()).into();
-    let few = queue.len() + FEW;
+    let dimensions: usize = operands.iter().flatten().map(|operand| operand.shape.len()).sum();
+    let mut limit = (WORK / (dimensions + 1)).max(LEAST);
     let mut tried: HashSet<Vec<u32>> = HashSet::new();
     let mut samples: Vec<Sample> = Vec::new();
     let mut refusal = None;
     while let Some(sizes) = queue.pop_front() {
-        if tried.len() >= if samples.is_empty() { MOST } else { few } {
+        if tried.len() >= limit {
             break;
         }
         if !tried.insert(sizes.clone()) {
             continue;
         }
         match sample(op, operands, &symbols, &sizes, most) {
-            Ok(outputs) => samples.push(Sample { sizes, outputs }),
+            Ok(outputs) => {
+                if samples.is_empty() {
+                    // Before what is only tried because something failed.
+                    varied(&sizes).for_each(|sizes| queue.push_front(sizes));
+                    limit = tried.len() + queue.len().min(MANY);
+                }
+                samples.push(Sample { sizes, outputs });
+            }
             Err((problem, comparisons)) => {
                 let matters = !comparisons.is_empty();
-                queue.extend(others(&sizes, &comparisons));
+                let room = limit.saturating_sub(queue.len());
+                queue.extend(others(&sizes, &comparisons).take(room));
                 let sizes = symbols.iter().copied().zip(sizes);
                 let sizes = if matters { sizes.collect() } else { Vec::new() };
                 refusal.get_or_insert(Refusal { problem, sizes });
@@ -114,36 +127,37 @@ fn symbols(operands: &[Option<Operand>]) -> Vec<Symbol> {
 fn seeds(count: usize) -> Vec<Vec<u32>> {
     let mut seeds: Vec<Vec<u32>> = COMMON.iter().map(|&size| vec![size; count]).collect();
     seeds.push((0..count).map(|at| DIFFERENT[at % DIFFERENT.len()]).collect());
-    for at in 0..count.min(VARIED) {
-        for size in [1, 7] {
-            let mut sizes = vec![COMMON[0]; count];
-            sizes[at] = size;
-            seeds.push(sizes);
-        }
-    }
     seeds
 }
 
+/// Sizes that differ from these in one.
+fn varied(sizes: &[u32]) -> impl Iterator<Item = Vec<u32>> {
+    (0..sizes.len().min(VARIED)).flat_map(|at| [1, 7, 24].map(|size| with(sizes, at, size)))
+}
+
 /// Sizes for which one of the comparisons could come out in another way: where its sides are sums or products of a size.
-fn others(sizes: &[u32], comparisons: &[(i64, i64)]) -> Vec<Vec<u32>> {
-    let mut others = Vec::new();
-    for &(a, b) in comparisons {
-        for at in 0..sizes.len().min(VARIED) {
+fn others(sizes: &[u32], comparisons: &[(i64, i64)]) -> impl Iterator<Item = Vec<u32>> {
+    let places = 0..sizes.len().min(VARIED);
+    let wanted = comparisons.iter().flat_map(move |&(a, b)| {
+        places.clone().flat_map(move |at| {
             let size = i64::from(sizes[at]);
             let difference = b.saturating_sub(a);
             let scaled = |by: i64, of: i64| if of == 0 { 0 } else { size.saturating_mul(by) / of };
             let sums = [size.saturating_add(difference), size.saturating_sub(difference)];
             let next = sums.map(|sum| sum.saturating_add(1));
-            for wanted in sums.into_iter().chain(next).chain([scaled(b, a), scaled(a, b), a, b]) {
-                if wanted != size && is_valid_dimension(wanted.try_into().unwrap_or(0)) {
-                    let mut other = sizes.to_vec();
-                    other[at] = wanted as u32;
-                    others.push(other);
-                }
-            }
-        }
-    }
-    others
+            sums.into_iter().chain(next).chain([scaled(b, a), scaled(a, b), a, b]).map(move |wanted| (at, wanted))
+        })
+    });
+    let wanted =
+        wanted.filter(|&(at, size)| is_valid_dimension(size.try_into().unwrap_or(0)) && size != i64::from(sizes[at]));
+    wanted.map(|(at, size)| with(sizes, at, size as u32))
+}
+
+/// The same sizes but for one.
+fn with(sizes: &[u32], at: usize, size: u32) -> Vec<u32> {
+    let mut other = sizes.to_vec();
+    other[at] = size;
+    other
 }
 
 /// What the operator gives for these sizes of the symbols; otherwise why not, and what was compared last.
@@ -171,7 +185,7 @@ fn sample(
         Ok(outputs) => {
             let seen = |&dim: &Dim| {
                 let kind = match tape.free(dim) {
-                    Some(_) => Kind::Free,
+                    Some(at) => Kind::Free(at),
                     None if dim.is_number() => Kind::Number,
                     None => Kind::Computed,
                 };
@@ -209,9 +223,7 @@ fn dimension(symbols: &[Symbol], samples: &[Sample], seen: &[Seen]) -> Option<Di
     if seen.iter().any(|seen| matches!(seen.kind, Kind::Number)) && seen.iter().all(|seen| seen.value == value) {
         return Some(Dimension::Number(value as u32));
     }
-    if !seen.iter().any(|seen| matches!(seen.kind, Kind::Free)) {
-        return None;
-    }
     let is_size = |at: usize| samples.iter().zip(seen).all(|(sample, seen)| i64::from(sample.sizes[at]) == seen.value);
-    (0..symbols.len()).find(|&at| is_size(at)).map(|at| Dimension::Named(symbols[at]))
+    let mut free = seen.iter().filter_map(|seen| if let Kind::Free(at) = seen.kind { Some(at) } else { None });
+    free.find(|&at| is_size(at)).map(|at| Dimension::Named(symbols[at]))
 }

@@ -105,7 +105,8 @@ pub fn import_model(
         let dynamic = options.inputs.iter().zip(&operands).find(|(_, id)| symbols.borrow().is_dynamic(**id));
         if let Some((input, _)) = dynamic {
             let input = quoted(input);
-            let message = format!("importModel: the operand for {input} has named dimensions, expected sizes");
+            let message =
+                format!("importModel: the operand for {input} depends on named dimensions, expected one without");
             return Err(type_error(&message));
         }
     }
