@@ -163,6 +163,7 @@ export interface MLDynamicGraphBuilder extends MLGraphBuilder {
    * @throws {TypeError} for an empty name, or as without the extension
    */
   input(name: string, descriptor: MLInputOperandDescriptor): MLOperand;
+  /** Ends the graph with these outputs. It is compiled when it is dispatched, for the sizes of the tensors. */
   build(outputs: MLNamedOperands): Promise<MLDynamicGraph>;
 }
 

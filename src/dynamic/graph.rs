@@ -29,9 +29,9 @@ impl DynamicGraph {
         outline.ok_or_else(|| Error::new(ErrorKind::InvalidState, "the graph is destroyed"))
     }
 
-    /// How many inputs there are; 0 when it is released.
-    pub fn inputs(&self) -> usize {
-        self.outline().map_or(0, |outline| outline.input_names().count())
+    /// How many inputs and outputs there are; none when it is released.
+    pub fn ports(&self) -> [usize; 2] {
+        self.outline().map_or([0; 2], |outline| [outline.input_names().count(), outline.outputs().count()])
     }
 
     /// `computeShapes()`: the free sizes for inputs of these shapes, in their order, and the shapes of the outputs.

@@ -77,7 +77,7 @@ pub fn dynamic_build(
 /// The shapes of the outputs, in their order, for inputs of these shapes.
 #[napi(catch_unwind)]
 pub fn dynamic_shapes(graph: &External<DynamicGraphHandle>, inputs: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>> {
-    if inputs.len() != graph.inputs() {
+    if inputs.len() != graph.ports()[0] {
         return Err(type_error("computeShapes: there is not one shape for each input"));
     }
     graph.compute_shapes("computeShapes", &inputs).map(|(_, shapes)| shapes).map_err(thrown)
@@ -92,6 +92,9 @@ pub fn dynamic_dispatch(
     outputs: Array,
 ) -> Result<()> {
     let [inputs, outputs] = bound("dispatch", context, &inputs, &outputs)?;
+    if [inputs.len(), outputs.len()] != graph.ports() {
+        return Err(type_error("dispatch: there is not one tensor for each input and output"));
+    }
     graph.shared().dispatch(&context.context, inputs, outputs).map_err(thrown)
 }
 

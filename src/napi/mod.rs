@@ -213,11 +213,15 @@ pub fn destroy_graph(graph: &External<GraphHandle>) {
 
 /// An empty builder, of graphs for `context` if one is given; with `dynamic`, dimensions of inputs may be names.
 #[napi(catch_unwind)]
-pub fn create_builder(env: Env, context: Option<&External<ContextHandle>>, dynamic: bool) -> External<BuilderHandle> {
+pub fn create_builder(
+    env: Env,
+    context: Option<&External<ContextHandle>>,
+    dynamic: Option<bool>,
+) -> External<BuilderHandle> {
     let builder = context.map_or_else(Builder::new, |owner| Builder::with_limit(owner.context.max_tensor_bytes()));
     // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
     let weight = unsafe { Weight::new(&env, 0) };
-    let symbols = dynamic.then(RefCell::default);
+    let symbols = dynamic.unwrap_or(false).then(RefCell::default);
     External::new(BuilderHandle { builder: RefCell::new(Some(builder)), symbols, weight })
 }
 
