@@ -128,6 +128,11 @@ export interface MLContextOptions {
    */
   accelerated?: boolean | undefined;
   /**
+   * Extension of webnn-node: what the context and its builders can do beyond the draft. "dynamic-shapes" gives
+   * dimensions of graph inputs names.
+   */
+  extensions?: Iterable<MLContextExtension> | undefined;
+  /**
    * Extension of webnn-node: threads that compute on the CPU, 1 to 1024. Without it, as many as the process may use.
    */
   numThreads?: number | undefined;
@@ -2429,6 +2434,43 @@ export class MLGraphBuilder {
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-where
    */
   where(condition: MLOperand, trueValue: MLOperand, falseValue: MLOperand, options?: MLOperatorOptions): MLOperand;
+}
+
+/** Names of extensions, for `MLContextOptions.extensions`. */
+export type MLContextExtension = 'dynamic-shapes';
+
+/** Extension "dynamic-shapes": a size, or a name that stands for one. Equal names stand for equal sizes. */
+export type MLDimension = number | string;
+
+/** Extension "dynamic-shapes": data type and shape of a graph input. */
+export interface MLInputOperandDescriptor {
+  /** Element type. */
+  dataType: MLOperandDataType;
+  /** Sizes, each at least 1, and names, none of them empty; empty for a scalar. */
+  shape: Iterable<MLDimension>;
+}
+
+/**
+ * Extension "dynamic-shapes": the builder that `new MLGraphBuilder(context)` gives for a context with it. The shapes of its
+ * operands have names among their sizes.
+ */
+export interface MLDynamicGraphBuilder extends MLGraphBuilder {
+  /**
+   * A graph input whose named dimensions get their sizes from the tensor of each dispatch.
+   * @throws {TypeError} for an empty name, or as without the extension
+   */
+  input(name: string, descriptor: MLInputOperandDescriptor): MLOperand;
+  /** Ends the graph with these outputs. It is compiled when it is dispatched, for the sizes of the tensors. */
+  build(outputs: MLNamedOperands): Promise<MLDynamicGraph>;
+}
+
+/** Extension "dynamic-shapes": a graph of a builder of a context with it. */
+export interface MLDynamicGraph extends MLGraph {
+  /**
+   * The shapes of the outputs for inputs of these shapes. Computes nothing else.
+   * @throws {TypeError} if the shapes do not fit the inputs or each other, or break the rules of an operator
+   */
+  computeShapes(inputShapes: Record<string, Iterable<number>>): Record<string, number[]>;
 }
 
 /** The only ML object; `navigator.ml` after importing "webnn-node/auto". */

@@ -2,6 +2,7 @@
 
 const { slots: contextSlots } = require('./context.js');
 const { DATA_TYPES, dataTypeIndex, matchingBytes } = require('./descriptor.js');
+const { DynamicGraph, createDynamicMLGraph, toInputOperandDescriptor } = require('./dynamic.js');
 const { illegalInvocation, invalidStateError, quote, shownLabel, subject } = require('./errors.js');
 const { Graph, createMLGraph } = require('./graph.js');
 const native = require('./native.js');
@@ -53,6 +54,8 @@ class Builder {
    * @type {Map<string, import('./internal.js').OperandState>}
    */
   #inputs = new Map();
+  /** Whether an input has a named dimension. */
+  #isDynamic = false;
 
   /** @param {import('./internal.js').ContextState} context that is not lost */
   constructor(context) {
@@ -88,8 +91,19 @@ class Builder {
   }
 
   /**
+   * Converts the descriptor of an input.
+   *
+   * @param {unknown} descriptor
+   * @returns {import('./internal.js').Described}
+   */
+  toInputDescriptor(descriptor) {
+    const convert = this.#context.hasDynamicShapes ? toInputOperandDescriptor : toOperandDescriptor;
+    return convert(descriptor, 'input: descriptor');
+  }
+
+  /**
    * @param {string} name
-   * @param {import('./internal.js').Dictionaries['MLOperandDescriptor']} descriptor
+   * @param {import('./internal.js').Described} descriptor
    * @returns {import('../index.js').MLOperand} a graph input
    */
   input(name, { dataType, shape }) {
@@ -100,7 +114,11 @@ class Builder {
     if (this.#inputs.has(name)) {
       throw new TypeError(`input: there is already an input with the name ${quote(name)}`);
     }
-    const id = native.input(this.#handle, name, dataTypeIndex(dataType), shape);
+    const hasNames = shape.some((dimension) => typeof dimension === 'string');
+    const id = hasNames
+      ? native.dynamicInput(this.#handle, name, dataTypeIndex(dataType), shape)
+      : native.input(this.#handle, name, dataTypeIndex(dataType), /** @type {readonly number[]} */ (shape));
+    this.#isDynamic ||= hasNames;
     const operand = new Operand(this, id, dataType, shape, 'input');
     this.#inputs.set(name, operand);
     return createMLOperand(operand);
@@ -219,22 +237,26 @@ class Builder {
     // The copies of the constants must not live as long as the builder.
     this.#handle = /** @type {never} */ (undefined);
     const context = this.#context;
+    const inputsOf = (/** @type {string[]} */ inputNames) =>
+      inputNames.map((name) => graphValue(name, /** @type {import('./internal.js').OperandState} */ (this.#inputs.get(name))));
+    const outputValues = named.map(([name, operand]) => graphValue(name, operand));
+    if (this.#isDynamic) {
+      return context.buildDynamic(
+        handle,
+        names,
+        ids,
+        (graph, inputNames) => new DynamicGraph(context, graph, inputsOf(inputNames), outputValues),
+        createDynamicMLGraph,
+      );
+    }
     return context.build(
       handle,
       names,
       ids,
-      (graph, inputNames) => {
-        const inputs = inputNames.map((name) => graphValue(name, /** @type {import('./internal.js').OperandState} */ (this.#inputs.get(name))));
-        return new Graph(
-          context,
-          graph,
-          inputs,
-          named.map(([name, operand]) => graphValue(name, operand)),
-        );
-      },
+      (graph, inputNames) => new Graph(context, graph, inputsOf(inputNames), outputValues),
       (graph) => {
         native.weighGraph(graph.handle);
-        return createMLGraph(graph);
+        return context.hasDynamicShapes ? createDynamicMLGraph(graph) : createMLGraph(graph);
       },
     );
   }
@@ -260,7 +282,8 @@ class Builder {
  * Description of a graph input or output.
  *
  * @param {string} name
- * @param {import('./internal.js').Descriptor} descriptor
+ * @param {import('./internal.js').Described} descriptor
+ * @returns {import('./internal.js').NamedShape}
  */
 function graphValue(name, { dataType, shape }) {
   return { name, dataType, shape };
@@ -296,7 +319,7 @@ class MLGraphBuilder {
     const builder = stateOf(this, 'input');
     requireArguments('input', arguments.length, 2);
     const inputName = usvString(name, 'input: name');
-    return builder.input(inputName, toOperandDescriptor(descriptor, 'input: descriptor'));
+    return builder.input(inputName, builder.toInputDescriptor(descriptor));
   }
 
   /**

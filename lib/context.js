@@ -77,10 +77,12 @@ class Context {
    * @param {import('./internal.js').Handle<'context'>} handle native context
    * @param {number} lostId of what the native side tells when the GPU is lost
    * @param {boolean} accelerated the preference at creation
+   * @param {readonly string[]} extensions by name
    */
-  constructor(handle, lostId, accelerated) {
+  constructor(handle, lostId, accelerated, extensions) {
     this.#handle = handle;
     this.accelerated = accelerated;
+    this.hasDynamicShapes = extensions.includes('dynamic-shapes');
     /** @type {Promise<{message: string}>} */
     this.lost = new Promise((resolve) => {
       this.#resolveLost = resolve;
@@ -92,11 +94,12 @@ class Context {
    * Begins to create a context.
    *
    * @param {import('./internal.js').NativeContextOptions} options
+   * @param {readonly string[]} extensions by name
    * @returns {Promise<import('../index.js').MLContext>}
    */
-  static create(options) {
+  static create(options, extensions) {
     const [id, lostId] = [native.completions.nextId(), native.completions.nextId()];
-    const context = new Context(native.createContext(id, lostId, options), lostId, options.accelerated);
+    const context = new Context(native.createContext(id, lostId, options), lostId, options.accelerated, extensions);
     return native.completions.outcome(id, (error) => {
       if (error !== undefined) {
         throw error;
@@ -107,7 +110,7 @@ class Context {
 
   /** @returns {import('./internal.js').Handle<'builder'>} a new native builder */
   createBuilder() {
-    return native.createBuilder(this.#handle);
+    return native.createBuilder(this.#handle, this.hasDynamicShapes);
   }
 
   /** @returns {'cpu' | 'gpu'} what an open context computes on */
@@ -226,6 +229,26 @@ class Context {
   }
 
   /**
+   * Makes the graph of what a builder with named dimensions has put together.
+   *
+   * @param {import('./internal.js').Handle<'builder'>} builder native builder
+   * @param {string[]} names of the outputs
+   * @param {number[]} ids of the operands that they name
+   * @param {(handle: import('./internal.js').Handle<'dynamicGraph'>, inputs: string[]) => T} toResource as for `build`
+   * @param {(state: T) => import('../index.js').MLGraph} toObject
+   * @returns {Promise<import('../index.js').MLGraph>}
+   * @template {Resource} T
+   */
+  async buildDynamic(builder, names, ids, toResource, toObject) {
+    const { graph, inputs } = native.dynamicBuild(this.#handle, builder, names, ids);
+    const resource = toResource(graph, inputs);
+    this.#resources.add(resource);
+    await undefined;
+    this.requireNotLost('build');
+    return toObject(resource);
+  }
+
+  /**
    * Promise of an object whose creation has begun; the object belongs to the context from now on.
    *
    * @template {Resource} R
@@ -327,7 +350,7 @@ class Context {
    */
   dispatch(graph, inputs, outputs) {
     const { inputHandles, outputHandles } = this.#bind('dispatch', graph, inputs, outputs);
-    native.dispatch(this.#handle, graph.handle, inputHandles, outputHandles);
+    graph.dispatch(this.#handle, inputHandles, outputHandles);
   }
 
   /**
@@ -373,8 +396,8 @@ class Context {
     this.#requireAlive(operation, inputs, 'input');
     this.#requireAlive(operation, outputs, 'output');
     return {
-      inputHandles: matchTensors(operation, 'input', inputs, graph.inputs),
-      outputHandles: matchTensors(operation, 'output', outputs, graph.outputs),
+      inputHandles: matchTensors(operation, 'input', inputs, graph),
+      outputHandles: matchTensors(operation, 'output', outputs, graph),
     };
   }
 

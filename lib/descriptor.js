@@ -48,7 +48,7 @@ function byteLength({ dataType, shape }) {
 }
 
 /**
- * @param {import('./internal.js').Descriptor} descriptor
+ * @param {import('./internal.js').Described} descriptor
  * @returns {string} as in messages: `float32 [1, 3]`
  */
 function describe({ dataType, shape }) {
@@ -58,8 +58,8 @@ function describe({ dataType, shape }) {
 /**
  * Whether two descriptors have the same data type and shape.
  *
- * @param {import('./internal.js').Descriptor} a
- * @param {import('./internal.js').Descriptor} b
+ * @param {import('./internal.js').Described} a
+ * @param {import('./internal.js').Described} b
  */
 function sameDescriptor(a, b) {
   const { shape } = a;

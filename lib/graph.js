@@ -32,8 +32,8 @@ class Graph {
   /**
    * @param {import('./internal.js').ContextState} context state of the MLContext
    * @param {import('./internal.js').Handle<'graph'>} handle native graph
-   * @param {import('./internal.js').NamedDescriptor[]} inputs in native order
-   * @param {import('./internal.js').NamedDescriptor[]} outputs in native order
+   * @param {import('./internal.js').NamedShape[]} inputs in native order
+   * @param {import('./internal.js').NamedShape[]} outputs in native order
    */
   constructor(context, handle, inputs, outputs) {
     this.context = context;
@@ -53,6 +53,21 @@ class Graph {
   }
 
   /**
+   * Whether a tensor can be bound to an input or output.
+   *
+   * @param {import('./internal.js').Described} tensor
+   * @param {import('./internal.js').Described} wanted
+   */
+  fits(tensor, wanted) {
+    return sameDescriptor(tensor, wanted);
+  }
+
+  /** @returns {('cpu' | 'gpu')[]} the devices of a graph that is built */
+  nativeDevices() {
+    return native.graphDevices(this.handle);
+  }
+
+  /**
    * @param {string} operation for messages
    * @returns {import('../inspect.js').GraphDescription} a new one
    */
@@ -61,30 +76,44 @@ class Graph {
     return JSON.parse(native.describeGraph(this.handle));
   }
 
+  /**
+   * @param {import('./internal.js').Handle<'context'>} context native
+   * @param {import('./internal.js').Handle<'tensor'>[]} inputs in native order
+   * @param {import('./internal.js').Handle<'tensor'>[]} outputs in native order
+   */
+  dispatch(context, inputs, outputs) {
+    native.dispatch(context, this.handle, inputs, outputs);
+  }
+
   /** The destroy() steps of the draft. */
   destroy() {
     if (this.isDestroyed) {
       return;
     }
     this.isDestroyed = true;
-    native.destroyGraph(this.handle);
+    this.release();
     // What is destroyed is asked for no more.
     this.handle = /** @type {never} */ (undefined);
+  }
+
+  /** Frees the native graph. */
+  release() {
+    native.destroyGraph(this.handle);
   }
 }
 
 /**
  * @param {string} operation
  * @param {string} kind
- * @param {Map<string, object>} tensors
- * @param {import('./internal.js').NamedDescriptor[]} descriptors
+ * @param {Map<string, unknown>} given
+ * @param {import('./internal.js').NamedShape[]} wanted
  * @returns {never}
  * @throws {TypeError} that names what is missing and what is too much
  */
-function rejectNames(operation, kind, tensors, descriptors) {
-  const known = new Set(descriptors.map(({ name }) => name));
-  const missing = [...known].filter((name) => !tensors.has(name));
-  const extra = [...tensors.keys()].filter((name) => !known.has(name));
+function rejectNames(operation, kind, given, wanted) {
+  const known = new Set(wanted.map(({ name }) => name));
+  const missing = [...known].filter((name) => !given.has(name));
+  const extra = [...given.keys()].filter((name) => !known.has(name));
   const parts = [];
   if (missing.length > 0) {
     parts.push(`${quoteAll(missing)} missing`);
@@ -92,8 +121,34 @@ function rejectNames(operation, kind, tensors, descriptors) {
   if (extra.length > 0) {
     parts.push(`${quoteAll(extra)} unknown`);
   }
-  const wanted = known.size > 0 ? quoteAll([...known]) : 'none';
-  throw new TypeError(`${operation}: ${kind}s do not match the graph: ${parts.join(', ')}; the graph has ${wanted}`);
+  const names = known.size > 0 ? quoteAll([...known]) : 'none';
+  throw new TypeError(`${operation}: ${kind}s do not match the graph: ${parts.join(', ')}; the graph has ${names}`);
+}
+
+/**
+ * What is given for each of the inputs or outputs of a graph.
+ *
+ * @template T
+ * @param {string} operation for messages
+ * @param {'input' | 'output'} kind
+ * @param {Map<string, T>} given by name
+ * @param {import('./internal.js').NamedShape[]} wanted
+ * @returns {T[]} in the order of `wanted`
+ * @throws {TypeError} if the names differ
+ */
+function matchNames(operation, kind, given, wanted) {
+  const matched = new Array(wanted.length);
+  if (given.size !== wanted.length) {
+    rejectNames(operation, kind, given, wanted);
+  }
+  for (let i = 0; i < wanted.length; i++) {
+    const one = given.get(wanted[i].name);
+    if (one === undefined) {
+      return rejectNames(operation, kind, given, wanted);
+    }
+    matched[i] = one;
+  }
+  return matched;
 }
 
 /**
@@ -102,27 +157,23 @@ function rejectNames(operation, kind, tensors, descriptors) {
  * @param {string} operation for messages
  * @param {'input' | 'output'} kind
  * @param {Map<string, import('./internal.js').TensorState>} tensors states of MLTensors by name
- * @param {import('./internal.js').NamedDescriptor[]} descriptors
- * @returns {import('./internal.js').Handle<'tensor'>[]} native tensors in the order of the descriptors
+ * @param {Graph} graph
+ * @returns {import('./internal.js').Handle<'tensor'>[]} native tensors in the order of the graph
  * @throws {TypeError} if names, data types or shapes differ or a tensor is a constant
  */
-function matchTensors(operation, kind, tensors, descriptors) {
-  const handles = new Array(descriptors.length);
-  if (tensors.size !== descriptors.length) {
-    rejectNames(operation, kind, tensors, descriptors);
-  }
-  for (let i = 0; i < descriptors.length; i++) {
-    const descriptor = descriptors[i];
-    const tensor = tensors.get(descriptor.name);
-    if (tensor === undefined) {
-      return rejectNames(operation, kind, tensors, descriptors);
-    }
+function matchTensors(operation, kind, tensors, graph) {
+  const wanted = kind === 'input' ? graph.inputs : graph.outputs;
+  const matched = matchNames(operation, kind, tensors, wanted);
+  const handles = new Array(matched.length);
+  for (let i = 0; i < matched.length; i++) {
+    const tensor = matched[i];
+    const descriptor = wanted[i];
     if (tensor.constant) {
       throw new TypeError(
         `${operation}: ${kind} ${quote(descriptor.name)} is a constant tensor, expected one of createTensor`,
       );
     }
-    if (!sameDescriptor(tensor, descriptor)) {
+    if (!graph.fits(tensor, descriptor)) {
       throw new TypeError(
         `${operation}: ${kind} ${quote(descriptor.name)} needs ${describe(descriptor)}, the tensor is ${describe(tensor)}`,
       );
@@ -158,11 +209,12 @@ class MLGraph {
 
 /**
  * @param {Graph} graph whose build has completed
+ * @param {Function} [Derived] whose prototype the object has
  * @returns {import('../index.js').MLGraph}
  */
-function createMLGraph(graph) {
-  graph.devices = Object.freeze(native.graphDevices(graph.handle));
-  return slots.create(MLGraph, graph);
+function createMLGraph(graph, Derived = MLGraph) {
+  graph.devices = Object.freeze(graph.nativeDevices());
+  return slots.create(MLGraph, graph, Derived);
 }
 
-module.exports = { Graph, MLGraph: defineInterface(MLGraph), createMLGraph, matchTensors, slots };
+module.exports = { Graph, MLGraph: defineInterface(MLGraph), createMLGraph, matchNames, matchTensors, slots };

@@ -1,6 +1,6 @@
 // Types that modules of this folder share.
 
-import type { MLContextOptions, MLOperandDataType, MLTensorDescriptor } from '../index.js';
+import type { MLContextExtension, MLContextOptions, MLDimension, MLOperandDataType, MLTensorDescriptor } from '../index.js';
 import type { OnnxUnsupportedNode, OnnxValueInfo } from '../onnx.js';
 
 /** The states behind objects of the interfaces. */
@@ -25,9 +25,18 @@ export interface Slots<State extends object, Interface extends object> {
   get(value: unknown): State | undefined;
 }
 
-export interface Descriptor {
+/** A data type and a shape, in which dimensions can have names. */
+export interface Described {
   dataType: MLOperandDataType;
+  shape: readonly MLDimension[];
+}
+
+export interface Descriptor extends Described {
   shape: readonly number[];
+}
+
+export interface NamedShape extends Described {
+  name: string;
 }
 
 export interface NamedDescriptor extends Descriptor {
@@ -36,7 +45,7 @@ export interface NamedDescriptor extends Descriptor {
 
 /** What converters make of the dictionaries of the IDL that are looked at here; those of operators are passed on. */
 export interface Dictionaries {
-  MLContextOptions: Required<Pick<MLContextOptions, 'powerPreference' | 'accelerated'>> & { numThreads?: number };
+  MLContextOptions: Required<Pick<MLContextOptions, 'powerPreference' | 'accelerated'>> & { extensions?: MLContextExtension[]; numThreads?: number };
   MLOperandDescriptor: { dataType: MLOperandDataType; shape: number[] };
   MLTensorDescriptor: { dataType: MLOperandDataType; shape: number[] } & Required<Pick<MLTensorDescriptor, 'readable' | 'writable'>>;
 }
@@ -60,6 +69,7 @@ type Context = Handle<'context'>;
 type Builder = Handle<'builder'>;
 type Tensor = Handle<'tensor'>;
 type Graph = Handle<'graph'>;
+type DynamicGraph = Handle<'dynamicGraph'>;
 type Snapshot = Handle<'read'>;
 type Environment = Handle<'environment'>;
 type Model = Handle<'model'>;
@@ -140,7 +150,7 @@ export interface Binding {
   takeRead(read: Snapshot, into: Uint8Array): void;
   writeTensor(context: Context, tensor: Tensor, bytes: Uint8Array): void;
   destroyTensor(tensor: Tensor): void;
-  createBuilder(context: Context): Builder;
+  createBuilder(context: Context, dynamic: boolean): Builder;
   input(builder: Builder, name: string, dataType: number, shape: readonly number[]): number;
   constant(builder: Builder, dataType: number, shape: readonly number[], bytes: Uint8Array): number;
   constantScalar(builder: Builder, dataType: number, value: number | bigint): number;
@@ -152,7 +162,7 @@ export interface Binding {
     operands: Record<string, number | number[]>,
     attributes: Record<string, unknown>,
     label: string,
-  ): [id: number, dataType: number, ...shape: number[]][];
+  ): [id: number, dataType: number, ...shape: MLDimension[]][];
   build(context: Context, builder: Builder, id: number, names: string[], operands: number[]): { graph: Graph; inputs: string[] };
   weighGraph(graph: Graph): void;
   graphDevices(graph: Graph): ('cpu' | 'gpu')[];
@@ -169,6 +179,11 @@ export interface Binding {
     runs: number,
   ): Snapshot;
   destroyGraph(graph: Graph): void;
+  dynamicInput(builder: Builder, name: string, dataType: number, shape: readonly MLDimension[]): number;
+  dynamicBuild(context: Context, builder: Builder, names: string[], operands: number[]): { graph: DynamicGraph; inputs: string[] };
+  dynamicShapes(graph: DynamicGraph, inputs: number[][]): number[][];
+  dynamicDispatch(context: Context, graph: DynamicGraph, inputs: Tensor[], outputs: Tensor[]): void;
+  destroyDynamicGraph(graph: DynamicGraph): void;
   /** Makes the model, and JSON of its inputs, outputs and metadata. */
   openModel(environment: Environment, id: number, source: string | Uint8Array): void;
   readModel(source: string | Uint8Array): Model | Refusal;

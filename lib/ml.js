@@ -82,7 +82,7 @@ function requireThreadCount(numThreads) {
  */
 function contextOfDevice(device) {
   const gpuDevice = adapterOf(device);
-  return Context.create({ threads: DEFAULT_THREADS, powerPreference: 'default', accelerated: true, gpuDevice });
+  return Context.create({ threads: DEFAULT_THREADS, powerPreference: 'default', accelerated: true, gpuDevice }, []);
 }
 
 /**
@@ -90,11 +90,11 @@ function contextOfDevice(device) {
  *
  * @param {import('./internal.js').Dictionaries['MLContextOptions']} options
  */
-function contextOf({ accelerated, numThreads, powerPreference }) {
+function contextOf({ accelerated, extensions = [], numThreads, powerPreference }) {
   if (numThreads !== undefined) {
     requireThreadCount(numThreads);
   }
-  return Context.create({ threads: numThreads ?? DEFAULT_THREADS, powerPreference, accelerated });
+  return Context.create({ threads: numThreads ?? DEFAULT_THREADS, powerPreference, accelerated }, extensions);
 }
 
 /** https://www.w3.org/TR/webnn/#api-ml */

@@ -13,7 +13,7 @@ class Operand {
    * @param {import('./internal.js').BuilderState} builder
    * @param {number} id by which the native builder knows it
    * @param {import('../index.js').MLOperandDataType} dataType
-   * @param {readonly number[]} shape becomes frozen
+   * @param {readonly import('../index.js').MLDimension[]} shape becomes frozen
    * @param {'input' | 'constant' | 'output'} role; an output is one of an operator
    */
   constructor(builder, id, dataType, shape, role) {
@@ -49,7 +49,8 @@ class MLOperand {
   }
 
   get shape() {
-    return stateOf(this, 'shape').shape;
+    // Names are among its sizes only with the extension for dynamic shapes.
+    return /** @type {readonly number[]} */ (stateOf(this, 'shape').shape);
   }
 }
 

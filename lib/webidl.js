@@ -603,6 +603,7 @@ module.exports = {
   bufferSource,
   byteLengthOf,
   bytesOf,
+  conversionError,
   defineInterface,
   dictionary,
   domString,

@@ -325,6 +325,7 @@ export function declarations(header, model, operators, limits) {
   for (const [name, definition] of interfaces) {
     lines.push(...interfaceDeclaration(name, definition, context));
   }
+  lines.push(documentation.extensionDeclarations);
   lines.push(...comment('The only ML object; `navigator.ml` after importing "webnn-node/auto".'), 'export const ml: ML;', '');
   return lines.join('\n');
 }

@@ -136,6 +136,20 @@ impl Tape {
         (self.operations.len(), self.guards.len())
     }
 
+    /// Which free size a dimension of this recording is, if it is one.
+    pub fn free(&self, dim: Dim) -> Option<usize> {
+        match self.operations[dim.term?.get() as usize - 1] {
+            Operation::Free(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    /// What was compared, the latest first, in values among those that [`evaluate`](Tape::evaluate) has computed.
+    pub fn comparisons(&self, values: &[i64]) -> impl Iterator<Item = (i64, i64)> {
+        let get = |term: Term| values[term.get() as usize - 1];
+        self.guards.iter().rev().map(move |guard| (get(guard.a), get(guard.b)))
+    }
+
     fn push(&mut self, operation: Operation) -> Term {
         let next = Term::new(self.operations.len() as u32 + 1).expect("fewer than 2^32 operations");
         let term = *self.known.entry(operation).or_insert(next);

@@ -166,7 +166,7 @@ impl fmt::Display for Problem {
 
 impl Problem {
     /// Whether operands of other sizes, with the same data types and numbers of dimensions, could be free of it.
-    fn depends_on_sizes(&self) -> bool {
+    pub fn depends_on_sizes(&self) -> bool {
         match self {
             Problem::DataType { .. } | Problem::Rank { .. } | Problem::Missing { .. } => false,
             Problem::Shape { .. } | Problem::Incompatible { .. } | Problem::Dimensions { .. } => true,

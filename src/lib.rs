@@ -2,13 +2,14 @@
 //!
 //! Rooms, in the order of their dependencies (see docs/architecture.md): [`dtype`], [`dimension`], [`shape`],
 //! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`description`], [`observe`], [`cpu`], [`gpu`],
-//! [`runtime`], [`onnx`], [`session`], `napi`.
+//! [`runtime`], [`dynamic`], [`onnx`], [`session`], `napi`.
 
 pub mod compile;
 pub mod cpu;
 pub mod description;
 pub mod dimension;
 pub mod dtype;
+pub mod dynamic;
 pub mod error;
 pub mod gpu;
 pub mod ir;

@@ -35,6 +35,12 @@ impl Deref for Sizes {
     }
 }
 
+impl AsRef<[u32]> for Sizes {
+    fn as_ref(&self) -> &[u32] {
+        self
+    }
+}
+
 impl Descriptor {
     /// A descriptor, not yet checked against any limit.
     pub fn new(dtype: DataType, shape: impl IntoDims) -> Descriptor {

@@ -58,7 +58,7 @@ test('createContext keeps the preference for acceleration', async () => {
 test('createContext reads its options in order', async () => {
   const log = [];
   await ml.createContext(recording(log, { powerPreference: 'low-power', numThreads: '2' }));
-  assert.deepEqual(log, ['accelerated', 'numThreads', 'powerPreference']);
+  assert.deepEqual(log, ['accelerated', 'extensions', 'numThreads', 'powerPreference']);
 });
 
 test('createContext rejects bad options', async () => {

@@ -45,7 +45,7 @@ test('members are in reading order: inherited ones first, then by code unit', ()
   );
   assert.deepEqual(
     dictionaries.MLContextOptions.map(({ name }) => name),
-    ['accelerated', 'numThreads', 'powerPreference'],
+    ['accelerated', 'extensions', 'numThreads', 'powerPreference'],
   );
 });
 

@@ -9,7 +9,7 @@
 import { dictionaryMembers, enumerations } from './idl.mjs';
 
 /** Members that this package adds to dictionaries of the draft. */
-const ADDED_MEMBERS = { MLContextOptions: ['numThreads'] };
+const ADDED_MEMBERS = { MLContextOptions: ['extensions', 'numThreads'] };
 
 /** Members of a dictionary in reading order, with the added ones, which have no type. */
 function readMembers(name) {

@@ -131,16 +131,23 @@ impl Builder {
     ) -> Result<Vec<OperandId>> {
         let (mut op, label) = (op.into(), label.into());
         let descriptors: Vec<_> = inputs.iter().map(|input| input.map(|id| self.graph.descriptor(id))).collect();
-        let most = self.max_tensor_bytes;
-        let resolved = op.resolve(&descriptors).and_then(|outputs| {
-            outputs.iter().try_for_each(|output| output.check_bytes("output", most))?;
-            Ok(outputs)
-        });
+        let resolved = op.resolve_below(&descriptors, self.max_tensor_bytes);
         let outputs = resolved.map_err(|problem| Error::at(op.rule().name, &label, problem))?;
+        Ok(self.append(op, inputs, outputs, label))
+    }
+
+    /// Appends an operator whose outputs are known; gives them.
+    pub fn append(
+        &mut self,
+        op: Op,
+        inputs: Vec<Option<OperandId>>,
+        outputs: Vec<Descriptor>,
+        label: String,
+    ) -> Vec<OperandId> {
         let outputs: Vec<_> = outputs.into_iter().map(|output| self.graph.add_value(output, Source::Node)).collect();
         let (epilogue, prologues, origins) = Default::default();
         self.graph.nodes.push(Node { op, label, inputs, outputs: outputs.clone(), epilogue, prologues, origins });
-        Ok(outputs)
+        outputs
     }
 
     /// Gives the last node an epilogue with these operands behind its own. The text form of compiled graphs has them.
@@ -158,10 +165,25 @@ impl Builder {
     pub fn add_named(
         &mut self,
         name: &str,
-        mut operands: BTreeMap<String, Vec<OperandId>>,
+        operands: BTreeMap<String, Vec<OperandId>>,
         attributes: Attributes,
         label: &str,
     ) -> Result<Vec<OperandId>> {
+        let (op, inputs) = self.read_named(name, operands, attributes, label)?;
+        self.add(op, inputs, label)
+    }
+
+    /// The operator of the method `name` and its operands in the order of the rule row.
+    ///
+    /// # Errors
+    /// A TypeError for a name, operand or attribute that the draft does not have.
+    pub fn read_named(
+        &self,
+        name: &str,
+        mut operands: BTreeMap<String, Vec<OperandId>>,
+        attributes: Attributes,
+        label: &str,
+    ) -> Result<(Op, Vec<Option<OperandId>>)> {
         let fail = |problem| Error::at(name, label, problem);
         let op = Op::read(name, attributes).map_err(fail)?;
         let mut inputs = Vec::new();
@@ -179,7 +201,12 @@ impl Builder {
         if let Some(id) = inputs.iter().flatten().find(|id| id.index() >= self.graph.values.len()) {
             return Err(fail(Problem::attribute("operand", id, "an operand of this builder")));
         }
-        self.add(op, inputs, label)
+        Ok((op, inputs))
+    }
+
+    /// Bytes of an operand, at most.
+    pub fn max_tensor_bytes(&self) -> u64 {
+        self.max_tensor_bytes
     }
 
     /// The integers of an operand that follow from sizes that are known later.

@@ -1,6 +1,7 @@
 //! What JavaScript holds: handles to objects of the runtime, and their weight for the garbage collector.
 
 use super::completion::Environment;
+use crate::dynamic::Symbols;
 use crate::ir::Builder;
 use crate::runtime::Context;
 use napi::bindgen_prelude::{Array, External, JsObjectValue, Unknown};
@@ -57,6 +58,8 @@ impl<T> Deref for Handle<T> {
 pub struct BuilderHandle {
     /// `None` once it has built.
     pub builder: RefCell<Option<Builder>>,
+    /// The names of dimensions, where the context has the extension for them.
+    pub symbols: Option<RefCell<Symbols>>,
     /// Bytes of its constants.
     pub weight: Weight,
 }

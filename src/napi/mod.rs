@@ -3,6 +3,7 @@
 
 mod completion;
 mod convert;
+mod dynamic;
 mod handle;
 mod onnx;
 mod session;
@@ -16,9 +17,10 @@ use crate::runtime::{self, Wish};
 use crate::shape::Descriptor;
 use completion::{Completions, Environment};
 use convert::{attributes, data_type, data_type_index, number, operands, thrown};
+use dynamic::DimensionValue;
 use handle::{BuilderHandle, Handle, Owner, Weight, handles};
 use napi::Env;
-use napi::bindgen_prelude::{Array, External, Function, Object, Unknown};
+use napi::bindgen_prelude::{Array, Either, External, Function, Object, Unknown};
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -209,13 +211,18 @@ pub fn destroy_graph(graph: &External<GraphHandle>) {
     graph.weigh(0);
 }
 
-/// An empty builder, of graphs for `context` if one is given.
+/// An empty builder, of graphs for `context` if one is given; with `dynamic`, dimensions of inputs may be names.
 #[napi(catch_unwind)]
-pub fn create_builder(env: Env, context: Option<&External<ContextHandle>>) -> External<BuilderHandle> {
+pub fn create_builder(
+    env: Env,
+    context: Option<&External<ContextHandle>>,
+    dynamic: Option<bool>,
+) -> External<BuilderHandle> {
     let builder = context.map_or_else(Builder::new, |owner| Builder::with_limit(owner.context.max_tensor_bytes()));
     // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
     let weight = unsafe { Weight::new(&env, 0) };
-    External::new(BuilderHandle { builder: RefCell::new(Some(builder)), weight })
+    let symbols = dynamic.unwrap_or(false).then(RefCell::default);
+    External::new(BuilderHandle { builder: RefCell::new(Some(builder)), symbols, weight })
 }
 
 fn with_builder<T>(
@@ -268,16 +275,29 @@ pub fn operator(
     operand_object: Object,
     attribute_object: Object,
     label: String,
-) -> Result<Vec<Vec<u32>>> {
+) -> Result<Vec<Vec<DimensionValue>>> {
     let (operands, attributes) = (operands(&operand_object)?, attributes(&attribute_object)?);
+    let symbols = builder.symbols.as_ref();
     with_builder(builder, |builder| {
-        let outputs = builder.add_named(&name, operands, attributes, &label)?;
-        Ok(outputs.into_iter().map(|id| describe(id, builder.descriptor(id))).collect())
+        let (op, inputs) = builder.read_named(&name, operands, attributes, &label)?;
+        let described = |id: ValueId, builder: &Builder, shape: Vec<DimensionValue>| {
+            let dtype = data_type_index(builder.descriptor(id).dtype);
+            [Either::A(id.0), Either::A(dtype)].into_iter().chain(shape).collect()
+        };
+        match symbols {
+            None => {
+                let outputs = builder.add(op, inputs, label)?.into_iter();
+                let shape = |id| numbers(&builder.descriptor(id).shape).into_iter().map(Either::A).collect();
+                Ok(outputs.map(|id| described(id, builder, shape(id))).collect())
+            }
+            Some(symbols) => {
+                let mut symbols = symbols.borrow_mut();
+                let outputs = symbols.add(builder, op, inputs, &label)?.into_iter();
+                let shape = |id| symbols.shape(builder, id).into_iter().map(dynamic::value).collect();
+                Ok(outputs.map(|id| described(id, builder, shape(id))).collect())
+            }
+        }
     })
-}
-
-fn describe(id: ValueId, descriptor: &Descriptor) -> Vec<u32> {
-    [id.0, data_type_index(descriptor.dtype)].into_iter().chain(numbers(&descriptor.shape)).collect()
 }
 
 /// A graph that is being built, and the names of the inputs that it needs, in the order in which `dispatch` wants them.

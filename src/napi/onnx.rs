@@ -1,6 +1,6 @@
 //! ONNX models in builders, and what can be told about them. Descriptions travel as JSON.
 
-use super::convert::invalid_state;
+use super::convert::{invalid_state, type_error};
 use super::handle::BuilderHandle;
 use super::session::{Dimensions, ModelHandle, Refused, outcome, taken};
 use super::{Result, with_builder};
@@ -8,6 +8,7 @@ use crate::dimension::numbers;
 use crate::error::Code;
 use crate::ir::ValueId;
 use crate::onnx::describe::{inspect, supported_operators};
+use crate::onnx::error::quoted;
 use crate::onnx::import::Binding;
 use crate::onnx::sizes::check_names;
 use crate::onnx::{ModelError, Request, import};
@@ -99,6 +100,16 @@ pub fn import_model(
     let free_dimensions = options.dimensions.checked("importModel")?;
     let model = taken(model)?;
     let operands: Vec<ValueId> = options.operands.into_iter().map(ValueId).collect();
+    if let Some(symbols) = &builder.symbols {
+        // Models have names of dimensions of their own.
+        let dynamic = options.inputs.iter().zip(&operands).find(|(_, id)| symbols.borrow().is_dynamic(**id));
+        if let Some((input, _)) = dynamic {
+            let input = quoted(input);
+            let message =
+                format!("importModel: the operand for {input} depends on named dimensions, expected one without");
+            return Err(type_error(&message));
+        }
+    }
     let mut imported = None;
     with_builder(builder, |builder| {
         if operands.iter().any(|id| id.index() >= builder.graph_len()) {

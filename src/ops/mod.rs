@@ -189,6 +189,13 @@ macro_rules! operators {
                 Ok(outputs)
             }
 
+            /// As [`resolve`](Self::resolve), with outputs of at most `most` bytes.
+            pub fn resolve_below(&mut self, inputs: &Inputs, most: u64) -> Result<Vec<Descriptor>, Problem> {
+                let outputs = self.resolve(inputs)?;
+                outputs.iter().try_for_each(|output| output.check_bytes("output", most))?;
+                Ok(outputs)
+            }
+
             /// Checks that the formulas of the draft cover what its steps have let pass.
             pub fn check_defined(&self, inputs: &Inputs) -> Result<(), Problem> {
                 match self { $(Op::$Variant(op) => op.check_defined(inputs),)* }

@@ -84,6 +84,11 @@ impl Tensor {
         Ok(Some(bytes))
     }
 
+    /// What is read from now on is `error`, unless the tensor was released.
+    pub fn fail(&self, error: &Error) {
+        self.lock().fail(error);
+    }
+
     /// Gives the tensor a place on the device, if it has none.
     ///
     /// # Errors

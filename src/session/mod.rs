@@ -22,13 +22,13 @@ use crate::onnx::error::quoted;
 use crate::onnx::import::check;
 use crate::onnx::sizes::Sizes;
 use crate::onnx::{Model, Request};
-use crate::runtime::{Context, Done, Slot};
+use crate::runtime::{Context, Done, Recent, Slot, Templates};
 use crate::shape::Descriptor;
-use specialization::{Kept, bind_constants};
+use specialization::bind_constants;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use template::Templates;
+use template::Bindings;
 
 /// What is fixed for all runs of a session.
 #[derive(Debug, Default)]
@@ -97,8 +97,8 @@ pub struct Session {
     context: Arc<Context>,
     options: SessionOptions,
     signature: Signature,
-    templates: Templates,
-    kept: Kept,
+    templates: Templates<Bindings>,
+    kept: Recent<Arc<Specialization>>,
     pool: Pool,
     bytes: AtomicUsize,
 }
@@ -148,7 +148,8 @@ impl Session {
     }
 
     fn weigh(&self) {
-        self.bytes.store(self.kept.bytes(), Ordering::Relaxed);
+        let bytes = self.kept.lock().iter().map(|one| one.bytes()).sum();
+        self.bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Compiles the session if the shapes of its inputs are known, as its first work.

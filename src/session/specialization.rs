@@ -10,11 +10,8 @@ use crate::memory::Buffer;
 use crate::onnx::Binding;
 use crate::runtime::{Backend, CompiledGraph, Later, Read, Site, Slot, Tensor};
 use crate::shape::Descriptor;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// How many specializations a session keeps: those that were used last.
-const MAX_KEPT: usize = 8;
 
 /// An input or output with all sizes.
 #[derive(Debug)]
@@ -59,45 +56,6 @@ pub struct Specialization {
     writes: Vec<Terminal>,
 }
 
-/// The specializations of a session, the one that was used last at the end.
-#[derive(Default)]
-pub(super) struct Kept(Mutex<Vec<Arc<Specialization>>>);
-
-impl Kept {
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Specialization>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn find(&self, shapes: &Shapes) -> Option<Arc<Specialization>> {
-        let mut kept = self.lock();
-        let at = kept.iter().rposition(|one| Arc::ptr_eq(&one.shapes, shapes) || one.shapes == *shapes)?;
-        let found = kept.remove(at);
-        // Whoever held its graph may have destroyed it.
-        if !found.is_built() {
-            return None;
-        }
-        kept.push(found.clone());
-        Some(found)
-    }
-
-    /// Keeps one more. Gives the one that makes room, which is freed when nobody uses it any more.
-    fn add(&self, made: &Arc<Specialization>) -> Option<Arc<Specialization>> {
-        let mut kept = self.lock();
-        kept.push(made.clone());
-        (kept.len() > MAX_KEPT).then(|| kept.remove(0))
-    }
-
-    pub(super) fn clear(&self) {
-        let kept = std::mem::take(&mut *self.lock());
-        drop(kept);
-    }
-
-    /// Bytes that the compiled graphs hold.
-    pub(super) fn bytes(&self) -> usize {
-        self.lock().iter().filter_map(|one| one.graph.as_ref()).map(|graph| graph.bytes()).sum()
-    }
-}
-
 impl Session {
     /// The session for input shapes that fit its signature: one that is kept, or a new one.
     ///
@@ -105,10 +63,15 @@ impl Session {
     /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an
     /// InvalidStateError when the session is destroyed.
     pub fn specialize(&self, site: &Site, shapes: &Shapes) -> Result<Arc<Specialization>> {
-        if let Some(known) = self.kept.find(shapes) {
+        let known = self.kept.find(|one| {
+            let same = Arc::ptr_eq(&one.shapes, shapes) || one.shapes == *shapes;
+            // Whoever held its graph may have destroyed it.
+            (same && one.is_built()).then(|| one.clone())
+        });
+        if let Some(known) = known {
             return Ok(known);
         }
-        let (template, filled) = self.templates.fill(site, self, shapes)?;
+        let (template, filled) = self.fill(site, shapes)?;
         let made = Arc::new(Specialization::compile(site, self, filled, shapes)?);
         made.graph.iter().for_each(|graph| template.keep_weights(graph));
         drop(self.kept.add(&made));
@@ -150,6 +113,11 @@ impl Specialization {
         let graph = graph.map(|graph| site.lower(graph)).transpose()?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Specialization { id, shapes: shapes.clone(), names, inputs, outputs, graph, reads, writes })
+    }
+
+    /// Bytes that the compiled graph holds.
+    pub(super) fn bytes(&self) -> usize {
+        self.graph.as_ref().map_or(0, |graph| graph.bytes())
     }
 
     fn is_built(&self) -> bool {

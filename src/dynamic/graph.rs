@@ -1,0 +1,127 @@
+//! A built graph with named dimensions: what is compiled for the sizes of its dispatches.
+
+use super::Outline;
+use crate::dimension::Dim;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::runtime::{CompiledGraph, Context, Done, Recent, Site, Template, Templates, Tensor, panicked};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A graph with named dimensions that can be dispatched. It is compiled for the sizes of a dispatch on the timeline.
+pub struct DynamicGraph {
+    /// `None` when it is released.
+    outline: Mutex<Option<Arc<Outline>>>,
+    /// The shapes of the outputs.
+    shapes: Templates<Vec<Vec<Dim>>>,
+    templates: Templates<()>,
+    kept: Recent<(Arc<[u32]>, Arc<CompiledGraph>)>,
+}
+
+impl DynamicGraph {
+    /// The graph of `outline`.
+    pub fn new(outline: Outline) -> DynamicGraph {
+        let (shapes, templates, kept) = Default::default();
+        DynamicGraph { outline: Mutex::new(Some(Arc::new(outline))), shapes, templates, kept }
+    }
+
+    fn outline(&self) -> Result<Arc<Outline>> {
+        let outline = self.outline.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        outline.ok_or_else(|| Error::new(ErrorKind::InvalidState, "the graph is destroyed"))
+    }
+
+    /// How many inputs and outputs there are; none when it is released.
+    pub fn ports(&self) -> [usize; 2] {
+        self.outline().map_or([0; 2], |outline| [outline.input_names().count(), outline.outputs().count()])
+    }
+
+    /// `computeShapes()`: the free sizes for inputs of these shapes, in their order, and the shapes of the outputs.
+    ///
+    /// # Errors
+    /// A TypeError if the shapes do not fit the inputs, or break the rules of an operator.
+    pub fn compute_shapes(&self, operation: &str, inputs: &[impl AsRef<[u32]>]) -> Result<(Vec<u32>, Vec<Vec<u32>>)> {
+        let outline = self.outline()?;
+        let sizes = outline.sizes(operation, inputs)?;
+        let record = || {
+            Template::record(&sizes, |free| {
+                let graph = outline.at(free)?;
+                Ok((None, graph.outputs.iter().map(|(_, id)| graph.descriptor(*id).shape.clone()).collect()))
+            })
+        };
+        let found = self.shapes.find(&sizes, |_| true, record);
+        let (template, values) = found
+            .map_err(|error| Error { code: error.code, ..Error::new(error.kind, format!("{operation}: {error}")) })?;
+        let numbers = |shape: &Vec<Dim>| shape.iter().map(|dim| dim.at(&values) as u32).collect();
+        Ok((sizes, template.recorded().iter().map(numbers).collect()))
+    }
+
+    /// Runs the graph on tensors that are all different and belong to `context`, in the order of inputs and outputs. If that
+    /// fails later, reading the outputs gives the error.
+    ///
+    /// # Errors
+    /// A TypeError if the shapes of the tensors do not fit the graph or each other.
+    pub fn dispatch(
+        self: &Arc<Self>,
+        context: &Context,
+        inputs: Vec<Arc<Tensor>>,
+        outputs: Vec<Arc<Tensor>>,
+    ) -> Result<()> {
+        let given: Vec<_> = inputs.iter().map(|tensor| tensor.descriptor().sizes()).collect();
+        let (sizes, shapes) = self.compute_shapes("dispatch", &given)?;
+        for (((name, output), shape), tensor) in self.outline()?.outputs().zip(&shapes).zip(&outputs) {
+            let got = tensor.descriptor();
+            if got.dtype != output.dtype || got.sizes()[..] != shape[..] {
+                let (dtype, got_dtype, got_shape) = (output.dtype, got.dtype, &got.shape);
+                let message = format!(
+                    "dispatch: output {name:?} needs {dtype} {shape:?}, the tensor is {got_dtype} {got_shape:?}"
+                );
+                return Err(Error::coded(Code::Shape, message));
+            }
+        }
+        let graph = self.clone();
+        context.enqueue(
+            move |site| {
+                let compiled = catch_unwind(AssertUnwindSafe(|| graph.compiled(site, &sizes)));
+                match compiled.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+                    // Whoever reads the outputs is told.
+                    Ok(compiled) => drop(compiled.run(site.env, "dispatch", [&inputs, &outputs], None)),
+                    Err(error) => outputs.iter().for_each(|output| output.fail(&error)),
+                }
+                Ok(None)
+            },
+            Done::unobserved(),
+        );
+        Ok(())
+    }
+
+    /// The graph for these sizes: one that is kept, or a new one.
+    fn compiled(&self, site: &Site, sizes: &[u32]) -> Result<Arc<CompiledGraph>> {
+        if let Some(known) = self.kept.find(|(of, graph)| (**of == *sizes).then(|| graph.clone())) {
+            return Ok(known);
+        }
+        let outline = self.outline()?;
+        let record = || Template::record(sizes, |free| Ok((Some(site.optimize(outline.at(free)?)?), ())));
+        let (template, values) = self.templates.find(sizes, |()| true, record)?;
+        let graph = template.graph_at(&values)?.expect("it has outputs, and sizes are not 0");
+        let compiled = site.lower(graph)?;
+        template.keep_weights(&compiled);
+        drop(self.kept.add(&(sizes.into(), compiled.clone())));
+        Ok(compiled)
+    }
+
+    /// Frees what the graph holds when everything before is done.
+    pub fn release(self: &Arc<Self>, context: &Context) {
+        let graph = self.clone();
+        context.enqueue_release(move || {
+            drop(graph.outline.lock().unwrap_or_else(PoisonError::into_inner).take());
+            graph.kept.clear();
+            graph.templates.clear();
+            graph.shapes.clear();
+        });
+    }
+
+    /// How many templates there are.
+    #[cfg(test)]
+    pub fn templates(&self) -> usize {
+        self.templates.count()
+    }
+}

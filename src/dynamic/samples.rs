@@ -1,0 +1,229 @@
+//! What an operator makes of operands with named dimensions, told from samples.
+//!
+//! Rules compare dimensions, and what they give follows from how that comes out. So an operator is asked with sizes in the place
+//! of the names: with some that differ in what rules ask for (equal, 1, multiples), and, where it refuses them, with others
+//! that make the last comparisons come out in another way. It is refused when no sizes fit. A dimension of an output is a name
+//! or a number if it was in all samples; otherwise it is a new one.
+
+use super::{Dimension, Symbol};
+use crate::dimension::{Dim, Tape};
+use crate::dtype::DataType;
+use crate::error::Problem;
+use crate::ops::Op;
+use crate::shape::{Descriptor, is_valid_dimension};
+use std::collections::{BTreeSet, HashSet, VecDeque};
+
+/// Sizes that are tried, at most, when some have fit.
+const MANY: usize = 120;
+
+/// Dimensions that are set before an operator is refused, in sizes that are tried.
+const WORK: usize = 24_000;
+
+/// Sizes that are tried before an operator is refused, at least.
+const LEAST: usize = 60;
+
+/// Comparisons that are looked at for sizes to try.
+const COMPARISONS: usize = 8;
+
+/// Names that are given a size of their own.
+const VARIED: usize = 32;
+
+/// Sizes that fit most windows, splits and groups, and have few multiples in common with others.
+const COMMON: [u32; 4] = [24, 1, 2, 7];
+const DIFFERENT: [u32; 8] = [11, 13, 17, 19, 23, 29, 31, 37];
+
+/// An operand of an operator.
+pub struct Operand<'a> {
+    pub dtype: DataType,
+    pub shape: &'a [Dimension],
+}
+
+/// An output: what it is for sizes that fit, and its dimensions; `None` for one that is computed.
+pub type Inferred = (Descriptor, Vec<Option<Dimension>>);
+
+/// Why an operator is refused.
+pub struct Refusal {
+    pub problem: Problem,
+    /// The sizes that were tried first; none if they do not matter.
+    pub sizes: Vec<(Symbol, u32)>,
+}
+
+/// A dimension of an output in a sample.
+#[derive(Clone, Copy)]
+struct Seen {
+    value: i64,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Number,
+    /// The size of the symbol at this place.
+    Free(usize),
+    Computed,
+}
+
+/// The outputs for sizes that fit.
+struct Sample {
+    sizes: Vec<u32>,
+    outputs: Vec<(DataType, Vec<Seen>)>,
+}
+
+/// What an operator gives for operands with these dimensions, at most `most` bytes each.
+///
+/// # Errors
+/// If it gives nothing, whatever the sizes are.
+pub fn infer(op: &Op, operands: &[Option<Operand>], most: u64) -> Result<Vec<Inferred>, Refusal> {
+    let symbols = symbols(operands);
+    let mut queue: VecDeque<Vec<u32>> = seeds(symbols.len()).into();
+    let dimensions: usize = operands.iter().flatten().map(|operand| operand.shape.len()).sum();
+    let mut limit = (WORK / (dimensions + 1)).max(LEAST);
+    let mut tried: HashSet<Vec<u32>> = HashSet::new();
+    let mut samples: Vec<Sample> = Vec::new();
+    let mut refusal = None;
+    while let Some(sizes) = queue.pop_front() {
+        if tried.len() >= limit {
+            break;
+        }
+        if !tried.insert(sizes.clone()) {
+            continue;
+        }
+        match sample(op, operands, &symbols, &sizes, most) {
+            Ok(outputs) => {
+                if samples.is_empty() {
+                    // Before what is only tried because something failed.
+                    varied(&sizes).for_each(|sizes| queue.push_front(sizes));
+                    limit = tried.len() + queue.len().min(MANY);
+                }
+                samples.push(Sample { sizes, outputs });
+            }
+            Err((problem, comparisons)) => {
+                let matters = !comparisons.is_empty();
+                let room = limit.saturating_sub(queue.len());
+                queue.extend(others(&sizes, &comparisons).take(room));
+                let sizes = symbols.iter().copied().zip(sizes);
+                let sizes = if matters { sizes.collect() } else { Vec::new() };
+                refusal.get_or_insert(Refusal { problem, sizes });
+                if !matters {
+                    break;
+                }
+            }
+        }
+    }
+    match samples.is_empty() {
+        false => Ok(told(&symbols, &samples)),
+        true => Err(refusal.expect("something was tried")),
+    }
+}
+
+/// The symbols among the dimensions, each once.
+fn symbols(operands: &[Option<Operand>]) -> Vec<Symbol> {
+    let dimensions = operands.iter().flatten().flat_map(|operand| operand.shape);
+    let symbols: BTreeSet<Symbol> = dimensions.filter_map(Dimension::symbol).collect();
+    symbols.into_iter().collect()
+}
+
+/// The first sizes to try.
+fn seeds(count: usize) -> Vec<Vec<u32>> {
+    let mut seeds: Vec<Vec<u32>> = COMMON.iter().map(|&size| vec![size; count]).collect();
+    seeds.push((0..count).map(|at| DIFFERENT[at % DIFFERENT.len()]).collect());
+    seeds
+}
+
+/// Sizes that differ from these in one.
+fn varied(sizes: &[u32]) -> impl Iterator<Item = Vec<u32>> {
+    (0..sizes.len().min(VARIED)).flat_map(|at| [1, 7, 24].map(|size| with(sizes, at, size)))
+}
+
+/// Sizes for which one of the comparisons could come out in another way: where its sides are sums or products of a size.
+fn others(sizes: &[u32], comparisons: &[(i64, i64)]) -> impl Iterator<Item = Vec<u32>> {
+    let places = 0..sizes.len().min(VARIED);
+    let wanted = comparisons.iter().flat_map(move |&(a, b)| {
+        places.clone().flat_map(move |at| {
+            let size = i64::from(sizes[at]);
+            let difference = b.saturating_sub(a);
+            let scaled = |by: i64, of: i64| if of == 0 { 0 } else { size.saturating_mul(by) / of };
+            let sums = [size.saturating_add(difference), size.saturating_sub(difference)];
+            let next = sums.map(|sum| sum.saturating_add(1));
+            sums.into_iter().chain(next).chain([scaled(b, a), scaled(a, b), a, b]).map(move |wanted| (at, wanted))
+        })
+    });
+    let wanted =
+        wanted.filter(|&(at, size)| is_valid_dimension(size.try_into().unwrap_or(0)) && size != i64::from(sizes[at]));
+    wanted.map(|(at, size)| with(sizes, at, size as u32))
+}
+
+/// The same sizes but for one.
+fn with(sizes: &[u32], at: usize, size: u32) -> Vec<u32> {
+    let mut other = sizes.to_vec();
+    other[at] = size;
+    other
+}
+
+/// What the operator gives for these sizes of the symbols; otherwise why not, and what was compared last.
+#[expect(clippy::type_complexity, reason = "used in one place")]
+fn sample(
+    op: &Op,
+    operands: &[Option<Operand>],
+    symbols: &[Symbol],
+    sizes: &[u32],
+    most: u64,
+) -> Result<Vec<(DataType, Vec<Seen>)>, (Problem, Vec<(i64, i64)>)> {
+    let (resolved, tape) = Tape::record(sizes, |free| {
+        let dim = |dimension: &Dimension| match dimension {
+            Dimension::Number(size) => Dim::from(*size),
+            Dimension::Named(symbol) => free[symbols.binary_search(symbol).expect("it is among them")],
+        };
+        let descriptor =
+            |operand: &Operand| Descriptor { dtype: operand.dtype, shape: operand.shape.iter().map(dim).collect() };
+        let descriptors: Vec<Option<Descriptor>> =
+            operands.iter().map(|operand| operand.as_ref().map(descriptor)).collect();
+        let descriptors: Vec<Option<&Descriptor>> = descriptors.iter().map(Option::as_ref).collect();
+        op.clone().resolve_below(&descriptors, most)
+    });
+    match resolved {
+        Ok(outputs) => {
+            let seen = |&dim: &Dim| {
+                let kind = match tape.free(dim) {
+                    Some(at) => Kind::Free(at),
+                    None if dim.is_number() => Kind::Number,
+                    None => Kind::Computed,
+                };
+                Seen { value: dim.shown(), kind }
+            };
+            Ok(outputs.iter().map(|output| (output.dtype, output.shape.iter().map(seen).collect())).collect())
+        }
+        Err(problem) => {
+            let mut values = Vec::new();
+            let matters = problem.depends_on_sizes() || tape.counts().1 > 0;
+            let comparable = matters && tape.evaluate(sizes, &mut values);
+            let last = if comparable { COMPARISONS } else { 0 };
+            Err((problem, tape.comparisons(&values).take(last).collect()))
+        }
+    }
+}
+
+/// What the samples tell of the outputs.
+fn told(symbols: &[Symbol], samples: &[Sample]) -> Vec<Inferred> {
+    let first = &samples[0].outputs;
+    let output = |(index, (dtype, dims)): (usize, &(DataType, Vec<Seen>))| {
+        let shape: Vec<u32> = dims.iter().map(|seen| seen.value as u32).collect();
+        let dimensions = (0..dims.len()).map(|axis| {
+            let seen: Vec<Seen> = samples.iter().map(|sample| sample.outputs[index].1[axis]).collect();
+            dimension(symbols, samples, &seen)
+        });
+        (Descriptor::new(*dtype, shape), dimensions.collect())
+    };
+    first.iter().enumerate().map(output).collect()
+}
+
+/// What a dimension is that was seen like this in the samples.
+fn dimension(symbols: &[Symbol], samples: &[Sample], seen: &[Seen]) -> Option<Dimension> {
+    let value = seen[0].value;
+    if seen.iter().any(|seen| matches!(seen.kind, Kind::Number)) && seen.iter().all(|seen| seen.value == value) {
+        return Some(Dimension::Number(value as u32));
+    }
+    let is_size = |at: usize| samples.iter().zip(seen).all(|(sample, seen)| i64::from(sample.sizes[at]) == seen.value);
+    let mut free = seen.iter().filter_map(|seen| if let Kind::Free(at) = seen.kind { Some(at) } else { None });
+    free.find(|&at| is_size(at)).map(|at| Dimension::Named(symbols[at]))
+}

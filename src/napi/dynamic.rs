@@ -1,0 +1,106 @@
+//! Graphs with named dimensions, in builders of contexts that have the extension for them.
+
+use super::convert::{data_type, invalid_state, thrown, type_error};
+use super::handle::{BuilderHandle, Handle, Weight};
+use super::{ContextHandle, Result, bound, with_builder};
+use crate::dynamic::{DynamicGraph, NamedDimension, Outline};
+use crate::ir::ValueId;
+use napi::Env;
+use napi::bindgen_prelude::{Array, Either, External};
+use napi_derive::napi;
+use std::sync::Arc;
+
+/// A dimension in JavaScript: a size or a name.
+pub type DimensionValue = Either<u32, String>;
+
+type DynamicGraphHandle = Handle<DynamicGraph>;
+
+/// What a dimension is in JavaScript.
+pub fn value(dimension: NamedDimension) -> DimensionValue {
+    match dimension {
+        NamedDimension::Number(size) => Either::A(size),
+        NamedDimension::Name(name) => Either::B(name),
+    }
+}
+
+/// A named input, some of whose dimensions are names; gives its operand.
+#[napi(catch_unwind)]
+pub fn dynamic_input(
+    builder: &External<BuilderHandle>,
+    name: String,
+    dtype: u32,
+    shape: Vec<DimensionValue>,
+) -> Result<u32> {
+    let (dtype, symbols) = (data_type(dtype)?, builder.symbols.as_ref());
+    let symbols = symbols.ok_or_else(|| invalid_state("the context of the builder has no dynamic shapes"))?;
+    let dimension = |value| match value {
+        Either::A(size) => NamedDimension::Number(size),
+        Either::B(name) => NamedDimension::Name(name),
+    };
+    let shape = shape.into_iter().map(dimension).collect();
+    with_builder(builder, |builder| symbols.borrow_mut().input(builder, &name, dtype, shape).map(|id| id.0))
+}
+
+/// A graph with named dimensions, and the names of the inputs that it needs, in the order in which `dynamicDispatch` wants them.
+#[napi(object, object_from_js = false)]
+pub struct DynamicBuild {
+    /// The graph.
+    pub graph: External<DynamicGraphHandle>,
+    /// Names of the inputs.
+    pub inputs: Vec<String>,
+}
+
+/// The graph of what the builder has, for the named outputs, which is compiled for the sizes of its dispatches. The builder is
+/// used up.
+#[napi(catch_unwind)]
+pub fn dynamic_build(
+    env: Env,
+    context: &External<ContextHandle>,
+    builder: &External<BuilderHandle>,
+    output_names: Vec<String>,
+    output_ids: Vec<u32>,
+) -> Result<DynamicBuild> {
+    builder.weight.release();
+    let symbols = builder.symbols.as_ref().map(std::cell::RefCell::take).unwrap_or_default();
+    let builder = builder.builder.borrow_mut().take();
+    let builder = builder.ok_or_else(|| invalid_state("the builder has built its graph"))?;
+    let outputs = output_names.into_iter().zip(output_ids.into_iter().map(ValueId)).collect();
+    let most = builder.max_tensor_bytes();
+    let outline = Outline::new(builder.finish(outputs), symbols, most);
+    let inputs = outline.input_names().map(str::to_string).collect();
+    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    let weight = unsafe { Weight::new(&env, outline.constant_bytes()) };
+    let graph = External::new(Handle::new(Arc::new(DynamicGraph::new(outline)), context, weight));
+    Ok(DynamicBuild { graph, inputs })
+}
+
+/// The shapes of the outputs, in their order, for inputs of these shapes.
+#[napi(catch_unwind)]
+pub fn dynamic_shapes(graph: &External<DynamicGraphHandle>, inputs: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>> {
+    if inputs.len() != graph.ports()[0] {
+        return Err(type_error("computeShapes: there is not one shape for each input"));
+    }
+    graph.compute_shapes("computeShapes", &inputs).map(|(_, shapes)| shapes).map_err(thrown)
+}
+
+/// Runs a graph on tensors in the order of its inputs and outputs.
+#[napi(catch_unwind)]
+pub fn dynamic_dispatch(
+    context: &External<ContextHandle>,
+    graph: &External<DynamicGraphHandle>,
+    inputs: Array,
+    outputs: Array,
+) -> Result<()> {
+    let [inputs, outputs] = bound("dispatch", context, &inputs, &outputs)?;
+    if [inputs.len(), outputs.len()] != graph.ports() {
+        return Err(type_error("dispatch: there is not one tensor for each input and output"));
+    }
+    graph.shared().dispatch(&context.context, inputs, outputs).map_err(thrown)
+}
+
+/// Frees what a graph holds when everything before is done.
+#[napi(catch_unwind)]
+pub fn destroy_dynamic_graph(graph: &External<DynamicGraphHandle>) {
+    graph.shared().release(graph.context());
+    graph.weigh(0);
+}
