@@ -427,12 +427,15 @@ impl<'c, 'm> Call<'c, 'm> {
             return Ok(None);
         }
         if inputs.iter().flatten().any(is_sized) {
-            // What is large is no shape, but what a shape is used for.
-            let is_large = !descriptors.iter().copied().flatten().chain(&outputs).all(is_small);
+            // What is large, or a row of a table, is no shape, but what a shape is used for.
+            let is_used = !descriptors.iter().copied().flatten().chain(&outputs).all(is_small)
+                || matches!(op, Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_))
+                    && inputs.first().copied().flatten().is_some_and(|table| !is_sized(&table))
+                    && outputs[0].dtype.is_float();
             if let Some(folded) = self.fold_sizes(op, inputs, &outputs)? {
                 return Ok(Some(folded));
             }
-            if is_large {
+            if is_used {
                 return Ok(None);
             }
         }

@@ -181,7 +181,8 @@ fn top_k(call: &mut Call) -> Outcome {
         (None, true) => Number::Float(f64::NEG_INFINITY),
         (None, false) => Number::Float(f64::INFINITY),
     };
-    if k > MAX_SEARCHES {
+    // A search for each of them asks for their number.
+    if !k.is_number() || k > MAX_SEARCHES {
         let found = sorted(call, x, axis as usize, Order { largest, worst }, k)?;
         let values = call.emit(GatherElements { axis }, &[x, found])?;
         return Ok([values, found].map(Value::Operand).to_vec());
