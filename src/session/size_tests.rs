@@ -367,3 +367,63 @@ fn quantized_products_of_any_size() {
     // Batches and texts of one.
     check(4, Sized { graph, inputs: &[&["n", "t", "6"]], sizes: TEXTS });
 }
+
+#[test]
+fn pictures_are_resized_from_any_size() {
+    fn graph() -> TestGraph {
+        let mode = |mode| ("mode", Attr::Text(mode));
+        let asymmetric = ("coordinate_transformation_mode", Attr::Text("asymmetric"));
+        TestGraph::default()
+            .input("x", Float, &["n", "2", "h", "w"])
+            .floats("scales", &[4], &[1.0, 1.0, 2.0, 3.0])
+            .ints("two", &[2])
+            .ints("outer", &[0])
+            .ints("five", &[5])
+            .ints("channels", &[1, 1])
+            .ints("spatial", &[2])
+            .ints("end", &[4])
+            .node(
+                "Resize",
+                "x _ scales",
+                "nearest",
+                vec![mode("nearest"), asymmetric, ("nearest_mode", Attr::Text("floor"))],
+            )
+            .node("Resize", "x _ scales", "half", vec![mode("nearest")])
+            .node("Resize", "x _ scales", "linear", vec![mode("linear")])
+            .node("Shape", "x", "shape", vec![])
+            .node("Slice", "shape outer two", "first", vec![])
+            .node("Slice", "shape spatial end", "sides", vec![])
+            .node("Add", "sides five", "larger", vec![])
+            .node("Concat", "first larger", "sizes", vec![("axis", Attr::Int(0))])
+            .node(
+                "Resize",
+                "x _ _ sizes",
+                "grown",
+                vec![mode("linear"), ("coordinate_transformation_mode", Attr::Text("pytorch_half_pixel"))],
+            )
+            .node("Cast", "sides", "floats", vec![("to", Attr::Int(1))])
+            .floats("double", &[], &[2.0])
+            .node("Mul", "floats double", "doubled", vec![])
+            .node("Floor", "doubled", "whole", vec![])
+            .node("Cast", "whole", "ints", vec![("to", Attr::Int(7))])
+            .node("Concat", "first ints", "twice", vec![("axis", Attr::Int(0))])
+            .node("Resize", "x _ _ twice", "wide", vec![mode("nearest")])
+            .output("nearest")
+            .output("half")
+            .output("linear")
+            .output("grown")
+            .output("wide")
+    }
+    check(2, Sized { graph, inputs: &[&["n", "2", "h", "w"]], sizes: PICTURES });
+}
+
+#[test]
+fn batches_of_pictures_are_resized_to_fixed_sizes() {
+    fn graph() -> TestGraph {
+        let graph =
+            TestGraph::default().input("x", Float, &["n", "2", "5", "7"]).floats("scales", &[4], &[1.0, 1.0, 0.7, 1.6]);
+        graph.node("Resize", "x _ scales", "y", vec![("mode", Attr::Text("cubic"))]).output("y")
+    }
+    const BATCHES: &[&[(&str, u32)]] = &[&[("n", 2)], &[("n", 3)], &[("n", 9)], &[("n", 1)], &[("n", 40)]];
+    check(2, Sized { graph, inputs: &[&["n", "2", "5", "7"]], sizes: BATCHES });
+}
