@@ -3,7 +3,7 @@
 use super::call::{Call, Step};
 use super::error::Refusal;
 use super::import::Value;
-use crate::dimension::{Dim, IntoDims, numbers};
+use crate::dimension::{Dim, IntoDims};
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::ops::concat::Concat;
@@ -171,11 +171,6 @@ impl Call<'_, '_> {
     /// The product of matrices in the last two dimensions; the others broadcast.
     pub fn matmul(&mut self, a: OperandId, b: OperandId) -> Step<OperandId> {
         self.emit(Matmul, &[a, b])
-    }
-
-    /// The shape that two operands broadcast to, as numbers.
-    pub fn broadcast_sizes(&self, a: OperandId, b: OperandId) -> Step<Vec<u32>> {
-        Ok(numbers(&self.broadcast_shape(a, b)?))
     }
 
     /// The shape that two operands broadcast to.

@@ -427,3 +427,30 @@ fn batches_of_pictures_are_resized_to_fixed_sizes() {
     const BATCHES: &[&[(&str, u32)]] = &[&[("n", 2)], &[("n", 3)], &[("n", 9)], &[("n", 1)], &[("n", 40)]];
     check(2, Sized { graph, inputs: &[&["n", "2", "5", "7"]], sizes: BATCHES });
 }
+
+#[test]
+fn last_tokens_norms_and_packed_products_of_any_length() {
+    fn graph() -> TestGraph {
+        let packed: Vec<u8> = (0..8 * 8).map(|i| (i * 53 % 256) as u8).collect();
+        let blocks =
+            vec![("N", Attr::Int(8)), ("K", Attr::Int(16)), ("bits", Attr::Int(4)), ("block_size", Attr::Int(16))];
+        let graph = TestGraph::default().input("x", Float, &["n", "t", "16"]);
+        let graph = weight(graph, "gain", &[16]);
+        graph
+            .raw("last", Int64, &[], &(-1i64).to_le_bytes())
+            .raw("packed", Uint8, &[8, 1, 8], &packed)
+            .floats("scales", &[8], &weights(8, 3))
+            .node("Gather", "x last", "token", vec![("axis", Attr::Int(1))])
+            .node("com.microsoft.MatMulNBits", "x packed scales", "product", blocks)
+            .node("Einsum", "x x", "scores", vec![("equation", Attr::Text("ntc,nsc->nts"))])
+            .node("Transpose", "x", "turned", vec![("perm", Attr::Ints(&[0, 2, 1]))])
+            .node("InstanceNormalization", "turned gain gain", "instances", vec![])
+            .node("LRN", "turned", "local", vec![("size", Attr::Int(3))])
+            .output("token")
+            .output("product")
+            .output("scores")
+            .output("instances")
+            .output("local")
+    }
+    check(4, Sized { graph, inputs: &[&["n", "t", "16"]], sizes: TEXTS });
+}

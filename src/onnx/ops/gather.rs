@@ -14,19 +14,15 @@ use crate::shape::Descriptor;
 const CLAMPED: &str = "indices out of bounds are clamped";
 
 /// Where a constant list of indices starts in a dimension of `size`, if it is of neighbours in their order.
-fn neighbours(call: &Call, indices: OperandId, size: Dim) -> Option<u32> {
+fn neighbours(call: &Call, indices: OperandId, size: Dim) -> Option<Dim> {
     if !call.is_constant(indices) {
         return None;
     }
-    let numbers = call.numbers_of(indices)?;
-    // Where places from the end are must be known.
-    let from_end = numbers.iter().any(|index| index.to_f64() < 0.0);
-    let end_of = if from_end { size.get() as f64 } else { 0.0 };
-    let place = |index: f64| if index < 0.0 { index + end_of } else { index };
-    let first = place(numbers[0].to_f64());
-    let consecutive = numbers.iter().enumerate().all(|(at, number)| place(number.to_f64()) == first + at as f64);
-    let end = first + numbers.len() as f64;
-    (consecutive && first >= 0.0 && Dim::number(end as i64) <= size).then_some(first as u32)
+    let places = call.dims_of(indices)?;
+    let (&first, &last) = (places.first()?, places.last()?);
+    let follow = places.iter().zip(0u32..).all(|(&place, at)| place == first + at);
+    let start = if first < 0 { first + size } else { first };
+    (follow && (first >= 0 || last < 0) && start >= 0 && start + places.len() as u32 <= size).then_some(start)
 }
 
 fn gather(call: &mut Call) -> Outcome {
