@@ -283,13 +283,13 @@ fn conv_transpose2d(
     how: &Transposed,
 ) -> Step<OperandId> {
     let (mut padding, mut output_padding, mut zeros) = (Vec::new(), Vec::new(), [0; 2]);
-    for at in 0..2 {
+    for (at, zeros) in zeros.iter_mut().enumerate() {
         let [cut, missing] = [how.end[at], -how.end[at]].map(|count| count.clamp(0, u32::MAX as i64) as u32);
         padding.extend([how.begin[at], cut]);
         // WebNN adds less than a stride at the end.
         let inside = missing < how.strides[at];
         output_padding.push(if inside { missing } else { 0 });
-        zeros[at] = if inside { 0 } else { missing };
+        *zeros = if inside { 0 } else { missing };
     }
     let late_bias = bias.filter(|_| zeros != [0; 2]);
     let attributes = ConvTranspose2dAttributes {

@@ -135,7 +135,8 @@ impl Resizing {
             Length::Scale(_) | Length::Common(_) => return None,
             Length::Size(size) => (size, (size.shown() / input.shown().max(1)).clamp(0, MAX_FACTOR as i64) as u32),
         };
-        if self.antialias || self.exclude_outside || output < 1 || output > MAX_RESAMPLED {
+        let known = Dim::ONE..=Dim::from(MAX_RESAMPLED);
+        if self.antialias || self.exclude_outside || !known.contains(&output) {
             return None;
         }
         let same = match (self.mode, self.coordinates.as_str()) {
