@@ -173,6 +173,12 @@ fn with_tape<T>(work: impl FnOnce(&mut Tape) -> T) -> T {
 }
 
 impl Dim {
+    /// The number 0.
+    pub const ZERO: Dim = Dim::number(0);
+
+    /// The number 1.
+    pub const ONE: Dim = Dim::number(1);
+
     /// A number.
     pub const fn number(value: i64) -> Dim {
         Dim { value, term: None }

@@ -235,8 +235,8 @@ impl Absorb<'_> {
         }
         let more = [beginning[height], ending[height], beginning[width], ending[width]];
         let own = &convolution.attributes.padding;
-        let padding =
-            own.iter().zip(more).map(|(&own, more)| own.checked_add(more.get())).collect::<Option<Vec<u32>>>()?;
+        let sum = |(&own, more): (&Dim, Dim)| Some(own + more).filter(|&sum| sum <= Dim::from(u32::MAX));
+        let padding = own.iter().zip(more).map(sum).collect::<Option<_>>()?;
         let mut convolution = convolution.clone();
         convolution.attributes.padding = padding;
         let (input, origins) = (self.graph.nodes[index].inputs[0], self.graph.nodes[index].origins.clone());

@@ -96,12 +96,12 @@ impl Builder {
         Ok(self.graph.add_value(descriptor, Source::Constant(Constant::Mapped(window))))
     }
 
-    /// A constant of type int64 whose elements follow from sizes that are known later.
+    /// A constant of integers, of whatever type, that follow from sizes that are known later.
     ///
     /// # Errors
     /// A TypeError for a descriptor beyond the limits or another number of elements.
     pub fn sizes(&mut self, descriptor: Descriptor, dims: &[Dim]) -> Result<OperandId> {
-        check_constant(&descriptor, size_of::<i64>() * dims.len(), self.max_tensor_bytes)?;
+        check_constant(&descriptor, descriptor.dtype.size() * dims.len(), self.max_tensor_bytes)?;
         Ok(self.graph.add_value(descriptor, Source::Sizes(dims.into())))
     }
 

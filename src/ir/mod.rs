@@ -15,6 +15,7 @@ pub use prologue::{Prologue, Storage, is_cheap};
 pub use text::parse;
 
 use crate::dimension::Dim;
+use crate::dtype::Number;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Buffer;
 use crate::ops::Op;
@@ -40,7 +41,7 @@ pub enum Source {
     Input,
     /// Known when the graph is built.
     Constant(Constant),
-    /// Integers of type int64 that follow from sizes that are known later.
+    /// Integers that follow from sizes that are known later, as elements of the type of the value.
     Sizes(Arc<[Dim]>),
     /// Computed by a node.
     Node,
@@ -138,7 +139,8 @@ impl Graph {
         for value in &mut graph.values {
             value.descriptor.shape.iter_mut().for_each(|dim| dim.fix(values));
             if let Source::Sizes(dims) = &value.source {
-                let bytes: Vec<u8> = dims.iter().flat_map(|dim| dim.at(values).to_le_bytes()).collect();
+                let element = |dim: &Dim| Number::Int(dim.at(values) as i128).to_bytes(value.descriptor.dtype);
+                let bytes: Vec<u8> = dims.iter().flat_map(element).collect();
                 value.source = Source::Constant(Buffer::copy_of(&bytes)?.into());
             }
         }

@@ -3,6 +3,7 @@
 use super::error::{Refusal, shortened};
 use super::import::{Body, Importer, Place, Value, value_type};
 use super::proto;
+use super::sized::is_small;
 use super::tensor::{self, ElementType, Literal, TensorRecord};
 use crate::dimension::{Dim, dims, numbers};
 use crate::dtype::{DataType, Number};
@@ -169,7 +170,12 @@ impl<'c, 'm> Call<'c, 'm> {
     /// The elements of `operand`, if it is a constant. Sizes that are not known become numbers, see [`Dim::pinned`].
     pub fn numbers_of(&self, operand: OperandId) -> Option<Vec<Number>> {
         if let Some(dims) = self.importer.builder.sizes_of(operand) {
-            return Some(dims.iter().map(|dim| Number::Int(dim.pinned() as i128)).collect());
+            let is_float = self.dtype(operand).is_float();
+            let number = |dim: &Dim| match is_float {
+                true => Number::Float(dim.pinned() as f64),
+                false => Number::Int(dim.pinned() as i128),
+            };
+            return Some(dims.iter().map(number).collect());
         }
         let constant = self.importer.builder.constant_value(operand)?;
         // A weight that cannot be read is told when the graph is compiled; here, it is just not known.
@@ -420,10 +426,18 @@ impl<'c, 'm> Call<'c, 'm> {
         if !descriptors.iter().copied().flatten().chain(&outputs).all(Descriptor::is_known) {
             return Ok(None);
         }
-        if inputs.iter().flatten().any(is_sized)
-            && let Some(folded) = self.fold_sizes(op, inputs, &outputs)?
-        {
-            return Ok(Some(folded));
+        if inputs.iter().flatten().any(is_sized) {
+            // What is large, or a row of a table, is no shape, but what a shape is used for.
+            let is_used = !descriptors.iter().copied().flatten().chain(&outputs).all(is_small)
+                || matches!(op, Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_))
+                    && inputs.first().copied().flatten().is_some_and(|table| !is_sized(&table))
+                    && outputs[0].dtype.is_float();
+            if let Some(folded) = self.fold_sizes(op, inputs, &outputs)? {
+                return Ok(Some(folded));
+            }
+            if is_used {
+                return Ok(None);
+            }
         }
         let builder = &mut *self.importer.builder;
         let descriptors: Vec<_> = inputs.iter().map(|id| id.map(|id| builder.descriptor(id))).collect();
@@ -444,9 +458,9 @@ impl<'c, 'm> Call<'c, 'm> {
         let tensor = |id: OperandId| {
             let descriptor = builder.descriptor(id);
             if let Some(dims) = builder.sizes_of(id) {
-                let mut dims = dims.iter();
-                let next = |_: &[usize]| Number::Int(dims.next().expect("as many elements").pinned() as i128);
-                return Ok(Tensor::from_fn(descriptor, next));
+                let element = |dim: &Dim| Number::Int(dim.pinned() as i128).to_bytes(descriptor.dtype);
+                let bytes: Vec<u8> = dims.iter().flat_map(element).collect();
+                return Ok(Tensor::from_bytes(descriptor, &bytes));
             }
             let bytes = builder.constant_value(id).expect("a constant").buffer()?;
             Ok(Tensor::from_bytes(descriptor, bytes.bytes()))
@@ -536,13 +550,13 @@ impl<'c, 'm> Call<'c, 'm> {
         self.dims_constant(&Descriptor::new(DataType::Int64, shape), dims).map(Value::Operand)
     }
 
-    /// Integers that may follow from sizes that are known later; such ones are int64.
+    /// Integers that may follow from sizes that are known later, as elements of the type of `descriptor`.
     ///
     /// # Errors
     /// As above.
-    pub(super) fn dims_constant(&mut self, descriptor: &Descriptor, dims: &[Dim]) -> Step<OperandId> {
+    pub fn dims_constant(&mut self, descriptor: &Descriptor, dims: &[Dim]) -> Step<OperandId> {
         self.take_memory(size_of_val(dims))?;
-        if dims.iter().all(|dim| dim.is_number()) || descriptor.dtype != DataType::Int64 {
+        if dims.iter().all(|dim| dim.is_number()) {
             let numbers = dims.iter().map(|dim| Number::Int(dim.pinned() as i128));
             return self.constant(descriptor.dtype, &descriptor.sizes(), numbers);
         }
@@ -622,9 +636,9 @@ impl<'c, 'm> Call<'c, 'm> {
     ///
     /// # Errors
     /// If there are not exactly `N`.
-    pub fn dims<const N: usize>(&self, operand: OperandId, what: &str) -> Step<[u32; N]> {
-        let shape = self.sizes(operand);
-        <[u32; N]>::try_from(shape)
+    pub fn dims<const N: usize>(&self, operand: OperandId, what: &str) -> Step<[Dim; N]> {
+        let shape = self.shape(operand);
+        <[Dim; N]>::try_from(shape)
             .map_err(|shape| Refusal(format!("{what} has shape {shape:?}, expected {N} dimensions")))
     }
 }

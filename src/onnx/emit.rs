@@ -3,7 +3,7 @@
 use super::call::{Call, Step};
 use super::error::Refusal;
 use super::import::Value;
-use crate::dimension::{Dim, IntoDims, numbers};
+use crate::dimension::{Dim, IntoDims};
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::ops::concat::Concat;
@@ -17,7 +17,7 @@ use crate::ops::slice::Slice;
 use crate::ops::softmax::Softmax;
 use crate::ops::split::{Split, Splits};
 use crate::ops::transpose::Transpose;
-use crate::shape::broadcast;
+use crate::shape::{Descriptor, broadcast};
 
 impl Call<'_, '_> {
     /// `a + b`, broadcast.
@@ -173,11 +173,6 @@ impl Call<'_, '_> {
         self.emit(Matmul, &[a, b])
     }
 
-    /// The shape that two operands broadcast to, as numbers.
-    pub fn broadcast_sizes(&self, a: OperandId, b: OperandId) -> Step<Vec<u32>> {
-        Ok(numbers(&self.broadcast_shape(a, b)?))
-    }
-
     /// The shape that two operands broadcast to.
     pub fn broadcast_shape(&self, a: OperandId, b: OperandId) -> Step<Vec<Dim>> {
         let (a, b) = (self.shape(a), self.shape(b));
@@ -192,6 +187,11 @@ impl Call<'_, '_> {
     /// A scalar of type `dtype` for an integer.
     pub fn int_scalar(&mut self, dtype: DataType, value: i64) -> Step<OperandId> {
         self.scalar(dtype, Number::Int(value as i128))
+    }
+
+    /// A scalar of type `dtype` for an integer that may follow from sizes that are known later.
+    pub fn dim_scalar(&mut self, dtype: DataType, value: Dim) -> Step<OperandId> {
+        self.dims_constant(&Descriptor::new(dtype, [0u32; 0]), &[value])
     }
 
     /// `alpha * operand + beta` in one operator, which matrix products can take as their epilogue; nothing for
@@ -223,13 +223,14 @@ impl Call<'_, '_> {
     }
 
     /// `operand` with so many zeros before and after it along `axis`; nothing for none.
-    pub fn pad_axis(&mut self, operand: OperandId, axis: usize, [before, after]: [u32; 2]) -> Step<OperandId> {
-        if before == 0 && after == 0 {
+    pub fn pad_axis<P: Into<Dim>>(&mut self, operand: OperandId, axis: usize, pads: [P; 2]) -> Step<OperandId> {
+        let [before, after] = pads.map(P::into);
+        if [before, after].iter().all(|pad| pad.is_number() && *pad == 0) {
             return Ok(operand);
         }
         let mut beginning = vec![Dim::number(0); self.rank(operand)];
         let mut ending = beginning.clone();
-        (beginning[axis], ending[axis]) = (before.into(), after.into());
+        (beginning[axis], ending[axis]) = (before, after);
         self.emit(Pad { beginning, ending, ..Default::default() }, &[operand])
     }
 }

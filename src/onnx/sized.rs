@@ -2,6 +2,7 @@
 //! they are translated. Everything else of it is done at the sizes of the import, which it then holds for.
 
 use super::call::{Call, Step};
+use super::import::Value;
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
@@ -12,6 +13,9 @@ use crate::shape::Descriptor;
 
 /// The most elements of such a tensor.
 const MAX_ELEMENTS: usize = 1 << 10;
+
+/// Integers up to this one in magnitude are the same in float32.
+const MAX_FLOAT: u32 = 1 << 24;
 
 /// How an operator uses an operand.
 enum Use {
@@ -35,21 +39,43 @@ fn usage(op: &Op, index: usize) -> Option<Use> {
         Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_) => {
             Some(if index == 0 { Use::Moves } else { Use::Reads })
         }
-        Op::Elementwise(E::Identity | E::Cast { to: DataType::Int64 }) => Some(Use::Moves),
         Op::Elementwise(E::Where) => Some(if index == 0 { Use::Reads } else { Use::Moves }),
         _ => None,
     }
 }
 
-/// What an element-wise operator makes of two integers, if that is an integer that follows from sizes or a truth value.
-fn combined(op: E, a: Dim, b: Dim) -> Option<Dim> {
+/// Whether a tensor can be what a model computes with shapes.
+pub(super) fn is_small(descriptor: &Descriptor) -> bool {
+    descriptor.is_known() && descriptor.elements() <= MAX_ELEMENTS
+}
+
+/// Whether elements of this type can follow from sizes.
+fn holds_sizes(dtype: DataType) -> bool {
+    matches!(dtype, DataType::Int64 | DataType::Int32 | DataType::Float32)
+}
+
+/// Whether elements of type `dtype` are these integers.
+fn are_exact(dtype: DataType, dims: &[Dim]) -> bool {
+    let within = |low: i64, high: i64| dims.iter().all(|&dim| dim >= Dim::number(low) && dim <= Dim::number(high));
+    match dtype {
+        DataType::Int32 => within(i32::MIN as i64, i32::MAX as i64),
+        DataType::Float32 => within(-(MAX_FLOAT as i64), MAX_FLOAT as i64),
+        _ => true,
+    }
+}
+
+/// What an element-wise operator makes of two integers of type `dtype`, if that is an integer that follows from sizes or a
+/// truth value.
+fn combined(op: E, dtype: DataType, a: Dim, b: Dim) -> Option<Dim> {
     let truth = |holds: bool| Some(Dim::from(holds as u32));
     match op {
         E::Add => Some(a + b),
         E::Sub => Some(a - b),
+        // There, a zero can be negative.
+        E::Mul if dtype.is_float() && (a < 0 || b < 0) => None,
         E::Mul => Some(a * b),
         // Quotients of negative numbers are rounded towards 0 there.
-        E::Div if a >= 0 && b > 0 => Some(a / b),
+        E::Div if !dtype.is_float() && a >= 0 && b > 0 => Some(a / b),
         E::Min => Some(a.min(b)),
         E::Max => Some(a.max(b)),
         E::Equal => truth(a == b),
@@ -63,16 +89,37 @@ fn combined(op: E, a: Dim, b: Dim) -> Option<Dim> {
 }
 
 impl Call<'_, '_> {
-    /// The elements of an operand that is a constant of integers or follows from sizes.
-    fn dims_of(&self, operand: OperandId) -> Option<Vec<Dim>> {
+    /// The elements of an operand, if it is a constant and they are integers, or if they follow from sizes.
+    pub fn dims_of(&self, operand: OperandId) -> Option<Vec<Dim>> {
         if let Some(dims) = self.sizes_of(operand) {
             return Some(dims.to_vec());
         }
         let int = |number| match number {
             Number::Int(x) => i64::try_from(x).ok().map(Dim::number),
+            // A negative zero is no integer.
+            Number::Float(x)
+                if x.fract() == 0.0 && x.abs() <= MAX_FLOAT as f64 && (x != 0.0 || x.is_sign_positive()) =>
+            {
+                Some(Dim::number(x as i64))
+            }
             Number::Float(_) => None,
         };
         self.numbers_of(operand)?.into_iter().map(int).collect()
+    }
+
+    /// Whether the input at `index` is a constant or follows from sizes.
+    pub fn is_known(&self, index: usize) -> bool {
+        match self.value(index) {
+            Some(Value::Operand(id)) => self.is_constant(id) || self.sizes_of(id).is_some(),
+            Some(Value::Literal(_) | Value::Empty(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// The one integer in the constant at `index`, which may follow from sizes; `None` if it is something else.
+    pub fn one_dim(&self, index: usize) -> Option<Dim> {
+        let Value::Operand(id) = self.value(index)? else { return None };
+        <[Dim; 1]>::try_from(self.dims_of(id)?).ok().map(|[dim]| dim)
     }
 
     /// The outputs of `op`, described by `outputs`, whose operands are constants or follow from sizes, as at least one does;
@@ -84,16 +131,22 @@ impl Call<'_, '_> {
         outputs: &[Descriptor],
     ) -> Step<Option<Vec<OperandId>>> {
         let descriptors: Vec<Descriptor> = inputs.iter().flatten().map(|&id| self.descriptor(id)).collect();
-        let is_small = |descriptor: &Descriptor| descriptor.is_known() && descriptor.elements() <= MAX_ELEMENTS;
         if descriptors.len() != inputs.len() || !descriptors.iter().chain(outputs).all(is_small) {
             return Ok(None);
         }
         let operands: Vec<OperandId> = inputs.iter().flatten().copied().collect();
         let results = match op {
             Op::Elementwise(op) if operands.len() == 2 => self.combine(*op, &operands, &descriptors, &outputs[0]),
+            // An integer of another type, or rounded, is the same integer.
+            Op::Elementwise(E::Identity | E::Floor | E::Ceil | E::RoundEven | E::Cast { .. }) => {
+                self.dims_of(operands[0]).filter(|_| holds_sizes(outputs[0].dtype)).map(|dims| vec![dims])
+            }
             op => self.move_elements(op, &operands, &descriptors, outputs),
         };
         let Some(results) = results else { return Ok(None) };
+        if !outputs.iter().zip(&results).all(|(output, dims)| are_exact(output.dtype, dims)) {
+            return Ok(None);
+        }
         let mut ids = Vec::new();
         for (output, dims) in outputs.iter().zip(results) {
             ids.push(self.dims_constant(output, &dims)?);
@@ -113,7 +166,7 @@ impl Call<'_, '_> {
             let elements = self.dims_of(operands[index])?;
             Some(places.into_iter().map(|place| elements[place]).collect::<Vec<Dim>>())
         });
-        let results = a?.into_iter().zip(b?).map(|(a, b)| combined(op, a, b));
+        let results = a?.into_iter().zip(b?).map(|(a, b)| combined(op, shapes[0].dtype, a, b));
         Some(vec![results.collect::<Option<_>>()?])
     }
 

@@ -5,7 +5,7 @@ use super::rule::*;
 use super::spatial::{Image, InputLayout, exactly, output_dimension, positive, slides};
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, given, required, row};
-use crate::dimension::Dim;
+use crate::dimension::{Dim, numbers};
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -37,7 +37,7 @@ crate::attributes! {
     /// `MLConv2dOptions`.
     pub struct Conv2dAttributes {
         /// Beginning and ending of the height, beginning and ending of the width.
-        padding "padding": Vec<u32> = vec![0; 4],
+        padding "padding": Vec<Dim> = vec![Dim::number(0); 4],
         /// Along height and width.
         strides "strides": Vec<u32> = vec![1; 2],
         /// Along height and width.
@@ -101,6 +101,10 @@ impl Operator for Conv2d {
         Some(Conv2d { attributes: Conv2dAttributes { input_layout, ..self.attributes.clone() } })
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        self.attributes.padding.iter_mut().for_each(visit);
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let a = &self.attributes;
         let (input, filter) = (required(inputs, 0), required(inputs, 1));
@@ -140,7 +144,7 @@ impl Operator for Conv2d {
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let Conv2dAttributes { padding, strides, dilations, groups, input_layout, filter_layout } = &self.attributes;
         let (input, filter) = (required(inputs, 0), required(inputs, 1).floats());
-        let image = input_layout.image(&input.descriptor().sizes());
+        let (image, padding) = (input_layout.image(&input.descriptor().sizes()), numbers(padding));
         let input = input.floats();
         let [output_channels, group_inputs, height, width] = filter_layout.axes().map(|axis| filter.shape()[axis]);
         let group_outputs = output_channels / *groups as usize;
@@ -172,6 +176,7 @@ impl Operator for Conv2d {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dimension::dims;
     use crate::dtype::DataType::Float32;
 
     fn infer(
@@ -190,7 +195,7 @@ mod tests {
     fn shapes() {
         let default = Conv2dAttributes::default;
         assert_eq!(infer(default(), [1, 3, 5, 7], [4, 3, 3, 3], Some(4)).unwrap(), [1, 4, 3, 5]);
-        let strided = Conv2dAttributes { strides: vec![2, 2], padding: vec![1, 0, 0, 1], ..default() };
+        let strided = Conv2dAttributes { strides: vec![2, 2], padding: dims(&[1, 0, 0, 1]), ..default() };
         assert_eq!(infer(strided, [2, 1, 5, 5], [1, 1, 3, 3], None).unwrap(), [2, 1, 2, 2]);
         let layouts = [
             (FilterLayout::Oihw, [6, 2, 3, 2]),
@@ -223,7 +228,7 @@ mod tests {
             "strides is [1, 0], expected numbers above 0"
         );
         assert_eq!(
-            fail(Conv2dAttributes { padding: vec![1], ..default() }, None),
+            fail(Conv2dAttributes { padding: dims(&[1]), ..default() }, None),
             "padding is [1], expected 4 numbers"
         );
         assert_eq!(
@@ -231,7 +236,7 @@ mod tests {
             "output height is -1, expected a dimension between 1 and 2147483647"
         );
         let hostile = Conv2dAttributes {
-            padding: vec![u32::MAX; 4],
+            padding: dims(&[u32::MAX; 4]),
             dilations: vec![u32::MAX; 2],
             strides: vec![u32::MAX; 2],
             ..default()

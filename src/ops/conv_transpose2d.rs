@@ -114,7 +114,7 @@ impl Operator for ConvTranspose2d {
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let a = &self.attributes;
         let (input, filter) = (required(inputs, 0), required(inputs, 1));
-        let padding = exactly("padding", &a.padding)?;
+        let padding = exactly("padding", &a.padding)?.map(Dim::from);
         let strides = positive("strides", &a.strides)?;
         let dilations = positive("dilations", &a.dilations)?;
         let image = a.input_layout.image(&input.shape);

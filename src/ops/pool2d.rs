@@ -43,7 +43,7 @@ crate::attributes! {
         /// Height and width of the window; those of the input when absent.
         window_dimensions "windowDimensions": Option<Vec<u32>> = None,
         /// Beginning and ending of the height, beginning and ending of the width.
-        padding "padding": Vec<u32> = vec![0; 4],
+        padding "padding": Vec<Dim> = vec![Dim::number(0); 4],
         /// Along height and width.
         strides "strides": Vec<u32> = vec![1; 2],
         /// Along height and width.
@@ -67,11 +67,11 @@ pub struct Pool2d {
 }
 
 impl Pool2d {
-    /// How the window moves along height and width of `image`.
+    /// How the window moves along height and width of `image`, with paddings as `read` gives them.
     ///
     /// # Errors
     /// If a list of the attributes does not have the right length or holds a 0 that it must not hold.
-    pub fn slides<D>(&self, image: Image<D>) -> Result<[Slide<D>; 2], Problem>
+    pub fn slides<D>(&self, image: Image<D>, read: impl Fn(Dim) -> D) -> Result<[Slide<D>; 2], Problem>
     where
         D: Copy + From<u32>,
     {
@@ -83,7 +83,7 @@ impl Pool2d {
         Ok(slides(
             image,
             window,
-            exactly("padding", &a.padding)?,
+            exactly("padding", &a.padding)?.map(read),
             positive("strides", &a.strides)?,
             positive("dilations", &a.dilations)?,
         ))
@@ -167,10 +167,14 @@ impl Operator for Pool2d {
         Some(Pool2d { attributes: Pool2dAttributes { layout, ..self.attributes.clone() }, ..self.clone() })
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        self.attributes.padding.iter_mut().for_each(visit);
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let input = required(inputs, 0);
         let image = self.attributes.layout.image(&input.shape);
-        let [height, width] = self.output_sizes(self.slides(image)?)?;
+        let [height, width] = self.output_sizes(self.slides(image, |dim| dim)?)?;
         Ok(vec![Descriptor::new(input.dtype, self.attributes.layout.shape(Image { height, width, ..image }))])
     }
 
@@ -178,7 +182,7 @@ impl Operator for Pool2d {
         let input = required(inputs, 0);
         let layout = self.attributes.layout;
         let image = layout.image(&input.descriptor().sizes());
-        let slides = self.slides(image).expect("inferred");
+        let slides = self.slides(image, Dim::get).expect("inferred");
         vec![Tensor::from_fn(&outputs[0], |index| {
             let [batch, channel, y, x] = layout.axes().map(|axis| index[axis]);
             // Steps along the dilated window, one by one, those outside of the image left out.
@@ -199,6 +203,7 @@ impl Operator for Pool2d {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dimension::dims;
     use crate::dtype::DataType::{Float32, Int8};
 
     fn infer(attributes: Pool2dAttributes, input: [u32; 4]) -> Result<Vec<u32>, String> {
@@ -217,7 +222,7 @@ mod tests {
         assert_eq!(infer(window(3, 2), [1, 2, 5, 7]).unwrap(), [1, 2, 2, 3]);
         let nhwc = Pool2dAttributes { layout: InputLayout::Nhwc, ..window(3, 2) };
         assert_eq!(infer(nhwc, [1, 5, 7, 2]).unwrap(), [1, 2, 3, 2]);
-        let padded = Pool2dAttributes { padding: vec![1, 0, 0, 1], ..window(3, 2) };
+        let padded = Pool2dAttributes { padding: dims(&[1, 0, 0, 1]), ..window(3, 2) };
         assert_eq!(infer(padded.clone(), [1, 2, 5, 5]).unwrap(), [1, 2, 2, 2]);
         let ceil = Pool2dAttributes { output_shape_rounding: Rounding::Ceil, ..padded.clone() };
         assert_eq!(infer(ceil.clone(), [1, 2, 5, 5]).unwrap(), [1, 2, 3, 3]);
@@ -243,7 +248,7 @@ mod tests {
         );
         let hostile = Pool2dAttributes {
             dilations: vec![u32::MAX; 2],
-            padding: vec![u32::MAX; 4],
+            padding: dims(&[u32::MAX; 4]),
             window_dimensions: Some(vec![u32::MAX; 2]),
             ..Default::default()
         };

@@ -117,6 +117,12 @@ impl Operator for Quantized {
         }
     }
 
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        if let Product::Conv2d(options) = &mut self.product {
+            options.padding.iter_mut().for_each(visit);
+        }
+    }
+
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let float = |index| Descriptor::new(DataType::Float32, required(inputs, index).shape.clone());
         let (input, filter) = (float(0), float(1));

@@ -93,8 +93,8 @@ pub fn positive<const N: usize>(name: &'static str, values: &[u32]) -> Result<[u
 pub struct Slide<D = u32> {
     pub input: D,
     pub window: D,
-    pub begin: u32,
-    pub end: u32,
+    pub begin: D,
+    pub end: D,
     pub stride: u32,
     pub dilation: u32,
 }
@@ -103,7 +103,7 @@ pub struct Slide<D = u32> {
 pub fn slides<D: Copy>(
     image: Image<D>,
     window: [D; 2],
-    padding: [u32; 4],
+    padding: [D; 4],
     strides: [u32; 2],
     dilations: [u32; 2],
 ) -> [Slide<D>; 2] {
@@ -125,13 +125,13 @@ impl<D: Copy + Into<Dim>> Slide<D> {
 
     /// "Calculate conv output size" of the draft, rounded down and rounded up. Neither needs to be a valid dimension.
     pub fn outputs(&self) -> (Dim, Dim) {
-        let room = self.input.into() - self.effective() + self.begin + self.end;
+        let room = self.input.into() - self.effective() + self.begin.into() + self.end.into();
         (room / self.stride + 1, room.div_ceil(self.stride) + 1)
     }
 
     /// "Calculate convtranspose output size" of the draft. It does not need to be a valid dimension.
     pub fn transposed_output(&self) -> Dim {
-        (self.input.into() - 1) * self.stride + self.effective() - self.begin - self.end
+        (self.input.into() - 1) * self.stride + self.effective() - self.begin.into() - self.end.into()
     }
 }
 

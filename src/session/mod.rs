@@ -5,6 +5,8 @@
 //! copies of it is done on the timeline of the context, in order with whatever else is asked of that.
 
 pub mod signature;
+#[cfg(test)]
+mod size_tests;
 pub mod specialization;
 mod template;
 #[cfg(test)]

@@ -284,7 +284,7 @@ pub fn conv2d_shape(op: &Conv2dAttributes, images: [&Descriptor; 3]) -> DenseSha
         groups: op.groups as usize,
         strides: pair(&op.strides),
         dilations: pair(&op.dilations),
-        padding: [op.padding[0] as usize, op.padding[2] as usize],
+        padding: [op.padding[0].size(), op.padding[2].size()],
         ..sizes(op.input_layout, [height, width], op.filter_layout, images)
     })
 }

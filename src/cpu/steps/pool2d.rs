@@ -5,6 +5,7 @@ use crate::cpu::kernels::float::{narrow, widen};
 use crate::cpu::kernels::pool::{Average, Largest, Norm, Pixel, PlaneRow, Reduction, Taps, Windows};
 use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::memory::Io;
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Element};
 use crate::ops::pool2d::{Pool2d, PoolKind};
 use crate::ops::spatial::{Image, InputLayout, Slide};
@@ -37,7 +38,7 @@ impl Pool2dStep {
     pub fn new(op: &Pool2d, input: &Descriptor, output: &Descriptor) -> Pool2dStep {
         let layout = op.attributes.layout;
         let (image, pooled) = (layout.image(&input.sizes()), layout.image(&output.sizes()));
-        let slides = op.slides(image).expect("inferred");
+        let slides = op.slides(image, Dim::get).expect("inferred");
         let output = [pooled.height as usize, pooled.width as usize];
         let cost = slides.map(|slide| slide.window.min(slide.input) as usize).iter().product();
         let inner = slides[1].inner(output[1]);

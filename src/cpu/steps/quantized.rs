@@ -160,7 +160,7 @@ impl Build<'_> {
         let own = strides(filter);
         let filter = Filter { constants: self.constants, strides: options.filter_layout.axes().map(|axis| own[axis]) };
         let pair = |values: &[u32]| [values[0], values[1]];
-        let padding = [0, 1, 2, 3].map(|side| options.padding[side]);
+        let padding = [0, 1, 2, 3].map(|side| options.padding[side].get());
         let slides = slides(input, [height, width], padding, pair(&options.strides), pair(&options.dilations));
         let (channels, inputs) = (output.channels as usize, input.channels as usize);
         let size = [output.height as usize, output.width as usize];

@@ -3,6 +3,7 @@
 use super::depthwise::depthwise;
 use super::product::{Addition, FIXED, Places, Product, Side};
 use super::reduce::reduce_axes;
+use crate::dimension::{Dim, numbers};
 use crate::dtype::DataType;
 use crate::gpu::kernel::Parameters;
 use crate::gpu::lower::Lowering;
@@ -106,7 +107,7 @@ fn convolve(l: &mut Lowering, name: &'static str, places: &str, parameters: Para
 pub fn conv2d(op: &Conv2d, l: &mut Lowering) {
     let a = &op.attributes;
     let filter = a.filter_layout.axes();
-    let slides = window(l, a.input_layout, filter, [&a.padding, &a.strides, &a.dilations]);
+    let slides = window(l, a.input_layout, filter, [&numbers(&a.padding), &a.strides, &a.dilations]);
     let one_input = l.input(1).sizes()[filter[1]] == 1;
     if one_input && fits(l, a, &slides) {
         let bias = bias(l, &mut Vec::new());
@@ -308,7 +309,7 @@ const FILTER_STEP: u32 = 20u;
 }
 
 /// How the filter of a convolution moves along height and width.
-fn window(l: &Lowering, layout: InputLayout, filter: [usize; 4], numbers: [&Vec<u32>; 3]) -> [Slide; 2] {
+fn window(l: &Lowering, layout: InputLayout, filter: [usize; 4], numbers: [&[u32]; 3]) -> [Slide; 2] {
     let shape = &l.input(1).sizes();
     let [padding, strides, dilations] = numbers;
     slides(
@@ -334,7 +335,7 @@ fn as_reduction(op: &Pool2d, slides: &[Slide; 2]) -> Option<ReduceKind> {
 pub fn pool2d(op: &Pool2d, l: &mut Lowering) {
     let layout = op.attributes.layout;
     let input = l.input(0);
-    let slides = op.slides(layout.image(&input.sizes())).expect("validated");
+    let slides = op.slides(layout.image(&input.sizes()), Dim::get).expect("validated");
     if let Some(kind) = as_reduction(op, &slides) {
         let [_, _, height, width] = layout.axes();
         let reduced: Vec<bool> = (0..4).map(|axis| axis == height || axis == width).collect();

@@ -7,6 +7,7 @@ use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
+use crate::onnx::ops::generate::{counted, places};
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::pad::Pad;
@@ -91,8 +92,8 @@ pub fn attend(call: &mut Call, heads: Heads, scores: &Scores) -> Step<Attended> 
         let hidden = call.scalar_like(masked, lowest(call.dtype(masked)))?;
         masked = call.select(visible, masked, hidden)?;
     }
-    if call.sizes(masked) != full {
-        let got = call.sizes(masked);
+    if call.shape(masked) != full {
+        let got = call.shape(masked);
         return Err(Refusal(format!("a mask or bias broadcasts the scores to {got:?}, expected {full:?}")));
     }
     let probabilities = softmax(call, masked, scores, full)?;
@@ -115,16 +116,16 @@ fn all_of(call: &mut Call, masks: &[OperandId]) -> Step<Option<OperandId>> {
     Ok(all)
 }
 
-fn softmax(call: &mut Call, x: OperandId, scores: &Scores, [batch, n, queries, keys]: [u32; 4]) -> Step<OperandId> {
+fn softmax(call: &mut Call, x: OperandId, scores: &Scores, [batch, n, queries, keys]: [Dim; 4]) -> Step<OperandId> {
     let dtype = call.dtype(x);
     let mut x = call.cast(x, scores.softmax_type.unwrap_or(dtype))?;
     if let Some(sink) = scores.sink {
         let sink = call.cast(sink, call.dtype(x))?;
-        let sink = call.expand(sink, &[batch, n, queries, 1])?;
+        let sink = call.expand(sink, &[batch, n, queries, Dim::number(1)])?;
         x = call.concat(&[x, sink], 3)?;
     }
     let probabilities = call.softmax(x, 3)?;
-    let probabilities = call.slice_axis(probabilities, 3, 0, keys)?;
+    let probabilities = call.slice_axis(probabilities, 3, 0u32, keys)?;
     call.cast(probabilities, dtype)
 }
 
@@ -134,7 +135,7 @@ pub fn split_heads(call: &mut Call, x: OperandId, heads: u32, what: &str) -> Ste
     if heads == 0 || !hidden.is_multiple_of(heads) {
         return Err(Refusal(format!("{what} has {hidden} features, which {heads} heads cannot share equally")));
     }
-    let split = call.reshape(x, &[batch, sequence, heads, hidden / heads])?;
+    let split = call.reshape(x, &[batch, sequence, heads.into(), hidden / heads])?;
     call.transpose(split, &[0, 2, 1, 3])
 }
 
@@ -157,24 +158,28 @@ pub fn appended(call: &mut Call, index: usize, new: OperandId) -> Step<OperandId
 }
 
 /// The length of the state at `index`; 0 if there is none.
-pub fn state_length(call: &Call, index: usize) -> Step<u32> {
+pub fn state_length(call: &Call, index: usize) -> Step<Dim> {
     if call.value(index).is_none() {
-        return Ok(0);
+        return Ok(Dim::number(0));
     }
-    let shape = call.input_sizes(index)?;
+    let shape = call.input_shape(index)?;
     let length = (shape.len() == 4).then(|| shape[2]);
     length.ok_or_else(|| Refusal(format!("input {index} has shape {shape:?}, expected 4 dimensions")))
 }
 
 /// The integers from `start` on as `int32` of shape `shape`, which has one dimension that is not 1.
-pub fn counting(call: &mut Call, start: i64, shape: &[u32]) -> Step<OperandId> {
-    let count: u32 = shape.iter().product();
-    call.constant(DataType::Int32, shape, start..start + count as i64)
+pub fn counting(call: &mut Call, start: Dim, shape: &[Dim]) -> Step<OperandId> {
+    counted(call, DataType::Int32, [start, Dim::number(1)], shape)
+}
+
+/// The integers from 0 on as `int32` of shape `[1, .., 1, count]`, of rank `rank`.
+pub fn columns(call: &mut Call, count: Dim, rank: usize) -> Step<OperandId> {
+    places(call, DataType::Int32, count, rank - 1, rank)
 }
 
 /// Which of `keys` keys a query at each of the `positions`, `[.., queries, 1]`, sees: those up to it.
-pub fn causal(call: &mut Call, positions: OperandId, keys: u32) -> Step<OperandId> {
-    let columns = counting(call, 0, &[1, keys])?;
+pub fn causal(call: &mut Call, positions: OperandId, keys: Dim) -> Step<OperandId> {
+    let columns = columns(call, keys, 2)?;
     call.emit(E::LesserOrEqual, &[columns, positions])
 }
 
@@ -186,14 +191,16 @@ pub fn count_attribute(call: &Call, name: &str) -> Step<u32> {
 
 /// The factor of an attribute, or the inverse root of the size of the heads of `q`.
 pub fn scale(call: &Call, q: OperandId) -> f64 {
-    let size = call.sizes(q).last().copied().unwrap_or(1) as f64;
-    call.float_attribute("scale").filter(|&scale| scale != 0.0).unwrap_or(1.0 / size.sqrt())
+    call.float_attribute("scale").filter(|&scale| scale != 0.0).unwrap_or_else(|| {
+        let size = call.shape(q).last().map_or(1, |size| size.get());
+        1.0 / (size as f64).sqrt()
+    })
 }
 
 // ---- Attention ---------------------------------------------------------------------------------------------------
 
 fn attention(call: &mut Call) -> Outcome {
-    let is_flat = call.input_sizes(0)?.len() == 3;
+    let is_flat = call.input_shape(0)?.len() == 3;
     let [mut q, mut k, mut v] = [call.input(0)?, call.input(1)?, call.input(2)?];
     if is_flat {
         let (n, shared) = (count_attribute(call, "q_num_heads")?, count_attribute(call, "kv_num_heads")?);
@@ -244,7 +251,7 @@ fn attention(call: &mut Call) -> Outcome {
 
 /// Hides keys behind the lengths that are given, those of later positions than that of the query where it is causal, and
 /// those outside of a window around it. Gives whether a query may see no key at all.
-fn hide_by_position(call: &mut Call, scores: &mut Scores, sizes: [u32; 3], past: u32) -> Step<bool> {
+fn hide_by_position(call: &mut Call, scores: &mut Scores, sizes: [Dim; 3], past: Dim) -> Step<bool> {
     let [batch, queries, keys] = sizes;
     let lengths = call.optional(6)?;
     let is_causal = call.int_or("is_causal", 0) != 0;
@@ -263,13 +270,15 @@ fn hide_by_position(call: &mut Call, scores: &mut Scores, sizes: [u32; 3], past:
         return Ok(false);
     }
     // Where the queries are among the keys.
-    let mut positions = counting(call, past as i64, &[queries, 1])?;
-    let columns = counting(call, 0, &[1, keys])?;
+    let mut positions = counting(call, past, &[queries, Dim::number(1)])?;
+    let columns = columns(call, keys, 2)?;
     if let Some(lengths) = lengths {
         let lengths = call.cast(lengths, DataType::Int32)?;
-        let lengths = call.reshape(lengths, &[batch, 1, 1, 1])?;
+        let one = Dim::number(1);
+        let lengths = call.reshape(lengths, &[batch, one, one, one])?;
         scores.visible.push(call.emit(E::Lesser, &[columns, lengths])?);
-        let first = call.add_number(lengths, -(queries as f64))?;
+        let queries = call.dim_scalar(DataType::Int32, queries)?;
+        let first = call.sub(lengths, queries)?;
         positions = call.add(positions, first)?;
     }
     if is_causal {
@@ -283,12 +292,12 @@ fn hide_by_position(call: &mut Call, scores: &mut Scores, sizes: [u32; 3], past:
 }
 
 /// A mask that ends before the last key hides the keys behind it.
-fn lengthened(call: &mut Call, mask: OperandId, keys: u32) -> Step<OperandId> {
-    let shape = call.sizes(mask);
+fn lengthened(call: &mut Call, mask: OperandId, keys: Dim) -> Step<OperandId> {
+    let shape = call.shape(mask);
     let Some(&length) = shape.last().filter(|&&length| length < keys) else { return Ok(mask) };
     let value = if call.dtype(mask).is_float() { Number::Float(f64::NEG_INFINITY) } else { Number::Int(0) };
     let (beginning, mut ending) = (vec![Dim::number(0); shape.len()], vec![Dim::number(0); shape.len()]);
-    ending[shape.len() - 1] = (keys - length).into();
+    ending[shape.len() - 1] = keys - length;
     call.emit(Pad { beginning, ending, value, ..Default::default() }, &[mask])
 }
 
@@ -329,22 +338,22 @@ pub struct Rotation {
 
 /// The features in the last dimension of `x` rotated in pairs, as many as there are cosines; the others stay.
 pub fn rotated(call: &mut Call, x: OperandId, rotation: Rotation) -> Step<OperandId> {
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     let axis = shape.len() - 1;
-    let half = call.sizes(rotation.cos).last().copied().unwrap_or(0);
-    let width = 2 * half;
+    let half = call.shape(rotation.cos).last().copied().unwrap_or_default();
+    let width = half * 2;
     if half == 0 || width > shape[axis] {
         return Err(Refusal(format!("{width} of {} features cannot be rotated", shape[axis])));
     }
-    let turning = call.slice_axis(x, axis, 0, width)?;
-    let mut paired = call.sizes(turning);
+    let turning = call.slice_axis(x, axis, 0u32, width)?;
+    let mut paired = call.shape(turning);
     let [first, second] = if rotation.interleaved {
         paired[axis] = half;
-        paired.push(2);
+        paired.push(Dim::number(2));
         let pairs = call.reshape(turning, &paired)?;
         [call.pick(pairs, axis + 1, 0)?, call.pick(pairs, axis + 1, 1)?]
     } else {
-        [call.slice_axis(turning, axis, 0, half)?, call.slice_axis(turning, axis, half, half)?]
+        [call.slice_axis(turning, axis, 0u32, half)?, call.slice_axis(turning, axis, half, half)?]
     };
     let [a, b] = [call.mul(first, rotation.cos)?, call.mul(second, rotation.sin)?];
     let real = call.sub(a, b)?;
@@ -367,7 +376,7 @@ pub fn rotated(call: &mut Call, x: OperandId, rotation: Rotation) -> Step<Operan
 /// `x` rotated by `cos` and `sin` of shape `[batch or 1, sequence, pairs]`: `[batch, sequence, heads * size]` with
 /// `heads` heads, or `[batch, heads, sequence, size]`.
 pub fn rotated_heads(call: &mut Call, x: OperandId, heads: u32, rotation: Rotation) -> Step<OperandId> {
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     let axis = match shape.len() {
         3 => 2,
         4 => 1,
@@ -375,7 +384,8 @@ pub fn rotated_heads(call: &mut Call, x: OperandId, heads: u32, rotation: Rotati
     };
     let mut widened = |operand: OperandId| -> Step<OperandId> {
         let [batch, sequence, pairs] = call.dims(operand, "the cosines")?;
-        let shape = if axis == 2 { [batch, sequence, 1, pairs] } else { [batch, 1, sequence, pairs] };
+        let one = Dim::number(1);
+        let shape = if axis == 2 { [batch, sequence, one, pairs] } else { [batch, one, sequence, pairs] };
         call.reshape(operand, &shape)
     };
     let rotation = Rotation { cos: widened(rotation.cos)?, sin: widened(rotation.sin)?, ..rotation };
@@ -385,7 +395,7 @@ pub fn rotated_heads(call: &mut Call, x: OperandId, heads: u32, rotation: Rotati
     if heads == 0 || !shape[2].is_multiple_of(heads) {
         return Err(Refusal(format!("{} features cannot be shared equally by {heads} heads", shape[2])));
     }
-    let split = call.reshape(x, &[shape[0], shape[1], heads, shape[2] / heads])?;
+    let split = call.reshape(x, &[shape[0], shape[1], heads.into(), shape[2] / heads])?;
     let split = rotated(call, split, rotation)?;
     call.reshape(split, &shape)
 }
@@ -400,7 +410,7 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
     if width > 0 {
         for cache in [&mut cos, &mut sin] {
             let [_, _, pairs] = call.dims(*cache, "the cosines")?;
-            *cache = call.slice_axis(*cache, 2, 0, (width / 2).min(pairs))?;
+            *cache = call.slice_axis(*cache, 2, 0u32, pairs.min(width / 2))?;
         }
     }
     let heads = count_attribute(call, "num_heads")?;

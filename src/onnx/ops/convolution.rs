@@ -4,7 +4,7 @@
 //! what the window sees along it lies side by side, and its places become images of the batch.
 
 use super::window::{Window, pads, per_dimension, shares, steps, window};
-use crate::dimension::dims;
+use crate::dimension::{Dim, numbers};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -24,14 +24,14 @@ pub struct Convolution {
 }
 
 /// The attribute `group` for `channels` channels of the input.
-fn groups(call: &Call, channels: u32) -> Step<u32> {
+fn groups(call: &Call, channels: Dim) -> Step<u32> {
     let group = call.int_or("group", 1);
     let groups = u32::try_from(group).ok().filter(|&groups| groups > 0 && channels.is_multiple_of(groups));
     groups.ok_or_else(|| Refusal(format!("group is {group}, expected a divisor of {channels} channels")))
 }
 
 /// Checks that both have the same number of spatial dimensions, at least one.
-fn check_ranks(x: &[u32], filter: &[u32]) -> Step<()> {
+fn check_ranks(x: &[Dim], filter: &[Dim]) -> Step<()> {
     match x.len() == filter.len() && x.len() > 2 {
         true => Ok(()),
         false => Err(Refusal(format!(
@@ -44,25 +44,25 @@ fn check_ranks(x: &[u32], filter: &[u32]) -> Step<()> {
 ///
 /// # Errors
 /// If attributes or shapes do not fit.
-pub fn convolution(call: &Call, x: &[u32], filter: &[u32]) -> Step<Convolution> {
+pub fn convolution(call: &Call, x: &[Dim], filter: &[Dim]) -> Step<Convolution> {
     check_ranks(x, filter)?;
     let groups = groups(call, x[1])?;
-    if filter[1] as u64 * groups as u64 != x[1] as u64 || !filter[0].is_multiple_of(groups) {
+    if filter[1] * groups != x[1] || !filter[0].is_multiple_of(groups) {
         return Err(Refusal(format!(
             "the filter has shape {filter:?}, expected [O, {}, ...] with O a multiple of {groups}",
             x[1] / groups
         )));
     }
-    Ok(Convolution { window: window(call, &x[2..], filter[2..].to_vec())?, groups })
+    Ok(Convolution { window: window(call, &x[2..], numbers(&filter[2..]))?, groups })
 }
 
 /// The shape with a dimension of 1 in front of the spatial ones.
-fn with_row(shape: &[u32]) -> Vec<u32> {
-    [&shape[..2], &[1], &shape[2..]].concat()
+fn with_row(shape: &[Dim]) -> Vec<Dim> {
+    [&shape[..2], &[Dim::number(1)], &shape[2..]].concat()
 }
 
 /// The shape without the first spatial dimension.
-fn without_first(shape: &[u32]) -> Vec<u32> {
+fn without_first(shape: &[Dim]) -> Vec<Dim> {
     [&shape[..2], &shape[3..]].concat()
 }
 
@@ -80,11 +80,11 @@ pub fn convolve(
     let Convolution { window, groups } = how;
     match window.kernel.len() {
         1 => {
-            let (x_shape, filter_shape) = (call.sizes(x), call.sizes(filter));
+            let (x_shape, filter_shape) = (call.shape(x), call.shape(filter));
             let x = call.reshape(x, &with_row(&x_shape))?;
             let filter = call.reshape(filter, &with_row(&filter_shape))?;
             let y = convolve(call, x, filter, bias, &Convolution { window: window.with_row(), groups: *groups })?;
-            let shape = without_first(&call.sizes(y));
+            let shape = without_first(&call.shape(y));
             call.reshape(y, &shape)
         }
         2 => {
@@ -113,27 +113,29 @@ const MAX_FOLDED: u32 = 1024;
 
 /// The first spatial dimension as channels: `[N, C, D, ...]` becomes `[N * places, C * kernel, ...]`, where the channels
 /// of a group lie behind each other, step by step of the window. Also the number of places.
-fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> Step<(OperandId, u32)> {
-    let shape = call.sizes(x);
+fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> Step<(OperandId, Dim)> {
+    let shape = call.shape(x);
     let rank = shape.len() as u32;
     let (stride, dilation) = (window.strides[0], window.dilations[0]);
-    let room = (shape[2] as u64).checked_sub(window.reach(0)).ok_or_else(|| {
-        Refusal(format!("a window of {} elements does not fit into {} with its padding", window.reach(0), shape[2]))
-    })?;
+    let (size, reach) = (shape[2], window.reach(0));
+    let room = size - Dim::number(reach as i64);
+    if room < 0 {
+        return Err(Refusal(format!("a window of {reach} elements does not fit into {size} with its padding")));
+    }
     if window.kernel[0] > MAX_FOLDED {
         return Err(Refusal(format!("a kernel of {} elements along a third dimension is too large", window.kernel[0])));
     }
-    let places = (room / stride as u64) as u32 + 1;
+    let places = room / stride + 1;
     let permutation: Vec<u32> = [0, 2, 1].into_iter().chain(3..rank).collect();
     let x = call.transpose(x, &permutation)?;
-    let rest: u32 = shape[3..].iter().product();
+    let rest: Dim = shape[3..].iter().copied().product();
     let mut steps = Vec::new();
     for step in 0..window.kernel[0] {
-        let (mut starts, mut strides) = (vec![0; rank as usize], vec![1; rank as usize]);
-        let mut sizes = call.sizes(x);
-        (starts[1], sizes[1], strides[1]) = (step * dilation, (places - 1) * stride + 1, stride);
-        let slice = call.emit(Slice { starts: dims(&starts), sizes: dims(&sizes), strides: Some(strides) }, &[x])?;
-        steps.push(call.reshape(slice, &[shape[0] * places, groups, shape[1] / groups, rest])?);
+        let (mut starts, mut strides) = (vec![Dim::number(0); rank as usize], vec![1; rank as usize]);
+        let mut sizes = call.shape(x);
+        (starts[1], sizes[1], strides[1]) = (Dim::from(step) * dilation, (places - 1) * stride + 1, stride);
+        let slice = call.emit(Slice { starts, sizes, strides: Some(strides) }, &[x])?;
+        steps.push(call.reshape(slice, &[shape[0] * places, groups.into(), shape[1] / groups, rest])?);
     }
     let folded = call.concat(&steps, 2)?;
     let shape = [&[shape[0] * places, shape[1] * window.kernel[0]], &shape[3..]].concat();
@@ -142,15 +144,15 @@ fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> St
 
 /// `[O, C, K, ...]` becomes `[O, K * C, ...]`.
 fn fold_filter(call: &mut Call, filter: OperandId) -> Step<OperandId> {
-    let shape = call.sizes(filter);
+    let shape = call.shape(filter);
     let permutation: Vec<u32> = [0, 2, 1].into_iter().chain(3..shape.len() as u32).collect();
     let filter = call.transpose(filter, &permutation)?;
     call.reshape(filter, &[&[shape[0], shape[1] * shape[2]], &shape[3..]].concat())
 }
 
 /// `[N * places, O, ...]` becomes `[N, O, places, ...]`.
-fn unfold(call: &mut Call, y: OperandId, places: u32) -> Step<OperandId> {
-    let shape = call.sizes(y);
+fn unfold(call: &mut Call, y: OperandId, places: Dim) -> Step<OperandId> {
+    let shape = call.shape(y);
     let y = call.reshape(y, &[&[shape[0] / places, places], &shape[1..]].concat())?;
     let permutation: Vec<u32> = [0, 2, 1].into_iter().chain(3..=shape.len() as u32).collect();
     call.transpose(y, &permutation)
@@ -158,50 +160,56 @@ fn unfold(call: &mut Call, y: OperandId, places: u32) -> Step<OperandId> {
 
 fn conv(call: &mut Call) -> Outcome {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
-    let how = convolution(call, &call.sizes(x), &call.sizes(filter))?;
+    let how = convolution(call, &call.shape(x), &call.shape(filter))?;
     let y = convolve(call, x, filter, bias, &how);
     call.one(y)
 }
 
-/// What a transposed convolution does: of the whole output, the `outputs` elements from `begin` on stay; behind the
-/// whole output there are zeros.
+/// What a transposed convolution does: the whole output without `begin` elements in front and `end` elements behind it,
+/// where negative numbers add zeros.
 struct Transposed {
     kernel: Vec<u32>,
     strides: Vec<u32>,
     dilations: Vec<u32>,
     begin: Vec<u32>,
-    outputs: Vec<u32>,
+    end: Vec<i64>,
     groups: u32,
 }
 
 impl Transposed {
-    /// Elements of the whole output along dimension `at` of `size` elements.
-    fn whole(&self, at: usize, size: u32) -> u64 {
-        let moved = (size as u64 - 1) * self.strides[at] as u64;
-        let reach = (self.kernel[at] as u64).saturating_sub(1).saturating_mul(self.dilations[at] as u64);
-        moved.saturating_add(reach).saturating_add(1)
+    /// The same without the first dimension.
+    fn rest(&self) -> Transposed {
+        Transposed {
+            kernel: self.kernel[1..].to_vec(),
+            strides: self.strides[1..].to_vec(),
+            dilations: self.dilations[1..].to_vec(),
+            begin: self.begin[1..].to_vec(),
+            end: self.end[1..].to_vec(),
+            groups: self.groups,
+        }
     }
 
-    /// The same without the first dimension, or with one of size 1 in front.
-    fn map(&self, change: impl Fn(&[u32], u32) -> Vec<u32>) -> Transposed {
+    /// The same with one of size 1 in front.
+    fn with_row(&self) -> Transposed {
+        let behind = |first: u32, rest: &[u32]| [&[first], rest].concat();
         Transposed {
-            kernel: change(&self.kernel, 1),
-            strides: change(&self.strides, 1),
-            dilations: change(&self.dilations, 1),
-            begin: change(&self.begin, 0),
-            outputs: change(&self.outputs, 1),
+            kernel: behind(1, &self.kernel),
+            strides: behind(1, &self.strides),
+            dilations: behind(1, &self.dilations),
+            begin: behind(0, &self.begin),
+            end: [&[0], self.end.as_slice()].concat(),
             groups: self.groups,
         }
     }
 }
 
-fn transposed(call: &Call, x: &[u32], filter: &[u32]) -> Step<Transposed> {
+fn transposed(call: &Call, x: &[Dim], filter: &[Dim]) -> Step<Transposed> {
     check_ranks(x, filter)?;
     let groups = groups(call, x[1])?;
     if filter[0] != x[1] {
         return Err(Refusal(format!("the filter has shape {filter:?}, expected [{}, ...]", x[1])));
     }
-    let (spatial, kernel) = (&x[2..], filter[2..].to_vec());
+    let (spatial, kernel) = (&x[2..], numbers(&filter[2..]));
     let count = spatial.len();
     let [strides, dilations] = steps(call, count)?;
     let more = per_dimension(call, "output_padding", count, 0)?;
@@ -210,28 +218,34 @@ fn transposed(call: &Call, x: &[u32], filter: &[u32]) -> Step<Transposed> {
     let pads = if mode == "VALID" { vec![[0, 0]; count] } else { pads(call, count)? };
     let wanted = match call.has_attribute("output_shape") {
         true => Some(per_dimension(call, "output_shape", count, 0)?),
-        false if same => {
-            Some(spatial.iter().zip(&strides).map(|(size, stride)| size.saturating_mul(*stride)).collect())
-        }
         false => None,
     };
-    let mut how = Transposed { kernel, strides, dilations, begin: vec![0; count], outputs: vec![0; count], groups };
+    let (mut begins, mut ends) = (Vec::new(), Vec::new());
     for at in 0..count {
-        let all = how.whole(at, spatial[at]).saturating_add(more[at] as u64);
-        let (begin, outputs) = match &wanted {
+        // What the window reaches, and the output is longer than the moved places.
+        let reach = (kernel[at] as i64 - 1).max(0).saturating_mul(dilations[at] as i64).saturating_add(1);
+        let whole = (spatial[at] - 1) * strides[at] + Dim::number(reach);
+        let total = match &wanted {
             // The padding follows from the size of the output.
-            Some(wanted) => {
-                let total = all.saturating_sub(wanted[at] as u64).min(u32::MAX as u64) as u32;
-                (shares(total, mode == "SAME_UPPER")[0], wanted[at] as u64)
-            }
-            None => (pads[at][0], all.saturating_sub(pads[at][0] as u64 + pads[at][1] as u64)),
+            Some(wanted) => Some((whole + more[at] - wanted[at]).pinned()),
+            None if same => Some(reach + more[at] as i64 - strides[at] as i64),
+            None => None,
         };
-        if outputs == 0 || outputs > i32::MAX as u64 || begin as u64 >= all || all > 1 << 40 {
+        let (begin, end) = match total {
+            Some(total) => {
+                let begin = shares(Dim::number(total.clamp(0, u32::MAX as i64)), mode == "SAME_UPPER")[0].get();
+                (begin, total - more[at] as i64 - begin as i64)
+            }
+            None => (pads[at][0], pads[at][1] as i64 - more[at] as i64),
+        };
+        let (all, outputs) = (whole + more[at], whole - begin - Dim::number(end));
+        if outputs < 1 || outputs > i32::MAX as u32 || all <= Dim::from(begin) || all > Dim::number(1 << 40) {
             return Err(Refusal(format!("dimension {at} of the output would have {outputs} of {all} elements")));
         }
-        (how.begin[at], how.outputs[at]) = (begin, outputs as u32);
+        begins.push(begin);
+        ends.push(end);
     }
-    Ok(how)
+    Ok(Transposed { kernel, strides, dilations, begin: begins, end: ends, groups })
 }
 
 /// The transposed convolution of `x` `[N, C, ...]` with `filter` `[C, O / groups, ...]`.
@@ -244,19 +258,18 @@ fn convolve_transposed(
 ) -> Step<OperandId> {
     match how.kernel.len() {
         1 => {
-            let (x_shape, filter_shape) = (call.sizes(x), call.sizes(filter));
+            let (x_shape, filter_shape) = (call.shape(x), call.shape(filter));
             let x = call.reshape(x, &with_row(&x_shape))?;
             let filter = call.reshape(filter, &with_row(&filter_shape))?;
-            let how = how.map(|list, row| [&[row], list].concat());
-            let y = convolve_transposed(call, x, filter, bias, &how)?;
-            let shape = without_first(&call.sizes(y));
+            let y = convolve_transposed(call, x, filter, bias, &how.with_row())?;
+            let shape = without_first(&call.shape(y));
             call.reshape(y, &shape)
         }
         2 => conv_transpose2d(call, x, filter, bias, how),
         _ => {
             let (x, places) = fold_transposed_input(call, x, how)?;
             let filter = fold_transposed_filter(call, filter, how.groups)?;
-            let y = convolve_transposed(call, x, filter, bias, &how.map(|list, _| list[1..].to_vec()))?;
+            let y = convolve_transposed(call, x, filter, bias, &how.rest())?;
             unfold(call, y, places)
         }
     }
@@ -269,17 +282,14 @@ fn conv_transpose2d(
     bias: Option<OperandId>,
     how: &Transposed,
 ) -> Step<OperandId> {
-    let spatial = call.sizes(x)[2..].to_vec();
     let (mut padding, mut output_padding, mut zeros) = (Vec::new(), Vec::new(), [0; 2]);
-    for at in 0..2 {
-        let kept = how.whole(at, spatial[at]).saturating_sub(how.begin[at] as u64);
-        let (end, missing) =
-            (kept.saturating_sub(how.outputs[at] as u64), (how.outputs[at] as u64).saturating_sub(kept));
-        padding.extend([how.begin[at], end.min(u32::MAX as u64) as u32]);
+    for (at, zeros) in zeros.iter_mut().enumerate() {
+        let [cut, missing] = [how.end[at], -how.end[at]].map(|count| count.clamp(0, u32::MAX as i64) as u32);
+        padding.extend([how.begin[at], cut]);
         // WebNN adds less than a stride at the end.
-        let inside = missing < how.strides[at] as u64;
-        output_padding.push(if inside { missing as u32 } else { 0 });
-        zeros[at] = if inside { 0 } else { missing as u32 };
+        let inside = missing < how.strides[at];
+        output_padding.push(if inside { missing } else { 0 });
+        *zeros = if inside { 0 } else { missing };
     }
     let late_bias = bias.filter(|_| zeros != [0; 2]);
     let attributes = ConvTranspose2dAttributes {
@@ -293,58 +303,58 @@ fn conv_transpose2d(
     let early_bias = bias.filter(|_| late_bias.is_none());
     let mut y = call.emit_all(ConvTranspose2d { attributes }, vec![Some(x), Some(filter), early_bias])?[0];
     for (at, after) in zeros.into_iter().enumerate() {
-        y = call.pad_axis(y, 2 + at, [0, after])?;
+        y = call.pad_axis(y, 2 + at, [Dim::number(0), after.into()])?;
     }
     let Some(bias) = late_bias else { return Ok(y) };
-    let channels = call.sizes(y)[1];
-    let bias = call.reshape(bias, &[channels, 1, 1])?;
+    let channels = call.shape(y)[1];
+    let bias = call.reshape(bias, &[channels, Dim::number(1), Dim::number(1)])?;
     call.add(y, bias)
 }
 
 /// As [`fold_input`], for a transposed convolution: one with the reversed filter over the input with zeros in between.
-fn fold_transposed_input(call: &mut Call, x: OperandId, how: &Transposed) -> Step<(OperandId, u32)> {
-    let shape = call.sizes(x);
+fn fold_transposed_input(call: &mut Call, x: OperandId, how: &Transposed) -> Step<(OperandId, Dim)> {
+    let shape = call.shape(x);
     let (size, stride) = (shape[2], how.strides[0]);
     let mut x = x;
     if stride > 1 {
-        let rest: u32 = shape[3..].iter().product();
-        x = call.reshape(x, &[shape[0] * shape[1], size, 1, rest])?;
-        x = call.pad_axis(x, 2, [0, stride - 1])?;
+        let rest: Dim = shape[3..].iter().copied().product();
+        x = call.reshape(x, &[shape[0] * shape[1], size, Dim::number(1), rest])?;
+        x = call.pad_axis(x, 2, [Dim::number(0), Dim::from(stride - 1)])?;
         x = call.reshape(x, &[&shape[..2], &[size * stride], &shape[3..]].concat())?;
-        x = call.slice_axis(x, 2, 0, (size - 1) * stride + 1)?;
+        x = call.slice_axis(x, 2, 0u32, (size - 1) * stride + 1)?;
     }
     let reach = (how.kernel[0] - 1) as i64 * how.dilations[0] as i64 + 1;
-    let before = reach - 1 - how.begin[0] as i64;
-    let after = how.outputs[0] as i64 + reach - 1 - before - call.sizes(x)[2] as i64;
+    let [before, after] = [how.begin[0] as i64, how.end[0]].map(|padding| reach - 1 - padding);
     // Negative padding cuts elements off.
-    let cut = |padding: i64| padding.min(0).unsigned_abs() as u32;
-    let size = call.sizes(x)[2];
-    let kept = size.checked_sub(cut(before)).and_then(|size| size.checked_sub(cut(after))).filter(|&kept| kept > 0);
-    let kept = kept.ok_or("the padding leaves nothing of the output")?;
+    let cut = |padding: i64| Dim::number(-padding.min(0));
+    let kept = call.shape(x)[2] - cut(before) - cut(after);
+    if kept < 1 {
+        return Err("the padding leaves nothing of the output".into());
+    }
     x = call.slice_axis(x, 2, cut(before), kept)?;
-    x = call.pad_axis(x, 2, [before.max(0) as u32, after.max(0) as u32])?;
+    x = call.pad_axis(x, 2, [before, after].map(|padding| Dim::number(padding.max(0))))?;
     let window = Window {
         kernel: vec![how.kernel[0]],
         strides: vec![1],
         dilations: vec![how.dilations[0]],
-        padding: vec![[0, 0]],
+        padding: vec![[Dim::number(0); 2]],
     };
     fold_input(call, x, &window, how.groups)
 }
 
 /// `[C, O / groups, K, ...]` becomes `[C * K, O / groups, ...]` in the order of [`fold_transposed_input`].
 fn fold_transposed_filter(call: &mut Call, filter: OperandId, groups: u32) -> Step<OperandId> {
-    let shape = call.sizes(filter);
-    let rest: u32 = shape[3..].iter().product();
+    let shape = call.shape(filter);
+    let rest: Dim = shape[3..].iter().copied().product();
     let filter = call.emit(Reverse { axes: Some(vec![2]) }, &[filter])?;
-    let filter = call.reshape(filter, &[groups, shape[0] / groups, shape[1], shape[2], rest])?;
+    let filter = call.reshape(filter, &[groups.into(), shape[0] / groups, shape[1], shape[2], rest])?;
     let filter = call.transpose(filter, &[0, 3, 1, 2, 4])?;
     call.reshape(filter, &[&[shape[0] * shape[2], shape[1]], &shape[3..]].concat())
 }
 
 fn conv_transpose(call: &mut Call) -> Outcome {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
-    let how = transposed(call, &call.sizes(x), &call.sizes(filter))?;
+    let how = transposed(call, &call.shape(x), &call.shape(filter))?;
     let y = convolve_transposed(call, x, filter, bias, &how);
     call.one(y)
 }

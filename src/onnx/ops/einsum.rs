@@ -24,7 +24,7 @@ struct Term {
 }
 
 /// Sizes of dimensions by name.
-type Sizes = BTreeMap<Label, u32>;
+type Sizes = BTreeMap<Label, Dim>;
 
 /// The most inputs: each product looks at all that follow.
 const MAX_TERMS: usize = 256;
@@ -132,12 +132,14 @@ fn diagonal(call: &mut Call, mut term: Term) -> Step<Term> {
 fn sizes(call: &Call, terms: &[Term]) -> Step<Sizes> {
     let mut sizes = Sizes::new();
     for term in terms {
-        for (&label, size) in term.labels.iter().zip(call.sizes(term.operand)) {
+        for (&label, size) in term.labels.iter().zip(call.shape(term.operand)) {
             let known = sizes.entry(label).or_insert(size);
             if *known != size && *known != 1 && size != 1 {
                 return Err(Refusal(format!("dimensions of sizes {known} and {size} have the same letter")));
             }
-            *known = size.max(*known);
+            if *known == 1 {
+                *known = size;
+            }
         }
     }
     Ok(sizes)
@@ -145,9 +147,9 @@ fn sizes(call: &Call, terms: &[Term]) -> Step<Sizes> {
 
 /// Without dimensions that broadcast: the product is the same.
 fn without_broadcast(call: &mut Call, term: Term, sizes: &Sizes) -> Step<Term> {
-    let shape = call.sizes(term.operand);
+    let shape = call.shape(term.operand);
     let kept: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] == sizes[&term.labels[axis]]).collect();
-    let shape: Vec<u32> = kept.iter().map(|&axis| shape[axis]).collect();
+    let shape: Vec<Dim> = kept.iter().map(|&axis| shape[axis]).collect();
     let operand = call.reshape(term.operand, &shape)?;
     Ok(Term { operand, labels: kept.iter().map(|&axis| term.labels[axis]).collect() })
 }
@@ -176,28 +178,28 @@ fn product(call: &mut Call, a: Term, b: Term, needed: &BTreeSet<Label>, sizes: &
     let contracted = choose(&a.labels, &|label| b_labels.contains(label) && !needed.contains(label));
     let rows = choose(&a.labels, &|label| !b_labels.contains(label));
     let columns = choose(&b.labels, &|label| !a_labels.contains(label));
-    let count = |labels: &[Label]| labels.iter().map(|label| sizes[label]).product::<u32>();
+    let count = |labels: &[Label]| labels.iter().map(|label| sizes[label]).product::<Dim>();
     let (n, m, k, l) = (count(&batch), count(&rows), count(&contracted), count(&columns));
     let left = transposed(call, &a, &[&batch[..], &rows, &contracted].concat())?;
     let operand = if contracted.is_empty() {
         let right = transposed(call, &b, &[&batch[..], &columns].concat())?;
-        let (left, right) = (call.reshape(left, &[n, m, 1])?, call.reshape(right, &[n, 1, l])?);
+        let (left, right) = (call.reshape(left, &[n, m, Dim::ONE])?, call.reshape(right, &[n, Dim::ONE, l])?);
         call.mul(left, right)?
     } else if call.dtype(left).is_float() {
         let right = transposed(call, &b, &[&batch[..], &contracted, &columns].concat())?;
-        let (left_shape, right_shape): (&[u32], &[u32]) =
+        let (left_shape, right_shape): (&[Dim], &[Dim]) =
             if batch.is_empty() { (&[m, k], &[k, l]) } else { (&[n, m, k], &[n, k, l]) };
         let (left, right) = (call.reshape(left, left_shape)?, call.reshape(right, right_shape)?);
         call.matmul(left, right)?
     } else {
         // Products of matrices are for floats only.
         let right = transposed(call, &b, &[&batch[..], &columns, &contracted].concat())?;
-        let (left, right) = (call.reshape(left, &[n, m, 1, k])?, call.reshape(right, &[n, 1, l, k])?);
+        let (left, right) = (call.reshape(left, &[n, m, Dim::ONE, k])?, call.reshape(right, &[n, Dim::ONE, l, k])?);
         let products = call.mul(left, right)?;
         call.reduce(ReduceKind::Sum, products, &[3], false)?
     };
     let labels = [batch, rows, columns].concat();
-    let shape: Vec<u32> = labels.iter().map(|label| sizes[label]).collect();
+    let shape: Vec<Dim> = labels.iter().map(|label| sizes[label]).collect();
     Ok(Term { operand: call.reshape(operand, &shape)?, labels })
 }
 

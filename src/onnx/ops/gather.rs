@@ -1,7 +1,7 @@
 //! Operators that pick elements by indices.
 
 use super::generate::places;
-use crate::dimension::{Dim, dims};
+use crate::dimension::Dim;
 use crate::ir::OperandId;
 use crate::onnx::call::Call;
 use crate::onnx::error::Refusal;
@@ -14,19 +14,15 @@ use crate::shape::Descriptor;
 const CLAMPED: &str = "indices out of bounds are clamped";
 
 /// Where a constant list of indices starts in a dimension of `size`, if it is of neighbours in their order.
-fn neighbours(call: &Call, indices: OperandId, size: Dim) -> Option<u32> {
+fn neighbours(call: &Call, indices: OperandId, size: Dim) -> Option<Dim> {
     if !call.is_constant(indices) {
         return None;
     }
-    let numbers = call.numbers_of(indices)?;
-    // Where places from the end are must be known.
-    let from_end = numbers.iter().any(|index| index.to_f64() < 0.0);
-    let end_of = if from_end { size.get() as f64 } else { 0.0 };
-    let place = |index: f64| if index < 0.0 { index + end_of } else { index };
-    let first = place(numbers[0].to_f64());
-    let consecutive = numbers.iter().enumerate().all(|(at, number)| place(number.to_f64()) == first + at as f64);
-    let end = first + numbers.len() as f64;
-    (consecutive && first >= 0.0 && Dim::number(end as i64) <= size).then_some(first as u32)
+    let places = call.dims_of(indices)?;
+    let (&first, &last) = (places.first()?, places.last()?);
+    let follow = places.iter().zip(0u32..).all(|(&place, at)| place == first + at);
+    let start = if first < 0 { first + size } else { first };
+    (follow && (first >= 0 || last < 0) && start >= 0 && start + places.len() as u32 <= size).then_some(start)
 }
 
 fn gather(call: &mut Call) -> Outcome {
@@ -54,7 +50,7 @@ fn gather(call: &mut Call) -> Outcome {
 /// Along the other dimensions, the indices may reach less far than the data.
 fn gather_elements(call: &mut Call) -> Outcome {
     let (x, indices) = (call.input(0)?, call.input(1)?);
-    let (shape, index_shape) = (call.sizes(x), call.sizes(indices));
+    let (shape, index_shape) = (call.shape(x), call.shape(indices));
     let axis = call.axis(call.int_or("axis", 0), shape.len())?;
     let mut sizes = index_shape.clone();
     if sizes.len() == shape.len() {
@@ -66,9 +62,7 @@ fn gather_elements(call: &mut Call) -> Outcome {
     }
     let x = match sizes == shape {
         true => x,
-        false => {
-            call.emit(Slice { starts: vec![Dim::number(0); sizes.len()], sizes: dims(&sizes), strides: None }, &[x])?
-        }
+        false => call.emit(Slice { starts: vec![Dim::ZERO; sizes.len()], sizes, strides: None }, &[x])?,
     };
     let output = call.emit(GatherElements { axis }, &[x, indices]);
     call.one(output)
@@ -77,7 +71,7 @@ fn gather_elements(call: &mut Call) -> Outcome {
 /// The first `batch_dims` dimensions of both belong together: their place becomes a coordinate.
 fn gather_nd(call: &mut Call) -> Outcome {
     let (x, indices) = (call.input(0)?, call.input(1)?);
-    let (shape, index_shape) = (call.sizes(x), call.sizes(indices));
+    let (shape, index_shape) = (call.shape(x), call.shape(indices));
     let batch_dims = call.int_or("batch_dims", 0);
     let batch = usize::try_from(batch_dims).ok().filter(|&batch| batch < shape.len().min(index_shape.len()));
     let batch = batch.ok_or_else(|| {
@@ -91,18 +85,18 @@ fn gather_nd(call: &mut Call) -> Outcome {
         let output = call.emit(GatherNd, &[x, indices]);
         return call.one(output);
     }
-    let count: u32 = shape[..batch].iter().product();
+    let count: Dim = shape[..batch].iter().copied().product();
     let x = call.reshape(x, &[&[count], &shape[batch..]].concat())?;
     let merged = [&[count], &index_shape[batch..]].concat();
     let indices = call.reshape(indices, &merged)?;
     let rank = merged.len();
     let entries = places(call, call.dtype(indices), count, 0, rank)?;
     let mut entry_shape = merged;
-    entry_shape[rank - 1] = 1;
+    entry_shape[rank - 1] = Dim::ONE;
     let entries = call.expand(entries, &entry_shape)?;
     let coordinates = call.concat(&[entries, indices], rank as u32 - 1)?;
     let output = call.emit(GatherNd, &[x, coordinates])?;
-    let picked = call.sizes(output);
+    let picked = call.shape(output);
     let output = call.reshape(output, &[&shape[..batch], &picked[1..]].concat());
     call.one(output)
 }

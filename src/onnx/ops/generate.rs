@@ -1,21 +1,66 @@
 //! Operators whose results depend on the values of constants: ranges, one-hot vectors, places of what is not zero.
 
+use crate::dimension::{Dim, numbers};
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::ops::cumulative_sum::CumulativeSum;
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::triangular::Triangular;
 use crate::shape::Descriptor;
 use std::cmp::Ordering;
 
+/// Above so many elements, it is asked whether a translation may make them.
+const MAX_COUNTED: u32 = 1 << 20;
+
+/// The most elements that are listed one by one where each follows from sizes.
+const MAX_COUNTED_DIMS: u32 = 1 << 10;
+
 /// `0, 1, ... count - 1` along `axis` of a tensor of `rank` dimensions.
-pub fn places(call: &mut Call, dtype: DataType, count: u32, axis: usize, rank: usize) -> Step<OperandId> {
-    let mut shape = vec![1; rank];
-    shape[axis] = count;
-    call.constant(dtype, &shape, 0..count as i64)
+pub fn places<C: Into<Dim>>(call: &mut Call, dtype: DataType, count: C, axis: usize, rank: usize) -> Step<OperandId> {
+    let mut shape = vec![Dim::number(1); rank];
+    shape[axis] = count.into();
+    counted(call, dtype, [Dim::number(0), Dim::number(1)], &shape)
+}
+
+/// `start, start + step, ...` in a tensor of shape `shape`, which has one dimension that need not be 1. It is a constant,
+/// unless how many there are is known later.
+///
+/// # Errors
+/// For more elements than a translation may make.
+pub fn counted(call: &mut Call, dtype: DataType, [start, step]: [Dim; 2], shape: &[Dim]) -> Step<OperandId> {
+    let count: Dim = shape.iter().copied().product();
+    if count > MAX_COUNTED {
+        check_generated(count.shown() as u64)?;
+    }
+    if count.is_number() && (count <= MAX_COUNTED_DIMS || start.is_number() && step.is_number()) {
+        let shape = numbers(shape);
+        let elements = 0..count.pinned();
+        if start.is_number() && step.is_number() {
+            let (start, step) = (start.pinned(), step.pinned());
+            return call.constant(dtype, &shape, elements.map(|at| start.saturating_add(at.saturating_mul(step))));
+        }
+        let dims: Vec<Dim> = elements.map(|at| start + step * Dim::number(at)).collect();
+        return call.dims_constant(&Descriptor::new(dtype, shape), &dims);
+    }
+    let wide = if dtype == DataType::Int32 { dtype } else { DataType::Int64 };
+    let one = call.int_scalar(wide, 1)?;
+    let ones = call.expand(one, &[count])?;
+    let sum = CumulativeSum { axis: 0, exclusive: true, reversed: false };
+    let mut numbers = call.emit(sum, &[ones])?;
+    if !(step.is_number() && step == 1) {
+        let step = call.dim_scalar(wide, step)?;
+        numbers = call.mul(numbers, step)?;
+    }
+    if !(start.is_number() && start == 0) {
+        let start = call.dim_scalar(wide, start)?;
+        numbers = call.add(numbers, start)?;
+    }
+    let numbers = call.cast(numbers, dtype)?;
+    call.reshape(numbers, shape)
 }
 
 /// The one number in the constant at `index`.
@@ -31,6 +76,11 @@ fn one_number(call: &Call, index: usize, what: &str) -> Step<Number> {
 /// `start, start + delta, ...` up to, but without, `limit`.
 fn range(call: &mut Call) -> Outcome {
     let dtype = call.input_type(0).ok_or("start (input 0) is of a type that WebNN does not have")?;
+    if let [Some(start), Some(limit), Some(delta)] = [0, 1, 2].map(|index| call.one_dim(index))
+        && !(start.is_number() && limit.is_number() && delta.is_number())
+    {
+        return sized_range(call, dtype, [start, limit, delta]);
+    }
     let (start, limit) = (one_number(call, 0, "start")?, one_number(call, 1, "limit")?);
     let delta = one_number(call, 2, "delta")?;
     if delta.to_f64() == 0.0 {
@@ -56,9 +106,24 @@ fn range(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
+/// As [`range`], where sizes that are known later decide how many there are.
+fn sized_range(call: &mut Call, dtype: DataType, [start, limit, delta]: [Dim; 3]) -> Outcome {
+    if delta == 0 {
+        return Err("delta is 0".into());
+    }
+    let count =
+        if delta > 0 { (limit - start).div_ceil(delta) } else { (start - limit).div_ceil(Dim::number(0) - delta) };
+    let count = count.max(0u32);
+    if count == 0 {
+        return Ok(vec![Value::Empty(Descriptor::new(dtype, [0]))]);
+    }
+    let output = counted(call, dtype, [start, delta], &[count]);
+    call.one(output)
+}
+
 /// Ones on a diagonal of a matrix of the shape of the input.
 fn eye_like(call: &mut Call) -> Outcome {
-    let shape = call.input_sizes(0)?;
+    let shape = call.input_shape(0)?;
     if shape.len() != 2 {
         return Err(Refusal(format!("the input has shape {shape:?}, expected 2 dimensions")));
     }
@@ -68,7 +133,7 @@ fn eye_like(call: &mut Call) -> Outcome {
         }
         None => call.input_type(0).ok_or("the input is of a type that WebNN does not have")?,
     };
-    if shape.contains(&0) {
+    if shape.iter().any(|&size| size == 0) {
         return Ok(vec![Value::Empty(Descriptor::new(dtype, shape))]);
     }
     let diagonal = clamped(call.int_or("k", 0));
@@ -87,16 +152,18 @@ pub fn clamped(diagonal: i64) -> i32 {
 /// The second of `values` where the place along `axis` is the index, the first elsewhere. Indices below 0 count from
 /// the end.
 fn one_hot(call: &mut Call) -> Outcome {
-    let depth = one_number(call, 1, "depth")?.to_f64();
-    if !(depth >= 1.0 && depth <= i32::MAX as f64) {
+    let depth = match call.one_dim(1) {
+        Some(depth) => depth,
+        None => Dim::number(one_number(call, 1, "depth")?.to_f64() as i64),
+    };
+    if depth < 1 || depth > i32::MAX as u32 {
         return Err(Refusal(format!("depth is {depth}, expected a number from 1 to {}", i32::MAX)));
     }
-    let depth = depth as u32;
     let (indices, values) = (call.input(0)?, call.input(2)?);
-    if call.sizes(values) != [2] {
-        return Err(Refusal(format!("values has shape {:?}, expected [2]", call.sizes(values))));
+    if call.shape(values) != [Dim::number(2)] {
+        return Err(Refusal(format!("values has shape {:?}, expected [2]", call.shape(values))));
     }
-    let shape = call.sizes(indices);
+    let shape = call.shape(indices);
     let axis = call.axis(call.int_or("axis", -1), shape.len() + 1)? as usize;
     // Types that need not hold the depth.
     let indices = match call.dtype(indices) {
@@ -104,12 +171,13 @@ fn one_hot(call: &mut Call) -> Outcome {
         DataType::Float16 => call.cast(indices, DataType::Float32)?,
         _ => indices,
     };
-    let (size, zero) = (call.scalar_like(indices, depth as f64)?, call.scalar_like(indices, 0.0)?);
+    let zero = call.scalar_like(indices, 0.0)?;
+    let size = call.dim_scalar(call.dtype(indices), depth)?;
     let is_below = call.emit(E::Lesser, &[indices, zero])?;
     let from_end = call.add(indices, size)?;
     let indices = call.select(is_below, from_end, indices)?;
     let mut unsqueezed = shape;
-    unsqueezed.insert(axis, 1);
+    unsqueezed.insert(axis, Dim::number(1));
     let indices = call.reshape(indices, &unsqueezed)?;
     let all = places(call, call.dtype(indices), depth, axis, unsqueezed.len())?;
     let is_hot = call.emit(E::Equal, &[indices, all])?;
@@ -153,12 +221,12 @@ fn compress(call: &mut Call) -> Outcome {
     let condition =
         condition.ok_or("condition is computed from inputs of the model: how many results there are is not known")?;
     let (x, axis) = along_axis(call, 0)?;
-    let mut shape = call.sizes(x);
+    let mut shape = call.shape(x);
     let kept: Vec<i64> = (0..condition.len() as i64).filter(|&at| condition[at as usize].to_f64() != 0.0).collect();
-    if kept.last().is_some_and(|&last| last >= shape[axis as usize] as i64) {
+    if kept.last().is_some_and(|&last| Dim::number(last) >= shape[axis as usize]) {
         return Err(Refusal(format!("condition has {} elements, more than the dimension", condition.len())));
     }
-    shape[axis as usize] = kept.len() as u32;
+    shape[axis as usize] = Dim::from(kept.len() as u32);
     if kept.is_empty() {
         return Ok(vec![Value::Empty(Descriptor::new(call.dtype(x), shape))]);
     }

@@ -2,6 +2,7 @@
 
 use super::activation::swish;
 use super::attention::{appended, count_attribute, scale, split_heads};
+use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -22,13 +23,13 @@ fn wide(call: &mut Call, index: usize) -> Step<OperandId> {
 }
 
 /// The input at `index`, `[batch, steps, heads * size]`, as a column `[batch, heads, size, 1]` for each step.
-fn columns(call: &mut Call, x: OperandId, heads: u32, what: &str) -> Step<Vec<OperandId>> {
+fn columns(call: &mut Call, x: OperandId, heads: Dim, what: &str) -> Step<Vec<OperandId>> {
     let [batch, steps, features] = call.dims(x, what)?;
     if heads == 0 || !features.is_multiple_of(heads) {
         return Err(Refusal(format!("{what} has {features} features, which {heads} heads cannot share equally")));
     }
-    let rows = call.split(x, &vec![1; steps as usize], 1)?;
-    rows.into_iter().map(|row| call.reshape(row, &[batch, heads, features / heads, 1])).collect()
+    let rows = call.split(x, &vec![1; steps.size()], 1)?;
+    rows.into_iter().map(|row| call.reshape(row, &[batch, heads, features / heads, Dim::ONE])).collect()
 }
 
 /// A matrix for each head is the state: every step adds the product of its key and its value, and its query reads from
@@ -54,16 +55,19 @@ fn linear_attention(call: &mut Call) -> Outcome {
             return Err(Refusal(format!("{what} has shape {shape:?}, expected [{batch}, {steps}, ..]")));
         }
     }
+    // Each step becomes operators of its own.
+    let steps = steps.get();
     if steps > MAX_STEPS {
         return Err(Refusal(format!("{steps} steps cannot be unrolled, expected at most {MAX_STEPS}")));
     }
     let query = split_heads(call, query, heads, "the query")?;
     let factor = scale(call, query);
+    let (heads, shared) = (Dim::from(heads), Dim::from(shared));
     let keys = columns(call, key, shared, "the key")?;
     let values = columns(call, value, shared, "the value")?;
-    let (size, value_size) = (call.sizes(keys[0])[2], call.sizes(values[0])[2]);
+    let (size, value_size) = (call.shape(keys[0])[2], call.shape(values[0])[2]);
     // The queries that share a key are rows of one matrix.
-    let query = call.reshape(query, &[batch, shared, heads / shared, steps, size])?;
+    let query = call.reshape(query, &[batch, shared, heads / shared, steps.into(), size])?;
     let decays = match is_gated {
         true => {
             let decay = wide(call, 4)?;
@@ -92,10 +96,10 @@ fn linear_attention(call: &mut Call) -> Outcome {
         if let Some(decays) = &decays {
             state = call.mul(state, decays[at])?;
         }
-        let mut added = call.reshape(values[at], &[batch, shared, 1, value_size])?;
+        let mut added = call.reshape(values[at], &[batch, shared, Dim::ONE, value_size])?;
         if let Some(rates) = &rates {
             // What the state holds for this key already is replaced.
-            let key = call.reshape(keys[at], &[batch, shared, 1, size])?;
+            let key = call.reshape(keys[at], &[batch, shared, Dim::ONE, size])?;
             let held = call.matmul(key, state)?;
             let new = call.sub(added, held)?;
             added = call.mul(new, rates[at])?;
@@ -104,7 +108,7 @@ fn linear_attention(call: &mut Call) -> Outcome {
         state = call.add(state, product)?;
         let query = call.pick(query, 3, at as u32)?;
         let output = call.matmul(query, state)?;
-        outputs.push(call.reshape(output, &[batch, 1, heads * value_size])?);
+        outputs.push(call.reshape(output, &[batch, Dim::ONE, heads * value_size])?);
     }
     let output = call.concat(&outputs, 1)?;
     let output = call.linear(output, factor, 0.0)?;
@@ -118,12 +122,12 @@ fn causal_conv(call: &mut Call) -> Outcome {
     let [_, _, size] = call.dims(weight, "the weight")?;
     let past = size - 1;
     let padded = match call.value(3) {
-        None | Some(Value::Empty(_)) => call.pad_axis(x, 2, [past, 0])?,
+        None | Some(Value::Empty(_)) => call.pad_axis(x, 2, [past, Dim::ZERO])?,
         Some(_) => appended(call, 3, x)?,
     };
-    let row = call.reshape(padded, &[batch, channels, 1, past + length])?;
-    let filter = call.reshape(weight, &[channels, 1, 1, size])?;
-    let attributes = Conv2dAttributes { groups: channels, ..Default::default() };
+    let row = call.reshape(padded, &[batch, channels, Dim::ONE, past + length])?;
+    let filter = call.reshape(weight, &[channels, Dim::ONE, Dim::ONE, size])?;
+    let attributes = Conv2dAttributes { groups: channels.get(), ..Default::default() };
     let bias = call.optional(2)?;
     let output = call.emit_all(Conv2d { attributes }, vec![Some(row), Some(filter), bias])?[0];
     let output = call.reshape(output, &[batch, channels, length])?;
@@ -132,9 +136,9 @@ fn causal_conv(call: &mut Call) -> Outcome {
         "silu" | "swish" => swish(call, output, 1.0)?,
         other => return Err(Refusal(format!("activation is {other}, expected none, silu or swish"))),
     };
-    let state = match past {
-        0 => Value::Empty(Descriptor::new(call.dtype(x), [batch, channels, 0])),
-        _ => Value::Operand(call.slice_axis(padded, 2, length, past)?),
+    let state = match past == 0 {
+        true => Value::Empty(Descriptor::new(call.dtype(x), [batch, channels, past])),
+        false => Value::Operand(call.slice_axis(padded, 2, length, past)?),
     };
     Ok(vec![Value::Operand(output), state])
 }

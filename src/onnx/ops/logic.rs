@@ -1,6 +1,7 @@
 //! Comparisons, logic, choices, and operations on bits.
 
 use super::elementwise::{binary, empty_broadcast, is_unsigned, map};
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -25,7 +26,7 @@ fn is_inf(call: &mut Call) -> Outcome {
         (true, true) => call.emit(E::IsInfinite, &[x]),
         (false, false) => {
             let no = call.scalar(DataType::Uint8, Number::Int(0))?;
-            let shape = call.sizes(x);
+            let shape = call.shape(x);
             call.expand(no, &shape)
         }
         _ => {
@@ -99,12 +100,12 @@ fn common_bits(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     let count = 8 * dtype.size() as u32;
     let weights = (0..count).map(|bit| Number::Int(1 << bit));
     let weights = call.constant(wide, &[count], weights)?;
-    let shape = call.broadcast_sizes(a, b)?;
+    let shape = call.broadcast_shape(a, b)?;
     let two = call.scalar(wide, Number::Int(2))?;
     let mut digits = |x: OperandId| -> Step<OperandId> {
         let x = call.cast(x, wide)?;
         let x = call.expand(x, &shape)?;
-        let x = call.reshape(x, &[shape.iter().product(), 1])?;
+        let x = call.reshape(x, &[shape.iter().copied().product(), Dim::ONE])?;
         let shifted = call.div(x, weights)?;
         let rest = call.div(shifted, two)?;
         let rest = call.mul(rest, two)?;

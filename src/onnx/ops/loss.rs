@@ -1,5 +1,6 @@
 //! Losses of classifications.
 
+use crate::dimension::Dim;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -12,12 +13,12 @@ use crate::ops::reduce::ReduceKind;
 /// The loss for log probabilities `[N, C, ...]`, with labels `[N, ...]` and weights `[C]` in the inputs 1 and 2.
 fn likelihood_loss(call: &mut Call, x: OperandId) -> Step<OperandId> {
     let (labels, weights) = (call.input(1)?, call.optional(2)?);
-    let shape = call.sizes(labels);
-    let x_shape = call.sizes(x);
+    let shape = call.shape(labels);
+    let x_shape = call.shape(x);
     if x_shape.len() < 2 || shape[..] != [&x_shape[..1], &x_shape[2..]].concat() {
         return Err(Refusal(format!("the labels have shape {shape:?}, expected that of {x_shape:?} without classes")));
     }
-    let places = call.reshape(labels, &[&shape[..1], &[1], &shape[1..]].concat())?;
+    let places = call.reshape(labels, &[&shape[..1], &[Dim::ONE], &shape[1..]].concat())?;
     let picked = call.emit(GatherElements { axis: 1 }, &[x, places])?;
     let picked = call.reshape(picked, &shape)?;
     let mut loss = call.emit(E::Neg, &[picked])?;

@@ -1,13 +1,13 @@
 //! Operators that cut, join, repeat and pad.
 
-use crate::dimension::{Dim, dims};
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
-use crate::onnx::tensor::{checked_dims, checked_shape};
+use crate::onnx::tensor::checked_dims;
 use crate::ops::pad::{Pad, PaddingMode};
 use crate::ops::reverse::Reverse;
 use crate::ops::slice::Slice;
@@ -180,55 +180,60 @@ fn border_place(border: Border, at: i64, size: i64) -> i64 {
     }
 }
 
-/// `x` with `pads` elements before and after each dimension; negative numbers cut.
-fn pad_operand(call: &mut Call, x: OperandId, pads: &[[u32; 2]], border: Border) -> Step<OperandId> {
+/// `x` with `pads` elements before and after each dimension.
+fn pad_operand(call: &mut Call, x: OperandId, pads: &[[Dim; 2]], border: Border) -> Step<OperandId> {
     let mode = match border {
         Border::Constant(_) => PaddingMode::Constant,
         Border::Edge => PaddingMode::Edge,
         Border::Reflect | Border::Wrap => PaddingMode::Reflection,
     };
-    let shape = call.sizes(x);
-    let is_short = pads.iter().zip(&shape).all(|(pads, &size)| pads.iter().all(|&pad| pad < size || pad == 0));
-    if pads.iter().flatten().all(|&pad| pad == 0) {
+    let shape = call.shape(x);
+    if pads.iter().flatten().all(|pad| pad.is_number() && *pad == 0) {
         return Ok(x);
     }
-    if border == Border::Wrap || (border == Border::Reflect && !is_short) {
+    let mut short = pads.iter().zip(&shape).map(|(pads, &size)| pads.iter().all(|&pad| pad < size || pad == 0));
+    if border == Border::Wrap || (border == Border::Reflect && !short.all(|is_short| is_short)) {
         let mut output = x;
-        for (axis, &[before, after]) in pads.iter().enumerate() {
+        for (axis, pads) in pads.iter().enumerate() {
+            // The places are listed one by one.
+            let ([before, after], size) = (pads.map(Dim::get), shape[axis]);
             if before + after > 0 {
-                let size = shape[axis] as i64;
-                let places = (-(before as i64)..size + after as i64).map(|at| border_place(border, at, size));
-                let places = call.constant(DataType::Int64, &[before + shape[axis] + after], places)?;
+                let size = size.get();
+                let places =
+                    (-(before as i64)..size as i64 + after as i64).map(|at| border_place(border, at, size as i64));
+                let places = call.constant(DataType::Int64, &[before + size + after], places)?;
                 output = call.gather(output, places, axis as u32)?;
             }
         }
         return Ok(output);
     }
     let value = if let Border::Constant(value) = border { value } else { Number::Int(0) };
-    let (beginning, ending) = pads.iter().map(|&[before, after]| (Dim::from(before), Dim::from(after))).unzip();
+    let (beginning, ending) = pads.iter().map(|&[before, after]| (before, after)).unzip();
     call.emit(Pad { beginning, ending, mode, value }, &[x])
 }
 
 /// Input 0 with `pads` elements before and after each dimension; negative numbers cut, before anything is added.
-fn padded(call: &mut Call, pads: &[[i64; 2]], border: Border) -> Step<Value> {
-    let shape = call.input_sizes(0)?;
+fn padded(call: &mut Call, pads: &[[Dim; 2]], border: Border) -> Step<Value> {
+    let shape = call.input_shape(0)?;
     let fail = || Refusal(format!("a tensor of shape {shape:?} cannot be padded by {pads:?}"));
     let mut parts = Vec::new();
     let mut sizes = Vec::new();
-    for (&size, &[before, after]) in shape.iter().zip(pads) {
-        let (start, end) = ((-(before as i128)).max(0), size as i128 - (-(after as i128)).max(0));
-        let count = u32::try_from(end - start).map_err(|_| fail())?;
-        parts.push(Taken { start: (start as u32).into(), count: count.into(), stride: 1, reversed: false });
-        let grown = count as i128 + before.max(0) as i128 + after.max(0) as i128;
-        sizes.push(i64::try_from(grown).map_err(|_| fail())?);
-    }
-    let target = checked_shape(&sizes).map_err(Refusal)?;
-    match (take_value(call, 0, &parts)?, border) {
-        (Value::Operand(x), _) => {
-            let pads: Vec<_> = pads.iter().map(|pads| pads.map(|pad| pad.max(0) as u32)).collect();
-            pad_operand(call, x, &pads, border).map(Value::Operand)
+    let mut added = Vec::new();
+    for (&size, &pads) in shape.iter().zip(pads) {
+        let [start, behind] = pads.map(|pad| (Dim::ZERO - pad).max(0u32));
+        let [before, after] = pads.map(|pad| pad.max(0u32));
+        let count = size - start - behind;
+        if count < 0 {
+            return Err(fail());
         }
-        (Value::Empty(descriptor), _) if target.contains(&0) => {
+        parts.push(Taken { start, count, stride: 1, reversed: false });
+        sizes.push(count + before + after);
+        added.push([before, after]);
+    }
+    let target = checked_dims(&sizes).map_err(|_| fail())?;
+    match (take_value(call, 0, &parts)?, border) {
+        (Value::Operand(x), _) => pad_operand(call, x, &added, border).map(Value::Operand),
+        (Value::Empty(descriptor), _) if target.iter().any(|&size| size == 0) => {
             Ok(Value::Empty(Descriptor::new(descriptor.dtype, target)))
         }
         (Value::Empty(descriptor), Border::Constant(value)) => {
@@ -241,10 +246,10 @@ fn padded(call: &mut Call, pads: &[[i64; 2]], border: Border) -> Step<Value> {
 
 /// Sizes and value are attributes before opset 11 and constants from then on.
 fn pad(call: &mut Call) -> Outcome {
-    let rank = call.input_sizes(0)?.len();
+    let rank = call.input_shape(0)?.len();
     let (pads, value) = if call.opset < 11 {
         let pads = call.ints_attribute("pads").ok_or("pads are missing")?;
-        (pads, Number::Float(call.float_or("value", 0.0)))
+        (pads.into_iter().map(Dim::number).collect(), Number::Float(call.float_or("value", 0.0)))
     } else {
         let value = match call.value(2) {
             None => Some(Number::Int(0)),
@@ -252,7 +257,7 @@ fn pad(call: &mut Call) -> Outcome {
                 call.constant_numbers(2).ok_or("constant_value is computed, expected a constant")?.first().copied()
             }
         };
-        (call.ints(1, "pads")?, value.unwrap_or(Number::Int(0)))
+        (call.int_dims(1, "pads")?, value.unwrap_or(Number::Int(0)))
     };
     let axes = if call.opset < 18 { None } else { call.optional_ints(3, "axes")? };
     let axes = axes.unwrap_or_else(|| (0..rank as i64).collect());
@@ -260,7 +265,7 @@ fn pad(call: &mut Call) -> Outcome {
     if pads.len() != 2 * axes.len() {
         return Err(Refusal(format!("pads are {pads:?}, expected two per dimension in {axes:?}")));
     }
-    let mut all = vec![[0; 2]; rank];
+    let mut all = vec![[Dim::ZERO; 2]; rank];
     for (at, &axis) in axes.iter().enumerate() {
         all[axis as usize] = [pads[at], pads[axes.len() + at]];
     }
@@ -276,38 +281,42 @@ fn pad(call: &mut Call) -> Outcome {
 
 /// Cuts and pads as much before as after; what is odd goes to the end.
 fn center_crop_pad(call: &mut Call) -> Outcome {
-    let shape = call.input_sizes(0)?;
+    let shape = call.input_shape(0)?;
     let axes = call.ints_attribute("axes").unwrap_or_else(|| (0..shape.len() as i64).collect());
     let axes = call.axes(&axes, shape.len())?;
-    let targets = call.ints(1, "shape")?;
-    if targets.len() != axes.len() || targets.iter().any(|&target| u32::try_from(target).is_err()) {
+    let targets = call.int_dims(1, "shape")?;
+    if targets.len() != axes.len() || targets.iter().any(|&target| target < 0) {
         return Err(Refusal(format!("shape is {targets:?}, expected one size per dimension in {axes:?}")));
     }
-    let mut pads = vec![[0; 2]; shape.len()];
+    let mut pads = vec![[Dim::ZERO; 2]; shape.len()];
     for (&axis, &target) in axes.iter().zip(&targets) {
-        let size = shape[axis as usize] as i64;
-        let before = (target - size).abs() / 2 * (target - size).signum();
+        let size = shape[axis as usize];
+        // One of the two is 0.
+        let (added, cut) = ((target - size).max(0u32) / 2, (size - target).max(0u32) / 2);
+        let before = added - cut;
         pads[axis as usize] = [before, target - size - before];
     }
     Ok(vec![padded(call, &pads, Border::Constant(Number::Int(0)))?])
 }
 
 fn tile(call: &mut Call) -> Outcome {
-    let shape = call.input_sizes(0)?;
-    let repeats = call.ints(1, "repeats")?;
+    let shape = call.input_shape(0)?;
+    let repeats = call.int_dims(1, "repeats")?;
     let fail = || Refusal(format!("repeats are {repeats:?}, expected one number per dimension of {shape:?}"));
-    let repetitions: Option<Vec<u32>> = repeats.iter().map(|&count| u32::try_from(count).ok()).collect();
-    let repetitions = repetitions.filter(|counts| counts.len() == shape.len()).ok_or_else(fail)?;
-    if shape.contains(&0) || repetitions.contains(&0) {
+    let repetitions = checked_dims(&repeats).map_err(|_| fail())?;
+    if repetitions.len() != shape.len() {
+        return Err(fail());
+    }
+    if shape.iter().chain(&repetitions).any(|&size| size == 0) {
         let dtype = call.input_type(0).ok_or("the input is of a type that WebNN does not have")?;
-        let sizes: Vec<_> = shape.iter().zip(&repetitions).map(|(&size, &count)| size as i64 * count as i64).collect();
-        return Ok(vec![Value::Empty(Descriptor::new(dtype, checked_shape(&sizes).map_err(Refusal)?))]);
+        let sizes: Vec<Dim> = shape.iter().zip(&repetitions).map(|(&size, &count)| size * count).collect();
+        return Ok(vec![Value::Empty(Descriptor::new(dtype, checked_dims(&sizes)?))]);
     }
     let x = call.input(0)?;
     if repetitions.iter().all(|&count| count == 1) {
         return Ok(vec![Value::Operand(x)]);
     }
-    let output = call.emit(Tile { repetitions: dims(&repetitions) }, &[x]);
+    let output = call.emit(Tile { repetitions }, &[x]);
     call.one(output)
 }
 

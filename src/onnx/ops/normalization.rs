@@ -20,8 +20,8 @@ fn epsilon(call: &Call) -> f64 {
 }
 
 /// The shape of `x`: at least a batch and channels.
-fn channels_of(call: &Call, x: OperandId) -> Step<Vec<u32>> {
-    let shape = call.sizes(x);
+fn channels_of(call: &Call, x: OperandId) -> Step<Vec<Dim>> {
+    let shape = call.shape(x);
     match shape.len() {
         2.. => Ok(shape),
         rank => Err(Refusal(format!("the input has rank {rank}, expected at least 2"))),
@@ -43,7 +43,7 @@ fn batch_normalization(call: &mut Call) -> Outcome {
     let training = call.int_or("training_mode", 0) != 0 || (call.opset < 14 && (1..5).any(|index| call.wants(index)));
     let x = call.input(0)?;
     let dtype = call.dtype(x);
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     // Statistics may be of another type than the data.
     let mut operands = Vec::new();
     for index in 0..5 {
@@ -56,7 +56,7 @@ fn batch_normalization(call: &mut Call) -> Outcome {
         }
     }
     if let [size] = shape[..] {
-        operands[0] = call.reshape(operands[0], &[size, 1])?;
+        operands[0] = call.reshape(operands[0], &[size, Dim::ONE])?;
     }
     let mut outputs = if training { training_batch(call, &operands)? } else { vec![inference_batch(call, &operands)?] };
     outputs[0] = call.cast(outputs[0], dtype)?;
@@ -82,7 +82,7 @@ fn training_batch(call: &mut Call, operands: &[OperandId]) -> Step<Vec<OperandId
     }
     let momentum = call.float_or("momentum", 0.9);
     let axes: Vec<u32> = (0..call.rank(x) as u32).filter(|&axis| axis != 1).collect();
-    let features = [call.sizes(x)[1]];
+    let features = [call.shape(x)[1]];
     let mut batch = moments(call, x, &axes)?;
     for moment in &mut batch {
         *moment = call.reshape(*moment, &features)?;
@@ -102,7 +102,7 @@ fn instance_normalization(call: &mut Call) -> Outcome {
     // WebNN takes images only.
     let image = match shape.len() {
         4 => x,
-        _ => call.reshape(x, &[shape[0], shape[1], 1, shape[2..].iter().product()])?,
+        _ => call.reshape(x, &[shape[0], shape[1], Dim::ONE, shape[2..].iter().copied().product()])?,
     };
     let y = call.emit(InstanceNormalization { epsilon: epsilon(call), ..Default::default() }, &[image, scale, bias])?;
     let y = call.reshape(y, &shape);
@@ -195,20 +195,20 @@ fn group_normalization(call: &mut Call) -> Outcome {
     let groups = u32::try_from(given).ok().filter(|&groups| groups > 0 && channels.is_multiple_of(groups));
     let groups =
         groups.ok_or_else(|| Refusal(format!("num_groups is {given}, expected a divisor of {channels} channels")))?;
-    let rest: u32 = shape[2..].iter().product();
-    let grouped = call.reshape(x, &[shape[0], groups, channels / groups * rest])?;
+    let rest: Dim = shape[2..].iter().copied().product();
+    let grouped = call.reshape(x, &[shape[0], groups.into(), channels / groups * rest])?;
     let mut y = call.emit(LayerNormalization { axes: Some(vec![2]), epsilon: epsilon(call) }, &[grouped])?;
     let per_group = call.opset < 21;
     if !per_group {
         y = call.reshape(y, &[shape[0], channels, rest])?;
     }
-    let expected = [if per_group { groups } else { channels }];
+    let expected = [if per_group { groups.into() } else { channels }];
     for (index, operand, op) in [(1, scale, E::Mul), (2, bias, E::Add)] {
-        if call.sizes(operand) != expected {
-            let got = call.sizes(operand);
+        if call.shape(operand) != expected {
+            let got = call.shape(operand);
             return Err(Refusal(format!("input {index} has shape {got:?}, expected {expected:?}")));
         }
-        let weights = call.reshape(operand, &[expected[0], 1])?;
+        let weights = call.reshape(operand, &[expected[0], Dim::ONE])?;
         y = call.emit(op, &[y, weights])?;
     }
     let y = call.reshape(y, &shape);
@@ -224,7 +224,7 @@ fn local_response_normalization(call: &mut Call) -> Outcome {
     let size = size.ok_or_else(|| Refusal(format!("size is {given}, expected a number above 0")))?;
     let (alpha, beta, bias) = (call.float_or("alpha", 0.0001), call.float_or("beta", 0.75), call.float_or("bias", 1.0));
     let squares = call.mul(x, x)?;
-    let image = call.reshape(squares, &[shape[0], 1, shape[1], shape[2..].iter().product()])?;
+    let image = call.reshape(squares, &[shape[0], Dim::ONE, shape[1], shape[2..].iter().copied().product()])?;
     let padded = call.pad_axis(image, 2, [(size - 1) / 2, size / 2])?;
     let attributes = Pool2dAttributes { window_dimensions: Some(vec![size, 1]), ..Default::default() };
     // The mean with zeros for missing channels: alpha is for the sum divided by the size.

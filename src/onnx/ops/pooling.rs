@@ -4,6 +4,7 @@
 //! one after the other.
 
 use super::window::{Window, per_dimension, window};
+use crate::dimension::{Dim, numbers};
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step, check_generated};
@@ -19,21 +20,21 @@ use crate::ops::scatter::ScatterElements;
 /// A pooling: its window, which is moved by its own padding, and the sizes of the output.
 struct Pooling {
     window: Window,
-    outputs: Vec<u32>,
+    outputs: Vec<Dim>,
     /// How much more than the padding of the attributes there is at the end, for partial windows.
-    partial: Vec<u32>,
+    partial: Vec<Dim>,
 }
 
 /// The spatial dimensions of an input of a pooling.
-fn spatial(shape: &[u32]) -> Step<&[u32]> {
+fn spatial(shape: &[Dim]) -> Step<&[Dim]> {
     match shape.len() {
         3.. => Ok(&shape[2..]),
         rank => Err(Refusal(format!("the input has rank {rank}, expected at least 3"))),
     }
 }
 
-/// The attributes of a pooling of an input of this shape. The padding at the ends is what the windows reach.
-fn pooling(call: &Call, shape: &[u32]) -> Step<Pooling> {
+/// The attributes of a pooling of an input of this shape. With partial windows, the padding at the ends is what these reach.
+fn pooling(call: &Call, shape: &[Dim]) -> Step<Pooling> {
     let spatial = spatial(shape)?;
     if !call.has_attribute("kernel_shape") {
         return Err("kernel_shape is missing".into());
@@ -44,24 +45,24 @@ fn pooling(call: &Call, shape: &[u32]) -> Step<Pooling> {
     let ceil = call.int_or("ceil_mode", 0) != 0 && !automatic;
     let (mut outputs, mut partial) = (Vec::new(), Vec::new());
     for (at, &size) in spatial.iter().enumerate() {
-        let ([begin, end], stride) = (window.padding[at], window.strides[at] as i64);
-        let (inside, reach) = (size as i64 + begin as i64, window.reach(at) as i64);
-        let room = inside + end as i64 - reach;
-        let mut count = if ceil { -(-room).div_euclid(stride) } else { room.div_euclid(stride) } + 1;
-        // The last window starts inside of the input or in front of it.
-        if ceil && (count - 1) * stride >= inside {
-            count -= 1;
+        let ([begin, end], stride) = (window.padding[at], window.strides[at]);
+        let (inside, reach) = (size + begin, Dim::number(window.reach(at) as i64));
+        let room = inside + end - reach;
+        let mut count = if ceil { room.div_ceil(stride) } else { room / stride } + 1;
+        if ceil {
+            // The last window starts inside of the input or in front of it.
+            count = count - ((count - 1) * stride / inside.max(1u32)).max(0u32).min(1u32);
         }
         if count < 1 {
-            let size = inside + end as i64;
+            let size = inside + end;
             return Err(Refusal(format!("a window of {reach} elements does not fit into {size} with its padding")));
         }
-        let reached = ((count - 1) * stride + reach - inside).max(0);
-        let (Ok(reached), Ok(count)) = (u32::try_from(reached), u32::try_from(count)) else {
+        let reached = if ceil { ((count - 1) * stride + reach - inside).max(0u32) } else { end };
+        if reached > u32::MAX {
             return Err(Refusal(format!("a padding of {begin} and {reached} elements is too large")));
-        };
+        }
         window.padding[at] = [begin, reached];
-        partial.push(reached.saturating_sub(end));
+        partial.push((reached - end).max(0u32));
         outputs.push(count);
     }
     Ok(Pooling { window, outputs, partial })
@@ -80,29 +81,30 @@ fn pool(call: &mut Call, kind: PoolKind, x: OperandId, window: &Window) -> Step<
 
 /// Pools one or two dimensions from `axis` on.
 fn pool_part(call: &mut Call, kind: PoolKind, x: OperandId, axis: usize, window: &Window) -> Step<OperandId> {
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     let count = window.kernel.len();
     if window.kernel.iter().all(|&size| size == 1)
         && window.strides.iter().all(|&stride| stride == 1)
-        && window.padding.iter().all(|&padding| padding == [0, 0])
+        && window.padding.iter().flatten().all(|&padding| padding == 0)
         && kind != PoolKind::L2
     {
         return Ok(x);
     }
     let (before, after) = (&shape[..axis], &shape[axis + count..]);
-    let images = [before[0], before[1..].iter().product()];
+    let images = [before[0], before[1..].iter().copied().product()];
     // A single dimension is the width if it is the last one, or else the height.
-    let (plane, row): ([u32; 2], bool) = match count {
+    let one = Dim::number(1);
+    let (plane, row): ([Dim; 2], bool) = match count {
         2 => ([shape[axis], shape[axis + 1]], false),
-        _ if after.is_empty() => ([1, shape[axis]], true),
-        _ => ([shape[axis], after.iter().product()], false),
+        _ if after.is_empty() => ([one, shape[axis]], true),
+        _ => ([shape[axis], after.iter().copied().product()], false),
     };
     let mut window = if row { window.with_row() } else { window.clone() };
     if window.kernel.len() < 2 {
         window.kernel.push(1);
         window.strides.push(1);
         window.dilations.push(1);
-        window.padding.push([0, 0]);
+        window.padding.push([Dim::number(0); 2]);
     }
     let x = call.reshape(x, &[images, plane].concat())?;
     let attributes = Pool2dAttributes {
@@ -113,7 +115,7 @@ fn pool_part(call: &mut Call, kind: PoolKind, x: OperandId, axis: usize, window:
         ..Default::default()
     };
     let y = call.emit(Pool2d { kind, attributes }, &[x])?;
-    let pooled = call.sizes(y)[2..].to_vec();
+    let pooled = call.shape(y)[2..].to_vec();
     let middle = match (count, row) {
         (2, _) => pooled,
         (_, true) => vec![pooled[1]],
@@ -128,7 +130,7 @@ fn with_zeros(call: &mut Call, x: OperandId, window: &Window) -> Step<(OperandId
     for (at, &padding) in window.padding.iter().enumerate() {
         x = call.pad_axis(x, 2 + at, padding)?;
     }
-    Ok((x, Window { padding: vec![[0, 0]; window.padding.len()], ..window.clone() }))
+    Ok((x, Window { padding: vec![[Dim::number(0); 2]; window.padding.len()], ..window.clone() }))
 }
 
 /// The averages of `x`, `[N, C, ...]`, as the attributes of the node say.
@@ -136,12 +138,12 @@ fn with_zeros(call: &mut Call, x: OperandId, window: &Window) -> Step<(OperandId
 /// # Errors
 /// If they do not fit.
 pub fn average(call: &mut Call, x: OperandId) -> Step<OperandId> {
-    let mut pooling = pooling(call, &call.sizes(x))?;
+    let mut pooling = pooling(call, &call.shape(x))?;
     let mut input = x;
     if call.int_or("count_include_pad", 0) != 0 {
         // Zeros of the padding count, what partial windows reach behind it does not.
         for (padding, &partial) in pooling.window.padding.iter_mut().zip(&pooling.partial) {
-            padding[1] -= partial;
+            padding[1] = padding[1] - partial;
         }
         (input, pooling.window) = with_zeros(call, x, &pooling.window)?;
         for (padding, &partial) in pooling.window.padding.iter_mut().zip(&pooling.partial) {
@@ -159,7 +161,7 @@ fn average_pool(call: &mut Call) -> Outcome {
 
 fn max_pool(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
-    let pooling = pooling(call, &call.sizes(x))?;
+    let pooling = pooling(call, &call.shape(x))?;
     let y = pool(call, PoolKind::Max, x, &pooling.window)?;
     let mut outputs = vec![Value::Operand(y)];
     if call.wants(1) {
@@ -189,7 +191,7 @@ fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandI
     let best = call.gather(shown, best, 0)?;
     let firsts = call.constant(DataType::Int64, &[images, 1], (0..images as i64).map(|image| image * size))?;
     let best = call.add(best, firsts)?;
-    call.reshape(best, &[&shape[..2], &pooling.outputs].concat())
+    call.reshape(best, &[&shape[..2], &numbers(&pooling.outputs)].concat())
 }
 
 /// How many places the window has, and for each of them the numbers of the elements of an image that it covers: in
@@ -197,22 +199,23 @@ fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandI
 /// changes neither a maximum nor where it is first.
 fn window_elements(pooling: &Pooling, spatial: &[u32], column_major: bool) -> Step<(u32, Vec<i64>, Vec<i64>)> {
     let Pooling { window, outputs, .. } = pooling;
+    let (outputs, begins) =
+        (numbers(outputs), window.padding.iter().map(|[begin, _]| begin.pinned()).collect::<Vec<_>>());
     let product = |sizes: &[u32]| sizes.iter().fold(1u64, |n, &size| n.saturating_mul(size as u64));
-    check_generated(product(outputs).saturating_mul(product(&window.kernel)))?;
+    check_generated(product(&outputs).saturating_mul(product(&window.kernel)))?;
     let number = |place: &[u32], column_major: bool| {
         let pairs = place.iter().zip(spatial);
         let step = |number: i64, (&at, &dim): (&u32, &u32)| number * dim as i64 + at as i64;
         if column_major { pairs.rev().fold(0, step) } else { pairs.fold(0, step) }
     };
-    let (places, steps) = (indices(outputs), indices(&window.kernel));
+    let (places, steps) = (indices(&outputs), indices(&window.kernel));
     let (mut rows, mut shown) = (Vec::new(), Vec::new());
     for place in &places {
         let element = |step: &Vec<u32>| -> Option<[i64; 2]> {
             let at = |dim: usize| {
-                let [begin, _] = window.padding[dim];
                 let at = place[dim] as i64 * window.strides[dim] as i64
                     + step[dim] as i64 * window.dilations[dim] as i64
-                    - begin as i64;
+                    - begins[dim];
                 u32::try_from(at).ok().filter(|&at| at < spatial[dim])
             };
             let element: Vec<u32> = (0..spatial.len()).map(at).collect::<Option<_>>()?;
@@ -264,7 +267,7 @@ fn norm_order(call: &Call) -> Step<i64> {
 
 fn lp_pool(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
-    let pooling = pooling(call, &call.sizes(x))?;
+    let pooling = pooling(call, &call.shape(x))?;
     let p = norm_order(call)?;
     if p == 2 {
         let y = pool(call, PoolKind::L2, x, &pooling.window);
@@ -282,7 +285,7 @@ fn lp_pool(call: &mut Call) -> Outcome {
 /// A pooling over all elements of a channel.
 fn global(call: &mut Call, kind: ReduceKind) -> Outcome {
     let x = call.input(0)?;
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     let axes: Vec<u32> = (2..2 + spatial(&shape)?.len() as u32).collect();
     let y = call.reduce(kind, x, &axes, true);
     call.one(y)
@@ -294,7 +297,7 @@ fn global_lp_pool(call: &mut Call) -> Outcome {
         return global(call, if p == 1 { ReduceKind::L1 } else { ReduceKind::L2 });
     }
     let x = call.input(0)?;
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     let axes: Vec<u32> = (2..2 + spatial(&shape)?.len() as u32).collect();
     let powers = powers(call, x, p)?;
     let sum = call.reduce(ReduceKind::Sum, powers, &axes, true)?;
@@ -305,31 +308,33 @@ fn global_lp_pool(call: &mut Call) -> Outcome {
 /// Puts elements back to the places that `MaxPool` gave, among zeros.
 fn max_unpool(call: &mut Call) -> Outcome {
     let (x, indices) = (call.input(0)?, call.input(1)?);
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     let spatial = spatial(&shape)?;
     let kernel = per_dimension(call, "kernel_shape", spatial.len(), 1)?;
     let window = window(call, spatial, kernel)?;
     let mut inferred = shape[..2].to_vec();
     for (at, &size) in spatial.iter().enumerate() {
-        let [begin, end] = window.padding[at].map(i64::from);
-        let size = (size as i64 - 1) * window.strides[at] as i64 + window.kernel[at] as i64 - begin - end;
-        let size = u32::try_from(size).ok().filter(|&size| size > 0);
-        inferred.push(size.ok_or("the padding leaves nothing of the output")?);
+        let [begin, end] = window.padding[at];
+        let size = (size - 1) * window.strides[at] + window.kernel[at] - begin - end;
+        if size < 1 {
+            return Err("the padding leaves nothing of the output".into());
+        }
+        inferred.push(size);
     }
     let wanted = call.optional_ints(2, "output_shape")?;
-    let elements = |shape: &[u32]| shape.iter().try_fold(1u32, |n, &size| n.checked_mul(size));
-    let count = elements(&inferred).ok_or("the output has too many elements")?;
+    let elements = |shape: &[Dim]| shape.iter().copied().product::<Dim>();
+    let count = elements(&inferred);
     let zero = call.scalar_like(x, 0.0)?;
     let zeros = call.expand(zero, &[count])?;
-    let pooled = elements(&shape).ok_or("the input has too many elements")?;
+    let pooled = elements(&shape);
     let (flat, places) = (call.reshape(x, &[pooled])?, call.reshape(indices, &[pooled])?);
     let y = call.emit(ScatterElements { axis: 0 }, &[zeros, places, flat])?;
     let mut y = call.reshape(y, &inferred)?;
     for (axis, size) in wanted.iter().flatten().enumerate() {
-        let missing = inferred.get(axis).and_then(|&now| u32::try_from(size - now as i64).ok());
+        let missing = inferred.get(axis).map(|&now| Dim::number(*size) - now).filter(|&missing| missing >= 0);
         let missing =
             missing.ok_or_else(|| Refusal(format!("output_shape is {wanted:?}, expected at least {inferred:?}")))?;
-        y = call.pad_axis(y, axis, [0, missing])?;
+        y = call.pad_axis(y, axis, [Dim::ZERO, missing])?;
     }
     call.one(Ok(y))
 }

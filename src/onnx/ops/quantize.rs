@@ -3,7 +3,9 @@
 //! Products of integers are computed in float32, in pieces whose sums are exact, and added as int32.
 
 use super::convolution::{Convolution, convolution, convolve};
+use super::generate::places;
 use super::product::{EXACT_PRODUCTS, MAX_PIECES, exact_product};
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -18,14 +20,14 @@ use crate::shape::Descriptor;
 
 /// How the elements of an input share scales.
 struct Granularity {
-    shape: Vec<u32>,
+    shape: Vec<Dim>,
     axis: i64,
     /// 0 if scales are not those of blocks.
     block: u32,
 }
 
 impl Granularity {
-    fn new(call: &Call, shape: Vec<u32>) -> Step<Granularity> {
+    fn new(call: &Call, shape: Vec<Dim>) -> Step<Granularity> {
         let given = call.int_or("block_size", 0);
         let block = u32::try_from(given).map_err(|_| Refusal(format!("block_size is {given}")))?;
         // There is one scale before opset 13.
@@ -34,9 +36,9 @@ impl Granularity {
 
     /// A scale or zero point as WebNN takes it: of the rank of the input, with sizes that divide those of the input.
     fn spread(&self, call: &mut Call, operand: OperandId) -> Step<OperandId> {
-        let (rank, got) = (self.shape.len(), call.sizes(operand));
+        let (rank, got) = (self.shape.len(), call.shape(operand));
         if got.iter().all(|&size| size == 1) && self.block == 0 {
-            return call.reshape(operand, &vec![1; rank]);
+            return call.reshape(operand, &vec![Dim::ONE; rank]);
         }
         let axis = call.axis(self.axis, rank)? as usize;
         let size = self.shape[axis];
@@ -47,7 +49,7 @@ impl Granularity {
                     self.axis, self.shape
                 )));
             }
-            let mut shape = vec![1; rank];
+            let mut shape = vec![Dim::ONE; rank];
             shape[axis] = size;
             return call.reshape(operand, &shape);
         }
@@ -63,7 +65,9 @@ impl Granularity {
             return Ok(operand);
         }
         // One scale per element.
-        let blocks = call.constant(DataType::Int32, &[size], (0..size).map(|at| (at / self.block) as i64))?;
+        let elements = places(call, DataType::Int32, size, 0, 1)?;
+        let block = call.int_scalar(DataType::Int32, self.block as i64)?;
+        let blocks = call.div(elements, block)?;
         call.gather(operand, blocks, axis as u32)
     }
 }
@@ -101,14 +105,14 @@ fn zeros(call: &mut Call, scale: OperandId, dtype: DataType) -> Step<OperandId> 
         return call.constant_from_bytes(descriptor.clone(), &vec![0; descriptor.bytes()]);
     }
     let zero = call.int_scalar(dtype, 0)?;
-    let shape = call.sizes(scale);
+    let shape = call.shape(scale);
     call.expand(zero, &shape)
 }
 
 /// `x` rounded to an integer and moved by `zero_point`, which broadcasts to it and has its rank.
 fn rounded(call: &mut Call, x: OperandId, zero_point: OperandId) -> Step<OperandId> {
     let one = call.scalar_like(x, 1.0)?;
-    let shape = call.sizes(zero_point);
+    let shape = call.shape(zero_point);
     let ones = call.expand(one, &shape)?;
     call.emit(Quantize::QuantizeLinear, &[x, ones, zero_point])
 }
@@ -131,7 +135,7 @@ pub fn quantize_linear(call: &mut Call) -> Outcome {
         Some(zero_point) => call.dtype(zero_point),
         None => named_type(call, "output_dtype")?.unwrap_or(DataType::Uint8),
     };
-    let granularity = Granularity::new(call, call.sizes(x))?;
+    let granularity = Granularity::new(call, call.shape(x))?;
     let scale = granularity.spread(call, scale)?;
     let zero_point = match zero_point {
         Some(zero_point) => granularity.spread(call, zero_point)?,
@@ -161,7 +165,7 @@ pub fn dequantize_linear(call: &mut Call) -> Outcome {
     let (x, scale) = (quantized(call, 0)?, call.input(1)?);
     let dtype = named_type(call, "output_dtype")?.filter(|_| call.opset >= 23).unwrap_or(call.dtype(scale));
     let scale = call.cast(scale, dtype)?;
-    let granularity = Granularity::new(call, call.sizes(x))?;
+    let granularity = Granularity::new(call, call.shape(x))?;
     let scale = granularity.spread(call, scale)?;
     let zero_point = match call.value(2) {
         Some(_) => {
@@ -215,17 +219,18 @@ fn centered(
 
 /// A value per row of a first operand of a matrix product, or one for all.
 fn per_row(call: &mut Call, operand: OperandId) -> Step<OperandId> {
-    match call.sizes(operand)[..] {
-        [] | [1] => call.to_scalar(operand),
-        [rows] => call.reshape(operand, &[rows, 1]),
+    match call.shape(operand)[..] {
+        [] => Ok(operand),
+        [size] if size == 1 => call.to_scalar(operand),
+        [rows] => call.reshape(operand, &[rows, Dim::ONE]),
         _ => Ok(operand),
     }
 }
 
 /// A value per column of a second operand of a matrix product, or one for all.
 fn per_column(call: &mut Call, operand: OperandId) -> Step<OperandId> {
-    match call.sizes(operand)[..] {
-        [1] => call.to_scalar(operand),
+    match call.shape(operand)[..] {
+        [size] if size == 1 => call.to_scalar(operand),
         _ => Ok(operand),
     }
 }
@@ -239,7 +244,7 @@ fn matmul_integer(call: &mut Call) -> Outcome {
 /// `accumulator * (a * b / y)` rounded, with the scale and zero point `y` at `index` and behind it.
 fn requantized(call: &mut Call, accumulator: OperandId, factor: OperandId, index: usize) -> Outcome {
     let (scale, zero_point) = (call.input(index)?, call.input(index + 1)?);
-    if call.sizes(scale).iter().chain(&call.sizes(zero_point)).any(|&size| size != 1) {
+    if call.shape(scale).iter().chain(&call.shape(zero_point)).any(|&size| size != 1) {
         return Err("y_scale and y_zero_point have more than one element".into());
     }
     let scale = call.to_scalar(scale)?;
@@ -264,16 +269,17 @@ fn qlinear_matmul(call: &mut Call) -> Outcome {
 
 /// One value per output channel, in front of `dimensions` others, or one for all.
 fn per_channel(call: &mut Call, operand: OperandId, dimensions: usize) -> Step<OperandId> {
-    match call.sizes(operand)[..] {
-        [] | [1] => call.to_scalar(operand),
-        [channels] => call.reshape(operand, &[&[channels], vec![1; dimensions].as_slice()].concat()),
+    match call.shape(operand)[..] {
+        [] => Ok(operand),
+        [size] if size == 1 => call.to_scalar(operand),
+        [channels] => call.reshape(operand, &[&[channels], vec![Dim::ONE; dimensions].as_slice()].concat()),
         ref other => Err(Refusal(format!("a scale or zero point has shape {other:?}, expected one per channel"))),
     }
 }
 
 /// The exact convolution of `x` with `filter`, float32 that hold integers of magnitudes up to 255: int32.
 fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Convolution) -> Step<OperandId> {
-    let (shape, filter_shape) = (call.sizes(x), call.sizes(filter));
+    let (shape, filter_shape) = (call.shape(x), call.sizes(filter));
     let (channels, elements) = (filter_shape[1], filter_shape[2..].iter().product::<u32>());
     if elements > EXACT_PRODUCTS {
         return Err(Refusal(format!("the kernel has {elements} elements, expected at most {EXACT_PRODUCTS}")));
@@ -287,10 +293,10 @@ fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Con
         let mut part = x;
         if count < channels {
             // Some channels of every group.
-            let grouped = [&[shape[0], how.groups, channels], &shape[2..]].concat();
+            let grouped = [&[shape[0], how.groups.into(), channels.into()], &shape[2..]].concat();
             let grouped = call.reshape(x, &grouped)?;
             let some = call.slice_axis(grouped, 2, start, count)?;
-            part = call.reshape(some, &[&[shape[0], how.groups * count], &shape[2..]].concat())?;
+            part = call.reshape(some, &[&[shape[0], Dim::from(how.groups * count)], &shape[2..]].concat())?;
         }
         let filter = call.slice_axis(filter, 1, start, count)?;
         let product = convolve(call, part, filter, None, how)?;
@@ -305,8 +311,8 @@ fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Con
 
 /// The exact convolution of two inputs, each followed by its zero point at the given places.
 fn integer_convolution(call: &mut Call, [x, x_zero]: [usize; 2], [w, w_zero]: [usize; 2]) -> Step<OperandId> {
-    let how = convolution(call, &call.input_sizes(x)?, &call.input_sizes(w)?)?;
-    let dimensions = call.input_sizes(w)?.len() - 1;
+    let how = convolution(call, &call.input_shape(x)?, &call.input_shape(w)?)?;
+    let dimensions = call.input_shape(w)?.len() - 1;
     let x = centered(call, x, x_zero, |call, zero| call.to_scalar(zero))?;
     let w = centered(call, w, w_zero, |call, zero| per_channel(call, zero, dimensions))?;
     exact_convolution(call, x, w, &how)
@@ -321,8 +327,8 @@ fn qlinear_conv(call: &mut Call) -> Outcome {
     let mut sum = integer_convolution(call, [0, 2], [3, 5])?;
     let dimensions = call.rank(sum) - 2;
     if let Some(bias) = call.optional(8)? {
-        let channels = call.sizes(sum)[1];
-        let bias = call.reshape(bias, &[&[channels], vec![1; dimensions].as_slice()].concat())?;
+        let channels = call.shape(sum)[1];
+        let bias = call.reshape(bias, &[&[channels], vec![Dim::ONE; dimensions].as_slice()].concat())?;
         sum = call.add(sum, bias)?;
     }
     let (x_scale, w_scale) = (call.input(1)?, call.input(4)?);

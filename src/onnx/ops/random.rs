@@ -4,6 +4,7 @@
 //! on `i` only, so that the same seed gives the same numbers everywhere, though not those of other runtimes: the standard
 //! names no generator.
 
+use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -127,7 +128,8 @@ fn multinomial(call: &mut Call) -> Outcome {
         return Err(Refusal(format!("dtype is {output_data_type}, expected int32 or int64")));
     }
     let x = call.input(0)?;
-    let [batch, classes] = call.dims(x, "the input")?;
+    // What is drawn is a constant of this shape.
+    let [batch, classes] = call.dims(x, "the input")?.map(Dim::get);
     let given = call.int_or("sample_size", 1);
     let samples = u32::try_from(given).ok().filter(|&samples| samples > 0);
     let samples = samples.ok_or_else(|| Refusal(format!("sample_size is {given}, expected a positive number")))?;

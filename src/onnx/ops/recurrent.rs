@@ -1,6 +1,7 @@
 //! Recurrent networks. Those that WebNN does not have are unrolled over time.
 
 use super::generate::places;
+use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -24,8 +25,8 @@ struct Sequence {
     recurrent_bias: Option<OperandId>,
     /// Whether a step is one of its sequence, `[steps, batch, 1]`; `None` if all are.
     valid: Option<OperandId>,
-    steps: u32,
-    batch: u32,
+    steps: Dim,
+    batch: Dim,
     hidden: u32,
     direction: Direction,
     /// Whether batches come first.
@@ -51,14 +52,14 @@ impl Sequence {
             return Err("the input and its weights have another rank than 3".into());
         }
         let x = if batchwise { call.transpose(x, &[1, 0, 2])? } else { x };
-        let &[steps, batch, _] = &call.sizes(x)[..] else { return Err("the input has no steps".into()) };
-        let hidden = call.sizes(recurrent_weight)[2];
+        let &[steps, batch, _] = &call.shape(x)[..] else { return Err("the input has no steps".into()) };
+        let hidden = call.shape(recurrent_weight)[2].get();
         let valid = valid_steps(call, steps, batch)?;
         let directions = direction.count() as u32;
         let mut biases = [None, None];
         if let Some(bias) = call.optional(3)? {
-            let (got, both) = (call.sizes(bias), 2 * gates as u64 * hidden as u64);
-            if got.len() != 2 || got[0] != directions || got[1] as u64 != both {
+            let (got, both) = (call.shape(bias), Dim::from(hidden) * gates * 2);
+            if got.len() != 2 || got[0] != directions || got[1] != both {
                 return Err(Refusal(format!("B has shape {got:?}, expected [{directions}, {both}]")));
             }
             let half = gates * hidden;
@@ -109,22 +110,21 @@ impl Sequence {
 }
 
 /// Which steps are of the sequences whose lengths are an input, `[steps, batch, 1]`; `None` if all are.
-fn valid_steps(call: &mut Call, steps: u32, batch: u32) -> Step<Option<OperandId>> {
+fn valid_steps(call: &mut Call, steps: Dim, batch: Dim) -> Step<Option<OperandId>> {
     let Some(lengths) = call.optional(4)? else { return Ok(None) };
-    if call.sizes(lengths) != [batch] {
-        return Err(Refusal(format!("sequence_lens has shape {:?}, expected [{batch}]", call.sizes(lengths))));
+    if call.shape(lengths) != [batch] {
+        return Err(Refusal(format!("sequence_lens has shape {:?}, expected [{batch}]", call.shape(lengths))));
     }
-    if let Some(numbers) = call.numbers_of(lengths) {
-        let numbers: Vec<f64> = numbers.into_iter().map(Number::to_f64).collect();
-        if numbers.iter().any(|&length| !(0.0..=steps as f64).contains(&length)) {
-            return Err(Refusal(format!("sequence_lens are {numbers:?}, expected numbers from 0 to {steps}")));
+    if let Some(known) = call.dims_of(lengths) {
+        if known.iter().any(|&length| length < 0 || length > steps) {
+            return Err(Refusal(format!("sequence_lens are {known:?}, expected numbers from 0 to {steps}")));
         }
-        if numbers.iter().all(|&length| length == steps as f64) {
+        if known.iter().all(|&length| length == steps) {
             return Ok(None);
         }
     }
     let times = places(call, call.dtype(lengths), steps, 0, 3)?;
-    let lengths = call.reshape(lengths, &[1, batch, 1])?;
+    let lengths = call.reshape(lengths, &[Dim::ONE, batch, Dim::ONE])?;
     call.emit(E::Lesser, &[times, lengths]).map(Some)
 }
 
@@ -174,7 +174,7 @@ fn lstm(call: &mut Call) -> Outcome {
         return cells(call, &sequence, &[hidden, cell], LstmCell { attributes }.into());
     }
     let attributes = LstmAttributes {
-        steps: sequence.steps.into(),
+        steps: sequence.steps,
         hidden_size: sequence.hidden,
         return_sequence: call.wants(0),
         direction: sequence.direction,
@@ -198,7 +198,7 @@ fn gru(call: &mut Call) -> Outcome {
         return cells(call, &sequence, &[hidden], GruCell { attributes }.into());
     }
     let attributes = GruAttributes {
-        steps: sequence.steps.into(),
+        steps: sequence.steps,
         hidden_size,
         reset_after,
         return_sequence: call.wants(0),
@@ -293,7 +293,7 @@ type TimeStep<'a> = dyn Fn(&mut Call, usize, usize, &[OperandId]) -> Step<Vec<Op
 /// last states of a sequence without steps, of which the standard says nothing, are zeros as in onnxruntime.
 fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], step: &TimeStep) -> Outcome {
     let Sequence { x, valid, steps, batch, hidden, direction, .. } = *sequence;
-    check_steps(steps)?;
+    let steps = check_steps(steps)?;
     let zero = call.scalar_like(x, 0.0)?;
     let valid = valid.map(|valid| rows(call, valid, steps)).transpose()?;
     let (mut all, mut last) = (Vec::new(), vec![Vec::new(); initial.len()]);
@@ -302,7 +302,7 @@ fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], s
         for initial in initial {
             states.push(match *initial {
                 Some(initial) => call.pick(initial, 0, number as u32)?,
-                None => call.expand(zero, &[batch, hidden])?,
+                None => call.expand(zero, &[batch, hidden.into()])?,
             });
         }
         let mut shown = vec![None; steps as usize];
@@ -317,7 +317,7 @@ fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], s
                 }
             }
             states = next;
-            shown[time] = Some(call.reshape(output, &[1, 1, batch, hidden])?);
+            shown[time] = Some(call.reshape(output, &[Dim::ONE, Dim::ONE, batch, hidden.into()])?);
         }
         if call.wants(0) {
             let shown: Vec<OperandId> = shown.into_iter().flatten().collect();
@@ -327,7 +327,7 @@ fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], s
             if let (Some(valid), Some(_)) = (&valid, initial) {
                 state = call.select(valid[0], state, zero)?;
             }
-            last.push(call.reshape(state, &[1, batch, hidden])?);
+            last.push(call.reshape(state, &[Dim::ONE, batch, hidden.into()])?);
         }
     }
     let all = if all.is_empty() { None } else { Some(call.concat(&all, 1)?) };
@@ -335,16 +335,17 @@ fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], s
     sequence.outputs(call, all, &last)
 }
 
-fn check_steps(steps: u32) -> Step<()> {
-    match steps {
-        0..=MAX_STEPS => Ok(()),
+/// The number of steps, each of which becomes operators of its own.
+fn check_steps(steps: Dim) -> Step<u32> {
+    match steps.get() {
+        steps @ 0..=MAX_STEPS => Ok(steps),
         _ => Err(Refusal(format!("{steps} steps cannot be unrolled, expected at most {MAX_STEPS}"))),
     }
 }
 
 /// Unrolls a network whose steps are `cell`, `lstmCell()` or `gruCell()`.
 fn cells(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], cell: Op) -> Outcome {
-    check_steps(sequence.steps)?;
+    let steps = check_steps(sequence.steps)?;
     let [_, operands @ ..] = sequence.operands();
     let mut directions = Vec::new();
     for number in 0..sequence.direction.count() as u32 {
@@ -354,7 +355,7 @@ fn cells(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], ce
         }
         directions.push(picked);
     }
-    let inputs = rows(call, sequence.x, sequence.steps)?;
+    let inputs = rows(call, sequence.x, steps)?;
     unroll(call, sequence, initial, &|call, direction, time, states| {
         let (weights, biases) = directions[direction].split_at(2);
         let states: Vec<_> = states.iter().copied().map(Some).collect();
@@ -364,7 +365,7 @@ fn cells(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], ce
 
 /// Each of the `count` slices of `x` along its first dimension, without that dimension.
 fn rows(call: &mut Call, x: OperandId, count: u32) -> Step<Vec<OperandId>> {
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     let rows = call.split(x, &vec![1; count as usize], 0)?;
     rows.into_iter().map(|row| call.reshape(row, &shape[1..])).collect()
 }
@@ -380,8 +381,8 @@ struct Gates {
 impl Gates {
     fn new(call: &mut Call, sequence: &Sequence) -> Step<Gates> {
         let Sequence { x, steps, batch, .. } = *sequence;
-        check_steps(steps)?;
-        let features = call.sizes(x)[2];
+        let count = check_steps(steps)?;
+        let features = call.shape(x)[2];
         let flat = call.reshape(x, &[steps * batch, features])?;
         let (mut products, mut recurrent) = (Vec::new(), Vec::new());
         for at in 0..sequence.direction.count() as u32 {
@@ -393,9 +394,9 @@ impl Gates {
                 bias = Some(call.add(a, b)?);
             }
             let product = call.emit_all(gemm(), vec![Some(flat), Some(weight), bias])?[0];
-            let width = call.sizes(product)[1];
+            let width = call.shape(product)[1];
             let product = call.reshape(product, &[steps, batch, width])?;
-            products.push(rows(call, product, steps)?);
+            products.push(rows(call, product, count)?);
         }
         Ok(Gates { products, recurrent })
     }
@@ -567,7 +568,7 @@ mod tests {
             lstm(&format!("x w r _ {name}"), vec![]).raw(name, Int32, dims, &bytes).refusal(14)
         };
         let message = refusal("long", &[2], &[3, 4]);
-        assert!(message.contains("sequence_lens are [3.0, 4.0], expected numbers from 0 to 3"), "{message}");
+        assert!(message.contains("sequence_lens are [3, 4], expected numbers from 0 to 3"), "{message}");
         assert!(refusal("negative", &[2], &[-1, 3]).contains("expected numbers from 0 to 3"));
         assert!(refusal("few", &[1], &[3]).contains("sequence_lens has shape [1], expected [2]"));
     }

@@ -74,8 +74,8 @@ fn reduce(call: &mut Call, kind: ReduceKind) -> Outcome {
         // Integers are divided as integers.
         ReduceKind::Mean if !call.dtype(x).is_float() => {
             let sum = call.reduce(ReduceKind::Sum, x, &axes, keep)?;
-            let count: u64 = axes.iter().map(|&axis| shape[axis as usize].get() as u64).product();
-            let count = call.int_scalar(call.dtype(x), count as i64)?;
+            let count = axes.iter().map(|&axis| shape[axis as usize]).product();
+            let count = call.dim_scalar(call.dtype(x), count)?;
             call.div(sum, count)
         }
         _ => call.reduce(kind, x, &axes, keep),
@@ -86,7 +86,7 @@ fn reduce(call: &mut Call, kind: ReduceKind) -> Outcome {
 /// The place of the first, or last, of the smallest or largest elements.
 fn arg(call: &mut Call, max: bool) -> Outcome {
     let x = call.input(0)?;
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     let axis = call.axis(call.int_or("axis", 0), shape.len())?;
     let keep = call.int_or("keepdims", 1) != 0;
     if call.int_or("select_last_index", 0) == 0 {
@@ -95,7 +95,7 @@ fn arg(call: &mut Call, max: bool) -> Outcome {
     }
     let reversed = call.emit(Reverse { axes: Some(vec![axis]) }, &[x])?;
     let from_end = arg_operand(call, reversed, max, axis, keep)?;
-    let last = call.int_scalar(DataType::Int64, shape[axis as usize] as i64 - 1)?;
+    let last = call.dim_scalar(DataType::Int64, shape[axis as usize] - 1)?;
     let output = call.sub(last, from_end);
     call.one(output)
 }
@@ -107,7 +107,7 @@ pub fn arg_operand(call: &mut Call, x: OperandId, max: bool, axis: u32, keep: bo
 }
 
 fn cumulative_sum(call: &mut Call) -> Outcome {
-    let rank = call.input_sizes(0)?.len();
+    let rank = call.input_shape(0)?.len();
     let axis = call.axis(call.one_int(1, "axis")?, rank)?;
     if let Some(empty @ Value::Empty(_)) = call.value(0) {
         return Ok(vec![empty]);
@@ -194,7 +194,7 @@ fn log_softmax(call: &mut Call, x: OperandId, axis: u32) -> Step<OperandId> {
 
 /// 1 at the first of the largest elements, 0 elsewhere.
 fn hardmax(call: &mut Call, x: OperandId, axis: u32) -> Step<OperandId> {
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     let best = arg_operand(call, x, true, axis, true)?;
     let all = places(call, DataType::Int64, shape[axis as usize], axis as usize, shape.len())?;
     let is_best = call.emit(E::Equal, &[all, best])?;

@@ -3,6 +3,7 @@
 //! What `resample2d` computes too is left to it, as it is fast. Else an output along a dimension is a sum of a few
 //! picked elements, or a product with a matrix of weights where there are many.
 
+use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step, check_generated};
@@ -29,6 +30,16 @@ enum Nearest {
     Ceil,
     /// Of opset 10: down when the output is larger, up when it is smaller.
     Simple,
+}
+
+/// What a dimension is resized to.
+#[derive(Clone, Copy)]
+enum Length {
+    /// Rounded down.
+    Scale(f64),
+    /// Rounded to the nearest: a scale that all dimensions share.
+    Common(f64),
+    Size(Dim),
 }
 
 /// The attributes of a resizing.
@@ -105,10 +116,38 @@ impl Resizing {
         (first, weights)
     }
 
+    /// Whether a dimension of the same size can be another one.
+    fn moves(&self) -> bool {
+        matches!(self.coordinates.as_str(), "tf_crop_and_resize" | "tf_half_pixel_for_nn")
+    }
+
     /// Whether a dimension stays as it is, without a look at every place.
     fn keeps(&self, sizes: &Sizes) -> bool {
-        let moves = matches!(self.coordinates.as_str(), "tf_crop_and_resize" | "tf_half_pixel_for_nn");
-        sizes.input == sizes.output && sizes.scale == 1.0 && !moves
+        sizes.input == sizes.output && sizes.scale == 1.0 && !self.moves()
+    }
+
+    /// The size of the output for an `input` that is known later, if `resample2d` does the same whatever that is.
+    fn resampled_size(&self, input: Dim, wanted: Length) -> Option<Dim> {
+        let (output, factor) = match wanted {
+            Length::Scale(scale) if scale.fract() == 0.0 && (1.0..=MAX_FACTOR).contains(&scale) => {
+                (input * scale as u32, scale as u32)
+            }
+            Length::Scale(_) | Length::Common(_) => return None,
+            Length::Size(size) => (size, (size.shown() / input.shown().max(1)).clamp(0, MAX_FACTOR as i64) as u32),
+        };
+        let known = Dim::ONE..=Dim::from(MAX_RESAMPLED);
+        if self.antialias || self.exclude_outside || !known.contains(&output) {
+            return None;
+        }
+        let same = match (self.mode, self.coordinates.as_str()) {
+            (Mode::Linear, "half_pixel" | "half_pixel_symmetric") => true,
+            (Mode::Linear, "pytorch_half_pixel") => output > 1,
+            // No place is in the middle between two.
+            (Mode::Nearest(Nearest::PreferFloor | Nearest::PreferCeil), "half_pixel" | "half_pixel_symmetric")
+            | (Mode::Nearest(Nearest::Floor | Nearest::Simple), "asymmetric") => factor > 0 && output == input * factor,
+            _ => false,
+        };
+        same.then_some(output)
     }
 
     fn plan(&self, axis: usize, sizes: &Sizes) -> Step<Plan> {
@@ -167,6 +206,11 @@ impl Resizing {
 /// of them in an image of usual size.
 const SAME_PLACE: f64 = 1e-5;
 
+/// The largest dimension of an output that is known later, and the largest whole factor, for which float32 tells which
+/// element is the nearest.
+const MAX_RESAMPLED: u32 = 1 << 16;
+const MAX_FACTOR: f64 = 16.0;
+
 /// The most weights along a dimension.
 const MAX_WEIGHTS: u64 = 1 << 22;
 
@@ -217,7 +261,7 @@ impl Plan {
     }
 
     fn product(&self, call: &mut Call, x: OperandId) -> Step<OperandId> {
-        let shape = call.sizes(x);
+        let shape = call.shape(x);
         let (input, places) = (self.input as usize, self.taps.len());
         let (before, after) = (&shape[..self.axis], &shape[self.axis + 1..]);
         let is_last = after.is_empty();
@@ -230,50 +274,100 @@ impl Plan {
             }
         }
         let (input, places, dtype) = (self.input, places as u32, call.dtype(x));
-        let product = if is_last {
-            let rows = call.reshape(x, &[before.iter().product(), input])?;
+        let product = |sizes: &[Dim]| sizes.iter().copied().product::<Dim>();
+        let resized = if is_last {
+            let rows = call.reshape(x, &[product(before), Dim::from(input)])?;
             let matrix = call.constant(dtype, &[input, places], matrix)?;
             call.matmul(rows, matrix)?
         } else {
-            let columns = call.reshape(x, &[before.iter().product(), input, after.iter().product()])?;
+            let columns = call.reshape(x, &[product(before), Dim::from(input), product(after)])?;
             let matrix = call.constant(dtype, &[places, input], matrix)?;
             call.matmul(matrix, columns)?
         };
-        call.reshape(product, &[before, &[places], after].concat())
+        call.reshape(resized, &[before, &[Dim::from(places)], after].concat())
     }
 }
 
-/// With `resample2d`, if it does the same.
-fn resample(call: &mut Call, x: OperandId, mode: Mode, plans: &[Plan]) -> Step<Option<OperandId>> {
-    let shape = call.sizes(x);
-    let dtype = call.dtype(x);
-    let mode = match mode {
-        Mode::Nearest(_) if dtype.size() <= 2 || dtype == DataType::Float32 => InterpolationMode::NearestNeighbor,
-        Mode::Linear if dtype.is_float() => InterpolationMode::Linear,
-        _ => return Ok(None),
-    };
-    let fits = (2..=4).contains(&shape.len())
-        && (1..=2).contains(&plans.len())
-        && plans.iter().all(|plan| plan.is_resampling(mode) && !plan.outside.contains(&true));
-    if !fits {
+/// The mode of `resample2d` for elements of type `dtype`, if it has one.
+fn resampling(mode: Mode, dtype: DataType) -> Option<InterpolationMode> {
+    match mode {
+        Mode::Nearest(_) if dtype.size() <= 2 || dtype == DataType::Float32 => Some(InterpolationMode::NearestNeighbor),
+        Mode::Linear if dtype.is_float() => Some(InterpolationMode::Linear),
+        _ => None,
+    }
+}
+
+/// With `resample2d`, if it has the mode and takes these axes, which become as long as is said.
+fn resample(call: &mut Call, x: OperandId, mode: Mode, lengths: &[(usize, Dim)]) -> Step<Option<OperandId>> {
+    let shape = call.shape(x);
+    let Some(mode) = resampling(mode, call.dtype(x)) else { return Ok(None) };
+    if !(2..=4).contains(&shape.len()) || !(1..=2).contains(&lengths.len()) {
         return Ok(None);
     }
     let missing = 4 - shape.len();
-    let image = call.reshape(x, &[vec![1; missing].as_slice(), &shape].concat())?;
+    let image = call.reshape(x, &[vec![Dim::ONE; missing].as_slice(), &shape].concat())?;
     let mut output = shape;
-    for plan in plans {
-        output[plan.axis] = plan.taps.len() as u32;
+    for &(axis, length) in lengths {
+        output[axis] = length;
     }
-    let mut axes: Vec<u32> = plans.iter().map(|plan| (plan.axis + missing) as u32).collect();
+    let mut axes: Vec<u32> = lengths.iter().map(|(axis, _)| (axis + missing) as u32).collect();
     if axes.len() < 2 {
         axes.push(if axes[0] == 3 { 2 } else { 3 });
     }
     axes.sort_unstable();
-    let sizes =
-        axes.iter().map(|&axis| (axis as usize).checked_sub(missing).map_or(1, |axis| output[axis]).into()).collect();
+    let size = |&axis: &u32| (axis as usize).checked_sub(missing).map_or(Dim::ONE, |axis| output[axis]);
+    let sizes = axes.iter().map(size).collect();
     let op = Resample2d { mode, scales: None, sizes: Some(sizes), axes: Some(axes) };
     let y = call.emit(op, &[image])?;
     call.reshape(y, &output).map(Some)
+}
+
+/// Resizes `axes` of input 0 to `lengths`, in `regions` of interest if there are. What stays as it is may be known later, and so may be what `resample2d` does
+/// whatever the sizes are.
+fn resize_axes(call: &mut Call, how: &Resizing, axes: &[u32], lengths: &[Length], regions: &[[f64; 2]]) -> Outcome {
+    let shape = call.input_shape(0)?;
+    let stays = |axis: usize, length: Length| match length {
+        Length::Scale(scale) => scale == 1.0,
+        // The size is rounded anyway.
+        Length::Common(scale) => scale == 1.0,
+        Length::Size(size) => size == shape[axis],
+    };
+    let pairs = axes.iter().zip(lengths).map(|(&axis, &length)| (axis as usize, length));
+    let changed: Vec<(usize, Length)> = pairs.filter(|&(axis, length)| how.moves() || !stays(axis, length)).collect();
+    let is_known = |&(axis, length): &(usize, Length)| {
+        shape[axis].is_number() && !matches!(length, Length::Size(size) if !size.is_number())
+    };
+    if !changed.iter().all(is_known) {
+        let size = |&(axis, length): &(usize, Length)| Some((axis, how.resampled_size(shape[axis], length)?));
+        let sizes: Option<Vec<_>> = changed.iter().map(size).collect();
+        let x = call.input(0)?;
+        if let Some(sizes) = sizes
+            && let Some(y) = resample(call, x, how.mode, &sizes)?
+        {
+            return call.one(Ok(y));
+        }
+    }
+    let mut all = vec![unchanged(1); shape.len()];
+    for (axis, length) in changed {
+        let input = shape[axis].get();
+        all[axis] = match length {
+            Length::Scale(scale) => {
+                Sizes { output: scaled(input, scale)?, scale, length: scale * input as f64, ..unchanged(input) }
+            }
+            Length::Common(scale) => {
+                let length = scale * input as f64;
+                Sizes { output: scaled(1, length + 0.5)?, scale, length, ..unchanged(input) }
+            }
+            Length::Size(size) => {
+                let output = size.get();
+                Sizes { output, scale: output as f64 / input as f64, length: output as f64, ..unchanged(input) }
+            }
+        };
+    }
+    for (&axis, &roi) in axes.iter().zip(regions) {
+        all[axis as usize].roi = roi;
+    }
+    emit(call, how, &all)
 }
 
 fn emit(call: &mut Call, how: &Resizing, sizes: &[Sizes]) -> Outcome {
@@ -292,7 +386,11 @@ fn emit(call: &mut Call, how: &Resizing, sizes: &[Sizes]) -> Outcome {
             plans.push(plan);
         }
     }
-    if let Some(y) = resample(call, x, how.mode, &plans)? {
+    let is_resampled = |mode| plans.iter().all(|plan| plan.is_resampling(mode) && !plan.outside.contains(&true));
+    let lengths: Vec<(usize, Dim)> = plans.iter().map(|plan| (plan.axis, Dim::from(plan.taps.len() as u32))).collect();
+    if resampling(how.mode, dtype).is_some_and(is_resampled)
+        && let Some(y) = resample(call, x, how.mode, &lengths)?
+    {
         return call.one(Ok(y));
     }
     let interpolates = !matches!(how.mode, Mode::Nearest(_)) && !dtype.is_float();
@@ -335,56 +433,32 @@ fn scaled(input: u32, scale: f64) -> Step<u32> {
     }
 }
 
-/// Sizes along all dimensions for scales of `axes`.
-fn sizes_for_scales(shape: &[u32], axes: &[u32], scales: &[f64]) -> Step<Vec<Sizes>> {
-    if scales.len() != axes.len() {
-        return Err(Refusal(format!("scales are {scales:?}, expected {}", axes.len())));
+/// A length for each of `axes` from scales.
+fn lengths_for_scales(axes: &[u32], scales: &[f64]) -> Step<Vec<Length>> {
+    match scales.len() == axes.len() {
+        true => Ok(scales.iter().copied().map(Length::Scale).collect()),
+        false => Err(Refusal(format!("scales are {scales:?}, expected {}", axes.len()))),
     }
-    let mut all = unchanged(shape);
-    for (&axis, &scale) in axes.iter().zip(scales) {
-        let sizes = &mut all[axis as usize];
-        sizes.output = scaled(sizes.input, scale)?;
-        (sizes.scale, sizes.length) = (scale, scale * sizes.input as f64);
-    }
-    Ok(all)
 }
 
-/// Sizes along all dimensions for those of `axes`.
-fn sizes_for_sizes(shape: &[u32], axes: &[u32], wanted: &[i64], policy: &str) -> Step<Vec<Sizes>> {
-    let outputs: Option<Vec<u32>> = wanted
-        .iter()
-        .map(|&size| u32::try_from(size).ok().filter(|&size| size > 0 && size <= i32::MAX as u32))
-        .collect();
-    let outputs = outputs
-        .filter(|outputs| outputs.len() == axes.len())
-        .ok_or_else(|| Refusal(format!("sizes are {wanted:?}, expected {} numbers above 0", axes.len())))?;
-    let mut all = unchanged(shape);
-    let factors = axes.iter().zip(&outputs).map(|(&axis, &output)| output as f64 / shape[axis as usize] as f64);
+/// A length for each of `axes` of a tensor of shape `shape` from sizes.
+fn lengths_for_sizes(shape: &[Dim], axes: &[u32], wanted: &[Dim], policy: &str) -> Step<Vec<Length>> {
+    if wanted.len() != axes.len() || wanted.iter().any(|&size| size < 1 || size > i32::MAX as u32) {
+        return Err(Refusal(format!("sizes are {wanted:?}, expected {} numbers above 0", axes.len())));
+    }
+    let pairs = axes.iter().zip(wanted);
+    let factors = pairs.map(|(&axis, size)| size.get() as f64 / shape[axis as usize].get() as f64);
     let common = match policy {
-        "stretch" => None,
+        "stretch" => return Ok(wanted.iter().copied().map(Length::Size).collect()),
         "not_larger" => factors.reduce(f64::min),
         "not_smaller" => factors.reduce(f64::max),
         other => return Err(Refusal(format!("keep_aspect_ratio_policy is {other}"))),
     };
-    for (&axis, &output) in axes.iter().zip(&outputs) {
-        let sizes = &mut all[axis as usize];
-        match common {
-            Some(scale) => {
-                sizes.output = scaled(1, scale * sizes.input as f64 + 0.5)?;
-                (sizes.scale, sizes.length) = (scale, scale * sizes.input as f64);
-            }
-            None => {
-                sizes.output = output;
-                (sizes.scale, sizes.length) = (output as f64 / sizes.input as f64, output as f64);
-            }
-        }
-    }
-    Ok(all)
+    Ok(vec![Length::Common(common.unwrap_or(1.0)); axes.len()])
 }
 
-fn unchanged(shape: &[u32]) -> Vec<Sizes> {
-    let sizes = |&size: &u32| Sizes { input: size, output: size, scale: 1.0, length: size as f64, roi: [0.0, 1.0] };
-    shape.iter().map(sizes).collect()
+fn unchanged(size: u32) -> Sizes {
+    Sizes { input: size, output: size, scale: 1.0, length: size as f64, roi: [0.0, 1.0] }
 }
 
 fn attributes(call: &Call) -> Step<Resizing> {
@@ -412,7 +486,7 @@ fn attributes(call: &Call) -> Step<Resizing> {
 
 /// `Upsample`, and `Resize` of opset 10, which is like it.
 fn upsample(call: &mut Call) -> Outcome {
-    let shape = call.input_sizes(0)?;
+    let shape = call.input_shape(0)?;
     let scales = match call.floats_attribute("scales").filter(|_| call.opset < 9) {
         Some(scales) => scales,
         None => call.optional_floats(1, "scales")?.ok_or("scales are missing")?,
@@ -425,15 +499,15 @@ fn upsample(call: &mut Call) -> Outcome {
     let coordinates = "asymmetric".to_string();
     let how = Resizing { mode, coordinates, antialias: false, exclude_outside: false, extrapolation: 0.0 };
     let axes: Vec<u32> = (0..shape.len() as u32).collect();
-    let sizes = sizes_for_scales(&shape, &axes, &scales)?;
-    emit(call, &how, &sizes)
+    let lengths = lengths_for_scales(&axes, &scales)?;
+    resize_axes(call, &how, &axes, &lengths, &[])
 }
 
 fn resize(call: &mut Call) -> Outcome {
     if call.opset < 11 {
         return upsample(call);
     }
-    let shape = call.input_sizes(0)?;
+    let shape = call.input_shape(0)?;
     let how = attributes(call)?;
     let axes = match call.ints_attribute("axes") {
         Some(axes) => call.axes(&axes, shape.len())?,
@@ -441,23 +515,23 @@ fn resize(call: &mut Call) -> Outcome {
     };
     // An empty list of scales stands for none.
     let scales = call.optional_floats(2, "scales")?.filter(|scales| !scales.is_empty());
-    let mut sizes = match (scales, call.optional_ints(3, "sizes")?) {
-        (Some(scales), _) => sizes_for_scales(&shape, &axes, &scales)?,
-        (None, Some(sizes)) => {
-            sizes_for_sizes(&shape, &axes, &sizes, &call.text_or("keep_aspect_ratio_policy", "stretch"))?
+    let lengths = match scales {
+        Some(scales) => lengths_for_scales(&axes, &scales)?,
+        None if call.value(3).is_some() => {
+            let policy = call.text_or("keep_aspect_ratio_policy", "stretch");
+            lengths_for_sizes(&shape, &axes, &call.int_dims(3, "sizes")?, &policy)?
         }
-        (None, None) => return Err("neither scales nor sizes are given".into()),
+        None => return Err("neither scales nor sizes are given".into()),
     };
+    let mut regions = Vec::new();
     if how.coordinates == "tf_crop_and_resize" {
         let roi = call.optional_floats(1, "roi")?.unwrap_or_default();
         if roi.len() != 2 * axes.len() {
             return Err(Refusal(format!("roi has {} elements, expected {}", roi.len(), 2 * axes.len())));
         }
-        for (at, &axis) in axes.iter().enumerate() {
-            sizes[axis as usize].roi = [roi[at], roi[axes.len() + at]];
-        }
+        regions = (0..axes.len()).map(|at| [roi[at], roi[axes.len() + at]]).collect();
     }
-    emit(call, &how, &sizes)
+    resize_axes(call, &how, &axes, &lengths, &regions)
 }
 
 /// The operators of this family.

@@ -4,6 +4,7 @@
 //! what is taken is a gather of whole rows.
 
 use super::convolution::{Convolution, convolution};
+use crate::dimension::dims;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step, check_generated};
@@ -422,7 +423,7 @@ fn deform_conv(call: &mut Call) -> Outcome {
     let (x, filter, offset) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let (bias, mask) = (call.optional(3)?, call.optional(4)?);
     let (shape, filter_shape) = (call.sizes(x), call.sizes(filter));
-    let Convolution { window, groups } = convolution(call, &shape, &filter_shape)?;
+    let Convolution { window, groups } = convolution(call, &dims(&shape), &dims(&filter_shape))?;
     let &[batch, channels, ..] = &shape[..] else { return Err("the input has no channels".into()) };
     let given = call.int_or("offset_group", 1);
     let sets = u32::try_from(given).ok().filter(|&sets| sets > 0 && channels.is_multiple_of(sets));
@@ -446,7 +447,7 @@ fn deform_conv(call: &mut Call) -> Outcome {
             let step =
                 [element / window.kernel[1], element % window.kernel[1]][at] as f64 * window.dilations[at] as f64;
             let place = [place / outputs[1], place % outputs[1]][at] as f64 * window.strides[at] as f64;
-            place + step - window.padding[at][0] as f64
+            place + step - window.padding[at][0].pinned() as f64
         });
         let base = call.constant(DataType::Float32, &[1, elements * places], base)?;
         let place = call.add(base, moved)?;

@@ -1,6 +1,7 @@
 //! Operators that replace elements, or combine them with others, by indices.
 
 use super::generate::places;
+use crate::dimension::{Dim, numbers};
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -9,7 +10,7 @@ use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::reduce::ReduceKind;
 use crate::ops::scatter::{ScatterElements, ScatterNd};
-use crate::shape::strides;
+use crate::shape::{Descriptor, strides};
 use std::collections::HashMap;
 
 /// The most updates of one element, or the most updates at places that are not constant: each needs operators of its
@@ -92,8 +93,8 @@ fn combine(call: &mut Call, op: E, data: OperandId, places: OperandId, updates: 
 
 /// The rows of `data` at `places` replaced by those of `updates`.
 fn replace(call: &mut Call, data: OperandId, places: OperandId, updates: OperandId) -> Step<OperandId> {
-    let count = call.sizes(places)[0];
-    let places = call.reshape(places, &[count, 1])?;
+    let count = call.shape(places)[0];
+    let places = call.reshape(places, &[count, Dim::ONE])?;
     call.emit(ScatterNd, &[data, places, updates])
 }
 
@@ -115,15 +116,15 @@ fn rounds_of(places: &[Number]) -> Vec<Vec<i64>> {
 /// Along the other dimensions, the indices may reach less far than the data.
 fn scatter_elements(call: &mut Call) -> Outcome {
     let (data, indices, updates) = (call.input(0)?, call.input(1)?, call.input(2)?);
-    let (shape, index_shape) = (call.sizes(data), call.sizes(indices));
+    let (shape, index_shape) = (call.shape(data), call.shape(indices));
     let axis = call.axis(call.int_or("axis", 0), shape.len())?;
     let mut sizes = index_shape.clone();
     if sizes.len() == shape.len() {
         sizes[axis as usize] = shape[axis as usize];
     }
     let fits = sizes.len() == shape.len() && sizes.iter().zip(&shape).all(|(size, whole)| size <= whole);
-    if !fits || call.sizes(updates) != index_shape {
-        let updates = call.sizes(updates);
+    if !fits || call.shape(updates) != index_shape {
+        let updates = call.shape(updates);
         let message = format!("indices {index_shape:?} and updates {updates:?} do not fit to data of shape {shape:?}");
         return Err(Refusal(message));
     }
@@ -132,6 +133,8 @@ fn scatter_elements(call: &mut Call) -> Outcome {
         let output = call.emit(ScatterElements { axis }, &[data, indices, updates]);
         return call.one(output);
     }
+    // What is elsewhere in the data is listed one by one.
+    let (shape, index_shape) = (numbers(&shape), numbers(&index_shape));
     let places = flat_places(call, &shape, indices, axis as usize)?;
     let flat = call.reshape(data, &[shape.iter().product::<u32>()])?;
     let updates = call.reshape(updates, &[index_shape.iter().product::<u32>()])?;
@@ -149,22 +152,23 @@ fn scatter_nd(call: &mut Call) -> Outcome {
         let output = call.emit(ScatterNd, &[data, indices, updates]);
         return call.one(output);
     };
-    let (shape, index_shape) = (call.sizes(data), call.sizes(indices));
-    let depth = index_shape.last().map_or(0, |&depth| depth as usize);
+    let (shape, index_shape) = (call.shape(data), call.shape(indices));
+    let depth = index_shape.last().map_or(0, |depth| depth.size());
     if depth == 0 || depth > shape.len() {
         return Err(Refusal(format!("indices have shape {index_shape:?}, which does not fit to {shape:?}")));
     }
     let (outer, inner) = shape.split_at(depth);
     let indices = call.cast(indices, DataType::Int64)?;
-    let sizes = call.constant(DataType::Int64, &[depth as u32], outer.iter().map(|&size| size as i64))?;
+    let all = Descriptor::new(DataType::Int64, [depth as u32]);
+    let sizes = call.dims_constant(&all, outer)?;
     let indices = from_start(call, indices, sizes)?;
-    let row_strides =
-        call.constant(DataType::Int64, &[depth as u32], strides(outer).into_iter().map(|stride| stride as i64))?;
+    let row_strides: Vec<Dim> = (1..=depth).map(|behind| outer[behind..].iter().copied().product()).collect();
+    let row_strides = call.dims_constant(&all, &row_strides)?;
     let weighted = call.mul(indices, row_strides)?;
     let places = call.reduce(ReduceKind::Sum, weighted, &[index_shape.len() as u32 - 1], false)?;
-    let count = index_shape[..index_shape.len() - 1].iter().product();
+    let count = index_shape[..index_shape.len() - 1].iter().copied().product::<Dim>();
     let places = call.reshape(places, &[count])?;
-    let rows = call.reshape(data, &[&[outer.iter().product()], inner].concat())?;
+    let rows = call.reshape(data, &[&[outer.iter().copied().product()], inner].concat())?;
     let updates = call.reshape(updates, &[&[count], inner].concat())?;
     let output = combine(call, op, rows, places, updates)?;
     let output = call.reshape(output, &shape);
@@ -175,9 +179,9 @@ fn scatter_nd(call: &mut Call) -> Outcome {
 /// front where it is `circular`.
 fn tensor_scatter(call: &mut Call) -> Outcome {
     let (cache, update) = (call.input(0)?, call.input(1)?);
-    let (shape, update_shape) = (call.sizes(cache), call.sizes(update));
+    let (shape, update_shape) = (call.shape(cache), call.shape(update));
     let axis = call.axis(call.int_or("axis", -2), shape.len())?;
-    let count = update_shape.get(axis as usize).copied().unwrap_or(0);
+    let count = update_shape.get(axis as usize).copied().unwrap_or_default();
     let mut expected = shape.clone();
     expected[axis as usize] = count;
     if axis == 0 || update_shape != expected || count > shape[axis as usize] {
@@ -185,7 +189,7 @@ fn tensor_scatter(call: &mut Call) -> Outcome {
     }
     let mut rows = places(call, DataType::Int64, count, axis as usize, shape.len())?;
     if let Some(first) = call.optional(2)? {
-        let mut column = vec![1; shape.len()];
+        let mut column = vec![Dim::ONE; shape.len()];
         column[0] = shape[0];
         let first = call.cast(first, DataType::Int64)?;
         let first = call.reshape(first, &column)?;
@@ -194,7 +198,7 @@ fn tensor_scatter(call: &mut Call) -> Outcome {
     match call.text_or("mode", "linear").as_str() {
         "linear" => {}
         "circular" => {
-            let size = call.int_scalar(DataType::Int64, shape[axis as usize] as i64)?;
+            let size = call.dim_scalar(DataType::Int64, shape[axis as usize])?;
             let rounds = call.div(rows, size)?;
             let passed = call.mul(rounds, size)?;
             rows = call.sub(rows, passed)?;

@@ -2,7 +2,7 @@
 
 use super::generate::places;
 use super::reduce::arg_operand;
-use crate::dimension::dims;
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -74,7 +74,7 @@ impl Network {
         let mut halves = [[self.line[0]; 2]; 2];
         for (operand, halves) in self.line.into_iter().zip(&mut halves) {
             let [outer, count, inner] = call.dims(operand, "the input")?;
-            let blocks = call.reshape(operand, &[outer, count / (2 * distance), 2 * distance, inner])?;
+            let blocks = call.reshape(operand, &[outer, count / (2 * distance), Dim::from(2 * distance), inner])?;
             let [first, second] = call.split(blocks, &[distance; 2], 2)?[..] else { unreachable!("two halves") };
             let turned = mirrored && distance > 1;
             *halves = [first, if turned { call.emit(Reverse { axes: Some(vec![2]) }, &[second])? } else { second }];
@@ -111,14 +111,21 @@ impl Network {
     }
 }
 
+/// The smallest power of two that is not below `count`: the sizes that it holds for are noted.
+fn next_power_of_two(count: Dim) -> u32 {
+    let power = (count.shown() as u32).next_power_of_two();
+    let holds = count <= power && count * 2 > power;
+    debug_assert!(holds || power == 1);
+    power
+}
+
 /// The places of the first `k` elements of `x` along `axis`.
-fn sorted(call: &mut Call, x: OperandId, axis: usize, order: Order, k: u32) -> Step<OperandId> {
+fn sorted(call: &mut Call, x: OperandId, axis: usize, order: Order, k: Dim) -> Step<OperandId> {
     let Order { largest, worst } = order;
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     let count = shape[axis];
-    let (outer, inner) = (shape[..axis].iter().product(), shape[axis + 1..].iter().product());
-    let width = k.next_power_of_two();
-    let all = count.next_power_of_two();
+    let [outer, inner] = [&shape[..axis], &shape[axis + 1..]].map(|sizes| sizes.iter().copied().product::<Dim>());
+    let [width, all] = [k, count].map(next_power_of_two);
     let mut keys = call.reshape(x, &[outer, count, inner])?;
     if call.dtype(x).is_float() {
         // As in a search, NaN comes before every number.
@@ -126,8 +133,8 @@ fn sorted(call: &mut Call, x: OperandId, axis: usize, order: Order, k: u32) -> S
         let is_nan = call.emit(E::IsNaN, &[keys])?;
         keys = call.select(is_nan, best, keys)?;
     }
-    if all > count {
-        let (beginning, ending) = (dims(&[0; 3]), dims(&[0, all - count, 0]));
+    if count < all {
+        let (beginning, ending) = (vec![Dim::ZERO; 3], vec![Dim::ZERO, Dim::from(all) - count, Dim::ZERO]);
         keys = call.emit(Pad { beginning, ending, value: worst, ..Default::default() }, &[keys])?;
     }
     // What was added comes behind everything, because of its place.
@@ -143,21 +150,25 @@ fn sorted(call: &mut Call, x: OperandId, axis: usize, order: Order, k: u32) -> S
         network.join(call, width, true)?;
         left /= 2;
     }
-    let found = call.slice_axis(network.line[1], 1, 0, k)?;
+    let found = call.slice_axis(network.line[1], 1, 0u32, k)?;
     let found = call.cast(found, DataType::Int64)?;
     call.reshape(found, &[&shape[..axis], &[k], &shape[axis + 1..]].concat())
 }
 
 /// `K` is an attribute before opset 10 and a constant from then on.
 fn top_k(call: &mut Call) -> Outcome {
-    let mut shape = call.input_sizes(0)?;
+    let mut shape = call.input_shape(0)?;
     let axis = call.axis(call.int_or("axis", -1), shape.len())?;
     let size = shape[axis as usize];
-    let given = if call.opset < 10 { call.int_attribute("k").ok_or("k is missing")? } else { call.one_int(1, "K")? };
-    let k = u32::try_from(given).ok().filter(|&k| k <= size);
-    let k = k.ok_or_else(|| Refusal(format!("K is {given}, expected at most {size}, the size of the dimension")))?;
+    let k = match call.opset < 10 {
+        true => Dim::number(call.int_attribute("k").ok_or("k is missing")?),
+        false => call.one_dim(1).map_or_else(|| call.one_int(1, "K").map(Dim::number), Ok)?,
+    };
+    if k < 0 || k > size {
+        return Err(Refusal(format!("K is {k}, expected at most {size}, the size of the dimension")));
+    }
     shape[axis as usize] = k;
-    if shape.contains(&0) {
+    if shape.iter().any(|&size| size == 0) {
         let dtype = call.input_type(0).ok_or("the input is of a type that WebNN does not have")?;
         let empty = |dtype| Value::Empty(Descriptor::new(dtype, shape.clone()));
         return Ok(vec![empty(dtype), empty(DataType::Int64)]);
@@ -170,7 +181,8 @@ fn top_k(call: &mut Call) -> Outcome {
         (None, true) => Number::Float(f64::NEG_INFINITY),
         (None, false) => Number::Float(f64::INFINITY),
     };
-    if k > MAX_SEARCHES {
+    // A search for each of them asks for their number.
+    if !k.is_number() || k > MAX_SEARCHES {
         let found = sorted(call, x, axis as usize, Order { largest, worst }, k)?;
         let values = call.emit(GatherElements { axis }, &[x, found])?;
         return Ok([values, found].map(Value::Operand).to_vec());
@@ -179,7 +191,7 @@ fn top_k(call: &mut Call) -> Outcome {
     let all = places(call, DataType::Int64, size, axis as usize, call.rank(x))?;
     let mut search = Search { x, axis, largest, all, worst, left: None };
     let (mut values, mut found) = (Vec::new(), Vec::new());
-    for _ in 0..k {
+    for _ in 0..k.get() {
         let [value, place] = search.next(call)?;
         values.push(value);
         found.push(place);

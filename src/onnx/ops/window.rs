@@ -1,5 +1,6 @@
 //! Windows that move over the spatial dimensions of an input: what convolutions and pooling have in common.
 
+use crate::dimension::Dim;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 
@@ -13,7 +14,7 @@ pub struct Window {
     /// Steps between its elements.
     pub dilations: Vec<u32>,
     /// Before and after each dimension.
-    pub padding: Vec<[u32; 2]>,
+    pub padding: Vec<[Dim; 2]>,
 }
 
 /// The non-negative integers of an attribute with one entry per spatial dimension.
@@ -53,22 +54,27 @@ pub fn pads(call: &Call, count: usize) -> Step<Vec<[u32; 2]>> {
 ///
 /// # Errors
 /// If an attribute does not fit.
-pub fn window(call: &Call, spatial: &[u32], kernel: Vec<u32>) -> Step<Window> {
+pub fn window(call: &Call, spatial: &[Dim], kernel: Vec<u32>) -> Step<Window> {
     let count = spatial.len();
     if kernel.len() != count || kernel.contains(&0) {
         return Err(Refusal(format!("the kernel is {kernel:?}, expected {count} numbers above 0")));
     }
     let [strides, dilations] = steps(call, count)?;
     let padding = match call.text_or("auto_pad", "NOTSET").as_str() {
-        "NOTSET" | "" => pads(call, count)?,
-        "VALID" => vec![[0, 0]; count],
+        "NOTSET" | "" => pads(call, count)?.into_iter().map(|pads| pads.map(Dim::from)).collect(),
+        "VALID" => vec![[Dim::number(0); 2]; count],
         same @ ("SAME_UPPER" | "SAME_LOWER") => (0..count)
             .map(|at| {
-                // The output has ceil(input / stride) elements.
-                let last = (spatial[at].div_ceil(strides[at]).max(1) - 1) as u64 * strides[at] as u64;
-                let reach = (kernel[at] - 1) as u64 * dilations[at] as u64 + 1;
-                let total = (last + reach).saturating_sub(spatial[at] as u64).min(u32::MAX as u64) as u32;
-                shares(total, same == "SAME_UPPER")
+                let more = Dim::from(kernel[at] - 1) * dilations[at];
+                let total = match strides[at] {
+                    1 => more,
+                    // The output has ceil(input / stride) elements.
+                    stride => {
+                        let last = (spatial[at].div_ceil(stride).max(1u32) - 1) * stride;
+                        (last + more + 1 - spatial[at]).max(0u32)
+                    }
+                };
+                shares(total.min(u32::MAX), same == "SAME_UPPER")
             })
             .collect(),
         other => return Err(Refusal(format!("auto_pad is {other}"))),
@@ -77,14 +83,14 @@ pub fn window(call: &Call, spatial: &[u32], kernel: Vec<u32>) -> Step<Window> {
 }
 
 /// `total` in two halves; the larger one is the last if `upper`.
-pub fn shares(total: u32, upper: bool) -> [u32; 2] {
+pub fn shares(total: Dim, upper: bool) -> [Dim; 2] {
     let (less, more) = (total / 2, total - total / 2);
     if upper { [less, more] } else { [more, less] }
 }
 
 impl Window {
     /// The padding as WebNN has it.
-    pub fn flat_padding(&self) -> Vec<u32> {
+    pub fn flat_padding(&self) -> Vec<Dim> {
         self.padding.iter().flatten().copied().collect()
     }
 
@@ -100,7 +106,7 @@ impl Window {
             kernel: behind(1, &self.kernel),
             strides: behind(1, &self.strides),
             dilations: behind(1, &self.dilations),
-            padding: [&[[0, 0]], self.padding.as_slice()].concat(),
+            padding: [&[[Dim::number(0); 2]], self.padding.as_slice()].concat(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Attention operators whose queries have as many heads as their keys, and rotary embeddings.
 
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -17,10 +18,10 @@ const MASK_FILTER_VALUE: f32 = -10_000.0;
 /// Sizes of attention with a past.
 #[derive(Clone, Copy)]
 struct Sizes {
-    batch: u32,
-    queries: u32,
+    batch: Dim,
+    queries: Dim,
     /// With the past.
-    keys: u32,
+    keys: Dim,
 }
 
 /// What to add to the scores for the mask at `index`, in any of its forms: `[batch]` ends, `[2 * batch]` ends and
@@ -28,23 +29,23 @@ struct Sizes {
 fn mask_bias(call: &mut Call, index: usize, dtype: DataType, sizes: Sizes) -> Step<Option<OperandId>> {
     let Some(mask) = call.optional(index)? else { return Ok(None) };
     let Sizes { batch, queries, keys } = sizes;
-    let shape = call.sizes(mask);
+    let (shape, one) = (call.shape(mask), Dim::number(1));
     let seen = match shape[..] {
         [ends] if ends == batch => until(call, mask, sizes)?,
-        [both] if both == 2 * batch => {
-            let (ends, starts) = (call.slice_axis(mask, 0, 0, batch)?, call.slice_axis(mask, 0, batch, batch)?);
+        [both] if both == batch * 2 => {
+            let (ends, starts) = (call.slice_axis(mask, 0, 0u32, batch)?, call.slice_axis(mask, 0, batch, batch)?);
             let before = until(call, ends, sizes)?;
             let hidden = until(call, starts, sizes)?;
             let after = call.emit(E::LogicalNot, &[hidden])?;
             call.emit(E::LogicalAnd, &[before, after])?
         }
-        [b, t] if [b, t] == [batch, keys] => positive(call, mask, &[batch, 1, 1, keys])?,
-        [b, s, t] if [b, s, t] == [batch, queries, keys] => positive(call, mask, &[batch, 1, queries, keys])?,
+        [b, t] if [b, t] == [batch, keys] => positive(call, mask, &[batch, one, one, keys])?,
+        [b, s, t] if [b, s, t] == [batch, queries, keys] => positive(call, mask, &[batch, one, queries, keys])?,
         _ => {
             return Err(Refusal(format!(
                 "the mask has shape {shape:?}, expected one of [{batch}], [{}], [{batch}, {keys}], \
                  [{batch}, {queries}, {keys}]",
-                2 * batch
+                batch * 2
             )));
         }
     };
@@ -56,13 +57,13 @@ fn mask_bias(call: &mut Call, index: usize, dtype: DataType, sizes: Sizes) -> St
 
 /// Which keys are in front of the `ends` of shape `[batch]`.
 fn until(call: &mut Call, ends: OperandId, sizes: Sizes) -> Step<OperandId> {
-    let columns = counting(call, 0, &[1, 1, 1, sizes.keys])?;
+    let (columns, one) = (columns(call, sizes.keys, 4)?, Dim::number(1));
     let ends = call.cast(ends, DataType::Int32)?;
-    let ends = call.reshape(ends, &[sizes.batch, 1, 1, 1])?;
+    let ends = call.reshape(ends, &[sizes.batch, one, one, one])?;
     call.emit(E::Lesser, &[columns, ends])
 }
 
-fn positive(call: &mut Call, mask: OperandId, shape: &[u32]) -> Step<OperandId> {
+fn positive(call: &mut Call, mask: OperandId, shape: &[Dim]) -> Step<OperandId> {
     let zero = call.scalar_like(mask, 0.0)?;
     let seen = call.emit(E::Greater, &[mask, zero])?;
     call.reshape(seen, shape)
@@ -80,7 +81,7 @@ fn scores(call: &mut Call, heads: Heads, mask: usize, bias: Option<usize>) -> St
         scores.biases.extend(call.optional(bias)?);
     }
     if call.int_or("unidirectional", 0) != 0 && queries > 1 {
-        let positions = counting(call, keys as i64 - queries as i64, &[queries, 1])?;
+        let positions = counting(call, keys - queries, &[queries, Dim::number(1)])?;
         scores.visible.push(causal(call, positions, keys)?);
     }
     Ok(scores)
@@ -94,9 +95,9 @@ fn projected(call: &mut Call, x: OperandId, weights: OperandId, bias: Option<Ope
     let [_, columns] = call.dims(weights, "the weights")?;
     let sizes: Vec<u32> = match call.ints_attribute("qkv_hidden_sizes") {
         Some(sizes) => sizes.iter().map(|&size| u32::try_from(size).unwrap_or(0)).collect(),
-        None => vec![columns / 3; 3],
+        None => vec![columns.get() / 3; 3],
     };
-    if sizes.len() != 3 || sizes.contains(&0) || sizes.iter().map(|&size| size as u64).sum::<u64>() != columns as u64 {
+    if sizes.len() != 3 || sizes.contains(&0) || columns != sizes.iter().map(Dim::from).sum::<Dim>() {
         return Err(Refusal(format!("queries, keys and values of sizes {sizes:?} are not the {columns} weights")));
     }
     let rows = call.reshape(x, &[batch * sequence, features])?;
@@ -119,7 +120,7 @@ fn self_attention(
     let q = split_heads(call, q, heads, "the query")?;
     let mut k = split_heads(call, k, heads, "the key")?;
     let mut v = split_heads(call, v, heads, "the value")?;
-    if call.value(past).is_some() && !call.input_sizes(past)?.contains(&0) {
+    if call.value(past).is_some() && call.input_shape(past)?.iter().all(|&size| size != 0) {
         let past = call.input(past)?;
         let [_, _, _, _, _] = call.dims(past, "past")?;
         let (past_k, past_v) = (call.pick(past, 0, 0)?, call.pick(past, 0, 1)?);
@@ -164,11 +165,11 @@ fn q_attention(call: &mut Call) -> Outcome {
 // ---- MultiHeadAttention ------------------------------------------------------------------------------------------
 
 /// The bias of the features of a projection: `size` elements from `start` on.
-fn with_bias(call: &mut Call, x: OperandId, start: u32, size: u32) -> Step<OperandId> {
+fn with_bias(call: &mut Call, x: OperandId, start: Dim, size: Dim) -> Step<OperandId> {
     let Some(bias) = call.optional(3)? else { return Ok(x) };
     let [all] = call.dims(bias, "bias")?;
-    if start as u64 + size as u64 > all as u64 {
-        return Err(Refusal(format!("bias has {all} elements, expected at least {}", start as u64 + size as u64)));
+    if start + size > all {
+        return Err(Refusal(format!("bias has {all} elements, expected at least {}", start + size)));
     }
     let bias = call.slice_axis(bias, 0, start, size)?;
     call.add(x, bias)
@@ -193,16 +194,16 @@ fn multi_heads(call: &mut Call) -> Step<Heads> {
         (Some(key), Some(value)) => [query, key, value],
         _ => return Err("the key is missing".into()),
     };
-    let hidden = call.sizes(flat[0]).last().copied().unwrap_or(0);
-    let q = with_bias(call, flat[0], 0, hidden)?;
+    let hidden = call.shape(flat[0]).last().copied().unwrap_or_default();
+    let q = with_bias(call, flat[0], Dim::number(0), hidden)?;
     let q = split_heads(call, q, n, "the query")?;
     if call.rank(flat[1]) == 4 {
         // What an encoder gave is projected already.
         return Ok(Heads { q, k: flat[1], v: flat[2] });
     }
-    let value_hidden = call.sizes(flat[2]).last().copied().unwrap_or(0);
+    let value_hidden = call.shape(flat[2]).last().copied().unwrap_or_default();
     let k = with_bias(call, flat[1], hidden, hidden)?;
-    let v = with_bias(call, flat[2], 2 * hidden, value_hidden)?;
+    let v = with_bias(call, flat[2], hidden * 2, value_hidden)?;
     Ok(Heads { q, k: split_heads(call, k, n, "the key")?, v: split_heads(call, v, n, "the value")? })
 }
 
@@ -225,7 +226,7 @@ fn multi_head_attention(call: &mut Call) -> Outcome {
 fn rotary_embedding(call: &mut Call) -> Outcome {
     let (x, mut positions) = (call.input(0)?, call.input(1)?);
     let (cos, sin) = (call.input(2)?, call.input(3)?);
-    let shape = call.sizes(x);
+    let shape = call.shape(x);
     if call.float_or("scale", 1.0) != 1.0 {
         return Err("scale is not 1".into());
     }
@@ -236,8 +237,8 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
     if call.rank(positions) < 2 {
         // The position of the first token.
         let first = call.cast(positions, DataType::Int32)?;
-        let first = call.reshape(first, &[1, 1])?;
-        let steps = counting(call, 0, &[1, sequence])?;
+        let first = call.reshape(first, &[1u32, 1])?;
+        let steps = columns(call, sequence, 2)?;
         positions = call.add(first, steps)?;
     }
     let [cos, sin] = [call.gather(cos, positions, 0)?, call.gather(sin, positions, 0)?];
@@ -245,7 +246,7 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
         // Then the whole of a head is rotated.
         0 => {
             let [_, _, pairs] = call.dims(cos, "the cosines")?;
-            shape[shape.len() - 1] / (2 * pairs)
+            (shape[shape.len() - 1] / (pairs * 2)).get()
         }
         heads => heads,
     };

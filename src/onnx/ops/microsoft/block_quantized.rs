@@ -111,16 +111,16 @@ fn matmul_n_bits(call: &mut Call) -> Outcome {
         return Err(Refusal(format!("block_size is {size}, expected a power of two from 16 on")));
     }
     let b = weights(call, &Blocks { n, k, size, count: k.div_ceil(size), bits })?;
-    let mut shape = call.sizes(a);
-    if shape.last() != Some(&k) {
+    let mut shape = call.shape(a);
+    if shape.last() != Some(&Dim::from(k)) {
         return Err(Refusal(format!("A has shape {shape:?}, expected {k} columns")));
     }
-    let rows = shape[..shape.len() - 1].iter().product();
-    let flat = call.reshape(a, &[rows, k])?;
+    let rows = shape[..shape.len() - 1].iter().copied().product();
+    let flat = call.reshape(a, &[rows, Dim::from(k)])?;
     let attributes = GemmAttributes { b_transpose: true, ..Default::default() };
     let bias = call.optional(5)?;
     let product = call.emit_all(Gemm { attributes }, vec![Some(flat), Some(b), bias])?[0];
-    *shape.last_mut().expect("checked") = n;
+    *shape.last_mut().expect("checked") = n.into();
     let output = call.reshape(product, &shape);
     call.one(output)
 }
@@ -183,10 +183,10 @@ fn numbers(call: &mut Call, bytes: OperandId, bits: u32) -> Step<OperandId> {
         rest = higher;
     }
     parts.push(rest);
-    let mut shape = call.sizes(bytes);
+    let mut shape = call.shape(bytes);
     let rank = shape.len();
     let stacked = call.stack(&parts, rank)?;
-    shape[rank - 1] *= 8 / bits;
+    shape[rank - 1] = shape[rank - 1] * (8 / bits);
     call.reshape(stacked, &shape)
 }
 
@@ -226,22 +226,22 @@ fn dequantized(
     size: u32,
 ) -> Step<OperandId> {
     let [scales, zero_points] = parameters;
-    let shape = call.sizes(numbers);
-    let blocks = call.sizes(scales).get(axis).copied().unwrap_or(0);
+    let shape = call.shape(numbers);
+    let blocks = call.shape(scales).get(axis).copied().unwrap_or_default();
     if blocks != shape[axis].div_ceil(size) {
-        let got = call.sizes(scales);
+        let got = call.shape(scales);
         return Err(Refusal(format!("scales have shape {got:?} for data of shape {shape:?} in blocks of {size}")));
     }
     let mut whole = numbers;
     if blocks > 1 && !shape[axis].is_multiple_of(size) {
         let mut ending = vec![Dim::number(0); shape.len()];
         let beginning = ending.clone();
-        ending[axis] = (blocks * size - shape[axis]).into();
+        ending[axis] = blocks * size - shape[axis];
         let pad = Pad { beginning, ending, ..Default::default() };
         whole = call.emit(pad, &[numbers])?;
     }
     let floats = call.emit(Quantize::DequantizeLinear, &[whole, scales, zero_points])?;
-    call.slice_axis(floats, axis, 0, shape[axis])
+    call.slice_axis(floats, axis, 0u32, shape[axis])
 }
 
 /// Rows are gathered as they are packed, and only these are unpacked.

@@ -7,7 +7,7 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::ops::activation::tanh_gelu;
-use crate::onnx::ops::attention::counting;
+use crate::onnx::ops::attention::columns;
 use crate::onnx::ops::convolution::{Convolution, convolution, convolve};
 use crate::onnx::ops::normalization::rms_norm;
 use crate::onnx::ops::product::{gemm, with_matrices};
@@ -55,11 +55,11 @@ fn quick_gelu(call: &mut Call) -> Outcome {
 fn bias_split_gelu(call: &mut Call) -> Outcome {
     let x = biased(call)?;
     let axis = call.rank(x).checked_sub(1).ok_or("the input is a scalar")?;
-    let size = call.sizes(x)[axis];
+    let size = call.shape(x)[axis];
     if !size.is_multiple_of(2) {
         return Err(Refusal(format!("{size} features have no halves")));
     }
-    let [left, right] = [call.slice_axis(x, axis, 0, size / 2)?, call.slice_axis(x, axis, size / 2, size / 2)?];
+    let [left, right] = [call.slice_axis(x, axis, 0u32, size / 2)?, call.slice_axis(x, axis, size / 2, size / 2)?];
     let right = call.emit(E::Gelu, &[right])?;
     let output = call.mul(left, right);
     call.one(output)
@@ -147,7 +147,7 @@ fn fused_gemm(call: &mut Call) -> Outcome {
 /// `activation(conv(x) + z)`.
 fn fused_conv(call: &mut Call) -> Outcome {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
-    let how = convolution(call, &call.sizes(x), &call.sizes(filter))?;
+    let how = convolution(call, &call.shape(x), &call.shape(filter))?;
     let mut sum = convolve(call, x, filter, bias, &how)?;
     if let Some(addend) = call.optional(3)? {
         sum = call.add(sum, addend)?;
@@ -161,7 +161,7 @@ fn fused_conv(call: &mut Call) -> Outcome {
 fn nhwc_conv(call: &mut Call) -> Outcome {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
     let [batch, height, width, channels] = call.dims(x, "the input")?;
-    let Convolution { window, groups } = convolution(call, &[batch, channels, height, width], &call.sizes(filter))?;
+    let Convolution { window, groups } = convolution(call, &[batch, channels, height, width], &call.shape(filter))?;
     let attributes = Conv2dAttributes {
         padding: window.flat_padding(),
         strides: window.strides,
@@ -243,7 +243,7 @@ fn embed_layer_normalization(call: &mut Call) -> Outcome {
             if sequence > rows {
                 return Err(Refusal(format!("position_embedding has {rows} rows for {sequence} positions")));
             }
-            call.slice_axis(position_table, 0, 0, sequence)?
+            call.slice_axis(position_table, 0, 0u32, sequence)?
         }
     };
     sum = call.add(sum, positions)?;
@@ -258,7 +258,7 @@ fn embed_layer_normalization(call: &mut Call) -> Outcome {
             call.reduce(ReduceKind::Sum, mask, &[1], false)?
         }
         None => {
-            let zero = counting(call, 0, &[1])?;
+            let zero = columns(call, Dim::number(1), 1)?;
             call.expand(zero, &[batch])?
         }
     };

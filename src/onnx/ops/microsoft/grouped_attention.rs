@@ -1,6 +1,7 @@
 //! `GroupQueryAttention`: causal attention of a decoder with a growing or a fixed cache, heads of keys that several
 //! heads of queries share, and rotary embeddings.
 
+use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
@@ -13,13 +14,13 @@ use crate::ops::gather::GatherNd;
 
 /// Sizes, and where the new tokens are.
 struct Cache {
-    batch: u32,
+    batch: Dim,
     /// New tokens.
-    sequence: u32,
+    sequence: Dim,
     /// Length of the state that is given.
-    past: u32,
+    past: Dim,
     /// Length of the state that comes out.
-    present: u32,
+    present: Dim,
     /// Position of the first new token, `int32 [batch, 1]`.
     start: OperandId,
     /// How many keys of each row count, `int32 [batch, 1]`, if not all up to the last new one do.
@@ -29,39 +30,41 @@ struct Cache {
 }
 
 /// `total_sequence_length` follows from shapes in exported models; without a past it is the number of tokens.
-fn total_length(call: &Call, sequence: u32, past: u32) -> Step<u32> {
-    match call.constant_numbers(6) {
+fn total_length(call: &Call, sequence: Dim, past: Dim) -> Step<Dim> {
+    match call.value(6).filter(|_| call.is_known(6)) {
         None if past == 0 => Ok(sequence),
         _ => {
-            let total = call.one_int(6, "total_sequence_length")?;
-            let valid = u32::try_from(total).ok().filter(|total| (sequence..=past + sequence).contains(total));
-            valid.ok_or_else(|| {
-                let most = past + sequence;
-                Refusal(format!("total_sequence_length is {total}, expected between {sequence} and {most}"))
-            })
+            let most = past + sequence;
+            match call.one_dim(6).map_or_else(|| call.one_int(6, "total_sequence_length").map(Dim::number), Ok)? {
+                total if total >= sequence && total <= most => Ok(total),
+                total => {
+                    let expected = format!("expected between {sequence} and {most}");
+                    Err(Refusal(format!("total_sequence_length is {total}, {expected}")))
+                }
+            }
         }
     }
 }
 
-fn cache(call: &mut Call, batch: u32, sequence: u32) -> Step<Cache> {
+fn cache(call: &mut Call, batch: Dim, sequence: Dim) -> Step<Cache> {
     let past = state_length(call, 3)?;
     if state_length(call, 4)? != past {
         return Err("past_key and past_value differ in length".into());
     }
     let total = total_length(call, sequence, past)?;
     let is_prompt = total == sequence;
-    let lengths = call.constant_numbers(5);
-    let all_full = lengths.is_some_and(|all| all.iter().all(|last| last.to_f64() == total as f64 - 1.0));
+    let lengths = if let Some(Value::Operand(id)) = call.value(5) { call.dims_of(id) } else { None };
+    let all_full = lengths.is_some_and(|all| all.iter().all(|&last| last == total - 1));
     // The longest row is `total_sequence_length` long, so that a single row is.
     let is_growing = total == past + sequence && (batch == 1 || is_prompt || all_full);
     let is_ragged = batch > 1 && !all_full;
     let lengths = if is_ragged || !(is_prompt || is_growing) { Some(row_lengths(call, batch)?) } else { None };
     let start = match lengths {
         Some(lengths) if !is_prompt => {
-            let new = call.int_scalar(DataType::Int32, sequence as i64)?;
+            let new = call.dim_scalar(DataType::Int32, sequence)?;
             call.sub(lengths, new)?
         }
-        _ => call.constant(DataType::Int32, &[1, 1], [(total - sequence) as i64])?,
+        _ => counting(call, total - sequence, &[Dim::ONE, Dim::ONE])?,
     };
     // Only the rows of a prompt can be longer than what counts of them.
     let lengths = lengths.filter(|_| is_prompt);
@@ -69,17 +72,17 @@ fn cache(call: &mut Call, batch: u32, sequence: u32) -> Step<Cache> {
 }
 
 /// The number of tokens of each row, `int32 [batch, 1]`: `seqlens_k` is one less.
-fn row_lengths(call: &mut Call, batch: u32) -> Step<OperandId> {
+fn row_lengths(call: &mut Call, batch: Dim) -> Step<OperandId> {
     let last = call.input(5)?;
     let last = call.cast(last, DataType::Int32)?;
-    let last = call.reshape(last, &[batch, 1])?;
+    let last = call.reshape(last, &[batch, Dim::ONE])?;
     let one = call.int_scalar(DataType::Int32, 1)?;
     call.add(last, one)
 }
 
 /// Positions of the new tokens: `int32 [batch or 1, sequence]`.
 fn positions(call: &mut Call, cache: &Cache) -> Step<OperandId> {
-    let steps = counting(call, 0, &[1, cache.sequence])?;
+    let steps = columns(call, cache.sequence, 2)?;
     call.add(cache.start, steps)
 }
 
@@ -90,12 +93,12 @@ fn projections(call: &mut Call, heads: u32, shared: u32) -> Step<[OperandId; 3]>
         return Ok([query, call.input(1)?, call.input(2)?]);
     }
     let [_, _, features] = call.dims(query, "the query")?;
-    let all = heads as u64 + 2 * shared as u64;
-    if all == 0 || !(features as u64).is_multiple_of(all) {
+    let all = Dim::from(heads) + Dim::from(shared) * 2;
+    if all == 0 || !features.is_multiple_of(all) {
         return Err(Refusal(format!("{features} packed features cannot be shared by {all} heads")));
     }
-    let size = (features as u64 / all) as u32;
-    let split = call.split(query, &[heads * size, shared * size, shared * size], 2)?;
+    let size = features / all;
+    let split = call.split(query, &[size * heads, size * shared, size * shared], 2)?;
     Ok([split[0], split[1], split[2]])
 }
 
@@ -106,26 +109,26 @@ fn updated(call: &mut Call, index: usize, new: OperandId, cache: &Cache) -> Step
     }
     let [batch, heads, _, size] = call.dims(new, "new heads")?;
     let zeros = call.scalar_like(new, 0.0)?;
-    let zeros = call.expand(zeros, &[batch, heads, 1, size])?;
+    let zeros = call.expand(zeros, &[batch, heads, Dim::ONE, size])?;
     let all = call.concat(&[new, zeros], 2)?;
     let all = appended(call, index, all)?;
     // Place `t` of a row shows its past in front of `start`, the new tokens from there on, and zeros behind them.
-    let places = counting(call, 0, &[1, cache.present])?;
+    let places = columns(call, cache.present, 2)?;
     let offset = call.sub(places, cache.start)?;
-    let past = call.int_scalar(DataType::Int32, cache.past as i64)?;
+    let past = call.dim_scalar(DataType::Int32, cache.past)?;
     let from_new = call.add(offset, past)?;
     let zero = call.int_scalar(DataType::Int32, 0)?;
     let is_new = call.emit(E::GreaterOrEqual, &[offset, zero])?;
-    let last = call.int_scalar(DataType::Int32, (cache.past + cache.sequence) as i64)?;
+    let last = call.dim_scalar(DataType::Int32, cache.past + cache.sequence)?;
     let from_new = call.emit(E::Min, &[from_new, last])?;
     let source = call.select(is_new, from_new, places)?;
-    if call.sizes(source)[0] == 1 {
+    if call.shape(source)[0] == 1 {
         let source = call.reshape(source, &[cache.present])?;
         return call.gather(all, source, 2);
     }
-    let rows = counting(call, 0, &[cache.batch, 1, 1])?;
-    let rows = call.expand(rows, &[cache.batch, cache.present, 1])?;
-    let source = call.reshape(source, &[cache.batch, cache.present, 1])?;
+    let rows = counting(call, Dim::ZERO, &[cache.batch, Dim::ONE, Dim::ONE])?;
+    let rows = call.expand(rows, &[cache.batch, cache.present, Dim::ONE])?;
+    let source = call.reshape(source, &[cache.batch, cache.present, Dim::ONE])?;
     let coordinates = call.concat(&[rows, source], 2)?;
     let by_place = call.transpose(all, &[0, 2, 1, 3])?;
     let picked = call.emit(GatherNd, &[by_place, coordinates])?;
@@ -144,14 +147,14 @@ fn rotary(call: &mut Call, heads: [(OperandId, u32); 2], positions: OperandId) -
 
 /// Which keys each query sees: those up to its own position and, with a window, only the last of these.
 fn visible(call: &mut Call, cache: &Cache, positions: OperandId) -> Step<Vec<OperandId>> {
-    let rows = call.sizes(positions)[0];
+    let rows = call.shape(positions)[0];
     let window = call.int_or("local_window_size", -1);
-    let positions = call.reshape(positions, &[rows, 1, cache.sequence, 1])?;
+    let positions = call.reshape(positions, &[rows, Dim::ONE, cache.sequence, Dim::ONE])?;
     let mut masks = Vec::new();
-    let is_windowed = window >= 0 && window < cache.present as i64;
+    let is_windowed = window >= 0 && cache.present > Dim::number(window);
     if let Some(lengths) = cache.lengths {
-        let ends = call.reshape(lengths, &[cache.batch, 1, 1, 1])?;
-        let columns = counting(call, 0, &[1, cache.present])?;
+        let ends = call.reshape(lengths, &[cache.batch, Dim::ONE, Dim::ONE, Dim::ONE])?;
+        let columns = columns(call, cache.present, 2)?;
         masks.push(call.emit(E::Lesser, &[columns, ends])?);
     }
     let is_causal = call.int_or("causal", 1) != 0;
@@ -161,13 +164,13 @@ fn visible(call: &mut Call, cache: &Cache, positions: OperandId) -> Step<Vec<Ope
     // What comes last sees everything, if there is nothing behind it.
     if !(cache.is_growing && (cache.sequence == 1 || !is_causal)) {
         let last = cache.sequence - 1;
-        let seen = if is_causal { positions } else { call.slice_axis(positions, 2, last, 1)? };
+        let seen = if is_causal { positions } else { call.slice_axis(positions, 2, last, 1u32)? };
         masks.push(causal(call, seen, cache.present)?);
     }
     if is_windowed {
         let window = call.int_scalar(DataType::Int32, window)?;
         let before = call.sub(positions, window)?;
-        let columns = counting(call, 0, &[1, cache.present])?;
+        let columns = columns(call, cache.present, 2)?;
         masks.push(call.emit(E::Greater, &[columns, before])?);
     }
     Ok(masks)

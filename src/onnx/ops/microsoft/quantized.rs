@@ -17,8 +17,8 @@ use crate::ops::reduce::ReduceKind;
 /// `parameter`, a scale or zero point with one element or one per place along `axis`, shaped to broadcast to a tensor
 /// of `rank` dimensions.
 fn shaped(call: &mut Call, parameter: OperandId, rank: usize, axis: usize) -> Step<OperandId> {
-    let size: u32 = call.sizes(parameter).iter().product();
-    let mut shape = vec![1; rank];
+    let size: Dim = call.shape(parameter).iter().copied().product();
+    let mut shape = vec![Dim::ONE; rank];
     if size != 1 {
         *shape.get_mut(axis).ok_or("a scale per channel for a scalar")? = size;
     }
@@ -40,7 +40,7 @@ fn parameters(
         None => call.int_scalar(dtype, 0)?,
     };
     let [scale, zero_point] = [shaped(call, scale, rank, axis)?, shaped(call, zero_point, rank, axis)?];
-    let shape = call.broadcast_sizes(scale, zero_point)?;
+    let shape = call.broadcast_shape(scale, zero_point)?;
     Ok([call.expand(scale, &shape)?, call.expand(zero_point, &shape)?])
 }
 
@@ -58,7 +58,7 @@ fn dequantized(call: &mut Call, x: usize) -> Step<OperandId> {
 
 /// The quantized input `x` as floats; the parameters at `scale` and `zero_point` may be one per column.
 pub fn dequantized_columns(call: &mut Call, x: usize, scale: usize, zero_point: usize) -> Step<OperandId> {
-    let axis = call.input_sizes(x)?.len().saturating_sub(1);
+    let axis = call.input_shape(x)?.len().saturating_sub(1);
     dequantized_along(call, x, [scale, zero_point], axis)
 }
 

@@ -1,0 +1,456 @@
+//! Models of all kinds whose sizes share templates.
+
+use super::tests::Sized;
+use crate::onnx::tensor::ElementType::{Float, Int32, Int64, Uint8};
+use crate::onnx::testing::{Attr, TestGraph};
+
+/// Checks that all sizes behind the first few share what was imported for those, and that results are right.
+fn check(allowed: usize, sized: Sized) {
+    let templates = sized.templates();
+    assert!(*templates.last().expect("sizes") <= allowed, "{templates:?} templates after {:?}", sized.sizes);
+}
+
+/// Numbers that look like weights.
+fn weights(count: usize, seed: u32) -> Vec<f32> {
+    (0..count as u32).map(|i| ((i * 37 + seed * 11) % 23) as f32 / 23.0 - 0.45).collect()
+}
+
+fn weight(graph: TestGraph, name: &str, dims: &[i64]) -> TestGraph {
+    let count = dims.iter().product::<i64>() as usize;
+    graph.floats(name, dims, &weights(count, name.len() as u32))
+}
+
+const PICTURES: &[&[(&str, u32)]] = &[
+    &[("n", 2), ("h", 16), ("w", 20)],
+    &[("n", 2), ("h", 17), ("w", 13)],
+    &[("n", 3), ("h", 7), ("w", 31)],
+    &[("n", 3), ("h", 12), ("w", 8)],
+    &[("n", 5), ("h", 23), ("w", 14)],
+    &[("n", 1), ("h", 40), ("w", 9)],
+    &[("n", 1), ("h", 5), ("w", 5)],
+];
+
+#[test]
+fn convolutions_and_pools_of_any_size() {
+    fn graph() -> TestGraph {
+        let same = |mode| vec![("auto_pad", Attr::Text(mode)), ("strides", Attr::Ints(&[2, 2]))];
+        let pool = |more: Vec<(&'static str, Attr<'static>)>| {
+            let pads = Attr::Ints(&[1, 0, 0, 1]);
+            let all = [("kernel_shape", Attr::Ints(&[3, 3])), ("strides", Attr::Ints(&[2, 2])), ("pads", pads)];
+            all.into_iter().chain(more).collect::<Vec<_>>()
+        };
+        let graph = TestGraph::default().input("x", Float, &["n", "2", "h", "w"]);
+        let graph = weight(graph, "filter", &[3, 2, 3, 3]);
+        graph
+            .node("Conv", "x filter", "a", same("SAME_UPPER"))
+            .node("Conv", "x filter", "b", same("SAME_LOWER"))
+            .node("Conv", "x filter", "c", vec![("auto_pad", Attr::Text("VALID"))])
+            .node("Conv", "x filter", "s", vec![("auto_pad", Attr::Text("SAME_UPPER"))])
+            .node(
+                "MaxPool",
+                "x",
+                "d",
+                [same("SAME_UPPER"), vec![("kernel_shape", Attr::Ints(&[3, 2]))]].into_iter().flatten().collect(),
+            )
+            .node("MaxPool", "x", "e", pool(vec![("ceil_mode", Attr::Int(1))]))
+            .node("AveragePool", "x", "f", pool(vec![("ceil_mode", Attr::Int(1)), ("count_include_pad", Attr::Int(1))]))
+            .node("AveragePool", "x", "g", pool(vec![("count_include_pad", Attr::Int(1))]))
+            .node("LpPool", "x", "i", pool(vec![("p", Attr::Int(3))]))
+            .node("GlobalMaxPool", "x", "j", vec![])
+            .node("GlobalLpPool", "x", "k", vec![("p", Attr::Int(3))])
+            .output("a")
+            .output("b")
+            .output("c")
+            .output("d")
+            .output("e")
+            .output("f")
+            .output("g")
+            .output("i")
+            .output("j")
+            .output("k")
+            .output("s")
+    }
+    check(2, Sized { graph, inputs: &[&["n", "2", "h", "w"]], sizes: PICTURES });
+}
+
+#[test]
+fn convolutions_of_one_and_three_dimensions_and_back() {
+    fn graph() -> TestGraph {
+        let graph =
+            TestGraph::default().input("x", Float, &["n", "2", "h"]).input("v", Float, &["n", "2", "h", "w", "w"]);
+        let graph = weight(graph, "short", &[2, 4, 3]);
+        let graph = weight(graph, "plane", &[2, 3, 3, 3]);
+        let graph = weight(graph, "solid", &[2, 2, 2, 2, 2]);
+        let strided = |mode: Option<&'static str>, strides: &'static [i64]| {
+            let mode = mode.map(|mode| ("auto_pad", Attr::Text(mode)));
+            mode.into_iter().chain([("strides", Attr::Ints(strides))]).collect::<Vec<_>>()
+        };
+        let padded =
+            vec![("pads", Attr::Ints(&[1, 1])), ("output_padding", Attr::Ints(&[1])), ("strides", Attr::Ints(&[2]))];
+        graph
+            .node("ConvTranspose", "x short", "a", strided(Some("SAME_UPPER"), &[2]))
+            .node("ConvTranspose", "x short", "b", padded)
+            .node("Conv", "a filter", "c", strided(Some("SAME_LOWER"), &[3]))
+            .floats("filter", &[1, 4, 5], &weights(20, 3))
+            .node("Conv", "v solid", "d", strided(Some("SAME_UPPER"), &[2, 2, 2]))
+            .node("ConvTranspose", "v solid", "e", strided(None, &[2, 2, 2]))
+            .node(
+                "AveragePool",
+                "v",
+                "f",
+                vec![
+                    ("kernel_shape", Attr::Ints(&[2, 2, 2])),
+                    ("ceil_mode", Attr::Int(1)),
+                    ("strides", Attr::Ints(&[2, 2, 2])),
+                ],
+            )
+            .output("a")
+            .output("b")
+            .output("c")
+            .output("d")
+            .output("e")
+            .output("f")
+    }
+    // Batches of one, and odd sizes, where a window takes all that there is.
+    check(4, Sized { graph, inputs: &[&["n", "2", "h"], &["n", "2", "h", "w", "w"]], sizes: PICTURES });
+}
+
+const TEXTS: &[&[(&str, u32)]] = &[
+    &[("n", 2), ("t", 5)],
+    &[("n", 2), ("t", 9)],
+    &[("n", 3), ("t", 10)],
+    &[("n", 7), ("t", 11)],
+    &[("n", 5), ("t", 37)],
+    &[("n", 1), ("t", 12)],
+    &[("n", 1), ("t", 1)],
+    &[("n", 4), ("t", 1)],
+];
+
+#[test]
+fn masks_ranges_and_positions_of_any_length() {
+    fn graph() -> TestGraph {
+        TestGraph::default()
+            .input("x", Float, &["n", "t", "6"])
+            .ints("zero", &[0])
+            .ints("one", &[1])
+            .ints("two", &[2])
+            .raw("first", Int64, &[], &0i64.to_le_bytes())
+            .raw("step", Int64, &[], &1i64.to_le_bytes())
+            .raw("place", Int64, &[], &1i64.to_le_bytes())
+            .floats("table", &[40, 6], &weights(240, 4))
+            .floats("hot", &[2], &[0.0, 1.0])
+            .floats("half", &[], &[0.5])
+            .floats("start", &[], &[0.0])
+            .floats("single", &[], &[1.0])
+            .node("Shape", "x", "shape", vec![])
+            .node("Gather", "shape place", "length", vec![])
+            .node("Range", "first length step", "positions", vec![])
+            .node("Gather", "table positions", "rows", vec![])
+            .node("Add", "x rows", "placed", vec![])
+            .node("Unsqueeze", "positions zero", "wide", vec![])
+            .node("Unsqueeze", "positions one", "high", vec![])
+            .node("LessOrEqual", "wide high", "seen", vec![])
+            .node("Cast", "seen", "mask", vec![("to", Attr::Int(1))])
+            .node("MatMul", "mask placed", "summed", vec![])
+            .node("OneHot", "positions length hot", "diagonal", vec![])
+            .node("EyeLike", "mask", "eye", vec![("k", Attr::Int(-1))])
+            .node("Trilu", "mask", "upper", vec![("upper", Attr::Int(1))])
+            .node("Cast", "length", "float_length", vec![("to", Attr::Int(1))])
+            .node("Range", "start float_length single", "float_positions", vec![])
+            .node("Div", "float_positions float_length", "parts", vec![])
+            .node("Cast", "length", "short", vec![("to", Attr::Int(6))])
+            .node("Cast", "short", "long", vec![("to", Attr::Int(7))])
+            .node("Sub", "long step", "last", vec![])
+            .node("Gather", "table last", "row", vec![])
+            .node("Cast", "positions", "counted", vec![("to", Attr::Int(1))])
+            .output("summed")
+            .output("diagonal")
+            .output("eye")
+            .output("upper")
+            .output("parts")
+            .output("row")
+            .output("counted")
+    }
+    check(4, Sized { graph, inputs: &[&["n", "t", "6"]], sizes: TEXTS });
+}
+
+#[test]
+fn attention_of_encoders_of_any_length() {
+    fn graph() -> TestGraph {
+        let heads = || vec![("num_heads", Attr::Int(2))];
+        let graph = TestGraph::default().input("x", Float, &["n", "t", "8"]).input("m", Float, &["n", "t"]);
+        let graph = weight(graph, "projection", &[8, 24]);
+        let graph = weight(graph, "cosines", &[40, 2]);
+        graph
+            .floats("gain", &[8], &weights(8, 2))
+            .floats("shift", &[24], &weights(24, 1))
+            .node("Cast", "m", "bits", vec![("to", Attr::Int(9))])
+            .node("Cast", "bits", "mask", vec![("to", Attr::Int(6))])
+            .node("com.microsoft.Attention", "x projection shift mask", "a", heads())
+            .node(
+                "com.microsoft.Attention",
+                "x projection shift",
+                "b",
+                [heads(), vec![("unidirectional", Attr::Int(1))]].into_iter().flatten().collect(),
+            )
+            .node("com.microsoft.MultiHeadAttention", "a b x _ mask", "c", heads())
+            .node("com.microsoft.SkipLayerNormalization", "c x gain gain", "d", vec![])
+            .ints("starts", &[0])
+            .node(
+                "com.microsoft.RotaryEmbedding",
+                "d starts cosines cosines",
+                "e",
+                [heads(), vec![("rotary_embedding_dim", Attr::Int(4))]].into_iter().flatten().collect(),
+            )
+            .output("c")
+            .output("e")
+    }
+    check(4, Sized { graph, inputs: &[&["n", "t", "8"], &["n", "t"]], sizes: TEXTS });
+}
+
+#[test]
+fn decoders_with_a_growing_past() {
+    fn graph() -> TestGraph {
+        let graph = TestGraph::default()
+            .input("x", Float, &["n", "s", "8"])
+            .input("past_k", Float, &["n", "2", "past", "4"])
+            .input("past_v", Float, &["n", "2", "past", "4"])
+            .input("mask", Float, &["n", "total"]);
+        let graph = weight(graph, "cosines", &[64, 2]);
+        let grouped = vec![("num_heads", Attr::Int(2)), ("kv_num_heads", Attr::Int(2)), ("do_rotary", Attr::Int(1))];
+        let causal = vec![("q_num_heads", Attr::Int(2)), ("kv_num_heads", Attr::Int(2)), ("is_causal", Attr::Int(1))];
+        graph
+            .raw("place", Int64, &[], &1i64.to_le_bytes())
+            .raw("less", Int32, &[], &1i32.to_le_bytes())
+            .node("Shape", "mask", "shape", vec![])
+            .node("Gather", "shape place", "length", vec![])
+            .node("Cast", "length", "total_length", vec![("to", Attr::Int(6))])
+            .node("Mul", "mask nothing", "zeros", vec![])
+            .floats("nothing", &[], &[0.0])
+            .node("Exp", "zeros", "ones", vec![])
+            .ints("axis", &[1])
+            .node("ReduceSum", "ones axis", "sums", vec![("keepdims", Attr::Int(0))])
+            .node("Cast", "sums", "counts", vec![("to", Attr::Int(6))])
+            .node("Sub", "counts less", "lasts", vec![])
+            .node(
+                "com.microsoft.GroupQueryAttention",
+                "x x x past_k past_v lasts total_length cosines cosines",
+                "y k v",
+                grouped,
+            )
+            .node("Attention", "x x x _ past_k past_v", "z k2 v2", causal)
+            .output("y")
+            .output("k")
+            .output("z")
+            .output("v2")
+    }
+    const STEPS: &[&[(&str, u32)]] = &[
+        &[("n", 1), ("s", 1), ("past", 5), ("total", 6)],
+        &[("n", 1), ("s", 1), ("past", 6), ("total", 7)],
+        &[("n", 1), ("s", 1), ("past", 7), ("total", 8)],
+        &[("n", 1), ("s", 1), ("past", 40), ("total", 41)],
+        &[("n", 1), ("s", 7), ("past", 0), ("total", 7)],
+        &[("n", 1), ("s", 13), ("past", 0), ("total", 13)],
+        &[("n", 1), ("s", 5), ("past", 9), ("total", 14)],
+        &[("n", 1), ("s", 6), ("past", 11), ("total", 17)],
+    ];
+    let inputs: &[&[&str]] = &[&["n", "s", "8"], &["n", "2", "past", "4"], &["n", "2", "past", "4"], &["n", "total"]];
+    check(3, Sized { graph, inputs, sizes: STEPS });
+}
+
+#[test]
+fn recurrent_networks_over_any_number_of_frames() {
+    fn graph() -> TestGraph {
+        let graph = TestGraph::default().input("x", Float, &["t", "n", "3"]);
+        let graph = weight(graph, "w", &[2, 16, 3]);
+        let graph = weight(graph, "r", &[2, 16, 4]);
+        let graph = weight(graph, "gw", &[1, 12, 3]);
+        let graph = weight(graph, "gr", &[1, 12, 4]);
+        let graph = weight(graph, "gb", &[1, 24]);
+        graph
+            .node(
+                "LSTM",
+                "x w r",
+                "a h c",
+                vec![("hidden_size", Attr::Int(4)), ("direction", Attr::Text("bidirectional"))],
+            )
+            .node(
+                "GRU",
+                "x gw gr gb",
+                "g last",
+                vec![("hidden_size", Attr::Int(4)), ("linear_before_reset", Attr::Int(1))],
+            )
+            .output("a")
+            .output("c")
+            .output("g")
+            .output("last")
+    }
+    // Batches and sequences of one.
+    check(4, Sized { graph, inputs: &[&["t", "n", "3"]], sizes: TEXTS });
+}
+
+#[test]
+fn what_is_padded_repeated_and_picked_by_sizes() {
+    fn graph() -> TestGraph {
+        TestGraph::default()
+            .input("x", Float, &["n", "t", "6"])
+            .ints("zeros", &[0, 0])
+            .ints("zero", &[0])
+            .ints("one", &[1])
+            .ints("two", &[2])
+            .ints("pads", &[0, 1, 0, 0, 2, 3])
+            .ints("crop", &[8, 4])
+            .raw("most", Int64, &[1], &100i64.to_le_bytes())
+            .node("Shape", "x", "shape", vec![])
+            .node("Slice", "shape one two", "length", vec![])
+            .node("Sub", "most length", "missing", vec![])
+            .node("Concat", "zeros zero zero missing zero", "fill", vec![("axis", Attr::Int(0))])
+            .node("Pad", "x fill", "filled", vec![])
+            .node("Pad", "x pads", "edges", vec![("mode", Attr::Text("edge"))])
+            .node("CenterCropPad", "x crop", "center", vec![("axes", Attr::Ints(&[1, 2]))])
+            .node("Concat", "one length one", "repeats", vec![("axis", Attr::Int(0))])
+            .ints("first", &[0])
+            .ints("second", &[1])
+            .node("Slice", "x first second second", "start", vec![])
+            .node("Tile", "start repeats", "tiled", vec![])
+            .node("ArgMax", "x", "best", vec![("axis", Attr::Int(1)), ("select_last_index", Attr::Int(1))])
+            .node("Cast", "best", "places", vec![("to", Attr::Int(1))])
+            .node("Hardmax", "x", "hard", vec![("axis", Attr::Int(1))])
+            .node("TopK", "x length", "sorted order", vec![("axis", Attr::Int(1))])
+            .node("GatherElements", "x order", "gathered", vec![("axis", Attr::Int(1))])
+            .node("ScatterElements", "x order gathered", "scattered", vec![("axis", Attr::Int(1))])
+            .output("filled")
+            .output("edges")
+            .output("center")
+            .output("tiled")
+            .output("places")
+            .output("hard")
+            .output("scattered")
+    }
+    const LENGTHS: &[&[(&str, u32)]] = &[
+        &[("n", 2), ("t", 34)],
+        &[("n", 3), ("t", 37)],
+        &[("n", 5), ("t", 41)],
+        &[("n", 7), ("t", 55)],
+        &[("n", 4), ("t", 62)],
+        &[("n", 4), ("t", 63)],
+    ];
+    check(1, Sized { graph, inputs: &[&["n", "t", "6"]], sizes: LENGTHS });
+}
+
+#[test]
+fn quantized_products_of_any_size() {
+    fn graph() -> TestGraph {
+        let bytes: Vec<u8> = (0..48).map(|i| (i * 37 % 200) as u8).collect();
+        let graph = TestGraph::default().input("x", Float, &["n", "t", "6"]);
+        graph
+            .floats("scale", &[], &[0.02])
+            .floats("scales", &[6], &weights(6, 2).iter().map(|x| x.abs() + 0.01).collect::<Vec<_>>())
+            .raw("zero", Uint8, &[], &[128])
+            .raw("matrix", Uint8, &[6, 8], &bytes)
+            .raw("filter", Uint8, &[2, 6, 3], &bytes[..36])
+            .node("QuantizeLinear", "x scale zero", "q", vec![])
+            .node("DequantizeLinear", "q scale zero", "d", vec![])
+            .node("QuantizeLinear", "x scales", "per", vec![("axis", Attr::Int(2))])
+            .node("DequantizeLinear", "per scales", "each", vec![("axis", Attr::Int(2))])
+            .node("DynamicQuantizeLinear", "x", "y y_scale y_zero", vec![])
+            .node("MatMulInteger", "y matrix y_zero zero", "product", vec![])
+            .node("Cast", "product", "sums", vec![("to", Attr::Int(1))])
+            .node("Transpose", "y", "turned", vec![("perm", Attr::Ints(&[0, 2, 1]))])
+            .node("ConvInteger", "turned filter y_zero zero", "convolved", vec![("pads", Attr::Ints(&[1, 1]))])
+            .node("Cast", "convolved", "slid", vec![("to", Attr::Int(1))])
+            .output("d")
+            .output("each")
+            .output("sums")
+            .output("slid")
+    }
+    // Batches and texts of one.
+    check(4, Sized { graph, inputs: &[&["n", "t", "6"]], sizes: TEXTS });
+}
+
+#[test]
+fn pictures_are_resized_from_any_size() {
+    fn graph() -> TestGraph {
+        let mode = |mode| ("mode", Attr::Text(mode));
+        let asymmetric = ("coordinate_transformation_mode", Attr::Text("asymmetric"));
+        TestGraph::default()
+            .input("x", Float, &["n", "2", "h", "w"])
+            .floats("scales", &[4], &[1.0, 1.0, 2.0, 3.0])
+            .ints("two", &[2])
+            .ints("outer", &[0])
+            .ints("five", &[5])
+            .ints("channels", &[1, 1])
+            .ints("spatial", &[2])
+            .ints("end", &[4])
+            .node(
+                "Resize",
+                "x _ scales",
+                "nearest",
+                vec![mode("nearest"), asymmetric, ("nearest_mode", Attr::Text("floor"))],
+            )
+            .node("Resize", "x _ scales", "half", vec![mode("nearest")])
+            .node("Resize", "x _ scales", "linear", vec![mode("linear")])
+            .node("Shape", "x", "shape", vec![])
+            .node("Slice", "shape outer two", "first", vec![])
+            .node("Slice", "shape spatial end", "sides", vec![])
+            .node("Add", "sides five", "larger", vec![])
+            .node("Concat", "first larger", "sizes", vec![("axis", Attr::Int(0))])
+            .node(
+                "Resize",
+                "x _ _ sizes",
+                "grown",
+                vec![mode("linear"), ("coordinate_transformation_mode", Attr::Text("pytorch_half_pixel"))],
+            )
+            .node("Cast", "sides", "floats", vec![("to", Attr::Int(1))])
+            .floats("double", &[], &[2.0])
+            .node("Mul", "floats double", "doubled", vec![])
+            .node("Floor", "doubled", "whole", vec![])
+            .node("Cast", "whole", "ints", vec![("to", Attr::Int(7))])
+            .node("Concat", "first ints", "twice", vec![("axis", Attr::Int(0))])
+            .node("Resize", "x _ _ twice", "wide", vec![mode("nearest")])
+            .output("nearest")
+            .output("half")
+            .output("linear")
+            .output("grown")
+            .output("wide")
+    }
+    check(2, Sized { graph, inputs: &[&["n", "2", "h", "w"]], sizes: PICTURES });
+}
+
+#[test]
+fn batches_of_pictures_are_resized_to_fixed_sizes() {
+    fn graph() -> TestGraph {
+        let graph =
+            TestGraph::default().input("x", Float, &["n", "2", "5", "7"]).floats("scales", &[4], &[1.0, 1.0, 0.7, 1.6]);
+        graph.node("Resize", "x _ scales", "y", vec![("mode", Attr::Text("cubic"))]).output("y")
+    }
+    const BATCHES: &[&[(&str, u32)]] = &[&[("n", 2)], &[("n", 3)], &[("n", 9)], &[("n", 1)], &[("n", 40)]];
+    check(2, Sized { graph, inputs: &[&["n", "2", "5", "7"]], sizes: BATCHES });
+}
+
+#[test]
+fn last_tokens_norms_and_packed_products_of_any_length() {
+    fn graph() -> TestGraph {
+        let packed: Vec<u8> = (0..8 * 8).map(|i| (i * 53 % 256) as u8).collect();
+        let blocks =
+            vec![("N", Attr::Int(8)), ("K", Attr::Int(16)), ("bits", Attr::Int(4)), ("block_size", Attr::Int(16))];
+        let graph = TestGraph::default().input("x", Float, &["n", "t", "16"]);
+        let graph = weight(graph, "gain", &[16]);
+        graph
+            .raw("last", Int64, &[], &(-1i64).to_le_bytes())
+            .raw("packed", Uint8, &[8, 1, 8], &packed)
+            .floats("scales", &[8], &weights(8, 3))
+            .node("Gather", "x last", "token", vec![("axis", Attr::Int(1))])
+            .node("com.microsoft.MatMulNBits", "x packed scales", "product", blocks)
+            .node("Einsum", "x x", "scores", vec![("equation", Attr::Text("ntc,nsc->nts"))])
+            .node("Transpose", "x", "turned", vec![("perm", Attr::Ints(&[0, 2, 1]))])
+            .node("InstanceNormalization", "turned gain gain", "instances", vec![])
+            .node("LRN", "turned", "local", vec![("size", Attr::Int(3))])
+            .output("token")
+            .output("product")
+            .output("scores")
+            .output("instances")
+            .output("local")
+    }
+    check(4, Sized { graph, inputs: &[&["n", "t", "16"]], sizes: TEXTS });
+}
