@@ -221,6 +221,11 @@ export interface OnnxInspection {
   readonly parameterBytes: number;
   /** What an import refuses, whatever the free dimensions whose size is not known. */
   readonly unsupported: OnnxUnsupportedNode[];
+  /**
+   * Where data decide about sizes, branches or rounds: `loadModel()` cuts the model there, `importModel()` refuses it. What is
+   * cut behind these nodes is known when the model runs.
+   */
+  readonly cuts: OnnxUnsupportedNode[];
 }
 
 /** Tells about a model, also one that is not supported. */

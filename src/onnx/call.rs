@@ -1,6 +1,6 @@
 //! What the translation of a node sees: its inputs and attributes, and the operators that it can emit.
 
-use super::error::{Refusal, shortened};
+use super::error::{Cut, Refusal, shortened};
 use super::import::{Body, Importer, Place, Value, value_type};
 use super::proto;
 use super::tensor::{self, ElementType, Literal, TensorRecord};
@@ -235,11 +235,13 @@ impl<'c, 'm> Call<'c, 'm> {
     /// # Errors
     /// If it is not a constant. `what` names it.
     pub fn given_numbers(&self, index: usize, what: &str) -> Step<Option<Vec<Number>>> {
-        if self.value(index).is_none() {
-            return Ok(None);
-        }
-        self.constant_numbers(index).map(Some).ok_or_else(|| {
-            Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
+        let Some(value) = self.value(index) else { return Ok(None) };
+        self.constant_numbers(index).map(Some).ok_or_else(|| match value {
+            Value::Operand(_) => {
+                Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
+                    .unless(Cut::Value(index))
+            }
+            _ => Refusal(format!("{what} (input {index}) has no numbers")),
         })
     }
 
@@ -431,7 +433,8 @@ impl<'c, 'm> Call<'c, 'm> {
         elements += outputs.iter().map(Descriptor::elements).sum::<usize>();
         // The naive reference of sums sums anew for each element.
         let is_long = matches!(op, Op::CumulativeSum(_)) && elements > MAX_SUMMED_ELEMENTS;
-        if is_long || elements > MAX_FOLDED_ELEMENTS || op.check_defined(&descriptors).is_err() {
+        let is_much = (is_long || elements > MAX_FOLDED_ELEMENTS) && !self.importer.folds_all;
+        if is_much || op.check_defined(&descriptors).is_err() {
             return Ok(None);
         }
         let bytes: usize = outputs.iter().map(Descriptor::bytes).sum();

@@ -1,9 +1,10 @@
 //! What a session is compiled to for one set of input shapes.
 
 use super::signature::{Shapes, check_target};
-use super::template::Filled;
+use super::template::{Ending, Filled, FreeSizes};
 use super::value::{Feed, Pool, Target, Value};
 use super::{Session, SessionOptions};
+use crate::dimension::Dim;
 use crate::error::Result;
 use crate::ir::{Builder, ValueId};
 use crate::memory::Buffer;
@@ -43,8 +44,7 @@ struct Terminal {
 pub struct Specialization {
     /// A number that no other specialization of the process has at the same time.
     pub id: u32,
-    /// The shapes of the inputs of the session.
-    shapes: Shapes,
+    key: Key,
     /// The names of the inputs of the session.
     names: Vec<String>,
     /// The inputs that have a data type of WebNN, in the order of the session.
@@ -57,6 +57,16 @@ pub struct Specialization {
     reads: Vec<Terminal>,
     /// The outputs that it computes, in its order.
     writes: Vec<Terminal>,
+    /// What is left when the graph was run; `None` if nothing is.
+    pub(super) rest: Option<Ending>,
+}
+
+/// What a specialization is made for.
+pub(super) enum Key {
+    /// The shapes of the inputs of the session.
+    Shapes(Shapes),
+    /// What is known where a part of the model begins.
+    Sizes(FreeSizes),
 }
 
 /// The specializations of a session, the one that was used last at the end.
@@ -68,9 +78,9 @@ impl Kept {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, shapes: &Shapes) -> Option<Arc<Specialization>> {
+    pub(super) fn find(&self, is_it: impl Fn(&Key) -> bool) -> Option<Arc<Specialization>> {
         let mut kept = self.lock();
-        let at = kept.iter().rposition(|one| Arc::ptr_eq(&one.shapes, shapes) || one.shapes == *shapes)?;
+        let at = kept.iter().rposition(|one| is_it(&one.key))?;
         let found = kept.remove(at);
         // Whoever held its graph may have destroyed it.
         if !found.is_built() {
@@ -81,7 +91,7 @@ impl Kept {
     }
 
     /// Keeps one more. Gives the one that makes room, which is freed when nobody uses it any more.
-    fn add(&self, made: &Arc<Specialization>) -> Option<Arc<Specialization>> {
+    pub(super) fn add(&self, made: &Arc<Specialization>) -> Option<Arc<Specialization>> {
         let mut kept = self.lock();
         kept.push(made.clone());
         (kept.len() > MAX_KEPT).then(|| kept.remove(0))
@@ -105,11 +115,15 @@ impl Session {
     /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an
     /// InvalidStateError when the session is destroyed.
     pub fn specialize(&self, site: &Site, shapes: &Shapes) -> Result<Arc<Specialization>> {
-        if let Some(known) = self.kept.find(shapes) {
+        let is_it = |key: &Key| matches!(key, Key::Shapes(known) if Arc::ptr_eq(known, shapes) || known == shapes);
+        if let Some(known) = self.kept.find(is_it) {
             return Ok(known);
         }
-        let (template, filled) = self.templates.fill(site, self, shapes)?;
-        let made = Arc::new(Specialization::compile(site, self, filled, shapes)?);
+        let (model, free) = (self.model()?, self.free_sizes(shapes));
+        let import = |dims: &[Dim]| self.record(site, &model, shapes, &free, dims);
+        let (template, filled) = self.templates.fill(site, &free, &import)?;
+        let names = self.signature.inputs.iter().map(|input| input.name.clone()).collect();
+        let made = Arc::new(Specialization::compile(site, filled, Key::Shapes(shapes.clone()), names)?);
         made.graph.iter().for_each(|graph| template.keep_weights(graph));
         drop(self.kept.add(&made));
         self.weigh();
@@ -130,10 +144,13 @@ pub(super) fn bind_constants(
 }
 
 impl Specialization {
-    fn compile(site: &Site, session: &Session, filled: Filled, shapes: &Shapes) -> Result<Specialization> {
+    /// Compiles `filled`; `names` are those of the inputs of the session, or of what a part of its model is given.
+    ///
+    /// # Errors
+    /// An OperationError when compiling fails.
+    pub(super) fn compile(site: &Site, filled: Filled, key: Key, names: Vec<String>) -> Result<Specialization> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let Filled { graph, inputs, outputs } = filled;
-        let names: Vec<String> = session.signature.inputs.iter().map(|input| input.name.clone()).collect();
+        let Filled { graph, inputs, outputs, rest } = filled;
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         if let Some(graph) = &graph {
             let computed: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
@@ -149,7 +166,7 @@ impl Specialization {
         }
         let graph = graph.map(|graph| site.lower(graph)).transpose()?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Specialization { id, shapes: shapes.clone(), names, inputs, outputs, graph, reads, writes })
+        Ok(Specialization { id, key, names, inputs, outputs, graph, reads, writes, rest })
     }
 
     fn is_built(&self) -> bool {

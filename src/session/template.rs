@@ -1,14 +1,16 @@
 //! What a session is compiled to for all sizes: a graph that is imported and optimized once.
 
+use super::known::Known;
 use super::signature::Shapes;
 use super::specialization::{Port, bind_constants};
-use super::{Session, SessionOptions};
+use super::Session;
 use crate::dimension::{Dim, Tape};
 use crate::error::Result;
 use crate::ir::Builder;
 use crate::memory::Buffer;
+use crate::onnx::cuts::{Kept, Left, Rest};
 use crate::onnx::model::{Dimension, ValueInfo};
-use crate::onnx::{Binding, Model, Request, import};
+use crate::onnx::{Binding, Imported, Model, Request, import};
 use crate::runtime::{CompiledGraph, Optimized, Site};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,12 +26,21 @@ const MIN_KEPT: usize = 1 << 14;
 /// For each dimension of each input its place among the free sizes; `None` for one that is fixed.
 type Places = Vec<Vec<Option<usize>>>;
 
-/// The sizes of the inputs of a session that are free, each once.
-#[derive(Debug)]
+/// What a template is made for, besides the values of free sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Form {
+    /// The inputs of a session: inputs of any rank have other places.
+    Inputs(Places),
+    /// What is known where a part of a model begins.
+    Known(Known),
+}
+
+/// The sizes of what is given that are free, each once.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct FreeSizes {
-    places: Places,
-    /// The free sizes.
-    sizes: Vec<u32>,
+    pub form: Form,
+    /// The free sizes, and integers that data decide.
+    pub sizes: Vec<i64>,
 }
 
 impl FreeSizes {
@@ -40,7 +51,7 @@ impl FreeSizes {
             let next = sizes.len();
             let at = name.map_or(next, |name| *names.entry(name.to_string()).or_insert(next));
             if at == next {
-                sizes.push(size);
+                sizes.push(i64::from(size));
             }
             Some(at)
         };
@@ -57,25 +68,38 @@ impl FreeSizes {
                 shape.iter().enumerate().map(place).collect()
             })
             .collect();
-        FreeSizes { places, sizes }
+        FreeSizes { form: Form::Inputs(places), sizes }
     }
 
-    /// The shape of the input at `index`, with the free sizes as dimensions.
+    /// The shape of the input of a session at `index`, with the free sizes as dimensions.
     fn dims(&self, index: usize, shape: &[u32], free: &[Dim]) -> Vec<Dim> {
+        let Form::Inputs(places) = &self.form else { unreachable!("asked for a session") };
         let dim = |(place, &size): (&Option<usize>, &u32)| place.map_or(Dim::from(size), |place| free[place]);
-        self.places[index].iter().zip(shape).map(dim).collect()
+        places[index].iter().zip(shape).map(dim).collect()
     }
 }
 
-/// A session for all sizes that decide in the same way what is compiled.
+/// What an import gives to a template.
+pub(super) struct Recorded {
+    pub builder: Builder,
+    pub inputs: Vec<Binding>,
+    pub outputs: Vec<Binding>,
+    pub rest: Option<Rest>,
+}
+
+/// Imports something for free sizes.
+pub(super) type Recorder<'a> = &'a dyn Fn(&[Dim]) -> Result<Recorded>;
+
+/// A session, or a part of its model, for all sizes that decide in the same way what is compiled.
 pub(super) struct Template {
     tape: Tape,
-    /// Where the free sizes stand in the shapes: inputs of any rank have others.
-    places: Places,
+    form: Form,
     /// `None` if no output has any elements.
     graph: Option<Optimized>,
     inputs: Vec<Binding>,
     outputs: Vec<Binding>,
+    /// What is left for later.
+    rest: Option<(Arc<[Left]>, Vec<(String, Kept)>)>,
     /// What steps have packed and read in place. Kept while no specialization does, so that nothing is packed twice.
     weights: Mutex<HashMap<usize, Arc<Buffer>>>,
 }
@@ -85,56 +109,54 @@ pub(super) struct Filled {
     pub graph: Option<Optimized>,
     pub inputs: Vec<Port>,
     pub outputs: Vec<Port>,
+    pub rest: Option<Ending>,
+}
+
+/// What is left when a graph was run.
+pub struct Ending {
+    /// The nodes that are left.
+    pub left: Arc<[Left]>,
+    /// What they read, with all sizes.
+    pub values: Vec<(String, Kept)>,
+}
+
+/// `kept` with all sizes.
+fn fixed(mut kept: Kept, values: &[i64]) -> Kept {
+    match &mut kept {
+        Kept::Sizes(descriptor, dims) => {
+            descriptor.shape.iter_mut().chain(dims).for_each(|dim| dim.fix(values));
+            kept
+        }
+        Kept::Sequence(all) => Kept::Sequence(all.drain(..).map(|kept| fixed(kept, values)).collect()),
+        _ => kept,
+    }
 }
 
 impl Template {
-    /// Imports and optimizes `model` for all sizes that decide as those in `shapes` do; for those alone where a node needs to
-    /// know them, as one does whose number of results follows from them.
+    /// Records and optimizes what `import` gives for all sizes that decide as those in `free` do; for those alone where a
+    /// node needs to know them, as one does whose number of results follows from them.
     ///
     /// # Errors
     /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails.
-    fn new(site: &Site, model: &Model, session: &Session, shapes: &Shapes, free: &FreeSizes) -> Result<Template> {
-        Template::record(site, model, session, shapes, free, false)
-            .or_else(|_| Template::record(site, model, session, shapes, free, true))
+    fn new(site: &Site, free: &FreeSizes, import: Recorder) -> Result<Template> {
+        let pinned = |dims: &[Dim]| import(&dims.iter().map(|dim| Dim::number(dim.pinned())).collect::<Vec<_>>());
+        Template::record(site, free, import).or_else(|_| Template::record(site, free, &pinned))
     }
 
-    fn record(
-        site: &Site,
-        model: &Model,
-        session: &Session,
-        shapes: &Shapes,
-        free: &FreeSizes,
-        pinned: bool,
-    ) -> Result<Template> {
-        let (inputs, options) = (&session.signature.inputs, &session.options);
+    fn record(site: &Site, free: &FreeSizes, import: Recorder) -> Result<Template> {
         let (made, tape) = Tape::record(&free.sizes, |dims| {
-            let numbers: Vec<Dim>;
-            let dims = match pinned {
-                false => dims,
-                true => {
-                    numbers = dims.iter().map(|dim| Dim::from(dim.get())).collect();
-                    &numbers
-                }
-            };
-            let (mut builder, request) = request(site, inputs, options, shapes);
-            let dims = inputs
-                .iter()
-                .zip(shapes.iter())
-                .enumerate()
-                .map(|(index, (input, shape))| (input.name.clone(), free.dims(index, shape, dims)));
-            let request = Request { dims: dims.collect(), ..request };
-            let imported = import(model, &mut builder, &request).map_err(|error| error.into_error())?;
-            let computed = imported.outputs.iter();
+            let Recorded { builder, inputs, outputs, rest } = import(dims)?;
+            let computed = outputs.iter();
             let computed: Vec<_> = computed.filter_map(|output| Some((output.name.clone(), output.operand?))).collect();
             let graph = match computed.is_empty() {
                 true => None,
                 false => Some(site.optimize(builder.finish(computed))?),
             };
-            Ok((graph, imported.inputs, imported.outputs))
+            Ok((graph, inputs, outputs, rest))
         });
-        let (graph, inputs, outputs) = made?;
-        let places = free.places.clone();
-        Ok(Template { tape, places, graph, inputs, outputs, weights: Mutex::default() })
+        let (graph, inputs, outputs, rest) = made?;
+        let rest = rest.map(|Rest { nodes, values }| (nodes.into(), values));
+        Ok(Template { tape, form: free.form.clone(), graph, inputs, outputs, rest, weights: Mutex::default() })
     }
 
     /// The session for other sizes, if they decide in the same way.
@@ -142,7 +164,7 @@ impl Template {
     /// # Errors
     /// An `UnknownError` when there is no memory for constants that follow from sizes.
     fn fill(&self, free: &FreeSizes, values: &mut Vec<i64>) -> Option<Result<Filled>> {
-        let fits = self.places == free.places && self.tape.evaluate(&free.sizes, values);
+        let fits = self.form == free.form && self.tape.evaluate(&free.sizes, values);
         fits.then(|| {
             let port = |binding: &Binding| {
                 let mut descriptor = binding.descriptor.clone();
@@ -151,7 +173,11 @@ impl Template {
             };
             let graph = self.graph.as_ref().map(|graph| graph.at(values)).transpose()?;
             let [inputs, outputs] = [&self.inputs, &self.outputs].map(|all| all.iter().map(port).collect());
-            Ok(Filled { graph, inputs, outputs })
+            let rest = self.rest.as_ref().map(|(left, kept)| {
+                let values = kept.iter().map(|(name, kept)| (name.clone(), fixed(kept.clone(), values))).collect();
+                Ending { left: left.clone(), values }
+            });
+            Ok(Filled { graph, inputs, outputs, rest })
         })
     }
 
@@ -166,43 +192,64 @@ impl Template {
     }
 }
 
-/// A builder with the constants of a session, and what to import into it for inputs of these shapes.
-fn request(site: &Site, inputs: &[ValueInfo], options: &SessionOptions, shapes: &Shapes) -> (Builder, Request) {
-    let mut builder = Builder::with_limit(site.backend.max_tensor_bytes());
-    let bindings = bind_constants(&mut builder, options);
-    let names = inputs.iter().map(|input| input.name.clone());
-    let request = Request {
-        free_dimensions: options.free_dimensions.clone(),
-        shapes: names.zip(shapes.iter().cloned()).collect(),
-        bindings,
-        outputs: options.outputs.clone(),
-        ..Request::default()
-    };
-    (builder, request)
+impl Session {
+    /// The free sizes of inputs of these shapes.
+    pub(super) fn free_sizes(&self, shapes: &Shapes) -> FreeSizes {
+        FreeSizes::of(&self.signature.inputs, shapes, &self.options.free_dimensions)
+    }
+
+    /// Imports `model` for inputs of these shapes, where the sizes in `free` are `dims`.
+    ///
+    /// # Errors
+    /// An OnnxError for nodes that are not supported at these sizes.
+    pub(super) fn record(
+        &self,
+        site: &Site,
+        model: &Model,
+        shapes: &Shapes,
+        free: &FreeSizes,
+        dims: &[Dim],
+    ) -> Result<Recorded> {
+        let (inputs, options) = (&self.signature.inputs, &self.options);
+        let mut builder = Builder::with_limit(site.backend.max_tensor_bytes());
+        let bindings = bind_constants(&mut builder, options);
+        let shaped = || inputs.iter().map(|input| input.name.clone()).zip(shapes.iter());
+        let sized = |(index, (name, shape)): (usize, (String, &Vec<u32>))| (name, free.dims(index, shape, dims));
+        let request = Request {
+            free_dimensions: options.free_dimensions.clone(),
+            shapes: shaped().map(|(name, shape)| (name, shape.clone())).collect(),
+            dims: shaped().enumerate().map(sized).collect(),
+            bindings,
+            outputs: options.outputs.clone(),
+            may_cut: true,
+        };
+        let Imported { inputs, outputs, rest } =
+            import(model, &mut builder, &request).map_err(|error| error.into_error())?;
+        Ok(Recorded { builder, inputs, outputs, rest })
+    }
 }
 
-/// The templates of a session, the one that was used last at the end.
+/// The templates of a session or a part of its model, the one that was used last at the end.
 #[derive(Default)]
 pub(super) struct Templates(Mutex<Vec<Arc<Template>>>);
 
 impl Templates {
-    /// The session for these shapes, from a template that fits them or a new one.
+    /// What is made for these sizes, from a template that fits them or a new one of what `import` gives.
     ///
     /// # Errors
     /// As [`Template::record`] and [`Template::fill`].
-    pub fn fill(&self, site: &Site, session: &Session, shapes: &Shapes) -> Result<(Arc<Template>, Filled)> {
-        let free = FreeSizes::of(&session.signature.inputs, shapes, &session.options.free_dimensions);
+    pub fn fill(&self, site: &Site, free: &FreeSizes, import: Recorder) -> Result<(Arc<Template>, Filled)> {
         let mut values = Vec::new();
         let mut templates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for at in (0..templates.len()).rev() {
-            if let Some(filled) = templates[at].fill(&free, &mut values) {
+            if let Some(filled) = templates[at].fill(free, &mut values) {
                 let template = templates.remove(at);
                 templates.push(template.clone());
                 return Ok((template, filled?));
             }
         }
-        let template = Arc::new(Template::new(site, &*session.model()?, session, shapes, &free)?);
-        let filled = template.fill(&free, &mut values).expect("it was recorded with these sizes")?;
+        let template = Arc::new(Template::new(site, free, import)?);
+        let filled = template.fill(free, &mut values).expect("it was recorded with these sizes")?;
         if templates.len() == MAX_TEMPLATES {
             drop(templates.remove(0));
         }

@@ -5,7 +5,7 @@ use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
-use crate::onnx::error::Refusal;
+use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::import::{Body, Value};
 use crate::onnx::registry::{Entry, Outcome, standard};
 
@@ -42,7 +42,8 @@ fn chosen(call: &mut Call, condition: OperandId, yes: Value, no: Value) -> Step<
                     "the condition is computed from inputs of the model and its branches give {} {:?} and {} {:?}, \
                      expected the same",
                     a.dtype, a.shape, b.dtype, b.shape
-                )));
+                ))
+                .unless(Cut::Control));
             }
             Value::Operand(call.select(condition, yes, no)?)
         }
@@ -52,7 +53,10 @@ fn chosen(call: &mut Call, condition: OperandId, yes: Value, no: Value) -> Step<
             let values = yes.into_iter().zip(no).map(|(yes, no)| chosen(call, condition, yes, no));
             Value::Sequence(values.collect::<Step<_>>()?)
         }
-        _ => return Err("the condition is computed from inputs of the model and its branches differ in type".into()),
+        _ => {
+            let reason = "the condition is computed from inputs of the model and its branches differ in type";
+            return Err(Refusal::from(reason).unless(Cut::Control));
+        }
     })
 }
 
@@ -63,15 +67,20 @@ fn truth(call: &Call, value: &Value) -> Option<bool> {
     Some(call.numbers_of(*id)?.first()?.to_f64() != 0.0)
 }
 
+/// The refusal of a loop that is not unrolled where the data decide how long it is.
+fn decided(refusal: Refusal) -> Refusal {
+    if refusal.cut.is_some() { refusal.unless(Cut::Control) } else { refusal }
+}
+
 /// Rounds are run while the model is read, until the trip count is reached or the condition, which must fold to a
 /// constant, is false.
 fn unrolled(call: &mut Call) -> Outcome {
     let trips = match call.value(0) {
-        Some(_) => call.one_int(0, "the trip count")?,
+        Some(_) => call.one_int(0, "the trip count").map_err(decided)?,
         None => i64::MAX,
     };
     let mut goes_on = match call.value(1) {
-        Some(_) => call.one_int(1, "cond")? != 0,
+        Some(_) => call.one_int(1, "cond").map_err(decided)? != 0,
         None => true,
     };
     let mut state: Vec<Value> =
@@ -92,6 +101,7 @@ fn unrolled(call: &mut Call) -> Outcome {
         round += 1;
         goes_on = condition.and_then(|value| truth(call, &value)).ok_or_else(|| {
             Refusal(format!("whether it goes on after round {round} is computed from inputs of the model"))
+                .unless(Cut::Control)
         })?;
         state = results.by_ref().take(outputs - 1 - scans).collect();
         rows.iter_mut().zip(results).for_each(|(rows, row)| rows.push(row));
