@@ -611,6 +611,26 @@ impl<'c, 'm> Call<'c, 'm> {
         }
     }
 
+    /// Whether `body` can be run `rounds` times with the work that is left.
+    pub fn can_repeat(&self, body: &Body, rounds: i64) -> bool {
+        self.importer.can_repeat(body, rounds)
+    }
+
+    /// What `work` gives. Where the model may be cut at the node, what is wrong with its graphs is a reason for that, and not
+    /// listed: perhaps they are not run.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn attempt<T>(&mut self, work: impl FnOnce(&mut Self) -> Step<T>, cut: Cut) -> Step<T> {
+        let before = self.importer.refused.clone();
+        let outcome = work(self);
+        if self.importer.cuts.is_none() || outcome.is_ok() {
+            return outcome;
+        }
+        self.importer.refused = before;
+        outcome.map_err(|refusal| refusal.unless(cut))
+    }
+
     /// The bytes of the input at `index`, if it is a constant of a type that WebNN has.
     ///
     /// # Errors

@@ -38,6 +38,13 @@ pub struct Rest {
     pub values: Vec<(String, Kept)>,
 }
 
+impl Rest {
+    /// The nodes at which the model is cut, without those that only wait for others.
+    pub fn cuts(&self) -> impl Iterator<Item = &Unsupported> {
+        self.nodes.iter().filter(|node| node.cut != Cut::Waiting).map(|node| &node.why)
+    }
+}
+
 /// A value that is kept for nodes that are left for later.
 #[derive(Clone, Debug)]
 pub enum Kept {

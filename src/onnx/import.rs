@@ -297,36 +297,39 @@ const PROBES: [u32; 2] = [16, 48];
 
 /// Refuses a model that no sizes of its free dimensions make possible, as far as that can be told: it is imported with two
 /// different sizes, and refused for what is wrong with both and no matter of sizes. `builder` has the operands of the request and is left as it
-/// is.
+/// is. Gives what is left for later, as far as that can be told.
 ///
 /// # Errors
 /// With every node that is refused for the same reason twice, or with another reason that is the same twice.
-pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<()> {
+pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<Option<Rest>> {
     let is_open = |input: &ValueInfo| {
         let is_given = request.shapes.contains_key(&input.name) || request.bindings.contains_key(&input.name);
         input.shape.is_none() && input_type(input).is_ok() && !is_given
     };
     if model.graph.free_inputs().any(is_open) {
-        return Ok(()); // not even the number of dimensions is known
+        return Ok(None); // not even the number of dimensions is known
     }
     let mut probe = |size| {
         let before = builder.checkpoint();
         let outcome = import(model, builder, &request.with_sizes(model, size));
         builder.roll_back(before);
-        outcome.map(drop)
+        outcome.map(|imported| imported.rest)
     };
     if request.with_sizes(model, 0).free_dimensions == request.free_dimensions {
         return probe(0); // nothing is free
     }
-    let [Err(first), Err(second)] = PROBES.map(&mut probe) else { return Ok(()) };
+    let (first, second) = match PROBES.map(&mut probe) {
+        [Ok(rest), _] | [_, Ok(rest)] => return Ok(rest),
+        [Err(first), Err(second)] => (first, second),
+    };
     if first.unsupported.is_empty() {
-        return if first.message == second.message { Err(first) } else { Ok(()) };
+        return if first.message == second.message { Err(first) } else { Ok(None) };
     }
     let again: HashSet<_> = second.unsupported.iter().map(|node| (&node.name, &node.reason)).collect();
     let is_always = |node: &&Unsupported| !node.depends_on_sizes && again.contains(&(&node.name, &node.reason));
     let always: Vec<_> = first.unsupported.iter().filter(is_always).cloned().collect();
     match always.len() {
-        0 => Ok(()),
+        0 => Ok(None),
         // The counts go beyond the lists.
         count if count == first.unsupported.len() => Err(first),
         count => Err(ModelError::unsupported(always, count)),
@@ -343,7 +346,7 @@ fn input_type(input: &ValueInfo) -> Result<DataType> {
 }
 
 /// Nodes that are refused: how many, and the first of them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RefusedNodes {
     listed: Vec<Unsupported>,
     count: usize,
@@ -558,6 +561,13 @@ impl<'a> Importer<'a> {
             }
             other => Ok(other),
         }
+    }
+
+    /// Whether `body` can be run `rounds` times with a half of the work that is left.
+    pub fn can_repeat(&self, body: &Body, rounds: i64) -> bool {
+        let once: usize = body.graph.nodes.iter().map(|node| work(node.len())).sum();
+        let rounds = usize::try_from(rounds).unwrap_or(0);
+        rounds.saturating_mul(once + 1) <= self.work / 2
     }
 
     /// Counts a node of so many bytes.

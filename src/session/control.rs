@@ -95,7 +95,8 @@ impl Node<'_> {
             let (got, expected) = (body.inputs.len(), inputs.len());
             return Err(self.fail(format!("its graph has {got} inputs, expected {expected}")));
         }
-        let mut values = self.captured.clone();
+        let outer = self.captured.iter().filter(|(name, _)| !body.hides.contains(*name));
+        let mut values: Values = outer.map(|(name, value)| (name.clone(), value.clone())).collect();
         values.extend(body.inputs.iter().cloned().zip(inputs));
         body.run(self.run, values)
     }

@@ -179,3 +179,230 @@ fn rounds_are_run_until_the_data_say_so() {
         assert_eq!(run(&session, &feeds).unwrap(), expected);
     }
 }
+
+#[test]
+fn rows_of_a_condition_are_kept() {
+    let graph = TestGraph::default()
+        .input("x", Float, &["n", "2"])
+        .floats("zero", &[], &[0.0])
+        .ints("axis", &[1])
+        .node("ReduceSum", "x axis", "sums", vec![("keepdims", Attr::Int(0))])
+        .node("Greater", "sums zero", "which", vec![])
+        .node("Compress", "x which", "kept", vec![("axis", Attr::Int(0))])
+        .node("Unique", "sums", "values first which_of counts", vec![])
+        .node("Neg", "kept", "y", vec![])
+        .output("y")
+        .output("values")
+        .output_of("first", Int64)
+        .output_of("which_of", Int64)
+        .output_of("counts", Int64);
+    let session = opened(graph);
+    let x = [1.0, 1.0, -3.0, 1.0, 4.0, -2.0, -2.0, 0.0];
+    let expected = [
+        f(&[2, 2], &[-1.0, -1.0, -4.0, 2.0]),
+        f(&[2], &[-2.0, 2.0]),
+        i(&[2], &[1, 0]),
+        i(&[4], &[1, 0, 1, 0]),
+        i(&[2], &[2, 2]),
+    ];
+    assert_eq!(run(&session, &[f(&[4, 2], &x)]).unwrap(), expected);
+    let none = [f(&[0, 2], &[]), f(&[1], &[-2.0]), i(&[1], &[0]), i(&[1], &[0]), i(&[1], &[1])];
+    assert_eq!(run(&session, &[f(&[1, 2], &[-3.0, 1.0])]).unwrap(), none);
+}
+
+#[test]
+fn computed_boxes_are_selected_and_gathered() {
+    let graph = TestGraph::default()
+        .input("boxes", Float, &["1", "n", "4"])
+        .input("scores", Float, &["1", "1", "n"])
+        .ints("most", &[10])
+        .floats("half", &[1], &[0.5])
+        .ints("two", &[2])
+        .node("Relu", "boxes", "b", vec![])
+        .node("NonMaxSuppression", "b scores most half", "selected", vec![])
+        .node("Gather", "selected two", "at", vec![("axis", Attr::Int(1))])
+        .ints("axis", &[1])
+        .node("Squeeze", "at axis", "places", vec![])
+        .node("Gather", "b places", "y", vec![("axis", Attr::Int(1))])
+        .output("y");
+    let session = opened(graph);
+    let boxes = [0., 0., 1., 1., 0., 0.1, 1., 1.1, 0., 10., 1., 11., 0., 10.1, 1., 11.1];
+    let y = run(&session, &[f(&[1, 4, 4], &boxes), f(&[1, 1, 4], &[0.9, 0.75, 0.6, 0.95])]).unwrap();
+    assert_eq!(y, [f(&[1, 2, 4], &[0., 10.1, 1., 11.1, 0., 0., 1., 1.])]);
+    let y = run(&session, &[f(&[1, 1, 4], &boxes[..4]), f(&[1, 1, 1], &[0.1])]).unwrap();
+    assert_eq!(y, [f(&[1, 1, 4], &boxes[..4])]);
+    let y = run(&session, &[f(&[1, 0, 4], &[]), f(&[1, 1, 0], &[])]).unwrap();
+    assert_eq!(y, [f(&[1, 0, 4], &[])]);
+}
+
+/// Keeps the rows of x whose element is positive, in a list that grows; gives them joined, and how many there are.
+fn collecting() -> TestGraph {
+    let keep = TestGraph::default().node("SequenceInsert", "s row", "with", vec![]).output("with");
+    let skip = TestGraph::default().node("Identity", "s", "without", vec![]).output("without");
+    let branches = vec![("then_branch", Attr::Graph(keep)), ("else_branch", Attr::Graph(skip))];
+    let body = TestGraph::default()
+        .input("i", Int64, &[])
+        .input("c", Bool, &[])
+        .input("s", Float, &[])
+        .floats("zero", &[], &[0.0])
+        .ints("axis", &[0])
+        .node("Gather", "x i", "element", vec![])
+        .node("Greater", "element zero", "is_positive", vec![])
+        .node("Unsqueeze", "element axis", "row", vec![])
+        .node("If", "is_positive", "next", branches)
+        .node("Identity", "c", "again", vec![])
+        .output_of("again", Bool)
+        .output("next");
+    TestGraph::default()
+        .input("x", Float, &["n"])
+        .input("trips", Int64, &[])
+        .floats("first", &[1], &[7.0])
+        .node("SequenceConstruct", "first", "empty", vec![])
+        .node("Loop", "trips _ empty", "s", vec![("body", Attr::Graph(body))])
+        .node("ConcatFromSequence", "s", "y", vec![("axis", Attr::Int(0))])
+        .node("SequenceLength", "s", "count", vec![])
+        .node("SequenceAt", "s trips", "at", vec![])
+        .output("y")
+        .output_of("count", Int64)
+        .output("at")
+}
+
+#[test]
+fn lists_grow_with_the_data() {
+    let session = opened(collecting());
+    let x = f(&[4], &[-1.0, 2.0, -3.0, 4.0]);
+    let y = run(&session, &[x.clone(), i(&[], &[2])]);
+    let error = y.unwrap_err();
+    assert_eq!(error.code, Some(Code::UnsupportedOperator), "{error}");
+    assert!(error.message.contains("position is 2, the sequence has 2 tensors"), "{error}");
+    let (a, b) = (f(&[4], &[1.0, 2.0, 3.0, 4.0]), f(&[5], &[1.0, -2.0, 3.0, 4.0, 5.0]));
+    for (x, trips, y, at) in [(&a, 2, &[7.0, 1.0, 2.0][..], 2.0), (&a, 0, &[7.0], 7.0), (&b, 1, &[7.0, 1.0], 1.0)] {
+        let expected = [f(&[y.len() as u32], y), i(&[], &[y.len() as i64]), f(&[1], &[at])];
+        assert_eq!(run(&session, &[x.clone(), i(&[], &[trips])]).unwrap(), expected);
+    }
+}
+
+#[test]
+fn scans_whose_graph_is_cut_run_round_by_round() {
+    // For each column of x, the number of its positive elements, and the sum so far of what is found.
+    let body = TestGraph::default()
+        .input("sum", Int64, &[])
+        .input("column", Float, &["n"])
+        .node("Relu", "column", "r", vec![])
+        .node("NonZero", "r", "places", vec![])
+        .node("Size", "places", "count", vec![])
+        .node("Add", "sum count", "next", vec![])
+        .node("Identity", "next", "row", vec![])
+        .output_of("next", Int64)
+        .output_of("row", Int64);
+    let attributes = vec![
+        ("num_scan_inputs", Attr::Int(1)),
+        ("scan_input_axes", Attr::Ints(&[1])),
+        ("scan_output_directions", Attr::Ints(&[1])),
+        ("body", Attr::Graph(body)),
+    ];
+    let graph = TestGraph::default()
+        .input("x", Float, &["n", "m"])
+        .raw("zero", Int64, &[], &0i64.to_le_bytes())
+        .node("Scan", "zero x", "total rows", attributes)
+        .output_of("total", Int64)
+        .output_of("rows", Int64);
+    let session = opened(graph);
+    let x = f(&[2, 3], &[1.0, -1.0, 2.0, 3.0, -4.0, -5.0]);
+    assert_eq!(run(&session, &[x]).unwrap(), [i(&[], &[3]), i(&[3], &[3, 2, 2])]);
+    assert_eq!(run(&session, &[f(&[1, 1], &[5.0])]).unwrap(), [i(&[], &[1]), i(&[1], &[1])]);
+}
+
+#[test]
+fn several_cuts_follow_each_other_for_any_sizes_and_compile_little() {
+    // The positive elements of x, of those the ones above their mean, repeated as often as there are.
+    let graph = TestGraph::default()
+        .input("x", Float, &["n"])
+        .ints("axis", &[0])
+        .floats("zero", &[], &[0.0])
+        .node("Greater", "x zero", "is_positive", vec![])
+        .node("Compress", "x is_positive", "positive", vec![("axis", Attr::Int(0))])
+        .node("ReduceMean", "positive", "mean", vec![("keepdims", Attr::Int(0))])
+        .node("Greater", "positive mean", "is_large", vec![])
+        .node("Compress", "positive is_large", "large", vec![("axis", Attr::Int(0))])
+        .node("Neg", "large", "negated", vec![])
+        .node("Shape", "large", "count", vec![])
+        .node("Cast", "is_large", "ones", vec![("to", Attr::Int(7))])
+        .node("ReduceSum", "ones axis", "times", vec![("keepdims", Attr::Int(1))])
+        .node("Tile", "negated times", "y", vec![])
+        .output("y")
+        .output_of("count", Int64);
+    let session = opened(graph);
+    let mut seed = 1u32;
+    for n in (2..40).chain([2, 39, 7]) {
+        let x: Vec<f32> = (0..n)
+            .map(|_| {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (seed >> 16) as f32 / 65536.0 - 0.25
+            })
+            .chain([3.0, 5.0])
+            .collect();
+        let positive: Vec<f32> = x.iter().copied().filter(|&x| x > 0.0).collect();
+        let mean = positive.iter().sum::<f32>() / positive.len() as f32;
+        let large: Vec<f32> = positive.into_iter().filter(|&x| x > mean).map(|x| -x).collect();
+        let (count, y) = (large.len(), large.repeat(large.len()));
+        let got = run(&session, &[f(&[x.len() as u32], &x)]).unwrap();
+        assert_eq!(got, [f(&[y.len() as u32], &y), i(&[1], &[count as i64])], "{n}");
+    }
+    let templates = session.program().unwrap().template_count();
+    // Counts of 1, and those that equal others, decide otherwise; that is all.
+    assert!(templates <= 20, "{templates} templates");
+}
+
+#[test]
+fn what_is_wrong_with_a_model_that_is_cut_is_told() {
+    let looped = |body: TestGraph, inputs: &str, outputs: &str| {
+        let graph = TestGraph::default().input("x", Float, &["n"]).input("trips", Int64, &[]);
+        let graph = graph.node("Loop", inputs, outputs, vec![("body", Attr::Graph(body))]).output("y");
+        let session = Session::open(super::tests::model(graph), super::tests::context(), SessionOptions::default());
+        session.map(Arc::new).and_then(|session| run(&session, &[f(&[2], &[1.0, 2.0]), i(&[], &[3])])).unwrap_err()
+    };
+    let body = || TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]);
+    let error = looped(body().output_of("c", Bool).output("x"), "trips _ x", "y");
+    assert!(error.message.contains("[y] Loop: its graph has 2 inputs, expected 3"), "{error}");
+    let error = looped(body().output_of("c", Bool), "trips _ x", "y");
+    assert!(error.message.contains("[y] Loop: its graph has 1 outputs, expected at least 2"), "{error}");
+    let rows = body().input("a", Float, &["m"]).node("Concat", "a a", "b", vec![("axis", Attr::Int(0))]);
+    let rows = rows.node("Identity", "b", "row", vec![]).output_of("c", Bool).output("b").output("row");
+    let error = looped(rows, "trips _ x", "_ y");
+    assert!(error.message.contains("a round gives a row of float32 [8], the first one float32 [4]"), "{error}");
+    assert_eq!(error.code, Some(Code::ModelInvalid));
+    let never = body().node("Relu", "x", "b", vec![]).output("b").output("x");
+    let error = looped(never, "trips _", "y");
+    assert!(error.message.contains("the condition of its graph (output 0) is no tensor of 1 element"), "{error}");
+    let unknown = body().node("NoSuch", "x", "b", vec![]).output_of("c", Bool).output("b");
+    let error = looped(unknown, "trips _", "y");
+    assert_eq!(error.code, Some(Code::UnsupportedOperator), "{error}");
+}
+
+#[test]
+fn endless_loops_end_with_the_session() {
+    let body = TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]).input("a", Float, &["n"]);
+    let body = body.node("Neg", "a", "b", vec![]).output_of("c", Bool).output("b");
+    let graph = TestGraph::default().input("x", Float, &["n"]).input("trips", Int64, &[]);
+    let session = opened(graph.node("Loop", "trips _ x", "y", vec![("body", Attr::Graph(body))]).output("y"));
+    let other = session.clone();
+    let ending = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        other.release();
+    });
+    let error = run(&session, &[f(&[1], &[1.0]), i(&[], &[i64::MAX])]).unwrap_err();
+    ending.join().unwrap();
+    assert_eq!((error.code, error.kind), (Some(Code::Destroyed), crate::error::ErrorKind::InvalidState), "{error}");
+}
+
+#[test]
+fn cuts_are_told_before_anything_runs() {
+    let model = super::tests::model(growing());
+    let told = crate::onnx::describe::inspect(&model, BTreeMap::new()).unwrap();
+    assert!(told.unsupported.is_empty());
+    assert_eq!(told.cuts.iter().map(|node| node.operator.as_str()).collect::<Vec<_>>(), ["Loop"]);
+    let model = super::tests::model(non_zero());
+    let told = crate::onnx::describe::inspect(&model, BTreeMap::new()).unwrap();
+    assert_eq!(told.cuts.iter().map(|node| node.operator.as_str()).collect::<Vec<_>>(), ["NonZero"]);
+}

@@ -46,6 +46,8 @@ pub(super) struct Program {
     /// Its outputs.
     pub outputs: Vec<ValueInfo>,
     wanted: Vec<String>,
+    /// Names that it defines, which hide what they mean around it.
+    pub hides: HashSet<String>,
     /// By the nodes that are left.
     stages: Mutex<HashMap<Vec<usize>, Arc<Stage>>>,
     /// The programs of graphs in attributes, by node and attribute; of a function, by node alone.
@@ -99,6 +101,7 @@ impl Program {
             inputs: model.graph.free_inputs().map(|input| input.name.clone()).collect(),
             outputs: model.graph.outputs.clone(),
             wanted,
+            hides: HashSet::new(),
             stages: Mutex::default(),
             bodies: Mutex::default(),
             model,
@@ -120,14 +123,13 @@ impl Program {
         let graph = Graph::decode(&encoded, &|_| true, self.depth + 1).map_err(of_model)?;
         let wanted: Vec<String> = graph.outputs.iter().map(|output| output.name.clone()).collect();
         let (nodes, _) = needed(&graph.nodes, &wanted).map_err(of_model)?;
-        let mut initializers = (*self.initializers).clone();
-        // What the graph defines itself hides what is around it.
-        graph.inputs.iter().for_each(|input| drop(initializers.remove(&input.name)));
+        let mut hides: HashSet<String> = graph.initializers.keys().cloned().collect();
         for bytes in &graph.nodes {
-            for output in decode_node(bytes).map_err(of_model)?.output {
-                initializers.remove(&output);
-            }
+            hides.extend(decode_node(bytes).map_err(of_model)?.output);
         }
+        let mut initializers = (*self.initializers).clone();
+        let inputs = graph.inputs.iter().map(|input| &input.name);
+        hides.iter().chain(inputs).for_each(|name| drop(initializers.remove(name)));
         initializers.extend(graph.initializers);
         let body = Program {
             model: self.model.clone(),
@@ -139,6 +141,7 @@ impl Program {
             inputs: graph.inputs.into_iter().map(|input| input.name).collect(),
             outputs: graph.outputs,
             wanted,
+            hides,
             stages: Mutex::default(),
             bodies: Mutex::default(),
         };
@@ -175,6 +178,7 @@ impl Program {
             inputs: function.inputs.clone(),
             outputs: function.outputs.iter().map(info).collect(),
             wanted: function.outputs.clone(),
+            hides: HashSet::new(),
             stages: Mutex::default(),
             bodies: Mutex::default(),
         };
@@ -208,6 +212,12 @@ impl Program {
     /// The version of the operators of ONNX.
     pub fn opset(&self) -> i64 {
         self.opsets.get("").copied().unwrap_or(1)
+    }
+
+    /// How many templates its stages have.
+    #[cfg(test)]
+    pub fn template_count(&self) -> usize {
+        lock(&self.stages).values().map(|stage| stage.templates.count()).sum()
     }
 
     /// Bytes that the compiled graphs hold.
@@ -631,7 +641,7 @@ impl Session {
     }
 
     /// The program of the model.
-    fn program(&self) -> Result<Arc<Program>> {
+    pub(super) fn program(&self) -> Result<Arc<Program>> {
         let model = self.model()?;
         let mut program = lock(&self.program);
         if let Some(known) = &*program {

@@ -24,7 +24,8 @@ fn if_else(call: &mut Call) -> Outcome {
     }
     let condition = call.input(0)?;
     let condition = call.to_scalar(condition)?;
-    let (yes, no) = (branch(call, "then_branch")?, branch(call, "else_branch")?);
+    let both = |call: &mut Call| Ok((branch(call, "then_branch")?, branch(call, "else_branch")?));
+    let (yes, no) = call.attempt(both, Cut::Control)?;
     if yes.len() != no.len() {
         return Err(Refusal(format!("its branches have {} and {} outputs", yes.len(), no.len())));
     }
@@ -72,6 +73,17 @@ fn decided(refusal: Refusal) -> Refusal {
     if refusal.cut.is_some() { refusal.unless(Cut::Control) } else { refusal }
 }
 
+/// Refuses to unroll so many rounds of `body` that too many nodes would become of them.
+fn check_rounds(call: &Call, body: &Body, rounds: i64) -> Step<()> {
+    match call.can_repeat(body, rounds) {
+        true => Ok(()),
+        false => {
+            let reason = format!("with the {rounds} rounds of its graph, the model becomes too many nodes");
+            Err(Refusal(reason).unless(Cut::Control))
+        }
+    }
+}
+
 /// Rounds are run while the model is read, until the trip count is reached or the condition, which must fold to a
 /// constant, is false.
 fn unrolled(call: &mut Call) -> Outcome {
@@ -90,6 +102,9 @@ fn unrolled(call: &mut Call) -> Outcome {
     let scans = outputs
         .checked_sub(1 + state.len())
         .ok_or_else(|| Refusal(format!("its graph has {outputs} outputs, expected at least {}", 1 + state.len())))?;
+    if call.value(0).is_some() && trips < i64::MAX {
+        check_rounds(call, &body, trips)?;
+    }
     let mut rows = vec![Vec::new(); scans];
     let yes = call.int_scalar(DataType::Uint8, 1)?;
     let mut round = 0;
@@ -159,6 +174,7 @@ fn run_scan(call: &mut Call, scans: &mut Scans, mut state: Vec<Value>, scanned: 
     if lengths.iter().any(|&other| other != length) {
         return Err(Refusal(format!("the scanned inputs have lengths {lengths:?}, expected the same")));
     }
+    check_rounds(call, &scans.body, i64::from(length))?;
     let states = state.len();
     let mut rows = vec![Vec::new(); scans.outputs.len()];
     for round in 0..length {
