@@ -87,9 +87,7 @@ impl Tape {
         let free: Vec<Dim> = sizes
             .iter()
             .enumerate()
-            .map(|(index, &size)| {
-                Dim { value: size, term: Some(tape.push(Operation::Free(index))) }
-            })
+            .map(|(index, &size)| Dim { value: size, term: Some(tape.push(Operation::Free(index))) })
             .collect();
         let earlier = TAPE.replace(Some(tape));
         assert!(earlier.is_none(), "a recording within a recording");

@@ -505,7 +505,7 @@ describe('importModel', () => {
     const builder = new MLGraphBuilder(context);
     const shape = builder.constant({ dataType: 'int64', shape: [2] }, BigInt64Array.of(2n, -1n));
     assert.deepEqual(importModel(builder, bytes, { shape }).y.shape, [2, 3]);
-    await assert.rejects(loadModel(bytes, { context }), /shape \(input 1\) is computed from inputs of the model/);
+    assert.throws(() => importModel(new MLGraphBuilder(context), bytes), /shape \(input 1\) is computed from inputs of the model/);
   });
 
   test('leaves the builder as it was when it fails', async () => {

@@ -649,7 +649,10 @@ impl<'a> Importer<'a> {
             }
         }
         let opsets = &function.opsets;
-        self.nodes(&function.nodes, Place { scope: &scope, opsets, arguments: Some(&arguments), depth: depth + 1, is_top: false })?;
+        self.nodes(
+            &function.nodes,
+            Place { scope: &scope, opsets, arguments: Some(&arguments), depth: depth + 1, is_top: false },
+        )?;
         self.results(&scope, &function.outputs)
     }
 

@@ -394,8 +394,9 @@ fn values_of_constant_nodes_are_weights() {
 #[test]
 fn what_no_sizes_make_possible_is_refused_before_they_are_known() {
     let graph = || TestGraph::default().input("x", Float, &["n", "4"]);
-    let checked =
-        |graph: TestGraph| check(&decode(graph.encode(17)).unwrap(), &mut Builder::new(), &Request::default()).map(drop);
+    let checked = |graph: TestGraph| {
+        check(&decode(graph.encode(17)).unwrap(), &mut Builder::new(), &Request::default()).map(drop)
+    };
     let computed = graph().node("NonZero", "x", "y", vec![]).output("y");
     let error = checked(computed).unwrap_err();
     assert_eq!(error.unsupported.len(), 1, "{error}");

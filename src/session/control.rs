@@ -38,9 +38,8 @@ pub(super) fn run(
     let captured = reads.iter().filter_map(|name| Some((name.clone(), values.get(name)?.clone()))).collect();
     let node = Node { program, run, node, place, captured, values };
     if let Some(function) = program.function(place, node.node)? {
-        let named = function.inputs.iter().zip(&node.node.input).filter(|(_, name)| !name.is_empty());
-        let given = named.map(|(input, name)| Ok((input.clone(), node.value(name)?))).collect::<Result<_>>()?;
-        return function.run(run, given);
+        let input = |(at, name): (usize, &String)| Ok((name.clone(), node.input(at)?.unwrap_or(Held::Absent)));
+        return function.run(run, function.inputs.iter().enumerate().map(input).collect::<Result<_>>()?);
     }
     match node.node.op_type.as_str() {
         "If" => node.branch(),
@@ -119,7 +118,7 @@ impl Node<'_> {
         let body = self.program.body(self.place, self.node, "body")?;
         let trips = self.input(0)?.map(|trips| self.int(&trips, "the trip count (input 0)")).transpose()?;
         let goes_on = self.input(1)?.map(|condition| self.int(&condition, "cond (input 1)")).transpose()?;
-        let mut state = self.inputs(2)?;
+        let mut state: Vec<Held> = self.inputs(2)?.into_iter().map(Held::fed).collect();
         let states = state.len();
         let scans = self.collected(&body, 1 + states)?;
         let mut rows: Vec<Rows> = (0..scans).map(|_| Rows::default()).collect();
@@ -165,8 +164,9 @@ impl Node<'_> {
     fn stacked(&self, mut rows: Rows, info: &ValueInfo, axis: i64, reversed: bool) -> Result<Held> {
         let row = match rows.row.take() {
             Some(row) => row,
-            None => described(info)
-                .ok_or_else(|| self.fail(format!("no round gives a row of '{}', whose type is not described", info.name)))?,
+            None => described(info).ok_or_else(|| {
+                self.fail(format!("no round gives a row of '{}', whose type is not described", info.name))
+            })?,
         };
         let rank = row.rank() as i64 + 1;
         let counted = if axis < 0 { axis + rank } else { axis };
@@ -212,7 +212,7 @@ impl Node<'_> {
         let attributes = self.program.attributes(self.node)?;
         let count = attributes.iter().find(|attribute| attribute.name == "num_scan_inputs");
         let count = count.and_then(|attribute| usize::try_from(attribute.i.unwrap_or(0)).ok()).unwrap_or(0);
-        let mut state = self.inputs(0)?;
+        let mut state: Vec<Held> = self.inputs(0)?.into_iter().map(Held::fed).collect();
         if count == 0 || count > state.len() {
             return Err(self.fail("num_scan_inputs is not a number of inputs that there are"));
         }
@@ -242,7 +242,8 @@ impl Node<'_> {
         }
         let axes = self.listed("scan_output_axes", outputs)?;
         let directions = self.listed("scan_output_directions", outputs)?;
-        for (((rows, info), axis), direction) in rows.into_iter().zip(&body.outputs[states..]).zip(axes).zip(directions) {
+        for (((rows, info), axis), direction) in rows.into_iter().zip(&body.outputs[states..]).zip(axes).zip(directions)
+        {
             state.push(self.stacked(rows, info, axis, direction != 0)?);
         }
         Ok(state)

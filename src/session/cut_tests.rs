@@ -128,9 +128,11 @@ fn branch(operator: &str, more: bool) -> TestGraph {
 
 #[test]
 fn one_branch_is_taken() {
-    let branches = vec![("then_branch", Attr::Graph(branch("Abs", true))), ("else_branch", Attr::Graph(branch("Neg", false)))];
+    let branches =
+        vec![("then_branch", Attr::Graph(branch("Abs", true))), ("else_branch", Attr::Graph(branch("Neg", false)))];
     let graph = TestGraph::default().input("x", Float, &["n"]).input("c", Bool, &[]);
-    let graph = graph.node("Relu", "x", "r", vec![]).node("If", "c", "y", branches).node("Neg", "y", "z", vec![]).output("z");
+    let graph =
+        graph.node("Relu", "x", "r", vec![]).node("If", "c", "y", branches).node("Neg", "y", "z", vec![]).output("z");
     let session = opened(graph);
     let x = f(&[2], &[-1.0, 2.0]);
     assert_eq!(run(&session, &[x.clone(), b(true)]).unwrap(), [f(&[4], &[-1.0, -2.0, 0.0, -2.0])]);
@@ -165,7 +167,9 @@ fn growing() -> TestGraph {
 #[test]
 fn rounds_are_run_until_the_data_say_so() {
     let session = opened(growing());
-    for (x, limit, trips) in [(&[0.5f32][..], 20.0f32, 100i64), (&[], 5.0, 100), (&[1.0, 2.0], 1000.0, 4), (&[1.0], 0.0, 9)] {
+    for (x, limit, trips) in
+        [(&[0.5f32][..], 20.0f32, 100i64), (&[], 5.0, 100), (&[1.0, 2.0], 1000.0, 4), (&[1.0], 0.0, 9)]
+    {
         let (mut y, mut z) = (x.to_vec(), Vec::new());
         for round in 0..trips {
             y.push(round as f32);
@@ -405,4 +409,59 @@ fn cuts_are_told_before_anything_runs() {
     let model = super::tests::model(non_zero());
     let told = crate::onnx::describe::inspect(&model, BTreeMap::new()).unwrap();
     assert_eq!(told.cuts.iter().map(|node| node.operator.as_str()).collect::<Vec<_>>(), ["NonZero"]);
+}
+
+#[test]
+fn functions_that_are_cut_are_run_as_models_of_their_own() {
+    use crate::onnx::file::Files;
+    use crate::onnx::proto;
+    use crate::onnx::testing::node;
+    let text = |name: &str| name.to_string();
+    let function = proto::Function {
+        name: text("Positive"),
+        domain: text("local"),
+        input: vec![text("a"), text("unused")],
+        output: vec![text("found"), text("count")],
+        node: vec![
+            node("Relu", "a", "r", vec![]),
+            node("NonZero", "r", "places", vec![]),
+            node("Flatten", "places", "flat", vec![("axis", Attr::Int(0))]),
+            node("Gather", "r flat", "found", vec![]),
+            node("Size", "found", "count", vec![]),
+        ],
+        opset_import: vec![],
+        attribute_proto: vec![],
+        overload: String::new(),
+    };
+    let graph = TestGraph::default().input("x", Float, &["n"]).node("local.Positive", "x", "f c", vec![]);
+    let graph = graph.node("Neg", "f", "y", vec![]).output("y").output_of("c", Int64);
+    let (files, bytes) = Files::of_bytes(graph.encode_with(17, vec![function]));
+    let model = Arc::new(Model::decode(bytes, files).unwrap());
+    let session = Arc::new(Session::open(model, super::tests::context(), SessionOptions::default()).unwrap());
+    let y = run(&session, &[f(&[3], &[1.0, -2.0, 3.0])]).unwrap();
+    assert_eq!(y, [f(&[1, 2], &[-1.0, -3.0]), i(&[], &[2])]);
+}
+
+#[test]
+fn long_loops_are_not_unrolled_and_wrong_branches_are_not_taken() {
+    let body = TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]).input("a", Float, &[]);
+    let body = body.node("Add", "a one", "b", vec![]).output_of("c", Bool).output("b");
+    // The shapes of x that the second branch needs are not those that it gets.
+    let good = TestGraph::default().node("Neg", "sum", "g", vec![]).output("g");
+    let wrong = TestGraph::default().ints("shape", &[7]).node("Reshape", "x shape", "w", vec![]).output("w");
+    let branches = vec![("then_branch", Attr::Graph(good)), ("else_branch", Attr::Graph(wrong))];
+    let graph = TestGraph::default()
+        .input("x", Float, &["2"])
+        .input("c", Bool, &[])
+        .floats("zero", &[], &[0.0])
+        .floats("one", &[], &[1.0])
+        .raw("trips", Int64, &[], &30_000i64.to_le_bytes())
+        .node("Loop", "trips _ zero", "sum", vec![("body", Attr::Graph(body))])
+        .node("If", "c", "y", branches)
+        .output("y");
+    let session = opened(graph);
+    let x = f(&[2], &[1.0, 2.0]);
+    assert_eq!(run(&session, &[x.clone(), b(true)]).unwrap(), [f(&[], &[-30_000.0])]);
+    let error = run(&session, &[x, b(false)]).unwrap_err();
+    assert!(error.message.contains("cannot get the shape"), "{error}");
 }

@@ -43,6 +43,14 @@ pub(super) enum Role {
 }
 
 impl Held {
+    /// The same, of which only type and shape are known: what goes round in a loop has other elements each time.
+    pub fn fed(self) -> Held {
+        match self {
+            Held::Host(descriptor, bytes, _) => Held::Host(descriptor, bytes, Role::Fed),
+            other => other,
+        }
+    }
+
     /// Type and shape of a tensor; dimensions can be 0.
     pub fn descriptor(&self) -> Option<&Descriptor> {
         match self {

@@ -5,13 +5,13 @@
 //! copies of it is done on the timeline of the context, in order with whatever else is asked of that.
 
 mod control;
+#[cfg(test)]
+mod cut_tests;
 mod known;
 mod program;
 pub mod signature;
 pub mod specialization;
 mod template;
-#[cfg(test)]
-mod cut_tests;
 #[cfg(test)]
 mod tests;
 mod value;

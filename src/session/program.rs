@@ -5,17 +5,18 @@
 //! own, and for others their operands are read. What is left then is the next stage. Each stage has templates, so that a
 //! run with other sizes and other data compiles nothing where they decide in the same way.
 
+use super::Session;
 use super::control;
 use super::known::{Given, Held, Role, bytes, constant, host};
 use super::specialization::{Kept as Specializations, Key, Specialization};
 use super::template::{Form, FreeSizes, Recorded, Templates};
 use super::value::{Feed, Target};
-use super::Session;
 use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::error::{Code, Error, Result};
 use crate::ir::Builder;
 use crate::memory::Buffer;
+use crate::onnx::ModelError;
 use crate::onnx::cuts::{Kept, Left};
 use crate::onnx::error::{Cut, Unsupported};
 use crate::onnx::import::{Part, arguments, evaluate_part, function_of, import_part, needed};
@@ -75,7 +76,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn of_model(error: crate::onnx::ModelError) -> Error {
+fn of_model(error: ModelError) -> Error {
     error.into_error()
 }
 
@@ -231,7 +232,7 @@ impl Program {
     /// # Errors
     /// An OnnxError for what is not supported or wrong in the model, an OperationError when computing fails.
     pub fn run(&self, run: &Run, values: Values) -> Result<Vec<Held>> {
-        self.run_from(run, values, (0..self.nodes.len()).collect())
+        self.run_stages(run, values, (0..self.nodes.len()).collect(), HashSet::new())
     }
 
     /// As [`run`](Self::run), where a first stage has left these nodes.
@@ -245,10 +246,6 @@ impl Program {
         self.run_stages(run, values, rest, shown)
     }
 
-    fn run_from(&self, run: &Run, values: Values, places: Vec<usize>) -> Result<Vec<Held>> {
-        self.run_stages(run, values, places, HashSet::new())
-    }
-
     fn run_stages(
         &self,
         run: &Run,
@@ -258,24 +255,39 @@ impl Program {
     ) -> Result<Vec<Held>> {
         loop {
             run.session.check_goes_on()?;
-            let is_done = |name: &String| values.contains_key(name);
-            if places.is_empty() && self.wanted.iter().all(is_done) {
-                break;
+            if places.is_empty()
+                && let Some(outputs) = self.wanted.iter().map(|name| values.get(name).cloned()).collect()
+            {
+                return Ok(outputs);
             }
             let stage = self.stage(&places)?;
             values.retain(|name, _| stage.reads.contains(name) || self.wanted.contains(name));
-            let before = (places.clone(), known_count(&values), shown.len());
+            let before = self.progress(&values, &places, &shown);
             let ran = self.run_stage(run, &stage, &mut values, &shown)?;
             let rest = ran.rest.as_ref().expect("a part has one");
             places = self.advance(run, &mut values, &stage.places, &rest.left, &mut shown)?;
-            if !rest.left.is_empty() && (places.clone(), known_count(&values), shown.len()) == before {
-                let left: Vec<Unsupported> = rest.left.iter().map(|left| left.why.clone()).collect();
-                let count = left.len();
-                return Err(of_model(crate::onnx::ModelError::unsupported(left, count)));
+            if self.progress(&values, &places, &shown) == before {
+                return Err(self.stuck(&values, &rest.left));
             }
         }
-        let take = |name: &String| values.get(name).cloned().expect("checked above");
-        Ok(self.wanted.iter().map(take).collect())
+    }
+
+    /// What grows or shrinks with every stage: nodes that are left, outputs, lists that are used, and elements that are known.
+    fn progress(&self, values: &Values, places: &[usize], shown: &HashSet<String>) -> [usize; 4] {
+        let is_known = |value: &&Held| matches!(value, Held::Host(_, _, Role::Known));
+        let wanted = self.wanted.iter().filter(|name| values.contains_key(*name));
+        [places.len(), wanted.count(), shown.len(), values.values().filter(is_known).count()]
+    }
+
+    /// The error of a program whose stages come to nothing more.
+    fn stuck(&self, values: &Values, left: &[Left]) -> Error {
+        if left.is_empty() {
+            let missing = self.wanted.iter().find(|name| !values.contains_key(*name)).map_or("", |name| name);
+            return Error::coded(Code::ModelInvalid, format!("nothing computes the output '{missing}'"));
+        }
+        let left: Vec<Unsupported> = left.iter().map(|left| left.why.clone()).collect();
+        let count = left.len();
+        of_model(ModelError::unsupported(left, count))
     }
 
     fn stage(&self, places: &[usize]) -> Result<Arc<Stage>> {
@@ -451,11 +463,6 @@ impl Program {
     }
 }
 
-/// How many values are known by their elements.
-fn known_count(values: &Values) -> usize {
-    values.values().filter(|value| matches!(value, Held::Host(_, _, Role::Known))).count()
-}
-
 /// What is kept as a value of a run; `output` gives the outputs of the graph.
 fn held(kept: Kept, role: Role, output: &dyn Fn(usize) -> Result<Held>) -> Result<Held> {
     Ok(match kept {
@@ -568,9 +575,7 @@ impl Session {
             let port = specialization.inputs.iter().find(|port| port.name == input.name);
             let held = match (feed, port) {
                 (Feed::Tensor(tensor), _) => Held::Tensor(tensor),
-                (Feed::Bytes(bytes), Some(port)) => {
-                    Held::Host(port.descriptor.clone(), Arc::new(bytes), Role::Fed)
-                }
+                (Feed::Bytes(bytes), Some(port)) => Held::Host(port.descriptor.clone(), Arc::new(bytes), Role::Fed),
                 // Of a type that WebNN does not have, so that nothing reads it.
                 (Feed::Bytes(_), None) => host(DataType::Uint8, &[0], Buffer::default()),
             };
@@ -589,13 +594,7 @@ impl Session {
     }
 
     /// An output that is read; others go to their target.
-    fn result(
-        &self,
-        site: &Site,
-        held: Held,
-        info: &ValueInfo,
-        target: &Target,
-    ) -> Result<Option<super::Value>> {
+    fn result(&self, site: &Site, held: Held, info: &ValueInfo, target: &Target) -> Result<Option<super::Value>> {
         let refused = |why: &str| {
             let name = &info.name;
             Error::coded(Code::UnsupportedOperator, format!("the output '{name}' {why}, which WebNN does not have"))

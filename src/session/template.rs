@@ -1,9 +1,9 @@
 //! What a session is compiled to for all sizes: a graph that is imported and optimized once.
 
+use super::Session;
 use super::known::Known;
 use super::signature::Shapes;
 use super::specialization::{Port, bind_constants};
-use super::Session;
 use crate::dimension::{Dim, Tape};
 use crate::error::Result;
 use crate::ir::Builder;
