@@ -99,7 +99,7 @@ pub(super) struct Template {
     inputs: Vec<Binding>,
     outputs: Vec<Binding>,
     /// What is left for later.
-    rest: Option<(Arc<[Left]>, Vec<(String, Kept)>)>,
+    rest: Option<Ending>,
     /// What steps have packed and read in place. Kept while no specialization does, so that nothing is packed twice.
     weights: Mutex<HashMap<usize, Arc<Buffer>>>,
 }
@@ -155,7 +155,7 @@ impl Template {
             Ok((graph, inputs, outputs, rest))
         });
         let (graph, inputs, outputs, rest) = made?;
-        let rest = rest.map(|Rest { nodes, values }| (nodes.into(), values));
+        let rest = rest.map(|Rest { nodes, values }| Ending { left: nodes.into(), values });
         Ok(Template { tape, form: free.form.clone(), graph, inputs, outputs, rest, weights: Mutex::default() })
     }
 
@@ -173,7 +173,7 @@ impl Template {
             };
             let graph = self.graph.as_ref().map(|graph| graph.at(values)).transpose()?;
             let [inputs, outputs] = [&self.inputs, &self.outputs].map(|all| all.iter().map(port).collect());
-            let rest = self.rest.as_ref().map(|(left, kept)| {
+            let rest = self.rest.as_ref().map(|Ending { left, values: kept }| {
                 let values = kept.iter().map(|(name, kept)| (name.clone(), fixed(kept.clone(), values))).collect();
                 Ending { left: left.clone(), values }
             });
