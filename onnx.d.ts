@@ -181,7 +181,8 @@ export class OnnxModel {
   compile(shapes?: Record<string, readonly number[]>): Promise<OnnxSpecialization>;
 
   /**
-   * Frees everything; runs that have begun end as they should. Where the runtime has `Symbol.dispose` and
+   * Frees everything; runs that have begun end as they should, but for those of a model
+   * that is cut, which end between two of its graphs with `ERR_WEBNN_DESTROYED`. Where the runtime has `Symbol.dispose` and
    * `Symbol.asyncDispose`, `using` and `await using` call it.
    */
   destroy(): void;

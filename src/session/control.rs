@@ -4,7 +4,7 @@ use super::known::{Held, bytes, host};
 use super::program::{Program, Run, Values, at_node};
 use crate::dimension::numbers;
 use crate::dtype::DataType;
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::memory::{Buffer, elements};
 use crate::onnx::model::{Dimension, ValueInfo};
 use crate::onnx::proto;
@@ -51,7 +51,7 @@ pub(super) fn run(
 }
 
 impl Node<'_> {
-    fn fail(&self, reason: impl std::fmt::Display) -> crate::error::Error {
+    fn fail(&self, reason: impl std::fmt::Display) -> Error {
         at_node(self.node, reason)
     }
 
@@ -154,7 +154,9 @@ impl Node<'_> {
             }
         }
         if !descriptor.is_empty() {
-            rows.bytes.extend_from_slice(bytes(self.run.site, row)?.bytes());
+            let row = bytes(self.run.site, row)?;
+            rows.bytes.try_reserve(row.len()).map_err(|_| no_room(rows.bytes.len() + row.len()))?;
+            rows.bytes.extend_from_slice(row.bytes());
         }
         rows.count += 1;
         Ok(())
@@ -177,12 +179,15 @@ impl Node<'_> {
         let inner = shape[axis..].iter().map(|&size| size as usize).product::<usize>() * row.dtype.size();
         let outer: usize = shape[..axis].iter().map(|&size| size as usize).product();
         shape.insert(axis, rows.count);
-        let mut ordered = Vec::with_capacity(rows.bytes.len());
+        let mut ordered = Buffer::zeroed(rows.bytes.len())?;
+        let mut places = ordered.bytes_mut().chunks_exact_mut(inner.max(1));
         let count = rows.count as usize;
         for at in 0..outer {
             for turn in 0..count {
                 let row = if reversed { count - 1 - turn } else { turn };
-                ordered.extend_from_slice(&rows.bytes[(row * outer + at) * inner..][..inner]);
+                if let Some(place) = places.next() {
+                    place.copy_from_slice(&rows.bytes[(row * outer + at) * inner..][..inner]);
+                }
             }
         }
         let descriptor = Descriptor::new(row.dtype, shape.as_slice());
@@ -190,7 +195,7 @@ impl Node<'_> {
             true => Ok(()),
             false => Err(self.fail(problem)),
         })?;
-        Ok(host(row.dtype, &shape, Buffer::copy_of(&ordered)?))
+        Ok(host(row.dtype, &shape, ordered))
     }
 
     /// An attribute with one integer for each of `count` inputs or outputs.
@@ -286,6 +291,11 @@ impl Node<'_> {
         }
         Ok(columns.into_iter().map(|column| Held::Sequence(Arc::new(column))).collect())
     }
+}
+
+/// The error of rows that need more memory than there is.
+fn no_room(bytes: usize) -> Error {
+    Error::coded(Code::NoMemory, format!("there is no memory for the {bytes} bytes of rows that a loop collects"))
 }
 
 /// Rows of one type and shape.
