@@ -4,8 +4,8 @@ use super::known::{Held, bytes, host};
 use super::program::{Program, Run, Values, at_node};
 use crate::dimension::numbers;
 use crate::dtype::DataType;
-use crate::error::{Code, Error, Result};
-use crate::memory::{Buffer, elements};
+use crate::error::{Error, Result};
+use crate::memory::{Buffer, check_room, elements};
 use crate::onnx::model::{Dimension, ValueInfo};
 use crate::onnx::proto;
 use crate::onnx::tensor::ElementType;
@@ -155,7 +155,8 @@ impl Node<'_> {
         }
         if !descriptor.is_empty() {
             let row = bytes(self.run.site, row)?;
-            rows.bytes.try_reserve(row.len()).map_err(|_| no_room(rows.bytes.len() + row.len()))?;
+            // They grow to twice their size at most, and are put in order in as much again.
+            check_room(3 * (rows.bytes.len() + row.len()))?;
             rows.bytes.extend_from_slice(row.bytes());
         }
         rows.count += 1;
@@ -291,11 +292,6 @@ impl Node<'_> {
         }
         Ok(columns.into_iter().map(|column| Held::Sequence(Arc::new(column))).collect())
     }
-}
-
-/// The error of rows that need more memory than there is.
-fn no_room(bytes: usize) -> Error {
-    Error::coded(Code::NoMemory, format!("there is no memory for the {bytes} bytes of rows that a loop collects"))
 }
 
 /// Rows of one type and shape.
