@@ -181,7 +181,8 @@ export class OnnxModel {
   compile(shapes?: Record<string, readonly number[]>): Promise<OnnxSpecialization>;
 
   /**
-   * Frees everything; runs that have begun end as they should. Where the runtime has `Symbol.dispose` and
+   * Frees everything; runs that have begun end as they should, but for those of a model
+   * that is cut, which end between two of its graphs with `ERR_WEBNN_DESTROYED`. Where the runtime has `Symbol.dispose` and
    * `Symbol.asyncDispose`, `using` and `await using` call it.
    */
   destroy(): void;
@@ -221,6 +222,11 @@ export interface OnnxInspection {
   readonly parameterBytes: number;
   /** What an import refuses, whatever the free dimensions whose size is not known. */
   readonly unsupported: OnnxUnsupportedNode[];
+  /**
+   * Where data decide about sizes, branches or rounds: `loadModel()` cuts the model there, `importModel()` refuses it. What is
+   * cut behind these nodes is known when the model runs.
+   */
+  readonly cuts: OnnxUnsupportedNode[];
 }
 
 /** Tells about a model, also one that is not supported. */

@@ -38,26 +38,39 @@ export async function readModel(path, freeDimensions = {}) {
 }
 
 /**
+ * Loads the model of a file.
+ * @template T
+ * @param {string} path
+ * @param {{ freeDimensions: Record<string, number>, threads?: number }} options `threads` of the CPU, which then computes
+ *   whatever GPUs there are
+ * @param {(opened: Omit<import('./types.mjs').Opened, 'specialization'>) => Promise<T>} use what
+ *   to do with it; it is destroyed afterwards
+ * @returns {Promise<T>}
+ */
+export async function withLoaded(path, { freeDimensions, threads }, use) {
+  const context = await ml.createContext(threads === undefined ? {} : { numThreads: threads, accelerated: false });
+  try {
+    return await use({ context, model: await withProgress('loading the model', () => loadModel(path, { context, freeDimensions })) });
+  } finally {
+    context.destroy();
+  }
+}
+
+/**
  * Builds the model of a file for known shapes.
  * @template T
  * @param {string} path
  * @param {{ freeDimensions: Record<string, number>, shapes?: Record<string, readonly number[]>, threads?: number }} options `shapes`
- *   of inputs that `freeDimensions` do not tell; `threads` of the CPU, which then computes whatever GPUs there are
+ *   of inputs that `freeDimensions` do not tell; others as for `withLoaded`
  * @param {(opened: import('./types.mjs').Opened) => Promise<T>} use what
  *   to do with it; it is destroyed afterwards
  * @returns {Promise<T>}
  */
-export async function withModel(path, { freeDimensions, shapes = {}, threads }, use) {
-  const context = await ml.createContext(threads === undefined ? {} : { numThreads: threads, accelerated: false });
-  try {
-    const opened = await withProgress('building the graph', async () => {
-      const model = await loadModel(path, { context, freeDimensions });
-      return { context, model, specialization: await model.compile(shapes) };
-    });
-    return await use(opened);
-  } finally {
-    context.destroy();
-  }
+export async function withModel(path, { shapes = {}, ...options }, use) {
+  return withLoaded(path, options, async (opened) => {
+    const specialization = await withProgress('building the graph', () => opened.model.compile(shapes));
+    return use({ ...opened, specialization });
+  });
 }
 
 /**

@@ -82,15 +82,12 @@ impl Tape {
     ///
     /// # Panics
     /// If this thread records already.
-    pub fn record<T>(sizes: &[u32], work: impl FnOnce(&[Dim]) -> T) -> (T, Tape) {
+    pub fn record<T>(sizes: &[i64], work: impl FnOnce(&[Dim]) -> T) -> (T, Tape) {
         let mut tape = Tape::default();
         let free: Vec<Dim> = sizes
             .iter()
             .enumerate()
-            .map(|(index, &size)| {
-                let value = size as i64;
-                Dim { value, term: Some(tape.push(Operation::Free(index))) }
-            })
+            .map(|(index, &size)| Dim { value: size, term: Some(tape.push(Operation::Free(index))) })
             .collect();
         let earlier = TAPE.replace(Some(tape));
         assert!(earlier.is_none(), "a recording within a recording");
@@ -105,12 +102,12 @@ impl Tape {
     ///
     /// # Panics
     /// If there are fewer sizes than the tape was recorded with.
-    pub fn evaluate(&self, sizes: &[u32], values: &mut Vec<i64>) -> bool {
+    pub fn evaluate(&self, sizes: &[i64], values: &mut Vec<i64>) -> bool {
         values.clear();
         for operation in &self.operations {
             let get = |term: &Term| values[term.get() as usize - 1];
             let value = match operation {
-                Operation::Free(index) => sizes[*index] as i64,
+                Operation::Free(index) => sizes[*index],
                 Operation::Number(value) => *value,
                 Operation::Add(a, b) => get(a).saturating_add(get(b)),
                 Operation::Sub(a, b) => get(a).saturating_sub(get(b)),
@@ -447,7 +444,7 @@ mod tests {
     #[test]
     fn a_comparison_that_comes_out_differently_is_told() {
         let (_, tape) = Tape::record(&[5, 7], |free| (free[0] < free[1], free[0] == 1u32));
-        let fits = |sizes: &[u32]| tape.evaluate(sizes, &mut Vec::new());
+        let fits = |sizes: &[i64]| tape.evaluate(sizes, &mut Vec::new());
         assert!(fits(&[5, 7]) && fits(&[2, 3]) && fits(&[0, 9]));
         assert!(!fits(&[7, 7]) && !fits(&[8, 7]) && !fits(&[1, 7]));
     }

@@ -157,7 +157,9 @@ describe('loadModel', () => {
       outputs: [value('y', FLOAT)],
       nodes: [node('Reshape', ['x', 'shape'], ['y'])],
     });
-    await assert.rejects(loadModel(bytes, { context }), (error) => error instanceof OnnxError && error.unsupported.length === 1);
+    const cut = await loadModel(bytes, { context });
+    await assert.rejects(cut.compile({ x: [6] }), { code: 'ERR_WEBNN_NOT_SUPPORTED' });
+    cut.destroy();
     const shape = BigInt64Array.of(2n, -1n);
     const model = await loadModel(bytes, { context, constants: { shape } });
     shape.fill(9n);
@@ -505,7 +507,7 @@ describe('importModel', () => {
     const builder = new MLGraphBuilder(context);
     const shape = builder.constant({ dataType: 'int64', shape: [2] }, BigInt64Array.of(2n, -1n));
     assert.deepEqual(importModel(builder, bytes, { shape }).y.shape, [2, 3]);
-    await assert.rejects(loadModel(bytes, { context }), /shape \(input 1\) is computed from inputs of the model/);
+    assert.throws(() => importModel(new MLGraphBuilder(context), bytes), /shape \(input 1\) is computed from inputs of the model/);
   });
 
   test('leaves the builder as it was when it fails', async () => {

@@ -6,7 +6,8 @@ import { freeDimensionOption } from '../options.mjs';
 
 const HELP = `
 Multiply-adds and memory are known once all dimensions are; the model is built
-for them.
+for them. A model that is cut, because data decide about sizes or branches, is
+run in stages, of which those behind the first cuts are known when it runs.
 Exit code 1 means that the model has nodes that are not supported.
 
 Examples:
@@ -72,16 +73,28 @@ function printUnsupported(output, unsupported) {
   );
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {import('webnn-node/onnx').OnnxUnsupportedNode[]} cuts
+ */
+function printCuts(output, cuts) {
+  output.heading(`Cut at ${formatPlural(cuts.length, 'node')}`);
+  output.table(
+    ['node', 'operator', 'reason'],
+    cuts.map(({ name, operator, domain, reason }) => [name, domain === '' ? operator : `${domain}.${operator}`, reason]),
+  );
+}
+
 /** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [path], { freeDimension = {} }) {
   const inspection = await readModel(path, freeDimension);
-  const { inputs, outputs, metadata, operators, parameters, parameterBytes, unsupported } = inspection;
+  const { inputs, outputs, metadata, operators, parameters, parameterBytes, unsupported, cuts } = inspection;
   const free = symbolsOf(inputs).filter((name) => !Object.hasOwn(freeDimension, name));
-  const buildable = unsupported.length === 0 && free.length === 0 && inputs.every(({ shape }) => shape !== null);
+  const buildable = unsupported.length === 0 && cuts.length === 0 && free.length === 0 && inputs.every(({ shape }) => shape !== null);
   const compiled = buildable
     ? await withModel(path, { freeDimensions: freeDimension }, async ({ specialization }) => costOf(specialization.graph))
     : null;
-  output.document({ model: path, inputs, outputs, metadata, operators, parameters, parameterBytes, compiled, unsupported });
+  output.document({ model: path, inputs, outputs, metadata, operators, parameters, parameterBytes, compiled, unsupported, cuts });
 
   printMetadata(output, path, inspection);
   output.heading('Inputs');
@@ -92,7 +105,8 @@ async function execute(output, [path], { freeDimension = {} }) {
   output.heading(formatPlural(counts.reduce((sum, [, count]) => sum + count, 0), 'node'));
   output.table(['operator', '>nodes'], counts);
   if (compiled !== null) printCost(output, compiled);
-  if (free.length > 0 && unsupported.length === 0) {
+  if (cuts.length > 0) printCuts(output, cuts);
+  if (free.length > 0 && unsupported.length === 0 && cuts.length === 0) {
     output.print('', `Multiply-adds and memory: give ${free.map((name) => `--free-dimension ${name}=N`).join(' ')}`);
   }
   if (unsupported.length > 0) printUnsupported(output, unsupported);

@@ -4,17 +4,18 @@
 
 Computes the tests of onnx.backend.test.case.node of the installed onnx package, which has no files of them, with the
 same random numbers every time. Inputs that WebNN takes as attributes, not as operands (shapes, axes, pads, ...: BAKED below) become initializers
-with the values of the test's data. Nothing else of a model is changed. The expected results of a few tests are wrong
+with the values of the test's data; such a model is also written as it is, to be cut where data decide. Nothing else of a model is changed. The expected results of a few tests are wrong
 (CORRECTED below) and are computed anew with onnxruntime.
 
 Writes
 
     OUT_DIR/<test>/model.onnx
-    OUT_DIR/<test>/input_<i>.npy, output_<i>.npy     bool as uint8; in the order of index.json
+    OUT_DIR/<test>/computed.onnx                     the model as it is, where inputs become initializers
+    OUT_DIR/<test>/input_<i>.npy, computed_<i>.npy, output_<i>.npy     bool as uint8; in the order of index.json
     OUT_DIR/index.json                               [{ name, opset, operators, dataTypes, emptyTensors,
-                                                        baked, corrected, inputs, outputs }], sorted by name
+                                                        baked, corrected, inputs, computed, outputs }], sorted by name
 
-where `inputs` and `outputs` are [{ name, dataType, file }]; `file` is null where NumPy cannot hold the value
+where `inputs`, `computed` (all inputs of computed.onnx, or null) and `outputs` are [{ name, dataType, file }]; `file` is null where NumPy cannot hold the value
 (sequences, optional values, strings, 4-bit and 8-bit floats, ...). `dataTypes` are the element types, by ONNX's
 names, of all graph inputs, outputs, initializers and constants; `emptyTensors` names the inputs and outputs, but for
 baked ones, that have no elements; `corrected` says why the expected results are not those of the package, or is null.
@@ -224,13 +225,15 @@ def prepare(test, models, out):
     types = {value_type(info) for info in [*model.graph.input, *model.graph.output]}
     types |= {type_name(tensor.data_type) for tensor in tensors_inside(model.graph)}
     baked = [info.name for info in model.graph.input if info.name in names]
-    model = onnx.ModelProto.FromString(model.SerializeToString())
+    original, model = model, onnx.ModelProto.FromString(model.SerializeToString())
     values = {info.name: value for info, value in zip(model.graph.input, inputs, strict=True)}
     bake(model, names, inputs)
     kept = [values[info.name] for info in model.graph.input]
     operands = zip([*model.graph.input, *model.graph.output], [*kept, *outputs], strict=True)
     (out / name).mkdir()
     (out / name / "model.onnx").write_bytes(model.SerializeToString())
+    if baked:
+        (out / name / "computed.onnx").write_bytes(original.SerializeToString())
     return {
         "name": name,
         "opset": {entry.domain: entry.version for entry in model.opset_import},
@@ -240,6 +243,7 @@ def prepare(test, models, out):
         "baked": baked,
         "corrected": correction(name),
         "inputs": write_values(out / name, "input", model.graph.input, kept),
+        "computed": write_values(out / name, "computed", original.graph.input, inputs) if baked else None,
         "outputs": write_values(out / name, "output", model.graph.output, outputs),
     }
 

@@ -14,7 +14,7 @@ pub struct DynamicGraph {
     /// The shapes of the outputs.
     shapes: Templates<Vec<Vec<Dim>>>,
     templates: Templates<()>,
-    kept: Recent<(Arc<[u32]>, Arc<CompiledGraph>)>,
+    kept: Recent<(Arc<[i64]>, Arc<CompiledGraph>)>,
 }
 
 impl DynamicGraph {
@@ -38,7 +38,7 @@ impl DynamicGraph {
     ///
     /// # Errors
     /// A TypeError if the shapes do not fit the inputs, or break the rules of an operator.
-    pub fn compute_shapes(&self, operation: &str, inputs: &[impl AsRef<[u32]>]) -> Result<(Vec<u32>, Vec<Vec<u32>>)> {
+    pub fn compute_shapes(&self, operation: &str, inputs: &[impl AsRef<[u32]>]) -> Result<(Vec<i64>, Vec<Vec<u32>>)> {
         let outline = self.outline()?;
         let sizes = outline.sizes(operation, inputs)?;
         let record = || {
@@ -94,7 +94,7 @@ impl DynamicGraph {
     }
 
     /// The graph for these sizes: one that is kept, or a new one.
-    fn compiled(&self, site: &Site, sizes: &[u32]) -> Result<Arc<CompiledGraph>> {
+    fn compiled(&self, site: &Site, sizes: &[i64]) -> Result<Arc<CompiledGraph>> {
         if let Some(known) = self.kept.find(|(of, graph)| (**of == *sizes).then(|| graph.clone())) {
             return Ok(known);
         }

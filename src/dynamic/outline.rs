@@ -47,7 +47,7 @@ impl Outline {
     ///
     /// # Errors
     /// A TypeError for a shape that does not fit, or names with more than one size.
-    pub fn sizes(&self, operation: &str, shapes: &[impl AsRef<[u32]>]) -> Result<Vec<u32>> {
+    pub fn sizes(&self, operation: &str, shapes: &[impl AsRef<[u32]>]) -> Result<Vec<i64>> {
         let mut sizes: Vec<Option<(u32, &str)>> = vec![None; self.free.len()];
         for ((name, id), shape) in self.graph.inputs.iter().zip(shapes) {
             let shape = shape.as_ref();
@@ -80,7 +80,7 @@ impl Outline {
                 }
             }
         }
-        Ok(sizes.into_iter().map(|size| size.expect("each is a dimension of an input").0).collect())
+        Ok(sizes.into_iter().map(|size| size.expect("each is a dimension of an input").0.into()).collect())
     }
 
     /// The graph for these free sizes.

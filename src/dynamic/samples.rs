@@ -169,7 +169,8 @@ fn sample(
     sizes: &[u32],
     most: u64,
 ) -> Result<Vec<(DataType, Vec<Seen>)>, (Problem, Vec<(i64, i64)>)> {
-    let (resolved, tape) = Tape::record(sizes, |free| {
+    let sizes: Vec<i64> = sizes.iter().map(|&size| size.into()).collect();
+    let (resolved, tape) = Tape::record(&sizes, |free| {
         let dim = |dimension: &Dimension| match dimension {
             Dimension::Number(size) => Dim::from(*size),
             Dimension::Named(symbol) => free[symbols.binary_search(symbol).expect("it is among them")],
@@ -196,7 +197,7 @@ fn sample(
         Err(problem) => {
             let mut values = Vec::new();
             let matters = problem.depends_on_sizes() || tape.counts().1 > 0;
-            let comparable = matters && tape.evaluate(sizes, &mut values);
+            let comparable = matters && tape.evaluate(&sizes, &mut values);
             let last = if comparable { COMPARISONS } else { 0 };
             Err((problem, tape.comparisons(&values).take(last).collect()))
         }

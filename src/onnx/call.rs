@@ -1,6 +1,6 @@
 //! What the translation of a node sees: its inputs and attributes, and the operators that it can emit.
 
-use super::error::{Refusal, shortened};
+use super::error::{Cut, Refusal, shortened};
 use super::import::{Body, Importer, Place, Value, value_type};
 use super::proto;
 use super::sized::is_small;
@@ -241,11 +241,13 @@ impl<'c, 'm> Call<'c, 'm> {
     /// # Errors
     /// If it is not a constant. `what` names it.
     pub fn given_numbers(&self, index: usize, what: &str) -> Step<Option<Vec<Number>>> {
-        if self.value(index).is_none() {
-            return Ok(None);
-        }
-        self.constant_numbers(index).map(Some).ok_or_else(|| {
-            Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
+        let Some(value) = self.value(index) else { return Ok(None) };
+        self.constant_numbers(index).map(Some).ok_or_else(|| match value {
+            Value::Operand(_) => {
+                Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
+                    .unless(Cut::Value(index))
+            }
+            _ => Refusal(format!("{what} (input {index}) has no numbers")),
         })
     }
 
@@ -445,7 +447,8 @@ impl<'c, 'm> Call<'c, 'm> {
         elements += outputs.iter().map(Descriptor::elements).sum::<usize>();
         // The naive reference of sums sums anew for each element.
         let is_long = matches!(op, Op::CumulativeSum(_)) && elements > MAX_SUMMED_ELEMENTS;
-        if is_long || elements > MAX_FOLDED_ELEMENTS || op.check_defined(&descriptors).is_err() {
+        let is_much = (is_long || elements > MAX_FOLDED_ELEMENTS) && !self.importer.folds_all;
+        if is_much || op.check_defined(&descriptors).is_err() {
             return Ok(None);
         }
         let bytes: usize = outputs.iter().map(Descriptor::bytes).sum();
@@ -620,6 +623,26 @@ impl<'c, 'm> Call<'c, 'm> {
             true => Err("a node of its graph is not supported".into()),
             false => Ok(outputs),
         }
+    }
+
+    /// Whether `body` can be run `rounds` times with the work that is left.
+    pub fn can_repeat(&self, body: &Body, rounds: i64) -> bool {
+        self.importer.can_repeat(body, rounds)
+    }
+
+    /// What `work` gives. Where the model may be cut at the node, what is wrong with its graphs is a reason for that, and not
+    /// listed: perhaps they are not run.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn attempt<T>(&mut self, work: impl FnOnce(&mut Self) -> Step<T>, cut: Cut) -> Step<T> {
+        let before = self.importer.refused.clone();
+        let outcome = work(self);
+        if self.importer.cuts.is_none() || outcome.is_ok() {
+            return outcome;
+        }
+        self.importer.refused = before;
+        outcome.map_err(|refusal| refusal.unless(cut))
     }
 
     /// The bytes of the input at `index`, if it is a constant of a type that WebNN has.

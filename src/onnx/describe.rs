@@ -37,6 +37,9 @@ pub struct Inspection<'a> {
     pub parameter_bytes: u64,
     /// What is not supported: what an import refuses, whatever the free dimensions whose size is not known.
     pub unsupported: Vec<Unsupported>,
+    /// The nodes at which a session cuts the model, because data decide about sizes, branches or rounds. What is cut behind
+    /// them is known when the model runs.
+    pub cuts: Vec<Unsupported>,
 }
 
 /// An operator that is translated.
@@ -77,14 +80,17 @@ pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<
     for function in model.functions.values() {
         counts.nodes(&function.nodes, 0)?;
     }
-    let request = Request { free_dimensions, ..Request::default() };
-    let refusal = match import(model, &mut Builder::new(), &request) {
-        Err(error) if error.unsupported.is_empty() => check(model, &mut Builder::new(), &request).err(),
-        outcome => outcome.err(),
+    let request = Request { free_dimensions, may_cut: true, ..Request::default() };
+    let outcome = match import(model, &mut Builder::new(), &request) {
+        Err(error) if error.unsupported.is_empty() => check(model, &mut Builder::new(), &request),
+        outcome => outcome.map(|imported| imported.rest),
     };
-    let unsupported = refusal.map_or(Vec::new(), |error| error.unsupported);
+    let (cuts, unsupported) = match outcome {
+        Ok(rest) => (rest.map_or(Vec::new(), |rest| rest.cuts().cloned().collect()), Vec::new()),
+        Err(error) => (Vec::new(), error.unsupported),
+    };
     let Counts { operators, parameters, parameter_bytes } = counts;
-    Ok(Inspection { interface: interface(model), operators, parameters, parameter_bytes, unsupported })
+    Ok(Inspection { interface: interface(model), operators, parameters, parameter_bytes, unsupported, cuts })
 }
 
 #[derive(Default)]

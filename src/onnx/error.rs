@@ -91,12 +91,34 @@ pub struct Refusal {
     pub reason: String,
     /// Whether inputs of other sizes could make it possible.
     pub depends_on_sizes: bool,
+    /// What makes it possible where a model can be cut at the node.
+    pub cut: Option<Cut>,
+}
+
+/// What a node lacks whose sizes, branch or number of rounds the data decide: a session runs what comes before it, and then it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cut {
+    /// The elements of the input at this place: knowing them, the node can be translated.
+    Value(usize),
+    /// The elements of all inputs: the node is computed from them, outside of a graph.
+    Elements,
+    /// A decision that its graphs are run by, or what one of them is cut for.
+    Control,
+    /// Outputs of nodes that are behind a cut themselves.
+    Waiting,
+}
+
+impl Refusal {
+    /// The same where a model can be cut at the node.
+    pub fn unless(self, cut: Cut) -> Refusal {
+        Refusal { cut: Some(cut), ..self }
+    }
 }
 
 /// A refusal whatever the sizes.
 #[expect(non_snake_case, reason = "what most translations say is a reason and nothing more")]
 pub fn Refusal(reason: String) -> Refusal {
-    Refusal { reason, depends_on_sizes: false }
+    Refusal { reason, depends_on_sizes: false, cut: None }
 }
 
 impl From<String> for Refusal {
@@ -113,12 +135,12 @@ impl From<&str> for Refusal {
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
-        Refusal { reason: error.message, depends_on_sizes: error.code == Some(Code::Shape) }
+        Refusal { reason: error.message, depends_on_sizes: error.code == Some(Code::Shape), cut: None }
     }
 }
 
 impl From<ModelError> for Refusal {
     fn from(error: ModelError) -> Refusal {
-        Refusal { reason: error.message, depends_on_sizes: error.code == Code::Shape }
+        Refusal { reason: error.message, depends_on_sizes: error.code == Code::Shape, cut: None }
     }
 }

@@ -4,7 +4,8 @@
 //! operands are small constants becomes a constant (see [`Call::emit`](super::call::Call::emit)).
 
 use super::call::Call;
-use super::error::{MAX_LISTED, ModelError, Refusal, Result, Unsupported, quoted, shortened};
+use super::cuts::{Cuts, Rest};
+use super::error::{Cut, MAX_LISTED, ModelError, Refusal, Result, Unsupported, quoted, shortened};
 use super::model::{
     Dimension, Function, Graph, MAX_DEPTH, Model, ValueInfo, decode_attributes, decode_node, reads, shown_name,
 };
@@ -77,6 +78,8 @@ pub struct Request {
     pub bindings: BTreeMap<String, OperandId>,
     /// Names of the values that are wanted; `None` for the outputs of the model.
     pub outputs: Option<Vec<String>>,
+    /// Whether nodes may be left for later that need the elements of what is computed before them.
+    pub may_cut: bool,
 }
 
 impl Request {
@@ -88,15 +91,15 @@ impl Request {
 
     /// The same with `size` for every free dimension whose size is not known.
     fn with_sizes(&self, model: &Model, size: u32) -> Request {
-        let Request { free_dimensions, shapes, dims, bindings, outputs } = self;
+        let Request { free_dimensions, shapes, dims, bindings, outputs, may_cut } = self;
         let mut free_dimensions = free_dimensions.clone();
         for dimension in model.graph.free_inputs().flat_map(|input| input.shape.iter().flatten()) {
             if let Dimension::Free(name) = dimension {
                 free_dimensions.entry(name.clone()).or_insert(size);
             }
         }
-        let (shapes, dims) = (shapes.clone(), dims.clone());
-        Request { free_dimensions, shapes, dims, bindings: bindings.clone(), outputs: outputs.clone() }
+        let (shapes, dims, may_cut) = (shapes.clone(), dims.clone(), *may_cut);
+        Request { free_dimensions, shapes, dims, bindings: bindings.clone(), outputs: outputs.clone(), may_cut }
     }
 }
 
@@ -116,8 +119,10 @@ pub struct Binding {
 pub struct Imported {
     /// The inputs that the builder has now, in the order of the model.
     pub inputs: Vec<Binding>,
-    /// The wanted values, in the order of the request.
+    /// The wanted values, in the order of the request; where nodes are left for later, the values that are kept for them.
     pub outputs: Vec<Binding>,
+    /// What is left for later.
+    pub rest: Option<Rest>,
 }
 
 /// Names of one graph, and of those around it.
@@ -138,6 +143,11 @@ impl<'a> Scope<'a> {
             || self.outer.is_some_and(|outer| outer.defines(name))
     }
 
+    /// Whether `name` is that of a constant of this graph.
+    pub fn has_initializer(&self, name: &str) -> bool {
+        self.initializers.contains_key(name)
+    }
+
     fn set(&self, name: &str, value: Value) {
         self.values.borrow_mut().insert(name.to_string(), value);
     }
@@ -151,6 +161,8 @@ pub(super) struct Place<'a> {
     /// Attributes of the call of the function whose body this is.
     pub arguments: Option<&'a [proto::Attribute]>,
     pub depth: usize,
+    /// Whether it is the graph that the import is about, which can be cut.
+    pub is_top: bool,
 }
 
 /// A graph in an attribute, which can be run several times.
@@ -177,13 +189,17 @@ impl Body {
 pub(super) struct Importer<'a> {
     pub model: &'a Model,
     pub builder: &'a mut Builder,
-    refused: RefusedNodes,
+    pub(super) refused: RefusedNodes,
+    /// The nodes that are left for later; `None` where none may be.
+    pub(super) cuts: Option<Cuts>,
     /// Work that may still be done.
     work: usize,
     /// Bytes that translations may still need.
     pub memory: usize,
     /// Elements that may still be computed.
     pub foldable: usize,
+    /// Whether whatever is constant is computed, however much it is.
+    pub folds_all: bool,
 }
 
 /// Appends what `request` wants of `model` to `builder`. If it fails, `builder` is as it was before.
@@ -191,19 +207,84 @@ pub(super) struct Importer<'a> {
 /// # Errors
 /// With every node that is not supported, for sizes that are missing or do not fit, and for weights that cannot be read.
 pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result<Imported> {
-    let before = builder.checkpoint();
-    model.files.check()?;
     // Inner graphs count with the nodes that they are in, and once more when they are run.
     let own: usize = model.graph.nodes.iter().map(|node| work(node.len())).sum();
+    with_importer(model, builder, own, request.may_cut, |importer| importer.main_graph(request))
+}
+
+/// A part of a graph of a model, of which other parts are done.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// The constants that its nodes can read.
+    pub initializers: &'a HashMap<String, TensorRecord>,
+    /// The nodes.
+    pub nodes: &'a [Bytes],
+    /// The version of each operator set that they mean.
+    pub opsets: &'a BTreeMap<String, i64>,
+    /// Attributes of the call of the function whose body it is.
+    pub arguments: Option<&'a [proto::Attribute]>,
+    /// How deep it is in graphs and functions.
+    pub depth: usize,
+    /// Names of the values that are wanted.
+    pub wanted: &'a [String],
+}
+
+/// Appends `part` to `builder`, where `values` are known and what the names `later` stand for is known later. Gives what is
+/// kept of it: what is wanted, and what nodes read that are left for later. If it fails, `builder` is as it was before.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_part(
+    part: &Part,
+    builder: &mut Builder,
+    values: HashMap<String, Value>,
+    later: HashSet<String>,
+) -> Result<(Vec<Binding>, Rest)> {
+    let own = part.nodes.iter().map(|node| work(node.len())).sum();
+    with_importer(part.model, builder, own, true, |importer| {
+        importer.cuts = Some(Cuts::behind(later));
+        importer.part(part, values)
+    })
+}
+
+/// What the nodes of `part` compute of constants, however much it is; nothing of it is left for later.
+///
+/// # Errors
+/// As [`import`].
+pub fn evaluate_part(
+    part: &Part,
+    builder: &mut Builder,
+    values: HashMap<String, Value>,
+) -> Result<(Vec<Binding>, Rest)> {
+    with_importer(part.model, builder, 0, false, |importer| {
+        (importer.folds_all, importer.memory, importer.foldable) = (true, usize::MAX, usize::MAX);
+        importer.part(part, values)
+    })
+}
+
+/// Calls `work` with the state of a new import for nodes that cost `own`. If it fails, `builder` is as it was before.
+fn with_importer<T>(
+    model: &Model,
+    builder: &mut Builder,
+    own: usize,
+    may_cut: bool,
+    work: impl FnOnce(&mut Importer) -> Result<T>,
+) -> Result<T> {
+    let before = builder.checkpoint();
+    model.files.check()?;
     let mut importer = Importer {
         model,
         builder,
         refused: RefusedNodes::default(),
+        cuts: may_cut.then(Cuts::default),
         work: own.saturating_mul(2).saturating_add(MAX_WORK),
         memory: MEMORY.saturating_add(model.files.byte_length().saturating_mul(MEMORY_PER_BYTE)),
         foldable: MAX_FOLDED,
+        folds_all: false,
     };
-    let imported = importer.main_graph(request);
+    let imported = work(&mut importer);
     model.files.release();
     if imported.is_err() {
         builder.roll_back(before);
@@ -216,36 +297,39 @@ const PROBES: [u32; 2] = [16, 48];
 
 /// Refuses a model that no sizes of its free dimensions make possible, as far as that can be told: it is imported with two
 /// different sizes, and refused for what is wrong with both and no matter of sizes. `builder` has the operands of the request and is left as it
-/// is.
+/// is. Gives what is left for later, as far as that can be told.
 ///
 /// # Errors
 /// With every node that is refused for the same reason twice, or with another reason that is the same twice.
-pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<()> {
+pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<Option<Rest>> {
     let is_open = |input: &ValueInfo| {
         let is_given = request.shapes.contains_key(&input.name) || request.bindings.contains_key(&input.name);
         input.shape.is_none() && input_type(input).is_ok() && !is_given
     };
     if model.graph.free_inputs().any(is_open) {
-        return Ok(()); // not even the number of dimensions is known
+        return Ok(None); // not even the number of dimensions is known
     }
     let mut probe = |size| {
         let before = builder.checkpoint();
         let outcome = import(model, builder, &request.with_sizes(model, size));
         builder.roll_back(before);
-        outcome.map(drop)
+        outcome.map(|imported| imported.rest)
     };
     if request.with_sizes(model, 0).free_dimensions == request.free_dimensions {
         return probe(0); // nothing is free
     }
-    let [Err(first), Err(second)] = PROBES.map(&mut probe) else { return Ok(()) };
+    let (first, second) = match PROBES.map(&mut probe) {
+        [Ok(rest), _] | [_, Ok(rest)] => return Ok(rest),
+        [Err(first), Err(second)] => (first, second),
+    };
     if first.unsupported.is_empty() {
-        return if first.message == second.message { Err(first) } else { Ok(()) };
+        return if first.message == second.message { Err(first) } else { Ok(None) };
     }
     let again: HashSet<_> = second.unsupported.iter().map(|node| (&node.name, &node.reason)).collect();
     let is_always = |node: &&Unsupported| !node.depends_on_sizes && again.contains(&(&node.name, &node.reason));
     let always: Vec<_> = first.unsupported.iter().filter(is_always).cloned().collect();
     match always.len() {
-        0 => Ok(()),
+        0 => Ok(None),
         // The counts go beyond the lists.
         count if count == first.unsupported.len() => Err(first),
         count => Err(ModelError::unsupported(always, count)),
@@ -262,14 +346,14 @@ fn input_type(input: &ValueInfo) -> Result<DataType> {
 }
 
 /// Nodes that are refused: how many, and the first of them.
-#[derive(Debug, Default)]
-struct RefusedNodes {
+#[derive(Clone, Debug, Default)]
+pub(super) struct RefusedNodes {
     listed: Vec<Unsupported>,
     count: usize,
 }
 
 impl RefusedNodes {
-    fn add(&mut self, node: &proto::Node, opsets: &BTreeMap<String, i64>, refusal: &Refusal) {
+    pub(super) fn add(&mut self, node: &proto::Node, opsets: &BTreeMap<String, i64>, refusal: &Refusal) {
         self.count += 1;
         if self.listed.len() < MAX_LISTED {
             self.listed.push(refused(node, opsets, refusal));
@@ -286,7 +370,7 @@ impl RefusedNodes {
     }
 }
 
-fn refused(node: &proto::Node, opsets: &BTreeMap<String, i64>, refusal: &Refusal) -> Unsupported {
+pub(super) fn refused(node: &proto::Node, opsets: &BTreeMap<String, i64>, refusal: &Refusal) -> Unsupported {
     Unsupported {
         name: shortened(shown_name(node)),
         operator: shortened(&node.op_type),
@@ -297,7 +381,8 @@ fn refused(node: &proto::Node, opsets: &BTreeMap<String, i64>, refusal: &Refusal
     }
 }
 
-fn function_of<'a>(model: &'a Model, node: &proto::Node) -> Option<&'a Function> {
+/// The function of `model` that `node` calls, if it calls one.
+pub fn function_of<'a>(model: &'a Model, node: &proto::Node) -> Option<&'a Function> {
     // Most models have none, and most nodes are not calls.
     if model.functions.is_empty() {
         return None;
@@ -306,17 +391,32 @@ fn function_of<'a>(model: &'a Model, node: &proto::Node) -> Option<&'a Function>
 }
 
 impl<'a> Importer<'a> {
+    /// Translates the nodes of `part`, where `values` are known. Gives what is kept.
+    fn part(&mut self, part: &Part, values: HashMap<String, Value>) -> Result<(Vec<Binding>, Rest)> {
+        let Part { initializers, nodes, opsets, arguments, depth, wanted, .. } = *part;
+        let given = values.keys().cloned().collect();
+        let scope = Scope { values: values.into(), initializers, outer: None };
+        self.nodes(nodes, Place { scope: &scope, opsets, arguments, depth, is_top: true })?;
+        std::mem::take(&mut self.refused).none()?;
+        self.kept(&scope, nodes, wanted, &given)
+    }
+
     fn main_graph(&mut self, request: &Request) -> Result<Imported> {
         let graph = &self.model.graph;
         let wanted = request.outputs(self.model);
         let scope = Scope::new(graph, None);
-        let (nodes, needed) = needed(graph, &wanted)?;
+        let (nodes, needed) = needed(&graph.nodes, &wanted)?;
         let inputs = self.inputs(request, &scope, &needed)?;
         let opsets = &self.model.metadata.opsets;
-        self.nodes(&nodes, Place { scope: &scope, opsets, arguments: None, depth: 0 })?;
+        self.nodes(&nodes, Place { scope: &scope, opsets, arguments: None, depth: 0, is_top: true })?;
         std::mem::take(&mut self.refused).none()?;
-        let outputs = wanted.iter().map(|name| self.output(&scope, name)).collect::<Result<_>>()?;
-        Ok(Imported { inputs, outputs })
+        if self.cuts.as_ref().is_none_or(Cuts::is_empty) {
+            let outputs = wanted.iter().map(|name| self.output(&scope, name)).collect::<Result<_>>()?;
+            return Ok(Imported { inputs, outputs, rest: None });
+        }
+        let given = graph.free_inputs().map(|input| input.name.clone()).collect();
+        let (outputs, rest) = self.kept(&scope, &nodes, &wanted, &given)?;
+        Ok(Imported { inputs, outputs, rest: Some(rest) })
     }
 
     /// Defines the inputs, those that nothing needs too: whether they are given right is checked all the same.
@@ -463,6 +563,13 @@ impl<'a> Importer<'a> {
         }
     }
 
+    /// Whether `body` can be run `rounds` times with a half of the work that is left.
+    pub fn can_repeat(&self, body: &Body, rounds: i64) -> bool {
+        let once: usize = body.graph.nodes.iter().map(|node| work(node.len())).sum();
+        let rounds = usize::try_from(rounds).unwrap_or(0);
+        rounds.saturating_mul(once + 1) <= self.work / 2
+    }
+
     /// Counts a node of so many bytes.
     fn count_node(&mut self, bytes: usize) -> Result<()> {
         self.work = self.work.checked_sub(work(bytes)).ok_or_else(|| {
@@ -472,13 +579,17 @@ impl<'a> Importer<'a> {
     }
 
     fn nodes(&mut self, nodes: &[Bytes], place: Place) -> Result<()> {
-        for bytes in nodes {
+        for (index, bytes) in nodes.iter().enumerate() {
             self.count_node(bytes.len())?;
             let node = decode_node(bytes)?;
-            let outputs = match self.node(&node, place)? {
+            let outputs = match self.waits(&node, place)? {
+                true => Err(Refusal::from("it needs what is computed behind a cut").unless(Cut::Waiting)),
+                false => self.node(&node, place)?,
+            };
+            let outputs = match self.inner_cut(place).map_or(outputs, Err) {
                 Ok(outputs) => outputs,
                 Err(refusal) => {
-                    self.refused.add(&node, place.opsets, &refusal);
+                    self.refuse(index, &node, refusal, place)?;
                     Vec::new()
                 }
             };
@@ -529,12 +640,7 @@ impl<'a> Importer<'a> {
         if depth >= MAX_DEPTH {
             return Err(ModelError::new(format!("functions are nested more than {MAX_DEPTH} deep")));
         }
-        let mut arguments = attributes.to_vec();
-        for default in &function.defaults {
-            if !arguments.iter().any(|argument| argument.name == default.name) {
-                arguments.push(default.clone());
-            }
-        }
+        let arguments = function.arguments(attributes);
         let initializers = HashMap::new();
         let scope = Scope { values: RefCell::default(), initializers: &initializers, outer: None };
         for (name, value) in function.inputs.iter().zip(inputs) {
@@ -543,7 +649,10 @@ impl<'a> Importer<'a> {
             }
         }
         let opsets = &function.opsets;
-        self.nodes(&function.nodes, Place { scope: &scope, opsets, arguments: Some(&arguments), depth: depth + 1 })?;
+        self.nodes(
+            &function.nodes,
+            Place { scope: &scope, opsets, arguments: Some(&arguments), depth: depth + 1, is_top: false },
+        )?;
         self.results(&scope, &function.outputs)
     }
 
@@ -566,7 +675,7 @@ impl<'a> Importer<'a> {
         for (input, value) in graph.inputs.iter().zip(inputs) {
             scope.set(&input.name, value);
         }
-        self.nodes(&graph.nodes, Place { scope: &scope, depth: place.depth + 1, ..place })?;
+        self.nodes(&graph.nodes, Place { scope: &scope, depth: place.depth + 1, is_top: false, ..place })?;
         let names: Vec<String> = graph.outputs.iter().map(|output| output.name.clone()).collect();
         let outputs = self.results(&scope, &names);
         *constants = shared.values.into_inner();
@@ -604,7 +713,7 @@ fn check_outputs(node: &proto::Node, outputs: Vec<Value>) -> Result<Vec<Value>, 
 }
 
 /// The attributes of a node in the body of a function: those that refer to attributes of the call take their values.
-fn arguments(attributes: Vec<proto::Attribute>, call: Option<&[proto::Attribute]>) -> Vec<proto::Attribute> {
+pub fn arguments(attributes: Vec<proto::Attribute>, call: Option<&[proto::Attribute]>) -> Vec<proto::Attribute> {
     let value = |attribute: proto::Attribute| {
         if attribute.ref_attr_name.is_empty() {
             return Some(attribute);
@@ -615,11 +724,11 @@ fn arguments(attributes: Vec<proto::Attribute>, call: Option<&[proto::Attribute]
     attributes.into_iter().filter_map(value).collect()
 }
 
-/// The nodes that the `wanted` values need, and the names of everything that they read.
-fn needed(graph: &Graph, wanted: &[String]) -> Result<(Vec<Bytes>, HashSet<String>)> {
+/// The nodes among `all` that the `wanted` values need, and the names of everything that they read.
+pub fn needed(all: &[Bytes], wanted: &[String]) -> Result<(Vec<Bytes>, HashSet<String>)> {
     let mut names: HashSet<String> = wanted.iter().cloned().collect();
     let mut nodes = Vec::new();
-    for bytes in graph.nodes.iter().rev() {
+    for bytes in all.iter().rev() {
         let node = decode_node(bytes)?;
         if node.output.iter().any(|name| names.contains(name)) {
             names.extend(reads(&node, 0)?);

@@ -388,6 +388,14 @@ fn function(bytes: &Bytes, model: &BTreeMap<String, i64>) -> Result<(FunctionId,
     Ok(((function.domain, function.name, function.overload), Function { inputs, outputs, nodes, defaults, opsets }))
 }
 
+impl Function {
+    /// The attributes of a call: those that are given, and defaults.
+    pub fn arguments(&self, given: &[proto::Attribute]) -> Vec<proto::Attribute> {
+        let is_given = |default: &&proto::Attribute| given.iter().any(|argument| argument.name == default.name);
+        given.iter().chain(self.defaults.iter().filter(|default| !is_given(default))).cloned().collect()
+    }
+}
+
 impl Model {
     /// Opens the model at `path`.
     ///

@@ -19,9 +19,13 @@ use crate::observe::Stopwatch;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Bytes that are copied in about a microsecond.
 const SHORT_READ: usize = 1 << 14;
+
+/// How long a look for the end of a read from a GPU waits.
+const PATIENCE: Duration = Duration::from_millis(10);
 
 /// What a context should compute on.
 #[derive(Clone, Debug)]
@@ -140,6 +144,14 @@ impl Context {
         let backend = self.backend.clone();
         let closed = || Error::new(ErrorKind::InvalidState, "the context is not open");
         move || lock(&backend).clone().ok_or_else(closed)
+    }
+
+    /// Nothing, for work that takes long and ends early where nobody waits for it any more.
+    ///
+    /// # Errors
+    /// An InvalidStateError when the context is lost.
+    pub fn check_alive(&self) -> Result<()> {
+        self.timeline.loss()()
     }
 
     /// Drops everything that is queued, and lets go of the device.
@@ -363,6 +375,39 @@ impl Site<'_> {
         self.graphs.add(&compiled);
         compiled.fill(|| self.backend.lower(graph, self.env, &self.settings))?;
         Ok(compiled)
+    }
+
+    /// A tensor with these contents, which is freed with the context at the latest. It is not written.
+    ///
+    /// # Errors
+    /// An UnknownError without memory, an OperationError when the device fails.
+    pub fn tensor_of(&self, descriptor: Descriptor, bytes: &Arc<Buffer>) -> Result<Arc<Tensor>> {
+        let tensor = self.tensor(descriptor);
+        match &self.backend {
+            Backend::Cpu => *tensor.lock() = Contents::Bytes(bytes.clone()),
+            Backend::Gpu(_) => {
+                tensor.fill(&self.backend, Buffer::copy_of(bytes.bytes())?)?;
+            }
+        }
+        Ok(tensor)
+    }
+
+    /// The bytes of `tensor`: shared with it on the CPU, read from a GPU.
+    ///
+    /// # Errors
+    /// The error of what should have written them, an InvalidStateError when they were released.
+    pub fn bytes(&self, tensor: &Tensor) -> Result<Arc<Buffer>> {
+        if let Backend::Cpu = self.backend {
+            return tensor.lock().bytes().cloned();
+        }
+        let read = Arc::new(Read::default());
+        let mut reading = tensor.read_later(read.clone())?;
+        loop {
+            if let Some(result) = reading(PATIENCE) {
+                result?;
+                return read.take().map(Arc::new).ok_or_else(|| Error::new(ErrorKind::Unknown, "nothing was read"));
+            }
+        }
     }
 
     /// A tensor without contents yet, which is freed with the context at the latest.

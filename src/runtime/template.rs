@@ -75,13 +75,13 @@ impl<T> Template<T> {
     ///
     /// # Errors
     /// That of `work` for numbers.
-    pub fn record(sizes: &[u32], work: impl Fn(&[Dim]) -> Result<(Option<Optimized>, T)>) -> Result<Template<T>> {
+    pub fn record(sizes: &[i64], work: impl Fn(&[Dim]) -> Result<(Option<Optimized>, T)>) -> Result<Template<T>> {
         let made = |(made, tape): (Result<(Option<Optimized>, T)>, Tape)| {
             made.map(|(graph, recorded)| Template { tape, graph, weights: Mutex::default(), recorded })
         };
         made(Tape::record(sizes, &work)).or_else(|_| {
             made(Tape::record(sizes, |dims| {
-                let numbers: Vec<Dim> = dims.iter().map(|dim| Dim::from(dim.get())).collect();
+                let numbers: Vec<Dim> = dims.iter().map(|dim| Dim::number(dim.pinned())).collect();
                 work(&numbers)
             }))
         })
@@ -131,7 +131,7 @@ impl<T> Templates<T> {
     /// If `record` records other sizes.
     pub fn find(
         &self,
-        sizes: &[u32],
+        sizes: &[i64],
         fits: impl Fn(&T) -> bool,
         record: impl FnOnce() -> Result<Template<T>>,
     ) -> Result<(Arc<Template<T>>, Vec<i64>)> {

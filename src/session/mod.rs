@@ -4,6 +4,11 @@
 //! is a [`Specialization`], which is compiled when it is first needed. Everything but the checks of what is given and the
 //! copies of it is done on the timeline of the context, in order with whatever else is asked of that.
 
+mod control;
+#[cfg(test)]
+mod cut_tests;
+mod known;
+mod program;
 pub mod signature;
 #[cfg(test)]
 mod size_tests;
@@ -26,9 +31,10 @@ use crate::onnx::sizes::Sizes;
 use crate::onnx::{Model, Request};
 use crate::runtime::{Context, Done, Recent, Slot, Templates};
 use crate::shape::Descriptor;
+use program::Program;
 use specialization::bind_constants;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use template::Bindings;
 
@@ -101,6 +107,10 @@ pub struct Session {
     signature: Signature,
     templates: Templates<Bindings>,
     kept: Recent<Arc<Specialization>>,
+    /// The stages of a model that is cut.
+    program: Mutex<Option<Arc<Program>>>,
+    /// Whether nobody waits for results any more.
+    is_released: AtomicBool,
     pool: Pool,
     bytes: AtomicUsize,
 }
@@ -117,14 +127,15 @@ impl Session {
             free_dimensions: options.free_dimensions.clone(),
             bindings: bind_constants(&mut trial, &options),
             outputs: options.outputs.clone(),
+            may_cut: true,
             ..Request::default()
         };
         if signature.fixed().is_none() {
             check(&model, &mut trial, &request).map_err(|error| error.into_error())?;
         }
-        let (templates, kept, pool, bytes) = Default::default();
+        let (templates, kept, program, is_released, pool, bytes) = Default::default();
         let model = Mutex::new(Some(model));
-        Ok(Session { model, context, options, signature, templates, kept, pool, bytes })
+        Ok(Session { model, context, options, signature, templates, kept, program, is_released, pool, bytes })
     }
 
     /// # Errors
@@ -150,8 +161,20 @@ impl Session {
     }
 
     fn weigh(&self) {
-        let bytes = self.kept.lock().iter().map(|one| one.bytes()).sum();
+        let program = self.program.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let bytes = specialization::bytes_of(&self.kept) + program.map_or(0, |program| program.bytes());
         self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Nothing, between the stages and rounds of a run.
+    ///
+    /// # Errors
+    /// An InvalidStateError when the session is released or its context lost.
+    fn check_goes_on(&self) -> Result<()> {
+        if self.is_released.load(Ordering::Relaxed) {
+            return Err(Error::coded(Code::Destroyed, "the model is destroyed"));
+        }
+        self.context.check_alive()
     }
 
     /// Compiles the session if the shapes of its inputs are known, as its first work.
@@ -177,7 +200,14 @@ impl Session {
     ) {
         let session = self.clone();
         self.context.enqueue(
-            move |site| session.specialize(site, &shapes)?.run(site, feeds, targets, &session.pool, values),
+            move |site| {
+                let specialization = session.specialize(site, &shapes)?;
+                if specialization.rest.is_none() {
+                    return specialization.run(site, feeds, targets, &session.pool, values);
+                }
+                values.put(session.run_cut(site, &specialization, feeds, &targets)?);
+                Ok(None)
+            },
             done.coded(),
         );
     }
@@ -187,7 +217,13 @@ impl Session {
         let session = self.clone();
         self.context.enqueue(
             move |site| {
-                made.put(session.specialize(site, &shapes)?);
+                let specialization = session.specialize(site, &shapes)?;
+                if specialization.rest.is_some() {
+                    let message = "compile: data decide about sizes or branches of the model, which is no single graph: \
+                                   run() runs it";
+                    return Err(Error::coded(Code::NotSupported, message));
+                }
+                made.put(specialization);
                 Ok(None)
             },
             done.coded(),
@@ -204,11 +240,13 @@ impl Session {
 
     /// Frees what the session holds when everything before is done.
     pub fn release(self: &Arc<Self>) {
+        self.is_released.store(true, Ordering::Relaxed);
         let session = self.clone();
         self.context.enqueue_release(move || {
             drop(session.model.lock().unwrap_or_else(PoisonError::into_inner).take());
             session.kept.clear();
             session.templates.clear();
+            drop(session.program.lock().unwrap_or_else(PoisonError::into_inner).take());
             session.pool.clear();
             session.weigh();
         });

@@ -1,14 +1,15 @@
 //! What a session is compiled to for one set of input shapes.
 
 use super::signature::{Shapes, check_target};
-use super::template::Filled;
+use super::template::{Ending, Filled, FreeSizes, fill};
 use super::value::{Feed, Pool, Target, Value};
 use super::{Session, SessionOptions};
+use crate::dimension::Dim;
 use crate::error::Result;
 use crate::ir::{Builder, ValueId};
 use crate::memory::Buffer;
 use crate::onnx::Binding;
-use crate::runtime::{Backend, CompiledGraph, Later, Read, Site, Slot, Tensor};
+use crate::runtime::{Backend, CompiledGraph, Later, Read, Recent, Site, Slot, Tensor};
 use crate::shape::Descriptor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,8 +41,7 @@ struct Terminal {
 pub struct Specialization {
     /// A number that no other specialization of the process has at the same time.
     pub id: u32,
-    /// The shapes of the inputs of the session.
-    shapes: Shapes,
+    key: Key,
     /// The names of the inputs of the session.
     names: Vec<String>,
     /// The inputs that have a data type of WebNN, in the order of the session.
@@ -54,6 +54,30 @@ pub struct Specialization {
     reads: Vec<Terminal>,
     /// The outputs that it computes, in its order.
     writes: Vec<Terminal>,
+    /// What is left when the graph was run; `None` if nothing is.
+    pub(super) rest: Option<Ending>,
+}
+
+/// What a specialization is made for.
+pub(super) enum Key {
+    /// The shapes of the inputs of the session.
+    Shapes(Shapes),
+    /// What is known where a part of the model begins.
+    Sizes(FreeSizes),
+}
+
+/// The last ones that were used.
+pub(super) type Kept = Recent<Arc<Specialization>>;
+
+/// The one that is kept for `is_it`.
+pub(super) fn find_kept(kept: &Kept, is_it: impl Fn(&Key) -> bool) -> Option<Arc<Specialization>> {
+    // Whoever held its graph may have destroyed it.
+    kept.find(|one| (is_it(&one.key) && one.is_built()).then(|| one.clone()))
+}
+
+/// Bytes that the compiled graphs hold.
+pub(super) fn bytes_of(kept: &Kept) -> usize {
+    kept.lock().iter().map(|one| one.bytes()).sum()
 }
 
 impl Session {
@@ -63,16 +87,15 @@ impl Session {
     /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an
     /// InvalidStateError when the session is destroyed.
     pub fn specialize(&self, site: &Site, shapes: &Shapes) -> Result<Arc<Specialization>> {
-        let known = self.kept.find(|one| {
-            let same = Arc::ptr_eq(&one.shapes, shapes) || one.shapes == *shapes;
-            // Whoever held its graph may have destroyed it.
-            (same && one.is_built()).then(|| one.clone())
-        });
-        if let Some(known) = known {
+        let is_it = |key: &Key| matches!(key, Key::Shapes(known) if Arc::ptr_eq(known, shapes) || known == shapes);
+        if let Some(known) = find_kept(&self.kept, is_it) {
             return Ok(known);
         }
-        let (template, filled) = self.fill(site, shapes)?;
-        let made = Arc::new(Specialization::compile(site, self, filled, shapes)?);
+        let (model, free) = (self.model()?, self.free_sizes(shapes));
+        let import = |dims: &[Dim]| self.record(site, &model, shapes, &free, dims);
+        let (template, filled) = fill(&self.templates, site, &free, &import)?;
+        let names = self.signature.inputs.iter().map(|input| input.name.clone()).collect();
+        let made = Arc::new(Specialization::compile(site, filled, Key::Shapes(shapes.clone()), names)?);
         made.graph.iter().for_each(|graph| template.keep_weights(graph));
         drop(self.kept.add(&made));
         self.weigh();
@@ -93,10 +116,13 @@ pub(super) fn bind_constants(
 }
 
 impl Specialization {
-    fn compile(site: &Site, session: &Session, filled: Filled, shapes: &Shapes) -> Result<Specialization> {
+    /// Compiles `filled`; `names` are those of the inputs of the session, or of what a part of its model is given.
+    ///
+    /// # Errors
+    /// An OperationError when compiling fails.
+    pub(super) fn compile(site: &Site, filled: Filled, key: Key, names: Vec<String>) -> Result<Specialization> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let Filled { graph, inputs, outputs } = filled;
-        let names: Vec<String> = session.signature.inputs.iter().map(|input| input.name.clone()).collect();
+        let Filled { graph, inputs, outputs, rest } = filled;
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         if let Some(graph) = &graph {
             let computed: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
@@ -112,11 +138,11 @@ impl Specialization {
         }
         let graph = graph.map(|graph| site.lower(graph)).transpose()?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Specialization { id, shapes: shapes.clone(), names, inputs, outputs, graph, reads, writes })
+        Ok(Specialization { id, key, names, inputs, outputs, graph, reads, writes, rest })
     }
 
     /// Bytes that the compiled graph holds.
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.graph.as_ref().map_or(0, |graph| graph.bytes())
     }
 

@@ -1,26 +1,37 @@
 //! What a session is compiled to for all sizes: a graph that is imported and optimized once.
 
+use super::Session;
+use super::known::Known;
 use super::signature::Shapes;
 use super::specialization::{Port, bind_constants};
-use super::{Session, SessionOptions};
 use crate::dimension::Dim;
 use crate::error::Result;
 use crate::ir::Builder;
+use crate::onnx::cuts::{Kept, Left, Rest};
 use crate::onnx::model::{Dimension, ValueInfo};
-use crate::onnx::{Binding, Request, import};
-use crate::runtime::{Optimized, Site, Template};
+use crate::onnx::{Binding, Imported, Model, Request, import};
+use crate::runtime::{Optimized, Site, Template, Templates};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// For each dimension of each input its place among the free sizes; `None` for one that is fixed.
 type Places = Vec<Vec<Option<usize>>>;
 
-/// The sizes of the inputs of a session that are free, each once.
-#[derive(Debug)]
+/// What a template is made for, besides the values of free sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Form {
+    /// The inputs of a session: inputs of any rank have other places.
+    Inputs(Places),
+    /// What is known where a part of a model begins.
+    Known(Known),
+}
+
+/// The sizes of what is given that are free, each once.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct FreeSizes {
-    places: Places,
-    /// The free sizes.
-    sizes: Vec<u32>,
+    pub form: Form,
+    /// The free sizes, and integers that data decide.
+    pub sizes: Vec<i64>,
 }
 
 impl FreeSizes {
@@ -31,7 +42,7 @@ impl FreeSizes {
             let next = sizes.len();
             let at = name.map_or(next, |name| *names.entry(name.to_string()).or_insert(next));
             if at == next {
-                sizes.push(size);
+                sizes.push(i64::from(size));
             }
             Some(at)
         };
@@ -48,22 +59,35 @@ impl FreeSizes {
                 shape.iter().enumerate().map(place).collect()
             })
             .collect();
-        FreeSizes { places, sizes }
+        FreeSizes { form: Form::Inputs(places), sizes }
     }
 
-    /// The shape of the input at `index`, with the free sizes as dimensions.
+    /// The shape of the input of a session at `index`, with the free sizes as dimensions.
     fn dims(&self, index: usize, shape: &[u32], free: &[Dim]) -> Vec<Dim> {
+        let Form::Inputs(places) = &self.form else { unreachable!("asked for a session") };
         let dim = |(place, &size): (&Option<usize>, &u32)| place.map_or(Dim::from(size), |place| free[place]);
-        self.places[index].iter().zip(shape).map(dim).collect()
+        places[index].iter().zip(shape).map(dim).collect()
     }
 }
 
-/// What is recorded with the graph of a session.
+/// What an import gives to a template.
+pub(super) struct Recorded {
+    pub builder: Builder,
+    pub inputs: Vec<Binding>,
+    pub outputs: Vec<Binding>,
+    pub rest: Option<Rest>,
+}
+
+/// Imports something for free sizes.
+pub(super) type Recorder<'a> = &'a dyn Fn(&[Dim]) -> Result<Recorded>;
+
+/// What is recorded with the graph of a session, or of a part of its model.
 pub(super) struct Bindings {
-    /// Where the free sizes stand in the shapes: inputs of any rank have others.
-    places: Places,
+    form: Form,
     inputs: Vec<Binding>,
     outputs: Vec<Binding>,
+    /// What is left for later.
+    rest: Option<Ending>,
 }
 
 /// A session for given sizes, and its graph before it is compiled for them.
@@ -71,65 +95,103 @@ pub(super) struct Filled {
     pub graph: Option<Optimized>,
     pub inputs: Vec<Port>,
     pub outputs: Vec<Port>,
+    pub rest: Option<Ending>,
+}
+
+/// What is left when a graph was run.
+pub struct Ending {
+    /// The nodes that are left.
+    pub left: Arc<[Left]>,
+    /// What they read, with all sizes.
+    pub values: Vec<(String, Kept)>,
+}
+
+/// `kept` with all sizes.
+fn fixed(mut kept: Kept, values: &[i64]) -> Kept {
+    match &mut kept {
+        Kept::Sizes(descriptor, dims) => {
+            descriptor.shape.iter_mut().chain(dims).for_each(|dim| dim.fix(values));
+            kept
+        }
+        Kept::Sequence(all) => Kept::Sequence(all.drain(..).map(|kept| fixed(kept, values)).collect()),
+        _ => kept,
+    }
+}
+
+/// What is made for these sizes, from a template that fits them or a new one of what `import` gives.
+///
+/// # Errors
+/// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an UnknownError when
+/// there is no memory for constants that follow from sizes.
+pub(super) fn fill(
+    templates: &Templates<Bindings>,
+    site: &Site,
+    free: &FreeSizes,
+    import: Recorder,
+) -> Result<(Arc<Template<Bindings>>, Filled)> {
+    let fits = |bindings: &Bindings| bindings.form == free.form;
+    let record = || Template::record(&free.sizes, |dims| optimized(site, &free.form, import(dims)?));
+    let (template, values) = templates.find(&free.sizes, fits, record)?;
+    let port = |binding: &Binding| {
+        let mut descriptor = binding.descriptor.clone();
+        descriptor.shape.iter_mut().for_each(|dim| dim.fix(&values));
+        Port { name: binding.name.clone(), descriptor }
+    };
+    let graph = template.graph_at(&values)?;
+    let Bindings { inputs, outputs, rest, .. } = template.recorded();
+    let [inputs, outputs] = [inputs, outputs].map(|all| all.iter().map(port).collect());
+    let rest = rest.as_ref().map(|Ending { left, values: kept }| {
+        let kept = kept.iter().map(|(name, kept)| (name.clone(), fixed(kept.clone(), &values)));
+        Ending { left: left.clone(), values: kept.collect() }
+    });
+    Ok((template, Filled { graph, inputs, outputs, rest }))
+}
+
+/// The optimized graph of an import, `None` if no output has any elements, and what goes with it.
+fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Optimized>, Bindings)> {
+    let Recorded { builder, inputs, outputs, rest } = imported;
+    let computed: Vec<_> = outputs.iter().filter_map(|output| Some((output.name.clone(), output.operand?))).collect();
+    let graph = match computed.is_empty() {
+        true => None,
+        false => Some(site.optimize(builder.finish(computed))?),
+    };
+    let rest = rest.map(|Rest { nodes, values }| Ending { left: nodes.into(), values });
+    Ok((graph, Bindings { form: form.clone(), inputs, outputs, rest }))
 }
 
 impl Session {
-    /// The session for these shapes, from a template that fits them or a new one.
+    /// The free sizes of inputs of these shapes.
+    pub(super) fn free_sizes(&self, shapes: &Shapes) -> FreeSizes {
+        FreeSizes::of(&self.signature.inputs, shapes, &self.options.free_dimensions)
+    }
+
+    /// Imports `model` for inputs of these shapes, where the sizes in `free` are `dims`.
     ///
     /// # Errors
-    /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an UnknownError
-    /// when there is no memory for constants that follow from sizes.
-    pub(super) fn fill(&self, site: &Site, shapes: &Shapes) -> Result<(Arc<Template<Bindings>>, Filled)> {
-        let free = FreeSizes::of(&self.signature.inputs, shapes, &self.options.free_dimensions);
-        let fits = |bindings: &Bindings| bindings.places == free.places;
-        let (template, values) = self.templates.find(&free.sizes, fits, || self.record(site, shapes, &free))?;
-        let port = |binding: &Binding| {
-            let mut descriptor = binding.descriptor.clone();
-            descriptor.shape.iter_mut().for_each(|dim| dim.fix(&values));
-            Port { name: binding.name.clone(), descriptor }
-        };
-        let graph = template.graph_at(&values)?;
-        let Bindings { inputs, outputs, .. } = template.recorded();
-        let [inputs, outputs] = [inputs, outputs].map(|all| all.iter().map(port).collect());
-        Ok((template, Filled { graph, inputs, outputs }))
-    }
-
-    /// Imports and optimizes the model for all sizes that decide as those in `shapes` do.
-    fn record(&self, site: &Site, shapes: &Shapes, free: &FreeSizes) -> Result<Template<Bindings>> {
-        let model = self.model()?;
+    /// An OnnxError for nodes that are not supported at these sizes.
+    pub(super) fn record(
+        &self,
+        site: &Site,
+        model: &Model,
+        shapes: &Shapes,
+        free: &FreeSizes,
+        dims: &[Dim],
+    ) -> Result<Recorded> {
         let (inputs, options) = (&self.signature.inputs, &self.options);
-        Template::record(&free.sizes, |dims| {
-            let (mut builder, request) = request(site, inputs, options, shapes);
-            let dims = inputs
-                .iter()
-                .zip(shapes.iter())
-                .enumerate()
-                .map(|(index, (input, shape))| (input.name.clone(), free.dims(index, shape, dims)));
-            let request = Request { dims: dims.collect(), ..request };
-            let imported = import(&model, &mut builder, &request).map_err(|error| error.into_error())?;
-            let computed = imported.outputs.iter();
-            let computed: Vec<_> = computed.filter_map(|output| Some((output.name.clone(), output.operand?))).collect();
-            let graph = match computed.is_empty() {
-                true => None,
-                false => Some(site.optimize(builder.finish(computed))?),
-            };
-            let places = free.places.clone();
-            Ok((graph, Bindings { places, inputs: imported.inputs, outputs: imported.outputs }))
-        })
+        let mut builder = Builder::with_limit(site.backend.max_tensor_bytes());
+        let bindings = bind_constants(&mut builder, options);
+        let shaped = || inputs.iter().map(|input| input.name.clone()).zip(shapes.iter());
+        let sized = |(index, (name, shape)): (usize, (String, &Vec<u32>))| (name, free.dims(index, shape, dims));
+        let request = Request {
+            free_dimensions: options.free_dimensions.clone(),
+            shapes: shaped().map(|(name, shape)| (name, shape.clone())).collect(),
+            dims: shaped().enumerate().map(sized).collect(),
+            bindings,
+            outputs: options.outputs.clone(),
+            may_cut: true,
+        };
+        let Imported { inputs, outputs, rest } =
+            import(model, &mut builder, &request).map_err(|error| error.into_error())?;
+        Ok(Recorded { builder, inputs, outputs, rest })
     }
-}
-
-/// A builder with the constants of a session, and what to import into it for inputs of these shapes.
-fn request(site: &Site, inputs: &[ValueInfo], options: &SessionOptions, shapes: &Shapes) -> (Builder, Request) {
-    let mut builder = Builder::with_limit(site.backend.max_tensor_bytes());
-    let bindings = bind_constants(&mut builder, options);
-    let names = inputs.iter().map(|input| input.name.clone());
-    let request = Request {
-        free_dimensions: options.free_dimensions.clone(),
-        shapes: names.zip(shapes.iter().cloned()).collect(),
-        bindings,
-        outputs: options.outputs.clone(),
-        ..Request::default()
-    };
-    (builder, request)
 }

@@ -17,24 +17,24 @@ fn add() -> TestGraph {
     graph.node("Add", "x b", "y", vec![]).output("y")
 }
 
-fn model(graph: TestGraph) -> Arc<Model> {
+pub(super) fn model(graph: TestGraph) -> Arc<Model> {
     let (files, bytes) = Files::of_bytes(graph.encode(17));
     Arc::new(Model::decode(bytes, files).unwrap())
 }
 
-fn finished(request: impl FnOnce(Done)) -> Result<()> {
+pub(super) fn finished(request: impl FnOnce(Done)) -> Result<()> {
     let (tell, told) = channel();
     request(Done::new(move |result| tell.send(result).expect("somebody waits")));
     told.recv().expect("every request is told its end")
 }
 
-fn context() -> Arc<Context> {
+pub(super) fn context() -> Arc<Context> {
     let context = Arc::new(Context::new(Some(1), false).unwrap());
     finished(|done| context.open(Wish::Cpu, Done::unobserved(), done)).unwrap();
     context
 }
 
-fn session(graph: TestGraph, options: SessionOptions) -> Arc<Session> {
+pub(super) fn session(graph: TestGraph, options: SessionOptions) -> Arc<Session> {
     Arc::new(Session::open(model(graph), context(), options).unwrap())
 }
 

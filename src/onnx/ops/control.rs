@@ -5,7 +5,7 @@ use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
-use crate::onnx::error::Refusal;
+use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::import::{Body, Value};
 use crate::onnx::registry::{Entry, Outcome, standard};
 
@@ -24,7 +24,8 @@ fn if_else(call: &mut Call) -> Outcome {
     }
     let condition = call.input(0)?;
     let condition = call.to_scalar(condition)?;
-    let (yes, no) = (branch(call, "then_branch")?, branch(call, "else_branch")?);
+    let both = |call: &mut Call| Ok((branch(call, "then_branch")?, branch(call, "else_branch")?));
+    let (yes, no) = call.attempt(both, Cut::Control)?;
     if yes.len() != no.len() {
         return Err(Refusal(format!("its branches have {} and {} outputs", yes.len(), no.len())));
     }
@@ -42,7 +43,8 @@ fn chosen(call: &mut Call, condition: OperandId, yes: Value, no: Value) -> Step<
                     "the condition is computed from inputs of the model and its branches give {} {:?} and {} {:?}, \
                      expected the same",
                     a.dtype, a.shape, b.dtype, b.shape
-                )));
+                ))
+                .unless(Cut::Control));
             }
             Value::Operand(call.select(condition, yes, no)?)
         }
@@ -52,7 +54,10 @@ fn chosen(call: &mut Call, condition: OperandId, yes: Value, no: Value) -> Step<
             let values = yes.into_iter().zip(no).map(|(yes, no)| chosen(call, condition, yes, no));
             Value::Sequence(values.collect::<Step<_>>()?)
         }
-        _ => return Err("the condition is computed from inputs of the model and its branches differ in type".into()),
+        _ => {
+            let reason = "the condition is computed from inputs of the model and its branches differ in type";
+            return Err(Refusal::from(reason).unless(Cut::Control));
+        }
     })
 }
 
@@ -63,15 +68,31 @@ fn truth(call: &Call, value: &Value) -> Option<bool> {
     Some(call.numbers_of(*id)?.first()?.to_f64() != 0.0)
 }
 
+/// The refusal of a loop that is not unrolled where the data decide how long it is.
+fn decided(refusal: Refusal) -> Refusal {
+    if refusal.cut.is_some() { refusal.unless(Cut::Control) } else { refusal }
+}
+
+/// Refuses to unroll so many rounds of `body` that too many nodes would become of them.
+fn check_rounds(call: &Call, body: &Body, rounds: i64) -> Step<()> {
+    match call.can_repeat(body, rounds) {
+        true => Ok(()),
+        false => {
+            let reason = format!("with the {rounds} rounds of its graph, the model becomes too many nodes");
+            Err(Refusal(reason).unless(Cut::Control))
+        }
+    }
+}
+
 /// Rounds are run while the model is read, until the trip count is reached or the condition, which must fold to a
 /// constant, is false.
 fn unrolled(call: &mut Call) -> Outcome {
     let trips = match call.value(0) {
-        Some(_) => call.one_int(0, "the trip count")?,
+        Some(_) => call.one_int(0, "the trip count").map_err(decided)?,
         None => i64::MAX,
     };
     let mut goes_on = match call.value(1) {
-        Some(_) => call.one_int(1, "cond")? != 0,
+        Some(_) => call.one_int(1, "cond").map_err(decided)? != 0,
         None => true,
     };
     let mut state: Vec<Value> =
@@ -81,6 +102,9 @@ fn unrolled(call: &mut Call) -> Outcome {
     let scans = outputs
         .checked_sub(1 + state.len())
         .ok_or_else(|| Refusal(format!("its graph has {outputs} outputs, expected at least {}", 1 + state.len())))?;
+    if call.value(0).is_some() && trips < i64::MAX {
+        check_rounds(call, &body, trips)?;
+    }
     let mut rows = vec![Vec::new(); scans];
     let yes = call.int_scalar(DataType::Uint8, 1)?;
     let mut round = 0;
@@ -92,6 +116,7 @@ fn unrolled(call: &mut Call) -> Outcome {
         round += 1;
         goes_on = condition.and_then(|value| truth(call, &value)).ok_or_else(|| {
             Refusal(format!("whether it goes on after round {round} is computed from inputs of the model"))
+                .unless(Cut::Control)
         })?;
         state = results.by_ref().take(outputs - 1 - scans).collect();
         rows.iter_mut().zip(results).for_each(|(rows, row)| rows.push(row));
@@ -149,6 +174,7 @@ fn run_scan(call: &mut Call, scans: &mut Scans, mut state: Vec<Value>, scanned: 
     if lengths.iter().any(|&other| other != length) {
         return Err(Refusal(format!("the scanned inputs have lengths {lengths:?}, expected the same")));
     }
+    check_rounds(call, &scans.body, i64::from(length))?;
     let states = state.len();
     let mut rows = vec![Vec::new(); scans.outputs.len()];
     for round in 0..length {

@@ -4,7 +4,7 @@ use crate::dimension::{Dim, numbers};
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step, check_generated};
-use crate::onnx::error::Refusal;
+use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::cumulative_sum::CumulativeSum;
@@ -187,11 +187,16 @@ fn one_hot(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
+/// The refusal of a node whose number of results follows from the elements of what is computed.
+fn decided_by_data(what: &str) -> Refusal {
+    let reason = format!("{what} is computed from inputs of the model: how many results there are is not known");
+    Refusal(reason).unless(Cut::Elements)
+}
+
 /// The coordinates of the elements that are not 0, a row per dimension.
 fn non_zero(call: &mut Call) -> Outcome {
     let numbers = call.constant_numbers(0);
-    let numbers =
-        numbers.ok_or("the input is computed from inputs of the model: how many results there are is not known")?;
+    let numbers = numbers.ok_or_else(|| decided_by_data("the input"))?;
     let shape = call.input_sizes(0)?;
     let strides = crate::shape::strides(&shape);
     let found: Vec<usize> = (0..numbers.len()).filter(|&at| numbers[at].to_f64() != 0.0).collect();
@@ -218,8 +223,7 @@ fn along_axis(call: &mut Call, index: usize) -> Step<(OperandId, u32)> {
 /// The rows along an axis for which a constant condition holds.
 fn compress(call: &mut Call) -> Outcome {
     let condition = call.constant_numbers(1);
-    let condition =
-        condition.ok_or("condition is computed from inputs of the model: how many results there are is not known")?;
+    let condition = condition.ok_or_else(|| decided_by_data("condition"))?;
     let (x, axis) = along_axis(call, 0)?;
     let mut shape = call.shape(x);
     let kept: Vec<i64> = (0..condition.len() as i64).filter(|&at| condition[at as usize].to_f64() != 0.0).collect();
@@ -250,8 +254,7 @@ fn order(a: &Number, b: &Number) -> Ordering {
 /// are of each.
 fn unique(call: &mut Call) -> Outcome {
     let numbers = call.constant_numbers(0);
-    let numbers =
-        numbers.ok_or("the input is computed from inputs of the model: how many results there are is not known")?;
+    let numbers = numbers.ok_or_else(|| decided_by_data("the input"))?;
     let (x, axis) = along_axis(call, 0)?;
     let shape = call.sizes(x);
     let (count, inner) = (shape[axis as usize] as usize, crate::shape::elements(&shape[axis as usize + 1..]));

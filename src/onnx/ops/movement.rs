@@ -253,9 +253,7 @@ fn pad(call: &mut Call) -> Outcome {
     } else {
         let value = match call.value(2) {
             None => Some(Number::Int(0)),
-            Some(_) => {
-                call.constant_numbers(2).ok_or("constant_value is computed, expected a constant")?.first().copied()
-            }
+            Some(_) => call.given_numbers(2, "constant_value")?.and_then(|numbers| numbers.first().copied()),
         };
         (call.int_dims(1, "pads")?, value.unwrap_or(Number::Int(0)))
     };

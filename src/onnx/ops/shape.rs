@@ -192,8 +192,7 @@ fn constant_of_shape(call: &mut Call) -> Outcome {
 /// Does nothing but in training.
 fn dropout(call: &mut Call) -> Outcome {
     let value = call.required(0)?;
-    if call.value(2).is_some() {
-        let training = call.constant_numbers(2).ok_or("training_mode is computed, expected a constant")?;
+    if let Some(training) = call.given_numbers(2, "training_mode")? {
         let trains = training.iter().any(|flag| flag.to_f64() != 0.0);
         // Without a ratio, half of the elements are dropped.
         let drops = call.optional_floats(1, "ratio")?.is_none_or(|ratio| ratio.iter().any(|&ratio| ratio != 0.0));

@@ -2,7 +2,7 @@
 
 use crate::dtype::Number;
 use crate::onnx::call::{Call, Step};
-use crate::onnx::error::Refusal;
+use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::registry::{Entry, Outcome, standard};
 
 /// A box as its lower and upper corner.
@@ -45,6 +45,7 @@ fn floats(call: &mut Call, index: usize, count: usize) -> Step<Vec<f32>> {
     let numbers = call.constant_numbers(index);
     let numbers = numbers.ok_or_else(|| {
         Refusal(format!("input {index} is computed from inputs of the model: how many boxes are kept is not known"))
+            .unless(Cut::Elements)
     })?;
     Ok(numbers.into_iter().map(|number| Number::to_f64(number) as f32).collect())
 }

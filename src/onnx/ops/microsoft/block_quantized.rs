@@ -5,7 +5,7 @@ use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::memory::Buffer;
 use crate::onnx::call::{Call, Step};
-use crate::onnx::error::Refusal;
+use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::onnx::tensor::ElementType;
@@ -50,6 +50,7 @@ struct Blocks {
 fn constant_bytes(call: &Call, index: usize, what: &str, expected: u128) -> Step<Arc<Buffer>> {
     let bytes = call.constant_bytes(index)?.ok_or_else(|| {
         Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
+            .unless(Cut::Value(index))
     })?;
     match bytes.bytes().len() as u128 == expected {
         true => Ok(bytes),

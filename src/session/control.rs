@@ -1,0 +1,338 @@
+//! Nodes with graphs that data decide about: a branch is taken, rounds are run one after the other.
+
+use super::known::{Held, bytes, host};
+use super::program::{Program, Run, Values, at_node};
+use crate::dimension::numbers;
+use crate::dtype::DataType;
+use crate::error::{Error, Result};
+use crate::memory::{Buffer, check_room, elements};
+use crate::onnx::model::{Dimension, ValueInfo};
+use crate::onnx::proto;
+use crate::onnx::tensor::ElementType;
+use crate::shape::Descriptor;
+use std::sync::Arc;
+
+/// A node that is run.
+struct Node<'a> {
+    program: &'a Program,
+    run: &'a Run<'a>,
+    node: &'a proto::Node,
+    place: usize,
+    /// What its graphs take from around them.
+    captured: Values,
+    values: &'a Values,
+}
+
+/// The outputs of `node`, at `place` in `program`, which reads these names of `values`.
+///
+/// # Errors
+/// An OnnxError for what is not supported or wrong in the model, an OperationError when computing fails.
+pub(super) fn run(
+    program: &Program,
+    run: &Run,
+    node: &proto::Node,
+    place: usize,
+    reads: &[String],
+    values: &Values,
+) -> Result<Vec<Held>> {
+    let captured = reads.iter().filter_map(|name| Some((name.clone(), values.get(name)?.clone()))).collect();
+    let node = Node { program, run, node, place, captured, values };
+    if let Some(function) = program.function(place, node.node)? {
+        let input = |(at, name): (usize, &String)| Ok((name.clone(), node.input(at)?.unwrap_or(Held::Absent)));
+        return function.run(run, function.inputs.iter().enumerate().map(input).collect::<Result<_>>()?);
+    }
+    match node.node.op_type.as_str() {
+        "If" => node.branch(),
+        "Loop" => node.rounds(),
+        "Scan" => node.scan(),
+        "SequenceMap" => node.map(),
+        other => Err(node.fail(format!("graphs of {other} cannot be run"))),
+    }
+}
+
+impl Node<'_> {
+    fn fail(&self, reason: impl std::fmt::Display) -> Error {
+        at_node(self.node, reason)
+    }
+
+    fn value(&self, name: &str) -> Result<Held> {
+        match self.values.get(name) {
+            Some(value) => Ok(value.clone()),
+            None => self.program.initializer(name)?.ok_or_else(|| self.fail(format!("there is no '{name}'"))),
+        }
+    }
+
+    /// The input at `index`, if it is given.
+    fn input(&self, index: usize) -> Result<Option<Held>> {
+        match self.node.input.get(index) {
+            Some(name) if !name.is_empty() => self.value(name).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The inputs from `first` on.
+    fn inputs(&self, first: usize) -> Result<Vec<Held>> {
+        (first..self.node.input.len()).map(|index| Ok(self.input(index)?.unwrap_or(Held::Absent))).collect()
+    }
+
+    /// The one integer in a tensor.
+    fn int(&self, value: &Held, what: &str) -> Result<i64> {
+        let descriptor = value.descriptor().filter(|descriptor| descriptor.elements() == 1);
+        let descriptor = descriptor.ok_or_else(|| self.fail(format!("{what} is no tensor of 1 element")))?;
+        let bytes = bytes(self.run.site, value)?;
+        match descriptor.dtype {
+            DataType::Int64 => Ok(elements::<i64>(bytes.bytes())[0]),
+            DataType::Int32 => Ok(i64::from(elements::<i32>(bytes.bytes())[0])),
+            DataType::Uint8 => Ok(i64::from(bytes.bytes()[0])),
+            other => Err(self.fail(format!("{what} is of type {other}, expected bool, int32 or int64"))),
+        }
+    }
+
+    /// The outputs of `body` for these inputs.
+    fn call(&self, body: &Program, inputs: Vec<Held>) -> Result<Vec<Held>> {
+        if body.inputs.len() != inputs.len() {
+            let (got, expected) = (body.inputs.len(), inputs.len());
+            return Err(self.fail(format!("its graph has {got} inputs, expected {expected}")));
+        }
+        let outer = self.captured.iter().filter(|(name, _)| !body.hides.contains(*name));
+        let mut values: Values = outer.map(|(name, value)| (name.clone(), value.clone())).collect();
+        values.extend(body.inputs.iter().cloned().zip(inputs));
+        body.run(self.run, values)
+    }
+
+    fn branch(&self) -> Result<Vec<Held>> {
+        let condition = self.input(0)?.ok_or_else(|| self.fail("cond (input 0) is missing"))?;
+        let name = if self.int(&condition, "cond (input 0)")? != 0 { "then_branch" } else { "else_branch" };
+        self.call(&*self.program.body(self.place, self.node, name)?, Vec::new())
+    }
+
+    /// The number of outputs of `body` behind the first `states`.
+    fn collected(&self, body: &Program, states: usize) -> Result<usize> {
+        let outputs = body.outputs.len();
+        outputs
+            .checked_sub(states)
+            .ok_or_else(|| self.fail(format!("its graph has {outputs} outputs, expected at least {states}")))
+    }
+
+    fn rounds(&self) -> Result<Vec<Held>> {
+        let body = self.program.body(self.place, self.node, "body")?;
+        let trips = self.input(0)?.map(|trips| self.int(&trips, "the trip count (input 0)")).transpose()?;
+        let goes_on = self.input(1)?.map(|condition| self.int(&condition, "cond (input 1)")).transpose()?;
+        let mut state: Vec<Held> = self.inputs(2)?.into_iter().map(Held::fed).collect();
+        let states = state.len();
+        let scans = self.collected(&body, 1 + states)?;
+        let mut rows: Vec<Rows> = (0..scans).map(|_| Rows::default()).collect();
+        let mut goes_on = goes_on.is_none_or(|condition| condition != 0);
+        let mut round = 0;
+        while goes_on && trips.is_none_or(|trips| round < trips) {
+            self.run.session.check_goes_on()?;
+            let counter = host(DataType::Int64, &[], Buffer::copy_of(&round.to_le_bytes())?);
+            let condition = host(DataType::Uint8, &[], Buffer::copy_of(&[1])?);
+            let mut results = self.call(&body, [counter, condition].into_iter().chain(state).collect())?.into_iter();
+            let condition = results.next().expect("there is at least one output");
+            goes_on = self.int(&condition, "the condition of its graph (output 0)")? != 0;
+            state = results.by_ref().take(states).collect();
+            rows.iter_mut().zip(results).try_for_each(|(rows, row)| self.push(rows, &row))?;
+            round += 1;
+        }
+        for (rows, info) in rows.into_iter().zip(&body.outputs[1 + states..]) {
+            state.push(self.stacked(rows, info, 0, false)?);
+        }
+        Ok(state)
+    }
+
+    fn push(&self, rows: &mut Rows, row: &Held) -> Result<()> {
+        let descriptor = row.descriptor().ok_or_else(|| self.fail("a row that it collects is no tensor"))?;
+        match &rows.row {
+            None => rows.row = Some(descriptor.clone()),
+            Some(first) if first == descriptor => {}
+            Some(first) => {
+                let Descriptor { dtype, shape } = first;
+                let (got, sizes) = (descriptor.dtype, &descriptor.shape);
+                let message = format!("a round gives a row of {got} {sizes:?}, the first one {dtype} {shape:?}");
+                return Err(self.fail(message));
+            }
+        }
+        if !descriptor.is_empty() {
+            let row = bytes(self.run.site, row)?;
+            // They grow to twice their size at most, and are put in order in as much again.
+            check_room(3 * (rows.bytes.len() + row.len()))?;
+            rows.bytes.extend_from_slice(row.bytes());
+        }
+        rows.count += 1;
+        Ok(())
+    }
+
+    /// Rows along a new dimension `axis`, from the last to the first where they are `reversed`.
+    fn stacked(&self, mut rows: Rows, info: &ValueInfo, axis: i64, reversed: bool) -> Result<Held> {
+        let row = match rows.row.take() {
+            Some(row) => row,
+            None => described(info).ok_or_else(|| {
+                self.fail(format!("no round gives a row of '{}', whose type is not described", info.name))
+            })?,
+        };
+        let rank = row.rank() as i64 + 1;
+        let counted = if axis < 0 { axis + rank } else { axis };
+        if !(0..rank).contains(&counted) {
+            return Err(self.fail(format!("axis {axis} is not a dimension of a tensor of rank {rank}")));
+        }
+        let (axis, mut shape) = (counted as usize, numbers(&row.shape));
+        let inner = shape[axis..].iter().map(|&size| size as usize).product::<usize>() * row.dtype.size();
+        let outer: usize = shape[..axis].iter().map(|&size| size as usize).product();
+        shape.insert(axis, rows.count);
+        let mut ordered = Buffer::zeroed(rows.bytes.len())?;
+        let mut places = ordered.bytes_mut().chunks_exact_mut(inner.max(1));
+        let count = rows.count as usize;
+        for at in 0..outer {
+            for turn in 0..count {
+                let row = if reversed { count - 1 - turn } else { turn };
+                if let Some(place) = places.next() {
+                    place.copy_from_slice(&rows.bytes[(row * outer + at) * inner..][..inner]);
+                }
+            }
+        }
+        let descriptor = Descriptor::new(row.dtype, shape.as_slice());
+        descriptor.check("what it collects").or_else(|problem| match descriptor.is_empty() {
+            true => Ok(()),
+            false => Err(self.fail(problem)),
+        })?;
+        Ok(host(row.dtype, &shape, ordered))
+    }
+
+    /// An attribute with one integer for each of `count` inputs or outputs.
+    fn listed(&self, name: &str, count: usize) -> Result<Vec<i64>> {
+        let attributes = self.program.attributes(self.node)?;
+        let ints = attributes.into_iter().find(|attribute| attribute.name == name).map(|attribute| attribute.ints);
+        let ints = ints.unwrap_or_else(|| vec![0; count]);
+        match ints.len() == count {
+            true => Ok(ints),
+            false => Err(self.fail(format!("{name} is {ints:?}, expected {count} integers"))),
+        }
+    }
+
+    fn scan(&self) -> Result<Vec<Held>> {
+        if self.program.opset() < 9 {
+            return Err(self.fail("a Scan of opset 8 whose graph data decide about"));
+        }
+        let body = self.program.body(self.place, self.node, "body")?;
+        let attributes = self.program.attributes(self.node)?;
+        let count = attributes.iter().find(|attribute| attribute.name == "num_scan_inputs");
+        let count = count.and_then(|attribute| usize::try_from(attribute.i.unwrap_or(0)).ok()).unwrap_or(0);
+        let mut state: Vec<Held> = self.inputs(0)?.into_iter().map(Held::fed).collect();
+        if count == 0 || count > state.len() {
+            return Err(self.fail("num_scan_inputs is not a number of inputs that there are"));
+        }
+        let scanned = state.split_off(state.len() - count);
+        let states = state.len();
+        let outputs = self.collected(&body, states)?;
+        let axes = self.listed("scan_input_axes", count)?;
+        let directions = self.listed("scan_input_directions", count)?;
+        let mut columns = Vec::new();
+        for ((value, axis), direction) in scanned.iter().zip(axes).zip(directions) {
+            columns.push(self.column(value, axis, direction != 0)?);
+        }
+        let lengths: Vec<usize> = columns.iter().map(|column| column.length).collect();
+        if lengths.iter().any(|&length| length != lengths[0]) {
+            return Err(self.fail(format!("the scanned inputs have lengths {lengths:?}, expected the same")));
+        }
+        let mut rows: Vec<Rows> = (0..outputs).map(|_| Rows::default()).collect();
+        for round in 0..lengths[0] {
+            self.run.session.check_goes_on()?;
+            let mut inputs = state;
+            for column in &columns {
+                inputs.push(column.at(round)?);
+            }
+            let mut results = self.call(&body, inputs)?.into_iter();
+            state = results.by_ref().take(states).collect();
+            rows.iter_mut().zip(results).try_for_each(|(rows, row)| self.push(rows, &row))?;
+        }
+        let axes = self.listed("scan_output_axes", outputs)?;
+        let directions = self.listed("scan_output_directions", outputs)?;
+        for (((rows, info), axis), direction) in rows.into_iter().zip(&body.outputs[states..]).zip(axes).zip(directions)
+        {
+            state.push(self.stacked(rows, info, axis, direction != 0)?);
+        }
+        Ok(state)
+    }
+
+    fn column(&self, value: &Held, axis: i64, is_reversed: bool) -> Result<Column> {
+        let descriptor = value.descriptor().ok_or_else(|| self.fail("a scanned input is no tensor"))?;
+        let mut shape = numbers(&descriptor.shape);
+        let rank = shape.len() as i64;
+        let counted = if axis < 0 { axis + rank } else { axis };
+        if !(0..rank).contains(&counted) {
+            return Err(self.fail(format!("axis {axis} is not a dimension of a tensor of rank {rank}")));
+        }
+        let bytes = match descriptor.is_empty() {
+            true => Arc::default(),
+            false => bytes(self.run.site, value)?,
+        };
+        let length = shape.remove(counted as usize) as usize;
+        Ok(Column { dtype: descriptor.dtype, shape, axis: counted as usize, length, bytes, is_reversed })
+    }
+
+    /// The graph of the node for each tensor of its lists.
+    fn map(&self) -> Result<Vec<Held>> {
+        let body = self.program.body(self.place, self.node, "body")?;
+        let inputs = self.inputs(0)?;
+        let Some(Held::Sequence(first)) = inputs.first() else {
+            return Err(self.fail("input 0 is no sequence"));
+        };
+        let mut columns: Vec<Vec<Held>> = vec![Vec::new(); body.outputs.len()];
+        for at in 0..first.len() {
+            self.run.session.check_goes_on()?;
+            let element = |input: &Held| match input {
+                Held::Sequence(values) => values.get(at).cloned(),
+                other => Some(other.clone()),
+            };
+            let inputs: Option<Vec<Held>> = inputs.iter().map(element).collect();
+            let inputs = inputs.ok_or_else(|| self.fail("the sequences differ in their lengths"))?;
+            let outputs = self.call(&body, inputs)?;
+            columns.iter_mut().zip(outputs).for_each(|(column, output)| column.push(output));
+        }
+        Ok(columns.into_iter().map(|column| Held::Sequence(Arc::new(column))).collect())
+    }
+}
+
+/// Rows of one type and shape.
+#[derive(Default)]
+struct Rows {
+    row: Option<Descriptor>,
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+/// A tensor that is read slice by slice.
+struct Column {
+    dtype: DataType,
+    /// That of a slice.
+    shape: Vec<u32>,
+    axis: usize,
+    length: usize,
+    bytes: Arc<Buffer>,
+    is_reversed: bool,
+}
+
+impl Column {
+    fn at(&self, round: usize) -> Result<Held> {
+        let at = if self.is_reversed { self.length - 1 - round } else { round };
+        let size = |sizes: &[u32]| sizes.iter().map(|&size| size as usize).product::<usize>();
+        let (outer, inner) = (size(&self.shape[..self.axis]), size(&self.shape[self.axis..]) * self.dtype.size());
+        let mut slice = Vec::with_capacity(outer * inner);
+        for row in 0..outer {
+            slice.extend_from_slice(&self.bytes.bytes()[(row * self.length + at) * inner..][..inner]);
+        }
+        Ok(host(self.dtype, &self.shape, Buffer::copy_of(&slice)?))
+    }
+}
+
+/// The type and shape of an output as the model describes it, where all of its sizes are fixed.
+fn described(info: &ValueInfo) -> Option<Descriptor> {
+    let dtype = info.element.and_then(ElementType::webnn)?;
+    let fixed = |dimension: &Dimension| match dimension {
+        Dimension::Fixed(size) => Some(*size),
+        Dimension::Free(_) => None,
+    };
+    let shape: Vec<u32> = info.shape.as_ref()?.iter().map(fixed).collect::<Option<_>>()?;
+    Some(Descriptor::new(dtype, shape.as_slice()))
+}

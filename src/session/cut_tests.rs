@@ -1,0 +1,467 @@
+//! Tests of models that data decide about, against results that are computed naively.
+
+use super::tests::{finished, session};
+use super::*;
+use crate::dimension::numbers;
+use crate::dtype::DataType;
+use crate::memory::{bytes_of, elements};
+use crate::onnx::tensor::ElementType::{Bool, Float, Int64};
+use crate::onnx::testing::{Attr, TestGraph};
+
+/// A tensor: its shape and its elements.
+#[derive(Clone, Debug, PartialEq)]
+enum T {
+    F(Vec<u32>, Vec<f32>),
+    I(Vec<u32>, Vec<i64>),
+    B(Vec<u32>, Vec<u8>),
+}
+
+fn f(shape: &[u32], numbers: &[f32]) -> T {
+    T::F(shape.to_vec(), numbers.to_vec())
+}
+
+fn i(shape: &[u32], numbers: &[i64]) -> T {
+    T::I(shape.to_vec(), numbers.to_vec())
+}
+
+fn b(truth: bool) -> T {
+    T::B(vec![], vec![u8::from(truth)])
+}
+
+/// The outputs of a run.
+fn run(session: &Arc<Session>, feeds: &[T]) -> Result<Vec<T>> {
+    let fed = feeds.iter().map(|feed| match feed {
+        T::F(shape, numbers) => (bytes_of(numbers.as_slice()).to_vec(), shape.clone()),
+        T::I(shape, numbers) => (bytes_of(numbers.as_slice()).to_vec(), shape.clone()),
+        T::B(shape, numbers) => (numbers.clone(), shape.clone()),
+    });
+    let fed: Vec<(Vec<u8>, Vec<u32>)> = fed.collect();
+    let offers: Vec<Offer> =
+        fed.iter().map(|(bytes, shape)| Offer::Data { bytes: bytes.len(), shape: Some(shape.clone()) }).collect();
+    let shapes = session.signature().shapes_of_feeds(&offers)?;
+    let feeds = fed.iter().map(|(bytes, _)| Feed::Bytes(Buffer::copy_of(bytes).unwrap())).collect();
+    let values = Arc::new(Slot::default());
+    let targets = vec![Target::Read; session.signature().outputs.len()];
+    finished(|done| session.run(shapes, feeds, targets, values.clone(), done))?;
+    let values: Vec<Option<Value>> = values.take().expect("a run that succeeds leaves its values");
+    let tensor = |value: Value| {
+        let (shape, bytes) = (numbers(&value.descriptor.shape), value.bytes.bytes());
+        match value.descriptor.dtype {
+            DataType::Float32 => T::F(shape, elements(bytes).to_vec()),
+            DataType::Int64 => T::I(shape, elements(bytes).to_vec()),
+            _ => T::B(shape, bytes.to_vec()),
+        }
+    };
+    Ok(values.into_iter().flatten().map(tensor).collect())
+}
+
+fn opened(graph: TestGraph) -> Arc<Session> {
+    session(graph, SessionOptions::default())
+}
+
+/// y = the elements of relu(x) that are not 0, doubled; and where they are.
+fn non_zero() -> TestGraph {
+    TestGraph::default()
+        .input("x", Float, &["n"])
+        .floats("two", &[], &[2.0])
+        .node("Relu", "x", "r", vec![])
+        .node("NonZero", "r", "places", vec![])
+        .ints("zero", &[0])
+        .node("Squeeze", "places zero", "at", vec![])
+        .node("Gather", "r at", "found", vec![])
+        .node("Mul", "found two", "y", vec![])
+        .output("y")
+        .output_of("places", Int64)
+}
+
+#[test]
+fn places_of_what_is_not_zero_are_found_for_any_data() {
+    let session = opened(non_zero());
+    for x in [&[1.0f32, -1.0, 0.0, 3.0][..], &[-1.0], &[5.0, 6.0, 7.0], &[], &[2.0, 2.0]] {
+        let at: Vec<i64> = (0..x.len() as i64).filter(|&at| x[at as usize] > 0.0).collect();
+        let y: Vec<f32> = at.iter().map(|&at| 2.0 * x[at as usize]).collect();
+        let count = at.len() as u32;
+        assert_eq!(run(&session, &[f(&[x.len() as u32], x)]).unwrap(), [f(&[count], &y), i(&[1, count], &at)], "{x:?}");
+    }
+}
+
+#[test]
+fn computed_numbers_of_elements_are_read() {
+    // The k largest of x, and 0 .. k, and x in rows of k.
+    let graph = TestGraph::default()
+        .input("x", Float, &["n"])
+        .input("k", Int64, &["1"])
+        .ints("one", &[1])
+        .ints("minus", &[-1])
+        .raw("zero", Int64, &[], &0i64.to_le_bytes())
+        .raw("step", Int64, &[], &1i64.to_le_bytes())
+        .ints("axis", &[0])
+        .node("Add", "k one", "more", vec![])
+        .node("TopK", "x more", "largest _", vec![])
+        .node("Squeeze", "more axis", "end", vec![])
+        .node("Range", "zero end step", "range", vec![])
+        .node("Concat", "minus more", "shape", vec![("axis", Attr::Int(0))])
+        .node("Reshape", "x shape", "rows", vec![])
+        .output("largest")
+        .output_of("range", Int64)
+        .output("rows");
+    let session = opened(graph);
+    let x = [3.0, 1.0, 2.0, 6.0, 5.0, 4.0];
+    for (k, largest) in [(1, &[6.0, 5.0][..]), (2, &[6.0, 5.0, 4.0]), (5, &[6.0, 5.0, 4.0, 3.0, 2.0, 1.0])] {
+        let count = k as u32 + 1;
+        let range: Vec<i64> = (0..=k).collect();
+        let expected = [f(&[count], largest), i(&[count], &range), f(&[6 / count, count], &x)];
+        assert_eq!(run(&session, &[f(&[6], &x), i(&[1], &[k])]).unwrap(), expected);
+    }
+    let error = run(&session, &[f(&[6], &x), i(&[1], &[3])]).unwrap_err();
+    assert_eq!(error.code, Some(Code::UnsupportedOperator), "{error}");
+    assert!(error.message.contains("cannot get the shape"), "{error}");
+}
+
+fn branch(operator: &str, more: bool) -> TestGraph {
+    let graph = TestGraph::default().node(operator, "x", "b", vec![]);
+    match more {
+        true => graph.node("Concat", "b r", "c", vec![("axis", Attr::Int(0))]).output("c"),
+        false => graph.output("b"),
+    }
+}
+
+#[test]
+fn one_branch_is_taken() {
+    let branches =
+        vec![("then_branch", Attr::Graph(branch("Abs", true))), ("else_branch", Attr::Graph(branch("Neg", false)))];
+    let graph = TestGraph::default().input("x", Float, &["n"]).input("c", Bool, &[]);
+    let graph =
+        graph.node("Relu", "x", "r", vec![]).node("If", "c", "y", branches).node("Neg", "y", "z", vec![]).output("z");
+    let session = opened(graph);
+    let x = f(&[2], &[-1.0, 2.0]);
+    assert_eq!(run(&session, &[x.clone(), b(true)]).unwrap(), [f(&[4], &[-1.0, -2.0, 0.0, -2.0])]);
+    assert_eq!(run(&session, &[x, b(false)]).unwrap(), [f(&[2], &[-1.0, 2.0])]);
+}
+
+/// Appends the counter to a while their sum is below a limit; gives all sums.
+fn growing() -> TestGraph {
+    let body = TestGraph::default()
+        .input("i", Int64, &[])
+        .input("c", Bool, &[])
+        .input("a", Float, &["m"])
+        .ints("axis", &[0])
+        .node("Cast", "i", "f", vec![("to", Attr::Int(1))])
+        .node("Unsqueeze", "f axis", "row", vec![])
+        .node("Concat", "a row", "longer", vec![("axis", Attr::Int(0))])
+        .node("ReduceSum", "longer axis", "sum", vec![("keepdims", Attr::Int(0))])
+        .node("Less", "sum limit", "again", vec![])
+        .output_of("again", Bool)
+        .output("longer")
+        .output("sum");
+    TestGraph::default()
+        .input("x", Float, &["n"])
+        .input("limit", Float, &[])
+        .input("trips", Int64, &[])
+        .node("Loop", "trips _ x", "y sums", vec![("body", Attr::Graph(body))])
+        .node("Neg", "sums", "z", vec![])
+        .output("y")
+        .output("z")
+}
+
+#[test]
+fn rounds_are_run_until_the_data_say_so() {
+    let session = opened(growing());
+    for (x, limit, trips) in
+        [(&[0.5f32][..], 20.0f32, 100i64), (&[], 5.0, 100), (&[1.0, 2.0], 1000.0, 4), (&[1.0], 0.0, 9)]
+    {
+        let (mut y, mut z) = (x.to_vec(), Vec::new());
+        for round in 0..trips {
+            y.push(round as f32);
+            z.push(-y.iter().sum::<f32>());
+            if -z[z.len() - 1] >= limit {
+                break;
+            }
+        }
+        let expected = [f(&[y.len() as u32], &y), f(&[z.len() as u32], &z)];
+        let feeds = [f(&[x.len() as u32], x), f(&[], &[limit]), i(&[], &[trips])];
+        assert_eq!(run(&session, &feeds).unwrap(), expected);
+    }
+}
+
+#[test]
+fn rows_of_a_condition_are_kept() {
+    let graph = TestGraph::default()
+        .input("x", Float, &["n", "2"])
+        .floats("zero", &[], &[0.0])
+        .ints("axis", &[1])
+        .node("ReduceSum", "x axis", "sums", vec![("keepdims", Attr::Int(0))])
+        .node("Greater", "sums zero", "which", vec![])
+        .node("Compress", "x which", "kept", vec![("axis", Attr::Int(0))])
+        .node("Unique", "sums", "values first which_of counts", vec![])
+        .node("Neg", "kept", "y", vec![])
+        .output("y")
+        .output("values")
+        .output_of("first", Int64)
+        .output_of("which_of", Int64)
+        .output_of("counts", Int64);
+    let session = opened(graph);
+    let x = [1.0, 1.0, -3.0, 1.0, 4.0, -2.0, -2.0, 0.0];
+    let expected = [
+        f(&[2, 2], &[-1.0, -1.0, -4.0, 2.0]),
+        f(&[2], &[-2.0, 2.0]),
+        i(&[2], &[1, 0]),
+        i(&[4], &[1, 0, 1, 0]),
+        i(&[2], &[2, 2]),
+    ];
+    assert_eq!(run(&session, &[f(&[4, 2], &x)]).unwrap(), expected);
+    let none = [f(&[0, 2], &[]), f(&[1], &[-2.0]), i(&[1], &[0]), i(&[1], &[0]), i(&[1], &[1])];
+    assert_eq!(run(&session, &[f(&[1, 2], &[-3.0, 1.0])]).unwrap(), none);
+}
+
+#[test]
+fn computed_boxes_are_selected_and_gathered() {
+    let graph = TestGraph::default()
+        .input("boxes", Float, &["1", "n", "4"])
+        .input("scores", Float, &["1", "1", "n"])
+        .ints("most", &[10])
+        .floats("half", &[1], &[0.5])
+        .ints("two", &[2])
+        .node("Relu", "boxes", "b", vec![])
+        .node("NonMaxSuppression", "b scores most half", "selected", vec![])
+        .node("Gather", "selected two", "at", vec![("axis", Attr::Int(1))])
+        .ints("axis", &[1])
+        .node("Squeeze", "at axis", "places", vec![])
+        .node("Gather", "b places", "y", vec![("axis", Attr::Int(1))])
+        .output("y");
+    let session = opened(graph);
+    let boxes = [0., 0., 1., 1., 0., 0.1, 1., 1.1, 0., 10., 1., 11., 0., 10.1, 1., 11.1];
+    let y = run(&session, &[f(&[1, 4, 4], &boxes), f(&[1, 1, 4], &[0.9, 0.75, 0.6, 0.95])]).unwrap();
+    assert_eq!(y, [f(&[1, 2, 4], &[0., 10.1, 1., 11.1, 0., 0., 1., 1.])]);
+    let y = run(&session, &[f(&[1, 1, 4], &boxes[..4]), f(&[1, 1, 1], &[0.1])]).unwrap();
+    assert_eq!(y, [f(&[1, 1, 4], &boxes[..4])]);
+    let y = run(&session, &[f(&[1, 0, 4], &[]), f(&[1, 1, 0], &[])]).unwrap();
+    assert_eq!(y, [f(&[1, 0, 4], &[])]);
+}
+
+/// Keeps the rows of x whose element is positive, in a list that grows; gives them joined, and how many there are.
+fn collecting() -> TestGraph {
+    let keep = TestGraph::default().node("SequenceInsert", "s row", "with", vec![]).output("with");
+    let skip = TestGraph::default().node("Identity", "s", "without", vec![]).output("without");
+    let branches = vec![("then_branch", Attr::Graph(keep)), ("else_branch", Attr::Graph(skip))];
+    let body = TestGraph::default()
+        .input("i", Int64, &[])
+        .input("c", Bool, &[])
+        .input("s", Float, &[])
+        .floats("zero", &[], &[0.0])
+        .ints("axis", &[0])
+        .node("Gather", "x i", "element", vec![])
+        .node("Greater", "element zero", "is_positive", vec![])
+        .node("Unsqueeze", "element axis", "row", vec![])
+        .node("If", "is_positive", "next", branches)
+        .node("Identity", "c", "again", vec![])
+        .output_of("again", Bool)
+        .output("next");
+    TestGraph::default()
+        .input("x", Float, &["n"])
+        .input("trips", Int64, &[])
+        .floats("first", &[1], &[7.0])
+        .node("SequenceConstruct", "first", "empty", vec![])
+        .node("Loop", "trips _ empty", "s", vec![("body", Attr::Graph(body))])
+        .node("ConcatFromSequence", "s", "y", vec![("axis", Attr::Int(0))])
+        .node("SequenceLength", "s", "count", vec![])
+        .node("SequenceAt", "s trips", "at", vec![])
+        .output("y")
+        .output_of("count", Int64)
+        .output("at")
+}
+
+#[test]
+fn lists_grow_with_the_data() {
+    let session = opened(collecting());
+    let x = f(&[4], &[-1.0, 2.0, -3.0, 4.0]);
+    let y = run(&session, &[x.clone(), i(&[], &[2])]);
+    let error = y.unwrap_err();
+    assert_eq!(error.code, Some(Code::UnsupportedOperator), "{error}");
+    assert!(error.message.contains("position is 2, the sequence has 2 tensors"), "{error}");
+    let (a, b) = (f(&[4], &[1.0, 2.0, 3.0, 4.0]), f(&[5], &[1.0, -2.0, 3.0, 4.0, 5.0]));
+    for (x, trips, y, at) in [(&a, 2, &[7.0, 1.0, 2.0][..], 2.0), (&a, 0, &[7.0], 7.0), (&b, 1, &[7.0, 1.0], 1.0)] {
+        let expected = [f(&[y.len() as u32], y), i(&[], &[y.len() as i64]), f(&[1], &[at])];
+        assert_eq!(run(&session, &[x.clone(), i(&[], &[trips])]).unwrap(), expected);
+    }
+}
+
+#[test]
+fn scans_whose_graph_is_cut_run_round_by_round() {
+    // For each column of x, the number of its positive elements, and the sum so far of what is found.
+    let body = TestGraph::default()
+        .input("sum", Int64, &[])
+        .input("column", Float, &["n"])
+        .node("Relu", "column", "r", vec![])
+        .node("NonZero", "r", "places", vec![])
+        .node("Size", "places", "count", vec![])
+        .node("Add", "sum count", "next", vec![])
+        .node("Identity", "next", "row", vec![])
+        .output_of("next", Int64)
+        .output_of("row", Int64);
+    let attributes = vec![
+        ("num_scan_inputs", Attr::Int(1)),
+        ("scan_input_axes", Attr::Ints(&[1])),
+        ("scan_output_directions", Attr::Ints(&[1])),
+        ("body", Attr::Graph(body)),
+    ];
+    let graph = TestGraph::default()
+        .input("x", Float, &["n", "m"])
+        .raw("zero", Int64, &[], &0i64.to_le_bytes())
+        .node("Scan", "zero x", "total rows", attributes)
+        .output_of("total", Int64)
+        .output_of("rows", Int64);
+    let session = opened(graph);
+    let x = f(&[2, 3], &[1.0, -1.0, 2.0, 3.0, -4.0, -5.0]);
+    assert_eq!(run(&session, &[x]).unwrap(), [i(&[], &[3]), i(&[3], &[3, 2, 2])]);
+    assert_eq!(run(&session, &[f(&[1, 1], &[5.0])]).unwrap(), [i(&[], &[1]), i(&[1], &[1])]);
+}
+
+#[test]
+fn several_cuts_follow_each_other_for_any_sizes_and_compile_little() {
+    // The positive elements of x, of those the ones above their mean, repeated as often as there are.
+    let graph = TestGraph::default()
+        .input("x", Float, &["n"])
+        .ints("axis", &[0])
+        .floats("zero", &[], &[0.0])
+        .node("Greater", "x zero", "is_positive", vec![])
+        .node("Compress", "x is_positive", "positive", vec![("axis", Attr::Int(0))])
+        .node("ReduceMean", "positive", "mean", vec![("keepdims", Attr::Int(0))])
+        .node("Greater", "positive mean", "is_large", vec![])
+        .node("Compress", "positive is_large", "large", vec![("axis", Attr::Int(0))])
+        .node("Neg", "large", "negated", vec![])
+        .node("Shape", "large", "count", vec![])
+        .node("Cast", "is_large", "ones", vec![("to", Attr::Int(7))])
+        .node("ReduceSum", "ones axis", "times", vec![("keepdims", Attr::Int(1))])
+        .node("Tile", "negated times", "y", vec![])
+        .output("y")
+        .output_of("count", Int64);
+    let session = opened(graph);
+    let mut seed = 1u32;
+    for n in (2..40).chain([2, 39, 7]) {
+        let x: Vec<f32> = (0..n)
+            .map(|_| {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (seed >> 16) as f32 / 65536.0 - 0.25
+            })
+            .chain([3.0, 5.0])
+            .collect();
+        let positive: Vec<f32> = x.iter().copied().filter(|&x| x > 0.0).collect();
+        let mean = positive.iter().sum::<f32>() / positive.len() as f32;
+        let large: Vec<f32> = positive.into_iter().filter(|&x| x > mean).map(|x| -x).collect();
+        let (count, y) = (large.len(), large.repeat(large.len()));
+        let got = run(&session, &[f(&[x.len() as u32], &x)]).unwrap();
+        assert_eq!(got, [f(&[y.len() as u32], &y), i(&[1], &[count as i64])], "{n}");
+    }
+    let templates = session.program().unwrap().template_count();
+    // Counts of 1, and those that equal others, decide otherwise; that is all.
+    assert!(templates <= 20, "{templates} templates");
+}
+
+#[test]
+fn what_is_wrong_with_a_model_that_is_cut_is_told() {
+    let looped = |body: TestGraph, inputs: &str, outputs: &str| {
+        let graph = TestGraph::default().input("x", Float, &["n"]).input("trips", Int64, &[]);
+        let graph = graph.node("Loop", inputs, outputs, vec![("body", Attr::Graph(body))]).output("y");
+        let session = Session::open(super::tests::model(graph), super::tests::context(), SessionOptions::default());
+        session.map(Arc::new).and_then(|session| run(&session, &[f(&[2], &[1.0, 2.0]), i(&[], &[3])])).unwrap_err()
+    };
+    let body = || TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]);
+    let error = looped(body().output_of("c", Bool).output("x"), "trips _ x", "y");
+    assert!(error.message.contains("[y] Loop: its graph has 2 inputs, expected 3"), "{error}");
+    let error = looped(body().output_of("c", Bool), "trips _ x", "y");
+    assert!(error.message.contains("[y] Loop: its graph has 1 outputs, expected at least 2"), "{error}");
+    let rows = body().input("a", Float, &["m"]).node("Concat", "a a", "b", vec![("axis", Attr::Int(0))]);
+    let rows = rows.node("Identity", "b", "row", vec![]).output_of("c", Bool).output("b").output("row");
+    let error = looped(rows, "trips _ x", "_ y");
+    assert!(error.message.contains("a round gives a row of float32 [8], the first one float32 [4]"), "{error}");
+    assert_eq!(error.code, Some(Code::ModelInvalid));
+    let never = body().node("Relu", "x", "b", vec![]).output("b").output("x");
+    let error = looped(never, "trips _", "y");
+    assert!(error.message.contains("the condition of its graph (output 0) is no tensor of 1 element"), "{error}");
+    let unknown = body().node("NoSuch", "x", "b", vec![]).output_of("c", Bool).output("b");
+    let error = looped(unknown, "trips _", "y");
+    assert_eq!(error.code, Some(Code::UnsupportedOperator), "{error}");
+}
+
+#[test]
+fn endless_loops_end_with_the_session() {
+    let body = TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]).input("a", Float, &["n"]);
+    let body = body.node("Neg", "a", "b", vec![]).output_of("c", Bool).output("b");
+    let graph = TestGraph::default().input("x", Float, &["n"]).input("trips", Int64, &[]);
+    let session = opened(graph.node("Loop", "trips _ x", "y", vec![("body", Attr::Graph(body))]).output("y"));
+    let other = session.clone();
+    let ending = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        other.release();
+    });
+    let error = run(&session, &[f(&[1], &[1.0]), i(&[], &[i64::MAX])]).unwrap_err();
+    ending.join().unwrap();
+    assert_eq!((error.code, error.kind), (Some(Code::Destroyed), crate::error::ErrorKind::InvalidState), "{error}");
+}
+
+#[test]
+fn cuts_are_told_before_anything_runs() {
+    let model = super::tests::model(growing());
+    let told = crate::onnx::describe::inspect(&model, BTreeMap::new()).unwrap();
+    assert!(told.unsupported.is_empty());
+    assert_eq!(told.cuts.iter().map(|node| node.operator.as_str()).collect::<Vec<_>>(), ["Loop"]);
+    let model = super::tests::model(non_zero());
+    let told = crate::onnx::describe::inspect(&model, BTreeMap::new()).unwrap();
+    assert_eq!(told.cuts.iter().map(|node| node.operator.as_str()).collect::<Vec<_>>(), ["NonZero"]);
+}
+
+#[test]
+fn functions_that_are_cut_are_run_as_models_of_their_own() {
+    use crate::onnx::file::Files;
+    use crate::onnx::proto;
+    use crate::onnx::testing::node;
+    let text = |name: &str| name.to_string();
+    let function = proto::Function {
+        name: text("Positive"),
+        domain: text("local"),
+        input: vec![text("a"), text("unused")],
+        output: vec![text("found"), text("count")],
+        node: vec![
+            node("Relu", "a", "r", vec![]),
+            node("NonZero", "r", "places", vec![]),
+            node("Flatten", "places", "flat", vec![("axis", Attr::Int(0))]),
+            node("Gather", "r flat", "found", vec![]),
+            node("Size", "found", "count", vec![]),
+        ],
+        opset_import: vec![],
+        attribute_proto: vec![],
+        overload: String::new(),
+    };
+    let graph = TestGraph::default().input("x", Float, &["n"]).node("local.Positive", "x", "f c", vec![]);
+    let graph = graph.node("Neg", "f", "y", vec![]).output("y").output_of("c", Int64);
+    let (files, bytes) = Files::of_bytes(graph.encode_with(17, vec![function]));
+    let model = Arc::new(Model::decode(bytes, files).unwrap());
+    let session = Arc::new(Session::open(model, super::tests::context(), SessionOptions::default()).unwrap());
+    let y = run(&session, &[f(&[3], &[1.0, -2.0, 3.0])]).unwrap();
+    assert_eq!(y, [f(&[1, 2], &[-1.0, -3.0]), i(&[], &[2])]);
+}
+
+#[test]
+fn long_loops_are_not_unrolled_and_wrong_branches_are_not_taken() {
+    let body = TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]).input("a", Float, &[]);
+    let body = body.node("Add", "a one", "b", vec![]).output_of("c", Bool).output("b");
+    // The shapes of x that the second branch needs are not those that it gets.
+    let good = TestGraph::default().node("Neg", "sum", "g", vec![]).output("g");
+    let wrong = TestGraph::default().ints("shape", &[7]).node("Reshape", "x shape", "w", vec![]).output("w");
+    let branches = vec![("then_branch", Attr::Graph(good)), ("else_branch", Attr::Graph(wrong))];
+    let graph = TestGraph::default()
+        .input("x", Float, &["2"])
+        .input("c", Bool, &[])
+        .floats("zero", &[], &[0.0])
+        .floats("one", &[], &[1.0])
+        .raw("trips", Int64, &[], &15_000i64.to_le_bytes())
+        .node("Loop", "trips _ zero", "sum", vec![("body", Attr::Graph(body))])
+        .node("If", "c", "y", branches)
+        .output("y");
+    let session = opened(graph);
+    let x = f(&[2], &[1.0, 2.0]);
+    assert_eq!(run(&session, &[x.clone(), b(true)]).unwrap(), [f(&[], &[-15_000.0])]);
+    let error = run(&session, &[x, b(false)]).unwrap_err();
+    assert!(error.message.contains("cannot get the shape"), "{error}");
+}
