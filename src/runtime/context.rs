@@ -1,9 +1,10 @@
 //! Contexts: what `MLContext` can do, as requests on its timeline.
 
 use super::backend::{Backend, Optimized, Plan};
+use super::background::panicked;
 use super::settings::{Settings, thread_count};
 use super::tensor::{Contents, Read, Tensor};
-use super::timeline::{Done, Later, Timeline, panicked};
+use super::timeline::{Done, Later, Timeline};
 use super::weak_list::WeakList;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;

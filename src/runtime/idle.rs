@@ -1,6 +1,6 @@
 //! Memory of contexts that have nothing to do goes back to the system.
 
-use super::timeline::spawn;
+use super::background::spawn;
 use crate::cpu::arena::Arena;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

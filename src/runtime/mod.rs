@@ -1,10 +1,11 @@
 //! Contexts, tensors and graphs at run time, and the timelines that order the work on them.
 
 mod backend;
+mod background;
 mod context;
 #[cfg(test)]
 mod context_tests;
-pub mod idle;
+mod idle;
 mod settings;
 mod system;
 mod template;
@@ -13,9 +14,10 @@ mod timeline;
 mod weak_list;
 
 pub use backend::{Backend, Optimized};
+pub use background::{panicked, spawn};
 pub use context::{CompiledGraph, Context, Site, Wish};
 pub use system::system_info;
 pub use template::{Recent, Template, Templates};
 pub use tensor::{Read, Slot, Tensor};
-pub use timeline::{Done, Later, Wake, panicked, spawn};
+pub use timeline::{Done, Later, Wake};
 pub use weak_list::WeakList;

@@ -1,17 +1,17 @@
 //! Timelines: one ordered queue of work per context, served by background threads that all contexts of the process share.
 //! Whoever asks an idle timeline for something wakes one of them; it stays until the queue is empty.
 
+use super::background::{panicked, runtime, spawn};
 use super::idle::IdleArena;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::cpu::threads::Threads;
-use crate::error::{Error, ErrorKind, Result, panic_text};
+use crate::error::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::runtime::{Builder, Runtime};
 
 /// Wakes the thread that waits for the end of requests.
 pub type Wake = Box<dyn FnOnce() + Send>;
@@ -128,7 +128,7 @@ impl Timeline {
     /// # Errors
     /// An OperationError when the background threads cannot be had.
     pub fn new(threads: Threads, isa: Isa) -> Result<Timeline> {
-        background()?;
+        runtime()?;
         let (arena, lost, queue, waiting) = Default::default();
         Ok(Timeline { worker: Arc::new(Worker { threads, isa, arena, lost, queue, waiting }) })
     }
@@ -363,35 +363,6 @@ impl Worker {
     fn check(&self) -> Result<()> {
         self.lost.get().map_or(Ok(()), |error| Err(error.clone()))
     }
-}
-
-/// The OperationError for a panic.
-pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
-    let text = panic_text(panic).unwrap_or("panic without a message");
-    Error::new(ErrorKind::Operation, format!("internal error: {text}"))
-}
-
-/// The runtime of the process, of which only the blocking threads are used. It is never shut down: the process may end at any time, with work pending.
-fn background() -> Result<&'static Runtime> {
-    static RUNTIME: OnceLock<Result<Runtime>> = OnceLock::new();
-    RUNTIME
-        .get_or_init(|| {
-            Builder::new_current_thread().thread_name("webnn-timelines").build().map_err(|error| {
-                Error::new(ErrorKind::Operation, format!("the background runtime did not start: {error}"))
-            })
-        })
-        .as_ref()
-        .map_err(Clone::clone)
-}
-
-/// Runs `work` on a background thread of the process.
-///
-/// # Errors
-/// An OperationError when no thread can be had.
-pub fn spawn(work: impl FnOnce() + Send + 'static) -> Result<()> {
-    let runtime = background()?;
-    // What is left of a panic is that no thread could be started; the work itself runs elsewhere.
-    catch_unwind(AssertUnwindSafe(|| drop(runtime.spawn_blocking(work)))).map_err(|panic| panicked(&*panic))
 }
 
 #[cfg(test)]
