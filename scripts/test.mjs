@@ -23,7 +23,7 @@ const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--prebuilt]
 const SUITES = { models: '__test__/models/', browser: '__test__/browser/', gpu: '__test__/gpu/' };
 
 /** Folders whose tests run on the CPU, and again on the GPU. */
-const ON_BOTH = ['__test__/inspect/', '__test__/interfaces/', '__test__/onnx/', '__test__/runtime/'];
+const ON_BOTH = ['__test__/extensions/', '__test__/inspect/', '__test__/interfaces/', '__test__/onnx/', '__test__/runtime/'];
 
 /** Makes Rust tests of operators also run on software Vulkan. */
 const RUST_ON_GPU = { WEBNN_TEST_GPU: '1' };
