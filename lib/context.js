@@ -229,7 +229,7 @@ class Context {
   }
 
   /**
-   * Makes the graph of what a builder with named dimensions has put together.
+   * Makes a graph from the operators of a builder with named dimensions.
    *
    * @param {import('./internal.js').Handle<'builder'>} builder native builder
    * @param {string[]} names of the outputs

@@ -38,8 +38,6 @@ pub struct Holdings {
     pub arena: usize,
 }
 
-impl Holdings {}
-
 /// What a plan was compiled from. Plans for other sizes share it.
 #[derive(Clone, Debug)]
 pub struct Origin {

@@ -96,7 +96,7 @@ impl Builder {
         Ok(self.graph.add_value(descriptor, Source::Constant(Constant::Mapped(window))))
     }
 
-    /// A constant of integers, of whatever type, that follow from sizes that are known later.
+    /// A constant whose elements are integers that follow from sizes that are not known yet. It may have any data type.
     ///
     /// # Errors
     /// A TypeError for a descriptor beyond the limits or another number of elements.

@@ -15,7 +15,7 @@ pub use prologue::{Prologue, Storage, is_cheap};
 pub use text::parse;
 
 use crate::dimension::Dim;
-use crate::dtype::Number;
+use crate::dtype::{DataType, Number};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Buffer;
 use crate::ops::Op;
@@ -45,6 +45,15 @@ pub enum Source {
     Sizes(Arc<[Dim]>),
     /// Computed by a node.
     Node,
+}
+
+/// Sizes as elements of type `dtype`: the bytes of [`Source::Sizes`] when they are known.
+///
+/// # Errors
+/// An `UnknownError` without memory.
+pub fn bytes_of_sizes(sizes: impl Iterator<Item = i64>, dtype: DataType) -> Result<Buffer> {
+    let bytes: Vec<u8> = sizes.flat_map(|size| Number::Int(size.into()).to_bytes(dtype)).collect();
+    Buffer::copy_of(&bytes)
 }
 
 /// A tensor that flows through the graph.
@@ -139,9 +148,8 @@ impl Graph {
         for value in &mut graph.values {
             value.descriptor.shape.iter_mut().for_each(|dim| dim.fix(values));
             if let Source::Sizes(dims) = &value.source {
-                let element = |dim: &Dim| Number::Int(dim.at(values) as i128).to_bytes(value.descriptor.dtype);
-                let bytes: Vec<u8> = dims.iter().flat_map(element).collect();
-                value.source = Source::Constant(Buffer::copy_of(&bytes)?.into());
+                let sizes = dims.iter().map(|dim| dim.at(values));
+                value.source = Source::Constant(bytes_of_sizes(sizes, value.descriptor.dtype)?.into());
             }
         }
         graph.nodes.iter_mut().for_each(|node| node.fix(values));

@@ -2,9 +2,8 @@
 
 use super::convert::{data_type, invalid_state, thrown, type_error};
 use super::handle::{BuilderHandle, Handle, Weight};
-use super::{ContextHandle, Result, bound, with_builder};
+use super::{ContextHandle, Result, bound, named, used_up, with_builder};
 use crate::dynamic::{DynamicGraph, NamedDimension, Outline};
-use crate::ir::ValueId;
 use napi::Env;
 use napi::bindgen_prelude::{Array, Either, External};
 use napi_derive::napi;
@@ -50,8 +49,7 @@ pub struct DynamicBuild {
     pub inputs: Vec<String>,
 }
 
-/// The graph of what the builder has, for the named outputs, which is compiled for the sizes of its dispatches. The builder is
-/// used up.
+/// Makes a graph with the named outputs. Dispatches compile it for their sizes. The builder is used up.
 #[napi(catch_unwind)]
 pub fn dynamic_build(
     env: Env,
@@ -60,13 +58,10 @@ pub fn dynamic_build(
     output_names: Vec<String>,
     output_ids: Vec<u32>,
 ) -> Result<DynamicBuild> {
-    builder.weight.release();
     let symbols = builder.symbols.as_ref().map(std::cell::RefCell::take).unwrap_or_default();
-    let builder = builder.builder.borrow_mut().take();
-    let builder = builder.ok_or_else(|| invalid_state("the builder has built its graph"))?;
-    let outputs = output_names.into_iter().zip(output_ids.into_iter().map(ValueId)).collect();
+    let builder = used_up(builder)?;
     let most = builder.max_tensor_bytes();
-    let outline = Outline::new(builder.finish(outputs), symbols, most);
+    let outline = Outline::new(builder.finish(named(output_names, output_ids)), symbols, most);
     let inputs = outline.input_names().map(str::to_string).collect();
     // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
     let weight = unsafe { Weight::new(&env, outline.constant_bytes()) };

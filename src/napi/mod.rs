@@ -231,8 +231,23 @@ fn with_builder<T>(
 ) -> Result<T> {
     match builder.builder.borrow_mut().as_mut() {
         Some(builder) => work(builder).map_err(thrown),
-        None => Err(convert::invalid_state("the builder has built its graph")),
+        None => Err(has_built()),
     }
+}
+
+fn has_built() -> napi::Error<String> {
+    convert::invalid_state("the builder has built its graph")
+}
+
+/// Takes what the builder holds, to build its graph.
+fn used_up(builder: &External<BuilderHandle>) -> Result<Builder> {
+    builder.weight.release();
+    builder.builder.borrow_mut().take().ok_or_else(has_built)
+}
+
+/// Operands of a builder by name.
+fn named(names: Vec<String>, ids: Vec<u32>) -> Vec<(String, ValueId)> {
+    names.into_iter().zip(ids.into_iter().map(ValueId)).collect()
 }
 
 /// A named input; gives its operand.
@@ -319,11 +334,7 @@ pub fn build(
     output_names: Vec<String>,
     output_ids: Vec<u32>,
 ) -> Result<Build> {
-    builder.weight.release();
-    let builder = builder.builder.borrow_mut().take();
-    let builder = builder.ok_or_else(|| convert::invalid_state("the builder has built its graph"))?;
-    let outputs = output_names.into_iter().zip(output_ids.into_iter().map(ValueId)).collect();
-    let graph = builder.finish(outputs);
+    let graph = used_up(builder)?.finish(named(output_names, output_ids));
     let inputs = graph.inputs.iter().map(|(name, _)| name.clone()).collect();
     let constants: usize = graph.values.iter().filter_map(|value| value.constant()).map(Constant::memory_bytes).sum();
     let graph = context.context.build(graph, context.environment.request(&env, id));

@@ -8,7 +8,7 @@ use super::tensor::{self, ElementType, Literal, TensorRecord};
 use crate::dimension::{Dim, dims, numbers};
 use crate::dtype::{DataType, Number};
 use crate::error::Error;
-use crate::ir::OperandId;
+use crate::ir::{OperandId, bytes_of_sizes};
 use crate::memory::Buffer;
 use crate::ops::Op;
 use crate::ops::tensor::Tensor;
@@ -461,9 +461,8 @@ impl<'c, 'm> Call<'c, 'm> {
         let tensor = |id: OperandId| {
             let descriptor = builder.descriptor(id);
             if let Some(dims) = builder.sizes_of(id) {
-                let element = |dim: &Dim| Number::Int(dim.pinned() as i128).to_bytes(descriptor.dtype);
-                let bytes: Vec<u8> = dims.iter().flat_map(element).collect();
-                return Ok(Tensor::from_bytes(descriptor, &bytes));
+                let bytes = bytes_of_sizes(dims.iter().map(|dim| dim.pinned()), descriptor.dtype)?;
+                return Ok(Tensor::from_bytes(descriptor, bytes.bytes()));
             }
             let bytes = builder.constant_value(id).expect("a constant").buffer()?;
             Ok(Tensor::from_bytes(descriptor, bytes.bytes()))

@@ -1,5 +1,5 @@
-//! Cuts: imports that leave nodes for later, because the elements of what is computed before them decide about sizes,
-//! branches or numbers of rounds.
+//! Cuts: an import stops at nodes whose sizes, branches or loop counts depend on values that earlier nodes compute. It leaves
+//! those nodes for later.
 
 use super::error::{Cut, ModelError, Refusal, Result, Unsupported};
 use super::import::{Binding, Importer, Place, Scope, Value, function_of, refused};

@@ -78,7 +78,7 @@ pub struct Request {
     pub bindings: BTreeMap<String, OperandId>,
     /// Names of the values that are wanted; `None` for the outputs of the model.
     pub outputs: Option<Vec<String>>,
-    /// Whether nodes may be left for later that need the elements of what is computed before them.
+    /// Whether the import may leave nodes for later that depend on computed values, instead of refusing them.
     pub may_cut: bool,
 }
 
@@ -212,7 +212,7 @@ pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result
     with_importer(model, builder, own, request.may_cut, |importer| importer.main_graph(request))
 }
 
-/// A part of a graph of a model, of which other parts are done.
+/// The nodes of a graph that are still to be imported, when others have been run.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
     /// The model.

@@ -59,6 +59,35 @@ fn opened(graph: TestGraph) -> Arc<Session> {
     session(graph, SessionOptions::default())
 }
 
+#[test]
+fn sizes_keep_their_type_across_a_cut() {
+    let graph = TestGraph::default()
+        .input("x", Float, &["n"])
+        .node("Shape", "x", "shape", vec![])
+        .node("Cast", "shape", "count", vec![("to", Attr::Int(1))])
+        .node("Cast", "shape", "short", vec![("to", Attr::Int(6))])
+        .node("NonZero", "x", "places", vec![])
+        .ints("zero", &[0])
+        .node("Squeeze", "places zero", "at", vec![])
+        .node("Gather", "x at", "found", vec![])
+        .node("Mul", "found count", "scaled", vec![])
+        .node("Cast", "at", "short_at", vec![("to", Attr::Int(6))])
+        .node("Sub", "short short_at", "short_left", vec![])
+        .node("Cast", "short_left", "left", vec![("to", Attr::Int(1))])
+        .output("scaled")
+        .output("left");
+    let session = opened(graph);
+    for numbers in [&[0.0, 2.0, 3.0][..], &[1.0, 0.0, 0.0, 0.0, 5.0]] {
+        let n = numbers.len() as f32;
+        let found = || numbers.iter().enumerate().filter(|(_, x)| **x != 0.0);
+        let scaled: Vec<f32> = found().map(|(_, x)| x * n).collect();
+        let left: Vec<f32> = found().map(|(at, _)| n - at as f32).collect();
+        let count = scaled.len() as u32;
+        let got = run(&session, &[f(&[numbers.len() as u32], numbers)]).unwrap();
+        assert_eq!(got, [f(&[count], &scaled), f(&[count], &left)]);
+    }
+}
+
 /// y = the elements of relu(x) that are not 0, doubled; and where they are.
 fn non_zero() -> TestGraph {
     TestGraph::default()

@@ -14,7 +14,7 @@ use super::value::{Feed, Target};
 use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::error::{Code, Error, Result};
-use crate::ir::Builder;
+use crate::ir::{Builder, bytes_of_sizes};
 use crate::memory::Buffer;
 use crate::onnx::ModelError;
 use crate::onnx::cuts::{Kept, Left};
@@ -469,8 +469,8 @@ fn held(kept: Kept, role: Role, output: &dyn Fn(usize) -> Result<Held>) -> Resul
         Kept::Output(at) => output(at)?,
         Kept::Constant(descriptor, bytes) => Held::Host(descriptor, bytes, role),
         Kept::Sizes(descriptor, dims) => {
-            let bytes: Vec<u8> = dims.iter().flat_map(|dim| dim.pinned().to_le_bytes()).collect();
-            Held::Host(descriptor, Arc::new(Buffer::copy_of(&bytes)?), Role::Known)
+            let bytes = bytes_of_sizes(dims.iter().map(|dim| dim.pinned()), descriptor.dtype)?;
+            Held::Host(descriptor, Arc::new(bytes), Role::Known)
         }
         Kept::Literal(literal) => Held::Literal(Arc::new(literal)),
         Kept::Sequence(all) => {
