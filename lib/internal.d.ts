@@ -200,14 +200,16 @@ export interface Binding {
   /**
    * `feeds` has a tensor and null, or bytes and their shape or null, for each input; `fetches` a tensor, null for what is
    * not read, or undefined, for each output. Makes a list for each output: buffer, data type, sizes; undefined for one that
-   * is not read. The buffer is null when there is no memory for it.
+   * is not read. The buffer is null when there is no memory for it. What it makes is its result where `mayRunHere` is true
+   * and the run is quick; it is told later otherwise.
    */
   runSession(
     session: Session,
     id: number,
     feeds: (Tensor | Uint8Array | readonly number[] | null)[],
-    fetches?: (Tensor | null | undefined)[],
-  ): void;
+    fetches: (Tensor | null | undefined)[] | undefined,
+    mayRunHere: boolean,
+  ): [ArrayBuffer | null, number, ...number[]][] | null;
   /** Makes the graph, or null for none, and JSON of a Compilation. */
   compileSession(session: Session, id: number, names: string[], shapes: number[][]): void;
   destroySession(session: Session): void;

@@ -337,6 +337,45 @@ describe('run', () => {
     model.destroy();
   });
 
+  test('a small run ends in its call, behind all that was asked before', async () => {
+    const cpu = await ml.createContext({ accelerated: false });
+    const model = await loadModel(affine(), { context: cpu });
+    const [x, y] = [await cpu.createTensor({ dataType: 'float32', shape: [1, 3], writable: true }), await cpu.createTensor({ dataType: 'float32', shape: [1, 3], readable: true, writable: true })];
+    let atOnce = 0;
+    for (let n = 0; n < 500; n++) {
+      cpu.writeTensor(x, floats(n, 0, 0));
+      let turned = false;
+      setImmediate(() => (turned = true));
+      const [{ y: first }, { y: second }] = await Promise.all([model.run({ x }), model.run({ x: floats(0, n, 0) }, {})]);
+      assert.deepEqual([[...first.data], [...second.data]], [[2 * n + 1, 10, 100], [1, 2 * n + 10, 100]]);
+      await model.run({ x: floats(0, 0, n) }, { y });
+      assert.deepEqual([...new Float32Array(await cpu.readTensor(y))], [1, 10, 2 * n + 100]);
+      turned = false;
+      setImmediate(() => (turned = true));
+      const { data } = (await model.run({ x: floats(1, 1, n) })).y;
+      atOnce += turned ? 0 : 1;
+      assert.equal(data[2], 2 * n + 100);
+      await new Promise(setImmediate);
+    }
+    // One in 16 waits for the event loop; a busy machine may hold up some.
+    assert.ok(atOnce > 100, `${atOnce} of 500`);
+    cpu.destroy();
+  });
+
+  test('small runs one after the other leave the event loop to others', async () => {
+    const model = await loadModel(affine(), { device: 'cpu' });
+    let isOver = false;
+    setTimeout(() => (isOver = true), 20);
+    let runs = 0;
+    for (; !isOver; runs++) {
+      assert.deepEqual([...(await model.run({ x: floats(runs, 0, 0) })).y.data], [2 * runs + 1, 10, 100]);
+    }
+    const many = await Promise.all(Array.from({ length: 2000 }, (_, n) => model.run({ x: floats(n, 1, 2) })));
+    many.forEach(({ y }, n) => assert.deepEqual([...y.data], [2 * n + 1, 12, 104]));
+    model.destroy();
+    await assert.rejects(model.run({ x: floats(1, 2, 3) }), { name: 'InvalidStateError', code: 'ERR_WEBNN_DESTROYED' });
+  });
+
   test('refuses shapes other than those of the model, although the numbers of elements are equal', async () => {
     const model = await loadModel(affine(), { context, freeDimensions: { batch: 1 } });
     const message = /"x" has shape \[3, 1\], expected \[batch=1, 3\]/;

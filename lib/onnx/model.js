@@ -76,13 +76,6 @@ class OnnxModel {
   #isDestroyed = false;
   /** Converter of feeds. */
   #toFeeds;
-  /** Runs and compilations that have not ended. */
-  #pending = 0;
-  /** Called when one has: they need the context, also after `destroy()`. */
-  #ended = () => {
-    this.#pending--;
-    this.#releaseContext();
-  };
 
   /**
    * @param {symbol} token `CONSTRUCT`
@@ -96,6 +89,7 @@ class OnnxModel {
     this.#session = session;
     this.#contextState = requireContext(context, 'loadModel: context');
     this.#ownsContext = ownsContext;
+    session.idle = () => this.#releaseContext();
     this.#toFeeds = record((value, what, name) => toFeed(session.feedName(name), value));
     this.inputs = deepFreeze(session.inputs);
     this.outputs = deepFreeze(session.outputs);
@@ -115,9 +109,7 @@ class OnnxModel {
     const targets = converting(() => toFetches(fetches, 'run: fetches'));
     // Only now: reading the arguments can run code of the caller.
     this.#requireAlive('run');
-    const result = this.#session.run(given, targets, this.#ended);
-    this.#pending++;
-    return result;
+    return this.#session.run(given, targets);
   }
 
   /**
@@ -137,9 +129,7 @@ class OnnxModel {
       return /** @type {[string, number[]]} */ ([name, sizes]);
     });
     this.#requireAlive('compile');
-    const compiling = this.#session.compile(lists, this.#ended);
-    this.#pending++;
-    const compiled = await compiling;
+    const compiled = await this.#session.compile(lists);
     this.#requireAlive('compile');
     return compiled;
   }
@@ -153,7 +143,7 @@ class OnnxModel {
 
   /** Destroys the model's own context as soon as nothing needs it. */
   #releaseContext() {
-    if (this.#ownsContext && this.#isDestroyed && this.#pending === 0) {
+    if (this.#ownsContext && this.#isDestroyed && this.#session.pending === 0) {
       this.context.destroy();
     }
   }

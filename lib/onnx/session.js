@@ -9,7 +9,46 @@ const { feedName, requireType, toResult } = require('./data.js');
 const { converting } = require('./errors.js');
 const { attachedBytes } = require('./source.js');
 
-const { WeakRef } = globalThis;
+const { Promise, WeakRef, setImmediate } = globalThis;
+
+/** How many runs end in their calls before the event loop turns: each takes 0.1 ms at most. */
+const RUNS_PER_TURN = 16;
+
+/**
+ * Small runs are done at once, which takes less time than to have another thread do them. Promises that are settled at once
+ * keep the event loop from whatever else it has to do, so one in a while waits for it.
+ */
+class Turns {
+  #runs = 0;
+
+  /** Whether a run may be done at once. */
+  get isOpen() {
+    return this.#runs < RUNS_PER_TURN;
+  }
+
+  /**
+   * Counts a run that was done at once.
+   *
+   * @template T
+   * @param {T} result
+   * @returns {T | Promise<T>} the result, for the last one when the event loop has turned
+   */
+  count(result) {
+    this.#runs += 1;
+    if (this.isOpen) {
+      return result;
+    }
+    return new Promise((resolve) => {
+      setImmediate(() => {
+        this.#runs = 0;
+        resolve(result);
+      });
+    });
+  }
+}
+
+/** Those of all sessions together. */
+const turns = new Turns();
 
 /**
  * Values by name as an object of descriptors.
@@ -19,6 +58,8 @@ const { WeakRef } = globalThis;
 const descriptors = (ports) => Object.fromEntries(ports.map(({ name, dataType, shape }) => [name, { dataType, shape }]));
 
 /** @typedef {{object: import('../../index.js').MLTensor, state: import('../internal.js').TensorState}} Target an MLTensor for an output, and its state */
+
+/** @typedef {Record<string, import('../../onnx.js').OnnxResult | import('../../index.js').MLTensor>} Results of a run, by the names of the outputs */
 
 /** State of an OnnxModel: destroyed with it, or with its context. */
 class Session {
@@ -36,6 +77,10 @@ class Session {
    */
   #graphs = new Map();
   isDestroyed = false;
+  /** Runs and compilations that the native side has begun and that have not ended: they need the context, also after `destroy()`. */
+  pending = 0;
+  /** Called when the last of them has ended, before its promise is settled. */
+  idle = () => {};
 
   /**
    * @param {import('../internal.js').ContextState} context state of the MLContext
@@ -64,10 +109,9 @@ class Session {
   /**
    * @param {Map<string, import('./data.js').Feed>} feeds
    * @param {Map<string, Target | null>} fetches null for an output that is not read
-   * @param {() => void} ended is called before the promise is settled
-   * @returns {Promise<Record<string, import('../../onnx.js').OnnxResult | import('../../index.js').MLTensor>>} results by the names of the outputs
+   * @returns {Promise<Results> | Results} results by the names of the outputs
    */
-  run(feeds, fetches, ended) {
+  run(feeds, fetches) {
     const values = new Array(2 * this.#inputs.size).fill(undefined);
     const targets = fetches.size === 0 ? undefined : new Array(this.#outputs.size).fill(undefined);
     let matched = 0;
@@ -89,13 +133,32 @@ class Session {
       native.checkNames(this.#handle, [...feeds.keys()], [...fetches.keys()]);
     }
     const id = native.completions.nextId();
-    native.runSession(this.#handle, id, values, targets);
-    return native.completions.outcome(id, (error, /** @type {import('./data.js').Made[]} */ made) => {
-      ended();
+    const results = native.runSession(this.#handle, id, values, targets, turns.isOpen);
+    if (results !== null) {
+      return turns.count(this.#resultsOf(results, fetches));
+    }
+    return this.#outcome(id, (/** @type {import('./data.js').Made[]} */ made) => this.#resultsOf(made, fetches));
+  }
+
+  /**
+   * What becomes of a request that the native side has begun.
+   *
+   * @template T
+   * @param {number} id
+   * @param {(made: any) => T} finish called with what was made; what it returns or throws settles the promise
+   * @returns {Promise<T>}
+   */
+  #outcome(id, finish) {
+    this.pending += 1;
+    return native.completions.outcome(id, (error, made) => {
+      this.pending -= 1;
+      if (this.pending === 0) {
+        this.idle();
+      }
       if (error !== undefined) {
         throw error;
       }
-      return this.#resultsOf(made, fetches);
+      return finish(made);
     });
   }
 
@@ -130,7 +193,7 @@ class Session {
    * @param {Map<string, Target | null>} fetches
    */
   #resultsOf(made, fetches) {
-    /** @type {[string, import('../../onnx.js').OnnxResult | import('../../index.js').MLTensor][]} */
+    /** @type {[string, Results[string]][]} */
     const results = [];
     this.outputs.forEach(({ name }, place) => {
       const target = fetches.get(name);
@@ -145,20 +208,14 @@ class Session {
 
   /**
    * @param {[string, number[]][]} shapes of inputs by name
-   * @param {() => void} ended is called before the promise is settled
    * @returns {Promise<import('../../onnx.js').OnnxSpecialization>}
    */
-  compile(shapes, ended) {
+  compile(shapes) {
     const id = native.completions.nextId();
     native.compileSession(this.#handle, id, shapes.map(([name]) => name), shapes.map(([, shape]) => shape));
-    return native.completions.outcome(id, (error, /** @type {[import('../internal.js').Handle<'graph'> | null, string]} */ made) => {
-      ended();
-      if (error !== undefined) {
-        throw error;
-      }
-      const [handle, json] = made;
-      return this.#compiledOf(handle, JSON.parse(json));
-    });
+    return this.#outcome(id, (/** @type {[import('../internal.js').Handle<'graph'> | null, string]} */ [handle, json]) =>
+      this.#compiledOf(handle, JSON.parse(json)),
+    );
   }
 
   /**

@@ -182,6 +182,11 @@ impl Plan {
         &self.outputs
     }
 
+    /// Whether running it is worth the threads of the pool.
+    pub fn enters_pool(&self) -> bool {
+        self.enters_pool
+    }
+
     /// Bytes that this plan holds: constants that steps read in place, and packed constants. What several steps share counts
     /// once. What is shared with other plans, or with constant tensors, counts in each of them: it is freed with the last one.
     /// The arena is not its own.

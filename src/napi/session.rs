@@ -15,7 +15,7 @@ use crate::runtime::{Done, Slot, Tensor, panicked, spawn};
 use crate::session::signature::checked_size;
 use crate::session::{Constant, Feed, Offer, Port, Session, SessionOptions, Specialization, Target, Value};
 use bytes::Bytes;
-use napi::bindgen_prelude::{Array, Either, External, JsObjectValue, ToNapiValue, Uint8Array, Unknown};
+use napi::bindgen_prelude::{Array, Either, External, FromNapiValue, JsObjectValue, ToNapiValue, Uint8Array, Unknown};
 use napi::{Env, ValueType, sys};
 use napi_derive::napi;
 use serde_json::json;
@@ -328,15 +328,17 @@ fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
 
 /// Runs a session. `feeds` has, for each input, a view of the data and their shape or null, or a tensor and null; `fetches`
 /// has, for each output, a tensor, null for one that is not read, or undefined. Gives, for each output that is read, an
-/// ArrayBuffer (null without memory for it), the number of its data type and its sizes.
+/// ArrayBuffer (null without memory for it), the number of its data type and its sizes: at once if `may_run_here` and the run
+/// is quick, or when it has ended.
 #[napi(catch_unwind)]
-pub fn run_session(
-    env: Env,
+pub fn run_session<'a>(
+    env: &'a Env,
     handle: &External<SessionHandle>,
     id: u32,
     feeds: Array,
     fetches: Option<Array>,
-) -> Result<()> {
+    may_run_here: bool,
+) -> Result<Option<Array<'a>>> {
     let SessionHandle { session, owner, weight } = &**handle;
     let signature = session.signature();
     let (inputs, outputs) = (&signature.inputs, &signature.outputs);
@@ -371,14 +373,38 @@ pub fn run_session(
     let feeds = feeds.collect::<Result<_>>()?;
     // A run behind: what this one compiles is not known yet.
     weight.set(session.bytes());
+    let mut run = session.run(shapes, feeds, targets);
+    if may_run_here {
+        run = match run.run_here() {
+            Ok(values) => {
+                return results_now(env, owner, session, values.map_err(thrown)?).map(Some).map_err(from_napi);
+            }
+            Err(run) => run,
+        };
+    }
     let values = Arc::new(Slot::<Vec<Option<Value>>>::default());
     let (made, keeper, environment) = (values.clone(), session.clone(), owner.environment.clone());
     let collect: Collect = Box::new(move |env| {
         let values = made.take().unwrap_or_default();
         values.into_iter().map(|value| result(env, &environment, &keeper, value)).collect()
     });
-    session.run(shapes, feeds, targets, values, owner.environment.deliver(&env, id, collect));
-    Ok(())
+    run.enqueue(values, owner.environment.deliver(env, id, collect));
+    Ok(None)
+}
+
+fn results_now<'a>(
+    env: &'a Env,
+    owner: &Owner,
+    session: &Session,
+    values: Vec<Option<Value>>,
+) -> napi::Result<Array<'a>> {
+    let mut results = env.create_array(values.len() as u32)?;
+    for (at, value) in values.into_iter().enumerate() {
+        let made = result(env, &owner.environment, session, value)?;
+        // SAFETY: the value was made just now, on this thread.
+        results.set(at as u32, unsafe { Unknown::from_napi_value(env.raw(), made)? })?;
+    }
+    Ok(results)
 }
 
 /// Refuses a tensor that is passed more than once: runs lock each once and would wait for themselves.

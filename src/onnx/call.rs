@@ -617,9 +617,13 @@ impl<'c, 'm> Call<'c, 'm> {
     /// # Errors
     /// If the number of inputs is wrong; nodes of the graph that are not supported are listed on their own.
     pub fn run_body(&mut self, body: &mut Body, inputs: Vec<Value>) -> Step<Vec<Value>> {
+        let before = self.importer.refused.count();
         let outputs = self.importer.run_body(body, inputs, self.place)?;
         match outputs.iter().any(|output| matches!(output, Value::Unknown)) {
-            true => Err("a node of its graph is not supported".into()),
+            true => Err(Refusal {
+                depends_on_sizes: self.importer.refused.depend_on_sizes(before),
+                ..Refusal::from("a node of its graph is not supported")
+            }),
             false => Ok(outputs),
         }
     }

@@ -353,6 +353,16 @@ pub(super) struct RefusedNodes {
 }
 
 impl RefusedNodes {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether other sizes could make those possible that were added when there were `count`.
+    pub(super) fn depend_on_sizes(&self, count: usize) -> bool {
+        self.listed.iter().skip(count).all(|node| node.depends_on_sizes)
+    }
+
     pub(super) fn add(&mut self, node: &proto::Node, opsets: &BTreeMap<String, i64>, refusal: &Refusal) {
         self.count += 1;
         if self.listed.len() < MAX_LISTED {

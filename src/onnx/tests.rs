@@ -404,6 +404,19 @@ fn what_no_sizes_make_possible_is_refused_before_they_are_known() {
     // Sizes of 12 make this possible.
     let fitting = graph().ints("shape", &[3, 16]).node("Reshape", "x shape", "y", vec![]).output("y");
     assert_eq!(checked(fitting), Ok(()));
+    // So do large sizes this, in the branch that is taken.
+    let branch = |operator: &str| {
+        let kernel = vec![("kernel_shape", Attr::Ints(&[100, 100]))];
+        Attr::Graph(TestGraph::default().node(operator, "image", "z", kernel).output("z"))
+    };
+    let long = |operator: &str| {
+        let graph = TestGraph::default().input("image", Float, &["1", "1", "h", "w"]).raw("yes", Bool, &[], &[1]);
+        let branches = vec![("then_branch", branch(operator)), ("else_branch", branch(operator))];
+        graph.node("If", "yes", "y", branches).output("y")
+    };
+    assert_eq!(checked(long("MaxPool")), Ok(()));
+    let error = checked(long("NoSuchPool")).unwrap_err();
+    assert_eq!(error.unsupported.iter().map(|node| &*node.operator).collect::<Vec<_>>(), ["NoSuchPool", "If"]);
     let request = Request { outputs: Some(vec!["nothing".into()]), ..Default::default() };
     let model = decode(graph().node("Relu", "x", "y", vec![]).output("y").encode(17)).unwrap();
     assert_eq!(

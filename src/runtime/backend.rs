@@ -121,6 +121,11 @@ impl Plan {
         }
     }
 
+    /// Whether it computes on the thread that runs it, and on no other.
+    pub fn is_of_one_thread(&self) -> bool {
+        matches!(self, Plan::Cpu(plan) if !plan.enters_pool())
+    }
+
     /// Bytes that the plan holds, on the CPU or on the device.
     pub fn bytes(&self) -> usize {
         self.description().bytes()

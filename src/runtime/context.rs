@@ -4,7 +4,7 @@ use super::backend::{Backend, Optimized, Plan};
 use super::background::panicked;
 use super::settings::{Settings, thread_count};
 use super::tensor::{Contents, Read, Tensor};
-use super::timeline::{Done, Later, Timeline};
+use super::timeline::{Done, Later, Timeline, Turn};
 use super::weak_list::WeakList;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
@@ -251,10 +251,20 @@ impl Context {
 
     /// Appends work of several steps, for which the context is at hand. What it gives, if something, goes on elsewhere.
     pub fn enqueue(&self, work: impl FnOnce(&Site) -> Result<Option<Later>> + Send + 'static, done: Done) {
+        let on_site = self.on_site(work);
+        self.timeline.enqueue_any(on_site, done);
+    }
+
+    /// `work` for the timeline, with the context at hand.
+    fn on_site<T, W: FnOnce(&Site) -> Result<T>>(&self, work: W) -> impl FnOnce(&Env) -> Result<T> + use<T, W> {
         let (settings, opened) = (self.settings, self.opened());
         let (tensors, graphs) = (self.tensors.clone(), self.graphs.clone());
-        let work = move |env: &Env| work(&Site { env, backend: opened()?, settings, tensors, graphs });
-        self.timeline.enqueue_any(work, done);
+        move |env: &Env| work(&Site { env, backend: opened()?, settings, tensors, graphs })
+    }
+
+    /// The context for this thread, if nothing that was asked of it is left to be done.
+    pub fn turn(&self) -> Option<ContextTurn<'_>> {
+        self.timeline.turn().map(|turn| ContextTurn { turn, context: self })
     }
 
     /// Appends work that frees memory: it runs even if the context is lost by then.
@@ -339,6 +349,22 @@ impl Context {
 /// What a context computes on.
 fn lock(backend: &Mutex<Option<Backend>>) -> MutexGuard<'_, Option<Backend>> {
     backend.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A context that one thread has to itself: what is asked of it meanwhile waits until this is dropped.
+pub struct ContextTurn<'a> {
+    turn: Turn<'a>,
+    context: &'a Context,
+}
+
+impl ContextTurn<'_> {
+    /// Does `work` now.
+    ///
+    /// # Errors
+    /// That of `work`; an OperationError for a panic in it; why the context is lost, if it is.
+    pub fn run<T>(&self, work: impl FnOnce(&Site) -> Result<T>) -> Result<T> {
+        self.turn.run(self.context.on_site(work))
+    }
 }
 
 /// A context as work on its timeline sees it.
@@ -491,6 +517,11 @@ impl CompiledGraph {
     /// Shows `visit` the buffers of constants that it reads, see [`Plan::each_weight`].
     pub fn each_weight(&self, mut visit: impl FnMut(&Arc<Buffer>)) {
         self.lock().iter().for_each(|plan| plan.each_weight(&mut visit));
+    }
+
+    /// Whether it computes on the thread that runs it, and on no other.
+    pub fn is_of_one_thread(&self) -> bool {
+        self.lock().as_ref().is_some_and(|plan| plan.is_of_one_thread())
     }
 
     /// Bytes that the compiled graph holds; 0 while it is not built.

@@ -1,5 +1,6 @@
 //! Timelines: one ordered queue of work per context, served by background threads that all contexts of the process share.
-//! Whoever asks an idle timeline for something wakes one of them; it stays until the queue is empty.
+//! Whoever asks an idle timeline for something wakes one of them; it stays until the queue is empty. Work that is shorter
+//! than that may be done by whoever asks, in a [`Turn`].
 
 use super::background::{panicked, runtime, spawn};
 use super::idle::IdleArena;
@@ -113,8 +114,27 @@ struct Worker {
 #[derive(Default)]
 struct Queue {
     requests: VecDeque<Request>,
-    /// Whether a thread serves them, or was asked to.
-    is_served: bool,
+    /// Who serves them, or was asked to; nobody for `None`.
+    server: Option<Server>,
+    /// How many servers there have been.
+    servers: Server,
+    /// Whether whoever serves has nothing to do and waits for a last request.
+    is_lingering: bool,
+}
+
+/// The number of a thread that serves a queue, from when it begins until nothing waits.
+type Server = u64;
+
+impl Queue {
+    /// The number of one more server, if there is none.
+    fn engage(&mut self) -> Option<Server> {
+        if self.server.is_some() {
+            return None;
+        }
+        self.servers += 1;
+        self.server = Some(self.servers);
+        self.server
+    }
 }
 
 /// The ordered queue of one context. What is in it when the last handle is dropped still runs.
@@ -172,18 +192,26 @@ impl Timeline {
     }
 
     fn send(&self, request: Request) {
-        let must_wake = {
+        let engaged = {
             let mut queue = self.worker.lock();
             queue.requests.push_back(request);
             self.worker.waiting.store(queue.requests.len(), Ordering::Release);
-            !std::mem::replace(&mut queue.is_served, true)
+            queue.engage()
         };
-        if must_wake {
-            let worker = self.worker.clone();
-            if let Err(error) = spawn(move || serve(&worker)) {
-                self.worker.refuse_all(&error);
-            }
+        engaged.into_iter().for_each(|server| wake(&self.worker, server));
+    }
+
+    /// The timeline for this thread, if nothing is under way and nothing waits.
+    pub fn turn(&self) -> Option<Turn<'_>> {
+        let mut queue = self.worker.lock();
+        if !queue.requests.is_empty() {
+            return None;
         }
+        if queue.is_lingering {
+            // That thread sees another number and goes to sleep.
+            (queue.server, queue.is_lingering) = (None, false);
+        }
+        queue.engage().map(|server| Turn { worker: &self.worker, server })
     }
 
     /// Whether the context was lost, for work that takes long and can end early.
@@ -205,6 +233,38 @@ impl Timeline {
     }
 }
 
+/// A timeline that is served by the thread that holds this. What is asked meanwhile waits until it is dropped.
+pub struct Turn<'a> {
+    worker: &'a Arc<Worker>,
+    server: Server,
+}
+
+impl Turn<'_> {
+    /// Does `work` now.
+    ///
+    /// # Errors
+    /// That of `work`; an OperationError for a panic in it; why the context is lost, if it is.
+    pub fn run<T>(&self, work: impl FnOnce(&Env) -> Result<T>) -> Result<T> {
+        self.worker.check()?;
+        let result = self.worker.attempt(work);
+        self.worker.check().and(result)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.worker.lock();
+        if queue.requests.is_empty() {
+            queue.server = None;
+            drop(queue);
+            self.worker.arena.rest();
+        } else {
+            drop(queue);
+            wake(self.worker, self.server);
+        }
+    }
+}
+
 /// Work that is done when it returns.
 fn ended(work: impl FnOnce(&Env) -> Result<()> + Send + 'static) -> Work {
     Box::new(|env| work(env).map(|()| None))
@@ -223,28 +283,40 @@ const MAX_HELD: usize = 64;
 /// follow it without a gap, and looking takes a microsecond.
 const PATIENCE: Duration = Duration::from_micros(100);
 
+/// Has a background thread serve the queue as `server`.
+fn wake(worker: &Arc<Worker>, server: Server) {
+    let serving = worker.clone();
+    if let Err(error) = spawn(move || serve(&serving, server)) {
+        worker.refuse_all(&error);
+    }
+}
+
 /// Serves the queue until it is empty.
-fn serve(worker: &Worker) {
+fn serve(worker: &Worker, server: Server) {
     let mut held = Held::default();
-    let mut next = worker.next();
+    let mut next = worker.next(server);
     loop {
         while let Some(request) = next {
             held.push(worker.handle(request));
-            next = worker.next();
+            next = worker.next(server);
             if held.0.len() >= MAX_HELD || !next.as_ref().is_some_and(|next| next.short) {
                 held.tell(worker, Duration::ZERO);
             }
-            next = next.or_else(|| held.finish(worker)).or_else(|| worker.linger());
+            next = next.or_else(|| held.finish(worker, server)).or_else(|| worker.linger(server));
         }
         let mut queue = worker.lock();
+        if queue.server != Some(server) {
+            return;
+        }
+        queue.is_lingering = false;
         if queue.requests.is_empty() {
-            queue.is_served = false;
+            queue.server = None;
             drop(queue);
             worker.arena.rest();
             return;
         }
         drop(queue);
-        next = worker.next();
+        next = worker.next(server);
     }
 }
 
@@ -280,10 +352,10 @@ impl Held {
     }
 
     /// Waits until all have ended, or for the next request.
-    fn finish(&mut self, worker: &Worker) -> Option<Request> {
+    fn finish(&mut self, worker: &Worker, server: Server) -> Option<Request> {
         while !self.0.is_empty() {
             self.tell(worker, PATIENCE);
-            if let Some(request) = worker.next() {
+            if let Some(request) = worker.next(server) {
                 return Some(request);
             }
         }
@@ -296,22 +368,27 @@ impl Worker {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The request that waits longest.
-    fn next(&self) -> Option<Request> {
+    /// The request that waits longest, for `server`; nothing if that is another by now.
+    fn next(&self, server: Server) -> Option<Request> {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return None;
         }
         let mut queue = self.lock();
+        if queue.server != Some(server) {
+            return None;
+        }
         let next = queue.requests.pop_front();
         self.waiting.store(queue.requests.len(), Ordering::Release);
+        queue.is_lingering = false;
         next
     }
 
-    /// The next request, if it comes soon.
-    fn linger(&self) -> Option<Request> {
+    /// The next request, if it comes soon and nobody else takes the timeline.
+    fn linger(&self, server: Server) -> Option<Request> {
+        self.lock().is_lingering = true;
         let start = Instant::now();
         loop {
-            match self.next() {
+            match self.next(server) {
                 None if start.elapsed() < LINGER => std::thread::yield_now(),
                 next => return next,
             }
@@ -322,7 +399,7 @@ impl Worker {
     fn refuse_all(&self, error: &Error) {
         let requests = {
             let mut queue = self.lock();
-            queue.is_served = false;
+            queue.server = None;
             self.waiting.store(0, Ordering::Release);
             std::mem::take(&mut queue.requests)
         };
@@ -335,14 +412,18 @@ impl Worker {
         if let (Err(lost), false) = (self.check(), always) {
             return (done, Progress::Ended(Err(lost)));
         }
-        let env = Env { threads: &self.threads, isa: self.isa, arena: &self.arena.arena };
-        let result = catch_unwind(AssertUnwindSafe(|| work(&env))).unwrap_or_else(|panic| Err(panicked(&*panic)));
-        let progress = match result {
+        let progress = match self.attempt(work) {
             Ok(Some(later)) => Progress::Later(later),
             Ok(None) => Progress::Ended(self.check()),
             Err(error) => Progress::Ended(self.check().and(Err(error))),
         };
         (done, progress)
+    }
+
+    /// Does `work`; a panic in it is an OperationError.
+    fn attempt<T>(&self, work: impl FnOnce(&Env) -> Result<T>) -> Result<T> {
+        let env = Env { threads: &self.threads, isa: self.isa, arena: &self.arena.arena };
+        catch_unwind(AssertUnwindSafe(|| work(&env))).unwrap_or_else(|panic| Err(panicked(&*panic)))
     }
 
     /// How far it comes within `patience`.
@@ -458,6 +539,41 @@ mod tests {
         timeline.enqueue_later(|_| Ok(Box::new(|_| None)), done(3));
         timeline.losing()(ErrorKind::DeviceLost, "unplugged");
         assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok((3, Err(lost(ErrorKind::DeviceLost, "unplugged")))));
+    }
+
+    #[test]
+    fn a_turn_is_given_only_where_nothing_is_left_to_do_and_what_is_asked_meanwhile_comes_behind_it() {
+        let timeline = timeline();
+        let (go, held) = channel::<()>();
+        let (done, told) = observed();
+        // Ends when `go` is dropped.
+        timeline.enqueue(move |_| held.recv().map_or(Ok(()), |()| unreachable!("nothing is sent")), done);
+        assert!(timeline.turn().is_none(), "something runs");
+        drop(go);
+        told.recv_timeout(Duration::from_secs(10)).unwrap().unwrap();
+        for round in 0..2000 {
+            // The thread that has just ended something lingers, sleeps, or is about to.
+            let turn = loop {
+                if let Some(turn) = timeline.turn() {
+                    break turn;
+                }
+            };
+            assert!(timeline.turn().is_none(), "there is one turn at a time");
+            let (send, receive) = channel();
+            let (done, told) = observed();
+            let later = send.clone();
+            timeline.enqueue(move |_| later.send("later").map_err(|_| unreachable!("the receiver lives")), done);
+            std::thread::sleep(Duration::from_micros(round % 60));
+            turn.run(|_| send.send("now").map_err(|_| unreachable!("the receiver lives"))).unwrap();
+            drop((turn, send));
+            assert_eq!(receive.iter().collect::<Vec<_>>(), ["now", "later"]);
+            told.recv_timeout(Duration::from_secs(10)).unwrap().unwrap();
+        }
+        let turn = std::iter::repeat_with(|| timeline.turn()).flatten().next().unwrap();
+        let error = turn.run(|_| -> Result<()> { panic!("kernel") }).unwrap_err();
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Operation, "internal error: kernel"));
+        timeline.lose();
+        assert_eq!(turn.run(|_| -> Result<()> { unreachable!("it is lost") }), Err(destroyed()));
     }
 
     #[test]

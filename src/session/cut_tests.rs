@@ -42,7 +42,7 @@ fn run(session: &Arc<Session>, feeds: &[T]) -> Result<Vec<T>> {
     let feeds = fed.iter().map(|(bytes, _)| Feed::Bytes(Buffer::copy_of(bytes).unwrap())).collect();
     let values = Arc::new(Slot::default());
     let targets = vec![Target::Read; session.signature().outputs.len()];
-    finished(|done| session.run(shapes, feeds, targets, values.clone(), done))?;
+    finished(|done| session.run(shapes, feeds, targets).enqueue(values.clone(), done))?;
     let values: Vec<Option<Value>> = values.take().expect("a run that succeeds leaves its values");
     let tensor = |value: Value| {
         let (shape, bytes) = (numbers(&value.descriptor.shape), value.bytes.bytes());

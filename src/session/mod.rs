@@ -2,7 +2,8 @@
 //!
 //! A [`Session`] has a [`Signature`] with symbolic shapes. What a run is given decides all sizes; for each set of them there
 //! is a [`Specialization`], which is compiled when it is first needed. Everything but the checks of what is given and the
-//! copies of it is done on the timeline of the context, in order with whatever else is asked of that.
+//! copies of it is done on the timeline of the context, in order with whatever else is asked of that. A run that is known to be
+//! quick may be done at once by the thread that asks.
 
 mod control;
 #[cfg(test)]
@@ -29,7 +30,7 @@ use crate::onnx::error::quoted;
 use crate::onnx::import::check;
 use crate::onnx::sizes::Sizes;
 use crate::onnx::{Model, Request};
-use crate::runtime::{Context, Done, Recent, Slot, Templates};
+use crate::runtime::{Context, Done, Later, Recent, Site, Slot, Templates};
 use crate::shape::Descriptor;
 use program::Program;
 use specialization::bind_constants;
@@ -95,6 +96,45 @@ impl Constant {
             Error::coded(Code::Shape, format!("loadModel: constant {}: {problem}", quoted(&name)))
         })?;
         Ok(Constant { name, descriptor, bytes: Arc::new(bytes) })
+    }
+}
+
+/// A run of a session that has not begun.
+pub struct SessionRun {
+    session: Arc<Session>,
+    shapes: Shapes,
+    feeds: Vec<Feed>,
+    targets: Vec<Target>,
+}
+
+impl SessionRun {
+    /// Runs on the timeline. What is read is put into `values` in the order of the outputs.
+    pub fn enqueue(self, values: Arc<Slot<Vec<Option<Value>>>>, done: Done) {
+        let context = self.session.context.clone();
+        context.enqueue(move |site| self.compute(site, values), done.coded());
+    }
+
+    /// Runs at once on this thread, if that takes hardly longer than to have another one do it, and it would be its turn. Gives
+    /// what is read in the order of the outputs, or the run as it is.
+    pub fn run_here(self) -> std::result::Result<Result<Vec<Option<Value>>>, SessionRun> {
+        let session = self.session.clone();
+        if !session.is_quick(&self.shapes) {
+            return Err(self);
+        }
+        let Some(turn) = session.context.turn() else { return Err(self) };
+        let values = Arc::new(Slot::default());
+        let ran = turn.run(|site| self.compute(site, values.clone()));
+        Ok(ran.map(|_| values.take().unwrap_or_default()).map_err(Error::with_code))
+    }
+
+    fn compute(self, site: &Site, values: Arc<Slot<Vec<Option<Value>>>>) -> Result<Option<Later>> {
+        let SessionRun { session, shapes, feeds, targets } = self;
+        let specialization = session.specialize(site, &shapes)?;
+        if specialization.rest.is_none() {
+            return specialization.run(site, feeds, targets, &session.pool, values);
+        }
+        values.put(session.run_cut(site, &specialization, feeds, &targets)?);
+        Ok(None)
     }
 }
 
@@ -188,28 +228,10 @@ impl Session {
         }
     }
 
-    /// Runs the session with feeds of these shapes, which [`Signature::shapes_of_feeds`] gave for them. All tensors are
-    /// different and belong to the context of the session. What is read is put into `values` in the order of the outputs.
-    pub fn run(
-        self: &Arc<Self>,
-        shapes: Shapes,
-        feeds: Vec<Feed>,
-        targets: Vec<Target>,
-        values: Arc<Slot<Vec<Option<Value>>>>,
-        done: Done,
-    ) {
-        let session = self.clone();
-        self.context.enqueue(
-            move |site| {
-                let specialization = session.specialize(site, &shapes)?;
-                if specialization.rest.is_none() {
-                    return specialization.run(site, feeds, targets, &session.pool, values);
-                }
-                values.put(session.run_cut(site, &specialization, feeds, &targets)?);
-                Ok(None)
-            },
-            done.coded(),
-        );
+    /// A run of the session with feeds of these shapes, which [`Signature::shapes_of_feeds`] gave for them. All tensors are
+    /// different and belong to the context of the session.
+    pub fn run(self: &Arc<Self>, shapes: Shapes, feeds: Vec<Feed>, targets: Vec<Target>) -> SessionRun {
+        SessionRun { session: self.clone(), shapes, feeds, targets }
     }
 
     /// The session for these input shapes, which is put into `made`.

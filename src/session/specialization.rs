@@ -12,7 +12,11 @@ use crate::onnx::Binding;
 use crate::runtime::{Backend, CompiledGraph, Later, Read, Recent, Site, Slot, Tensor};
 use crate::shape::Descriptor;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A run is quick that takes at most as long. To have a background thread do it takes 30 to 60 us of both threads.
+const QUICK: Duration = Duration::from_micros(100);
 
 /// An input or output with all sizes.
 #[derive(Debug)]
@@ -56,6 +60,8 @@ pub struct Specialization {
     writes: Vec<Terminal>,
     /// What is left when the graph was run; `None` if nothing is.
     pub(super) rest: Option<Ending>,
+    /// Nanoseconds of the last run; `u64::MAX` before the first one.
+    last_run: AtomicU64,
 }
 
 /// What a specialization is made for.
@@ -81,14 +87,23 @@ pub(super) fn bytes_of(kept: &Kept) -> usize {
 }
 
 impl Session {
+    /// Whether a run with these shapes takes hardly any time.
+    pub(super) fn is_quick(&self, shapes: &Shapes) -> bool {
+        self.kept_for(shapes).is_some_and(|kept| kept.is_quick())
+    }
+
+    fn kept_for(&self, shapes: &Shapes) -> Option<Arc<Specialization>> {
+        let is_it = |key: &Key| matches!(key, Key::Shapes(known) if Arc::ptr_eq(known, shapes) || known == shapes);
+        find_kept(&self.kept, is_it)
+    }
+
     /// The session for input shapes that fit its signature: one that is kept, or a new one.
     ///
     /// # Errors
     /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an
     /// InvalidStateError when the session is destroyed.
     pub fn specialize(&self, site: &Site, shapes: &Shapes) -> Result<Arc<Specialization>> {
-        let is_it = |key: &Key| matches!(key, Key::Shapes(known) if Arc::ptr_eq(known, shapes) || known == shapes);
-        if let Some(known) = find_kept(&self.kept, is_it) {
+        if let Some(known) = self.kept_for(shapes) {
             return Ok(known);
         }
         let (model, free) = (self.model()?, self.free_sizes(shapes));
@@ -138,7 +153,14 @@ impl Specialization {
         }
         let graph = graph.map(|graph| site.lower(graph)).transpose()?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Specialization { id, key, names, inputs, outputs, graph, reads, writes, rest })
+        let last_run = AtomicU64::new(u64::MAX);
+        Ok(Specialization { id, key, names, inputs, outputs, graph, reads, writes, rest, last_run })
+    }
+
+    /// Whether the last run of everything took hardly any time, of one thread.
+    pub(super) fn is_quick(&self) -> bool {
+        let last_run = Duration::from_nanos(self.last_run.load(Ordering::Relaxed));
+        last_run <= QUICK && self.rest.is_none() && self.graph.as_ref().is_none_or(|graph| graph.is_of_one_thread())
     }
 
     /// Bytes that the compiled graph holds.
@@ -183,6 +205,7 @@ impl Specialization {
         for (output, target) in self.outputs.iter().zip(&targets) {
             check_target(&output.name, target, &output.descriptor)?;
         }
+        let start = Instant::now();
         let results = self.empty_results(&targets);
         let Some(graph) = &self.graph else {
             values.put(results);
@@ -209,6 +232,7 @@ impl Specialization {
         match site.backend {
             Backend::Cpu => {
                 values.put(self.taken_results(results, &targets, pool));
+                self.last_run.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
                 Ok(None)
             }
             Backend::Gpu(_) => self.read_results(results, &targets, values).map(Some),

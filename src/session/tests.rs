@@ -50,7 +50,7 @@ fn run(session: &Arc<Session>, feeds: &[(Vec<u8>, Option<Vec<u32>>)]) -> Result<
     let feeds = feeds.iter().map(|(bytes, _)| Feed::Bytes(Buffer::copy_of(bytes).unwrap())).collect();
     let values = Arc::new(Slot::default());
     let targets = vec![Target::Read; session.signature().outputs.len()];
-    finished(|done| session.run(shapes, feeds, targets, values.clone(), done))?;
+    finished(|done| session.run(shapes, feeds, targets).enqueue(values.clone(), done))?;
     let values: Vec<Option<Value>> = values.take().expect("a run that succeeds leaves its values");
     Ok(values
         .into_iter()
@@ -158,7 +158,7 @@ fn tensors_are_used_in_place_and_targets_must_fit() {
         let shapes = session.signature().shapes_of_feeds(&offers).unwrap();
         let feeds = vec![Feed::Tensor(x.clone()), Feed::Bytes(Buffer::copy_of(&b).unwrap())];
         let values = Arc::new(Slot::default());
-        finished(|done| session.run(shapes, feeds, vec![Target::Tensor(target.clone())], values.clone(), done))
+        finished(|done| session.run(shapes, feeds, vec![Target::Tensor(target.clone())]).enqueue(values.clone(), done))
     };
     run(&y).unwrap();
     let mut read = None;
@@ -175,6 +175,38 @@ fn tensors_are_used_in_place_and_targets_must_fit() {
         (error.code, error.message.as_str()),
         (Some(Code::Type), "run: feed \"x\" is of type float32, expected int32")
     );
+}
+
+#[test]
+fn a_small_run_is_done_at_once_where_its_plan_is_there_and_it_is_its_turn() {
+    let session = session(add(), SessionOptions::default());
+    let x = data(&[1.0, 2.0, 3.0, 4.0], Some(&[2, 2]));
+    let feeds = [x, data(&[10.0, 20.0], None)];
+    let here = |session: &Arc<Session>| {
+        let offers: Vec<Offer> =
+            feeds.iter().map(|(bytes, shape)| Offer::Data { bytes: bytes.len(), shape: shape.clone() }).collect();
+        let shapes = session.signature().shapes_of_feeds(&offers).unwrap();
+        let feeds = feeds.iter().map(|(bytes, _)| Feed::Bytes(Buffer::copy_of(bytes).unwrap())).collect();
+        session.run(shapes, feeds, vec![Target::Read]).run_here()
+    };
+    assert!(here(&session).is_err(), "it is not compiled");
+    let expected = run(&session, &feeds).unwrap();
+    // A machine with other work to do may take its time.
+    let values = (0..1000).find_map(|_| {
+        let ran = here(&session).ok();
+        ran.or_else(|| run(&session, &feeds).map(|_| None).unwrap())
+    });
+    let values = values.expect("a run of four elements is quick").unwrap();
+    let [Some(value)] = &values[..] else { panic!("one output is read") };
+    assert_eq!((numbers(&value.descriptor.shape), elements::<f32>(value.bytes.bytes()).to_vec()), expected[0]);
+    let (go, wait) = channel::<()>();
+    // Ends when `go` is dropped.
+    session.context.enqueue(move |_| wait.recv().map_or(Ok(None), |()| unreachable!()), Done::unobserved());
+    assert!(here(&session).is_err(), "something else comes before it");
+    drop(go);
+    session.context.lose();
+    let error = (0..1000).find_map(|_| here(&session).ok().or_else(|| run(&session, &feeds).err().map(Err)));
+    assert_eq!(error.expect("an error").err().expect("an error").kind, ErrorKind::InvalidState);
 }
 
 #[test]
