@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A run is quick that takes at most as long. To have a background thread do it takes 30 to 60 us of both threads.
-const QUICK: Duration = Duration::from_micros(100);
+/// A run is quick that takes at most as long. To have a background thread do it takes both threads 30 to 80 us, and now and
+/// then much longer: the 99th percentile of a voice detector that computes for 75 us is 0.28 ms without it and 0.70 ms with it.
+const QUICK: Duration = Duration::from_micros(250);
 
 /// An input or output with all sizes.
 #[derive(Debug)]
