@@ -619,13 +619,15 @@ impl<'c, 'm> Call<'c, 'm> {
     pub fn run_body(&mut self, body: &mut Body, inputs: Vec<Value>) -> Step<Vec<Value>> {
         let before = self.importer.refused.count();
         let outputs = self.importer.run_body(body, inputs, self.place)?;
-        match outputs.iter().any(|output| matches!(output, Value::Unknown)) {
-            true => Err(Refusal {
-                depends_on_sizes: self.importer.refused.depend_on_sizes(before),
-                ..Refusal::from("a node of its graph is not supported")
-            }),
-            false => Ok(outputs),
+        if !outputs.iter().any(|output| matches!(output, Value::Unknown)) {
+            return Ok(outputs);
         }
+        Err(self.importer.refused.since(before).map_or("its graph reads what is not supported".into(), |inner| {
+            Refusal {
+                depends_on_sizes: inner.depends_on_sizes,
+                ..Refusal(format!("a node of its graph is not supported: {}", inner.reason))
+            }
+        }))
     }
 
     /// Whether `body` can be run `rounds` times with the work that is left.

@@ -358,9 +358,9 @@ impl RefusedNodes {
         self.count
     }
 
-    /// Whether other sizes could make those possible that were added when there were `count`.
-    pub(super) fn depend_on_sizes(&self, count: usize) -> bool {
-        self.listed.iter().skip(count).all(|node| node.depends_on_sizes)
+    /// The first that was added when there were `count`, if it is listed.
+    pub(super) fn since(&self, count: usize) -> Option<&Unsupported> {
+        self.listed.get(count)
     }
 
     pub(super) fn add(&mut self, node: &proto::Node, opsets: &BTreeMap<String, i64>, refusal: &Refusal) {
