@@ -173,7 +173,8 @@ impl Session {
         if signature.fixed().is_none() {
             check(&model, &mut trial, &request).map_err(|error| error.into_error())?;
         }
-        let (templates, kept, program, is_released, pool, bytes) = Default::default();
+        let (templates, kept, program, is_released, bytes) = Default::default();
+        let pool = Pool::new(signature.inputs.len() + signature.outputs.len());
         let model = Mutex::new(Some(model));
         Ok(Session { model, context, options, signature, templates, kept, program, is_released, pool, bytes })
     }

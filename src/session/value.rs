@@ -61,16 +61,21 @@ pub struct Value {
 /// The most bytes that a pool keeps.
 const MAX_POOLED_BYTES: usize = 64 << 20;
 
-/// The most buffers that a pool keeps.
-const MAX_POOLED: usize = 32;
-
 /// Buffers that nobody uses at the moment, the one that was given back last at the end.
-#[derive(Default)]
-pub struct Pool(Mutex<Vec<Buffer>>);
+pub struct Pool {
+    buffers: Mutex<Vec<Buffer>>,
+    /// The most that are kept.
+    most: usize,
+}
 
 impl Pool {
+    /// A pool that keeps at most as many buffers as one run uses.
+    pub fn new(most: usize) -> Pool {
+        Pool { buffers: Mutex::default(), most }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A buffer of `len` bytes, whatever they are.
@@ -93,7 +98,7 @@ impl Pool {
         let mut buffers = self.lock();
         buffers.push(buffer);
         let mut total: usize = buffers.iter().map(Buffer::len).sum();
-        let mut excess = buffers.len().saturating_sub(MAX_POOLED);
+        let mut excess = buffers.len().saturating_sub(self.most);
         total -= buffers[..excess].iter().map(Buffer::len).sum::<usize>();
         while total > MAX_POOLED_BYTES {
             total -= buffers[excess].len();
@@ -115,19 +120,20 @@ mod tests {
 
     #[test]
     fn buffers_are_used_again_and_those_kept_are_limited() {
-        let pool = Pool::default();
+        const MOST: usize = 6;
+        let pool = Pool::new(MOST);
         let first = pool.take(100).unwrap();
         let address = first.as_ptr();
         assert!(pool.give(first).is_empty());
         assert_ne!(pool.take(101).unwrap().as_ptr(), address);
         assert_eq!(pool.take(100).unwrap().as_ptr(), address);
-        for _ in 0..MAX_POOLED {
+        for _ in 0..MOST {
             assert!(pool.give(Buffer::zeroed(8).unwrap()).is_empty());
         }
         assert_eq!(pool.give(Buffer::zeroed(16).unwrap()).iter().map(Buffer::len).collect::<Vec<_>>(), [8]);
         let large = || Buffer::zeroed(MAX_POOLED_BYTES / 2).unwrap();
         assert_eq!(pool.give(large()).len(), 1);
-        assert_eq!(pool.give(large()).len(), MAX_POOLED - 1, "everything else");
+        assert_eq!(pool.give(large()).len(), MOST - 1, "everything else");
         assert_eq!(pool.give(Buffer::zeroed(MAX_POOLED_BYTES + 1).unwrap()).len(), 3, "and what is larger than all");
         pool.clear();
         assert!(pool.lock().is_empty());
