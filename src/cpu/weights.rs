@@ -214,7 +214,7 @@ pub struct ByteForm {
     pub strides: [usize; 4],
     /// Columns and input channels of a filter.
     pub taps: [usize; 2],
-    /// Zero points of the output channels; none if all are 0.
+    /// Zero points of the output channels.
     pub zeros: Vec<i16>,
 }
 

@@ -150,19 +150,19 @@ impl Filter<'_> {
     /// The panels of the `columns` output channels from `first` on, whose elements are the taps, row by row. They are packed
     /// once for all steps and graphs.
     fn panels(&self, level: DotLevel, first: usize, [columns, depth]: [usize; 2]) -> Result<Panels> {
-        let Filter { constants, strides, taps: [width, inputs] } = *self;
-        let zeros = match &constants.zeros {
-            Some(_) => (first..first + columns).map(|channel| constants.zero(channel)).collect(),
-            None => Vec::new(),
-        };
+        let Filter { constants, strides, taps } = *self;
+        let zeros: Vec<i16> = (first..first + columns).map(|channel| constants.zero(channel)).collect();
         let widths = [level.widths().lanes, level.widths().vectors];
-        let form = ByteForm { widths, sizes: [columns, depth], first, strides, taps: [width, inputs], zeros };
+        let form = ByteForm { widths, sizes: [columns, depth], first, strides, taps, zeros: zeros.clone() };
         let data = Weights::of(constants.filter, constants.filter_type).packed_bytes(form, || {
-            let bytes = constants.filter.buffer()?;
-            Panels::pack(level, columns, depth, |column, k| {
-                let (tap, input) = (k / inputs, k % inputs);
-                self.at(&bytes, [first + column, input, tap / width, tap % width])
-            })
+            let (filter, [_, i, h, w], [width, inputs]) = (constants.filter.buffer()?, strides, taps);
+            let place = |k: usize| k % inputs * i + k / inputs / width * h + k / inputs % width * w;
+            let places: Vec<usize> = (0..depth).map(place).collect();
+            let at = |column: usize, k: usize| filter.bytes()[(first + column) * strides[0] + places[k]];
+            match constants.filter_type {
+                DataType::Int8 => Panels::pack(level, columns, depth, |c, k| at(c, k) as i8 as i16 - zeros[c]),
+                _ => Panels::pack(level, columns, depth, |c, k| at(c, k) as i16 - zeros[c]),
+            }
         })?;
         Ok(Panels::of(level, columns, depth, data))
     }

@@ -221,7 +221,7 @@ fn centered(
     call.sub(x, zero_point)
 }
 
-/// As [`centered`], by an operator that devices which multiply bytes look for; `None` for a zero point of a higher rank.
+/// As [`centered`], by an operator that devices which multiply bytes look for; `None` if zero points repeat otherwise.
 /// Products that read the same tensor share it.
 fn difference(
     call: &mut Call,
@@ -241,6 +241,9 @@ fn difference(
     };
     let Some(missing) = call.rank(x).checked_sub(call.rank(zeros)) else { return Ok(None) };
     let shape = [vec![Dim::ONE; missing], call.shape(zeros)].concat();
+    if !shape.iter().zip(&call.shape(x)).all(|(&zeros, &size)| zeros == 1 || zeros == size) {
+        return Ok(None);
+    }
     let (zeros, one) = (call.reshape(zeros, &shape)?, call.scalar(DataType::Float32, Number::Float(1.0))?);
     let ones = call.expand(one, &shape)?;
     let y = call.emit(Quantize::DequantizeLinear, &[x, ones, zeros])?;

@@ -45,25 +45,27 @@ impl Panels {
         let width = level.widths().vectors * level.widths().lanes;
         let (bytes, behind) = data.bytes_mut().split_at_mut(panels);
         let (sums, lifts) = elements_mut::<i32>(behind).split_at_mut(columns);
+        let mut numbers: Vec<i16> = Vec::new();
         for first in (0..columns).step_by(width) {
             let panel = first * depth.next_multiple_of(4);
             let wide = width.min(padded - first);
             let own = first..columns.min(first + wide);
-            let mut ranges = vec![[0i16; 2]; own.len()];
+            let mut ranges = vec![[i16::MAX, i16::MIN]; own.len()];
+            numbers.clear();
             for k in 0..depth {
-                for (range, column) in ranges.iter_mut().zip(own.clone()) {
-                    let number = at(column, k);
-                    *range = if k == 0 { [number; 2] } else { [range[0].min(number), range[1].max(number)] };
-                    sums[column] += number as i32;
+                numbers.extend(own.clone().map(|column| at(column, k)));
+                let row = numbers[k * own.len()..].iter().zip(&mut sums[own.clone()]).zip(&mut ranges);
+                for ((&number, sum), [min, max]) in row {
+                    (*sum, *min, *max) = (*sum + number as i32, number.min(*min), number.max(*max));
                 }
             }
-            for (&[min, max], lift) in ranges.iter().zip(&mut lifts[own.clone()]) {
-                *lift = if min < -128 { min + 128 } else { (max - 127).max(0) } as i32;
-            }
-            for k in 0..depth {
-                for column in own.clone() {
-                    let byte = (at(column, k) - lifts[column] as i16) as u8;
-                    bytes[panel + k / 4 * 4 * wide + 4 * (column - first) + k % 4] = byte;
+            let lift = |&[min, max]: &[i16; 2]| if min < -128 { min + 128 } else { (max - 127).max(0) };
+            let lifted: Vec<i16> = ranges.iter().map(lift).collect();
+            lifts[own].iter_mut().zip(&lifted).for_each(|(lift, &lifted)| *lift = lifted as i32);
+            for (k, row) in numbers.chunks(lifted.len()).enumerate() {
+                let quads = &mut bytes[panel + k / 4 * 4 * wide..];
+                for (quad, (number, lift)) in quads.chunks_exact_mut(4).zip(row.iter().zip(&lifted)) {
+                    quad[k % 4] = (number - lift) as u8;
                 }
             }
         }
