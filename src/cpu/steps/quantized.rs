@@ -290,7 +290,9 @@ impl Build<'_> {
         let (scales, op) = (elements::<f32>(self.constants.scale.bytes()), self.op);
         let bias = self.constants.bias.as_ref().map(|bias| elements::<f32>(bias.bytes()));
         let step = op.output.map_or(1.0, |(_, output)| output.scale as f64);
-        let (mut start, mut zeros, mut scale, mut bias_of) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let count = each.size_hint().0;
+        let (mut start, mut zeros) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut scale, mut bias_of) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for column in each {
             let (channel, sum, lift) = column.unwrap_or((0, 0, 0));
             // Elements that are too small by `lift` make the sum too small by `lift` times the sum of the row.
