@@ -1,5 +1,6 @@
 //! Quantised products: `dequantizeLinear` of both operands, a product, a bias, a clamp and `quantizeLinear` become one
-//! operator on integers. Without `quantizeLinear`, it gives floats.
+//! operator on integers. Without `quantizeLinear`, it gives floats. Then the scale and zero point of the first operand of a
+//! product of matrices may be computed, as dynamically quantized models do it, and so may what the result is scaled with.
 //!
 //! To find more of them, `dequantizeLinear` sinks below what only moves elements, and goes where `quantizeLinear` undoes
 //! it.
@@ -14,7 +15,7 @@ use crate::ops::Op;
 use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::quantize::Quantize;
-use crate::ops::quantized::{MAX_DEPTH, Product, Quantized, Scale};
+use crate::ops::quantized::{MAX_DEPTH, Product, Quantized, Scale, is_per_channel, is_single};
 use crate::ops::reshape::Reshape;
 use crate::ops::spatial::InputLayout;
 use crate::ops::transpose::Transpose;
@@ -170,9 +171,12 @@ fn dequantized(graph: &Graph, producers: &[Option<usize>], id: Option<ValueId>) 
 fn scale_of(graph: &Graph, node: &Node) -> Result<Option<Scale>> {
     let (Some(scale), Some(zero)) = (node.inputs[1], node.inputs[2]) else { return Ok(None) };
     let ([scale], [zero]) = (&floats(graph, scale)?[..], &bytes(graph, zero)?[..]) else { return Ok(None) };
-    // Products and quotients of other scales may be infinite, or 0, and those with negative ones turn clamps around.
-    let usable = (1e-15..1e15).contains(scale);
-    Ok(usable.then_some(Scale { scale: *scale, zero: *zero }))
+    Ok(is_usable(*scale).then_some(Scale { scale: *scale, zero: *zero }))
+}
+
+/// Products and quotients of other scales may be infinite, or 0, and those with negative ones turn clamps around.
+fn is_usable(scale: f32) -> bool {
+    (1e-15..1e15).contains(&scale)
 }
 
 /// The most elements of a constant that is looked at: those of scales and biases.
@@ -206,11 +210,18 @@ struct Filter {
     zeros: Vec<i16>,
 }
 
+/// The bytes that are multiplied, and what is computed of how they stand for numbers.
+struct Input {
+    bytes: ValueId,
+    zero: Option<ValueId>,
+    /// What sums are multiplied with.
+    factor: Option<ValueId>,
+}
+
 /// What was found of a product.
 struct Found {
     op: Quantized,
-    /// The bytes that are multiplied.
-    input: ValueId,
+    input: Input,
     filter: Filter,
     /// Of every output channel; none without a bias.
     bias: Vec<f32>,
@@ -260,10 +271,8 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
     let channels = found.filter.scales.len() as u32;
     let bytes: Vec<u8> = found.filter.scales.iter().flat_map(|x| x.to_le_bytes()).collect();
     let scales = graph.add_constant(Descriptor::new(DataType::Float32, [channels]), &bytes)?;
-    let mut inputs = vec![Some(found.input), Some(found.filter.bytes), Some(scales)];
-    if found.filter.zeros.iter().any(|&zero| zero != 0) || !found.bias.is_empty() {
-        inputs.push(None);
-    }
+    let Input { bytes: input, zero, factor } = found.input;
+    let mut inputs = vec![Some(input), Some(found.filter.bytes), Some(scales), None, None, zero, factor];
     if found.filter.zeros.iter().any(|&zero| zero != 0) {
         let bytes: Vec<u8> = found.filter.zeros.iter().map(|&zero| zero as u8).collect();
         let dtype = graph.descriptor(found.filter.bytes).dtype;
@@ -271,8 +280,10 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
     }
     if !found.bias.is_empty() {
         let bytes: Vec<u8> = found.bias.iter().flat_map(|x| x.to_le_bytes()).collect();
-        inputs.push(Some(graph.add_constant(Descriptor::new(DataType::Float32, [channels]), &bytes)?));
+        inputs[4] = Some(graph.add_constant(Descriptor::new(DataType::Float32, [channels]), &bytes)?);
     }
+    let given = inputs.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+    inputs.truncate(given);
     let product = |op: Quantized, inputs, outputs, origins| Node {
         op: op.into(),
         label: node.label.clone(),
@@ -294,7 +305,7 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
         graph.add_value(Descriptor::new(dtype, shape), Source::Node)
     };
     let output = node.outputs[0];
-    let (image, result) = (transposed(found.input, to_last), transposed(output, to_last));
+    let (image, result) = (transposed(input, to_last), transposed(output, to_last));
     let transpose = |from, axes: [u32; 4], to| Node {
         op: Transpose { permutation: Some(axes.to_vec()) }.into(),
         inputs: vec![Some(from)],
@@ -304,7 +315,7 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
         prologues: Vec::new(),
         label: node.label.clone(),
     };
-    nodes.push(transpose(found.input, to_last, image));
+    nodes.push(transpose(input, to_last, image));
     inputs[0] = Some(image);
     let options = Conv2dAttributes { input_layout: InputLayout::Nhwc, ..options.clone() };
     let op = Quantized { product: Product::Conv2d(options), ..found.op.clone() };
@@ -326,7 +337,7 @@ impl Search<'_> {
     fn product(&self, index: usize) -> Result<Option<Found>> {
         let node = &self.graph.nodes[index];
         let Some(product) = kind(self.graph, node) else { return Ok(None) };
-        let Some((input, scale)) = dequantized(self.graph, self.producers, node.inputs[0])? else { return Ok(None) };
+        let Some((input, scale)) = self.input(&product, node.inputs[0])? else { return Ok(None) };
         let op = Quantized { product, input: scale, min: f32::NEG_INFINITY, max: f32::INFINITY, output: None };
         let sources = [0, 1].map(|operand| node.inputs[operand].and_then(|id| self.producers[id.index()]));
         let [Some(of_input), Some(of_filter)] = sources else { return Ok(None) };
@@ -342,6 +353,34 @@ impl Search<'_> {
         let mut found = Found { op, input, filter, bias, nodes: vec![index], sources };
         self.follow(&mut found, depth)?;
         Ok(Some(found))
+    }
+
+    /// The bytes that the first operand of a product is dequantized from, and what is known of their scale.
+    fn input(&self, product: &Product, id: Option<ValueId>) -> Result<Option<(Input, Scale)>> {
+        if let Some((bytes, scale)) = dequantized(self.graph, self.producers, id)? {
+            return Ok(Some((Input { bytes, zero: None, factor: None }, scale)));
+        }
+        let node = id.and_then(|id| self.producers[id.index()]).map(|index| &self.graph.nodes[index]);
+        let Some((Op::Quantize(Quantize::DequantizeLinear), &[Some(bytes), Some(scale), Some(zero)])) =
+            node.map(|node| (&node.op, node.inputs.as_slice()))
+        else {
+            return Ok(None);
+        };
+        let single = [scale, zero].iter().all(|&id| is_single(&self.graph.descriptor(id).shape));
+        let [known_scale, known_zero] = [scale, zero].map(|id| self.graph.value(id).constant().is_some());
+        if matches!(product, Product::Conv2d(_)) || !is_byte(self.graph, bytes) || !single || known_scale && known_zero
+        {
+            return Ok(None);
+        }
+        let mut known = Scale { scale: 1.0, zero: 0 };
+        if let (true, [number]) = (known_scale, &floats(self.graph, scale)?[..]) {
+            known.scale = *number;
+        }
+        if let (true, [number]) = (known_zero, &self::bytes(self.graph, zero)?[..]) {
+            known.zero = *number;
+        }
+        let input = Input { bytes, zero: (!known_zero).then_some(zero), factor: (!known_scale).then_some(scale) };
+        Ok(is_usable(known.scale).then_some((input, known)))
     }
 
     /// The bytes of a constant filter, and the scale and zero point of every output channel.
@@ -402,6 +441,17 @@ impl Search<'_> {
                 Op::Elementwise(Elementwise::Clamp { min, max }) => {
                     found.clamp(min.to_f64() as f32, max.to_f64() as f32)
                 }
+                Op::Elementwise(Elementwise::Mul)
+                    if found.input.factor.is_none() && found.bias.is_empty() && !clamped && !found.is_convolution() =>
+                {
+                    let other = node.inputs.iter().flatten().find(|&&id| id != result);
+                    let same_shape = self.graph.descriptor(node.outputs[0]) == self.graph.descriptor(result);
+                    let channels = Dim::number(found.filter.scales.len() as i64);
+                    let fits = |shape: &[Dim]| is_single(shape) || is_per_channel(shape, channels);
+                    let other = other.filter(|id| same_shape && fits(&self.graph.descriptor(**id).shape));
+                    let Some(&other) = other else { return Ok(()) };
+                    found.input.factor = Some(other);
+                }
                 Op::Elementwise(Elementwise::Add) if found.bias.is_empty() && !clamped && !found.is_convolution() => {
                     let other = node.inputs.iter().flatten().find(|&&id| id != result);
                     let same_shape = self.graph.descriptor(node.outputs[0]) == self.graph.descriptor(result);
@@ -409,7 +459,11 @@ impl Search<'_> {
                     let Some(bias) = self.bias(other, found.filter.scales.len())? else { return Ok(()) };
                     found.bias = bias;
                 }
-                Op::Quantize(Quantize::QuantizeLinear) if is_byte(self.graph, node.outputs[0]) => {
+                Op::Quantize(Quantize::QuantizeLinear)
+                    if is_byte(self.graph, node.outputs[0])
+                        && found.input.zero.is_none()
+                        && found.input.factor.is_none() =>
+                {
                     let Some(scale) = scale_of(self.graph, node)? else { return Ok(()) };
                     let output = Some((self.graph.descriptor(node.outputs[0]).dtype, scale));
                     let op = Quantized { output, ..found.op.clone() };

@@ -114,6 +114,87 @@ fn what_moves_elements_moves_bytes() {
 }
 
 #[test]
+fn scales_and_zero_points_may_be_computed() {
+    check_pass(
+        pass,
+        "%0 = input x uint8 [2, 6]
+         %1 = input z uint8 []
+         %2 = input s float32 []
+         %3 = reshape %1 newShape=[1, 1]
+         %4 = constant float32 [1, 1] 1
+         %5 = dequantizeLinear %0 %4 %3
+         %6 = constant int8 [6, 4]
+         %7 = constant int8 [1, 1] 3
+         %8 = dequantizeLinear %6 %4 %7
+         %9 = matmul %5 %8
+         %10 = mul %2 %9
+         %11 = constant float32 [4]
+         %12 = add %10 %11
+         %13 = relu %12
+         output y = %13",
+        "%0 = input x uint8 [2, 6]
+         %1 = input z uint8 []
+         %2 = input s float32 []
+         %3 = reshape %1 newShape=[1, 1]
+         %4 = constant int8 [6, 4]
+         %5 = constant float32 [4]
+         %6 = constant int8 [4]
+         %7 = constant float32 [4]
+         %8 = quantizedMatmul %0 %4 %5 %6 %7 %3 %2 inputScale=1.0 minValue=0.0
+         output y = %8",
+    );
+    // The scale of the input is the factor, so that a second one stays, as does a bias in front of one.
+    let dequantized = "%0 = input x int8 [3, 2, 6]
+         %1 = input z int8 [1, 1, 1]
+         %2 = input s float32 [1, 1, 1]
+         %3 = input t float32 [4]
+         %4 = dequantizeLinear %0 SCALE %1
+         %5 = constant float32 [1, 1] 0.5
+         %6 = constant int8 [6, 4]
+         %7 = constant int8 [1, 1] 0
+         %8 = dequantizeLinear %6 %5 %7
+         %9 = matmul %4 %8
+         ";
+    for (scale, rest, expected) in [
+        ("%2", "%10 = mul %9 %3", &["quantizedMatmul", "mul"][..]),
+        ("%14", "%10 = mul %9 %3", &["quantizedMatmul"]),
+        (
+            "%14",
+            "%13 = constant float32 [4]
+%11 = add %9 %13
+%10 = mul %11 %3",
+            &["quantizedMatmul", "mul"],
+        ),
+        (
+            "%14",
+            "%11 = relu %9
+%10 = mul %11 %3",
+            &["quantizedMatmul", "mul"],
+        ),
+        ("%14", "%10 = mul %9 %9", &["quantizedMatmul", "mul"]),
+        (
+            "%14",
+            "%13 = input u float32 [3, 2, 4]
+%10 = mul %9 %13",
+            &["quantizedMatmul", "mul"],
+        ),
+    ] {
+        let constant = "%14 = constant float32 [1, 1, 1] 0.25
+";
+        let text = format!(
+            "{constant}{dequantized}{rest}
+output y = %10"
+        )
+        .replace("SCALE", scale);
+        let mut graph = parse(&text);
+        pass(&mut graph);
+        let names: Vec<&str> = graph.nodes.iter().map(|node| node.op.rule().name).collect();
+        assert_eq!(names, expected, "{scale}: {rest}");
+        check(&parse(&text), Tolerance::ulps(16).or_absolute(1e-2));
+    }
+}
+
+#[test]
 fn values_with_another_reader_stay() {
     check_pass(
         pass,

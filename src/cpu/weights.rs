@@ -113,13 +113,24 @@ impl<'a> Weights<'a> {
     /// # Errors
     /// Those of `make`.
     pub fn packed(&self, form: PanelForm, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
+        self.formed(Form::Panels(self.dtype, form), make)
+    }
+
+    /// As [`packed`](Self::packed), of bytes.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn packed_bytes(&self, form: ByteForm, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
+        self.formed(Form::Bytes(self.dtype, form), make)
+    }
+
+    fn formed(&self, form: Form, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
         let first = self.first * self.dtype.size();
         let (backing, start) = match self.source {
             Source::Slice(_) => return Ok(share(Arc::new(make()?))),
             Source::Memory(buffer) => (Backing::of(buffer), first),
             Source::Mapped(window) => (Backing::File(window.backing().id()), window.range().start + first),
         };
-        let form = Form::Panels(self.dtype, form);
         once(Origin { backing, start, form }, || Ok(Arc::new(make()?)))
     }
 }
@@ -190,12 +201,31 @@ impl Hash for Backing {
     }
 }
 
+/// What `kernels::int8` makes of a filter of bytes in panels. The same form of the same bytes is the same panels.
+#[derive(PartialEq, Eq, Hash)]
+pub struct ByteForm {
+    /// Lanes and vectors of a panel.
+    pub widths: [usize; 2],
+    /// Columns, and elements in each.
+    pub sizes: [usize; 2],
+    /// The first output channel.
+    pub first: usize,
+    /// Distances between output channels, input channels, rows and columns.
+    pub strides: [usize; 4],
+    /// Columns and input channels of a filter.
+    pub taps: [usize; 2],
+    /// Zero points of the output channels.
+    pub zeros: Vec<i16>,
+}
+
 #[derive(PartialEq, Eq, Hash)]
 enum Form {
     /// That many bytes as they are.
     Raw(usize),
     /// Elements of that type, packed.
     Panels(DataType, PanelForm),
+    /// Bytes of that type, packed.
+    Bytes(DataType, ByteForm),
 }
 
 /// The shared buffer of what `make` makes of `origin`, made only if nobody holds it.

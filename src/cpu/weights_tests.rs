@@ -5,9 +5,10 @@ use super::kernels::packed::{Layout, PanelForm};
 use super::kernels::winograd::OutputTile;
 use super::plan::{Plan, PlanOptions};
 use super::simd::Isa;
+use super::simd::dot::{DotLevel, DotWidths};
 use super::steps::Env;
 use super::threads::Threads;
-use super::weights::{Weights, resident};
+use super::weights::{ByteForm, Weights, resident};
 use crate::compile::Passes;
 use crate::dtype::DataType;
 use crate::error::ErrorKind;
@@ -168,6 +169,37 @@ fn what_is_packed_is_packed_once_for_all_plans() {
         assert!(Arc::ptr_eq(&raw[0], &raw[1]));
         drop((first, again));
         assert!(weights.packed(form(), || Buffer::zeroed(50)).unwrap().len() == 50, "nothing is kept alive");
+    }
+}
+
+#[test]
+fn bytes_are_packed_once_for_all_plans() {
+    let graph = |rows| {
+        parse(&format!(
+            "%0 = input x uint8 [{rows}, 100]
+             %1 = input z uint8 [1, 1]
+             %2 = constant float32 [1, 1] 1
+             %3 = dequantizeLinear %0 %2 %1
+             %4 = constant int8 [100, 90]
+             %5 = constant int8 [1, 1] 3
+             %6 = dequantizeLinear %4 %2 %5
+             %7 = matmul %3 %6
+             output y = %7"
+        ))
+    };
+    let (mapped, _file) = with_mapped_constants(&graph(7), 3);
+    for graph in [graph(9), mapped] {
+        let plan = plan(&graph);
+        let held: Vec<_> = plan.weights().collect();
+        let [panels] = held[..] else { panic!("{} weights", held.len()) };
+        assert!(panels.len() < 12_000, "one byte for each weight, and a few for each column");
+        let constant = graph.value(ValueId(4)).constant().unwrap();
+        let DotWidths { lanes, vectors } = DotLevel::of(Isa::best()).widths();
+        let zeros = vec![3; 90];
+        let (widths, sizes, strides) = ([lanes, vectors], [90, 100], [1, 90, 0, 0]);
+        let form = ByteForm { widths, sizes, first: 0, strides, taps: [1, 100], zeros };
+        let again = Weights::of(constant, DataType::Int8).packed_bytes(form, || panic!("it is there")).unwrap();
+        assert!(Arc::ptr_eq(panels, &again));
     }
 }
 

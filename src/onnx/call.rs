@@ -1,7 +1,7 @@
 //! What the translation of a node sees: its inputs and attributes, and the operators that it can emit.
 
 use super::error::{Cut, Refusal, shortened};
-use super::import::{Body, Importer, Place, Value, value_type};
+use super::import::{Body, FloatForms, Importer, Place, Value, value_type};
 use super::proto;
 use super::sized::is_small;
 use super::tensor::{self, ElementType, Literal, TensorRecord};
@@ -568,6 +568,11 @@ impl<'c, 'm> Call<'c, 'm> {
     /// The integers of an operand that follow from sizes that are known later.
     pub(super) fn sizes_of(&self, operand: OperandId) -> Option<&[Dim]> {
         self.importer.builder.sizes_of(operand)
+    }
+
+    /// What operands on integers are in float32.
+    pub fn float_forms(&mut self) -> &mut FloatForms {
+        &mut self.importer.float_forms
     }
 
     /// A scalar.

@@ -200,6 +200,16 @@ pub(super) struct Importer<'a> {
     pub foldable: usize,
     /// Whether whatever is constant is computed, however much it is.
     pub folds_all: bool,
+    pub float_forms: FloatForms,
+}
+
+/// What operands on integers are in float32, for readers that want floats anyway.
+#[derive(Default)]
+pub struct FloatForms {
+    /// For an exact int32 product, the product of the same factors.
+    pub products: HashMap<OperandId, OperandId>,
+    /// For a tensor of 8 bits and its only zero point, their difference.
+    pub differences: HashMap<(OperandId, Option<OperandId>), OperandId>,
 }
 
 /// Appends what `request` wants of `model` to `builder`. If it fails, `builder` is as it was before.
@@ -283,6 +293,7 @@ fn with_importer<T>(
         memory: MEMORY.saturating_add(model.files.byte_length().saturating_mul(MEMORY_PER_BYTE)),
         foldable: MAX_FOLDED,
         folds_all: false,
+        float_forms: FloatForms::default(),
     };
     let imported = work(&mut importer);
     model.files.release();

@@ -33,11 +33,13 @@ pub struct Scale {
     pub zero: i16,
 }
 
-/// `quantizeLinear(clamp(product(dequantizeLinear(input), dequantizeLinear(filter)) + bias))`.
+/// `quantizeLinear(clamp(product(dequantizeLinear(input), dequantizeLinear(filter)) * factor + bias))`.
 ///
 /// Operands are the input and the filter (int8 or uint8), the scales of the filter (float32, one per output channel), its
 /// zero points (one per output channel, of its type), if they are not 0, and the bias (float32, one per output channel),
-/// if there is one. Without an output scale, the output is float32.
+/// if there is one. Without an output scale, the output is float32. Products of matrices with a float32 output can have two
+/// operands that are computed: the zero point of the input (one element, of its type), in place of that of the operator, and
+/// the factor (float32, one element, or one per output channel in the last dimension), which is 1 without it.
 ///
 /// The sums of products are exact. What is made of them is rounded as float32 a few times, so the result is that of the
 /// composition within one step of the output, and without an output scale within the rounding of its sums.
@@ -91,6 +93,8 @@ impl Operator for Quantized {
             operand("filterScale", FLOAT, (1, 1)),
             optional("filterZeroPoint", Types::SameAs("filter"), (1, 1)),
             optional("bias", FLOAT, (1, 1)),
+            optional("inputZeroPoint", Types::SameAs("input"), ANY_RANK),
+            optional("factor", FLOAT, ANY_RANK),
         ];
         const CONV2D: OpRule = rule("quantizedConv2d", OPERANDS);
         const MATMUL: OpRule = rule("quantizedMatmul", OPERANDS);
@@ -138,6 +142,12 @@ impl Operator for Quantized {
                 return Err(Problem::Shape { operand, got: got.shape.clone(), expected: vec![channels] });
             }
         }
+        for (operand, index) in [("inputZeroPoint", 5), ("factor", 6)] {
+            let fits = |shape: &[Dim]| is_single(shape) || index == 6 && is_per_channel(shape, channels);
+            if let Some(got) = given(inputs, index).filter(|got| !fits(&got.shape)) {
+                return Err(Problem::Shape { operand, got: got.shape.clone(), expected: Vec::new() });
+            }
+        }
         outputs[0].dtype = self.output.map_or(DataType::Float32, |(dtype, _)| dtype);
         Ok(outputs)
     }
@@ -154,8 +164,12 @@ impl Operator for Quantized {
         let float =
             |shape: &[usize]| Descriptor::new(DataType::Float32, shape.iter().map(|&d| d as u32).collect::<Vec<_>>());
         let (input, filter, scales) = (required(inputs, 0), required(inputs, 1), required(inputs, 2));
+        let zero =
+            given(inputs, 5).map_or(self.input.zero as f64, |zero| zero.numbers().next().map_or(0.0, Number::to_f64));
+        let factors: Vec<f64> =
+            given(inputs, 6).map_or(vec![1.0], |factor| factor.numbers().map(Number::to_f64).collect());
         let x = Tensor::from_fn(&float(input.shape()), |index| {
-            Number::Float((input.at(index).to_f64() - self.input.zero as f64) * self.input.scale as f64)
+            Number::Float((input.at(index).to_f64() - zero) * self.input.scale as f64)
         });
         let axis = self.channel_axis(filter.shape().len());
         let w = Tensor::from_fn(&float(filter.shape()), |index| {
@@ -173,7 +187,8 @@ impl Operator for Quantized {
         vec![Tensor::from_fn(&outputs[0], |index| {
             let channel = index.last().copied().unwrap_or(0);
             let bias = given(inputs, 4).map_or(0.0, |bias| bias.at(&[channel]).to_f64());
-            let value = (sums[0].at(index).to_f64() + bias).max(self.min as f64).min(self.max as f64);
+            let factor = factors[channel % factors.len()];
+            let value = (sums[0].at(index).to_f64() * factor + bias).max(self.min as f64).min(self.max as f64);
             match self.output {
                 None => Number::Float(value),
                 Some((dtype, Scale { scale, zero })) => {
@@ -194,6 +209,16 @@ impl Quantized {
             Product::Transposed => 0,
         }
     }
+}
+
+/// Whether a tensor of that shape has one element.
+pub fn is_single(shape: &[Dim]) -> bool {
+    shape.iter().all(|&size| size == 1)
+}
+
+/// Whether a tensor of that shape has one element per channel, in its last dimension.
+pub fn is_per_channel(shape: &[Dim], channels: Dim) -> bool {
+    shape.last() == Some(&channels) && shape[..shape.len() - 1].iter().all(|&size| size == 1)
 }
 
 fn transposed() -> Gemm {

@@ -356,12 +356,18 @@ fn quantized_products_of_any_size() {
             .node("DynamicQuantizeLinear", "x", "y y_scale y_zero", vec![])
             .node("MatMulInteger", "y matrix y_zero zero", "product", vec![])
             .node("Cast", "product", "sums", vec![("to", Attr::Int(1))])
+            .node("MatMulInteger", "y matrix y_zero zero", "again", vec![])
+            .node("Cast", "again", "floats", vec![("to", Attr::Int(1))])
+            .node("Mul", "floats y_scale", "scaled", vec![])
+            .floats("bias", &[8], &weights(8, 3))
+            .node("Add", "scaled bias", "biased", vec![])
             .node("Transpose", "y", "turned", vec![("perm", Attr::Ints(&[0, 2, 1]))])
             .node("ConvInteger", "turned filter y_zero zero", "convolved", vec![("pads", Attr::Ints(&[1, 1]))])
             .node("Cast", "convolved", "slid", vec![("to", Attr::Int(1))])
             .output("d")
             .output("each")
             .output("sums")
+            .output("biased")
             .output("slid")
     }
     // Batches and texts of one.

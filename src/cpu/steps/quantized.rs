@@ -9,13 +9,17 @@ use crate::cpu::kernels::tiles::{Matrices, Slots, Tiles};
 use crate::cpu::lower::Lowering;
 use crate::cpu::memory::Io;
 use crate::cpu::simd::dot::{DotLevel, ToBytes};
+use crate::cpu::weights::{ByteForm, Weights};
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::memory::{Buffer, elements};
+use crate::ir::Constant;
+use crate::memory::{Buffer, bytes_of_mut, elements, elements_mut};
 use crate::ops::conv2d::Conv2dAttributes;
+use crate::ops::given;
 use crate::ops::quantized::{Product, Quantized};
 use crate::ops::spatial::slides;
 use crate::shape::strides;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Multiply-adds of bytes that take as long as one of floats.
@@ -28,9 +32,52 @@ const MAX_TABLE: usize = 1 << 16;
 pub struct QuantizedStep {
     work: Work,
     /// Of each group.
-    columns: Vec<Columns>,
+    columns: Vec<Columns<'static>>,
+    computed: Option<Computed>,
     /// The bits of the input that are inverted to make its bytes unsigned.
     flip: u8,
+}
+
+/// What follows from operands that are computed: where the sums of columns start, and their scales.
+struct Computed {
+    /// The sum of each column.
+    sums: Vec<i32>,
+    /// Whether the zero point of the input is computed.
+    zero: bool,
+    /// Whether there is a factor.
+    factor: bool,
+}
+
+/// The place of the zero point among the operands.
+const ZERO: usize = 5;
+/// The place of the factor.
+const FACTOR: usize = 6;
+
+impl Computed {
+    /// Elements of 4 bytes that [`columns`](Self::columns) needs: whole cache lines.
+    fn scratch_len(&self) -> usize {
+        (2 * self.sums.len()).next_multiple_of(16)
+    }
+
+    /// `known` for what the operands are now.
+    fn columns<'a>(&self, known: &'a Columns, flip: u8, io: &Io, scratch: &'a mut [f32]) -> Columns<'a> {
+        let (start, scale) = scratch[..2 * self.sums.len()].split_at_mut(self.sums.len());
+        let start = elements_mut::<i32>(bytes_of_mut(start));
+        match self.zero {
+            false => start.copy_from_slice(&known.start),
+            true => {
+                let zero = (io.input::<u8>(ZERO)[0] ^ flip) as i32;
+                start.iter_mut().zip(&self.sums).for_each(|(start, sum)| *start = -zero * sum);
+            }
+        }
+        scale.copy_from_slice(&known.scale);
+        match if self.factor { io.input::<f32>(FACTOR) } else { &[1.0] } {
+            [factor] => scale.iter_mut().for_each(|scale| *scale *= factor),
+            factors => scale.iter_mut().zip(factors).for_each(|(scale, factor)| *scale *= factor),
+        }
+        let (zeros, bias) = (Cow::Borrowed(&*known.zeros), Cow::Borrowed(&*known.bias));
+        Columns { start: Cow::Borrowed(start), zeros, scale: Cow::Borrowed(scale), bias, to: known.to }
+    }
 }
 
 enum Work {
@@ -52,20 +99,20 @@ enum Work {
     },
 }
 
-/// The constants of a node, read.
-struct Constants {
-    filter: Arc<Buffer>,
+/// The constants of a node; all but the filter are read.
+struct Constants<'a> {
+    filter: &'a Constant,
     filter_type: DataType,
     scale: Arc<Buffer>,
     zeros: Option<Arc<Buffer>>,
     bias: Option<Arc<Buffer>>,
 }
 
-impl Constants {
-    fn read(l: &Lowering) -> Result<Constants> {
+impl<'a> Constants<'a> {
+    fn read(l: &Lowering<'a>) -> Result<Constants<'a>> {
         let read =
             |index: usize| l.constants.get(index).copied().flatten().map(|constant| constant.buffer()).transpose();
-        let filter = read(1)?.expect("the pass takes constant filters only");
+        let filter = l.constants[1].expect("the pass takes constant filters only");
         let scale = read(2)?.expect("the pass makes this constant");
         Ok(Constants { filter, filter_type: l.input(1).dtype, scale, zeros: read(3)?, bias: read(4)? })
     }
@@ -83,30 +130,52 @@ impl Constants {
     }
 }
 
-/// The elements of a filter: how to find one, and how many there are.
+/// How to find the elements of a filter.
 struct Filter<'a> {
-    constants: &'a Constants,
+    constants: &'a Constants<'a>,
     /// Distances between output channels, input channels, rows and columns.
     strides: [usize; 4],
+    /// Columns and input channels.
+    taps: [usize; 2],
 }
 
 impl Filter<'_> {
-    /// An element without its zero point, between -255 and 255.
-    fn at(&self, [channel, input, row, column]: [usize; 4]) -> i16 {
+    /// An element of `bytes` without its zero point, between -255 and 255.
+    fn at(&self, bytes: &Buffer, [channel, input, row, column]: [usize; 4]) -> i16 {
         let [o, i, h, w] = self.strides;
         let place = channel * o + input * i + row * h + column * w;
-        self.constants.number(&self.constants.filter, place) - self.constants.zero(channel)
+        self.constants.number(bytes, place) - self.constants.zero(channel)
+    }
+
+    /// The panels of the `columns` output channels from `first` on, whose elements are the taps, row by row. They are packed
+    /// once for all steps and graphs.
+    fn panels(&self, level: DotLevel, first: usize, [columns, depth]: [usize; 2]) -> Result<Panels> {
+        let Filter { constants, strides, taps } = *self;
+        let zeros: Vec<i16> = (first..first + columns).map(|channel| constants.zero(channel)).collect();
+        let widths = [level.widths().lanes, level.widths().vectors];
+        let form = ByteForm { widths, sizes: [columns, depth], first, strides, taps, zeros: zeros.clone() };
+        let data = Weights::of(constants.filter, constants.filter_type).packed_bytes(form, || {
+            let (filter, [_, i, h, w], [width, inputs]) = (constants.filter.buffer()?, strides, taps);
+            let place = |k: usize| k % inputs * i + k / inputs / width * h + k / inputs % width * w;
+            let places: Vec<usize> = (0..depth).map(place).collect();
+            let at = |column: usize, k: usize| filter.bytes()[(first + column) * strides[0] + places[k]];
+            match constants.filter_type {
+                DataType::Int8 => Panels::pack(level, columns, depth, |c, k| at(c, k) as i8 as i16 - zeros[c]),
+                _ => Panels::pack(level, columns, depth, |c, k| at(c, k) as i16 - zeros[c]),
+            }
+        })?;
+        Ok(Panels::of(level, columns, depth, data))
     }
 }
 
 impl QuantizedStep {
-    /// The step of `op`. All operands but the first are constants and are read now.
+    /// The step of `op`. The filter and what belongs to its channels are constants and are read now.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed constants, an `OperationError` when mapped ones cannot be read.
     pub fn new(op: &Quantized, l: &mut Lowering) -> Result<QuantizedStep> {
         let constants = Constants::read(l)?;
-        (1..l.inputs.len()).for_each(|index| l.pack(index, l.inputs[index].is_some()));
+        (1..l.inputs.len().min(ZERO)).for_each(|index| l.pack(index, l.inputs[index].is_some()));
         let build = Build {
             op,
             level: DotLevel::of(l.env.isa),
@@ -119,11 +188,14 @@ impl QuantizedStep {
                 let ([depth, columns], filter) = (matrix(product, &l.input(1).sizes()), &l.input(1).sizes());
                 let own = strides(filter);
                 let [o, i] = if *product == Product::Transposed { [own[0], 1] } else { [1, own[own.len() - 2]] };
-                let filter = Filter { constants: &constants, strides: [o, i, 0, 0] };
-                let (panels, all) = build.group(0, columns, depth, |column, k| filter.at([column, k, 0, 0]))?;
+                let filter = Filter { constants: &constants, strides: [o, i, 0, 0], taps: [1, depth] };
+                let panels = filter.panels(build.level, 0, [columns, depth])?;
+                let (all, sums) = build.group(0, &panels);
+                let [zero, factor] = [ZERO, FACTOR].map(|index| given(&l.inputs, index).is_some());
+                let computed = (zero || factor).then_some(Computed { sums, zero, factor });
                 let rows = l.outputs[0].elements() / columns;
                 let work = Work::Product { panels: vec![panels], patches: None, images: [1, rows * depth, rows] };
-                Ok(QuantizedStep { work, columns: vec![all], flip: build.flip() })
+                Ok(QuantizedStep { work, columns: vec![all], computed, flip: build.flip() })
             }
         }
     }
@@ -138,7 +210,7 @@ fn matrix(product: &Product, shape: &[u32]) -> [usize; 2] {
 struct Build<'a> {
     op: &'a Quantized,
     level: DotLevel,
-    constants: &'a Constants,
+    constants: &'a Constants<'a>,
     signed: bool,
 }
 
@@ -158,7 +230,8 @@ impl Build<'_> {
         let filter = &l.input(1).sizes();
         let [_, group_inputs, height, width] = options.filter_layout.axes().map(|axis| filter[axis]);
         let own = strides(filter);
-        let filter = Filter { constants: self.constants, strides: options.filter_layout.axes().map(|axis| own[axis]) };
+        let strides = options.filter_layout.axes().map(|axis| own[axis]);
+        let filter = Filter { constants: self.constants, strides, taps: [width as usize, group_inputs as usize] };
         let pair = |values: &[u32]| [values[0], values[1]];
         let padding = [0, 1, 2, 3].map(|side| options.padding[side].get());
         let slides = slides(input, [height, width], padding, pair(&options.strides), pair(&options.dilations));
@@ -168,7 +241,8 @@ impl Build<'_> {
         let image = input.height as usize * input.width as usize * inputs;
         let table = (size[1] as u64 * slides[1].stride as u64).saturating_add(width as u64 * slides[1].dilation as u64);
         if group_inputs == 1 && channels == inputs && channels > 1 && table * (height as u64) < MAX_TABLE as u64 {
-            let at = |channel, row, column| filter.at([channel, 0, row, column]);
+            let bytes = self.constants.filter.buffer()?;
+            let at = |channel, row, column| filter.at(&bytes, [channel, 0, row, column]);
             let zero = self.zero() as u8 ^ self.flip();
             let convolution = Depthwise::new(self.level, slides, size, channels, (zero, self.signed), at)?;
             let sum = |channel: usize| {
@@ -178,7 +252,7 @@ impl Build<'_> {
             let columns = self.columns(convolution.order().map(|channel| channel.map(|c| (c, sum(c), 0))));
             let output = [size[0], size[1] * channels];
             let work = Work::Depthwise { convolution: Box::new(convolution), images, image, output };
-            return Ok(QuantizedStep { work, columns: vec![columns], flip: 0 });
+            return Ok(QuantizedStep { work, columns: vec![columns], computed: None, flip: 0 });
         }
         let patches = Patches {
             slides,
@@ -190,58 +264,40 @@ impl Build<'_> {
         };
         let groups = options.groups as usize;
         let each = channels / groups;
-        let parts: Result<Vec<_>> = (0..groups)
-            .map(|group| {
-                self.group(group * each, each, patches.depth(), |column, k| {
-                    let (tap, channel) = (k / patches.group, k % patches.group);
-                    filter.at([group * each + column, channel, tap / width as usize, tap % width as usize])
-                })
-            })
-            .collect();
-        let (panels, columns) = parts?.into_iter().unzip();
+        let sizes = [each, patches.depth()];
+        let panels = (0..groups).map(|group| filter.panels(self.level, group * each, sizes));
+        let panels = panels.collect::<Result<Vec<_>>>()?;
+        let columns = panels.iter().enumerate().map(|(group, panels)| self.group(group * each, panels).0).collect();
         let pointwise = groups == 1 && slides.iter().all(|s| (s.window, s.stride, s.begin, s.end) == (1, 1, 0, 0));
         let images = [images, image, size[0] * size[1]];
         let images = if pointwise { [1, images[0] * image, images[0] * images[2]] } else { images };
         let work = Work::Product { panels, patches: (!pointwise).then_some(patches), images };
-        Ok(QuantizedStep { work, columns, flip: self.flip() })
+        Ok(QuantizedStep { work, columns, computed: None, flip: self.flip() })
     }
 
-    /// The panels of the `count` output channels from `first` on, and what is made of their sums. `at` gives the elements
-    /// of a column, without its zero point.
-    fn group(
-        &self,
-        first: usize,
-        count: usize,
-        depth: usize,
-        at: impl Fn(usize, usize) -> i16,
-    ) -> Result<(Panels, Columns)> {
-        // What is taken off the elements so that they are signed bytes, and off the sums again.
-        let lift = |column: usize| {
-            let elements = || (0..depth).map(|k| at(column, k));
-            let (min, max) = (elements().min().unwrap_or(0), elements().max().unwrap_or(0));
-            if min < -128 { min + 128 } else { (max - 127).max(0) }
-        };
-        let lifts: Vec<i16> = (0..count).map(lift).collect();
-        let panels = Panels::new(self.level, count, depth, |column, k| (at(column, k) - lifts[column]) as i8)?;
-        let sums = (0..padded_columns(self.level, count)).map(|column| {
-            let own = (column < count).then(|| (0..depth).map(|k| at(column, k) as i32).sum());
-            own.map(|sum| (first + column, sum, lifts[column]))
-        });
-        Ok((panels, self.columns(sums)))
+    /// What is made of the sums of `panels`, those of the output channels from `first` on, and the sums of their columns.
+    fn group(&self, first: usize, panels: &Panels) -> (Columns<'static>, Vec<i32>) {
+        let (sums, lifts) = panels.sums_and_lifts();
+        let mut all = sums.to_vec();
+        all.resize(padded_columns(self.level, sums.len()), 0);
+        let own = |column: usize| Some((first + column, *sums.get(column)?, lifts[column]));
+        (self.columns((0..all.len()).map(own)), all)
     }
 
     /// What is made of the sums of columns: of each its output channel, the sum of its elements, and what they are too
     /// small by.
-    fn columns(&self, each: impl Iterator<Item = Option<(usize, i32, i16)>>) -> Columns {
+    fn columns(&self, each: impl Iterator<Item = Option<(usize, i32, i32)>>) -> Columns<'static> {
         let (scales, op) = (elements::<f32>(self.constants.scale.bytes()), self.op);
         let bias = self.constants.bias.as_ref().map(|bias| elements::<f32>(bias.bytes()));
         let step = op.output.map_or(1.0, |(_, output)| output.scale as f64);
-        let (mut start, mut zeros, mut scale, mut bias_of) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let count = each.size_hint().0;
+        let (mut start, mut zeros) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut scale, mut bias_of) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for column in each {
             let (channel, sum, lift) = column.unwrap_or((0, 0, 0));
             // Elements that are too small by `lift` make the sum too small by `lift` times the sum of the row.
             start.push(-self.zero() * sum);
-            zeros.push(-(lift as i32));
+            zeros.push(-lift);
             scale.push((op.input.scale as f64 * scales[channel] as f64 / step) as f32);
             bias_of.push((bias.map_or(0.0, |bias| bias[channel]) as f64 / step) as f32);
         }
@@ -259,7 +315,7 @@ impl Build<'_> {
                 To::Bytes(ToBytes { zero, low: byte(op.min), high: byte(op.max), flip })
             }
         };
-        Columns { start, zeros, scale, bias: bias_of, to }
+        Columns { start: start.into(), zeros: zeros.into(), scale: scale.into(), bias: bias_of.into(), to }
     }
 }
 
@@ -290,7 +346,7 @@ impl Run for QuantizedStep {
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {
-        threads * self.slot()
+        threads * self.slot() + self.computed.as_ref().map_or(0, Computed::scratch_len) * size_of::<f32>()
     }
 
     fn packed(&self) -> Vec<&Arc<Buffer>> {
@@ -302,6 +358,10 @@ impl Run for QuantizedStep {
 
     fn run(&self, env: &Env, io: &mut Io) {
         let (out, scratch, count) = (io.output::<u8>(), io.scratch::<f32>(), env.threads.count());
+        let (first, scratch) = scratch.split_at_mut(self.computed.as_ref().map_or(0, Computed::scratch_len));
+        let computed =
+            self.computed.as_ref().map(|computed| [computed.columns(&self.columns[0], self.flip, io, first)]);
+        let all = computed.as_ref().map_or(&self.columns[..], |computed| computed);
         let (input, size) = (io.input::<u8>(0), self.to().size());
         let slots = Slots::new(scratch, self.slot() / size_of::<f32>(), count);
         match &self.work {
@@ -335,7 +395,7 @@ impl Run for QuantizedStep {
                 };
                 let plan = Cut::new(*batches, *rows, columns, panels, count, depth);
                 let tiles = Tiles::new(out, matrix, plan.rows, plan.columns * size);
-                let rows = Rows { panels, columns: &self.columns, patches: patches.as_ref(), flip: self.flip };
+                let rows = Rows { panels, columns: all, patches: patches.as_ref(), flip: self.flip };
                 let cost = plan.rows * plan.columns * depth / SPEED;
                 env.threads.split(tiles.count(), 1, cost, |range| {
                     let slot = slots.take();

@@ -2,8 +2,10 @@ use crate::cpu::arena::Arena;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::{Env, Run};
 use crate::cpu::threads::Threads;
+use crate::dtype::Number;
 use crate::ir::parse;
-use crate::testing::{Tolerance, check};
+use crate::ops::tensor::Tensor;
+use crate::testing::{Random, Tolerance, check, check_with};
 use proptest::prelude::*;
 
 /// A quantised convolution in the words of the draft.
@@ -136,6 +138,40 @@ fn products_at_the_edges_of_tiles() {
     for (rows, depth, columns) in [(1, 1, 1), (1, 130, 300), (13, 5, 65), (7, 64, 16), (100, 30, 33), (25, 3, 129)] {
         product(rows, depth, columns, ["uint8", "int8", "uint8"], true);
         product(rows, depth, columns, ["int8", "uint8", "int8"], false);
+    }
+}
+
+#[test]
+fn products_with_computed_zero_points_and_factors() {
+    let sizes = [(1, 130, 300), (13, 5, 65), (100, 30, 33), (25, 3, 129)];
+    for (index, (rows, depth, columns)) in sizes.into_iter().enumerate() {
+        let [x, w] = [["uint8", "int8"], ["int8", "uint8"], ["int8", "int8"], ["uint8", "uint8"]][index];
+        let factor = ["[]".to_string(), format!("[{columns}]")][index % 2].clone();
+        let text = format!(
+            "%0 = input x {x} [{rows}, {depth}]
+             %1 = input z {x} [1, 1]
+             %2 = input s float32 {factor}
+             %3 = constant float32 [1, 1] 0.021
+             %4 = dequantizeLinear %0 %3 %1
+             %5 = constant {w} [{depth}, {columns}]
+             %6 = constant float32 [1, {columns}] 0.011 0.013 0.007
+             %7 = constant {w} [1, {columns}] 3 0 5
+             %8 = dequantizeLinear %5 %6 %7
+             %9 = matmul %4 %8
+             %10 = mul %9 %2
+             %11 = constant float32 [{columns}]
+             %12 = add %10 %11
+             output y = %12"
+        );
+        let graph = parse(&text);
+        // As built, some hundred products of up to 15 are summed in float32, and scaled by up to 4.
+        check(&graph, Tolerance::ulps(4).or_absolute(2e-3));
+        let mut random = Random::new(1);
+        let mut inputs: std::collections::HashMap<_, _> =
+            graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
+        let nan = Tensor::from_fn(&inputs["s"].descriptor(), |_| Number::Float(f64::NAN));
+        inputs.insert("s".to_string(), nan);
+        check_with(&graph, &inputs, Tolerance::EXACT);
     }
 }
 

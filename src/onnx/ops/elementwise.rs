@@ -315,6 +315,9 @@ fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
         return Ok(vec![Value::Empty(Descriptor { dtype: to, ..descriptor })]);
     }
     let x = call.input(0)?;
+    if let Some(&product) = call.float_forms().products.get(&x).filter(|_| to == DataType::Float32 && !to_bool) {
+        return call.one(Ok(product));
+    }
     let output = match to_bool {
         true => {
             let zero = call.scalar_like(x, 0.0)?;

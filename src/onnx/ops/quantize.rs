@@ -1,10 +1,14 @@
 //! Quantization, and the products of quantized tensors.
 //!
-//! Products of integers are computed in float32, in pieces whose sums are exact, and added as int32.
+//! Products of integers are computed in float32, in pieces whose sums are exact, and added as int32. Where they are cast to
+//! float32, as dynamically quantized models do it, the sums need not be exact: there the product is one of what
+//! `dequantizeLinear` makes of the factors, in one piece. Its error is that of a float32 product of the same depth: none while
+//! all partial sums are below 2^24, and at most `depth * 2^-24` times the sum of the magnitudes of the terms. Devices that
+//! multiply bytes compute it exactly and round once.
 
 use super::convolution::{Convolution, convolution, convolve};
 use super::generate::places;
-use super::product::{EXACT_PRODUCTS, MAX_PIECES, exact_product};
+use super::product::{EXACT_PRODUCTS, MAX_PIECES, exact_product, with_matrices};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
@@ -217,6 +221,38 @@ fn centered(
     call.sub(x, zero_point)
 }
 
+/// As [`centered`], by an operator that devices which multiply bytes look for; `None` if zero points repeat otherwise.
+/// Products that read the same tensor share it.
+fn difference(
+    call: &mut Call,
+    index: usize,
+    zero: usize,
+    spread: impl FnOnce(&mut Call, OperandId) -> Step<OperandId>,
+) -> Step<Option<OperandId>> {
+    let (x, zero_point) = (call.input(index)?, call.optional(zero)?);
+    // One zero point for all elements fits however it is spread.
+    let is_one = zero_point.is_none_or(|zero_point| call.shape(zero_point).iter().all(|&size| size == 1));
+    if let Some(&known) = call.float_forms().differences.get(&(x, zero_point)).filter(|_| is_one) {
+        return Ok(Some(known));
+    }
+    let zeros = match zero_point {
+        Some(zero_point) => spread(call, zero_point)?,
+        None => call.int_scalar(call.dtype(x), 0)?,
+    };
+    let Some(missing) = call.rank(x).checked_sub(call.rank(zeros)) else { return Ok(None) };
+    let shape = [vec![Dim::ONE; missing], call.shape(zeros)].concat();
+    if !shape.iter().zip(&call.shape(x)).all(|(&zeros, &size)| zeros == 1 || zeros == size) {
+        return Ok(None);
+    }
+    let (zeros, one) = (call.reshape(zeros, &shape)?, call.scalar(DataType::Float32, Number::Float(1.0))?);
+    let ones = call.expand(one, &shape)?;
+    let y = call.emit(Quantize::DequantizeLinear, &[x, ones, zeros])?;
+    if is_one {
+        call.float_forms().differences.insert((x, zero_point), y);
+    }
+    Ok(Some(y))
+}
+
 /// A value per row of a first operand of a matrix product, or one for all.
 fn per_row(call: &mut Call, operand: OperandId) -> Step<OperandId> {
     match call.shape(operand)[..] {
@@ -237,8 +273,12 @@ fn per_column(call: &mut Call, operand: OperandId) -> Step<OperandId> {
 
 fn matmul_integer(call: &mut Call) -> Outcome {
     let (a, b) = (centered(call, 0, 2, per_row)?, centered(call, 1, 3, per_column)?);
-    let y = exact_product(call, a, b);
-    call.one(y)
+    let y = exact_product(call, a, b)?;
+    if let (Some(a), Some(b)) = (difference(call, 0, 2, per_row)?, difference(call, 1, 3, per_column)?) {
+        let product = with_matrices(call, [a, b], |call, a, b| call.matmul(a, b))?;
+        call.float_forms().products.insert(y, product);
+    }
+    call.one(Ok(y))
 }
 
 /// `accumulator * (a * b / y)` rounded, with the scale and zero point `y` at `index` and behind it.
@@ -319,8 +359,16 @@ fn integer_convolution(call: &mut Call, [x, x_zero]: [usize; 2], [w, w_zero]: [u
 }
 
 fn conv_integer(call: &mut Call) -> Outcome {
-    let y = integer_convolution(call, [0, 2], [1, 3]);
-    call.one(y)
+    let y = integer_convolution(call, [0, 2], [1, 3])?;
+    let how = convolution(call, &call.input_shape(0)?, &call.input_shape(1)?)?;
+    let dimensions = call.input_shape(1)?.len() - 1;
+    let x = difference(call, 0, 2, |call, zero| call.to_scalar(zero))?;
+    let w = difference(call, 1, 3, |call, zero| per_channel(call, zero, dimensions))?;
+    if let (Some(x), Some(w)) = (x, w) {
+        let product = convolve(call, x, w, None, &how)?;
+        call.float_forms().products.insert(y, product);
+    }
+    call.one(Ok(y))
 }
 
 fn qlinear_conv(call: &mut Call) -> Outcome {
@@ -356,6 +404,84 @@ pub const OPERATORS: &[Entry] = &[
 mod tests {
     use crate::onnx::tensor::ElementType::*;
     use crate::onnx::testing::*;
+    use crate::testing::{Tolerance, check};
+
+    /// A product of bytes as onnxruntime's dynamic quantization writes it, of rows of 600.
+    fn dynamically_quantized() -> TestGraph {
+        TestGraph::default()
+            .input("x", Float, &["4", "600"])
+            .raw("w", Int8, &[600, 2], &(0..1200).map(|i| (i * 37 % 251) as u8).collect::<Vec<_>>())
+            .raw("w_zero", Int8, &[], &[3])
+            .floats("w_scale", &[], &[0.01])
+            .floats("bias", &[2], &[0.5, -2.0])
+            .node("DynamicQuantizeLinear", "x", "q x_scale x_zero", vec![])
+            .node("MatMulInteger", "q w x_zero w_zero", "integers", vec![])
+            .node("Cast", "integers", "floats", vec![("to", Attr::Int(1))])
+            .node("Mul", "x_scale w_scale", "scale", vec![])
+            .node("Mul", "floats scale", "scaled", vec![])
+            .node("Add", "scaled bias", "y", vec![])
+    }
+
+    #[test]
+    fn what_is_cast_to_floats_is_a_single_product() {
+        let text = dynamically_quantized().output("y").text(17);
+        assert_eq!(text.matches("= matmul").count(), 1, "{text}");
+        assert!(!text.contains("int32"), "{text}");
+        let both = dynamically_quantized().output("y").output_of("integers", Int32).text(17);
+        assert_eq!(both.matches("= matmul").count(), 3 + 1, "{both}");
+        let integers = dynamically_quantized().node("Cast", "integers", "long", vec![("to", Attr::Int(7))]);
+        assert_eq!(integers.output_of("long", Int64).text(17).matches("= matmul").count(), 3);
+    }
+
+    #[test]
+    fn products_of_one_input_share_what_is_made_of_it() {
+        let graph = dynamically_quantized().node("MatMulInteger", "q w x_zero w_zero", "others", vec![]);
+        let text = graph.node("Cast", "others", "z", vec![("to", Attr::Int(1))]).output("y").output("z").text(17);
+        assert_eq!(text.matches("= matmul").count(), 2, "{text}");
+        assert_eq!(text.matches("dequantizeLinear").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn dynamically_quantized_products_agree_with_the_oracle() {
+        let graph = dynamically_quantized().output("y").output_of("integers", Int32).import(17, &Default::default());
+        check(&graph.unwrap(), Tolerance::ulps(16).or_absolute(1e-3));
+    }
+
+    #[test]
+    fn integers_of_deep_products_are_exact_and_floats_nearly() {
+        // The terms add up to 64 million: more than float32 holds exactly.
+        let bytes: Vec<u8> = (0..2100 * 3).map(|i| 100 + (i % 28) as u8).collect();
+        let graph = TestGraph::default()
+            .input("x", Uint8, &["5", "2100"])
+            .input("zero", Uint8, &["5"])
+            .raw("w", Int8, &[2100, 3], &bytes)
+            .node("MatMulInteger", "x w", "integers", vec![])
+            .node("Cast", "integers", "floats", vec![("to", Attr::Int(1))])
+            .node("MatMulInteger", "x w zero", "rows", vec![])
+            .node("Cast", "rows", "others", vec![("to", Attr::Int(1))]);
+        let graph = graph.output_of("integers", Int32).output("floats").output_of("rows", Int32).output("others");
+        // The integers are compared exactly: a difference of 32 would show.
+        let graph = graph.import(17, &Default::default()).unwrap();
+        check(&graph, Tolerance::EXACT.or_absolute(64.0));
+    }
+
+    #[test]
+    fn convolutions_that_are_cast_to_floats_are_one_convolution() {
+        let graph = |outputs: &[(&str, crate::onnx::tensor::ElementType)]| {
+            let graph = TestGraph::default()
+                .input("x", Uint8, &["1", "40", "4", "5"])
+                .input("zero", Uint8, &[])
+                .raw("w", Int8, &[2, 40, 3, 3], &(0..720).map(|i| (i * 37 % 251) as u8).collect::<Vec<_>>())
+                .raw("w_zero", Int8, &[2], &[3, 0xfd])
+                .node("ConvInteger", "x w zero w_zero", "integers", vec![("pads", Attr::Ints(&[1, 1, 1, 1]))])
+                .node("Cast", "integers", "floats", vec![("to", Attr::Int(1))]);
+            outputs.iter().fold(graph, |graph, (name, element)| graph.output_of(name, *element))
+        };
+        assert_eq!(graph(&[("floats", Float)]).text(17).matches("= conv2d").count(), 1);
+        assert_eq!(graph(&[("integers", Int32)]).text(17).matches("= conv2d").count(), 2);
+        let both = graph(&[("floats", Float), ("integers", Int32)]).import(17, &Default::default()).unwrap();
+        check(&both, Tolerance::EXACT.or_absolute(4.0));
+    }
 
     #[test]
     fn scales_of_an_axis_get_the_rank_of_the_input() {

@@ -182,7 +182,7 @@ fn covers(wide: usize, together: usize, x: usize, fits: impl Fn(usize) -> bool) 
 
 struct Row<'a> {
     convolution: &'a Depthwise,
-    columns: &'a Columns,
+    columns: &'a Columns<'a>,
     /// Pointers to as many bytes as there are channels, of whole blocks if `whole`.
     table: &'a [*const u8],
     out: &'a mut [u8],
@@ -319,9 +319,9 @@ mod tests {
                 let padded = convolution.order().count();
                 let columns = Columns {
                     start: convolution.order().map(|channel| channel.unwrap_or(0) as i32).collect(),
-                    zeros: Vec::new(),
-                    scale: vec![1.0; padded],
-                    bias: vec![0.0; padded],
+                    zeros: Vec::new().into(),
+                    scale: vec![1.0; padded].into(),
+                    bias: vec![0.0; padded].into(),
                     to: To::Floats { min: f32::NEG_INFINITY, max: f32::INFINITY },
                 };
                 let mut scratch = vec![0.0; convolution.scratch_bytes() / 4 + 1];

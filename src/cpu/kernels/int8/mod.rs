@@ -9,18 +9,19 @@ pub mod product;
 
 use crate::cpu::simd::Simd;
 use crate::cpu::simd::dot::{Dot, ToBytes};
+use std::borrow::Cow;
 
 /// What is made of a sum `s` in column `c`: `s * scale[c] + bias[c]`, rounded to an integer for a byte, and clamped.
 #[derive(Clone, Debug)]
-pub struct Columns {
+pub struct Columns<'a> {
     /// The sums start here: what zero points take off the sums of bare products.
-    pub start: Vec<i32>,
+    pub start: Cow<'a, [i32]>,
     /// What the sum of a row of left factors is multiplied with before it is taken off; empty if it is 0 everywhere.
-    pub zeros: Vec<i32>,
+    pub zeros: Cow<'a, [i32]>,
     /// The scales of the sums; for bytes divided by the scale of the output.
-    pub scale: Vec<f32>,
+    pub scale: Cow<'a, [f32]>,
     /// What is added then; for bytes divided by the scale of the output.
-    pub bias: Vec<f32>,
+    pub bias: Cow<'a, [f32]>,
     /// What becomes of the result.
     pub to: To,
 }
@@ -30,7 +31,7 @@ pub struct Columns {
 pub enum To {
     /// Bytes.
     Bytes(ToBytes),
-    /// Floats between both.
+    /// Floats between both. NaN, of a scale that is, stays.
     Floats {
         /// The least one.
         min: f32,
@@ -49,7 +50,7 @@ impl To {
     }
 }
 
-impl Columns {
+impl Columns<'_> {
     /// Finishes the sums of the columns from `column` on, and writes the first `count` of them to `to`.
     ///
     /// # Safety
@@ -86,7 +87,7 @@ impl Columns {
                 let to: *mut f32 = to.cast();
                 for (v, value) in values.into_iter().enumerate() {
                     let first = v * D::LANES;
-                    let value = float.min(float.max(value, float.splat(min)), float.splat(max));
+                    let value = float.min(float.splat(max), float.max(float.splat(min), value));
                     if first + D::LANES <= count {
                         // SAFETY: these elements are among those that can be written.
                         unsafe { float.store_ptr(value, to.add(first)) };

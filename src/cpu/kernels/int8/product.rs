@@ -5,12 +5,13 @@ use super::patches::Patches;
 use crate::cpu::kernels::tiles::Tile as OutputTile;
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel};
 use crate::error::Result;
-use crate::memory::{Buffer, share};
+use crate::memory::{Buffer, elements, elements_mut, share};
 use std::sync::Arc;
 
 /// Right factors in panels of columns: four neighbouring depths of a column are four neighbouring bytes.
 ///
-/// A panel is as wide as the register tile of the level; the last one is as narrow as its columns allow.
+/// A panel is as wide as the register tile of the level; the last one is as narrow as its columns allow. Behind the panels,
+/// there are the sum of each column and its lift: what was taken off its elements so that they are signed bytes.
 pub struct Panels {
     level: DotLevel,
     data: Arc<Buffer>,
@@ -19,26 +20,62 @@ pub struct Panels {
 }
 
 impl Panels {
-    /// Packs `columns` columns of `depth` signed bytes, which `at(column, depth)` gives.
+    /// Packs `columns` columns of `depth` numbers between -255 and 255, less than 256 apart, which `at(column, depth)` gives.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the panels.
-    pub fn new(level: DotLevel, columns: usize, depth: usize, at: impl Fn(usize, usize) -> i8) -> Result<Panels> {
-        let lanes = level.widths().lanes;
+    pub fn new(level: DotLevel, columns: usize, depth: usize, at: impl Fn(usize, usize) -> i16) -> Result<Panels> {
+        let data = share(Arc::new(Panels::pack(level, columns, depth, at)?));
+        Ok(Panels::of(level, columns, depth, data))
+    }
+
+    /// The panels that [`pack`](Self::pack) has made with the same arguments.
+    pub fn of(level: DotLevel, columns: usize, depth: usize, data: Arc<Buffer>) -> Panels {
+        Panels { level, data, columns, depth }
+    }
+
+    /// What [`new`](Self::new) keeps.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn pack(level: DotLevel, columns: usize, depth: usize, at: impl Fn(usize, usize) -> i16) -> Result<Buffer> {
         let padded = padded_columns(level, columns);
-        let mut data = Buffer::zeroed(padded * depth.next_multiple_of(4))?;
-        let width = level.widths().vectors * lanes;
-        let bytes = data.bytes_mut();
+        let panels = padded * depth.next_multiple_of(4);
+        let mut data = Buffer::zeroed(panels + 2 * columns * size_of::<i32>())?;
+        let width = level.widths().vectors * level.widths().lanes;
+        let (bytes, behind) = data.bytes_mut().split_at_mut(panels);
+        let (sums, lifts) = elements_mut::<i32>(behind).split_at_mut(columns);
+        let mut numbers: Vec<i16> = Vec::new();
         for first in (0..columns).step_by(width) {
             let panel = first * depth.next_multiple_of(4);
             let wide = width.min(padded - first);
+            let own = first..columns.min(first + wide);
+            let mut ranges = vec![[i16::MAX, i16::MIN]; own.len()];
+            numbers.clear();
             for k in 0..depth {
-                for column in 0..wide.min(columns - first) {
-                    bytes[panel + k / 4 * 4 * wide + 4 * column + k % 4] = at(first + column, k) as u8;
+                numbers.extend(own.clone().map(|column| at(column, k)));
+                let row = numbers[k * own.len()..].iter().zip(&mut sums[own.clone()]).zip(&mut ranges);
+                for ((&number, sum), [min, max]) in row {
+                    (*sum, *min, *max) = (*sum + number as i32, number.min(*min), number.max(*max));
+                }
+            }
+            let lift = |&[min, max]: &[i16; 2]| if min < -128 { min + 128 } else { (max - 127).max(0) };
+            let lifted: Vec<i16> = ranges.iter().map(lift).collect();
+            lifts[own].iter_mut().zip(&lifted).for_each(|(lift, &lifted)| *lift = lifted as i32);
+            for (k, row) in numbers.chunks(lifted.len()).enumerate() {
+                let quads = &mut bytes[panel + k / 4 * 4 * wide..];
+                for (quad, (number, lift)) in quads.chunks_exact_mut(4).zip(row.iter().zip(&lifted)) {
+                    quad[k % 4] = (number - lift) as u8;
                 }
             }
         }
-        Ok(Panels { level, data: share(Arc::new(data)), columns, depth })
+        Ok(data)
+    }
+
+    /// The sum of each column, and its lift.
+    pub fn sums_and_lifts(&self) -> (&[i32], &[i32]) {
+        let behind = self.data.len() - 2 * self.columns * size_of::<i32>();
+        elements(&self.data.bytes()[behind..]).split_at(self.columns)
     }
 
     /// The memory that is held.
@@ -74,7 +111,7 @@ pub struct Rows<'a> {
     /// The right factors of each group, all of the same sizes.
     pub panels: &'a [Panels],
     /// What is made of the sums of each group.
-    pub columns: &'a [Columns],
+    pub columns: &'a [Columns<'a>],
     /// How images become rows; `None` if the left operand has rows.
     pub patches: Option<&'a Patches>,
     /// The bits of the left operand that are inverted to make its bytes unsigned.
@@ -145,7 +182,7 @@ struct Product<'a> {
     /// The right factors.
     right: &'a Panels,
     /// What is made of the sums: for all columns of the panels.
-    columns: &'a Columns,
+    columns: &'a Columns<'a>,
     /// Number of rows.
     rows: usize,
     /// The first column, at which a full panel starts.
@@ -346,12 +383,12 @@ mod tests {
             let right: Vec<i8> = (0..count * depth).map(|i| if i % 7 == 0 { -128 } else { byte() as i8 }).collect();
             for level in Isa::available().into_iter().flat_map(DotLevel::available) {
                 let padded = padded_columns(level, count);
-                let panels = Panels::new(level, count, depth, |column, k| right[column * depth + k]).unwrap();
+                let panels = Panels::new(level, count, depth, |column, k| right[column * depth + k] as i16).unwrap();
                 let columns = Columns {
                     start: (0..padded as i32).collect(),
                     zeros: (0..padded as i32).map(|column| column % 3).collect(),
-                    scale: vec![1.0; padded],
-                    bias: vec![0.0; padded],
+                    scale: vec![1.0; padded].into(),
+                    bias: vec![0.0; padded].into(),
                     to: To::Floats { min: f32::NEG_INFINITY, max: f32::INFINITY },
                 };
                 let (columns, panels) = ([columns], [panels]);
