@@ -198,6 +198,8 @@ export interface Binding {
   dynamicBuild(context: Context, builder: Builder, names: string[], operands: number[]): { graph: DynamicGraph; inputs: string[] };
   dynamicShapes(graph: DynamicGraph, inputs: number[][]): number[][];
   dynamicDispatch(context: Context, graph: DynamicGraph, inputs: Tensor[], outputs: Tensor[]): void;
+  /** JSON of a GraphDescription; null before a dispatch has begun. */
+  describeDynamicGraph(graph: DynamicGraph): string | null;
   destroyDynamicGraph(graph: DynamicGraph): void;
   /** Makes the model, and JSON of its inputs, outputs and metadata. */
   openModel(environment: Environment, id: number, source: string | Uint8Array): void;

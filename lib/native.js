@@ -240,6 +240,7 @@ module.exports = {
   dynamicBuild: translated(binding.dynamicBuild),
   dynamicShapes: translated(binding.dynamicShapes),
   dynamicDispatch: translated(binding.dynamicDispatch),
+  describeDynamicGraph: translated(binding.describeDynamicGraph),
   destroyDynamicGraph: translated(binding.destroyDynamicGraph),
   openModel: translated(binding.openModel.bind(undefined, completions.environment)),
   readModel: refusing(binding.readModel),

@@ -223,7 +223,7 @@ impl Session {
                 let specialization = session.specialize(site, &shapes)?;
                 if specialization.rest.is_some() {
                     let message = "compile: data decide about sizes or branches of the model, which is no single graph: \
-                                   run() runs it";
+                                   run() runs it, describe() shows its first stage";
                     return Err(Error::coded(Code::NotSupported, message));
                 }
                 made.put(specialization);
