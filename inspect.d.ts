@@ -186,9 +186,10 @@ export interface SystemInfo {
 }
 
 /**
- * What a graph is and does.
+ * What a graph is and does. Of a graph with named dimensions, for the sizes of the latest dispatch that has begun.
  *
  * @throws {TypeError} if `graph` is not an MLGraph
+ * @throws {DOMException} NotSupportedError if the graph has named dimensions, and no dispatch has begun
  * @throws {DOMException} InvalidStateError if the graph is destroyed
  */
 export function describeGraph(graph: MLGraph): GraphDescription;

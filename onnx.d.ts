@@ -1,3 +1,4 @@
+import type { GraphDescription } from './inspect.js';
 import type { MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperandDataType, MLTensor } from './index.js';
 
 /**
@@ -152,6 +153,19 @@ export interface OnnxSpecialization {
   readonly outputs: Readonly<Record<string, OnnxDescriptor>>;
 }
 
+/** What a model was compiled to for one set of input shapes. Plain data, which JSON can hold. */
+export interface OnnxDescription {
+  /**
+   * The graph. Of a model that is cut, that of the first stage: its outputs are what the stages behind it need, with a number
+   * and a colon before their names. `null` if nothing of it has any elements.
+   */
+  readonly graph: GraphDescription | null;
+  /** The nodes at which the model is cut, because data decide about sizes, branches or rounds; none if the graph is all of it. */
+  readonly cuts: OnnxUnsupportedNode[];
+  /** How many nodes of the model are left for later stages. */
+  readonly nodesLeft: number;
+}
+
 /** A model that is ready to run. */
 export class OnnxModel {
   private constructor();
@@ -174,11 +188,20 @@ export class OnnxModel {
   ): Promise<Results>;
 
   /**
-   * The graph for these input shapes. It is compiled if it is not among those that are kept.
+   * The graph for these input shapes. It is compiled if it is not among those that are kept. A model that is cut is no single
+   * graph: then it rejects with `ERR_WEBNN_NOT_SUPPORTED`, and `run()` and `describe()` do what they do.
    *
    * @param shapes of the inputs whose free dimensions are not known from `freeDimensions`
    */
   compile(shapes?: Record<string, readonly number[]>): Promise<OnnxSpecialization>;
+
+  /**
+   * What `run()` does for these input shapes, as far as it is known before there are data: the whole model, or the first stage
+   * of one that is cut. It is compiled if it is not among those that are kept.
+   *
+   * @param shapes as for `compile()`
+   */
+  describe(shapes?: Record<string, readonly number[]>): Promise<OnnxDescription>;
 
   /**
    * Frees everything; runs that have begun end as they should, but for those of a model

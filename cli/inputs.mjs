@@ -6,6 +6,7 @@ import { formatShape, printable } from './format.mjs';
 import { readNpy, readNpz } from './npy.mjs';
 import { pictureTensor } from './pictures.mjs';
 import { randomTensor } from './random.mjs';
+import { inputShapes } from '../lib/onnx/shapes.js';
 
 const RANDOM_VALUE = /^random(?::(\d+))?$/;
 const NPZ = /^(.*\.npz)(?::(.+))?$/i;
@@ -84,71 +85,96 @@ function onlyInput(value, inputs) {
   return inputs[0];
 }
 
-/** The numbers that the symbolic names of shapes stand for, and where each was learned. */
-class Bindings {
-  /** @type {Map<number | string, { number: number, source: string }>} */
-  #numbers = new Map();
+/** What is known of the shapes of a model's inputs. */
+class Shapes {
+  #inputs;
+  #freeDimensions;
+  /** @type {Map<string, { shape: readonly number[] }>} */
+  #given = new Map();
 
-  /** @param {Record<string, number>} freeDimensions */
-  constructor(freeDimensions) {
-    for (const [symbol, number] of Object.entries(freeDimensions)) {
-      this.#numbers.set(symbol, { number, source: '--free-dimension' });
+  /**
+   * @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} inputs of the model
+   * @param {Record<string, number>} freeDimensions
+   */
+  constructor(inputs, freeDimensions) {
+    this.#inputs = inputs;
+    this.#freeDimensions = freeDimensions;
+  }
+
+  /**
+   * The shape of an input as far as it is known.
+   * @param {import('webnn-node/onnx').OnnxValueInfo} input
+   */
+  of({ name }) {
+    const shape = inputShapes(this.#inputs, this.#freeDimensions, this.#given).shapes.get(name);
+    if (shape === null || shape === undefined) {
+      throw new Failure(`the model does not say what shape input ${printable(name)} has: give a .npy or .npz file`);
+    }
+    return shape;
+  }
+
+  /**
+   * Learns from the shape of a value.
+   * @param {import('webnn-node/onnx').OnnxValueInfo} input
+   * @param {readonly number[]} shape
+   * @param {string} source what messages call the value
+   */
+  learn({ name }, shape, source) {
+    const given = new Map(this.#given).set(name, { shape });
+    try {
+      inputShapes(this.#inputs, this.#freeDimensions, given);
+    } catch (caught) {
+      const cause = requireShapeError(caught);
+      throw new Failure(`${source}: input ${printable(cause.message)}`, { cause });
+    }
+    this.#given = given;
+  }
+
+  /**
+   * Learns from the number of elements of a list, and gives its shape: a single free dimension takes what is left, further
+   * ones are 1 where they come first (batch).
+   * @param {import('webnn-node/onnx').OnnxValueInfo} input
+   * @param {number} count
+   */
+  learnList(input, count) {
+    const free = this.of(input).filter((dimension) => typeof dimension === 'string');
+    const batch = Object.fromEntries(free.slice(0, -1).map((name) => [name, 1]));
+    const given = new Map(/** @type {Map<string, { shape: readonly number[] } | { elements: number }>} */ (this.#given));
+    given.set(input.name, { elements: count });
+    try {
+      const { shapes } = inputShapes(this.#inputs, { ...this.#freeDimensions, ...batch }, given);
+      const shape = /** @type {number[]} */ (shapes.get(input.name));
+      this.#given.set(input.name, { shape });
+      return shape;
+    } catch (caught) {
+      const cause = requireShapeError(caught);
+      throw new UsageError(`the list: input ${printable(cause.message)}`, { cause });
     }
   }
 
-  /**
-   * The shape with numbers in place of the names that are known.
-   * @param {readonly (number | string)[]} shape
-   */
-  resolve(shape) {
-    return shape.map((dimension) => this.#numbers.get(dimension)?.number ?? dimension);
-  }
-
-  /**
-   * Learns names from the shape that an input has in a file. Where the model does not give a shape, every one fits.
-   * @param {import('webnn-node/onnx').OnnxValueInfo} input
-   * @param {readonly number[]} shape
-   * @param {string} source
-   */
-  learn(input, shape, source) {
-    const { shape: expected } = input;
-    if (expected === null) return;
-    const clash = () => new Failure(
-      `input ${printable(input.name)}: ${source} has shape ${formatShape(shape)}, expected ${printable(formatShape(this.resolve(expected)))}`,
-    );
-    if (shape.length !== expected.length) throw clash();
-    expected.forEach((dimension, axis) => {
-      const known = typeof dimension === 'number' ? dimension : this.#numbers.get(dimension)?.number;
-      if (known === undefined) this.#numbers.set(dimension, { number: shape[axis], source });
-      else if (known !== shape[axis]) throw clash();
-    });
-  }
-
-  /** All that is known, as `loadModel` takes it. */
+  /** All sizes that are known, as `loadModel` takes them. */
   get freeDimensions() {
-    return Object.fromEntries([...this.#numbers].map(([symbol, { number }]) => [symbol, number]));
+    return inputShapes(this.#inputs, this.#freeDimensions, this.#given).freeDimensions;
   }
 }
 
 /**
- * The shape of an input as far as it is known.
- * @param {import('webnn-node/onnx').OnnxValueInfo} input
- * @param {Bindings} bindings
+ * @param {unknown} caught
+ * @throws what was caught, if it is not about a shape
  */
-function knownShape(input, bindings) {
-  if (input.shape === null) {
-    throw new Failure(`the model does not say what shape input ${printable(input.name)} has: give a .npy or .npz file`);
-  }
-  return bindings.resolve(input.shape);
+function requireShapeError(caught) {
+  const error = /** @type {NodeJS.ErrnoException} */ (caught);
+  if (error.code !== 'ERR_WEBNN_SHAPE') throw error;
+  return error;
 }
 
 /**
  * The shape of an input in numbers, or the error that says which numbers are missing.
  * @param {import('webnn-node/onnx').OnnxValueInfo} input
- * @param {Bindings} bindings
+ * @param {Shapes} shapes
  */
-function staticShape(input, bindings) {
-  const shape = knownShape(input, bindings);
+function staticShape(input, shapes) {
+  const shape = shapes.of(input);
   const free = shape.filter((dimension) => typeof dimension !== 'number');
   if (free.length > 0) {
     const options = free.map((name) => `--free-dimension ${printable(name)}=N`).join(' ');
@@ -187,48 +213,48 @@ export async function readInputs(inputs, sources, { freeDimensions, fallback, ra
   if (unreadable !== undefined) {
     throw new Failure(`input ${printable(unreadable.name)} has data type ${unreadable.dataType}, which WebNN does not have`);
   }
-  const bindings = new Bindings(freeDimensions);
+  const shapes = new Shapes(inputs, freeDimensions);
   /** @type {import('./types.mjs').Tensors} */
   const tensors = {};
   // Files first: their shapes tell the free dimensions of the inputs that are made up.
   const sourceOf = (/** @type {import('webnn-node/onnx').OnnxValueInfo} */ { name }) => /** @type {Source} */ (sources.get(name) ?? fallback);
   const isMade = (/** @type {import('webnn-node/onnx').OnnxValueInfo} */ input) => MADE.includes(sourceOf(input).kind);
   for (const input of [...inputs].sort((a, b) => Number(isMade(a)) - Number(isMade(b)))) {
-    tensors[input.name] = await tensorOf(input, sourceOf(input), bindings, { randomRange, picture });
+    tensors[input.name] = await tensorOf(input, sourceOf(input), shapes, { randomRange, picture });
   }
-  return { tensors, freeDimensions: bindings.freeDimensions };
+  return { tensors, freeDimensions: shapes.freeDimensions };
 }
 
 /**
  * @param {import('webnn-node/onnx').OnnxValueInfo} input
  * @param {Source} source
- * @param {Bindings} bindings
+ * @param {Shapes} shapes
  * @param {{ randomRange?: [number, number], picture: import('./types.mjs').PictureOptions }} options
  * @returns {Promise<import('./types.mjs').Tensor>}
  */
-async function tensorOf(input, source, bindings, { randomRange, picture }) {
+async function tensorOf(input, source, shapes, { randomRange, picture }) {
   switch (source.kind) {
     case 'random':
       checkRange(input, randomRange);
-      return randomTensor(input.dataType, staticShape(input, bindings), source.seed, isFloat(input.dataType) ? undefined : randomRange);
+      return randomTensor(input.dataType, staticShape(input, shapes), source.seed, isFloat(input.dataType) ? undefined : randomRange);
     case 'fill': {
-      const shape = staticShape(input, bindings);
+      const shape = staticShape(input, shapes);
       const numbers = new Float64Array(elementCount(shape)).fill(source.value);
       return { dataType: input.dataType, shape, data: arrayFromNumbers(input.dataType, numbers) };
     }
     case 'list':
-      return listTensor(input, source.texts, bindings);
+      return listTensor(input, source.texts, shapes);
     case 'picture': {
       await requireReadable(source.path, `input ${printable(input.name)}`);
-      const wanted = { ...input, shape: knownShape(input, bindings) };
+      const wanted = { ...input, shape: shapes.of(input) };
       const tensor = await pictureTensor(source.path, wanted, picture);
-      bindings.learn(input, tensor.shape, printable(source.path));
+      shapes.learn(input, tensor.shape, printable(source.path));
       return tensor;
     }
     default: {
       await requireReadable(source.path, `input ${printable(input.name)}`);
       const read = source.kind === 'npy' ? await readNpy(source.path) : await readNpz(source.path, source.key);
-      bindings.learn(input, read.shape, printable(source.path));
+      shapes.learn(input, read.shape, printable(source.path));
       return converted(input, read, printable(source.path));
     }
   }
@@ -276,16 +302,15 @@ function parseNumber(text, dataType) {
 /**
  * @param {import('webnn-node/onnx').OnnxValueInfo} input
  * @param {string[]} texts
- * @param {Bindings} bindings
+ * @param {Shapes} shapes
  */
-function listTensor(input, texts, bindings) {
+function listTensor(input, texts, shapes) {
   const integers = !isFloat(input.dataType);
   const fraction = texts.find((text) => integers && !/^[-+]?\d+$/.test(text));
   if (fraction !== undefined) {
     throw new UsageError(`input ${printable(input.name)}: ${fraction} is not an integer, and the input is ${input.dataType}`);
   }
-  const shape = listShape(input, texts.length, bindings);
-  bindings.learn(input, shape, 'the list');
+  const shape = shapes.learnList(input, texts.length);
   const numbers = texts.map((text) => parseNumber(text, input.dataType));
   const [lowest, highest] = integers ? rangeOf(input.dataType) : [-Infinity, Infinity];
   const outside = numbers.find((number) => number < lowest || number > highest);
@@ -293,27 +318,4 @@ function listTensor(input, texts, bindings) {
     throw new UsageError(`input ${printable(input.name)}: ${outside} is not in the range of ${input.dataType}, ${lowest} to ${highest}`);
   }
   return { dataType: input.dataType, shape, data: arrayFromNumbers(input.dataType, numbers) };
-}
-
-/**
- * The shape of a list: a single free dimension takes what is left, further ones are 1 where they come first (batch).
- * @param {import('webnn-node/onnx').OnnxValueInfo} input
- * @param {number} count
- * @param {Bindings} bindings
- */
-function listShape(input, count, bindings) {
-  const shape = knownShape(input, bindings);
-  const free = shape.flatMap((dimension, axis) => (typeof dimension === 'number' ? [] : [axis]));
-  const known = elementCount(shape.filter((dimension) => typeof dimension === 'number'));
-  const last = free.at(-1);
-  const resolved = shape.map((dimension, axis) => {
-    if (typeof dimension === 'number') return dimension;
-    return axis === last && known > 0 ? count / known : 1;
-  });
-  if (elementCount(resolved) !== count || !resolved.every(Number.isInteger)) {
-    throw new UsageError(
-      `input ${printable(input.name)}: the list has ${count} numbers, expected ${printable(formatShape(shape))}`,
-    );
-  }
-  return /** @type {number[]} */ (resolved);
 }

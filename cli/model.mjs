@@ -21,15 +21,13 @@ export function symbolsOf(inputs) {
  * What a file says about its model, without building it.
  * @param {string} path
  * @param {Record<string, number>} [freeDimensions]
- * @returns {Promise<import('webnn-node/onnx').OnnxInspection>} as `inspectModel` returns it; its inputs keep the
- *   symbolic names
+ * @returns {Promise<import('webnn-node/onnx').OnnxInspection>}
  * @throws {Failure | UsageError}
  */
 export async function readModel(path, freeDimensions = {}) {
   await requireFile(path, 'model');
-  const { inputs } = inspectModel(path);
   try {
-    return { ...inspectModel(path, { freeDimensions }), inputs };
+    return inspectModel(path, { freeDimensions });
   } catch (caught) {
     const error = /** @type {NodeJS.ErrnoException} */ (caught);
     if (error.code !== 'ERR_WEBNN_UNKNOWN_DIMENSION') throw error;
@@ -43,7 +41,7 @@ export async function readModel(path, freeDimensions = {}) {
  * @param {string} path
  * @param {{ freeDimensions: Record<string, number>, threads?: number }} options `threads` of the CPU, which then computes
  *   whatever GPUs there are
- * @param {(opened: Omit<import('./types.mjs').Opened, 'specialization'>) => Promise<T>} use what
+ * @param {(opened: Omit<import('./types.mjs').Opened, 'description'>) => Promise<T>} use what
  *   to do with it; it is destroyed afterwards
  * @returns {Promise<T>}
  */
@@ -57,7 +55,7 @@ export async function withLoaded(path, { freeDimensions, threads }, use) {
 }
 
 /**
- * Builds the model of a file for known shapes.
+ * Builds the model of a file for known shapes; of a model that is cut, its first stage.
  * @template T
  * @param {string} path
  * @param {{ freeDimensions: Record<string, number>, shapes?: Record<string, readonly number[]>, threads?: number }} options `shapes`
@@ -68,8 +66,8 @@ export async function withLoaded(path, { freeDimensions, threads }, use) {
  */
 export async function withModel(path, { shapes = {}, ...options }, use) {
   return withLoaded(path, options, async (opened) => {
-    const specialization = await withProgress('building the graph', () => opened.model.compile(shapes));
-    return use({ ...opened, specialization });
+    const description = await withProgress('building the graph', () => opened.model.describe(shapes));
+    return use({ ...opened, description });
   });
 }
 

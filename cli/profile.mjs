@@ -1,16 +1,22 @@
 // Profiles of opened models.
 import { describeGraph, profileGraph } from 'webnn-node/inspect';
+import { shapesOf } from './elements.mjs';
 import { Failure } from './errors.mjs';
 import { withProgress } from './progress.mjs';
 
 /**
  * Profiles the graph of an opened model.
  * @param {import('./types.mjs').Opened} opened
- * @param {Record<string, { data: ArrayBufferView<ArrayBuffer> }>} tensors by input name
+ * @param {import('./types.mjs').Tensors} tensors by input name
  * @param {{ runs: number, warmup: number }} options
  * @returns {Promise<import('webnn-node/inspect').GraphProfile>}
+ * @throws {Failure} for a model that is no single graph
  */
-export async function profileModel({ context, specialization }, tensors, { runs, warmup }) {
+export async function profileModel({ context, model, description }, tensors, { runs, warmup }) {
+  if (description.cuts.length > 0) {
+    throw new Failure('data decide about sizes or branches of the model, which runs in stages: there is no single graph to profile; "webnn-node bench" times whole runs, "webnn-node view" shows the first stage');
+  }
+  const specialization = await model.compile(shapesOf(tensors));
   const { graph } = specialization;
   if (graph === null) throw new Failure('there is nothing to profile: no output of the model has any elements');
   /**

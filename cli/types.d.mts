@@ -2,7 +2,7 @@
 
 import type { Command } from 'commander';
 import type { MLContext } from 'webnn-node';
-import type { OnnxModel, OnnxSpecialization, OnnxValueInfo } from 'webnn-node/onnx';
+import type { OnnxDescription, OnnxModel, OnnxValueInfo } from 'webnn-node/onnx';
 import type { Output } from './output.mjs';
 
 /** The typed arrays that elements are in; those of float16 may be their bits. */
@@ -41,7 +41,7 @@ export interface ShapedInput extends OnnxValueInfo {
 export interface Opened {
   context: MLContext;
   model: OnnxModel;
-  specialization: OnnxSpecialization;
+  description: OnnxDescription;
 }
 
 /** The options of pictures, see `pictureTensor`. */

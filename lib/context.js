@@ -364,6 +364,7 @@ class Context {
    */
   profile(graph, inputs, outputs, { runs, warmup }) {
     const { inputHandles, outputHandles } = this.#bind('profileGraph', graph, inputs, outputs);
+    graph.requireProfilable('profileGraph');
     // Now: the graph may be destroyed before the profile is done.
     const description = graph.describe('profileGraph');
     const id = native.completions.nextId();

@@ -74,9 +74,26 @@ class DynamicGraph extends Graph {
    * @param {string} operation
    * @returns {never}
    */
+  requireProfilable(operation) {
+    throw notSupportedError(`${operation}: the graph has named dimensions, build it with sizes in their place`);
+  }
+
+  /**
+   * What the latest dispatch that has begun runs.
+   *
+   * @override
+   * @param {string} operation
+   * @returns {import('../inspect.js').GraphDescription}
+   */
   describe(operation) {
     this.requireNotDestroyed(operation);
-    throw notSupportedError(`${operation}: the graph has named dimensions, and what it does depends on their sizes`);
+    const json = native.describeDynamicGraph(this.#handle);
+    if (json === null) {
+      throw notSupportedError(
+        `${operation}: the graph has named dimensions, and is compiled for their sizes when it is dispatched: dispatch it, and read a result, first`,
+      );
+    }
+    return JSON.parse(json);
   }
 
   /**

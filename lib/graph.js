@@ -68,6 +68,12 @@ class Graph {
   }
 
   /**
+   * @param {string} _operation for messages
+   * @throws {DOMException} if the graph cannot be profiled
+   */
+  requireProfilable(_operation) {}
+
+  /**
    * @param {string} operation for messages
    * @returns {import('../inspect.js').GraphDescription} a new one
    */

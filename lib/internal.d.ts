@@ -100,6 +100,21 @@ export interface SessionOptions {
   constants: { name: string; shape?: number[]; bytes: Uint8Array }[];
 }
 
+/** An input of a model, and what is known of its value: its shape, or the number of elements of a shape that is to be found. */
+export interface GivenInput {
+  name: string;
+  /** As the model has it. */
+  shape?: readonly (number | string)[];
+  given?: readonly number[];
+  elements?: number;
+}
+
+/** What is known of the shapes of inputs, in their order, with the names of sizes that are not; null where nothing is. */
+export interface KnownShapes {
+  shapes: ((number | string)[] | null)[];
+  freeDimensions: Record<string, number>;
+}
+
 /** The inputs and outputs of a session, in native order. */
 export interface Signature {
   inputs: OnnxValueInfo[];
@@ -183,12 +198,16 @@ export interface Binding {
   dynamicBuild(context: Context, builder: Builder, names: string[], operands: number[]): { graph: DynamicGraph; inputs: string[] };
   dynamicShapes(graph: DynamicGraph, inputs: number[][]): number[][];
   dynamicDispatch(context: Context, graph: DynamicGraph, inputs: Tensor[], outputs: Tensor[]): void;
+  /** JSON of a GraphDescription; null before a dispatch has begun. */
+  describeDynamicGraph(graph: DynamicGraph): string | null;
   destroyDynamicGraph(graph: DynamicGraph): void;
   /** Makes the model, and JSON of its inputs, outputs and metadata. */
   openModel(environment: Environment, id: number, source: string | Uint8Array): void;
   readModel(source: string | Uint8Array): Model | Refusal;
   /** JSON of an OnnxInspection. */
   inspectModel(model: Model, dimensions: FreeDimensions): string | Refusal;
+  /** JSON of KnownShapes. */
+  inputShapes(inputs: GivenInput[], dimensions: FreeDimensions): string;
   /** JSON of the outputs, among others: `operand` is null for one without elements. */
   importModel(builder: Builder, model: Model, options: ImportOptions): string | Refusal;
   /** JSON of the list that `supportedOperators` gives. */
@@ -212,6 +231,8 @@ export interface Binding {
   ): [ArrayBuffer | null, number, ...number[]][] | null;
   /** Makes the graph, or null for none, and JSON of a Compilation. */
   compileSession(session: Session, id: number, names: string[], shapes: number[][]): void;
+  /** Makes the JSON of an OnnxDescription. */
+  describeSession(session: Session, id: number, names: string[], shapes: number[][]): void;
   destroySession(session: Session): void;
   /** JSON of a SystemInfo. */
   systemInfo(): string;

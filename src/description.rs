@@ -2,12 +2,29 @@
 //! plan, from what lowering throws away; the text form is written on request only.
 
 use crate::compile::Passes;
+use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Listing, Node, ValueId};
 use crate::ops::Inputs;
 use crate::shape::Descriptor;
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
 use std::sync::Arc;
+
+/// Characters of a JavaScript string, at most.
+const MAX_TEXT: usize = (1 << 29) - 24;
+
+/// JSON for JavaScript.
+///
+/// # Errors
+/// An OperationError when it is too long for a string.
+pub fn text(json: &Json) -> Result<String> {
+    let text = json.to_string();
+    if text.len() > MAX_TEXT {
+        let message = format!("the description has {} bytes, more than a string can hold", text.len());
+        return Err(Error::new(ErrorKind::Operation, message));
+    }
+    Ok(text)
+}
 
 /// What a step computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -53,7 +53,8 @@ describe('values', () => {
     assert.deepEqual(outputs['copy_ids.npy'], { dataType: 'int64', shape: [1, 3], data: BigInt64Array.from([9007199254740993n, -2n, 3n]) });
     assert.deepEqual(outputs['masked.npy'].data.slice(1), Float32Array.from([-1, -30]));
     await refused(2, /1\.5 is not an integer, and the input is int64/, tokens, '--input', 'ids=1.5', '--input', 'mask=1');
-    await refused(2, /the list has 3 numbers, expected \[1, 16, 4, 4\]/, file('conv.onnx'), '--input', '1,2,3');
+    await refused(2, /the list: input "x" has 3 elements, which do not fill the shape \[1, 16, 4, 4\]/, file('conv.onnx'), '--input', '1,2,3');
+    await refused(2, /the list: input "mask" has 2 elements, which do not fill the shape \[batch=1, sequence=3\]/, tokens, '--input', 'ids=1,2,3', '--input', 'mask=1,2');
     await refused(2, /9223372036854775808 is not in the range of int64/, tokens, '--input', 'ids=9223372036854775808', '--input', 'mask=1');
   });
 
@@ -82,9 +83,9 @@ describe('values', () => {
   });
 
   test('shapes that do not fit are named', async () => {
-    await refused(1, /input x: .*float32\.npy has shape \[2, 3\], expected \[1, 16, 4, 4\]/, file('conv.onnx'), '--input', file('float32.npy'));
-    await refused(1, /input mask: .*bool\.npy has shape \[3\], expected \[2, 3\]/, tokens, '--input', `ids=${file('int64.npy')}`, '--input', `mask=${file('bool.npy')}`);
-    await refused(1, /float32\.npy has shape \[2, 3\], expected \[5, sequence\]/, tokens, '--input', `mask=${file('float32.npy')}`, '--input', 'ids=random', '--free-dimension', 'batch=5');
+    await refused(1, /float32\.npy: input "x" has shape \[2, 3\], expected \[1, 16, 4, 4\]/, file('conv.onnx'), '--input', file('float32.npy'));
+    await refused(1, /bool\.npy: input "mask" has shape \[3\], expected \[batch=2, sequence=3\]/, tokens, '--input', `ids=${file('int64.npy')}`, '--input', `mask=${file('bool.npy')}`);
+    await refused(1, /float32\.npy: input "mask" has shape \[2, 3\], expected \[batch=5, sequence\]/, tokens, '--input', `mask=${file('float32.npy')}`, '--input', 'ids=random', '--free-dimension', 'batch=5');
   });
 });
 

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { describeGraph, profileGraph } from '../../inspect.js';
 import { importModel } from '../../onnx.js';
 import { FLOAT, node, value, writeModel } from '../onnx/model-writer.mjs';
 import { GARBAGE } from '../robustness/random.mjs';
@@ -219,8 +220,24 @@ test('graphs of sizes alone, and what tells about graphs', async () => {
     assert.deepEqual(one.devices, ['cpu']);
     assert.equal(`${one}`, '[object MLGraph]');
   }
-  const { describeGraph } = await import('../../inspect.js');
-  assert.throws(() => describeGraph(dynamic), exception('NotSupportedError', /named dimensions/));
+  assert.throws(() => describeGraph(dynamic), exception('NotSupportedError', /named dimensions.*dispatch it, and read a result, first$/));
+});
+
+test('a description is of the sizes that were used last', async () => {
+  const builder = new MLGraphBuilder(context);
+  const graph = await builder.build({ y: builder.relu(builder.neg(builder.input('x', float32('n', 2)))) });
+  for (const n of [3, 5, 3]) {
+    await run(graph, { x: { shape: [n, 2] } });
+    const { source, steps, devices } = describeGraph(graph);
+    assert.deepEqual(source.nodes.map(({ operator }) => operator), ['neg', 'relu']);
+    assert.ok(source.values.every(({ shape }) => shape[0] === n), `${n}`);
+    assert.ok(steps.length >= 1);
+    assert.deepEqual(devices, graph.devices);
+  }
+  const [x, y] = [await filled([1, 2], 1, 2), await context.createTensor(floats(1, 2))];
+  await assert.rejects(profileGraph(context, graph, { x }, { y }), exception('NotSupportedError', /^profileGraph: the graph has named dimensions/));
+  graph.destroy();
+  assert.throws(() => describeGraph(graph), exception('InvalidStateError', /destroyed/));
 });
 
 test('without the extension the draft is kept to the letter', async () => {

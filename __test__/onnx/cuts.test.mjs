@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import test, { after, before, describe } from 'node:test';
 import { MLGraphBuilder, ml } from '../../index.js';
+import { describeGraph } from '../../inspect.js';
 import { OnnxError, importModel, inspectModel, loadModel } from '../../onnx.js';
 import { FLOAT, INT64, node, value, weight, writeModel } from './model-writer.mjs';
 
@@ -51,12 +52,32 @@ describe('a model that is cut', () => {
     model.destroy();
   });
 
+  test('describes the graph of its first stage and what is left', async () => {
+    const model = await loadModel(positive(), { context });
+    const { graph, cuts, nodesLeft } = await model.describe({ x: [3] });
+    assert.deepEqual(graph.source.nodes.map(({ operator }) => operator), ['relu']);
+    assert.deepEqual(graph.source.values.map(({ shape }) => shape), [[3], [3]]);
+    assert.deepEqual(graph.source.inputs.map(({ name }) => name), ['x']);
+    assert.deepEqual(graph.source.outputs.map(({ name }) => name.replace(/^\d+:/, '')), ['r']);
+    assert.deepEqual([cuts.length, nodesLeft], [1, 5]);
+    assert.deepEqual(cuts, inspectModel(positive()).cuts);
+    await assert.rejects(model.describe({ y: [3] }), { code: 'ERR_WEBNN_UNKNOWN_FEED', message: /^describe: / });
+    model.destroy();
+
+    const whole = await loadModel(writeModel({ inputs: [value('x', FLOAT, ['n'])], outputs: [value('y', FLOAT)], nodes: [node('Relu', ['x'], ['y'])] }), { context });
+    const described = await whole.describe({ x: [4] });
+    assert.deepEqual(described, { graph: describeGraph((await whole.compile({ x: [4] })).graph), cuts: [], nodesLeft: 0 });
+    assert.deepEqual(await whole.describe({ x: [0] }), { graph: null, cuts: [], nodesLeft: 0 });
+    whole.destroy();
+  });
+
   test('says where it is cut, and is no single graph', async () => {
     const { cuts, unsupported } = inspectModel(positive());
     assert.deepEqual([unsupported.length, cuts.length, cuts[0].name, cuts[0].operator], [0, 1, 'finds', 'NonZero']);
     const model = await loadModel(positive(), { context });
     await assert.rejects(model.compile({ x: [3] }), { code: 'ERR_WEBNN_NOT_SUPPORTED' });
     model.destroy();
+    await assert.rejects(model.describe({ x: [3] }), { code: 'ERR_WEBNN_DESTROYED' });
     assert.throws(() => importModel(new MLGraphBuilder(context), positive(), {}, { freeDimensions: { n: 3 } }), OnnxError);
   });
 

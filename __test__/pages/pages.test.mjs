@@ -92,6 +92,17 @@ describe('what the page of a graph says', () => {
     assert.ok(data.sides.compiled.items.every(({ share }) => share === undefined));
   });
 
+  test('a model that is cut says what the page shows of it, and where and why it is cut', () => {
+    const cut = { name: HOSTILE, operator: 'Find', domain: 'org.example', opset: 1, reason: 'data decide' };
+    const data = dataOf(viewPage({ title: 'x', description, cuts: [cut, { ...cut, name: 'b', domain: '' }], nodesLeft: 7 }));
+    assert.match(data.subtitle, /^First stage: /);
+    assert.deepEqual(data.overview.map(({ heading }) => heading), ['Graph of the first stage', 'Cuts']);
+    assert.deepEqual(data.overview[1].facts, [[HOSTILE, 'org.example.Find: data decide'], ['b', 'Find: data decide'], ['Nodes that run later', '7']]);
+    const whole = dataOf(viewPage({ title: 'x', description }));
+    assert.deepEqual(whole.overview.map(({ heading }) => heading), ['Graph']);
+    assert.doesNotMatch(whole.subtitle, /stage/);
+  });
+
   test('the metadata of a model, what says nothing left out', () => {
     const metadata = { irVersion: 8, producerName: 'exporter', producerVersion: '2', domain: '', modelVersion: 0, description: '', graphName: 'g', opsets: { '': 17 }, properties: { key: HOSTILE } };
     const { overview } = dataOf(viewPage({ title: 'x', description, model: { metadata } }));

@@ -74,6 +74,8 @@ test('hostile values for every argument', async () => {
     await requireError(loaded.compile(bad), `shapes ${at}`);
     await requireError(loaded.compile({ x: bad, scale: [] }), `shape of compile ${at}`);
     await requireError(loaded.compile({ x: [bad, 1], scale: [] }), `size of compile ${at}`);
+    await requireError(loaded.describe(bad), `shapes to describe ${at}`);
+    await requireError(loaded.describe({ x: [bad, 1], scale: [] }), `size to describe ${at}`);
   }
   // After all that it still works.
   const { y } = await loaded.run({ x: { data: floats(1, 2), shape: [1, 2] }, scale });
@@ -106,6 +108,7 @@ test('errors have the codes of the table', async () => {
     ['ERR_WEBNN_SHAPE', TypeError, () => loaded.run({ x: { data: floats(1, 2), shape: [2, 2] }, scale })],
     ['ERR_WEBNN_SHAPE', TypeError, () => loaded.run({ x: { data: floats(1, 2), shape: [2 ** 31 - 1, 2 ** 31 - 1] }, scale })],
     ['ERR_WEBNN_SHAPE', TypeError, () => loaded.compile()],
+    ['ERR_WEBNN_SHAPE', TypeError, () => loaded.describe({ x: [1, 2 ** 31], scale: [2] })],
     ['ERR_WEBNN_MISSING_FEED', TypeError, () => loaded.run({ x })],
     ['ERR_WEBNN_UNKNOWN_FEED', TypeError, () => loaded.run({ x, scale, z: scale })],
     ['ERR_WEBNN_UNKNOWN_OUTPUT', TypeError, () => loaded.run({ x, scale }, { z: null })],

@@ -9,6 +9,7 @@ import {
   loadModel,
   supportedOperators,
   type OnnxAbortSignal,
+  type OnnxDescription,
   type OnnxErrorCode,
   type OnnxResult,
   type OnnxSpecialization,
@@ -42,6 +43,9 @@ await model.run({ ids: known.logits });
 
 const { graph, inputs, outputs }: OnnxSpecialization = await model.compile({ ids: [1, 4] });
 graph?.destroy();
+const described: OnnxDescription = await model.describe({ ids: [1, 4] });
+const steps: number | undefined = described.graph?.steps.length;
+const left: number = described.nodesLeft + described.cuts.length;
 const shape: readonly number[] = inputs['ids']!.shape;
 const name: string = model.inputs[0]!.name;
 const dimension: number | string | undefined = model.outputs[0]!.shape?.[0];

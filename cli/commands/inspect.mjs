@@ -1,13 +1,13 @@
 // `webnn-node inspect`: what is in a model, without running it.
-import { describeGraph } from 'webnn-node/inspect';
 import { formatBytes, formatCount, formatPlural, formatProcessor, formatShape } from '../format.mjs';
 import { readModel, symbolsOf, withModel } from '../model.mjs';
 import { freeDimensionOption } from '../options.mjs';
 
 const HELP = `
 Multiply-adds and memory are known once all dimensions are; the model is built
-for them. A model that is cut, because data decide about sizes or branches, is
-run in stages, of which those behind the first cuts are known when it runs.
+for them. A model that is cut, because data decide about sizes or branches, runs
+in stages. Then they are those of the first stage: what comes behind the cuts is
+known when the model runs.
 Exit code 1 means that the model has nodes that are not supported.
 
 Examples:
@@ -17,11 +17,11 @@ Examples:
 
 /**
  * Work and memory of the built graph; null is a graph without any elements to compute.
- * @param {import('webnn-node').MLGraph | null} graph
+ * @param {import('webnn-node/inspect').GraphDescription | null} graph
  */
 function costOf(graph) {
   if (graph === null) return null;
-  const { steps, memory, passes, devices, isa, threads, adapter } = describeGraph(graph);
+  const { steps, memory, passes, devices, isa, threads, adapter } = graph;
   const multiplyAdds = steps.reduce((sum, step) => sum + step.multiplyAdds, 0);
   return { multiplyAdds, steps: steps.length, memory, passes, devices, isa, threads, adapter };
 }
@@ -50,9 +50,10 @@ function printMetadata(output, path, { metadata, parameters, parameterBytes }) {
 /**
  * @param {import('../output.mjs').Output} output
  * @param {NonNullable<ReturnType<typeof costOf>>} cost
+ * @param {boolean} isCut
  */
-function printCost(output, { multiplyAdds, steps, memory, ...processor }) {
-  output.heading('Compiled');
+function printCost(output, { multiplyAdds, steps, memory, ...processor }, isCut) {
+  output.heading(isCut ? 'Compiled (the first stage)' : 'Compiled');
   output.pairs([
     ['multiply-adds', formatCount(multiplyAdds)],
     ['steps', `${steps} (${formatProcessor(processor)})`],
@@ -90,9 +91,9 @@ async function execute(output, [path], { freeDimension = {} }) {
   const inspection = await readModel(path, freeDimension);
   const { inputs, outputs, metadata, operators, parameters, parameterBytes, unsupported, cuts } = inspection;
   const free = symbolsOf(inputs).filter((name) => !Object.hasOwn(freeDimension, name));
-  const buildable = unsupported.length === 0 && cuts.length === 0 && free.length === 0 && inputs.every(({ shape }) => shape !== null);
+  const buildable = unsupported.length === 0 && free.length === 0 && inputs.every(({ shape }) => shape !== null);
   const compiled = buildable
-    ? await withModel(path, { freeDimensions: freeDimension }, async ({ specialization }) => costOf(specialization.graph))
+    ? await withModel(path, { freeDimensions: freeDimension }, async ({ description }) => costOf(description.graph))
     : null;
   output.document({ model: path, inputs, outputs, metadata, operators, parameters, parameterBytes, compiled, unsupported, cuts });
 
@@ -104,9 +105,9 @@ async function execute(output, [path], { freeDimension = {} }) {
   const counts = Object.entries(operators).sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
   output.heading(formatPlural(counts.reduce((sum, [, count]) => sum + count, 0), 'node'));
   output.table(['operator', '>nodes'], counts);
-  if (compiled !== null) printCost(output, compiled);
+  if (compiled !== null) printCost(output, compiled, cuts.length > 0);
   if (cuts.length > 0) printCuts(output, cuts);
-  if (free.length > 0 && unsupported.length === 0 && cuts.length === 0) {
+  if (free.length > 0 && unsupported.length === 0) {
     output.print('', `Multiply-adds and memory: give ${free.map((name) => `--free-dimension ${name}=N`).join(' ')}`);
   }
   if (unsupported.length > 0) printUnsupported(output, unsupported);

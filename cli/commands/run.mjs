@@ -7,7 +7,7 @@ import { Failure } from '../errors.mjs';
 import { write } from '../files.mjs';
 import { formatDuration, formatNumber, formatShare, formatShape, printable } from '../format.mjs';
 import { classify, readLabels, scoresAmong } from '../labels.mjs';
-import { readFeeds, readModel, withLoaded } from '../model.mjs';
+import { readFeeds, readModel, withModel } from '../model.mjs';
 import { formatNpy } from '../npy.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, threadsOption, topOption } from '../options.mjs';
 import { withProgress } from '../progress.mjs';
@@ -91,13 +91,10 @@ async function writeOutputs(directory, outputs) {
  * Runs the model once: its outputs and the time that it took, in milliseconds.
  * @param {string} file
  * @param {import('../inputs.mjs').Feeds} feeds
- * @param {boolean} isCut
  * @param {number | undefined} threads
  */
-async function runOnce(file, { tensors, freeDimensions }, isCut, threads) {
-  return withLoaded(file, { freeDimensions, threads }, async ({ model }) => {
-    // A model that is cut is compiled as it runs.
-    if (!isCut) await withProgress('building the graph', () => model.compile(shapesOf(tensors)));
+async function runOnce(file, { tensors, freeDimensions }, threads) {
+  return withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads }, async ({ model }) => {
     const feeds = feedsOf(tensors);
     const start = performance.now();
     const results = await withProgress('running', () => model.run(feeds));
@@ -137,10 +134,10 @@ function printOutputs(output, descriptions) {
 /** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [file], options, isGiven) {
   if (options.labels === undefined) refuseIdle(isGiven, ['top'], 'classes are printed with --labels');
-  const { inputs, cuts } = await readModel(file, options.freeDimension);
+  const { inputs } = await readModel(file, options.freeDimension);
   const labels = options.labels === undefined ? undefined : await readLabels(options.labels);
   const feeds = await readFeeds(inputs, options);
-  const { outputs, milliseconds } = await runOnce(file, feeds, cuts.length > 0, options.threads);
+  const { outputs, milliseconds } = await runOnce(file, feeds, options.threads);
   const files = options.outputDir === undefined ? undefined : await writeOutputs(options.outputDir, outputs);
   const descriptions = outputs.map((tensor, i) => ({ name: tensor.name, ...describeTensor(tensor), ...(files && { file: files[i] }) }));
   let classes;

@@ -1,6 +1,5 @@
 // `webnn-node view`: a page that shows a model before and after compilation.
 import path from 'node:path';
-import { describeGraph } from 'webnn-node/inspect';
 import { shapesOf } from '../elements.mjs';
 import { Failure } from '../errors.mjs';
 import { write } from '../files.mjs';
@@ -13,6 +12,8 @@ import { withLabel } from '../progress.mjs';
 
 const HELP = `${INPUT_HELP}
 Inputs give the page its profile (--profile); those without a value are random.
+A model that is cut, because data decide about sizes or branches, runs in
+stages. The page shows the first one, and where the model is cut behind it.
 
 The page is one file that needs no network.
 
@@ -26,11 +27,13 @@ const OF_PROFILES = ['runs', 'warmup', 'mean', 'std', 'scale', 'randomRange'];
 
 /**
  * The graph to show.
- * @param {import('../types.mjs').Opened} opened
+ * @param {import('webnn-node/onnx').OnnxDescription} description
  */
-function graphOf({ specialization: { graph } }) {
-  if (graph === null) throw new Failure('there is nothing to show: no output of the model has any elements');
-  return graph;
+function graphOf({ graph, cuts }) {
+  if (graph !== null) return graph;
+  if (cuts.length === 0) throw new Failure('there is nothing to show: no output of the model has any elements');
+  const nodes = cuts.map(({ name, operator, reason }) => printable(`[${name}] ${operator}: ${reason}`));
+  throw new Failure(`there is nothing to show: the model is cut before anything is computed\n${nodes.join('\n')}`);
 }
 
 /** @type {import('../types.mjs').CommandDefinition['execute']} */
@@ -38,20 +41,23 @@ async function execute(output, [file], options, isGiven) {
   if (!options.profile) refuseIdle(isGiven, OF_PROFILES, 'the page has a profile with --profile');
   const { inputs, outputs, metadata } = await readModel(file, options.freeDimension);
   const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
-  const { description, profile } = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, async (opened) => ({
-    description: describeGraph(graphOf(opened)),
+  const { described, profile } = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, async (opened) => ({
+    described: opened.description,
     profile: options.profile ? await profileModel(opened, tensors, options) : undefined,
   }));
+  const description = graphOf(described);
+  const { cuts, nodesLeft } = described;
   const title = path.basename(file);
   // Only here, because the layout of graphs is large.
   const { viewPage } = await import('../pages/view.mjs');
-  const parts = { title, description, ...(profile && { profile }), model: { inputs, outputs, metadata } };
+  const parts = { title, description, ...(profile && { profile }), model: { inputs, outputs, metadata }, cuts, nodesLeft };
   const page = await withLabel('drawing the graph', () => viewPage(parts));
   await write(options.output, page);
   const [source, compiled] = [description.source.nodes.length, description.compiled.nodes.length];
   const bytes = Buffer.byteLength(page);
-  output.document({ model: file, page: options.output, bytes, nodes: { source, compiled } });
+  output.document({ model: file, page: options.output, bytes, nodes: { source, compiled }, cuts, nodesLeft });
   output.print(`wrote ${printable(options.output)} (${formatBytes(bytes)}): ${formatPlural(source, 'node')}, ${compiled} after compilation`);
+  if (cuts.length > 0) output.print(`it shows the first stage: ${formatPlural(nodesLeft, 'node')} of the model run behind ${formatPlural(cuts.length, 'cut')}`);
 }
 
 /** @type {import('../types.mjs').CommandDefinition} */

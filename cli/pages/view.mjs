@@ -151,9 +151,11 @@ function bothGraphs(description, summary) {
  * @param {import('webnn-node/inspect').GraphDescription} description
  * @param {import('./data.mjs').Summary | undefined} summary
  * @param {{ metadata?: import('webnn-node/onnx').OnnxMetadata } | undefined} model
+ * @param {import('webnn-node/onnx').OnnxUnsupportedNode[]} cuts
+ * @param {number} nodesLeft
  * @returns {import('./data.mjs').ViewData['overview']}
  */
-function overview(description, summary, model) {
+function overview(description, summary, model, cuts, nodesLeft) {
   const { source, compiled, steps, memory, passes } = description;
   const multiplyAdds = steps.reduce((total, step) => total + step.multiplyAdds, 0);
   /** @type {import('./data.mjs').Fact[]} */
@@ -175,7 +177,22 @@ function overview(description, summary, model) {
       facts.push(['Computes', `${formatRate(gflops)} GFLOP/s`]);
     }
   }
-  return [{ heading: 'Graph', facts }, ...(model?.metadata === undefined ? [] : [{ heading: 'Model file', facts: modelFacts(model.metadata) }])];
+  return [
+    { heading: cuts.length > 0 ? 'Graph of the first stage' : 'Graph', facts },
+    ...(cuts.length > 0 ? [{ heading: 'Cuts', facts: cutFacts(cuts, nodesLeft) }] : []),
+    ...(model?.metadata === undefined ? [] : [{ heading: 'Model file', facts: modelFacts(model.metadata) }]),
+  ];
+}
+
+/**
+ * Where a model is cut behind the graph, and why.
+ * @param {import('webnn-node/onnx').OnnxUnsupportedNode[]} cuts
+ * @param {number} nodesLeft
+ */
+function cutFacts(cuts, nodesLeft) {
+  /** @type {import('./data.mjs').Fact[]} */
+  const facts = cuts.map(({ name, operator, domain, reason }) => [name, `${domain === '' ? operator : `${domain}.${operator}`}: ${reason}`]);
+  return [...facts, /** @type {import('./data.mjs').Fact} */ (['Nodes that run later', String(nodesLeft)])];
 }
 
 /**
@@ -254,22 +271,23 @@ const BODY = `
  * The page of a graph: before and after compilation, what became of what, and where time goes.
  *
  * @param {{ title: string, description: import('webnn-node/inspect').GraphDescription,
- *   profile?: import('webnn-node/inspect').GraphProfile, model?: { metadata?: import('webnn-node/onnx').OnnxMetadata } }} parts
- *   `profile` is one of the graph of `description`
+ *   profile?: import('webnn-node/inspect').GraphProfile, model?: { metadata?: import('webnn-node/onnx').OnnxMetadata },
+ *   cuts?: import('webnn-node/onnx').OnnxUnsupportedNode[], nodesLeft?: number }} parts
+ *   `profile` is one of the graph of `description`, which of a model with `cuts` is that of the first stage
  * @returns {string} a self-contained HTML page
  * @throws {RangeError} when the profile has no runs or does not fit its description
  */
-export function viewPage({ title, description, profile, model }) {
+export function viewPage({ title, description, profile, model, cuts = [], nodesLeft = 0 }) {
   const summary = profile && summarize(profile);
   /** @type {import('./data.mjs').ViewData} */
   const data = {
     title,
-    subtitle: `${description.source.nodes.length} nodes became ${description.compiled.nodes.length}, run in ${description.steps.length} steps`,
+    subtitle: `${cuts.length > 0 ? 'First stage: ' : ''}${description.source.nodes.length} nodes became ${description.compiled.nodes.length}, run in ${description.steps.length} steps`,
     timed: summary !== undefined,
     categories: CATEGORIES,
     shareLegend: shareLegend(),
     maxDrawn: MAX_DRAWN_ITEMS,
-    overview: overview(description, summary, model),
+    overview: overview(description, summary, model, cuts, nodesLeft),
     sides: bothGraphs(description, summary),
   };
   return htmlPage({ title: `${title} – graph`, body: BODY, data, scripts: SCRIPTS, styles: STYLES });

@@ -1,6 +1,6 @@
 // Types that the earlier drafts share.
 
-import type { MLGraph, MLGraphBuilder, MLOperand, MLOperandDataType, MLContextOptions } from '../../index.js';
+import type { MLDynamicGraph, MLGraphBuilder, MLOperand, MLOperandDataType, MLContextOptions } from '../../index.js';
 
 /** A view that an earlier draft accepts: of fixed length and not shared. */
 export interface View {
@@ -20,7 +20,7 @@ export interface Port {
 
 /** A graph of today's API, with its inputs by ids and its outputs by places. */
 export interface CompiledProgram {
-  graph: MLGraph;
+  graph: MLDynamicGraph;
   inputs: Port[];
   outputs: Port[];
 }

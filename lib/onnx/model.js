@@ -118,20 +118,24 @@ class OnnxModel {
    * @param {Record<string, readonly number[]>} shapes
    */
   async compile(shapes = {}) {
-    if (!isObject(shapes)) {
-      throw codedError('ERR_WEBNN_TYPE', `compile: shapes is ${String(shapes)}, expected an object`);
-    }
-    const lists = Object.entries(shapes).map(([name, shape]) => {
-      if (!Array.isArray(shape)) {
-        throw codedError('ERR_WEBNN_TYPE', `compile: the shape of ${quote(name)} is no list of sizes`);
-      }
-      const sizes = converting(() => requireNumbers(Array.from(shape), `compile: ${quote(name)}`));
-      return /** @type {[string, number[]]} */ ([name, sizes]);
-    });
+    const lists = shapeLists(shapes, 'compile');
     this.#requireAlive('compile');
     const compiled = await this.#session.compile(lists);
     this.#requireAlive('compile');
     return compiled;
+  }
+
+  /**
+   * What `run()` computes for these shapes before data decide about anything.
+   *
+   * @param {Record<string, readonly number[]>} shapes
+   */
+  async describe(shapes = {}) {
+    const lists = shapeLists(shapes, 'describe');
+    this.#requireAlive('describe');
+    const describing = this.#session.describe(lists, this.#ended);
+    this.#pending++;
+    return describing;
   }
 
   /** Frees everything, and the context if the model made it. Runs that have begun end as they should. */
@@ -158,6 +162,26 @@ class OnnxModel {
     }
     requireNotLost(this.#contextState, operation);
   }
+}
+
+/**
+ * Shapes of inputs by name, as the native side takes them, which knows what sizes there are.
+ *
+ * @param {unknown} shapes
+ * @param {string} operation for messages
+ * @throws {TypeError} for what are no lists of numbers
+ */
+function shapeLists(shapes, operation) {
+  if (!isObject(shapes)) {
+    throw codedError('ERR_WEBNN_TYPE', `${operation}: shapes is ${String(shapes)}, expected an object`);
+  }
+  return Object.entries(shapes).map(([name, shape]) => {
+    if (!Array.isArray(shape)) {
+      throw codedError('ERR_WEBNN_TYPE', `${operation}: the shape of ${quote(name)} is no list of sizes`);
+    }
+    const sizes = converting(() => requireNumbers(Array.from(shape), `${operation}: ${quote(name)}`));
+    return /** @type {[string, number[]]} */ ([name, sizes]);
+  });
 }
 
 /** @type {[symbol | undefined, Function][]} */

@@ -219,6 +219,23 @@ class Session {
   }
 
   /**
+   * @param {[string, number[]][]} shapes of inputs by name
+   * @param {() => void} ended is called before the promise is settled
+   * @returns {Promise<import('../../onnx.js').OnnxDescription>}
+   */
+  describe(shapes, ended) {
+    const id = native.completions.nextId();
+    native.describeSession(this.#handle, id, shapes.map(([name]) => name), shapes.map(([, shape]) => shape));
+    return native.completions.outcome(id, (error, /** @type {[string]} */ made) => {
+      ended();
+      if (error !== undefined) {
+        throw error;
+      }
+      return JSON.parse(made[0]);
+    });
+  }
+
+  /**
    * @param {import('../internal.js').Handle<'graph'> | null} handle
    * @param {import('../internal.js').Compilation} compilation
    */

@@ -1,6 +1,7 @@
 //! A built graph with named dimensions: what is compiled for the sizes of its dispatches.
 
 use super::Outline;
+use crate::description::Description;
 use crate::dimension::Dim;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::runtime::{CompiledGraph, Context, Done, Recent, Site, Template, Templates, Tensor, panicked};
@@ -106,6 +107,11 @@ impl DynamicGraph {
         template.keep_weights(&compiled);
         drop(self.kept.add(&(sizes.into(), compiled.clone())));
         Ok(compiled)
+    }
+
+    /// What was compiled for the sizes that were used last; `None` while nothing is.
+    pub fn description(&self) -> Option<Arc<Description>> {
+        self.kept.lock().last().and_then(|(_, graph)| graph.description())
     }
 
     /// Frees what the graph holds when everything before is done.

@@ -3,6 +3,7 @@
 use super::convert::{data_type, invalid_state, thrown, type_error};
 use super::handle::{BuilderHandle, Handle, Weight};
 use super::{ContextHandle, Result, bound, named, used_up, with_builder};
+use crate::description::text;
 use crate::dynamic::{DynamicGraph, NamedDimension, Outline};
 use napi::Env;
 use napi::bindgen_prelude::{Array, Either, External};
@@ -91,6 +92,13 @@ pub fn dynamic_dispatch(
         return Err(type_error("dispatch: there is not one tensor for each input and output"));
     }
     graph.shared().dispatch(&context.context, inputs, outputs).map_err(thrown)
+}
+
+/// What a graph is and does for the sizes of the latest dispatch that has begun, as the JSON of a `GraphDescription`; null
+/// before any has.
+#[napi(catch_unwind)]
+pub fn describe_dynamic_graph(graph: &External<DynamicGraphHandle>) -> Result<Option<String>> {
+    graph.description().map(|description| text(&description.json())).transpose().map_err(thrown)
 }
 
 /// Frees what a graph holds when everything before is done.

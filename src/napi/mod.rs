@@ -9,8 +9,8 @@ mod onnx;
 mod session;
 mod view;
 
+use crate::description::text;
 use crate::dimension::numbers;
-use crate::error::{Error, ErrorKind};
 use crate::ir::{Builder, Constant, ValueId};
 use crate::ops::limits::support_limits_json;
 use crate::runtime::{self, Wish};
@@ -25,22 +25,6 @@ use napi_derive::napi;
 use std::cell::RefCell;
 use std::sync::Arc;
 use view::View;
-
-/// Characters of a JavaScript string, at most.
-const MAX_TEXT: usize = (1 << 29) - 24;
-
-/// JSON for JavaScript.
-///
-/// # Errors
-/// An OperationError when it is too long for a string.
-fn text(json: &serde_json::Value) -> Result<String> {
-    let text = json.to_string();
-    if text.len() > MAX_TEXT {
-        let message = format!("describeGraph: the description has {} bytes, more than a string can hold", text.len());
-        return Err(thrown(Error::new(ErrorKind::Operation, message)));
-    }
-    Ok(text)
-}
 
 type Result<T> = std::result::Result<T, napi::Error<String>>;
 type ContextHandle = Arc<Owner>;
@@ -129,7 +113,7 @@ pub fn version() -> &'static str {
 /// What this process computes with, as the JSON of a `SystemInfo`.
 #[napi(catch_unwind)]
 pub fn system_info() -> Result<String> {
-    text(&runtime::system_info())
+    text(&runtime::system_info()).map_err(thrown)
 }
 
 /// `MLOpSupportLimits` as JSON.
@@ -361,7 +345,7 @@ pub fn graph_devices(graph: &External<GraphHandle>) -> Vec<String> {
 pub fn describe_graph(graph: &External<GraphHandle>) -> Result<String> {
     let description = graph.description();
     let description = description.ok_or_else(|| convert::invalid_state("describeGraph: the graph is destroyed"))?;
-    text(&description.json())
+    text(&description.json()).map_err(thrown)
 }
 
 /// Tensors in the order of a graph's inputs and outputs, which are all different.

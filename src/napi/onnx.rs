@@ -1,8 +1,8 @@
 //! ONNX models in builders, and what can be told about them. Descriptions travel as JSON.
 
-use super::convert::{invalid_state, type_error};
+use super::convert::{invalid_state, thrown, type_error};
 use super::handle::BuilderHandle;
-use super::session::{Dimensions, ModelHandle, Refused, outcome, taken};
+use super::session::{Dimensions, ModelHandle, Refused, checked_sizes, outcome, taken};
 use super::{Result, with_builder};
 use crate::dimension::numbers;
 use crate::error::Code;
@@ -10,11 +10,13 @@ use crate::ir::ValueId;
 use crate::onnx::describe::{inspect, supported_operators};
 use crate::onnx::error::quoted;
 use crate::onnx::import::Binding;
-use crate::onnx::sizes::check_names;
+use crate::onnx::model::{Dimension, ValueInfo};
+use crate::onnx::sizes::{Sizes, check_names};
 use crate::onnx::{ModelError, Request, import};
 use napi::bindgen_prelude::{Either, External};
 use napi_derive::napi;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// # Panics
@@ -33,6 +35,55 @@ pub fn inspect_model(model: &External<ModelHandle>, dimensions: Dimensions) -> R
             .map(|inspection| json(&inspection))
             .map_err(|error| named("inspectModel", error)),
     ))
+}
+
+/// An input of a model, and what is known of the value that it is given.
+#[napi(object, object_to_js = false)]
+pub struct GivenInput {
+    /// Its name.
+    pub name: String,
+    /// Its sizes and names of sizes, where the model says them.
+    pub shape: Option<Vec<Either<u32, String>>>,
+    /// The shape of the value.
+    pub given: Option<Vec<f64>>,
+    /// The number of elements of a value whose shape is to be found.
+    pub elements: Option<f64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KnownShapes<'a> {
+    shapes: Vec<Option<Vec<Dimension>>>,
+    free_dimensions: &'a BTreeMap<String, u32>,
+}
+
+/// The shapes of inputs as far as they follow from each other, in their order, and the sizes of free dimensions that are
+/// known, as JSON.
+#[napi(catch_unwind)]
+pub fn input_shapes(inputs: Vec<GivenInput>, dimensions: Dimensions) -> Result<String> {
+    let mut sizes = Sizes::new(dimensions.checked("inputShapes")?);
+    let mut infos = Vec::with_capacity(inputs.len());
+    for GivenInput { name, shape, given, elements } in inputs {
+        let dimension = |dimension| match dimension {
+            Either::A(size) => Dimension::Fixed(size),
+            Either::B(name) => Dimension::Free(name),
+        };
+        let shape = shape.map(|shape| shape.into_iter().map(dimension).collect());
+        let input = ValueInfo { name, element: None, data_type: String::new(), shape };
+        let given = given.map(|shape| checked_sizes(shape, || quoted(&input.name))).transpose()?;
+        if let Some(shape) = &given {
+            sizes.bind(&input, shape).map_err(|error| thrown(error.into_error()))?;
+        }
+        infos.push((input, given, elements));
+    }
+    for (input, _, elements) in &infos {
+        if let Some(elements) = elements {
+            sizes.fill(input, *elements as usize).map_err(|error| thrown(error.into_error()))?;
+        }
+    }
+    let fixed = |shape: &Vec<u32>| shape.iter().map(|&size| Dimension::Fixed(size)).collect();
+    let known = |(input, given, _): &(ValueInfo, Option<Vec<u32>>, _)| given.as_ref().map(fixed).or(sizes.known(input));
+    Ok(json(&KnownShapes { shapes: infos.iter().map(known).collect(), free_dimensions: sizes.by_name() }))
 }
 
 /// An error about an argument, with the operation before it.

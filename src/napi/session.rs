@@ -13,7 +13,7 @@ use crate::onnx::file::Files;
 use crate::onnx::{Model, ModelError};
 use crate::runtime::{Done, Slot, Tensor, panicked, spawn};
 use crate::session::signature::checked_size;
-use crate::session::{Constant, Feed, Offer, Port, Session, SessionOptions, Specialization, Target, Value};
+use crate::session::{Constant, Feed, Offer, Port, Session, SessionOptions, Shapes, Specialization, Target, Value};
 use bytes::Bytes;
 use napi::bindgen_prelude::{Array, Either, External, FromNapiValue, JsObjectValue, ToNapiValue, Uint8Array, Unknown};
 use napi::{Env, ValueType, sys};
@@ -234,7 +234,11 @@ pub struct OpenOptions {
     pub constants: Vec<ConstantOptions>,
 }
 
-fn sizes(shape: Vec<f64>, what: impl Fn() -> String) -> Result<Vec<u32>> {
+/// The sizes of a shape; `what` is how messages call it.
+///
+/// # Errors
+/// A TypeError for a size that no dimension can have.
+pub fn checked_sizes(shape: Vec<f64>, what: impl Fn() -> String) -> Result<Vec<u32>> {
     let checked = |(axis, size)| checked_size(size, || format!("{}: shape[{axis}]", what()));
     shape.into_iter().enumerate().map(checked).collect::<crate::error::Result<_>>().map_err(thrown)
 }
@@ -253,7 +257,8 @@ pub fn open_session(
     let model = taken(model)?;
     let mut constants = Vec::new();
     for ConstantOptions { name, shape, bytes } in options.constants {
-        let shape = shape.map(|shape| sizes(shape, || format!("loadModel: constant {}", quoted(&name)))).transpose()?;
+        let shape =
+            shape.map(|shape| checked_sizes(shape, || format!("loadModel: constant {}", quoted(&name)))).transpose()?;
         let bytes = Buffer::copy_of(&bytes).map_err(coded)?;
         constants.push(Constant::new(&model, &free_dimensions, name, shape, bytes).map_err(coded)?);
     }
@@ -300,7 +305,7 @@ impl Given {
         }
         let shape = match shape.get_type().map_err(from_napi)? {
             ValueType::Null => None,
-            _ => Some(sizes(from_value(shape)?, || format!("run: feed {}", name()))?),
+            _ => Some(checked_sizes(from_value(shape)?, || format!("run: feed {}", name()))?),
         };
         let view: View = from_value(feed)?;
         let bytes = view.len().map_err(thrown)?;
@@ -463,15 +468,7 @@ pub fn compile_session(
     shapes: Vec<Vec<f64>>,
 ) -> Result<()> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let given = names.into_iter().zip(shapes).map(|(name, shape)| {
-        let shape = shape.into_iter().enumerate().map(|(axis, size)| {
-            checked_size(size, || format!("compile: {}[{axis}]", shortened(&name))).map_err(thrown)
-        });
-        let shape = shape.collect::<Result<Vec<u32>>>()?;
-        Ok((name, shape))
-    });
-    let given = given.collect::<Result<BTreeMap<_, _>>>()?;
-    let shapes = session.signature().shapes_of_names(&given).map_err(thrown)?;
+    let shapes = shapes_of_names(session, "compile", names, shapes)?;
     let slot = Arc::new(Slot::<Arc<Specialization>>::default());
     let (made, holder) = (slot.clone(), owner.clone());
     let collect: Collect = Box::new(move |env| {
@@ -485,6 +482,37 @@ pub fn compile_session(
         Ok(vec![value(env, graph.map(External::new))?, value(env, described(&specialization).to_string())?])
     });
     session.compile(shapes, slot, owner.environment.deliver(&env, id, collect));
+    Ok(())
+}
+
+/// The shapes of all inputs of `session`, some of which are given by name.
+fn shapes_of_names(session: &Session, operation: &str, names: Vec<String>, shapes: Vec<Vec<f64>>) -> Result<Shapes> {
+    let given = names.into_iter().zip(shapes).map(|(name, shape)| {
+        let shape = shape.into_iter().enumerate().map(|(axis, size)| {
+            checked_size(size, || format!("{operation}: {}[{axis}]", shortened(&name))).map_err(thrown)
+        });
+        let shape = shape.collect::<Result<Vec<u32>>>()?;
+        Ok((name, shape))
+    });
+    let given = given.collect::<Result<BTreeMap<_, _>>>()?;
+    session.signature().shapes_of_names(operation, &given).map_err(thrown)
+}
+
+/// Compiles a session for shapes of inputs by name, and gives an `OnnxDescription` of it as JSON.
+#[napi(catch_unwind)]
+pub fn describe_session(
+    env: Env,
+    handle: &External<SessionHandle>,
+    id: u32,
+    names: Vec<String>,
+    shapes: Vec<Vec<f64>>,
+) -> Result<()> {
+    let SessionHandle { session, owner, .. } = &**handle;
+    let shapes = shapes_of_names(session, "describe", names, shapes)?;
+    let slot = Arc::new(Slot::<String>::default());
+    let made = slot.clone();
+    let collect: Collect = Box::new(move |env| made.take().into_iter().map(|json| value(env, json)).collect());
+    session.describe(shapes, slot, owner.environment.deliver(&env, id, collect));
     Ok(())
 }
 

@@ -39,10 +39,15 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// The nodes at which the model is cut, without those that only wait for others.
-    pub fn cuts(&self) -> impl Iterator<Item = &Unsupported> {
-        self.nodes.iter().filter(|node| node.cut != Cut::Waiting).map(|node| &node.why)
+    /// The nodes at which the model is cut.
+    pub fn cuts(&self) -> Vec<Unsupported> {
+        cuts(&self.nodes)
     }
+}
+
+/// The nodes of `left` at which a model is cut, without those that only wait for others.
+pub fn cuts(left: &[Left]) -> Vec<Unsupported> {
+    left.iter().filter(|node| node.cut != Cut::Waiting).map(|node| node.why.clone()).collect()
 }
 
 /// A value that is kept for nodes that are left for later.

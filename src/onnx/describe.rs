@@ -86,7 +86,7 @@ pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<
         outcome => outcome.map(|imported| imported.rest),
     };
     let (cuts, unsupported) = match outcome {
-        Ok(rest) => (rest.map_or(Vec::new(), |rest| rest.cuts().cloned().collect()), Vec::new()),
+        Ok(rest) => (rest.map_or(Vec::new(), |rest| rest.cuts()), Vec::new()),
         Err(error) => (Vec::new(), error.unsupported),
     };
     let Counts { operators, parameters, parameter_bytes } = counts;

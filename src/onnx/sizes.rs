@@ -57,13 +57,28 @@ impl Sizes {
             }
             _ => None,
         };
-        let Some(size) = size else {
-            let (input, shape) = (quoted(&input.name), self.shown(dimensions));
-            let message = format!("feed {input} has {elements} elements, which do not fill the shape {shape}");
-            return Err(ModelError::coded(Code::Shape, message));
-        };
+        let size = size.ok_or_else(|| self.unfilled(input, elements))?;
         self.0.insert(name.clone(), size);
         Ok(true)
+    }
+
+    /// As [`solve`](Self::solve), and checks the shape that is known then.
+    ///
+    /// # Errors
+    /// If the shape has another number of elements.
+    pub fn fill(&mut self, input: &ValueInfo, elements: usize) -> Result<()> {
+        self.solve(input, elements)?;
+        let filled =
+            |shape: Vec<u32>| shape.iter().fold(1usize, |product, &size| product.saturating_mul(size as usize));
+        match self.shape(input).map(filled) {
+            Ok(filled) if filled != elements => Err(self.unfilled(input, elements)),
+            _ => Ok(()),
+        }
+    }
+
+    fn unfilled(&self, input: &ValueInfo, elements: usize) -> ModelError {
+        let (name, shape) = (quoted(&input.name), self.shown(input.shape.as_deref().unwrap_or_default()));
+        ModelError::coded(Code::Shape, format!("{name} has {elements} elements, which do not fill the shape {shape}"))
     }
 
     /// The shape of `input`.
@@ -83,6 +98,18 @@ impl Sizes {
             })
         };
         dimensions.iter().map(size).collect()
+    }
+
+    /// The shape of `input` as far as it is known: names stand for the sizes that are not. `None` where the model does not
+    /// say what shape it has.
+    pub fn known(&self, input: &ValueInfo) -> Option<Vec<Dimension>> {
+        let known = |dimension: &Dimension| self.size(dimension).map_or_else(|| dimension.clone(), Dimension::Fixed);
+        Some(input.shape.as_ref()?.iter().map(known).collect())
+    }
+
+    /// The sizes that are known, by name.
+    pub fn by_name(&self) -> &BTreeMap<String, u32> {
+        &self.0
     }
 
     fn size(&self, dimension: &Dimension) -> Option<u32> {

@@ -2,8 +2,9 @@
 
 use super::file::Files;
 use super::import::{Request, check, import};
-use super::model::Model;
+use super::model::{Dimension, Model};
 use super::proto;
+use super::sizes::Sizes;
 use super::tensor::ElementType::*;
 use super::testing::*;
 use crate::ir::Builder;
@@ -37,6 +38,23 @@ fn free_dimensions_come_by_name_or_from_shapes() {
     request.shapes.insert("x".into(), vec![2, 4]);
     let error = graph_of(&model, &request).unwrap_err().message;
     assert_eq!(error, "\"y\" has shape [5], expected [n=4]");
+}
+
+#[test]
+fn a_number_of_elements_gives_a_size_and_must_fill_the_shape() {
+    let model = decode(add().encode(17)).unwrap();
+    let inputs: Vec<_> = model.graph.free_inputs().collect();
+    let mut sizes = Sizes::default();
+    let open = Some(vec![Dimension::Fixed(2), Dimension::Free("n".into())]);
+    assert_eq!(sizes.known(inputs[0]), open);
+    let error = sizes.fill(inputs[0], 5).unwrap_err().message;
+    assert_eq!(error, "\"x\" has 5 elements, which do not fill the shape [2, n]");
+    sizes.fill(inputs[0], 6).unwrap();
+    assert_eq!(sizes.known(inputs[1]), Some(vec![Dimension::Fixed(3)]));
+    assert_eq!(sizes.by_name(), &[("n".to_string(), 3)].into());
+    let error = sizes.fill(inputs[1], 4).unwrap_err().message;
+    assert_eq!(error, "\"y\" has 4 elements, which do not fill the shape [n=3]");
+    sizes.fill(inputs[1], 3).unwrap();
 }
 
 #[test]

@@ -23,9 +23,11 @@ pub use signature::{Shapes, Signature};
 pub use specialization::{Port, Specialization};
 pub use value::{Feed, Offer, Pool, Target, Value};
 
+use crate::description::text;
 use crate::error::{Code, Error, Result};
 use crate::ir::Builder;
 use crate::memory::Buffer;
+use crate::onnx::cuts::cuts;
 use crate::onnx::error::quoted;
 use crate::onnx::import::check;
 use crate::onnx::sizes::Sizes;
@@ -33,6 +35,7 @@ use crate::onnx::{Model, Request};
 use crate::runtime::{Context, Done, Later, Recent, Site, Slot, Templates};
 use crate::shape::Descriptor;
 use program::Program;
+use serde_json::json;
 use specialization::bind_constants;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -243,10 +246,27 @@ impl Session {
                 let specialization = session.specialize(site, &shapes)?;
                 if specialization.rest.is_some() {
                     let message = "compile: data decide about sizes or branches of the model, which is no single graph: \
-                                   run() runs it";
+                                   run() runs it, describe() shows its first stage";
                     return Err(Error::coded(Code::NotSupported, message));
                 }
                 made.put(specialization);
+                Ok(None)
+            },
+            done.coded(),
+        );
+    }
+
+    /// What the session is compiled to for these input shapes: the JSON of an `OnnxDescription` of `onnx.d.ts`, which is put
+    /// into `made`.
+    pub fn describe(self: &Arc<Self>, shapes: Shapes, made: Arc<Slot<String>>, done: Done) {
+        let session = self.clone();
+        self.context.enqueue(
+            move |site| {
+                let specialization = session.specialize(site, &shapes)?;
+                let graph = specialization.graph().and_then(|graph| graph.description());
+                let left = specialization.rest.as_ref().map_or(&[][..], |rest| &rest.left);
+                let graph = graph.map(|graph| graph.json());
+                made.put(text(&json!({ "graph": graph, "cuts": cuts(left), "nodesLeft": left.len() }))?);
                 Ok(None)
             },
             done.coded(),

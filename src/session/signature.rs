@@ -110,18 +110,18 @@ impl Signature {
         self.inputs.iter().zip(offers).map(shape).collect()
     }
 
-    /// The shapes of the inputs, some of which are given by name.
+    /// The shapes of the inputs, some of which are given by name. `operation` is what messages begin with.
     ///
     /// # Errors
     /// A TypeError if one does not fit, is given for something else, or is not known.
-    pub fn shapes_of_names(&self, given: &BTreeMap<String, Vec<u32>>) -> Result<Shapes> {
+    pub fn shapes_of_names(&self, operation: &str, given: &BTreeMap<String, Vec<u32>>) -> Result<Shapes> {
         if let Some(name) = given.keys().find(|name| !self.inputs.iter().any(|input| &input.name == *name)) {
             let known = listed(self.inputs.iter().map(|input| input.name.as_str()));
-            let message = format!("compile: the model has no input {}, it has {known}", quoted(name));
+            let message = format!("{operation}: the model has no input {}, it has {known}", quoted(name));
             return Err(Error::coded(Code::UnknownFeed, message));
         }
         let mut sizes = self.sizes.clone();
-        let fail = |error: crate::onnx::ModelError| at("compile", error.message);
+        let fail = |error: crate::onnx::ModelError| at(operation, error.message);
         for input in &self.inputs {
             given.get(&input.name).map_or(Ok(()), |shape| sizes.bind(input, shape)).map_err(fail)?;
         }
@@ -180,7 +180,8 @@ fn solve_one(sizes: &mut Sizes, open: &[(&ValueInfo, usize)]) -> Result<bool> {
             let message = format!("run: feed {name} has {bytes} bytes, no whole number of elements of {dtype}");
             return Err(Error::coded(Code::Shape, message));
         }
-        if sizes.solve(input, bytes / dtype.size()).map_err(|error| at("run", error.message))? {
+        let solved = sizes.solve(input, bytes / dtype.size());
+        if solved.map_err(|error| at("run", format_args!("feed {}", error.message)))? {
             return Ok(true);
         }
     }

@@ -126,7 +126,7 @@ fn a_session_keeps_what_was_used_last_and_nothing_when_it_is_released() {
     let session = Arc::new(Session::open(model, context(), options).unwrap());
     let id_of = |n: u32| {
         let shapes = BTreeMap::from([("x".to_string(), vec![n, 1])]);
-        let shapes = session.signature().shapes_of_names(&shapes).unwrap();
+        let shapes = session.signature().shapes_of_names("compile", &shapes).unwrap();
         let made = Arc::new(Slot::default());
         finished(|done| session.compile(shapes, made.clone(), done)).map(|()| made.take().expect("made").id)
     };
@@ -392,7 +392,7 @@ fn lengths_share_a_template() {
     let session = session(attention(), SessionOptions::default());
     for length in 2..=40u32 {
         let shapes = BTreeMap::from([("x".to_string(), vec![2, length, 8])]);
-        let shapes = session.signature().shapes_of_names(&shapes).unwrap();
+        let shapes = session.signature().shapes_of_names("compile", &shapes).unwrap();
         finished(|done| session.compile(shapes, Arc::default(), done)).unwrap();
     }
     // Lengths that equal another size of the model, as the number of heads, decide otherwise.

@@ -1,6 +1,6 @@
 'use strict';
 
-/** A graph of the draft of 2021: compiled for each choice of outputs and shapes that it meets. */
+/** A graph of the draft of 2021: compiled for each choice of outputs that it meets, and for all sizes where that is possible. */
 
 const { byteLength } = require('../../descriptor.js');
 
@@ -9,13 +9,20 @@ const { DOMException } = globalThis;
 /** How many compiled forms of a graph are kept: those that were used last. */
 const MAX_SPECIALIZATIONS = 8;
 
+/** For a graph that is compiled for all sizes. @type {Map<number, number[]>} */
+const NO_SHAPES = new Map();
+
 /** Results begin at multiples of this, so that views of any type can begin there. */
 const ALIGNMENT = 8;
 
-/** A graph of today's API with the tensors of its runs. */
+/** A graph of today's API for a choice of outputs, with the tensors of its last run. */
 class Specialization {
   #context;
   #graph;
+  #inputPorts;
+  #outputPorts;
+  /** The shapes of the inputs that there are tensors for. */
+  #bound = '';
   /** @type {{ name: string, tensor: import('../../../index.js').MLTensor }[]} */
   #inputs = [];
   /** @type {(import('../internal.js').Port & { tensor: import('../../../index.js').MLTensor, byteOffset: number, byteLength: number })[]} */
@@ -24,33 +31,42 @@ class Specialization {
 
   /**
    * @param {import('../../../index.js').MLContext} context
-   * @param {import('../../../index.js').MLGraph} graph
+   * @param {import('../internal.js').CompiledProgram} compiled by a Program
    */
-  constructor(context, graph) {
+  constructor(context, { graph, inputs, outputs }) {
     this.#context = context;
     this.#graph = graph;
+    this.#inputPorts = inputs;
+    this.#outputPorts = outputs;
   }
 
   /**
-   * @param {import('../../../index.js').MLContext} context
-   * @param {import('../internal.js').CompiledProgram} compiled by a Program
-   * @returns {Promise<Specialization>}
+   * Makes the tensors for these shapes, if they are not those of the last run.
+   *
+   * @param {Map<number, number[]>} shapes of the inputs by id
+   * @throws {TypeError} if they do not fit the graph
    */
-  static async create(context, { graph, inputs, outputs }) {
-    const made = new Specialization(context, graph);
-    for (const input of inputs) {
-      const { name, dataType, shape } = input;
-      made.#inputs.push({ name, tensor: await context.createTensor({ dataType, shape, writable: true }) });
+  async bind(shapes) {
+    const ports = this.#inputPorts.map((port) => ({ ...port, shape: shapes.get(Number(port.name)) ?? port.shape }));
+    const bound = JSON.stringify(ports.map(({ shape }) => shape));
+    if (bound === this.#bound) {
+      return;
+    }
+    const sizes = this.#graph.computeShapes(Object.fromEntries(ports.map(({ name, shape }) => [name, shape])));
+    this.#release();
+    for (const { name, dataType, shape } of ports) {
+      this.#inputs.push({ name, tensor: await this.#context.createTensor({ dataType, shape, writable: true }) });
     }
     let end = 0;
-    for (const { name, dataType, shape } of outputs) {
-      const tensor = await context.createTensor({ dataType, shape, readable: true });
+    for (const { name, dataType } of this.#outputPorts) {
+      const shape = sizes[name];
+      const tensor = await this.#context.createTensor({ dataType, shape, readable: true });
       const bytes = byteLength({ dataType, shape });
-      made.#outputs.push({ name, dataType, shape, tensor, byteOffset: end, byteLength: bytes });
+      this.#outputs.push({ name, dataType, shape, tensor, byteOffset: end, byteLength: bytes });
       end += Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
     }
-    made.#results = new SharedArrayBuffer(end);
-    return made;
+    this.#results = new SharedArrayBuffer(end);
+    this.#bound = bound;
   }
 
   /**
@@ -78,9 +94,17 @@ class Specialization {
     };
   }
 
+  /** Destroys the tensors. */
+  #release() {
+    this.#bound = '';
+    [...this.#inputs, ...this.#outputs].forEach(({ tensor }) => tensor.destroy());
+    this.#inputs = [];
+    this.#outputs = [];
+  }
+
   destroy() {
     this.#graph.destroy();
-    [...this.#inputs, ...this.#outputs].forEach(({ tensor }) => tensor.destroy());
+    this.#release();
   }
 }
 
@@ -96,11 +120,14 @@ class Compiled {
    */
   #openInputs = new Map();
   /**
-   * By outputs and shapes, the one that was used last at the end.
+   * By outputs, and by the shapes of their open inputs where one form does not do for all; the one that was used last at the
+   * end.
    *
    * @type {Map<string, Specialization>}
    */
   #specializations = new Map();
+  /** The choices of outputs that are compiled for each choice of sizes: a lowering needs them in numbers. */
+  #sized = new Set();
 
   /**
    * @param {import('../../../index.js').MLContext} context
@@ -120,7 +147,7 @@ class Compiled {
       return;
     }
     try {
-      await this.#specialization(this.#outputs, new Map());
+      await this.#specialization(this.#outputs, NO_SHAPES);
     } catch (error) {
       this.release();
       throw error;
@@ -173,30 +200,60 @@ class Compiled {
   }
 
   /**
+   * What computes these outputs for these shapes, with the tensors for them.
+   *
    * @param {number[]} ids
    * @param {Map<number, number[]>} shapes
    * @returns {Promise<Specialization>}
    */
   async #specialization(ids, shapes) {
-    const key = JSON.stringify([ids, this.#openInputsOf(ids).map((id) => shapes.get(id))]);
-    const made = this.#specializations.get(key) ?? (await this.#make(ids, shapes));
+    const open = this.#openInputsOf(ids);
+    const choice = ids.join();
+    if (!this.#sized.has(choice)) {
+      try {
+        return await this.#bound(choice, ids, shapes, NO_SHAPES);
+      } catch (error) {
+        // What is wrong with these sizes is told below.
+        if (open.length === 0 || !(error instanceof TypeError)) {
+          throw error;
+        }
+      }
+    }
+    return this.#bound(JSON.stringify([ids, open.map((id) => shapes.get(id))]), ids, shapes, shapes);
+  }
+
+  /**
+   * @param {string} key of the specialization
+   * @param {number[]} ids
+   * @param {Map<number, number[]>} shapes
+   * @param {Map<number, number[]>} known the shapes that it is compiled for
+   */
+  async #bound(key, ids, shapes, known) {
+    const specialization = this.#specializations.get(key) ?? (await this.#make(ids, known));
     this.#specializations.delete(key);
-    this.#specializations.set(key, made);
-    const [first] = this.#specializations;
+    this.#specializations.set(key, specialization);
+    const [[oldest, unused]] = this.#specializations;
     if (this.#specializations.size > MAX_SPECIALIZATIONS) {
-      const [oldest, unused] = first;
       this.#specializations.delete(oldest);
       unused.destroy();
     }
-    return made;
+    await specialization.bind(shapes);
+    return specialization;
   }
 
   /**
    * @param {number[]} ids
-   * @param {Map<number, number[]>} shapes
+   * @param {Map<number, number[]>} known
    */
-  async #make(ids, shapes) {
-    return Specialization.create(this.#context, await this.#program.compile(ids, shapes));
+  async #make(ids, known) {
+    try {
+      return new Specialization(this.#context, await this.#program.compile(ids, known));
+    } catch (error) {
+      if (known === NO_SHAPES && error instanceof TypeError) {
+        this.#sized.add(ids.join());
+      }
+      throw error;
+    }
   }
 
   /** The other thread has no use for the graph any more. */

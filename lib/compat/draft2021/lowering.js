@@ -5,11 +5,13 @@
  *
  * A function of the table takes today's MLGraphBuilder, the arguments in their order with today's MLOperands, the
  * options with their defaults, and `valuesOf(operand)`, which gives the numbers of a small constant and undefined for
- * anything else. It returns an MLOperand, or a list of them where the draft has a sequence. Shapes are known by then.
+ * anything else. It returns an MLOperand, or a list of them where the draft has a sequence. Ranks are known by then; sizes
+ * can be names, which `sizesOf` refuses.
  */
 
 const { convolve, pool } = require('./spatial.js');
 const { resample } = require('./resample.js');
+const { sizeAt, sizesOf } = require('./sizes.js');
 const { symmetricPad } = require('../spatial.js');
 
 const { DOMException } = globalThis;
@@ -80,7 +82,8 @@ function clamp(builder, [x], { minValue, maxValue }) {
   if (clamped === x) {
     return builder.identity(x);
   }
-  if (shown(clamped.shape) !== shown(x.shape)) {
+  // Equal sizes can have different names.
+  if (shown(clamped.shape) !== shown(x.shape) && shown(sizesOf(clamped)) !== shown(sizesOf(x))) {
     throw new TypeError(
       `clamp: the limits broadcast ${shown(x.shape)} to ${shown(clamped.shape)}, expected the shape of x`,
     );
@@ -126,8 +129,8 @@ function gru(builder, operands, options) {
  */
 function matmul(builder, [a, b]) {
   const isVector = (/** @type {import('../../../index.js').MLOperand} */ { shape }) => shape.length === 1;
-  const left = isVector(a) ? builder.reshape(a, [1, a.shape[0]]) : a;
-  const right = isVector(b) ? builder.reshape(b, [b.shape[0], 1]) : b;
+  const left = isVector(a) ? builder.reshape(a, [1, sizeAt(a, 0)]) : a;
+  const right = isVector(b) ? builder.reshape(b, [sizeAt(b, 0), 1]) : b;
   const product = builder.matmul(left, right);
   return isVector(a) && isVector(b) ? builder.reshape(product, []) : product;
 }
@@ -157,9 +160,11 @@ function paddingOf(padding, rank, valuesOf) {
 /** @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand, import('../../../index.js').MLOperand], { mode: import('../../../index.js').MLPaddingMode | 'symmetric', value: number }>} */
 function pad(builder, [input, padding], { mode, value }, valuesOf) {
   const [beginning, ending] = paddingOf(padding, input.shape.length, valuesOf);
-  return mode === 'symmetric'
-    ? symmetricPad(builder, input, beginning, ending)
-    : builder.pad(input, beginning, ending, { mode, value });
+  if (mode !== 'symmetric') {
+    return builder.pad(input, beginning, ending, { mode, value });
+  }
+  sizesOf(input); // mirror images are cut out by sizes
+  return symmetricPad(builder, input, beginning, ending);
 }
 
 /** @type {(name: string) => import('../internal.js').Lower<[import('../../../index.js').MLOperand], { axes?: number[] | null, keepDimensions: boolean }>} */
@@ -184,10 +189,13 @@ function reshape(builder, [input, newShape]) {
   if (open > 1) {
     throw new TypeError(`reshape: newShape is ${wanted}, expected at most one -1 or null`);
   }
+  if (open === 0) {
+    return builder.reshape(input, /** @type {number[]} */ (newShape));
+  }
   const product = (/** @type {readonly number[]} */ sizes) => sizes.reduce((elements, size) => elements * size, 1);
-  const elements = product(input.shape);
+  const elements = product(sizesOf(input));
   const known = product(newShape.flatMap((size) => (size === null || isOpen(size) ? [] : [size])));
-  if (open === 1 && (known <= 0 || elements % known !== 0)) {
+  if (known <= 0 || elements % known !== 0) {
     throw new TypeError(`reshape: ${elements} elements of ${shown(input.shape)} do not fill ${wanted}`);
   }
   return builder.reshape(
@@ -202,7 +210,7 @@ function reshape(builder, [input, newShape]) {
  * @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand, number[], number[]], { axes?: number[] }>}
  */
 function slice(builder, [input, starts, sizes], { axes }) {
-  const { shape } = input;
+  const shape = sizesOf(input);
   const indices = axes === undefined ? shape.map((_, axis) => axis) : axesOf(axes, shape.length, 'slice: options.axes');
   if (starts.length !== indices.length || sizes.length !== indices.length) {
     throw new TypeError(`slice: ${starts.length} starts and ${sizes.length} sizes, expected ${indices.length} of each`);
@@ -236,7 +244,7 @@ function split(builder, [input, splits], { axis }) {
 
 /** @type {import('../internal.js').Lower<[import('../../../index.js').MLOperand], { axes?: number[] }>} */
 function squeeze(builder, [input], { axes }) {
-  const { shape } = input;
+  const shape = sizesOf(input);
   const dropped = new Set(
     axes === undefined
       ? shape.flatMap((size, axis) => (size === 1 ? [axis] : []))

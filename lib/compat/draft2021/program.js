@@ -74,6 +74,15 @@ function operandIds({ name, args, options }) {
   return /** @type {number[]} */ (ids.flat());
 }
 
+/**
+ * The shape of an input for all sizes: each that is unknown has a name of its own.
+ *
+ * @param {number[]} shape
+ * @param {number} id of the input
+ * @returns {number[]} with names, which only builders of contexts with the extension take
+ */
+const namedShape = (shape, id) => shape.map((size, axis) => (size < 0 ? /** @type {any} */ (`${id}:${axis}`) : size));
+
 /** What the nodes become on one of today's builders. */
 class Session {
   /**
@@ -85,7 +94,7 @@ class Session {
 
   /**
    * @param {import('../../../index.js').MLContext} context
-   * @param {Map<number, number[]>} shapes of the inputs that are not known before, by id
+   * @param {Map<number, number[]>} shapes of the inputs that are not known before, by id; others get names for unknown sizes
    */
   constructor(context, shapes) {
     this.builder = new MLGraphBuilder(context);
@@ -129,7 +138,7 @@ class Program {
   /** The builder, and the graphs that can still be compiled again. */
   #users = 1;
 
-  /** @param {import('../../../index.js').MLContext} context today's */
+  /** @param {import('../../../index.js').MLContext} context today's, with the extension "dynamic-shapes" */
   constructor(context) {
     this.#context = context;
   }
@@ -266,7 +275,7 @@ class Program {
   #emit({ builder, operands, shapes }, node, first) {
     switch (node.kind) {
       case 'input':
-        return [builder.input(`${first}`, { dataType: node.dataType, shape: shapes.get(first) ?? node.shape })];
+        return [builder.input(`${first}`, { dataType: node.dataType, shape: shapes.get(first) ?? namedShape(node.shape, first) })];
       case 'constant':
         return [builder.constant(node.tensor)];
       case 'scalar':
@@ -311,8 +320,9 @@ class Program {
    * Compiles what some results need.
    *
    * @param {number[]} ids
-   * @param {Map<number, number[]>} shapes of the inputs by id
+   * @param {Map<number, number[]>} shapes of the inputs by id; those without one are compiled for all sizes
    * @returns {Promise<import('../internal.js').CompiledProgram>} inputs by their ids, outputs by their places
+   * @throws {TypeError} if a lowering needs a size that is not known
    */
   async compile(ids, shapes) {
     const isFixed = !ids.some((id) => this.#nodeOf(id).isOpen);
@@ -325,7 +335,7 @@ class Program {
     const outputs = ids.map((id, i) => /** @type {[string, import('../../../index.js').MLOperand]} */ ([`${i}`, this.#computed(session, id)]));
     const graph = await session.builder.build(Object.fromEntries(outputs));
     return {
-      graph,
+      graph: /** @type {import('../../../index.js').MLDynamicGraph} */ (graph),
       inputs: this.inputsOf(ids).map(({ id }) => described(`${id}`, /** @type {import('../../../index.js').MLOperand} */ (session.operands.get(id)))),
       outputs: outputs.map(([name, operand]) => described(name, operand)),
     };

@@ -2,6 +2,8 @@
 
 /** `resample` of the draft of 2021, which scales up to four dimensions, by today's `resample2d` of two. */
 
+const { sizeAt } = require('./sizes.js');
+
 /**
  * @param {number[]} values
  * @param {string} what
@@ -48,13 +50,13 @@ function resample(builder, [input], { mode, scales, sizes }) {
   const what = sizes === undefined ? 'scales' : 'sizes';
   const values = sizes ?? scales ?? [1, 1, 1, 1];
   requireFour(values, what);
-  const isScaled = (/** @type {number} */ axis) => values[axis] !== (what === 'sizes' ? shape[axis] : 1);
+  const isScaled = (/** @type {number} */ axis) => values[axis] !== (what === 'sizes' ? sizeAt(input, axis) : 1);
   let scaled = input;
   /** @type {Set<number>} */
   const done = new Set();
   for (const axes of pairsOf(isScaled)) {
     // A dimension that is in two pairs keeps its size in the second.
-    const kept = (/** @type {number} */ axis) => (what === 'sizes' ? scaled.shape[axis] : 1);
+    const kept = (/** @type {number} */ axis) => (what === 'sizes' ? sizeAt(scaled, axis) : 1);
     scaled = builder.resample2d(scaled, {
       mode,
       axes,

@@ -3,6 +3,7 @@
 /** Convolutions and pooling of the draft of 2021 in terms of today's: paddings that are computed, and transposition. */
 
 const { samePadding, sameTransposedPadding } = require('../spatial.js');
+const { sizeAt, sizesOf } = require('./sizes.js');
 
 /**
  * @typedef {{ autoPad: import('../internal.js').AutoPad, transpose: boolean, outputPadding?: number[], outputSizes?: number[], groups: number,
@@ -40,7 +41,7 @@ function requireRank4({ shape }, what) {
   }
 }
 
-const sizesOf = (/** @type {import('../../../index.js').MLOperand} */ { shape }, /** @type {string} */ layout) => SPATIAL[layout].map((axis) => shape[axis]);
+const extentOf = (/** @type {import('../../../index.js').MLOperand} */ operand, /** @type {string} */ layout) => SPATIAL[layout].map((axis) => sizeAt(operand, axis));
 
 /**
  * @param {number[]} values
@@ -68,7 +69,7 @@ function transposedFilter(builder, filter, layout, groups) {
   if (groups === 1) {
     return builder.transpose(oihw, { permutation: [1, 0, 2, 3] });
   }
-  const [outputs, inputsPerGroup, height, width] = oihw.shape;
+  const [outputs, inputsPerGroup, height, width] = sizesOf(oihw);
   if (groups < 1 || outputs % groups !== 0) {
     throw new TypeError(
       `conv2d: options.groups is ${groups}, expected a divisor of the ${outputs} output channels of filter`,
@@ -89,20 +90,19 @@ function convolve(builder, [input, filter], options) {
   const { autoPad, transpose, outputPadding, outputSizes, filterLayout, ...common } = options;
   requireRank4(input, 'conv2d: input');
   requireRank4(filter, 'conv2d: filter');
-  const sizes = {
-    input: sizesOf(input, common.inputLayout),
-    window: sizesOf(filter, filterLayout),
+  const steps = {
     strides: requirePositive(common.strides ?? [1, 1], 'conv2d: options.strides'),
     dilations: requirePositive(common.dilations ?? [1, 1], 'conv2d: options.dilations'),
   };
+  const sizes = () => ({ ...steps, input: extentOf(input, common.inputLayout), window: extentOf(filter, filterLayout) });
   if (!transpose) {
-    const padding = autoPad === 'explicit' ? common.padding : samePadding(autoPad, sizes);
+    const padding = autoPad === 'explicit' ? common.padding : samePadding(autoPad, sizes());
     return builder.conv2d(input, filter, { ...common, filterLayout, padding });
   }
   const padding =
     autoPad === 'explicit'
       ? common.padding
-      : sameTransposedPadding(autoPad, { ...sizes, outputSizes, outputPadding: outputPadding ?? [0, 0] });
+      : sameTransposedPadding(autoPad, { ...sizes(), outputSizes, outputPadding: outputPadding ?? [0, 0] });
   return builder.convTranspose2d(input, transposedFilter(builder, filter, filterLayout, common.groups), {
     ...common,
     padding,
@@ -124,7 +124,7 @@ const pool =
       return method(input, options);
     }
     requireRank4(input, `${name}: input`);
-    const sizes = sizesOf(input, options.layout);
+    const sizes = extentOf(input, options.layout);
     const padding = samePadding(autoPad, {
       input: sizes,
       window: requirePositive(options.windowDimensions ?? sizes, `${name}: options.windowDimensions`),

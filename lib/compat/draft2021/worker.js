@@ -34,7 +34,7 @@ const graphs = new Map();
 /** @type {Record<string, (request: any) => unknown>} */
 const handlers = {
   createContext({ id, options }) {
-    const promise = ml.createContext(options);
+    const promise = ml.createContext({ ...options, extensions: ['dynamic-shapes'] });
     promise.catch(() => {}); // whoever uses the context first is told
     contexts.set(id, promise);
   },
