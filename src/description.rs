@@ -55,11 +55,15 @@ pub struct Holdings {
     pub arena: usize,
 }
 
-/// What a plan was compiled from. Plans for other sizes share it.
+/// What a plan was made of. Plans for other sizes share it.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// The graph as it was given.
     source: Arc<Listing>,
+    /// What the passes left of it.
+    compiled: Arc<Listing>,
+    /// The descriptors of all values, by their ids in both graphs.
+    descriptors: Arc<[Descriptor]>,
     /// What a tape has computed for the sizes of the plan; nothing for a graph whose sizes are numbers.
     values: Arc<[i64]>,
     /// The passes that ran on it.
@@ -67,9 +71,20 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// `source`, to be compiled with `passes`.
-    pub fn new(source: &Graph, passes: Passes) -> Origin {
-        Origin { source: Arc::new(Listing::of(source)), values: Arc::default(), passes }
+    /// Of `source`, of which `passes` have made `compiled`.
+    pub fn new(source: Listing, compiled: &Graph, passes: Passes) -> Origin {
+        Origin {
+            source: Arc::new(source),
+            compiled: Arc::new(Listing::of(compiled)),
+            descriptors: compiled.values.iter().map(|value| value.descriptor.clone()).collect(),
+            values: Arc::default(),
+            passes,
+        }
+    }
+
+    /// Of a graph that no passes have changed.
+    pub fn unchanged(graph: &Graph, passes: Passes) -> Origin {
+        Origin::new(Listing::of(graph), graph, passes)
     }
 
     /// The same for the sizes that a tape has computed `values` for.
@@ -81,12 +96,8 @@ impl Origin {
 /// What a plan is and does. Holds no weights.
 #[derive(Debug)]
 pub struct Description {
-    /// The descriptors of all values, by their ids in both graphs.
-    pub descriptors: Box<[Descriptor]>,
-    /// What it was compiled from.
+    /// What it was made of.
     pub origin: Origin,
-    /// What the passes left of it.
-    pub compiled: Listing,
     /// In the order in which they run.
     pub steps: Box<[StepListing]>,
     /// What the plan holds.
@@ -123,18 +134,6 @@ impl Processor {
 }
 
 impl Description {
-    /// The description of a plan of `graph`.
-    pub fn new(
-        graph: Graph,
-        origin: Origin,
-        steps: Box<[StepListing]>,
-        memory: Holdings,
-        processor: Processor,
-    ) -> Description {
-        let (compiled, descriptors) = Listing::with_descriptors(graph);
-        Description { descriptors, origin, compiled, steps, memory, processor }
-    }
-
     /// Bytes that are freed with the plan. The arena is not the plan's own on the CPU.
     pub fn bytes(&self) -> usize {
         let Holdings { constants, packed, arena } = self.memory;
@@ -151,25 +150,32 @@ impl Description {
             Processor::Cpu { isa, threads } => (Some(isa), Some(threads), None),
             Processor::Gpu { adapter } => (None, None, Some(adapter)),
         };
+        let Origin { source, compiled, descriptors, values, passes } = &self.origin;
+        let mut descriptors = descriptors.to_vec();
+        descriptors.iter_mut().flat_map(|descriptor| &mut descriptor.shape).for_each(|dim| dim.fix(values));
+        let (source, compiled) = (source.at(values), compiled.at(values));
+        let step = |(index, step): (usize, &StepListing)| step.json(index, compiled.nodes(), &descriptors);
         json!({
-            "source": self.origin.source.at(&self.origin.values).json(&self.descriptors),
-            "compiled": self.compiled.json(&self.descriptors),
-            "steps": (0..self.steps.len()).map(|index| self.step_json(index)).collect::<Json>(),
+            "source": source.json(&descriptors),
+            "compiled": compiled.json(&descriptors),
+            "steps": self.steps.iter().enumerate().map(step).collect::<Json>(),
             "memory": { "constantBytes": constants, "packedBytes": packed, "arenaBytes": arena },
-            "passes": self.origin.passes.enabled().collect::<Vec<_>>(),
+            "passes": passes.enabled().collect::<Vec<_>>(),
             "devices": [self.processor.device()],
             "isa": isa,
             "threads": threads,
             "adapter": adapter,
         })
     }
+}
 
-    fn step_json(&self, index: usize) -> Json {
-        let StepListing { computes, kernel } = &self.steps[index];
-        let descriptor = |id: &ValueId| &self.descriptors[id.index()];
+impl StepListing {
+    fn json(&self, index: usize, nodes: &[Node], descriptors: &[Descriptor]) -> Json {
+        let StepListing { computes, kernel } = self;
+        let descriptor = |id: &ValueId| &descriptors[id.index()];
         match *computes {
             Computes::Node(at) => {
-                let node: &Node = &self.compiled.nodes()[at as usize];
+                let node = &nodes[at as usize];
                 let inputs: Vec<_> = node.inputs.iter().map(|id| id.as_ref().map(descriptor)).collect();
                 let inputs: &Inputs = &inputs;
                 let outputs: Vec<_> = node.outputs.iter().map(descriptor).collect();

@@ -1,4 +1,5 @@
-//! The test of a graph against the oracle: on every instruction set, with 1, 2 and 7 threads, compiled and not.
+//! The test of a graph against the oracle: on every instruction set, with 1, 2 and 7 threads, compiled and not; and what tests
+//! of whole processes need.
 
 use crate::cpu::arena::Arena;
 use crate::cpu::plan::{PASSES, Plan, PlanOptions, optimized};
@@ -16,6 +17,27 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Runs `measure`, which looks at numbers of the whole process, in one of its own: in that, the test `name` is run alone.
+#[cfg(target_os = "linux")]
+pub fn alone(name: &str, measure: impl FnOnce()) {
+    const ALONE: &str = "WEBNN_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return measure();
+    }
+    let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = test.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+/// A size in `/proc/self/status`, in bytes.
+#[cfg(target_os = "linux")]
+pub fn process_bytes(name: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
+}
 
 /// How far a result may be from the oracle's.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@
 use super::views::{View, view};
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::memory::ALIGNMENT;
-use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 /// A memory that is known at dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,29 +258,54 @@ struct Calendar {
     moments: usize,
     /// A binary tree over the moments, the root at 1, the children of node `i` at `2 * i` and `2 * i + 1`, the moments at
     /// the end. A block stands at the fewest nodes that cover its lifetime.
-    covering: Vec<Vec<usize>>,
+    covering: Lists,
     /// Blocks by the first moment of their lifetime.
-    starting: BTreeMap<usize, Vec<usize>>,
+    starting: Lists,
+}
+
+/// Lists of blocks in memory that they share. The last one of a list that was added comes first.
+struct Lists {
+    /// For each list, where in `links` it begins.
+    heads: Vec<Option<NonZeroU32>>,
+    /// Blocks, each with the place of the next one. Places count from 1.
+    links: Vec<(u32, Option<NonZeroU32>)>,
+}
+
+impl Lists {
+    fn new(count: usize) -> Lists {
+        Lists { heads: vec![None; count], links: Vec::new() }
+    }
+
+    fn add(&mut self, list: usize, block: usize) {
+        self.links.push((block as u32, self.heads[list]));
+        self.heads[list] = NonZeroU32::new(self.links.len() as u32);
+    }
+
+    fn of(&self, list: usize) -> impl Iterator<Item = usize> {
+        let link = |at: NonZeroU32| self.links[at.get() as usize - 1];
+        std::iter::successors(self.heads[list].map(link), move |(_, next)| next.map(link))
+            .map(|(block, _)| block as usize)
+    }
 }
 
 impl Calendar {
     /// An empty calendar of at least `moments` moments.
     fn new(moments: usize) -> Calendar {
         let moments = moments.next_power_of_two();
-        Calendar { moments, covering: vec![Vec::new(); 2 * moments], starting: BTreeMap::new() }
+        Calendar { moments, covering: Lists::new(2 * moments), starting: Lists::new(moments) }
     }
 
     fn insert(&mut self, block: usize, Lifetime { first, last }: Lifetime) {
-        self.starting.entry(first).or_default().push(block);
+        self.starting.add(first, block);
         let (mut low, mut high) = (first + self.moments, last + self.moments + 1);
         while low < high {
             if low % 2 == 1 {
-                self.covering[low].push(block);
+                self.covering.add(low, block);
                 low += 1;
             }
             if high % 2 == 1 {
                 high -= 1;
-                self.covering[high].push(block);
+                self.covering.add(high, block);
             }
             (low, high) = (low / 2, high / 2);
         }
@@ -290,8 +315,8 @@ impl Calendar {
     fn living(&self, Lifetime { first, last }: Lifetime) -> impl Iterator<Item = usize> {
         let at_start =
             std::iter::successors(Some(first + self.moments), |node| Some(node / 2).filter(|&node| node > 0));
-        let later = self.starting.range(first + 1..last.max(first) + 1).flat_map(|(_, blocks)| blocks);
-        at_start.flat_map(|node| &self.covering[node]).chain(later).copied()
+        let later = (first + 1..=last).flat_map(|moment| self.starting.of(moment));
+        at_start.flat_map(|node| self.covering.of(node)).chain(later)
     }
 }
 

@@ -26,8 +26,7 @@ impl View {
 
 /// The view that `node` is, if it is one.
 pub fn view(graph: &Graph, node: &Node) -> Option<View> {
-    let sizes: Vec<Sizes> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).sizes()).collect();
-    let shapes: Vec<&[u32]> = sizes.iter().map(|sizes| &**sizes).collect();
+    let sizes = |index: usize| graph.descriptor(node.inputs[index].expect("the rule row requires it")).sizes();
     let size = graph.descriptor(node.outputs[0]).dtype.size();
     let offsets = |offset: &dyn Fn(usize) -> Option<usize>, count: usize| -> Option<Vec<usize>> {
         (0..count).map(|index| offset(index).map(|elements| elements * size)).collect()
@@ -36,11 +35,18 @@ pub fn view(graph: &Graph, node: &Node) -> Option<View> {
     match &node.op {
         Op::Elementwise(Elementwise::Identity) => part(Some(0)),
         Op::Reshape(op) => part(op.contiguous_offset()),
-        Op::Expand(op) => part(op.contiguous_offset(shapes[0])),
-        Op::Slice(op) => part(op.contiguous_offset(shapes[0])),
-        Op::Transpose(op) => part(op.contiguous_offset(shapes[0])),
-        Op::Split(op) => offsets(&|index| op.contiguous_offset(shapes[0], index), node.outputs.len()).map(View::Parts),
-        Op::Concat(op) => offsets(&|index| op.contiguous_offset(&shapes, index), shapes.len()).map(View::Joined),
+        Op::Expand(op) => part(op.contiguous_offset(&sizes(0))),
+        Op::Slice(op) => part(op.contiguous_offset(&sizes(0))),
+        Op::Transpose(op) => part(op.contiguous_offset(&sizes(0))),
+        Op::Split(op) => {
+            let whole = sizes(0);
+            offsets(&|index| op.contiguous_offset(&whole, index), node.outputs.len()).map(View::Parts)
+        }
+        Op::Concat(op) => {
+            let all: Vec<Sizes> = (0..node.inputs.len()).map(sizes).collect();
+            let shapes: Vec<&[u32]> = all.iter().map(|sizes| &**sizes).collect();
+            offsets(&|index| op.contiguous_offset(&shapes, index), shapes.len()).map(View::Joined)
+        }
         _ => None,
     }
 }

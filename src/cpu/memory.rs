@@ -2,9 +2,7 @@
 
 use crate::compile::memory::{Place, Space};
 use crate::dtype::Element;
-use crate::ir::ValueId;
 use crate::memory::{Buffer, elements, elements_mut};
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -83,7 +81,7 @@ pub struct Memory<'a, 'b> {
     /// The tensors bound to the outputs.
     pub outputs: &'a mut [&'b mut Buffer],
     /// Constants by value.
-    pub constants: &'a BTreeMap<ValueId, Arc<Buffer>>,
+    pub constants: &'a [Option<Arc<Buffer>>],
 }
 
 impl Memory<'_, '_> {
@@ -92,7 +90,7 @@ impl Memory<'_, '_> {
             Space::Arena => &*self.arena,
             Space::Input(index) => self.inputs[index],
             Space::Output(index) => &*self.outputs[index],
-            Space::Constant(id) => &self.constants[&id],
+            Space::Constant(id) => self.constants[id.index()].as_ref().expect("a plan holds what it reads"),
         };
         Region::of(buffer, place)
     }

@@ -9,12 +9,10 @@ use crate::compile::memory::{Granularity, MemoryPlan, Place, Space, plan};
 use crate::compile::{Passes, optimize};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
-use crate::ir::{Graph, Node, ValueId};
+use crate::ir::{Graph, Listing, Node, ValueId};
 use crate::memory::Buffer;
 use crate::observe::{Observer, Unobserved};
 use crate::shape::Descriptor;
-use std::collections::HashSet;
-use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 /// How plans are made and run; the debug knobs among them are for tests.
@@ -57,7 +55,8 @@ struct PlannedStep {
 /// A graph that is ready to run.
 pub struct Plan {
     steps: Vec<PlannedStep>,
-    constants: BTreeMap<ValueId, Arc<Buffer>>,
+    /// By the values that they are; `None` for what no step reads in place.
+    constants: Box<[Option<Arc<Buffer>>]>,
     /// Bytes of the arena that it needs.
     arena: usize,
     fill_arena: bool,
@@ -76,22 +75,23 @@ impl Plan {
     /// # Errors
     /// An `UnknownError` when there is no memory for the arena or packed constants, an `OperationError` when a mapped
     /// constant cannot be read.
-    pub fn new(graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
+    pub fn new(mut graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
         let passes = Passes { views: options.share_views, winograd: options.winograd, ..Passes::NONE };
-        let origin = Origin::new(&graph, passes);
-        Plan::of_optimized(graph, origin, env, options)
+        let origin = Origin::unchanged(&graph, passes);
+        Plan::of_optimized(&mut graph, origin, env, options)
     }
 
-    /// Lowers `graph`, which is what [`optimized`] has made of `origin`.
+    /// Lowers `graph`, which is what [`optimized`] has made. The bytes of its constants that only packed copies are read of
+    /// are dropped.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` when a mapped constant
     /// cannot be read.
-    pub fn of_optimized(mut graph: Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
-        let lowered = lower_all(&mut graph, env, options)?;
+    pub fn of_optimized(graph: &mut Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
+        let lowered = lower_all(graph, env, options)?;
         let scratch: Vec<usize> =
             lowered.iter().map(|lowered| lowered.step.scratch_bytes(env.threads.count())).collect();
-        let memory = plan(&graph, &scratch, options.share_views, Granularity::CPU);
+        let memory = plan(graph, &scratch, options.share_views, Granularity::CPU);
 
         let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
         let mut steps = Vec::new();
@@ -122,24 +122,27 @@ impl Plan {
     pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         graph.check_defined()?;
         let passes = passes.and(PASSES);
-        let origin = Origin::new(&graph, passes);
-        Plan::of_optimized(optimized(graph, env, passes)?, origin, env, options)
+        let source = Listing::of(&graph);
+        let mut graph = optimized(graph, env, passes)?;
+        let origin = Origin::new(source, &graph, passes);
+        Plan::of_optimized(&mut graph, origin, env, options)
     }
 
     fn assemble(
-        graph: Graph,
+        graph: &Graph,
         origin: Origin,
         steps: Vec<PlannedStep>,
         memory: &MemoryPlan,
         env: &Env,
         options: PlanOptions,
     ) -> Result<Plan> {
-        let mut constants = BTreeMap::new();
+        let mut constants = vec![None; graph.values.len()].into_boxed_slice();
         for place in steps.iter().flat_map(|step| step.places.inputs()) {
             if let Space::Constant(id) = place.space {
                 let constant = graph.value(id).constant().expect("a place in a constant");
-                if let Entry::Vacant(entry) = constants.entry(id) {
-                    entry.insert(resident(constant)?);
+                let held: &mut Option<Arc<Buffer>> = &mut constants[id.index()];
+                if held.is_none() {
+                    *held = Some(resident(constant)?);
                 }
             }
         }
@@ -149,18 +152,11 @@ impl Plan {
         env.arena.reserve(memory.arena)?;
         let counts = || steps.iter().map(|step| step.places.counts());
         let (inputs, outputs) = (counts().map(|(n, _)| n).max(), counts().map(|(_, n)| n).max());
-        // What several steps share counts once.
-        let mut counted = HashSet::new();
-        let mut count = |buffer: &Arc<Buffer>| if counted.insert(Arc::as_ptr(buffer)) { buffer.len() } else { 0 };
-        let holdings = Holdings {
-            constants: constants.values().map(&mut count).sum(),
-            packed: steps.iter().flat_map(|step| step.work.packed()).map(&mut count).sum(),
-            arena: memory.arena,
-        };
+        let holdings = holdings(&constants, &steps, memory.arena);
         let processor = Processor::Cpu { isa: env.isa.name(), threads: env.threads.count() };
         let listings = steps.iter().map(PlannedStep::listing).collect();
         Ok(Plan {
-            enters_pool: enters_pool(&graph, &steps, env),
+            enters_pool: enters_pool(graph, &steps, env),
             regions: Regions::with_capacity(inputs.unwrap_or(0), outputs.unwrap_or(0)),
             steps,
             constants,
@@ -168,7 +164,7 @@ impl Plan {
             fill_arena: options.fill_arena,
             inputs: describe(&graph.inputs),
             outputs: describe(&graph.outputs),
-            description: Arc::new(Description::new(graph, origin, listings, holdings, processor)),
+            description: Arc::new(Description { origin, steps: listings, memory: holdings, processor }),
         })
     }
 
@@ -201,7 +197,7 @@ impl Plan {
 
     /// The buffers of all constants that steps read in place, and of what steps packed; one as often as it is read.
     pub fn weights(&self) -> impl Iterator<Item = &Arc<Buffer>> {
-        self.constants.values().chain(self.steps.iter().flat_map(|step| step.work.packed()))
+        self.constants.iter().flatten().chain(self.steps.iter().flat_map(|step| step.work.packed()))
     }
 
     /// Runs the steps on the bytes of the bound tensors, in the arena of `env`.
@@ -285,6 +281,17 @@ fn lower_all(graph: &mut Graph, env: &Env, options: PlanOptions) -> Result<Vec<L
         readers.note(graph, &mut all);
     }
     Ok(all)
+}
+
+/// What the constants and steps of a plan hold. What several of them share counts once, as a constant if it is one.
+fn holdings(constants: &[Option<Arc<Buffer>>], steps: &[PlannedStep], arena: usize) -> Holdings {
+    let constants = constants.iter().flatten().map(|buffer| (Arc::as_ptr(buffer), false, buffer.len()));
+    let packed = steps.iter().flat_map(|step| step.work.packed());
+    let mut all: Vec<_> = constants.chain(packed.map(|buffer| (Arc::as_ptr(buffer), true, buffer.len()))).collect();
+    all.sort_unstable();
+    all.dedup_by_key(|(buffer, ..)| *buffer);
+    let sum = |wanted: bool| all.iter().filter(|(_, packed, _)| *packed == wanted).map(|(.., bytes)| bytes).sum();
+    Holdings { constants: sum(false), packed: sum(true), arena }
 }
 
 fn enters_pool(graph: &Graph, steps: &[PlannedStep], env: &Env) -> bool {
@@ -400,7 +407,7 @@ mod tests {
                     output y = %2\noutput z = %3";
         let graph = parse(text);
         let bytes = graph.descriptor(ValueId(1)).bytes();
-        assert_eq!(plan(graph).constants.values().map(|constant| constant.len()).sum::<usize>(), bytes);
+        assert_eq!(plan(graph).constants.iter().flatten().map(|constant| constant.len()).sum::<usize>(), bytes);
     }
 
     /// A small network: convolution with its activation, depthwise convolution, a view, a product, a softmax, and an

@@ -11,7 +11,7 @@ use crate::memory::{Buffer, MIN_SHARED_BYTES, Mapped, WeakBuffers, bytes_of, ele
 use half::f16;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::{Arc, LazyLock, Mutex, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
 /// The most bytes that are read in one piece where that is possible: enough that a read of a file costs little, and few
 /// enough that a piece is still in cache when it is packed.
@@ -228,10 +228,20 @@ enum Form {
     Bytes(DataType, ByteForm),
 }
 
+static MADE: LazyLock<Mutex<WeakBuffers<Origin>>> = LazyLock::new(Mutex::default);
+
+fn lock() -> MutexGuard<'static, WeakBuffers<Origin>> {
+    MADE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// How many origins there is something made of, or was until lately.
+#[cfg(test)]
+pub fn origins() -> usize {
+    lock().len()
+}
+
 /// The shared buffer of what `make` makes of `origin`, made only if nobody holds it.
 fn once(origin: Origin, make: impl FnOnce() -> Result<Arc<Buffer>>) -> Result<Arc<Buffer>> {
-    static MADE: LazyLock<Mutex<WeakBuffers<Origin>>> = LazyLock::new(Mutex::default);
-    let lock = || MADE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let known = lock().get(&origin).pop();
     if let Some(buffer) = known {
         return Ok(buffer);

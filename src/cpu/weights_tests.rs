@@ -14,6 +14,8 @@ use crate::dtype::DataType;
 use crate::error::ErrorKind;
 use crate::ir::{Graph, ValueId, parse};
 use crate::memory::Buffer;
+#[cfg(target_os = "linux")]
+use crate::testing::alone;
 use crate::testing::{Tolerance, check, run_compiled, with_mapped_constants};
 use std::sync::Arc;
 
@@ -217,19 +219,10 @@ fn a_file_that_shrinks_before_the_graph_is_built_is_an_error() {
     }
 }
 
-/// Peaks and sums of a whole process, so the test runs itself once more in one of its own.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_large_mapped_weight_is_in_memory_once() {
-    const NAME: &str = "cpu::weights_tests::a_large_mapped_weight_is_in_memory_once";
-    const ALONE: &str = "WEBNN_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some() {
-        return measure_a_large_weight();
-    }
-    let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-    let output = test.args(["--exact", NAME, "--nocapture"]).env(ALONE, "1").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    alone("cpu::weights_tests::a_large_mapped_weight_is_in_memory_once", measure_a_large_weight);
 }
 
 #[cfg(target_os = "linux")]
@@ -239,16 +232,11 @@ fn measure_a_large_weight() {
     use crate::memory::{Mapped, MappedFile};
     use crate::ops::attributes::{Attribute, Attributes};
     use crate::shape::Descriptor;
-    use crate::testing::TemporaryFile;
+    use crate::testing::{TemporaryFile, process_bytes};
     use std::io::Write;
 
     const SIZE: u32 = 4096;
     const BYTES: usize = 4 * (SIZE * SIZE) as usize;
-    let kib = |name: &str| {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        line.trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
-    };
     let file = TemporaryFile::new("large", &[1, 2, 3]);
     let mut out = std::fs::File::options().append(true).open(&file.0).unwrap();
     for block in 0..BYTES >> 16 {
@@ -256,7 +244,7 @@ fn measure_a_large_weight() {
         out.write_all(&numbers.collect::<Vec<u8>>()).unwrap();
     }
     let mapped = MappedFile::open(&file.0).unwrap();
-    let before = kib("VmHWM:");
+    let before = process_bytes("VmHWM");
     let mut plans = Vec::new();
     for rows in [8, 16] {
         let mut builder = Builder::new();
@@ -271,7 +259,7 @@ fn measure_a_large_weight() {
         let transpose = Attributes([("bTranspose".to_string(), Attribute::Bool(true))].into());
         let y = add("gemm", [("a", x), ("b", weight)], transpose);
         plans.push(plan(&builder.finish(vec![("y".to_string(), y)])));
-        let (peak, after) = (kib("VmHWM:") - before, kib("VmRSS:").saturating_sub(before));
+        let (peak, after) = (process_bytes("VmHWM") - before, process_bytes("VmRSS").saturating_sub(before));
         assert!(peak < BYTES * 5 / 4 && after < BYTES * 115 / 100, "{rows} rows: peak {peak}, after {after}");
     }
     assert!(plans.iter().all(|plan| plan.bytes() >= BYTES));

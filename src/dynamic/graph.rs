@@ -102,9 +102,7 @@ impl DynamicGraph {
         let outline = self.outline()?;
         let record = || Template::record(sizes, |free| Ok((Some(site.optimize(outline.at(free)?)?), ())));
         let (template, values) = self.templates.find(sizes, |()| true, record)?;
-        let graph = template.graph_at(&values)?.expect("it has outputs, and sizes are not 0");
-        let compiled = site.lower(graph)?;
-        template.keep_weights(&compiled);
+        let compiled = template.compile(site, &values)?.expect("it has outputs, and sizes are not 0");
         drop(self.kept.add(&(sizes.into(), compiled.clone())));
         Ok(compiled)
     }

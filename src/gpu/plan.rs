@@ -12,7 +12,7 @@ use crate::cpu::plan::optimized;
 use crate::cpu::steps::Env;
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, Node, ValueId};
+use crate::ir::{Graph, Listing, Node, ValueId};
 use crate::shape::Descriptor;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -83,8 +83,10 @@ impl Plan {
     ) -> Result<Plan> {
         graph.check_defined()?;
         let passes = passes.and(PASSES);
-        let origin = Origin::new(&graph, passes);
-        Plan::of_optimized(optimized(graph, env, passes)?, origin, device, env, options)
+        let source = Listing::of(&graph);
+        let graph = optimized(graph, env, passes)?;
+        let origin = Origin::new(source, &graph, passes);
+        Plan::of_optimized(&graph, origin, device, env, options)
     }
 
     /// Lowers `graph` as it stands.
@@ -92,26 +94,26 @@ impl Plan {
     /// # Errors
     /// As [`compile`](Self::compile).
     pub fn new(graph: Graph, device: &Arc<Device>, env: &Env, options: PlanOptions) -> Result<Plan> {
-        let origin = Origin::new(&graph, Passes::NONE);
-        Plan::of_optimized(graph, origin, device, env, options)
+        let origin = Origin::unchanged(&graph, Passes::NONE);
+        Plan::of_optimized(&graph, origin, device, env, options)
     }
 
-    /// Lowers `graph`, which is what passes have made of `origin`.
+    /// Lowers `graph`, which is what passes have made.
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
     pub fn of_optimized(
-        graph: Graph,
+        graph: &Graph,
         origin: Origin,
         device: &Arc<Device>,
         env: &Env,
         options: PlanOptions,
     ) -> Result<Plan> {
         let lowered: Vec<Lowered> =
-            graph.nodes.iter().map(|node| lower(&graph, node, device.dialect)).collect::<Result<_>>()?;
+            graph.nodes.iter().map(|node| lower(graph, node, device.dialect)).collect::<Result<_>>()?;
         let scratch: Vec<usize> = lowered.iter().map(|lowered| lowered.scratch).collect();
-        let memory = plan(&graph, &scratch, options.share_views, GRANULARITY);
-        let mut parts = Parts { graph: &graph, device, memory: &memory, parameters: Vec::new(), unbuilt: Vec::new() };
+        let memory = plan(graph, &scratch, options.share_views, GRANULARITY);
+        let mut parts = Parts { graph, device, memory: &memory, parameters: Vec::new(), unbuilt: Vec::new() };
         let (mut steps, mut listings) = (Vec::new(), Vec::new());
         for (index, lowered) in lowered.into_iter().enumerate().filter(|(index, _)| !memory.views[*index]) {
             listings.push(StepListing { computes: Computes::Node(index as u32), kernel: kernels(&lowered).into() });
@@ -132,7 +134,7 @@ impl Plan {
             Step::Copy(place, _) => Some(place),
             Step::Launches(..) => None,
         });
-        let constants = Constants::upload(&graph, device, places.chain(copied))?;
+        let constants = Constants::upload(graph, device, places.chain(copied))?;
         let holdings = Holdings { constants: constants.bytes(), packed: 0, arena: memory.arena };
         let processor = Processor::Gpu { adapter: device.name() };
         let describe = |named: &[(String, ValueId)]| {
@@ -150,7 +152,7 @@ impl Plan {
             fill_arena: options.fill_arena,
             inputs: describe(&graph.inputs),
             outputs: describe(&graph.outputs),
-            description: Arc::new(Description::new(graph, origin, listings.into(), holdings, processor)),
+            description: Arc::new(Description { origin, steps: listings.into(), memory: holdings, processor }),
         })
     }
 

@@ -45,17 +45,10 @@ impl Listing {
         Listing { kinds: kinds(graph), nodes, inputs, outputs }
     }
 
-    /// The listing of `graph`, and the descriptors of its values.
-    pub fn with_descriptors(graph: Graph) -> (Listing, Box<[Descriptor]>) {
-        let kinds = kinds(&graph);
-        let Graph { values, nodes, inputs, outputs } = graph;
-        (Listing { kinds, nodes, inputs, outputs }, values.into_iter().map(|value| value.descriptor).collect())
-    }
-
     /// The listing for the sizes that a tape has computed `values` for.
     pub fn at(&self, values: &[i64]) -> Listing {
         let mut listing = self.clone();
-        listing.nodes.iter_mut().for_each(|node| node.fix(values));
+        listing.nodes.iter_mut().for_each(|node| node.visit_dims(&mut |dim| dim.fix(values)));
         listing
     }
 

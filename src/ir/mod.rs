@@ -5,6 +5,7 @@ mod constant;
 mod listing;
 mod origins;
 mod prologue;
+mod stencil;
 mod text;
 mod verify;
 
@@ -12,6 +13,7 @@ pub use builder::{Builder, Checkpoint, OperandId};
 pub use constant::Constant;
 pub use listing::Listing;
 pub use prologue::{Prologue, Storage, is_cheap};
+pub use stencil::Stencil;
 pub use text::parse;
 
 use crate::dimension::Dim;
@@ -95,12 +97,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// Lets dimensions be the numbers that they are among `values`.
-    fn fix(&mut self, values: &[i64]) {
-        self.op.visit_dims(&mut |dim| dim.fix(values));
+    /// Shows `visit` every dimension.
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        self.op.visit_dims(visit);
         for prologue in &mut self.prologues {
-            let dims = prologue.shape.iter_mut().chain(&mut prologue.descriptor.shape);
-            dims.for_each(|dim| dim.fix(values));
+            prologue.shape.iter_mut().chain(&mut prologue.descriptor.shape).for_each(&mut *visit);
         }
     }
 
@@ -139,21 +140,10 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// The graph for the sizes that [`Tape::evaluate`](crate::dimension::Tape::evaluate) has computed `values` for.
-    ///
-    /// # Errors
-    /// An `UnknownError` when there is no memory for constants that follow from sizes.
-    pub fn at(&self, values: &[i64]) -> Result<Graph> {
-        let mut graph = self.clone();
-        for value in &mut graph.values {
-            value.descriptor.shape.iter_mut().for_each(|dim| dim.fix(values));
-            if let Source::Sizes(dims) = &value.source {
-                let sizes = dims.iter().map(|dim| dim.at(values));
-                value.source = Source::Constant(bytes_of_sizes(sizes, value.descriptor.dtype)?.into());
-            }
-        }
-        graph.nodes.iter_mut().for_each(|node| node.fix(values));
-        Ok(graph)
+    /// Shows `visit` every dimension but those that are elements of [`Source::Sizes`].
+    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        self.values.iter_mut().flat_map(|value| &mut value.descriptor.shape).for_each(&mut *visit);
+        self.nodes.iter_mut().for_each(|node| node.visit_dims(visit));
     }
 
     /// The value `id`.

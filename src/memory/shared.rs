@@ -22,6 +22,12 @@ impl<K> Default for WeakBuffers<K> {
 }
 
 impl<K: Eq + Hash> WeakBuffers<K> {
+    /// How many keys there are, with those that nobody holds a buffer of and that are not forgotten yet.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.buffers.len()
+    }
+
     /// The buffers of `key` that somebody still holds.
     pub fn get(&self, key: &K) -> Vec<Arc<Buffer>> {
         self.buffers.get(key).into_iter().flatten().filter_map(Weak::upgrade).collect()

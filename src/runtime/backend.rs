@@ -9,10 +9,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gpu;
 use crate::gpu::device::Device;
 use crate::gpu::tensor::DeviceTensor;
-use crate::ir::Graph;
+use crate::ir::{Graph, Listing};
 use crate::memory::Buffer;
 use crate::observe::{Stopwatch, Unobserved};
-use crate::shape::MAX_TENSOR_BYTES;
+use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
 use std::sync::{Arc, MutexGuard};
 
 /// Where a context computes.
@@ -62,16 +62,18 @@ impl Backend {
             Backend::Cpu => cpu::plan::PASSES,
             Backend::Gpu(_) => gpu::plan::PASSES,
         });
-        let origin = Origin::new(&graph, passes);
-        Ok(Optimized { graph: cpu::plan::optimized(graph, env, passes)?, origin })
+        let source = Listing::of(&graph);
+        let graph = cpu::plan::optimized(graph, env, passes)?;
+        let origin = Origin::new(source, &graph, passes);
+        Ok(Optimized { graph, origin })
     }
 
-    /// Makes a plan of what [`optimize`](Self::optimize) gave, or of that for given sizes.
+    /// Makes a plan of a graph that [`optimize`](Self::optimize) gave, with the sizes of `origin`. The bytes of constants that
+    /// the plan has packed are dropped from the graph.
     ///
     /// # Errors
     /// As the backends' plans have them.
-    pub fn lower(&self, optimized: Optimized, env: &Env, settings: &Settings) -> Result<Plan> {
-        let Optimized { graph, origin } = optimized;
+    pub fn lower(&self, graph: &mut Graph, origin: Origin, env: &Env, settings: &Settings) -> Result<Plan> {
         match self {
             Backend::Cpu => cpu::plan::Plan::of_optimized(graph, origin, env, settings.plan).map(Plan::Cpu),
             Backend::Gpu(device) => {
@@ -85,23 +87,10 @@ impl Backend {
 
 /// A graph after the passes of a backend, before it is lowered.
 pub struct Optimized {
-    graph: Graph,
-    origin: Origin,
-}
-
-impl Optimized {
     /// What the passes made.
-    pub fn graph(&self) -> &Graph {
-        &self.graph
-    }
-
-    /// The same for the sizes that a tape has computed `values` for.
-    ///
-    /// # Errors
-    /// An `UnknownError` when there is no memory for constants that follow from sizes.
-    pub fn at(&self, values: &[i64]) -> Result<Optimized> {
-        Ok(Optimized { graph: self.graph.at(values)?, origin: self.origin.at(values) })
-    }
+    pub(super) graph: Graph,
+    /// What its plans are made of.
+    pub(super) origin: Origin,
 }
 
 impl Plan {
@@ -110,6 +99,14 @@ impl Plan {
         match self {
             Plan::Cpu(plan) => plan.description(),
             Plan::Gpu(plan) => plan.description(),
+        }
+    }
+
+    /// Names and descriptors of the inputs and outputs.
+    pub fn ports(&self) -> [&[(String, Descriptor)]; 2] {
+        match self {
+            Plan::Cpu(plan) => [plan.inputs(), plan.outputs()],
+            Plan::Gpu(plan) => [plan.inputs(), plan.outputs()],
         }
     }
 

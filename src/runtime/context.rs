@@ -9,7 +9,7 @@ use super::weak_list::WeakList;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::cpu::threads::Threads;
-use crate::description::Description;
+use crate::description::{Description, Origin};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::adapter::{self, Choice, WebGpuAdapter};
 use crate::gpu::device::Device;
@@ -381,11 +381,11 @@ pub struct Site<'a> {
 impl Site<'_> {
     /// A plan of `graph`.
     fn compile(&self, graph: Graph) -> Result<Plan> {
-        let optimized = self.backend.optimize(graph, self.env, &self.settings)?;
-        self.backend.lower(optimized, self.env, &self.settings)
+        let Optimized { mut graph, origin } = self.backend.optimize(graph, self.env, &self.settings)?;
+        self.backend.lower(&mut graph, origin, self.env, &self.settings)
     }
 
-    /// Runs the passes on `graph`, to be [lowered](Self::lower).
+    /// Runs the passes on `graph`.
     ///
     /// # Errors
     /// An OperationError for whatever goes wrong.
@@ -393,14 +393,14 @@ impl Site<'_> {
         self.backend.optimize(graph, self.env, &self.settings).map_err(of_build)
     }
 
-    /// Makes a plan of `graph`, which is freed with the context at the latest.
+    /// Makes a plan of `graph`, see [`Backend::lower`], which is freed with the context at the latest.
     ///
     /// # Errors
     /// An OperationError for whatever goes wrong.
-    pub fn lower(&self, graph: Optimized) -> Result<Arc<CompiledGraph>> {
+    pub(super) fn lower(&self, graph: &mut Graph, origin: Origin) -> Result<Arc<CompiledGraph>> {
         let compiled = Arc::new(CompiledGraph::default());
         self.graphs.add(&compiled);
-        compiled.fill(|| self.backend.lower(graph, self.env, &self.settings))?;
+        compiled.fill(|| self.backend.lower(graph, origin, self.env, &self.settings))?;
         Ok(compiled)
     }
 
@@ -512,6 +512,11 @@ impl CompiledGraph {
         *self.lock_description() = Some(plan.description().clone());
         *self.lock() = Some(plan);
         Ok(())
+    }
+
+    /// Names and descriptors of its inputs and outputs; none while it is not built.
+    pub fn ports(&self) -> [Vec<(String, Descriptor)>; 2] {
+        self.lock().as_ref().map_or_else(Default::default, |plan| plan.ports().map(<[_]>::to_vec))
     }
 
     /// Shows `visit` the buffers of constants that it reads, see [`Plan::each_weight`].

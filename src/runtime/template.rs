@@ -4,9 +4,11 @@
 //! that was needed lately, [`Recent`] what is compiled for the last few sets of sizes.
 
 use super::backend::Optimized;
-use super::context::CompiledGraph;
+use super::context::{CompiledGraph, Site};
+use crate::description::Origin;
 use crate::dimension::{Dim, Tape};
 use crate::error::Result;
+use crate::ir::Stencil;
 use crate::memory::Buffer;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,7 +65,7 @@ impl<T: Clone, const MAX: usize> Recent<T, MAX> {
 pub struct Template<T> {
     tape: Tape,
     /// `None` if there is nothing to compute.
-    graph: Option<Optimized>,
+    graph: Option<(Mutex<Stencil>, Origin)>,
     /// What steps have packed and read in place. Kept while nothing that is compiled does, so that nothing is packed twice.
     weights: Mutex<HashMap<usize, Arc<Buffer>>>,
     recorded: T,
@@ -77,7 +79,9 @@ impl<T> Template<T> {
     /// That of `work` for numbers.
     pub fn record(sizes: &[i64], work: impl Fn(&[Dim]) -> Result<(Option<Optimized>, T)>) -> Result<Template<T>> {
         let made = |(made, tape): (Result<(Option<Optimized>, T)>, Tape)| {
-            made.map(|(graph, recorded)| Template { tape, graph, weights: Mutex::default(), recorded })
+            let (graph, recorded) = made?;
+            let graph = graph.map(|Optimized { graph, origin }| (Mutex::new(Stencil::new(graph)), origin));
+            Ok(Template { tape, graph, weights: Mutex::default(), recorded })
         };
         made(Tape::record(sizes, &work)).or_else(|_| {
             made(Tape::record(sizes, |dims| {
@@ -92,16 +96,22 @@ impl<T> Template<T> {
         &self.recorded
     }
 
-    /// The graph for the sizes that `values` were computed for; `None` if there is nothing to compute.
+    /// What is compiled for the sizes that `values` were computed for; `None` if there is nothing to compute.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for constants that follow from sizes.
-    pub fn graph_at(&self, values: &[i64]) -> Result<Option<Optimized>> {
-        self.graph.as_ref().map(|graph| graph.at(values)).transpose()
+    /// An `UnknownError` when there is no memory for constants that follow from sizes, an `OperationError` when compiling
+    /// fails.
+    pub fn compile(&self, site: &Site, values: &[i64]) -> Result<Option<Arc<CompiledGraph>>> {
+        let Some((stencil, origin)) = &self.graph else { return Ok(None) };
+        // What a filling that panicked has left there is overwritten by the next one.
+        let mut stencil = stencil.lock().unwrap_or_else(PoisonError::into_inner);
+        let compiled = site.lower(stencil.at(values)?, origin.at(values))?;
+        self.keep_weights(&compiled);
+        Ok(Some(compiled))
     }
 
     /// Keeps what `graph`, which was compiled of this, reads.
-    pub fn keep_weights(&self, graph: &CompiledGraph) {
+    fn keep_weights(&self, graph: &CompiledGraph) {
         let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
         graph.each_weight(|buffer| {
             if buffer.len() >= MIN_KEPT {

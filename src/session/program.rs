@@ -351,10 +351,9 @@ impl Program {
         let specialization = match find_kept(&stage.kept, is_it) {
             Some(known) => known,
             None => {
-                let (template, filled) = fill(&stage.templates, run.site, &free, &import)?;
+                let filled = fill(&stage.templates, run.site, &free, &import)?;
                 let names = inputs.iter().map(|(name, _)| name.clone()).collect();
-                let made = Arc::new(Specialization::compile(run.site, filled, Key::Sizes(free.clone()), names)?);
-                made.graph().into_iter().for_each(|graph| template.keep_weights(graph));
+                let made = Arc::new(Specialization::new(run.site, filled, Key::Sizes(free.clone()), names));
                 drop(stage.kept.add(&made));
                 run.session.weigh();
                 made

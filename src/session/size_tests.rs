@@ -1,8 +1,11 @@
 //! Models of all kinds whose sizes share templates.
 
-use super::tests::Sized;
+use super::SessionOptions;
+use super::tests::{Sized, finished, session};
 use crate::onnx::tensor::ElementType::{Float, Int32, Int64, Uint8};
 use crate::onnx::testing::{Attr, TestGraph};
+use crate::runtime::Site;
+use std::ops::RangeInclusive;
 
 /// Checks that all sizes behind the first few share what was imported for those, and that results are right.
 fn check(allowed: usize, sized: Sized) {
@@ -459,4 +462,55 @@ fn last_tokens_norms_and_packed_products_of_any_length() {
             .output("local")
     }
     check(4, Sized { graph, inputs: &[&["n", "t", "16"]], sizes: TEXTS });
+}
+
+/// A layer with weights that are worth sharing, positions that follow from the length, and a residual.
+fn layer() -> TestGraph {
+    let graph = TestGraph::default().input("x", Float, &["n", "t", "64"]);
+    let graph = weight(graph, "w", &[64, 64]);
+    let graph = weight(graph, "places", &[512, 64]);
+    graph
+        .ints("zero", &[0])
+        .ints("one", &[1])
+        .ints("two", &[2])
+        .ints("flat", &[0, -1])
+        .node("Shape", "x", "shape", vec![])
+        .node("Slice", "shape one two", "length", vec![])
+        .node("Slice", "places zero length zero", "here", vec![])
+        .node("Add", "x here", "placed", vec![])
+        .node("MatMul", "placed w", "product", vec![])
+        .node("Add", "product x", "sum", vec![])
+        .node("Reshape", "sum flat", "y", vec![])
+        .output("y")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_grows_over_a_hundred_thousand_sets_of_sizes() {
+    use crate::cpu::weights::origins;
+    use crate::testing::{alone, process_bytes};
+
+    alone("session::size_tests::nothing_grows_over_a_hundred_thousand_sets_of_sizes", || {
+        let session = session(layer(), SessionOptions::default());
+        let specialize = |batches: RangeInclusive<u32>| {
+            let of = session.clone();
+            let work = move |site: &Site| {
+                for shape in batches.flat_map(|n| (1..=400).map(move |t| vec![n, t, 64])) {
+                    drop(of.specialize(site, &[shape].into())?);
+                }
+                Ok(None)
+            };
+            finished(|done| session.context.enqueue(work, done)).unwrap();
+            let kept = session.kept.lock().len();
+            ([session.templates.count(), kept, session.bytes(), origins()], process_bytes("VmRSS"))
+        };
+        // The largest first, so that the arena is as large as ever; then those that decide otherwise than most.
+        specialize(250..=250);
+        let (before, resident) = specialize(1..=4);
+        let (after, grown) = specialize(5..=249);
+        assert_eq!(after, before, "templates, kept sets of sizes, bytes of the session, origins of shared buffers");
+        assert!(after[0] < 8 && after[1] == 8, "{after:?}");
+        // 50 bytes for each were 5 MB.
+        assert!(grown < resident + (4 << 20), "{resident} bytes before, {grown} after");
+    });
 }

@@ -6,7 +6,7 @@ use super::value::{Feed, Pool, Target, Value};
 use super::{Session, SessionOptions};
 use crate::dimension::Dim;
 use crate::error::Result;
-use crate::ir::{Builder, ValueId};
+use crate::ir::Builder;
 use crate::memory::Buffer;
 use crate::onnx::Binding;
 use crate::runtime::{Backend, CompiledGraph, Later, Read, Recent, Site, Slot, Tensor};
@@ -109,10 +109,9 @@ impl Session {
         }
         let (model, free) = (self.model()?, self.free_sizes(shapes));
         let import = |dims: &[Dim]| self.record(site, &model, shapes, &free, dims);
-        let (template, filled) = fill(&self.templates, site, &free, &import)?;
+        let filled = fill(&self.templates, site, &free, &import)?;
         let names = self.signature.inputs.iter().map(|input| input.name.clone()).collect();
-        let made = Arc::new(Specialization::compile(site, filled, Key::Shapes(shapes.clone()), names)?);
-        made.graph.iter().for_each(|graph| template.keep_weights(graph));
+        let made = Arc::new(Specialization::new(site, filled, Key::Shapes(shapes.clone()), names));
         drop(self.kept.add(&made));
         self.weigh();
         Ok(made)
@@ -132,30 +131,28 @@ pub(super) fn bind_constants(
 }
 
 impl Specialization {
-    /// Compiles `filled`; `names` are those of the inputs of the session, or of what a part of its model is given.
-    ///
-    /// # Errors
-    /// An OperationError when compiling fails.
-    pub(super) fn compile(site: &Site, filled: Filled, key: Key, names: Vec<String>) -> Result<Specialization> {
+    /// The specialization that runs `filled`; `names` are those of the inputs of the session, or of what a part of its model is
+    /// given.
+    pub(super) fn new(site: &Site, filled: Filled, key: Key, names: Vec<String>) -> Specialization {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let Filled { graph, inputs, outputs, rest } = filled;
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         if let Some(graph) = &graph {
             let computed: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
-            let terminals = |names: &[String], named: &[(String, ValueId)]| -> Vec<Terminal> {
-                let terminal = |(name, id): &(String, ValueId)| Terminal {
-                    at: names.iter().position(|other| other == name).expect("the graph has the names of the model"),
-                    own: site.tensor(graph.graph().descriptor(*id).clone()),
+            let terminals = |names: &[String], ports: Vec<(String, Descriptor)>| -> Vec<Terminal> {
+                let terminal = |(name, descriptor): (String, Descriptor)| Terminal {
+                    at: names.iter().position(|other| *other == name).expect("the graph has the names of the model"),
+                    own: site.tensor(descriptor),
                 };
-                named.iter().map(terminal).collect()
+                ports.into_iter().map(terminal).collect()
             };
-            reads = terminals(&names, &graph.graph().inputs);
-            writes = terminals(&computed, &graph.graph().outputs);
+            let [read, written] = graph.ports();
+            reads = terminals(&names, read);
+            writes = terminals(&computed, written);
         }
-        let graph = graph.map(|graph| site.lower(graph)).transpose()?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let last_run = AtomicU64::new(u64::MAX);
-        Ok(Specialization { id, key, names, inputs, outputs, graph, reads, writes, rest, last_run })
+        Specialization { id, key, names, inputs, outputs, graph, reads, writes, rest, last_run }
     }
 
     /// Whether the last run of everything took hardly any time, of one thread.

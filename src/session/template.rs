@@ -10,7 +10,7 @@ use crate::ir::Builder;
 use crate::onnx::cuts::{Kept, Left, Rest};
 use crate::onnx::model::{Dimension, ValueInfo};
 use crate::onnx::{Binding, Imported, Model, Request, import};
-use crate::runtime::{Optimized, Site, Template, Templates};
+use crate::runtime::{CompiledGraph, Optimized, Site, Template, Templates};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -90,9 +90,10 @@ pub(super) struct Bindings {
     rest: Option<Ending>,
 }
 
-/// A session for given sizes, and its graph before it is compiled for them.
+/// What is compiled of a session for given sizes.
 pub(super) struct Filled {
-    pub graph: Option<Optimized>,
+    /// `None` if no output has any elements.
+    pub graph: Option<Arc<CompiledGraph>>,
     pub inputs: Vec<Port>,
     pub outputs: Vec<Port>,
     pub rest: Option<Ending>,
@@ -123,12 +124,7 @@ fn fixed(mut kept: Kept, values: &[i64]) -> Kept {
 /// # Errors
 /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an UnknownError when
 /// there is no memory for constants that follow from sizes.
-pub(super) fn fill(
-    templates: &Templates<Bindings>,
-    site: &Site,
-    free: &FreeSizes,
-    import: Recorder,
-) -> Result<(Arc<Template<Bindings>>, Filled)> {
+pub(super) fn fill(templates: &Templates<Bindings>, site: &Site, free: &FreeSizes, import: Recorder) -> Result<Filled> {
     let fits = |bindings: &Bindings| bindings.form == free.form;
     let record = || Template::record(&free.sizes, |dims| optimized(site, &free.form, import(dims)?));
     let (template, values) = templates.find(&free.sizes, fits, record)?;
@@ -137,14 +133,14 @@ pub(super) fn fill(
         descriptor.shape.iter_mut().for_each(|dim| dim.fix(&values));
         Port { name: binding.name.clone(), descriptor }
     };
-    let graph = template.graph_at(&values)?;
+    let graph = template.compile(site, &values)?;
     let Bindings { inputs, outputs, rest, .. } = template.recorded();
     let [inputs, outputs] = [inputs, outputs].map(|all| all.iter().map(port).collect());
     let rest = rest.as_ref().map(|Ending { left, values: kept }| {
         let kept = kept.iter().map(|(name, kept)| (name.clone(), fixed(kept.clone(), &values)));
         Ending { left: left.clone(), values: kept.collect() }
     });
-    Ok((template, Filled { graph, inputs, outputs, rest }))
+    Ok(Filled { graph, inputs, outputs, rest })
 }
 
 /// The optimized graph of an import, `None` if no output has any elements, and what goes with it.

@@ -65,13 +65,13 @@ impl MatmulShape {
     /// products out of one.
     pub fn take_addend(&mut self, strides: &[usize]) -> bool {
         let Some((batch, &[row, col])) = strides.split_last_chunk::<2>() else { return false };
+        if self.c.is_some() || batch.len() != self.batch.len() {
+            return false;
+        }
         let c = MatrixStrides { batch: batch.to_vec(), row, col };
-        let with = MatmulShape { c: Some(c), beta: 1.0, ..self.clone() };
-        let takes = self.c.is_none()
-            && batch.len() == self.batch.len()
-            && with.clone().flattened().batch.len() == self.clone().flattened().batch.len();
+        let takes = self.is_flat(Some(&c)) == self.is_flat(None);
         if takes {
-            *self = with;
+            (self.c, self.beta) = (Some(c), 1.0);
         }
         takes
     }
@@ -98,8 +98,8 @@ impl MatmulShape {
         self
     }
 
-    /// The batch as more rows, when all batches multiply with the same `b` and the rows of `a` and `c` follow on.
-    fn flattened(mut self) -> MatmulShape {
+    /// Whether all batches multiply with the same `b`, and the rows of `a` and of an addend `c` follow on.
+    fn is_flat(&self, c: Option<&MatrixStrides>) -> bool {
         let follows = |s: &MatrixStrides| {
             let mut wanted = s.row * self.m;
             self.batch.iter().zip(&s.batch).rev().all(|(&size, &stride)| {
@@ -109,7 +109,12 @@ impl MatmulShape {
             })
         };
         let shared = self.batch.iter().zip(&self.b.batch).all(|(&size, &stride)| size == 1 || stride == 0);
-        if !self.batch.is_empty() && shared && follows(&self.a) && self.c.as_ref().is_none_or(follows) {
+        !self.batch.is_empty() && shared && follows(&self.a) && c.is_none_or(follows)
+    }
+
+    /// The batch as more rows, where that is possible.
+    fn flattened(mut self) -> MatmulShape {
+        if self.is_flat(self.c.as_ref()) {
             self.m *= self.batches();
             self.batch.clear();
             self.a.batch.clear();

@@ -1,0 +1,93 @@
+//! What new sizes cost a session, beside sizes that it keeps the plan of: `cargo bench --no-default-features --bench sizes --
+//! MODEL.onnx batch_size=1 sequence_length=16..416`, with all free dimensions of the model, of which one has a range. Nothing
+//! is run.
+//!
+//! Each size of the range is new once. Times are those of the work itself, in the background of the context, without the way
+//! there and back.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+use webnn_node::onnx::Model;
+use webnn_node::onnx::model::{Dimension, ValueInfo};
+use webnn_node::runtime::{Context, Done, Slot, Wish};
+use webnn_node::session::{Session, SessionOptions, Shapes};
+
+/// The sizes of a free dimension, one after the other.
+fn sizes(text: &str) -> Range<u32> {
+    let number = |text: &str| -> u32 { text.parse().unwrap_or_else(|_| panic!("{text} is no size")) };
+    match text.split_once("..") {
+        Some((from, to)) => number(from)..number(to),
+        None => number(text)..number(text) + 1,
+    }
+}
+
+/// Does a request to the end.
+fn finished(request: impl FnOnce(Done)) {
+    let (tell, told) = channel();
+    request(Done::new(move |result| tell.send(result).expect("somebody waits")));
+    told.recv().expect("every request is told its end").expect("it succeeds");
+}
+
+/// Specializes the session for each of `all`, and prints how long it took.
+fn measure(what: &str, session: &Arc<Session>, context: &Context, all: Vec<Shapes>) {
+    let (times, session) = (Arc::new(Slot::default()), session.clone());
+    let target = times.clone();
+    finished(|done| {
+        context.enqueue(
+            move |site| {
+                let mut times: Vec<Duration> = Vec::with_capacity(all.len());
+                for shapes in &all {
+                    let started = Instant::now();
+                    drop(session.specialize(site, shapes)?);
+                    times.push(started.elapsed());
+                }
+                target.put(times);
+                Ok(None)
+            },
+            done,
+        );
+    });
+    let mut times = times.take().expect("times");
+    times.sort();
+    let [median, late] = [times.len() / 2, times.len() * 9 / 10].map(|at| times[at]);
+    println!("{what:12} median {median:7.1?}   90th percentile {late:7.1?}");
+}
+
+fn main() {
+    // Cargo says --bench to every benchmark.
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
+    let path = arguments.next().expect("the path of a model, and NAME=SIZE for its free dimensions");
+    let dimensions: BTreeMap<String, Range<u32>> = arguments
+        .map(|argument| {
+            let (name, text) = argument.split_once('=').expect("NAME=SIZE or NAME=FROM..TO");
+            (name.to_string(), sizes(text))
+        })
+        .collect();
+    let rounds = dimensions.values().map(|sizes| sizes.len()).max().expect("a free dimension") as u32;
+    let model = Arc::new(Model::open(path.as_ref()).expect("a model"));
+    println!("{} nodes, {rounds} sets of sizes", model.graph.nodes.len());
+    let context = Arc::new(Context::new(Some(1), false).expect("a context"));
+    finished(|done| context.open(Wish::Cpu, Done::unobserved(), done));
+    let session = Session::open(model, context.clone(), SessionOptions::default());
+    let session = Arc::new(session.expect("a session"));
+    let shapes = |round: u32| -> Shapes {
+        let shape = |input: &ValueInfo| -> Vec<u32> {
+            let size = |dimension: &Dimension| match dimension {
+                Dimension::Fixed(size) => *size,
+                Dimension::Free(name) => {
+                    let sizes = dimensions.get(name).unwrap_or_else(|| panic!("{name}=SIZE is missing"));
+                    (sizes.start + round).min(sizes.end - 1)
+                }
+            };
+            input.shape.as_ref().expect("inputs have a rank").iter().map(size).collect()
+        };
+        session.signature().inputs.iter().map(shape).collect()
+    };
+    // The arena grows with the largest.
+    measure("first", &session, &context, vec![shapes(rounds - 1)]);
+    measure("new sizes", &session, &context, (0..rounds - 1).map(shapes).collect());
+    measure("known sizes", &session, &context, vec![shapes(rounds - 1); rounds as usize]);
+}
