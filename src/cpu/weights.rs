@@ -237,7 +237,7 @@ fn lock() -> MutexGuard<'static, WeakBuffers<Origin>> {
 /// How many origins there is something made of, or was until lately.
 #[cfg(test)]
 pub fn origins() -> usize {
-    lock().len()
+    lock().count()
 }
 
 /// The shared buffer of what `make` makes of `origin`, made only if nobody holds it.

@@ -24,7 +24,7 @@ impl<K> Default for WeakBuffers<K> {
 impl<K: Eq + Hash> WeakBuffers<K> {
     /// How many keys there are, with those that nobody holds a buffer of and that are not forgotten yet.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.buffers.len()
     }
 
