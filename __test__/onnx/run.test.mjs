@@ -372,6 +372,19 @@ describe('run', () => {
     }
     const many = await Promise.all(Array.from({ length: 2000 }, (_, n) => model.run({ x: floats(n, 1, 2) })));
     many.forEach(({ y }, n) => assert.deepEqual([...y.data], [2 * n + 1, 12, 104]));
+    for (let round = 0; round < 20; round++) {
+      const order = [];
+      const runs = Array.from({ length: 50 }, (_, n) => model.run({ x: floats(n, 1, 2) }).then(() => order.push(n)));
+      await new Promise(round % 2 === 0 ? setImmediate : (resolve) => setTimeout(resolve, 1));
+      await Promise.all([...runs, model.run({ x: floats(50, 1, 2) }).then(() => order.push(50))]);
+      assert.deepEqual(order, Array.from({ length: 51 }, (_, n) => n), 'in the order of the calls');
+    }
+    const narrow = await model.context.createTensor({ dataType: 'float32', shape: [1, 2], readable: true });
+    isOver = false;
+    setTimeout(() => (isOver = true), 20);
+    while (!isOver) {
+      await assert.rejects(model.run({ x: floats(1, 2, 3) }, { y: narrow }), { name: 'TypeError' });
+    }
     model.destroy();
     await assert.rejects(model.run({ x: floats(1, 2, 3) }), { name: 'InvalidStateError', code: 'ERR_WEBNN_DESTROYED' });
   });

@@ -133,9 +133,7 @@ class OnnxModel {
   async describe(shapes = {}) {
     const lists = shapeLists(shapes, 'describe');
     this.#requireAlive('describe');
-    const describing = this.#session.describe(lists, this.#ended);
-    this.#pending++;
-    return describing;
+    return this.#session.describe(lists);
   }
 
   /** Frees everything, and the context if the model made it. Runs that have begun end as they should. */

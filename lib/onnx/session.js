@@ -20,30 +20,25 @@ const RUNS_PER_TURN = 16;
  */
 class Turns {
   #runs = 0;
-
-  /** Whether a run may be done at once. */
-  get isOpen() {
-    return this.#runs < RUNS_PER_TURN;
-  }
-
   /**
-   * Counts a run that was done at once.
+   * Settled when the event loop has turned, if it has to before anything more is done at once.
    *
-   * @template T
-   * @param {T} result
-   * @returns {T | Promise<T>} the result, for the last one when the event loop has turned
+   * @type {Promise<void> | undefined}
    */
-  count(result) {
+  over;
+
+  /** Counts a run that was done at once. */
+  count() {
     this.#runs += 1;
-    if (this.isOpen) {
-      return result;
-    }
-    return new Promise((resolve) => {
-      setImmediate(() => {
-        this.#runs = 0;
-        resolve(result);
+    if (this.#runs === RUNS_PER_TURN) {
+      this.over = new Promise((resolve) => {
+        setImmediate(() => {
+          this.#runs = 0;
+          this.over = undefined;
+          resolve();
+        });
       });
-    });
+    }
   }
 }
 
@@ -133,11 +128,32 @@ class Session {
       native.checkNames(this.#handle, [...feeds.keys()], [...fetches.keys()]);
     }
     const id = native.completions.nextId();
-    const results = native.runSession(this.#handle, id, values, targets, turns.isOpen);
-    if (results !== null) {
-      return turns.count(this.#resultsOf(results, fetches));
+    // Promises of a session are settled in the order of its runs.
+    const mayRunHere = turns.over === undefined && this.pending === 0;
+    const made = this.#runNative(id, values, targets, mayRunHere);
+    const results = made === null ? this.#outcome(id, (/** @type {import('./data.js').Made[]} */ made) => this.#resultsOf(made, fetches)) : this.#resultsOf(made, fetches);
+    return turns.over === undefined ? results : Promise.all([results, turns.over]).then(([results]) => results);
+  }
+
+  /**
+   * What the native side has made at once, or null if it is told later.
+   *
+   * @param {number} id
+   * @param {(import('../internal.js').Handle<'tensor'> | Uint8Array | readonly number[] | null)[]} values
+   * @param {(import('../internal.js').Handle<'tensor'> | null | undefined)[] | undefined} targets
+   * @param {boolean} mayRunHere
+   */
+  #runNative(id, values, targets, mayRunHere) {
+    let made;
+    try {
+      made = native.runSession(this.#handle, id, values, targets, mayRunHere);
+    } finally {
+      // One that fails was perhaps done as well.
+      if (made !== null && mayRunHere) {
+        turns.count();
+      }
     }
-    return this.#outcome(id, (/** @type {import('./data.js').Made[]} */ made) => this.#resultsOf(made, fetches));
+    return made;
   }
 
   /**
@@ -220,19 +236,12 @@ class Session {
 
   /**
    * @param {[string, number[]][]} shapes of inputs by name
-   * @param {() => void} ended is called before the promise is settled
    * @returns {Promise<import('../../onnx.js').OnnxDescription>}
    */
-  describe(shapes, ended) {
+  describe(shapes) {
     const id = native.completions.nextId();
     native.describeSession(this.#handle, id, shapes.map(([name]) => name), shapes.map(([, shape]) => shape));
-    return native.completions.outcome(id, (error, /** @type {[string]} */ made) => {
-      ended();
-      if (error !== undefined) {
-        throw error;
-      }
-      return JSON.parse(made[0]);
-    });
+    return this.#outcome(id, (/** @type {[string]} */ [json]) => JSON.parse(json));
   }
 
   /**

@@ -450,6 +450,11 @@ impl Search<'_> {
                     let fits = |shape: &[Dim]| is_single(shape) || is_per_channel(shape, channels);
                     let other = other.filter(|id| same_shape && fits(&self.graph.descriptor(**id).shape));
                     let Some(&other) = other else { return Ok(()) };
+                    // Of two products, each would be the factor of the other.
+                    let producer = self.producers[other.index()].map(|index| &self.graph.nodes[index]);
+                    if producer.is_some_and(|node| kind(self.graph, node).is_some()) {
+                        return Ok(());
+                    }
                     found.input.factor = Some(other);
                 }
                 Op::Elementwise(Elementwise::Add) if found.bias.is_empty() && !clamped && !found.is_convolution() => {

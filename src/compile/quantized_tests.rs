@@ -195,6 +195,26 @@ output y = %10"
 }
 
 #[test]
+fn of_two_products_neither_is_the_factor_of_the_other() {
+    let text = "%0 = input x int8 [1, 6]
+         %1 = constant float32 [1, 1] 0.5
+         %2 = constant int8 [1, 1] 1
+         %3 = dequantizeLinear %0 %1 %2
+         %4 = constant int8 [6, 4]
+         %5 = dequantizeLinear %4 %1 %2
+         %6 = constant int8 [6, 4]
+         %7 = dequantizeLinear %6 %1 %2
+         %8 = matmul %3 %5
+         %9 = matmul %3 %7
+         %10 = mul %8 %9
+         output y = %10";
+    let mut graph = parse(text);
+    pass(&mut graph);
+    let names: Vec<&str> = graph.nodes.iter().map(|node| node.op.rule().name).collect();
+    assert_eq!(names, ["quantizedMatmul", "quantizedMatmul", "mul"]);
+}
+
+#[test]
 fn values_with_another_reader_stay() {
     check_pass(
         pass,

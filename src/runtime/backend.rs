@@ -118,8 +118,8 @@ impl Plan {
         }
     }
 
-    /// Whether it computes on the thread that runs it, and on no other.
-    pub fn is_of_one_thread(&self) -> bool {
+    /// Whether running it is not worth the threads of the pool; single steps may still call them.
+    pub fn stays_out_of_pool(&self) -> bool {
         matches!(self, Plan::Cpu(plan) if !plan.enters_pool())
     }
 

@@ -524,9 +524,9 @@ impl CompiledGraph {
         self.lock().iter().for_each(|plan| plan.each_weight(&mut visit));
     }
 
-    /// Whether it computes on the thread that runs it, and on no other.
-    pub fn is_of_one_thread(&self) -> bool {
-        self.lock().as_ref().is_some_and(|plan| plan.is_of_one_thread())
+    /// Whether running it is not worth the threads of the pool; single steps may still call them.
+    pub fn stays_out_of_pool(&self) -> bool {
+        self.lock().as_ref().is_some_and(|plan| plan.stays_out_of_pool())
     }
 
     /// Bytes that the compiled graph holds; 0 while it is not built.

@@ -23,7 +23,7 @@ type Tell = Box<dyn FnOnce(Result<()>) -> Option<Wake> + Send>;
 pub struct Done(Option<Tell>);
 
 impl Done {
-    /// Calls `tell` once, on a background thread.
+    /// Calls `tell` once, nearly always on a background thread.
     pub fn new(tell: impl FnOnce(Result<()>) + Send + 'static) -> Done {
         Done::waking(|result| {
             tell(result);

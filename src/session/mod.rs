@@ -124,7 +124,9 @@ impl SessionRun {
         if !session.is_quick(&self.shapes) {
             return Err(self);
         }
-        let Some(turn) = session.context.turn() else { return Err(self) };
+        // What was asked before may have freed the plan until now.
+        let turn = session.context.turn().filter(|_| session.is_quick(&self.shapes));
+        let Some(turn) = turn else { return Err(self) };
         let values = Arc::new(Slot::default());
         let ran = turn.run(|site| self.compute(site, values.clone()));
         Ok(ran.map(|_| values.take().unwrap_or_default()).map_err(Error::with_code))
@@ -134,7 +136,7 @@ impl SessionRun {
         let SessionRun { session, shapes, feeds, targets } = self;
         let specialization = session.specialize(site, &shapes)?;
         if specialization.rest.is_none() {
-            return specialization.run(site, feeds, targets, &session.pool, values);
+            return specialization.run(site, feeds, targets, &session, values);
         }
         values.put(session.run_cut(site, &specialization, feeds, &targets)?);
         Ok(None)
@@ -273,7 +275,7 @@ impl Session {
         );
     }
 
-    /// Gives `value` back, whose bytes were copied.
+    /// Keeps `bytes`, which nobody needs any more, for other runs.
     pub fn recycle(&self, bytes: Buffer) {
         let excess = self.pool.give(bytes);
         if !excess.is_empty() {

@@ -541,7 +541,7 @@ impl Run<'_> {
             targets.push(Target::Tensor(tensor.clone()));
             outputs.push(Held::Tensor(tensor));
         }
-        specialization.run(site, feeds, targets, &self.session.pool, Arc::default())?;
+        specialization.run(site, feeds, targets, self.session, Arc::default())?;
         let rest = specialization.rest.as_ref().expect("a part has one");
         for (name, kept) in &rest.values {
             let output = |at: usize| Ok(outputs[at].clone());

@@ -2,7 +2,7 @@
 
 use super::signature::{Shapes, check_target};
 use super::template::{Ending, Filled, FreeSizes, fill};
-use super::value::{Feed, Pool, Target, Value};
+use super::value::{Feed, Target, Value};
 use super::{Session, SessionOptions};
 use crate::dimension::Dim;
 use crate::error::Result;
@@ -61,6 +61,8 @@ pub struct Specialization {
     writes: Vec<Terminal>,
     /// What is left when the graph was run; `None` if nothing is.
     pub(super) rest: Option<Ending>,
+    /// Whether a run of the graph is all there is to do, outside of the pool.
+    may_be_quick: bool,
     /// Nanoseconds of the last run; `u64::MAX` before the first one.
     last_run: AtomicU64,
 }
@@ -151,14 +153,14 @@ impl Specialization {
             writes = terminals(&computed, written);
         }
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let may_be_quick = rest.is_none() && graph.as_ref().is_none_or(|graph| graph.stays_out_of_pool());
         let last_run = AtomicU64::new(u64::MAX);
-        Specialization { id, key, names, inputs, outputs, graph, reads, writes, rest, last_run }
+        Specialization { id, key, names, inputs, outputs, graph, reads, writes, rest, may_be_quick, last_run }
     }
 
-    /// Whether the last run of everything took hardly any time, of one thread.
+    /// Whether the last run took hardly any time, and none of the threads of the pool.
     pub(super) fn is_quick(&self) -> bool {
-        let last_run = Duration::from_nanos(self.last_run.load(Ordering::Relaxed));
-        last_run <= QUICK && self.rest.is_none() && self.graph.as_ref().is_none_or(|graph| graph.is_of_one_thread())
+        self.may_be_quick && Duration::from_nanos(self.last_run.load(Ordering::Relaxed)) <= QUICK
     }
 
     /// Bytes that the compiled graph holds.
@@ -197,7 +199,7 @@ impl Specialization {
         site: &Site,
         feeds: Vec<Feed>,
         targets: Vec<Target>,
-        pool: &Pool,
+        session: &Session,
         values: Arc<Slot<Vec<Option<Value>>>>,
     ) -> Result<Option<Later>> {
         for (output, target) in self.outputs.iter().zip(&targets) {
@@ -209,14 +211,14 @@ impl Specialization {
             values.put(results);
             return Ok(None);
         };
-        let inputs = self.place_inputs(site, feeds, pool)?;
+        let inputs = self.place_inputs(site, feeds, session)?;
         let mut outputs = Vec::with_capacity(self.writes.len());
         for Terminal { at, own } in &self.writes {
             outputs.push(match &targets[*at] {
                 Target::Tensor(tensor) => tensor.clone(),
                 Target::Read | Target::Unread => {
                     match site.backend {
-                        Backend::Cpu => drop(own.fill(&site.backend, pool.take(own.descriptor().bytes())?)?),
+                        Backend::Cpu => drop(own.fill(&site.backend, session.pool.take(own.descriptor().bytes())?)?),
                         Backend::Gpu(_) => own.place(&site.backend)?,
                     }
                     own.clone()
@@ -225,11 +227,11 @@ impl Specialization {
         }
         let ran = graph.run(site.env, "run", [&inputs, &outputs], None);
         // On the CPU, the memory of feeds serves the next run; graphs do not keep it.
-        self.reads.iter().filter_map(|terminal| terminal.own.take()).for_each(|buffer| drop(pool.give(buffer)));
+        self.reads.iter().filter_map(|terminal| terminal.own.take()).for_each(|buffer| session.recycle(buffer));
         ran?;
         match site.backend {
             Backend::Cpu => {
-                values.put(self.taken_results(results, &targets, pool));
+                values.put(self.taken_results(results, &targets, session));
                 self.last_run.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
                 Ok(None)
             }
@@ -249,14 +251,14 @@ impl Specialization {
     }
 
     /// The tensors that the graph reads, with the feeds.
-    fn place_inputs(&self, site: &Site, feeds: Vec<Feed>, pool: &Pool) -> Result<Vec<Arc<Tensor>>> {
+    fn place_inputs(&self, site: &Site, feeds: Vec<Feed>, session: &Session) -> Result<Vec<Arc<Tensor>>> {
         let mut feeds: Vec<Option<Feed>> = feeds.into_iter().map(Some).collect();
         let mut inputs = Vec::with_capacity(self.reads.len());
         for Terminal { at, own } in &self.reads {
             inputs.push(match feeds[*at].take().expect("the graph reads each input once") {
                 Feed::Tensor(tensor) => tensor,
                 Feed::Bytes(bytes) => {
-                    own.fill(&site.backend, bytes)?.into_iter().for_each(|copied| drop(pool.give(copied)));
+                    own.fill(&site.backend, bytes)?.into_iter().for_each(|copied| session.recycle(copied));
                     own.clone()
                 }
             });
@@ -264,19 +266,24 @@ impl Specialization {
         // Those of which only the shape is used.
         for feed in feeds.into_iter().flatten() {
             if let Feed::Bytes(bytes) = feed {
-                drop(pool.give(bytes));
+                session.recycle(bytes);
             }
         }
         Ok(inputs)
     }
 
     /// `results` with what the graph computed, on the CPU.
-    fn taken_results(&self, mut results: Vec<Option<Value>>, targets: &[Target], pool: &Pool) -> Vec<Option<Value>> {
+    fn taken_results(
+        &self,
+        mut results: Vec<Option<Value>>,
+        targets: &[Target],
+        session: &Session,
+    ) -> Vec<Option<Value>> {
         for Terminal { at, own } in &self.writes {
             let Some(bytes) = own.take() else { continue };
             match targets[*at] {
                 Target::Read => results[*at] = Some(Value { descriptor: own.descriptor().clone(), bytes }),
-                Target::Unread | Target::Tensor(_) => drop(pool.give(bytes)),
+                Target::Unread | Target::Tensor(_) => session.recycle(bytes),
             }
         }
         results
