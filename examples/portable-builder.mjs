@@ -11,6 +11,10 @@
 import { parseArgs } from 'node:util';
 import { ml, MLGraphBuilder } from 'webnn-node';
 
+/** @typedef {import('webnn-node').MLOperand} MLOperand */
+/** @typedef {{ name: string, options: import('webnn-node').MLContextOptions }} Candidate */
+
+/** @type {Candidate[]} */
 const CANDIDATES = [
   { name: 'accelerated', options: { accelerated: true, powerPreference: 'high-performance' } },
   { name: 'CPU', options: { accelerated: false } },
@@ -27,7 +31,12 @@ const RUNS = 10;
 /** Scores of different devices may differ by this much, because they add in another order. */
 const TOLERANCE = 1e-3;
 
-/** The same numbers between -scale and scale each time, in place of a file of weights. */
+/**
+ * The same numbers between -scale and scale each time, in place of a file of weights.
+ * @param {number} length
+ * @param {number} seed
+ * @param {number} scale
+ */
 function weights(length, seed, scale) {
   let state = seed;
   return Float32Array.from({ length }, () => {
@@ -36,7 +45,12 @@ function weights(length, seed, scale) {
   });
 }
 
-/** First half: images [1, 3, height, width] to features [1, channels]. */
+/**
+ * First half: images [1, 3, height, width] to features [1, channels].
+ * @param {MLGraphBuilder} builder
+ * @param {MLOperand} images
+ * @param {number[]} channels
+ */
 function features(builder, images, channels) {
   let x = images;
   channels.forEach((outputs, i) => {
@@ -51,107 +65,148 @@ function features(builder, images, channels) {
   return builder.reshape(builder.averagePool2d(x), [1, x.shape[1]]);
 }
 
-/** Second half: features [1, channels] to scores [1, classes]. The version stands for the file that is read. */
+/**
+ * Second half: features [1, channels] to scores [1, classes]. The version stands for the file that is read.
+ * @param {MLGraphBuilder} builder
+ * @param {MLOperand} input
+ * @param {number} version
+ */
 function classifier(builder, input, version) {
   const shape = [input.shape[1], CLASSES];
   const matrix = builder.constant({ dataType: 'float32', shape }, weights(shape[0] * CLASSES, 100 + version, 1));
   return builder.softmax(builder.matmul(input, matrix), 1);
 }
 
-const imageInput = (builder) => builder.input('images', { dataType: 'float32', shape: IMAGE_SHAPE });
+const imageInput = (/** @type {MLGraphBuilder} */ builder) =>
+  builder.input('images', { dataType: 'float32', shape: IMAGE_SHAPE });
 
-/** A network on one context. */
-class Network {
-  /** Creates a context and builds on it; rejects when it can do either not. */
-  static async open({ name, options }, channels) {
-    const network = new Network();
-    network.name = name;
-    network.context = await ml.createContext(options);
-    network.channels = channels;
-    const { context } = network;
+/** @typedef {Awaited<ReturnType<typeof openNetwork>>} Network on one context */
 
-    // Both halves in one graph, ...
-    const whole = new MLGraphBuilder(context);
-    network.whole = await whole.build({ scores: classifier(whole, features(whole, imageInput(whole), channels), 1) });
-    // ... and the first one alone, by the same function.
-    const first = new MLGraphBuilder(context);
-    network.first = await first.build({ features: features(first, imageInput(first), channels) });
-    await network.replaceClassifier(1);
+/**
+ * Creates a context and builds a network on it; rejects when it can do either not.
+ * @param {Candidate} candidate
+ * @param {number[]} channels
+ */
+async function openNetwork({ name, options }, channels) {
+  const context = await ml.createContext(options);
+  const featureShape = [1, channels[channels.length - 1]];
 
-    const tensor = (shape, access) => context.createTensor({ dataType: 'float32', shape, ...access });
-    network.images = await tensor(IMAGE_SHAPE, { writable: true });
-    network.features = await tensor([1, channels.at(-1)], {}); // neither readable nor writable: it stays on the device
-    network.scores = await tensor([1, CLASSES], { readable: true });
-    return network;
+  // Both halves in one graph, ...
+  const ofBoth = new MLGraphBuilder(context);
+  const whole = await ofBoth.build({ scores: classifier(ofBoth, features(ofBoth, imageInput(ofBoth), channels), 1) });
+  // ... and the first one alone, by the same function.
+  const ofFirst = new MLGraphBuilder(context);
+  const first = await ofFirst.build({ features: features(ofFirst, imageInput(ofFirst), channels) });
+  // The second one can be replaced.
+  let second = await buildSecond(1);
+
+  const images = await context.createTensor({ dataType: 'float32', shape: IMAGE_SHAPE, writable: true });
+  // Neither readable nor writable: it stays on the device.
+  const between = await context.createTensor({ dataType: 'float32', shape: featureShape });
+  const scores = await context.createTensor({ dataType: 'float32', shape: [1, CLASSES], readable: true });
+
+  /** @param {number} version */
+  function buildSecond(version) {
+    const builder = new MLGraphBuilder(context);
+    const input = builder.input('features', { dataType: 'float32', shape: featureShape });
+    return builder.build({ scores: classifier(builder, input, version) });
   }
 
-  /** Builds the second half anew; the first is left as it is. */
-  async replaceClassifier(version) {
-    const builder = new MLGraphBuilder(this.context);
-    const input = builder.input('features', { dataType: 'float32', shape: [1, this.channels.at(-1)] });
-    this.second?.destroy();
-    this.second = await builder.build({ scores: classifier(builder, input, version) });
+  /**
+   * Builds the second half anew; the first is left as it is.
+   * @param {number} version
+   */
+  async function replaceClassifier(version) {
+    second.destroy();
+    second = await buildSecond(version);
   }
 
-  /** Scores of an image by the graph of both halves. */
-  async run(image) {
-    this.context.writeTensor(this.images, image);
-    this.context.dispatch(this.whole, { images: this.images }, { scores: this.scores });
-    return new Float32Array(await this.context.readTensor(this.scores));
+  /**
+   * Scores of an image by the graph of both halves.
+   * @param {Float32Array} image
+   */
+  async function run(image) {
+    context.writeTensor(images, image);
+    context.dispatch(whole, { images }, { scores });
+    return new Float32Array(await context.readTensor(scores));
   }
 
-  /** The same by two graphs in a row. */
-  async runHalves(image) {
-    this.context.writeTensor(this.images, image);
-    this.context.dispatch(this.first, { images: this.images }, { features: this.features });
-    this.context.dispatch(this.second, { features: this.features }, { scores: this.scores });
-    return new Float32Array(await this.context.readTensor(this.scores));
+  /**
+   * The same by two graphs in a row.
+   * @param {Float32Array} image
+   */
+  async function runHalves(image) {
+    context.writeTensor(images, image);
+    context.dispatch(first, { images }, { features: between });
+    context.dispatch(second, { features: between }, { scores });
+    return new Float32Array(await context.readTensor(scores));
   }
 
-  /** Milliseconds of one run: the median of several, after one that warms up. */
-  async measure(image) {
-    await this.run(image);
+  /**
+   * Milliseconds of one run: the median of several, after one that warms up.
+   * @param {Float32Array} image
+   */
+  async function measure(image) {
+    await run(image);
     const times = [];
     for (let i = 0; i < RUNS; i++) {
       const start = performance.now();
-      await this.run(image);
+      await run(image);
       times.push(performance.now() - start);
     }
     return times.sort((a, b) => a - b)[RUNS >> 1];
   }
+
+  // The time of a run is measured later.
+  return { name, context, milliseconds: Infinity, replaceClassifier, run, runHalves, measure };
 }
 
-/** Opens a network on each context that can be had; those that cannot are told on the console. */
+/**
+ * Opens a network on each context that can be had; those that cannot are told on the console.
+ * @param {Candidate[]} candidates
+ * @param {number[]} channels
+ */
 async function openAll(candidates, channels) {
+  /** @type {Network[]} */
   const networks = [];
   for (const candidate of candidates) {
     try {
-      networks.push(await Network.open(candidate, channels));
+      networks.push(await openNetwork(candidate, channels));
     } catch (error) {
-      console.log(`${candidate.name}: not usable: ${error.message}`);
+      console.log(`${candidate.name}: not usable: ${/** @type {Error} */ (error).message}`);
     }
   }
   return networks;
 }
 
-/** The largest difference of scores. */
-const difference = (a, b) => a.reduce((largest, score, i) => Math.max(largest, Math.abs(score - b[i])), 0);
+/**
+ * The largest difference of scores.
+ * @param {Float32Array} a
+ * @param {Float32Array} b
+ */
+function difference(a, b) {
+  return a.reduce((largest, score, i) => Math.max(largest, Math.abs(score - b[i])), 0);
+}
 
-/** Runs the first of some networks whose context is not lost; its name and the scores. */
+/**
+ * Runs the first of some networks whose context is not lost; its name and the scores.
+ * @param {Network[]} networks
+ * @param {Float32Array} image
+ */
 async function runOnAny(networks, image) {
   for (const network of networks) {
     try {
       return { name: network.name, scores: await network.run(image) };
     } catch (error) {
-      console.log(`${network.name} cannot go on: ${error.message}`);
+      console.log(`${network.name} cannot go on: ${/** @type {Error} */ (error).message}`);
     }
   }
   throw new Error('none of the contexts is left');
 }
 
-const shown = (number) => number.toExponential(1);
+const shown = (/** @type {number} */ number) => number.toExponential(1);
 
-const bestClass = (scores) => scores.indexOf(Math.max(...scores));
+const bestClass = (/** @type {Float32Array} */ scores) => scores.indexOf(Math.max(...scores));
 
 const { values } = parseArgs({ options: { budget: { type: 'string', default: '1000' } } });
 const budget = Number(values.budget);
@@ -186,7 +241,7 @@ for (const network of networks) {
 networks.sort((a, b) => a.milliseconds - b.milliseconds);
 const isFastEnough = networks[0].milliseconds <= budget;
 console.log(`chosen: ${networks[0].name}, ${isFastEnough ? 'large' : 'small'} network for a budget of ${budget} ms`);
-const order = networks.map(({ name }) => CANDIDATES.find((candidate) => candidate.name === name));
+const order = networks.flatMap(({ name }) => CANDIDATES.filter((candidate) => candidate.name === name));
 const usable = isFastEnough ? networks : await openAll(order, NETWORKS.small);
 const [chosen, ...others] = usable;
 

@@ -7,7 +7,7 @@ import { parseArgs, stripVTControlCharacters } from 'node:util';
 import { colorDepth, GRAY, GREEN, horizontalBar, paint } from './lib/terminal.mjs';
 import { cosine, Encoder } from './semantic-search/encoder.mjs';
 
-const inExample = (name) => fileURLToPath(new URL(`semantic-search/${name}`, import.meta.url));
+const inExample = (/** @type {string} */ name) => fileURLToPath(new URL(`semantic-search/${name}`, import.meta.url));
 
 const HELP = `Usage: semantic-search.mjs QUESTION [--texts DIR] [--model DIR] [--top K] [--json]
 
@@ -29,16 +29,24 @@ class UsageError extends Error {
   name = 'UsageError';
 }
 
-/** The checked arguments, or null if the user asked for help. */
+/** @typedef {{ topic: string, text: string }} Text a line of a file, whose name is the topic */
+
+/**
+ * The checked arguments, or null if the user asked for help.
+ * @param {string[]} args
+ */
 function parseArguments(args) {
-  const options = {
-    texts: { type: 'string', default: inExample('texts') },
-    model: { type: 'string', default: inExample('model') },
-    top: { type: 'string', default: '5' },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', short: 'h', default: false },
-  };
-  const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+  const { values, positionals } = parseArgs({
+    args,
+    options: {
+      texts: { type: 'string', default: inExample('texts') },
+      model: { type: 'string', default: inExample('model') },
+      top: { type: 'string', default: '5' },
+      json: { type: 'boolean', default: false },
+      help: { type: 'boolean', short: 'h', default: false },
+    },
+    allowPositionals: true,
+  });
   if (values.help) return null;
   const question = positionals.join(' ').trim();
   if (question === '') throw new UsageError('there is no question; try --help');
@@ -49,7 +57,11 @@ function parseArguments(args) {
   return { ...values, question, top: Number(values.top) };
 }
 
-/** All lines of the .txt files of a folder. @returns {Promise<{ topic: string, text: string }[]>} */
+/**
+ * All lines of the .txt files of a folder.
+ * @param {string} folder
+ * @returns {Promise<Text[]>}
+ */
 async function readTexts(folder) {
   const names = existsSync(folder) ? (await readdir(folder)).filter((name) => name.endsWith('.txt')).sort() : [];
   const files = names.map(async (name) => {
@@ -61,20 +73,32 @@ async function readTexts(folder) {
   return texts;
 }
 
-/** Shows progress on a terminal, nothing elsewhere. */
+/**
+ * Shows progress on a terminal, nothing elsewhere.
+ * @param {number} total
+ * @returns {(done: number) => void}
+ */
 function progressOf(total) {
   if (!process.stderr.isTTY) return () => {};
   return (done) => process.stderr.write(done < total ? `\rreading ${done} of ${total} lines` : '\r\x1b[K');
 }
 
-/** Scores of all texts, best first. */
+/**
+ * Scores of all texts, best first.
+ * @param {Encoder} encoder
+ * @param {string} question
+ * @param {Text[]} texts
+ */
 async function search(encoder, question, texts) {
   const [asked] = await encoder.encode([question]);
   const vectors = await encoder.encode(texts.map(({ text }) => text), progressOf(texts.length));
   return texts.map((text, i) => ({ ...text, score: cosine(asked, vectors[i]) })).sort((a, b) => b.score - a.score);
 }
 
-/** One line per hit: score, bar, text, topic. */
+/**
+ * One line per hit: score, bar, text, topic.
+ * @param {(Text & { score: number })[]} hits
+ */
 function report(hits) {
   const depth = colorDepth(process.stdout);
   return hits.map(({ score, text, topic }, place) => {
@@ -100,7 +124,8 @@ async function main() {
 
 try {
   await main();
-} catch (error) {
+} catch (caught) {
+  const error = /** @type {NodeJS.ErrnoException} */ (caught);
   if (!(error instanceof UsageError) && !error.code?.startsWith('ERR_PARSE_ARGS')) throw error;
   console.error(`semantic-search: ${error.message}`);
   process.exitCode = 2;

@@ -23,23 +23,36 @@ class UsageError extends Error {
   name = 'UsageError';
 }
 
-/** The number that an option holds. @throws {UsageError} */
+/**
+ * The number that an option holds.
+ * @param {string} option
+ * @param {string} text
+ * @param {(value: number) => boolean} isValid
+ * @param {string} expected says in the message which numbers are valid
+ * @throws {UsageError}
+ */
 function numberOf(option, text, isValid, expected) {
   const value = text.trim() === '' ? NaN : Number(text);
   if (!isValid(value)) throw new UsageError(`--${option} is "${text}", expected ${expected}`);
   return value;
 }
 
-/** The checked arguments, or null if the user asked for help. */
+/**
+ * The checked arguments, or null if the user asked for help.
+ * @param {string[]} args
+ */
 function parseArguments(args) {
-  const options = {
-    lines: { type: 'string', default: '3' },
-    temperature: { type: 'string', default: '0.8' },
-    seed: { type: 'string', default: String(Math.floor(Math.random() * 2 ** 32)) },
-    stats: { type: 'boolean', default: false },
-    help: { type: 'boolean', short: 'h', default: false },
-  };
-  const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+  const { values, positionals } = parseArgs({
+    args,
+    options: {
+      lines: { type: 'string', default: '3' },
+      temperature: { type: 'string', default: '0.8' },
+      seed: { type: 'string', default: String(Math.floor(Math.random() * 2 ** 32)) },
+      stats: { type: 'boolean', default: false },
+      help: { type: 'boolean', short: 'h', default: false },
+    },
+    allowPositionals: true,
+  });
   if (values.help) return null;
   return {
     prompt: positionals.length === 0 ? 'The ' : positionals.join(' '),
@@ -50,7 +63,13 @@ function parseArguments(args) {
   };
 }
 
-/** Streams one line. @returns {Promise<number>} how many characters were generated */
+/**
+ * Streams one line.
+ * @param {Generator} generator
+ * @param {string} prompt
+ * @param {{ temperature: number, random: () => number }} options
+ * @returns {Promise<number>} how many characters were generated
+ */
 async function writeLine(generator, prompt, options) {
   process.stdout.write(paint(prompt, colorDepth(process.stdout), { bold: true }));
   let count = 0;
@@ -89,7 +108,8 @@ async function main() {
 
 try {
   await main();
-} catch (error) {
+} catch (caught) {
+  const error = /** @type {NodeJS.ErrnoException} */ (caught);
   if (!(error instanceof UsageError) && !error.code?.startsWith('ERR_PARSE_ARGS')) throw error;
   console.error(`text-generation: ${error.message}`);
   process.exitCode = 2;

@@ -22,12 +22,19 @@ const { values, positionals } = parseArgs({
 });
 const texts = positionals.length > 0 ? positionals : TEXTS;
 
-// Transformers.js prefers a runtime that it finds under this symbol to onnxruntime-node. In Node it names files of
-// models by their path, and onnxruntime-web takes bytes.
-globalThis[Symbol.for('onnxruntime')] = {
-  ...ort,
-  InferenceSession: { create: async (path, options) => ort.InferenceSession.create(await readFile(path), options) },
-};
+/**
+ * In Node, Transformers.js names files of models by their path, and onnxruntime-web takes bytes.
+ * @param {string} path
+ * @param {object} options
+ */
+async function createSession(path, options) {
+  return ort.InferenceSession.create(await readFile(path), options);
+}
+
+// Transformers.js prefers a runtime that it finds under this symbol to onnxruntime-node.
+Object.assign(globalThis, {
+  [Symbol.for('onnxruntime')]: { ...ort, InferenceSession: { create: createSession } },
+});
 // The WebAssembly comes from the package instead of a server.
 ort.env.wasm.wasmPaths = new URL('./', import.meta.resolve('onnxruntime-web/webgpu')).href;
 const { env, pipeline } = await import('@huggingface/transformers');

@@ -10,6 +10,7 @@ import { supportedOperators } from '../onnx.js';
 
 const folder = process.argv[2] ?? fileURLToPath(new URL('corpus/onnx', import.meta.url));
 mkdirSync(folder, { recursive: true });
+/** @type {(name: string, model: Parameters<typeof writeModel>[0]) => void} */
 const write = (name, model) => writeFileSync(join(folder, `${name}.onnx`), writeModel(model));
 
 const x = value('x', FLOAT, [1, 2, 4, 'n']);
@@ -26,6 +27,7 @@ for (const { domain, operator } of supportedOperators()) {
   }
 }
 
+/** @type {(nodes: object[], from: object[], to: object[]) => object} */
 const body = (nodes, from, to) => ({ g: { node: nodes, input: from, output: to } });
 const relu = body([node('Relu', ['x'], ['b'])], [], [value('b', FLOAT)]);
 write('structure-if', {

@@ -17,6 +17,13 @@ import { installInto, packThisPlatform } from './pack-local.mjs';
 import { entry, Failure, outputOf, root, run, say } from './process.mjs';
 import { installLocked, setUp } from './setup.mjs';
 
+/** @typedef {import('../__test__/runtimes/runtimes.mjs').Runtime} Runtime */
+/** @typedef {{text: string, names?: string[], faults: string[]}} Result */
+/**
+ * Where a suite runs, with which variables, and how to remove what was made for it.
+ * @typedef {{cwd?: string, env?: Record<string, string>, tidy?: () => void}} Prepared
+ */
+
 const USAGE = 'usage: npm run test:runtimes -- [--only RUNTIME,...] [--suite SUITE,...]';
 const VECTORS = join(root, '..', 'shared', 'conformance');
 const OUTPUT = join(root, 'target', 'runtimes');
@@ -26,10 +33,10 @@ const READ_AND_LOAD = ['--allow-ffi', '--allow-read'];
 const LOAD = ['--allow-ffi=node_modules'];
 
 /** Paths of test files by their names without ending. */
-const testFiles = (...names) => names.map((name) => `__test__/${name}.test.mjs`);
+const testFiles = (/** @type {string[]} */ ...names) => names.map((name) => `__test__/${name}.test.mjs`);
 
 /** The test files directly in a folder of __test__. */
-const testsIn = (folder) =>
+const testsIn = (/** @type {string} */ folder) =>
   readdirSync(join(root, '__test__', folder))
     .filter((name) => name.endsWith('.test.mjs'))
     .sort()
@@ -38,7 +45,13 @@ const testsIn = (folder) =>
 /** Milliseconds for one suite in one runtime. */
 const PATIENCE = 900_000;
 
-/** Runs a command to its end. @returns {Promise<{code: number | string, output: string}>} */
+/**
+ * Runs a command to its end.
+ * @param {string} command
+ * @param {string[]} args
+ * @param {Prepared} [where]
+ * @returns {Promise<{code: number | string | null, output: string}>}
+ */
 function outcomeOf(command, args, { cwd = root, env = {} } = {}) {
   const child = spawn(command, args, {
     cwd,
@@ -60,22 +73,34 @@ function outcomeOf(command, args, { cwd = root, env = {} } = {}) {
   });
 }
 
-/** The conformance vectors: all of them run and pass. @returns {Promise<Result>} */
-async function runVectors(runtime, env) {
+/**
+ * The conformance vectors: all of them run and pass.
+ * @param {Runtime} runtime
+ * @param {Prepared} where
+ * @returns {Promise<Result>}
+ */
+async function runVectors(runtime, where) {
   const { cases } = JSON.parse(readFileSync(join(VECTORS, 'index.json'), 'utf8')).totals;
   const args = [...runtime.program('__test__/conformance/run.mjs', READ_AND_LOAD), VECTORS];
-  const { code, output } = await outcomeOf(runtime.command, args, { env });
+  const { code, output } = await outcomeOf(runtime.command, args, where);
   const [, passed, failed] = (/^(\d+) passed, (\d+) failed$/m.exec(output) ?? []).map(Number);
   const isGood = code === 0 && passed === cases && failed === 0;
   return { text: `${passed ?? 0} of ${cases} cases passed`, faults: isGood ? [] : [`ended with ${code}\n${output}`] };
 }
 
-/** Test files: each test passes, or fails for want of what the table says. @returns {Promise<Result>} */
-async function runTests(runtime, suite, files, env) {
+/**
+ * Test files: each test passes, or fails for want of what the table says.
+ * @param {Runtime} runtime
+ * @param {string} suite
+ * @param {string[]} files
+ * @param {Prepared} [where]
+ * @returns {Promise<Result>}
+ */
+async function runTests(runtime, suite, files, where) {
   const { readReport } = await import('../__test__/runtimes/report.mjs');
   const report = join(OUTPUT, `${runtime.name}-${suite}.xml`);
   rmSync(report, { force: true });
-  const { code, output } = await outcomeOf(runtime.command, runtime.tests(files, report), { env });
+  const { code, output } = await outcomeOf(runtime.command, runtime.tests(files, report), where);
   if (!existsSync(report)) {
     return { text: 'no report', names: [], faults: [`ended with ${code} and without a report\n${output}`] };
   }
@@ -90,23 +115,28 @@ async function runTests(runtime, suite, files, env) {
   return { text: `${passed} of ${tests.length} tests passed${known}`, names: tests.map(({ name }) => name), faults };
 }
 
-/** Installs the packages of this platform, as they are published, into an empty folder. @returns {string} the folder */
+/** Installs the packages of this platform, as they are published, into an empty folder. @returns {Prepared} */
 function installPackage() {
   const folder = mkdtempSync(join(tmpdir(), 'webnn-runtimes-'));
   const tarballs = packThisPlatform(join(folder, 'staged'), join(folder, 'packed'));
   installInto(folder, tarballs.map(({ file }) => file));
   cpSync(join(HERE, 'installed.mjs'), join(folder, 'installed.mjs'));
-  return folder;
+  return { cwd: folder, tidy: () => rmSync(folder, { recursive: true }) };
 }
 
-/** A program that uses the installed package. @returns {Promise<Result>} */
-async function runInstalled(runtime, folder) {
-  const { code, output } = await outcomeOf(runtime.command, runtime.program('installed.mjs', LOAD), { cwd: folder });
+/**
+ * A program that uses the installed package.
+ * @param {Runtime} runtime
+ * @param {Prepared} where
+ * @returns {Promise<Result>}
+ */
+async function runInstalled(runtime, where) {
+  const { code, output } = await outcomeOf(runtime.command, runtime.program('installed.mjs', LOAD), where);
   const isGood = code === 0 && output.trim() === 'installed';
   return { text: isGood ? 'loads and computes' : 'fails', faults: isGood ? [] : [`ended with ${code}\n${output}`] };
 }
 
-/** Builds the addon that forbids external buffers. @returns {Promise<Record<string, string>>} variables to use it */
+/** Builds the addon that forbids external buffers. @returns {Promise<Prepared>} with the variables to use it */
 async function buildHook() {
   const addon = join(OUTPUT, 'no-external-buffers.node');
   // Node's npm package has the headers that belong to it.
@@ -118,18 +148,26 @@ async function buildHook() {
     addon,
     join(HERE, 'no-external-buffers.c'),
   ]);
-  return { WEBNN_TEST_HOOK: addon, NODE_OPTIONS: `--require ${JSON.stringify(join(HERE, 'no-external-buffers.cjs'))}` };
+  const nodeOptions = `--require ${JSON.stringify(join(HERE, 'no-external-buffers.cjs'))}`;
+  return { env: { WEBNN_TEST_HOOK: addon, NODE_OPTIONS: nodeOptions } };
 }
 
 /**
- * The suites. `prepare` makes, once, what `run` gets as its second argument, and `tidy` removes it; `only` are the
- * runtimes that a suite is for, where it is not for all; those with `hasFloat16Tests` have tests that only run where
- * there is Float16Array. Those with `isMeasured` have tests of times and memory: nothing else runs beside them.
+ * @typedef {object} Suite
+ * @property {() => Prepared | Promise<Prepared | void>} [prepare] makes, once, what `run` gets as its second argument
+ * @property {(runtime: Runtime, where: Prepared) => Promise<Result>} run
+ * @property {string[]} [only] the runtimes that the suite is for, where it is not for all
+ * @property {boolean} [hasFloat16Tests] whether it has tests that only run where there is Float16Array
+ * @property {boolean} [isMeasured] whether it has tests of times and memory: nothing else runs beside them
+ */
+
+/**
+ * The suites by name.
  *
- * @typedef {{text: string, names?: string[], faults: string[]}} Result
+ * @type {Record<string, Suite>}
  */
 const SUITES = {
-  package: { prepare: installPackage, run: runInstalled, tidy: (folder) => rmSync(folder, { recursive: true }) },
+  package: { prepare: installPackage, run: runInstalled },
   vectors: { run: runVectors },
   interfaces: { run: (runtime) => runTests(runtime, 'interfaces', testsIn('interfaces')), hasFloat16Tests: true },
   additions: {
@@ -172,12 +210,18 @@ const SUITES = {
   'interfaces without external buffers': {
     only: ['node-22', 'node-24'],
     prepare: buildHook,
-    run: (runtime, env) => runTests(runtime, 'interfaces', testsIn('interfaces'), env),
+    run: (runtime, where) => runTests(runtime, 'interfaces', testsIn('interfaces'), where),
     hasFloat16Tests: true,
   },
 };
 
-/** Splits a list of names. @throws {Failure} for one that there is not */
+/**
+ * Splits a list of names.
+ * @param {string} option
+ * @param {string | undefined} text
+ * @param {string[]} names all that there are
+ * @throws {Failure} for one that there is not
+ */
 function chosen(option, text, names) {
   const list = text?.split(',') ?? names;
   const unknown = list.find((name) => !names.includes(name));
@@ -195,7 +239,7 @@ function readArguments() {
       options: { only: { type: 'string' }, suite: { type: 'string' }, help: { type: 'boolean', short: 'h' } },
     }));
   } catch (error) {
-    throw new Failure(`${error.message}\n${USAGE}`, 2);
+    throw new Failure(`${/** @type {Error} */ (error).message}\n${USAGE}`, 2);
   }
   if (values.help) {
     throw new Failure(
@@ -222,7 +266,12 @@ async function installRuntimes() {
   await installLocked('the runtimes', HERE);
 }
 
-/** Runs a suite in one runtime and prints a line and the faults. @returns {Promise<Result>} */
+/**
+ * Runs a suite in one runtime and prints a line and the faults.
+ * @param {Runtime} runtime
+ * @param {string} name of the suite
+ * @param {Prepared} prepared
+ */
 async function runIn(runtime, name, prepared) {
   const start = performance.now();
   const result = await SUITES[name].run(runtime, prepared);
@@ -233,11 +282,18 @@ async function runIn(runtime, name, prepared) {
   return result;
 }
 
-/** Runs one suite in all of its runtimes, as many at the same time as there are cores. @returns {Promise<string[]>} the faults */
+/**
+ * Runs one suite in all of its runtimes, as many at the same time as there are cores.
+ * @param {string} name
+ * @param {Runtime[]} runtimes
+ * @returns {Promise<string[]>} the faults
+ */
 async function runSuite(name, runtimes) {
-  const { only, prepare, tidy, isMeasured = false, hasFloat16Tests = false } = SUITES[name];
-  const prepared = await prepare?.();
+  const { only, prepare, isMeasured = false, hasFloat16Tests = false } = SUITES[name];
+  const prepared = (await prepare?.()) ?? {};
+  /** @type {string[]} */
   const faults = [];
+  /** @type {Parameters<typeof compareRuns>[0]} */
   const runs = [];
   const waiting = runtimes.filter((candidate) => only?.includes(candidate.name) ?? true);
   const work = async () => {
@@ -252,7 +308,7 @@ async function runSuite(name, runtimes) {
   try {
     await Promise.all(Array.from({ length: isMeasured ? 1 : availableParallelism() }, work));
   } finally {
-    tidy?.(prepared);
+    prepared.tidy?.();
   }
   const differences = compareRuns(runs, hasFloat16Tests);
   differences.forEach((difference) => console.log(`    ${difference}`));
@@ -275,8 +331,8 @@ await entry(async () => {
   for (const suite of suites) {
     faults.push(...(await runSuite(suite, runtimes)));
   }
-  const isChosen = ({ runtime, suite }) => suites.includes(suite) && runtimes.some(({ name }) => name === runtime);
-  for (const { runtime, test, lacks, evidence } of LACKING.filter(isChosen)) {
+  const lacking = LACKING.filter(({ runtime, suite }) => suites.includes(suite) && runtimes.some(({ name }) => name === runtime));
+  for (const { runtime, test, lacks, evidence } of lacking) {
     console.log(`${runtime}: "${test}" cannot pass: ${lacks} (${evidence})`);
   }
   console.log(`\n${runtimes.length} runtimes, ${suites.length} suites, ${faults.length} faults`);

@@ -11,7 +11,7 @@
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { ACTIONS, Churn } from '../__test__/soak/actions.mjs';
-import { growthOf, sample } from '../__test__/soak/growth.mjs';
+import { collectGarbage, growthOf, sample } from '../__test__/soak/growth.mjs';
 import { generator } from '../__test__/robustness/support.mjs';
 import { ml } from '../__test__/runtime/helpers.mjs';
 import { entry, Failure, say } from './process.mjs';
@@ -29,8 +29,15 @@ const [SAMPLES, MIN_INTERVAL] = [200, 500];
 /** A line of progress comes this often, in milliseconds. */
 const PROGRESS = 15_000;
 
-const wrong = (message) => new Failure(`${message}\n${USAGE}`, 2);
+const wrong = (/** @type {string} */ message) => new Failure(`${message}\n${USAGE}`, 2);
 
+/**
+ * @typedef {{
+ *   minutes: number, seed: number, graphs: number, device: 'cpu' | 'gpu', without: string[], json?: string,
+ * }} Options
+ */
+
+/** @returns {Options} */
 function readOptions() {
   let values;
   try {
@@ -46,10 +53,11 @@ function readOptions() {
       },
     }));
   } catch (error) {
-    throw wrong(error.message);
+    throw wrong(/** @type {Error} */ (error).message);
   }
   if (values.help) throw new Failure(USAGE, 0);
   const [minutes, seed, graphs] = [values.minutes, values.seed, values.graphs].map(Number);
+  const { device } = values;
   const without = values.without.split(',').filter((name) => name !== '');
   const unknown = without.find((name) => !(name in ACTIONS));
   if (!(minutes > 0)) throw wrong(`--minutes is ${values.minutes}, expected a positive number`);
@@ -57,30 +65,41 @@ function readOptions() {
   if (!Number.isInteger(graphs) || graphs < 1) {
     throw wrong(`--graphs is ${values.graphs}, expected a positive integer`);
   }
-  if (!['cpu', 'gpu'].includes(values.device)) throw wrong(`--device is ${values.device}, expected cpu or gpu`);
+  if (device !== 'cpu' && device !== 'gpu') throw wrong(`--device is ${device}, expected cpu or gpu`);
   if (unknown !== undefined) throw wrong(`--without names ${unknown}, expected some of the actions`);
-  return { minutes, seed, graphs, device: values.device, without, json: values.json };
+  return { minutes, seed, graphs, device, without, json: values.json };
 }
 
-/** Names of the actions of a run, each as often as it weighs. */
+/**
+ * Names of the actions of a run, each as often as it weighs.
+ * @param {Pick<Options, 'device' | 'without'>} choice
+ */
 function urnOf({ device, without }) {
-  const isUsable = ([name, { gpu }]) => !without.includes(name) && (device === 'gpu' || !gpu);
-  const usable = Object.entries(ACTIONS).filter(isUsable);
-  return usable.flatMap(([name, { weight }]) => Array(weight).fill(name));
+  const usable = Object.entries(ACTIONS).filter(([name, { gpu }]) => !without.includes(name) && (device === 'gpu' || !gpu));
+  return usable.flatMap(([name, { weight }]) => Array.from({ length: weight }, () => name));
 }
 
-/** The actions that run together next. */
+/**
+ * The actions that run together next.
+ * @param {ReturnType<typeof generator>} random
+ * @param {string[]} urn
+ */
 function draw(random, urn) {
   const drawn = Array.from({ length: 1 + random.below(MAX_TOGETHER) }, () => random.pick(urn));
   const alone = drawn.find((name) => ACTIONS[name].alone);
   return alone === undefined ? drawn : [alone];
 }
 
+/** @param {ReturnType<typeof sample>} sample */
 const shown = ({ minutes, rss, heap, handles, threads }) =>
   `${minutes.toFixed(1)} min: ${rss.toFixed(0)} MiB resident, heap ${heap.toFixed(1)} MiB, ${handles} open files, `
   + `${threads} threads`;
 
-/** Does actions until the time is over. Gives the samples. */
+/**
+ * Does actions until the time is over. Gives the samples.
+ * @param {Churn} churn
+ * @param {Options} options
+ */
 async function soak(churn, { minutes, seed, ...choice }) {
   const random = generator(seed);
   const urn = urnOf(choice);
@@ -96,20 +115,24 @@ async function soak(churn, { minutes, seed, ...choice }) {
     actions += names.length;
     if (performance.now() >= nextSample) {
       // Finalizers run some turns of the event loop after a collection.
-      globalThis.gc();
+      collectGarbage();
       await new Promise((resolve) => setTimeout(resolve, 5));
       samples.push(sample(start));
       nextSample = performance.now() + interval;
     }
     if (performance.now() >= nextProgress) {
-      say(`${shown(samples.at(-1))}; ${actions} actions, ${churn.compared} results compared, ${churn.refused} refused`);
+      say(`${shown(samples[samples.length - 1])}; ${actions} actions, ${churn.compared} results compared, ${churn.refused} refused`);
       nextProgress += PROGRESS;
     }
   }
   return samples;
 }
 
-/** Prints what grew. @throws {Failure} if that is more than allowed */
+/**
+ * Prints what grew.
+ * @param {ReturnType<typeof sample>[]} samples
+ * @throws {Failure} if that is more than allowed
+ */
 function judge(samples) {
   const all = growthOf(samples);
   for (const { name, perMinute, growth, allowed, unit } of all) {

@@ -47,22 +47,40 @@ export const FLOAT16 = 10;
 export const DOUBLE = 11;
 export const UINT32 = 12;
 
-const bytes = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-const dimension = (dim) =>
+const bytes = (/** @type {ArrayBufferView} */ view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+const dimension = (/** @type {number | string | undefined} */ dim) =>
   typeof dim === 'number' ? { dim_value: dim } : dim === undefined ? {} : { dim_param: dim };
 
-/** An input or output; dimensions are sizes, names, or undefined. */
+/**
+ * An input or output; dimensions are sizes, names, or undefined.
+ *
+ * @param {string} name
+ * @param {number} elementType
+ * @param {(number | string | undefined)[]} [shape]
+ */
 export const value = (name, elementType, shape) => ({
   name,
   type: { tensor_type: { elem_type: elementType, shape: shape && { dim: shape.map(dimension) } } },
 });
 
-/** AttributeProto.AttributeType by the field that holds the value. */
+/**
+ * AttributeProto.AttributeType by the field that holds the value.
+ *
+ * @type {Record<string, number>}
+ */
 const ATTRIBUTE_TYPES = { f: 1, i: 2, s: 3, t: 4, g: 5, floats: 6, ints: 7, strings: 8 };
 
-/** A node; attributes are fields of AttributeProto by name: `{axis: {i: 1}}`. */
+/**
+ * A node; attributes are fields of AttributeProto by name: `{axis: {i: 1}}`.
+ *
+ * @param {string} operator
+ * @param {string[]} input
+ * @param {string[]} output
+ * @param {Record<string, object>} [attributes]
+ * @param {string} [name]
+ */
 export const node = (operator, input, output, attributes = {}, name = '') => {
-  const [, domain, type] = /^(?:(.*)\.)?([^.]+)$/.exec(operator);
+  const [, domain, type] = /** @type {RegExpExecArray} */ (/^(?:(.*)\.)?([^.]+)$/.exec(operator));
   const attribute = Object.entries(attributes).map(([key, fields]) => {
     const [field] = Object.keys(fields);
     return { name: key, type: ATTRIBUTE_TYPES[field], ...fields };
@@ -70,16 +88,23 @@ export const node = (operator, input, output, attributes = {}, name = '') => {
   return { op_type: type, domain: domain ?? '', input, output, attribute, name };
 };
 
-const ELEMENT_TYPES = new Map([
+const ELEMENT_TYPES = new Map(/** @type {[Function, number][]} */ ([
   [Float32Array, FLOAT],
   [Int8Array, INT8],
   [Uint8Array, UINT8],
   [Int32Array, INT32],
   [Uint32Array, UINT32],
   [BigInt64Array, INT64],
-]);
+]));
 
-/** A weight; its type follows from that of the array unless it is given. */
+/**
+ * A weight; its type follows from that of the array unless it is given.
+ *
+ * @param {string} name
+ * @param {number[]} dims
+ * @param {ArrayBufferView} data
+ * @param {number} [elementType]
+ */
 export const weight = (name, dims, data, elementType = ELEMENT_TYPES.get(data.constructor)) => ({
   name,
   dims,
@@ -87,7 +112,15 @@ export const weight = (name, dims, data, elementType = ELEMENT_TYPES.get(data.co
   raw_data: bytes(data),
 });
 
-/** A weight whose elements are in another file. */
+/**
+ * A weight whose elements are in another file.
+ *
+ * @param {string} name
+ * @param {number[]} dims
+ * @param {string} location
+ * @param {number} offset in bytes
+ * @param {number} length in bytes
+ */
 export const externalWeight = (name, dims, location, offset, length) => ({
   name,
   dims,
@@ -96,7 +129,12 @@ export const externalWeight = (name, dims, location, offset, length) => ({
   external_data: Object.entries({ location, offset, length }).map(([key, text]) => ({ key, value: String(text) })),
 });
 
-/** The bytes of a model file. */
+/**
+ * The bytes of a model file.
+ *
+ * @param {{ inputs?: object[], outputs?: object[], nodes?: object[], weights?: object[], opset?: number }} model with
+ *   other fields of ModelProto
+ */
 export function writeModel({ inputs = [], outputs = [], nodes = [], weights = [], opset = 17, ...fields }) {
   const graph = { name: 'test', node: nodes, initializer: weights, input: inputs, output: outputs };
   const opsets = [

@@ -6,21 +6,41 @@ import { MLGraphBuilder, operand } from '../runtime/helpers.mjs';
 
 const require = createRequire(import.meta.url);
 
+/** @typedef {import('../../index.js').MLContext} MLContext */
+/** @typedef {import('../../index.js').MLOperand} MLOperand */
+/** @typedef {import('../../index.js').MLOperandDataType} MLOperandDataType */
+/** @typedef {import('../../index.js').MLNamedTensors} MLNamedTensors */
+/** @typedef {import('./types.mjs').OperatorRow} OperatorRow */
+/** @typedef {{ dataType: MLOperandDataType, shape: readonly number[] }} Described */
+
 /** The operators, as the IDL has them. */
-export const { dictionaries, enumerations, operators } = require('../../lib/operators.js');
+export const { dictionaries, enumerations, operators } = /** @type {typeof import('../../lib/operators.js')} */ (
+  require('../../lib/operators.js')
+);
 
 /** Names of the exceptions that the API may throw or reject with. */
 const NAMES = ['InvalidStateError', 'NotSupportedError', 'OperationError', 'UnknownError'];
 
-/** Asserts that an exception is one of the API, and that no defect of the package hides in it. */
-export function checkException(error, what) {
+/**
+ * Asserts that an exception is one of the API, and that no defect of the package hides in it.
+ *
+ * @param {unknown} caught
+ * @param {string} what
+ */
+export function checkException(caught, what) {
+  const error = /** @type {Error} */ (caught);
   const isTypeError = Object.getPrototypeOf(error ?? 0) === TypeError.prototype;
   const isDOMException = error instanceof DOMException && NAMES.includes(error.name);
   assert.ok(isTypeError || isDOMException, `${what}: ${error?.stack ?? String(error)}`);
   assert.doesNotMatch(error.message, /internal error|panicked|not implemented/, what);
 }
 
-/** Whether operands of a shape keep the limits of the draft. */
+/**
+ * Asserts that operands of a shape keep the limits of the draft.
+ *
+ * @param {readonly number[]} shape
+ * @param {string} what
+ */
 export function checkShape(shape, what) {
   assert.ok(shape.length <= 8, `${what} gives [${shape}]`);
   let count = 1;
@@ -31,7 +51,11 @@ export function checkShape(shape, what) {
   assert.ok(count < 2 ** 31, `${what} gives [${shape}]`);
 }
 
-/** A random number generator (mulberry32), so that every run does the same. */
+/**
+ * A random number generator (mulberry32), so that every run does the same.
+ *
+ * @param {number} seed
+ */
 export function generator(seed) {
   let state = seed >>> 0;
   const next = () => {
@@ -41,14 +65,24 @@ export function generator(seed) {
     return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
   };
   /** An integer below `limit`. */
-  const below = (limit) => Math.floor(next() * limit);
-  return { next, below, chance: (p) => next() < p, pick: (items) => items[below(items.length)] };
+  const below = (/** @type {number} */ limit) => Math.floor(next() * limit);
+  const chance = (/** @type {number} */ p) => next() < p;
+  /** @type {<T>(items: readonly T[]) => T} */
+  const pick = (items) => items[below(items.length)];
+  return { next, below, chance, pick };
 }
 
-const elements = (shape) => shape.reduce((a, b) => a * b, 1);
+const elements = (/** @type {readonly number[]} */ shape) => shape.reduce((a, b) => a * b, 1);
 
-/** Tensors for everything that a graph may be given by name. */
+/**
+ * Tensors for everything that a graph may be given by name.
+ *
+ * @param {MLContext} context
+ * @param {Record<string, MLOperand>} operands
+ * @param {{ readable: true } | { writable: true }} use
+ */
 async function tensorsOf(context, operands, use) {
+  /** @type {MLNamedTensors} */
   const tensors = {};
   for (const [name, { dataType, shape }] of Object.entries(operands)) {
     tensors[name] = await context.createTensor({ dataType, shape, ...use });
@@ -59,7 +93,12 @@ async function tensorsOf(context, operands, use) {
 /** Bytes of a data type in each element. */
 export const SIZES = { float32: 4, float16: 2, int32: 4, uint32: 4, int64: 8, uint64: 8, int8: 1, uint8: 1 };
 
-/** Contents of a tensor: numbers between -4 and 4 for float32, any bytes for the other types. */
+/**
+ * Contents of a tensor: numbers between -4 and 4 for float32, any bytes for the other types.
+ *
+ * @param {import('./types.mjs').Random} random
+ * @param {Described} descriptor
+ */
 function randomBytes(random, { dataType, shape }) {
   const count = elements(shape);
   if (dataType === 'float32') {
@@ -75,7 +114,7 @@ function randomBytes(random, { dataType, shape }) {
  * @param {MLGraphBuilder} builder
  * @param {Record<string, MLOperand>} inputs that `outputs` depend on, or may
  * @param {Record<string, MLOperand>} outputs
- * @param {object} [random] generator of the bytes of the inputs, zeros without it
+ * @param {import('./types.mjs').Random} [random] generator of the bytes of the inputs, zeros without it
  * @returns {Promise<Record<string, ArrayBuffer>>}
  */
 export async function runGraph(context, builder, inputs, outputs, random = undefined) {
@@ -89,7 +128,8 @@ export async function runGraph(context, builder, inputs, outputs, random = undef
   }
   try {
     context.dispatch(graph, bound, written);
-  } catch (error) {
+  } catch (caught) {
+    const error = /** @type {Error} */ (caught);
     // Inputs that no output depends on are not inputs of the graph: the message names them.
     const unknown = new Set(
       [...(error.message.match(/.*(?= unknown)/)?.[0] ?? '').matchAll(/"([^"]*)"/g)].map(([, name]) => name),
@@ -100,6 +140,7 @@ export async function runGraph(context, builder, inputs, outputs, random = undef
     bound = Object.fromEntries(Object.entries(bound).filter(([name]) => !unknown.has(name)));
     context.dispatch(graph, bound, written);
   }
+  /** @type {Record<string, ArrayBuffer>} */
   const results = {};
   for (const [name, tensor] of Object.entries(written)) {
     results[name] = await context.readTensor(tensor);
@@ -111,23 +152,31 @@ export async function runGraph(context, builder, inputs, outputs, random = undef
 }
 
 /** Elements of all operands of a list. */
-export const totalElements = (operands) => operands.reduce((sum, { shape }) => sum + elements(shape), 0);
+export const totalElements = (/** @type {readonly { shape: readonly number[] }[]} */ operands) =>
+  operands.reduce((sum, { shape }) => sum + elements(shape), 0);
 
 /** Makes an input for each operand of a valid call. */
 class Operands {
   #builder;
   #count = 0;
 
+  /** @type {Record<string, MLOperand>} */
   inputs = {};
 
+  /** @param {MLGraphBuilder} builder */
   constructor(builder) {
     this.#builder = builder;
   }
 
+  /** @param {...number} shape */
   f(...shape) {
     return this.of('float32', ...shape);
   }
 
+  /**
+   * @param {MLOperandDataType} dataType
+   * @param {...number} shape
+   */
   of(dataType, ...shape) {
     const name = `i${this.#count++}`;
     this.inputs[name] = this.#builder.input(name, { ...operand(...shape), dataType });
@@ -135,7 +184,11 @@ class Operands {
   }
 }
 
-/** Arguments and options for each operator that wants more than float32 operands of any shape. */
+/**
+ * Arguments and options for each operator that wants more than float32 operands of any shape.
+ *
+ * @type {Record<string, (o: import('./types.mjs').OperandMaker) => import('./types.mjs').Arguments>}
+ */
 const CALLS = {
   argMin: (o) => [[o.f(3, 4), 1], { keepDimensions: true, outputDataType: 'int64' }],
   argMax: (o) => [[o.f(3, 4), 0], { outputDataType: 'int32' }],
@@ -208,7 +261,11 @@ const CALLS = {
   where: (o) => [[o.of('uint8', 2, 3), o.f(2, 3), o.f(2, 3)], {}],
 };
 
-/** Options of the operators of a group. */
+/**
+ * Options of the operators of a group.
+ *
+ * @type {Record<string, object>}
+ */
 const GROUP_OPTIONS = {
   MLPool2dOptions: {
     windowDimensions: [2, 2],
@@ -222,9 +279,9 @@ const GROUP_OPTIONS = {
 /**
  * Valid arguments of an operator.
  *
- * @param {{f(...shape: number[]): MLOperand, of(dataType: string, ...shape: number[]): MLOperand}} operands makes them
- * @param {{name: string, options: string, arguments: {name: string, type: string}[]}} row of the operator
- * @returns {[args: unknown[], options: object]}
+ * @param {import('./types.mjs').OperandMaker} operands makes them
+ * @param {OperatorRow} row of the operator
+ * @returns {import('./types.mjs').Arguments}
  */
 export function validArguments(operands, row) {
   const call = CALLS[row.name];
@@ -239,7 +296,7 @@ export function validArguments(operands, row) {
  * A valid call of an operator in a builder of its own.
  *
  * @param {MLContext} context
- * @param {object} row of the operator
+ * @param {OperatorRow} row of the operator
  * @returns {{builder: MLGraphBuilder, inputs: Record<string, MLOperand>, args: unknown[], options: object}}
  */
 export function validCall(context, row) {
@@ -250,4 +307,5 @@ export function validCall(context, row) {
 }
 
 /** The outputs of an operator by name. */
-export const named = (result) => Object.fromEntries([result].flat().map((output, i) => [`o${i}`, output]));
+export const named = (/** @type {MLOperand | MLOperand[]} */ result) =>
+  Object.fromEntries([result].flat().map((output, i) => [`o${i}`, output]));

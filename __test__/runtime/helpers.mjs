@@ -10,8 +10,13 @@ export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 const require = createRequire(import.meta.url);
 
+/** @typedef {import('../../index.js').MLContext} MLContext */
+/** @typedef {import('../../index.js').MLGraph} MLGraph */
+/** @typedef {import('../../index.js').MLGraphBuilder} MLGraphBuilder */
+/** @typedef {import('../../index.js').MLTensor} MLTensor */
+
 /** The public API. */
-export const { ml, MLGraphBuilder, ...interfaces } = require('../../index.js');
+export const { ml, MLGraphBuilder, ...interfaces } = /** @type {typeof import('../../index.js')} */ (require('../../index.js'));
 
 /** This module, for processes and workers that import it. */
 export const HELPERS = import.meta.url;
@@ -22,19 +27,34 @@ export const PATIENCE = 120_000;
 /** Whether accelerated contexts are on software Vulkan, which takes many times as long as the kernels for CPUs. */
 export const IS_ON_SOFTWARE_VULKAN = process.env.WEBNN_GPU_SOFTWARE === '1';
 
-/** A float32 tensor that can be read and written. */
+/**
+ * A float32 tensor that can be read and written.
+ *
+ * @param {...number} shape
+ * @returns {import('../../index.js').MLTensorDescriptor}
+ */
 export const floats = (...shape) => ({ dataType: 'float32', shape, readable: true, writable: true });
 
-/** The descriptor of a float32 operand. */
+/**
+ * The descriptor of a float32 operand.
+ *
+ * @param {...number} shape
+ * @returns {import('../../index.js').MLOperandDescriptor}
+ */
 export const operand = (...shape) => ({ dataType: 'float32', shape });
 
-/** The float32 contents of a tensor. */
+/**
+ * The float32 contents of a tensor.
+ *
+ * @param {MLContext} context
+ * @param {MLTensor} tensor
+ */
 export const read = async (context, tensor) => new Float32Array(await context.readTensor(tensor));
 
 /** A matcher of exceptions by name (and text), which must be a TypeError or a DOMException. */
 export const exception =
-  (name, pattern = /./) =>
-  (error) => {
+  (/** @type {string} */ name, pattern = /./) =>
+  (/** @type {Error} */ error) => {
     assert.equal(error?.name, name, `${error?.stack ?? error}`);
     if (name === 'TypeError') {
       assert.equal(Object.getPrototypeOf(error), TypeError.prototype);
@@ -51,6 +71,8 @@ export const SLOW_ELEMENTS = 1 << 20;
 /**
  * A graph `x -> y` of `links` times sin, which leaves values between -1 and 1, on `SLOW_ELEMENTS` floats.
  *
+ * @param {MLContext} context
+ * @param {number} links
  * @returns {Promise<MLGraph>}
  */
 export function chain(context, links) {
@@ -62,7 +84,12 @@ export function chain(context, links) {
   return builder.build({ y });
 }
 
-/** What `links` times sin gives for 1, in double precision. */
+/**
+ * What `links` times sin gives for `value`, in double precision.
+ *
+ * @param {number} value
+ * @param {number} links
+ */
 export function chained(value, links) {
   let y = value;
   for (let i = 0; i < links; i++) {
@@ -71,7 +98,11 @@ export function chained(value, links) {
   return y;
 }
 
-/** Tensors for a slow graph. */
+/**
+ * Tensors for a slow graph.
+ *
+ * @param {MLContext} context
+ */
 export async function slowTensors(context) {
   const [x, y] = await Promise.all([
     context.createTensor(floats(SLOW_ELEMENTS)),
@@ -139,8 +170,9 @@ export function runProcess(source, { env = {}, flags = [], helpers = true } = {}
     killSignal: 'SIGKILL',
   });
   const output = { stdout: '', stderr: '' };
+  /** @type {number} */
   let ended;
-  for (const name of ['stdout', 'stderr']) {
+  for (const name of /** @type {const} */ (['stdout', 'stderr'])) {
     child[name].setEncoding('utf8').on('data', (text) => {
       output[name] += text;
     });
@@ -157,6 +189,8 @@ export function runProcess(source, { env = {}, flags = [], helpers = true } = {}
 /**
  * Runs an ES module in a process of its own that must succeed.
  *
+ * @param {string} source
+ * @param {Parameters<typeof runProcess>[1]} [options]
  * @returns {Promise<any>} what it prints, as JSON
  */
 export async function resultOf(source, options) {

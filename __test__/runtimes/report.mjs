@@ -2,14 +2,26 @@
 
 import { parseXml } from '@rgrove/parse-xml';
 
-/** The elements with this name, at any depth. */
-function descendants(element, name) {
-  return element.children
-    .filter(({ type }) => type === 'element')
+/** @typedef {import('@rgrove/parse-xml').XmlElement} XmlElement */
+/** @typedef {{name: string, outcome: 'passed' | 'failed' | 'skipped', message: string}} Test */
+
+/**
+ * The elements with this name, at any depth.
+ *
+ * @param {{children: import('@rgrove/parse-xml').XmlNode[]}} parent
+ * @param {string} name
+ * @returns {XmlElement[]}
+ */
+function descendants(parent, name) {
+  return parent.children
+    .filter((child) => child.type === 'element')
     .flatMap((child) => (child.name === name ? [child] : descendants(child, name)));
 }
 
-/** @returns {{name: string, outcome: 'passed' | 'failed' | 'skipped', message: string}} */
+/**
+ * @param {XmlElement} element
+ * @returns {Test}
+ */
 function readCase(element) {
   const [failure, skipped] = ['failure', 'skipped'].map((name) => descendants(element, name)[0]);
   return {
@@ -24,10 +36,14 @@ function readCase(element) {
 /** What Deno writes between the names of a suite, which it lists like a test, and of a test in it. */
 const INSIDE = ' > ';
 
-/** Tests as other runtimes than Deno list them: without suites, which only stay where they failed themselves. */
+/**
+ * Tests as other runtimes than Deno list them: without suites, which only stay where they failed themselves.
+ *
+ * @param {Test[]} tests
+ */
 function withoutSuites(tests) {
   const suites = tests.filter(({ name }) => tests.some((test) => test.name.startsWith(name + INSIDE)));
-  const suiteOf = (name) => suites.find((suite) => name.startsWith(suite.name + INSIDE));
+  const suiteOf = (/** @type {string} */ name) => suites.find((suite) => name.startsWith(suite.name + INSIDE));
   return tests
     .filter((test) => !suites.includes(test) || test.outcome === 'failed')
     .map((test) => ({ ...test, name: test.name.slice(suiteOf(test.name)?.name.concat(INSIDE).length ?? 0) }));
@@ -35,7 +51,7 @@ function withoutSuites(tests) {
 
 /**
  * @param {string} xml a report
- * @returns {{name: string, outcome: 'passed' | 'failed' | 'skipped', message: string}[]} its tests
+ * @returns {Test[]} its tests
  */
 export function readReport(xml) {
   return withoutSuites(descendants(parseXml(xml), 'testcase').map(readCase));

@@ -12,6 +12,20 @@ const PATIENCE = 300_000;
 /** What Deno's permissions allow to tests that start processes and write temporary files. */
 const DENO_TESTS = ['ffi', 'read', 'write', 'env', 'run', 'sys'].map((name) => `--allow-${name}`);
 
+/**
+ * @typedef {object} Runtime
+ * @property {string} name
+ * @property {string} command path of the executable
+ * @property {boolean} float16Array whether it has Float16Array
+ * @property {(file: string, permissions: string[]) => string[]} program arguments that run a file; the permissions are
+ *   Deno's
+ * @property {(files: string[], report: string) => string[]} tests arguments that run test files and write a JUnit
+ *   report
+ */
+
+/** @typedef {Pick<Runtime, 'program' | 'tests'>} Start */
+
+/** @type {Start} */
 const node = {
   program: (file) => [file],
   tests: (files, report) => [
@@ -23,6 +37,7 @@ const node = {
   ],
 };
 
+/** @type {Start} */
 const deno = {
   program: (file, permissions) => ['run', '--no-prompt', '--no-lock', ...permissions, file],
   tests: (files, report) => [
@@ -37,6 +52,7 @@ const deno = {
   ],
 };
 
+/** @type {Start} */
 const bun = {
   program: (file) => [file],
   // A path that does not begin with a dot would be a pattern.
@@ -49,19 +65,8 @@ const bun = {
   ],
 };
 
-/**
- * @typedef {object} Runtime
- * @property {string} name
- * @property {string} command path of the executable
- * @property {boolean} float16Array whether it has Float16Array
- * @property {(file: string, permissions: string[]) => string[]} program arguments that run a file; the permissions are
- *   Deno's
- * @property {(files: string[], report: string) => string[]} tests arguments that run test files and write a JUnit
- *   report
- */
-
-const installed = (...path) => join(HERE, 'node_modules', ...path);
-const nodeVersion = (major, float16Array) => ({
+const installed = (/** @type {string[]} */ ...path) => join(HERE, 'node_modules', ...path);
+const nodeVersion = (/** @type {number} */ major, /** @type {boolean} */ float16Array) => ({
   name: `node-${major}`,
   command: installed(`node-${major}`, 'bin', 'node'),
   float16Array,

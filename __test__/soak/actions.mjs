@@ -9,8 +9,15 @@ import { profileGraph } from '../../inspect.js';
 import { MLGraphBuilder, ml } from '../runtime/helpers.mjs';
 import { generator } from '../robustness/support.mjs';
 import { compose, contents, difference } from './graphs.mjs';
+import { collectGarbage } from './growth.mjs';
 
-const { slots: contextSlots } = createRequire(import.meta.url)('../../lib/context.js');
+/** @typedef {import('../../index.js').MLContext} MLContext */
+/** @typedef {import('../../index.js').MLNamedTensors} MLNamedTensors */
+/** @typedef {import('../robustness/types.mjs').Random} Random */
+/** @typedef {{ context: MLContext, kept: Setup[] }} Owner of graphs: a context that nothing has ended */
+
+const require = createRequire(import.meta.url);
+const { slots: contextSlots } = /** @type {typeof import('../../lib/context.js')} */ (require('../../lib/context.js'));
 
 /** Contexts that are open at a time, at most. */
 const MAX_CONTEXTS = 3;
@@ -24,16 +31,32 @@ const WRITES = 50;
 /** How long the loss of a device, or the end of a worker, may take, in milliseconds. */
 const PATIENCE = 60_000;
 
-/** What `promise` gives. @throws {Error} if that takes too long */
+/**
+ * What `promise` gives.
+ *
+ * @template T
+ * @param {Promise<T>} promise
+ * @param {string} what
+ * @returns {Promise<T>}
+ * @throws {Error} if that takes too long
+ */
 function inTime(promise, what) {
+  /** @type {NodeJS.Timeout} */
   let timer;
+  /** @type {Promise<never>} */
   const late = new Promise((_, reject) => {
     timer = setTimeout(() => reject(new Error(`${what} takes more than ${PATIENCE / 1000} s`)), PATIENCE);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-/** An order of `items` at random. */
+/**
+ * An order of `items` at random.
+ *
+ * @template T
+ * @param {Random} random
+ * @param {readonly T[]} items
+ */
 function shuffled(random, items) {
   const order = [...items];
   for (let i = order.length - 1; i > 0; i--) {
@@ -45,21 +68,39 @@ function shuffled(random, items) {
 
 /** A graph on a context, with its tensors. */
 class Setup {
+  /**
+   * @param {MLContext} context
+   * @param {number} number of the graph
+   * @param {import('../../index.js').MLGraph} graph
+   * @param {ReturnType<typeof compose>} composed what it was built from
+   * @param {MLNamedTensors} inputs
+   * @param {MLNamedTensors} outputs
+   */
+  constructor(context, number, graph, { inputs: descriptors, steps }, inputs, outputs) {
+    this.context = context;
+    this.number = number;
+    this.graph = graph;
+    this.descriptors = descriptors;
+    this.steps = steps;
+    this.inputs = inputs;
+    this.outputs = outputs;
+  }
+
+  /**
+   * @param {MLContext} context
+   * @param {number} number
+   * @param {string} device that the graph must be computed on
+   */
   static async create(context, number, device) {
-    const setup = new Setup();
-    setup.context = context;
-    setup.number = number;
     const builder = new MLGraphBuilder(context);
-    const { inputs, outputs, steps } = compose(builder, generator(number));
-    setup.steps = steps;
-    setup.descriptors = inputs;
-    setup.graph = await builder.build(outputs);
-    if (`${setup.graph.devices}` !== device) {
-      throw new Error(`graph ${number} is computed on ${setup.graph.devices}, expected ${device}`);
+    const composed = compose(builder, generator(number));
+    const graph = await builder.build(composed.outputs);
+    if (`${graph.devices}` !== device) {
+      throw new Error(`graph ${number} is computed on ${graph.devices}, expected ${device}`);
     }
-    setup.inputs = await tensors(context, inputs, { writable: true });
-    setup.outputs = await tensors(context, outputs, { readable: true });
-    return setup;
+    const inputs = await tensors(context, composed.inputs, { writable: true });
+    const outputs = await tensors(context, composed.outputs, { readable: true });
+    return new Setup(context, number, graph, composed, inputs, outputs);
   }
 
   /** Tensors and graph. */
@@ -67,7 +108,11 @@ class Setup {
     return [...Object.values(this.inputs), ...Object.values(this.outputs), this.graph];
   }
 
-  /** Writes the inputs that `seed` stands for. */
+  /**
+   * Writes the inputs that `seed` stands for.
+   *
+   * @param {number} seed
+   */
   write(seed) {
     const random = generator(seed);
     for (const [name, tensor] of Object.entries(this.inputs)) {
@@ -85,6 +130,12 @@ class Setup {
   }
 }
 
+/**
+ * @param {MLContext} context
+ * @param {Record<string, import('../../lib/internal.js').Described & { shape: readonly number[] }>} descriptors
+ * @param {{ readable: true } | { writable: true }} use
+ * @returns {Promise<MLNamedTensors>}
+ */
 async function tensors(context, descriptors, use) {
   const names = Object.keys(descriptors);
   const created = names.map((name) => {
@@ -103,7 +154,7 @@ const WORKER = `
 /**
  * Computes in a worker, and goes on until it is terminated if it is to be.
  *
- * @param {MessagePort} port is told the outputs
+ * @param {import('node:worker_threads').MessagePort} port is told the outputs
  * @param {{ number: number, seed: number, device: string, goesOn: boolean }} work
  */
 export async function computeInWorker(port, { number, seed, device, goesOn }) {
@@ -123,15 +174,24 @@ export class Churn {
   #device;
   #reference;
   #graphs;
-  /** `{ context, kept }` of those that nothing has ended. */
+  /** @type {Set<Owner>} */
   #open = new Set();
-  /** Contexts that were destroyed: what they are asked is refused. */
+  /**
+   * Contexts that were destroyed: what they are asked is refused.
+   *
+   * @type {WeakSet<MLContext>}
+   */
   #destroyed = new WeakSet();
   /** Losses of the device that were asked for, and how many there were before a context. */
   #losses = 0;
+  /** @type {WeakMap<MLContext, number>} */
   #lossesBefore = new WeakMap();
 
-  /** Number of times that each action was done. */
+  /**
+   * Number of times that each action was done.
+   *
+   * @type {Record<string, number>}
+   */
   done = {};
 
   /** Results that were compared. */
@@ -152,23 +212,35 @@ export class Churn {
     this.#graphs = graphs;
   }
 
-  /** Does `name` with the random numbers of `seed`. */
+  /**
+   * Does `name` with the random numbers of `seed`.
+   *
+   * @param {string} name
+   * @param {number} seed
+   */
   async act(name, seed) {
     try {
       await ACTIONS[name].act(this, generator(seed));
-    } catch (error) {
+    } catch (caught) {
+      const error = /** @type {Error} */ (caught);
       throw new Error(`${name} with seed ${seed}: ${error?.name}: ${error?.message}`, { cause: error });
     }
     this.done[name] = (this.done[name] ?? 0) + 1;
   }
 
-  /** One of the open contexts, or a new one. */
+  /**
+   * One of the open contexts, or a new one.
+   *
+   * @param {Random} random
+   * @returns {Promise<Owner>}
+   */
   async context(random) {
     if (this.#open.size > 0 && (this.#open.size >= MAX_CONTEXTS || random.chance(0.7))) {
       return random.pick([...this.#open]);
     }
     const losses = this.#losses;
     const options = { accelerated: this.#device === 'gpu', numThreads: 1 + random.below(2) };
+    /** @type {Owner} */
     const owner = { context: await this.#create(options), kept: [] };
     this.#lossesBefore.set(owner.context, losses);
     if (losses === this.#losses) {
@@ -177,12 +249,18 @@ export class Churn {
     return owner;
   }
 
-  /** A new context; a second one where the device of the first was lost before it was there. */
+  /**
+   * A new context; a second one where the device of the first was lost before it was there.
+   *
+   * @param {import('../../index.js').MLContextOptions} options
+   * @returns {Promise<MLContext>}
+   */
   async #create(options) {
     const losses = this.#losses;
     try {
       return await ml.createContext(options);
-    } catch (error) {
+    } catch (caught) {
+      const error = /** @type {Error} */ (caught);
       if (error?.name !== 'InvalidStateError' || losses === this.#losses) {
         throw error;
       }
@@ -190,7 +268,11 @@ export class Churn {
     }
   }
 
-  /** The context is about to be destroyed. */
+  /**
+   * The context is about to be destroyed.
+   *
+   * @param {Owner} owner
+   */
   ends(owner) {
     this.#open.delete(owner);
     this.#destroyed.add(owner.context);
@@ -202,8 +284,9 @@ export class Churn {
     this.#open.clear();
   }
 
+  /** @param {MLContext} context one of `context()` */
   #isEnded(context) {
-    return this.#destroyed.has(context) || this.#lossesBefore.get(context) < this.#losses;
+    return this.#destroyed.has(context) || /** @type {number} */ (this.#lossesBefore.get(context)) < this.#losses;
   }
 
   /** Nobody has any of the open contexts any more. */
@@ -211,19 +294,30 @@ export class Churn {
     this.#open.clear();
   }
 
+  /**
+   * @param {MLContext} context
+   * @param {number} number
+   */
   setup(context, number) {
     return Setup.create(context, number, this.#device);
   }
 
+  /** @param {Random} random */
   numberOfGraph(random) {
     return 1 + random.below(this.#graphs);
   }
 
-  /** Does `work` on a context. That it is refused is right if the context was ended meanwhile. */
+  /**
+   * Does `work` on a context. That it is refused is right if the context was ended meanwhile.
+   *
+   * @param {MLContext} context
+   * @param {() => Promise<unknown>} work
+   */
   async tolerant(context, work) {
     try {
       await work();
-    } catch (error) {
+    } catch (caught) {
+      const error = /** @type {Error} */ (caught);
       const isRefusal = error?.name === 'InvalidStateError' || / is destroyed$/.test(error?.message);
       if (!isRefusal || !this.#isEnded(context)) {
         throw error;
@@ -232,27 +326,40 @@ export class Churn {
     }
   }
 
-  /** Waits for reads of which some are refused, and compares the others. */
+  /**
+   * Waits for reads of which some are refused, and compares the others.
+   *
+   * @param {Promise<ArrayBuffer>[]} reads
+   * @param {number} number
+   * @param {number} seed
+   */
   async settle(reads, number, seed) {
     const settled = await inTime(Promise.allSettled(reads), 'a read');
-    for (const { status, reason } of settled) {
-      if (status === 'rejected' && reason?.name !== 'InvalidStateError') {
-        throw reason;
+    for (const read of settled) {
+      if (read.status === 'rejected' && read.reason?.name !== 'InvalidStateError') {
+        throw read.reason;
       }
     }
     this.refused += settled.filter(({ status }) => status === 'rejected').length;
-    await this.compare(settled.map(({ value }) => value), number, seed);
+    await this.compare(settled.map((read) => (read.status === 'fulfilled' ? read.value : undefined)), number, seed);
   }
 
-  /** Compares outputs with those of the CPU; `undefined` stands for one that is not there. */
+  /**
+   * Compares outputs with those of the CPU; `undefined` stands for one that is not there.
+   *
+   * @param {(ArrayBuffer | undefined)[]} got
+   * @param {number} number
+   * @param {number} seed
+   */
   async compare(got, number, seed) {
     const setup = await Setup.create(this.#reference, number, 'cpu');
     setup.write(seed);
     setup.dispatch();
     const expected = await Promise.all(setup.reads());
     Object.entries(setup.outputs).forEach(([name, { dataType }], i) => {
-      if (got[i] === undefined) return;
-      const wrong = difference(dataType, got[i], expected[i], setup.steps[name]);
+      const result = got[i];
+      if (result === undefined) return;
+      const wrong = difference(dataType, result, expected[i], setup.steps[name]);
       if (wrong !== undefined) {
         throw new Error(`graph ${number} with inputs ${seed}: ${name} (${dataType}): ${wrong}`);
       }
@@ -261,11 +368,16 @@ export class Churn {
     setup.things.forEach((thing) => thing.destroy());
   }
 
-  /** A worker that computes; gives its message and how to end it. */
+  /**
+   * A worker that computes; gives its message and how to end it.
+   *
+   * @param {{ number: number, seed: number, goesOn: boolean }} work
+   */
   worker(work) {
     const workerData = { module: import.meta.url, device: this.#device, ...work };
     const worker = new Worker(WORKER, { eval: true, workerData });
     const ended = new Promise((resolve) => worker.once('exit', resolve));
+    /** @type {Promise<ArrayBuffer[]>} */
     const message = new Promise((resolve, reject) => {
       worker.once('message', resolve);
       worker.once('error', reject);
@@ -274,9 +386,15 @@ export class Churn {
   }
 }
 
-const seedOf = (random) => 1 + random.below(2 ** 31);
+const seedOf = (/** @type {Random} */ random) => 1 + random.below(2 ** 31);
 
-/** Gives away a graph and its tensors: to the context for later, to the collector, or in any order at once. */
+/**
+ * Gives away a graph and its tensors: to the context for later, to the collector, or in any order at once.
+ *
+ * @param {Random} random
+ * @param {Owner} owner
+ * @param {Setup} setup
+ */
 function giveAway(random, owner, setup) {
   if (owner.kept.length < MAX_KEPT && random.chance(0.3)) {
     owner.kept.push(setup);
@@ -285,6 +403,7 @@ function giveAway(random, owner, setup) {
   }
 }
 
+/** @type {Act} */
 async function compute(churn, random) {
   const owner = await churn.context(random);
   await churn.tolerant(owner.context, async () => {
@@ -297,6 +416,7 @@ async function compute(churn, random) {
   });
 }
 
+/** @type {Act} */
 async function again(churn, random) {
   const owner = await churn.context(random);
   const setup = owner.kept.splice(random.below(owner.kept.length), 1)[0];
@@ -310,6 +430,7 @@ async function again(churn, random) {
   });
 }
 
+/** @type {Act} */
 async function writeOnly(churn, random) {
   const { context } = await churn.context(random);
   await churn.tolerant(context, async () => {
@@ -321,6 +442,7 @@ async function writeOnly(churn, random) {
   });
 }
 
+/** @type {Act} */
 async function dispatchOnly(churn, random) {
   const owner = await churn.context(random);
   await churn.tolerant(owner.context, async () => {
@@ -330,6 +452,7 @@ async function dispatchOnly(churn, random) {
   });
 }
 
+/** @type {Act} */
 async function destroyWhilePending(churn, random) {
   const owner = await churn.context(random);
   await churn.tolerant(owner.context, async () => {
@@ -343,6 +466,7 @@ async function destroyWhilePending(churn, random) {
   });
 }
 
+/** @type {Act} */
 async function profile(churn, random) {
   const owner = await churn.context(random);
   await churn.tolerant(owner.context, async () => {
@@ -356,14 +480,23 @@ async function profile(churn, random) {
   });
 }
 
-/** @throws {Error} if a context was lost without a reason */
+/**
+ * @param {import('../../index.js').MLContextLostInfo} info
+ * @throws {Error} if a context was lost without a reason
+ */
 function requireReason({ message }) {
   if (typeof message !== 'string' || message === '') {
     throw new Error(`a context that was lost says ${JSON.stringify(message)}, expected why`);
   }
 }
 
-/** Leaves a graph that is being built and reads behind in a context that ends as `end` says. */
+/**
+ * Leaves a graph that is being built and reads behind in a context that ends as `end` says.
+ *
+ * @param {Churn} churn
+ * @param {Random} random
+ * @param {(owner: Owner) => void} end
+ */
 async function endWithPending(churn, random, end) {
   const owner = await churn.context(random);
   const { context } = owner;
@@ -383,29 +516,38 @@ async function endWithPending(churn, random, end) {
   });
 }
 
-const destroyContext = (churn, random) =>
-  endWithPending(churn, random, (owner) => {
+/** @type {Act} */
+async function destroyContext(churn, random) {
+  await endWithPending(churn, random, (owner) => {
     churn.ends(owner);
     owner.context.destroy();
   });
+}
 
 /**
  * All contexts on a GPU are lost with its device, which is there until they are collected: V8 does not know how heavy it
  * is, and would let many pile up.
+ *
+ * @type {Act}
  */
 async function loseDevice(churn, random) {
   await endWithPending(churn, random, ({ context }) => {
     churn.allEnd();
-    contextSlots.get(context).loseDevice();
+    /** @type {import('../../lib/internal.js').ContextState} */ (contextSlots.get(context)).loseDevice();
   });
-  globalThis.gc();
+  collectGarbage();
 }
 
-/** Contexts that nobody has any more end by themselves. */
+/**
+ * Contexts that nobody has any more end by themselves.
+ *
+ * @type {Act}
+ */
 async function dropContexts(churn) {
   churn.drop();
 }
 
+/** @type {Act} */
 async function worker(churn, random) {
   const [number, seed, goesOn] = [churn.numberOfGraph(random), seedOf(random), random.chance(0.5)];
   const { worker: thread, message, ended } = churn.worker({ number, seed, goesOn });
@@ -418,7 +560,8 @@ async function worker(churn, random) {
  * What can be done, how often, and whether it needs a GPU. One that is `alone` goes with no
  * other: workers would not know that a loss of their device was wanted.
  *
- * @typedef {{ act: (churn: Churn, random: object) => Promise<void>, weight: number, gpu?: true, alone?: true }} Action
+ * @typedef {(churn: Churn, random: Random) => Promise<void>} Act
+ * @typedef {{ act: Act, weight: number, gpu?: true, alone?: true }} Action
  *
  * @type {Record<string, Action>}
  */

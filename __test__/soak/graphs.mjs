@@ -3,10 +3,21 @@
 import { arrayFromNumbers, arrayOf, bytesOf, elementCount, isFloat, numbersOf } from '../../cli/elements.mjs';
 import { operators, validArguments } from '../robustness/support.mjs';
 
+/** @typedef {import('../../index.js').MLGraphBuilder} MLGraphBuilder */
+/** @typedef {import('../../index.js').MLOperand} MLOperand */
+/** @typedef {import('../../index.js').MLOperandDataType} MLOperandDataType */
+/** @typedef {import('../robustness/types.mjs').OperandMaker} OperandMaker */
+/** @typedef {import('../robustness/types.mjs').Random} Random */
+/** @typedef {{ dataType: MLOperandDataType, shape: readonly number[], positive?: boolean }} Descriptor of an input, for `contents` */
+
 /** Operators with numbers below zero would be NaN or not by a rounding error. */
 const OF_POSITIVE = new Set(['log', 'sqrt', 'pow', 'reduceLogSum', 'batchNormalization']);
 
-/** How far a result may be off, as a share of one more than its absolute value. */
+/**
+ * How far a result may be off, as a share of one more than its absolute value.
+ *
+ * @type {Record<string, number>}
+ */
 const TOLERANCES = { float32: 1e-4, float16: 2e-2 };
 
 /** Quotients that nearly tie are rounded to either side. */
@@ -17,8 +28,8 @@ const QUANTISATION_STEPS = 1;
  * are from 0 to 2, the same along the last of several axes, different along the one before: indices that scatter
  * operators find once.
  *
- * @param {ReturnType<import('../robustness/support.mjs').generator>} random
- * @param {{ dataType: string, shape: readonly number[], positive?: boolean }} descriptor
+ * @param {Random} random
+ * @param {Descriptor} descriptor
  * @returns {Uint8Array}
  */
 export function contents(random, { dataType, shape, positive = false }) {
@@ -28,7 +39,7 @@ export function contents(random, { dataType, shape, positive = false }) {
     return bytesOf(arrayFromNumbers(dataType, Array.from({ length }, fraction)));
   }
   const offset = random.below(3);
-  const row = shape.length > 1 ? shape.at(-1) : 1;
+  const row = shape.length > 1 ? shape[shape.length - 1] : 1;
   return bytesOf(arrayFromNumbers(dataType, Array.from({ length }, (_, i) => (Math.floor(i / row) + offset) % 3)));
 }
 
@@ -38,9 +49,18 @@ class Operands {
   #random;
   #float;
 
-  /** Descriptors of the inputs by name. */
+  /**
+   * Descriptors of the inputs by name.
+   *
+   * @type {Record<string, Descriptor>}
+   */
   inputs = {};
 
+  /**
+   * @param {MLGraphBuilder} builder
+   * @param {Random} random
+   * @param {'float32' | 'float16'} float data type of numbers with a fraction
+   */
   constructor(builder, random, float) {
     this.#builder = builder;
     this.#random = random;
@@ -48,10 +68,15 @@ class Operands {
     this.positive = false;
   }
 
+  /** @param {...number} shape */
   f(...shape) {
     return this.of(this.#float, ...shape);
   }
 
+  /**
+   * @param {MLOperandDataType} dataType
+   * @param {...number} shape
+   */
   of(dataType, ...shape) {
     const descriptor = { dataType, shape, positive: this.positive };
     if (this.#random.chance(0.2)) {
@@ -63,7 +88,11 @@ class Operands {
   }
 }
 
-/** Calls with shapes of their own, for kernels that do their work in pieces. */
+/**
+ * Calls with shapes of their own, for kernels that do their work in pieces. `size` gives one up to a limit.
+ *
+ * @type {Record<string, (o: OperandMaker, size: (limit: number) => number) => unknown[]>}
+ */
 const SIZED = {
   matmul(o, size) {
     const inner = size(70);
@@ -95,26 +124,50 @@ const SIZED = {
 /** Operators behind others that change no number by more than it was off before. */
 const TAILS = ['relu', 'sigmoid', 'tanh', 'softsign', 'abs', 'neg', 'hardSwish', 'identity'];
 
-/** One operator on new operands. */
+/**
+ * The results of the operator of that name.
+ *
+ * @param {MLGraphBuilder} builder
+ * @param {string} name
+ * @param {...unknown} args
+ */
+function call(builder, name, ...args) {
+  const methods = /** @type {Record<string, (...args: unknown[]) => MLOperand | MLOperand[]>} */ (/** @type {unknown} */ (builder));
+  return [methods[name](...args)].flat();
+}
+
+/**
+ * One operator on new operands.
+ *
+ * @param {MLGraphBuilder} builder
+ * @param {Random} random
+ * @param {Operands} operands
+ */
 function head(builder, random, operands) {
   if (random.chance(0.4)) {
     const name = random.pick(Object.keys(SIZED));
     operands.positive = false;
-    return { name, results: [builder[name](...SIZED[name](operands, (limit) => 1 + random.below(limit)))] };
+    return { name, results: call(builder, name, ...SIZED[name](operands, (limit) => 1 + random.below(limit))) };
   }
   const row = random.pick(operators);
   operands.positive = OF_POSITIVE.has(row.name);
   const [args, options] = validArguments(operands, row);
-  return { name: row.name, results: [builder[row.name](...args, options)].flat() };
+  return { name: row.name, results: call(builder, row.name, ...args, options) };
 }
 
-/** Some element-wise operators behind a result with a fraction, which compilers make one kernel of. */
+/**
+ * Some element-wise operators behind a result with a fraction, which compilers make one kernel of.
+ *
+ * @param {MLGraphBuilder} builder
+ * @param {Random} random
+ * @param {MLOperand} result
+ */
 function tail(builder, random, result) {
   let value = result;
   for (let length = random.below(5); length > 0 && value.dataType in TOLERANCES; length--) {
     value = random.chance(0.2)
       ? builder.mul(value, builder.constant(value.dataType, 0.5))
-      : builder[random.pick(TAILS)](value);
+      : call(builder, random.pick(TAILS), value)[0];
   }
   return value;
 }
@@ -123,13 +176,14 @@ function tail(builder, random, result) {
  * Puts a random graph together.
  *
  * @param {MLGraphBuilder} builder
- * @param {ReturnType<import('../robustness/support.mjs').generator>} random gives the same graph in the same state
- * @returns {{ inputs: Record<string, object>, outputs: Record<string, MLOperand>, steps: Record<string, number> }} the
- *   descriptors of the inputs, for `contents`; how much integer outputs may be off
+ * @param {Random} random gives the same graph in the same state
+ * @returns {{ inputs: Record<string, Descriptor>, outputs: Record<string, MLOperand>, steps: Record<string, number> }} the
+ *   descriptors of the inputs; how much integer outputs may be off
  */
 export function compose(builder, random) {
   const operands = new Operands(builder, random, random.chance(0.3) ? 'float16' : 'float32');
-  const [outputs, steps] = [{}, {}];
+  /** @type {ReturnType<typeof compose>} */
+  const { inputs, outputs, steps } = { inputs: operands.inputs, outputs: {}, steps: {} };
   for (let heads = 1 + random.below(3); heads > 0; heads--) {
     const { name, results } = head(builder, random, operands);
     for (const result of results) {
@@ -138,7 +192,7 @@ export function compose(builder, random) {
       steps[output] = name === 'quantizeLinear' ? QUANTISATION_STEPS : 0;
     }
   }
-  return { inputs: operands.inputs, outputs, steps };
+  return { inputs, outputs, steps };
 }
 
 /**

@@ -19,6 +19,14 @@ export const LIMITS = {
 /** The part of a run that is for caches to fill. */
 export const WARM_UP = 1 / 3;
 
+/** Collects the garbage of this process. @throws {Error} without `--expose-gc` */
+export function collectGarbage() {
+  if (globalThis.gc === undefined) {
+    throw new Error('there is no gc(), expected node --expose-gc');
+  }
+  globalThis.gc();
+}
+
 /**
  * What this process holds, after a collection of garbage.
  *
@@ -26,7 +34,7 @@ export const WARM_UP = 1 / 3;
  * @returns {{ minutes: number, rss: number, heap: number, handles: number, threads: number }}
  */
 export function sample(start) {
-  globalThis.gc();
+  collectGarbage();
   const { rss, heapUsed } = process.memoryUsage();
   return {
     minutes: (performance.now() - start) / 60_000,
@@ -46,7 +54,7 @@ export function sample(start) {
  */
 export function slopeOf(points) {
   const slopes = points.flatMap(([x, y], i) => points.slice(i + 1).map(([x2, y2]) => (y2 - y) / (x2 - x)));
-  return median(slopes);
+  return /** @type {number} */ (median(slopes));
 }
 
 /**
@@ -57,10 +65,12 @@ export function slopeOf(points) {
  *   `LIMITS`: the slope, what it makes of the time after the warm-up, and how much of that is allowed
  */
 export function growthOf(samples) {
-  const [first, last] = [samples[0].minutes, samples.at(-1).minutes];
+  const [first, last] = [samples[0].minutes, samples[samples.length - 1].minutes];
   const settled = samples.filter(({ minutes }) => minutes >= first + WARM_UP * (last - first));
   const duration = last - settled[0].minutes;
-  return Object.entries(LIMITS).map(([name, { steady, perMinute, unit }]) => {
+  const names = /** @type {(keyof typeof LIMITS)[]} */ (Object.keys(LIMITS));
+  return names.map((name) => {
+    const { steady, perMinute, unit } = LIMITS[name];
     const slope = slopeOf(settled.map((one) => [one.minutes, one[name]]));
     return { name, perMinute: slope, growth: slope * duration, allowed: steady + perMinute * duration, unit };
   });

@@ -77,3 +77,51 @@ declare module 'webidl2' {
   /** Syntax trees, see https://github.com/w3c/webidl2.js. */
   export function parse(idl: string): any[];
 }
+
+declare module 'electron' {
+  interface UtilityProcess {
+    on(event: 'message', listener: (message: any) => void): void;
+    on(event: 'exit', listener: (code: number) => void): void;
+    postMessage(message: unknown): void;
+  }
+  export const app: { whenReady(): Promise<void>; quit(): void };
+  export const utilityProcess: { fork(program: string, args: string[], options: { serviceName: string }): UtilityProcess };
+}
+
+declare namespace NodeJS {
+  interface Process {
+    /** In a utility process of Electron. */
+    parentPort: {
+      on(event: 'message', listener: (event: { data: any }) => void): void;
+      postMessage(message: unknown): void;
+    };
+  }
+}
+
+declare module '@rgrove/parse-xml' {
+  export interface XmlElement {
+    type: 'element';
+    name: string;
+    attributes: Record<string, string>;
+    children: XmlNode[];
+    /** That of all descendants. */
+    text: string;
+  }
+  export type XmlNode = XmlElement | { type: 'cdata' | 'comment' | 'pi' | 'text' };
+  export function parseXml(xml: string): { children: XmlNode[] };
+}
+
+declare module 'onnxruntime-web/webgpu' {
+  export const env: { wasm: { wasmPaths: string } };
+  export const InferenceSession: { create(model: Uint8Array, options: object): Promise<object> };
+}
+
+declare module '@huggingface/transformers' {
+  type Tokenizer = (texts: string[], options: object) => object;
+  interface Extraction {
+    (texts: string[], options: { pooling: 'mean'; normalize: boolean }): Promise<{ tolist(): number[][] }>;
+    tokenizer: Tokenizer;
+  }
+  export const env: { allowRemoteModels: boolean; localModelPath: string };
+  export function pipeline(task: 'feature-extraction', model: string, options: object): Promise<Extraction>;
+}

@@ -9,6 +9,7 @@ const SIZE = 4;
 export async function createAffine() {
   const context = await ml.createContext();
   const builder = new MLGraphBuilder(context);
+  /** @type {import('webnn-node').MLOperandDescriptor} */
   const descriptor = { dataType: 'float32', shape: [SIZE] };
   const x = builder.input('x', descriptor);
   const y = builder.linear(x, { alpha: 2, beta: 1 });

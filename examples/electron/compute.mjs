@@ -10,6 +10,6 @@ parentPort.on('message', async ({ data: { id, numbers } }) => {
     const run = await affine;
     parentPort.postMessage({ id, result: await run(numbers) });
   } catch (error) {
-    parentPort.postMessage({ id, error: error.message });
+    parentPort.postMessage({ id, error: /** @type {Error} */ (error).message });
   }
 });

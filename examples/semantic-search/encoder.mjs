@@ -13,13 +13,17 @@ const STEP = 16;
 /** What the model was trained with; longer texts are cut. */
 const MAX_TOKENS = 256;
 
-const readJson = async (file) => JSON.parse(await readFile(file, 'utf8'));
+const readJson = async (/** @type {string} */ file) => JSON.parse(await readFile(file, 'utf8'));
 
 /** A sentence encoder. Vectors have length 1: the dot product of two is their cosine. */
 export class Encoder {
   #tokenizer;
   #model;
 
+  /**
+   * @param {Tokenizer} tokenizer
+   * @param {import('webnn-node/onnx').OnnxModel} model
+   */
   constructor(tokenizer, model) {
     this.#tokenizer = tokenizer;
     this.#model = model;
@@ -37,10 +41,14 @@ export class Encoder {
     return new Encoder(new Tokenizer(unpadded, config), await loadModel(path.join(folder, 'model.onnx')));
   }
 
-  /** The tokens of a text, between the marks of begin and end. @returns {number[]} */
+  /**
+   * The tokens of a text, between the marks of begin and end.
+   * @param {string} text
+   * @returns {number[]}
+   */
   tokens(text) {
     const { ids } = this.#tokenizer.encode(text);
-    return ids.length <= MAX_TOKENS ? ids : [...ids.slice(0, MAX_TOKENS - 1), ids.at(-1)];
+    return ids.length <= MAX_TOKENS ? ids : [...ids.slice(0, MAX_TOKENS - 1), ids[ids.length - 1]];
   }
 
   /**
@@ -62,7 +70,11 @@ export class Encoder {
     return vectors;
   }
 
-  /** Runs the model on one batch of token lists. @returns {Promise<Float32Array[]>} */
+  /**
+   * Runs the model on one batch of token lists.
+   * @param {number[][]} lists
+   * @returns {Promise<Float32Array[]>}
+   */
   async #run(lists) {
     const longest = Math.max(...lists.map((ids) => ids.length));
     const shape = [lists.length, Math.ceil(longest / STEP) * STEP];
@@ -86,7 +98,11 @@ export class Encoder {
   }
 }
 
-/** The cosine of the angle between two vectors of length 1: 1 for the same direction. */
+/**
+ * The cosine of the angle between two vectors of length 1: 1 for the same direction.
+ * @param {Float32Array} a
+ * @param {Float32Array} b
+ */
 export function cosine(a, b) {
   return a.reduce((sum, value, i) => sum + value * b[i], 0);
 }

@@ -3,9 +3,12 @@
 import { loadModel } from 'webnn-node/onnx';
 
 /** Tokens are ASCII characters. */
-const isAscii = (text) => /^[\x00-\x7f]*$/.test(text);
+const isAscii = (/** @type {string} */ text) => /^[\x00-\x7f]*$/.test(text);
 
-/** Numbers from 0 to 1 that depend only on the seed (the generator mulberry32). */
+/**
+ * Numbers from 0 to 1 that depend only on the seed (the generator mulberry32).
+ * @param {number} seed
+ */
 export function randomNumbers(seed) {
   let state = seed >>> 0;
   return () => {
@@ -16,7 +19,10 @@ export function randomNumbers(seed) {
   };
 }
 
-/** The place of the largest number. */
+/**
+ * The place of the largest number.
+ * @param {Float32Array} logits
+ */
 function mostLikely(logits) {
   return logits.reduce((best, value, i) => (value > logits[best] ? i : best), 0);
 }
@@ -24,6 +30,9 @@ function mostLikely(logits) {
 /**
  * Chooses a token: the most likely one at temperature 0, else one at random with its probability
  * softmax(logits / temperature).
+ * @param {Float32Array} logits
+ * @param {number} temperature
+ * @param {() => number} random
  */
 export function chooseToken(logits, temperature, random) {
   if (temperature === 0) return mostLikely(logits);
@@ -34,12 +43,25 @@ export function chooseToken(logits, temperature, random) {
   return chosen === -1 ? mostLikely(logits) : chosen;
 }
 
+/**
+ * The inputs for the cache. The model has no free dimensions.
+ * @param {import('webnn-node/onnx').OnnxModel} model
+ */
+function cacheInputs(model) {
+  const inputs = model.inputs.filter(({ name }) => name.startsWith('past_'));
+  return /** @type {(import('webnn-node/onnx').OnnxDescriptor & { name: string })[]} */ (inputs);
+}
+
 /** Generates text with a model as `train.py` beside this file writes it. */
 export class Generator {
   #model;
   /** Two sets of tensors by the names of the cache (`key_0`, `value_0`, ...): one to read and one to write. */
   #caches;
 
+  /**
+   * @param {import('webnn-node/onnx').OnnxModel} model
+   * @param {import('webnn-node').MLNamedTensors[]} caches
+   */
   constructor(model, caches) {
     this.#model = model;
     this.#caches = caches;
@@ -52,9 +74,8 @@ export class Generator {
    */
   static async load(file) {
     const model = await loadModel(file);
-    const past = model.inputs.filter(({ name }) => name.startsWith('past_'));
     const createCache = async () => {
-      const tensors = past.map(async ({ name, dataType, shape }) => [
+      const tensors = cacheInputs(model).map(async ({ name, dataType, shape }) => [
         name.replace('past_', ''),
         await model.context.createTensor({ dataType, shape }),
       ]);
@@ -65,7 +86,7 @@ export class Generator {
 
   /** The number of characters of the longest text, the prompt included. */
   get maxLength() {
-    return this.#model.inputs.find(({ name }) => name.startsWith('past_')).shape[1];
+    return cacheInputs(this.#model)[0].shape[1];
   }
 
   /**
@@ -98,11 +119,15 @@ export class Generator {
   /**
    * Runs the model on one token and swaps the caches. What a cache holds from an earlier text does no harm: the
    * model reads only rows up to `position`.
+   * @param {number} token
+   * @param {number} position
    * @returns {Promise<Float32Array>} the logits of the next token
    */
   async #step(token, position) {
     const [past, present] = this.#caches;
+    /** @type {Record<string, import('webnn-node/onnx').OnnxFeed>} */
     const feeds = { token: BigInt64Array.of(BigInt(token)), position: BigInt64Array.of(BigInt(position)) };
+    /** @type {import('webnn-node').MLNamedTensors} */
     const fetches = {};
     for (const name of Object.keys(past)) {
       feeds[`past_${name}`] = past[name];
