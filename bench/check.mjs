@@ -17,7 +17,11 @@ export const QUANTISATION_STEPS = 2;
 /** Steps are multiples of a float32 and rounded themselves. */
 const STEP_ROUNDING = 0.1;
 
-/** The quantisation step of values that all are multiples of it: the smallest distance of two of them. */
+/**
+ * The quantisation step of values that all are multiples of it: the smallest distance of two of them.
+ *
+ * @param {Iterable<number>} values
+ */
 function quantisationStep(values) {
   const sorted = Float64Array.from(new Set(values)).sort();
   let step = Infinity;
@@ -27,6 +31,10 @@ function quantisationStep(values) {
   return step;
 }
 
+/**
+ * @param {ArrayLike<number>} a
+ * @param {ArrayLike<number>} b
+ */
 function largestDifference(a, b) {
   let largest = 0;
   for (let i = 0; i < a.length; i++) {
@@ -40,10 +48,10 @@ function largestDifference(a, b) {
 /**
  * Compares one output with its reference.
  *
- * @param {{ dataType: string, data: ArrayBufferView }} got
- * @param {{ dataType: string, data: ArrayBufferView }} expected
- * @param {'float32' | 'float16' | 'int8'} kind of the model
- * @returns {{ error: number, allowed: number, unit: string }} how far it is off; right if `error <= allowed`
+ * @param {Pick<import('../cli/types.mjs').Tensor, 'dataType' | 'data'>} got
+ * @param {Pick<import('../cli/types.mjs').Tensor, 'dataType' | 'data'>} expected
+ * @param {import('./types.mjs').Kind} kind of the model
+ * @returns {import('./types.mjs').Deviation}
  */
 export function compareOutput(got, expected, kind) {
   const [a, b] = [numbersOf(got), numbersOf(expected)];
@@ -60,7 +68,8 @@ export function compareOutput(got, expected, kind) {
 /**
  * The worst of several comparisons: the one that is furthest off, measured by what is allowed.
  *
- * @param {ReturnType<typeof compareOutput>[]} comparisons
+ * @template {import('./types.mjs').Deviation} T
+ * @param {T[]} comparisons
  */
 export function worst(comparisons) {
   return comparisons.reduce((a, b) => (b.error / b.allowed > a.error / a.allowed ? b : a));

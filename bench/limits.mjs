@@ -38,6 +38,10 @@ export function measureLimits(threads) {
   return JSON.parse(stdout);
 }
 
+/**
+ * @param {number | null} a
+ * @param {number | null} b
+ */
 const larger = (a, b) => (a === null || b === null ? (a ?? b) : Math.max(a, b));
 
 /**
@@ -45,16 +49,17 @@ const larger = (a, b) => (a === null || b === null ? (a ?? b) : Math.max(a, b));
  *
  * @param {Limits[]} first
  * @param {Limits[]} second
+ * @returns {Limits[]}
  */
 export function strongest(first, second) {
   return first.map((a, i) => {
     const b = second[i];
     return {
       threads: a.threads,
-      fmaGflops: larger(a.fmaGflops, b.fmaGflops),
+      fmaGflops: Math.max(a.fmaGflops, b.fmaGflops),
       int8Gops: larger(a.int8Gops, b.int8Gops),
       bf16Gflops: larger(a.bf16Gflops, b.bf16Gflops),
-      reading: a.reading.map((reading, j) => ({ ...reading, gbps: larger(reading.gbps, b.reading[j].gbps) })),
+      reading: a.reading.map((reading, j) => ({ ...reading, gbps: Math.max(reading.gbps, b.reading[j].gbps) })),
     };
   });
 }
@@ -62,7 +67,7 @@ export function strongest(first, second) {
 /**
  * The limits as `shareOfLimit` takes them: memory as fast as it was in any measurement.
  *
- * @param {Limits} limits
+ * @param {Pick<Limits, 'fmaGflops' | 'int8Gops' | 'reading'>} limits
  * @param {{ cacheBytes: number }} machine
  */
 export function forShares({ fmaGflops, int8Gops, reading }, { cacheBytes }) {

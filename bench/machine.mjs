@@ -22,7 +22,8 @@ const MAX_REST_MS = 1000;
  *   hypervisor let others use them
  */
 export function parseMachineTime(text) {
-  const [user, nice, system, , , irq, softirq, steal] = /^cpu +(.*)$/m.exec(text)[1].split(' ').map(Number);
+  const [, fields] = /** @type {RegExpExecArray} */ (/^cpu +(.*)$/m.exec(text));
+  const [user, nice, system, , , irq, softirq, steal] = fields.split(' ').map(Number);
   return { busy: (user + nice + system + irq + softirq) * TICK_MS, steal: steal * TICK_MS };
 }
 
@@ -46,20 +47,28 @@ export function parseProcessTime(text) {
  */
 export function residentMemory(pid) {
   const text = readFileSync(`/proc/${pid}/status`, 'utf8');
-  const row = (name) => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(text)[1]) * 1024;
+  const row = (/** @type {string} */ name) => {
+    const [, kilobytes] = /** @type {RegExpExecArray} */ (new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(text));
+    return Number(kilobytes) * 1024;
+  };
   return { resident: row('VmRSS'), anonymous: row('RssAnon') };
 }
 
 const machineTime = () => parseMachineTime(readFileSync('/proc/stat', 'utf8'));
-const processTime = (pid) => parseProcessTime(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+const processTime = (/** @type {number} */ pid) => parseProcessTime(readFileSync(`/proc/${pid}/stat`, 'utf8'));
 
-/** CPU time of processes together, in milliseconds; one that has ended uses no more. */
+/**
+ * CPU time of processes together, in milliseconds; one that has ended uses no more.
+ *
+ * @param {number[]} pids
+ */
 function timeOfAll(pids) {
-  const spent = (pid) => {
+  const spent = (/** @type {number} */ pid) => {
     try {
       return processTime(pid);
     } catch (error) {
-      if (error.code === 'ENOENT' || error.code === 'ESRCH') return 0;
+      const { code } = /** @type {NodeJS.ErrnoException} */ (error);
+      if (code === 'ENOENT' || code === 'ESRCH') return 0;
       throw error;
     }
   };
@@ -107,14 +116,16 @@ export async function watched(pid, work) {
 /** The folder in which Linux describes the caches of the first processor. */
 const CACHES = '/sys/devices/system/cpu/cpu0/cache';
 
+const UNITS = /** @type {Record<string, number>} */ ({ '': 1, K: 2 ** 10, M: 2 ** 20, G: 2 ** 30 });
+
 /**
  * Bytes of a size as Linux writes it: `32K`, `260M`.
  *
  * @param {string} text
  */
 export function parseCacheSize(text) {
-  const [, number, unit] = /^(\d+)([KMG]?)$/.exec(text.trim());
-  return Number(number) * { '': 1, K: 2 ** 10, M: 2 ** 20, G: 2 ** 30 }[unit];
+  const [, number, unit] = /** @type {RegExpExecArray} */ (/^(\d+)([KMG]?)$/.exec(text.trim()));
+  return Number(number) * UNITS[unit];
 }
 
 /** Bytes of the largest cache; 0 where the system does not tell. */

@@ -26,22 +26,42 @@ const MAX_REPEATS = 2;
 /**
  * @typedef {object} Result of an engine on a model
  * @property {string} engine
- * @property {'ok' | 'wrong' | 'failed' | 'unsupported'} status
+ * @property {import('./types.mjs').Status} status
  * @property {string} [reason] why it is not `ok`
  * @property {string} [version]
  * @property {number[]} [loadMs] from the file to a model that can run, each in a process of its own, in milliseconds
- * @property {{ empty: number, loaded: number, afterRuns: number, anonymous: number }} [memory] resident bytes before the
+ * @property {{ empty: number, loaded: number, afterRuns?: number, anonymous?: number }} [memory] resident bytes before the
  *   library is loaded, when the model is loaded, and after all runs; and the part of the last that is no file
- * @property {ReturnType<typeof compareOutput>} [check] absent where there is no reference
+ * @property {Comparison} [check] absent where there is no reference
  * @property {import('./statistics.mjs').Sample[]} [samples]
+ * @property {Extra} [extra]
  */
 
-/** Reads a file, so that the first engine to load it does not wait for the disk. */
+/** @typedef {import('./types.mjs').Deviation & { output: string }} Comparison the output that is furthest off */
+
+/**
+ * @typedef {object} Extra that is asked of an engine
+ * @property {number} [burst] milliseconds of one dispatch of many
+ * @property {import('./types.mjs').Work} [work]
+ */
+
+/**
+ * Reads a file, so that the first engine to load it does not wait for the disk.
+ *
+ * @param {string} file
+ */
 async function intoPageCache(file) {
   for await (const _ of createReadStream(file, { highWaterMark: 1 << 20 }));
 }
 
-/** What `load` of an engine takes. */
+/**
+ * What `load` of an engine takes.
+ *
+ * @param {string} name
+ * @param {import('./models.mjs').BenchModel} model
+ * @param {number} threads
+ * @returns {Promise<import('./types.mjs').LoadRequest>}
+ */
 async function loadParameters(name, model, threads) {
   const { prepare } = ENGINES[name];
   const file = prepare === undefined ? model.file : await prepare(model);
@@ -53,7 +73,7 @@ async function loadParameters(name, model, threads) {
  *
  * @param {EngineProcess} process
  * @param {import('./models.mjs').BenchModel} model
- * @returns {Promise<ReturnType<typeof compareOutput> | undefined>} the worst; `undefined` where nothing is known
+ * @returns {Promise<Comparison | undefined>} the worst; `undefined` where nothing is known
  */
 export async function checkOutputs(process, model) {
   const directory = mkdtempSync(join(tmpdir(), 'webnn-bench-'));
@@ -63,8 +83,9 @@ export async function checkOutputs(process, model) {
     await process.request('save', { files });
     const comparisons = [];
     for (const [i, name] of names.entries()) {
-      if (model.outputs[name] === null) continue;
-      const [got, expected] = [await readNpy(files[i]), await readNpy(model.outputs[name])];
+      const reference = model.outputs[name];
+      if (reference === null) continue;
+      const [got, expected] = [await readNpy(files[i]), await readNpy(reference)];
       comparisons.push({ output: name, ...compareOutput(got, expected, model.kind) });
     }
     return comparisons.length === 0 ? undefined : worst(comparisons);
@@ -77,10 +98,18 @@ export async function checkOutputs(process, model) {
 class Contestant {
   /** @type {Result} */
   result;
+  /** @type {EngineProcess | undefined} */
   process;
-  #iterations;
-  #warmup;
+  /** @type {import('./types.mjs').LoadRequest | undefined} */
+  parameters;
+  /** @type {import('./statistics.mjs').Sample[]} */
+  samples = [];
+  /** @type {string[]} */
+  #command = [];
+  #iterations = 1;
+  #warmup = 0;
 
+  /** @param {string} name */
   constructor(name) {
     this.result = { engine: name, status: 'ok' };
   }
@@ -89,13 +118,24 @@ class Contestant {
     return this.process !== undefined;
   }
 
-  /** Does one step; an engine that cannot is out, with `status` and the reason. */
+  /** The process of an engine that is running. */
+  get running() {
+    return /** @type {EngineProcess} */ (this.process);
+  }
+
+  /**
+   * Does one step; an engine that cannot is out, with `status` and the reason.
+   *
+   * @template T
+   * @param {'failed' | 'unsupported'} status
+   * @param {() => Promise<T>} step
+   */
   async attempt(status, step) {
     try {
       return await step();
     } catch (error) {
       this.result.status = status;
-      this.result.reason = error.message;
+      this.result.reason = /** @type {Error} */ (error).message;
       await this.end();
       // Whatever else goes wrong is the benchmark's own fault.
       if (status === 'failed' && !(error instanceof EngineError)) throw error;
@@ -103,27 +143,32 @@ class Contestant {
     }
   }
 
+  /**
+   * @param {import('./models.mjs').BenchModel} model
+   * @param {number} threads
+   */
   async prepare(model, threads) {
     const name = this.result.engine;
-    this.command = await ENGINES[name].command();
+    this.#command = await ENGINES[name].command();
     this.parameters = await this.attempt('unsupported', () => loadParameters(name, model, threads));
   }
 
   /** Starts a process and loads the model in it. */
   async load() {
     await this.end();
-    this.process = new EngineProcess(this.result.engine, this.command);
+    this.process = new EngineProcess(this.result.engine, this.#command);
     // Its first answer comes when it has started; that nothing is there to do is an answer too.
-    const empty = await this.attempt('unsupported', () => started(this.process));
-    const loaded = await this.attempt('unsupported', () => this.process?.request('load', this.parameters));
-    if (loaded === undefined) return;
+    const empty = await this.attempt('unsupported', () => started(this.running));
+    const loaded = await this.attempt('unsupported', async () => this.process?.request('load', this.parameters));
+    if (empty === undefined || loaded === undefined) return;
     this.result.version = loaded.version;
     (this.result.loadMs ??= []).push(loaded.loadMs);
-    this.result.memory = { empty, loaded: residentMemory(this.process.pid).resident };
+    this.result.memory = { empty, loaded: residentMemory(this.running.pid).resident };
   }
 
+  /** @param {import('./models.mjs').BenchModel} model */
   async check(model) {
-    const comparison = await this.attempt('failed', () => checkOutputs(this.process, model));
+    const comparison = await this.attempt('failed', () => checkOutputs(this.running, model));
     this.result.check = comparison;
     if (comparison !== undefined && !(comparison.error <= comparison.allowed)) {
       const { output, error, allowed, unit } = comparison;
@@ -136,7 +181,7 @@ class Contestant {
   async warmUp() {
     let [iterations, spent, last] = [1, 0, 0];
     while (spent < WARM_UP_MS) {
-      const answer = await this.attempt('failed', () => this.process.request('run', { warmup: 0, iterations }));
+      const answer = await this.attempt('failed', () => this.running.request('run', { warmup: 0, iterations }));
       if (answer === undefined) return;
       spent += answer.ms;
       last = answer.ms / iterations;
@@ -145,21 +190,21 @@ class Contestant {
     this.#iterations = Math.max(1, Math.ceil(SAMPLE_MS / last));
     // Others ran in between, and left nothing of this engine in the caches.
     this.#warmup = last > LONG_RUN_MS ? 0 : 1;
-    this.result.samples = [];
+    this.result.samples = this.samples;
   }
 
   async sample() {
     const [iterations, warmup] = [this.#iterations, this.#warmup];
-    const work = () => this.process.request('run', { warmup, iterations });
-    const answer = await this.attempt('failed', () => watched(this.process.pid, work));
+    const work = () => this.running.request('run', { warmup, iterations });
+    const answer = await this.attempt('failed', () => watched(this.running.pid, work));
     if (answer !== undefined) {
-      this.result.samples.push({ ms: answer.result.ms / iterations, iterations, foreign: answer.foreign });
+      this.samples.push({ ms: answer.result.ms / iterations, iterations, foreign: answer.foreign });
     }
   }
 
   recordMemory() {
-    const { resident, anonymous } = residentMemory(this.process.pid);
-    Object.assign(this.result.memory, { afterRuns: resident, anonymous });
+    const { resident, anonymous } = residentMemory(this.running.pid);
+    Object.assign(/** @type {object} */ (this.result.memory), { afterRuns: resident, anonymous });
   }
 
   async end() {
@@ -168,24 +213,37 @@ class Contestant {
   }
 }
 
-/** Resident bytes of an engine that has started and has loaded no library yet. */
+/**
+ * Resident bytes of an engine that has started and has loaded no library yet.
+ *
+ * @param {EngineProcess} process
+ */
 async function started(process) {
   await process.request('ready');
   return residentMemory(process.pid).resident;
 }
 
-/** Takes samples in turns until each engine has enough clean ones, or too many in all. */
+/** @param {Contestant[]} contestants */
+const untilAllRest = (contestants) => untilAtRest(contestants.filter(({ isRunning }) => isRunning).map(({ running }) => running.pid));
+
+/**
+ * Takes samples in turns until each engine has enough clean ones, or too many in all.
+ *
+ * @param {Contestant[]} contestants
+ * @param {number} count
+ * @param {(done: number) => void} advance
+ */
 async function takeSamples(contestants, count, advance) {
   const limit = MAX_REPEATS * count;
-  const clean = ({ result: { samples } }) => samples.filter((sample) => !isDirty(sample)).length;
-  const isWanting = (one) => one.isRunning && clean(one) < count && one.result.samples.length < limit;
+  const clean = (/** @type {Contestant} */ { samples }) => samples.filter((sample) => !isDirty(sample)).length;
+  const isWanting = (/** @type {Contestant} */ one) => one.isRunning && clean(one) < count && one.samples.length < limit;
   while (contestants.some(isWanting)) {
     for (const one of contestants.filter(isWanting)) {
-      await untilAtRest(contestants.filter(({ isRunning }) => isRunning).map(({ process }) => process.pid));
+      await untilAllRest(contestants);
       await one.sample();
     }
     const running = contestants.filter(({ isRunning }) => isRunning);
-    advance(Math.min(1, ...running.map((one) => Math.max(clean(one) / count, one.result.samples.length / limit))));
+    advance(Math.min(1, ...running.map((one) => Math.max(clean(one) / count, one.samples.length / limit))));
   }
 }
 
@@ -194,7 +252,7 @@ async function takeSamples(contestants, count, advance) {
  *
  * @param {import('./models.mjs').BenchModel} model
  * @param {{ engines: string[], threads: number, samples: number, loads: number }} plan
- * @param {{ advance?: (done: number) => void, extra?: Record<string, (process: EngineProcess) => Promise<object>> }} [hooks]
+ * @param {{ advance?: (done: number) => void, extra?: Record<string, (process: EngineProcess) => Promise<Extra>> }} [hooks]
  *   `advance` is told the part (0 to 1) that is done; `extra` asks more of an engine, whose answer becomes `extra` of its
  *   result
  * @returns {Promise<Result[]>} in the order of the engines
@@ -209,7 +267,7 @@ export async function measure(model, { engines, threads, samples, loads }, { adv
     const able = contestants.filter(({ parameters }) => parameters !== undefined);
     for (let i = 0; i < loads; i++) {
       for (const one of able.filter(({ result }) => result.status === 'ok')) {
-        await untilAtRest(able.filter(({ isRunning }) => isRunning).map(({ process }) => process.pid));
+        await untilAllRest(able);
         await one.load();
       }
     }
@@ -221,7 +279,7 @@ export async function measure(model, { engines, threads, samples, loads }, { adv
       one.recordMemory();
       const ask = extra[one.result.engine];
       if (ask !== undefined) {
-        one.result.extra = await one.attempt('failed', () => ask(one.process));
+        one.result.extra = await one.attempt('failed', () => ask(one.running));
       }
     }
   } finally {
@@ -230,5 +288,9 @@ export async function measure(model, { engines, threads, samples, loads }, { adv
   return contestants.map(({ result }) => result);
 }
 
-/** The median of the load times of a result, in milliseconds. */
-export const loadTime = ({ loadMs }) => median(loadMs);
+/**
+ * The median of the load times of a result, in milliseconds.
+ *
+ * @param {{ loadMs: number[] }} result
+ */
+export const loadTime = ({ loadMs }) => /** @type {number} */ (median(loadMs));

@@ -12,12 +12,16 @@ const QUANTISED = /(^|\.)(QuantizeLinear|DynamicQuantizeLinear|ConvInteger|MatMu
  * @typedef {object} BenchModel
  * @property {string} name
  * @property {string} file
- * @property {'float32' | 'float16' | 'int8'} kind what it computes in
+ * @property {import('./types.mjs').Kind} kind what it computes in
  * @property {number} weightBytes of its weights in the file
  * @property {Record<string, string>} inputs .npy files by name, in the order of the model
  * @property {Record<string, string | null>} outputs .npy files of the reference by name; null where there is none
  */
 
+/**
+ * @param {import('../onnx.js').OnnxInspection} inspection
+ * @returns {import('./types.mjs').Kind}
+ */
 function kindOf({ operators, inputs, outputs }) {
   if (Object.keys(operators).some((operator) => QUANTISED.test(operator))) {
     return 'int8';
@@ -25,16 +29,22 @@ function kindOf({ operators, inputs, outputs }) {
   return [...inputs, ...outputs].some(({ dataType }) => dataType === 'float16') ? 'float16' : 'float32';
 }
 
+/**
+ * @param {string} directory
+ * @param {string} name
+ * @returns {BenchModel}
+ */
 function describeModel(directory, name) {
   const file = join(directory, `${name}.onnx`);
   const inspection = inspectModel(file);
+  /** @type {(kind: 'in' | 'out', value: { name: string }) => string} */
   const beside = (kind, { name: value }) => join(directory, name, `${kind}_${value}.npy`);
   const inputs = Object.fromEntries(inspection.inputs.map((input) => [input.name, beside('in', input)]));
   const missing = Object.values(inputs).find((input) => !existsSync(input));
   if (missing !== undefined) {
     throw new Failure(`${file}: its input ${missing} is missing`, 2);
   }
-  const reference = (output) => (existsSync(beside('out', output)) ? beside('out', output) : null);
+  const reference = (/** @type {{ name: string }} */ output) => (existsSync(beside('out', output)) ? beside('out', output) : null);
   return {
     name,
     file,

@@ -14,7 +14,7 @@ const TIMEOUT_MS = 120_000;
 const KEPT = ['model.ncnn.param', 'model.ncnn.bin', 'model_ncnn.py'];
 
 /** Path of the converter that the package of Python brings; its own launcher imports PyTorch. */
-const converter = (python) => {
+const converter = (/** @type {string} */ python) => {
   const libraries = join(dirname(dirname(python)), 'lib');
   const [version] = readdirSync(libraries);
   return join(libraries, version, 'site-packages', 'pnnx', 'pnnx');
@@ -39,8 +39,7 @@ export function convertForNcnn(python, { name, file }) {
   mkdirSync(temporary, { recursive: true });
   try {
     symlinkSync(file, join(temporary, 'model.onnx'));
-    const options = { cwd: temporary, timeout: TIMEOUT_MS, encoding: 'utf8' };
-    const { status, signal, error } = spawnSync(converter(python), ['model.onnx', 'fp16=0'], options);
+    const { status, signal, error } = spawnSync(converter(python), ['model.onnx', 'fp16=0'], { cwd: temporary, timeout: TIMEOUT_MS });
     if (status !== 0) {
       throw new Error(`pnnx cannot convert it: ${error?.message ?? (signal === null ? `exit code ${status}` : signal)}`);
     }

@@ -29,7 +29,7 @@ Runs models and compares the times with those of other engines, which are instal
   --write            write bench/RESULTS.md and bench/results.svg
   --help`;
 
-const OPTIONS = {
+const OPTIONS = /** @type {const} */ ({
   device: { type: 'string', default: 'cpu' },
   python: { type: 'string' },
   'gpu-limits': { type: 'string' },
@@ -44,10 +44,15 @@ const OPTIONS = {
   svg: { type: 'string' },
   write: { type: 'boolean', default: false },
   help: { type: 'boolean', short: 'h', default: false },
-};
+});
 
-const wrong = (message) => new Failure(`${message}\n\n${USAGE}`, 2);
+const wrong = (/** @type {string} */ message) => new Failure(`${message}\n\n${USAGE}`, 2);
 
+/**
+ * @param {string} name
+ * @param {string} text
+ * @param {number} max
+ */
 function integer(name, text, max) {
   const value = Number(text);
   if (!Number.isInteger(value) || value < 1 || value > max) {
@@ -56,11 +61,12 @@ function integer(name, text, max) {
   return value;
 }
 
+/** @param {string} text */
 function pattern(text) {
   try {
     return new RegExp(text);
   } catch (error) {
-    throw wrong(`--filter: ${error.message}`);
+    throw wrong(`--filter: ${/** @type {Error} */ (error).message}`);
   }
 }
 
@@ -70,6 +76,10 @@ const PEERS_OF = {
   gpu: { all: GPU_PEERS, text: GPU_PEERS.join(',') },
 };
 
+/**
+ * @param {'cpu' | 'gpu'} device
+ * @param {string | undefined} given
+ */
 function peers(device, given) {
   const { all, text: byDefault } = PEERS_OF[device];
   const text = given ?? byDefault;
@@ -82,11 +92,27 @@ function peers(device, given) {
 }
 
 /**
+ * @typedef {object} Options
+ * @property {'cpu' | 'gpu'} device
+ * @property {string} [python]
+ * @property {string} [gpuLimits]
+ * @property {string} models
+ * @property {number[]} threads
+ * @property {string[]} engines this package first
+ * @property {RegExp} filter
+ * @property {number} samples
+ * @property {number} loads
+ * @property {boolean} limits
+ * @property {string} [json]
+ * @property {string} [svg]
+ * @property {boolean} write
+ */
+
+/**
  * Reads the command line.
  *
  * @param {string[]} args
- * @returns {{ device: 'cpu' | 'gpu', python?: string, gpuLimits?: string, models: string, threads: number[], engines: string[], filter: RegExp, samples: number, loads: number,
- *   limits: boolean, json?: string, svg?: string, write: boolean }} `engines`: this package first
+ * @returns {Options}
  * @throws {Failure} with exit status 2 when it cannot be understood, 0 when help was asked for
  */
 export function readOptions(args) {
@@ -94,13 +120,13 @@ export function readOptions(args) {
   try {
     ({ values } = parseArgs({ args, options: OPTIONS }));
   } catch (error) {
-    throw wrong(error.message);
+    throw wrong(/** @type {Error} */ (error).message);
   }
   if (values.help) {
     throw new Failure(USAGE, 0);
   }
   const { device } = values;
-  if (!Object.hasOwn(PEERS_OF, device)) {
+  if (device !== 'cpu' && device !== 'gpu') {
     throw wrong(`--device is ${device}, expected cpu or gpu`);
   }
   return {

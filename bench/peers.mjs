@@ -7,18 +7,24 @@ import { installLocked } from '../scripts/setup.mjs';
 import { convertForNcnn } from './ncnn.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
-const inEngines = (file) => join(here, 'engines', file);
+const inEngines = (/** @type {string} */ file) => join(here, 'engines', file);
 
 /** The name of this package as an engine. */
 export const OURS = 'webnn-node';
 
 /** A module of serve.mjs as a command. */
-const javaScript = (module) => async () => [process.execPath, inEngines('serve.mjs'), new URL(`engines/${module}`, import.meta.url).href];
+const javaScript = (/** @type {string} */ module) => async () => [process.execPath, inEngines('serve.mjs'), new URL(`engines/${module}`, import.meta.url).href];
 
 /** A module of serve.py as a command. */
-const python = (module) => async () => [await benchPython(), inEngines('serve.py'), module];
+const python = (/** @type {string} */ module) => async () => [await benchPython(), inEngines('serve.py'), module];
 
-/** PyTorch, in the environment of `program` or one of its own: what it brings is large. */
+/**
+ * PyTorch, in the environment of `program` or one of its own: what it brings is large.
+ *
+ * @param {boolean} compiled
+ * @param {'float32' | 'float16'} precision
+ * @returns {GpuEngineKind}
+ */
 const torch = (compiled, precision) => ({
   command: async (program) => [program ?? (await torchPython()), inEngines('serve.py'), 'peer_torch'],
   options: { device: 'cuda', compiled, precision },
@@ -54,7 +60,14 @@ export const ENGINES = {
   ncnn: { command: python('peer_ncnn'), prepare: async (model) => convertForNcnn(await benchPython(), model) },
 };
 
-/** The engines that compute on a GPU; `options` are for `load`, `kind` is what they compute in where that is not the model's. */
+/**
+ * @typedef {object} GpuEngineKind
+ * @property {(program?: string) => Promise<string[]>} command that starts it, with a Python of the caller's
+ * @property {import('./types.mjs').EngineOptions} options for `load`
+ * @property {import('./types.mjs').Kind} [kind] what it computes in where that is not the model's
+ */
+
+/** @type {Record<string, GpuEngineKind>} the engines that compute on a GPU */
 export const GPU_ENGINES = {
   [OURS]: { command: javaScript('webnn-node.mjs'), options: { device: 'gpu' } },
   pytorch: torch(false, 'float32'),

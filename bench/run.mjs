@@ -15,16 +15,20 @@ import { install, OURS } from './peers.mjs';
 import { chartSvg } from './report/chart.mjs';
 import { gpuHeadOf, gpuMarkdown, gpuTablesOf, SOFTWARE } from './report/gpu.mjs';
 import { resultsMarkdown, withParts } from './report/results.mjs';
-import { notesOf } from './report/rows.mjs';
+import { notesOf, versionsOf } from './report/rows.mjs';
 import { tablesOf } from './report/tables.mjs';
 import { workOf } from './work.mjs';
 
-const inBench = (file) => fileURLToPath(new URL(file, import.meta.url));
+const inBench = (/** @type {string} */ file) => fileURLToPath(new URL(file, import.meta.url));
 
 /** Dispatches that are outstanding at the same time when their cost is measured, and how often that is done. */
 const BURST = { count: 1000, repeats: 20 };
 
-/** The shortest time of one dispatch of many. */
+/**
+ * The shortest time of one dispatch of many.
+ *
+ * @param {import('./engines/process.mjs').EngineProcess} process
+ */
 async function burst(process) {
   let fastest = Infinity;
   for (let i = 0; i < BURST.repeats; i++) {
@@ -34,9 +38,17 @@ async function burst(process) {
   return { burst: fastest };
 }
 
-const describe = async (process) => ({ work: workOf(await process.request('describe')) });
+const describe = async (/** @type {import('./engines/process.mjs').EngineProcess} */ process) => ({ work: workOf(await process.request('describe')) });
 
-/** Measures one model with one number of threads. */
+/**
+ * Measures one model with one number of threads.
+ *
+ * @param {import('./models.mjs').BenchModel} model
+ * @param {import('./options.mjs').Options} options
+ * @param {number} threads
+ * @param {(process: import('./engines/process.mjs').EngineProcess) => Promise<import('./measure.mjs').Extra>} ask of this package
+ * @returns {Promise<import('./report/rows.mjs').Measurement>}
+ */
 async function measureModel(model, options, threads, ask) {
   const { engines, samples, loads } = options;
   const plan = { engines, samples, loads, threads };
@@ -49,7 +61,12 @@ async function measureModel(model, options, threads, ask) {
   return { name, kind, weightBytes, threads, work, results };
 }
 
-/** Measures all of it, the machine before and after everything else. */
+/**
+ * Measures all of it, the machine before and after everything else.
+ *
+ * @param {import('./options.mjs').Options} options
+ * @returns {Promise<import('./report/rows.mjs').Run>}
+ */
 async function measureAll(options) {
   const models = findModels(options.models, options.filter);
   await install(options.engines);
@@ -57,6 +74,7 @@ async function measureAll(options) {
   const limitsNow = () => (options.limits ? withProgress('limits of the machine', async () => measureLimits(options.threads)) : null);
 
   const before = await limitsNow();
+  /** @type {Pick<import('./report/rows.mjs').Run, 'models' | 'calls'>} */
   const measured = { models: [], calls: [] };
   const [tiny] = findModels(inBench('tiny'), /^add$/);
   for (const threads of options.threads) {
@@ -73,12 +91,16 @@ async function measureAll(options) {
     date: new Date().toISOString(),
     machine: describeMachine(),
     engines: options.engines,
-    versions: Object.fromEntries(results.filter(({ version }) => version).map(({ engine, version }) => [engine, version])),
-    limits: before === null ? null : strongest(before, after),
+    versions: versionsOf(results),
+    limits: before === null || after === null ? null : strongest(before, after),
     ...measured,
   };
 }
 
+/**
+ * @param {import('./report/tables.mjs').ReportTable[]} tables
+ * @param {string[]} notes
+ */
 function printTables(tables, notes) {
   const output = new Output();
   for (const { title, remark, head, rows } of tables) {
@@ -96,6 +118,10 @@ const RESULTS = inBench('RESULTS.md');
 /** RESULTS.md as it is. */
 const results = () => (existsSync(RESULTS) ? readFileSync(RESULTS, 'utf8') : '');
 
+/**
+ * @param {import('./report/gpu.mjs').GpuRun} run
+ * @param {import('./options.mjs').Options} options
+ */
 function writeGpu(run, { json, write: writeResults }) {
   if (writeResults && run.adapter.type === 'software') {
     throw new Failure(`RESULTS.md is not written: ${SOFTWARE}.`, 2);
@@ -106,25 +132,38 @@ function writeGpu(run, { json, write: writeResults }) {
   ]);
 }
 
-/** Writes the files that have a name. */
+/**
+ * Writes the files that have a name.
+ *
+ * @param {(readonly [name: string | undefined, content: () => string])[]} files
+ */
 function writeFiles(files) {
-  for (const [file, content] of files.filter(([name]) => name !== undefined)) {
+  for (const [file, content] of files) {
+    if (file === undefined) continue;
     writeFileSync(file, content());
     say(`${file} is written`);
   }
 }
 
+/**
+ * @param {import('./report/rows.mjs').Run} run
+ * @param {import('./options.mjs').Options} options
+ */
 function write(run, { json, svg, write: writeResults }) {
   writeFiles([
     [json, () => `${JSON.stringify(run, undefined, 1)}\n`],
     [svg, () => chartSvg(run)],
-    ...(writeResults ? [[RESULTS, () => withParts(results(), { cpu: resultsMarkdown(run) })], [inBench('results.svg'), () => chartSvg(run)]] : []),
+    [writeResults ? RESULTS : undefined, () => withParts(results(), { cpu: resultsMarkdown(run) })],
+    [writeResults ? inBench('results.svg') : undefined, () => chartSvg(run)],
   ]);
 }
 
-/** @throws {Failure} when this package did not compute everything rightly */
-function requireOurs(run) {
-  const bad = [...run.models, ...(run.calls ?? [])].flatMap(({ name, threads, results: all }) =>
+/**
+ * @param {import('./report/rows.mjs').Outcomes[]} measured
+ * @throws {Failure} when this package did not compute everything rightly
+ */
+function requireOurs(measured) {
+  const bad = measured.flatMap(({ name, threads, results: all }) =>
     all.filter(({ engine, status }) => engine === OURS && status !== 'ok').map(({ status, reason }) => `${name}${threads === undefined ? '' : `, ${threads} threads`}: ${status}: ${reason}`));
   if (bad.length > 0) {
     throw new Failure(`${OURS} does not compute everything rightly:\n${bad.join('\n')}`);
@@ -141,11 +180,12 @@ await entry(async () => {
     gpuHeadOf(run).forEach((line) => console.log(line));
     printTables(gpuTablesOf(run), notesOf(run.models));
     writeGpu(run, options);
-    requireOurs(run);
+    requireOurs(run.models);
     return;
   }
   const run = await measureAll(options);
-  printTables(tablesOf(run), notesOf([...run.models, ...run.calls]));
+  const measured = [...run.models, ...run.calls];
+  printTables(tablesOf(run), notesOf(measured));
   write(run, options);
-  requireOurs(run);
+  requireOurs(measured);
 });

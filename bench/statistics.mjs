@@ -29,14 +29,19 @@ export function summarize(samples) {
   const clean = samples.filter((sample) => !isDirty(sample));
   const considered = clean.length > 0 ? clean : samples;
   return {
-    median: median(samples, ({ ms }) => ms),
+    median: /** @type {number} */ (median(samples, ({ ms }) => ms)),
     fastest: Math.min(...considered.map(({ ms }) => ms)),
     clean: clean.length,
-    foreign: mean(samples, ({ foreign }) => foreign),
+    foreign: /** @type {number} */ (mean(samples, ({ foreign }) => foreign)),
   };
 }
 
-/** Geometric mean of positive numbers; null of none. */
+/**
+ * Geometric mean of positive numbers; null of none.
+ *
+ * @param {number[]} values
+ */
 export function geometricMean(values) {
-  return values.length === 0 ? null : Math.exp(mean(values, Math.log));
+  const exponent = mean(values, Math.log);
+  return exponent === undefined ? null : Math.exp(exponent);
 }

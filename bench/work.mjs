@@ -6,14 +6,16 @@ const SELECTIVE = /^gather/;
 /**
  * The work of one run of a compiled graph.
  *
- * @param {import('webnn-node/inspect').GraphDescription} description
- * @returns {{ multiplyAdds: number, bytes: number }} multiply-adds, and bytes that every run has to read or write in
- *   memory: the constants once, of those that are selected from only what is selected, the inputs and the outputs
+ * @param {Pick<import('../inspect.js').GraphDescription, 'compiled' | 'steps'>} description
+ * @returns {import('./types.mjs').Work} the bytes that every run has to read or write in memory: the constants once, of those
+ *   that are selected from only what is selected, the inputs and the outputs
  */
 export function workOf({ compiled: { values, nodes, inputs, outputs }, steps }) {
-  const byId = new Map(values.map((value) => [value.id, value]));
-  const bytesOf = (ids) => ids.reduce((sum, id) => sum + byId.get(id).bytes, 0);
+  const byId = /** @type {{ get(id: number): import('../inspect.js').ListedValue }} */ (new Map(values.map((value) => [value.id, value])));
+  const bytesOf = (/** @type {number[]} */ ids) => ids.reduce((sum, id) => sum + byId.get(id).bytes, 0);
+  /** @type {Set<number>} */
   const whole = new Set();
+  /** @type {Map<number, number>} */
   const selected = new Map();
   for (const node of nodes) {
     for (const id of node.inputs) {
@@ -36,11 +38,11 @@ export function workOf({ compiled: { values, nodes, inputs, outputs }, steps }) 
 /**
  * The work of all steps of a compiled graph: what a device moves and computes where nothing stays in its caches.
  *
- * @param {import('webnn-node/inspect').StepDescription[]} steps
- * @returns {{ multiplyAdds: number, bytes: number }}
+ * @param {Pick<import('../inspect.js').StepDescription, 'multiplyAdds' | 'bytesRead' | 'bytesWritten'>[]} steps
+ * @returns {import('./types.mjs').Work}
  */
 export function workOfSteps(steps) {
-  const sum = (amount) => steps.reduce((total, step) => total + amount(step), 0);
+  const sum = (/** @type {(step: typeof steps[number]) => number} */ amount) => steps.reduce((total, step) => total + amount(step), 0);
   return {
     multiplyAdds: sum((step) => step.multiplyAdds),
     bytes: sum((step) => step.bytesRead + step.bytesWritten),
@@ -50,8 +52,8 @@ export function workOfSteps(steps) {
 /**
  * The share of the machine's limits that a time is: of computing or of reading, whichever allows less.
  *
- * @param {{ multiplyAdds: number, bytes: number }} work
- * @param {'float32' | 'float16' | 'int8'} kind of the model
+ * @param {import('./types.mjs').Work} work
+ * @param {import('./types.mjs').Kind} kind of the model
  * @param {{ fmaGflops: number, int8Gops: number | null, readGbps: number, cacheBytes: number }} limits for the number of
  *   threads; what fits into `cacheBytes` need not come from memory again
  * @param {number} ms time of one run, in milliseconds

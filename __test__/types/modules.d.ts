@@ -21,7 +21,7 @@ declare module 'd3-array' {
   export function deviation(numbers: Iterable<number>): number | undefined;
   export function extent(numbers: Iterable<number>): [number, number] | [undefined, undefined];
   export function max<T = number>(values: Iterable<T>, value?: (item: T) => number): number | undefined;
-  export function mean(numbers: Iterable<number>): number | undefined;
+  export function mean<T = number>(values: Iterable<T>, value?: (item: T) => number): number | undefined;
   export function median<T = number>(values: Iterable<T>, value?: (item: T) => number): number | undefined;
   export function min<T = number>(values: Iterable<T>, value?: (item: T) => number): number | undefined;
   export function quantile(numbers: Iterable<number>, p: number): number | undefined;
@@ -60,6 +60,7 @@ declare module 'onnxruntime-node' {
   }
   export interface Session {
     readonly inputMetadata: readonly { name: string; type: string }[];
+    readonly outputNames: readonly string[];
     run(feeds: Record<string, Tensor>): Promise<Results>;
   }
   export const InferenceSession: { create(model: string, options: object): Promise<Session> };

@@ -5,35 +5,66 @@ import { arrayFromNumbers, elementCount } from '../../cli/elements.mjs';
 import { ml, MLGraphBuilder } from '../../index.js';
 
 /** Operations that two matrices of `size` rows and columns need. */
-const products = (size) => 2 * size ** 3;
+const products = (/** @type {number} */ size) => 2 * size ** 3;
 
-/** The graphs: their names, and what one dispatch moves (bytes read and written) or computes. */
+/**
+ * @typedef {object} Wanted
+ * @property {number} copyBytes
+ * @property {number[]} sizes of matrices
+ * @property {('float32' | 'float16')[]} kinds
+ */
+
+/**
+ * @typedef {import('../../index.js').MLOperand} MLOperand
+ * @typedef {import('../types.mjs').RateGraph & { inputs: string[], descriptor: { dataType: 'float32' | 'float16', shape: number[] },
+ *   apply: (builder: MLGraphBuilder, ...operands: MLOperand[]) => MLOperand }} Recipe of a graph whose inputs all have one descriptor
+ */
+
+/**
+ * The graphs: what one dispatch moves is bytes read and written.
+ *
+ * @param {Wanted} wanted
+ * @returns {Recipe[]}
+ */
 function graphsOf({ copyBytes, sizes, kinds }) {
+  /** @type {(kind: 'float32' | 'float16', size: number) => Recipe} */
   const product = (kind, size) => ({
     name: `product ${kind} ${size}`,
     descriptor: { dataType: kind, shape: [size, size] },
     inputs: ['a', 'b'],
     apply: (builder, a, b) => builder.matmul(a, b),
-    operations: products(size),
+    amount: products(size),
+    unit: 'FLOP/s',
   });
+  /** @type {Recipe} */
   const copy = {
     name: 'copy',
     descriptor: { dataType: 'float32', shape: [copyBytes / 4] },
     inputs: ['a'],
     apply: (builder, a) => builder.neg(a),
-    bytes: 2 * copyBytes,
+    amount: 2 * copyBytes,
+    unit: 'B/s',
   };
   return [copy, ...kinds.flatMap((kind) => sizes.map((size) => product(kind, size)))];
 }
 
-/** Numbers from -1 to 1: chips draw less power, and are faster, on zeros. */
+/**
+ * Numbers from -1 to 1: chips draw less power, and are faster, on zeros.
+ *
+ * @param {Recipe['descriptor']} descriptor
+ */
 function numbers({ dataType, shape }) {
   return arrayFromNumbers(dataType, Float32Array.from({ length: elementCount(shape) }, () => Math.random() * 2 - 1));
 }
 
+/**
+ * @param {import('../../index.js').MLContext} context
+ * @param {Recipe} graph
+ */
 async function compile(context, { descriptor, inputs: names, apply, ...rest }) {
   const builder = new MLGraphBuilder(context);
   const graph = await builder.build({ y: apply(builder, ...names.map((name) => builder.input(name, descriptor))) });
+  /** @type {Record<string, import('../../index.js').MLTensor>} */
   const inputs = {};
   for (const name of names) {
     inputs[name] = await context.createTensor({ ...descriptor, writable: true });
@@ -44,10 +75,16 @@ async function compile(context, { descriptor, inputs: names, apply, ...rest }) {
   return { ...rest, graph, inputs, outputs, mark };
 }
 
-/** See `LoadedEngine` of serve.mjs; `model` says which graphs, as JSON. */
+/**
+ * An engine without a model.
+ *
+ * @param {import('../types.mjs').LoadParameters} parameters `model` is a `Wanted` as JSON
+ * @returns {Promise<Omit<import('../types.mjs').LoadedEngine, 'run' | 'outputs'>>}
+ */
 export async function load({ model }) {
   const start = performance.now();
   const context = await ml.createContext();
+  /** @type {Awaited<ReturnType<typeof compile>>[]} */
   const compiled = [];
   for (const graph of graphsOf(JSON.parse(model))) {
     compiled.push(await compile(context, graph));
@@ -56,11 +93,10 @@ export async function load({ model }) {
     version: '',
     loadMs: performance.now() - start,
     commands: {
-      names: async () => compiled.map(({ name, bytes, operations }) => ({ name, bytes, operations })),
+      names: async () => compiled.map(({ name, amount, unit }) => ({ name, amount, unit })),
 
-      /** Milliseconds of `count` dispatches of a graph, of which the end is waited for. */
       async burst({ name, count }) {
-        const { graph, inputs, outputs, mark } = compiled.find((one) => one.name === name);
+        const { graph, inputs, outputs, mark } = /** @type {typeof compiled[number]} */ (compiled.find((one) => one.name === name));
         const begin = performance.now();
         for (let i = 0; i < count; i++) {
           context.dispatch(graph, inputs, outputs);

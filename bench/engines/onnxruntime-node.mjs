@@ -3,12 +3,15 @@
 import { createRequire } from 'node:module';
 
 /** Names of element types that differ from those of NumPy. */
-const DATA_TYPES = { double: 'float64' };
+const DATA_TYPES = /** @type {Record<string, string>} */ ({ double: 'float64' });
 
-/** See `LoadedEngine` of serve.mjs. */
+/**
+ * @param {import('../types.mjs').LoadParameters} parameters
+ * @returns {Promise<import('../types.mjs').LoadedEngine>}
+ */
 export async function load({ model, inputs, outputs, threads }) {
   const require = createRequire(import.meta.url);
-  const { InferenceSession, Tensor } = require('onnxruntime-node');
+  const { InferenceSession, Tensor } = /** @type {typeof import('onnxruntime-node')} */ (require('onnxruntime-node'));
   const { version } = require('onnxruntime-node/package.json');
   const start = performance.now();
   const session = await InferenceSession.create(model, {

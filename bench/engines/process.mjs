@@ -8,6 +8,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 
+/** @typedef {import('../types.mjs').Commands} Commands */
+
 /** Descriptor of the answers in the child. */
 const ANSWERS = 3;
 
@@ -43,23 +45,24 @@ export class EngineProcess {
       this.#child.on('error', (error) => resolve(error.message));
       this.#child.on('close', (code, signal) => resolve(signal ?? `exit code ${code}`));
     });
-    this.#answers = createInterface({ input: this.#child.stdio[ANSWERS] })[Symbol.asyncIterator]();
+    this.#answers = createInterface({ input: /** @type {import('node:stream').Readable} */ (this.#child.stdio[ANSWERS]) })[Symbol.asyncIterator]();
   }
 
-  /** Process id. */
+  /** Process id of an engine that has started. */
   get pid() {
-    return this.#child.pid;
+    return /** @type {number} */ (this.#child.pid);
   }
 
   /**
    * Asks for one thing and waits for it.
    *
-   * @param {string} command
-   * @param {object} [parameters]
-   * @returns {Promise<any>} what the engine answers
+   * @template {keyof Commands} K
+   * @param {K} command
+   * @param {Parameters<Commands[K]>[0]} [parameters]
+   * @returns {Promise<Awaited<ReturnType<Commands[K]>>>} what the engine answers
    * @throws {EngineError} when the engine says that it cannot, or has ended
    */
-  async request(command, parameters = {}) {
+  async request(command, parameters) {
     this.#child.stdin.write(`${JSON.stringify({ command, ...parameters })}\n`);
     const { value, done } = await this.#answers.next();
     if (done) {

@@ -13,22 +13,15 @@ import { formatNpy, readNpy } from '../../cli/npy.mjs';
 
 const ANSWERS = 3;
 
-/**
- * @typedef {object} LoadedEngine
- * @property {string} version of the engine
- * @property {number} loadMs time from the file to a model that can run, in milliseconds
- * @property {() => Promise<unknown>} run writes the inputs, computes, and has read the outputs when it resolves
- * @property {() => Promise<{ dataType: string, shape: number[], data: ArrayBufferView }[]>} outputs of one more run
- * @property {Record<string, (parameters: object) => Promise<object>>} [commands] what only this engine can do
- */
-
-/** @type {LoadedEngine} */
+/** @type {import('../types.mjs').LoadedEngine} */
 let engine;
 
+/** @type {import('../types.mjs').CommonCommands} */
 const commands = {
   ready: async () => ({}),
 
   async load({ inputs, ...options }) {
+    /** @type {import('../../cli/types.mjs').Tensors} */
     const tensors = {};
     for (const [name, file] of Object.entries(inputs)) {
       tensors[name] = await readNpy(file);
@@ -66,11 +59,14 @@ const commands = {
   },
 };
 
+/** @param {{ command: string }} request */
 async function answer({ command, ...parameters }) {
   try {
-    return { result: await (commands[command] ?? engine.commands[command])(parameters) };
+    /** @type {Record<string, (parameters: any) => Promise<unknown>>} */
+    const known = { ...engine?.commands, ...commands };
+    return { result: await known[command](parameters) };
   } catch (error) {
-    return { error: error.message };
+    return { error: /** @type {Error} */ (error).message };
   }
 }
 

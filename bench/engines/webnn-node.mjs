@@ -1,24 +1,29 @@
 // This package as an engine of the benchmark, as users run models: `loadModel()` and `run()`. Its modules are named by path, because the package.json of this folder hides their package from Node.
 
 import { createRequire } from 'node:module';
+import { feedsOf, shapesOf } from '../../cli/elements.mjs';
 import { ml } from '../../index.js';
 import { describeGraph } from '../../inspect.js';
 import { loadModel } from '../../onnx.js';
 
-/** See `LoadedEngine` of serve.mjs. */
+/**
+ * @param {import('../types.mjs').LoadParameters} parameters
+ * @returns {Promise<import('../types.mjs').LoadedEngine>}
+ */
 export async function load({ model: file, inputs, outputs, threads, device = 'cpu' }) {
   const { version } = createRequire(import.meta.url)('../../package.json');
   const start = performance.now();
   const context = await ml.createContext({ numThreads: threads, accelerated: device === 'gpu' });
   const model = await loadModel(file, { context });
-  const compiled = await model.compile(Object.fromEntries(Object.entries(inputs).map(([name, { shape }]) => [name, shape])));
+  const compiled = await model.compile(shapesOf(inputs));
   const loadMs = performance.now() - start;
 
-  const { graph } = compiled;
-  const feeds = Object.fromEntries(Object.entries(inputs).map(([name, { data, shape }]) => [name, { data, shape }]));
+  const graph = /** @type {import('../../index.js').MLGraph} */ (compiled.graph);
+  const feeds = feedsOf(inputs);
   const run = () => model.run(feeds);
+  /** @type {(descriptors: typeof compiled.inputs, usage: { readable?: boolean, writable?: boolean }) => Promise<Record<string, import('../../index.js').MLTensor>>} */
   const tensorsOf = async (descriptors, usage) => {
-    const made = Object.entries(descriptors).map(async ([name, descriptor]) => [name, await context.createTensor({ ...descriptor, ...usage })]);
+    const made = Object.entries(descriptors).map(async ([name, descriptor]) => /** @type {const} */ ([name, await context.createTensor({ ...descriptor, ...usage })]));
     return Object.fromEntries(await Promise.all(made));
   };
   return {

@@ -15,31 +15,48 @@ const RUNS = { times: [3, 1000], burst: [4, 10_000] };
 /** What engines compile and find out on the side is over after so many runs. */
 const WARM_UP = 3;
 
-/** How many runs of `ms` milliseconds make a sample. */
+/**
+ * How many runs of `ms` milliseconds make a sample.
+ *
+ * @param {keyof typeof RUNS} kind
+ * @param {number} ms
+ */
 const runsOf = (kind, ms) => Math.min(RUNS[kind][1], Math.max(RUNS[kind][0], Math.ceil(SAMPLE_MS / ms)));
 
 /**
  * @typedef {object} GpuResult of an engine on a model
  * @property {string} engine
- * @property {'ok' | 'wrong' | 'failed' | 'unsupported'} status
+ * @property {import('../types.mjs').Status} status
  * @property {string} [reason] why it is not `ok`
  * @property {string} [version]
  * @property {number} [loadMs] from the file to a model that can run, in milliseconds
- * @property {number[]} [latencies] of single runs from inputs on the CPU to outputs there, in milliseconds
- * @property {number[]} [bursts] milliseconds of one of many runs on inputs that are on the GPU, one number for each sample
- * @property {{ devices: string[], adapter: string | null, multiplyAdds: number, bytes: number }} [graph] of this package
+ * @property {number[]} latencies of single runs from inputs on the CPU to outputs there, in milliseconds
+ * @property {number[]} bursts milliseconds of one of many runs on inputs that are on the GPU, one number for each sample
+ * @property {import('../types.mjs').Work & { devices: string[], adapter: string | null }} [graph] of this package
  */
 
 /** One engine on one model. A step that fails ends its part. */
 class GpuContestant {
-  #runs = {};
+  #runs = { times: 0, burst: 0 };
+  /** @type {EngineProcess | undefined} */
   #process;
 
+  /** @param {string} name */
   constructor(name) {
     /** @type {GpuResult} */
     this.result = { engine: name, status: 'ok', latencies: [], bursts: [] };
   }
 
+  /** The process, which has been started. */
+  get #running() {
+    return /** @type {EngineProcess} */ (this.#process);
+  }
+
+  /**
+   * @template T
+   * @param {'failed' | 'unsupported'} status
+   * @param {() => Promise<T>} step
+   */
   async #attempt(status, step) {
     if (this.result.status !== 'ok') return undefined;
     try {
@@ -53,36 +70,44 @@ class GpuContestant {
     }
   }
 
+  /**
+   * @param {import('../models.mjs').BenchModel} model
+   * @param {string[]} command
+   */
   async start(model, command) {
     const { engine } = this.result;
     this.#process = new EngineProcess(engine, command);
     const { file, inputs, outputs } = model;
     const parameters = { model: file, inputs, outputs: Object.keys(outputs), threads: 1, ...GPU_ENGINES[engine].options };
-    Object.assign(this.result, await this.#attempt('unsupported', () => this.#process.request('load', parameters)));
+    Object.assign(this.result, await this.#attempt('unsupported', () => this.#running.request('load', parameters)));
   }
 
-  /** Compares its outputs, and finds out how many runs make a sample. */
+  /**
+   * Compares its outputs, and finds out how many runs make a sample.
+   *
+   * @param {import('../models.mjs').BenchModel} model
+   */
   async warmUp(model) {
     await this.#attempt('failed', async () => {
       const { kind = model.kind } = GPU_ENGINES[this.result.engine];
-      const comparison = await checkOutputs(this.#process, { ...model, kind });
+      const comparison = await checkOutputs(this.#running, { ...model, kind });
       if (comparison !== undefined && !(comparison.error <= comparison.allowed)) {
         const { output, error, allowed, unit } = comparison;
         throw new EngineError(`${output} is off by ${error.toPrecision(3)} ${unit}, allowed are ${allowed}`);
       }
-      const { ms } = await this.#process.request('times', { iterations: WARM_UP });
-      this.#runs.times = runsOf('times', ms.at(-1));
-      await this.#process.request('burst', { count: WARM_UP });
-      const burst = await this.#process.request('burst', { count: WARM_UP });
+      const { ms } = await this.#running.request('times', { iterations: WARM_UP });
+      this.#runs.times = runsOf('times', /** @type {number} */ (ms.at(-1)));
+      await this.#running.request('burst', { count: WARM_UP });
+      const burst = await this.#running.request('burst', { count: WARM_UP });
       this.#runs.burst = runsOf('burst', burst.ms / WARM_UP);
     });
   }
 
   async sample() {
     await this.#attempt('failed', async () => {
-      const { ms } = await this.#process.request('times', { iterations: this.#runs.times });
+      const { ms } = await this.#running.request('times', { iterations: this.#runs.times });
       this.result.latencies.push(...ms);
-      const burst = await this.#process.request('burst', { count: this.#runs.burst });
+      const burst = await this.#running.request('burst', { count: this.#runs.burst });
       this.result.bursts.push(burst.ms / this.#runs.burst);
     });
   }
@@ -90,7 +115,7 @@ class GpuContestant {
   /** What the graph of this package is. */
   async describe() {
     await this.#attempt('failed', async () => {
-      const { devices, adapter, steps } = await this.#process.request('describe');
+      const { devices, adapter, steps } = await this.#running.request('describe');
       this.result.graph = { devices, adapter, ...workOfSteps(steps) };
     });
   }
@@ -117,7 +142,7 @@ export async function measureOnGpu(model, { engines, commands, samples, ours }, 
       for (const one of contestants) await one.sample();
       await rates.sample();
     }
-    await contestants.find(({ result }) => result.engine === ours).describe();
+    await contestants.find(({ result }) => result.engine === ours)?.describe();
   } finally {
     await Promise.all(contestants.map((one) => one.end()));
   }
@@ -127,13 +152,12 @@ export async function measureOnGpu(model, { engines, commands, samples, ours }, 
 /** What our own graphs of one operator reach, measured again and again. */
 export class Rates {
   #process;
-  #runs = new Map();
-  #graphs;
-  #fastest = new Map();
+  /** @type {(import('../types.mjs').RateGraph & { count: number, fastest: number })[]} */
+  #graphs = [];
 
   /**
    * @param {string[]} command of the engine
-   * @param {{ copyBytes: number, sizes: number[], kinds: string[] }} graphs
+   * @param {import('../engines/gpu-rates.mjs').Wanted} graphs
    */
   constructor(command, graphs) {
     this.#process = new EngineProcess('gpu-rates', command);
@@ -142,29 +166,26 @@ export class Rates {
 
   async start() {
     await this.#process.request('load', { model: JSON.stringify(this.wanted), inputs: {}, outputs: [] });
-    this.#graphs = await this.#process.request('names');
-    for (const { name } of this.#graphs) {
+    for (const graph of await this.#process.request('names')) {
+      const { name } = graph;
       await this.#process.request('burst', { name, count: 1 });
       const { ms } = await this.#process.request('burst', { name, count: 1 });
-      this.#runs.set(name, runsOf('burst', ms));
+      this.#graphs.push({ ...graph, count: runsOf('burst', ms), fastest: Infinity });
     }
   }
 
   /** One turn. */
   async sample() {
-    for (const { name } of this.#graphs) {
-      const count = this.#runs.get(name);
+    for (const graph of this.#graphs) {
+      const { name, count } = graph;
       const { ms } = await this.#process.request('burst', { name, count });
-      this.#fastest.set(name, Math.min(ms / count, this.#fastest.get(name) ?? Infinity));
+      graph.fastest = Math.min(ms / count, graph.fastest);
     }
   }
 
   /** @returns {{ name: string, ms: number, perSecond: number, unit: 'B/s' | 'FLOP/s' }[]} by the fastest sample of each */
   results() {
-    return this.#graphs.map(({ name, bytes, operations }) => {
-      const ms = this.#fastest.get(name);
-      return { name, ms, perSecond: ((bytes ?? operations) / ms) * 1000, unit: bytes === undefined ? 'FLOP/s' : 'B/s' };
-    });
+    return this.#graphs.map(({ name, amount, unit, fastest }) => ({ name, ms: fastest, perSecond: (amount / fastest) * 1000, unit }));
   }
 
   async end() {

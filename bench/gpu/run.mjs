@@ -8,10 +8,12 @@ import { Failure, say } from '../../scripts/process.mjs';
 import { describeMachine } from '../machine.mjs';
 import { findModels } from '../models.mjs';
 import { GPU_ENGINES, OURS, ratesCommand } from '../peers.mjs';
+import { versionsOf } from '../report/rows.mjs';
 import { measureOnGpu, Rates } from './measure.mjs';
 import { PRODUCT_SIZES } from './targets.mjs';
 
 /** What our own graphs of one operator are on a GPU, and on a CPU that plays one. */
+/** @type {Record<'hardware' | 'software', import('../engines/gpu-rates.mjs').Wanted>} */
 const RATES = {
   hardware: { copyBytes: 256 << 20, sizes: PRODUCT_SIZES, kinds: ['float32', 'float16'] },
   software: { copyBytes: 4 << 20, sizes: [256], kinds: ['float32', 'float16'] },
@@ -20,22 +22,30 @@ const RATES = {
 /** The device that NVIDIA's driver makes on Linux. */
 const NVIDIA_DEVICE = '/dev/nvidiactl';
 
-/** Why the peers cannot run; `undefined` if they can. */
+/**
+ * Why the peers cannot run; `undefined` if they can.
+ *
+ * @param {string} python
+ */
 function peersAreOut(python) {
-  if (!existsSync(NVIDIA_DEVICE)) {
-    return `there is no CUDA here (no ${NVIDIA_DEVICE})`;
-  }
   const program = 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "torch.cuda.is_available() is False")';
   const { status, stderr, error } = spawnSync(python, ['-c', program], { encoding: 'utf8' });
   return status === 0 ? undefined : `PyTorch finds no CUDA: ${error?.message ?? stderr.trim().split('\n').at(-1)}`;
 }
 
-/** The engines of a run with their commands, and why others are not among them. */
+/**
+ * The engines of a run with their commands, and why others are not among them.
+ *
+ * @param {import('../options.mjs').Options} options
+ * @returns {Promise<{ commands: Record<string, string[]>, without?: string }>}
+ */
 async function enginesOf({ engines, python }) {
   const wanted = engines.filter((name) => name !== OURS);
+  /** @type {Record<string, string[]>} */
   const commands = { [OURS]: await GPU_ENGINES[OURS].command() };
   if (wanted.length === 0) return { commands, without: 'no other engine was asked for' };
-  const found = existsSync(NVIDIA_DEVICE) ? (await GPU_ENGINES[wanted[0]].command(python))[0] : undefined;
+  if (!existsSync(NVIDIA_DEVICE)) return { commands, without: `there is no CUDA here (no ${NVIDIA_DEVICE})` };
+  const [found] = await GPU_ENGINES[wanted[0]].command(python);
   const without = peersAreOut(found);
   if (without === undefined) {
     for (const name of wanted) commands[name] = await GPU_ENGINES[name].command(found);
@@ -43,7 +53,12 @@ async function enginesOf({ engines, python }) {
   return { commands, without };
 }
 
-/** The engines for a model: one in float16 has no run in float32. */
+/**
+ * The engines for a model: one in float16 has no run in float32.
+ *
+ * @param {import('../models.mjs').BenchModel} model
+ * @param {string[]} engines
+ */
 const enginesFor = ({ kind }, engines) =>
   engines.filter((name) => name === OURS || kind !== 'float16' || GPU_ENGINES[name].options.precision === 'float16');
 
@@ -51,8 +66,8 @@ const enginesFor = ({ kind }, engines) =>
  * The adapter of a compiled graph.
  *
  * @param {{ devices: string[], adapter: string | null }} graph
- * @param {import('webnn-node/inspect').SystemInfo} system
- * @returns {{ name: string, type: string, backend: string, driver: string }}
+ * @param {Pick<import('../../inspect.js').SystemInfo, 'gpuAdapters' | 'gpuReason'>} system
+ * @returns {import('../report/gpu.mjs').GpuRun['adapter']}
  * @throws {Failure} when the graph is not computed on a GPU
  */
 export function adapterOf({ devices, adapter }, { gpuAdapters, gpuReason }) {
@@ -63,7 +78,12 @@ export function adapterOf({ devices, adapter }, { gpuAdapters, gpuReason }) {
   return found;
 }
 
-/** The peaks that another program has measured, from a file. */
+/**
+ * The peaks that another program has measured, from a file.
+ *
+ * @param {string | undefined} file
+ * @returns {import('../report/gpu.mjs').GpuRun['limits']}
+ */
 function readLimits(file) {
   if (file === undefined) return null;
   const limits = JSON.parse(readFileSync(file, 'utf8'));
@@ -88,7 +108,7 @@ function usableAdapter() {
 /**
  * Measures everything.
  *
- * @param {ReturnType<import('../options.mjs').readOptions>} options
+ * @param {import('../options.mjs').Options} options
  * @returns {Promise<import('../report/gpu.mjs').GpuRun>}
  */
 export async function measureGpu(options) {
@@ -117,7 +137,7 @@ export async function measureGpu(options) {
     adapter: ours === undefined ? usable : adapterOf(ours, systemInfo()),
     engines: Object.keys(commands),
     without: without ?? null,
-    versions: Object.fromEntries(results.filter(({ version }) => version).map(({ engine, version }) => [engine, version])),
+    versions: versionsOf(results),
     limits,
     rates: rates.results(),
     models: measured,

@@ -11,13 +11,24 @@ export const PRODUCT_SIZES = [2048, 4096];
  * @property {(model: string) => number | undefined} ratio how many times as fast as PyTorch, eager, in float32
  */
 
+/**
+ * @param {number | undefined} a
+ * @param {number | undefined} b
+ */
+export const quotient = (a, b) => (a === undefined || b === undefined ? undefined : a / b);
+
+/** @type {(facts: Facts) => number | undefined} */
+const halfByFull = ({ product }) => quotient(product('float16', 4096), product('float32', 4096));
+
+/** @type {(size: number) => Target} */
 const share = (size) => ({
   name: `product of ${size} × ${size} float32 matrices, share of the peak`,
   wanted: 0.6,
   unit: 'share',
-  got: ({ product, peak }) => product('float32', size) / peak('float32'),
+  got: ({ product, peak }) => quotient(product('float32', size), peak('float32')),
 });
 
+/** @type {(model: string) => Target} */
 const faster = (model) => ({
   name: `${model}, times as fast as PyTorch (eager, float32)`,
   wanted: 1,
@@ -31,6 +42,7 @@ const faster = (model) => ({
  * @property {number} wanted the least
  * @property {'share' | 'times' | 'TFLOP/s'} unit
  * @property {(facts: Facts) => number | undefined} got NaN or `undefined` where it was not measured
+ * @property {(facts: Facts) => boolean} [or] what is enough as well
  */
 
 /** @type {Target[]} */
@@ -48,14 +60,14 @@ export const TARGETS = [
     name: 'product of 4096 × 4096 matrices, float16 as many times as fast as float32',
     wanted: 1.5,
     unit: 'times',
-    got: ({ product }) => product('float16', 4096) / product('float32', 4096),
+    got: halfByFull,
   },
   {
     name: 'product of 4096 × 4096 float16 matrices, where the device has cooperative matrices (or 4 times float32)',
     wanted: 150,
     unit: 'TFLOP/s',
-    got: ({ product }) => product('float16', 4096) / 1e12,
-    or: ({ product }) => product('float16', 4096) >= 4 * product('float32', 4096),
+    got: ({ product }) => quotient(product('float16', 4096), 1e12),
+    or: (facts) => (halfByFull(facts) ?? 0) >= 4,
   },
 ];
 

@@ -3,7 +3,7 @@
 import { max, ticks } from 'd3-array';
 import { escapeXml } from '../../cli/histogram.mjs';
 import { OURS } from '../peers.mjs';
-import { rowOf } from './rows.mjs';
+import { rightTime, rowOf } from './rows.mjs';
 
 /** Colours of the engines on light and on dark ground, this package first. */
 const COLORS = [
@@ -40,11 +40,12 @@ export function relativeSpeeds(run, reference, threads) {
   const { engines, models } = run;
   return models
     .map((model) => rowOf(model, run))
-    .filter((row) => row.threads === threads && row.times[reference].status === 'ok')
-    .map(({ name, times }) => ({
-      name,
-      speeds: engines.map((engine) => (times[engine].status === 'ok' ? times[reference].fastest / times[engine].fastest : null)),
-    }));
+    .filter((row) => row.threads === threads)
+    .flatMap(({ name, times }) => {
+      const fastest = engines.map((engine) => rightTime(times[engine]));
+      const one = rightTime(times[reference]);
+      return one === null ? [] : [{ name, speeds: fastest.map((time) => (time === null ? null : one / time)) }];
+    });
 }
 
 /**
@@ -61,10 +62,10 @@ export function chartSvg(run) {
   const { width, left, right, top, bottom, bar, gap } = SIZE;
   const groupHeight = engines.length * bar + gap;
   const height = top + groups.length * groupHeight + bottom;
-  const longest = Math.min(MAX_SPEED, Math.max(1.2, max(groups.flatMap(({ speeds }) => speeds)) ?? 1));
-  const x = (speed) => left + (Math.min(speed, longest) / longest) * (width - left - right);
-  const at = (number) => number.toFixed(1);
-  const label = (engine) => `${engine} ${run.versions[engine] ?? ''}`.trim();
+  const longest = Math.min(MAX_SPEED, Math.max(1.2, max(groups.flatMap(({ speeds }) => speeds), (speed) => speed ?? 0) ?? 1));
+  const x = (/** @type {number} */ speed) => left + (Math.min(speed, longest) / longest) * (width - left - right);
+  const at = (/** @type {number} */ number) => number.toFixed(1);
+  const label = (/** @type {string} */ engine) => `${engine} ${run.versions[engine] ?? ''}`.trim();
 
   const legend = engines.map((engine, i) => {
     const place = left + (i % 3) * 200;
@@ -75,6 +76,7 @@ export function chartSvg(run) {
     `<line class="${tick === 1 ? 'one' : 'grid'}" x1="${at(x(tick))}" x2="${at(x(tick))}" y1="${top - 4}" y2="${height - bottom + 4}"/><text x="${at(x(tick))}" y="${height - bottom + 18}" text-anchor="middle">${tick}×</text>`);
   const bars = groups.flatMap(({ name, speeds }, g) => {
     const y = top + g * groupHeight;
+    /** @type {(speed: number | null, i: number) => string} */
     const one = (speed, i) => {
       if (speed === null) return '';
       const place = y + i * bar;

@@ -2,7 +2,7 @@
 
 import { median, quantile } from 'd3-array';
 import { formatRate, formatShare } from '../../cli/format.mjs';
-import { judge } from '../gpu/targets.mjs';
+import { judge, quotient } from '../gpu/targets.mjs';
 import { OURS } from '../peers.mjs';
 import { markdownTable, notesAsMarkdown } from './markdown.mjs';
 import { notesOf } from './rows.mjs';
@@ -10,35 +10,69 @@ import { notesOf } from './rows.mjs';
 /**
  * @typedef {object} GpuRun everything that one run of the benchmark has measured on a GPU
  * @property {string} date
- * @property {ReturnType<import('../machine.mjs').describeMachine>} machine
+ * @property {ReturnType<typeof import('../machine.mjs').describeMachine>} machine
  * @property {{ name: string, type: string, backend: string, driver: string }} adapter
  * @property {string[]} engines this package first
  * @property {string | null} without why there are no others
  * @property {Record<string, string>} versions by engine
  * @property {{ copyGbps: number, float32Gflops: number, float16Gflops: number } | null} limits that another program has measured
  * @property {ReturnType<import('../gpu/measure.mjs').Rates['results']>} rates
- * @property {{ name: string, kind: string, results: import('../gpu/measure.mjs').GpuResult[] }[]} models
+ * @property {{ name: string, kind: import('../types.mjs').Kind, results: import('../gpu/measure.mjs').GpuResult[] }[]} models
  */
 
 /** What is said of a run on software, and what makes it one. */
 export const SOFTWARE = 'software adapter: these numbers say nothing about GPUs';
-const isSoftware = ({ adapter }) => adapter.type === 'software';
+const isSoftware = (/** @type {Pick<GpuRun, 'adapter'>} */ { adapter }) => adapter.type === 'software';
+
+/** @typedef {'float32' | 'float16'} Precision */
 
 const NONE = '–';
 const PERCENTILE = 0.95;
 
+/**
+ * @param {GpuRun} run
+ * @param {string} name of a graph of one operator
+ */
 const rate = (run, name) => run.rates.find((one) => one.name === name)?.perSecond;
 
-/** The fastest product of a data type. */
+/**
+ * The fastest product of a data type.
+ *
+ * @param {GpuRun} run
+ * @param {Precision} kind
+ */
 const largestProduct = (run, kind) => Math.max(...run.rates.filter(({ name }) => name.startsWith(`product ${kind} `)).map(({ perSecond }) => perSecond));
 
-/** Bytes a second of a copy: the larger one, where another program has measured it, too. */
-const copyRate = (run) => Math.max(rate(run, 'copy'), (run.limits?.copyGbps ?? 0) * 1e9);
+/**
+ * Bytes a second of a copy: the larger one, where another program has measured it, too.
+ *
+ * @param {GpuRun} run
+ */
+const copyRate = (run) => Math.max(rate(run, 'copy') ?? NaN, (run.limits?.copyGbps ?? 0) * 1e9);
 
-/** FLOP/s that count as all of the arithmetic; without limits those of our own products. */
-const arithmetic = (run, kind) => (run.limits === null ? largestProduct(run, kind) : run.limits[`${kind}Gflops`] * 1e9);
+/**
+ * FLOP/s of multiply-adds in registers, where another program has measured them.
+ *
+ * @param {GpuRun} run
+ * @param {Precision} kind
+ */
+const peak = ({ limits }, kind) => (limits === null ? undefined : limits[/** @type {const} */ (`${kind}Gflops`)] * 1e9);
 
-/** The fastest time of one run of many, in milliseconds; `undefined` where there is none. */
+/**
+ * FLOP/s that count as all of the arithmetic; without limits those of our own products.
+ *
+ * @param {GpuRun} run
+ * @param {Precision} kind
+ */
+const arithmetic = (run, kind) => peak(run, kind) ?? largestProduct(run, kind);
+
+/**
+ * The fastest time of one run of many, in milliseconds; `undefined` where there is none.
+ *
+ * @param {GpuRun} run
+ * @param {string} model
+ * @param {string} engine
+ */
 function burstOf({ models }, model, engine) {
   const result = models.find(({ name }) => name === model)?.results.find((one) => one.engine === engine);
   return result?.status === 'ok' ? Math.min(...result.bursts) : undefined;
@@ -55,28 +89,34 @@ export function sharesOf(run, { name, kind, results }) {
   const graph = results.find(({ engine }) => engine === OURS)?.graph;
   const ms = burstOf(run, name, OURS);
   if (graph === undefined || ms === undefined) return null;
-  const perSecond = (amount) => (amount / ms) * 1000;
+  const perSecond = (/** @type {number} */ amount) => (amount / ms) * 1000;
   return {
     copy: perSecond(graph.bytes) / copyRate(run),
     arithmetic: perSecond(2 * graph.multiplyAdds) / arithmetic(run, kind === 'float16' ? 'float16' : 'float32'),
   };
 }
 
-/** The facts of a run that targets ask for. */
+/**
+ * The facts of a run that targets ask for.
+ *
+ * @param {GpuRun} run
+ * @returns {import('../gpu/targets.mjs').Facts}
+ */
 function factsOf(run) {
   return {
     product: (kind, size) => rate(run, `product ${kind} ${size}`),
-    peak: (kind) => (run.limits === null ? undefined : run.limits[`${kind}Gflops`] * 1e9),
+    peak: (kind) => peak(run, kind),
     copyShare: (name) => run.models.filter((model) => model.name === name).map((model) => sharesOf(run, model)?.copy)[0],
-    ratio: (name) => burstOf(run, name, 'pytorch') / burstOf(run, name, OURS),
+    ratio: (name) => quotient(burstOf(run, name, 'pytorch'), burstOf(run, name, OURS)),
   };
 }
 
-const times = ({ status, latencies, bursts }) =>
+const times = (/** @type {import('../gpu/measure.mjs').GpuResult} */ { status, latencies, bursts }) =>
   status === 'ok'
-    ? [formatRate(median(latencies)), formatRate(quantile(latencies, PERCENTILE)), formatRate(1000 / Math.min(...bursts))]
+    ? [formatRate(median(latencies) ?? null), formatRate(quantile(latencies, PERCENTILE) ?? null), formatRate(1000 / Math.min(...bursts))]
     : [status, NONE, NONE];
 
+/** @param {GpuRun} run */
 function modelsTable(run) {
   const share = run.limits === null ? 'of our largest product' : 'of arithmetic';
   const rows = run.models.flatMap((model) => {
@@ -109,6 +149,7 @@ function modelsTable(run) {
   };
 }
 
+/** @param {GpuRun} run */
 function ratesTable(run) {
   const shown = run.rates.map(({ name, ms, perSecond, unit }) => [name, formatRate(ms), formatRate(perSecond / 1e9), unit === 'B/s' ? 'GB/s' : 'GFLOP/s']);
   const limits = run.limits === null ? [] : [
@@ -124,7 +165,9 @@ function ratesTable(run) {
   };
 }
 
+/** @param {GpuRun} run */
 function targetsTable(run) {
+  /** @type {(value: number | null, unit: string) => string} */
   const shown = (value, unit) => (value === null ? NONE : unit === 'share' ? formatShare(value) : `${formatRate(value)} ${unit}`);
   return {
     title: 'Targets',

@@ -1,13 +1,13 @@
 // Tables and notes as Markdown.
 
-const cell = (text) => text.replaceAll('|', '\\|');
+const cell = (/** @type {string} */ text) => text.replaceAll('|', '\\|');
 
 /**
  * @param {import('./tables.mjs').ReportTable} table
  * @returns {string[]} lines
  */
 export function markdownTable({ head, rows }) {
-  const line = (cells) => `| ${cells.map(cell).join(' | ')} |`;
+  const line = (/** @type {string[]} */ cells) => `| ${cells.map(cell).join(' | ')} |`;
   return [
     line(head.map((name) => name.replace(/^>/, ''))),
     `|${head.map((name) => (name.startsWith('>') ? '--:' : '---')).join('|')}|`,

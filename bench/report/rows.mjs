@@ -8,17 +8,17 @@ import { shareOfLimit } from '../work.mjs';
 /**
  * @typedef {object} Measurement of one model with one number of threads
  * @property {string} name
- * @property {'float32' | 'float16' | 'int8'} kind
+ * @property {import('../types.mjs').Kind} kind
  * @property {number} weightBytes
  * @property {number} threads
- * @property {{ multiplyAdds: number, bytes: number } | null} work of this package's graph; null where it has none
+ * @property {import('../types.mjs').Work | null} work of this package's graph; null where it has none
  * @property {import('../measure.mjs').Result[]} results
  */
 
 /**
  * @typedef {object} Run everything that one run of the benchmark has measured
  * @property {string} date
- * @property {ReturnType<import('../machine.mjs').describeMachine>} machine
+ * @property {ReturnType<typeof import('../machine.mjs').describeMachine>} machine
  * @property {string[]} engines this package first
  * @property {Record<string, string>} versions by engine
  * @property {import('../limits.mjs').Limits[] | null} limits
@@ -27,12 +27,17 @@ import { shareOfLimit } from '../work.mjs';
  */
 
 /**
- * The times of one engine.
- *
- * @typedef {ReturnType<summarize> & { status: string, total: number, ratio: number | null }} Times `total`: the number of
- *   samples; `ratio`: how many times as fast as this engine webnn-node is, by the fastest clean samples
+ * @typedef {ReturnType<typeof summarize> & { total: number, ratio: number | null }} Summary `total`: the number of samples;
+ *   `ratio`: how many times as fast as this engine webnn-node is, by the fastest clean samples
+ * @typedef {{ status: import('../types.mjs').Status } & (Summary | { [K in keyof Summary]?: undefined })} Times of one engine;
+ *   only the status where it has no samples
  */
 
+/**
+ * @param {import('../measure.mjs').Result} result
+ * @param {import('../measure.mjs').Result | undefined} ours
+ * @returns {Times}
+ */
 function timesOf(result, ours) {
   if (result.samples === undefined || result.samples.length === 0) {
     return { status: result.status };
@@ -45,9 +50,9 @@ function timesOf(result, ours) {
 /**
  * A row of the table of times.
  *
- * @param {Measurement} measurement
+ * @param {Omit<Measurement, 'weightBytes'>} measurement
  * @param {Pick<Run, 'limits' | 'machine'>} run
- * @returns {{ name: string, threads: number, times: Record<string, Times>, limit: ReturnType<shareOfLimit> | null }}
+ * @returns {{ name: string, threads: number, times: Record<string, Times>, limit: ReturnType<typeof shareOfLimit> | null }}
  */
 export function rowOf({ name, kind, threads, work, results }, { limits, machine }) {
   const ours = results.find(({ engine }) => engine === OURS);
@@ -59,24 +64,54 @@ export function rowOf({ name, kind, threads, work, results }, { limits, machine 
 }
 
 /**
+ * The fastest clean sample of an engine that computes rightly, in milliseconds; null of others.
+ *
+ * @param {Times} times
+ */
+export const rightTime = ({ status, fastest }) => (status === 'ok' && fastest !== undefined ? fastest : null);
+
+/**
  * How many times as fast as each peer webnn-node is, over all models that both compute rightly.
  *
- * @param {ReturnType<rowOf>[]} rows
+ * @param {ReturnType<typeof rowOf>[]} rows
  * @param {string} peer
  * @param {number} threads
  * @returns {{ mean: number | null, ahead: number, models: number }} the geometric mean; on how many models of how many it is
  *   at least as fast
  */
 export function comparedWith(rows, peer, threads) {
-  const isRight = ({ times }) => times[OURS].status === 'ok' && times[peer].status === 'ok';
-  const ratios = rows.filter((row) => row.threads === threads && isRight(row)).map(({ times }) => times[peer].ratio);
+  const ratios = rows
+    .filter(({ times, threads: count }) => count === threads && times[OURS].status === 'ok' && times[peer].status === 'ok')
+    .map(({ times }) => times[peer].ratio)
+    .filter((ratio) => typeof ratio === 'number');
   return { mean: geometricMean(ratios), ahead: ratios.filter((ratio) => ratio >= 1).length, models: ratios.length };
 }
 
-/** What is to be told about engines that did not compute a model rightly, once for each reason. */
+/**
+ * @typedef {object} Outcomes of engines on a model
+ * @property {string} name
+ * @property {number} [threads]
+ * @property {{ engine: string, status: import('../types.mjs').Status, reason?: string }[]} results
+ */
+
+/**
+ * What is to be told about engines that did not compute a model rightly, once for each reason.
+ *
+ * @param {Outcomes[]} measurements
+ */
 export function notesOf(measurements) {
   const notes = measurements.flatMap(({ name, results }) =>
     results.filter(({ status }) => status !== 'ok').map(({ engine, status, reason }) => `${engine}, ${name}: ${status}: ${reason}`),
   );
   return [...new Set(notes)];
+}
+
+/**
+ * The versions of engines, as far as they have told them.
+ *
+ * @param {{ engine: string, version?: string }[]} results
+ * @returns {Record<string, string>}
+ */
+export function versionsOf(results) {
+  return Object.fromEntries(results.flatMap(({ engine, version }) => (version ? [[engine, version]] : [])));
 }

@@ -14,39 +14,52 @@ import { comparedWith, rowOf } from './rows.mjs';
  * @property {string[][]} rows
  */
 
+/** @typedef {ReturnType<typeof rowOf>} Row */
+
 const NONE = '–';
 
-/** Words for engines that have no times. */
-const WITHOUT_TIMES = { unsupported: 'not supported', failed: 'failed' };
-
-/** Median and fastest clean sample: `6.94 / 6.88`; with an asterisk where no sample is clean. */
+/**
+ * Median and fastest clean sample: `6.94 / 6.88`; with an asterisk where no sample is clean.
+ *
+ * @param {import('./rows.mjs').Times} times
+ */
 function timeCell({ status, median, fastest, clean }, factor = 1) {
-  if (median === undefined) return WITHOUT_TIMES[status] ?? status;
+  if (median === undefined) return status === 'unsupported' ? 'not supported' : status;
   const text = `${formatRate(median * factor)} / ${formatRate(fastest * factor)}${clean === 0 ? '*' : ''}`;
   return status === 'wrong' ? `wrong: ${text}` : text;
 }
 
-const ratioCell = ({ ratio }) => (ratio === undefined || ratio === null ? NONE : `${ratio.toFixed(2)}×`);
+const ratioCell = (/** @type {import('./rows.mjs').Times} */ { ratio }) => (ratio === undefined || ratio === null ? NONE : `${ratio.toFixed(2)}×`);
 
+/** @param {Record<string, import('./rows.mjs').Times>} times */
 function cleanCell(times) {
-  const counted = Object.values(times).filter(({ total }) => total !== undefined);
-  const sum = (key) => counted.reduce((total, one) => total + one[key], 0);
+  const counted = Object.values(times).filter((one) => one.total !== undefined);
+  const sum = (/** @type {'clean' | 'total'} */ key) => counted.reduce((total, one) => total + one[key], 0);
   return counted.length === 0 ? NONE : `${sum('clean')}/${sum('total')}`;
 }
 
-const limitCell = (limit) => (limit === null ? NONE : `${formatShare(limit.share)} ${limit.bound === 'compute' ? 'C' : 'M'}`);
+const limitCell = (/** @type {Row['limit']} */ limit) => (limit === null ? NONE : `${formatShare(limit.share)} ${limit.bound === 'compute' ? 'C' : 'M'}`);
 
+/**
+ * @param {Row[]} rows
+ * @param {string[]} peers
+ * @param {number} threads
+ */
 function meanRows(rows, peers, threads) {
   if (peers.length === 0) return [];
   const compared = peers.map((peer) => comparedWith(rows, peer, threads));
-  const cell = ({ mean }) => (mean === null ? NONE : `${mean.toFixed(2)}×`);
+  const cell = (/** @type {{ mean: number | null }} */ { mean }) => (mean === null ? NONE : `${mean.toFixed(2)}×`);
   return [
     ['geometric mean', '', '', ...compared.flatMap((one) => ['', cell(one)]), ''],
     ['not slower', '', '', ...compared.flatMap(({ ahead, models }) => ['', `${ahead} of ${models}`]), ''],
   ];
 }
 
-/** @returns {ReportTable} times of the models with so many threads */
+/**
+ * @param {import('./rows.mjs').Run} run
+ * @param {number} threads
+ * @returns {ReportTable} times of the models with so many threads
+ */
 function timesTable(run, threads) {
   const { engines, models } = run;
   const peers = engines.filter((name) => name !== OURS);
@@ -72,14 +85,24 @@ function timesTable(run, threads) {
   };
 }
 
-/** Resident bytes at a time: above those of the empty process, and in all. */
-const memoryCells = (memory, time) =>
-  memory?.[time] === undefined ? [NONE, NONE] : [formatBytes(Math.max(0, memory[time] - memory.empty)), formatBytes(memory[time])];
+/**
+ * Resident bytes at a time: above those of the empty process, and in all.
+ *
+ * @param {import('../measure.mjs').Result['memory']} memory
+ * @param {'loaded' | 'afterRuns'} time
+ */
+function memoryCells(memory, time) {
+  const bytes = memory?.[time];
+  return memory === undefined || bytes === undefined ? [NONE, NONE] : [formatBytes(Math.max(0, bytes - memory.empty)), formatBytes(bytes)];
+}
 
-/** @returns {ReportTable} load times and memory with the smallest number of threads */
+/**
+ * @param {import('./rows.mjs').Run} run
+ * @returns {ReportTable} load times and memory with the smallest number of threads
+ */
 function loadTable({ models }) {
   const threads = Math.min(...models.map((model) => model.threads));
-  const cells = ({ loadMs, memory }) => [
+  const cells = (/** @type {import('../measure.mjs').Result} */ { loadMs, memory }) => [
     loadMs === undefined ? NONE : `${formatRate(loadTime({ loadMs }))} / ${formatRate(Math.min(...loadMs))}`,
     ...memoryCells(memory, 'loaded'),
     ...memoryCells(memory, 'afterRuns'),
@@ -97,7 +120,10 @@ function loadTable({ models }) {
   };
 }
 
-/** @returns {ReportTable} what a call costs */
+/**
+ * @param {import('./rows.mjs').Run} run
+ * @returns {ReportTable} what a call costs
+ */
 function callTable(run) {
   const { engines, calls } = run;
   const rows = calls.map((call) => ({ ...rowOf(call, run), burst: call.results.find(({ engine }) => engine === OURS)?.extra?.burst }));
@@ -116,19 +142,21 @@ function callTable(run) {
   };
 }
 
-/** @returns {ReportTable} what the machine can do */
+/**
+ * @param {import('../limits.mjs').Limits[]} limits
+ * @returns {ReportTable} what the machine can do
+ */
 function limitsTable(limits) {
-  const rate = (value) => formatRate(value);
   const { reading } = limits[0];
   return {
     title: 'Limits of the machine',
     head: ['>threads', '>float32 GFLOP/s', '>int8 GOP/s', '>bfloat16 GFLOP/s', ...reading.map(({ bytes, pages }) => `>${formatBytes(bytes)}, ${pages} pages, GB/s`)],
     rows: limits.map(({ threads, fmaGflops, int8Gops, bf16Gflops, reading: readings }) => [
       String(threads),
-      rate(fmaGflops),
-      rate(int8Gops),
-      rate(bf16Gflops),
-      ...readings.map(({ gbps }) => rate(gbps)),
+      formatRate(fmaGflops),
+      formatRate(int8Gops),
+      formatRate(bf16Gflops),
+      ...readings.map(({ gbps }) => formatRate(gbps)),
     ]),
   };
 }

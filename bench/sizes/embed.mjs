@@ -11,7 +11,7 @@ const require = createRequire(import.meta.url);
 /**
  * @typedef {{ input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor }} Feeds
  * @typedef {{ data: BigInt64Array, shape: [number, number] }} Tensor
- * @typedef {(feeds: Feeds) => Promise<Float32Array>} Run gives the first output
+ * @typedef {(feeds: Feeds) => Promise<Float32Array<ArrayBuffer>>} Run gives the first output
  */
 
 /** @type {Record<string, (model: string, threads: number) => Promise<Run>>} */
@@ -20,10 +20,10 @@ const ENGINES = {
     const { loadModel } = await import('../../onnx.js');
     const model = await loadModel(file, { device: 'cpu', numThreads });
     const [{ name }] = model.outputs;
-    return async (feeds) => /** @type {Float32Array} */ ((await model.run(feeds))[name].data);
+    return async (feeds) => /** @type {Float32Array<ArrayBuffer>} */ ((await model.run(feeds))[name].data);
   },
   async 'onnxruntime-node'(file, threads) {
-    const { InferenceSession, Tensor } = require('onnxruntime-node');
+    const { InferenceSession, Tensor } = /** @type {typeof import('onnxruntime-node')} */ (require('onnxruntime-node'));
     const session = await InferenceSession.create(file, { intraOpNumThreads: threads, interOpNumThreads: 1 });
     const [name] = session.outputNames;
     return async (feeds) => {
@@ -33,22 +33,29 @@ const ENGINES = {
   },
 };
 
-/** The feeds of all batches. @returns {Feeds[]} */
+/**
+ * The feeds of all batches.
+ *
+ * @param {string} folder
+ * @param {{ order: 'given' | 'sorted', batch: number, texts: number }} options
+ * @returns {Feeds[]}
+ */
 function batches(folder, { order, batch, texts }) {
   const { model } = JSON.parse(readFileSync(join(folder, 'tokenizer.json'), 'utf8'));
   const token = (/** @type {string} */ word) => BigInt(model.vocab[word] ?? model.vocab['[UNK]']);
+  /** @type {string[]} */
   const lines = JSON.parse(readFileSync(join(folder, 'texts.json'), 'utf8')).slice(0, texts);
-  const rows = lines.map((/** @type {string} */ line) => ['[CLS]', ...line.split(' '), '[SEP]'].map(token));
-  if (order === 'sorted') rows.sort((/** @type {bigint[]} */ a, /** @type {bigint[]} */ b) => a.length - b.length);
+  const rows = lines.map((line) => ['[CLS]', ...line.split(' '), '[SEP]'].map(token));
+  if (order === 'sorted') rows.sort((a, b) => a.length - b.length);
   const feeds = [];
   for (let at = 0; at < rows.length; at += batch) {
     const part = rows.slice(at, at + batch);
-    const length = Math.max(...part.map((/** @type {bigint[]} */ row) => row.length));
+    const length = Math.max(...part.map((row) => row.length));
     /** @type {[number, number]} */
     const shape = [part.length, length];
     const tensor = (/** @type {(row: bigint[]) => bigint[]} */ of) => {
       const data = new BigInt64Array(part.length * length);
-      part.forEach((/** @type {bigint[]} */ row, /** @type {number} */ i) => data.set(of(row), i * length));
+      part.forEach((row, i) => data.set(of(row), i * length));
       return { data, shape };
     };
     feeds.push({ input_ids: tensor((row) => row), attention_mask: tensor((row) => row.map(() => 1n)), token_type_ids: tensor(() => []) });

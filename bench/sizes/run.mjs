@@ -35,34 +35,50 @@ const WORKER = fileURLToPath(new URL('embed.mjs', import.meta.url));
 const TOLERANCE = { float: 1e-3, quantized: 5e-2 };
 
 function readArguments() {
-  const options = {
+  const options = /** @type {const} */ ({
     filter: { type: 'string', default: '' },
     threads: { type: 'string', default: '1,2' },
     rounds: { type: 'string', default: '3' },
     texts: { type: 'string', default: '500' },
-  };
+  });
   try {
     const { values, positionals } = parseArgs({ allowPositionals: true, options });
     if (positionals.length !== 1) throw new Error('expected one folder');
-    const numbers = Object.fromEntries(['rounds', 'texts'].map((name) => [name, Number(values[name])]));
+    const [rounds, texts] = [values.rounds, values.texts].map(Number);
     const threads = values.threads.split(',').map(Number);
-    const wrong = [...Object.values(numbers), ...threads].find((value) => !(Number.isInteger(value) && value > 0));
+    const wrong = [rounds, texts, ...threads].find((value) => !(Number.isInteger(value) && value > 0));
     if (wrong !== undefined) throw new Error('numbers are integers from 1 on');
-    return { folder: positionals[0], filter: new RegExp(values.filter), threads, ...numbers };
+    return { folder: positionals[0], filter: new RegExp(values.filter), threads, rounds, texts };
   } catch (error) {
-    throw new Failure(`${error.message}\n\n${USAGE}`, 2);
+    throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
   }
 }
 
-/** @throws {Error} with what the engine says when it fails */
+/**
+ * @typedef {{ model: string, threads: number, order: string, batch: number, texts: number }} Parameters of a measurement
+ * @typedef {{ seconds: number, peakBytes: number, delayMs: number, mean: number }} Sample
+ */
+
+/**
+ * @param {Parameters & { engine: string }} parameters
+ * @returns {Promise<Sample>}
+ * @throws {Error} with what the engine says when it fails
+ */
 async function measure(parameters) {
   const { stdout } = await promisify(execFile)(process.execPath, [WORKER, JSON.stringify(parameters)]);
   return JSON.parse(stdout);
 }
 
-/** The medians of both engines. */
+/**
+ * The medians of both engines.
+ *
+ * @param {Parameters} parameters
+ * @param {number} rounds
+ * @param {(done: number) => void} advance
+ */
 async function compare(parameters, rounds, advance) {
   let done = 0;
+  /** @type {Record<string, Sample[]>} */
   const taken = { [OURS]: [], [PEER]: [] };
   for (let round = 0; round < rounds; round++) {
     // Neither is always the first.
@@ -78,7 +94,7 @@ async function compare(parameters, rounds, advance) {
     throw new Failure(`${parameters.model}: the means of results differ: ${means.join(' and ')}`);
   }
   return [OURS, PEER].map((engine) => {
-    const of = (key) => median(taken[engine], (sample) => sample[key]);
+    const of = (/** @type {keyof Sample} */ key) => /** @type {number} */ (median(taken[engine], (sample) => sample[key]));
     return { seconds: of('seconds'), peak: of('peakBytes'), delay: of('delayMs') };
   });
 }
@@ -94,6 +110,7 @@ await entry(async () => {
         const label = `${file}, ${count} threads, ${text}`;
         const parameters = { model: join(folder, 'onnx', file), threads: count, order, batch, texts };
         const [ours, peer] = await withProgress(label, (advance) => compare(parameters, rounds, advance), 2 * rounds);
+        /** @type {(key: keyof typeof ours, digits: number, scale?: number) => string} */
         const both = (key, digits, scale = 1) => `${(ours[key] / scale).toFixed(digits)}, ${(peer[key] / scale).toFixed(digits)}`;
         rows.push([file, String(count), text, both('seconds', 2), (peer.seconds / ours.seconds).toFixed(2), both('peak', 0, 1e6), both('delay', 1)]);
       }
