@@ -186,7 +186,7 @@ export interface SystemInfo {
 }
 
 /**
- * What a graph is and does. Of a graph with named dimensions, for the sizes of the latest dispatch that has begun.
+ * What a graph is and does. Of a graph with named dimensions, for the sizes of the latest dispatch that was compiled.
  *
  * @throws {TypeError} if `graph` is not an MLGraph
  * @throws {DOMException} NotSupportedError if the graph has named dimensions, and no dispatch has begun

@@ -79,7 +79,7 @@ class DynamicGraph extends Graph {
   }
 
   /**
-   * What the latest dispatch that has begun runs.
+   * What the latest dispatch runs that was compiled.
    *
    * @override
    * @param {string} operation

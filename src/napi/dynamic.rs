@@ -94,7 +94,7 @@ pub fn dynamic_dispatch(
     graph.shared().dispatch(&context.context, inputs, outputs).map_err(thrown)
 }
 
-/// What a graph is and does for the sizes of the latest dispatch that has begun, as the JSON of a `GraphDescription`; null
+/// What a graph is and does for the sizes of the latest dispatch that was compiled, as the JSON of a `GraphDescription`; null
 /// before any has.
 #[napi(catch_unwind)]
 pub fn describe_dynamic_graph(graph: &External<DynamicGraphHandle>) -> Result<Option<String>> {
