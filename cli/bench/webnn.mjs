@@ -3,22 +3,9 @@ import { createRequire } from 'node:module';
 import { ml } from 'webnn-node';
 import { systemInfo } from 'webnn-node/inspect';
 import { loadModel } from 'webnn-node/onnx';
+import { compile } from '../compile.mjs';
 import { feedsOf, shapesOf } from '../elements.mjs';
 import { formatProcessor } from '../format.mjs';
-
-/**
- * Compiles a model, so that no run does; what of a model that is cut is compiled as it runs, the runs to warm up compile.
- * @param {import('webnn-node/onnx').OnnxModel} model
- * @param {Record<string, readonly number[]>} shapes
- */
-async function compile(model, shapes) {
-  try {
-    await model.compile(shapes);
-  } catch (caught) {
-    const error = /** @type {NodeJS.ErrnoException} */ (caught);
-    if (error.code !== 'ERR_WEBNN_NOT_SUPPORTED') throw error;
-  }
-}
 
 /**
  * Loads a model, ready to run.

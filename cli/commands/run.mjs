@@ -2,12 +2,13 @@
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
+import { compile } from '../compile.mjs';
 import { feedsOf, shapesOf } from '../elements.mjs';
 import { Failure } from '../errors.mjs';
 import { write } from '../files.mjs';
 import { formatDuration, formatNumber, formatShare, formatShape, printable } from '../format.mjs';
 import { classify, readLabels, scoresAmong } from '../labels.mjs';
-import { readFeeds, readModel, withModel } from '../model.mjs';
+import { readFeeds, readModel, withLoaded } from '../model.mjs';
 import { formatNpy } from '../npy.mjs';
 import { freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, threadsOption, topOption } from '../options.mjs';
 import { withProgress } from '../progress.mjs';
@@ -94,7 +95,8 @@ async function writeOutputs(directory, outputs) {
  * @param {number | undefined} threads
  */
 async function runOnce(file, { tensors, freeDimensions }, threads) {
-  return withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads }, async ({ model }) => {
+  return withLoaded(file, { freeDimensions, threads }, async ({ model }) => {
+    await withProgress('building the graph', () => compile(model, shapesOf(tensors)));
     const feeds = feedsOf(tensors);
     const start = performance.now();
     const results = await withProgress('running', () => model.run(feeds));
