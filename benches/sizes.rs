@@ -1,6 +1,6 @@
 //! What new sizes cost a session, beside sizes that it keeps the plan of: `cargo bench --no-default-features --bench sizes --
-//! MODEL.onnx batch_size=1 sequence_length=16..416`, with all free dimensions of the model, of which one has a range. Nothing
-//! is run.
+//! MODEL.onnx batch_size=1 sequence_length=16..416` measures it. Every free dimension of the model needs a size; one of them has
+//! a range. The model does not run.
 //!
 //! Each size of the range is new once. Times are those of the work itself, in the background of the context, without the way
 //! there and back.

@@ -89,7 +89,7 @@ async function runVectors(runtime, where) {
 }
 
 /**
- * Test files: each test passes, or fails for want of what the table says.
+ * Test files. A test may fail only if it needs something that the table lists as missing.
  * @param {Runtime} runtime
  * @param {string} suite
  * @param {string[]} files

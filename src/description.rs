@@ -71,7 +71,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Of `source`, of which `passes` have made `compiled`.
+    /// The origin of plans of `compiled`, which `passes` have made from `source`.
     pub fn new(source: Listing, compiled: &Graph, passes: Passes) -> Origin {
         Origin {
             source: Arc::new(source),

@@ -11,7 +11,7 @@ let folder;
 let cut;
 let atOnce;
 
-/** Arguments for five elements, of which two are positive. */
+/** Arguments for five elements. Two are positive. */
 const INPUT = ['--input', 'x=1,-1,2,-3,0'];
 
 before(async () => {

@@ -327,7 +327,7 @@ export class Churn {
   }
 
   /**
-   * Waits for reads of which some are refused, and compares the others.
+   * Waits for all reads and compares those that succeed.
    *
    * @param {Promise<ArrayBuffer>[]} reads
    * @param {number} number
@@ -539,7 +539,7 @@ async function loseDevice(churn, random) {
 }
 
 /**
- * Contexts that nobody has any more end by themselves.
+ * Contexts end when nobody holds them.
  *
  * @type {Act}
  */

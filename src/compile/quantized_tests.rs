@@ -113,6 +113,10 @@ fn what_moves_elements_moves_bytes() {
     );
 }
 
+fn operators(graph: &Graph) -> Vec<&'static str> {
+    graph.nodes.iter().map(|node| node.op.rule().name).collect()
+}
+
 #[test]
 fn scales_and_zero_points_may_be_computed() {
     check_pass(
@@ -188,8 +192,7 @@ output y = %10"
         .replace("SCALE", scale);
         let mut graph = parse(&text);
         pass(&mut graph);
-        let names: Vec<&str> = graph.nodes.iter().map(|node| node.op.rule().name).collect();
-        assert_eq!(names, expected, "{scale}: {rest}");
+        assert_eq!(operators(&graph), expected, "{scale}: {rest}");
         check(&parse(&text), Tolerance::ulps(16).or_absolute(1e-2));
     }
 }
@@ -210,8 +213,7 @@ fn of_two_products_neither_is_the_factor_of_the_other() {
          output y = %10";
     let mut graph = parse(text);
     pass(&mut graph);
-    let names: Vec<&str> = graph.nodes.iter().map(|node| node.op.rule().name).collect();
-    assert_eq!(names, ["quantizedMatmul", "quantizedMatmul", "mul"]);
+    assert_eq!(operators(&graph), ["quantizedMatmul", "quantizedMatmul", "mul"]);
 }
 
 #[test]
@@ -352,8 +354,7 @@ fn one_bias_for_each_row_is_none_for_each_channel() {
         let mut graph = parse(&text);
         optimize(&mut graph, Passes { epilogues: false, chains: false, ..crate::cpu::plan::PASSES }, &evaluate)
             .unwrap();
-        let names: Vec<&str> = graph.nodes.iter().map(|node| node.op.rule().name).collect();
-        assert_eq!(names, expected, "{bias}: {rest}");
+        assert_eq!(operators(&graph), expected, "{bias}: {rest}");
         check(&parse(&text), Tolerance::ulps(8).or_absolute(1e-3));
     }
 }

@@ -122,9 +122,7 @@ impl Plan {
     pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         graph.check_defined()?;
         let passes = passes.and(PASSES);
-        let source = Listing::of(&graph);
-        let mut graph = optimized(graph, env, passes)?;
-        let origin = Origin::new(source, &graph, passes);
+        let (mut graph, origin) = optimized_with_origin(graph, env, passes)?;
         Plan::of_optimized(&mut graph, origin, env, options)
     }
 
@@ -310,6 +308,17 @@ pub const PASSES: Passes = Passes { prologues: false, ..Passes::ALL };
 pub fn optimized(mut graph: Graph, env: &Env, passes: Passes) -> Result<Graph> {
     optimize(&mut graph, passes, &|graph, node| evaluate(graph, node, env))?;
     Ok(graph)
+}
+
+/// As [`optimized`], with what plans of the graph are made of.
+///
+/// # Errors
+/// As [`optimized`].
+pub fn optimized_with_origin(graph: Graph, env: &Env, passes: Passes) -> Result<(Graph, Origin)> {
+    let source = Listing::of(&graph);
+    let graph = optimized(graph, env, passes)?;
+    let origin = Origin::new(source, &graph, passes);
+    Ok((graph, origin))
 }
 
 impl Work {

@@ -8,11 +8,11 @@ use super::pipelines::Pipeline;
 use super::split::split;
 use crate::compile::Passes;
 use crate::compile::memory::{Granularity, MemoryPlan, Place, Space, plan};
-use crate::cpu::plan::optimized;
+use crate::cpu::plan::optimized_with_origin;
 use crate::cpu::steps::Env;
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, Listing, Node, ValueId};
+use crate::ir::{Graph, Node, ValueId};
 use crate::shape::Descriptor;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -83,9 +83,7 @@ impl Plan {
     ) -> Result<Plan> {
         graph.check_defined()?;
         let passes = passes.and(PASSES);
-        let source = Listing::of(&graph);
-        let graph = optimized(graph, env, passes)?;
-        let origin = Origin::new(source, &graph, passes);
+        let (graph, origin) = optimized_with_origin(graph, env, passes)?;
         Plan::of_optimized(&graph, origin, device, env, options)
     }
 

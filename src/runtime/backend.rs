@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gpu;
 use crate::gpu::device::Device;
 use crate::gpu::tensor::DeviceTensor;
-use crate::ir::{Graph, Listing};
+use crate::ir::Graph;
 use crate::memory::Buffer;
 use crate::observe::{Stopwatch, Unobserved};
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
@@ -62,9 +62,7 @@ impl Backend {
             Backend::Cpu => cpu::plan::PASSES,
             Backend::Gpu(_) => gpu::plan::PASSES,
         });
-        let source = Listing::of(&graph);
-        let graph = cpu::plan::optimized(graph, env, passes)?;
-        let origin = Origin::new(source, &graph, passes);
+        let (graph, origin) = cpu::plan::optimized_with_origin(graph, env, passes)?;
         Ok(Optimized { graph, origin })
     }
 

@@ -350,17 +350,21 @@ fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Con
 }
 
 /// The exact convolution of two inputs, each followed by its zero point at the given places.
-fn integer_convolution(call: &mut Call, [x, x_zero]: [usize; 2], [w, w_zero]: [usize; 2]) -> Step<OperandId> {
-    let how = convolution(call, &call.input_shape(x)?, &call.input_shape(w)?)?;
+fn integer_convolution(
+    call: &mut Call,
+    [x, x_zero]: [usize; 2],
+    [w, w_zero]: [usize; 2],
+    how: &Convolution,
+) -> Step<OperandId> {
     let dimensions = call.input_shape(w)?.len() - 1;
     let x = centered(call, x, x_zero, |call, zero| call.to_scalar(zero))?;
     let w = centered(call, w, w_zero, |call, zero| per_channel(call, zero, dimensions))?;
-    exact_convolution(call, x, w, &how)
+    exact_convolution(call, x, w, how)
 }
 
 fn conv_integer(call: &mut Call) -> Outcome {
-    let y = integer_convolution(call, [0, 2], [1, 3])?;
     let how = convolution(call, &call.input_shape(0)?, &call.input_shape(1)?)?;
+    let y = integer_convolution(call, [0, 2], [1, 3], &how)?;
     let dimensions = call.input_shape(1)?.len() - 1;
     let x = difference(call, 0, 2, |call, zero| call.to_scalar(zero))?;
     let w = difference(call, 1, 3, |call, zero| per_channel(call, zero, dimensions))?;
@@ -372,7 +376,8 @@ fn conv_integer(call: &mut Call) -> Outcome {
 }
 
 fn qlinear_conv(call: &mut Call) -> Outcome {
-    let mut sum = integer_convolution(call, [0, 2], [3, 5])?;
+    let how = convolution(call, &call.input_shape(0)?, &call.input_shape(3)?)?;
+    let mut sum = integer_convolution(call, [0, 2], [3, 5], &how)?;
     let dimensions = call.rank(sum) - 2;
     if let Some(bias) = call.optional(8)? {
         let channels = call.shape(sum)[1];
