@@ -87,6 +87,11 @@ impl Origin {
         Origin::new(Listing::of(graph), graph, passes)
     }
 
+    /// Whether both are origins of plans of the same graph, for whatever sizes.
+    pub fn is_alike(&self, other: &Origin) -> bool {
+        Arc::ptr_eq(&self.compiled, &other.compiled)
+    }
+
     /// The same for the sizes that a tape has computed `values` for.
     pub fn at(&self, values: &[i64]) -> Origin {
         Origin { values: values.into(), ..self.clone() }
@@ -99,7 +104,7 @@ pub struct Description {
     /// What it was made of.
     pub origin: Origin,
     /// In the order in which they run.
-    pub steps: Box<[StepListing]>,
+    pub steps: Arc<[StepListing]>,
     /// What the plan holds.
     pub memory: Holdings,
     /// What the plan is for.

@@ -104,6 +104,7 @@ impl Tape {
     /// If there are fewer sizes than the tape was recorded with.
     pub fn evaluate(&self, sizes: &[i64], values: &mut Vec<i64>) -> bool {
         values.clear();
+        values.reserve_exact(self.operations.len());
         for operation in &self.operations {
             let get = |term: &Term| values[term.get() as usize - 1];
             let value = match operation {

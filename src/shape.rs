@@ -3,6 +3,7 @@
 use crate::dimension::{Dim, IntoDims};
 use crate::dtype::DataType;
 use crate::error::Problem;
+use arrayvec::ArrayVec;
 use std::ops::Deref;
 
 /// The most dimensions that a tensor may have.
@@ -10,6 +11,9 @@ pub const MAX_RANK: usize = 8;
 
 /// The most bytes that a tensor may have (`maxTensorByteLength`).
 pub const MAX_TENSOR_BYTES: u64 = i32::MAX as u64;
+
+/// A number for each dimension of a tensor.
+pub type PerAxis = ArrayVec<usize, MAX_RANK>;
 
 /// `MLOperandDescriptor`: the data type and the dimensions of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,8 +135,8 @@ pub fn elements(shape: &[u32]) -> usize {
 }
 
 /// Row-major strides of a checked shape, in elements.
-pub fn strides(shape: &[u32]) -> Vec<usize> {
-    let mut strides = vec![1; shape.len()];
+pub fn strides(shape: &[u32]) -> PerAxis {
+    let mut strides: PerAxis = shape.iter().map(|_| 1).collect();
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis] * shape[axis] as usize;
     }
@@ -150,7 +154,7 @@ pub fn dim_strides(shape: &[Dim]) -> Vec<Dim> {
 
 /// Strides, in elements, that read a tensor of shape `from` as if it were broadcast to `to`: 0 along every
 /// dimension that is repeated. `from` must be unidirectionally broadcastable to `to`.
-pub fn broadcast_strides(from: &[u32], to: &[u32]) -> Vec<usize> {
+pub fn broadcast_strides(from: &[u32], to: &[u32]) -> PerAxis {
     let padding = to.len() - from.len();
     let own = strides(from);
     (0..to.len())
@@ -209,7 +213,7 @@ mod tests {
         assert_eq!(broadcast(&[2], &[3]), None);
         assert!(broadcasts_to(&[4, 1], &[3, 4, 5]) && !broadcasts_to(&[3, 4, 5], &[4, 5]));
         assert!(broadcasts_blockwise(&[4, 5], &[16, 10]) && !broadcasts_blockwise(&[4, 5], &[9, 3]));
-        assert_eq!(broadcast_strides(&[4, 1], &[3, 4, 5]), [0, 1, 0]);
-        assert_eq!(strides(&[2, 3, 4]), [12, 4, 1]);
+        assert_eq!(*broadcast_strides(&[4, 1], &[3, 4, 5]), [0, 1, 0]);
+        assert_eq!(*strides(&[2, 3, 4]), [12, 4, 1]);
     }
 }

@@ -1,6 +1,7 @@
 //! The compiler: passes that rewrite a graph, one per file, and the memory plan. Nothing here knows a backend.
 
 pub mod affine;
+mod blocks;
 pub mod fold;
 pub mod fuse;
 pub mod layout;

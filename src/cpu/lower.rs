@@ -28,50 +28,65 @@ use crate::ir::{Constant, Graph, Node};
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
 use crate::ops::resample2d::InterpolationMode;
-use crate::ops::{Op, given};
+use crate::ops::Op;
 use crate::shape::{Descriptor, Sizes};
 
 /// What lowering knows about a node.
 pub struct Lowering<'a> {
     /// With what the step will run.
     pub env: Env<'a>,
-    /// Descriptors of the operands.
-    pub inputs: Vec<Option<&'a Descriptor>>,
-    /// Descriptors of the outputs.
-    pub outputs: Vec<&'a Descriptor>,
     /// Whether Winograd's algorithm may compute convolutions.
     pub winograd: bool,
-    /// The operands that are constants. A step that packs one lists it in [`packed`](Self::packed).
-    pub constants: Vec<Option<&'a Constant>>,
-    /// What follows the operator; its operands are the last ones of `inputs`. A step that does it takes it.
+    /// What follows the operator; its operands are the last ones. A step that does it takes it.
     pub epilogue: Option<&'a Fused>,
     /// Operands whose raw bytes the step does not read when it runs, because it keeps a packed copy: memory that
     /// nobody else needs is given back.
     pub packed: Vec<usize>,
+    graph: &'a Graph,
+    node: &'a Node,
 }
 
 impl<'a> Lowering<'a> {
     fn new(graph: &'a Graph, node: &'a Node, env: &Env<'a>, winograd: bool) -> Lowering<'a> {
-        Lowering {
-            env: *env,
-            winograd,
-            inputs: graph.input_descriptors(node),
-            outputs: node.outputs.iter().map(|&id| graph.descriptor(id)).collect(),
-            constants: node.inputs.iter().map(|id| id.and_then(|id| graph.value(id).constant())).collect(),
-            epilogue: Some(&node.epilogue).filter(|epilogue| !epilogue.is_empty()),
-            packed: Vec::new(),
-        }
+        let epilogue = Some(&node.epilogue).filter(|epilogue| !epilogue.is_empty());
+        Lowering { env: *env, winograd, epilogue, packed: Vec::new(), graph, node }
+    }
+
+    /// How many operands there are, absent ones included.
+    pub fn count(&self) -> usize {
+        self.node.inputs.len()
+    }
+
+    /// The operand at `index`, if it is given.
+    pub fn given(&self, index: usize) -> Option<&'a Descriptor> {
+        self.node.inputs.get(index)?.map(|id| self.graph.descriptor(id))
     }
 
     /// The operand at `index`, which the rule row requires.
     pub fn input(&self, index: usize) -> &'a Descriptor {
-        self.inputs[index].expect("the rule row requires this operand")
+        self.given(index).expect("the rule row requires this operand")
+    }
+
+    /// The operands that are given.
+    pub fn inputs(&self) -> impl Iterator<Item = &'a Descriptor> + use<'a> {
+        let graph = self.graph;
+        self.node.inputs.iter().flatten().map(|&id| graph.descriptor(id))
+    }
+
+    /// The first output.
+    pub fn output(&self) -> &'a Descriptor {
+        self.graph.descriptor(self.node.outputs[0])
+    }
+
+    /// The operand at `index`, if it is a constant. A step that packs one lists it in [`packed`](Self::packed).
+    pub fn constant(&self, index: usize) -> Option<&'a Constant> {
+        let id = (*self.node.inputs.get(index)?)?;
+        self.graph.value(id).constant()
     }
 
     /// The elements of the operand at `index`, if it is a constant.
-    pub fn constant(&self, index: usize) -> Option<Weights<'a>> {
-        let constant = self.constants.get(index).copied().flatten()?;
-        Some(Weights::of(constant, self.input(index).dtype))
+    pub fn weights(&self, index: usize) -> Option<Weights<'a>> {
+        self.constant(index).map(|constant| Weights::of(constant, self.input(index).dtype))
     }
 
     /// Notes that the step keeps a packed copy of the operand at `index`, if it does.
@@ -103,8 +118,34 @@ pub fn lower(graph: &Graph, node: &Node, env: &Env, winograd: bool) -> Result<Lo
     Ok(Lowered { step, packed: lowering.packed })
 }
 
+/// Makes `lowered`, which is the step of `node` at other sizes, what [`lower`] makes of it now, with what it has packed;
+/// `false` if that is not possible. Reads no constants.
+///
+/// # Errors
+/// An `UnknownError` when there is no memory for lists of places.
+pub fn resize(lowered: &mut Lowered, graph: &Graph, node: &Node, env: &Env, winograd: bool) -> Result<bool> {
+    let mut l = Lowering::new(graph, node, env, winograd);
+    let fits = match (&mut lowered.step, &node.op) {
+        (Step::Dense(step), op) => {
+            let shape = dense_shape(op, &l).expect("the step is one of a product");
+            let constants = [0, 1].map(|index| l.constant(index).is_some());
+            with_following(&mut l, |l, following| step.resize(shape, constants, l.winograd, following))
+        }
+        (Step::Quantized(step), Op::Quantized(op)) => step.resize(op, &l),
+        (Step::PackedGather(step), Op::Gather(op)) => step.resize(op, [l.input(0), l.input(1)]),
+        (Step::Elementwise(step), Op::Elementwise(_) | Op::Fused(_)) => step.resize(l.inputs(), l.output()),
+        (Step::Elementwise(step), Op::Quantize(_)) => quantize::resize(step, [0, 1, 2].map(|index| l.input(index))),
+        _ => false,
+    };
+    if !fits && lowered.packed.is_empty() {
+        *lowered = lower(graph, node, env, winograd)?;
+        return Ok(lowered.packed.is_empty());
+    }
+    Ok(fits)
+}
+
 fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
-    let output = l.outputs[0];
+    let output = l.output();
     Ok(match op {
         Op::Reshape(_) => CopyStep::contiguous(output).into(),
         Op::Expand(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
@@ -112,9 +153,9 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::Transpose(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
         Op::Reverse(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
         Op::Tile(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
-        Op::Split(op) => CopyStep::split(op, l.input(0), l.outputs.len()).into(),
+        Op::Split(op) => CopyStep::split(op, l.input(0), l.node.outputs.len()).into(),
         Op::Concat(op) => {
-            let inputs: Vec<Sizes> = l.inputs.iter().flatten().map(|input| input.sizes()).collect();
+            let inputs: Vec<Sizes> = l.inputs().map(|input| input.sizes()).collect();
             let inputs: Vec<&[u32]> = inputs.iter().map(|sizes| &**sizes).collect();
             CopyStep::concat(op, &inputs, output).into()
         }
@@ -131,33 +172,30 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::ScatterElements(op) => ScatterElementsStep(Along::new(op.axis, l.input(0), l.input(1))).into(),
         Op::Triangular(op) => TriangularStep::new(op, l.input(0)).into(),
         Op::Elementwise(op) => {
-            let types: Vec<DataType> = l.inputs.iter().flatten().map(|input| input.dtype).collect();
-            ElementwiseStep::new(&Fused::single(*op, &types), &l.inputs, output).into()
+            let types: Vec<DataType> = l.inputs().map(|input| input.dtype).collect();
+            ElementwiseStep::new(&Fused::single(*op, &types), l.inputs(), output).into()
         }
-        Op::Fused(program) => ElementwiseStep::new(program, &l.inputs, output).into(),
+        Op::Fused(program) => ElementwiseStep::new(program, l.inputs(), output).into(),
         Op::Attention(op) => {
-            let masks = l.inputs[3..].iter().flatten().map(|mask| mask.dtype).collect();
+            let masks = (3..l.count()).filter_map(|index| l.given(index)).map(|mask| mask.dtype).collect();
             AttentionStep::new(op, output.dtype, masks, l.env.isa).into()
         }
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
-        Op::Matmul(_) => lower_dense(dense::matmul_shape(l.input(0), l.input(1), output), l)?,
-        Op::Gemm(op) => lower_dense(dense::gemm_shape(&op.attributes, l.input(0), output, given(&l.inputs, 2)), l)?,
-        Op::Conv2d(op) => lower_dense(dense::conv2d_shape(&op.attributes, [l.input(0), l.input(1), output]), l)?,
-        Op::ConvTranspose2d(op) => {
-            lower_dense(dense::conv_transpose2d_shape(&op.attributes, [l.input(0), l.input(1), output]), l)?
+        Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_) => {
+            lower_dense(dense_shape(op, l).expect("one of these"), l)?
         }
         Op::Pool2d(op) => Pool2dStep::new(op, l.input(0), output).into(),
         Op::Gru(op) => {
-            lower_recurrent(GruStep::sequence(&l.env, op, l.input(0), [1, 2].map(|index| l.constant(index)))?, l)
+            lower_recurrent(GruStep::sequence(&l.env, op, l.input(0), [1, 2].map(|index| l.weights(index)))?, l)
         }
         Op::GruCell(op) => {
-            lower_recurrent(GruStep::cell(&l.env, op, l.input(0), [1, 2].map(|index| l.constant(index)))?, l)
+            lower_recurrent(GruStep::cell(&l.env, op, l.input(0), [1, 2].map(|index| l.weights(index)))?, l)
         }
         Op::Lstm(op) => {
-            lower_recurrent(LstmStep::sequence(&l.env, op, l.input(0), [1, 2].map(|index| l.constant(index)))?, l)
+            lower_recurrent(LstmStep::sequence(&l.env, op, l.input(0), [1, 2].map(|index| l.weights(index)))?, l)
         }
         Op::LstmCell(op) => {
-            lower_recurrent(LstmStep::cell(&l.env, op, l.input(0), [1, 2].map(|index| l.constant(index)))?, l)
+            lower_recurrent(LstmStep::cell(&l.env, op, l.input(0), [1, 2].map(|index| l.weights(index)))?, l)
         }
         Op::ArgMinMax(op) => ArgMinMaxStep::new(op, l.input(0)).into(),
         Op::CumulativeSum(op) => CumulativeSumStep::new(op, l.input(0)).into(),
@@ -171,15 +209,31 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
     })
 }
 
-fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
-    let constants = [l.constant(0), l.constant(1)];
+/// The numbers of a product or convolution.
+fn dense_shape(op: &Op, l: &Lowering) -> Option<DenseShape> {
+    let images = || [l.input(0), l.input(1), l.output()];
+    Some(match op {
+        Op::Matmul(_) => dense::matmul_shape(l.input(0), l.input(1), l.output()),
+        Op::Gemm(op) => dense::gemm_shape(&op.attributes, l.input(0), l.output(), l.given(2)),
+        Op::Conv2d(op) => dense::conv2d_shape(&op.attributes, images()),
+        Op::ConvTranspose2d(op) => dense::conv_transpose2d_shape(&op.attributes, images()),
+        _ => return None,
+    })
+}
+
+/// Calls `work` with what follows the product of a node.
+fn with_following<R>(l: &mut Lowering, work: impl FnOnce(&Lowering, &Following) -> R) -> R {
     let nothing = Fused::default();
     let program = l.epilogue.take().unwrap_or(&nothing);
-    let first = l.inputs.len() - program.inputs.saturating_sub(1);
-    let others = l.inputs[first..].iter().map(|input| input.expect("operands of an epilogue are given")).collect();
-    let addend = given(&l.inputs[..first], 2).map(|_| 2);
-    let following = Following { addend, program, output: l.outputs[0], others, first };
-    let step = DenseStep::new(&l.env, shape, constants, l.winograd, &following)?;
+    let first = l.count() - program.inputs.saturating_sub(1);
+    let addend = (first > 2).then(|| l.given(2)).flatten().map(|_| 2);
+    let operand = |index: usize| l.input(index);
+    work(l, &Following { addend, program, output: l.output(), operand: &operand, first })
+}
+
+fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
+    let constants = [l.weights(0), l.weights(1)];
+    let step = with_following(l, |l, following| DenseStep::new(&l.env, shape, constants, l.winograd, following))?;
     l.packed.extend(step.packed_operands());
     Ok(step.into())
 }

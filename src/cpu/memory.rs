@@ -35,25 +35,40 @@ impl Region {
 
 /// Where the operands, outputs and scratch memory of a step are. Outputs and scratch memory overlap nothing else.
 pub struct StepPlaces {
-    inputs: Box<[Option<Place>]>,
-    outputs: Box<[Place]>,
+    inputs: Vec<Option<Place>>,
+    outputs: Vec<Place>,
     scratch: Place,
 }
 
+impl Default for StepPlaces {
+    fn default() -> StepPlaces {
+        StepPlaces { inputs: Vec::new(), outputs: Vec::new(), scratch: Place::NONE }
+    }
+}
+
 impl StepPlaces {
-    /// The places of one step.
+    /// Changes the places.
     ///
     /// # Panics
     /// If an output or the scratch memory overlaps another place or is in memory that must not be written: the memory
     /// plan is wrong.
-    pub fn new(inputs: Box<[Option<Place>]>, outputs: Box<[Place]>, scratch: Place) -> StepPlaces {
-        let written: Vec<&Place> = outputs.iter().chain([&scratch]).collect();
-        for (index, place) in written.iter().enumerate() {
+    pub fn set(
+        &mut self,
+        inputs: impl Iterator<Item = Option<Place>>,
+        outputs: impl Iterator<Item = Place>,
+        scratch: Place,
+    ) {
+        self.inputs.clear();
+        self.inputs.extend(inputs);
+        self.outputs.clear();
+        self.outputs.extend(outputs);
+        self.scratch = scratch;
+        let written = || self.outputs.iter().chain([&self.scratch]);
+        for (index, place) in written().enumerate() {
             assert!(matches!(place.space, Space::Arena | Space::Output(_)), "{place:?} is written");
-            let others = written[..index].iter().copied().chain(inputs.iter().flatten());
+            let others = written().take(index).chain(self.inputs());
             others.for_each(|other| assert!(!place.overlaps(other), "{place:?} overlaps {other:?}"));
         }
-        StepPlaces { inputs, outputs, scratch }
     }
 
     /// The places that are read.

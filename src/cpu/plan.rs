@@ -1,11 +1,11 @@
 //! A compiled graph on the CPU: a flat list of steps, a memory plan and the constants that the steps read.
 
-use super::lower::{Lowered, lower};
+use super::lower::{self, Lowered, lower};
 use super::memory::{Memory, Regions, StepPlaces, run_once};
 use super::readers::Readers;
-use super::steps::{Env, Run, Step};
+use super::steps::{Env, Run};
 use super::weights::resident;
-use crate::compile::memory::{Granularity, MemoryPlan, Place, Space, plan};
+use crate::compile::memory::{Granularity, MemoryPlan, Place, Space};
 use crate::compile::{Passes, optimize};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
@@ -41,7 +41,7 @@ const MIN_POOL_WORK: u64 = 1 << 18;
 
 /// What a planned step does.
 enum Work {
-    Step(Box<Step>),
+    Step(Box<Lowered>),
     /// Copies the operand to the output.
     Copy,
 }
@@ -57,9 +57,8 @@ pub struct Plan {
     steps: Vec<PlannedStep>,
     /// By the values that they are; `None` for what no step reads in place.
     constants: Box<[Option<Arc<Buffer>>]>,
-    /// Bytes of the arena that it needs.
-    arena: usize,
-    fill_arena: bool,
+    memory: MemoryPlan,
+    options: PlanOptions,
     inputs: Vec<(String, Descriptor)>,
     outputs: Vec<(String, Descriptor)>,
     regions: Regions,
@@ -88,30 +87,123 @@ impl Plan {
     /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` when a mapped constant
     /// cannot be read.
     pub fn of_optimized(graph: &mut Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
-        let lowered = lower_all(graph, env, options)?;
-        let scratch: Vec<usize> =
-            lowered.iter().map(|lowered| lowered.step.scratch_bytes(env.threads.count())).collect();
-        let memory = plan(graph, &scratch, options.share_views, Granularity::CPU);
-
-        let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
-        let mut steps = Vec::new();
-        for (index, (node, lowered)) in graph.nodes.iter().zip(lowered).enumerate() {
-            if memory.views[index] {
-                continue;
+        let memory = MemoryPlan::new(graph, options.share_views, Granularity::CPU);
+        let lowered = lower_all(graph, memory.views(), env, options)?;
+        let step = |(index, lowered): (usize, Option<Lowered>)| {
+            Some(PlannedStep::new(Work::Step(Box::new(lowered?)), Computes::Node(index as u32)))
+        };
+        let copies = memory.copies().iter().map(|(id, _)| PlannedStep::new(Work::Copy, Computes::Copy(*id)));
+        let steps: Vec<PlannedStep> = lowered.into_iter().enumerate().filter_map(step).chain(copies).collect();
+        let describe = |named: &[(String, ValueId)]| {
+            named.iter().map(|(name, id)| (name.clone(), graph.descriptor(*id).clone())).collect()
+        };
+        let processor = Processor::Cpu { isa: env.isa.name(), threads: env.threads.count() };
+        let listings = steps.iter().map(PlannedStep::listing).collect();
+        let mut plan = Plan {
+            description: Arc::new(Description { origin, steps: listings, memory: Holdings::default(), processor }),
+            constants: vec![None; graph.values.len()].into_boxed_slice(),
+            inputs: describe(&graph.inputs),
+            outputs: describe(&graph.outputs),
+            regions: Regions::default(),
+            enters_pool: false,
+            steps,
+            memory,
+            options,
+        };
+        plan.place(graph, env);
+        for place in plan.steps.iter().flat_map(|step| step.places.inputs()) {
+            if let Space::Constant(id) = place.space {
+                let held: &mut Option<Arc<Buffer>> = &mut plan.constants[id.index()];
+                if held.is_none() {
+                    *held = Some(resident(graph.value(id).constant().expect("a place in a constant"))?);
+                }
             }
-            let input = |(index, id): (usize, &Option<ValueId>)| {
-                id.as_ref().filter(|_| !lowered.packed.contains(&index)).map(place)
-            };
-            let inputs = node.inputs.iter().enumerate().map(input).collect();
-            let outputs = node.outputs.iter().map(place).collect();
-            steps.push(PlannedStep {
-                places: StepPlaces::new(inputs, outputs, memory.scratch[index]),
-                work: Work::Step(Box::new(lowered.step)),
-                computes: Computes::Node(index as u32),
-            });
         }
-        steps.extend(memory.copies.iter().map(|(id, output)| copy_step(*id, place(id), *output)));
-        Plan::assemble(graph, origin, steps, &memory, env, options)
+        env.arena.reserve(plan.memory.arena)?;
+        let counts = || plan.steps.iter().map(|step| step.places.counts());
+        let (inputs, outputs) = (counts().map(|(n, _)| n).max(), counts().map(|(_, n)| n).max());
+        plan.regions = Regions::with_capacity(inputs.unwrap_or(0), outputs.unwrap_or(0));
+        let holdings = holdings(&plan.constants, &plan.steps, plan.memory.arena);
+        Arc::get_mut(&mut plan.description).expect("nobody else has it yet").memory = holdings;
+        Ok(plan)
+    }
+
+    /// Makes this the plan of `graph`, which is the graph that it was made of with other sizes, and of which `sizes` are the
+    /// constants that follow from them. Packed constants stay. `false` if the plan has to be made anew; it is of no use then.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the arena or lists of places.
+    pub fn resize(&mut self, graph: &Graph, sizes: &[ValueId], origin: Origin, env: &Env) -> Result<bool> {
+        if !self.memory.resize(graph, self.options.share_views) {
+            return Ok(false);
+        }
+        for step in &mut self.steps {
+            if let (Work::Step(lowered), Computes::Node(index)) = (&mut step.work, step.computes) {
+                let node = &graph.nodes[index as usize];
+                let is_new = |operand: &usize| node.inputs[*operand].is_some_and(|id| sizes.contains(&id));
+                let fits = !lowered.packed.iter().any(is_new)
+                    && lower::resize(lowered, graph, node, env, self.options.winograd)?;
+                if !fits {
+                    return Ok(false);
+                }
+            }
+        }
+        self.place(graph, env);
+        let Description { steps, memory, processor, .. } = &*self.description;
+        let mut memory = Holdings { arena: self.memory.arena, ..*memory };
+        for id in sizes {
+            if let (Some(held), Some(constant)) = (&mut self.constants[id.index()], graph.value(*id).constant()) {
+                let new = resident(constant)?;
+                memory.constants = memory.constants + new.len() - held.len();
+                *held = new;
+            }
+        }
+        for (ports, named) in [(&mut self.inputs, &graph.inputs), (&mut self.outputs, &graph.outputs)] {
+            for ((_, descriptor), (_, id)) in ports.iter_mut().zip(named) {
+                descriptor.shape.clone_from(&graph.descriptor(*id).shape);
+            }
+        }
+        let is_listed = |(step, listing): (&PlannedStep, &StepListing)| step.kernel() == listing.kernel;
+        let steps = match self.steps.iter().zip(&**steps).all(is_listed) {
+            true => steps.clone(),
+            false => self.steps.iter().map(PlannedStep::listing).collect(),
+        };
+        self.description = Arc::new(Description { origin, steps, memory, processor: processor.clone() });
+        env.arena.reserve(self.memory.arena)?;
+        Ok(true)
+    }
+
+    /// Gives all steps their places.
+    fn place(&mut self, graph: &Graph, env: &Env) {
+        let mut scratch = vec![0; graph.nodes.len()];
+        for step in &self.steps {
+            if let (Work::Step(lowered), Computes::Node(index)) = (&step.work, step.computes) {
+                scratch[index as usize] = lowered.step.scratch_bytes(env.threads.count());
+            }
+        }
+        self.memory.place(graph, scratch.into_iter());
+        let Plan { steps, memory, .. } = self;
+        let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
+        let mut copies = memory.copies().iter();
+        for PlannedStep { work, computes, places } in steps {
+            match (work, *computes) {
+                (Work::Step(lowered), Computes::Node(index)) => {
+                    let node = &graph.nodes[index as usize];
+                    let input = |(index, id): (usize, &Option<ValueId>)| {
+                        id.as_ref().filter(|_| !lowered.packed.contains(&index)).map(place)
+                    };
+                    let inputs = node.inputs.iter().enumerate().map(input);
+                    places.set(inputs, node.outputs.iter().map(place), memory.scratch[index as usize]);
+                }
+                _ => {
+                    let (id, output) = copies.next().expect("a step for each copy");
+                    let from = place(id);
+                    let to = Place { space: Space::Output(*output), offset: 0, bytes: from.bytes };
+                    places.set([Some(from)].into_iter(), [to].into_iter(), Place::NONE);
+                }
+            }
+        }
+        self.enters_pool = enters_pool(graph, &self.steps, env);
     }
 
     /// Runs the passes on `graph` and lowers what they leave.
@@ -124,46 +216,6 @@ impl Plan {
         let passes = passes.and(PASSES);
         let (mut graph, origin) = optimized_with_origin(graph, env, passes)?;
         Plan::of_optimized(&mut graph, origin, env, options)
-    }
-
-    fn assemble(
-        graph: &Graph,
-        origin: Origin,
-        steps: Vec<PlannedStep>,
-        memory: &MemoryPlan,
-        env: &Env,
-        options: PlanOptions,
-    ) -> Result<Plan> {
-        let mut constants = vec![None; graph.values.len()].into_boxed_slice();
-        for place in steps.iter().flat_map(|step| step.places.inputs()) {
-            if let Space::Constant(id) = place.space {
-                let constant = graph.value(id).constant().expect("a place in a constant");
-                let held: &mut Option<Arc<Buffer>> = &mut constants[id.index()];
-                if held.is_none() {
-                    *held = Some(resident(constant)?);
-                }
-            }
-        }
-        let describe = |named: &[(String, ValueId)]| {
-            named.iter().map(|(name, id)| (name.clone(), graph.descriptor(*id).clone())).collect()
-        };
-        env.arena.reserve(memory.arena)?;
-        let counts = || steps.iter().map(|step| step.places.counts());
-        let (inputs, outputs) = (counts().map(|(n, _)| n).max(), counts().map(|(_, n)| n).max());
-        let holdings = holdings(&constants, &steps, memory.arena);
-        let processor = Processor::Cpu { isa: env.isa.name(), threads: env.threads.count() };
-        let listings = steps.iter().map(PlannedStep::listing).collect();
-        Ok(Plan {
-            enters_pool: enters_pool(graph, &steps, env),
-            regions: Regions::with_capacity(inputs.unwrap_or(0), outputs.unwrap_or(0)),
-            steps,
-            constants,
-            arena: memory.arena,
-            fill_arena: options.fill_arena,
-            inputs: describe(&graph.inputs),
-            outputs: describe(&graph.outputs),
-            description: Arc::new(Description { origin, steps: listings, memory: holdings, processor }),
-        })
     }
 
     /// Names and descriptors of the inputs, in the order in which [`run`](Plan::run) takes them.
@@ -227,7 +279,7 @@ impl Plan {
         assert!(inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len());
         inputs.iter().zip(&self.inputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
         outputs.iter().zip(&self.outputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
-        env.arena.with(self.arena, |arena| self.run_in(arena, env, inputs, outputs, observer))
+        env.arena.with(self.memory.arena, |arena| self.run_in(arena, env, inputs, outputs, observer))
     }
 
     fn run_in(
@@ -239,8 +291,8 @@ impl Plan {
         observer: &mut impl Observer,
     ) {
         observer.begin();
-        if self.fill_arena {
-            arena.bytes_mut()[..self.arena].fill(0xff);
+        if self.options.fill_arena {
+            arena.bytes_mut()[..self.memory.arena].fill(0xff);
         }
         let mut memory = Memory { arena, inputs, outputs, constants: &self.constants };
         let (steps, regions) = (&self.steps, &mut self.regions);
@@ -248,7 +300,7 @@ impl Plan {
             for PlannedStep { work, places, .. } in steps {
                 observer.begin_step();
                 regions.run(places, &mut memory, |io| match work {
-                    Work::Step(step) => step.run(env, io),
+                    Work::Step(lowered) => lowered.step.run(env, io),
                     Work::Copy => {
                         let from = io.input::<u8>(0);
                         io.output::<u8>().copy_from_slice(from);
@@ -266,15 +318,16 @@ impl Plan {
     }
 }
 
-/// Lowers every node; gives back the bytes of each constant that only packed copies of it will be read of.
-fn lower_all(graph: &mut Graph, env: &Env, options: PlanOptions) -> Result<Vec<Lowered>> {
+/// Lowers every node but views; gives back the bytes of each constant that only packed copies of it will be read of.
+fn lower_all(graph: &mut Graph, views: &[bool], env: &Env, options: PlanOptions) -> Result<Vec<Option<Lowered>>> {
     let mut readers = Readers::new(graph);
     let mut all = Vec::with_capacity(graph.nodes.len());
     for index in 0..graph.nodes.len() {
         let node = &graph.nodes[index];
-        all.push(match readers.lower_tied(graph, node) {
-            Some(lowered) => lowered,
-            None => lower(graph, node, env, options.winograd)?,
+        all.push(match (views[index], readers.lower_tied(graph, node)) {
+            (true, _) => None,
+            (false, Some(lowered)) => Some(lowered),
+            (false, None) => Some(lower(graph, node, env, options.winograd)?),
         });
         readers.note(graph, &mut all);
     }
@@ -324,29 +377,27 @@ pub fn optimized_with_origin(graph: Graph, env: &Env, passes: Passes) -> Result<
 impl Work {
     fn packed(&self) -> Vec<&Arc<Buffer>> {
         match self {
-            Work::Step(step) => step.packed(),
+            Work::Step(lowered) => lowered.step.packed(),
             Work::Copy => Vec::new(),
         }
     }
 }
 
 impl PlannedStep {
-    fn listing(&self) -> StepListing {
-        let kernel = match &self.work {
-            Work::Step(step) => step.kernel(),
-            Work::Copy => "copy",
-        };
-        StepListing { computes: self.computes, kernel: kernel.into() }
+    /// A step without places yet.
+    fn new(work: Work, computes: Computes) -> PlannedStep {
+        PlannedStep { work, computes, places: StepPlaces::default() }
     }
-}
 
-fn copy_step(id: ValueId, from: Place, output: usize) -> PlannedStep {
-    let to = Place { space: Space::Output(output), offset: 0, bytes: from.bytes };
-    let scratch = Place { space: Space::Arena, offset: 0, bytes: 0 };
-    PlannedStep {
-        work: Work::Copy,
-        computes: Computes::Copy(id),
-        places: StepPlaces::new([Some(from)].into(), [to].into(), scratch),
+    fn kernel(&self) -> &'static str {
+        match &self.work {
+            Work::Step(lowered) => lowered.step.kernel(),
+            Work::Copy => "copy",
+        }
+    }
+
+    fn listing(&self) -> StepListing {
+        StepListing { computes: self.computes, kernel: self.kernel().into() }
     }
 }
 
@@ -470,7 +521,7 @@ mod tests {
         assert_eq!(json["passes"], serde_json::json!(PASSES.enabled().collect::<Vec<_>>()));
         assert_eq!((json["isa"].as_str(), json["threads"].as_u64()), (Some(Isa::best().name()), Some(1)));
         let bytes: u64 = json["memory"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum();
-        assert_eq!(bytes, (plan.bytes() + plan.arena) as u64);
+        assert_eq!(bytes, (plan.bytes() + plan.memory.arena) as u64);
     }
 
     #[test]

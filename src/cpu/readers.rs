@@ -41,12 +41,13 @@ impl Readers {
         tied_gather(graph, node, matrix).map(lowered)
     }
 
-    /// Notes what the last one of the steps in `all`, those of the nodes that were lowered so far, has packed. Steps that
+    /// Notes what the last one of the steps in `all`, those of the nodes that were lowered so far (views have none), has packed. Steps that
     /// gather from what it packed are replaced in `all` if nothing else needs the raw bytes. Bytes that nobody needs are
     /// given back.
-    pub fn note(&mut self, graph: &mut Graph, all: &mut [Lowered]) {
+    pub fn note(&mut self, graph: &mut Graph, all: &mut [Option<Lowered>]) {
         let index = all.len() - 1;
-        for operand in all[index].packed.clone() {
+        let Some(packed) = all[index].as_ref().map(|lowered| lowered.packed.clone()) else { return };
+        for operand in packed {
             let id = graph.nodes[index].inputs[operand].expect("a packed operand was given");
             if self.tied.contains_key(&id) {
                 continue;
@@ -63,18 +64,18 @@ impl Readers {
 
     /// Lets all that gather from `id`, which the last step in `all` has packed, read the packed copy, if nothing else
     /// reads the raw bytes.
-    fn tie(&mut self, graph: &Graph, all: &mut [Lowered], id: ValueId) {
+    fn tie(&mut self, graph: &Graph, all: &mut [Option<Lowered>], id: ValueId) {
         let Some(gathers) = self.gathers.get(&id).filter(|gathers| gathers.len() == self.raw[id.index()]) else {
             return;
         };
         let index = all.len() - 1;
-        let Step::Dense(step) = &all[index].step else { return };
+        let Some(Lowered { step: Step::Dense(step), .. }) = &all[index] else { return };
         let transposed = matches!(&graph.nodes[index].op, Op::Gemm(op) if op.attributes.b_transpose);
         let Some(matrix) = step.packed_matrix().map(|matrix| (matrix, transposed)) else { return };
         let step = |&node: &usize| Some((node, tied_gather(graph, &graph.nodes[node], &matrix)?));
         let Some(steps) = gathers.iter().map(step).collect::<Option<Vec<_>>>() else { return };
         for (node, step) in steps.into_iter().filter(|(node, _)| *node < index) {
-            all[node] = lowered(step);
+            all[node] = Some(lowered(step));
         }
         self.raw[id.index()] = 0;
         self.tied.insert(id, matrix);

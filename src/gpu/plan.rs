@@ -113,7 +113,7 @@ impl Plan {
         let memory = plan(graph, &scratch, options.share_views, GRANULARITY);
         let mut parts = Parts { graph, device, memory: &memory, parameters: Vec::new(), unbuilt: Vec::new() };
         let (mut steps, mut listings) = (Vec::new(), Vec::new());
-        for (index, lowered) in lowered.into_iter().enumerate().filter(|(index, _)| !memory.views[*index]) {
+        for (index, lowered) in lowered.into_iter().enumerate().filter(|(index, _)| !memory.views()[*index]) {
             listings.push(StepListing { computes: Computes::Node(index as u32), kernel: kernels(&lowered).into() });
             let first = parts.unbuilt.len();
             for dispatch in lowered.dispatches {
@@ -121,7 +121,7 @@ impl Plan {
             }
             steps.push(Step::Launches(first..parts.unbuilt.len(), graph.multiply_adds(&graph.nodes[index])));
         }
-        for (id, output) in &memory.copies {
+        for (id, output) in memory.copies() {
             listings.push(StepListing { computes: Computes::Copy(*id), kernel: "copy".into() });
             steps.push(Step::Copy(memory.places[id.index()].expect("a value with a place"), *output));
         }

@@ -140,12 +140,6 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Shows `visit` every dimension but those that are elements of [`Source::Sizes`].
-    fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
-        self.values.iter_mut().flat_map(|value| &mut value.descriptor.shape).for_each(&mut *visit);
-        self.nodes.iter_mut().for_each(|node| node.visit_dims(visit));
-    }
-
     /// The value `id`.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.index()]

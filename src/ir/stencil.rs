@@ -1,51 +1,97 @@
 //! Graphs that are filled with sizes again and again.
 
-use super::{Graph, Source, bytes_of_sizes};
+use super::{Constant, Graph, Node, Source, ValueId, bytes_of_sizes};
 use crate::dimension::Dim;
 use crate::error::Result;
+use std::sync::Arc;
 
-/// A graph whose sizes are known later. Filling it with them writes numbers where dimensions are, so that nothing else is
-/// made anew.
+/// A graph whose sizes are known later. Filling it with them writes numbers where dimensions are that are none, so that
+/// nothing else is made anew.
 pub struct Stencil {
     /// With the sizes of the last filling.
     graph: Graph,
-    /// All dimensions, in the order in which the graph shows them.
-    dims: Box<[Dim]>,
+    /// Dimensions of values: of which one, which one, and what it is.
+    dims: Box<[(usize, usize, Dim)]>,
+    /// Nodes with dimensions of their own, and all of these in the order in which the node shows them.
+    nodes: Box<[(usize, Box<[Dim]>)]>,
     /// The constants by the places of their values, whose bytes are dropped when the graph is lowered.
-    constants: Box<[(usize, Source)]>,
+    constants: Box<[(usize, Constant)]>,
+    /// The constants that follow from sizes.
+    sizes: Box<[Arc<[Dim]>]>,
+    /// The values of these.
+    size_ids: Box<[ValueId]>,
 }
 
 impl Stencil {
     /// The stencil of `graph`.
     pub fn new(mut graph: Graph) -> Stencil {
-        let mut dims = Vec::new();
-        graph.visit_dims(&mut |dim| dims.push(*dim));
-        let is_constant = |source: &Source| matches!(source, Source::Constant(_) | Source::Sizes(_));
-        let sources = graph.values.iter().map(|value| value.source.clone()).enumerate();
-        let constants = sources.filter(|(_, source)| is_constant(source)).collect();
-        Stencil { graph, dims: dims.into(), constants }
+        let (mut dims, mut constants, mut sizes, mut size_ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (index, value) in graph.values.iter().enumerate() {
+            let shape = value.descriptor.shape.iter().enumerate();
+            dims.extend(shape.filter(|(_, dim)| !dim.is_number()).map(|(axis, dim)| (index, axis, *dim)));
+            match &value.source {
+                Source::Constant(constant) => constants.push((index, constant.clone())),
+                Source::Sizes(dims) => {
+                    sizes.push(dims.clone());
+                    size_ids.push(ValueId(index as u32));
+                }
+                Source::Input | Source::Node => {}
+            }
+        }
+        let of_node = |(index, node): (usize, &mut Node)| {
+            let mut dims = Vec::new();
+            node.visit_dims(&mut |dim| dims.push(*dim));
+            dims.iter().any(|dim| !dim.is_number()).then(|| (index, dims.into_boxed_slice()))
+        };
+        let nodes = graph.nodes.iter_mut().enumerate().filter_map(of_node).collect();
+        Stencil {
+            graph,
+            dims: dims.into(),
+            nodes,
+            constants: constants.into(),
+            sizes: sizes.into(),
+            size_ids: size_ids.into(),
+        }
     }
 
-    /// The graph for the sizes that [`Tape::evaluate`](crate::dimension::Tape::evaluate) has computed `values` for. It can be
-    /// lowered, and nothing else may be changed in it.
+    /// Fills the graph with the sizes that [`Tape::evaluate`](crate::dimension::Tape::evaluate) has computed `values` for.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for constants that follow from sizes.
-    pub fn at(&mut self, values: &[i64]) -> Result<&mut Graph> {
-        let mut dims = self.dims.iter();
-        self.graph.visit_dims(&mut |dim| {
-            *dim = Dim::number(dims.next().expect("a graph always shows as many").at(values));
-        });
-        for (index, source) in &self.constants {
-            let value = &mut self.graph.values[*index];
-            value.source = match source {
-                Source::Sizes(dims) => {
-                    let sizes = dims.iter().map(|dim| dim.at(values));
-                    Source::Constant(bytes_of_sizes(sizes, value.descriptor.dtype)?.into())
-                }
-                known => known.clone(),
-            };
+    pub fn fill(&mut self, values: &[i64]) -> Result<()> {
+        for (index, axis, dim) in &self.dims {
+            self.graph.values[*index].descriptor.shape[*axis] = Dim::number(dim.at(values));
         }
-        Ok(&mut self.graph)
+        for (index, dims) in &self.nodes {
+            let mut dims = dims.iter();
+            self.graph.nodes[*index].visit_dims(&mut |dim| {
+                *dim = Dim::number(dims.next().expect("a node always shows as many").at(values));
+            });
+        }
+        for (id, dims) in self.size_ids.iter().zip(&self.sizes) {
+            let value = &mut self.graph.values[id.index()];
+            let sizes = dims.iter().map(|dim| dim.at(values));
+            value.source = Source::Constant(bytes_of_sizes(sizes, value.descriptor.dtype)?.into());
+        }
+        Ok(())
+    }
+
+    /// The graph with the sizes of the last filling. Bytes of its constants may have been dropped.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The graph with the sizes of the last filling and all its constants. It can be lowered, and nothing else may be changed
+    /// in it.
+    pub fn whole(&mut self) -> &mut Graph {
+        for (index, constant) in &self.constants {
+            self.graph.values[*index].source = Source::Constant(constant.clone());
+        }
+        &mut self.graph
+    }
+
+    /// The constants that follow from sizes.
+    pub fn sizes(&self) -> &[ValueId] {
+        &self.size_ids
     }
 }

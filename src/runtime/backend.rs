@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gpu;
 use crate::gpu::device::Device;
 use crate::gpu::tensor::DeviceTensor;
-use crate::ir::Graph;
+use crate::ir::{Graph, Stencil};
 use crate::memory::Buffer;
 use crate::observe::{Stopwatch, Unobserved};
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
@@ -79,6 +79,21 @@ impl Backend {
                 let options = gpu::plan::PlanOptions { share_views, fill_arena };
                 gpu::plan::Plan::of_optimized(graph, origin, device, env, options).map(Plan::Gpu)
             }
+        }
+    }
+
+    /// Makes `plan` that of the graph in `stencil` with the sizes of `origin`, if it is a plan of the same graph with other
+    /// sizes, and that takes less than making one; `None` if not.
+    ///
+    /// # Errors
+    /// As the backends' plans have them.
+    pub fn resize(&self, plan: Plan, stencil: &Stencil, origin: &Origin, env: &Env) -> Result<Option<Plan>> {
+        match plan {
+            Plan::Cpu(mut plan) if plan.description().origin.is_alike(origin) => {
+                let fits = plan.resize(stencil.graph(), stencil.sizes(), origin.clone(), env)?;
+                Ok(fits.then_some(Plan::Cpu(plan)))
+            }
+            _ => Ok(None),
         }
     }
 }

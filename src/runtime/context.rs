@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::adapter::{self, Choice, WebGpuAdapter};
 use crate::gpu::device::Device;
 use crate::gpu::loss::Listener;
-use crate::ir::Graph;
+use crate::ir::{Graph, Stencil};
 use crate::memory::Buffer;
 use crate::observe::Stopwatch;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
@@ -277,7 +277,11 @@ impl Context {
         let compiled = Arc::new(CompiledGraph::default());
         self.graphs.add(&compiled);
         let target = compiled.clone();
-        self.enqueue(move |site| target.fill(|| site.compile(graph)).map(|()| None), done);
+        let compile = move |site: &Site| {
+            target.hold(built(|| site.compile(graph))?);
+            Ok(None)
+        };
+        self.enqueue(compile, done);
         compiled
     }
 
@@ -398,10 +402,36 @@ impl Site<'_> {
     /// # Errors
     /// An OperationError for whatever goes wrong.
     pub(super) fn lower(&self, graph: &mut Graph, origin: Origin) -> Result<Arc<CompiledGraph>> {
+        let compiled = self.unbuilt();
+        compiled.hold(built(|| self.backend.lower(graph, origin, self.env, &self.settings))?);
+        Ok(compiled)
+    }
+
+    /// As [`lower`](Self::lower) of the graph in `stencil`, with the plan of `spare`, which is of no use then; `None` where that
+    /// is not possible, see [`Backend::resize`], or somebody else has `spare`.
+    ///
+    /// # Errors
+    /// An OperationError for whatever goes wrong.
+    pub(super) fn resize(
+        &self,
+        spare: Arc<CompiledGraph>,
+        stencil: &Stencil,
+        origin: &Origin,
+    ) -> Result<Option<Arc<CompiledGraph>>> {
+        let Some(plan) = Arc::into_inner(spare).and_then(|graph| graph.lock().take()) else { return Ok(None) };
+        let compiled = self.unbuilt();
+        let plan = built(|| self.backend.resize(plan, stencil, origin, self.env))?;
+        Ok(plan.map(|plan| {
+            compiled.hold(plan);
+            compiled
+        }))
+    }
+
+    /// A graph without a plan yet, which is freed with the context at the latest.
+    fn unbuilt(&self) -> Arc<CompiledGraph> {
         let compiled = Arc::new(CompiledGraph::default());
         self.graphs.add(&compiled);
-        compiled.fill(|| self.backend.lower(graph, origin, self.env, &self.settings))?;
-        Ok(compiled)
+        compiled
     }
 
     /// A tensor with these contents, which is freed with the context at the latest. It is not written.
@@ -443,6 +473,15 @@ impl Site<'_> {
         self.tensors.add(&tensor);
         tensor
     }
+}
+
+/// What `make` makes of a graph.
+///
+/// # Errors
+/// An OperationError for whatever goes wrong, a panic included.
+fn built<T>(make: impl FnOnce() -> Result<T>) -> Result<T> {
+    let made = catch_unwind(AssertUnwindSafe(make));
+    made.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(of_build)
 }
 
 /// Whatever goes wrong while a graph is compiled is an OperationError.
@@ -505,13 +544,10 @@ impl CompiledGraph {
         self.lock_description().clone()
     }
 
-    /// Takes the plan that `make` makes.
-    fn fill(&self, make: impl FnOnce() -> Result<Plan>) -> Result<()> {
-        let plan = catch_unwind(AssertUnwindSafe(make));
-        let plan = plan.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(of_build)?;
+    /// Takes its plan.
+    fn hold(&self, plan: Plan) {
         *self.lock_description() = Some(plan.description().clone());
         *self.lock() = Some(plan);
-        Ok(())
     }
 
     /// Names and descriptors of its inputs and outputs; none while it is not built.

@@ -47,11 +47,15 @@ impl<T: Clone, const MAX: usize> Recent<T, MAX> {
         Some(picked)
     }
 
-    /// Keeps one more. Gives the one that makes room, to be dropped where that may take its time.
-    pub fn add(&self, made: &T) -> Option<T> {
+    /// Makes room for one more. Gives what was used longest ago, if that was in its place.
+    pub fn make_room(&self) -> Option<T> {
         let mut kept = self.lock();
-        kept.push(made.clone());
-        (kept.len() > MAX).then(|| kept.remove(0))
+        (kept.len() >= MAX).then(|| kept.remove(0))
+    }
+
+    /// Keeps one more. There is room, see [`make_room`](Self::make_room).
+    pub fn add(&self, made: &T) {
+        self.lock().push(made.clone());
     }
 
     /// Forgets everything.
@@ -96,16 +100,31 @@ impl<T> Template<T> {
         &self.recorded
     }
 
-    /// What is compiled for the sizes that `values` were computed for; `None` if there is nothing to compute.
+    /// What is compiled for the sizes that `values` were computed for; `None` if there is nothing to compute. If `spare`, which
+    /// nobody else uses, was compiled for other sizes, its plan is filled with these, which takes much less than making one.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for constants that follow from sizes, an `OperationError` when compiling
     /// fails.
-    pub fn compile(&self, site: &Site, values: &[i64]) -> Result<Option<Arc<CompiledGraph>>> {
+    pub fn compile(
+        &self,
+        site: &Site,
+        values: &[i64],
+        spare: Option<Arc<CompiledGraph>>,
+    ) -> Result<Option<Arc<CompiledGraph>>> {
         let Some((stencil, origin)) = &self.graph else { return Ok(None) };
         // What a filling that panicked has left there is overwritten by the next one.
         let mut stencil = stencil.lock().unwrap_or_else(PoisonError::into_inner);
-        let compiled = site.lower(stencil.at(values)?, origin.at(values))?;
+        stencil.fill(values)?;
+        let origin = origin.at(values);
+        let resized = match spare {
+            Some(spare) => site.resize(spare, &stencil, &origin)?,
+            None => None,
+        };
+        if resized.is_some() {
+            return Ok(resized);
+        }
+        let compiled = site.lower(stencil.whole(), origin)?;
         self.keep_weights(&compiled);
         Ok(Some(compiled))
     }
@@ -155,7 +174,8 @@ impl<T> Templates<T> {
         }
         let template = Arc::new(record()?);
         assert!(template.tape.evaluate(sizes, &mut values), "it was recorded with these sizes");
-        drop(self.0.add(&template));
+        drop(self.0.make_room());
+        self.0.add(&template);
         Ok((template, values))
     }
 

@@ -8,7 +8,7 @@
 use super::Session;
 use super::control;
 use super::known::{Given, Held, Role, bytes, constant, host};
-use super::specialization::{self, Key, Specialization, bytes_of, find_kept};
+use super::specialization::{self, Key, Specialization, bytes_of, find_kept, spare};
 use super::template::{Bindings, Form, FreeSizes, Recorded, fill};
 use super::value::{Feed, Target};
 use crate::dimension::Dim;
@@ -351,10 +351,10 @@ impl Program {
         let specialization = match find_kept(&stage.kept, is_it) {
             Some(known) => known,
             None => {
-                let filled = fill(&stage.templates, run.site, &free, &import)?;
+                let filled = fill(&stage.templates, run.site, &free, &import, spare(&stage.kept))?;
                 let names = inputs.iter().map(|(name, _)| name.clone()).collect();
                 let made = Arc::new(Specialization::new(run.site, filled, Key::Sizes(free.clone()), names));
-                drop(stage.kept.add(&made));
+                stage.kept.add(&made);
                 run.session.weigh();
                 made
             }

@@ -84,6 +84,11 @@ pub(super) fn find_kept(kept: &Kept, is_it: impl Fn(&Key) -> bool) -> Option<Arc
     kept.find(|one| (is_it(&one.key) && one.is_built()).then(|| one.clone()))
 }
 
+/// Makes room for one more. Gives the graph of the one that was in its place, if nobody else uses that.
+pub(super) fn spare(kept: &Kept) -> Option<Arc<CompiledGraph>> {
+    Arc::into_inner(kept.make_room()?)?.graph
+}
+
 /// Bytes that the compiled graphs hold.
 pub(super) fn bytes_of(kept: &Kept) -> usize {
     kept.lock().iter().map(|one| one.bytes()).sum()
@@ -111,10 +116,10 @@ impl Session {
         }
         let (model, free) = (self.model()?, self.free_sizes(shapes));
         let import = |dims: &[Dim]| self.record(site, &model, shapes, &free, dims);
-        let filled = fill(&self.templates, site, &free, &import)?;
+        let filled = fill(&self.templates, site, &free, &import, spare(&self.kept))?;
         let names = self.signature.inputs.iter().map(|input| input.name.clone()).collect();
         let made = Arc::new(Specialization::new(site, filled, Key::Shapes(shapes.clone()), names));
-        drop(self.kept.add(&made));
+        self.kept.add(&made);
         self.weigh();
         Ok(made)
     }

@@ -119,12 +119,19 @@ fn fixed(mut kept: Kept, values: &[i64]) -> Kept {
     }
 }
 
-/// What is made for these sizes, from a template that fits them or a new one of what `import` gives.
+/// What is made for these sizes, from a template that fits them or a new one of what `import` gives; of `spare`, which was made
+/// for other ones, if that is possible.
 ///
 /// # Errors
 /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an UnknownError when
 /// there is no memory for constants that follow from sizes.
-pub(super) fn fill(templates: &Templates<Bindings>, site: &Site, free: &FreeSizes, import: Recorder) -> Result<Filled> {
+pub(super) fn fill(
+    templates: &Templates<Bindings>,
+    site: &Site,
+    free: &FreeSizes,
+    import: Recorder,
+    spare: Option<Arc<CompiledGraph>>,
+) -> Result<Filled> {
     let fits = |bindings: &Bindings| bindings.form == free.form;
     let record = || Template::record(&free.sizes, |dims| optimized(site, &free.form, import(dims)?));
     let (template, values) = templates.find(&free.sizes, fits, record)?;
@@ -133,7 +140,7 @@ pub(super) fn fill(templates: &Templates<Bindings>, site: &Site, free: &FreeSize
         descriptor.shape.iter_mut().for_each(|dim| dim.fix(&values));
         Port { name: binding.name.clone(), descriptor }
     };
-    let graph = template.compile(site, &values)?;
+    let graph = template.compile(site, &values, spare)?;
     let Bindings { inputs, outputs, rest, .. } = template.recorded();
     let [inputs, outputs] = [inputs, outputs].map(|all| all.iter().map(port).collect());
     let rest = rest.as_ref().map(|Ending { left, values: kept }| {

@@ -175,6 +175,49 @@ impl<T: Float> Conv2dStep<T> {
         Conv2dStep { shape, isa, threads, method }
     }
 
+    /// Plans the convolution of other images with the same filter; `winograd` is the algorithm for a constant one. `false` if
+    /// the filter has to be packed in another way.
+    pub fn resize(&mut self, shape: Conv2dShape, winograd: Option<OutputTile>) -> bool {
+        let of_filter = |shape: &Conv2dShape| (shape.groups, shape.channels, shape.filter, shape.channels_last);
+        if of_filter(&shape) != of_filter(&self.shape) {
+            return false;
+        }
+        let (isa, threads) = (self.isa, self.threads);
+        let winograd = winograd.filter(|_| shape.fits_winograd());
+        if let Method::Winograd(plan) = &mut self.method {
+            let fits = winograd == Some(plan.tile());
+            plan.resize::<T>(&shape);
+            self.shape = shape;
+            return fits;
+        }
+        let Conv2dStep { shape, method, .. } = Conv2dStep::<T>::new(isa, threads, shape);
+        let copies_patches = shape.channels_last && !shape.is_pointwise();
+        let fits = match (&mut self.method, method) {
+            (Method::Product { patches, packed, plan }, Method::Product { patches: new, .. }) => {
+                *plan = product_plan::<T>(isa, threads, &shape, new[0].depth(), !packed.is_empty());
+                *patches = new;
+                packed.is_empty() || !copies_patches
+            }
+            (Method::Patches(plan), Method::Product { patches, .. }) => {
+                let [patches, _] = *patches;
+                *plan = PatchPlan::new(isa, threads, &shape, patches, std::mem::take(&mut plan.filters));
+                copies_patches
+            }
+            (Method::Depthwise { window, strip, .. }, Method::Depthwise { window: new, strip: new_strip, .. }) => {
+                (*window, *strip) = (new, new_strip);
+                true
+            }
+            (Method::DepthwisePixels(pixels), Method::DepthwisePixels(new)) => {
+                let weights = std::mem::replace(pixels, new).weights;
+                pixels.weights = weights;
+                true
+            }
+            _ => false,
+        };
+        self.shape = shape;
+        fits && winograd.is_none()
+    }
+
     /// Packs a constant filter, or transforms it for `winograd`, if the shape [fits](Conv2dShape::fits_winograd); [`run`]
     /// no longer reads its slice.
     ///

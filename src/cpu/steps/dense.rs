@@ -18,7 +18,7 @@ use crate::ops::conv_transpose2d::ConvTranspose2dAttributes;
 use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::matmul::GemmAttributes;
 use crate::ops::spatial::InputLayout;
-use crate::shape::{Descriptor, broadcast_strides};
+use crate::shape::{Descriptor, PerAxis, Sizes, broadcast_strides};
 use half::f16;
 use std::sync::Arc;
 
@@ -75,6 +75,24 @@ impl DenseStep {
             _ => Typed::Float(Box::new(Dense::new(env, shape, constants, winograd, &mut packed)?)),
         };
         Ok(DenseStep { typed, epilogue, packed })
+    }
+
+    /// Computes the same operator at other sizes, with what is packed; `false` if the step has to be made anew. `constants`
+    /// tells which of the first two operands are constants.
+    #[must_use]
+    pub fn resize(
+        &mut self,
+        mut shape: DenseShape,
+        constants: [bool; 2],
+        winograd: bool,
+        following: &Following,
+    ) -> bool {
+        let output = following.output;
+        let fits = self.epilogue.resize(following, |strides| shape.take_addend(strides, &output.sizes()));
+        fits && match &mut self.typed {
+            Typed::Float(dense) => dense.resize(shape, constants, winograd),
+            Typed::Half(dense) => dense.resize(shape, constants, winograd),
+        }
     }
 
     /// Operands that the step keeps a packed copy of.
@@ -166,6 +184,20 @@ impl<T: Float> Dense<T> {
         })
     }
 
+    fn resize(&mut self, shape: DenseShape, constants: [bool; 2], winograd: bool) -> bool {
+        match (self, shape) {
+            (Dense::Matmul(step), DenseShape::Matmul(shape)) => {
+                let packs = [constants[0] && packs_a(&shape), constants[1] && packs_b(&shape)];
+                packs == step.packs_operands() && step.resize(shape)
+            }
+            (Dense::Conv2d(step), DenseShape::Conv2d(shape)) => {
+                let winograd = if winograd && constants[1] { shape.winograd() } else { None };
+                step.resize(shape, winograd)
+            }
+            _ => false,
+        }
+    }
+
     fn kernel(&self) -> &'static str {
         match self {
             Dense::Matmul(step) => step.kernel(),
@@ -238,19 +270,21 @@ fn packs_a(shape: &MatmulShape) -> bool {
 pub fn matmul_shape(a: &Descriptor, b: &Descriptor, output: &Descriptor) -> DenseShape {
     let split = |descriptor: &Descriptor| {
         let sizes = descriptor.sizes();
-        let (batch, matrix) = sizes.split_last_chunk::<2>().expect("inferred");
-        (batch.to_vec(), matrix.map(|size| size as usize))
+        let (_, matrix) = sizes.split_last_chunk::<2>().expect("inferred");
+        (sizes, matrix.map(|size| size as usize))
     };
-    let ((batch_a, [m, k]), (batch_b, [_, n]), (batch, _)) = (split(a), split(b), split(output));
-    let strides = |own: &[u32], [rows, cols]: [usize; 2]| MatrixStrides {
-        batch: broadcast_strides(own, &batch).into_iter().map(|stride| stride * rows * cols).collect(),
+    let ((a, [m, k]), (b, [_, n]), (output, _)) = (split(a), split(b), split(output));
+    let batch = |sizes: &Sizes| sizes.len() - 2;
+    let stack = &output[..batch(&output)];
+    let strides = |own: &Sizes, [rows, cols]: [usize; 2]| MatrixStrides {
+        batch: broadcast_strides(&own[..batch(own)], stack).iter().map(|stride| stride * rows * cols).collect(),
         row: cols,
         col: 1,
     };
     DenseShape::Matmul(MatmulShape {
-        batch: batch.iter().map(|&size| size as usize).collect(),
-        a: strides(&batch_a, [m, k]),
-        b: strides(&batch_b, [k, n]),
+        batch: stack.iter().map(|&size| size as usize).collect(),
+        a: strides(&a, [m, k]),
+        b: strides(&b, [k, n]),
         ..MatmulShape::plain(m, k, n)
     })
 }
@@ -259,7 +293,7 @@ pub fn matmul_shape(a: &Descriptor, b: &Descriptor, output: &Descriptor) -> Dens
 pub fn gemm_shape(op: &GemmAttributes, a: &Descriptor, output: &Descriptor, c: Option<&Descriptor>) -> DenseShape {
     let [m, n] = [0, 1].map(|axis| output.sizes()[axis] as usize);
     let k = a.sizes()[if op.a_transpose { 0 } else { 1 }] as usize;
-    let strides = |row, col| MatrixStrides { batch: Vec::new(), row, col };
+    let strides = |row, col| MatrixStrides { batch: PerAxis::new(), row, col };
     DenseShape::Matmul(MatmulShape {
         a: if op.a_transpose { strides(1, m) } else { strides(k, 1) },
         b: if op.b_transpose { strides(1, k) } else { strides(n, 1) },

@@ -13,6 +13,7 @@ use crate::ops::elementwise::Elementwise::{self, self as E};
 use crate::ops::fused::Fused;
 use crate::shape::{Descriptor, broadcast_strides};
 use crate::with_element;
+use arrayvec::ArrayVec;
 use half::f16;
 
 /// Elements of a block. A register takes 2 to 4 KiB then: those of a chain of operators fit into a first-level cache of
@@ -25,6 +26,9 @@ pub(super) const REGISTER: usize = BLOCK * 8;
 const MIN_ROW: usize = 64;
 /// The most dimensions of a program.
 const MAX_DIMENSIONS: usize = 16;
+
+/// A number for each dimension of a program.
+pub(super) type Axes = ArrayVec<usize, MAX_DIMENSIONS>;
 
 /// An element-wise program made ready to run.
 ///
@@ -47,6 +51,24 @@ pub struct ElementwiseStep {
 struct Operand {
     dtype: DataType,
     view: View,
+    /// When it is read into a register; `None` if it is used where it is.
+    when: Option<When>,
+}
+
+impl Operand {
+    fn new(dtype: DataType, view: View) -> Operand {
+        Operand { dtype, view, when: None }
+    }
+
+    /// When it has to be read, if blocks lie within rows of all operands or do not.
+    fn find_when(&self, rows: bool) -> Option<When> {
+        match (self.view.inner().1, self.view.dims.len() == 1) {
+            (0, true) => Some(When::Once),
+            (0, false) if rows => Some(When::Row),
+            (1, whole) if (whole || rows) && self.dtype != DataType::Float16 => None,
+            _ => Some(When::Always),
+        }
+    }
 }
 
 /// Where the elements of a block are.
@@ -101,18 +123,32 @@ struct Compute {
 /// Dimensions with the strides of one operand, in elements; 0 where it is repeated. Neighbouring dimensions that can be
 /// one are one.
 pub(super) struct View {
-    dims: Vec<usize>,
-    strides: Vec<usize>,
+    dims: Axes,
+    strides: Axes,
 }
 
 impl View {
     /// The view of dimensions and strides that may still be merged.
-    pub fn new(dims: &[usize], strides: &[usize]) -> View {
-        let (dims, mut strides) = collapse(dims, &[strides.to_vec()]);
-        View { dims, strides: strides.remove(0) }
+    pub fn new(all: &[usize], strides: &[usize]) -> View {
+        let (mut dims, mut own) = (Axes::new(), Axes::new());
+        for (&dim, &stride) in all.iter().zip(strides).filter(|(dim, _)| **dim != 1) {
+            match (dims.last_mut(), own.last_mut()) {
+                (Some(last), Some(own)) if *own == stride * dim => (*last, *own) = (*last * dim, stride),
+                _ => {
+                    dims.push(dim);
+                    own.push(stride);
+                }
+            }
+        }
+        if dims.is_empty() {
+            dims.push(1);
+            own.push(1);
+        }
+        View { dims, strides: own }
     }
 
-    fn inner(&self) -> (usize, usize) {
+    /// The longest runs of elements that have one distance, and that distance.
+    pub fn inner(&self) -> (usize, usize) {
         (self.dims[self.dims.len() - 1], self.strides[self.strides.len() - 1])
     }
 
@@ -127,84 +163,107 @@ impl View {
     }
 }
 
-/// Drops dimensions of size 1 and merges neighbours that are contiguous in every operand. At least one dimension stays.
-pub(super) fn collapse(dims: &[usize], strides: &[Vec<usize>]) -> (Vec<usize>, Vec<Vec<usize>>) {
-    let (mut merged, mut own) = (Vec::new(), vec![Vec::new(); strides.len()]);
-    for (axis, &dim) in dims.iter().enumerate().filter(|(_, dim)| **dim != 1) {
-        let last = merged.len().wrapping_sub(1);
-        let fits = |(own, all): (&Vec<usize>, &Vec<usize>)| own[last] == all[axis] * dim;
-        if !merged.is_empty() && own.iter().zip(strides).all(fits) {
-            merged[last] *= dim;
-            own.iter_mut().zip(strides).for_each(|(own, all)| own[last] = all[axis]);
-        } else {
-            merged.push(dim);
-            own.iter_mut().zip(strides).for_each(|(own, all)| own.push(all[axis]));
-        }
-    }
-    if merged.is_empty() {
-        return (vec![1], vec![vec![1]; strides.len()]);
-    }
-    (merged, own)
+/// The dimensions of a program with this output.
+fn axes(output: &Descriptor) -> Axes {
+    output.sizes().iter().map(|&dim| dim as usize).collect()
+}
+
+/// The strides with which an operand is broadcast to `output`.
+fn broadcast(operand: &Descriptor, output: &Descriptor) -> Axes {
+    broadcast_strides(&operand.sizes(), &output.sizes()).into_iter().collect()
 }
 
 impl ElementwiseStep {
     /// A program on operands that are broadcast to the shape of `output`.
-    pub fn new(program: &Fused, inputs: &[Option<&Descriptor>], output: &Descriptor) -> ElementwiseStep {
-        let dims: Vec<usize> = output.sizes().iter().map(|&dim| dim as usize).collect();
-        let inputs = || inputs.iter().flatten();
-        let types: Vec<DataType> = inputs().map(|input| input.dtype).collect();
-        let strides: Vec<_> = inputs().map(|input| broadcast_strides(&input.sizes(), &output.sizes())).collect();
-        ElementwiseStep::with_strides(program, &types, &dims, &strides, output.dtype)
+    pub fn new<'a>(
+        program: &Fused,
+        inputs: impl Iterator<Item = &'a Descriptor>,
+        output: &Descriptor,
+    ) -> ElementwiseStep {
+        let dims = axes(output);
+        let operand = |input: &Descriptor| Operand::new(input.dtype, View::new(&dims, &broadcast(input, output)));
+        ElementwiseStep::build(program, inputs.map(operand).collect(), &dims, output.dtype, false)
     }
 
     /// A program on operands of the data types `types` that are read with `strides` (in elements, 0 = repeated) over the
-    /// dimensions `dims` of the output, at most 16.
-    ///
-    /// # Panics
-    /// If there are more dimensions, or not as many strides.
+    /// dimensions `dims` of the output.
     pub fn with_strides(
         program: &Fused,
         types: &[DataType],
-        dims: &[usize],
-        strides: &[Vec<usize>],
+        dims: &Axes,
+        strides: &[Axes],
         output: DataType,
     ) -> ElementwiseStep {
-        ElementwiseStep::build(program, types, dims, strides, output, false)
+        let operands = types.iter().zip(strides).map(|(&dtype, own)| Operand::new(dtype, View::new(dims, own)));
+        ElementwiseStep::build(program, operands.collect(), dims, output, false)
     }
 
     /// A program whose operand 0 is computed by another step, which calls [`run_in_place`](Self::run_in_place), and has the
     /// shape of the output; both are floats. The types and shapes of the other operands follow in `others`.
     ///
     /// What is of type float16 is not rounded in between: float32 sums are narrowed once, when all is done.
-    pub fn behind(program: &Fused, output: &Descriptor, others: &[&Descriptor]) -> ElementwiseStep {
-        let dims: Vec<usize> = output.sizes().iter().map(|&dim| dim as usize).collect();
-        let operands = || [output].into_iter().chain(others.iter().copied());
-        let types: Vec<DataType> = operands().map(|operand| operand.dtype).collect();
-        let strides: Vec<_> = operands().map(|operand| broadcast_strides(&operand.sizes(), &output.sizes())).collect();
-        ElementwiseStep::build(program, &types, &dims, &strides, output.dtype, true)
+    pub fn behind<'a>(
+        program: &Fused,
+        output: &'a Descriptor,
+        others: impl Iterator<Item = &'a Descriptor>,
+    ) -> ElementwiseStep {
+        let dims = axes(output);
+        let operand = |input: &Descriptor| Operand::new(input.dtype, View::new(&dims, &broadcast(input, output)));
+        let operands = std::iter::once(output).chain(others).map(operand);
+        ElementwiseStep::build(program, operands.collect(), &dims, output.dtype, true)
     }
 
     fn build(
         program: &Fused,
-        types: &[DataType],
+        operands: Vec<Operand>,
         dims: &[usize],
-        strides: &[Vec<usize>],
         output: DataType,
         in_place: bool,
     ) -> ElementwiseStep {
-        assert!(dims.len() <= MAX_DIMENSIONS && strides.iter().all(|strides| strides.len() == dims.len()));
-        let elements = dims.iter().product();
-        let (common, _) = collapse(dims, strides);
-        let inner = common[common.len() - 1];
-        let row = if inner >= MIN_ROW { inner } else { elements };
-        let operands = types.iter().zip(strides);
-        let operands: Vec<Operand> =
-            operands.map(|(&dtype, strides)| Operand { dtype, view: View::new(dims, strides) }).collect();
-        let mut build = Build::new(program, &operands, row < elements, in_place);
-        program.instructions.iter().enumerate().for_each(|(index, _)| build.instruction(index));
-        let Build { actions, registers, .. } = build;
         let cost = program.instructions.iter().map(|instruction| cost(&instruction.op)).sum();
-        ElementwiseStep { actions, registers, operands, output, row, cost, in_place }
+        let mut step =
+            ElementwiseStep { actions: Vec::new(), registers: 0, operands, output, row: 0, cost, in_place };
+        step.measure(dims);
+        let mut build = Build::new(program, &step.operands, in_place);
+        program.instructions.iter().enumerate().for_each(|(index, _)| build.instruction(index));
+        (step.actions, step.registers) = (build.actions, build.registers);
+        step
+    }
+
+    /// Finds the rows of the operands over the dimensions `dims`, and when operands are read; `false` if some are read at
+    /// other times than before.
+    fn measure(&mut self, dims: &[usize]) -> bool {
+        let elements = dims.iter().product();
+        // What is evenly spaced in all operands.
+        let inner = self.operands.iter().map(|operand| operand.view.inner().0).min().unwrap_or(elements);
+        self.row = if inner >= MIN_ROW { inner } else { elements };
+        let (rows, mut same) = (self.row < elements, true);
+        for operand in &mut self.operands {
+            let when = operand.find_when(rows);
+            same &= std::mem::replace(&mut operand.when, when) == when;
+        }
+        same
+    }
+
+    /// Lets operands of other shapes be broadcast to the shape of `output`, for a step that [`new`](Self::new) or
+    /// [`behind`](Self::behind) has made; `false` if the step has to be made anew.
+    #[must_use]
+    pub fn resize<'a>(&mut self, inputs: impl Iterator<Item = &'a Descriptor>, output: &Descriptor) -> bool {
+        let dims = axes(output);
+        let operands = self.operands.iter_mut().skip(usize::from(self.in_place));
+        operands.zip(inputs).for_each(|(operand, input)| operand.view = View::new(&dims, &broadcast(input, output)));
+        if self.in_place {
+            self.operands[0].view = View::new(&dims, &broadcast(output, output));
+        }
+        self.measure(&dims)
+    }
+
+    /// Lets operands be read with other strides, for a step that [`with_strides`](Self::with_strides) has made; `false` if
+    /// the step has to be made anew.
+    #[must_use]
+    pub fn resize_strides(&mut self, dims: &Axes, strides: &[Axes]) -> bool {
+        self.operands.iter_mut().zip(strides).for_each(|(operand, own)| operand.view = View::new(dims, own));
+        self.measure(dims)
     }
 
     /// Bytes of the registers that [`run_in_place`](Self::run_in_place) needs.
@@ -247,8 +306,6 @@ fn cost(op: &Elementwise) -> usize {
 struct Build<'a> {
     program: &'a Fused,
     operands: &'a [Operand],
-    /// Whether blocks lie within rows of all operands.
-    rows: bool,
     /// Whether operand 0 lies in the first register, and the output is stored as float32 whatever its type.
     in_place: bool,
     /// Whether values of type float16 are rounded.
@@ -264,7 +321,7 @@ struct Build<'a> {
 }
 
 impl<'a> Build<'a> {
-    fn new(program: &'a Fused, operands: &'a [Operand], rows: bool, in_place: bool) -> Build<'a> {
+    fn new(program: &'a Fused, operands: &'a [Operand], in_place: bool) -> Build<'a> {
         let values = program.inputs + program.instructions.len();
         let mut origin: Vec<usize> = (0..values).collect();
         let mut last_use = vec![0; values];
@@ -282,7 +339,7 @@ impl<'a> Build<'a> {
         }
         let registers = in_place as usize;
         let rounds = !(in_place && operands[0].dtype == DataType::Float16);
-        Build { program, operands, rows, in_place, rounds, origin, last_use, places, free, registers, actions }
+        Build { program, operands, in_place, rounds, origin, last_use, places, free, registers, actions }
     }
 
     fn register(&mut self) -> usize {
@@ -299,23 +356,12 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// When the operand has to be read into a register; `None` if it is used where it is.
-    fn when(&self, operand: usize) -> Option<When> {
-        let Operand { dtype, view } = &self.operands[operand];
-        match (view.inner().1, view.dims.len() == 1) {
-            (0, true) => Some(When::Once),
-            (0, false) if self.rows => Some(When::Row),
-            (1, whole) if (whole || self.rows) && *dtype != DataType::Float16 => None,
-            _ => Some(When::Always),
-        }
-    }
-
     /// The place of a value that an instruction reads; loads an operand at its first use.
     fn read(&mut self, value: usize) -> Place {
         if let Some(place) = self.places[value] {
             return place;
         }
-        let place = match self.when(value) {
+        let place = match self.operands[value].when {
             None => Place::Operand(value),
             Some(when) => {
                 // What is loaded less than once per block must not share its register with other values.
@@ -352,7 +398,7 @@ impl<'a> Build<'a> {
             _ => Place::Register(self.register()),
         };
         let second = sources.get(1).filter(|&&source| source < program.inputs);
-        let uniform = second.is_some_and(|&source| matches!(self.when(source), Some(When::Once | When::Row)));
+        let uniform = second.is_some_and(|&source| matches!(self.operands[source].when, Some(When::Once | When::Row)));
         self.actions.push(Action::Compute(Compute {
             op: instruction.op,
             operands,
@@ -526,7 +572,7 @@ impl Block<'_> {
     }
 
     fn load(&self, operand: usize, when: When, register: &mut [u8]) {
-        let Operand { dtype, view } = &self.step.operands[operand];
+        let Operand { dtype, view, .. } = &self.step.operands[operand];
         with_element!(*dtype, T => {
             let x = self.io.input::<T>(operand + self.shift);
             let register: &mut [<T as Stored>::Lane] = elements_mut(register);
@@ -629,7 +675,7 @@ fn round_to_half(isa: Isa, values: &mut [f32]) {
 fn gather<T: Stored>(isa: Isa, view: &View, x: &[T], at: usize, out: &mut [T::Lane]) {
     let (inner, stride) = view.inner();
     let column = at % inner;
-    if let (2, [0, 1]) = (view.dims.len(), &view.strides[..]) {
+    if let (2, [0, 1]) = (view.dims.len(), &*view.strides) {
         return repeat(isa, &x[..inner], column, out);
     }
     let mut rows = Rows::new(view, at / inner);

@@ -19,87 +19,61 @@ pub struct Following<'a> {
     pub program: &'a Fused,
     /// The output.
     pub output: &'a Descriptor,
-    /// The other operands.
-    pub others: Vec<&'a Descriptor>,
-    /// The place of the first one of them among the operands of the node.
+    /// The operands of the node.
+    pub operand: &'a dyn Fn(usize) -> &'a Descriptor,
+    /// The place of the first one of the other operands of the program among them.
     pub first: usize,
+}
+
+impl<'a> Following<'a> {
+    /// The other operands of the program.
+    fn others(&self) -> impl Iterator<Item = &'a Descriptor> {
+        (self.first..self.first + self.program.inputs.saturating_sub(1)).map(self.operand)
+    }
 }
 
 /// A program behind a product, made ready to run. It may begin with an addition that the product does (a bias), then one
 /// of a value of the output's shape (a residual), then bounds: these are done in registers.
 pub struct EpilogueStep {
-    addend: Option<usize>,
-    residual: Option<usize>,
-    clamp: Option<[f32; 2]>,
+    registers: InRegisters,
     rest: Option<ElementwiseStep>,
     /// Operand `i` of the rest is operand `i + shift` of the node.
     shift: usize,
 }
 
+/// What is done in registers.
+#[derive(Clone, Copy)]
+struct InRegisters {
+    addend: Option<usize>,
+    residual: Option<usize>,
+    clamp: Option<[f32; 2]>,
+    /// How many instructions that are.
+    done: usize,
+}
+
 impl EpilogueStep {
     /// Makes the program ready. `takes` is asked whether the product, which adds nothing yet, can add an operand that is
     /// read with these strides over the dimensions of the output; it is asked again only after it has said no.
-    pub fn new(following: &Following, mut takes: impl FnMut(&[usize]) -> bool) -> EpilogueStep {
-        let Following { addend, program, output, others, first } = following;
-        let shift = first.saturating_sub(1);
-        let mut step = EpilogueStep { addend: *addend, residual: None, clamp: None, rest: None, shift };
-        let mut done = 0;
-        for instruction in &program.instructions {
-            let value = if done == 0 { 0 } else { program.inputs + done - 1 };
-            if !is_read_once(program, value) || !step.takes(program, instruction, value, following, &mut takes) {
-                break;
-            }
-            done += 1;
-        }
-        if done < program.instructions.len() {
-            step.rest = Some(ElementwiseStep::behind(&without(program, done), output, others));
-        }
-        step
+    pub fn new(following: &Following, takes: impl FnMut(&[usize]) -> bool) -> EpilogueStep {
+        let Following { program, output, first, .. } = following;
+        let registers = InRegisters::new(following, takes);
+        let rest = (registers.done < program.instructions.len())
+            .then(|| ElementwiseStep::behind(&without(program, registers.done), output, following.others()));
+        EpilogueStep { registers, rest, shift: first.saturating_sub(1) }
     }
 
-    /// Takes over an instruction on `value`, if that can be done in registers after what was taken over before.
-    fn takes(
-        &mut self,
-        program: &Fused,
-        instruction: &Instruction,
-        value: usize,
-        Following { output, others, first, .. }: &Following,
-        takes: &mut impl FnMut(&[usize]) -> bool,
-    ) -> bool {
-        match (instruction.op, instruction.operands.as_slice()) {
-            (E::Identity, _) => true,
-            (E::Add, &[a, b]) if self.clamp.is_none() && self.residual.is_none() => {
-                let other = if a == value { b } else { a };
-                if other == 0 || other >= program.inputs {
-                    return false;
-                }
-                let descriptor = others[other - 1];
-                let strides = broadcast_strides(&descriptor.sizes(), &output.sizes());
-                let operand = Some(first + other - 1);
-                if self.addend.is_none() && takes(&strides) {
-                    self.addend = operand;
-                } else if descriptor.elements() == output.elements() {
-                    self.residual = operand;
-                } else {
-                    return false;
-                }
-                true
-            }
-            (E::Relu, _) if self.clamp.is_none() => {
-                self.clamp = Some([0.0, f32::INFINITY]);
-                true
-            }
-            (E::Clamp { min, max }, _) if self.clamp.is_none() => {
-                self.clamp = Some([min.to_f64() as f32, max.to_f64() as f32]);
-                true
-            }
-            _ => false,
-        }
+    /// Makes the same program ready for other sizes; `false` if the step has to be made anew.
+    #[must_use]
+    pub fn resize(&mut self, following: &Following, takes: impl FnMut(&[usize]) -> bool) -> bool {
+        let registers = InRegisters::new(following, takes);
+        let done = std::mem::replace(&mut self.registers, registers).done;
+        let fits = |rest: &mut ElementwiseStep| rest.resize(following.others(), following.output);
+        done == registers.done && self.rest.as_mut().is_none_or(fits)
     }
 
     /// The operand of the node that the product adds: its own, or one of the program.
     pub fn addend(&self) -> Option<usize> {
-        self.addend
+        self.registers.addend
     }
 
     /// The `f32` elements of scratch that [`with_tail`](Self::with_tail) needs on so many threads.
@@ -120,8 +94,8 @@ impl EpilogueStep {
         scratch: &mut [f32],
         run: impl FnOnce(Tail<T>),
     ) {
-        let residual = self.residual.map(|operand| io.input::<T>(operand));
-        let clamp = self.clamp;
+        let residual = self.registers.residual.map(|operand| io.input::<T>(operand));
+        let clamp = self.registers.clamp;
         let Some(rest) = &self.rest else {
             return run(Tail { residual, clamp, finish: None });
         };
@@ -132,6 +106,62 @@ impl EpilogueStep {
         };
         let finish: Finish = Some(&finish);
         run(Tail { residual, clamp, finish });
+    }
+}
+
+impl InRegisters {
+    /// As [`EpilogueStep::new`] is asked.
+    fn new(following: &Following, mut takes: impl FnMut(&[usize]) -> bool) -> InRegisters {
+        let Following { addend, program, .. } = following;
+        let mut registers = InRegisters { addend: *addend, residual: None, clamp: None, done: 0 };
+        for instruction in &program.instructions {
+            let done = registers.done;
+            let value = if done == 0 { 0 } else { program.inputs + done - 1 };
+            if !is_read_once(program, value) || !registers.takes(instruction, value, following, &mut takes) {
+                break;
+            }
+            registers.done += 1;
+        }
+        registers
+    }
+
+    /// Takes over an instruction on `value`, if that can be done in registers after what was taken over before.
+    fn takes(
+        &mut self,
+        instruction: &Instruction,
+        value: usize,
+        Following { program, output, operand, first, .. }: &Following,
+        takes: &mut impl FnMut(&[usize]) -> bool,
+    ) -> bool {
+        match (instruction.op, instruction.operands.as_slice()) {
+            (E::Identity, _) => true,
+            (E::Add, &[a, b]) if self.clamp.is_none() && self.residual.is_none() => {
+                let other = if a == value { b } else { a };
+                if other == 0 || other >= program.inputs {
+                    return false;
+                }
+                let at = first + other - 1;
+                let descriptor = operand(at);
+                let strides = broadcast_strides(&descriptor.sizes(), &output.sizes());
+                if self.addend.is_none() && takes(&strides) {
+                    self.addend = Some(at);
+                } else if descriptor.elements() == output.elements() {
+                    self.residual = Some(at);
+                } else {
+                    return false;
+                }
+                true
+            }
+            (E::Relu, _) if self.clamp.is_none() => {
+                self.clamp = Some([0.0, f32::INFINITY]);
+                true
+            }
+            (E::Clamp { min, max }, _) if self.clamp.is_none() => {
+                self.clamp = Some([min.to_f64() as f32, max.to_f64() as f32]);
+                true
+            }
+            _ => false,
+        }
     }
 }
 

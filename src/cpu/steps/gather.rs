@@ -120,15 +120,32 @@ impl PackedGatherStep {
         matrix: &PackedMatrix,
         transposed: bool,
     ) -> Option<PackedGatherStep> {
-        let (dtype, [lanes, depth]) = match matrix {
-            PackedMatrix::Float(packed) => (DataType::Float32, packed.sizes()),
-            PackedMatrix::Half(packed) => (DataType::Float16, packed.sizes()),
-        };
-        let [count, row_len] = if transposed { [lanes, depth] } else { [depth, lanes] };
-        let fits = op.axis == 0 && input.dtype == dtype && input.shape == [count as u32, row_len as u32];
-        let rows = || Rows::along(count, row_len, indices);
-        fits.then(|| PackedGatherStep { matrix: matrix.clone(), lanes: transposed, rows: rows() })
+        let rows = packed_rows(op, [input, indices], matrix, transposed)?;
+        Some(PackedGatherStep { matrix: matrix.clone(), lanes: transposed, rows })
     }
+
+    /// Gathers with indices of another shape; `false` if the step gathers something else than rows then.
+    #[must_use]
+    pub fn resize(&mut self, op: &Gather, operands: [&Descriptor; 2]) -> bool {
+        let rows = packed_rows(op, operands, &self.matrix, self.lanes);
+        rows.map(|rows| self.rows = rows).is_some()
+    }
+}
+
+/// The rows that [`PackedGatherStep`] gathers.
+fn packed_rows(
+    op: &Gather,
+    [input, indices]: [&Descriptor; 2],
+    matrix: &PackedMatrix,
+    transposed: bool,
+) -> Option<Rows> {
+    let (dtype, [lanes, depth]) = match matrix {
+        PackedMatrix::Float(packed) => (DataType::Float32, packed.sizes()),
+        PackedMatrix::Half(packed) => (DataType::Float16, packed.sizes()),
+    };
+    let [count, row_len] = if transposed { [lanes, depth] } else { [depth, lanes] };
+    let fits = op.axis == 0 && input.dtype == dtype && input.shape == [count as u32, row_len as u32];
+    fits.then(|| Rows::along(count, row_len, indices))
 }
 
 impl Run for PackedGatherStep {

@@ -10,6 +10,7 @@ use crate::cpu::simd::Isa;
 use crate::cpu::weights::Weights;
 use crate::error::Result;
 use crate::memory::Buffer;
+use crate::shape::PerAxis;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MatrixStrides {
     /// For each batch dimension; 0 broadcasts.
-    pub batch: Vec<usize>,
+    pub batch: PerAxis,
     /// Between rows; 0 broadcasts an addend.
     pub row: usize,
     /// Between columns; 0 broadcasts an addend.
@@ -31,7 +32,7 @@ pub struct MatrixStrides {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatmulShape {
     /// Batch dimensions of the output, outermost first.
-    pub batch: Vec<usize>,
+    pub batch: PerAxis,
     /// Rows of `a` and the output.
     pub m: usize,
     /// Columns of `a`, rows of `b`.
@@ -53,8 +54,8 @@ pub struct MatmulShape {
 impl MatmulShape {
     /// A plain product of contiguous matrices without batch dimensions.
     pub fn plain(m: usize, k: usize, n: usize) -> MatmulShape {
-        let strides = |cols| MatrixStrides { batch: Vec::new(), row: cols, col: 1 };
-        MatmulShape { batch: Vec::new(), m, k, n, a: strides(k), b: strides(n), c: None, alpha: 1.0, beta: 1.0 }
+        let strides = |cols| MatrixStrides { batch: PerAxis::new(), row: cols, col: 1 };
+        MatmulShape { batch: PerAxis::new(), m, k, n, a: strides(k), b: strides(n), c: None, alpha: 1.0, beta: 1.0 }
     }
 
     fn batches(&self) -> usize {
@@ -68,12 +69,57 @@ impl MatmulShape {
         if self.c.is_some() || batch.len() != self.batch.len() {
             return false;
         }
-        let c = MatrixStrides { batch: batch.to_vec(), row, col };
+        let c = MatrixStrides { batch: batch.iter().copied().collect(), row, col };
         let takes = self.is_flat(Some(&c)) == self.is_flat(None);
         if takes {
             (self.c, self.beta) = (Some(c), 1.0);
         }
         takes
+    }
+
+    /// The strides of the left (`side` 0) or right operand, and the number of its rows or columns in the output.
+    fn side(&self, side: usize) -> (&MatrixStrides, usize) {
+        if side == 0 { (&self.a, self.m) } else { (&self.b, self.n) }
+    }
+
+    /// The distinct matrices of an operand.
+    fn distinct(&self, side: usize) -> Distinct {
+        let (batches, strides) = (self.batches(), self.side(side).0);
+        if batches == 1 || strides.batch.iter().all(|&stride| stride == 0) {
+            return Distinct { starts: vec![0; batches.min(1)], index: vec![0; batches] };
+        }
+        let (mut known, mut starts) = (HashMap::new(), Vec::new());
+        let index = (0..batches).map(|batch| {
+            let start = self.offset(strides, batch);
+            *known.entry(start).or_insert_with(|| {
+                starts.push(start);
+                starts.len() - 1
+            })
+        });
+        let index = index.collect();
+        Distinct { starts, index }
+    }
+
+    /// Whether this is one row times a matrix whose columns are contiguous, which is read once in place.
+    fn is_dot(&self, packs_b: bool) -> bool {
+        self.m == 1 && !packs_b && self.b.row == 1 && self.b.col != 1
+    }
+
+    /// The product as it is computed, and whether `a` and `b` have changed places.
+    fn oriented(self) -> (MatmulShape, bool) {
+        let shape = self.flattened();
+        let swapped = shape.n == 1 && shape.m > 1;
+        (if swapped { shape.transposed() } else { shape }, swapped)
+    }
+
+    /// How `threads` threads share the work; `packed` tells which operands are packed.
+    fn plan<T: Float>(&self, isa: Isa, threads: usize, packed: [bool; 2]) -> ProductPlan {
+        let mut plan = ProductPlan::new::<T>(isa, threads, self.batches(), [self.m, self.k, self.n], packed);
+        if self.is_dot(packed[1]) {
+            // The vector, and the sums when they are not kept in the output.
+            plan.slot = (self.k + plan.cols).next_multiple_of(16);
+        }
+        plan
     }
 
     /// Where matrix `index` of the batch starts in an operand with these strides.
@@ -125,11 +171,19 @@ impl MatmulShape {
     }
 }
 
+/// The distinct matrices of an operand with batch dimensions.
+#[derive(Debug, PartialEq)]
+struct Distinct {
+    /// Where each of them starts.
+    starts: Vec<usize>,
+    /// Which of them each matrix of the batch is.
+    index: Vec<usize>,
+}
+
 /// A constant operand, packed once for each distinct matrix of the batch.
 struct PackedBatch<T> {
     matrices: Vec<Packed<T>>,
-    /// The matrix of each batch.
-    index: Vec<usize>,
+    distinct: Distinct,
 }
 
 /// A batched matrix product, ready to run.
@@ -146,13 +200,40 @@ pub struct MatmulStep<T> {
 impl<T: Float> MatmulStep<T> {
     /// Plans the product for `threads` threads at a level.
     pub fn new(isa: Isa, threads: usize, shape: MatmulShape) -> MatmulStep<T> {
-        let shape = shape.flattened();
-        let swapped = shape.n == 1 && shape.m > 1;
-        let shape = if swapped { shape.transposed() } else { shape };
-        let plan = ProductPlan::new::<T>(isa, threads, shape.batches(), [shape.m, shape.k, shape.n], [false; 2]);
-        let mut step = MatmulStep { shape, swapped, isa, threads, packed: [None, None], plan };
-        step.replan();
-        step
+        let (shape, swapped) = shape.oriented();
+        let plan = shape.plan::<T>(isa, threads, [false; 2]);
+        MatmulStep { shape, swapped, isa, threads, packed: [None, None], plan }
+    }
+
+    /// Plans a product of other sizes with the same constants; `false` if they have to be packed in another way.
+    pub fn resize(&mut self, shape: MatmulShape) -> bool {
+        let (shape, swapped) = shape.oriented();
+        let fits = |side: usize| {
+            let Some(packed) = &self.packed[side] else { return true };
+            let of_matrix = |shape: &MatmulShape| {
+                let (strides, lanes) = shape.side(side);
+                (strides.row, strides.col, lanes, shape.k)
+            };
+            let is_one = shape.batches() == 1 && packed.distinct.index.len() == 1;
+            of_matrix(&shape) == of_matrix(&self.shape) && (is_one || shape.distinct(side) == packed.distinct)
+        };
+        let fits = swapped == self.swapped && fits(0) && fits(1);
+        if fits {
+            self.plan = shape.plan::<T>(self.isa, self.threads, self.packs());
+            self.shape = shape;
+        }
+        fits
+    }
+
+    /// Whether the first and the second operand are packed, as they are read.
+    fn packs(&self) -> [bool; 2] {
+        [0, 1].map(|side| self.packed[side].is_some())
+    }
+
+    /// Whether `a` and `b` are packed.
+    pub fn packs_operands(&self) -> [bool; 2] {
+        let [left, right] = self.packs();
+        if self.swapped { [right, left] } else { [left, right] }
     }
 
     /// Packs a constant `a`; [`run`](Self::run) no longer reads its slice.
@@ -175,40 +256,19 @@ impl<T: Float> MatmulStep<T> {
 
     fn prepack(&mut self, side: usize, weights: Weights) -> Result<()> {
         let (shape, widths) = (&self.shape, panel_widths(self.isa));
-        let (strides, lanes, width) =
-            if side == 0 { (&shape.a, shape.m, widths.rows) } else { (&shape.b, shape.n, widths.cols) };
-        // Of each matrix that was packed, where it starts and its number.
-        let mut known = HashMap::new();
-        let mut batch = PackedBatch { matrices: Vec::new(), index: Vec::new() };
-        for index in 0..shape.batches() {
-            let offset = shape.offset(strides, index);
-            let next = batch.matrices.len();
-            let at = *known.entry(offset).or_insert(next);
-            if at == next {
-                let layout = layout(side, strides);
-                batch.matrices.push(Packed::new(self.isa, weights.skip(offset), layout, lanes, shape.k, width)?);
-            }
-            batch.index.push(at);
-        }
-        self.packed[side] = Some(batch);
-        self.replan();
+        let (strides, lanes) = shape.side(side);
+        let (width, distinct) = ([widths.rows, widths.cols][side], shape.distinct(side));
+        let matrix = |&start: &usize| {
+            Packed::new(self.isa, weights.skip(start), layout(side, strides), lanes, shape.k, width)
+        };
+        let matrices = distinct.starts.iter().map(matrix).collect::<Result<_>>()?;
+        self.packed[side] = Some(PackedBatch { matrices, distinct });
+        self.plan = self.shape.plan::<T>(self.isa, self.threads, self.packs());
         Ok(())
     }
 
-    fn replan(&mut self) {
-        let shape = &self.shape;
-        let packed = [self.packed[0].is_some(), self.packed[1].is_some()];
-        let sizes = [shape.m, shape.k, shape.n];
-        self.plan = ProductPlan::new::<T>(self.isa, self.threads, shape.batches(), sizes, packed);
-        if self.is_dot() {
-            // The vector, and the sums when they are not kept in the output.
-            self.plan.slot = (shape.k + self.plan.cols).next_multiple_of(16);
-        }
-    }
-
-    /// Whether this is one row times a matrix whose columns are contiguous, which is read once in place.
     fn is_dot(&self) -> bool {
-        self.shape.m == 1 && self.packed[1].is_none() && self.shape.b.row == 1 && self.shape.b.col != 1
+        self.shape.is_dot(self.packed[1].is_some())
     }
 
     /// The name of the kernel that computes it.
@@ -276,9 +336,9 @@ impl<T: Float> MatmulStep<T> {
 
     fn operand<'s>(&'s self, side: usize, data: &'s [T], batch: usize) -> Operand<'s, T> {
         if let Some(packed) = &self.packed[side] {
-            return Operand::Packed(&packed.matrices[packed.index[batch]]);
+            return Operand::Packed(&packed.matrices[packed.distinct.index[batch]]);
         }
-        let strides = if side == 0 { &self.shape.a } else { &self.shape.b };
+        let (strides, _) = self.shape.side(side);
         operand(side, strides, &data[self.shape.offset(strides, batch)..])
     }
 
@@ -420,7 +480,7 @@ mod tests {
     #[test]
     fn vectors() {
         for (k, n) in [(1, 2), (7, 3), (63, 40), (64, 5), (65, 33), (300, 70), (1000, 130)] {
-            let turned = MatrixStrides { batch: vec![], row: 1, col: k + 3 };
+            let turned = MatrixStrides { batch: PerAxis::new(), row: 1, col: k + 3 };
             let row = MatmulShape { b: turned, alpha: 0.5, ..MatmulShape::plain(1, k, n) };
             check::<f32>(&row);
             check::<f16>(&row);
@@ -430,8 +490,8 @@ mod tests {
 
     #[test]
     fn batches_broadcast_and_flatten() {
-        let strides = |batch: &[usize], row, col| MatrixStrides { batch: batch.to_vec(), row, col };
-        let base = MatmulShape { batch: vec![2, 3], ..MatmulShape::plain(5, 7, 4) };
+        let strides = |batch: &[usize], row, col| MatrixStrides { batch: batch.iter().copied().collect(), row, col };
+        let base = MatmulShape { batch: [2, 3].into_iter().collect(), ..MatmulShape::plain(5, 7, 4) };
         for shape in [
             MatmulShape { a: strides(&[105, 35], 7, 1), b: strides(&[0, 0], 4, 1), ..base.clone() },
             MatmulShape { a: strides(&[0, 35], 7, 1), b: strides(&[28, 0], 4, 1), ..base.clone() },
@@ -463,10 +523,10 @@ mod tests {
             (alpha, beta) in (-2.0f32..2.0, -2.0f32..2.0),
         ) {
             let side = |rows: usize, cols: usize, turned: bool| match turned {
-                true => MatrixStrides { batch: vec![], row: 1, col: rows + 1 },
-                false => MatrixStrides { batch: vec![], row: cols + 2, col: 1 },
+                true => MatrixStrides { batch: PerAxis::new(), row: 1, col: rows + 1 },
+                false => MatrixStrides { batch: PerAxis::new(), row: cols + 2, col: 1 },
             };
-            let c = |row, col| Some(MatrixStrides { batch: vec![], row, col });
+            let c = |row, col| Some(MatrixStrides { batch: PerAxis::new(), row, col });
             let c = [None, c(0, 0), c(1, 0), c(0, 1), c(n, 1)][addend].clone();
             let shape = MatmulShape {
                 a: side(m, k, turned[0]), b: side(k, n, turned[1]), c, alpha, beta, ..MatmulShape::plain(m, k, n)

@@ -1,6 +1,6 @@
 //! `batchNormalization()`, `instanceNormalization()` and `layerNormalization()`.
 
-use super::elementwise::{View, collapse};
+use super::elementwise::View;
 use super::{Env, Run};
 use crate::cpu::kernels::half::{BLOCK, Real};
 use crate::cpu::kernels::normalize::*;
@@ -246,14 +246,14 @@ fn strided(dims: &[usize], reduced: &[bool], axes: &[u32]) -> Layers {
         layer[axis] = count;
         count *= dims[axis];
     }
-    let (merged, own) = collapse(dims, &[layer.clone(), weight.clone()]);
-    let inner = merged.len() - 1;
+    let [layer, weight] = [layer, weight].map(|strides| View::new(dims, &strides));
+    let ((layers, layer_stride), (weights, weight_stride)) = (layer.inner(), weight.inner());
     Layers::Strided {
         nest: Nest::new(dims, reduced),
         count,
-        run: merged[inner],
-        layer: (View::new(dims, &layer), own[0][inner]),
-        weight: (View::new(dims, &weight), own[1][inner]),
+        run: layers.min(weights),
+        layer: (layer, layer_stride),
+        weight: (weight, weight_stride),
     }
 }
 

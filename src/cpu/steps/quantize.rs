@@ -1,24 +1,35 @@
 //! `quantizeLinear()` and `dequantizeLinear()`: element-wise programs on operands that repeat in blocks.
 
-use super::elementwise::ElementwiseStep;
+use super::elementwise::{Axes, ElementwiseStep};
 use crate::ops::fused::Fused;
 use crate::ops::quantize::Quantize;
 use crate::shape::{Descriptor, strides};
 
 /// The step of `op` for input, scale and zero point.
 pub fn step(op: Quantize, inputs: [&Descriptor; 3], output: &Descriptor) -> ElementwiseStep {
-    let [input, scale, _] = inputs;
     let types = inputs.map(|input| input.dtype);
-    // Each dimension is seen as two, blocks and elements of a block: the scale repeats over the second.
+    let (dims, strides) = blocks(inputs);
+    let program = Fused::single(op.elementwise(), &types);
+    ElementwiseStep::with_strides(&program, &types, &dims, &strides, output.dtype)
+}
+
+/// Lets a step have operands of other shapes; `false` if it has to be made anew.
+#[must_use]
+pub fn resize(step: &mut ElementwiseStep, inputs: [&Descriptor; 3]) -> bool {
+    let (dims, strides) = blocks(inputs);
+    step.resize_strides(&dims, &strides)
+}
+
+/// Dimensions, and the strides of the operands. Each dimension is seen as two, blocks and elements of a block: the scale
+/// repeats over the second.
+fn blocks([input, scale, _]: [&Descriptor; 3]) -> (Axes, [Axes; 3]) {
     let (sizes, parts) = (input.sizes(), scale.sizes());
     let blocks = sizes.iter().zip(parts.iter());
-    let dims: Vec<usize> =
-        blocks.clone().flat_map(|(&all, &blocks)| [blocks as usize, (all / blocks) as usize]).collect();
-    let of_input = strides(&input.sizes()).into_iter().zip(dims.as_chunks::<2>().0);
-    let of_input: Vec<usize> = of_input.flat_map(|(stride, [_, block])| [stride * block, stride]).collect();
-    let of_scale: Vec<usize> = strides(&scale.sizes()).into_iter().flat_map(|stride| [stride, 0]).collect();
-    let program = Fused::single(op.elementwise(), &types);
-    ElementwiseStep::with_strides(&program, &types, &dims, &[of_input, of_scale.clone(), of_scale], output.dtype)
+    let dims: Axes = blocks.flat_map(|(&all, &blocks)| [blocks as usize, (all / blocks) as usize]).collect();
+    let of_input = strides(&sizes).into_iter().zip(dims.as_chunks::<2>().0);
+    let of_input: Axes = of_input.flat_map(|(stride, [_, block])| [stride * block, stride]).collect();
+    let of_scale: Axes = strides(&parts).into_iter().flat_map(|stride| [stride, 0]).collect();
+    (dims, [of_input, of_scale.clone(), of_scale])
 }
 
 #[cfg(test)]

@@ -15,10 +15,9 @@ use crate::error::Result;
 use crate::ir::Constant;
 use crate::memory::{Buffer, bytes_of_mut, elements, elements_mut};
 use crate::ops::conv2d::Conv2dAttributes;
-use crate::ops::given;
 use crate::ops::quantized::{Product, Quantized};
 use crate::ops::spatial::slides;
-use crate::shape::strides;
+use crate::shape::{Descriptor, strides};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -111,8 +110,8 @@ struct Constants<'a> {
 impl<'a> Constants<'a> {
     fn read(l: &Lowering<'a>) -> Result<Constants<'a>> {
         let read =
-            |index: usize| l.constants.get(index).copied().flatten().map(|constant| constant.buffer()).transpose();
-        let filter = l.constants[1].expect("the pass takes constant filters only");
+            |index: usize| l.constant(index).map(|constant| constant.buffer()).transpose();
+        let filter = l.constant(1).expect("the pass takes constant filters only");
         let scale = read(2)?.expect("the pass makes this constant");
         Ok(Constants { filter, filter_type: l.input(1).dtype, scale, zeros: read(3)?, bias: read(4)? })
     }
@@ -175,7 +174,7 @@ impl QuantizedStep {
     /// An `UnknownError` when there is no memory for packed constants, an `OperationError` when mapped ones cannot be read.
     pub fn new(op: &Quantized, l: &mut Lowering) -> Result<QuantizedStep> {
         let constants = Constants::read(l)?;
-        (1..l.inputs.len().min(ZERO)).for_each(|index| l.pack(index, l.inputs[index].is_some()));
+        (1..l.count().min(ZERO)).for_each(|index| l.pack(index, l.given(index).is_some()));
         let build = Build {
             op,
             level: DotLevel::of(l.env.isa),
@@ -191,14 +190,32 @@ impl QuantizedStep {
                 let filter = Filter { constants: &constants, strides: [o, i, 0, 0], taps: [1, depth] };
                 let panels = filter.panels(build.level, 0, [columns, depth])?;
                 let (all, sums) = build.group(0, &panels);
-                let [zero, factor] = [ZERO, FACTOR].map(|index| given(&l.inputs, index).is_some());
+                let [zero, factor] = [ZERO, FACTOR].map(|index| l.given(index).is_some());
                 let computed = (zero || factor).then_some(Computed { sums, zero, factor });
-                let rows = l.outputs[0].elements() / columns;
-                let work = Work::Product { panels: vec![panels], patches: None, images: [1, rows * depth, rows] };
+                let images = rows(l.output(), [depth, columns]);
+                let work = Work::Product { panels: vec![panels], patches: None, images };
                 Ok(QuantizedStep { work, columns: vec![all], computed, flip: build.flip() })
             }
         }
     }
+
+    /// Computes the same product of matrices for another number of rows; `false` if the step has to be made anew.
+    #[must_use]
+    pub fn resize(&mut self, op: &Quantized, l: &Lowering) -> bool {
+        match (&op.product, &mut self.work) {
+            (Product::Conv2d(_), _) | (_, Work::Depthwise { .. }) => false,
+            (product, Work::Product { images, .. }) => {
+                *images = rows(l.output(), matrix(product, &l.input(1).sizes()));
+                true
+            }
+        }
+    }
+}
+
+/// The rows of a product with this output as an image.
+fn rows(output: &Descriptor, [depth, columns]: [usize; 2]) -> [usize; 3] {
+    let rows = output.elements() / columns;
+    [1, rows * depth, rows]
 }
 
 /// Depth and columns of the second operand.
@@ -226,7 +243,7 @@ impl Build<'_> {
 
     fn convolution(&self, options: &Conv2dAttributes, l: &Lowering) -> Result<QuantizedStep> {
         let layout = options.input_layout;
-        let (input, output) = (layout.image(&l.input(0).sizes()), layout.image(&l.outputs[0].sizes()));
+        let (input, output) = (layout.image(&l.input(0).sizes()), layout.image(&l.output().sizes()));
         let filter = &l.input(1).sizes();
         let [_, group_inputs, height, width] = options.filter_layout.axes().map(|axis| filter[axis]);
         let own = strides(filter);

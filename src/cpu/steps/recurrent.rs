@@ -19,7 +19,7 @@ use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::Buffer;
 use crate::ops::recurrent::Direction;
-use crate::shape::Descriptor;
+use crate::shape::{Descriptor, PerAxis};
 use half::f16;
 use std::ops::Range;
 use std::sync::Arc;
@@ -414,7 +414,7 @@ impl<T: Float> Network<T> {
         let inputs = if sizes.rows() >= MIN_PRODUCT_ROWS {
             let shape = MatmulShape {
                 // The weights are transposed.
-                b: MatrixStrides { batch: Vec::new(), row: 1, col: sizes.input },
+                b: MatrixStrides { batch: PerAxis::new(), row: 1, col: sizes.input },
                 ..MatmulShape::plain(sizes.rows(), sizes.input, sizes.sums())
             };
             let of_direction = |d: usize| {

@@ -134,9 +134,21 @@ impl WinogradPlan {
             }
             Ok(buffer)
         })?;
-        let [rows, cols] = cut(threads, shape, filters);
-        let slot = Winograd::scratch_len::<T>(filters, rows, cols).next_multiple_of(16);
-        Ok(WinogradPlan { filters, weights, rows, cols, slot, threads })
+        let mut plan = WinogradPlan { filters, weights, rows: 0, cols: 0, slot: 0, threads };
+        plan.resize::<T>(shape);
+        Ok(plan)
+    }
+
+    /// Cuts the output of other images with the same filters.
+    pub(super) fn resize<T: Float>(&mut self, shape: &Conv2dShape) {
+        let [rows, cols] = cut(self.threads, shape, self.filters);
+        let slot = Winograd::scratch_len::<T>(self.filters, rows, cols).next_multiple_of(16);
+        (self.rows, self.cols, self.slot) = (rows, cols, slot);
+    }
+
+    /// The tile of the algorithm.
+    pub(super) fn tile(&self) -> OutputTile {
+        self.filters.tile
     }
 
     pub(super) fn kernel(&self) -> &'static str {

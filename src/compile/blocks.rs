@@ -1,0 +1,242 @@
+//! Blocks of an arena: which bytes of it each has for as long as it lives.
+
+use std::ops::Range;
+
+/// First and last moment in which some bytes are needed.
+#[derive(Clone, Copy, Debug)]
+pub struct Lifetime {
+    /// The first one.
+    pub first: usize,
+    /// The last one.
+    pub last: usize,
+}
+
+/// Some bytes of the arena for some time.
+struct Block {
+    lifetime: Lifetime,
+    bytes: usize,
+    /// Where it starts; `None` before it is placed.
+    offset: Option<usize>,
+}
+
+/// All blocks of an arena. How many bytes they have may change, when they live does not.
+pub struct Blocks {
+    all: Vec<Block>,
+    calendar: Calendar,
+    /// Those that have bytes, the largest first.
+    order: Vec<usize>,
+    /// Room for those that live with one of them.
+    neighbours: Vec<Range<usize>>,
+}
+
+impl Blocks {
+    /// Blocks without bytes.
+    pub fn new(lifetimes: impl Iterator<Item = Lifetime>) -> Blocks {
+        let all: Vec<Block> = lifetimes.map(|lifetime| Block { lifetime, bytes: 0, offset: None }).collect();
+        let calendar = Calendar::new(all.iter().map(|block| block.lifetime));
+        Blocks { all, calendar, order: Vec::new(), neighbours: Vec::new() }
+    }
+
+    /// Gives the block at `index` that many bytes, from the next [`pack`](Self::pack) on.
+    pub fn set_bytes(&mut self, index: usize, bytes: usize) {
+        self.all[index].bytes = bytes;
+    }
+
+    /// The bytes of the arena that the block at `index` has.
+    pub fn range(&self, index: usize) -> Range<usize> {
+        let Block { bytes, offset, .. } = self.all[index];
+        let start = offset.unwrap_or(0);
+        start..start + bytes
+    }
+
+    /// Gives every block its place and returns the bytes of the arena: the largest blocks first, each at the lowest place
+    /// where it fits between the blocks that live at the same time. Places are multiples of `alignment`.
+    pub fn pack(&mut self, alignment: usize) -> usize {
+        let Blocks { all, calendar, order, neighbours } = self;
+        order.clear();
+        order.extend((0..all.len()).filter(|&index| all[index].bytes > 0));
+        order.sort_unstable_by_key(|&index| (std::cmp::Reverse(all[index].bytes), index));
+        all.iter_mut().for_each(|block| block.offset = None);
+        let mut arena = 0;
+        for &index in &*order {
+            let Block { bytes, lifetime, .. } = all[index];
+            neighbours.clear();
+            calendar.each_living(lifetime, |other| {
+                let Block { bytes, offset, .. } = all[other];
+                neighbours.extend(offset.map(|start| start..start + bytes));
+            });
+            neighbours.sort_unstable_by_key(|taken| taken.start);
+            let mut offset = 0;
+            for taken in &*neighbours {
+                if offset + bytes <= taken.start {
+                    break;
+                }
+                offset = offset.max(taken.end.next_multiple_of(alignment));
+            }
+            all[index].offset = Some(offset);
+            arena = arena.max(offset + bytes);
+        }
+        arena
+    }
+}
+
+/// Blocks by the time in which they live, for finding those that live at the same time as another one without looking at
+/// all: a graph has thousands, most of which live for a moment.
+struct Calendar {
+    /// Number of moments, a power of two.
+    moments: usize,
+    /// A binary tree over the moments, the root at 1, the children of node `i` at `2 * i` and `2 * i + 1`, the moments at
+    /// the end. A block stands at the fewest nodes that cover its lifetime.
+    covering: Lists,
+    /// Blocks by the first moment of their lifetime.
+    starting: Lists,
+}
+
+/// Lists of blocks, one behind the other.
+struct Lists {
+    /// Where each list begins, and where the last one ends.
+    starts: Vec<u32>,
+    blocks: Vec<u32>,
+}
+
+impl Lists {
+    /// `count` lists of the blocks that `entries` gives with the lists that they belong to.
+    fn new(count: usize, entries: &[(usize, usize)]) -> Lists {
+        let mut starts = vec![0; count + 1];
+        entries.iter().for_each(|(list, _)| starts[list + 1] += 1);
+        (0..count).for_each(|list| starts[list + 1] += starts[list]);
+        let (mut next, mut blocks) = (starts.clone(), vec![0; entries.len()]);
+        for &(list, block) in entries {
+            blocks[next[list] as usize] = block as u32;
+            next[list] += 1;
+        }
+        Lists { starts, blocks }
+    }
+
+    /// The blocks of the lists `first..=last`.
+    fn of(&self, first: usize, last: usize) -> &[u32] {
+        &self.blocks[self.starts[first] as usize..self.starts[last + 1] as usize]
+    }
+}
+
+impl Calendar {
+    /// The calendar of blocks with these lifetimes.
+    fn new(lifetimes: impl Iterator<Item = Lifetime> + Clone) -> Calendar {
+        let moments = lifetimes.clone().map(|lifetime| lifetime.last + 1).max().unwrap_or(0).next_power_of_two();
+        let (mut covering, mut starting) = (Vec::new(), Vec::new());
+        for (block, Lifetime { first, last }) in lifetimes.enumerate() {
+            starting.push((first, block));
+            let (mut low, mut high) = (first + moments, last + moments + 1);
+            while low < high {
+                if low % 2 == 1 {
+                    covering.push((low, block));
+                    low += 1;
+                }
+                if high % 2 == 1 {
+                    high -= 1;
+                    covering.push((high, block));
+                }
+                (low, high) = (low / 2, high / 2);
+            }
+        }
+        Calendar { moments, covering: Lists::new(2 * moments, &covering), starting: Lists::new(moments, &starting) }
+    }
+
+    /// Shows `visit` the blocks that live at some moment of a lifetime: those that live at its start, and those that start
+    /// later.
+    fn each_living(&self, Lifetime { first, last }: Lifetime, mut visit: impl FnMut(usize)) {
+        let mut show = |blocks: &[u32]| blocks.iter().for_each(|&block| visit(block as usize));
+        let mut node = first + self.moments;
+        while node > 0 {
+            show(self.covering.of(node, node));
+            node /= 2;
+        }
+        if first < last {
+            show(self.starting.of(first + 1, last));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALIGNMENT: usize = 64;
+
+    fn lives_with(a: &Block, b: &Block) -> bool {
+        a.lifetime.first <= b.lifetime.last && b.lifetime.first <= a.lifetime.last
+    }
+
+    fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+        !a.is_empty() && !b.is_empty() && a.start < b.end && b.start < a.end
+    }
+
+    fn blocks(all: impl Iterator<Item = (Lifetime, usize)> + Clone) -> Blocks {
+        let mut blocks = Blocks::new(all.clone().map(|(lifetime, _)| lifetime));
+        all.enumerate().for_each(|(index, (_, bytes))| blocks.set_bytes(index, bytes));
+        blocks
+    }
+
+    fn random_blocks(count: usize, longest: usize) -> Blocks {
+        let mut random = crate::testing::Random::new(count as u64);
+        let mut pick = |n: usize| (random.next() % n as u64) as usize;
+        let block = |at| {
+            let first = pick(at + 1);
+            (Lifetime { first, last: first + pick(longest) }, pick(5) * 40 * pick(100))
+        };
+        let all: Vec<(Lifetime, usize)> = (0..count).map(block).collect();
+        blocks(all.into_iter())
+    }
+
+    #[test]
+    fn blocks_that_live_together_share_no_byte() {
+        for longest in [1, 2, 10, 300] {
+            let mut blocks = random_blocks(300, longest);
+            let arena = blocks.pack(ALIGNMENT);
+            for (i, a) in blocks.all.iter().enumerate() {
+                assert!(a.bytes == 0 || blocks.range(i).end <= arena);
+                for (j, _) in blocks.all[..i].iter().enumerate().filter(|(_, b)| lives_with(a, b)) {
+                    assert!(!overlap(&blocks.range(i), &blocks.range(j)), "{i} and {j}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_packed_again_as_if_for_the_first_time() {
+        let (mut again, mut random) = (random_blocks(200, 20), crate::testing::Random::new(3));
+        for _ in 0..20 {
+            let sizes: Vec<usize> = (0..200).map(|_| (random.next() % 9) as usize * 100).collect();
+            let mut first = Blocks::new(again.all.iter().map(|block| block.lifetime));
+            for blocks in [&mut again, &mut first] {
+                sizes.iter().enumerate().for_each(|(index, &bytes)| blocks.set_bytes(index, bytes));
+            }
+            assert_eq!(again.pack(ALIGNMENT), first.pack(ALIGNMENT));
+            assert!((0..200).all(|index| again.range(index) == first.range(index)));
+        }
+    }
+
+    #[test]
+    fn calendars_know_who_lives_together() {
+        let Blocks { all, calendar, .. } = random_blocks(200, 30);
+        for block in &all {
+            let mut living = Vec::new();
+            calendar.each_living(block.lifetime, |other| living.push(other));
+            living.sort_unstable();
+            assert!(living.into_iter().eq((0..all.len()).filter(|&other| lives_with(block, &all[other]))));
+        }
+    }
+
+    #[test]
+    fn large_graphs_are_planned_in_no_time() {
+        // Each block lives with the next few ones, and every hundredth for long.
+        let block = |first: usize| {
+            let length = if first % 100 == 0 { 500 } else { 3 };
+            (Lifetime { first, last: first + length }, 64 + first % 7 * 4096)
+        };
+        let start = std::time::Instant::now();
+        blocks((0..1 << 14).map(block)).pack(ALIGNMENT);
+        // Looking at all pairs takes seconds in a build like this one.
+        assert!(start.elapsed().as_millis() < 500, "{:?}", start.elapsed());
+    }
+}
