@@ -60,6 +60,7 @@ test('a variable that makes no sense is a problem that names it, its value and w
     ['WEBNN_ISA', 'mmx', 'isa'],
     ['WEBNN_DISABLE_PASSES', 'everything'],
     ['WEBNN_FILL_ARENA', 'yes'],
+    ['WEBNN_KEPT_SIZES', '0'],
     ['WEBNN_GPU_SOFTWARE', '2'],
   ]) {
     const { problems: [problem, ...others], ...result } = await resultOf(INFO, { env: { [name]: value } });

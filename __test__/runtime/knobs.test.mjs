@@ -13,6 +13,7 @@ for (const [variable, ...values] of [
   ['WEBNN_ISA', 'mmx', 'AVX 2', '0'],
   ['WEBNN_DISABLE_PASSES', 'everything', 'fold,nonsense', 'fold;views'],
   ['WEBNN_FILL_ARENA', '2', 'yes', 'NaN'],
+  ['WEBNN_KEPT_SIZES', '0', '1025', 'all'],
 ]) {
   for (const value of values) {
     test(`${variable}=${value} is refused with its name, its value and what was expected`, async () => {
@@ -72,6 +73,7 @@ for (const [variable, value] of [
   ['WEBNN_DISABLE_PASSES', 'simplify'],
   ['WEBNN_DISABLE_PASSES', 'epilogues, chains'],
   ['WEBNN_DISABLE_PASSES', 'views'],
+  ['WEBNN_KEPT_SIZES', '1'],
   ['WEBNN_NUM_THREADS', '1'],
   ['WEBNN_NUM_THREADS', '2'],
   ['WEBNN_NUM_THREADS', '7'],

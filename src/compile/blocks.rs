@@ -231,7 +231,7 @@ mod tests {
     fn large_graphs_are_planned_in_no_time() {
         // Each block lives with the next few ones, and every hundredth for long.
         let block = |first: usize| {
-            let length = if first % 100 == 0 { 500 } else { 3 };
+            let length = if first.is_multiple_of(100) { 500 } else { 3 };
             (Lifetime { first, last: first + length }, 64 + first % 7 * 4096)
         };
         let start = std::time::Instant::now();

@@ -25,10 +25,10 @@ use super::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Constant, Graph, Node};
+use crate::ops::Op;
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
 use crate::ops::resample2d::InterpolationMode;
-use crate::ops::Op;
 use crate::shape::{Descriptor, Sizes};
 
 /// What lowering knows about a node.

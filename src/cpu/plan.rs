@@ -322,9 +322,9 @@ impl Plan {
 fn lower_all(graph: &mut Graph, views: &[bool], env: &Env, options: PlanOptions) -> Result<Vec<Option<Lowered>>> {
     let mut readers = Readers::new(graph);
     let mut all = Vec::with_capacity(graph.nodes.len());
-    for index in 0..graph.nodes.len() {
+    for (index, is_view) in views.iter().enumerate() {
         let node = &graph.nodes[index];
-        all.push(match (views[index], readers.lower_tied(graph, node)) {
+        all.push(match (*is_view, readers.lower_tied(graph, node)) {
             (true, _) => None,
             (false, Some(lowered)) => Some(lowered),
             (false, None) => Some(lower(graph, node, env, options.winograd)?),
@@ -436,6 +436,94 @@ mod tests {
         let threads = Threads::new(1).unwrap();
         let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
         Plan::compile(graph, &env, PASSES, PlanOptions::default()).unwrap()
+    }
+
+    /// The bits of the outputs for some inputs.
+    fn outputs(plan: &mut Plan, env: &Env) -> Vec<Buffer> {
+        let bytes = |(_, descriptor): &(String, Descriptor)| {
+            let mut random = crate::testing::Random::new(descriptor.bytes() as u64);
+            Buffer::copy_of(&random.tensor(descriptor).to_bytes()).unwrap()
+        };
+        let inputs: Vec<Buffer> = plan.inputs().iter().map(bytes).collect();
+        let mut outputs: Vec<Buffer> =
+            plan.outputs().iter().map(|(_, descriptor)| Buffer::zeroed(descriptor.bytes()).unwrap()).collect();
+        let inputs: Vec<&Buffer> = inputs.iter().collect();
+        plan.run(env, &inputs, &mut outputs.iter_mut().collect::<Vec<_>>()).unwrap();
+        outputs
+    }
+
+    #[test]
+    fn a_plan_that_is_resized_is_the_plan_of_its_sizes() {
+        let graphs = [
+            // A product with bias, activation and residual; views; a product of two computed matrices.
+            "%0 = input x float32 [SIZE, 48]
+             %1 = constant float32 [48, 40]
+             %2 = constant float32 [40]
+             %3 = matmul %0 %1
+             %4 = add %3 %2
+             %5 = gelu %4
+             %6 = reshape %5 newShape=[SIZE, 5, 8]
+             %7 = transpose %6 permutation=[1, 0, 2]
+             %8 = transpose %6 permutation=[1, 2, 0]
+             %9 = matmul %7 %8
+             %10 = softmax %9 axis=2
+             %11 = matmul %10 %7
+             %12 = reduceMean %11 axes=[1]
+             output y = %12
+             output z = %4",
+            // Broadcasts, whose rows are long or short, and sizes of one type in blocks.
+            "%0 = input x float32 [SIZE, 70]
+             %1 = input v float32 [70]
+             %2 = input c float32 [SIZE, 1]
+             %3 = mul %0 %1
+             %4 = add %3 %2
+             %5 = tanh %4
+             %6 = layerNormalization %5 axes=[1]
+             %7 = cast %6 dataType=int32
+             %8 = concat %5 %6 axis=1
+             output y = %7
+             output z = %8",
+            // Convolutions of all methods with channels last.
+            "%0 = input x float32 [1, 64, SIZE, 24]
+             %1 = constant float32 [64, 64, 3, 3]
+             %2 = constant float32 [64, 1, 3, 3]
+             %3 = constant float32 [32, 64, 1, 1]
+             %4 = conv2d %0 %1 padding=[1, 1, 1, 1]
+             %5 = relu %4
+             %6 = conv2d %5 %2 groups=64 padding=[1, 1, 1, 1]
+             %7 = conv2d %6 %3
+             %8 = conv2d %5 %1 strides=[2, 2] padding=[1, 1, 1, 1]
+             %9 = averagePool2d %7
+             output y = %9
+             output z = %8",
+        ];
+        let threads = Threads::new(2).unwrap();
+        let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
+        for text in graphs {
+            let at = |n: usize| {
+                let graph = parse(&text.replace("SIZE", &n.to_string()));
+                optimized_with_origin(graph, &env, super::PASSES).unwrap()
+            };
+            let ((mut graph, origin), mut resized) = (at(9), 0);
+            let mut plan = Plan::of_optimized(&mut graph, origin, &env, PlanOptions::default()).unwrap();
+            for n in [40, 33, 70, 71, 8, 150, 64] {
+                let (mut graph, origin) = at(n);
+                let fits = plan.resize(&graph, &[], origin.clone(), &env).unwrap();
+                let mut new = Plan::of_optimized(&mut graph, origin, &env, PlanOptions::default()).unwrap();
+                if !fits {
+                    plan = new;
+                    continue;
+                }
+                resized += 1;
+                let [of_plan, of_new] = [&plan, &new].map(|plan| &plan.description);
+                assert_eq!((&of_plan.steps, of_plan.memory), (&of_new.steps, of_new.memory), "{n} in {text}");
+                assert_eq!((&plan.memory.places, &plan.inputs), (&new.memory.places, &new.inputs), "{n} in {text}");
+                let bits = [&mut plan, &mut new].map(|plan| outputs(plan, &env));
+                assert!(bits[0].iter().map(Buffer::bytes).eq(bits[1].iter().map(Buffer::bytes)), "{n} in {text}");
+            }
+            // Another algorithm computes convolutions of small pictures.
+            assert!(resized >= 4, "{resized} of 7 in {text}");
+        }
     }
 
     #[test]

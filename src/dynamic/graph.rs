@@ -102,7 +102,7 @@ impl DynamicGraph {
         let outline = self.outline()?;
         let record = || Template::record(sizes, |free| Ok((Some(site.optimize(outline.at(free)?)?), ())));
         let (template, values) = self.templates.find(sizes, |()| true, record)?;
-        let spare = self.kept.make_room().map(|(_, graph)| graph);
+        let spare = self.kept.make_room(site.kept_sizes()).map(|(_, graph)| graph);
         let compiled = template.compile(site, &values, spare)?.expect("it has outputs, and sizes are not 0");
         self.kept.add(&(sizes.into(), compiled.clone()));
         Ok(compiled)

@@ -27,7 +27,7 @@ pub enum Backend {
 /// A compiled graph of either backend.
 pub enum Plan {
     /// Steps for the CPU.
-    Cpu(cpu::plan::Plan),
+    Cpu(Box<cpu::plan::Plan>),
     /// Kernels for a GPU.
     Gpu(gpu::plan::Plan),
 }
@@ -73,7 +73,10 @@ impl Backend {
     /// As the backends' plans have them.
     pub fn lower(&self, graph: &mut Graph, origin: Origin, env: &Env, settings: &Settings) -> Result<Plan> {
         match self {
-            Backend::Cpu => cpu::plan::Plan::of_optimized(graph, origin, env, settings.plan).map(Plan::Cpu),
+            Backend::Cpu => {
+                let plan = cpu::plan::Plan::of_optimized(graph, origin, env, settings.plan)?;
+                Ok(Plan::Cpu(Box::new(plan)))
+            }
             Backend::Gpu(device) => {
                 let cpu::plan::PlanOptions { share_views, fill_arena, .. } = settings.plan;
                 let options = gpu::plan::PlanOptions { share_views, fill_arena };

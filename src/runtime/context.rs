@@ -96,6 +96,13 @@ impl Context {
         })
     }
 
+    /// The same context, whose graphs keep `count` plans for different sizes.
+    #[cfg(test)]
+    pub fn keeping_sizes(mut self, count: usize) -> Context {
+        self.settings.kept_sizes = count;
+        self
+    }
+
     /// Finds what the context computes on: its first request, which all others rely on. `lost` is told when the device is
     /// lost, with a [`DeviceLost`](ErrorKind::DeviceLost) that says why, or dropped with this context.
     ///
@@ -383,6 +390,11 @@ pub struct Site<'a> {
 }
 
 impl Site<'_> {
+    /// How many plans for different sizes a graph keeps.
+    pub fn kept_sizes(&self) -> usize {
+        self.settings.kept_sizes
+    }
+
     /// A plan of `graph`.
     fn compile(&self, graph: Graph) -> Result<Plan> {
         let Optimized { mut graph, origin } = self.backend.optimize(graph, self.env, &self.settings)?;

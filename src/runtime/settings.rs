@@ -10,6 +10,11 @@ pub const THREADS_VARIABLE: &str = "WEBNN_NUM_THREADS";
 pub const PASSES_VARIABLE: &str = "WEBNN_DISABLE_PASSES";
 /// `1` fills the arena with NaN before each dispatch.
 pub const FILL_VARIABLE: &str = "WEBNN_FILL_ARENA";
+/// The number of sets of sizes whose plans a model or graph keeps.
+pub const KEPT_VARIABLE: &str = "WEBNN_KEPT_SIZES";
+
+/// How many plans are kept where nothing else is said: they are kilobytes, and hold the memory of packed weights once.
+pub const KEPT_SIZES: usize = 8;
 
 /// What the debug variables say.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +23,8 @@ pub struct Settings {
     pub passes: Passes,
     /// How plans are made.
     pub plan: PlanOptions,
+    /// How many plans for different sizes are kept.
+    pub kept_sizes: usize,
 }
 
 /// What the environment variable says; an empty one says nothing.
@@ -36,7 +43,8 @@ impl Settings {
     /// A NotSupportedError that names the variable, its value and what was expected.
     pub fn from_environment() -> Result<Settings> {
         let (passes, fill_arena) = (passes()?, fill_arena()?);
-        Ok(Settings { passes, plan: PlanOptions { share_views: passes.views, winograd: passes.winograd, fill_arena } })
+        let plan = PlanOptions { share_views: passes.views, winograd: passes.winograd, fill_arena };
+        Ok(Settings { passes, plan, kept_sizes: kept_sizes()? })
     }
 }
 
@@ -56,19 +64,27 @@ pub(super) fn fill_arena() -> Result<bool> {
     }
 }
 
+/// What [`KEPT_VARIABLE`] says.
+pub(super) fn kept_sizes() -> Result<usize> {
+    Ok(number(KEPT_VARIABLE)?.unwrap_or(KEPT_SIZES))
+}
+
+/// The number between 1 and 1024 that a variable says.
+fn number(name: &str) -> Result<Option<usize>> {
+    let Some(text) = variable(name) else { return Ok(None) };
+    match text.parse() {
+        Ok(count @ 1..=1024) => Ok(Some(count)),
+        _ => Err(refuse(name, &text, "a number between 1 and 1024")),
+    }
+}
+
 /// The number of threads of a context that does not ask for one: what the environment says, or else the physical
 /// cores within the affinity mask and the cgroup quota; half of it, at least one, for low power.
 ///
 /// # Errors
 /// A NotSupportedError if the environment says something that is no number of threads.
 pub fn thread_count(low_power: bool) -> Result<usize> {
-    let count = match variable(THREADS_VARIABLE) {
-        None => machine_threads(),
-        Some(text) => match text.parse() {
-            Ok(count @ 1..=1024) => count,
-            _ => return Err(refuse(THREADS_VARIABLE, &text, "a number between 1 and 1024")),
-        },
-    };
+    let count = number(THREADS_VARIABLE)?.unwrap_or_else(machine_threads);
     Ok(if low_power { (count / 2).max(1) } else { count })
 }
 

@@ -1,7 +1,10 @@
 //! What this process computes with, for people.
 
 use super::context::refusal;
-use super::settings::{FILL_VARIABLE, PASSES_VARIABLE, THREADS_VARIABLE, fill_arena, passes, thread_count, variable};
+use super::settings::{
+    FILL_VARIABLE, KEPT_SIZES, KEPT_VARIABLE, PASSES_VARIABLE, THREADS_VARIABLE, fill_arena, kept_sizes, passes,
+    thread_count, variable,
+};
 use crate::compile::Passes;
 use crate::cpu::simd::{ISA_VARIABLE, Isa, features};
 use crate::error::Error;
@@ -14,7 +17,7 @@ use crate::shape::{MAX_RANK, MAX_TENSOR_BYTES};
 use serde_json::{Value as Json, json};
 
 /// The environment variables and what they mean, as Markdown: the table in docs/environment.md is written from here.
-fn variables() -> [(&'static str, String); 6] {
+fn variables() -> [(&'static str, String); 7] {
     let passes: Vec<String> = Passes::NAMES.iter().map(|name| format!("`{name}`")).collect();
     [
         (
@@ -29,6 +32,13 @@ fn variables() -> [(&'static str, String); 6] {
             "`1` fills the memory of intermediate results with NaN before each dispatch, so that a read of something \
              never written shows"
                 .into(),
+        ),
+        (
+            KEPT_VARIABLE,
+            format!(
+                "number of sets of sizes, 1 to 1024, whose plans a model or graph keeps, instead of {KEPT_SIZES}; the plan \
+                 that was used longest ago is filled with the next sizes"
+            ),
         ),
         (THREADS_VARIABLE, "number of threads, 1 to 1024, instead of as many as the process may use".into()),
         (
@@ -50,6 +60,7 @@ fn problem(name: &str) -> Option<Error> {
         ISA_VARIABLE => Isa::detect().err(),
         PASSES_VARIABLE => passes().err(),
         FILL_VARIABLE => fill_arena().err(),
+        KEPT_VARIABLE => kept_sizes().err(),
         THREADS_VARIABLE => thread_count(false).err(),
         SOFTWARE_VARIABLE => software_allowed().err(),
         _ => None,

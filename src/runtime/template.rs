@@ -17,23 +17,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// a batch of one does, whose dimension broadcasts.
 const MAX_TEMPLATES: usize = 8;
 
-/// How many results for sets of sizes are kept.
-const MAX_RECENT: usize = 8;
-
 /// Bytes of the smallest weights that are kept for other sizes. Smaller ones are packed in an instant, and constants that follow
 /// from sizes, of which each set of sizes has others, are smaller.
 const MIN_KEPT: usize = 1 << 14;
 
 /// What was used last, the latest at the end.
-pub struct Recent<T, const MAX: usize = MAX_RECENT>(Mutex<Vec<T>>);
+pub struct Recent<T>(Mutex<Vec<T>>);
 
-impl<T, const MAX: usize> Default for Recent<T, MAX> {
-    fn default() -> Recent<T, MAX> {
+impl<T> Default for Recent<T> {
+    fn default() -> Recent<T> {
         Recent(Mutex::default())
     }
 }
 
-impl<T: Clone, const MAX: usize> Recent<T, MAX> {
+impl<T: Clone> Recent<T> {
     /// What is kept.
     pub fn lock(&self) -> MutexGuard<'_, Vec<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -47,10 +44,10 @@ impl<T: Clone, const MAX: usize> Recent<T, MAX> {
         Some(picked)
     }
 
-    /// Makes room for one more. Gives what was used longest ago, if that was in its place.
-    pub fn make_room(&self) -> Option<T> {
+    /// Makes room for one more if at most `most` are kept. Gives what was used longest ago, if that was in its place.
+    pub fn make_room(&self, most: usize) -> Option<T> {
         let mut kept = self.lock();
-        (kept.len() >= MAX).then(|| kept.remove(0))
+        (kept.len() >= most).then(|| kept.remove(0))
     }
 
     /// Keeps one more. There is room, see [`make_room`](Self::make_room).
@@ -141,7 +138,7 @@ impl<T> Template<T> {
 }
 
 /// The templates that were used last.
-pub struct Templates<T>(Recent<Arc<Template<T>>, MAX_TEMPLATES>);
+pub struct Templates<T>(Recent<Arc<Template<T>>>);
 
 impl<T> Default for Templates<T> {
     fn default() -> Templates<T> {
@@ -174,7 +171,7 @@ impl<T> Templates<T> {
         }
         let template = Arc::new(record()?);
         assert!(template.tape.evaluate(sizes, &mut values), "it was recorded with these sizes");
-        drop(self.0.make_room());
+        drop(self.0.make_room(MAX_TEMPLATES));
         self.0.add(&template);
         Ok((template, values))
     }

@@ -85,8 +85,8 @@ pub(super) fn find_kept(kept: &Kept, is_it: impl Fn(&Key) -> bool) -> Option<Arc
 }
 
 /// Makes room for one more. Gives the graph of the one that was in its place, if nobody else uses that.
-pub(super) fn spare(kept: &Kept) -> Option<Arc<CompiledGraph>> {
-    Arc::into_inner(kept.make_room()?)?.graph
+pub(super) fn spare(kept: &Kept, site: &Site) -> Option<Arc<CompiledGraph>> {
+    Arc::into_inner(kept.make_room(site.kept_sizes())?)?.graph
 }
 
 /// Bytes that the compiled graphs hold.
@@ -116,7 +116,7 @@ impl Session {
         }
         let (model, free) = (self.model()?, self.free_sizes(shapes));
         let import = |dims: &[Dim]| self.record(site, &model, shapes, &free, dims);
-        let filled = fill(&self.templates, site, &free, &import, spare(&self.kept))?;
+        let filled = fill(&self.templates, site, &free, &import, spare(&self.kept, site))?;
         let names = self.signature.inputs.iter().map(|input| input.name.clone()).collect();
         let made = Arc::new(Specialization::new(site, filled, Key::Shapes(shapes.clone()), names));
         self.kept.add(&made);

@@ -44,6 +44,8 @@ pub struct DenseStep {
 
 /// The numbers of a product.
 #[derive(Clone, Debug)]
+// It lives on the stack while a step is made or resized.
+#[allow(clippy::large_enum_variant)]
 pub enum DenseShape {
     /// `matmul()` and `gemm()`.
     Matmul(MatmulShape),

@@ -221,8 +221,7 @@ impl ElementwiseStep {
         in_place: bool,
     ) -> ElementwiseStep {
         let cost = program.instructions.iter().map(|instruction| cost(&instruction.op)).sum();
-        let mut step =
-            ElementwiseStep { actions: Vec::new(), registers: 0, operands, output, row: 0, cost, in_place };
+        let mut step = ElementwiseStep { actions: Vec::new(), registers: 0, operands, output, row: 0, cost, in_place };
         step.measure(dims);
         let mut build = Build::new(program, &step.operands, in_place);
         program.instructions.iter().enumerate().for_each(|(index, _)| build.instruction(index));

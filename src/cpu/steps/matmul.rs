@@ -188,7 +188,7 @@ struct PackedBatch<T> {
 
 /// A batched matrix product, ready to run.
 pub struct MatmulStep<T> {
-    shape: MatmulShape,
+    shape: Box<MatmulShape>,
     /// Whether `a` and `b` have changed places.
     swapped: bool,
     isa: Isa,
@@ -202,7 +202,7 @@ impl<T: Float> MatmulStep<T> {
     pub fn new(isa: Isa, threads: usize, shape: MatmulShape) -> MatmulStep<T> {
         let (shape, swapped) = shape.oriented();
         let plan = shape.plan::<T>(isa, threads, [false; 2]);
-        MatmulStep { shape, swapped, isa, threads, packed: [None, None], plan }
+        MatmulStep { shape: Box::new(shape), swapped, isa, threads, packed: [None, None], plan }
     }
 
     /// Plans a product of other sizes with the same constants; `false` if they have to be packed in another way.
@@ -220,7 +220,7 @@ impl<T: Float> MatmulStep<T> {
         let fits = swapped == self.swapped && fits(0) && fits(1);
         if fits {
             self.plan = shape.plan::<T>(self.isa, self.threads, self.packs());
-            self.shape = shape;
+            *self.shape = shape;
         }
         fits
     }
@@ -258,9 +258,8 @@ impl<T: Float> MatmulStep<T> {
         let (shape, widths) = (&self.shape, panel_widths(self.isa));
         let (strides, lanes) = shape.side(side);
         let (width, distinct) = ([widths.rows, widths.cols][side], shape.distinct(side));
-        let matrix = |&start: &usize| {
-            Packed::new(self.isa, weights.skip(start), layout(side, strides), lanes, shape.k, width)
-        };
+        let matrix =
+            |&start: &usize| Packed::new(self.isa, weights.skip(start), layout(side, strides), lanes, shape.k, width);
         let matrices = distinct.starts.iter().map(matrix).collect::<Result<_>>()?;
         self.packed[side] = Some(PackedBatch { matrices, distinct });
         self.plan = self.shape.plan::<T>(self.isa, self.threads, self.packs());

@@ -179,9 +179,9 @@ enum Layers {
         /// Length of the runs with one stride for moments and weights.
         run: usize,
         /// Where the moments of an element are, and the stride along a run.
-        layer: (View, usize),
+        layer: (Box<View>, usize),
         /// Where the weights of an element are, and the stride along a run.
-        weight: (View, usize),
+        weight: (Box<View>, usize),
     },
 }
 
@@ -246,7 +246,7 @@ fn strided(dims: &[usize], reduced: &[bool], axes: &[u32]) -> Layers {
         layer[axis] = count;
         count *= dims[axis];
     }
-    let [layer, weight] = [layer, weight].map(|strides| View::new(dims, &strides));
+    let [layer, weight] = [layer, weight].map(|strides| Box::new(View::new(dims, &strides)));
     let ((layers, layer_stride), (weights, weight_stride)) = (layer.inner(), weight.inner());
     Layers::Strided {
         nest: Nest::new(dims, reduced),

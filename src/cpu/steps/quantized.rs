@@ -109,8 +109,7 @@ struct Constants<'a> {
 
 impl<'a> Constants<'a> {
     fn read(l: &Lowering<'a>) -> Result<Constants<'a>> {
-        let read =
-            |index: usize| l.constant(index).map(|constant| constant.buffer()).transpose();
+        let read = |index: usize| l.constant(index).map(|constant| constant.buffer()).transpose();
         let filter = l.constant(1).expect("the pass takes constant filters only");
         let scale = read(2)?.expect("the pass makes this constant");
         Ok(Constants { filter, filter_type: l.input(1).dtype, scale, zeros: read(3)?, bias: read(4)? })
