@@ -29,7 +29,7 @@ pub enum Plan {
     /// Steps for the CPU.
     Cpu(Box<cpu::plan::Plan>),
     /// Kernels for a GPU.
-    Gpu(gpu::plan::Plan),
+    Gpu(Box<gpu::plan::Plan>),
 }
 
 impl Backend {
@@ -80,7 +80,8 @@ impl Backend {
             Backend::Gpu(device) => {
                 let cpu::plan::PlanOptions { share_views, fill_arena, .. } = settings.plan;
                 let options = gpu::plan::PlanOptions { share_views, fill_arena };
-                gpu::plan::Plan::of_optimized(graph, origin, device, env, options).map(Plan::Gpu)
+                let plan = gpu::plan::Plan::of_optimized(graph, origin, device, env, options)?;
+                Ok(Plan::Gpu(Box::new(plan)))
             }
         }
     }
