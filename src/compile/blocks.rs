@@ -23,7 +23,7 @@ struct Block {
 pub struct Blocks {
     all: Vec<Block>,
     calendar: Calendar,
-    /// Those that have bytes, the largest first.
+    /// All of them, the largest first: hardly any other order than the time before, as a rule.
     order: Vec<usize>,
     /// Room for those that live with one of them.
     neighbours: Vec<Range<usize>>,
@@ -34,7 +34,8 @@ impl Blocks {
     pub fn new(lifetimes: impl Iterator<Item = Lifetime>) -> Blocks {
         let all: Vec<Block> = lifetimes.map(|lifetime| Block { lifetime, bytes: 0, offset: None }).collect();
         let calendar = Calendar::new(all.iter().map(|block| block.lifetime));
-        Blocks { all, calendar, order: Vec::new(), neighbours: Vec::new() }
+        let order = (0..all.len()).collect();
+        Blocks { all, calendar, order, neighbours: Vec::new() }
     }
 
     /// Gives the block at `index` that many bytes, from the next [`pack`](Self::pack) on.
@@ -53,13 +54,14 @@ impl Blocks {
     /// where it fits between the blocks that live at the same time. Places are multiples of `alignment`.
     pub fn pack(&mut self, alignment: usize) -> usize {
         let Blocks { all, calendar, order, neighbours } = self;
-        order.clear();
-        order.extend((0..all.len()).filter(|&index| all[index].bytes > 0));
-        order.sort_unstable_by_key(|&index| (std::cmp::Reverse(all[index].bytes), index));
+        order.sort_by_key(|&index| (std::cmp::Reverse(all[index].bytes), index));
         all.iter_mut().for_each(|block| block.offset = None);
         let mut arena = 0;
         for &index in &*order {
             let Block { bytes, lifetime, .. } = all[index];
+            if bytes == 0 {
+                break;
+            }
             neighbours.clear();
             calendar.each_living(lifetime, |other| {
                 let Block { bytes, offset, .. } = all[other];

@@ -9,7 +9,7 @@ use crate::compile::memory::{Granularity, MemoryPlan, Place, Space};
 use crate::compile::{Passes, optimize};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
-use crate::ir::{Graph, Listing, Node, ValueId};
+use crate::ir::{Filling, Graph, Listing, Node, ValueId};
 use crate::memory::Buffer;
 use crate::observe::{Observer, Unobserved};
 use crate::shape::Descriptor;
@@ -128,17 +128,20 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Makes this the plan of `graph`, which is the graph that it was made of with other sizes, and of which `sizes` are the
-    /// constants that follow from them. Packed constants stay. `false` if the plan has to be made anew; it is of no use then.
+    /// Makes this the plan of the graph that it was made of with other sizes. Packed constants stay. `false` if the plan has to
+    /// be made anew; it is of no use then.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the arena or lists of places.
-    pub fn resize(&mut self, graph: &Graph, sizes: &[ValueId], origin: Origin, env: &Env) -> Result<bool> {
+    pub fn resize(&mut self, filling: &Filling, origin: Origin, env: &Env) -> Result<bool> {
+        let &Filling { graph, sizes, sized_nodes } = filling;
         if !self.memory.resize(graph, self.options.share_views) {
             return Ok(false);
         }
         for step in &mut self.steps {
-            if let (Work::Step(lowered), Computes::Node(index)) = (&mut step.work, step.computes) {
+            if let (Work::Step(lowered), Computes::Node(index)) = (&mut step.work, step.computes)
+                && sized_nodes[index as usize]
+            {
                 let node = &graph.nodes[index as usize];
                 let is_new = |operand: &usize| node.inputs[*operand].is_some_and(|id| sizes.contains(&id));
                 let fits = !lowered.packed.iter().any(is_new)
@@ -508,7 +511,9 @@ mod tests {
             let mut plan = Plan::of_optimized(&mut graph, origin, &env, PlanOptions::default()).unwrap();
             for n in [40, 33, 70, 71, 8, 150, 64] {
                 let (mut graph, origin) = at(n);
-                let fits = plan.resize(&graph, &[], origin.clone(), &env).unwrap();
+                let sized_nodes = vec![true; graph.nodes.len()];
+                let filling = Filling { graph: &graph, sizes: &[], sized_nodes: &sized_nodes };
+                let fits = plan.resize(&filling, origin.clone(), &env).unwrap();
                 let mut new = Plan::of_optimized(&mut graph, origin, &env, PlanOptions::default()).unwrap();
                 if !fits {
                     plan = new;

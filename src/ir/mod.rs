@@ -13,7 +13,7 @@ pub use builder::{Builder, Checkpoint, OperandId};
 pub use constant::Constant;
 pub use listing::Listing;
 pub use prologue::{Prologue, Storage, is_cheap};
-pub use stencil::Stencil;
+pub use stencil::{Filling, Stencil};
 pub use text::parse;
 
 use crate::dimension::Dim;

@@ -20,6 +20,18 @@ pub struct Stencil {
     sizes: Box<[Arc<[Dim]>]>,
     /// The values of these.
     size_ids: Box<[ValueId]>,
+    /// For each node, whether it has sizes that are known later.
+    sized_nodes: Box<[bool]>,
+}
+
+/// A graph with other sizes than it had before.
+pub struct Filling<'a> {
+    /// The graph. Bytes of its constants may have been dropped.
+    pub graph: &'a Graph,
+    /// The constants that follow from sizes.
+    pub sizes: &'a [ValueId],
+    /// For each node, whether its sizes may be others than before.
+    pub sized_nodes: &'a [bool],
 }
 
 impl Stencil {
@@ -38,16 +50,24 @@ impl Stencil {
                 Source::Input | Source::Node => {}
             }
         }
+        let is_sized = |id: &ValueId| {
+            let value = graph.value(*id);
+            !value.descriptor.is_known() || matches!(value.source, Source::Sizes(_))
+        };
+        let has_sizes = |node: &Node| node.inputs.iter().flatten().chain(&node.outputs).any(is_sized);
+        let mut sized_nodes: Box<[bool]> = graph.nodes.iter().map(has_sizes).collect();
         let of_node = |(index, node): (usize, &mut Node)| {
             let mut dims = Vec::new();
             node.visit_dims(&mut |dim| dims.push(*dim));
             dims.iter().any(|dim| !dim.is_number()).then(|| (index, dims.into_boxed_slice()))
         };
-        let nodes = graph.nodes.iter_mut().enumerate().filter_map(of_node).collect();
+        let nodes: Box<[(usize, Box<[Dim]>)]> = graph.nodes.iter_mut().enumerate().filter_map(of_node).collect();
+        nodes.iter().for_each(|(index, _)| sized_nodes[*index] = true);
         Stencil {
             graph,
             dims: dims.into(),
             nodes,
+            sized_nodes,
             constants: constants.into(),
             sizes: sizes.into(),
             size_ids: size_ids.into(),
@@ -76,9 +96,9 @@ impl Stencil {
         Ok(())
     }
 
-    /// The graph with the sizes of the last filling. Bytes of its constants may have been dropped.
-    pub fn graph(&self) -> &Graph {
-        &self.graph
+    /// The last filling, for what was made of the one before or of an earlier one.
+    pub fn filling(&self) -> Filling<'_> {
+        Filling { graph: &self.graph, sizes: &self.size_ids, sized_nodes: &self.sized_nodes }
     }
 
     /// The graph with the sizes of the last filling and all its constants. It can be lowered, and nothing else may be changed
@@ -88,10 +108,5 @@ impl Stencil {
             self.graph.values[*index].source = Source::Constant(constant.clone());
         }
         &mut self.graph
-    }
-
-    /// The constants that follow from sizes.
-    pub fn sizes(&self) -> &[ValueId] {
-        &self.size_ids
     }
 }

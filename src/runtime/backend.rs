@@ -94,7 +94,7 @@ impl Backend {
     pub fn resize(&self, plan: Plan, stencil: &Stencil, origin: &Origin, env: &Env) -> Result<Option<Plan>> {
         match plan {
             Plan::Cpu(mut plan) if plan.description().origin.is_alike(origin) => {
-                let fits = plan.resize(stencil.graph(), stencil.sizes(), origin.clone(), env)?;
+                let fits = plan.resize(&stencil.filling(), origin.clone(), env)?;
                 Ok(fits.then_some(Plan::Cpu(plan)))
             }
             _ => Ok(None),
