@@ -357,8 +357,8 @@ describe('run', () => {
       assert.equal(data[2], 2 * n + 100);
       await new Promise(setImmediate);
     }
-    // One in 16 waits for the event loop, and so does one behind a run that a busy machine held up.
-    assert.ok(atOnce > 0);
+    // One in 16 waits for the event loop. The others do not, even if the thread that ended what was before did not run again.
+    assert.ok(atOnce > 350, `${atOnce} of 500 ended in their calls`);
     cpu.destroy();
   });
 

@@ -66,12 +66,6 @@ impl Drop for Done {
     }
 }
 
-/// Tells all of them; only then somebody is woken, who would otherwise run in between, once for each.
-fn tell_all(ended: &mut Vec<(Done, Result<()>)>) {
-    let wakes: Vec<Wake> = ended.drain(..).filter_map(|(mut done, result)| done.tell(result)).collect();
-    wakes.into_iter().for_each(|wake| wake());
-}
-
 /// Why a context is lost that was destroyed, or that ended with its environment.
 const DESTROYED: &str = "it was destroyed";
 
@@ -118,7 +112,7 @@ struct Queue {
     server: Option<Server>,
     /// How many servers there have been.
     servers: Server,
-    /// Whether whoever serves has nothing to do and waits for a last request.
+    /// Whether whoever serves has done everything that was asked: anybody may take its place.
     is_lingering: bool,
 }
 
@@ -208,7 +202,7 @@ impl Timeline {
             return None;
         }
         if queue.is_lingering {
-            // That thread sees another number and goes to sleep.
+            // That thread sees another number and goes to sleep, when it has woken who waits for what it did.
             (queue.server, queue.is_lingering) = (None, false);
         }
         queue.engage().map(|server| Turn { worker: &self.worker, server })
@@ -300,7 +294,7 @@ fn serve(worker: &Worker, server: Server) {
             held.push(worker.handle(request));
             next = worker.next(server);
             if held.0.len() >= MAX_HELD || !next.as_ref().is_some_and(|next| next.short) {
-                held.tell(worker, Duration::ZERO);
+                held.tell(worker, next.is_none().then_some(server), Duration::ZERO);
             }
             next = next.or_else(|| held.finish(worker, server)).or_else(|| worker.linger(server));
         }
@@ -335,8 +329,9 @@ impl Held {
         self.0.push_back(request);
     }
 
-    /// Tells those that have ended, up to the first that goes on. That one is waited for if nothing was told.
-    fn tell(&mut self, worker: &Worker, patience: Duration) {
+    /// Tells those that have ended, up to the first that goes on. That one is waited for if nothing was told. `idle` is the
+    /// server if it has no other request.
+    fn tell(&mut self, worker: &Worker, idle: Option<Server>, patience: Duration) {
         let mut ended = Vec::new();
         while let Some((done, progress)) = self.0.pop_front() {
             let patience = if ended.is_empty() { patience } else { Duration::ZERO };
@@ -348,13 +343,18 @@ impl Held {
                 }
             }
         }
-        tell_all(&mut ended);
+        let wakes: Vec<Wake> = ended.into_iter().filter_map(|(mut done, result)| done.tell(result)).collect();
+        // Ends are in order by now, whoever comes next. Whoever is woken often asks for more at once, and this thread may not
+        // run again before that on a machine that has other work to do.
+        idle.filter(|_| self.0.is_empty()).into_iter().for_each(|server| worker.offer(server));
+        // Only when all are told, or they would run in between, once for each.
+        wakes.into_iter().for_each(|wake| wake());
     }
 
     /// Waits until all have ended, or for the next request.
     fn finish(&mut self, worker: &Worker, server: Server) -> Option<Request> {
         while !self.0.is_empty() {
-            self.tell(worker, PATIENCE);
+            self.tell(worker, Some(server), PATIENCE);
             if let Some(request) = worker.next(server) {
                 return Some(request);
             }
@@ -383,9 +383,15 @@ impl Worker {
         next
     }
 
+    /// Lets anybody take the place of `server`, who has done everything, until it begins with another request.
+    fn offer(&self, server: Server) {
+        let mut queue = self.lock();
+        debug_assert_eq!(queue.server, Some(server), "nobody else serves before");
+        queue.is_lingering = true;
+    }
+
     /// The next request, if it comes soon and nobody else takes the timeline.
     fn linger(&self, server: Server) -> Option<Request> {
-        self.lock().is_lingering = true;
         let start = Instant::now();
         loop {
             match self.next(server) {
@@ -574,6 +580,39 @@ mod tests {
         assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Operation, "internal error: kernel"));
         timeline.lose();
         assert_eq!(turn.run(|_| -> Result<()> { unreachable!("it is lost") }), Err(destroyed()));
+    }
+
+    #[test]
+    fn whoever_is_woken_by_an_end_may_take_the_timeline_and_nothing_overtakes_it() {
+        let timeline = Arc::new(timeline());
+        for round in 0..500 {
+            let (tell, told) = channel();
+            let (first, second, woken) = (tell.clone(), tell, timeline.clone());
+            // As a thread would do that runs before the one that wakes it does again.
+            let wake: Wake = Box::new(move || {
+                let turn = woken.turn().expect("everything is done");
+                assert!(woken.turn().is_none(), "there is one turn at a time");
+                turn.run(|_| Ok(())).unwrap();
+                let another = || woken.enqueue(|_| Ok(()), Done::new(move |_| second.send("second").unwrap()));
+                if round % 2 == 0 {
+                    drop(turn);
+                    another();
+                } else {
+                    another();
+                    drop(turn);
+                }
+            });
+            let tell = move |_| {
+                first.send("first").unwrap();
+                Some(wake)
+            };
+            let (go, held) = channel::<()>();
+            let wait = Box::new(move |_| (held.recv() == Err(std::sync::mpsc::RecvError)).then_some(Ok(())));
+            timeline.enqueue_any(move |_| Ok((round % 3 == 0).then_some(wait as Later)), Done::waking(tell));
+            drop(go);
+            let ends: Vec<_> = (0..2).map(|_| told.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
+            assert_eq!(ends, ["first", "second"]);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::signature::{Shapes, check_target};
 use super::template::{Ending, Filled, FreeSizes, fill};
 use super::value::{Feed, Target, Value};
 use super::{Session, SessionOptions};
+use crate::description::Processor;
 use crate::dimension::Dim;
 use crate::error::Result;
 use crate::ir::Builder;
@@ -89,9 +90,15 @@ pub(super) fn spare(kept: &Kept, site: &Site) -> Option<Arc<CompiledGraph>> {
     Arc::into_inner(kept.make_room(site.kept_sizes())?)?.graph
 }
 
-/// Bytes that the compiled graphs hold.
+/// Bytes that the compiled graphs hold, about. Those on the CPU share their weights whatever the sizes: the largest stands for
+/// all.
 pub(super) fn bytes_of(kept: &Kept) -> usize {
-    kept.lock().iter().map(|one| one.bytes()).sum()
+    let kept = kept.lock();
+    let graphs = kept.iter().filter_map(|one| one.graph.as_ref()?.description());
+    graphs.fold(0, |bytes, graph| match graph.processor {
+        Processor::Cpu { .. } => bytes.max(graph.bytes()),
+        Processor::Gpu { .. } => bytes + graph.bytes(),
+    })
 }
 
 impl Session {
@@ -166,11 +173,6 @@ impl Specialization {
     /// Whether the last run took hardly any time, and none of the threads of the pool.
     pub(super) fn is_quick(&self) -> bool {
         self.may_be_quick && Duration::from_nanos(self.last_run.load(Ordering::Relaxed)) <= QUICK
-    }
-
-    /// Bytes that the compiled graph holds.
-    fn bytes(&self) -> usize {
-        self.graph.as_ref().map_or(0, |graph| graph.bytes())
     }
 
     fn is_built(&self) -> bool {

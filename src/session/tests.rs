@@ -134,12 +134,15 @@ fn a_session_keeps_what_was_used_last_and_nothing_when_it_is_released() {
         let made = Arc::new(Slot::default());
         finished(|done| session.compile(shapes, made.clone(), done)).map(|()| made.take().expect("made").id)
     };
-    let first: Vec<u32> = (1..=8).map(|n| id_of(n).unwrap()).collect();
+    let mut first = vec![id_of(1).unwrap()];
+    let bytes = session.bytes();
+    assert!(bytes > 0);
+    first.extend((2..=8).map(|n| id_of(n).unwrap()));
     assert_eq!(id_of(1).unwrap(), first[0]);
     id_of(9).unwrap();
     assert_eq!(id_of(1).unwrap(), first[0]);
     assert_ne!(id_of(2).unwrap(), first[1]);
-    assert!(session.bytes() > 0);
+    assert_eq!(session.bytes(), bytes, "weights are there once");
     session.release();
     let error = id_of(1).unwrap_err();
     assert_eq!((error.code, session.bytes()), (Some(Code::Destroyed), 0));
