@@ -37,7 +37,7 @@ fn variables() -> [(&'static str, String); 7] {
             KEPT_VARIABLE,
             format!(
                 "number of sets of sizes, 1 to 1024, whose plans a model or graph keeps, instead of {KEPT_SIZES}; the plan \
-                 that was used longest ago is filled with the next sizes"
+                 that was used longest ago is resized for the next ones"
             ),
         ),
         (THREADS_VARIABLE, "number of threads, 1 to 1024, instead of as many as the process may use".into()),
