@@ -16,7 +16,7 @@ test('random graphs with named dimensions', { timeout: 300_000 }, async () => {
   const options = { accelerated: false, numThreads: 1 };
   const plain = await ml.createContext(options);
   const any = await ml.createContext({ ...options, extensions: ['dynamic-shapes'] });
-  // Fills the plan of one set of sizes with the next one.
+  // Resizes the plan of one set of sizes for the next one.
   process.env.WEBNN_KEPT_SIZES = '1';
   const one = await ml.createContext({ ...options, extensions: ['dynamic-shapes'] });
   delete process.env.WEBNN_KEPT_SIZES;

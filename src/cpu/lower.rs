@@ -118,16 +118,12 @@ pub fn lower(graph: &Graph, node: &Node, env: &Env, winograd: bool) -> Result<Lo
     Ok(Lowered { step, packed: lowering.packed })
 }
 
-/// Makes `lowered`, which is the step of `node` at other sizes, what [`lower`] makes of it now, with what it has packed;
-/// `false` if that is not possible. Reads no constants.
-///
-/// # Errors
-/// An `UnknownError` when there is no memory for lists of places.
-pub fn resize(lowered: &mut Lowered, graph: &Graph, node: &Node, env: &Env, winograd: bool) -> Result<bool> {
+/// Makes `step` fit the sizes that `node` has now, with what it has packed; `false` if it has to be made anew.
+pub fn resize(step: &mut Step, graph: &Graph, node: &Node, env: &Env, winograd: bool) -> bool {
     let mut l = Lowering::new(graph, node, env, winograd);
-    let fits = match (&mut lowered.step, &node.op) {
+    match (step, &node.op) {
         (Step::Dense(step), op) => {
-            let shape = dense_shape(op, &l).expect("the step is one of a product");
+            let shape = dense_shape(op, &l).expect("a product or convolution");
             let constants = [0, 1].map(|index| l.constant(index).is_some());
             with_following(&mut l, |l, following| step.resize(shape, constants, l.winograd, following))
         }
@@ -136,12 +132,7 @@ pub fn resize(lowered: &mut Lowered, graph: &Graph, node: &Node, env: &Env, wino
         (Step::Elementwise(step), Op::Elementwise(_) | Op::Fused(_)) => step.resize(l.inputs(), l.output()),
         (Step::Elementwise(step), Op::Quantize(_)) => quantize::resize(step, [0, 1, 2].map(|index| l.input(index))),
         _ => false,
-    };
-    if !fits && lowered.packed.is_empty() {
-        *lowered = lower(graph, node, env, winograd)?;
-        return Ok(lowered.packed.is_empty());
     }
-    Ok(fits)
 }
 
 fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
@@ -182,7 +173,7 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         }
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
         Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_) => {
-            lower_dense(dense_shape(op, l).expect("one of these"), l)?
+            lower_dense(dense_shape(op, l).expect("a product or convolution"), l)?
         }
         Op::Pool2d(op) => Pool2dStep::new(op, l.input(0), output).into(),
         Op::Gru(op) => {

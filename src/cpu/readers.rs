@@ -41,7 +41,7 @@ impl Readers {
         tied_gather(graph, node, matrix).map(lowered)
     }
 
-    /// Notes what the last one of the steps in `all`, those of the nodes that were lowered so far (views have none), has packed. Steps that
+    /// Notes what the last one of the steps in `all`, those of the nodes so far (views have none), has packed. Steps that
     /// gather from what it packed are replaced in `all` if nothing else needs the raw bytes. Bytes that nobody needs are
     /// given back.
     pub fn note(&mut self, graph: &mut Graph, all: &mut [Option<Lowered>]) {

@@ -26,7 +26,7 @@ pub struct Stencil {
 
 /// A graph with other sizes than it had before.
 pub struct Filling<'a> {
-    /// The graph. Bytes of its constants may have been dropped.
+    /// The graph.
     pub graph: &'a Graph,
     /// The constants that follow from sizes.
     pub sizes: &'a [ValueId],
@@ -101,12 +101,13 @@ impl Stencil {
         Filling { graph: &self.graph, sizes: &self.size_ids, sized_nodes: &self.sized_nodes }
     }
 
-    /// The graph with the sizes of the last filling and all its constants. It can be lowered, and nothing else may be changed
-    /// in it.
-    pub fn whole(&mut self) -> &mut Graph {
+    /// What `lower` makes of the graph with the sizes of the last filling. It may drop bytes of constants, which are there
+    /// again behind it, and may change nothing else.
+    pub fn lower<T>(&mut self, lower: impl FnOnce(&mut Graph) -> T) -> T {
+        let lowered = lower(&mut self.graph);
         for (index, constant) in &self.constants {
             self.graph.values[*index].source = Source::Constant(constant.clone());
         }
-        &mut self.graph
+        lowered
     }
 }

@@ -419,8 +419,8 @@ impl Site<'_> {
         Ok(compiled)
     }
 
-    /// As [`lower`](Self::lower) of the graph in `stencil`, with the plan of `spare`, which is of no use then; `None` where that
-    /// is not possible, see [`Backend::resize`], or somebody else has `spare`.
+    /// As [`lower`](Self::lower) of the graph in `stencil`, with the plan of `spare`, which is of no use then; `None` where
+    /// that is not possible, see [`Backend::resize`], or somebody else has `spare`.
     ///
     /// # Errors
     /// An OperationError for whatever goes wrong.

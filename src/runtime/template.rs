@@ -98,7 +98,7 @@ impl<T> Template<T> {
     }
 
     /// What is compiled for the sizes that `values` were computed for; `None` if there is nothing to compute. If `spare`, which
-    /// nobody else uses, was compiled for other sizes, its plan is filled with these, which takes much less than making one.
+    /// nobody else uses, was compiled for other sizes, its plan is resized, which takes much less than making one.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for constants that follow from sizes, an `OperationError` when compiling
@@ -121,7 +121,7 @@ impl<T> Template<T> {
         if resized.is_some() {
             return Ok(resized);
         }
-        let compiled = site.lower(stencil.whole(), origin)?;
+        let compiled = stencil.lower(|graph| site.lower(graph, origin))?;
         self.keep_weights(&compiled);
         Ok(Some(compiled))
     }

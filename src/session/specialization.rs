@@ -123,7 +123,7 @@ impl Session {
         }
         let (model, free) = (self.model()?, self.free_sizes(shapes));
         let import = |dims: &[Dim]| self.record(site, &model, shapes, &free, dims);
-        let filled = fill(&self.templates, site, &free, &import, spare(&self.kept, site))?;
+        let filled = fill(&self.templates, site, &free, &import, || spare(&self.kept, site))?;
         let names = self.signature.inputs.iter().map(|input| input.name.clone()).collect();
         let made = Arc::new(Specialization::new(site, filled, Key::Shapes(shapes.clone()), names));
         self.kept.add(&made);

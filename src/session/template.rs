@@ -119,8 +119,8 @@ fn fixed(mut kept: Kept, values: &[i64]) -> Kept {
     }
 }
 
-/// What is made for these sizes, from a template that fits them or a new one of what `import` gives; of `spare`, which was made
-/// for other ones, if that is possible.
+/// What is made for these sizes, from a template that fits them or a new one of what `import` gives; of what `spare` gives, which
+/// was made for other ones, if that is possible.
 ///
 /// # Errors
 /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an UnknownError when
@@ -130,7 +130,7 @@ pub(super) fn fill(
     site: &Site,
     free: &FreeSizes,
     import: Recorder,
-    spare: Option<Arc<CompiledGraph>>,
+    spare: impl FnOnce() -> Option<Arc<CompiledGraph>>,
 ) -> Result<Filled> {
     let fits = |bindings: &Bindings| bindings.form == free.form;
     let record = || Template::record(&free.sizes, |dims| optimized(site, &free.form, import(dims)?));
@@ -140,7 +140,7 @@ pub(super) fn fill(
         descriptor.shape.iter_mut().for_each(|dim| dim.fix(&values));
         Port { name: binding.name.clone(), descriptor }
     };
-    let graph = template.compile(site, &values, spare)?;
+    let graph = template.compile(site, &values, spare())?;
     let Bindings { inputs, outputs, rest, .. } = template.recorded();
     let [inputs, outputs] = [inputs, outputs].map(|all| all.iter().map(port).collect());
     let rest = rest.as_ref().map(|Ending { left, values: kept }| {

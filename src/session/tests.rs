@@ -319,7 +319,30 @@ fn movements() -> TestGraph {
         .output("z")
 }
 
+/// Constants on the left, which are packed unless there is one column, for each batch or each part of one.
+fn filters() -> TestGraph {
+    let weights = |count: u32| (0..count).map(|i| ((i * 13) % 17) as f32 / 17.0 - 0.5).collect::<Vec<f32>>();
+    TestGraph::default()
+        .input("x", Float, &["b", "2", "9", "n"])
+        .floats("filter", &[6, 9], &weights(54))
+        .floats("parts", &[2, 5, 6], &weights(60))
+        .node("MatMul", "filter x", "filtered", vec![])
+        .node("MatMul", "parts filtered", "y", vec![])
+        .output("y")
+}
+
 const ANY_SIZE: &[Sized] = &[
+    Sized {
+        graph: filters,
+        inputs: &[&["b", "2", "9", "n"]],
+        sizes: &[
+            &[("b", 3), ("n", 1)],
+            &[("b", 3), ("n", 5)],
+            &[("b", 4), ("n", 7)],
+            &[("b", 5), ("n", 1)],
+            &[("b", 2), ("n", 11)],
+        ],
+    },
     Sized {
         graph: attention,
         inputs: &[&["batch", "length", "8"], &["batch", "length"]],
@@ -362,9 +385,11 @@ impl Sized {
     pub fn templates(&self) -> Vec<usize> {
         let Sized { graph, inputs, sizes } = self;
         let (any, mut counts) = (session(graph(), SessionOptions::default()), Vec::new());
-        // Fills the plan of one set of sizes with the next one.
-        let context = opened(Context::new(Some(1), false).unwrap().keeping_sizes(1));
-        let one = Arc::new(Session::open(model(graph()), context, SessionOptions::default()).unwrap());
+        // Resizes the plan that was made last, or the one before.
+        let [one, two] = [1, 2].map(|count| {
+            let context = opened(Context::new(Some(1), false).unwrap().keeping_sizes(count));
+            Arc::new(Session::open(model(graph()), context, SessionOptions::default()).unwrap())
+        });
         for sizes in *sizes {
             let sizes: BTreeMap<String, u32> = sizes.iter().map(|(name, size)| (name.to_string(), *size)).collect();
             let size = |dim: &&str| dim.parse().unwrap_or_else(|_| sizes[*dim]);
@@ -383,7 +408,7 @@ impl Sized {
                 values.into_iter().map(|(shape, x)| (shape, x.into_iter().map(f32::to_bits).collect())).collect()
             };
             let fixed = bits(fixed);
-            for (session, what) in [(&any, "for any size"), (&one, "filled with other sizes")] {
+            for (session, what) in [(&any, "of any size"), (&one, "resized"), (&two, "resized in turns")] {
                 assert_eq!(bits(run(session, &feeds).unwrap()), fixed, "{what}, {sizes:?}");
             }
             counts.push(any.templates.count());

@@ -177,6 +177,7 @@ impl<T: Float> Conv2dStep<T> {
 
     /// Plans the convolution of other images with the same filter; `winograd` is the algorithm for a constant one. `false` if
     /// the filter has to be packed in another way.
+    #[must_use]
     pub fn resize(&mut self, shape: Conv2dShape, winograd: Option<OutputTile>) -> bool {
         let of_filter = |shape: &Conv2dShape| (shape.groups, shape.channels, shape.filter, shape.channels_last);
         if of_filter(&shape) != of_filter(&self.shape) {

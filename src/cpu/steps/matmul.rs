@@ -206,22 +206,24 @@ impl<T: Float> MatmulStep<T> {
     }
 
     /// Plans a product of other sizes with the same constants; `false` if they have to be packed in another way.
+    #[must_use]
     pub fn resize(&mut self, shape: MatmulShape) -> bool {
         let (shape, swapped) = shape.oriented();
-        let fits = |side: usize| {
-            let Some(packed) = &self.packed[side] else { return true };
-            let of_matrix = |shape: &MatmulShape| {
-                let (strides, lanes) = shape.side(side);
-                (strides.row, strides.col, lanes, shape.k)
-            };
-            let is_one = shape.batches() == 1 && packed.distinct.index.len() == 1;
-            of_matrix(&shape) == of_matrix(&self.shape) && (is_one || shape.distinct(side) == packed.distinct)
+        let of_matrix = |shape: &MatmulShape, side: usize| {
+            let (strides, lanes) = shape.side(side);
+            (strides.row, strides.col, lanes, shape.k)
         };
-        let fits = swapped == self.swapped && fits(0) && fits(1);
-        if fits {
-            self.plan = shape.plan::<T>(self.isa, self.threads, self.packs());
-            *self.shape = shape;
+        let (old, isa, threads) = (&self.shape, self.isa, self.threads);
+        let mut fits = swapped == self.swapped;
+        for (side, packed) in self.packed.iter_mut().enumerate() {
+            if let Some(packed) = packed {
+                let distinct = shape.distinct(side);
+                fits &= of_matrix(&shape, side) == of_matrix(old, side) && distinct.starts == packed.distinct.starts;
+                packed.distinct = distinct;
+            }
         }
+        self.plan = shape.plan::<T>(isa, threads, self.packs());
+        *self.shape = shape;
         fits
     }
 
