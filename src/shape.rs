@@ -134,9 +134,9 @@ pub fn elements(shape: &[u32]) -> usize {
     shape.iter().map(|&dim| dim as usize).product()
 }
 
-/// Row-major strides of a checked shape, in elements.
-pub fn strides(shape: &[u32]) -> PerAxis {
-    let mut strides: PerAxis = shape.iter().map(|_| 1).collect();
+/// Row-major strides, in elements, of any number of dimensions.
+pub fn strides(shape: &[u32]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis] * shape[axis] as usize;
     }
@@ -155,11 +155,13 @@ pub fn dim_strides(shape: &[Dim]) -> Vec<Dim> {
 /// Strides, in elements, that read a tensor of shape `from` as if it were broadcast to `to`: 0 along every
 /// dimension that is repeated. `from` must be unidirectionally broadcastable to `to`.
 pub fn broadcast_strides(from: &[u32], to: &[u32]) -> PerAxis {
-    let padding = to.len() - from.len();
-    let own = strides(from);
-    (0..to.len())
-        .map(|axis| if axis < padding || from[axis - padding] == 1 { 0 } else { own[axis - padding] })
-        .collect()
+    let mut strides: PerAxis = to.iter().map(|_| 0).collect();
+    let mut stride = 1;
+    for (own, &size) in strides.iter_mut().rev().zip(from.iter().rev()) {
+        *own = if size == 1 { 0 } else { stride };
+        stride *= size as usize;
+    }
+    strides
 }
 
 /// "Bidirectionally broadcast the shapes" of the draft; `None` is failure.
@@ -214,6 +216,6 @@ mod tests {
         assert!(broadcasts_to(&[4, 1], &[3, 4, 5]) && !broadcasts_to(&[3, 4, 5], &[4, 5]));
         assert!(broadcasts_blockwise(&[4, 5], &[16, 10]) && !broadcasts_blockwise(&[4, 5], &[9, 3]));
         assert_eq!(*broadcast_strides(&[4, 1], &[3, 4, 5]), [0, 1, 0]);
-        assert_eq!(*strides(&[2, 3, 4]), [12, 4, 1]);
+        assert_eq!(strides(&[2, 3, 4]), [12, 4, 1]);
     }
 }

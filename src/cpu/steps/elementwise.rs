@@ -247,12 +247,11 @@ impl ElementwiseStep {
     /// Lets operands of other shapes be broadcast to the shape of `output`, for a step that [`new`](Self::new) or
     /// [`behind`](Self::behind) has made; `false` if the step has to be made anew.
     #[must_use]
-    pub fn resize<'a>(&mut self, inputs: impl Iterator<Item = &'a Descriptor>, output: &Descriptor) -> bool {
+    pub fn resize<'a>(&mut self, inputs: impl Iterator<Item = &'a Descriptor>, output: &'a Descriptor) -> bool {
         let dims = axes(output);
-        let operands = self.operands.iter_mut().skip(usize::from(self.in_place));
-        operands.zip(inputs).for_each(|(operand, input)| operand.view = View::new(&dims, &broadcast(input, output)));
-        if self.in_place {
-            self.operands[0].view = View::new(&dims, &broadcast(output, output));
+        let inputs = self.in_place.then_some(output).into_iter().chain(inputs);
+        for (operand, input) in self.operands.iter_mut().zip(inputs) {
+            operand.view = View::new(&dims, &broadcast(input, output));
         }
         self.measure(&dims)
     }

@@ -172,7 +172,6 @@ impl MatmulShape {
 }
 
 /// The distinct matrices of an operand with batch dimensions.
-#[derive(Debug, PartialEq)]
 struct Distinct {
     /// Where each of them starts.
     starts: Vec<usize>,
