@@ -1,4 +1,4 @@
-// Apart from model.mjs, whose modules would count as memory of what `bench` measures.
+// A file of its own: what model.mjs imports would count as memory of the engine that `bench` measures.
 
 /**
  * Compiles a model for these shapes, so that no run does. A model that is cut is compiled as it runs.

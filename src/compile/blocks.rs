@@ -82,8 +82,8 @@ impl Blocks {
     }
 }
 
-/// Blocks by the time in which they live, for finding those that live at the same time as another one without looking at
-/// all: a graph has thousands, most of which live for a moment.
+/// Blocks by the time in which they live. It finds those that live at the same time as another one without a look at each of
+/// the thousands of a graph, few of which live long.
 struct Calendar {
     /// Number of moments, a power of two.
     moments: usize,

@@ -64,7 +64,7 @@ pub struct MemoryPlan {
     pub scratch: Vec<Place>,
     /// Bytes of the arena.
     pub arena: usize,
-    sharing: Sharing,
+    aliasing: Aliasing,
     granularity: Granularity,
     /// Values that have a block in the arena, in the order of the blocks. Behind them come those of scratch memory.
     roots: Vec<usize>,
@@ -72,7 +72,7 @@ pub struct MemoryPlan {
 }
 
 /// Which values share memory.
-struct Sharing {
+struct Aliasing {
     /// For each value, the value it lives inside of and where; itself if nowhere.
     parents: Vec<Home>,
     views: Vec<bool>,
@@ -96,44 +96,44 @@ fn is_plain(node: &Node) -> bool {
 impl MemoryPlan {
     /// The plan of `graph` before anything has a place. `share_views` allows views to need no step.
     pub fn new(graph: &Graph, share_views: bool, granularity: Granularity) -> MemoryPlan {
-        let sharing = Sharing::new(graph, share_views.then_some(granularity));
-        let lifetimes = sharing.lifetimes(graph);
+        let aliasing = Aliasing::new(graph, share_views.then_some(granularity));
+        let lifetimes = aliasing.lifetimes(graph);
         let in_arena = |root: &usize| {
             matches!(graph.values[*root].source, Source::Node)
-                && sharing.outputs[*root].is_none()
-                && sharing.parents[*root].root == *root
+                && aliasing.outputs[*root].is_none()
+                && aliasing.parents[*root].root == *root
                 && lifetimes[*root].is_some()
         };
         let roots: Vec<usize> = (0..lifetimes.len()).filter(in_arena).collect();
         let of_scratch = (0..graph.nodes.len()).map(|at| Lifetime { first: at, last: at });
         let of_values = roots.iter().filter_map(|&root| lifetimes[root]);
         let blocks = Blocks::new(of_values.chain(of_scratch));
-        MemoryPlan { places: Vec::new(), scratch: Vec::new(), arena: 0, sharing, granularity, roots, blocks }
+        MemoryPlan { places: Vec::new(), scratch: Vec::new(), arena: 0, aliasing, granularity, roots, blocks }
     }
 
     /// For each node, whether it is a view, which needs no step.
     pub fn views(&self) -> &[bool] {
-        &self.sharing.views
+        &self.aliasing.views
     }
 
     /// Values that are copied to the output of this index when all nodes are done.
     pub fn copies(&self) -> &[(ValueId, usize)] {
-        &self.sharing.copies
+        &self.aliasing.copies
     }
 
     /// Lets the graph have other sizes, for which nothing has a place yet; `false` if other values share memory then, so that
     /// the plan has to be made anew.
     #[must_use]
     pub fn resize(&mut self, graph: &Graph, share_views: bool) -> bool {
-        let sharing = Sharing::new(graph, share_views.then_some(self.granularity));
-        let fits = sharing.is_alike(&self.sharing);
-        self.sharing = sharing;
+        let aliasing = Aliasing::new(graph, share_views.then_some(self.granularity));
+        let fits = aliasing.is_alike(&self.aliasing);
+        self.aliasing = aliasing;
         fits
     }
 
     /// Gives all values places; `scratch` are, for each node, the bytes of scratch memory of its step.
     pub fn place(&mut self, graph: &Graph, scratch: impl Iterator<Item = usize>) {
-        let MemoryPlan { places, sharing, roots, blocks, .. } = self;
+        let MemoryPlan { places, aliasing, roots, blocks, .. } = self;
         for (block, &root) in roots.iter().enumerate() {
             blocks.set_bytes(block, graph.values[root].descriptor.bytes());
         }
@@ -147,7 +147,7 @@ impl MemoryPlan {
         places.clear();
         places.resize(graph.values.len(), None);
         for (index, value) in graph.values.iter().enumerate() {
-            let space = match (&value.source, sharing.outputs[index]) {
+            let space = match (&value.source, aliasing.outputs[index]) {
                 (Source::Constant(_), _) => Some(Space::Constant(ValueId(index as u32))),
                 (Source::Sizes(_), _) => unreachable!("memory is planned for sizes that are known"),
                 (Source::Node, output) => output.map(Space::Output),
@@ -161,7 +161,7 @@ impl MemoryPlan {
         }
         roots.iter().enumerate().for_each(|(block, &root)| places[root] = Some(in_arena(block)));
         for index in 0..places.len() {
-            let Home { root, offset } = sharing.home(index);
+            let Home { root, offset } = aliasing.home(index);
             if root != index {
                 let bytes = graph.values[index].descriptor.bytes();
                 places[index] = places[root].map(|place| Place { offset: place.offset + offset, bytes, ..place });
@@ -180,25 +180,25 @@ pub fn plan(graph: &Graph, scratch: &[usize], share_views: bool, granularity: Gr
     plan
 }
 
-impl Sharing {
+impl Aliasing {
     /// Which values of `graph` share memory; views do where `views` tells their granularity.
-    fn new(graph: &Graph, views: Option<Granularity>) -> Sharing {
+    fn new(graph: &Graph, views: Option<Granularity>) -> Aliasing {
         let count = graph.values.len();
-        let mut sharing = Sharing {
+        let mut aliasing = Aliasing {
             parents: (0..count).map(|root| Home { root, offset: 0 }).collect(),
             views: vec![false; graph.nodes.len()],
             outputs: vec![None; count],
             copies: Vec::new(),
         };
         if let Some(granularity) = views {
-            sharing.find_views(graph, granularity);
+            aliasing.find_views(graph, granularity);
         }
-        sharing.place_outputs(graph);
-        sharing
+        aliasing.place_outputs(graph);
+        aliasing
     }
 
     /// Whether the same values share memory, at whatever places.
-    fn is_alike(&self, other: &Sharing) -> bool {
+    fn is_alike(&self, other: &Aliasing) -> bool {
         self.views == other.views
             && self.outputs == other.outputs
             && self.copies == other.copies

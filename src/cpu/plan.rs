@@ -331,7 +331,7 @@ impl Plan {
     }
 }
 
-/// Lowers every node but views; gives back the bytes of each constant that only packed copies of it will be read of.
+/// Lowers every node that is not a view. Frees the bytes of constants once only their packed copies are read.
 fn lower_all(graph: &mut Graph, views: &[bool], env: &Env, options: PlanOptions) -> Result<Vec<Option<Lowered>>> {
     let mut readers = Readers::new(graph);
     let mut all = Vec::with_capacity(graph.nodes.len());

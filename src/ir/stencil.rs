@@ -5,12 +5,12 @@ use crate::dimension::Dim;
 use crate::error::Result;
 use std::sync::Arc;
 
-/// A graph whose sizes are known later. Filling it with them writes numbers where dimensions are that are none, so that
-/// nothing else is made anew.
+/// A graph whose sizes are known later. Filling it overwrites the dimensions that follow from them, and nothing else is made
+/// anew.
 pub struct Stencil {
     /// With the sizes of the last filling.
     graph: Graph,
-    /// Dimensions of values: of which one, which one, and what it is.
+    /// The dimensions of values that follow from sizes: value, axis, and the dimension itself.
     dims: Box<[(usize, usize, Dim)]>,
     /// Nodes with dimensions of their own, and all of these in the order in which the node shows them.
     nodes: Box<[(usize, Box<[Dim]>)]>,

@@ -119,8 +119,8 @@ fn fixed(mut kept: Kept, values: &[i64]) -> Kept {
     }
 }
 
-/// What is made for these sizes, from a template that fits them or a new one of what `import` gives; of what `spare` gives, which
-/// was made for other ones, if that is possible.
+/// Compiles for these sizes, from a template that fits them or a new one of what `import` gives. If possible, it resizes the
+/// graph for other sizes that `spare` gives.
 ///
 /// # Errors
 /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an UnknownError when

@@ -180,9 +180,7 @@ impl ElementwiseStep {
         inputs: impl Iterator<Item = &'a Descriptor>,
         output: &Descriptor,
     ) -> ElementwiseStep {
-        let dims = axes(output);
-        let operand = |input: &Descriptor| Operand::new(input.dtype, View::new(&dims, &broadcast(input, output)));
-        ElementwiseStep::build(program, inputs.map(operand).collect(), &dims, output.dtype, false)
+        ElementwiseStep::broadcasting(program, inputs, output, false)
     }
 
     /// A program on operands of the data types `types` that are read with `strides` (in elements, 0 = repeated) over the
@@ -207,10 +205,18 @@ impl ElementwiseStep {
         output: &'a Descriptor,
         others: impl Iterator<Item = &'a Descriptor>,
     ) -> ElementwiseStep {
+        ElementwiseStep::broadcasting(program, std::iter::once(output).chain(others), output, true)
+    }
+
+    fn broadcasting<'a>(
+        program: &Fused,
+        inputs: impl Iterator<Item = &'a Descriptor>,
+        output: &Descriptor,
+        in_place: bool,
+    ) -> ElementwiseStep {
         let dims = axes(output);
         let operand = |input: &Descriptor| Operand::new(input.dtype, View::new(&dims, &broadcast(input, output)));
-        let operands = std::iter::once(output).chain(others).map(operand);
-        ElementwiseStep::build(program, operands.collect(), &dims, output.dtype, true)
+        ElementwiseStep::build(program, inputs.map(operand).collect(), &dims, output.dtype, in_place)
     }
 
     fn build(
