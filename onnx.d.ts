@@ -7,16 +7,23 @@ import type { MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperandDataType, 
  */
 export type OnnxSource = string | { readonly href: string; readonly protocol: string } | ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
+/** Paths or bytes of files with weights, by the locations that a model names. Other files are found beside it. */
+export type OnnxExternalData = Readonly<Record<string, OnnxSource>>;
+
 /** An input or output of a model. */
 export interface OnnxValueInfo {
   readonly name: string;
   /** The data type in WebNN (truth values are `uint8`), or its name in ONNX where WebNN has none, as `double`. */
   readonly dataType: string;
+  /** The type as ONNX writes it: `tensor(float)`, `tensor(bool)`, `seq(tensor(int64))`. */
+  readonly type: string;
   /**
    * Sizes, and names of those that are free. A free dimension without a name is called `<input>_dim_<axis>`. `null` if the
    * model does not even say how many dimensions there are.
    */
   readonly shape: readonly (number | string)[] | null;
+  /** The same as the file has it: a free dimension without a name is an empty string. */
+  readonly declaredShape: readonly (number | string)[] | null;
 }
 
 /** What a model file says about itself. */
@@ -100,6 +107,13 @@ export interface OnnxLoadOptions {
   numThreads?: number | undefined;
   /** Sizes of free dimensions by name. */
   freeDimensions?: Record<string, number>;
+  /**
+   * Whether free dimensions of one name may have different sizes in a run. Models that were written carelessly need it;
+   * `false` by default, so that feeds that do not fit each other are refused.
+   */
+  looseDimensions?: boolean | undefined;
+  /** What stands for files with weights beside the model, by the locations that it names. */
+  externalData?: OnnxExternalData | undefined;
   /** Names of the values to compute, any of the main graph; the outputs of the model when it is left out. */
   outputs?: string[];
   /**
@@ -122,7 +136,11 @@ export interface OnnxAbortSignal {
 
 /** An output of a run. It can be fed to a model as it is. */
 export interface OnnxResult<Data extends ArrayBufferView = any> {
-  /** The elements. Those of float16 are a Float16Array where the runtime has it, and otherwise a Uint16Array of their bits. */
+  /**
+   * The elements. Those of float16 are a Float16Array where the runtime has it, and otherwise a Uint16Array of their bits.
+   * Large ones are copied into JavaScript when they are read for the first time. A result whose data nobody has read costs
+   * no copy when it is fed to a model, as a cache is.
+   */
   data: Data;
   shape: number[];
   dataType: MLOperandDataType;
@@ -178,13 +196,14 @@ export class OnnxModel {
    * Runs the model. For shapes that it has not been run with before, it is compiled first.
    *
    * @param feeds values of all inputs, by name. Data are used as they are at the time of the call.
-   * @param fetches where outputs go: an MLTensor, or `null` for one that is not read
-   * @returns by name, the MLTensor that was given for an output, or its data with type and shape. They belong to the caller.
+   * @param fetches where outputs go: an MLTensor, `'tensor'` for a new one of the model's context, or `null` for one that is
+   *   not read
+   * @returns by name, the MLTensor of an output, or its data with type and shape. They belong to the caller.
    * @typeParam Results what the outputs are, as in `run<{ logits: OnnxResult<Float32Array> }>(feeds)`
    */
   run<Results extends Record<string, OnnxResult | MLTensor> = Record<string, any>>(
     feeds: Record<string, OnnxFeed>,
-    fetches?: Record<string, MLTensor | null>,
+    fetches?: Record<string, MLTensor | 'tensor' | null>,
   ): Promise<Results>;
 
   /**
@@ -229,8 +248,18 @@ export function importModel(
   builder: MLGraphBuilder,
   source: OnnxSource,
   bindings?: Record<string, MLOperand>,
-  options?: { freeDimensions?: Record<string, number>; outputs?: string[] },
+  options?: OnnxImportOptions,
 ): Record<string, MLOperand>;
+
+/** What of a model is imported, and where its weights are. */
+export interface OnnxImportOptions {
+  /** Sizes of free dimensions by name. */
+  freeDimensions?: Record<string, number>;
+  /** Names of the values to compute; the outputs of the model when it is left out. */
+  outputs?: string[];
+  /** What stands for files with weights beside the model, by the locations that it names. */
+  externalData?: OnnxExternalData | undefined;
+}
 
 /** What can be known of a model without building it. */
 export interface OnnxInspection {
@@ -253,7 +282,7 @@ export interface OnnxInspection {
 }
 
 /** Tells about a model, also one that is not supported. */
-export function inspectModel(source: OnnxSource, options?: { freeDimensions?: Record<string, number> }): OnnxInspection;
+export function inspectModel(source: OnnxSource, options?: Omit<OnnxImportOptions, 'outputs'>): OnnxInspection;
 
 /** The operators that are translated, with what of them is not. */
 export function supportedOperators(): { domain: string; operator: string; notes: string }[];

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use webnn_node::onnx::Model;
+use webnn_node::onnx::file::FileSource;
 use webnn_node::onnx::model::{Dimension, ValueInfo};
 use webnn_node::runtime::{Context, Done, Slot, Wish};
 use webnn_node::session::{Session, SessionOptions, Shapes};
@@ -67,7 +68,7 @@ fn main() {
         })
         .collect();
     let rounds = dimensions.values().map(|sizes| sizes.len()).max().expect("a free dimension") as u32;
-    let model = Arc::new(Model::open(path.as_ref()).expect("a model"));
+    let model = Arc::new(Model::open(FileSource::Path(path.into()), Vec::new()).expect("a model"));
     println!("{} nodes, {rounds} sets of sizes", model.graph.nodes.len());
     let context = Arc::new(Context::new(Some(1), false).expect("a context"));
     finished(|done| context.open(Wish::Cpu, Done::unobserved(), done));

@@ -196,6 +196,18 @@ class Context {
   }
 
   /**
+   * An MLTensor that a run has made.
+   *
+   * @param {import('./internal.js').Handle<'tensor'>} handle
+   * @param {import('./internal.js').Descriptor & {readable: boolean, writable: boolean}} descriptor
+   */
+  adoptTensor(handle, descriptor) {
+    const tensor = new Tensor(this, handle, descriptor, false);
+    this.#resources.add(tensor);
+    return createMLTensor(tensor);
+  }
+
+  /**
    * @param {import('./internal.js').Dictionaries['MLOperandDescriptor']} descriptor
    * @param {unknown} data
    * @param {string} kind of the data, from `bufferSource`

@@ -74,6 +74,20 @@ type Snapshot = Handle<'read'>;
 type Environment = Handle<'environment'>;
 type Model = Handle<'model'>;
 type Session = Handle<'session'>;
+/** A result that nobody has read. */
+type Value = Handle<'value'>;
+
+/** An output that was read: null without memory for an ArrayBuffer. */
+export type MadeValue = [contents: ArrayBuffer | Value | null, dataType: number, ...shape: number[]];
+/** An output in a new tensor. */
+export type MadeTensor = [handle: Tensor, dataType: number, ...shape: number[]];
+/** What a run makes of an output: nothing of one that goes elsewhere. */
+export type Made = MadeValue | MadeTensor | undefined;
+
+/** For each input a tensor and null, or bytes or a result and their shape or null. */
+export type NativeFeeds = (Tensor | Value | Uint8Array | readonly number[] | null)[];
+/** A tensor, true for a new one, null for what is not read, undefined for what is. */
+export type NativeTarget = Tensor | true | null | undefined;
 
 /** What a native function gives instead of its result for a model that cannot be used. */
 export interface Refusal {
@@ -92,9 +106,16 @@ export interface FreeDimensions {
   sizes: number[];
 }
 
+/** What stands for a file beside a model: a path or bytes. */
+export interface ExternalFile {
+  location: string;
+  source: string | Uint8Array;
+}
+
 /** What is fixed for all runs of a session. */
 export interface SessionOptions {
   dimensions: FreeDimensions;
+  looseDimensions: boolean;
   /** Those of the model when left out. */
   outputs?: string[];
   constants: { name: string; shape?: number[]; bytes: Uint8Array }[];
@@ -202,8 +223,8 @@ export interface Binding {
   describeDynamicGraph(graph: DynamicGraph): string | null;
   destroyDynamicGraph(graph: DynamicGraph): void;
   /** Makes the model, and JSON of its inputs, outputs and metadata. */
-  openModel(environment: Environment, id: number, source: string | Uint8Array): void;
-  readModel(source: string | Uint8Array): Model | Refusal;
+  openModel(environment: Environment, id: number, source: string | Uint8Array, files: ExternalFile[]): void;
+  readModel(source: string | Uint8Array, files: ExternalFile[]): Model | Refusal;
   /** JSON of an OnnxInspection. */
   inspectModel(model: Model, dimensions: FreeDimensions): string | Refusal;
   /** JSON of KnownShapes. */
@@ -217,18 +238,12 @@ export interface Binding {
   /** Refuses names that are not those of the session. */
   checkNames(session: Session, feeds: string[], fetches: string[]): void;
   /**
-   * `feeds` has a tensor and null, or bytes and their shape or null, for each input; `fetches` a tensor, null for what is
-   * not read, or undefined, for each output. Makes a list for each output: buffer, data type, sizes; undefined for one that
-   * is not read. The buffer is null when there is no memory for it. What it makes is its result where `mayRunHere` is true
-   * and the run is quick; it is told later otherwise.
+   * Makes what becomes of each output. That is the result where `mayRunHere` is true and the run is quick; it is told later
+   * otherwise.
    */
-  runSession(
-    session: Session,
-    id: number,
-    feeds: (Tensor | Uint8Array | readonly number[] | null)[],
-    fetches: (Tensor | null | undefined)[] | undefined,
-    mayRunHere: boolean,
-  ): [ArrayBuffer | null, number, ...number[]][] | null;
+  runSession(session: Session, id: number, feeds: NativeFeeds, fetches: NativeTarget[] | undefined, mayRunHere: boolean): Made[] | null;
+  /** Null without memory; otherwise, the result is not held any more. */
+  readValue(value: Value): ArrayBuffer | null;
   /** Makes the graph, or null for none, and JSON of a Compilation. */
   compileSession(session: Session, id: number, names: string[], shapes: number[][]): void;
   /** Makes the JSON of an OnnxDescription. */

@@ -75,11 +75,11 @@ describe('loadModel', () => {
     });
     const model = await loadModel(bytes, { context });
     assert.deepEqual(model.inputs, [
-      { name: 'x', dataType: 'float32', shape: [1, 'x_dim_1', 'n'] },
-      { name: 'flags', dataType: 'uint8', shape: [2] },
-      { name: 'any', dataType: 'int64', shape: null },
+      { name: 'x', dataType: 'float32', type: 'tensor(float)', shape: [1, 'x_dim_1', 'n'], declaredShape: [1, '', 'n'] },
+      { name: 'flags', dataType: 'uint8', type: 'tensor(bool)', shape: [2], declaredShape: [2] },
+      { name: 'any', dataType: 'int64', type: 'tensor(int64)', shape: null, declaredShape: null },
     ]);
-    assert.deepEqual(model.outputs, [{ name: 'y', dataType: 'float32', shape: ['n'] }]);
+    assert.deepEqual(model.outputs, [{ name: 'y', dataType: 'float32', type: 'tensor(float)', shape: ['n'], declaredShape: ['n'] }]);
     assert.deepEqual(model.metadata, {
       irVersion: 8, producerName: 'pen', producerVersion: '2', domain: '', modelVersion: 5, description: 'about',
       graphName: 'test', opsets: { '': 17, 'com.microsoft': 1 }, properties: { licence: 'ours' },

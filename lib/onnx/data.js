@@ -4,6 +4,7 @@
 
 const { DATA_TYPES, requireKind } = require('../descriptor.js');
 const { quote } = require('../errors.js');
+const native = require('../native.js');
 const { slots: tensorSlots } = require('../tensor.js');
 const { isObject } = require('../webidl.js');
 const { codedError } = require('./errors.js');
@@ -47,15 +48,33 @@ function feedName(name) {
  * @property {string} kind of the data, from `bufferSource`
  * @property {number[]} [shape]
  * @property {unknown} [dataType] as the caller gave it
+ * @property {undefined} [held]
  */
 
-/** @typedef {FeedOfData | {tensor: import('../internal.js').TensorState, shape?: undefined}} Feed data, or the state of an MLTensor */
+/**
+ * @typedef {object} FeedOfResult of which nobody has read the data
+ * @property {undefined} [tensor]
+ * @property {import('../internal.js').Handle<'value'>} held
+ * @property {number[]} shape
+ * @property {unknown} dataType
+ */
 
-/** @typedef {[buffer: ArrayBuffer | null, dataType: number, ...shape: number[]]} Made an output as the native side gives it */
+/** @typedef {FeedOfData | FeedOfResult | {tensor: import('../internal.js').TensorState, shape?: undefined}} Feed data, or the state of an MLTensor */
+
+/**
+ * What of a result is not in its properties as long as nobody has read its data.
+ *
+ * @typedef {object} Unread
+ * @property {import('../internal.js').Handle<'value'>} handle
+ * @property {readonly number[]} shape
+ */
+
+/** @type {WeakMap<object, Unread>} by the results */
+const unread = new WeakMap();
 
 /**
  * @param {string} what from `feedName`
- * @param {unknown} value an MLTensor, a view, a buffer, or `{data, shape, dataType}`
+ * @param {unknown} value an MLTensor, a view, a buffer, or `{data, shape, dataType}`, which is also what a result is
  * @returns {Feed}
  * @throws {TypeError} for anything else
  */
@@ -64,6 +83,20 @@ function toFeed(what, value) {
   if (tensor !== undefined) {
     return { tensor };
   }
+  const result = isObject(value) ? unread.get(value) : undefined;
+  if (isObject(value) && result !== undefined && isSame(result.shape, value.shape)) {
+    return { held: result.handle, shape: [...result.shape], dataType: value.dataType };
+  }
+  return toFeedOfData(what, value);
+}
+
+/**
+ * @param {string} what from `feedName`
+ * @param {unknown} value a view, a buffer, or `{data, shape, dataType}`
+ * @returns {FeedOfData}
+ * @throws {TypeError} for anything else
+ */
+function toFeedOfData(what, value) {
   if (!isObject(value)) {
     const expected = 'an MLTensor, a typed array, a buffer or {data, shape, dataType}';
     throw new TypeError(`${what} is ${String(value)}, expected ${expected}`);
@@ -76,6 +109,14 @@ function toFeed(what, value) {
     throw new TypeError(`${what} has data and no shape, expected a list of sizes`);
   }
   return { ...toSource(data, what), shape: requireNumbers(Array.from(shape), `${what}: shape`), dataType };
+}
+
+/**
+ * @param {readonly number[]} shape
+ * @param {unknown} other
+ */
+function isSame(shape, other) {
+  return Array.isArray(other) && other.length === shape.length && shape.every((size, axis) => size === other[axis]);
 }
 
 /**
@@ -94,14 +135,26 @@ function requireNumbers(list, what) {
 }
 
 /**
+ * @param {unknown} given
+ * @param {string} dataType of the input
+ * @param {string} what
+ * @throws {TypeError} if they are not the same
+ */
+function requireSameType(given, dataType, what) {
+  if (given !== dataType) {
+    throw new TypeError(`${what} is of type ${typeof given === 'string' ? quote(given) : typeof given}, expected ${dataType}`);
+  }
+}
+
+/**
  * @param {FeedOfData} feed
  * @param {string} dataType of the input
  * @param {string} what
  * @throws {TypeError} if the data are of another type
  */
 function requireType({ kind, dataType: given }, dataType, what) {
-  if (given !== undefined && given !== dataType) {
-    throw new TypeError(`${what} is of type ${typeof given === 'string' ? quote(given) : typeof given}, expected ${dataType}`);
+  if (given !== undefined) {
+    requireSameType(given, dataType, what);
   }
   const known = DATA_TYPES.find((name) => name === dataType);
   if (known !== undefined) {
@@ -110,16 +163,66 @@ function requireType({ kind, dataType: given }, dataType, what) {
 }
 
 /**
- * @param {Made} made
+ * @param {import('../internal.js').MadeValue} made
  * @param {string} name of the output
  * @returns {import('../../onnx.js').OnnxResult}
  */
-function toResult([buffer, type, ...shape], name) {
+function toResult([contents, type, ...shape], name) {
+  const dataType = DATA_TYPES[type];
+  if (contents === null || contents instanceof ArrayBuffer) {
+    return { data: typedArray(dataType, requireMemory(contents, name)), shape, dataType };
+  }
+  return unreadResult(contents, name, dataType, shape);
+}
+
+/**
+ * A result whose data are copied when they are read. Until then it can be fed without a copy.
+ *
+ * @param {import('../internal.js').Handle<'value'>} handle
+ * @param {string} name of the output
+ * @param {import('../../index.js').MLOperandDataType} dataType
+ * @param {number[]} shape
+ * @returns {import('../../onnx.js').OnnxResult}
+ */
+function unreadResult(handle, name, dataType, shape) {
+  /** @type {unknown} */
+  let known;
+  const keep = (/** @type {unknown} */ data) => {
+    known = data;
+    unread.delete(result);
+    // From now on it is as any other result, unless it was frozen before.
+    if (Object.isExtensible(result)) {
+      Object.defineProperty(result, 'data', { value: data, writable: true, enumerable: true, configurable: true });
+    }
+  };
+  const result = /** @type {import('../../onnx.js').OnnxResult} */ ({
+    get data() {
+      if (unread.has(result)) {
+        keep(typedArray(dataType, requireMemory(native.readValue(handle), name)));
+      }
+      return known;
+    },
+    set data(data) {
+      keep(data);
+    },
+    shape,
+    dataType,
+  });
+  unread.set(result, { handle, shape: [...shape] });
+  return result;
+}
+
+/**
+ * @param {ArrayBuffer | null} buffer
+ * @param {string} name of the output
+ * @returns {ArrayBuffer} the buffer
+ * @throws {DOMException} if there is none
+ */
+function requireMemory(buffer, name) {
   if (buffer === null) {
     throw codedError('ERR_WEBNN_NO_MEMORY', `run: no memory for an ArrayBuffer with the output ${quote(name)}`);
   }
-  const dataType = DATA_TYPES[type];
-  return { data: typedArray(dataType, buffer), shape, dataType };
+  return buffer;
 }
 
-module.exports = { feedName, requireNumbers, requireType, toFeed, toResult, typedArray };
+module.exports = { feedName, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData, toResult };

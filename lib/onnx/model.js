@@ -8,10 +8,10 @@ const native = require('../native.js');
 const { slots: operandSlots } = require('../operand.js');
 const { slots: tensorSlots } = require('../tensor.js');
 const { interfaceType, isObject, record } = require('../webidl.js');
-const { requireNumbers, requireType, toFeed } = require('./data.js');
+const { requireNumbers, requireType, toFeed, toFeedOfData } = require('./data.js');
 const { codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
-const { attachedBytes, freeDimensions, outputNames, toModelSource, toOptions } = require('./source.js');
+const { attachedBytes, externalFiles, freeDimensions, outputNames, toModelSource, toOptions } = require('./source.js');
 
 const { Promise } = globalThis;
 
@@ -20,19 +20,19 @@ const CONSTRUCT = Symbol('construct');
 /** What `createContext` is asked for by the option `device`. */
 const DEVICES = { auto: {}, cpu: { accelerated: false }, gpu: { accelerated: true } };
 
-const LOAD_OPTIONS = ['context', 'device', 'numThreads', 'freeDimensions', 'outputs', 'constants', 'signal'];
+const LOAD_OPTIONS = ['context', 'device', 'numThreads', 'freeDimensions', 'looseDimensions', 'outputs', 'constants', 'externalData', 'signal'];
 
 const requireBuilder = interfaceType('MLGraphBuilder', builderSlots);
 const requireContext = interfaceType('MLContext', contextSlots);
 const toOperand = interfaceType('MLOperand', operandSlots);
 const toBindings = record(toOperand);
 const toFetches = record((value, what, name) => {
-  if (value === null) {
-    return null;
+  if (value === null || value === 'tensor') {
+    return value;
   }
   const state = tensorSlots.get(value);
   if (state === undefined) {
-    throw new TypeError(`run: fetch ${quote(name)} is no MLTensor and not null`);
+    throw new TypeError(`run: fetch ${quote(name)} is ${typeof value === 'string' ? quote(value) : typeof value}, expected an MLTensor, "tensor" or null`);
   }
   return { object: /** @type {import('../../index.js').MLTensor} */ (value), state };
 });
@@ -45,8 +45,10 @@ const toFetches = record((value, what, name) => {
  * @property {number | undefined} numThreads as the caller gave it: `createContext` checks it
  * @property {import('../../onnx.js').OnnxAbortSignal | undefined} signal
  * @property {import('../internal.js').FreeDimensions} dimensions
+ * @property {boolean} looseDimensions
  * @property {string[] | undefined} outputs
  * @property {Map<string, Constant>} constants by the names of inputs
+ * @property {import('../internal.js').ExternalFile[]} externalFiles
  */
 
 /** @typedef {import('./data.js').FeedOfData & {bytes: Uint8Array}} Constant with a copy of its data */
@@ -229,9 +231,12 @@ function requireNotLost(context, operation) {
  * @throws {TypeError}
  */
 function toLoadOptions(options) {
-  const { context, device, numThreads, constants, signal, ...wanted } = toOptions(options, LOAD_OPTIONS, 'loadModel');
+  const { context, device, numThreads, looseDimensions = false, constants, signal, ...wanted } = toOptions(options, LOAD_OPTIONS, 'loadModel');
   if (device !== undefined && !Object.hasOwn(DEVICES, /** @type {PropertyKey} */ (device))) {
     throw new TypeError(`loadModel: device is ${typeof device === 'string' ? quote(device) : typeof device}, expected "auto", "cpu" or "gpu"`);
+  }
+  if (typeof looseDimensions !== 'boolean') {
+    throw new TypeError(`loadModel: looseDimensions is of type ${typeof looseDimensions}, expected a boolean`);
   }
   if (context !== undefined && (device !== undefined || numThreads !== undefined)) {
     throw new TypeError('loadModel: device and numThreads are for a new context, and context is given');
@@ -247,8 +252,10 @@ function toLoadOptions(options) {
     numThreads: /** @type {LoadOptions['numThreads']} */ (numThreads),
     signal: /** @type {LoadOptions['signal']} */ (signal),
     dimensions: freeDimensions(wanted.freeDimensions, 'loadModel'),
+    looseDimensions,
     outputs: outputNames(wanted.outputs, 'loadModel'),
     constants: constants === undefined ? new Map() : toConstants(constants),
+    externalFiles: externalFiles(wanted.externalData, 'loadModel'),
   };
 }
 
@@ -261,13 +268,15 @@ const constantName = (/** @type {string} */ name) => `loadModel: constant ${quot
  * @param {unknown} constants
  */
 function toConstants(constants) {
-  const feeds = record((value, what, name) => toFeed(constantName(name), value))(constants, 'loadModel: constants');
-  /** @type {Map<string, Constant>} */
-  const copies = new Map();
-  for (const [name, feed] of feeds) {
-    if (feed.tensor !== undefined) {
+  const toConstant = record((value, what, name) => {
+    if (tensorSlots.get(value) !== undefined) {
       throw new TypeError(`${constantName(name)} is an MLTensor, expected data`);
     }
+    return toFeedOfData(constantName(name), value);
+  });
+  /** @type {Map<string, Constant>} */
+  const copies = new Map();
+  for (const [name, feed] of toConstant(constants, 'loadModel: constants')) {
     copies.set(name, { ...feed, bytes: attachedBytes(feed.data, feed.kind, constantName(name)).slice() });
   }
   return copies;
@@ -290,11 +299,12 @@ async function createContext({ device = 'auto', numThreads }) {
 
 /**
  * @param {string | Uint8Array} source from `toModelSource`
+ * @param {import('../internal.js').ExternalFile[]} files
  * @returns {Promise<{handle: import('../internal.js').Handle<'model'>, description: Description}>} a native model, and its inputs, outputs and metadata
  */
-function openModel(source) {
+function openModel(source, files) {
   const id = native.completions.nextId();
-  native.openModel(id, source);
+  native.openModel(id, source, files);
   return native.completions.outcome(id, (error, /** @type {[import('../internal.js').Handle<'model'>, string]} */ made) => {
     if (error !== undefined) {
       throw error;
@@ -325,7 +335,7 @@ function constantsFor(constants, inputs) {
  * @param {LoadOptions} options
  */
 async function load(source, options) {
-  const opening = openModel(source);
+  const opening = openModel(source, options.externalFiles);
   const creating = options.context === undefined ? createContext(options) : Promise.resolve(options.context);
   const [opened, created] = await Promise.allSettled([opening, creating]);
   const ownsContext = options.context === undefined;
@@ -339,12 +349,12 @@ async function load(source, options) {
     options.signal?.throwIfAborted();
     const { handle, description } = opened.value;
     const context = created.value;
-    const { dimensions, outputs } = options;
+    const { dimensions, looseDimensions, outputs } = options;
     const constants = constantsFor(options.constants, description.inputs);
     const state = requireContext(context, 'loadModel: context');
     const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature) => new Session(state, native, signature);
     requireNotLost(state, 'loadModel');
-    const session = await state.openSession(handle, { dimensions, outputs, constants }, toSession);
+    const session = await state.openSession(handle, { dimensions, looseDimensions, outputs, constants }, toSession);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, metadata: description.metadata });
   } catch (error) {
     if (ownsContext && created.status === 'fulfilled') {
@@ -395,10 +405,12 @@ function untilAborted(signal, loading) {
  * A native model, opened at once.
  *
  * @param {import('../../onnx.js').OnnxSource} source
+ * @param {unknown} externalData
  * @param {string} operation for messages
  */
-function readModel(source, operation) {
-  return native.readModel(converting(() => toModelSource(source, operation)));
+function readModel(source, externalData, operation) {
+  const [from, files] = converting(() => [toModelSource(source, operation), externalFiles(externalData, operation)]);
+  return native.readModel(from, files);
 }
 
 /**
@@ -407,20 +419,21 @@ function readModel(source, operation) {
  * @param {import('../../index.js').MLGraphBuilder} builder
  * @param {import('../../onnx.js').OnnxSource} source
  * @param {Record<string, import('../../index.js').MLOperand>} bindings
- * @param {{freeDimensions?: Record<string, number>, outputs?: string[]}} options
+ * @param {import('../../onnx.js').OnnxImportOptions} options
  * @returns {Record<string, import('../../index.js').MLOperand>} the outputs by name
  */
 function importModel(builder, source, bindings = {}, options = {}) {
-  const { state, operands, dimensions, wanted } = converting(() => {
-    const { freeDimensions: sizes, outputs } = toOptions(options, ['freeDimensions', 'outputs'], 'importModel');
+  const { state, operands, dimensions, wanted, externalData } = converting(() => {
+    const { freeDimensions: sizes, outputs, externalData } = toOptions(options, ['freeDimensions', 'outputs', 'externalData'], 'importModel');
     return {
+      externalData,
       state: requireBuilder(builder, 'importModel: builder'),
       operands: toBindings(bindings, 'importModel: bindings'),
       dimensions: freeDimensions(sizes, 'importModel'),
       wanted: outputNames(outputs, 'importModel'),
     };
   });
-  const model = readModel(source, 'importModel');
+  const model = readModel(source, externalData, 'importModel');
   const { outputs } = state.append((handle, idOf) => {
     const ids = [...operands].map(([name, operand]) => idOf(operand, `binding ${quote(name)}`));
     const request = { dimensions, outputs: wanted, inputs: [...operands.keys()], operands: ids };
@@ -438,15 +451,15 @@ function importModel(builder, source, bindings = {}, options = {}) {
  * What can be known of a model without building it.
  *
  * @param {import('../../onnx.js').OnnxSource} source
- * @param {{freeDimensions?: Record<string, number>}} options
+ * @param {Omit<import('../../onnx.js').OnnxImportOptions, 'outputs'>} options
  * @returns {import('../../onnx.js').OnnxInspection}
  */
 function inspectModel(source, options = {}) {
-  const dimensions = converting(() => {
-    const { freeDimensions: sizes } = toOptions(options, ['freeDimensions'], 'inspectModel');
-    return freeDimensions(sizes, 'inspectModel');
+  const { dimensions, externalData } = converting(() => {
+    const { freeDimensions: sizes, externalData } = toOptions(options, ['freeDimensions', 'externalData'], 'inspectModel');
+    return { dimensions: freeDimensions(sizes, 'inspectModel'), externalData };
   });
-  return JSON.parse(native.inspectModel(readModel(source, 'inspectModel'), dimensions));
+  return JSON.parse(native.inspectModel(readModel(source, externalData, 'inspectModel'), dimensions));
 }
 
 /**

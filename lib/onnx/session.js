@@ -2,10 +2,11 @@
 
 /** Sessions of the native side: one call for each run. */
 
+const { DATA_TYPES } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const { Graph, createMLGraph } = require('../graph.js');
 const native = require('../native.js');
-const { feedName, requireType, toResult } = require('./data.js');
+const { feedName, requireSameType, requireType, toResult } = require('./data.js');
 const { converting } = require('./errors.js');
 const { attachedBytes } = require('./source.js');
 
@@ -52,7 +53,7 @@ const turns = new Turns();
  */
 const descriptors = (ports) => Object.fromEntries(ports.map(({ name, dataType, shape }) => [name, { dataType, shape }]));
 
-/** @typedef {{object: import('../../index.js').MLTensor, state: import('../internal.js').TensorState}} Target an MLTensor for an output, and its state */
+/** @typedef {{object: import('../../index.js').MLTensor, state: import('../internal.js').TensorState} | 'tensor'} Target an MLTensor for an output and its state, or that it goes into a new one */
 
 /** @typedef {Record<string, import('../../onnx.js').OnnxResult | import('../../index.js').MLTensor>} Results of a run, by the names of the outputs */
 
@@ -121,7 +122,7 @@ class Session {
     for (const [name, target] of fetches) {
       const place = this.#outputs.get(name);
       if (place !== undefined && targets !== undefined) {
-        targets[place] = target === null ? null : this.#handleOf(`run: fetch ${quote(name)}`, target.state);
+        targets[place] = this.#targetOf(name, target);
       }
     }
     if (matched !== this.#inputs.size || matched !== feeds.size || targets !== undefined) {
@@ -131,7 +132,7 @@ class Session {
     // Promises of a session are settled in the order of its runs.
     const mayRunHere = turns.over === undefined && this.pending === 0;
     const made = this.#runNative(id, values, targets, mayRunHere);
-    const results = made === null ? this.#outcome(id, (/** @type {import('./data.js').Made[]} */ made) => this.#resultsOf(made, fetches)) : this.#resultsOf(made, fetches);
+    const results = made === null ? this.#outcome(id, (/** @type {import('../internal.js').Made[]} */ made) => this.#resultsOf(made, fetches)) : this.#resultsOf(made, fetches);
     return turns.over === undefined ? results : Promise.all([results, turns.over]).then(([results]) => results);
   }
 
@@ -139,8 +140,8 @@ class Session {
    * What the native side has made at once, or null if it is told later.
    *
    * @param {number} id
-   * @param {(import('../internal.js').Handle<'tensor'> | Uint8Array | readonly number[] | null)[]} values
-   * @param {(import('../internal.js').Handle<'tensor'> | null | undefined)[] | undefined} targets
+   * @param {import('../internal.js').NativeFeeds} values
+   * @param {import('../internal.js').NativeTarget[] | undefined} targets
    * @param {boolean} mayRunHere
    */
   #runNative(id, values, targets, mayRunHere) {
@@ -179,7 +180,20 @@ class Session {
   }
 
   /**
-   * What the native side takes for a feed: a tensor or a view of bytes.
+   * What the native side takes for a fetch.
+   *
+   * @param {string} name
+   * @param {Target | null} target
+   */
+  #targetOf(name, target) {
+    if (target === null) {
+      return null;
+    }
+    return target === 'tensor' || this.#handleOf(`run: fetch ${quote(name)}`, target.state);
+  }
+
+  /**
+   * What the native side takes for a feed: a tensor, a result that it holds, or a view of bytes.
    *
    * @param {import('../../onnx.js').OnnxValueInfo} input
    * @param {import('./data.js').Feed} feed
@@ -190,6 +204,10 @@ class Session {
       return this.#handleOf(what, feed.tensor);
     }
     return converting(() => {
+      if (feed.held !== undefined) {
+        requireSameType(feed.dataType, dataType, what);
+        return feed.held;
+      }
       requireType(feed, dataType, what);
       return attachedBytes(feed.data, feed.kind, what);
     });
@@ -205,7 +223,7 @@ class Session {
   }
 
   /**
-   * @param {import('./data.js').Made[]} made with holes for outputs that are not read
+   * @param {import('../internal.js').Made[]} made with holes for outputs that are not read
    * @param {Map<string, Target | null>} fetches
    */
   #resultsOf(made, fetches) {
@@ -214,7 +232,10 @@ class Session {
     this.outputs.forEach(({ name }, place) => {
       const target = fetches.get(name);
       if (target === undefined) {
-        results.push([name, toResult(made[place], name)]);
+        results.push([name, toResult(/** @type {import('../internal.js').MadeValue} */ (made[place]), name)]);
+      } else if (target === 'tensor') {
+        const [handle, type, ...shape] = /** @type {import('../internal.js').MadeTensor} */ (made[place]);
+        results.push([name, this.#context.adoptTensor(handle, { dataType: DATA_TYPES[type], shape, readable: true, writable: true })]);
       } else if (target !== null) {
         results.push([name, target.object]);
       }

@@ -172,4 +172,23 @@ function outputNames(names, operation) {
   return [...names];
 }
 
-module.exports = { attachedBytes, freeDimensions, outputNames, toModelSource, toOptions, toSource };
+/**
+ * @param {unknown} files
+ * @param {string} operation
+ * @returns {import('../internal.js').ExternalFile[]} what stands for files beside a model
+ * @throws {TypeError} for what is no model source
+ */
+function externalFiles(files, operation) {
+  if (files === undefined) {
+    return [];
+  }
+  if (!isObject(files)) {
+    throw new TypeError(`${operation}: externalData is ${String(files)}, expected an object of paths or bytes by location`);
+  }
+  return Object.entries(files).map(([location, source]) => ({
+    location,
+    source: toModelSource(source, `${operation}: externalData ${quote(location)}`),
+  }));
+}
+
+module.exports = { attachedBytes, externalFiles, freeDimensions, outputNames, toModelSource, toOptions, toSource };

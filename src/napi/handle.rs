@@ -136,6 +136,11 @@ pub fn handles<T: 'static>(array: &Array, owner: &Arc<Owner>) -> super::Result<V
 
 /// The handle that `element` is, if it is one of that type and owner.
 pub fn element_handle<'a, T: 'static>(element: &Unknown<'a>, owner: &Arc<Owner>) -> Option<&'a Handle<T>> {
+    external_of::<Handle<T>>(element).filter(|handle| Arc::ptr_eq(&handle.owner, owner))
+}
+
+/// What `element` holds, if it is an `External` of that type.
+pub fn external_of<'a, T: 'static>(element: &Unknown<'a>) -> Option<&'a T> {
     let value = element.value();
     let mut data = std::ptr::null_mut();
     // SAFETY: `value` is a live value of its environment; the call fails for anything but an external.
@@ -145,6 +150,5 @@ pub fn element_handle<'a, T: 'static>(element: &Unknown<'a>, owner: &Arc<Owner>)
     }
     // SAFETY: napi-rs keeps a registry of its externals and their types, and gives `None` for anything else; the external
     // lives as long as its element, which the array holds during this call.
-    let handle = unsafe { External::<Handle<T>>::inner_from_raw(data) };
-    handle.filter(|handle| Arc::ptr_eq(&handle.owner, owner))
+    unsafe { External::<T>::inner_from_raw(data) }
 }

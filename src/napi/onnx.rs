@@ -69,7 +69,7 @@ pub fn input_shapes(inputs: Vec<GivenInput>, dimensions: Dimensions) -> Result<S
             Either::B(name) => Dimension::Free(name),
         };
         let shape = shape.map(|shape| shape.into_iter().map(dimension).collect());
-        let input = ValueInfo { name, element: None, data_type: String::new(), shape };
+        let input = ValueInfo { shape, ..ValueInfo::unknown(name) };
         let given = given.map(|shape| checked_sizes(shape, || quoted(&input.name))).transpose()?;
         if let Some(shape) = &given {
             sizes.bind(&input, shape).map_err(|error| thrown(error.into_error()))?;

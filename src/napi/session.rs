@@ -2,14 +2,14 @@
 
 use super::completion::{Collect, Environment};
 use super::convert::{data_type_index, from_napi, from_value, invalid_state, thrown, type_error};
-use super::handle::{Handle, Owner, Weight, element_handle};
+use super::handle::{Handle, Owner, Weight, element_handle, external_of};
 use super::view::View;
 use super::{ContextHandle, GraphHandle, Result};
 use crate::error::{Code, Error, Unsupported};
 use crate::memory::Buffer;
 use crate::onnx::describe::interface;
 use crate::onnx::error::{quoted, shortened};
-use crate::onnx::file::Files;
+use crate::onnx::file::{ExternalData, FileSource};
 use crate::onnx::{Model, ModelError};
 use crate::runtime::{Done, Slot, Tensor, panicked, spawn};
 use crate::session::signature::checked_size;
@@ -19,9 +19,9 @@ use napi::bindgen_prelude::{Array, Either, External, FromNapiValue, JsObjectValu
 use napi::{Env, ValueType, sys};
 use napi_derive::napi;
 use serde_json::json;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::Arc;
 
 /// A session of a context.
@@ -46,31 +46,28 @@ pub fn error_codes() -> String {
 }
 
 /// The file at a path, or bytes, which are copied now.
-enum Source {
-    Path(String),
-    Bytes(Buffer),
+fn source_of(source: Either<String, View>) -> Result<FileSource> {
+    Ok(match source {
+        Either::A(path) => FileSource::Path(path.into()),
+        Either::B(bytes) => {
+            let buffer = bytes.len().and_then(Buffer::streamed);
+            let buffer = buffer.and_then(|buffer| bytes.copy_into(buffer)).map_err(coded)?;
+            FileSource::Bytes(Bytes::from_owner(OwnedBytes(buffer)))
+        }
+    })
 }
 
-impl Source {
-    fn of(source: Either<String, View>) -> Result<Source> {
-        Ok(match source {
-            Either::A(path) => Source::Path(path),
-            Either::B(bytes) => {
-                let buffer = bytes.len().and_then(Buffer::streamed);
-                Source::Bytes(buffer.and_then(|buffer| bytes.copy_into(buffer)).map_err(coded)?)
-            }
-        })
-    }
+/// What stands for a file beside a model.
+#[napi(object, object_to_js = false)]
+pub struct ExternalFile<'a> {
+    /// What the model calls it.
+    pub location: String,
+    /// The path of a file, or bytes.
+    pub source: Either<String, View<'a>>,
+}
 
-    fn read(self) -> crate::onnx::Result<Model> {
-        match self {
-            Source::Path(path) => Model::open(Path::new(&path)),
-            Source::Bytes(buffer) => {
-                let (files, bytes) = Files::of_bytes(Bytes::from_owner(OwnedBytes(buffer)));
-                Model::decode(bytes, files)
-            }
-        }
-    }
+fn external_data(files: Vec<ExternalFile>) -> Result<ExternalData> {
+    files.into_iter().map(|file| Ok((file.location, source_of(file.source)?))).collect()
 }
 
 /// A buffer that gives its bytes.
@@ -124,8 +121,9 @@ pub fn open_model(
     environment: &External<Arc<Environment>>,
     id: u32,
     source: Either<String, View>,
+    external_files: Vec<ExternalFile>,
 ) -> Result<()> {
-    let source = Source::of(source)?;
+    let (source, external_data) = (source_of(source)?, external_data(external_files)?);
     let slot = Arc::new(Slot::<(Model, String)>::default());
     let made = slot.clone();
     let collect: Collect = Box::new(move |env| {
@@ -133,7 +131,7 @@ pub fn open_model(
         Ok(vec![value(env, External::new(held(model)))?, value(env, json)?])
     });
     let work = move || {
-        let model = source.read().map_err(|error| error.into_error())?;
+        let model = Model::open(source, external_data).map_err(|error| error.into_error())?;
         let json = serde_json::to_string(&interface(&model)).expect("keys are strings");
         slot.put((model, json));
         Ok(())
@@ -143,8 +141,12 @@ pub fn open_model(
 
 /// The model at a path or in bytes, at once.
 #[napi(catch_unwind)]
-pub fn read_model(source: Either<String, View>) -> Result<Either<External<ModelHandle>, Refused>> {
-    Ok(outcome(Source::of(source)?.read().map(|model| External::new(held(model)))))
+pub fn read_model(
+    source: Either<String, View>,
+    external_files: Vec<ExternalFile>,
+) -> Result<Either<External<ModelHandle>, Refused>> {
+    let model = Model::open(source_of(source)?, external_data(external_files)?);
+    Ok(outcome(model.map(|model| External::new(held(model)))))
 }
 
 /// Why something was refused.
@@ -228,6 +230,8 @@ pub struct ConstantOptions {
 pub struct OpenOptions {
     /// Sizes of free dimensions.
     pub dimensions: Dimensions,
+    /// Whether dimensions of one name may have different sizes.
+    pub loose_dimensions: bool,
     /// Names of the values to compute.
     pub outputs: Option<Vec<String>>,
     /// Inputs that are the same in every run.
@@ -262,7 +266,8 @@ pub fn open_session(
         let bytes = Buffer::copy_of(&bytes).map_err(coded)?;
         constants.push(Constant::new(&model, &free_dimensions, name, shape, bytes).map_err(coded)?);
     }
-    let options = SessionOptions { free_dimensions, outputs: options.outputs, constants };
+    let OpenOptions { loose_dimensions, outputs, .. } = options;
+    let options = SessionOptions { free_dimensions, loose_dimensions, outputs, constants };
     let slot = Arc::new(Slot::<Arc<Session>>::default());
     let (made, owner) = (slot.clone(), Arc::clone(context));
     let collect: Collect = Box::new(move |env| {
@@ -292,9 +297,57 @@ pub fn check_names(session: &External<SessionHandle>, feeds: Vec<String>, fetche
     signature.check_feeds(&feeds).and_then(|()| signature.check_fetches(&fetches)).map_err(thrown)
 }
 
+/// Results of fewer bytes are copied at once: that takes no longer than to make something that holds them.
+const HELD: usize = 1 << 14;
+
+/// A result that nobody has read.
+pub struct HeldValue {
+    /// `None` when it was read.
+    bytes: RefCell<Option<Arc<Buffer>>>,
+    session: Arc<Session>,
+    environment: Arc<Environment>,
+    weight: Weight,
+}
+
+impl HeldValue {
+    fn new(env: &Env, environment: &Arc<Environment>, session: &Arc<Session>, bytes: Buffer) -> HeldValue {
+        // SAFETY: it goes to JavaScript, in an `External`.
+        let weight = unsafe { Weight::new(env, bytes.len()) };
+        let bytes = RefCell::new(Some(Arc::new(bytes)));
+        HeldValue { bytes, session: session.clone(), environment: environment.clone(), weight }
+    }
+
+    /// The bytes go to other runs, as soon as none uses them.
+    fn let_go(&self) {
+        self.weight.set(0);
+        self.bytes.take().into_iter().for_each(|bytes| self.session.recycle_shared(bytes));
+    }
+}
+
+impl Drop for HeldValue {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+/// An ArrayBuffer with a copy of a result, which is not held any more; null without memory for it.
+#[napi(catch_unwind)]
+pub fn read_value<'a>(env: &'a Env, held: &External<HeldValue>) -> Result<Unknown<'a>> {
+    let bytes = held.bytes.borrow().clone().ok_or_else(|| invalid_state("the result was read already"))?;
+    let buffer = held.environment.array_buffer(env, bytes.bytes()).map_err(from_napi)?;
+    // SAFETY: the value was made just now, on this thread.
+    let buffer = unsafe { Unknown::from_napi_value(env.raw(), buffer) }.map_err(from_napi)?;
+    drop(bytes);
+    if buffer.get_type().map_err(from_napi)? != ValueType::Null {
+        held.let_go();
+    }
+    Ok(buffer)
+}
+
 /// A feed before its data are copied.
 enum Given {
     Data { view: View<'static>, bytes: usize, shape: Option<Vec<u32>> },
+    Held { bytes: Arc<Buffer>, shape: Option<Vec<u32>> },
     Tensor(Arc<Tensor>),
 }
 
@@ -307,6 +360,10 @@ impl Given {
             ValueType::Null => None,
             _ => Some(checked_sizes(from_value(shape)?, || format!("run: feed {}", name()))?),
         };
+        if let Some(held) = external_of::<HeldValue>(feed) {
+            let bytes = held.bytes.borrow().clone().ok_or_else(|| invalid_state("the result was read already"))?;
+            return Ok(Given::Held { bytes, shape });
+        }
         let view: View = from_value(feed)?;
         let bytes = view.len().map_err(thrown)?;
         Ok(Given::Data { view, bytes, shape })
@@ -315,6 +372,7 @@ impl Given {
     fn offer(&self) -> Offer<'_> {
         match self {
             Given::Data { bytes, shape, .. } => Offer::Data { bytes: *bytes, shape: shape.clone() },
+            Given::Held { bytes, shape } => Offer::Data { bytes: bytes.len(), shape: shape.clone() },
             Given::Tensor(tensor) => Offer::Tensor(tensor),
         }
     }
@@ -327,14 +385,16 @@ fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
     Ok(match fetch.get_type().map_err(from_napi)? {
         ValueType::Null => Target::Unread,
         ValueType::Undefined => Target::Read,
+        ValueType::Boolean => Target::New,
         _ => return Err(type_error("a fetch is no tensor of the context of the session")),
     })
 }
 
-/// Runs a session. `feeds` has, for each input, a view of the data and their shape or null, or a tensor and null; `fetches`
-/// has, for each output, a tensor, null for one that is not read, or undefined. Gives, for each output that is read, an
-/// ArrayBuffer (null without memory for it), the number of its data type and its sizes: at once if `may_run_here` and the run
-/// is quick, or when it has ended.
+/// Runs a session. `feeds` has, for each input, a view of the data or a [`HeldValue`] and their shape or null, or a tensor and
+/// null; `fetches` has, for each output, a tensor, null for one that is not read, true for one that goes into a new tensor, or
+/// undefined. Gives, for each output that is read, an ArrayBuffer (null without memory for it) or a [`HeldValue`], and for
+/// one in a new tensor a handle to that, with the number of its data type and its sizes: at once if `may_run_here` and the
+/// run is quick, or when it has ended.
 #[napi(catch_unwind)]
 pub fn run_session<'a>(
     env: &'a Env,
@@ -369,9 +429,10 @@ pub fn run_session<'a>(
     let feeds = given.into_iter().map(|given| {
         Ok(match given {
             Given::Tensor(tensor) => Feed::Tensor(tensor),
+            Given::Held { bytes, .. } => Feed::Bytes(bytes),
             Given::Data { view, bytes, .. } => {
                 let buffer = session.pool().take(bytes);
-                Feed::Bytes(buffer.and_then(|buffer| view.copy_into(buffer)).map_err(coded)?)
+                Feed::Bytes(Arc::new(buffer.and_then(|buffer| view.copy_into(buffer)).map_err(coded)?))
             }
         })
     });
@@ -388,10 +449,10 @@ pub fn run_session<'a>(
         };
     }
     let values = Arc::new(Slot::<Vec<Option<Value>>>::default());
-    let (made, keeper, environment) = (values.clone(), session.clone(), owner.environment.clone());
+    let (made, keeper, holder) = (values.clone(), session.clone(), owner.clone());
     let collect: Collect = Box::new(move |env| {
         let values = made.take().unwrap_or_default();
-        values.into_iter().map(|value| result(env, &environment, &keeper, value)).collect()
+        values.into_iter().map(|value| result(env, &holder, &keeper, value)).collect()
     });
     run.enqueue(values, owner.environment.deliver(env, id, collect));
     Ok(None)
@@ -399,13 +460,13 @@ pub fn run_session<'a>(
 
 fn results_now<'a>(
     env: &'a Env,
-    owner: &Owner,
-    session: &Session,
+    owner: &Arc<Owner>,
+    session: &Arc<Session>,
     values: Vec<Option<Value>>,
 ) -> napi::Result<Array<'a>> {
     let mut results = env.create_array(values.len() as u32)?;
     for (at, value) in values.into_iter().enumerate() {
-        let made = result(env, &owner.environment, session, value)?;
+        let made = result(env, owner, session, value)?;
         // SAFETY: the value was made just now, on this thread.
         results.set(at as u32, unsafe { Unknown::from_napi_value(env.raw(), made)? })?;
     }
@@ -416,11 +477,11 @@ fn results_now<'a>(
 fn require_distinct(feeds: &[Given], targets: &[Target]) -> Result<()> {
     let feeds = feeds.iter().filter_map(|feed| match feed {
         Given::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
-        Given::Data { .. } => None,
+        Given::Data { .. } | Given::Held { .. } => None,
     });
     let targets = targets.iter().filter_map(|target| match target {
         Target::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
-        Target::Read | Target::Unread => None,
+        Target::Read | Target::Unread | Target::New => None,
     });
     let mut addresses: Vec<_> = feeds.chain(targets).collect();
     let count = addresses.len();
@@ -435,15 +496,30 @@ fn require_distinct(feeds: &[Given], targets: &[Target]) -> Result<()> {
 /// An output in JavaScript: undefined for one that is not read.
 fn result(
     env: &Env,
-    environment: &Environment,
-    session: &Session,
+    owner: &Arc<Owner>,
+    session: &Arc<Session>,
     output: Option<Value>,
 ) -> napi::Result<sys::napi_value> {
-    let Some(Value { descriptor, bytes }) = output else { return value(env, ()) };
-    let buffer = environment.array_buffer(env, bytes.bytes())?;
-    session.recycle(bytes);
+    let environment = &owner.environment;
+    let (descriptor, contents) = match output {
+        None => return value(env, ()),
+        Some(Value::Tensor(tensor)) => {
+            let descriptor = tensor.descriptor().clone();
+            // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+            let weight = unsafe { Weight::new(env, descriptor.bytes()) };
+            (descriptor, value(env, External::new(Handle::new(tensor, owner, weight)))?)
+        }
+        Some(Value::Bytes { descriptor, bytes }) if bytes.len() < HELD => {
+            let buffer = environment.array_buffer(env, bytes.bytes())?;
+            session.recycle(bytes);
+            (descriptor, buffer)
+        }
+        Some(Value::Bytes { descriptor, bytes }) => {
+            (descriptor, value(env, External::new(HeldValue::new(env, environment, session, bytes)))?)
+        }
+    };
     let mut parts = env.create_array(2 + descriptor.shape.len() as u32)?;
-    parts.set(0, buffer)?;
+    parts.set(0, contents)?;
     parts.set(1, data_type_index(descriptor.dtype))?;
     for (axis, size) in descriptor.shape.iter().enumerate() {
         parts.set(2 + axis as u32, size.get())?;

@@ -1,6 +1,6 @@
 //! Where the bytes of a model are: its own file or buffer, and the files beside it that hold `external_data`.
 
-use super::error::{ModelError, Result};
+use super::error::{ModelError, Result, quoted};
 use super::proto;
 use crate::error::{Code, Error};
 use crate::memory::{Backing, Mapped, MappedFile};
@@ -10,6 +10,17 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
 
+/// A file, or bytes that stand for one.
+pub enum FileSource {
+    /// The file at this path.
+    Path(PathBuf),
+    /// These bytes.
+    Bytes(Bytes),
+}
+
+/// What stands for files beside a model, by location.
+pub type ExternalData = Vec<(String, FileSource)>;
+
 /// The files of one model. They are mapped into memory for parsing; elements are read through windows.
 #[derive(Debug, Default)]
 pub struct Files {
@@ -17,7 +28,7 @@ pub struct Files {
     folder: Option<PathBuf>,
     /// The model itself.
     main: Option<Opened>,
-    /// Files beside it that were opened, by location.
+    /// Files beside it that were given or opened, by location.
     open: Mutex<HashMap<PathBuf, Opened>>,
 }
 
@@ -31,6 +42,13 @@ struct Opened {
 impl Opened {
     fn new(backing: Backing) -> Opened {
         Opened { bytes: Bytes::from_owner(backing.clone()), backing }
+    }
+
+    fn source(source: FileSource) -> Result<Opened> {
+        match source {
+            FileSource::Path(path) => Opened::file(&path),
+            FileSource::Bytes(bytes) => Ok(Opened::new(Backing::of_bytes(bytes))),
+        }
     }
 
     fn file(path: &Path) -> Result<Opened> {
@@ -58,6 +76,23 @@ impl Files {
         let main = Opened::new(Backing::of_bytes(bytes));
         let bytes = main.bytes.clone();
         (Files { main: Some(main), ..Files::default() }, bytes)
+    }
+
+    /// The same, where these stand for the files beside the model, by location.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn with_external_data(mut self, external_data: ExternalData) -> Result<Files> {
+        let open = self.open.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for (location, source) in external_data {
+            let named = |error: ModelError| ModelError {
+                message: format!("externalData {}: {}", quoted(&location), error.message),
+                ..error
+            };
+            let opened = Opened::source(source).map_err(named)?;
+            open.insert(location.into(), opened);
+        }
+        Ok(self)
     }
 
     /// Bytes of the model's own file or buffer.
@@ -125,8 +160,14 @@ impl Files {
 
     /// The file `location` in the folder of the model or below it.
     fn beside(&self, location: &str) -> Result<Bytes> {
+        let mut open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(opened) = open.get(Path::new(location)) {
+            return Ok(opened.bytes.clone());
+        }
         let Some(folder) = &self.folder else {
-            let message = format!("its elements are in the file '{location}': load the model from a path to find it");
+            let message = format!(
+                "its elements are in the file '{location}': load the model from a path to find it, or give it as externalData"
+            );
             return Err(ModelError::new(message));
         };
         let outside =
@@ -135,10 +176,6 @@ impl Files {
         let plain = relative.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if location.is_empty() || location.contains('\0') || !plain {
             return Err(outside());
-        }
-        let mut open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(opened) = open.get(relative) {
-            return Ok(opened.bytes.clone());
         }
         let path = folder.join(relative);
         let unreadable = |error: std::io::Error| ModelError::new(format!("{} cannot be read: {error}", path.display()));

@@ -66,10 +66,12 @@ pub enum Value {
 }
 
 /// What to import a model for.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Sizes of free dimensions by name.
     pub free_dimensions: BTreeMap<String, u32>,
+    /// Whether dimensions of one name may have different sizes.
+    pub loose_dimensions: bool,
     /// Shapes of inputs by name, from which free dimensions follow.
     pub shapes: BTreeMap<String, Vec<u32>>,
     /// The same shapes, where sizes are free: what is imported is good for others, too.
@@ -91,15 +93,13 @@ impl Request {
 
     /// The same with `size` for every free dimension whose size is not known.
     fn with_sizes(&self, model: &Model, size: u32) -> Request {
-        let Request { free_dimensions, shapes, dims, bindings, outputs, may_cut } = self;
-        let mut free_dimensions = free_dimensions.clone();
+        let mut free_dimensions = self.free_dimensions.clone();
         for dimension in model.graph.free_inputs().flat_map(|input| input.shape.iter().flatten()) {
             if let Dimension::Free(name) = dimension {
                 free_dimensions.entry(name.clone()).or_insert(size);
             }
         }
-        let (shapes, dims, may_cut) = (shapes.clone(), dims.clone(), *may_cut);
-        Request { free_dimensions, shapes, dims, bindings: bindings.clone(), outputs: outputs.clone(), may_cut }
+        Request { free_dimensions, ..self.clone() }
     }
 }
 
@@ -456,7 +456,7 @@ impl<'a> Importer<'a> {
             })
             .collect();
         let given = |name: &str| request.shapes.get(name).or_else(|| bound.get(name).map(|(_, shape)| shape));
-        let mut sizes = Sizes::new(request.free_dimensions.clone());
+        let mut sizes = Sizes::new(request.free_dimensions.clone()).loose(request.loose_dimensions);
         for input in model.graph.free_inputs() {
             given(&input.name).map_or(Ok(()), |shape| sizes.bind(input, shape))?;
         }

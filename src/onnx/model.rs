@@ -1,7 +1,7 @@
 //! A model as its file describes it: checked structure, nothing imported yet.
 
 use super::error::{ModelError, Result, shortened};
-use super::file::Files;
+use super::file::{ExternalData, FileSource, Files};
 use super::foreign::format_of;
 use super::proto;
 use super::tensor::{ElementType, TensorRecord};
@@ -9,7 +9,6 @@ use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
 
 /// The operator sets of `ai.onnx` that are imported.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
@@ -65,8 +64,21 @@ pub struct ValueInfo {
     pub element: Option<ElementType>,
     /// The name of its type: of WebNN, or of ONNX where WebNN has none.
     pub data_type: String,
-    /// Its dimensions; `None` when not even their number is known.
+    /// The type as ONNX writes it, as `tensor(bool)`.
+    pub r#type: String,
+    /// Its dimensions, all of which have names; `None` when not even their number is known.
     pub shape: Option<Vec<Dimension>>,
+    /// Its dimensions as the file has them: the name of one without a name is empty.
+    pub declared_shape: Option<Vec<Dimension>>,
+}
+
+impl ValueInfo {
+    /// A value of which only the name is known.
+    pub fn unknown(name: impl Into<String>) -> ValueInfo {
+        let unknown = || "unknown".to_string();
+        let (element, shape, declared_shape) = (None, None, None);
+        ValueInfo { name: name.into(), element, data_type: unknown(), r#type: unknown(), shape, declared_shape }
+    }
 }
 
 /// A graph: the main one, the body of a function, or one in an attribute.
@@ -167,38 +179,60 @@ fn opsets(encoded: &[Bytes]) -> Result<BTreeMap<String, i64>> {
 
 fn value_info(bytes: &Bytes) -> Result<ValueInfo> {
     let info: proto::ValueInfo = decode(bytes, "the description of a value")?;
-    let name = info.name;
-    let other =
-        |data_type: &str| ValueInfo { name: name.clone(), element: None, data_type: data_type.into(), shape: None };
-    let Some(r#type) = info.r#type else { return Ok(other("unknown")) };
+    let unknown = ValueInfo::unknown(info.name);
+    let Some(r#type) = info.r#type else { return Ok(unknown) };
     let Some(tensor) = r#type.tensor_type else {
-        let kinds = [
-            (r#type.sequence_type, "sequence"),
-            (r#type.map_type, "map"),
-            (r#type.sparse_tensor_type, "sparse tensor"),
-            (r#type.optional_type, "optional"),
-        ];
-        let kind = kinds.into_iter().find_map(|(message, kind)| message.map(|_| kind));
-        return Ok(other(kind.unwrap_or("unknown")));
+        let (data_type, r#type) = other_type(&r#type)?;
+        return Ok(ValueInfo { data_type: data_type.into(), r#type, ..unknown });
     };
     let element = ElementType::from_code(tensor.elem_type);
     let data_type = match element {
         Some(element) => element.webnn().map_or(element.name(), |dtype| dtype.name()),
         None => "unknown",
     };
-    let shape =
-        tensor.shape.map(|shape| shape.dim.iter().enumerate().map(|(axis, dim)| dimension(&name, axis, dim)).collect());
-    Ok(ValueInfo { element, data_type: data_type.into(), shape: shape.transpose()?, name })
+    let dimensions = |shape: &proto::TensorShape| -> Result<Vec<Dimension>> {
+        shape.dim.iter().map(|bytes| dimension(&unknown.name, bytes)).collect()
+    };
+    let declared_shape = tensor.shape.as_ref().map(dimensions).transpose()?;
+    let shape = declared_shape.as_ref().map(|shape| {
+        let named = |(axis, dimension): (usize, &Dimension)| match dimension {
+            Dimension::Free(name) if name.is_empty() => Dimension::Free(format!("{}_dim_{axis}", unknown.name)),
+            known => known.clone(),
+        };
+        shape.iter().enumerate().map(named).collect()
+    });
+    let r#type = tensor_type(&tensor);
+    Ok(ValueInfo { element, data_type: data_type.into(), r#type, shape, declared_shape, ..unknown })
 }
 
-fn dimension(value: &str, axis: usize, bytes: &Bytes) -> Result<Dimension> {
+/// The type of a tensor as ONNX writes it.
+fn tensor_type(tensor: &proto::TensorType) -> String {
+    format!("tensor({})", ElementType::from_code(tensor.elem_type).map_or("unknown", ElementType::onnx_name))
+}
+
+/// What a type that is no tensor is called, and how ONNX writes it, with what is in it if that is a tensor.
+fn other_type(r#type: &proto::Type) -> Result<(&'static str, String)> {
+    let lists = [(&r#type.sequence_type, "sequence", "seq"), (&r#type.optional_type, "optional", "optional")];
+    for (bytes, kind, short) in lists {
+        let Some(bytes) = bytes else { continue };
+        let list: proto::ListType = decode(bytes, "the type of a list")?;
+        let inner = list.elem_type.as_ref().map(|bytes| decode::<proto::Type>(bytes, "the type in a list"));
+        let tensor = inner.transpose()?.and_then(|inner| inner.tensor_type);
+        return Ok((kind, format!("{short}({})", tensor.map_or("unknown".to_string(), |tensor| tensor_type(&tensor)))));
+    }
+    let others = [(&r#type.map_type, "map", "map"), (&r#type.sparse_tensor_type, "sparse tensor", "sparse_tensor")];
+    let known = others.into_iter().find(|(bytes, ..)| bytes.is_some());
+    Ok(known.map_or(("unknown", "unknown".to_string()), |(_, kind, name)| (kind, name.to_string())))
+}
+
+/// A dimension; the name of one without a name is empty.
+fn dimension(value: &str, bytes: &Bytes) -> Result<Dimension> {
     let dimension: proto::Dimension = decode(bytes, "a dimension")?;
     match (dimension.dim_value, dimension.dim_param) {
         (Some(size), _) if size >= 0 => u32::try_from(size).map(Dimension::Fixed).map_err(|_| {
             ModelError::new(format!("'{value}' has a dimension of {size} elements, more than a tensor can have"))
         }),
-        (_, Some(name)) if !name.is_empty() => Ok(Dimension::Free(name)),
-        _ => Ok(Dimension::Free(format!("{value}_dim_{axis}"))),
+        (_, name) => Ok(Dimension::Free(name.unwrap_or_default())),
     }
 }
 
@@ -397,17 +431,24 @@ impl Function {
 }
 
 impl Model {
-    /// Opens the model at `path`.
+    /// Opens a model. `external_data` stands for the files beside it, those of them that it names.
     ///
     /// # Errors
-    /// If the file cannot be read or is not a sound model.
-    pub fn open(path: &Path) -> Result<Model> {
+    /// If a file cannot be read or is not a sound model.
+    pub fn open(source: FileSource, external_data: ExternalData) -> Result<Model> {
+        let path = match source {
+            FileSource::Path(path) => path,
+            FileSource::Bytes(bytes) => {
+                let (files, bytes) = Files::of_bytes(bytes);
+                return Model::decode(bytes, files.with_external_data(external_data)?);
+            }
+        };
         let named = |error: ModelError| match error.message.contains(&*path.to_string_lossy()) {
             true => error,
             false => ModelError { message: format!("{}: {error}", path.display()), ..error },
         };
-        let (files, bytes) = Files::open(path).map_err(named)?;
-        Model::decode(bytes, files).map_err(named)
+        let (files, bytes) = Files::open(&path).map_err(named)?;
+        Model::decode(bytes, files.with_external_data(external_data)?).map_err(named)
     }
 
     /// Decodes a model.

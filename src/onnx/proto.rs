@@ -196,7 +196,7 @@ pub struct ValueInfo {
     pub r#type: Option<Type>,
 }
 
-/// `TypeProto`; sequences, maps and optional values only show that they are there.
+/// `TypeProto`; those of maps and sparse tensors only show that they are there.
 #[derive(Clone, PartialEq, Message)]
 pub struct Type {
     #[prost(message, optional, tag = "1")]
@@ -209,6 +209,14 @@ pub struct Type {
     pub sparse_tensor_type: Option<Bytes>,
     #[prost(bytes = "bytes", optional, tag = "9")]
     pub optional_type: Option<Bytes>,
+}
+
+/// `TypeProto.Sequence` and `TypeProto.Optional`.
+#[derive(Clone, PartialEq, Message)]
+pub struct ListType {
+    /// A [`Type`].
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub elem_type: Option<Bytes>,
 }
 
 /// `TypeProto.Tensor`.

@@ -11,12 +11,21 @@ pub const MAX_SIZE: u32 = i32::MAX as u32;
 
 /// Sizes of free dimensions by name, as far as they are known.
 #[derive(Clone, Debug, Default)]
-pub struct Sizes(BTreeMap<String, u32>);
+pub struct Sizes {
+    known: BTreeMap<String, u32>,
+    /// Whether dimensions of one name may have different sizes: then the first one counts where none is given.
+    is_loose: bool,
+}
 
 impl Sizes {
     /// Those that are given.
     pub fn new(known: BTreeMap<String, u32>) -> Sizes {
-        Sizes(known)
+        Sizes { known, is_loose: false }
+    }
+
+    /// The same, with whether dimensions of one name may have different sizes.
+    pub fn loose(self, is_loose: bool) -> Sizes {
+        Sizes { is_loose, ..self }
     }
 
     /// Takes sizes from the shape that is given for `input`.
@@ -28,7 +37,7 @@ impl Sizes {
         let fits = shape.len() == dimensions.len()
             && dimensions.iter().zip(shape).all(|(dimension, &size)| match dimension {
                 Dimension::Fixed(fixed) => *fixed == size,
-                Dimension::Free(name) => *self.0.entry(name.clone()).or_insert(size) == size,
+                Dimension::Free(name) => *self.known.entry(name.clone()).or_insert(size) == size || self.is_loose,
             });
         if fits {
             return Ok(());
@@ -44,7 +53,7 @@ impl Sizes {
     pub fn solve(&mut self, input: &ValueInfo, elements: usize) -> Result<bool> {
         let dimensions = input.shape.as_deref().unwrap_or_default();
         let mut free = dimensions.iter().filter_map(|dimension| match dimension {
-            Dimension::Free(name) if !self.0.contains_key(name) => Some(name),
+            Dimension::Free(name) if !self.known.contains_key(name) => Some(name),
             _ => None,
         });
         let (Some(name), None) = (free.next(), free.next()) else { return Ok(false) };
@@ -58,7 +67,7 @@ impl Sizes {
             _ => None,
         };
         let size = size.ok_or_else(|| self.unfilled(input, elements))?;
-        self.0.insert(name.clone(), size);
+        self.known.insert(name.clone(), size);
         Ok(true)
     }
 
@@ -109,13 +118,13 @@ impl Sizes {
 
     /// The sizes that are known, by name.
     pub fn by_name(&self) -> &BTreeMap<String, u32> {
-        &self.0
+        &self.known
     }
 
     fn size(&self, dimension: &Dimension) -> Option<u32> {
         match dimension {
             Dimension::Fixed(size) => Some(*size),
-            Dimension::Free(name) => self.0.get(name).copied(),
+            Dimension::Free(name) => self.known.get(name).copied(),
         }
     }
 
@@ -123,7 +132,7 @@ impl Sizes {
     pub fn shown(&self, dimensions: &[Dimension]) -> String {
         let shown = |dimension: &Dimension| match dimension {
             Dimension::Fixed(size) => size.to_string(),
-            Dimension::Free(name) => self.0.get(name).map_or_else(|| name.clone(), |size| format!("{name}={size}")),
+            Dimension::Free(name) => self.known.get(name).map_or_else(|| name.clone(), |size| format!("{name}={size}")),
         };
         format!("[{}]", dimensions.iter().map(shown).collect::<Vec<_>>().join(", "))
     }

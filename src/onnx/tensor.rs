@@ -73,6 +73,14 @@ element_types! {
 }
 
 impl ElementType {
+    /// The name in the types of ONNX, as in `tensor(float)`.
+    pub fn onnx_name(self) -> &'static str {
+        match self {
+            ElementType::Float => "float",
+            other => other.name(),
+        }
+    }
+
     /// The type in which elements are computed inside of a model: that of WebNN, and float32 for floating-point types that
     /// WebNN does not have. Inputs and outputs of the model are never converted.
     pub fn computed(self) -> Option<DataType> {

@@ -1,6 +1,6 @@
 //! Tests of the reader as a whole; those of single translations are beside them.
 
-use super::file::Files;
+use super::file::{FileSource, Files};
 use super::import::{Request, check, import};
 use super::model::{Dimension, Model};
 use super::proto;
@@ -234,7 +234,8 @@ fn external_data_stay_in_the_folder_of_the_model() {
         let path = inner.join("model.onnx");
         let graph = TestGraph::default().encoded(&header).node("Relu", "w", "y", vec![]).output("y");
         std::fs::write(&path, graph.encode(17)).unwrap();
-        graph_of(&Model::open(&path).unwrap(), &Request::default()).map(|graph| graph.to_string())
+        graph_of(&Model::open(FileSource::Path(path.clone()), Vec::new()).unwrap(), &Request::default())
+            .map(|graph| graph.to_string())
     };
     assert!(model_with(&[("location", "weights.bin")]).unwrap().contains("constant"));
     assert!(model_with(&[("location", "./weights.bin"), ("offset", "0"), ("length", "8")]).is_ok());
@@ -375,7 +376,7 @@ fn absurd_numbers_are_refused_before_anything_takes_long() {
 #[test]
 fn a_file_that_becomes_shorter_is_an_error() {
     let file = crate::testing::TemporaryFile::new("shorter.onnx", &add().encode(17));
-    let model = Model::open(&file.0).unwrap();
+    let model = Model::open(FileSource::Path(file.0.clone()), Vec::new()).unwrap();
     std::fs::File::options().write(true).open(&file.0).unwrap().set_len(10).unwrap();
     let error = graph_of(&model, &Request::default()).unwrap_err();
     assert!(error.message.ends_with("bytes when it was opened, and has 10 now"), "{error}");

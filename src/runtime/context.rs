@@ -452,12 +452,7 @@ impl Site<'_> {
     /// An UnknownError without memory, an OperationError when the device fails.
     pub fn tensor_of(&self, descriptor: Descriptor, bytes: &Arc<Buffer>) -> Result<Arc<Tensor>> {
         let tensor = self.tensor(descriptor);
-        match &self.backend {
-            Backend::Cpu => *tensor.lock() = Contents::Bytes(bytes.clone()),
-            Backend::Gpu(_) => {
-                tensor.fill(&self.backend, Buffer::copy_of(bytes.bytes())?)?;
-            }
-        }
+        tensor.fill(&self.backend, bytes.clone())?;
         Ok(tensor)
     }
 

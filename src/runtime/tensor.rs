@@ -71,9 +71,9 @@ impl Tensor {
     ///
     /// # Errors
     /// An UnknownError without memory, an OperationError when the device fails.
-    pub fn fill(&self, backend: &Backend, bytes: Buffer) -> Result<Option<Buffer>> {
+    pub fn fill(&self, backend: &Backend, bytes: Arc<Buffer>) -> Result<Option<Arc<Buffer>>> {
         let Backend::Gpu(_) = backend else {
-            *self.lock() = Contents::Bytes(Arc::new(bytes));
+            *self.lock() = Contents::Bytes(bytes);
             return Ok(None);
         };
         self.place(backend)?;
@@ -170,7 +170,7 @@ impl Contents {
             *self = Contents::Bytes(Arc::new(Buffer::zeroed(descriptor.bytes())?));
         }
         match self {
-            // Only constant tensors share their bytes, and those are never written.
+            // Only constant tensors and those of feeds share their bytes, and those are never written.
             Contents::Bytes(bytes) => Ok(Arc::get_mut(bytes).expect("the bytes of a writable tensor are its own")),
             _ => Err(released()),
         }

@@ -1,6 +1,6 @@
 //! Tests of models that data decide about, against results that are computed naively.
 
-use super::tests::{finished, session};
+use super::tests::{finished, read_value, session};
 use super::*;
 use crate::dimension::numbers;
 use crate::dtype::DataType;
@@ -39,14 +39,15 @@ fn run(session: &Arc<Session>, feeds: &[T]) -> Result<Vec<T>> {
     let offers: Vec<Offer> =
         fed.iter().map(|(bytes, shape)| Offer::Data { bytes: bytes.len(), shape: Some(shape.clone()) }).collect();
     let shapes = session.signature().shapes_of_feeds(&offers)?;
-    let feeds = fed.iter().map(|(bytes, _)| Feed::Bytes(Buffer::copy_of(bytes).unwrap())).collect();
+    let feeds = fed.iter().map(|(bytes, _)| Feed::Bytes(Arc::new(Buffer::copy_of(bytes).unwrap()))).collect();
     let values = Arc::new(Slot::default());
     let targets = vec![Target::Read; session.signature().outputs.len()];
     finished(|done| session.run(shapes, feeds, targets).enqueue(values.clone(), done))?;
     let values: Vec<Option<Value>> = values.take().expect("a run that succeeds leaves its values");
     let tensor = |value: Value| {
-        let (shape, bytes) = (numbers(&value.descriptor.shape), value.bytes.bytes());
-        match value.descriptor.dtype {
+        let (descriptor, bytes) = read_value(value);
+        let (shape, bytes) = (numbers(&descriptor.shape), bytes.bytes());
+        match descriptor.dtype {
             DataType::Float32 => T::F(shape, elements(bytes).to_vec()),
             DataType::Int64 => T::I(shape, elements(bytes).to_vec()),
             _ => T::B(shape, bytes.to_vec()),

@@ -47,6 +47,8 @@ use template::Bindings;
 pub struct SessionOptions {
     /// Sizes of free dimensions by name.
     pub free_dimensions: BTreeMap<String, u32>,
+    /// Whether dimensions of one name may have different sizes.
+    pub loose_dimensions: bool,
     /// Names of the values to compute; `None` for the outputs of the model.
     pub outputs: Option<Vec<String>>,
     /// Inputs that have the same value in every run.
@@ -277,10 +279,18 @@ impl Session {
 
     /// Keeps `bytes`, which nobody needs any more, for other runs.
     pub fn recycle(&self, bytes: Buffer) {
-        let excess = self.pool.give(bytes);
+        let excess = match self.is_released.load(Ordering::Relaxed) {
+            true => vec![bytes],
+            false => self.pool.give(bytes),
+        };
         if !excess.is_empty() {
             self.context.enqueue_release(move || drop(excess));
         }
+    }
+
+    /// The same, if nobody else has them.
+    pub fn recycle_shared(&self, bytes: Arc<Buffer>) {
+        Arc::into_inner(bytes).into_iter().for_each(|bytes| self.recycle(bytes));
     }
 
     /// Frees what the session holds when everything before is done.

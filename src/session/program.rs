@@ -162,12 +162,6 @@ impl Program {
         if self.depth >= MAX_DEPTH {
             return Err(at_node(node, format!("functions are nested more than {MAX_DEPTH} deep")));
         }
-        let info = |name: &String| ValueInfo {
-            name: name.clone(),
-            element: None,
-            data_type: "unknown".to_string(),
-            shape: None,
-        };
         let (nodes, _) = needed(&function.nodes, &function.outputs).map_err(of_model)?;
         let body = Program {
             model: self.model.clone(),
@@ -177,7 +171,7 @@ impl Program {
             arguments: Some(function.arguments(&self.attributes(node)?)),
             depth: self.depth + 1,
             inputs: function.inputs.clone(),
-            outputs: function.outputs.iter().map(info).collect(),
+            outputs: function.outputs.iter().map(ValueInfo::unknown).collect(),
             wanted: function.outputs.clone(),
             hides: HashSet::new(),
             stages: Mutex::default(),
@@ -534,7 +528,7 @@ impl Run<'_> {
             match &site.backend {
                 Backend::Cpu => {
                     let room = self.session.pool.take(port.descriptor.bytes())?;
-                    drop(tensor.fill(&site.backend, room)?);
+                    tensor.fill(&site.backend, Arc::new(room))?;
                 }
                 Backend::Gpu(_) => tensor.place(&site.backend)?,
             }
@@ -574,7 +568,7 @@ impl Session {
             let port = specialization.inputs.iter().find(|port| port.name == input.name);
             let held = match (feed, port) {
                 (Feed::Tensor(tensor), _) => Held::Tensor(tensor),
-                (Feed::Bytes(bytes), Some(port)) => Held::Host(port.descriptor.clone(), Arc::new(bytes), Role::Fed),
+                (Feed::Bytes(bytes), Some(port)) => Held::Host(port.descriptor.clone(), bytes, Role::Fed),
                 // Of a type that WebNN does not have, so that nothing reads it.
                 (Feed::Bytes(_), None) => host(DataType::Uint8, &[0], Buffer::default()),
             };
@@ -629,7 +623,12 @@ impl Session {
             Target::Unread => None,
             Target::Read => {
                 let bytes = read()?;
-                Some(super::Value { descriptor, bytes })
+                Some(super::Value::Bytes { descriptor, bytes })
+            }
+            Target::New => {
+                let tensor = site.tensor(descriptor.clone());
+                tensor.fill(&site.backend, Arc::new(read()?))?;
+                Some(super::Value::Tensor(tensor))
             }
             Target::Tensor(tensor) => {
                 tensor.replace(&site.backend, read()?);

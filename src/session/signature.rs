@@ -62,7 +62,7 @@ impl Signature {
             None => model.graph.outputs.clone(),
             Some(names) => names.iter().map(|name| output_of(model, name)).collect(),
         };
-        let sizes = Sizes::new(options.free_dimensions.clone());
+        let sizes = Sizes::new(options.free_dimensions.clone()).loose(options.loose_dimensions);
         let fixed = inputs.iter().map(|input| sizes.shape(input).ok()).collect::<Option<Vec<_>>>();
         Ok(Signature { inputs, outputs, sizes, fixed: fixed.map(Shapes::from) })
     }
@@ -168,7 +168,7 @@ impl Signature {
 /// What is known of the value of the main graph that is called `name`.
 fn output_of(model: &Model, name: &str) -> ValueInfo {
     let declared = model.graph.outputs.iter().find(|output| output.name == name).cloned();
-    declared.unwrap_or_else(|| ValueInfo { name: name.into(), element: None, data_type: "unknown".into(), shape: None })
+    declared.unwrap_or_else(|| ValueInfo::unknown(name))
 }
 
 /// Finds the size of one dimension that follows from a number of elements, if there is one.
@@ -227,7 +227,14 @@ pub fn check_data(what: impl FnOnce() -> String, bytes: usize, descriptor: &Desc
 /// # Errors
 /// A TypeError that names both.
 pub fn check_target(name: &str, target: &Target, output: &Descriptor) -> Result<()> {
-    let Target::Tensor(tensor) = target else { return Ok(()) };
+    let tensor = match target {
+        Target::Tensor(tensor) => tensor,
+        Target::New if output.is_empty() => {
+            let message = format!("run: output {} has no elements, which no tensor can be", quoted(name));
+            return Err(Error::coded(Code::Shape, message));
+        }
+        Target::New | Target::Read | Target::Unread => return Ok(()),
+    };
     let got = tensor.descriptor();
     if got == output {
         return Ok(());

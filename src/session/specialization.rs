@@ -213,7 +213,7 @@ impl Specialization {
             check_target(&output.name, target, &output.descriptor)?;
         }
         let start = Instant::now();
-        let results = self.empty_results(&targets);
+        let mut results = self.empty_results(&targets);
         let Some(graph) = &self.graph else {
             values.put(results);
             return Ok(None);
@@ -223,9 +223,18 @@ impl Specialization {
         for Terminal { at, own } in &self.writes {
             outputs.push(match &targets[*at] {
                 Target::Tensor(tensor) => tensor.clone(),
+                Target::New => {
+                    let tensor = site.tensor(own.descriptor().clone());
+                    tensor.place(&site.backend)?;
+                    results[*at] = Some(Value::Tensor(tensor.clone()));
+                    tensor
+                }
                 Target::Read | Target::Unread => {
                     match site.backend {
-                        Backend::Cpu => drop(own.fill(&site.backend, session.pool.take(own.descriptor().bytes())?)?),
+                        Backend::Cpu => {
+                            let bytes = session.pool.take(own.descriptor().bytes())?;
+                            own.fill(&site.backend, Arc::new(bytes))?;
+                        }
                         Backend::Gpu(_) => own.place(&site.backend)?,
                     }
                     own.clone()
@@ -250,7 +259,7 @@ impl Specialization {
     fn empty_results(&self, targets: &[Target]) -> Vec<Option<Value>> {
         let value = |(output, target): (&Port, &Target)| match target {
             Target::Read if output.descriptor.is_empty() => {
-                Some(Value { descriptor: output.descriptor.clone(), bytes: Buffer::default() })
+                Some(Value::Bytes { descriptor: output.descriptor.clone(), bytes: Buffer::default() })
             }
             _ => None,
         };
@@ -265,7 +274,7 @@ impl Specialization {
             inputs.push(match feeds[*at].take().expect("the graph reads each input once") {
                 Feed::Tensor(tensor) => tensor,
                 Feed::Bytes(bytes) => {
-                    own.fill(&site.backend, bytes)?.into_iter().for_each(|copied| session.recycle(copied));
+                    own.fill(&site.backend, bytes)?.into_iter().for_each(|copied| session.recycle_shared(copied));
                     own.clone()
                 }
             });
@@ -273,7 +282,7 @@ impl Specialization {
         // Those of which only the shape is used.
         for feed in feeds.into_iter().flatten() {
             if let Feed::Bytes(bytes) = feed {
-                session.recycle(bytes);
+                session.recycle_shared(bytes);
             }
         }
         Ok(inputs)
@@ -289,8 +298,8 @@ impl Specialization {
         for Terminal { at, own } in &self.writes {
             let Some(bytes) = own.take() else { continue };
             match targets[*at] {
-                Target::Read => results[*at] = Some(Value { descriptor: own.descriptor().clone(), bytes }),
-                Target::Unread | Target::Tensor(_) => session.recycle(bytes),
+                Target::Read => results[*at] = Some(Value::Bytes { descriptor: own.descriptor().clone(), bytes }),
+                Target::Unread | Target::New | Target::Tensor(_) => session.recycle(bytes),
             }
         }
         results
@@ -316,7 +325,7 @@ impl Specialization {
                     Err(error) => return Some(Err(error)),
                     Ok(()) => {
                         let descriptor = own.descriptor().clone();
-                        results[*at] = read.take().map(|bytes| Value { descriptor, bytes });
+                        results[*at] = read.take().map(|bytes| Value::Bytes { descriptor, bytes });
                     }
                 }
                 reading.pop();

@@ -40,7 +40,8 @@ impl FreeSizes {
         let (mut names, mut sizes) = (HashMap::new(), Vec::new());
         let mut free = |name: Option<&str>, size: u32| {
             let next = sizes.len();
-            let at = name.map_or(next, |name| *names.entry(name.to_string()).or_insert(next));
+            // Dimensions of one name are the same only if they have the same size.
+            let at = name.map_or(next, |name| *names.entry((name.to_string(), size)).or_insert(next));
             if at == next {
                 sizes.push(i64::from(size));
             }
@@ -187,6 +188,7 @@ impl Session {
         let sized = |(index, (name, shape)): (usize, (String, &Vec<u32>))| (name, free.dims(index, shape, dims));
         let request = Request {
             free_dimensions: options.free_dimensions.clone(),
+            loose_dimensions: options.loose_dimensions,
             shapes: shaped().map(|(name, shape)| (name, shape.clone())).collect(),
             dims: shaped().enumerate().map(sized).collect(),
             bindings,

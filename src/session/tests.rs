@@ -51,16 +51,18 @@ fn run(session: &Arc<Session>, feeds: &[(Vec<u8>, Option<Vec<u32>>)]) -> Result<
     let offers: Vec<Offer> =
         feeds.iter().map(|(bytes, shape)| Offer::Data { bytes: bytes.len(), shape: shape.clone() }).collect();
     let shapes = session.signature().shapes_of_feeds(&offers)?;
-    let feeds = feeds.iter().map(|(bytes, _)| Feed::Bytes(Buffer::copy_of(bytes).unwrap())).collect();
+    let feeds = feeds.iter().map(|(bytes, _)| Feed::Bytes(Arc::new(Buffer::copy_of(bytes).unwrap()))).collect();
     let values = Arc::new(Slot::default());
     let targets = vec![Target::Read; session.signature().outputs.len()];
     finished(|done| session.run(shapes, feeds, targets).enqueue(values.clone(), done))?;
     let values: Vec<Option<Value>> = values.take().expect("a run that succeeds leaves its values");
-    Ok(values
-        .into_iter()
-        .flatten()
-        .map(|v| (numbers(&v.descriptor.shape), elements(v.bytes.bytes()).to_vec()))
-        .collect())
+    let read = values.into_iter().flatten().map(read_value);
+    Ok(read.map(|(descriptor, bytes)| (numbers(&descriptor.shape), elements(bytes.bytes()).to_vec())).collect())
+}
+
+pub(super) fn read_value(value: Value) -> (Descriptor, Buffer) {
+    let Value::Bytes { descriptor, bytes } = value else { panic!("it was read") };
+    (descriptor, bytes)
 }
 
 #[test]
@@ -73,6 +75,74 @@ fn sizes_follow_from_shapes_and_from_numbers_of_elements() {
     assert_eq!(run(&session, &feeds).unwrap(), [(vec![3, 1], vec![6.0, 7.0, 8.0])]);
     let feeds = [data(&[], Some(&[0, 2])), data(&[5.0, 6.0], None)];
     assert_eq!(run(&session, &feeds).unwrap(), [(vec![0, 2], vec![])]);
+}
+
+#[test]
+fn dimensions_of_one_name_may_have_different_sizes_where_that_is_wanted() {
+    // The sizes of the first axis do not fit each other: it is broadcast.
+    let careless = || {
+        let graph = TestGraph::default().input("x", Float, &["n", "m"]).input("b", Float, &["n", "m"]);
+        graph.node("Add", "x b", "y", vec![]).output("y")
+    };
+    let feeds = |rows: u32| {
+        let x: Vec<f32> = (0..2 * rows).map(|i| i as f32).collect();
+        [data(&x, Some(&[rows, 2])), data(&[10.0, 20.0], Some(&[1, 2]))]
+    };
+    let strict = session(careless(), SessionOptions::default());
+    assert_eq!(run(&strict, &feeds(2)).unwrap_err().code, Some(Code::Shape));
+    let loose = session(careless(), SessionOptions { loose_dimensions: true, ..Default::default() });
+    assert_eq!(run(&loose, &feeds(2)).unwrap(), [(vec![2, 2], vec![10.0, 21.0, 12.0, 23.0])]);
+    assert_eq!(run(&loose, &feeds(1)).unwrap(), [(vec![1, 2], vec![10.0, 21.0])]);
+    assert_eq!(run(&loose, &feeds(3)).unwrap()[0].0, [3, 2]);
+}
+
+#[test]
+fn bytes_of_a_feed_that_somebody_else_has_are_not_used_again() {
+    let session = session(add(), SessionOptions::default());
+    let offers = [Offer::Data { bytes: 8, shape: Some(vec![1, 2]) }, Offer::Data { bytes: 8, shape: None }];
+    let shapes = session.signature().shapes_of_feeds(&offers).unwrap();
+    let kept = Arc::new(Buffer::copy_of(bytes_of(&[1.0f32, 2.0])).unwrap());
+    for _ in 0..3 {
+        // The same bytes for both inputs.
+        let feeds = vec![Feed::Bytes(kept.clone()), Feed::Bytes(kept.clone())];
+        let (values, targets) = (Arc::new(Slot::default()), vec![Target::Read]);
+        finished(|done| session.run(shapes.clone(), feeds, targets).enqueue(values.clone(), done)).unwrap();
+        let values: Vec<Option<Value>> = values.take().unwrap();
+        let (_, bytes) = values.into_iter().flatten().map(read_value).next().unwrap();
+        assert_eq!(elements::<f32>(bytes.bytes()), [2.0, 4.0]);
+        session.recycle(bytes);
+        assert_eq!(elements::<f32>(kept.bytes()), [1.0, 2.0]);
+        assert_eq!(Arc::strong_count(&kept), 1, "the run keeps nothing");
+    }
+}
+
+#[test]
+fn an_output_in_a_new_tensor_belongs_to_the_caller() {
+    let session = session(add(), SessionOptions::default());
+    let shapes = |n: u32| {
+        let offers =
+            [Offer::Data { bytes: 8 * n as usize, shape: Some(vec![n, 2]) }, Offer::Data { bytes: 8, shape: None }];
+        session.signature().shapes_of_feeds(&offers).unwrap()
+    };
+    let tensor_of = |numbers: [f32; 2]| {
+        let feeds =
+            [numbers, [10.0, 20.0]].map(|numbers| Feed::Bytes(Arc::new(Buffer::copy_of(bytes_of(&numbers)).unwrap())));
+        let values = Arc::new(Slot::default());
+        finished(|done| session.run(shapes(1), feeds.into(), vec![Target::New]).enqueue(values.clone(), done)).unwrap();
+        let values: Vec<Option<Value>> = values.take().unwrap();
+        let [Some(Value::Tensor(tensor))] = &values[..] else { panic!("a tensor") };
+        tensor.clone()
+    };
+    let (first, second) = (tensor_of([1.0, 2.0]), tensor_of([3.0, 4.0]));
+    let read = |tensor: &Tensor| elements::<f32>(tensor.lock().bytes().unwrap().bytes()).to_vec();
+    assert_eq!((read(&first), read(&second)), (vec![11.0, 22.0], vec![13.0, 24.0]));
+    let feeds = vec![Feed::Bytes(Arc::default()), Feed::Bytes(Arc::new(Buffer::zeroed(8).unwrap()))];
+    let error =
+        finished(|done| session.run(shapes(0), feeds, vec![Target::New]).enqueue(Arc::default(), done)).unwrap_err();
+    assert_eq!(
+        (error.code, error.message.as_str()),
+        (Some(Code::Shape), "run: output \"y\" has no elements, which no tensor can be")
+    );
 }
 
 #[test]
@@ -163,7 +233,7 @@ fn tensors_are_used_in_place_and_targets_must_fit() {
     let run = |target: &Arc<Tensor>| {
         let offers = [Offer::Tensor(&x), Offer::Data { bytes: 4, shape: None }];
         let shapes = session.signature().shapes_of_feeds(&offers).unwrap();
-        let feeds = vec![Feed::Tensor(x.clone()), Feed::Bytes(Buffer::copy_of(&b).unwrap())];
+        let feeds = vec![Feed::Tensor(x.clone()), Feed::Bytes(Arc::new(Buffer::copy_of(&b).unwrap()))];
         let values = Arc::new(Slot::default());
         finished(|done| session.run(shapes, feeds, vec![Target::Tensor(target.clone())]).enqueue(values.clone(), done))
     };
@@ -193,7 +263,7 @@ fn a_small_run_is_done_at_once_where_its_plan_is_there_and_it_is_its_turn() {
         let offers: Vec<Offer> =
             feeds.iter().map(|(bytes, shape)| Offer::Data { bytes: bytes.len(), shape: shape.clone() }).collect();
         let shapes = session.signature().shapes_of_feeds(&offers).unwrap();
-        let feeds = feeds.iter().map(|(bytes, _)| Feed::Bytes(Buffer::copy_of(bytes).unwrap())).collect();
+        let feeds = feeds.iter().map(|(bytes, _)| Feed::Bytes(Arc::new(Buffer::copy_of(bytes).unwrap()))).collect();
         session.run(shapes, feeds, vec![Target::Read]).run_here()
     };
     assert!(here(&session).is_err(), "it is not compiled");
@@ -204,8 +274,8 @@ fn a_small_run_is_done_at_once_where_its_plan_is_there_and_it_is_its_turn() {
         ran.or_else(|| run(&session, &feeds).map(|_| None).unwrap())
     });
     let values = values.expect("a run of four elements is quick").unwrap();
-    let [Some(value)] = &values[..] else { panic!("one output is read") };
-    assert_eq!((numbers(&value.descriptor.shape), elements::<f32>(value.bytes.bytes()).to_vec()), expected[0]);
+    let [Some(Value::Bytes { descriptor, bytes })] = &values[..] else { panic!("one output is read") };
+    assert_eq!((numbers(&descriptor.shape), elements::<f32>(bytes.bytes()).to_vec()), expected[0]);
     let (go, wait) = channel::<()>();
     // Ends when `go` is dropped.
     session.context.enqueue(move |_| wait.recv().map_or(Ok(None), |()| unreachable!()), Done::unobserved());

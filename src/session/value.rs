@@ -33,8 +33,8 @@ impl Offer<'_> {
 
 /// The value of an input.
 pub enum Feed {
-    /// Its bytes.
-    Bytes(Buffer),
+    /// Its bytes. They serve other runs when this one has ended, unless somebody else has them, too.
+    Bytes(Arc<Buffer>),
     /// A tensor of the context, used in place.
     Tensor(Arc<Tensor>),
 }
@@ -46,16 +46,23 @@ pub enum Target {
     Read,
     /// Nowhere.
     Unread,
+    /// Into a new tensor of the context, which goes to the caller.
+    New,
     /// Into a tensor of the context.
     Tensor(Arc<Tensor>),
 }
 
-/// An output that was read.
-pub struct Value {
-    /// Its type and shape; dimensions can be 0.
-    pub descriptor: Descriptor,
-    /// Its bytes.
-    pub bytes: Buffer,
+/// An output that goes to the caller.
+pub enum Value {
+    /// One that was read.
+    Bytes {
+        /// Its type and shape; dimensions can be 0.
+        descriptor: Descriptor,
+        /// Its bytes.
+        bytes: Buffer,
+    },
+    /// A tensor of the context.
+    Tensor(Arc<Tensor>),
 }
 
 /// The most bytes that a pool keeps.

@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict';
+import test, { after, before } from 'node:test';
+import { ml } from '../../index.js';
+import { loadModel } from '../../onnx.js';
+import { FLOAT, INT32, node, value, weight, writeModel } from './model-writer.mjs';
+
+/** Elements of a result that is too large to be copied at once. */
+const SIZE = 1 << 20;
+
+const floats = (length, first = 0) => Float32Array.from({ length }, (_, index) => first + (index % 1000));
+
+/** y = x + 1, z = x * 2, and the first element of y. */
+const simple = () =>
+  writeModel({
+    inputs: [value('x', FLOAT, ['n'])],
+    outputs: [value('y', FLOAT, ['n']), value('z', FLOAT, ['n']), value('first', FLOAT, [1])],
+    weights: [
+      weight('one', [], Float32Array.of(1)), weight('two', [], Float32Array.of(2)),
+      weight('zero', [1], BigInt64Array.of(0n)), weight('end', [1], BigInt64Array.of(1n)),
+    ],
+    nodes: [node('Add', ['x', 'one'], ['y']), node('Mul', ['x', 'two'], ['z']), node('Slice', ['y', 'zero', 'end'], ['first'])],
+  });
+
+/** sum = a + b. */
+const sum = () =>
+  writeModel({
+    inputs: [value('a', FLOAT, ['n']), value('b', FLOAT, ['n'])],
+    outputs: [value('sum', FLOAT, ['n'])],
+    nodes: [node('Add', ['a', 'b'], ['sum'])],
+  });
+
+const isUnread = (result) => Object.getOwnPropertyDescriptor(result, 'data').get !== undefined;
+
+let context;
+let model;
+before(async () => {
+  context = await ml.createContext();
+  model = await loadModel(simple(), { context });
+});
+after(() => context.destroy());
+
+test('large results are copied when they are read first, small ones at once', async () => {
+  const x = floats(SIZE);
+  const { y, first } = await model.run({ x });
+  assert.ok(isUnread(y));
+  assert.ok(!isUnread(first));
+  assert.deepEqual(Object.keys(y), Object.keys(first));
+  assert.deepEqual([y.shape, y.dataType], [[SIZE], 'float32']);
+  assert.deepEqual(y.data, x.map((number) => number + 1));
+  assert.ok(!isUnread(y));
+  assert.equal(y.data, y.data);
+  assert.equal(y.data.byteLength, y.data.buffer.byteLength, 'it owns its memory');
+  assert.equal(structuredClone(y, { transfer: [y.data.buffer] }).data.length, SIZE);
+});
+
+test('a result whose data nobody has read is fed without a copy', async () => {
+  let { y } = await model.run({ x: floats(SIZE) });
+  const before = process.memoryUsage().arrayBuffers;
+  for (let round = 0; round < 20; round++) {
+    ({ y } = await model.run({ x: y }, { z: null }));
+  }
+  assert.ok(isUnread(y));
+  assert.ok(process.memoryUsage().arrayBuffers - before < 4 * SIZE, 'no result has become an ArrayBuffer');
+  assert.deepEqual(y.data, floats(SIZE, 21));
+});
+
+test('it is fed to several inputs, runs, models and contexts', async () => {
+  const adder = await loadModel(sum());
+  const { y, z } = await model.run({ x: floats(SIZE) });
+  const twice = await adder.run({ a: y, b: y });
+  const [both, again] = await Promise.all([adder.run({ a: y, b: z }), model.run({ x: z })]);
+  assert.ok(isUnread(y) && isUnread(z));
+  assert.deepEqual(twice.sum.data, floats(SIZE).map((number) => 2 * (number + 1)));
+  assert.deepEqual(both.sum.data, floats(SIZE).map((number) => 3 * number + 1));
+  assert.deepEqual(again.y.data, floats(SIZE).map((number) => 2 * number + 1));
+  adder.destroy();
+});
+
+test('data that somebody has changed or set are those that are fed', async () => {
+  const { y, z } = await model.run({ x: floats(SIZE) });
+  y.data[0] = 41;
+  assert.equal((await model.run({ x: y })).first.data[0], 42);
+  z.data = floats(SIZE, 6);
+  assert.ok(!isUnread(z));
+  assert.equal((await model.run({ x: z })).first.data[0], 7);
+});
+
+test('a result with another shape than it came with is fed with that', async () => {
+  const any = await loadModel(writeModel({ inputs: [value('x', FLOAT)], outputs: [value('y', FLOAT)], nodes: [node('Neg', ['x'], ['y'])] }), { context });
+  const { y } = await model.run({ x: floats(SIZE) });
+  y.shape = [2, SIZE / 2];
+  assert.deepEqual((await any.run({ x: y })).y.shape, [2, SIZE / 2]);
+  const { z } = await model.run({ x: floats(SIZE) });
+  z.shape.unshift(1);
+  assert.deepEqual((await any.run({ x: z })).y.shape, [1, SIZE]);
+  any.destroy();
+});
+
+test('a frozen result is read and fed as any other', async () => {
+  const { y } = await model.run({ x: floats(SIZE) });
+  Object.freeze(y);
+  assert.equal((await model.run({ x: y })).first.data[0], 2);
+  assert.equal(y.data, y.data);
+  assert.equal((await model.run({ x: y })).first.data[0], 2);
+});
+
+test('a result outlives its model and its context', async () => {
+  const own = await loadModel(simple());
+  const { y, z } = await own.run({ x: floats(SIZE) });
+  own.destroy();
+  assert.deepEqual(y.data, floats(SIZE, 1));
+  assert.equal((await model.run({ x: z })).first.data[0], 1);
+});
+
+test('a result of another type is refused', async () => {
+  const integers = await loadModel(writeModel({ inputs: [value('x', INT32, ['n'])], outputs: [value('y', INT32, ['n'])], nodes: [node('Neg', ['x'], ['y'])] }), { context });
+  const { y } = await model.run({ x: floats(SIZE) });
+  await assert.rejects(integers.run({ x: y }), { name: 'TypeError', code: 'ERR_WEBNN_TYPE', message: /feed "x" is of type "float32", expected int32/ });
+  integers.destroy();
+});
+
+test('an unread result serves as a constant', async () => {
+  const { y } = await model.run({ x: floats(SIZE) });
+  const adder = await loadModel(sum(), { context, constants: { b: y } });
+  assert.deepEqual((await adder.run({ a: floats(SIZE) })).sum.data, floats(SIZE).map((number) => 2 * number + 1));
+  adder.destroy();
+});
+
+test('memory of results that nobody reads comes back', async () => {
+  const run = async (count) => {
+    for (let round = 0; round < count; round++) {
+      await model.run({ x: floats(SIZE) });
+    }
+    globalThis.gc();
+    await new Promise(setImmediate);
+  };
+  await run(10);
+  const before = process.memoryUsage();
+  await run(60);
+  const now = process.memoryUsage();
+  assert.ok(now.rss - before.rss < 64 * SIZE, `${((now.rss - before.rss) / 1e6).toFixed(1)} MB more, of 500 that were made`);
+  assert.ok(now.external - before.external < 16 * SIZE);
+});
+
+test('an output in a new tensor is one of the context of the model', async () => {
+  const { y, first } = await model.run({ x: floats(4) }, { y: 'tensor', z: null });
+  assert.deepEqual([y.dataType, y.shape, y.readable, y.writable, y.constant], ['float32', [4], true, true, false]);
+  assert.deepEqual(first.data, Float32Array.of(1));
+  const next = await model.run({ x: y }, { y: 'tensor', z: 'tensor' });
+  assert.notEqual(next.y, y);
+  assert.deepEqual(new Float32Array(await context.readTensor(next.y)), Float32Array.of(2, 3, 4, 5));
+  assert.deepEqual(new Float32Array(await context.readTensor(next.z)), Float32Array.of(2, 4, 6, 8));
+  context.writeTensor(y, floats(4, 9));
+  assert.equal((await model.run({ x: y })).first.data[0], 10);
+  y.destroy();
+  await assert.rejects(model.run({ x: y }), /is destroyed/);
+});
+
+test('an output without elements is no tensor', async () => {
+  await assert.rejects(model.run({ x: { data: floats(0), shape: [0] } }, { y: 'tensor' }), {
+    name: 'TypeError', code: 'ERR_WEBNN_SHAPE', message: /output "y" has no elements, which no tensor can be/,
+  });
+  await assert.rejects(model.run({ x: floats(1) }, { y: 'text' }), { code: 'ERR_WEBNN_TYPE', message: /fetch "y" is "text", expected an MLTensor, "tensor" or null/ });
+});
+
+test('tensors of runs are destroyed with their context', async () => {
+  const own = await loadModel(simple());
+  const { y } = await own.run({ x: floats(4) }, { y: 'tensor' });
+  own.context.destroy();
+  await assert.rejects(own.context.readTensor(y), { name: 'InvalidStateError' });
+});
