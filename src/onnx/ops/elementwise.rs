@@ -421,7 +421,7 @@ mod tests {
         let graph = TestGraph::default().input("x", Float, &["2"]);
         let graph = graph.node("Cast", "x", "y", vec![("to", Attr::Int(11))]).output_of("y", ElementType::Double);
         let imported = graph.import(17, &Default::default()).unwrap();
-        assert_eq!(imported.outputs[0].descriptor.dtype, DataType::Float32, "a double output is a float32 operand");
+        assert_eq!(imported.descriptor(imported.outputs[0].1).dtype, DataType::Float32);
     }
 
     #[test]
