@@ -1,7 +1,7 @@
 // Whether an engine computes what the reference says.
 
 import { deviation } from 'd3-array';
-import { numbersOf } from '../cli/elements.mjs';
+import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
 
 /**
  * Largest difference that is allowed, in standard deviations of the reference.
@@ -48,8 +48,8 @@ function largestDifference(a, b) {
 /**
  * Compares one output with its reference.
  *
- * @param {Pick<import('../cli/types.mjs').Tensor, 'dataType' | 'data'>} got
- * @param {Pick<import('../cli/types.mjs').Tensor, 'dataType' | 'data'>} expected
+ * @param {Pick<import('webnn-node-cli/lib/types.mjs').Tensor, 'dataType' | 'data'>} got
+ * @param {Pick<import('webnn-node-cli/lib/types.mjs').Tensor, 'dataType' | 'data'>} expected
  * @param {import('./types.mjs').Kind} kind of the model
  * @returns {import('./types.mjs').Deviation}
  */

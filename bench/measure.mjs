@@ -4,7 +4,7 @@ import { createReadStream, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { median } from 'd3-array';
-import { readNpy } from '../cli/npy.mjs';
+import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
 import { compareOutput, worst } from './check.mjs';
 import { EngineError, EngineProcess } from './engines/process.mjs';
 import { residentMemory, untilAtRest, watched } from './machine.mjs';

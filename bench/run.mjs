@@ -2,8 +2,8 @@
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { Output } from '../cli/output.mjs';
-import { withProgress } from '../cli/progress.mjs';
+import { Output } from 'webnn-node-cli/lib/output.mjs';
+import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
 import { entry, Failure, say } from '../scripts/process.mjs';
 import { measureGpu } from './gpu/run.mjs';
 import { buildLimits, measureLimits, strongest } from './limits.mjs';

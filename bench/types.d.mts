@@ -1,6 +1,6 @@
 // Types that modules of this folder share.
 
-import type { Tensor, Tensors } from '../cli/types.mjs';
+import type { Tensor, Tensors } from 'webnn-node-cli/lib/types.mjs';
 import type { GraphDescription } from '../inspect.js';
 
 /** What a model computes in. */

@@ -10,7 +10,7 @@ import { EngineError, EngineProcess } from '../../bench/engines/process.mjs';
 import { measure } from '../../bench/measure.mjs';
 import { findModels } from '../../bench/models.mjs';
 import { readOptions } from '../../bench/options.mjs';
-import { formatNpy } from '../../cli/npy.mjs';
+import { formatNpy } from 'webnn-node-cli/lib/npy.mjs';
 
 const TINY = fileURLToPath(new URL('../../bench/tiny', import.meta.url));
 const PLAN = { engines: ['webnn-node'], threads: 1, samples: 1, loads: 2 };

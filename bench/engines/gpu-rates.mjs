@@ -1,7 +1,7 @@
 // What our own graphs of one operator reach on a GPU: a copy of a large tensor and products of matrices. Part of the
 // benchmark as an engine, so that it takes turns with the models.
 
-import { arrayFromNumbers, elementCount } from '../../cli/elements.mjs';
+import { arrayFromNumbers, elementCount } from 'webnn-node-cli/lib/elements.mjs';
 import { ml, MLGraphBuilder } from '../../index.js';
 
 /** Operations that two matrices of `size` rows and columns need. */

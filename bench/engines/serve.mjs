@@ -9,7 +9,7 @@
 
 import { writeFileSync, writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { formatNpy, readNpy } from '../../cli/npy.mjs';
+import { formatNpy, readNpy } from 'webnn-node-cli/lib/npy.mjs';
 
 const ANSWERS = 3;
 
@@ -21,7 +21,7 @@ const commands = {
   ready: async () => ({}),
 
   async load({ inputs, ...options }) {
-    /** @type {import('../../cli/types.mjs').Tensors} */
+    /** @type {import('webnn-node-cli/lib/types.mjs').Tensors} */
     const tensors = {};
     for (const [name, file] of Object.entries(inputs)) {
       tensors[name] = await readNpy(file);

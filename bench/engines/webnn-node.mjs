@@ -1,7 +1,7 @@
 // This package as an engine of the benchmark, as users run models: `loadModel()` and `run()`. Its modules are named by path, because the package.json of this folder hides their package from Node.
 
 import { createRequire } from 'node:module';
-import { feedsOf, shapesOf } from '../../cli/elements.mjs';
+import { feedsOf, shapesOf } from 'webnn-node-cli/lib/elements.mjs';
 import { ml } from '../../index.js';
 import { describeGraph } from '../../inspect.js';
 import { loadModel } from '../../onnx.js';
