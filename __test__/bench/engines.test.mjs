@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { EngineError, EngineProcess } from '../../bench/engines/process.mjs';
+import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
 import { measure } from '../../bench/measure.mjs';
 import { findModels } from '../../bench/models.mjs';
 import { readOptions } from '../../bench/options.mjs';

@@ -3,7 +3,7 @@
 import { formatBytes, formatRate, formatShare } from 'webnn-node-cli/lib/format.mjs';
 import { loadTime } from '../measure.mjs';
 import { OURS } from '../peers.mjs';
-import { DIRTY_ABOVE } from '../statistics.mjs';
+import { DIRTY_ABOVE } from 'webnn-node-cli/lib/statistics.mjs';
 import { comparedWith, rowOf } from './rows.mjs';
 
 /**

@@ -5,7 +5,7 @@ import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { histogramLines, histogramSvg, sharedBins } from '../lib/histogram.mjs';
 import { systemInfo } from 'webnn-node/inspect';
-import { compareTensors, describeTensor, summarizeSamples } from '../lib/statistics.mjs';
+import { compareTensors, describeTensor, summarizeTimes } from '../lib/statistics.mjs';
 import { file, ROOT, webnn, webnnJson } from './command.mjs';
 
 const conv = file('conv.onnx');
@@ -29,7 +29,7 @@ function assertWellFormed(xml) {
 
 test('statistics of durations', () => {
   const samples = [5, 1, 2, 4, 3];
-  const { throughput, ...rest } = summarizeSamples(samples);
+  const { throughput, ...rest } = summarizeTimes(samples);
   assert.deepEqual(rest, { runs: 5, median: 3, p95: 4.8, min: 1, mean: 3 });
   assert.ok(Math.abs(throughput - 1000 / 3) < 1e-9);
   assert.deepEqual(samples, [5, 1, 2, 4, 3]);
@@ -156,12 +156,13 @@ test('bench: two engines are measured in turns and compared', async () => {
 });
 
 test('bench: two engines run on one device, or the command says which cannot', async () => {
-  const { load } = await import('../lib/bench/onnxruntime.mjs');
-  const options = { model: conv, freeDimensions: {}, from: await folderOfEngine(1, ['cpu', 'webgpu', 'cuda']) };
+  const { load } = await import('../lib/bench/onnxruntime-node.mjs');
   const inputs = { x: { dataType: 'float32', shape: [1, 16, 4, 4], data: new Float32Array(256) } };
-  assert.equal((await load({ ...options, device: 'cpu' }, inputs)).processor, 'cpu');
-  await assert.rejects(load({ ...options, device: 'gpu' }, inputs), { message: 'it cannot use the GPU: cuda: no cuda here; webgpu: no webgpu here' });
-  await assert.rejects(load({ ...options, device: 'gpu', from: await folderOfEngine(1) }, inputs), { message: 'it cannot use the GPU: it has only cpu' });
+  const options = { model: conv, inputs, from: await folderOfEngine(1, ['cpu', 'webgpu', 'cuda']) };
+  const { processor } = await load({ ...options, device: 'cpu' });
+  assert.equal(await processor(), 'cpu');
+  await assert.rejects(load({ ...options, device: 'gpu' }), { message: 'it cannot use the GPU: cuda: no cuda here; webgpu: no webgpu here' });
+  await assert.rejects(load({ ...options, device: 'gpu', from: await folderOfEngine(1) }), { message: 'it cannot use the GPU: it has only cpu' });
 });
 
 test('bench: a GPU that is asked for is used, or the command says why not', async () => {

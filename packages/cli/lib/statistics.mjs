@@ -1,5 +1,5 @@
-// Numbers about numbers.
-import { quantileSorted } from 'd3-array';
+// Numbers about numbers: tensors, and times. Those of the benchmark of the repository, too.
+import { mean, median, quantileSorted } from 'd3-array';
 import { numbersOf } from './elements.mjs';
 
 /** Elements of a tensor that are shown. */
@@ -48,17 +48,76 @@ function exact({ data }, numbers, index) {
  * @returns {{ runs: number, median: number, p95: number, min: number, mean: number, throughput: number }} milliseconds,
  *   and runs per second
  */
-export function summarizeSamples(samples) {
+export function summarizeTimes(samples) {
   const sorted = Float64Array.from(samples).sort();
-  const mean = sorted.reduce((sum, value) => sum + value, 0) / sorted.length;
+  const average = /** @type {number} */ (mean(sorted));
   return {
     runs: sorted.length,
     median: quantileSorted(sorted, 0.5),
     p95: quantileSorted(sorted, 0.95),
     min: sorted[0],
-    mean,
-    throughput: 1000 / mean,
+    mean: average,
+    throughput: 1000 / average,
   };
+}
+
+/**
+ * A sample in which others kept more than this many processors busy is dirty: it says more about them. CPU time comes in
+ * ticks of 10 ms, and a sample lasts 150 ms or more, so two ticks that fall on the wrong side stay below.
+ */
+export const DIRTY_ABOVE = 0.15;
+
+/**
+ * @typedef {object} Sample while the rest of the machine was watched
+ * @property {number} ms time of one run, in milliseconds
+ * @property {number} iterations runs that it is the average of
+ * @property {number} foreign processors that others kept busy meanwhile, on average
+ */
+
+/** @param {Sample} sample */
+export const isDirty = ({ foreign }) => foreign > DIRTY_ABOVE;
+
+/**
+ * Samples in a few numbers.
+ * @param {Sample[]} samples at least one
+ * @returns {{ median: number, fastest: number, clean: number, foreign: number }} milliseconds: the median of all samples,
+ *   the fastest clean one, or of all where none is clean; the number of clean samples; the mean foreign load
+ */
+export function summarizeSamples(samples) {
+  const clean = samples.filter((sample) => !isDirty(sample));
+  const considered = clean.length > 0 ? clean : samples;
+  return {
+    median: /** @type {number} */ (median(samples, ({ ms }) => ms)),
+    fastest: Math.min(...considered.map(({ ms }) => ms)),
+    clean: clean.length,
+    foreign: /** @type {number} */ (mean(samples, ({ foreign }) => foreign)),
+  };
+}
+
+/**
+ * Geometric mean of positive numbers; null of none.
+ * @param {number[]} values
+ */
+export function geometricMean(values) {
+  const exponent = mean(values, Math.log);
+  return exponent === undefined ? null : Math.exp(exponent);
+}
+
+/**
+ * The largest difference of two lists of numbers; Infinity where the lengths differ or NaN stands against a number.
+ * @param {ArrayLike<number>} a
+ * @param {ArrayLike<number>} b
+ */
+export function largestDifference(a, b) {
+  if (a.length !== b.length) return Infinity;
+  let largest = 0;
+  for (let i = 0; i < a.length; i++) {
+    if (Object.is(a[i], b[i])) continue;
+    const difference = Math.abs(a[i] - b[i]);
+    if (Number.isNaN(difference)) return Infinity;
+    if (difference > largest) largest = difference;
+  }
+  return largest;
 }
 
 /**
@@ -69,14 +128,9 @@ export function summarizeSamples(samples) {
  *   of the reference; Infinity where the shapes differ or NaN stands against a number
  */
 export function compareTensors(a, b) {
-  const [left, right] = [numbersOf(a), numbersOf(b)];
-  if (left.length !== right.length) return { maxAbsolute: Infinity, relative: Infinity };
-  let [largest, maxAbsolute] = [0, 0];
-  for (let i = 0; i < left.length; i++) {
-    if (Object.is(left[i], right[i])) continue;
-    const difference = Math.abs(left[i] - right[i]);
-    maxAbsolute = Math.max(maxAbsolute, Number.isNaN(difference) ? Infinity : difference);
-  }
-  for (let i = 0; i < right.length; i++) if (Number.isFinite(right[i])) largest = Math.max(largest, Math.abs(right[i]));
+  const reference = numbersOf(b);
+  const maxAbsolute = largestDifference(numbersOf(a), reference);
+  let largest = 0;
+  for (let i = 0; i < reference.length; i++) if (Number.isFinite(reference[i])) largest = Math.max(largest, Math.abs(reference[i]));
   return { maxAbsolute, relative: maxAbsolute === 0 ? 0 : maxAbsolute / (largest || 1) };
 }

@@ -22,17 +22,17 @@ function machineBusy() {
 
 /**
  * CPU time of this process and those of the engines, in milliseconds.
- * @param {import('./engine.mjs').Engine[]} engines
+ * @param {import('./process.mjs').EngineProcess[]} engines
  */
 async function ownBusy(engines) {
   const { user, system } = process.cpuUsage();
-  const usages = await Promise.all(engines.map((engine) => engine.usage()));
+  const usages = await Promise.all(engines.map((engine) => engine.request('usage')));
   return usages.reduce((sum, { cpuMicroseconds }) => sum + cpuMicroseconds, user + system) / 1000;
 }
 
 /**
  * Warms up each engine.
- * @param {import('./engine.mjs').Engine[]} engines
+ * @param {import('./process.mjs').EngineProcess[]} engines
  * @param {number} warmup
  * @returns {Promise<number[]>} the runs of a turn, per engine
  */
@@ -40,15 +40,15 @@ async function warmUp(engines, warmup) {
   const counts = [];
   for (const engine of engines) {
     // One run at least: the length of a turn follows from it.
-    const times = await engine.run(Math.max(1, warmup));
-    counts.push(Math.max(1, Math.round(TURN_MS / Math.max(median(times) ?? 0, 1e-3))));
+    const { ms } = await engine.request('times', { iterations: Math.max(1, warmup) });
+    counts.push(Math.max(1, Math.round(TURN_MS / Math.max(median(ms) ?? 0, 1e-3))));
   }
   return counts;
 }
 
 /**
  * Measures engines in turns.
- * @param {import('./engine.mjs').Engine[]} engines loaded
+ * @param {import('./process.mjs').EngineProcess[]} engines loaded
  * @param {{ runs?: number, seconds: number, warmup: number }} plan `runs` of each engine, or else `seconds` of each
  * @param {(done: number) => void} advance told the part (0 to 1) that is done
  * @returns {Promise<{ samples: number[][], othersShare: number }>} milliseconds per engine, in order; the part (0 to 1) of
@@ -69,8 +69,8 @@ export async function measure(engines, { runs, seconds, warmup }, advance) {
       const count = Math.min(perTurn[i], left(i));
       if (count <= 0) continue;
       await sleep(SETTLE_MS);
-      const turn = await engine.run(count);
-      for (const sample of turn) {
+      const { ms } = await engine.request('times', { iterations: count });
+      for (const sample of ms) {
         samples[i].push(sample);
         spent[i] += sample;
       }

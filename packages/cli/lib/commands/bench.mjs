@@ -1,9 +1,11 @@
 // `webnn-node bench`: how fast a model runs, alone or against another engine.
 import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Option } from 'commander';
-import { Engine } from '../bench/engine.mjs';
+import { ENGINES, startEngine } from '../bench/engines.mjs';
 import { measure } from '../bench/measure.mjs';
 import { Failure } from '../errors.mjs';
 import { write } from '../files.mjs';
@@ -11,14 +13,15 @@ import { formatBytes, formatDuration, formatNumber, formatShare, formatRate, pri
 import { histogramLines, histogramSvg } from '../histogram.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel } from '../model.mjs';
+import { formatNpy, readNpy } from '../npy.mjs';
 import { deviceOption, freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, runsOption, secondsOption, threadsOption, warmupOption } from '../options.mjs';
 import { withProgress } from '../progress.mjs';
-import { compareTensors, summarizeSamples } from '../statistics.mjs';
+import { compareTensors, summarizeTimes } from '../statistics.mjs';
 
+/** @typedef {import('../bench/process.mjs').EngineProcess} EngineProcess */
 /** @typedef {Awaited<ReturnType<typeof runEngines>>['results'][number]} Result */
 
-const OWN = 'webnn-node';
-const OTHER = 'onnxruntime-node';
+const [OWN, OTHER] = Object.keys(ENGINES);
 
 /** Seconds of each engine where nothing else is asked for. */
 const SECONDS = 3;
@@ -61,46 +64,74 @@ function requireOther(from) {
 
 /**
  * The outputs of two engines side by side.
- * @param {import('../types.mjs').Tensors} own
- * @param {import('../types.mjs').Tensors} other
+ * @param {string[]} names
+ * @param {import('../types.mjs').Tensor[]} own
+ * @param {import('../types.mjs').Tensor[]} other
  */
-function compareOutputs(own, other) {
-  return Object.entries(own).map(([name, tensor]) => {
-    if (!Object.hasOwn(other, name)) throw new Failure(`${OTHER} has no output ${printable(name)}`);
-    const { dataType } = tensor;
-    const difference = compareTensors(tensor, other[name]);
+function compareOutputs(names, own, other) {
+  return names.map((name, i) => {
+    const { dataType } = own[i];
+    const difference = compareTensors(own[i], other[i]);
     return { name, dataType, ...difference, agrees: difference.relative <= (TOLERANCE[dataType] ?? 0) };
   });
 }
 
 /**
- * Loads, measures and compares.
- * @param {Engine[]} engines
- * @param {{ file: string, feeds: import('../inputs.mjs').Feeds, from: string, options: import('../types.mjs').Options }} plan
+ * Outputs of one more run.
+ * @param {EngineProcess} engine
+ * @param {number} count how many there are
+ * @param {string} folder for files
  */
-async function runEngines(engines, { file, feeds, from, options }) {
+async function outputsOf(engine, count, folder) {
+  const files = Array.from({ length: count }, (_, i) => path.join(folder, `${engine.name}-${i}.npy`));
+  await engine.request('save', { files });
+  return Promise.all(files.map((file) => readNpy(file)));
+}
+
+/**
+ * @param {EngineProcess} engine
+ * @param {import('../bench/types.mjs').LoadRequest} request
+ */
+async function load(engine, request) {
+  const { version, loadMs } = await engine.request('load', request);
+  // Before anything else is asked of it, which takes memory, too.
+  const { resident } = await engine.request('usage');
+  return { version, loadMs, resident, processor: await engine.request('processor') };
+}
+
+/**
+ * Loads, measures and compares.
+ * @param {EngineProcess[]} engines
+ * @param {{ file: string, feeds: import('../inputs.mjs').Feeds, outputs: string[], from: string, options: import('../types.mjs').Options }} plan
+ * @param {string} folder for files that engines read and write
+ */
+async function runEngines(engines, { file, feeds, outputs, from, options }, folder) {
   const { device, threads, runs, warmup, seconds = SECONDS } = options;
-  const loadOptions = { model: path.resolve(file), device, threads, freeDimensions: feeds.freeDimensions, from };
-  const loaded = /** @type {Awaited<ReturnType<Engine['load']>>[]} */ ([]);
+  const inputs = Object.fromEntries(Object.keys(feeds.tensors).map((name, i) => [name, path.join(folder, `input-${i}.npy`)]));
+  await Promise.all(Object.entries(inputs).map(([name, input]) => write(input, formatNpy(feeds.tensors[name]))));
+  const request = { model: path.resolve(file), inputs, outputs, device, threads, freeDimensions: feeds.freeDimensions, from };
+  /** @type {Awaited<ReturnType<typeof load>>[]} */
+  const loaded = [];
   for (const engine of engines) {
-    loaded.push(await withProgress(`loading in ${engine.name}`, () => engine.load(loadOptions, feeds.tensors)));
+    loaded.push(await withProgress(`loading in ${engine.name}`, () => load(engine, request)));
   }
   const { samples, othersShare } = await withProgress('measuring', (advance) =>
     measure(engines, { runs, seconds, warmup }, (part) => advance(100 * part)), 100);
-  const outputs = await Promise.all(engines.map((engine) => engine.outputs()));
-  const usages = await Promise.all(engines.map((engine) => engine.usage()));
+  const usages = await Promise.all(engines.map((engine) => engine.request('usage')));
   const results = engines.map(({ name }, i) => ({
     name,
     version: loaded[i].version,
     device,
     processor: loaded[i].processor,
-    ...summarizeSamples(samples[i]),
+    ...summarizeTimes(samples[i]),
     loadMs: loaded[i].loadMs,
     residentAfterLoad: loaded[i].resident,
     residentPeak: usages[i].peak,
     samples: samples[i],
   }));
-  return { results, othersShare, agreement: outputs.length === 2 ? compareOutputs(outputs[0], outputs[1]) : undefined };
+  if (engines.length === 1) return { results, othersShare };
+  const [own, other] = await Promise.all(engines.map((engine) => outputsOf(engine, outputs.length, folder)));
+  return { results, othersShare, agreement: compareOutputs(outputs, own, other) };
 }
 
 /**
@@ -146,14 +177,17 @@ async function execute(output, [file], options, isGiven) {
   if (options.device === 'gpu') refuseIdle(isGiven, ['threads'], 'the GPU computes');
   const from = path.resolve(options.againstFrom ?? '.');
   if (options.against !== undefined) requireOther(from);
-  const { inputs } = await readModel(file, options.freeDimension);
-  const feeds = await readFeeds(inputs, options, RANDOM);
-  const engines = [new Engine(OWN), ...(options.against === undefined ? [] : [new Engine(OTHER)])];
+  const model = await readModel(file, options.freeDimension);
+  const feeds = await readFeeds(model.inputs, options, RANDOM);
+  const outputs = model.outputs.map(({ name }) => name);
+  const engines = [OWN, ...(options.against === undefined ? [] : [OTHER])].map(startEngine);
+  const folder = await mkdtemp(path.join(tmpdir(), 'webnn-bench-'));
   let measured;
   try {
-    measured = await runEngines(engines, { file, feeds, from, options });
+    measured = await runEngines(engines, { file, feeds, outputs, from, options }, folder);
   } finally {
-    for (const engine of engines) engine.end();
+    await Promise.all(engines.map((engine) => engine.end()));
+    await rm(folder, { recursive: true });
   }
   const { results, othersShare, agreement } = measured;
   const ratio = results.length === 2 ? results[0].median / results[1].median : undefined;

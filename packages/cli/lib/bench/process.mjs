@@ -2,13 +2,14 @@
 //
 // An engine is a program that answers lines of JSON: it reads `{ "command": ..., ... }` from its standard input, one at a
 // time, and writes `{ "result": ... }` or `{ "error": "..." }` to file descriptor 3. The libraries under test may print to
-// the standard streams what they like. The commands are those of serve.mjs and serve.py.
+// the standard streams what they like. The commands are those of types.d.mts.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
+import { Failure } from '../errors.mjs';
 
-/** @typedef {import('../types.mjs').Commands} Commands */
+/** @typedef {import('./types.mjs').Commands} Commands */
 
 /** Descriptor of the answers in the child. */
 const ANSWERS = 3;
@@ -17,7 +18,9 @@ const ANSWERS = 3;
 const QUOTED = 600;
 
 /** An engine cannot do what was asked of it. */
-export class EngineError extends Error {}
+export class EngineError extends Failure {
+  name = 'EngineError';
+}
 
 /** An engine in its own process, so that memory, threads and garbage of one do not touch another. */
 export class EngineProcess {

@@ -5,23 +5,27 @@
 //   run { warmup, iterations }         -> { ms }: wall time of all iterations after the warm-up, in milliseconds
 //   times { iterations }               -> { ms: [number] }: wall time of each iteration
 //   save { files: [file.npy] }         -> {}: runs once more and writes the outputs, in the order of `load`
+//   processor {}                       -> what computes
+//   usage {}                           -> { resident, peak, cpuMicroseconds } of this process
 //   anything else is for the engine's own `commands`
 
 import { writeFileSync, writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { formatNpy, readNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { formatNpy, readNpy } from '../npy.mjs';
 
 const ANSWERS = 3;
 
-/** @type {import('../types.mjs').LoadedEngine} */
+const KIB = 1024;
+
+/** @type {import('./types.mjs').LoadedEngine} */
 let engine;
 
-/** @type {import('../types.mjs').CommonCommands} */
+/** @type {import('./types.mjs').ServedCommands} */
 const commands = {
   ready: async () => ({}),
 
   async load({ inputs, ...options }) {
-    /** @type {import('webnn-node-cli/lib/types.mjs').Tensors} */
+    /** @type {import('../types.mjs').Tensors} */
     const tensors = {};
     for (const [name, file] of Object.entries(inputs)) {
       tensors[name] = await readNpy(file);
@@ -56,6 +60,13 @@ const commands = {
     const outputs = await engine.outputs();
     outputs.forEach((tensor, i) => writeFileSync(files[i], formatNpy(tensor)));
     return {};
+  },
+
+  processor: async () => (await engine.processor?.()) ?? '',
+
+  async usage() {
+    const { user, system } = process.cpuUsage();
+    return { resident: process.memoryUsage.rss(), peak: process.resourceUsage().maxRSS * KIB, cpuMicroseconds: user + system };
   },
 };
 

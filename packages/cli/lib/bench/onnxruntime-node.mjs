@@ -1,17 +1,19 @@
 // onnxruntime-node as an engine of the benchmark. It is not a dependency: the user's own installation is measured.
+
 import { createRequire } from 'node:module';
 import path from 'node:path';
 
 /** Execution providers that compute on GPUs, the fastest first. */
 const GPU_PROVIDERS = ['cuda', 'dml', 'webgpu'];
 
-/** Names of element types that differ from those of WebNN. */
-const DATA_TYPES = /** @type {Record<string, string>} */ ({ bool: 'uint8', double: 'float64' });
+/** Names of element types that differ from those of NumPy. */
+const DATA_TYPES = /** @type {Record<string, string>} */ ({ double: 'float64' });
 
 /**
  * A session on the CPU, or on the GPU with the first provider that works.
+ *
  * @param {typeof import('onnxruntime-node')} runtime
- * @param {'cpu' | 'gpu'} device
+ * @param {string} device
  * @param {(provider: string) => Promise<import('onnxruntime-node').Session>} create
  * @returns {Promise<{ session: import('onnxruntime-node').Session, provider: string, loadMs: number }>}
  * @throws {Error} with what each provider says, where none works
@@ -32,34 +34,39 @@ async function openSession({ listSupportedBackends }, device, create) {
 }
 
 /**
- * Loads a model, ready to run. See `load` of webnn.mjs.
- * @param {{ model: string, device: 'cpu' | 'gpu', threads?: number, freeDimensions: Record<string, number>, from: string }}
- *   options `from`: folder in whose node_modules (or in those above it) onnxruntime-node is
- * @param {import('../types.mjs').Tensors} inputs
- * @returns {Promise<import('./worker.mjs').LoadedEngine>}
+ * @param {import('./types.mjs').LoadParameters} parameters
+ * @returns {Promise<import('./types.mjs').LoadedEngine>}
  */
-export async function load({ model, device, threads, freeDimensions, from }, inputs) {
-  const require = createRequire(path.join(from, 'any.js'));
+export async function load({ model, inputs = {}, outputs, threads, device = 'cpu', freeDimensions = {}, from = '.' }) {
+  const require = createRequire(path.resolve(from, 'any.js'));
   const runtime = /** @type {typeof import('onnxruntime-node')} */ (require('onnxruntime-node'));
   const { InferenceSession, Tensor } = runtime;
   const { version } = require('onnxruntime-node/package.json');
   const { session, provider, loadMs } = await openSession(runtime, device, (executionProvider) => InferenceSession.create(model, {
     executionProviders: [executionProvider],
+    graphOptimizationLevel: 'all',
+    executionMode: 'sequential',
+    interOpNumThreads: 1,
     freeDimensionOverrides: freeDimensions,
     ...(threads !== undefined && { intraOpNumThreads: threads }),
   }));
   const types = Object.fromEntries(session.inputMetadata.map(({ name, type }) => [name, type]));
-  const feeds = Object.fromEntries(
-    Object.entries(inputs).map(([name, { data, shape }]) => [name, new Tensor(types[name], data, shape)]),
+  const feedsOf = (/** @type {import('../types.mjs').Tensors} */ tensors) => Object.fromEntries(
+    Object.entries(tensors).map(([name, { data, shape }]) => [name, new Tensor(types[name], data, shape)]),
   );
+  const feeds = feedsOf(inputs);
   return {
     version,
-    processor: provider,
     loadMs,
     run: () => session.run(feeds),
-    tensorsOf: (results) => Object.fromEntries(
-      Object.entries(results).map(([name, { type, dims, data }]) =>
-        [name, { dataType: DATA_TYPES[type] ?? type, shape: [...dims], data }]),
-    ),
+    processor: async () => provider,
+    async outputs(others) {
+      const results = await session.run(others === undefined ? feeds : feedsOf(others));
+      return (outputs ?? session.outputNames).map((name) => {
+        if (!Object.hasOwn(results, name)) throw new Error(`it has no output ${name}`);
+        const { type, dims, data } = results[name];
+        return { dataType: DATA_TYPES[type] ?? type, shape: [...dims], data };
+      });
+    },
   };
 }
