@@ -125,9 +125,13 @@ describe('the installed packages', () => {
   let packages;
   let folder;
 
-  /** Makes a project with a package, and what it needs. */
+  const projects = new Map();
+
+  /** A project with a package, and what it needs. */
   const installed = (name) => {
+    if (projects.has(name)) return projects.get(name);
     const made = new Project();
+    projects.set(name, made);
     const overrides = Object.fromEntries(Object.values(packages).map(({ name, file }) => [name, `file:${file}`]));
     // npm chooses among the packages of all platforms, here from files in place of the registry's.
     const { [name]: own, ...others } = overrides;
@@ -145,7 +149,7 @@ describe('the installed packages', () => {
   });
 
   after(() => {
-    project.remove();
+    for (const made of projects.values()) made.remove();
     rmSync(folder, { recursive: true, force: true });
   });
 
@@ -161,7 +165,7 @@ describe('the installed packages', () => {
   test('hold their code, documentation and licences, and nothing else', () => {
     assert.deepEqual(filesOf('webnn-node', /^lib\/.+\.js$/), ['CHANGELOG.md', ...COMMON, ...entriesOf(manifest)].sort());
     assert.deepEqual(filesOf('webnn-node-compat', /^lib\/.+\.js$/), [...COMMON, 'index.d.ts', 'index.js'].sort());
-    assert.deepEqual(filesOf('webnn-node-cli', /^lib\/.+\.(mjs|css)$/), [...COMMON, 'bin/webnn-node.js'].sort());
+    assert.deepEqual(filesOf('webnn-node-cli', /^lib\/.+\.(mjs|d\.mts|css)$/), [...COMMON, 'bin/webnn-node.js'].sort());
   });
 
   test('bring the package of this platform, which is the addon, and nothing else', () => {
@@ -234,11 +238,7 @@ describe('the installed packages', () => {
   });
 
   for (const [name, attempt] of Object.entries(TRIALS)) {
-    test(`${name} works in an empty project`, (t) => {
-      const own = name === 'webnn-node' ? project : installed(name);
-      if (own !== project) t.after(() => own.remove());
-      t.diagnostic(attempt(own));
-    });
+    test(`${name} works in an empty project`, (t) => t.diagnostic(attempt(installed(name))));
   }
 
   test('the programs of the pages are found', () => {
@@ -248,9 +248,27 @@ describe('the installed packages', () => {
     assert.equal(programsOf('packages/compat/README.md').length, 2);
   });
 
-  test('the command line says what is missing for pictures', (t) => {
+  test('the modules of the command line have types', () => {
     const own = installed('webnn-node-cli');
-    t.after(() => own.remove());
+    writeFileSync(join(own.folder, 'typed.mts'), `
+      import { startEngine } from 'webnn-node-cli/lib/bench/engines.mjs';
+      import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
+      import { summarizeTimes } from 'webnn-node-cli/lib/statistics.mjs';
+      const { shape }: { shape: readonly number[] } = await readNpy('a.npy');
+      const { ms } = await startEngine('webnn-node').request('times', { iterations: shape.length });
+      const median: number = summarizeTimes(ms).median;
+      // @ts-expect-error: it is a number
+      const wrong: string = median;
+    `);
+    const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+    const args = ['--strict', '--noEmit', '--skipLibCheck', '--target', 'es2023', '--lib', 'es2024,esnext', '--module', 'nodenext', '--types', '', 'typed.mts'];
+    const { status, stdout } = own.start(process.execPath, [compiler, ...args]);
+    assert.equal(stdout, '');
+    assert.equal(status, 0);
+  });
+
+  test('the command line says what is missing for pictures', () => {
+    const own = installed('webnn-node-cli');
     writeFileSync(join(own.folder, 'picture.png'), '');
     const { status, stdout, stderr } = own.start('webnn-node', ['run', join(root, 'packages/cli/__test__/files/colors.onnx'), '--input', 'picture.png']);
     assert.equal(stderr, 'webnn-node: pictures are decoded by the npm package sharp, which is not installed: npm install sharp\n');

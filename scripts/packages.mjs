@@ -12,6 +12,7 @@
 //
 // Building needs rustup, and for Linux also Python: cargo-zigbuild and zig are packages of it (scripts/python/cross.txt).
 
+import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { delimiter, dirname, join } from 'node:path';
@@ -117,7 +118,7 @@ export function platformManifest(platform, manifest, repository) {
     license: manifest.license,
     ...repositoryField(repository),
     main: addonName(platform),
-    files: [addonName(platform), 'LICENSE-*'],
+    files: [addonName(platform), ...LICENSES],
     engines: manifest.engines,
     os: [os],
     cpu: [cpu],
@@ -158,6 +159,21 @@ function copyPackage(source, folder) {
   }
 }
 
+/**
+ * Writes the declarations of a package whose types stand in comments: one that has a project of TypeScript for it.
+ *
+ * @param {string} source
+ * @param {string} folder
+ */
+function writeDeclarations(source, folder) {
+  if (!existsSync(join(source, 'tsconfig.json'))) return;
+  const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+  const { status, stdout } = spawnSync(process.execPath, [compiler, '--project', source, '--outDir', join(folder, 'lib')], { encoding: 'utf8' });
+  if (status !== 0) {
+    throw new Failure(`declarations of ${source} failed:\n${stdout}`);
+  }
+}
+
 /** @param {string} folder */
 function copyLicenses(folder) {
   for (const license of LICENSES) {
@@ -194,8 +210,9 @@ export function stage(directory, addons, { repository } = {}) {
     const own = readManifest(source);
     const folder = join(directory, own.name);
     copyPackage(source, folder);
+    writeDeclarations(source, folder);
     copyLicenses(folder);
-    writeManifest(folder, publishedManifest(own, repository));
+    writeManifest(folder, { ...publishedManifest(own, repository), files: [...own.files, ...LICENSES] });
     return folder;
   });
   return [...platforms, main, ...others];
