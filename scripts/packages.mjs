@@ -19,7 +19,7 @@ import { delimiter, dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { entry, Failure, isProgram, npmOutput, npmResult, root, run, runNpm, say, WORKSPACES } from './process.mjs';
 import { pythonEnvironment } from './python.mjs';
-import { buildLibrary, isAtLeast, replaceFile } from './setup.mjs';
+import { buildLibrary, installPackages, isAtLeast, replaceFile } from './setup.mjs';
 
 const USAGE = 'usage: node scripts/packages.mjs build PLATFORM | stage [--repository URL] | publish [--dry-run]';
 
@@ -212,7 +212,7 @@ export function stage(directory, addons, { repository } = {}) {
     copyPackage(source, folder);
     writeDeclarations(source, folder);
     copyLicenses(folder);
-    writeManifest(folder, { ...publishedManifest(own, repository), files: [...own.files, ...LICENSES] });
+    writeManifest(folder, { ...publishedManifest(own, repository), ...(own.files && { files: [...own.files, ...LICENSES] }) });
     return folder;
   });
   return [...platforms, main, ...others];
@@ -274,7 +274,8 @@ async function build(platform) {
  * Writes all packages, from addons that must lie in the repository root.
  * @param {string | undefined} repository
  */
-function stageAll(repository) {
+async function stageAll(repository) {
+  await installPackages(); // the compiler of TypeScript is one
   const addons = Object.fromEntries(PLATFORMS.map((platform) => [platform, join(root, addonName(platform))]));
   for (const [platform, addon] of Object.entries(addons)) {
     const advice = `build it with node scripts/packages.mjs build ${platform}`;

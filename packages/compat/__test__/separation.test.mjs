@@ -29,7 +29,7 @@ test('importing the drafts changes nothing of the interfaces, and no global', ()
     const snapshot = () => objects.map(shapeOf);
     const names = Reflect.ownKeys(globalThis);
     const before = snapshot();
-    const { draft2021, draft2024 } = require(root + '/packages/compat');
+    const { draft2021, draft2024 } = require(root + '/packages/compat/index.js');
     const builder = new draft2021.MLGraphBuilder(draft2021.ml.createContext());
     builder.relu(builder.constant(1));
     new draft2024.MLGraphBuilder(await draft2024.ml.createContext());
@@ -53,7 +53,7 @@ test('the main entry loads nothing of the drafts', () => {
 test('today has none of the methods of the drafts', () => {
   const found = run(`
     const { ml, MLContext, MLGraph, MLGraphBuilder } = require(root + '/index.js');
-    require(root + '/packages/compat');
+    require(root + '/packages/compat/index.js');
     const builder = new MLGraphBuilder(await ml.createContext());
     const methods = ['squeeze', 'resample'].map((name) => name in builder);
     report(['compute' in MLContext.prototype, 'compute' in MLGraph.prototype, ...methods]);`);
@@ -62,7 +62,7 @@ test('today has none of the methods of the drafts', () => {
 
 test('install() defines navigator.ml and the globals of the draft of 2021', () => {
   const result = run(`
-    const { draft2021, install } = require(root + '/packages/compat');
+    const { draft2021, install } = require(root + '/packages/compat/index.js');
     install(draft2021);
     const { enumerable, writable, configurable } = Object.getOwnPropertyDescriptor(globalThis, 'MLGraphBuilder');
     const context = navigator.ml.createContext();
@@ -78,7 +78,7 @@ test('install() defines navigator.ml and the globals of the draft of 2021', () =
 test('install() defines navigator.ml and the globals of the draft of 2024, over those of another', () => {
   const result = run(`
     require(root + '/auto.js');
-    const { draft2021, draft2024, install } = require(root + '/packages/compat');
+    const { draft2021, draft2024, install } = require(root + '/packages/compat/index.js');
     install(draft2021);
     install(draft2024);
     const context = await navigator.ml.createContext({ deviceType: 'cpu' });
@@ -93,7 +93,7 @@ test('install() defines navigator.ml and the globals of the draft of 2024, over 
 
 test('install() leaves nothing of another draft, and may be called again', () => {
   const result = run(`
-    const { draft2021, draft2024, install } = require(root + '/packages/compat');
+    const { draft2021, draft2024, install } = require(root + '/packages/compat/index.js');
     const names = ['ML', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor', 'MLActivation'];
     const defined = () => names.filter((name) => name in globalThis);
     const told = [draft2024, draft2024, draft2021, draft2021, draft2024].map((draft) => {
@@ -107,7 +107,7 @@ test('install() leaves nothing of another draft, and may be called again', () =>
 
 test('install() takes nothing else', () => {
   const messages = run(`
-    const { install } = require(root + '/packages/compat');
+    const { install } = require(root + '/packages/compat/index.js');
     const told = (value) => { try { install(value); } catch (error) { return error.name + ' ' + error.message; } };
     report([undefined, '2021', {}, { MLGraphBuilder: class {}, ml: {} }].map(told));`);
   for (const message of messages)
