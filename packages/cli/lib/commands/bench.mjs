@@ -1,6 +1,5 @@
 // `webnn-node bench`: how fast a model runs, alone or against another engine.
-import { existsSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -181,13 +180,14 @@ async function execute(output, [file], options, isGiven) {
   const feeds = await readFeeds(model.inputs, options, RANDOM);
   const outputs = model.outputs.map(({ name }) => name);
   const engines = [OWN, ...(options.against === undefined ? [] : [OTHER])].map(startEngine);
-  const folder = await mkdtemp(path.join(tmpdir(), 'webnn-bench-'));
+  const folder = mkdtempSync(path.join(tmpdir(), 'webnn-bench-'));
+  // Also of a command that is interrupted.
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   let measured;
   try {
     measured = await runEngines(engines, { file, feeds, outputs, from, options }, folder);
   } finally {
     await Promise.all(engines.map((engine) => engine.end()));
-    await rm(folder, { recursive: true });
   }
   const { results, othersShare, agreement } = measured;
   const ratio = results.length === 2 ? results[0].median / results[1].median : undefined;
