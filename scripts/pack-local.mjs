@@ -111,12 +111,13 @@ async function main() {
   for (const { name, file, size, unpackedSize } of packed) {
     console.log(`${name}: ${megabytes(size)} packed, ${megabytes(unpackedSize)} unpacked: ${file}`);
   }
+  const tarballs = Object.fromEntries(packed.map(({ name, file }) => [name, file]));
   for (const [name, attempt] of Object.entries(TRIALS)) {
     const project = new Project();
     try {
       say(`${name} in ${project.folder}`);
       project.install(tarballsFor(name, packed));
-      console.log(`${name}: ${attempt(project)}`);
+      console.log(`${name}: ${attempt(project, tarballs)}`);
       if (name === 'webnn-node') checkMain(project);
     } finally {
       project.remove();

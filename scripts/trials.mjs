@@ -140,9 +140,10 @@ function tryCommandLine(project) {
 }
 
 /**
- * By the name of a package: tries it in a project in which it is installed, and returns a line about that.
+ * By the name of a package: tries it in a project in which it is installed, and returns a line about that. The tarballs of all
+ * packages, by name, are for projects of another kind.
  *
- * @type {Record<string, (project: Project) => string>}
+ * @type {Record<string, (project: Project, tarballs: Record<string, string>) => string>}
  */
 export const TRIALS = {
   'webnn-node': (project) => tryPage(project, 'README.md'),
