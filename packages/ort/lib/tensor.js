@@ -92,8 +92,12 @@ function toTensor(Tensor, type, result) {
   };
   Object.defineProperty(tensor, 'cpuData', {
     get() {
-      keep(result.data);
-      return tensor.cpuData;
+      const { data } = result;
+      // A sealed or frozen one stays as it is.
+      if (!Object.isSealed(tensor)) {
+        keep(data);
+      }
+      return data;
     },
     set: keep,
     enumerable: true,
