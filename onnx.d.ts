@@ -134,6 +134,9 @@ export interface OnnxAbortSignal {
   removeEventListener(type: 'abort', listener: () => void): void;
 }
 
+/** A data type of WebNN, or one of ONNX that inputs and outputs can have besides: float32 or int32 is computed for them. */
+export type OnnxDataType = MLOperandDataType | 'double' | 'int16' | 'uint16';
+
 /** An output of a run. It can be fed to a model as it is. */
 export interface OnnxResult<Data extends ArrayBufferView = any> {
   /**
@@ -143,7 +146,7 @@ export interface OnnxResult<Data extends ArrayBufferView = any> {
    */
   data: Data;
   shape: number[];
-  dataType: MLOperandDataType;
+  dataType: OnnxDataType;
 }
 
 /**
@@ -155,7 +158,7 @@ export type OnnxFeed =
   | ArrayBufferView
   | ArrayBuffer
   | SharedArrayBuffer
-  | { data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer; shape: readonly number[]; dataType?: MLOperandDataType | undefined };
+  | { data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer; shape: readonly number[]; dataType?: OnnxDataType | undefined };
 
 /** An input or output with all sizes. */
 export interface OnnxDescriptor {

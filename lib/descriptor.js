@@ -76,14 +76,15 @@ function sameDescriptor(a, b) {
 
 /**
  * @param {string} kind from `bufferSource`
- * @param {import('../index.js').MLOperandDataType} dataType
+ * @param {readonly string[]} views of that data type
+ * @param {string} dataType for messages
  * @param {string} what the buffer is, for messages
  * @throws {TypeError} if a buffer of that kind does not hold elements of that type
  */
-function requireKind(kind, dataType, what) {
-  if (!UNTYPED.includes(kind) && !VIEWS[dataType].includes(kind)) {
-    const views = [...new Set([...VIEWS[dataType], ...UNTYPED])].join(', ');
-    throw new TypeError(`${what} is a ${kind}, expected one of ${views} for ${dataType}`);
+function requireKind(kind, views, dataType, what) {
+  if (!UNTYPED.includes(kind) && !views.includes(kind)) {
+    const all = [...new Set([...views, ...UNTYPED])].join(', ');
+    throw new TypeError(`${what} is a ${kind}, expected one of ${all} for ${dataType}`);
   }
 }
 
@@ -99,7 +100,7 @@ function requireKind(kind, dataType, what) {
  * @throws {TypeError} if length or element type do not match, or the buffer is detached
  */
 function matchingBytes(buffer, kind, descriptor, what, expected = byteLength(descriptor)) {
-  requireKind(kind, descriptor.dataType, what);
+  requireKind(kind, VIEWS[descriptor.dataType], descriptor.dataType, what);
   const given = byteLengthOf(buffer, kind);
   if (given !== expected) {
     const detached = given === 0 ? ' (or is detached)' : '';

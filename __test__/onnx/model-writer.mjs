@@ -20,7 +20,8 @@ const { root } = protobuf.parse(`
   message Dimension { oneof value { int64 dim_value = 1; string dim_param = 2; } }
   message Shape { repeated Dimension dim = 1; }
   message TensorType { int32 elem_type = 1; Shape shape = 2; }
-  message Type { TensorType tensor_type = 1; }
+  message ListType { Type elem_type = 1; }
+  message Type { TensorType tensor_type = 1; ListType sequence_type = 4; }
   message ValueInfo { string name = 1; Type type = 2; }
   message Graph {
     repeated Node node = 1; string name = 2; repeated Tensor initializer = 5;
@@ -39,6 +40,8 @@ const Model = root.lookupType('Model');
 export const FLOAT = 1;
 export const UINT8 = 2;
 export const INT8 = 3;
+export const UINT16 = 4;
+export const INT16 = 5;
 export const INT32 = 6;
 export const INT64 = 7;
 export const STRING = 8;
@@ -61,6 +64,17 @@ const dimension = (/** @type {number | string | undefined} */ dim) =>
 export const value = (name, elementType, shape) => ({
   name,
   type: { tensor_type: { elem_type: elementType, shape: shape && { dim: shape.map(dimension) } } },
+});
+
+/**
+ * An input or output that is a list of tensors.
+ *
+ * @param {string} name
+ * @param {number} elementType
+ */
+export const sequenceValue = (name, elementType) => ({
+  name,
+  type: { sequence_type: { elem_type: { tensor_type: { elem_type: elementType } } } },
 });
 
 /**

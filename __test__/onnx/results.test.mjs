@@ -167,5 +167,5 @@ test('tensors of runs are destroyed with their context', async () => {
   const own = await loadModel(simple());
   const { y } = await own.run({ x: floats(4) }, { y: 'tensor' });
   own.context.destroy();
-  await assert.rejects(own.context.readTensor(y), { name: 'InvalidStateError' });
+  await assert.rejects(own.context.readTensor(y), /destroyed/);
 });

@@ -8,7 +8,7 @@ import { inspect } from 'node:util';
 import { MLGraphBuilder, ml } from '../../index.js';
 import { OnnxError, OnnxModel, importModel, inspectModel, loadModel, supportedOperators } from '../../onnx.js';
 import { systemInfo } from '../../inspect.js';
-import { BOOL, DOUBLE, FLOAT, INT64, externalWeight, node, value, weight, writeModel } from './model-writer.mjs';
+import { BOOL, FLOAT, INT64, STRING, externalWeight, node, value, weight, writeModel } from './model-writer.mjs';
 
 const floats = (...numbers) => Float32Array.from(numbers);
 
@@ -136,7 +136,7 @@ describe('loadModel', () => {
 
   test('refuses inputs of types that WebNN does not have', async () => {
     const model = (type) => writeModel({ inputs: [type], outputs: [value('y', FLOAT)], nodes: [node('Identity', ['x'], ['y'])] });
-    await assert.rejects(loadModel(model(value('x', DOUBLE, ['n'])), { context }), /the input 'x' is of type double, which WebNN does not have/);
+    await assert.rejects(loadModel(model(value('x', STRING, ['n'])), { context }), /the input 'x' is of type string, which WebNN does not have/);
     await assert.rejects(loadModel(model({ name: 'x' }), { context }), /the input 'x' is of type unknown/);
   });
 
@@ -435,7 +435,7 @@ describe('run', () => {
       [{ x: { data: x, shape: [3] } }, {}, /has shape \[3\], expected \[batch, 3\]/],
       [{ x: { data: x, shape: [2, 3] } }, {}, /has 12 bytes, expected the 24 bytes of float32 \[2, 3\]/],
       [{ x: { data: x, shape: [-1, 3] } }, {}, /shape\[0\] is -1/],
-      [{ x }, { y: 5 }, /is no MLTensor/],
+      [{ x }, { y: 5 }, /fetch "y" is number, expected an MLTensor/],
       [{ x }, { nothing: tensor }, /there is no output "nothing", the model has "y"/],
       [{ x: foreign }, {}, /another context/],
       [{ x }, { y: foreign }, /another context/],
@@ -604,7 +604,7 @@ describe('inspectModel', () => {
 
   test('tells what an import would refuse when the shapes are known', () => {
     const bytes = writeModel({
-      inputs: [value('x', DOUBLE, [2]), value('y', FLOAT, ['n'])],
+      inputs: [value('x', STRING, [2]), value('y', FLOAT, ['n'])],
       outputs: [value('z', FLOAT)],
       nodes: [node('Transpose', ['y'], ['z'], { perm: { ints: [1] } })],
     });

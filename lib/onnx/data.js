@@ -2,7 +2,7 @@
 
 /** What `run` takes as a feed, and what it gives as a result. */
 
-const { DATA_TYPES, requireKind } = require('../descriptor.js');
+const { DATA_TYPES, VIEWS, requireKind } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const native = require('../native.js');
 const { slots: tensorSlots } = require('../tensor.js');
@@ -23,13 +23,52 @@ const ARRAYS = {
   uint8: Uint8Array,
 };
 
+/** @typedef {new (source: ArrayBufferLike | Iterable<number>, byteOffset?: number, length?: number) => ArrayBufferView & Iterable<number>} NumberArray */
+
 /**
- * @param {import('../../index.js').MLOperandDataType} dataType
- * @param {ArrayBuffer} buffer
- * @returns {ArrayBufferView} a typed array of the elements in `buffer`
+ * Types of inputs and outputs that WebNN does not have: their arrays, and those that the native side takes and gives.
+ *
+ * @type {Map<string, {views: string[], outside: NumberArray & {BYTES_PER_ELEMENT: number}, inside: NumberArray}>}
  */
-function typedArray(dataType, buffer) {
-  return new ARRAYS[dataType](buffer);
+const CONVERTED = new Map([
+  ['double', { views: ['Float64Array'], outside: Float64Array, inside: Float32Array }],
+  ['int16', { views: ['Int16Array'], outside: Int16Array, inside: Int32Array }],
+  ['uint16', { views: ['Uint16Array'], outside: Uint16Array, inside: Int32Array }],
+]);
+
+/**
+ * The elements of an input as the native side takes them.
+ *
+ * @param {Uint8Array} bytes as the caller gave them
+ * @param {string} dataType of the input
+ * @param {string} what for messages
+ * @returns {Uint8Array}
+ */
+function nativeBytes(bytes, dataType, what) {
+  const types = CONVERTED.get(dataType);
+  if (types === undefined) {
+    return bytes;
+  }
+  const { outside, inside } = types;
+  const count = bytes.byteLength / outside.BYTES_PER_ELEMENT;
+  if (!Number.isInteger(count)) {
+    throw codedError('ERR_WEBNN_SHAPE', `${what} has ${bytes.byteLength} bytes, no whole number of elements of ${dataType}`);
+  }
+  const aligned = bytes.byteOffset % outside.BYTES_PER_ELEMENT === 0 ? bytes : bytes.slice();
+  const { buffer } = new inside(new outside(aligned.buffer, aligned.byteOffset, count));
+  return new Uint8Array(buffer);
+}
+
+/**
+ * @param {ArrayBuffer} buffer of the native side
+ * @param {import('../../index.js').MLOperandDataType} made its data type
+ * @param {string} dataType of the output
+ * @returns {ArrayBufferView} a typed array of its elements
+ */
+function elementsOf(buffer, made, dataType) {
+  const elements = new ARRAYS[made](buffer);
+  const types = CONVERTED.get(dataType);
+  return types === undefined ? elements : new types.outside(/** @type {Float32Array | Int32Array} */ (elements));
 }
 
 /**
@@ -157,34 +196,38 @@ function requireType({ kind, dataType: given }, dataType, what) {
     requireSameType(given, dataType, what);
   }
   const known = DATA_TYPES.find((name) => name === dataType);
-  if (known !== undefined) {
-    requireKind(kind, known, what);
+  const views = known === undefined ? CONVERTED.get(dataType)?.views : VIEWS[known];
+  // Whoever loads a model of any other type is told.
+  if (views !== undefined) {
+    requireKind(kind, views, dataType, what);
   }
 }
 
 /**
  * @param {import('../internal.js').MadeValue} made
- * @param {string} name of the output
+ * @param {import('../../onnx.js').OnnxValueInfo} output
  * @returns {import('../../onnx.js').OnnxResult}
  */
-function toResult([contents, type, ...shape], name) {
-  const dataType = DATA_TYPES[type];
+function toResult([contents, type, ...shape], output) {
+  const made = DATA_TYPES[type];
+  const dataType = /** @type {import('../../onnx.js').OnnxDataType} */ (CONVERTED.has(output.dataType) ? output.dataType : made);
+  const read = (/** @type {ArrayBuffer | null} */ buffer) => elementsOf(requireMemory(buffer, output.name), made, dataType);
   if (contents === null || contents instanceof ArrayBuffer) {
-    return { data: typedArray(dataType, requireMemory(contents, name)), shape, dataType };
+    return { data: read(contents), shape, dataType };
   }
-  return unreadResult(contents, name, dataType, shape);
+  return unreadResult(contents, () => read(native.readValue(contents)), dataType, shape);
 }
 
 /**
  * A result whose data are copied when they are read. Until then it can be fed without a copy.
  *
  * @param {import('../internal.js').Handle<'value'>} handle
- * @param {string} name of the output
- * @param {import('../../index.js').MLOperandDataType} dataType
+ * @param {() => ArrayBufferView} read
+ * @param {import('../../onnx.js').OnnxDataType} dataType
  * @param {number[]} shape
  * @returns {import('../../onnx.js').OnnxResult}
  */
-function unreadResult(handle, name, dataType, shape) {
+function unreadResult(handle, read, dataType, shape) {
   /** @type {unknown} */
   let known;
   const keep = (/** @type {unknown} */ data) => {
@@ -198,7 +241,7 @@ function unreadResult(handle, name, dataType, shape) {
   const result = /** @type {import('../../onnx.js').OnnxResult} */ ({
     get data() {
       if (unread.has(result)) {
-        keep(typedArray(dataType, requireMemory(native.readValue(handle), name)));
+        keep(read());
       }
       return known;
     },
@@ -225,4 +268,4 @@ function requireMemory(buffer, name) {
   return buffer;
 }
 
-module.exports = { feedName, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData, toResult };
+module.exports = { feedName, nativeBytes, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData, toResult };

@@ -8,7 +8,7 @@ const native = require('../native.js');
 const { slots: operandSlots } = require('../operand.js');
 const { slots: tensorSlots } = require('../tensor.js');
 const { interfaceType, isObject, record } = require('../webidl.js');
-const { requireNumbers, requireType, toFeed, toFeedOfData } = require('./data.js');
+const { nativeBytes, requireNumbers, requireType, toFeed, toFeedOfData } = require('./data.js');
 const { codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
 const { attachedBytes, externalFiles, freeDimensions, outputNames, toModelSource, toOptions } = require('./source.js');
@@ -323,10 +323,14 @@ function openModel(source, files) {
 function constantsFor(constants, inputs) {
   return [...constants].map(([name, feed]) => {
     const input = inputs.find((candidate) => candidate.name === name);
-    if (input !== undefined) {
-      converting(() => requireType(feed, input.dataType, constantName(name)));
-    }
-    return { name, shape: feed.shape, bytes: feed.bytes };
+    const { shape, bytes } = feed;
+    return converting(() => {
+      if (input === undefined) {
+        return { name, shape, bytes };
+      }
+      requireType(feed, input.dataType, constantName(name));
+      return { name, shape, bytes: nativeBytes(bytes, input.dataType, constantName(name)) };
+    });
   });
 }
 

@@ -6,7 +6,7 @@ const { DATA_TYPES } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const { Graph, createMLGraph } = require('../graph.js');
 const native = require('../native.js');
-const { feedName, requireSameType, requireType, toResult } = require('./data.js');
+const { feedName, nativeBytes, requireSameType, requireType, toResult } = require('./data.js');
 const { converting } = require('./errors.js');
 const { attachedBytes } = require('./source.js');
 
@@ -209,7 +209,7 @@ class Session {
         return feed.held;
       }
       requireType(feed, dataType, what);
-      return attachedBytes(feed.data, feed.kind, what);
+      return nativeBytes(attachedBytes(feed.data, feed.kind, what), dataType, what);
     });
   }
 
@@ -229,10 +229,11 @@ class Session {
   #resultsOf(made, fetches) {
     /** @type {[string, Results[string]][]} */
     const results = [];
-    this.outputs.forEach(({ name }, place) => {
+    this.outputs.forEach((output, place) => {
+      const { name } = output;
       const target = fetches.get(name);
       if (target === undefined) {
-        results.push([name, toResult(/** @type {import('../internal.js').MadeValue} */ (made[place]), name)]);
+        results.push([name, toResult(/** @type {import('../internal.js').MadeValue} */ (made[place]), output)]);
       } else if (target === 'tensor') {
         const [handle, type, ...shape] = /** @type {import('../internal.js').MadeTensor} */ (made[place]);
         results.push([name, this.#context.adoptTensor(handle, { dataType: DATA_TYPES[type], shape, readable: true, writable: true })]);

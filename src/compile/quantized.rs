@@ -1,6 +1,6 @@
 //! Quantised products: `dequantizeLinear` of both operands, a product, a bias, a clamp and `quantizeLinear` become one
-//! operator on integers. Without `quantizeLinear`, it gives floats. Then the scale and zero point of the first operand of a
-//! product of matrices may be computed, as dynamically quantized models do it, and so may what the result is scaled with.
+//! operator on integers. Without `quantizeLinear`, it gives floats. Then the scale and zero point of the first operand may be
+//! computed, as dynamically quantized models do it, and so may what the result is scaled with.
 //!
 //! To find more of them, `dequantizeLinear` sinks below what only moves elements, and goes where `quantizeLinear` undoes
 //! it.
@@ -15,7 +15,7 @@ use crate::ops::Op;
 use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::quantize::Quantize;
-use crate::ops::quantized::{MAX_DEPTH, Product, Quantized, Scale, is_per_channel, is_single};
+use crate::ops::quantized::{MAX_DEPTH, Product, Quantized, Scale, is_single};
 use crate::ops::reshape::Reshape;
 use crate::ops::spatial::InputLayout;
 use crate::ops::transpose::Transpose;
@@ -179,6 +179,9 @@ fn is_usable(scale: f32) -> bool {
     (1e-15..1e15).contains(&scale)
 }
 
+/// The place of the factor among the operands of [`Quantized`].
+const FACTOR: usize = 6;
+
 /// The most elements of a constant that is looked at: those of scales and biases.
 const MAX_ELEMENTS: usize = 1 << 20;
 
@@ -284,8 +287,8 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
     }
     let given = inputs.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     inputs.truncate(given);
-    let product = |op: Quantized, inputs, outputs, origins| Node {
-        op: op.into(),
+    let product = |op: Op, inputs, outputs, origins| Node {
+        op,
         label: node.label.clone(),
         inputs,
         outputs,
@@ -293,8 +296,14 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
         prologues: Vec::new(),
         origins,
     };
+    if let Some(factor) = found.input.factor.filter(|&id| !is_single(&graph.descriptor(id).shape)) {
+        let shape = vec![Dim::from(channels)];
+        let flat = graph.add_value(Descriptor::new(DataType::Float32, shape.clone()), Source::Node);
+        nodes.push(product(Reshape { new_shape: shape }.into(), vec![Some(factor)], vec![flat], Vec::new()));
+        inputs[FACTOR] = Some(flat);
+    }
     let Product::Conv2d(options @ Conv2dAttributes { input_layout: InputLayout::Nchw, .. }) = &found.op.product else {
-        nodes.push(product(found.op.clone(), inputs, node.outputs.clone(), node.origins.clone()));
+        nodes.push(product(found.op.clone().into(), inputs, node.outputs.clone(), node.origins.clone()));
         return Ok(nodes.len() - 1);
     };
     // The operator wants the channels last.
@@ -306,20 +315,15 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
     };
     let output = node.outputs[0];
     let (image, result) = (transposed(input, to_last), transposed(output, to_last));
-    let transpose = |from, axes: [u32; 4], to| Node {
-        op: Transpose { permutation: Some(axes.to_vec()) }.into(),
-        inputs: vec![Some(from)],
-        outputs: vec![to],
-        origins: Vec::new(),
-        epilogue: Default::default(),
-        prologues: Vec::new(),
-        label: node.label.clone(),
+    let transpose = |from, axes: [u32; 4], to| {
+        let op = Transpose { permutation: Some(axes.to_vec()) };
+        product(op.into(), vec![Some(from)], vec![to], Vec::new())
     };
     nodes.push(transpose(input, to_last, image));
     inputs[0] = Some(image);
     let options = Conv2dAttributes { input_layout: InputLayout::Nhwc, ..options.clone() };
     let op = Quantized { product: Product::Conv2d(options), ..found.op.clone() };
-    nodes.push(product(op, inputs, vec![result], node.origins.clone()));
+    nodes.push(product(op.into(), inputs, vec![result], node.origins.clone()));
     nodes.push(transpose(result, to_first, output));
     Ok(nodes.len() - 2)
 }
@@ -344,7 +348,7 @@ impl Search<'_> {
         let Some(filter) = self.filter(&op, &self.graph.nodes[of_filter])? else { return Ok(None) };
         let channels = filter.scales.len();
         let bias = match node.inputs.get(2).copied().flatten() {
-            Some(bias) => self.bias(bias, channels)?,
+            Some(bias) => self.bias(bias, channels, 1)?,
             None => Some(Vec::new()),
         };
         let depth = self.graph.descriptor(filter.bytes).elements() / channels;
@@ -368,8 +372,9 @@ impl Search<'_> {
         };
         let single = [scale, zero].iter().all(|&id| is_single(&self.graph.descriptor(id).shape));
         let [known_scale, known_zero] = [scale, zero].map(|id| self.graph.value(id).constant().is_some());
-        if matches!(product, Product::Conv2d(_)) || !is_byte(self.graph, bytes) || !single || known_scale && known_zero
-        {
+        // Groups have zero points of their own in their kernels, and few terms, which floats add exactly.
+        let grouped = matches!(product, Product::Conv2d(options) if options.groups != 1);
+        if grouped || !is_byte(self.graph, bytes) || !single || known_scale && known_zero {
             return Ok(None);
         }
         let mut known = Scale { scale: 1.0, zero: 0 };
@@ -413,12 +418,11 @@ impl Search<'_> {
         Ok(Some(Filter { bytes: *filter, scales, zeros }))
     }
 
-    /// The elements of a constant bias for that many channels, which are last in a shape.
-    fn bias(&self, id: ValueId, channels: usize) -> Result<Option<Vec<f32>>> {
+    /// The elements of a constant bias for that many channels, whose dimension is the one that `from_end` says.
+    fn bias(&self, id: ValueId, channels: usize, from_end: usize) -> Result<Option<Vec<f32>>> {
         let mut bias = floats(self.graph, id)?;
         // As many elements in another dimension are one for each row.
-        let along =
-            bias.len() == 1 || self.graph.descriptor(id).shape.last().is_some_and(|&last| last == channels as u32);
+        let along = bias.len() == 1 || is_along(&self.graph.descriptor(id).shape, channels, from_end);
         if bias.len() == 1 {
             bias = vec![bias[0]; channels];
         }
@@ -428,6 +432,7 @@ impl Search<'_> {
 
     /// Adds what alone reads the result: a bias, clamps, and `quantizeLinear`.
     fn follow(&self, found: &mut Found, depth: usize) -> Result<()> {
+        let (channels, from_end) = (found.filter.scales.len(), found.channels_from_end());
         loop {
             let last = &self.graph.nodes[*found.nodes.last().expect("the product is one")];
             let result = last.outputs[0];
@@ -442,12 +447,11 @@ impl Search<'_> {
                     found.clamp(min.to_f64() as f32, max.to_f64() as f32)
                 }
                 Op::Elementwise(Elementwise::Mul)
-                    if found.input.factor.is_none() && found.bias.is_empty() && !clamped && !found.is_convolution() =>
+                    if found.input.factor.is_none() && found.bias.is_empty() && !clamped =>
                 {
                     let other = node.inputs.iter().flatten().find(|&&id| id != result);
                     let same_shape = self.graph.descriptor(node.outputs[0]) == self.graph.descriptor(result);
-                    let channels = Dim::number(found.filter.scales.len() as i64);
-                    let fits = |shape: &[Dim]| is_single(shape) || is_per_channel(shape, channels);
+                    let fits = |shape: &[Dim]| is_single(shape) || is_along(shape, channels, from_end);
                     let other = other.filter(|id| same_shape && fits(&self.graph.descriptor(**id).shape));
                     let Some(&other) = other else { return Ok(()) };
                     // Of two products, each would be the factor of the other.
@@ -457,11 +461,11 @@ impl Search<'_> {
                     }
                     found.input.factor = Some(other);
                 }
-                Op::Elementwise(Elementwise::Add) if found.bias.is_empty() && !clamped && !found.is_convolution() => {
+                Op::Elementwise(Elementwise::Add) if found.bias.is_empty() && !clamped => {
                     let other = node.inputs.iter().flatten().find(|&&id| id != result);
                     let same_shape = self.graph.descriptor(node.outputs[0]) == self.graph.descriptor(result);
                     let Some(&other) = other.filter(|_| same_shape) else { return Ok(()) };
-                    let Some(bias) = self.bias(other, found.filter.scales.len())? else { return Ok(()) };
+                    let Some(bias) = self.bias(other, channels, from_end)? else { return Ok(()) };
                     found.bias = bias;
                 }
                 Op::Quantize(Quantize::QuantizeLinear)
@@ -491,9 +495,19 @@ impl Found {
         (self.op.min, self.op.max) = (self.op.min.max(min).min(max), self.op.max.max(min).min(max));
     }
 
-    fn is_convolution(&self) -> bool {
-        matches!(self.op.product, Product::Conv2d(_))
+    /// The place of the channels in the shape of the result, 1 for the last one.
+    fn channels_from_end(&self) -> usize {
+        match &self.op.product {
+            Product::Conv2d(Conv2dAttributes { input_layout: InputLayout::Nchw, .. }) => 3,
+            _ => 1,
+        }
     }
+}
+
+/// Whether a tensor of that shape has one element per channel, in the dimension that `from_end` says, 1 for the last one.
+fn is_along(shape: &[Dim], channels: usize, from_end: usize) -> bool {
+    let is_fit = |(at, &size): (usize, &Dim)| size == if at + from_end == shape.len() { channels as u32 } else { 1 };
+    shape.len() >= from_end && shape.iter().enumerate().all(is_fit)
 }
 
 /// The product of a node, if it is one of float32 that there is an operator for.

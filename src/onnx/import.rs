@@ -349,7 +349,7 @@ pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<
 
 /// The data type of an input.
 fn input_type(input: &ValueInfo) -> Result<DataType> {
-    input.element.and_then(ElementType::webnn).ok_or_else(|| {
+    input.element.and_then(ElementType::carried).ok_or_else(|| {
         let (name, data_type) = (&input.name, &input.data_type);
         let message = format!("the input '{name}' is of type {data_type}, which WebNN does not have");
         ModelError::coded(Code::UnsupportedOperator, message)
@@ -507,10 +507,12 @@ impl<'a> Importer<'a> {
     fn output(&mut self, scope: &Scope, name: &str) -> Result<Binding> {
         let fail = |why: String| ModelError::coded(Code::UnsupportedOperator, format!("the output '{name}' {why}"));
         let declared = self.model.graph.outputs.iter().find(|output| output.name == name);
-        if let Some(element) = declared.and_then(|output| output.element).filter(|element| element.webnn().is_none()) {
+        if let Some(element) = declared.and_then(|output| output.element).filter(|element| element.carried().is_none())
+        {
             return Err(fail(format!("is of type {element}, which WebNN does not have")));
         }
-        let (descriptor, operand) = match self.value(scope, name)? {
+        let value = self.value(scope, name)?.map(|value| self.computed(value)).transpose()?;
+        let (descriptor, operand) = match value {
             Some(Value::Operand(id)) => {
                 // What no node computes cannot be an output.
                 let id = match self.builder.is_computed(id) {

@@ -81,8 +81,18 @@ impl ElementType {
         }
     }
 
+    /// The type of the operand that an input or output of this type is: that of WebNN, and float32 for double, int32 for
+    /// integers of 16 bits. Whoever gives and takes the elements converts them.
+    pub fn carried(self) -> Option<DataType> {
+        match self {
+            ElementType::Double => Some(DataType::Float32),
+            ElementType::Int16 | ElementType::Uint16 => Some(DataType::Int32),
+            other => other.webnn(),
+        }
+    }
+
     /// The type in which elements are computed inside of a model: that of WebNN, and float32 for floating-point types that
-    /// WebNN does not have. Inputs and outputs of the model are never converted.
+    /// WebNN does not have.
     pub fn computed(self) -> Option<DataType> {
         match self {
             ElementType::Double | ElementType::Bfloat16 => Some(DataType::Float32),

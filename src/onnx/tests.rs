@@ -98,7 +98,7 @@ fn every_unsupported_node_is_listed_and_nothing_is_left_in_the_builder() {
 fn only_what_the_wanted_outputs_need_is_imported() {
     let graph = TestGraph::default()
         .input("x", Float, &["2"])
-        .input("unused", Double, &["batch"])
+        .input("unused", String, &["batch"])
         .node("Relu", "x", "a", vec![])
         .node("NoSuch", "a", "b", vec![])
         .output("b");

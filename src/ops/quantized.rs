@@ -37,9 +37,10 @@ pub struct Scale {
 ///
 /// Operands are the input and the filter (int8 or uint8), the scales of the filter (float32, one per output channel), its
 /// zero points (one per output channel, of its type), if they are not 0, and the bias (float32, one per output channel),
-/// if there is one. Without an output scale, the output is float32. Products of matrices with a float32 output can have two
-/// operands that are computed: the zero point of the input (one element, of its type), in place of that of the operator, and
-/// the factor (float32, one element, or one per output channel in the last dimension), which is 1 without it.
+/// if there is one. Without an output scale, the output is float32. Products of matrices, and convolutions without groups,
+/// with a float32 output can have two operands that are computed: the zero point of the input (one element, of its type), in
+/// place of that of the operator, and the factor (float32, one element, or one per output channel in the last dimension),
+/// which is 1 without it.
 ///
 /// The sums of products are exact. What is made of them is rounded as float32 a few times, so the result is that of the
 /// composition within one step of the output, and without an output scale within the rounding of its sums.
@@ -217,7 +218,7 @@ pub fn is_single(shape: &[Dim]) -> bool {
 }
 
 /// Whether a tensor of that shape has one element per channel, in its last dimension.
-pub fn is_per_channel(shape: &[Dim], channels: Dim) -> bool {
+fn is_per_channel(shape: &[Dim], channels: Dim) -> bool {
     shape.last() == Some(&channels) && shape[..shape.len() - 1].iter().all(|&size| size == 1)
 }
 

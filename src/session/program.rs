@@ -595,7 +595,7 @@ impl Session {
         let Some(descriptor) = held.descriptor().cloned() else {
             return Err(refused("is a sequence, an optional or of a type"));
         };
-        if info.element.is_some_and(|element| element.webnn().is_none()) {
+        if info.element.is_some_and(|element| element.carried().is_none()) {
             return Err(refused(&format!("is of type {}", info.data_type)));
         }
         super::signature::check_target(&info.name, target, &descriptor)?;

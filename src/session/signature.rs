@@ -31,9 +31,9 @@ pub struct Signature {
     fixed: Option<Shapes>,
 }
 
-/// The data type of a value in WebNN, if it has one.
+/// The data type that a value has in WebNN, see [`ElementType::carried`].
 pub fn data_type(value: &ValueInfo) -> Option<DataType> {
-    value.element.and_then(ElementType::webnn)
+    value.element.and_then(ElementType::carried)
 }
 
 /// Refuses a size that no dimension can have. `what` says where it stands.

@@ -53,6 +53,12 @@ const ZERO: usize = 5;
 const FACTOR: usize = 6;
 
 impl Computed {
+    /// What is computed of the operands of `l`, for columns with these sums.
+    fn of(l: &Lowering, sums: &[i32]) -> Option<Computed> {
+        let [zero, factor] = [ZERO, FACTOR].map(|index| l.given(index).is_some());
+        (zero || factor).then(|| Computed { sums: sums.to_vec(), zero, factor })
+    }
+
     /// Elements of 4 bytes that [`columns`](Self::columns) needs: whole cache lines.
     fn scratch_len(&self) -> usize {
         (2 * self.sums.len()).next_multiple_of(16)
@@ -189,8 +195,7 @@ impl QuantizedStep {
                 let filter = Filter { constants: &constants, strides: [o, i, 0, 0], taps: [1, depth] };
                 let panels = filter.panels(build.level, 0, [columns, depth])?;
                 let (all, sums) = build.group(0, &panels);
-                let [zero, factor] = [ZERO, FACTOR].map(|index| l.given(index).is_some());
-                let computed = (zero || factor).then_some(Computed { sums, zero, factor });
+                let computed = Computed::of(l, &sums);
                 let images = rows(l.output(), [depth, columns]);
                 let work = Work::Product { panels: vec![panels], patches: None, images };
                 Ok(QuantizedStep { work, columns: vec![all], computed, flip: build.flip() })
@@ -283,12 +288,15 @@ impl Build<'_> {
         let sizes = [each, patches.depth()];
         let panels = (0..groups).map(|group| filter.panels(self.level, group * each, sizes));
         let panels = panels.collect::<Result<Vec<_>>>()?;
-        let columns = panels.iter().enumerate().map(|(group, panels)| self.group(group * each, panels).0).collect();
+        let (columns, sums): (_, Vec<Vec<i32>>) =
+            panels.iter().enumerate().map(|(group, panels)| self.group(group * each, panels)).unzip();
+        let computed = Computed::of(l, &sums[0]);
+        assert!(computed.is_none() || groups == 1, "the pass makes no others");
         let pointwise = groups == 1 && slides.iter().all(|s| (s.window, s.stride, s.begin, s.end) == (1, 1, 0, 0));
         let images = [images, image, size[0] * size[1]];
         let images = if pointwise { [1, images[0] * image, images[0] * images[2]] } else { images };
         let work = Work::Product { panels, patches: (!pointwise).then_some(patches), images };
-        Ok(QuantizedStep { work, columns, computed: None, flip: self.flip() })
+        Ok(QuantizedStep { work, columns, computed, flip: self.flip() })
     }
 
     /// What is made of the sums of `panels`, those of the output channels from `first` on, and the sums of their columns.
@@ -411,6 +419,10 @@ impl Run for QuantizedStep {
                 };
                 let plan = Cut::new(*batches, *rows, columns, panels, count, depth);
                 let tiles = Tiles::new(out, matrix, plan.rows, plan.columns * size);
+                let mut patches = patches.clone();
+                if let (Some(patches), Some(Computed { zero: true, .. })) = (&mut patches, &self.computed) {
+                    patches.zero = io.input::<u8>(ZERO)[0];
+                }
                 let rows = Rows { panels, columns: all, patches: patches.as_ref(), flip: self.flip };
                 let cost = plan.rows * plan.columns * depth / SPEED;
                 env.threads.split(tiles.count(), 1, cost, |range| {

@@ -176,6 +176,49 @@ fn products_with_computed_zero_points_and_factors() {
 }
 
 #[test]
+fn convolutions_with_computed_zero_points_and_factors() {
+    let cases = [
+        (["uint8", "int8"], [3, 20], [3, 3], "padding=[1, 1, 1, 1] strides=[2, 2]"),
+        (["int8", "uint8"], [16, 70], [1, 1], ""),
+        (["uint8", "uint8"], [5, 17], [3, 2], "padding=[0, 1, 2, 0] dilations=[2, 2]"),
+        (["int8", "int8"], [1, 1], [3, 3], "padding=[1, 1, 1, 1]"),
+    ];
+    for (index, ([x, w], [i, o], [height, width], options)) in cases.into_iter().enumerate() {
+        for layout in ["nhwc", "nchw"] {
+            let (shape, along) = match layout {
+                "nhwc" => (format!("[2, 7, 9, {i}]"), format!("[{o}]")),
+                _ => (format!("[2, {i}, 7, 9]"), format!("[{o}, 1, 1]")),
+            };
+            let factor = if index % 2 == 0 { along.clone() } else { "[]".to_string() };
+            let text = format!(
+                "%0 = input x {x} {shape}
+                 %1 = input z {x} [1, 1, 1, 1]
+                 %2 = input s float32 {factor}
+                 %3 = constant float32 [1, 1, 1, 1] 0.021
+                 %4 = dequantizeLinear %0 %3 %1
+                 %5 = constant {w} [{o}, {i}, {height}, {width}]
+                 %6 = constant float32 [{o}, 1, 1, 1] 0.011 0.013 0.007
+                 %7 = constant {w} [{o}, 1, 1, 1] 3 0 5
+                 %8 = dequantizeLinear %5 %6 %7
+                 %9 = conv2d %4 %8 inputLayout={layout} {options}
+                 %10 = mul %2 %9
+                 %11 = constant float32 {along}
+                 %12 = add %10 %11
+                 output y = %12"
+            );
+            let graph = parse(&text);
+            let threads = Threads::new(1).unwrap();
+            let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
+            let optimized = crate::cpu::plan::optimized(parse(&text), &env, crate::cpu::plan::PASSES).unwrap();
+            let names: Vec<&str> = optimized.nodes.iter().map(|node| node.op.rule().name).collect();
+            assert!(names.contains(&"quantizedConv2d") && !names.contains(&"add"), "{names:?}");
+            // As built, some hundred products of up to 15 are summed in float32, and scaled by up to 4.
+            check(&graph, Tolerance::ulps(4).or_absolute(2e-3));
+        }
+    }
+}
+
+#[test]
 fn steps_name_their_kernels() {
     let threads = Threads::new(1).unwrap();
     let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
