@@ -99,9 +99,9 @@ describe('release', () => {
   it('gives memory back', async () => {
     const { status, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
       import { InferenceSession, Tensor } from 'webnn-node-ort';
-      import { products } from './__test__/support.mjs';
-      const model = products(1024, 1);
-      const feeds = { x: new Tensor('float32', new Float32Array(1024 * 1024), [1024, 1024]) };
+      import { million } from './__test__/support.mjs';
+      const model = million();
+      const feeds = { x: new Tensor('float32', new Float32Array(1_000_000), [1_000_000]) };
       const used = [];
       for (let i = 0; i < 60; i++) {
         const session = await InferenceSession.create(model);

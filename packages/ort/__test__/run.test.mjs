@@ -7,6 +7,8 @@ import { InferenceSession, Tensor } from 'webnn-node-ort';
 import * as onnx from '../../../__test__/onnx/model-writer.mjs';
 import { FLOAT, negate, node, sums, value, writeModel } from './support.mjs';
 
+const UINT16 = 4;
+const INT16 = 5;
 const UINT64 = 13;
 const float32 = (data, dims) => new Tensor('float32', Float32Array.from(data), dims);
 const plain = ({ type, dims, data, location }) => ({ type, dims, data: [...data], location });
@@ -100,6 +102,9 @@ describe('InferenceSession.run', () => {
       [onnx.INT8, 'int8', Int8Array.of(1, -128, 127)],
       [onnx.UINT8, 'uint8', Uint8Array.of(1, 0, 255)],
       [onnx.BOOL, 'bool', Uint8Array.of(1, 0, 1)],
+      [onnx.DOUBLE, 'float64', Float64Array.of(0.5, -2, 1e10)],
+      [INT16, 'int16', Int16Array.of(1, -32768, 32767)],
+      [UINT16, 'uint16', Uint16Array.of(1, 0, 65535)],
     ];
     for (const [elementType, type, data] of types) {
       const session = await InferenceSession.create(identity(elementType, ['n']));

@@ -26,6 +26,14 @@ export const sums = () => writeModel({
   nodes: [node('Add', ['a', 'b'], ['sum']), node('Sub', ['a', 'b'], ['difference'])],
 });
 
+/** `y = x + w` of a million numbers: much memory and little work. */
+export const million = () => writeModel({
+  inputs: [value('x', FLOAT, [1_000_000])],
+  outputs: [value('y', FLOAT, [1_000_000])],
+  nodes: [node('Add', ['x', 'w'], ['y'])],
+  weights: [weight('w', [1_000_000], new Float32Array(1_000_000).fill(1))],
+});
+
 /** Products of square matrices, one after the other: as much work as a test needs. */
 export const products = (size, count) => writeModel({
   inputs: [value('x', FLOAT, [size, size])],
