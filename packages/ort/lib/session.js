@@ -9,11 +9,12 @@ const { loadModel } = require('webnn-node/onnx');
 const { Log, SEVERITIES } = require('./log.js');
 const { checkRunOptions, toLocations, toSessionSettings } = require('./options.js');
 const { Profile } = require('./profile.js');
-const { toFeed, toMetadata, toTarget, toTensor, TYPES } = require('./tensor.js');
+const { toFeed, toTarget, toTensor } = require('./tensor.js');
+const { toMetadata, toPort, TYPES } = require('./types.js');
 
 /** @typedef {import('webnn-node/onnx').OnnxModel} OnnxModel */
 /** @typedef {import('onnxruntime-common').Tensor} Tensor */
-/** @typedef {import('onnxruntime-common').InferenceSession.TensorValueMetadata} TensorMetadata */
+/** @typedef {import('./types.js').Port} Port */
 
 /** Types of which onnxruntime-common has no Tensor on a device. */
 const ONLY_ON_CPU = ['float64', 'int16', 'uint16'];
@@ -40,15 +41,15 @@ class Session {
   #model;
   #log;
   #profile;
-  /** @type {Map<string, TensorMetadata & {isScalar: boolean}>} */
-  #inputs = new Map();
-  /** @type {Map<string, TensorMetadata>} */
-  #outputs = new Map();
+  #inputs;
+  #outputs;
   /** Names of the outputs that stay on the device, and the locations of their Tensors. @type {Map<string, string>} */
   #onDevice = new Map();
   #isDisposed = false;
-  /** Runs that have not ended. @type {Set<Promise<unknown>>} */
-  #runs = new Set();
+  /** Number of runs that have not ended. */
+  #running = 0;
+  /** Called when the last of them has ended. */
+  #idle = () => {};
 
   /**
    * @param {import('./backend.js').Common} common
@@ -61,14 +62,12 @@ class Session {
     this.#model = model;
     this.#log = log;
     this.#profile = profile;
-    this.inputMetadata = model.inputs.map(toMetadata);
-    this.outputMetadata = model.outputs.map(toMetadata);
     this.inputNames = model.inputs.map(({ name }) => name);
     this.outputNames = model.outputs.map(({ name }) => name);
-    this.inputMetadata.forEach((input, at) => {
-      this.#inputs.set(input.name, { ...requireTensor(input), isScalar: model.inputs[at].declaredShape?.length === 0 });
-    });
-    this.outputMetadata.forEach((output) => this.#outputs.set(output.name, requireTensor(output)));
+    this.inputMetadata = model.inputs.map(toMetadata);
+    this.outputMetadata = model.outputs.map(toMetadata);
+    this.#inputs = model.inputs.map((info) => toPort(info, 'input'));
+    this.#outputs = new Map(model.outputs.map((info) => [info.name, toPort(info, 'output')]));
     this.#keepOnDevice(toLocations(options, this.outputNames), isGpu);
   }
 
@@ -78,7 +77,7 @@ class Session {
    */
   #keepOnDevice(locations, isGpu) {
     for (const [name, location] of locations) {
-      const { type } = /** @type {TensorMetadata} */ (this.#outputs.get(name));
+      const { type } = /** @type {Port} */ (this.#outputs.get(name));
       const isThere = location === 'ml-tensor' || (location === 'gpu-buffer' && isGpu);
       if (isThere && !ONLY_ON_CPU.includes(type)) {
         this.#onDevice.set(name, location);
@@ -96,19 +95,26 @@ class Session {
   async run(feeds, fetches, options = {}) {
     this.#requireAlive();
     const begin = performance.now();
-    const values = Object.fromEntries([...this.#inputs.values()].map((input) => [input.name, toFeed(feeds[input.name], input)]));
+    const values = Object.create(null);
+    for (const input of this.#inputs) {
+      values[input.name] = toFeed(feeds[input.name], input);
+    }
     const targets = this.#targets(fetches);
     checkRunOptions(options);
-    const running = this.#model.run(values, this.#fetches(targets));
-    this.#runs.add(running);
+    // Again: reading the arguments can run code of the caller.
+    this.#requireAlive();
+    this.#running += 1;
     try {
-      const results = this.#tensors(await running, targets);
+      const results = this.#tensors(await this.#model.run(values, this.#fetches(targets)), targets);
       this.#profile?.record('model_run', begin);
       return results;
     } catch (error) {
       throw failure(error, messageOf(error));
     } finally {
-      this.#runs.delete(running);
+      this.#running -= 1;
+      if (this.#running === 0) {
+        this.#idle();
+      }
     }
   }
 
@@ -137,8 +143,8 @@ class Session {
    */
   #fetches(targets) {
     /** @type {Record<string, import('webnn-node').MLTensor | 'tensor' | null>} */
-    const fetches = {};
-    for (const name of this.outputNames) {
+    const fetches = Object.create(null);
+    for (const name of this.#outputs.keys()) {
       const target = targets.get(name);
       if (target === undefined) {
         fetches[name] = null;
@@ -158,9 +164,9 @@ class Session {
    */
   #tensors(results, targets) {
     /** @type {Record<string, Tensor>} */
-    const tensors = {};
+    const tensors = Object.create(null);
     for (const [name, target] of targets) {
-      const { type } = /** @type {TensorMetadata} */ (this.#outputs.get(name));
+      const { type } = /** @type {Port} */ (this.#outputs.get(name));
       const result = results[name];
       if (result instanceof MLTensor) {
         tensors[name] = this.#deviceTensor(result, type, this.#onDevice.get(name) ?? 'ml-tensor');
@@ -195,7 +201,11 @@ class Session {
   async dispose() {
     this.#requireAlive();
     this.#isDisposed = true;
-    await Promise.allSettled(this.#runs);
+    if (this.#running > 0) {
+      await new Promise((resolve) => {
+        this.#idle = () => resolve(undefined);
+      });
+    }
     this.#profile?.end();
     this.#model.destroy();
   }
@@ -214,18 +224,6 @@ class Session {
       throw new Error('Session already disposed: it was released.');
     }
   }
-}
-
-/**
- * @param {import('onnxruntime-common').InferenceSession.ValueMetadata} metadata
- * @returns {TensorMetadata}
- * @throws {Error} for what is no tensor of numbers
- */
-function requireTensor(metadata) {
-  if (!metadata.isTensor || metadata.type === 'string') {
-    throw new Error(`${JSON.stringify(metadata.name)} is ${metadata.isTensor ? 'a tensor of strings' : 'no tensor'}, which is not supported`);
-  }
-  return metadata;
 }
 
 /**

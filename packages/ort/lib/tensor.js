@@ -5,64 +5,17 @@
 const { MLTensor } = require('webnn-node');
 
 const { shown } = require('./options.js');
+const { TYPES } = require('./types.js');
 
 /** @typedef {import('onnxruntime-common').Tensor} Tensor of any copy of onnxruntime-common */
-/** @typedef {import('onnxruntime-common').Tensor.Type} Type */
 /** @typedef {import('webnn-node/onnx').OnnxResult} Result */
 /** @typedef {import('webnn-node').MLTensor} DeviceTensor */
-
-/** Engines without Float16Array have only the bits of float16. */
-const Float16 = /** @type {any} */ (globalThis).Float16Array ?? Uint16Array;
-
-/**
- * Element types as onnxruntime names them, with their names in ONNX and their arrays.
- *
- * @type {Map<string, {onnx: string, array: new (source: any) => ArrayBufferView & ArrayLike<any>}>}
- */
-const TYPES = new Map([
-  ['float32', { onnx: 'float', array: Float32Array }],
-  ['uint8', { onnx: 'uint8', array: Uint8Array }],
-  ['int8', { onnx: 'int8', array: Int8Array }],
-  ['uint16', { onnx: 'uint16', array: Uint16Array }],
-  ['int16', { onnx: 'int16', array: Int16Array }],
-  ['int32', { onnx: 'int32', array: Int32Array }],
-  ['int64', { onnx: 'int64', array: BigInt64Array }],
-  ['string', { onnx: 'string', array: /** @type {any} */ (Array) }],
-  ['bool', { onnx: 'bool', array: Uint8Array }],
-  ['float16', { onnx: 'float16', array: Float16 }],
-  ['float64', { onnx: 'double', array: Float64Array }],
-  ['uint32', { onnx: 'uint32', array: Uint32Array }],
-  ['uint64', { onnx: 'uint64', array: BigUint64Array }],
-  ['uint4', { onnx: 'uint4', array: Uint8Array }],
-  ['int4', { onnx: 'int4', array: Uint8Array }],
-]);
-
-const NAMES = new Map([...TYPES].map(([name, { onnx }]) => [onnx, name]));
 
 /** Names of typed arrays, of any realm. @type {(value: unknown) => string | undefined} */
 const arrayName = Function.prototype.call.bind(/** @type {any} */ (Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Uint8Array.prototype), Symbol.toStringTag)).get);
 
 /** Locations of tensors, and the property that holds what is there. */
 const HOLDERS = new Map([['cpu', 'data'], ['cpu-pinned', 'data'], ['texture', 'texture'], ['gpu-buffer', 'gpuBuffer'], ['ml-tensor', 'mlTensor']]);
-
-/**
- * What `inputMetadata` and `outputMetadata` say.
- *
- * @param {import('webnn-node/onnx').OnnxValueInfo} info
- * @returns {import('onnxruntime-common').InferenceSession.ValueMetadata}
- * @throws {Error} for a tensor of a type that onnxruntime-common does not have
- */
-function toMetadata({ name, type, declaredShape }) {
-  const [, element] = /^tensor\((.*)\)$/.exec(type) ?? [];
-  if (element === undefined) {
-    return { name, isTensor: false };
-  }
-  const known = NAMES.get(element);
-  if (known === undefined) {
-    throw new Error(`${JSON.stringify(name)} is a ${type}, which no Tensor can be`);
-  }
-  return { name, isTensor: true, type: /** @type {Type} */ (known), shape: [...(declaredShape ?? [])] };
-}
 
 /**
  * Results that nobody has read, by the Tensors that stand for them. They are fed without a copy.
@@ -179,15 +132,16 @@ function checkDims(dims, what) {
   if (!Array.isArray(dims)) {
     throw new TypeError(`${what}: dims is ${shown(dims)}, expected an array`);
   }
-  return Array.from(dims, (size, axis) => {
+  const copy = Array.from(dims);
+  copy.forEach((size, axis) => {
     if (typeof size !== 'number') {
       throw new TypeError(`${what}: dims[${axis}] is ${shown(size)}, expected a number`);
     }
     if (!Number.isInteger(size) || size < 0 || size > 2 ** 32 - 1) {
       throw new RangeError(`${what}: dims[${axis}] is ${size}, expected a whole number from 0 to ${2 ** 32 - 1}`);
     }
-    return size;
   });
+  return copy;
 }
 
 /**
@@ -206,9 +160,9 @@ function checkData(data, type, dims, what) {
   }
   const kind = arrayName(data);
   const { array } = /** @type {{array: any}} */ (TYPES.get(type));
-  const expected = type === 'float16' ? ['Uint16Array', 'Float16Array'] : [array.name];
-  if (kind === undefined || !expected.includes(kind)) {
-    throw new TypeError(`${what}: data is ${kind === undefined ? shown(data) : `a ${kind}`}, expected a ${expected.join(' or ')} for the type ${type}`);
+  if (kind !== array.name && !(type === 'float16' && (kind === 'Uint16Array' || kind === 'Float16Array'))) {
+    const expected = type === 'float16' ? 'Uint16Array or Float16Array' : array.name;
+    throw new TypeError(`${what}: data is ${kind === undefined ? shown(data) : `a ${kind}`}, expected a ${expected} for the type ${type}`);
   }
   const size = sizeOf(dims);
   if (data.length < size) {
@@ -221,13 +175,12 @@ function checkData(data, type, dims, what) {
  * The value of an input for `OnnxModel.run`.
  *
  * @param {unknown} tensor
- * @param {import('onnxruntime-common').InferenceSession.TensorValueMetadata & {isScalar: boolean}} input
+ * @param {import('./types.js').Port} input
  * @returns {import('webnn-node/onnx').OnnxFeed}
  * @throws {TypeError | RangeError} for what is no tensor
  * @throws {Error} for a tensor of another type than the input
  */
-function toFeed(tensor, { name, type, isScalar }) {
-  const what = `run: input ${JSON.stringify(name)}`;
+function toFeed(tensor, { type, isScalar, what }) {
   const given = checkTensor(tensor, what);
   requireType(given, type, what);
   if (given.device !== undefined) {
@@ -258,11 +211,10 @@ function requireType(tensor, type, what) {
  * A Tensor that the caller has given for an output, as what is to be written to.
  *
  * @param {unknown} tensor
- * @param {import('onnxruntime-common').InferenceSession.TensorValueMetadata} output
+ * @param {import('./types.js').Port} output
  * @returns {{device: DeviceTensor | undefined, write(result: Result): void}}
  */
-function toTarget(tensor, { name, type }) {
-  const what = `run: output ${JSON.stringify(name)}`;
+function toTarget(tensor, { type, what }) {
   const target = checkTensor(tensor, what);
   requireType(target, type, what);
   return {
@@ -277,4 +229,4 @@ function toTarget(tensor, { name, type }) {
   };
 }
 
-module.exports = { TYPES, toFeed, toMetadata, toTarget, toTensor };
+module.exports = { toFeed, toTarget, toTensor };
