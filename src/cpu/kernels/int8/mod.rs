@@ -72,7 +72,13 @@ impl Columns<'_> {
             // SAFETY: the caller guarantees vectors from `column` on.
             let (scale, bias) =
                 unsafe { (float.load_ptr(self.scale.as_ptr().add(at)), float.load_ptr(self.bias.as_ptr().add(at))) };
-            *value = float.mul_add(dot.to_float(sums[v]), scale, bias);
+            let sum = dot.to_float(sums[v]);
+            *value = match self.to {
+                To::Bytes(_) => float.mul_add(sum, scale, bias),
+                // Rounded twice, as the multiplication and the addition of the model are: what is quantized again behind
+                // them falls on the same side then.
+                To::Floats { .. } => float.add(float.mul(sum, scale), bias),
+            };
         }
         match self.to {
             To::Bytes(how) => {
