@@ -287,5 +287,31 @@ export interface OnnxInspection {
 /** Tells about a model, also one that is not supported. */
 export function inspectModel(source: OnnxSource, options?: Omit<OnnxImportOptions, 'outputs'>): OnnxInspection;
 
+/** The shapes of a model's inputs, as far as they are known. */
+export interface OnnxInputShapes {
+  /** By input name: sizes, and names of those that are not known; `null` where not even their number is. */
+  readonly shapes: Record<string, (number | string)[] | null>;
+  /** The sizes of free dimensions that are known, as `loadModel()` takes them. */
+  readonly freeDimensions: Record<string, number>;
+}
+
+/**
+ * Completes the shapes of a model's inputs from what is known of some: dimensions of one name have one size.
+ *
+ * @param inputs of an OnnxModel or OnnxInspection
+ * @param known sizes of free dimensions by name; by input name, the `shapes` of values, and the numbers of `elements` of values
+ *   that have no shape, from which one size that is not known follows
+ * @throws {TypeError} `ERR_WEBNN_SHAPE` if they do not fit the inputs or each other, `ERR_WEBNN_UNKNOWN_FEED` for a name that
+ *   no input has
+ */
+export function inputShapes(
+  inputs: readonly Pick<OnnxValueInfo, 'name' | 'shape'>[],
+  known?: {
+    freeDimensions?: Record<string, number> | undefined;
+    shapes?: Record<string, readonly number[]> | undefined;
+    elements?: Record<string, number> | undefined;
+  },
+): OnnxInputShapes;
+
 /** The operators that are translated, with what of them is not. */
 export function supportedOperators(): { domain: string; operator: string; notes: string }[];

@@ -4,18 +4,37 @@ import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writ
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before, describe } from 'node:test';
-import { bytesOf, environmentWithoutRust, INSTALLED_BYTES, readmeProgram } from '../scripts/pack-local.mjs';
-import { addonName, mainManifest, neededGlibc, pack, platformManifest, PLATFORMS, rustTarget, stage } from '../scripts/packages.mjs';
-import { npmOutput, root } from '../scripts/process.mjs';
+import { bytesOf, INSTALLED_BYTES } from '../scripts/pack-local.mjs';
+import { addonName, mainManifest, neededGlibc, pack, platformManifest, PLATFORMS, publishedManifest, rustTarget, stage } from '../scripts/packages.mjs';
+import { root, WORKSPACES } from '../scripts/process.mjs';
 import { thisPlatform } from '../scripts/setup.mjs';
+import { environmentWithoutRust, programsOf, Project, TRIALS } from '../scripts/trials.mjs';
 
 const read = (file) => readFileSync(join(root, file), 'utf8');
-const manifest = JSON.parse(read('package.json'));
+const readManifest = (folder) => JSON.parse(read(join(folder, 'package.json')));
+const manifest = readManifest('.');
 
 const platform = thisPlatform();
 const addon = join(root, addonName(platform));
 
 describe('package.json', () => {
+  test('webnn-node depends on nothing of npm but its addon', () => {
+    const { dependencies, peerDependencies, optionalDependencies } = mainManifest(manifest);
+    assert.deepEqual([dependencies, peerDependencies], [undefined, undefined]);
+    assert.deepEqual(Object.keys(optionalDependencies).sort(), PLATFORMS.map((name) => `webnn-node-${name}`).sort());
+  });
+
+  test('the packages of this repository have one version, and need that of each other', () => {
+    for (const own of WORKSPACES.map(readManifest)) {
+      assert.equal(own.version, manifest.version, own.name);
+      assert.equal(own.license, manifest.license, own.name);
+      assert.deepEqual(own.engines, manifest.engines, own.name);
+      assert.equal(own.dependencies['webnn-node'], manifest.version, own.name);
+      assert.ok(own.private && own.scripts === undefined, own.name);
+      assert.ok(own.name in TRIALS, `${own.name} has no trial`);
+    }
+  });
+
   test('what a user installs is plain JavaScript, and nothing runs while installing', () => {
     const { packages } = JSON.parse(read('package-lock.json'));
     for (const [name, entry] of Object.entries(packages)) {
@@ -36,8 +55,10 @@ describe('package.json', () => {
     const lock = JSON.parse(read('package-lock.json'));
     assert.equal(lock.version, manifest.version);
     for (const [name, entry] of Object.entries(lock.packages)) {
-      assert.equal(entry.resolved, undefined, name);
-      assert.ok(name === '' || entry.integrity !== undefined, name);
+      // The packages of this repository are folders, which npm links.
+      const isOwn = ['', ...WORKSPACES].includes(entry.link ? entry.resolved : name);
+      assert.equal(isOwn ? undefined : entry.resolved, undefined, name);
+      assert.ok(isOwn || entry.integrity !== undefined, name);
     }
   });
 });
@@ -47,7 +68,9 @@ describe('the packages of the platforms', () => {
     const published = mainManifest(manifest, 'git+https://example.com/repository.git');
     assert.deepEqual(Object.keys(published.optionalDependencies).sort(), PLATFORMS.map((name) => `webnn-node-${name}`).sort());
     assert.deepEqual([...new Set(Object.values(published.optionalDependencies))], [manifest.version]);
-    assert.deepEqual([published.private, published.scripts, published.devDependencies], [undefined, undefined, undefined]);
+    for (const one of [published, ...WORKSPACES.map((folder) => publishedManifest(readManifest(folder)))]) {
+      for (const field of ['private', 'scripts', 'devDependencies', 'workspaces']) assert.equal(one[field], undefined, `${one.name} ${field}`);
+    }
     assert.equal(published.repository.url, 'git+https://example.com/repository.git');
     assert.deepEqual([manifest.private, manifest.optionalDependencies], [true, undefined], 'the checkout');
   });
@@ -97,57 +120,69 @@ describe('the packages of the platforms', () => {
   });
 });
 
-describe('the installed package', () => {
+describe('the installed packages', () => {
   let project;
   let packages;
+  let folder;
 
-  before(() => {
-    project = mkdtempSync(join(tmpdir(), 'webnn-package-'));
-    // Those of other platforms are never loaded: any file serves as their addon.
-    const addons = Object.fromEntries(PLATFORMS.map((name) => [name, name === platform ? addon : join(root, 'LICENSE-MIT')]));
-    const folders = stage(join(project, 'staged'), addons);
-    packages = Object.fromEntries(folders.map((folder) => pack(folder, join(project, 'packed'))).map((packed) => [packed.name, packed]));
-    const files = Object.fromEntries(Object.values(packages).map(({ name, file }) => [name, `file:${file}`]));
-    const { 'webnn-node': main, ...overrides } = files;
+  const projects = new Map();
+  const tarballs = () => Object.fromEntries(Object.values(packages).map(({ name, file }) => [name, file]));
+
+  /** A project with a package, and what it needs. */
+  const installed = (name) => {
+    if (projects.has(name)) return projects.get(name);
+    const made = new Project();
+    projects.set(name, made);
+    const overrides = Object.fromEntries(Object.entries(tarballs()).map(([other, file]) => [other, `file:${file}`]));
     // npm chooses among the packages of all platforms, here from files in place of the registry's.
-    writeFileSync(join(project, 'package.json'), JSON.stringify({ private: true, dependencies: { 'webnn-node': main }, overrides }));
-    // The dependencies are in npm's cache since they were installed here.
-    npmOutput('installation', ['install', '--prefer-offline', '--no-audit', '--no-fund'], { cwd: project, env: environmentWithoutRust() });
-  });
-
-  after(() => rmSync(project, { recursive: true, force: true }));
-
-  /** Runs a program of the user's project; its standard output, trimmed. */
-  const run = (name, program) => {
-    writeFileSync(join(project, name), program);
-    const { status, stdout, stderr } = spawnSync(process.execPath, [name], { cwd: project, env: environmentWithoutRust(), encoding: 'utf8' });
-    assert.equal(status, 0, stderr);
-    return stdout.trim();
+    const { [name]: own, ...others } = overrides;
+    made.install([], { dependencies: { [name]: own }, overrides: others });
+    return made;
   };
 
-  test('holds the API, the command line, documentation and licences, and nothing else', () => {
-    const files = packages['webnn-node'].files.map(({ path }) => path);
-    const entries = Object.values(manifest.exports).flatMap((entry) => (typeof entry === 'string' ? [] : Object.values(entry)));
-    const expected = ['CHANGELOG.md', 'LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'bin/webnn-node.js', 'package.json', ...entries.map((path) => path.slice(2))];
-    assert.deepEqual(files.filter((file) => !/^(lib\/.+\.js|cli\/.+\.(mjs|js|css))$/.test(file)).sort(), expected.sort());
-    for (const file of ['lib/native.js', 'cli/main.mjs', 'cli/bench/worker.mjs', 'cli/pages/client/view.css']) assert.ok(files.includes(file), file);
+  before(() => {
+    folder = mkdtempSync(join(tmpdir(), 'webnn-package-'));
+    // Those of other platforms are never loaded: any file serves as their addon.
+    const addons = Object.fromEntries(PLATFORMS.map((name) => [name, name === platform ? addon : join(root, 'LICENSE-MIT')]));
+    const folders = stage(join(folder, 'staged'), addons);
+    packages = Object.fromEntries(folders.map((staged) => pack(staged, join(folder, 'packed'))).map((packed) => [packed.name, packed]));
+    project = installed('webnn-node');
   });
 
-  test('brings the package of this platform, which is the addon, and that of no other', () => {
+  after(() => {
+    for (const made of projects.values()) made.remove();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  const run = (name, program) => project.run(name, program);
+
+  /** Files of a package but for those whose names match. */
+  const filesOf = (name, pattern) => packages[name].files.map(({ path }) => path).filter((file) => !pattern.test(file)).sort();
+
+  const entriesOf = ({ exports }) => Object.values(exports).flatMap((entry) => (typeof entry === 'string' ? [] : Object.values(entry))).map((path) => path.slice(2));
+
+  const COMMON = ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'package.json'];
+
+  test('hold their code, documentation and licences, and nothing else', () => {
+    assert.deepEqual(filesOf('webnn-node', /^lib\/.+\.js$/), ['CHANGELOG.md', ...COMMON, ...entriesOf(manifest)].sort());
+    assert.deepEqual(filesOf('webnn-node-compat', /^lib\/.+\.js$/), [...COMMON, 'index.d.ts', 'index.js'].sort());
+    assert.deepEqual(filesOf('webnn-node-cli', /^lib\/.+\.(mjs|d\.mts|css)$/), [...COMMON, 'bin/webnn-node.js'].sort());
+  });
+
+  test('bring the package of this platform, which is the addon, and nothing else', () => {
     const name = `webnn-node-${platform}`;
-    assert.deepEqual(readdirSync(join(project, 'node_modules')).filter((entry) => entry.startsWith('webnn-')).sort(), ['webnn-node', name]);
-    const files = packages[name].files.map(({ path }) => path);
-    assert.deepEqual(files.sort(), ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', addonName(platform), 'package.json'].sort());
+    assert.deepEqual(project.packages, ['webnn-node', name]);
+    assert.deepEqual(filesOf(name, /^$/), [...COMMON, addonName(platform)].sort());
   });
 
-  test('was installed, and is run here, with no Rust on the PATH', () => {
+  test('were installed, and are run here, with no Rust on the PATH', () => {
     for (const tool of ['cargo', 'rustc']) {
       assert.equal(spawnSync(tool, ['--version'], { env: environmentWithoutRust() }).error?.code, 'ENOENT', tool);
     }
   });
 
-  test('takes less than 25 MB with all dependencies', () => {
-    const bytes = bytesOf(join(project, 'node_modules'));
+  test('take less than 25 MB', () => {
+    const bytes = bytesOf(join(project.folder, 'node_modules'));
     assert.ok(bytes > packages[`webnn-node-${platform}`].unpackedSize && bytes < INSTALLED_BYTES, `${bytes} bytes`);
   });
 
@@ -166,7 +201,7 @@ describe('the installed package', () => {
     const { modules, threads, libraries } = JSON.parse(run('import.cjs', program));
     const own = join('node_modules', 'webnn-node');
     assert.ok(modules.length > 5 && modules.every((file) => file.includes(own)), modules.join('\n'));
-    assert.ok(modules.every((file) => !file.includes(join(own, 'lib', 'onnx')) && !file.includes(join(own, 'cli'))), modules.join('\n'));
+    assert.ok(modules.every((file) => !file.includes(join(own, 'lib', 'onnx'))), modules.join('\n'));
     assert.equal(threads, 0);
     assert.ok(libraries.some((file) => file.endsWith('.node')), libraries.join('\n'));
     assert.deepEqual(libraries.filter((file) => /vulkan|cuda|nvidia|d3d12|dxgi|opencl|lib(E?GL|drm)\b/i.test(file)), []);
@@ -189,18 +224,6 @@ describe('the installed package', () => {
     assert.equal(run('auto.mjs', program), 'true function');
   });
 
-  test('brings the command line, which says what is missing for pictures', () => {
-    const program = join(project, 'node_modules', '.bin', 'webnn-node');
-    const shell = process.platform === 'win32';
-    const start = (...args) => spawnSync(program, args, { cwd: project, shell, encoding: 'utf8' });
-    assert.equal(start('--version').stdout, `${manifest.version}\n`);
-    writeFileSync(join(project, 'picture.png'), '');
-    const { status, stdout, stderr } = start('run', join(root, '__test__', 'cli', 'files', 'colors.onnx'), '--input', 'picture.png');
-    assert.equal(stderr, 'webnn-node: pictures are decoded by the npm package sharp, which is not installed: npm install sharp\n');
-    assert.equal(stdout, '');
-    assert.equal(status, 1);
-  });
-
   test('webnn-node/inspect is imported and required as the same module', () => {
     const program = `
       import { createRequire } from 'node:module';
@@ -210,21 +233,48 @@ describe('the installed package', () => {
     assert.equal(run('inspect.mjs', program), `true true ${manifest.version}`);
   });
 
-  test('webnn-node/compat brings both earlier drafts, and their page shows how', () => {
-    const [, program, printed] = /```js\n(.*?)```.*?```text\n(.*?)\n```/s.exec(read('docs/earlier-drafts.md'));
-    const both = `${program}const { draft2024 } = await import('webnn-node/compat');\nconsole.log(draft2024.ml instanceof draft2024.ML);`;
-    assert.equal(run('compat.mjs', both), `${printed}\ntrue`);
-  });
-
   test('keeps its insides to itself', () => {
     const program = `import('webnn-node/lib/native.js').catch((error) => console.log(error.code));`;
     assert.equal(run('insides.mjs', program), 'ERR_PACKAGE_PATH_NOT_EXPORTED');
   });
 
-  test('runs the WebNN program of the README', () => {
-    const { program, printed } = readmeProgram();
-    assert.match(program, /import .* from 'webnn-node'/);
-    assert.equal(run('readme.mjs', program), printed);
+  for (const [name, attempt] of Object.entries(TRIALS)) {
+    test(`${name} works in an empty project`, (t) => t.diagnostic(attempt(installed(name), tarballs())));
+  }
+
+  test('the programs of the pages are found', () => {
+    const [first, ...others] = programsOf('README.md');
+    assert.match(first.program, /import .* from 'webnn-node'/);
+    assert.deepEqual(others, []);
+    assert.equal(programsOf('packages/compat/README.md').length, 2);
+  });
+
+  test('the modules of the command line have types', () => {
+    const own = installed('webnn-node-cli');
+    writeFileSync(join(own.folder, 'typed.mts'), `
+      import { startEngine } from 'webnn-node-cli/lib/bench/engines.mjs';
+      import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
+      import { summarizeTimes } from 'webnn-node-cli/lib/statistics.mjs';
+      const { shape }: { shape: readonly number[] } = await readNpy('a.npy');
+      const { ms } = await startEngine('webnn-node').request('times', { iterations: shape.length });
+      const median: number = summarizeTimes(ms).median;
+      // @ts-expect-error: it is a number
+      const wrong: string = median;
+    `);
+    const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+    const args = ['--strict', '--noEmit', '--skipLibCheck', '--target', 'es2023', '--lib', 'es2024,esnext', '--module', 'nodenext', '--types', '', 'typed.mts'];
+    const { status, stdout } = own.start(process.execPath, [compiler, ...args]);
+    assert.equal(stdout, '');
+    assert.equal(status, 0);
+  });
+
+  test('the command line says what is missing for pictures', () => {
+    const own = installed('webnn-node-cli');
+    writeFileSync(join(own.folder, 'picture.png'), '');
+    const { status, stdout, stderr } = own.start('webnn-node', ['run', join(root, 'packages/cli/__test__/files/colors.onnx'), '--input', 'picture.png']);
+    assert.equal(stderr, 'webnn-node: pictures are decoded by the npm package sharp, which is not installed: npm install sharp\n');
+    assert.equal(stdout, '');
+    assert.equal(status, 1);
   });
 });
 

@@ -1,7 +1,8 @@
 // Whether an engine computes what the reference says.
 
 import { deviation } from 'd3-array';
-import { numbersOf } from '../cli/elements.mjs';
+import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
+import { largestDifference } from 'webnn-node-cli/lib/statistics.mjs';
 
 /**
  * Largest difference that is allowed, in standard deviations of the reference.
@@ -32,30 +33,16 @@ function quantisationStep(values) {
 }
 
 /**
- * @param {ArrayLike<number>} a
- * @param {ArrayLike<number>} b
- */
-function largestDifference(a, b) {
-  let largest = 0;
-  for (let i = 0; i < a.length; i++) {
-    const difference = Math.abs(a[i] - b[i]);
-    if (Number.isNaN(difference) && !Object.is(a[i], b[i])) return Infinity;
-    if (difference > largest) largest = difference;
-  }
-  return largest;
-}
-
-/**
  * Compares one output with its reference.
  *
- * @param {Pick<import('../cli/types.mjs').Tensor, 'dataType' | 'data'>} got
- * @param {Pick<import('../cli/types.mjs').Tensor, 'dataType' | 'data'>} expected
+ * @param {Pick<import('webnn-node-cli/lib/types.mjs').Tensor, 'dataType' | 'data'>} got
+ * @param {Pick<import('webnn-node-cli/lib/types.mjs').Tensor, 'dataType' | 'data'>} expected
  * @param {import('./types.mjs').Kind} kind of the model
  * @returns {import('./types.mjs').Deviation}
  */
 export function compareOutput(got, expected, kind) {
   const [a, b] = [numbersOf(got), numbersOf(expected)];
-  const difference = a.length === b.length ? largestDifference(a, b) : Infinity;
+  const difference = largestDifference(a, b);
   if (kind === 'int8') {
     const error = difference === 0 ? 0 : difference / quantisationStep(b);
     return { error, allowed: QUANTISATION_STEPS + STEP_ROUNDING, unit: 'quantisation steps' };

@@ -4,12 +4,12 @@ import { createReadStream, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { median } from 'd3-array';
-import { readNpy } from '../cli/npy.mjs';
+import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
+import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { isDirty } from 'webnn-node-cli/lib/statistics.mjs';
 import { compareOutput, worst } from './check.mjs';
-import { EngineError, EngineProcess } from './engines/process.mjs';
 import { residentMemory, untilAtRest, watched } from './machine.mjs';
 import { ENGINES } from './peers.mjs';
-import { isDirty } from './statistics.mjs';
 
 /** A sample lasts about this long, so that ticks of 10 ms can tell what others did meanwhile. */
 const SAMPLE_MS = 150;
@@ -33,7 +33,7 @@ const MAX_REPEATS = 2;
  * @property {{ empty: number, loaded: number, afterRuns?: number, anonymous?: number }} [memory] resident bytes before the
  *   library is loaded, when the model is loaded, and after all runs; and the part of the last that is no file
  * @property {Comparison} [check] absent where there is no reference
- * @property {import('./statistics.mjs').Sample[]} [samples]
+ * @property {import('webnn-node-cli/lib/statistics.mjs').Sample[]} [samples]
  * @property {Extra} [extra]
  */
 
@@ -60,12 +60,12 @@ async function intoPageCache(file) {
  * @param {string} name
  * @param {import('./models.mjs').BenchModel} model
  * @param {number} threads
- * @returns {Promise<import('./types.mjs').LoadRequest>}
+ * @returns {Promise<import('webnn-node-cli/lib/bench/types.mjs').LoadRequest>}
  */
 async function loadParameters(name, model, threads) {
-  const { prepare } = ENGINES[name];
+  const { prepare, options } = ENGINES[name];
   const file = prepare === undefined ? model.file : await prepare(model);
-  return { model: file, inputs: model.inputs, outputs: Object.keys(model.outputs), threads };
+  return { model: file, inputs: model.inputs, outputs: Object.keys(model.outputs), threads, ...options };
 }
 
 /**
@@ -100,9 +100,9 @@ class Contestant {
   result;
   /** @type {EngineProcess | undefined} */
   process;
-  /** @type {import('./types.mjs').LoadRequest | undefined} */
+  /** @type {import('webnn-node-cli/lib/bench/types.mjs').LoadRequest | undefined} */
   parameters;
-  /** @type {import('./statistics.mjs').Sample[]} */
+  /** @type {import('webnn-node-cli/lib/statistics.mjs').Sample[]} */
   samples = [];
   /** @type {string[]} */
   #command = [];

@@ -2,6 +2,7 @@
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { commandOf, ENGINES as IN_JAVASCRIPT } from 'webnn-node-cli/lib/bench/engines.mjs';
 import { pythonEnvironment } from '../scripts/python.mjs';
 import { installLocked } from '../scripts/setup.mjs';
 import { convertForNcnn } from './ncnn.mjs';
@@ -12,8 +13,8 @@ const inEngines = (/** @type {string} */ file) => join(here, 'engines', file);
 /** The name of this package as an engine. */
 export const OURS = 'webnn-node';
 
-/** A module of serve.mjs as a command. */
-const javaScript = (/** @type {string} */ module) => async () => [process.execPath, inEngines('serve.mjs'), new URL(`engines/${module}`, import.meta.url).href];
+/** An engine in JavaScript as a command. */
+const javaScript = (/** @type {URL} */ module) => async () => commandOf(module);
 
 /** A module of serve.py as a command. */
 const python = (/** @type {string} */ module) => async () => [await benchPython(), inEngines('serve.py'), module];
@@ -47,14 +48,15 @@ const installNpmPeers = () => installLocked('the npm packages to compare with', 
  * @typedef {object} EngineKind
  * @property {() => Promise<string[]>} command that starts it, see process.mjs
  * @property {() => Promise<void>} [install]
+ * @property {Partial<import('webnn-node-cli/lib/bench/types.mjs').LoadRequest>} [options] for `load`, beside the model
  * @property {(model: import('./models.mjs').BenchModel) => Promise<string>} [prepare] gives what its `load` takes as the
  *   model, where that is not the file. @throws {Error} for a model that it does not support
  */
 
 /** @type {Record<string, EngineKind>} */
 export const ENGINES = {
-  [OURS]: { command: javaScript('webnn-node.mjs') },
-  'onnxruntime-node': { command: javaScript('onnxruntime-node.mjs'), install: installNpmPeers },
+  [OURS]: { command: javaScript(IN_JAVASCRIPT[OURS]) },
+  'onnxruntime-node': { command: javaScript(IN_JAVASCRIPT['onnxruntime-node']), install: installNpmPeers, options: { from: here } },
   onnxruntime: { command: python('peer_onnxruntime') },
   openvino: { command: python('peer_openvino') },
   ncnn: { command: python('peer_ncnn'), prepare: async (model) => convertForNcnn(await benchPython(), model) },
@@ -63,13 +65,13 @@ export const ENGINES = {
 /**
  * @typedef {object} GpuEngineKind
  * @property {(program?: string) => Promise<string[]>} command that starts it, with a Python of the caller's
- * @property {import('./types.mjs').EngineOptions} options for `load`
+ * @property {import('webnn-node-cli/lib/bench/types.mjs').EngineOptions} options for `load`
  * @property {import('./types.mjs').Kind} [kind] what it computes in where that is not the model's
  */
 
 /** @type {Record<string, GpuEngineKind>} the engines that compute on a GPU */
 export const GPU_ENGINES = {
-  [OURS]: { command: javaScript('webnn-node.mjs'), options: { device: 'gpu' } },
+  [OURS]: { ...ENGINES[OURS], options: { device: 'gpu' } },
   pytorch: torch(false, 'float32'),
   'pytorch-compiled': torch(true, 'float32'),
   'pytorch-float16': torch(false, 'float16'),
@@ -80,7 +82,7 @@ export const GPU_ENGINES = {
 export const GPU_PEERS = Object.keys(GPU_ENGINES).filter((name) => name !== OURS);
 
 /** The command of the engine that measures graphs of one operator. */
-export const ratesCommand = javaScript('gpu-rates.mjs');
+export const ratesCommand = javaScript(new URL('engines/gpu-rates.mjs', import.meta.url));
 
 /** The names of the engines other than this package. */
 export const PEERS = Object.keys(ENGINES).filter((name) => name !== OURS);

@@ -2,8 +2,8 @@
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { Output } from '../cli/output.mjs';
-import { withProgress } from '../cli/progress.mjs';
+import { Output } from 'webnn-node-cli/lib/output.mjs';
+import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
 import { entry, Failure, say } from '../scripts/process.mjs';
 import { measureGpu } from './gpu/run.mjs';
 import { buildLimits, measureLimits, strongest } from './limits.mjs';
@@ -27,7 +27,7 @@ const BURST = { count: 1000, repeats: 20 };
 /**
  * The shortest time of one dispatch of many.
  *
- * @param {import('./engines/process.mjs').EngineProcess} process
+ * @param {import('webnn-node-cli/lib/bench/process.mjs').EngineProcess} process
  */
 async function burst(process) {
   let fastest = Infinity;
@@ -38,7 +38,7 @@ async function burst(process) {
   return { burst: fastest };
 }
 
-const describe = async (/** @type {import('./engines/process.mjs').EngineProcess} */ process) => ({ work: workOf(await process.request('describe')) });
+const describe = async (/** @type {import('webnn-node-cli/lib/bench/process.mjs').EngineProcess} */ process) => ({ work: workOf(await process.request('describe')) });
 
 /**
  * Measures one model with one number of threads.
@@ -46,7 +46,7 @@ const describe = async (/** @type {import('./engines/process.mjs').EngineProcess
  * @param {import('./models.mjs').BenchModel} model
  * @param {import('./options.mjs').Options} options
  * @param {number} threads
- * @param {(process: import('./engines/process.mjs').EngineProcess) => Promise<import('./measure.mjs').Extra>} ask of this package
+ * @param {(process: import('webnn-node-cli/lib/bench/process.mjs').EngineProcess) => Promise<import('./measure.mjs').Extra>} ask of this package
  * @returns {Promise<import('./report/rows.mjs').Measurement>}
  */
 async function measureModel(model, options, threads, ask) {

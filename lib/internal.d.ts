@@ -1,5 +1,6 @@
 // Types that modules of this folder share.
 
+import type { Described, Descriptor } from '../webidl.js';
 import type { MLContextExtension, MLContextOptions, MLDimension, MLOperandDataType, MLTensorDescriptor } from '../index.js';
 import type { OnnxUnsupportedNode, OnnxValueInfo } from '../onnx.js';
 
@@ -16,24 +17,8 @@ export interface WeakMembers<T extends object> {
   drain(): T[];
 }
 
-/** Converts a caller's value, see webidl.js. `what` says where it came from, `key` is the place below that. */
-export type Converter<T> = (value: unknown, what: string, key?: string | number) => T;
-
-/** The internal slots of an interface, see slots.js: objects of the declared `Interface` have the given `State`. */
-export interface Slots<State extends object, Interface extends object> {
-  create(Class: Function, state: State, newTarget?: Function): Interface;
-  get(value: unknown): State | undefined;
-}
-
-/** A data type and a shape, in which dimensions can have names. */
-export interface Described {
-  dataType: MLOperandDataType;
-  shape: readonly MLDimension[];
-}
-
-export interface Descriptor extends Described {
-  shape: readonly number[];
-}
+// Public, because other packages implement interfaces, too.
+export type { Converter, Described, Descriptor, DictionaryMember, Slots } from '../webidl.js';
 
 export interface NamedShape extends Described {
   name: string;
@@ -48,14 +33,6 @@ export interface Dictionaries {
   MLContextOptions: Required<Pick<MLContextOptions, 'powerPreference' | 'accelerated'>> & { extensions?: MLContextExtension[]; numThreads?: number };
   MLOperandDescriptor: { dataType: MLOperandDataType; shape: number[] };
   MLTensorDescriptor: { dataType: MLOperandDataType; shape: number[] } & Required<Pick<MLTensorDescriptor, 'readable' | 'writable'>>;
-}
-
-/** A member of a dictionary in operators.js. */
-export interface DictionaryMember {
-  name: string;
-  type: string;
-  required?: boolean;
-  default?: unknown;
 }
 
 declare const kind: unique symbol;

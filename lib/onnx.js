@@ -2,5 +2,6 @@
 
 const { OnnxError } = require('./onnx/errors.js');
 const { OnnxModel, importModel, inspectModel, loadModel, supportedOperators } = require('./onnx/model.js');
+const { inputShapes } = require('./onnx/shapes.js');
 
-module.exports = { OnnxError, OnnxModel, importModel, inspectModel, loadModel, supportedOperators };
+module.exports = { OnnxError, OnnxModel, importModel, inputShapes, inspectModel, loadModel, supportedOperators };

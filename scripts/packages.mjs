@@ -1,24 +1,25 @@
-// The npm packages that are published: `webnn-node`, which is plain JavaScript, and one package per platform, which holds
-// the addon and nothing else. npm installs the one that fits, because they are optional dependencies of the former with
-// the fields `os`, `cpu` and `libc`.
+// The npm packages that are published: `webnn-node`, which is plain JavaScript; one package per platform, which holds the
+// addon and nothing else; and those of packages/, which use `webnn-node`. npm installs the addon that fits, because the
+// packages of platforms are optional dependencies of `webnn-node` with the fields `os`, `cpu` and `libc`.
 //
 // The package.json of a checkout does not name them: there, the addon is built, and a lock file could not hold packages
-// that are yet to be published. It is private, so that what is published is always what this program writes.
+// that are yet to be published. All are private, so that what is published is always what this program writes.
 //
 //   node scripts/packages.mjs build PLATFORM          builds the addon for a platform, into the repository root
 //   node scripts/packages.mjs stage [--repository URL]
 //                                                     writes all packages to dist/npm/, from the addons in the root
-//   node scripts/packages.mjs publish [--dry-run]     publishes what lies there, `webnn-node` last
+//   node scripts/packages.mjs publish [--dry-run]     publishes what lies there, each after what it needs
 //
 // Building needs rustup, and for Linux also Python: cargo-zigbuild and zig are packages of it (scripts/python/cross.txt).
 
+import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { delimiter, dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { entry, Failure, isProgram, npmOutput, npmResult, root, run, runNpm, say } from './process.mjs';
+import { entry, Failure, isProgram, npmOutput, npmResult, root, run, runNpm, say, WORKSPACES } from './process.mjs';
 import { pythonEnvironment } from './python.mjs';
-import { buildLibrary, isAtLeast, replaceFile } from './setup.mjs';
+import { buildLibrary, installPackages, isAtLeast, replaceFile } from './setup.mjs';
 
 const USAGE = 'usage: node scripts/packages.mjs build PLATFORM | stage [--repository URL] | publish [--dry-run]';
 
@@ -69,22 +70,34 @@ export function addonName(platform) {
   return `webnn-node.${platform}.node`;
 }
 
+const LICENSES = ['LICENSE-APACHE', 'LICENSE-MIT'];
+
 const packageName = (/** @type {string} */ platform) => `webnn-node-${platform}`;
 const readManifest = (/** @type {string} */ directory) => JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8'));
 const repositoryField = (/** @type {string | undefined} */ url) => (url === undefined ? {} : { repository: { type: 'git', url } });
 
 /**
- * The manifest of `webnn-node` as it is published.
+ * The manifest of a package as it is published, without what only a checkout needs.
  *
  * @param {Record<string, any>} manifest that of the checkout
  * @param {string} [repository] its address, which npm compares with where a package with provenance was built
+ * @returns {Record<string, any>}
+ */
+export function publishedManifest(manifest, repository) {
+  const { private: _, scripts, devDependencies, workspaces, ...published } = manifest;
+  return { ...published, ...repositoryField(repository) };
+}
+
+/**
+ * The manifest of `webnn-node` as it is published. Its addons are packages.
+ *
+ * @param {Record<string, any>} manifest that of the checkout
+ * @param {string} [repository]
  */
 export function mainManifest(manifest, repository) {
-  const { private: _, scripts, devDependencies, files, ...published } = manifest;
   return {
-    ...published,
-    ...repositoryField(repository),
-    files: files.filter((/** @type {string} */ pattern) => !pattern.endsWith('.node')),
+    ...publishedManifest(manifest, repository),
+    files: manifest.files.filter((/** @type {string} */ pattern) => !pattern.endsWith('.node')),
     optionalDependencies: Object.fromEntries(PLATFORMS.map((platform) => [packageName(platform), manifest.version])),
   };
 }
@@ -105,7 +118,7 @@ export function platformManifest(platform, manifest, repository) {
     license: manifest.license,
     ...repositoryField(repository),
     main: addonName(platform),
-    files: [addonName(platform), 'LICENSE-*'],
+    files: [addonName(platform), ...LICENSES],
     engines: manifest.engines,
     os: [os],
     cpu: [cpu],
@@ -131,42 +144,78 @@ function writeManifest(directory, manifest) {
   writeFileSync(join(directory, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
 }
 
-/** Files that `npm pack` takes from the checkout, but for addons. */
-function filesOfMain() {
-  const [{ files }] = JSON.parse(npmOutput('list of files', ['pack', '--dry-run', '--json', '--ignore-scripts']));
-  return files.map((/** @type {{ path: string }} */ { path }) => path).filter((/** @type {string} */ path) => !path.endsWith('.node'));
+/**
+ * Copies what `npm pack` takes from a folder of the checkout, but for addons and the manifest.
+ *
+ * @param {string} source
+ * @param {string} folder
+ */
+function copyPackage(source, folder) {
+  const [{ files }] = JSON.parse(npmOutput('list of files', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: source }));
+  const paths = /** @type {{ path: string }[]} */ (files).map(({ path }) => path).filter((path) => path !== 'package.json' && !path.endsWith('.node'));
+  for (const path of paths) {
+    mkdirSync(dirname(join(folder, path)), { recursive: true });
+    cpSync(join(source, path), join(folder, path));
+  }
 }
 
 /**
- * Writes `webnn-node` and packages of platforms as folders that can be packed or published.
+ * Writes the declarations of a package whose types stand in comments: one that has a project of TypeScript for it.
+ *
+ * @param {string} source
+ * @param {string} folder
+ */
+function writeDeclarations(source, folder) {
+  if (!existsSync(join(source, 'tsconfig.json'))) return;
+  const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+  const { status, stdout } = spawnSync(process.execPath, [compiler, '--project', source, '--outDir', join(folder, 'lib')], { encoding: 'utf8' });
+  if (status !== 0) {
+    throw new Failure(`declarations of ${source} failed:\n${stdout}`);
+  }
+}
+
+/** @param {string} folder */
+function copyLicenses(folder) {
+  for (const license of LICENSES) {
+    cpSync(join(root, license), join(folder, license));
+  }
+}
+
+/**
+ * Writes packages as folders that can be packed or published: those of platforms, `webnn-node` and those that use it.
  *
  * @param {string} directory replaced if it exists
  * @param {Record<string, string>} addons paths of the addons by platform
  * @param {{ repository?: string }} [options]
- * @returns {string[]} the folders, that of `webnn-node` last
+ * @returns {string[]} the folders, each behind those of the packages that it needs
  */
 export function stage(directory, addons, { repository } = {}) {
   const manifest = readManifest(root);
   rmSync(directory, { recursive: true, force: true });
-  const folders = Object.entries(addons).map(([platform, addon]) => {
+  const platforms = Object.entries(addons).map(([platform, addon]) => {
     const folder = join(directory, packageName(platform));
     mkdirSync(folder, { recursive: true });
     cpSync(addon, join(folder, addonName(platform)));
-    for (const licence of ['LICENSE-APACHE', 'LICENSE-MIT']) {
-      cpSync(join(root, licence), join(folder, licence));
-    }
+    copyLicenses(folder);
     const readme = `The native binary of webnn-node for ${platform}, which installs it where it fits.\n`;
     writeFileSync(join(folder, 'README.md'), readme);
     writeManifest(folder, platformManifest(platform, manifest, repository));
     return folder;
   });
   const main = join(directory, manifest.name);
-  for (const file of filesOfMain()) {
-    mkdirSync(dirname(join(main, file)), { recursive: true });
-    cpSync(join(root, file), join(main, file));
-  }
+  copyPackage(root, main);
   writeManifest(main, mainManifest(manifest, repository));
-  return [...folders, main];
+  const others = WORKSPACES.map((path) => {
+    const source = join(root, path);
+    const own = readManifest(source);
+    const folder = join(directory, own.name);
+    copyPackage(source, folder);
+    writeDeclarations(source, folder);
+    copyLicenses(folder);
+    writeManifest(folder, { ...publishedManifest(own, repository), ...(own.files && { files: [...own.files, ...LICENSES] }) });
+    return folder;
+  });
+  return [...platforms, main, ...others];
 }
 
 /**
@@ -225,7 +274,8 @@ async function build(platform) {
  * Writes all packages, from addons that must lie in the repository root.
  * @param {string | undefined} repository
  */
-function stageAll(repository) {
+async function stageAll(repository) {
+  await installPackages(); // the compiler of TypeScript is one
   const addons = Object.fromEntries(PLATFORMS.map((platform) => [platform, join(root, addonName(platform))]));
   for (const [platform, addon] of Object.entries(addons)) {
     const advice = `build it with node scripts/packages.mjs build ${platform}`;
@@ -255,14 +305,15 @@ function isPublished({ name, version }) {
 }
 
 /**
- * Publishes the packages; `webnn-node` last, so that whoever can install it can install what it depends on.
+ * Publishes the packages, each after those that it depends on: whoever can install it can install them.
  * @param {boolean} dryRun
  */
 async function publish(dryRun) {
   const { version } = readManifest(root);
   const tag = version.includes('-') ? 'next' : 'latest';
   const how = ['--access', 'public', '--ignore-scripts', '--tag', tag, dryRun ? '--dry-run' : '--provenance'];
-  for (const name of [...PLATFORMS.map(packageName), 'webnn-node']) {
+  const others = WORKSPACES.map((path) => readManifest(join(root, path)).name);
+  for (const name of [...PLATFORMS.map(packageName), 'webnn-node', ...others]) {
     const folder = join(STAGE, name);
     if (!existsSync(folder) || readManifest(folder).version !== version) {
       throw new Failure(`${folder} does not hold version ${version}. Write it with: node scripts/packages.mjs stage`);

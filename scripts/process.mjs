@@ -2,12 +2,18 @@
 // Node built-ins only: these run before `npm ci`.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, realpathSync } from 'node:fs';
+import { existsSync, readdirSync, realpathSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** Absolute path of the repository root, without a trailing separator. */
 export const root = fileURLToPath(new URL('..', import.meta.url)).replace(/[\\/]$/, '');
+
+/** Folders of the packages beside `webnn-node` itself, relative to the root: the npm workspaces. */
+export const WORKSPACES = readdirSync(join(root, 'packages'))
+  .sort()
+  .map((name) => `packages/${name}`)
+  .filter((folder) => existsSync(join(root, folder, 'package.json')));
 
 /** A failure that its message explains completely: printed without a stack trace. */
 export class Failure extends Error {

@@ -6,16 +6,17 @@
 //   npm run test:runtimes -- --suite vectors          these suites
 
 import { spawn } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { availableParallelism, tmpdir } from 'node:os';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { compareRuns, findFaults } from '../__test__/runtimes/faults.mjs';
 import { HERE, LACKING, RUNTIMES } from '../__test__/runtimes/runtimes.mjs';
 import { installClients, TESTS as CLIENT_TESTS } from './clients.mjs';
-import { installInto, packThisPlatform } from './pack-local.mjs';
+import { packThisPlatform, tarballsFor } from './pack-local.mjs';
 import { entry, Failure, outputOf, root, run, say } from './process.mjs';
 import { installLocked, setUp } from './setup.mjs';
+import { Project } from './trials.mjs';
 
 /** @typedef {import('../__test__/runtimes/runtimes.mjs').Runtime} Runtime */
 /** @typedef {{text: string, names?: string[], faults: string[]}} Result */
@@ -35,12 +36,12 @@ const LOAD = ['--allow-ffi=node_modules'];
 /** Paths of test files by their names without ending. */
 const testFiles = (/** @type {string[]} */ ...names) => names.map((name) => `__test__/${name}.test.mjs`);
 
-/** The test files directly in a folder of __test__. */
+/** The test files directly in a folder. */
 const testsIn = (/** @type {string} */ folder) =>
-  readdirSync(join(root, '__test__', folder))
+  readdirSync(join(root, folder))
     .filter((name) => name.endsWith('.test.mjs'))
     .sort()
-    .map((name) => `__test__/${folder}/${name}`);
+    .map((name) => `${folder}/${name}`);
 
 /** Milliseconds for one suite in one runtime. */
 const PATIENCE = 900_000;
@@ -117,11 +118,11 @@ async function runTests(runtime, suite, files, where) {
 
 /** Installs the packages of this platform, as they are published, into an empty folder. @returns {Prepared} */
 function installPackage() {
-  const folder = mkdtempSync(join(tmpdir(), 'webnn-runtimes-'));
-  const tarballs = packThisPlatform(join(folder, 'staged'), join(folder, 'packed'));
-  installInto(folder, tarballs.map(({ file }) => file));
-  cpSync(join(HERE, 'installed.mjs'), join(folder, 'installed.mjs'));
-  return { cwd: folder, tidy: () => rmSync(folder, { recursive: true }) };
+  const project = new Project();
+  const packed = packThisPlatform(join(project.folder, 'staged'), join(project.folder, 'packed'));
+  project.install(tarballsFor('webnn-node-compat', packed));
+  cpSync(join(HERE, 'installed.mjs'), join(project.folder, 'installed.mjs'));
+  return { cwd: project.folder, tidy: () => project.remove() };
 }
 
 /**
@@ -169,11 +170,11 @@ async function buildHook() {
 const SUITES = {
   package: { prepare: installPackage, run: runInstalled },
   vectors: { run: runVectors },
-  interfaces: { run: (runtime) => runTests(runtime, 'interfaces', testsIn('interfaces')), hasFloat16Tests: true },
+  interfaces: { run: (runtime) => runTests(runtime, 'interfaces', testsIn('__test__/interfaces')), hasFloat16Tests: true },
   additions: {
     run: (runtime) => runTests(runtime, 'additions', testFiles('onnx/run', 'inspect/describe', 'inspect/profile')),
   },
-  drafts: { run: (runtime) => runTests(runtime, 'drafts', testsIn('compat')) },
+  drafts: { run: (runtime) => runTests(runtime, 'drafts', testsIn('packages/compat/__test__')) },
   timelines: {
     isMeasured: true,
     run: (runtime) =>
@@ -210,7 +211,7 @@ const SUITES = {
   'interfaces without external buffers': {
     only: ['node-22', 'node-24'],
     prepare: buildHook,
-    run: (runtime, where) => runTests(runtime, 'interfaces', testsIn('interfaces'), where),
+    run: (runtime, where) => runTests(runtime, 'interfaces', testsIn('__test__/interfaces'), where),
     hasFloat16Tests: true,
   },
 };

@@ -13,14 +13,14 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import { parseArgs } from 'node:util';
-import { entry, Failure, outputOf, root, run, say } from './process.mjs';
+import { entry, Failure, outputOf, root, run, say, WORKSPACES } from './process.mjs';
 import { checkRust, installPackages, setUp } from './setup.mjs';
 
 const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--prebuilt] [--gpu | --models | --browser | FILE...]\n' +
   '--gpu goes with --only, the other suites and files do not';
 
 /** Folders of tests that need more than the toolchain: trained models beside the repository, Chromium, Vulkan. */
-const SUITES = { models: '__test__/models/', browser: '__test__/browser/', gpu: '__test__/gpu/' };
+const SUITES = { models: '__test__/models/', browser: 'packages/cli/__test__/browser/', gpu: '__test__/gpu/' };
 
 /** Folders whose tests run on the CPU, and again on the GPU. */
 const ON_BOTH = ['__test__/extensions/', '__test__/inspect/', '__test__/interfaces/', '__test__/onnx/', '__test__/runtime/'];
@@ -87,7 +87,10 @@ const PACKAGE_TESTS = ['__test__/clients/', '__test__/onnx-contrib/', '__test__/
 function testFiles({ suite }) {
   const suiteOf = (/** @type {string} */ file) => Object.entries(SUITES).find(([, folder]) => file.startsWith(folder))?.[0];
   const isWanted = (/** @type {string} */ file) => suiteOf(file) === suite || (suite === 'gpu' && ON_BOTH.some((folder) => file.startsWith(folder)));
-  return readdirSync(join(root, '__test__'), { recursive: true, withFileTypes: true })
+  return ['.', ...WORKSPACES]
+    .map((folder) => join(root, folder, '__test__'))
+    .filter((folder) => existsSync(folder))
+    .flatMap((folder) => readdirSync(folder, { recursive: true, withFileTypes: true }))
     .filter((file) => file.isFile() && file.name.endsWith('.test.mjs'))
     .map((file) => relative(root, join(file.parentPath, file.name)).split(sep).join('/'))
     .filter((file) => !file.includes('/node_modules/') && isWanted(file))

@@ -6,11 +6,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { EngineError, EngineProcess } from '../../bench/engines/process.mjs';
+import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
 import { measure } from '../../bench/measure.mjs';
 import { findModels } from '../../bench/models.mjs';
 import { readOptions } from '../../bench/options.mjs';
-import { formatNpy } from '../../cli/npy.mjs';
+import { formatNpy } from 'webnn-node-cli/lib/npy.mjs';
 
 const TINY = fileURLToPath(new URL('../../bench/tiny', import.meta.url));
 const PLAN = { engines: ['webnn-node'], threads: 1, samples: 1, loads: 2 };

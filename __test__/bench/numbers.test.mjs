@@ -5,7 +5,7 @@ import test from 'node:test';
 import { compareOutput, QUANTISATION_STEPS, TOLERANCES, worst } from '../../bench/check.mjs';
 import { forShares, strongest } from '../../bench/limits.mjs';
 import { parseCacheSize, parseMachineTime, parseProcessTime } from '../../bench/machine.mjs';
-import { DIRTY_ABOVE, geometricMean, isDirty, summarize } from '../../bench/statistics.mjs';
+import { DIRTY_ABOVE, geometricMean, isDirty, summarizeSamples } from 'webnn-node-cli/lib/statistics.mjs';
 import { shareOfLimit, workOf } from '../../bench/work.mjs';
 
 const sample = (ms, foreign = 0) => ({ ms, iterations: 1, foreign });
@@ -18,11 +18,11 @@ test('a sample is dirty when others kept more than the stated load', () => {
 });
 
 test('the median is of all samples, the fastest one is clean', () => {
-  assert.deepEqual(summarize([sample(5), sample(1, 1), sample(3)]), { median: 3, fastest: 3, clean: 2, foreign: 1 / 3 });
+  assert.deepEqual(summarizeSamples([sample(5), sample(1, 1), sample(3)]), { median: 3, fastest: 3, clean: 2, foreign: 1 / 3 });
 });
 
 test('without a clean sample the fastest one is of all', () => {
-  assert.deepEqual(summarize([sample(5, 1), sample(4, 1)]), { median: 4.5, fastest: 4, clean: 0, foreign: 1 });
+  assert.deepEqual(summarizeSamples([sample(5, 1), sample(4, 1)]), { median: 4.5, fastest: 4, clean: 0, foreign: 1 });
 });
 
 test('the geometric mean', () => {

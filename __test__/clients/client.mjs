@@ -3,7 +3,7 @@
 import '../../auto.js';
 import { createRequire } from 'node:module';
 import * as ort from 'onnxruntime-web/webgpu';
-import { numbersOf } from '../../cli/elements.mjs';
+import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
 
 export { ort };
 

@@ -2,11 +2,11 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, mkdirSync, mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { root } from '../../scripts/process.mjs';
+import { root, WORKSPACES } from '../../scripts/process.mjs';
 
 /** Milliseconds for a block. */
 const PATIENCE = 60_000;
@@ -39,20 +39,33 @@ export function programsOf(blocks) {
   return programs;
 }
 
-/** An empty project that has this checkout as its package `webnn-node`, command included. */
+/** The packages of this checkout: their folders, names and commands. */
+const PACKAGES = ['.', ...WORKSPACES].map((path) => {
+  const folder = join(root, path);
+  const { name, bin = {} } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  return { folder, name, bin };
+});
+
+/** An empty project that has the packages of this checkout, commands included. */
 export function createProject() {
   const project = mkdtempSync(join(tmpdir(), 'webnn-documentation-'));
   const modules = join(project, 'node_modules');
   mkdirSync(join(modules, '.bin'), { recursive: true });
-  symlinkSync(root, join(modules, 'webnn-node'), 'junction');
-  const command = join(modules, '.bin', 'webnn-node');
-  if (process.platform === 'win32') {
-    writeFileSync(`${command}.cmd`, '@node "%~dp0\\..\\webnn-node\\bin\\webnn-node.js" %*\r\n');
-  } else {
-    symlinkSync(join(root, 'bin', 'webnn-node.js'), command);
+  for (const { folder, name, bin } of PACKAGES) {
+    symlinkSync(folder, join(modules, name), 'junction');
+    for (const [command, program] of Object.entries(bin)) linkCommand(join(modules, '.bin', command), join(folder, program));
   }
   writeFileSync(join(project, 'package.json'), '{ "private": true }\n');
   return project;
+}
+
+/** Makes a program a command, as npm does. */
+function linkCommand(command, program) {
+  if (process.platform === 'win32') {
+    writeFileSync(`${command}.cmd`, `@node "${program}" %*\r\n`);
+  } else {
+    symlinkSync(program, command);
+  }
 }
 
 /** The environment of a block: no colours, nothing that changes what is computed, this Node. */

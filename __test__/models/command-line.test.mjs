@@ -4,8 +4,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
-import { readNpy } from '../../cli/npy.mjs';
-import { ROOT, webnn, webnnJson } from '../cli/command.mjs';
+import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { ROOT, webnn, webnnJson } from '../../packages/cli/__test__/command.mjs';
 import { maxAbsDifference } from '../examples/run-example.mjs';
 
 const FOLDER = path.resolve(ROOT, '../shared/models/squeezenet1.0');

@@ -7,7 +7,7 @@ import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { ml } from 'webnn-node';
 import { loadModel } from 'webnn-node/onnx';
-import { readNpy } from '../../cli/npy.mjs';
+import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
 import { valuesOf } from './tensors.mjs';
 
 /** Of the largest value of an output. onnxruntime's own optimisations differ from each other by up to 5e-6. */

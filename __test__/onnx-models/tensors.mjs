@@ -1,6 +1,6 @@
 // Between the tensors of files and those of `run()`.
 
-import { numbersOf } from '../../cli/elements.mjs';
+import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
 
 /**
  * The data type of a file's tensor in WebNN, which has no truth values.

@@ -2,15 +2,15 @@
 
 import { join } from 'node:path';
 import { loadModel, OnnxError } from 'webnn-node/onnx';
-import { arrayOf } from '../../cli/elements.mjs';
-import { readNpy } from '../../cli/npy.mjs';
+import { arrayOf } from 'webnn-node-cli/lib/elements.mjs';
+import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
 import { dataTypeOf, valuesOf } from '../onnx-models/tensors.mjs';
 import { difference } from './compare.mjs';
 
 /** A test that takes longer hangs: the slowest needs less than a second. In milliseconds. */
 const TIME_LIMIT = 60_000;
 
-/** Reads the tensors that `rows` of the index name. @returns {Promise<Record<string, import('../../cli/npy.mjs').Tensor>>} */
+/** Reads the tensors that `rows` of the index name. @returns {Promise<Record<string, import('webnn-node-cli/lib/npy.mjs').Tensor>>} */
 async function readTensors(directory, { name, ...test }, kind) {
   const entries = test[kind].map(async (row) => [row.name, await readNpy(join(directory, name, row.file))]);
   return Object.fromEntries(await Promise.all(entries));

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { ml, MLGraphBuilder } from 'webnn-node';
-import { draft2021 } from 'webnn-node/compat';
+import { draft2021 } from 'webnn-node-compat';
 import { loadModel } from 'webnn-node/onnx';
 import { systemInfo } from 'webnn-node/inspect';
 import 'webnn-node/auto';

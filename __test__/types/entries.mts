@@ -3,17 +3,20 @@
 
 import type * as index from '../../index.js';
 import type * as inspect from '../../inspect.js';
-import type * as compat from '../../compat.js';
+import type * as onnx from '../../onnx.js';
+import type * as webidl from '../../webidl.js';
 import builder from '../../lib/builder.js';
 import context from '../../lib/context.js';
-import draft2021 from '../../lib/compat/draft2021/index.js';
-import draft2024 from '../../lib/compat/draft2024/index.js';
+import descriptor from '../../lib/descriptor.js';
+import errors from '../../lib/errors.js';
 import graph from '../../lib/graph.js';
 import implementedInspect from '../../lib/inspect.js';
-import install from '../../lib/compat/install.js';
+import shapes from '../../lib/onnx/shapes.js';
 import ml from '../../lib/ml.js';
 import operand from '../../lib/operand.js';
+import slots from '../../lib/slots.js';
 import tensor from '../../lib/tensor.js';
+import conversions from '../../lib/webidl.js';
 
 /** The members of an object that others can see. */
 type Members<T> = Pick<T, keyof T>;
@@ -31,15 +34,5 @@ implement<Pick<index.MLGraphBuilder, 'input' | 'constant' | 'build'>>(null! as I
 implement<index.ML>(ml.ml);
 
 implement<Pick<typeof inspect, 'describeGraph' | 'profileGraph' | 'systemInfo'>>(implementedInspect);
-implement<Pick<typeof compat, 'install'>>(install);
-implement<Members<compat.draft2021.ML>>(null! as InstanceType<typeof draft2021.ML>);
-implement<Members<compat.draft2021.MLGraph>>(null! as InstanceType<typeof draft2021.MLGraph>);
-implement<Pick<compat.draft2021.MLGraphBuilder, 'input' | 'constant' | 'build'>>(null! as InstanceType<typeof draft2021.MLGraphBuilder>);
-implement<compat.draft2021.ML>(draft2021.ml);
-implement<compat.draft2024.ML>(draft2024.ml);
-implement<Members<compat.draft2024.ML>>(null! as InstanceType<typeof draft2024.ML>);
-implement<{
-  // The declaration says more: results have the types of the views that were given.
-  compute(...args: Parameters<compat.draft2024.MLContext['compute']>): Promise<compat.draft2024.MLComputeResult>;
-  opSupportLimits(): index.MLOpSupportLimits;
-}>(null! as InstanceType<typeof draft2024.MLContext>);
+implement<Pick<typeof onnx, 'inputShapes'>>(shapes);
+implement<Omit<typeof webidl, 'default'>>({ ...descriptor, ...errors, ...slots, ...conversions });

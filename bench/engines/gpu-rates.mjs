@@ -1,8 +1,8 @@
 // What our own graphs of one operator reach on a GPU: a copy of a large tensor and products of matrices. Part of the
 // benchmark as an engine, so that it takes turns with the models.
 
-import { arrayFromNumbers, elementCount } from '../../cli/elements.mjs';
-import { ml, MLGraphBuilder } from '../../index.js';
+import { arrayFromNumbers, elementCount } from 'webnn-node-cli/lib/elements.mjs';
+import { ml, MLGraphBuilder } from 'webnn-node';
 
 /** Operations that two matrices of `size` rows and columns need. */
 const products = (/** @type {number} */ size) => 2 * size ** 3;
@@ -15,8 +15,8 @@ const products = (/** @type {number} */ size) => 2 * size ** 3;
  */
 
 /**
- * @typedef {import('../../index.js').MLOperand} MLOperand
- * @typedef {import('../types.mjs').RateGraph & { inputs: string[], descriptor: { dataType: 'float32' | 'float16', shape: number[] },
+ * @typedef {import('webnn-node').MLOperand} MLOperand
+ * @typedef {import('webnn-node-cli/lib/bench/types.mjs').RateGraph & { inputs: string[], descriptor: { dataType: 'float32' | 'float16', shape: number[] },
  *   apply: (builder: MLGraphBuilder, ...operands: MLOperand[]) => MLOperand }} Recipe of a graph whose inputs all have one descriptor
  */
 
@@ -58,13 +58,13 @@ function numbers({ dataType, shape }) {
 }
 
 /**
- * @param {import('../../index.js').MLContext} context
+ * @param {import('webnn-node').MLContext} context
  * @param {Recipe} graph
  */
 async function compile(context, { descriptor, inputs: names, apply, ...rest }) {
   const builder = new MLGraphBuilder(context);
   const graph = await builder.build({ y: apply(builder, ...names.map((name) => builder.input(name, descriptor))) });
-  /** @type {Record<string, import('../../index.js').MLTensor>} */
+  /** @type {Record<string, import('webnn-node').MLTensor>} */
   const inputs = {};
   for (const name of names) {
     inputs[name] = await context.createTensor({ ...descriptor, writable: true });
@@ -78,8 +78,8 @@ async function compile(context, { descriptor, inputs: names, apply, ...rest }) {
 /**
  * An engine without a model.
  *
- * @param {import('../types.mjs').LoadParameters} parameters `model` is a `Wanted` as JSON
- * @returns {Promise<Omit<import('../types.mjs').LoadedEngine, 'run' | 'outputs'>>}
+ * @param {import('webnn-node-cli/lib/bench/types.mjs').LoadParameters} parameters `model` is a `Wanted` as JSON
+ * @returns {Promise<Omit<import('webnn-node-cli/lib/bench/types.mjs').LoadedEngine, 'run' | 'outputs'>>}
  */
 export async function load({ model }) {
   const start = performance.now();

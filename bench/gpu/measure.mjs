@@ -1,7 +1,7 @@
 // Measures engines on a GPU: the time of one run, and of many that are in flight together, in turns with what our own
 // graphs of one operator reach.
 
-import { EngineError, EngineProcess } from '../engines/process.mjs';
+import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
 import { checkOutputs } from '../measure.mjs';
 import { GPU_ENGINES } from '../peers.mjs';
 import { workOfSteps } from '../work.mjs';
@@ -152,7 +152,7 @@ export async function measureOnGpu(model, { engines, commands, samples, ours }, 
 /** What our own graphs of one operator reach, measured again and again. */
 export class Rates {
   #process;
-  /** @type {(import('../types.mjs').RateGraph & { count: number, fastest: number })[]} */
+  /** @type {(import('webnn-node-cli/lib/bench/types.mjs').RateGraph & { count: number, fastest: number })[]} */
   #graphs = [];
 
   /**

@@ -2,7 +2,7 @@
 
 import { forShares } from '../limits.mjs';
 import { OURS } from '../peers.mjs';
-import { geometricMean, summarize } from '../statistics.mjs';
+import { geometricMean, summarizeSamples } from 'webnn-node-cli/lib/statistics.mjs';
 import { shareOfLimit } from '../work.mjs';
 
 /**
@@ -27,7 +27,7 @@ import { shareOfLimit } from '../work.mjs';
  */
 
 /**
- * @typedef {ReturnType<typeof summarize> & { total: number, ratio: number | null }} Summary `total`: the number of samples;
+ * @typedef {ReturnType<typeof summarizeSamples> & { total: number, ratio: number | null }} Summary `total`: the number of samples;
  *   `ratio`: how many times as fast as this engine webnn-node is, by the fastest clean samples
  * @typedef {{ status: import('../types.mjs').Status } & (Summary | { [K in keyof Summary]?: undefined })} Times of one engine;
  *   only the status where it has no samples
@@ -42,8 +42,8 @@ function timesOf(result, ours) {
   if (result.samples === undefined || result.samples.length === 0) {
     return { status: result.status };
   }
-  const summary = summarize(result.samples);
-  const ratio = result === ours || ours?.samples === undefined ? null : summary.fastest / summarize(ours.samples).fastest;
+  const summary = summarizeSamples(result.samples);
+  const ratio = result === ours || ours?.samples === undefined ? null : summary.fastest / summarizeSamples(ours.samples).fastest;
   return { status: result.status, total: result.samples.length, ratio, ...summary };
 }
 

@@ -2,43 +2,16 @@
 // Prints a JSON of seconds, longest delay of the event loop, bytes, and the mean of the last results.
 
 import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { dirname, join } from 'node:path';
-
-const require = createRequire(import.meta.url);
-
-/**
- * @typedef {{ input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor }} Feeds
- * @typedef {{ data: BigInt64Array, shape: [number, number] }} Tensor
- * @typedef {(feeds: Feeds) => Promise<Float32Array<ArrayBuffer>>} Run gives the first output
- */
-
-/** @type {Record<string, (model: string, threads: number) => Promise<Run>>} */
-const ENGINES = {
-  async 'webnn-node'(file, numThreads) {
-    const { loadModel } = await import('../../onnx.js');
-    const model = await loadModel(file, { device: 'cpu', numThreads });
-    const [{ name }] = model.outputs;
-    return async (feeds) => /** @type {Float32Array<ArrayBuffer>} */ ((await model.run(feeds))[name].data);
-  },
-  async 'onnxruntime-node'(file, threads) {
-    const { InferenceSession, Tensor } = /** @type {typeof import('onnxruntime-node')} */ (require('onnxruntime-node'));
-    const session = await InferenceSession.create(file, { intraOpNumThreads: threads, interOpNumThreads: 1 });
-    const [name] = session.outputNames;
-    return async (feeds) => {
-      const tensors = Object.entries(feeds).map(([input, { data, shape }]) => [input, new Tensor('int64', data, shape)]);
-      return (await session.run(Object.fromEntries(tensors)))[name].data;
-    };
-  },
-};
+import { ENGINES } from 'webnn-node-cli/lib/bench/engines.mjs';
 
 /**
  * The feeds of all batches.
  *
  * @param {string} folder
  * @param {{ order: 'given' | 'sorted', batch: number, texts: number }} options
- * @returns {Feeds[]}
+ * @returns {import('webnn-node-cli/lib/types.mjs').Tensors[]}
  */
 function batches(folder, { order, batch, texts }) {
   const { model } = JSON.parse(readFileSync(join(folder, 'tokenizer.json'), 'utf8'));
@@ -56,7 +29,7 @@ function batches(folder, { order, batch, texts }) {
     const tensor = (/** @type {(row: bigint[]) => bigint[]} */ of) => {
       const data = new BigInt64Array(part.length * length);
       part.forEach((row, i) => data.set(of(row), i * length));
-      return { data, shape };
+      return { dataType: 'int64', shape, data };
     };
     feeds.push({ input_ids: tensor((row) => row), attention_mask: tensor((row) => row.map(() => 1n)), token_type_ids: tensor(() => []) });
   }
@@ -65,12 +38,17 @@ function batches(folder, { order, batch, texts }) {
 
 const options = JSON.parse(process.argv[2]);
 const feeds = batches(dirname(dirname(options.model)), options);
-const run = await ENGINES[options.engine](options.model, options.threads);
+const { load } = await import(ENGINES[options.engine].href);
+/** @type {import('webnn-node-cli/lib/bench/types.mjs').LoadedEngine} */
+const engine = await load({ model: options.model, threads: options.threads, from: dirname(import.meta.dirname) });
 const delays = monitorEventLoopDelay({ resolution: 1 });
 delays.enable();
 const start = performance.now();
 let result = new Float32Array();
-for (const one of feeds) result = await run(one);
+for (const one of feeds) {
+  const [{ data }] = await engine.outputs(one);
+  result = /** @type {Float32Array<ArrayBuffer>} */ (data);
+}
 const seconds = (performance.now() - start) / 1000;
 delays.disable();
 const mean = result.reduce((sum, value) => sum + Math.abs(value), 0) / result.length;

@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import { median } from 'd3-array';
-import { Output } from '../../cli/output.mjs';
-import { withProgress } from '../../cli/progress.mjs';
+import { Output } from 'webnn-node-cli/lib/output.mjs';
+import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
 import { entry, Failure } from '../../scripts/process.mjs';
 import { install } from '../peers.mjs';
 

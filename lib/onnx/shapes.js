@@ -2,32 +2,80 @@
 
 /** What follows for the inputs of a model from what is known of some. The rules are those of the native side. */
 
+const { quote } = require('../errors.js');
 const native = require('../native.js');
-const { freeDimensions } = require('./source.js');
+const {
+  dictionary,
+  domString,
+  enforcedUnsignedLong,
+  enforcedUnsignedLongLong,
+  record,
+  sequence,
+} = require('../webidl.js');
+const { codedError, converting } = require('./errors.js');
+const { freeDimensions, toOptions } = require('./source.js');
+
+/** @type {import('../../webidl.js').Converter<number | string>} */
+const toDimension = (value, what, key) =>
+  typeof value === 'string' ? value : enforcedUnsignedLong(value, what, key);
+
+const toDimensions = sequence(toDimension);
+
+/** @type {import('../../webidl.js').Converter<{ name: string, shape?: (number | string)[] | null }[]>} */
+const toInputs = sequence(dictionary([
+  { name: 'name', type: 'DOMString', required: true, convert: domString },
+  {
+    name: 'shape',
+    type: 'sequence<MLDimension>?',
+    convert: (value, what, key) => (value === null ? null : toDimensions(value, what, key)),
+  },
+]));
+
+const toShapes = record(sequence(enforcedUnsignedLong));
+const toCounts = record(enforcedUnsignedLongLong);
+
+/**
+ * @param {string} option for messages
+ * @param {Map<string, unknown>} given by name of an input
+ * @param {{ name: string }[]} inputs
+ * @throws {TypeError} for a name that is none of an input
+ */
+function requireInputs(option, given, inputs) {
+  const unknown = [...given.keys()].find((name) => !inputs.some((input) => input.name === name));
+  if (unknown !== undefined) {
+    const names = inputs.map(({ name }) => quote(name)).join(', ');
+    throw codedError('ERR_WEBNN_UNKNOWN_FEED', `inputShapes: ${option} has ${quote(unknown)}, the inputs are ${names}`);
+  }
+}
 
 /**
  * The shapes of inputs as far as they are known.
  *
- * @param {readonly import('../../onnx.js').OnnxValueInfo[]} inputs of a model
- * @param {Record<string, number>} dimensions sizes of free dimensions
- * @param {ReadonlyMap<string, {shape: readonly number[]} | {elements: number}>} given by name, the shape of a value, or the
- *   number of elements of one whose shape is to be found
- * @returns {{shapes: Map<string, (number | string)[] | null>, freeDimensions: Record<string, number>}} by name, with the names of
- *   sizes that are not known, null where nothing is; and all sizes that are known
- * @throws {TypeError} if they do not fit the inputs or each other
+ * @param {Parameters<typeof import('../../onnx.js').inputShapes>[0]} inputs
+ * @param {Parameters<typeof import('../../onnx.js').inputShapes>[1]} known
+ * @returns {import('../../onnx.js').OnnxInputShapes}
  */
-function inputShapes(inputs, dimensions, given) {
-  const natives = inputs.map(({ name, shape }) => {
-    const value = given.get(name);
+function inputShapes(inputs, known = {}) {
+  const { infos, dimensions, shapes, elements } = converting(() => {
+    const options = toOptions(known, ['freeDimensions', 'shapes', 'elements'], 'inputShapes');
     return {
-      name,
-      ...(shape !== null && { shape }),
-      ...(value !== undefined && ('shape' in value ? { given: value.shape } : value)),
+      infos: toInputs(inputs, 'inputShapes: inputs'),
+      dimensions: freeDimensions(options.freeDimensions, 'inputShapes'),
+      shapes: toShapes(options.shapes ?? {}, 'inputShapes: shapes'),
+      elements: toCounts(options.elements ?? {}, 'inputShapes: elements'),
     };
   });
+  requireInputs('shapes', shapes, infos);
+  requireInputs('elements', elements, infos);
+  const natives = infos.map(({ name, shape }) => ({
+    name,
+    shape: shape ?? undefined,
+    given: shapes.get(name),
+    elements: elements.get(name),
+  }));
   /** @type {import('../internal.js').KnownShapes} */
-  const known = JSON.parse(native.inputShapes(natives, freeDimensions(dimensions, 'inputShapes')));
-  return { ...known, shapes: new Map(inputs.map(({ name }, at) => [name, known.shapes[at]])) };
+  const result = JSON.parse(native.inputShapes(natives, dimensions));
+  return { ...result, shapes: Object.fromEntries(infos.map(({ name }, at) => [name, result.shapes[at]])) };
 }
 
 module.exports = { inputShapes };

@@ -1,8 +1,0 @@
-'use strict';
-
-const draft2021 = require('./lib/compat/draft2021/index.js');
-const draft2024 = require('./lib/compat/draft2024/index.js');
-const { install } = require('./lib/compat/install.js');
-
-// A literal of identifiers: import statements find the names of a CommonJS module by reading its text.
-module.exports = { draft2021, draft2024, install };

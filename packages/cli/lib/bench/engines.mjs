@@ -1,0 +1,31 @@
+// The engines in JavaScript that can be measured. The benchmark of the repository has more, in other languages.
+
+import { fileURLToPath } from 'node:url';
+import { EngineProcess } from './process.mjs';
+
+/**
+ * Modules with a function `load`, see types.d.mts.
+ *
+ * @type {Record<string, URL>}
+ */
+export const ENGINES = {
+  'webnn-node': new URL('webnn-node.mjs', import.meta.url),
+  'onnxruntime-node': new URL('onnxruntime-node.mjs', import.meta.url),
+};
+
+const SERVER = fileURLToPath(new URL('serve.mjs', import.meta.url));
+
+/**
+ * The command that serves an engine, as EngineProcess takes it.
+ *
+ * @param {URL} module
+ * @returns {string[]}
+ */
+export const commandOf = (module) => [process.execPath, SERVER, module.href];
+
+/**
+ * Starts an engine.
+ *
+ * @param {string} name
+ */
+export const startEngine = (name) => new EngineProcess(name, commandOf(ENGINES[name]));

@@ -1,0 +1,85 @@
+// How engines are measured: in turns, so that what changes on the machine meets all of them.
+import os from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { median } from 'd3-array';
+
+/** A turn lasts about this long: shorter ones would measure cold caches, longer ones other times of the machine. */
+const TURN_MS = 40;
+
+/** Pause before a turn. Worker threads of an engine may spin for a while after a run, in the way of the next engine. */
+const SETTLE_MS = 15;
+
+/** Without it a single slow run would be the whole result. */
+const MIN_RUNS = 5;
+
+/** More samples tell nothing new. */
+const MAX_RUNS = 100_000;
+
+/** CPU time that all processes of the machine have used, in milliseconds. */
+function machineBusy() {
+  return os.cpus().reduce((sum, { times }) => sum + times.user + times.nice + times.sys + times.irq, 0);
+}
+
+/**
+ * CPU time of this process and those of the engines, in milliseconds.
+ * @param {import('./process.mjs').EngineProcess[]} engines
+ */
+async function ownBusy(engines) {
+  const { user, system } = process.cpuUsage();
+  const usages = await Promise.all(engines.map((engine) => engine.request('usage')));
+  return usages.reduce((sum, { cpuMicroseconds }) => sum + cpuMicroseconds, user + system) / 1000;
+}
+
+/**
+ * Warms up each engine.
+ * @param {import('./process.mjs').EngineProcess[]} engines
+ * @param {number} warmup
+ * @returns {Promise<number[]>} the runs of a turn, per engine
+ */
+async function warmUp(engines, warmup) {
+  const counts = [];
+  for (const engine of engines) {
+    // One run at least: the length of a turn follows from it.
+    const { ms } = await engine.request('times', { iterations: Math.max(1, warmup) });
+    counts.push(Math.max(1, Math.round(TURN_MS / Math.max(median(ms) ?? 0, 1e-3))));
+  }
+  return counts;
+}
+
+/**
+ * Measures engines in turns.
+ * @param {import('./process.mjs').EngineProcess[]} engines loaded
+ * @param {{ runs?: number, seconds: number, warmup: number }} plan `runs` of each engine, or else `seconds` of each
+ * @param {(done: number) => void} advance told the part (0 to 1) that is done
+ * @returns {Promise<{ samples: number[][], othersShare: number }>} milliseconds per engine, in order; the part (0 to 1) of
+ *   the machine's CPU time that other processes took meanwhile
+ */
+export async function measure(engines, { runs, seconds, warmup }, advance) {
+  const perTurn = await warmUp(engines, warmup);
+  const samples = engines.map(() => /** @type {number[]} */ ([]));
+  const spent = engines.map(() => 0);
+  const start = { time: performance.now(), machine: machineBusy(), own: await ownBusy(engines) };
+  const left = (/** @type {number} */ i) => {
+    if (runs !== undefined) return runs - samples[i].length;
+    const enough = spent[i] >= 1000 * seconds && samples[i].length >= MIN_RUNS;
+    return enough ? 0 : MAX_RUNS - samples[i].length;
+  };
+  while (engines.some((_, i) => left(i) > 0)) {
+    for (const [i, engine] of engines.entries()) {
+      const count = Math.min(perTurn[i], left(i));
+      if (count <= 0) continue;
+      await sleep(SETTLE_MS);
+      const { ms } = await engine.request('times', { iterations: count });
+      for (const sample of ms) {
+        samples[i].push(sample);
+        spent[i] += sample;
+      }
+    }
+    const done = engines.map((_, i) => (runs !== undefined ? samples[i].length / runs : spent[i] / (1000 * seconds)));
+    advance(Math.min(1, ...done));
+  }
+  const capacity = (performance.now() - start.time) * os.cpus().length;
+  const own = (await ownBusy(engines)) - start.own;
+  const others = Math.max(0, machineBusy() - start.machine - own);
+  return { samples, othersShare: Math.min(1, others / capacity) };
+}

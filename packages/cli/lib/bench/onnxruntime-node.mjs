@@ -1,0 +1,72 @@
+// onnxruntime-node as an engine of the benchmark. It is not a dependency: the user's own installation is measured.
+
+import { createRequire } from 'node:module';
+import path from 'node:path';
+
+/** Execution providers that compute on GPUs, the fastest first. */
+const GPU_PROVIDERS = ['cuda', 'dml', 'webgpu'];
+
+/** Names of element types that differ from those of NumPy. */
+const DATA_TYPES = /** @type {Record<string, string>} */ ({ double: 'float64' });
+
+/**
+ * A session on the CPU, or on the GPU with the first provider that works.
+ *
+ * @param {typeof import('onnxruntime-node')} runtime
+ * @param {string} device
+ * @param {(provider: string) => Promise<import('onnxruntime-node').Session>} create
+ * @returns {Promise<{ session: import('onnxruntime-node').Session, provider: string, loadMs: number }>}
+ * @throws {Error} with what each provider says, where none works
+ */
+async function openSession({ listSupportedBackends }, device, create) {
+  const names = listSupportedBackends?.().map(({ name }) => name) ?? [];
+  const providers = device === 'cpu' ? ['cpu'] : GPU_PROVIDERS.filter((name) => names.includes(name));
+  const refusals = [];
+  for (const provider of providers) {
+    const start = performance.now();
+    try {
+      return { session: await create(provider), provider, loadMs: performance.now() - start };
+    } catch (error) {
+      refusals.push(`${provider}: ${/** @type {Error} */ (error).message}`);
+    }
+  }
+  throw new Error(device === 'cpu' ? refusals[0] : `it cannot use the GPU: ${refusals.join('; ') || `it has only ${names.join(', ') || 'cpu'}`}`);
+}
+
+/**
+ * @param {import('./types.mjs').LoadParameters} parameters
+ * @returns {Promise<import('./types.mjs').LoadedEngine>}
+ */
+export async function load({ model, inputs = {}, outputs, threads, device = 'cpu', freeDimensions = {}, from = '.' }) {
+  const require = createRequire(path.resolve(from, 'any.js'));
+  const runtime = /** @type {typeof import('onnxruntime-node')} */ (require('onnxruntime-node'));
+  const { InferenceSession, Tensor } = runtime;
+  const { version } = require('onnxruntime-node/package.json');
+  const { session, provider, loadMs } = await openSession(runtime, device, (executionProvider) => InferenceSession.create(model, {
+    executionProviders: [executionProvider],
+    graphOptimizationLevel: 'all',
+    executionMode: 'sequential',
+    interOpNumThreads: 1,
+    freeDimensionOverrides: freeDimensions,
+    ...(threads !== undefined && { intraOpNumThreads: threads }),
+  }));
+  const types = Object.fromEntries(session.inputMetadata.map(({ name, type }) => [name, type]));
+  const feedsOf = (/** @type {import('../types.mjs').Tensors} */ tensors) => Object.fromEntries(
+    Object.entries(tensors).map(([name, { data, shape }]) => [name, new Tensor(types[name], data, shape)]),
+  );
+  const feeds = feedsOf(inputs);
+  return {
+    version,
+    loadMs,
+    run: () => session.run(feeds),
+    processor: async () => provider,
+    async outputs(others) {
+      const results = await session.run(others === undefined ? feeds : feedsOf(others));
+      return (outputs ?? session.outputNames).map((name) => {
+        if (!Object.hasOwn(results, name)) throw new Error(`it has no output ${name}`);
+        const { type, dims, data } = results[name];
+        return { dataType: DATA_TYPES[type] ?? type, shape: [...dims], data };
+      });
+    },
+  };
+}

@@ -1,0 +1,168 @@
+'use strict';
+
+/**
+ * Calls that return when their work is done, on a thread of its own: `build()` and `compute()` of the draft of 2021 are
+ * synchronous, today's are not. The thread is started by the first context and does not keep the process alive.
+ */
+
+const { MessageChannel, Worker, receiveMessageOnPort } = require('node:worker_threads');
+const { notSupportedError } = require('webnn-node/webidl');
+
+const { DOMException, FinalizationRegistry, Int32Array, SharedArrayBuffer } = globalThis;
+const { load, store, wait } = Atomics;
+
+/** Places in the memory that both threads see. */
+const fields = { DONE: 0, BEAT: 1, ENDED: 2 };
+
+/** How long one wait lasts, in milliseconds, and how many may pass without a sign of life. */
+const WAIT_MS = 1000;
+const MAX_SILENT_WAITS = 60;
+
+/**
+ * The error that plain data from the thread stand for.
+ *
+ * @param {{ kind: string, name: string, message: string }} error
+ */
+function thrown({ kind, name, message }) {
+  if (kind === 'DOMException') {
+    return new DOMException(message, name);
+  }
+  return kind === 'TypeError' ? new TypeError(message) : new Error(message);
+}
+
+/** The connection with the thread. */
+class Bridge {
+  #port;
+  #state;
+  /** @type {Error | undefined} */
+  #failure;
+  #lastId = 0;
+  /** @type {FinalizationRegistry<{ kind: string, id: number }>} */
+  #released = new FinalizationRegistry((what) => this.post('release', what));
+
+  constructor() {
+    const { port1, port2 } = new MessageChannel();
+    const signal = new SharedArrayBuffer(Object.keys(fields).length * Int32Array.BYTES_PER_ELEMENT);
+    this.#port = port1;
+    this.#state = new Int32Array(signal);
+    // Resolved, because a thread whose file is not there (in a bundle) would be waited for in vain.
+    const worker = new Worker(require.resolve('./worker.js'), {
+      name: 'webnn-node contexts of 2021',
+      workerData: { port: port2, signal, fields },
+      transferList: [port2],
+      // What the program was started with (loaders, a file for --import) is not meant for this thread.
+      execArgv: [],
+    });
+    worker.on('error', (error) => {
+      this.#failure = /** @type {Error} */ (error);
+    });
+    worker.on('exit', () => store(this.#state, fields.ENDED, 1));
+    worker.unref();
+    port1.unref();
+  }
+
+  /** Whether the thread can do nothing any more. */
+  get hasEnded() {
+    return load(this.#state, fields.ENDED) === 1;
+  }
+
+  /** @returns {number} an id for an object of the thread */
+  nextId() {
+    return ++this.#lastId;
+  }
+
+  /**
+   * Frees an object of the thread when the one that stands for it here is gone.
+   *
+   * @param {object} object
+   * @param {'context' | 'builder' | 'graph'} kind
+   * @param {number} id
+   */
+  releaseWith(object, kind, id) {
+    this.#released.register(object, { kind, id });
+  }
+
+  /**
+   * Tells the thread to do something; nobody waits for it.
+   *
+   * @param {string} type
+   * @param {object} request
+   */
+  post(type, request) {
+    this.#port.postMessage({ type, request, awaited: false });
+  }
+
+  /**
+   * Has the thread do something, and waits for it.
+   *
+   * @param {string} type one of the handlers in worker.js
+   * @param {object} request
+   * @param {ArrayBuffer[]} [transfer] buffers that move to the thread
+   * @returns {any} what the handler returned
+   * @throws {Error} what the handler threw; OperationError if the thread has ended
+   */
+  call(type, request, transfer = []) {
+    store(this.#state, fields.DONE, 0);
+    this.#requireAlive();
+    this.#port.postMessage({ type, request, awaited: true }, transfer);
+    this.#waitUntilDone();
+    const received = receiveMessageOnPort(this.#port);
+    if (received === undefined) {
+      throw this.#ended();
+    }
+    const { value, error } = received.message;
+    if (error !== undefined) {
+      throw thrown(error);
+    }
+    return value;
+  }
+
+  #waitUntilDone() {
+    let silent = 0;
+    let beats = load(this.#state, fields.BEAT);
+    while (load(this.#state, fields.DONE) === 0) {
+      this.#wait();
+      const current = load(this.#state, fields.BEAT);
+      silent = current === beats ? silent + 1 : 0;
+      beats = current;
+      if (silent > MAX_SILENT_WAITS) {
+        store(this.#state, fields.ENDED, 1);
+        this.#requireAlive();
+      }
+    }
+  }
+
+  #wait() {
+    try {
+      wait(this.#state, fields.DONE, 0, WAIT_MS);
+    } catch {
+      // The pages of a browser, and of Electron, may not wait.
+      throw notSupportedError('the draft of 2021 computes synchronously, and this thread is one that must not wait');
+    }
+  }
+
+  #requireAlive() {
+    if (this.hasEnded) {
+      throw this.#ended();
+    }
+  }
+
+  #ended() {
+    const reason = this.#failure === undefined ? '' : `: ${this.#failure.message}`;
+    const message = `the thread that computes for contexts of the draft of 2021 has ended${reason}`;
+    return new DOMException(message, 'OperationError');
+  }
+}
+
+/** @type {Bridge | undefined} */
+let bridge;
+
+/** @returns {Bridge} the one for new contexts of this thread, started when it is first asked for */
+function theBridge() {
+  if (bridge === undefined || bridge.hasEnded) {
+    bridge = new Bridge();
+  }
+  return bridge;
+}
+
+module.exports = { Bridge, theBridge };

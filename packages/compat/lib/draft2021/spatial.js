@@ -1,0 +1,137 @@
+'use strict';
+
+/** Convolutions and pooling of the draft of 2021 in terms of today's: paddings that are computed, and transposition. */
+
+const { samePadding, sameTransposedPadding } = require('../spatial.js');
+const { sizeAt, sizesOf } = require('./sizes.js');
+
+/**
+ * @typedef {{ autoPad: import('../internal.js').AutoPad, transpose: boolean, outputPadding?: number[], outputSizes?: number[], groups: number,
+ *   bias?: import('webnn-node').MLOperand, strides?: number[], dilations?: number[], padding?: number[], inputLayout: import('webnn-node').MLInputOperandLayout,
+ *   filterLayout: import('webnn-node').MLConv2dFilterOperandLayout }} ConvolveOptions
+ */
+
+/**
+ * @typedef {{ autoPad: import('../internal.js').AutoPad, layout: import('webnn-node').MLInputOperandLayout, windowDimensions?: number[], strides?: number[],
+ *   dilations?: number[], padding?: number[] }} PoolOptions
+ */
+
+/**
+ * Where height and width stand.
+ *
+ * @type {Record<string, number[]>}
+ */
+const SPATIAL = { nchw: [2, 3], nhwc: [1, 2], oihw: [2, 3], hwio: [0, 1], ohwi: [1, 2], ihwo: [1, 2] };
+
+/**
+ * Permutations from a layout of filters to oihw.
+ *
+ * @type {Record<string, number[]>}
+ */
+const TO_OIHW = { oihw: [0, 1, 2, 3], hwio: [3, 2, 0, 1], ohwi: [0, 3, 1, 2], ihwo: [3, 0, 1, 2] };
+
+/**
+ * @param {import('webnn-node').MLOperand} operand
+ * @param {string} what
+ * @throws {TypeError} unless the operand has the rank 4 that the sizes are taken from
+ */
+function requireRank4({ shape }, what) {
+  if (shape.length !== 4) {
+    throw new TypeError(`${what} has shape [${shape.join(', ')}], expected rank 4`);
+  }
+}
+
+const extentOf = (/** @type {import('webnn-node').MLOperand} */ operand, /** @type {string} */ layout) => SPATIAL[layout].map((axis) => sizeAt(operand, axis));
+
+/**
+ * @param {number[]} values
+ * @param {string} what
+ * @throws {TypeError} for strides and dilations that no size can be computed from
+ */
+function requirePositive(values, what) {
+  if (values.length !== 2 || values.some((value) => value < 1)) {
+    throw new TypeError(`${what} is [${values.join(', ')}], expected two integers of at least 1`);
+  }
+  return values;
+}
+
+/**
+ * The filter of a transposed convolution: [output, input / groups, height, width] in the draft of 2021,
+ * [input, output / groups, height, width] today.
+ *
+ * @param {import('webnn-node').MLGraphBuilder} builder
+ * @param {import('webnn-node').MLOperand} filter
+ * @param {string} layout
+ * @param {number} groups
+ */
+function transposedFilter(builder, filter, layout, groups) {
+  const oihw = layout === 'oihw' ? filter : builder.transpose(filter, { permutation: TO_OIHW[layout] });
+  if (groups === 1) {
+    return builder.transpose(oihw, { permutation: [1, 0, 2, 3] });
+  }
+  const [outputs, inputsPerGroup, height, width] = sizesOf(oihw);
+  if (groups < 1 || outputs % groups !== 0) {
+    throw new TypeError(
+      `conv2d: options.groups is ${groups}, expected a divisor of the ${outputs} output channels of filter`,
+    );
+  }
+  const outputsPerGroup = outputs / groups;
+  const grouped = builder.reshape(oihw, [groups, outputsPerGroup, inputsPerGroup, height, width]);
+  const swapped = builder.transpose(grouped, { permutation: [0, 2, 1, 3, 4] });
+  return builder.reshape(swapped, [groups * inputsPerGroup, outputsPerGroup, height, width]);
+}
+
+/**
+ * `conv2d`, whose option `transpose` is a method of its own today.
+ *
+ * @type {import('../internal.js').Lower<[import('webnn-node').MLOperand, import('webnn-node').MLOperand], ConvolveOptions>}
+ */
+function convolve(builder, [input, filter], options) {
+  const { autoPad, transpose, outputPadding, outputSizes, filterLayout, ...common } = options;
+  requireRank4(input, 'conv2d: input');
+  requireRank4(filter, 'conv2d: filter');
+  const steps = {
+    strides: requirePositive(common.strides ?? [1, 1], 'conv2d: options.strides'),
+    dilations: requirePositive(common.dilations ?? [1, 1], 'conv2d: options.dilations'),
+  };
+  const sizes = () => ({ ...steps, input: extentOf(input, common.inputLayout), window: extentOf(filter, filterLayout) });
+  if (!transpose) {
+    const padding = autoPad === 'explicit' ? common.padding : samePadding(autoPad, sizes());
+    return builder.conv2d(input, filter, { ...common, filterLayout, padding });
+  }
+  const padding =
+    autoPad === 'explicit'
+      ? common.padding
+      : sameTransposedPadding(autoPad, { ...sizes(), outputSizes, outputPadding: outputPadding ?? [0, 0] });
+  return builder.convTranspose2d(input, transposedFilter(builder, filter, filterLayout, common.groups), {
+    ...common,
+    padding,
+    outputPadding,
+    outputSizes,
+  });
+}
+
+/**
+ * The pooling operators.
+ *
+ * @type {(name: string) => import('../internal.js').Lower<[import('webnn-node').MLOperand], PoolOptions>}
+ */
+const pool =
+  (name) =>
+  (builder, [input], { autoPad, ...options }) => {
+    const method = /** @type {any} */ (builder)[name].bind(builder);
+    if (autoPad === 'explicit') {
+      return method(input, options);
+    }
+    requireRank4(input, `${name}: input`);
+    const sizes = extentOf(input, options.layout);
+    const padding = samePadding(autoPad, {
+      input: sizes,
+      window: requirePositive(options.windowDimensions ?? sizes, `${name}: options.windowDimensions`),
+      strides: requirePositive(options.strides ?? [1, 1], `${name}: options.strides`),
+      dilations: requirePositive(options.dilations ?? [1, 1], `${name}: options.dilations`),
+    });
+    return method(input, { ...options, padding });
+  };
+
+module.exports = { convolve, pool };

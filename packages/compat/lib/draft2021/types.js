@@ -1,0 +1,131 @@
+'use strict';
+
+/** Converters for the types and dictionaries of idl.js. */
+
+const webidl = require('webnn-node/webidl');
+const { isOneOf } = require('../foreign.js');
+const { arrayBufferView } = require('../views.js');
+const { dictionaries, enumerations } = require('./idl.js');
+
+const { defineSlots, notSupportedError, quote } = webidl;
+const { isView } = ArrayBuffer;
+
+/** Slots of the draft's interfaces, of which these converters need some. */
+const slots = {
+  /** @type {import('webnn-node/webidl').Slots<import('../internal.js').ContextState, import('../../index.js').draft2021.MLContext>} */
+  context: defineSlots(),
+  /** @type {import('webnn-node/webidl').Slots<import('../internal.js').BuilderState, import('../../index.js').draft2021.MLGraphBuilder>} */
+  builder: defineSlots(),
+  /** @type {import('webnn-node/webidl').Slots<import('../internal.js').OperandState, import('../../index.js').draft2021.MLOperand>} */
+  operand: defineSlots(),
+  /** @type {import('webnn-node/webidl').Slots<import('../internal.js').GraphState, import('../../index.js').draft2021.MLGraph>} */
+  graph: defineSlots(),
+};
+
+/** Interfaces of other standards whose objects the draft takes, and this package does not. */
+const FOREIGN_RESOURCES = ['GPUBuffer', 'GPUTexture', 'WebGLBuffer', 'WebGLTexture'];
+const FOREIGN_DEVICES = ['GPUDevice', 'WebGLRenderingContext', 'WebGL2RenderingContext'];
+
+/**
+ * @param {unknown} value
+ * @param {string} what
+ * @throws {DOMException} NotSupportedError for a resource of a GPU, also as the draft's MLBufferResourceView
+ */
+function requireNoResource(value, what) {
+  const isResource = (/** @type {unknown} */ candidate) => isOneOf(FOREIGN_RESOURCES, candidate);
+  if (isResource(value) || (webidl.isObject(value) && !isView(value) && isResource(/** @type {{ resource?: unknown }} */ (value).resource))) {
+    throw notSupportedError(
+      `${what} is a resource of WebGPU or WebGL, expected an ArrayBufferView: contexts own their device`,
+    );
+  }
+}
+
+/**
+ * `MLBufferView` and `MLResource`, as far as contexts that own their device have them.
+ *
+ * @param {unknown} value
+ * @param {string} what
+ * @param {string | number} [key]
+ */
+function toView(value, what, key) {
+  const name = key === undefined ? what : `${what}[${quote(String(key))}]`;
+  requireNoResource(value, name);
+  return arrayBufferView(value, name);
+}
+
+/**
+ * @template T
+ * @param {import('webnn-node/webidl').Converter<T>} convert
+ * @returns {import('webnn-node/webidl').Converter<T | null>}
+ */
+const nullable = (convert) => (value, what, key) => (value === null ? null : convert(value, what, key));
+
+/** @type {[string, import('webnn-node/webidl').Converter<any>][]} */
+const BY_TYPE = [
+  ['boolean', webidl.boolean],
+  ['double', webidl.double],
+  ['float', webidl.float],
+  ['long', webidl.long],
+  ['unsigned long', webidl.unsignedLong],
+  ['long?', nullable(webidl.long)],
+  ['MLOperand', webidl.interfaceType('MLOperand', slots.operand)],
+  ['MLResource', toView],
+  ...Object.entries(enumerations).map(([name, values]) => /** @type {[string, import('webnn-node/webidl').Converter<string>]} */ ([name, webidl.enumeration(values)])),
+];
+
+const CONVERTERS = new Map(BY_TYPE);
+
+/**
+ * @param {string} type as in idl.js
+ * @returns {import('webnn-node/webidl').Converter<any>} its converter
+ */
+function converterFor(type) {
+  const known = CONVERTERS.get(type);
+  if (known !== undefined) {
+    return known;
+  }
+  const [, union, inner, isNullable] = /** @type {RegExpExecArray} */ (/^(?:\((.+) or )?sequence<(.+)>\)?(\?)?$/.exec(type));
+  const convert = (union === undefined ? webidl.sequence : webidl.elementOrSequence)(converterFor(inner));
+  return isNullable === undefined ? convert : nullable(convert);
+}
+
+/**
+ * @param {string} [name] of a dictionary; without it, the dictionary has no members
+ * @returns {import('webnn-node/webidl').Converter<any>} its converter
+ */
+function dictionaryConverter(name) {
+  if (name === undefined) {
+    return () => ({});
+  }
+  return webidl.dictionary(dictionaries[name].map((member) => ({ ...member, convert: converterFor(member.type) })));
+}
+
+const toInputDictionary = dictionaryConverter('MLInput');
+
+/**
+ * `(MLResource or MLInput)`: a view, or a view with the dimensions of its data.
+ *
+ * @param {unknown} value
+ * @param {string} what
+ * @param {string | number} [key]
+ * @returns {import('../internal.js').InputData}
+ */
+function toInput(value, what, key) {
+  const name = `${what}[${quote(String(key))}]`;
+  requireNoResource(value, name);
+  if (isView(value)) {
+    return { resource: arrayBufferView(value, name), dimensions: undefined };
+  }
+  return toInputDictionary(value, name);
+}
+
+module.exports = {
+  FOREIGN_DEVICES,
+  converterFor,
+  dictionaryConverter,
+  slots,
+  toNamedInputs: webidl.record(toInput),
+  toNamedOperands: webidl.record(converterFor('MLOperand')),
+  toNamedViews: webidl.record(toView),
+  toView,
+};

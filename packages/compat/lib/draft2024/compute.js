@@ -1,0 +1,219 @@
+'use strict';
+
+/** `MLContext.compute()` of the draft of 2024 by today's tensors. */
+
+const { describeGraph } = require('webnn-node/inspect');
+const { byteLength, byteLengthOf, describe, quote } = require('webnn-node/webidl');
+const { holds, placeOf, viewsOf } = require('../views.js');
+
+const { ArrayBuffer, Promise, Set, structuredClone } = globalThis;
+
+/**
+ * Those of views, by their kinds.
+ *
+ * @type {Record<string, new (buffer: ArrayBuffer, byteOffset: number, length: number) => ArrayBufferView<ArrayBuffer>>}
+ */
+const CONSTRUCTORS = {
+  BigInt64Array: globalThis.BigInt64Array,
+  BigUint64Array: globalThis.BigUint64Array,
+  DataView: globalThis.DataView,
+  Float16Array: globalThis.Float16Array, // undefined in engines that have none, and so no view of it
+  Float32Array: globalThis.Float32Array,
+  Float64Array: globalThis.Float64Array,
+  Int8Array: globalThis.Int8Array,
+  Int16Array: globalThis.Int16Array,
+  Int32Array: globalThis.Int32Array,
+  Uint8Array: globalThis.Uint8Array,
+  Uint8ClampedArray: globalThis.Uint8ClampedArray,
+  Uint16Array: globalThis.Uint16Array,
+  Uint32Array: globalThis.Uint32Array,
+};
+
+/** @typedef {Record<'inputs' | 'outputs', Record<string, import('webnn-node').MLTensor>>} TensorSet */
+
+/** Sets of tensors that a graph keeps for later computations; more are needed only by several at the same time. */
+const MAX_KEPT = 1;
+
+/**
+ * The draft's "validate buffer with descriptor".
+ *
+ * @param {import('../internal.js').View} view
+ * @param {import('webnn-node/webidl').Descriptor} descriptor
+ * @param {string} what
+ * @throws {TypeError} where that returns false
+ */
+function requireMatch({ view, kind }, descriptor, what) {
+  const { dataType } = descriptor;
+  if (!holds(kind, dataType)) {
+    throw new TypeError(`${what} is a ${kind}, expected a ${viewsOf(dataType)} for ${dataType}`);
+  }
+  const given = byteLengthOf(view, kind);
+  const expected = byteLength(descriptor);
+  if (given !== expected) {
+    const detached = given === 0 ? ' (or is detached)' : '';
+    throw new TypeError(
+      `${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${describe(descriptor)}`,
+    );
+  }
+}
+
+/**
+ * Whether a transfer of this buffer, named twice, is refused, as it has to be. Where it is, nothing moves.
+ *
+ * @param {ArrayBuffer} buffer
+ */
+function isRefusedTwice(buffer) {
+  try {
+    structuredClone(undefined, { transfer: [buffer, buffer] });
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+/** Deno moves a buffer that is named twice. */
+const refusesTwice = isRefusedTwice(new ArrayBuffer(1));
+
+/**
+ * Whether Node would copy a buffer instead of moving it, as it does with the memory of a WebAssembly module. There, it
+ * overlooks that a buffer is named twice. Deno and Bun refuse to move such memory, and so does the transfer itself.
+ */
+const isCopied = (/** @type {ArrayBuffer} */ buffer) => refusesTwice && !isRefusedTwice(buffer);
+
+/**
+ * The draft's "transfer": new views of the same memory, whose old views become empty. All buffers move at once, so that
+ * nothing has moved if one of them can not.
+ *
+ * @param {Map<string, import('../internal.js').View>[]} groups of views by name
+ * @returns {Map<string, ArrayBufferView<ArrayBuffer>>[]}
+ * @throws {TypeError} if a buffer can not be transferred, or has two of the views
+ */
+function transfer(groups) {
+  const views = groups.flatMap((group) => [...group.values()]);
+  let buffers = views.map(({ buffer }) => buffer);
+  if (new Set(buffers).size < buffers.length) {
+    throw new TypeError('compute: two inputs or outputs are views of the same buffer, expected one view of each');
+  }
+  if (buffers.some(isCopied)) {
+    throw new TypeError('compute: the memory of a WebAssembly module can not be transferred');
+  }
+  const places = views.map(placeOf);
+  try {
+    buffers = structuredClone(buffers, { transfer: buffers });
+  } catch (error) {
+    throw new TypeError(`compute: the buffers of inputs and outputs can not be transferred: ${/** @type {Error} */ (error).message}`);
+  }
+  let next = 0;
+  const moved = (/** @type {import('../internal.js').View} */ { kind }) => {
+    const [byteOffset, length] = places[next];
+    return new CONSTRUCTORS[kind](buffers[next++], byteOffset, length);
+  };
+  return groups.map((group) => new Map([...group].map(([name, view]) => [name, moved(view)])));
+}
+
+/** What `compute()` needs of a graph. */
+class ComputableGraph {
+  #graph;
+  /**
+   * Descriptors by name; read when they are first needed.
+   *
+   * @type {Record<'inputs' | 'outputs', Map<string, import('webnn-node/webidl').Descriptor>> | undefined}
+   */
+  #ports;
+  /**
+   * Sets of tensors that no computation uses now.
+   *
+   * @type {TensorSet[]}
+   */
+  #free = [];
+
+  /**
+   * @param {import('webnn-node').MLContext} context today's
+   * @param {import('webnn-node').MLGraph} graph
+   */
+  constructor(context, graph) {
+    this.context = context;
+    this.#graph = graph;
+  }
+
+  get #descriptors() {
+    if (this.#ports === undefined) {
+      const { inputs, outputs, values } = describeGraph(this.#graph).source;
+      const byId = new Map(values.map(({ id, dataType, shape }) => [id, { dataType, shape }]));
+      const byName = (/** @type {{ name: string, value: number }[]} */ ports) =>
+        new Map(ports.map(({ name, value }) => [name, /** @type {import('webnn-node/webidl').Descriptor} */ (byId.get(value))]));
+      this.#ports = { inputs: byName(inputs), outputs: byName(outputs) };
+    }
+    return this.#ports;
+  }
+
+  /**
+   * The draft's compute() steps, from the checks of the inputs on.
+   *
+   * @param {Map<string, import('../internal.js').View>} inputs by name
+   * @param {Map<string, import('../internal.js').View>} outputs by name
+   * @returns {Promise<Record<'inputs' | 'outputs', Record<string, ArrayBufferView>>>} the transferred views
+   */
+  async compute(inputs, outputs) {
+    const descriptors = this.#descriptors;
+    for (const [name, descriptor] of descriptors.inputs) {
+      const view = inputs.get(name);
+      if (view === undefined) {
+        throw new TypeError(`compute: input ${quote(name)} is missing`);
+      }
+      requireMatch(view, descriptor, `compute: input ${quote(name)}`);
+    }
+    for (const [name, view] of outputs) {
+      const descriptor = descriptors.outputs.get(name);
+      if (descriptor === undefined) {
+        const known = [...descriptors.outputs.keys()].map(quote).join(', ');
+        throw new TypeError(`compute: output ${quote(name)} is none of the graph, which has ${known}`);
+      }
+      requireMatch(view, descriptor, `compute: output ${quote(name)}`);
+    }
+    const [movedInputs, movedOutputs] = transfer([inputs, outputs]);
+    await this.#execute(movedInputs, movedOutputs);
+    return { inputs: Object.fromEntries(movedInputs), outputs: Object.fromEntries(movedOutputs) };
+  }
+
+  /**
+   * @param {Map<string, ArrayBufferView<ArrayBuffer>>} inputs
+   * @param {Map<string, ArrayBufferView<ArrayBuffer>>} outputs
+   */
+  async #execute(inputs, outputs) {
+    const tensors = this.#free.pop() ?? (await this.#allocate());
+    try {
+      for (const [name, tensor] of Object.entries(tensors.inputs)) {
+        this.context.writeTensor(tensor, /** @type {ArrayBufferView<ArrayBuffer>} */ (inputs.get(name)));
+      }
+      this.context.dispatch(this.#graph, tensors.inputs, tensors.outputs);
+      await Promise.all([...outputs].map(([name, view]) => this.context.readTensor(tensors.outputs[name], view)));
+    } finally {
+      this.#keep(tensors);
+    }
+  }
+
+  async #allocate() {
+    /** @type {(descriptors: Map<string, import('webnn-node/webidl').Descriptor>, access: { readable?: boolean, writable?: boolean }) => Promise<Record<string, import('webnn-node').MLTensor>>} */
+    const make = async (descriptors, access) => {
+      const made = [...descriptors].map(async ([name, { dataType, shape }]) => [
+        name,
+        await this.context.createTensor({ dataType, shape: [...shape], ...access }),
+      ]);
+      return Object.fromEntries(await Promise.all(made));
+    };
+    const { inputs, outputs } = this.#descriptors;
+    return { inputs: await make(inputs, { writable: true }), outputs: await make(outputs, { readable: true }) };
+  }
+
+  /** @param {TensorSet} tensors */
+  #keep(tensors) {
+    if (this.#free.length < MAX_KEPT) {
+      this.#free.push(tensors);
+      return;
+    }
+    [...Object.values(tensors.inputs), ...Object.values(tensors.outputs)].forEach((tensor) => tensor.destroy());
+  }
+}
+
+module.exports = { ComputableGraph };

@@ -1,0 +1,36 @@
+'use strict';
+
+/** Puts an earlier draft in the place of today's API, for programs that find it in `navigator` and the globals. */
+
+const draft2021 = require('./draft2021/index.js');
+const draft2024 = require('./draft2024/index.js');
+
+/** The interfaces that are globals today or with a draft. */
+const INTERFACES = ['ML', 'MLActivation', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor'];
+
+/**
+ * Defines `navigator.ml` and the interfaces of a draft as globals, over what is there.
+ *
+ * @param {typeof import('../index.js').draft2021 | typeof import('../index.js').draft2024} draft
+ * @throws {TypeError} if it is neither
+ */
+function install(draft) {
+  const drafts = /** @type {unknown[]} */ ([draft2021, draft2024]);
+  if (!drafts.includes(draft)) {
+    throw new TypeError('install: draft is none, expected draft2021 or draft2024');
+  }
+  const { ml, ...interfaces } = draft;
+  require('webnn-node/auto'); // makes a navigator where there is none
+  Object.defineProperty(globalThis.navigator, 'ml', {
+    get: () => ml,
+    set: undefined,
+    enumerable: true,
+    configurable: true,
+  });
+  INTERFACES.filter((name) => !Object.hasOwn(interfaces, name)).forEach((name) => Reflect.deleteProperty(globalThis, name));
+  for (const [name, value] of Object.entries(interfaces)) {
+    Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
+  }
+}
+
+module.exports = { install };

@@ -1,0 +1,110 @@
+// Types that the earlier drafts share.
+
+import type { MLDynamicGraph, MLGraphBuilder, MLOperand, MLOperandDataType, MLContextOptions } from 'webnn-node';
+
+/** A view that an earlier draft accepts: of fixed length and not shared. */
+export interface View {
+  /** As it was given. */
+  view: ArrayBufferView;
+  /** `DataView` or the name of a typed array type. */
+  kind: string;
+  buffer: ArrayBuffer;
+}
+
+/** A value of a compiled graph. */
+export interface Port {
+  name: string;
+  dataType: MLOperandDataType;
+  shape: number[];
+}
+
+/** A graph of today's API, with its inputs by ids and its outputs by places. */
+export interface CompiledProgram {
+  graph: MLDynamicGraph;
+  inputs: Port[];
+  outputs: Port[];
+}
+
+/** Results of a run of the draft of 2021, in memory that both threads see. */
+export interface Results {
+  buffer: SharedArrayBuffer;
+  outputs: { dataType: MLOperandDataType; shape: number[]; byteOffset: number; byteLength: number }[];
+}
+
+/**
+ * An operator of the draft of 2021 in terms of today's: the arguments in their order with today's operands, the options
+ * with their defaults, and the numbers of small constants.
+ */
+export type Lower<Arguments extends unknown[], Options = {}> = (
+  builder: MLGraphBuilder,
+  args: Arguments,
+  options: Options,
+  valuesOf: (operand: MLOperand) => number[] | undefined,
+) => MLOperand | MLOperand[];
+
+export type AutoPad = 'explicit' | 'same-upper' | 'same-lower';
+
+/** A row of the operators in draft2021/idl.js. */
+export interface Row {
+  name: string;
+  arguments: { name: string; type: string }[];
+  /** Its dictionary; undefined where it has none. */
+  options: string | undefined;
+  result: string;
+}
+
+/** What a builder of the draft of 2021 was told, with ids in place of operands. `isOpen` has sizes that are not known. */
+export type ProgramNode = { needs: number[]; isOpen: boolean } & (
+  | { kind: 'input'; dataType: MLOperandDataType; shape: number[] }
+  | { kind: 'constant'; tensor: import('webnn-node').MLTensor }
+  | { kind: 'scalar'; dataType: MLOperandDataType; value: number }
+  | { kind: 'operator'; name: string; args: unknown[]; options: Record<string, unknown> }
+);
+
+/** An input of a builder of the draft of 2021; dimensions below 0 are unknown. */
+export interface Input {
+  id: number;
+  type: MLOperandDataType;
+  dimensions: number[];
+}
+
+/** Data for an input: a view, and the shape where it was given. */
+export interface InputData {
+  resource: View;
+  dimensions: number[] | undefined;
+}
+
+/** An MLActivation of the draft of 2024. */
+export interface Activation {
+  builder: object;
+  name: string;
+  apply(operand: unknown): MLOperand;
+}
+
+/** A method of a builder, which gets it as an argument. */
+export type BuilderMethod = (builder: object, args: unknown[]) => unknown;
+
+/** The options of today's createContext() that contexts of the draft of 2021 have. */
+export type TodaysContextOptions = Pick<MLContextOptions, 'accelerated' | 'powerPreference'>;
+
+export type Bridge = InstanceType<typeof import('./draft2021/bridge.js').Bridge>;
+
+/** The states behind objects of the draft of 2021. */
+export interface ContextState {
+  bridge: Bridge;
+  id: number;
+}
+
+export interface BuilderState {
+  context: ContextState;
+  id: number;
+  /** By name. */
+  inputs: Map<string, Input>;
+}
+
+export interface OperandState {
+  builder: BuilderState;
+  id: number;
+}
+
+export type GraphState = InstanceType<typeof import('./draft2021/graph.js').Graph>;

@@ -1,0 +1,93 @@
+'use strict';
+
+/** Padding as earlier drafts had it, in terms of today's operators. */
+
+/**
+ * The paddings of one spatial dimension for `autoPad`.
+ *
+ * @param {'same-upper' | 'same-lower'} autoPad which end gets the larger half
+ * @param {number} total elements to add
+ * @returns {[number, number]} in front and behind
+ */
+function halves(autoPad, total) {
+  const less = Math.floor(total / 2);
+  return autoPad === 'same-upper' ? [less, total - less] : [total - less, less];
+}
+
+/**
+ * Padding of a window that slides over an image, so that each output size is the input size divided by the stride,
+ * rounded up.
+ *
+ * @param {'same-upper' | 'same-lower'} autoPad
+ * @param {{input: number[], window: number[], strides: number[], dilations: number[]}} sizes of height and width
+ * @returns {number[]} [beginning height, ending height, beginning width, ending width]
+ */
+function samePadding(autoPad, { input, window, strides, dilations }) {
+  return input.flatMap((size, i) => {
+    const reach = (window[i] - 1) * dilations[i] + 1;
+    const output = Math.ceil(size / strides[i]);
+    return halves(autoPad, Math.max((output - 1) * strides[i] + reach - size, 0));
+  });
+}
+
+/**
+ * Padding of a transposed convolution, so that each output size is the input size times the stride, or the one given.
+ *
+ * @param {'same-upper' | 'same-lower'} autoPad
+ * @param {{input: number[], window: number[], strides: number[], dilations: number[], outputPadding: number[],
+ *   outputSizes?: number[]}} sizes of height and width
+ * @returns {number[]} [beginning height, ending height, beginning width, ending width]
+ */
+function sameTransposedPadding(autoPad, { input, window, strides, dilations, outputPadding, outputSizes }) {
+  return input.flatMap((size, i) => {
+    const reach = (window[i] - 1) * dilations[i] + 1;
+    const output = outputSizes?.[i] ?? size * strides[i];
+    return halves(autoPad, Math.max((size - 1) * strides[i] + reach + outputPadding[i] - output, 0));
+  });
+}
+
+/**
+ * Padding of the mode "symmetric", which repeats the edges in the mirror image and is no mode of `pad()` any more.
+ *
+ * @param {Pick<import('webnn-node').MLGraphBuilder, 'concat' | 'identity' | 'reverse' | 'slice'>} builder
+ * @param {import('webnn-node').MLOperand} input
+ * @param {number[]} beginning elements to add in front of each dimension
+ * @param {number[]} ending elements to add behind each dimension
+ * @returns {import('webnn-node').MLOperand}
+ * @throws {TypeError} if there are fewer elements than to be repeated
+ */
+function symmetricPad(builder, input, beginning, ending) {
+  const rank = input.shape.length;
+  if (beginning.length !== rank || ending.length !== rank) {
+    throw new TypeError(
+      `pad: ${beginning.length} and ${ending.length} paddings, expected one for each of ${rank} dimensions`,
+    );
+  }
+  let padded = input;
+  for (let axis = 0; axis < rank; axis++) {
+    const before = beginning[axis];
+    const after = ending[axis];
+    const size = input.shape[axis];
+    if (before > size || after > size) {
+      throw new TypeError(
+        `pad: padding of ${before} and ${after} in dimension ${axis} of [${input.shape.join(', ')}], ` +
+          `expected at most ${size}`,
+      );
+    }
+    const current = padded;
+    const mirrored = (/** @type {number} */ start, /** @type {number} */ length) => {
+      const starts = current.shape.map((_, i) => (i === axis ? start : 0));
+      const sizes = current.shape.map((extent, i) => (i === axis ? length : extent));
+      return builder.reverse(builder.slice(current, starts, sizes), { axes: [axis] });
+    };
+    const parts = [
+      ...(before > 0 ? [mirrored(0, before)] : []),
+      current,
+      ...(after > 0 ? [mirrored(size - after, after)] : []),
+    ];
+    padded = parts.length > 1 ? builder.concat(parts, axis) : current;
+  }
+  return padded === input ? builder.identity(input) : padded;
+}
+
+module.exports = { samePadding, sameTransposedPadding, symmetricPad };

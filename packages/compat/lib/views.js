@@ -1,0 +1,90 @@
+'use strict';
+
+/** What the earlier drafts have in common about views: `ArrayBufferView` without [AllowShared]. */
+
+const { ELEMENT_SIZES, VIEWS, bufferKind, bufferSource, byteLengthOf } = require('webnn-node/webidl');
+
+const { Uint8Array } = globalThis;
+const { isView } = ArrayBuffer;
+const { apply, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
+
+/**
+ * @param {object} prototype
+ * @param {string} name
+ */
+const getter = (prototype, name) => /** @type {Function} */ (getOwnPropertyDescriptor(prototype, name)?.get);
+const typedArrayPrototype = /** @type {object} */ (getPrototypeOf(Uint8Array.prototype));
+
+/** Where a view is in its buffer, for both families of views; lengths are in elements of the view. */
+const TYPED_ARRAY = {
+  buffer: getter(typedArrayPrototype, 'buffer'),
+  byteOffset: getter(typedArrayPrototype, 'byteOffset'),
+  length: getter(typedArrayPrototype, 'length'),
+};
+const DATA_VIEW = {
+  buffer: getter(DataView.prototype, 'buffer'),
+  byteOffset: getter(DataView.prototype, 'byteOffset'),
+  length: getter(DataView.prototype, 'byteLength'),
+};
+
+/**
+ * Conversion to `ArrayBufferView`.
+ *
+ * @param {unknown} value
+ * @param {string} what the value is, for messages
+ * @returns {import('./internal.js').View}
+ * @throws {TypeError} if it is no view, or one of a shared or resizable buffer
+ */
+function arrayBufferView(value, what) {
+  if (!isView(value)) {
+    throw new TypeError(`${what} is no ArrayBufferView, expected a typed array`);
+  }
+  const kind = bufferSource(value, what);
+  const buffer = apply((kind === 'DataView' ? DATA_VIEW : TYPED_ARRAY).buffer, value, []);
+  if (bufferKind(buffer) === 'SharedArrayBuffer') {
+    throw new TypeError(`${what} is backed by a SharedArrayBuffer, expected an ArrayBuffer`);
+  }
+  return { view: value, kind, buffer };
+}
+
+/**
+ * @param {import('./internal.js').View} view
+ * @returns {[number, number]} offset in bytes and length in elements: the arguments for a view of the same kind
+ * @throws {TypeError} if the view is a DataView of a detached buffer
+ */
+function placeOf({ view, kind }) {
+  const { byteOffset, length } = kind === 'DataView' ? DATA_VIEW : TYPED_ARRAY;
+  return [apply(byteOffset, view, []), apply(length, view, [])];
+}
+
+/**
+ * The bytes of a view other than a DataView as an array of this realm: not the view itself, whose methods can be others
+ * (those of a Buffer are).
+ *
+ * @param {import('./internal.js').View} view
+ * @returns {Uint8Array} on the memory of the view
+ */
+function bytesIn({ view, kind, buffer }) {
+  return new Uint8Array(buffer, apply(TYPED_ARRAY.byteOffset, view, []), byteLengthOf(view, kind));
+}
+
+/**
+ * Whether the elements of a view are those of a data type, by the table of the drafts. (For float16 theirs has no
+ * entry; here it is a Float16Array, or a Uint16Array of bit patterns.)
+ *
+ * @param {string} kind from `arrayBufferView`
+ * @param {import('webnn-node').MLOperandDataType} dataType
+ */
+function holds(kind, dataType) {
+  return VIEWS[dataType].includes(kind);
+}
+
+/**
+ * @param {import('webnn-node').MLOperandDataType} dataType
+ * @returns {string} the kinds of views for a data type, for messages
+ */
+function viewsOf(dataType) {
+  return VIEWS[dataType].join(' or ');
+}
+
+module.exports = { ELEMENT_SIZES, arrayBufferView, bytesIn, holds, placeOf, viewsOf };

@@ -1,0 +1,158 @@
+// What is tried with each package in an empty project outside of the repository, as its user would: by `npm run pack:local`,
+// and by `npm test`. A package of packages/ needs a row here.
+
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { Failure, npmOutput, root } from './process.mjs';
+
+/**
+ * The programs of a page that need no file, and what they print according to the blocks below them.
+ *
+ * @param {string} page
+ * @returns {{ program: string, printed: string }[]}
+ */
+export function programsOf(page) {
+  const blocks = readFileSync(join(root, page), 'utf8').matchAll(/(<!-- files.*?-->\n\n)?```js\n(.*?)```.*?```text\n(.*?)\n```/gs);
+  return [...blocks].filter(([, files]) => files === undefined).map(([, , program, printed]) => ({ program, printed }));
+}
+
+/** This process's environment without the folders of the Rust toolchain on the PATH. */
+export function environmentWithoutRust() {
+  const name = Object.keys(process.env).find((key) => key.toUpperCase() === 'PATH') ?? 'PATH';
+  const tools = ['cargo', 'rustc', 'cargo.exe', 'rustc.exe'];
+  const holdsRust = (/** @type {string} */ folder) => tools.some((tool) => existsSync(join(folder, tool)));
+  const folders = (process.env[name] ?? '').split(delimiter).filter((folder) => !holdsRust(folder));
+  return { ...process.env, [name]: folders.join(delimiter) };
+}
+
+/** An empty project of a user, with no Rust on the PATH. */
+export class Project {
+  folder = mkdtempSync(join(tmpdir(), 'webnn-user-'));
+
+  /**
+   * Installs packages.
+   *
+   * @param {string[]} sources tarballs, or names of packages of the registry
+   * @param {object} [manifest] of the project
+   * @throws {Failure}
+   */
+  install(sources, manifest = {}) {
+    writeFileSync(join(this.folder, 'package.json'), JSON.stringify({ private: true, ...manifest }));
+    // What the packages depend on is in npm's cache since it was installed in the checkout.
+    const args = ['install', '--prefer-offline', '--no-audit', '--no-fund', ...sources];
+    npmOutput('installation', args, { cwd: this.folder, env: environmentWithoutRust() });
+  }
+
+  /** Names of the packages that are installed, but for scopes. */
+  get packages() {
+    return readdirSync(join(this.folder, 'node_modules')).filter((name) => !name.startsWith('.')).sort();
+  }
+
+  /**
+   * @param {string} name of a command in node_modules/.bin, or a path
+   * @param {string[]} args
+   */
+  start(name, args) {
+    const program = join(this.folder, 'node_modules', '.bin', name);
+    const isCommand = existsSync(program);
+    // The commands of npm are .cmd files on Windows, which only a shell can start.
+    const shell = isCommand && process.platform === 'win32';
+    return spawnSync(isCommand ? program : name, args, { cwd: this.folder, shell, env: environmentWithoutRust(), encoding: 'utf8' });
+  }
+
+  /**
+   * Runs a command.
+   *
+   * @param {string} name
+   * @param {...string} args
+   * @returns {string} what it printed, trimmed
+   * @throws {Failure} with its error
+   */
+  command(name, ...args) {
+    const { status, stdout, stderr, error } = this.start(name, args);
+    if (status !== 0) {
+      throw new Failure(`${[name, ...args].join(' ')} failed in ${this.folder}:\n${error?.message ?? stderr}`);
+    }
+    return stdout.trim();
+  }
+
+  /**
+   * Runs a program.
+   *
+   * @param {string} name of its file
+   * @param {string} program
+   * @returns {string} what it printed, trimmed
+   * @throws {Failure} with its error
+   */
+  run(name, program) {
+    writeFileSync(join(this.folder, name), program);
+    return this.command(process.execPath, name);
+  }
+
+  remove() {
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+/**
+ * @param {string} what
+ * @param {unknown} got
+ * @param {unknown} expected
+ * @throws {Failure} unless both are the same as JSON
+ */
+function expect(what, got, expected) {
+  const [one, other] = [got, expected].map((value) => JSON.stringify(value));
+  if (one !== other) {
+    throw new Failure(`${what}: got ${one}, expected ${other}`);
+  }
+}
+
+/**
+ * The programs of a page print what it shows.
+ *
+ * @param {Project} project
+ * @param {string} page
+ */
+function tryPage(project, page) {
+  const programs = programsOf(page);
+  programs.forEach(({ program, printed }, i) => expect(`program ${i + 1} of ${page}`, project.run(`program-${i}.mjs`, program), printed));
+  return `${programs.length} ${programs.length === 1 ? 'program' : 'programs'} of ${page} ${programs.length === 1 ? 'prints' : 'print'} what it shows`;
+}
+
+/** A model that averages the channels of a picture. */
+const MODEL = join(root, 'packages', 'cli', '__test__', 'files', 'colors.onnx');
+
+/** @param {Project} project */
+function tryCommandLine(project) {
+  const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  expect('webnn-node --version', project.command('webnn-node', '--version'), version);
+  const [{ name, shape, first }] = JSON.parse(project.command('webnn-node', 'run', MODEL, '--input', 'ones', '--json')).outputs;
+  expect('webnn-node run', { name, shape, first }, { name: 'scores', shape: [1, 3], first: [1, 1, 1] });
+  // Each starts files of its own: a process for the engine, scripts and styles of the page.
+  const [engine] = JSON.parse(project.command('webnn-node', 'bench', MODEL, '--runs', '3', '--json')).engines;
+  expect('webnn-node bench', [engine.name, engine.runs], ['webnn-node', 3]);
+  const page = join(project.folder, 'model.html');
+  project.command('webnn-node', 'view', MODEL, '--output', page);
+  expect('webnn-node view', readFileSync(page, 'utf8').slice(0, 15), '<!doctype html>');
+  return `webnn-node ${version} runs, measures and shows a model`;
+}
+
+/**
+ * By the name of a package: tries it in a project in which it is installed, and returns a line about that. The tarballs of all
+ * packages, by name, are for projects of another kind.
+ *
+ * @type {Record<string, (project: Project, tarballs: Record<string, string>) => string>}
+ */
+export const TRIALS = {
+  'webnn-node': (project) => tryPage(project, 'README.md'),
+  'webnn-node-cli': tryCommandLine,
+  'webnn-node-compat': (project) => tryPage(project, 'packages/compat/README.md'),
+  'webnn-node-ort': (project) => {
+    const main = join(project.folder, 'node_modules', 'webnn-node-ort', 'index.js');
+    if (!existsSync(main)) return 'is installed; it has no entry yet';
+    project.command(process.execPath, '--eval', "require('webnn-node-ort')");
+    return 'loads';
+  },
+};
