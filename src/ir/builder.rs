@@ -105,6 +105,31 @@ impl Builder {
         Ok(self.graph.add_value(descriptor, Source::Sizes(dims.into())))
     }
 
+    /// An input without a name, for what is not built.
+    ///
+    /// # Errors
+    /// A TypeError for a descriptor beyond the limits.
+    pub fn unnamed_input(&mut self, descriptor: Descriptor) -> Result<OperandId> {
+        let fail = |problem| Error::at("input", "", problem);
+        descriptor.check_bytes("descriptor", self.max_tensor_bytes).map_err(fail)?;
+        Ok(self.graph.add_value(descriptor, Source::Input))
+    }
+
+    /// What is known of the operand `id` of another builder as one of this one, which is not built: a constant is one, and
+    /// anything else an input.
+    ///
+    /// # Errors
+    /// A TypeError for a descriptor beyond the limits.
+    pub fn stand_in(&mut self, other: &Builder, id: OperandId) -> Result<OperandId> {
+        let value = other.graph.value(id);
+        match &value.source {
+            Source::Constant(_) | Source::Sizes(_) => {
+                Ok(self.graph.add_value(value.descriptor.clone(), value.source.clone()))
+            }
+            Source::Input | Source::Node => self.unnamed_input(value.descriptor.clone()),
+        }
+    }
+
     /// `constant(tensor)`: a constant that shares the bytes of a constant tensor.
     pub fn constant_shared(&mut self, descriptor: Descriptor, bytes: Arc<Buffer>) -> OperandId {
         assert_eq!(descriptor.bytes(), bytes.len());

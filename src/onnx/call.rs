@@ -69,6 +69,11 @@ impl<'c, 'm> Call<'c, 'm> {
         Call { importer, node, label, inputs, attributes, opset, place }
     }
 
+    /// Whether the node is computed for one run, from inputs that are all known.
+    pub fn is_evaluated(&self) -> bool {
+        self.importer.folds_all
+    }
+
     // ---- Inputs --------------------------------------------------------------------------------------------------
 
     /// Number of inputs that the node names, with those that it leaves out in between.

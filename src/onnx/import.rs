@@ -10,7 +10,7 @@ use super::model::{
     Dimension, Function, Graph, MAX_DEPTH, Model, ValueInfo, decode_attributes, decode_node, reads, shown_name,
 };
 use super::proto;
-use super::registry;
+use super::registry::{self, Entry};
 use super::sizes::Sizes;
 use super::tensor::{ElementType, Literal, TensorRecord};
 use crate::dimension::{Dim, dims, numbers};
@@ -134,7 +134,12 @@ pub(super) struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     fn new(graph: &'a Graph, outer: Option<&'a Scope<'a>>) -> Scope<'a> {
-        Scope { values: RefCell::default(), initializers: &graph.initializers, outer }
+        Scope { outer, ..Scope::of(&graph.initializers) }
+    }
+
+    /// A scope of its own, with these constants.
+    pub(super) fn of(initializers: &'a HashMap<String, TensorRecord>) -> Scope<'a> {
+        Scope { values: RefCell::default(), initializers, outer: None }
     }
 
     fn defines(&self, name: &str) -> bool {
@@ -275,7 +280,7 @@ pub fn evaluate_part(
 }
 
 /// Calls `work` with the state of a new import for nodes that cost `own`. If it fails, `builder` is as it was before.
-fn with_importer<T>(
+pub(super) fn with_importer<T>(
     model: &Model,
     builder: &mut Builder,
     own: usize,
@@ -647,10 +652,27 @@ impl<'a> Importer<'a> {
         let outputs = match (function, entry) {
             (Some(function), _) => Ok(self.call_function(function, inputs, &attributes, place.depth)?),
             (None, Some(entry)) => opset_of(node, place.opsets)
-                .and_then(|opset| (entry.translate)(&mut Call::new(self, node, inputs, attributes, opset, place))),
+                .and_then(|opset| self.call_entry(node, entry, inputs, attributes, (opset, place))),
             (None, None) => unreachable!("refused above"),
         };
         Ok(outputs.and_then(|outputs| check_outputs(node, outputs)))
+    }
+
+    fn call_entry(
+        &mut self,
+        node: &proto::Node,
+        entry: &Entry,
+        inputs: Vec<Option<Value>>,
+        attributes: Vec<proto::Attribute>,
+        (opset, place): (i64, Place),
+    ) -> Result<Vec<Value>, Refusal> {
+        if !inputs.iter().any(|input| matches!(input, Some(Value::Empty(_)))) {
+            return (entry.translate)(&mut Call::new(self, node, inputs, attributes, opset, place));
+        }
+        let outputs = (entry.translate)(&mut Call::new(self, node, inputs.clone(), attributes.clone(), opset, place));
+        outputs.or_else(|refusal| {
+            self.without_elements((node, entry), &inputs, &attributes, (opset, place)).ok_or(refusal)
+        })
     }
 
     fn call_function(
@@ -665,7 +687,7 @@ impl<'a> Importer<'a> {
         }
         let arguments = function.arguments(attributes);
         let initializers = HashMap::new();
-        let scope = Scope { values: RefCell::default(), initializers: &initializers, outer: None };
+        let scope = Scope::of(&initializers);
         for (name, value) in function.inputs.iter().zip(inputs) {
             if let Some(value) = value {
                 scope.set(name, value);

@@ -7,6 +7,7 @@ pub mod call;
 pub mod cuts;
 pub mod describe;
 pub mod emit;
+mod empty;
 pub mod error;
 pub mod file;
 mod foreign;

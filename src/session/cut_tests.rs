@@ -61,6 +61,27 @@ fn opened(graph: TestGraph) -> Arc<Session> {
 }
 
 #[test]
+fn numbers_without_a_seed_are_others_in_every_run() {
+    let graph = TestGraph::default()
+        .input("x", Float, &["n"])
+        .node("Relu", "x", "positive", vec![])
+        .node("RandomUniformLike", "positive", "drawn", vec![("low", Attr::Float(1.0)), ("high", Attr::Float(2.0))])
+        .node("Mul", "positive drawn", "y", vec![]);
+    let session = opened(graph.output("y"));
+    let numbers = |x: f32| {
+        let outputs = run(&session, &[T::F(vec![500], vec![x; 500])]).unwrap();
+        let [T::F(shape, numbers)] = &outputs[..] else { panic!("floats") };
+        assert_eq!(*shape, [500]);
+        numbers.clone()
+    };
+    let [first, second] = [numbers(3.0), numbers(3.0)];
+    assert!(first.iter().chain(&second).all(|y| (3.0..6.0).contains(y)), "{first:?}");
+    assert_ne!(first, second);
+    assert_eq!(session.program().unwrap().template_count(), 1, "nothing is compiled anew for other numbers");
+    assert_eq!(numbers(-1.0), vec![0.0; 500]);
+}
+
+#[test]
 fn sizes_keep_their_type_across_a_cut() {
     let graph = TestGraph::default()
         .input("x", Float, &["n"])

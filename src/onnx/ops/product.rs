@@ -143,6 +143,17 @@ fn integer_gemm(
 }
 
 fn translate_matmul(call: &mut Call) -> Outcome {
+    let [a, b] = [call.input_shape(0)?, call.input_shape(1)?];
+    if let ([rows, inner], [also, columns], Some(dtype)) = (&a[..], &b[..], call.input_type(0))
+        && *inner == 0
+        && *also == 0
+        && ![*rows, *columns].iter().any(|&size| size == 0)
+    {
+        // Sums of nothing.
+        let zero = call.int_scalar(dtype, 0)?;
+        let y = call.expand(zero, &[*rows, *columns]);
+        return call.one(y);
+    }
     let (a, b) = (call.input(0)?, call.input(1)?);
     let y = matmul(call, a, b);
     call.one(y)

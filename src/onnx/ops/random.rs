@@ -1,4 +1,5 @@
-//! Random numbers, which are drawn while a model is read: a graph of WebNN computes the same every time.
+//! Random numbers. With a seed, they are drawn while a model is read: a graph of WebNN computes the same every time. Without
+//! one, a session cuts the model there and draws others in each run.
 //!
 //! The generator is SplitMix64, whose state starts as the bits of the float32 `seed`. Number `i` depends on the seed and
 //! on `i` only, so that the same seed gives the same numbers everywhere, though not those of other runtimes: the standard
@@ -8,7 +9,7 @@ use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
-use crate::onnx::error::Refusal;
+use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::tensor::checked_shape;
@@ -16,18 +17,23 @@ use crate::ops::arg_min_max::{ArgAttributes, ArgMinMax};
 use crate::ops::elementwise::Elementwise as E;
 use crate::shape::Descriptor;
 use std::f64::consts::TAU;
+use std::hash::{BuildHasher, RandomState};
 
 /// A source of numbers that depend on its seed only.
 #[derive(Clone, Copy)]
 struct Source(u64);
 
 impl Source {
-    /// The source of the node's seed.
+    /// The source of the node's seed; where it has none, one that differs each time, if the node is computed for one run.
     fn new(call: &Call) -> Step<Source> {
-        let seed = call.float_attribute("seed");
-        let seed =
-            seed.ok_or("without a seed, its numbers would be others in every run; those of a graph are fixed")?;
-        Ok(Source((seed as f32).to_bits() as u64))
+        match call.float_attribute("seed") {
+            Some(seed) => Ok(Source((seed as f32).to_bits() as u64)),
+            None if call.is_evaluated() => Ok(Source(RandomState::new().hash_one(()))),
+            None => {
+                let reason = "without a seed, its numbers are others in every run, and those of a graph are fixed";
+                Err(Refusal(reason.to_string()).unless(Cut::Elements))
+            }
+        }
     }
 
     /// Number `at`, uniform in `[0, 1)`: a multiple of 2^-24, which float32 holds.
@@ -144,7 +150,8 @@ fn multinomial(call: &mut Call) -> Outcome {
 }
 
 /// What is not translated of any of them.
-const NOTES: &str = "with a seed: numbers of a generator of our own, the same in every run";
+const NOTES: &str =
+    "numbers of a generator of our own, with a seed the same in every run; without one for `loadModel()` only";
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
@@ -226,7 +233,7 @@ mod tests {
     fn without_a_seed_nothing_is_drawn() {
         let graph = TestGraph::default().node("RandomNormal", "", "y", vec![("shape", Attr::Ints(&[2]))]).output("y");
         let message = graph.refusal(22);
-        assert!(message.contains("without a seed, its numbers would be others in every run"), "{message}");
+        assert!(message.contains("without a seed, its numbers are others in every run"), "{message}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::reduce::ReduceKind;
@@ -114,7 +115,15 @@ fn rounds_of(places: &[Number]) -> Vec<Vec<i64>> {
 }
 
 /// Along the other dimensions, the indices may reach less far than the data.
+/// The data, where there are no updates.
+fn unchanged(call: &Call) -> Option<Value> {
+    matches!(call.value(2), Some(Value::Empty(_))).then(|| call.value(0)).flatten()
+}
+
 fn scatter_elements(call: &mut Call) -> Outcome {
+    if let Some(data) = unchanged(call) {
+        return Ok(vec![data]);
+    }
     let (data, indices, updates) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let (shape, index_shape) = (call.shape(data), call.shape(indices));
     let axis = call.axis(call.int_or("axis", 0), shape.len())?;
@@ -147,6 +156,9 @@ fn scatter_elements(call: &mut Call) -> Outcome {
 }
 
 fn scatter_nd(call: &mut Call) -> Outcome {
+    if let Some(data) = unchanged(call) {
+        return Ok(vec![data]);
+    }
     let (data, indices, updates) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let Some(op) = reduction(call)? else {
         let output = call.emit(ScatterNd, &[data, indices, updates]);

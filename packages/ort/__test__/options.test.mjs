@@ -1,0 +1,186 @@
+// Options of sessions and runs: what they change, what has no effect, and which values are refused with which error.
+
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { InferenceSession, Tensor } from 'webnn-node-ort';
+import { folder, negate, runProgram, write } from './support.mjs';
+
+const model = negate();
+const create = (options) => InferenceSession.create(model, options);
+const x = () => new Tensor('float32', [1, 2], [2]);
+
+/** Creates a session in a process of its own, and gives what it wrote to standard error. */
+async function errorsOf(options, body = '') {
+  const { status, stderr } = await runProgram(`
+    import { env, InferenceSession, Tensor } from 'webnn-node-ort';
+    import { negate } from './__test__/support.mjs';
+    ${body}
+    const session = await InferenceSession.create(negate(), ${JSON.stringify(options)});
+    await session.run({ x: new Tensor('float32', [1], [1]) });`);
+  assert.equal(status, 0, stderr);
+  return stderr;
+}
+
+describe('session options', () => {
+  it('are accepted where onnxruntime-node accepts them', async () => {
+    const accepted = [
+      {}, { executionProviders: ['cpu'] }, { executionProviders: [{ name: 'cpu' }] }, { executionProviders: [{ name: 'cpu', useArena: true }] }, { executionProviders: [] },
+      { executionProviders: null }, { executionProviders: undefined }, Object.freeze({}),
+      { intraOpNumThreads: 0 }, { intraOpNumThreads: 1 }, { intraOpNumThreads: 3 }, { interOpNumThreads: 0 }, { interOpNumThreads: 4 },
+      ...['disabled', 'basic', 'extended', 'layout', 'all'].map((graphOptimizationLevel) => ({ graphOptimizationLevel })),
+      { enableCpuMemArena: true }, { enableCpuMemArena: false }, { enableMemPattern: true }, { enableMemPattern: false },
+      { executionMode: 'sequential' }, { executionMode: 'parallel' }, { optimizedModelFilePath: '' },
+      { extra: {} }, { extra: [] }, { extra: { session: { set_denormal_as_zero: '1', nested: { deep: 'x' } } } },
+      { logId: 'mine' }, { logSeverityLevel: 0 }, { logSeverityLevel: 4 }, { logVerbosityLevel: 'x' },
+      { enableProfiling: false }, { enableProfiling: false, profileFilePrefix: 5 }, { profileFilePrefix: 5 },
+      { externalData: null }, { externalData: undefined }, { externalData: [] }, { externalData: [{ path: 'unused.bin', data: new Uint8Array(4) }] },
+      { preferredOutputLocation: null }, { preferredOutputLocation: undefined }, { preferredOutputLocation: 'cpu' }, { preferredOutputLocation: {} }, { preferredOutputLocation: { y: 'cpu' } },
+      { freeDimensionOverrides: { n: 5 } }, { freeDimensionOverrides: 5 }, { unknown: 1 },
+    ];
+    for (const options of accepted) {
+      const session = await create({ logSeverityLevel: 4, ...options });
+      const { y } = await session.run({ x: x() });
+      assert.deepEqual([...y.data], [-1, -2]);
+      await session.release();
+    }
+  });
+
+  it('are refused with a TypeError or RangeError that names the option', async () => {
+    const refused = {
+      TypeError: [
+        { intraOpNumThreads: '1' }, { intraOpNumThreads: undefined }, { intraOpNumThreads: null }, { intraOpNumThreads: 1n }, { intraOpNumThreads: Symbol('x') },
+        { interOpNumThreads: true }, { graphOptimizationLevel: 0 }, { graphOptimizationLevel: 'most' }, { graphOptimizationLevel: undefined },
+        { enableCpuMemArena: 0 }, { enableCpuMemArena: undefined }, { enableMemPattern: 'yes' },
+        { optimizedModelFilePath: 5 }, { extra: 5 }, { extra: null }, { extra: undefined }, { extra: { session: { a: 1 } } }, { extra: { a: null } },
+        { executionMode: 1 }, { executionMode: 'fast' }, { logId: 5 }, { logSeverityLevel: 'error' }, { logSeverityLevel: undefined },
+        { enableProfiling: 1 }, { enableProfiling: true }, { enableProfiling: true, profileFilePrefix: 5 },
+        { externalData: 5 }, { externalData: {} }, { externalData: [5] }, { externalData: [null] }, { externalData: [{}] }, { externalData: [{ path: 'x' }] },
+        { externalData: [{ path: 'x', data: 'y' }] }, { externalData: [{ path: 'x', data: new ArrayBuffer(4) }] }, { externalData: [{ path: 'x', data: Float32Array.of(1) }] },
+        { externalData: [{ path: 5, data: new Uint8Array(1) }] },
+        { preferredOutputLocation: 5 }, { preferredOutputLocation: 'moon' }, { preferredOutputLocation: 'none' }, { preferredOutputLocation: ['cpu'] },
+        { preferredOutputLocation: { z: 'cpu' } }, { preferredOutputLocation: { y: 'moon' } }, { preferredOutputLocation: { y: 5 } },
+      ],
+      RangeError: [
+        { intraOpNumThreads: 1.5 }, { intraOpNumThreads: -1 }, { intraOpNumThreads: NaN }, { intraOpNumThreads: Infinity }, { intraOpNumThreads: 2 ** 32 },
+        { interOpNumThreads: 0.1 }, { logSeverityLevel: 5 }, { logSeverityLevel: -1 }, { logSeverityLevel: 1.5 },
+      ],
+    };
+    for (const [name, list] of Object.entries(refused)) {
+      for (const options of list) {
+        const [option] = Object.keys(options);
+        await assert.rejects(create(options), { name, message: new RegExp(option) }, option);
+      }
+    }
+    const providers = [{ name: 'cpu', deviceId: 'x' }, { name: 'webgpu', speed: 1 }, { name: 'webgpu', preferredLayout: 5 }, { name: 'webgpu', enableRobustness: 1 }, { name: 'webgpu', forceCpuNodeNames: 'x' }, { name: 'webgpu', forceCpuNodeNames: [5] }];
+    for (const provider of providers) {
+      await assert.rejects(create({ executionProviders: [provider] }), { name: 'TypeError', message: /executionProviders\[0\]/ });
+    }
+  });
+
+  it('are refused in the order of onnxruntime-node, before the model is read', async () => {
+    await assert.rejects(InferenceSession.create('/there/is/no.onnx', { logId: 5, executionMode: 5, intraOpNumThreads: 'x' }), { name: 'TypeError', message: /intraOpNumThreads/ });
+    await assert.rejects(InferenceSession.create('/there/is/no.onnx', { preferredOutputLocation: 5 }), { name: 'Error', message: /failed/ });
+  });
+
+  it('fail where they are frozen with providers, as those of onnxruntime-node', async () => {
+    await assert.rejects(create(Object.freeze({ executionProviders: ['cpu'] })), { name: 'TypeError', message: /executionProviders/ });
+  });
+
+  it('executionProviders: those that are not there are skipped, and said to be; none is an error', async () => {
+    const warnings = await errorsOf({ executionProviders: ['cuda', 'cpu'] });
+    assert.match(warnings, /"cuda".*not available/);
+    await assert.rejects(create({ executionProviders: ['cuda'] }), { name: 'Error', message: /cuda/ });
+    await assert.rejects(create({ executionProviders: [{}] }), { name: 'Error', message: /no available backend/ });
+    await assert.rejects(create({ executionProviders: 'cpu' }), { name: 'TypeError' });
+  });
+
+  it('executionProviders: webgpu is the GPU; without one it is an error, unless the CPU may be used', async () => {
+    const outcome = await create({ executionProviders: ['webgpu'] }).catch((error) => error);
+    if (outcome instanceof Error) {
+      assert.equal(outcome.code, 'ERR_WEBNN_NOT_SUPPORTED');
+      assert.match(outcome.message, /GPU/);
+      assert.match(await errorsOf({ executionProviders: ['webgpu', 'cpu'] }), /\[W:onnxruntime:.*CPU is used instead of webgpu/);
+    } else {
+      const session = await create({ executionProviders: ['webgpu'], preferredOutputLocation: 'gpu-buffer' });
+      const { y } = await session.run({ x: x() });
+      assert.equal(y.location, 'gpu-buffer');
+      assert.deepEqual([...(await y.getData(true))], [-1, -2]);
+    }
+  });
+
+  it('logSeverityLevel, logId and env.logLevel decide what is written to standard error', async () => {
+    const options = { executionMode: 'parallel', preferredOutputLocation: 'texture' };
+    const [quiet, usual, all, global, own] = await Promise.all([
+      errorsOf({ ...options, logSeverityLevel: 3 }),
+      errorsOf(options),
+      errorsOf({ ...options, logSeverityLevel: 1, logId: 'me' }),
+      errorsOf(options, 'env.logLevel = "error";'),
+      errorsOf({ ...options, logSeverityLevel: 0 }, 'env.logLevel = "fatal";'),
+    ]);
+    assert.equal(quiet, '');
+    assert.match(usual, /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \[W:onnxruntime:, webnn-node\] .*texture.*$/);
+    assert.match(all, /\[I:onnxruntime:me, webnn-node\] executionMode has no effect/);
+    assert.match(all, /\[W:onnxruntime:me, .*texture/);
+    assert.equal(global, '');
+    assert.match(own, /executionMode/);
+  });
+
+  it('enableProfiling writes a trace', async (t) => {
+    const directory = folder(t);
+    const session = await create({ enableProfiling: true, profileFilePrefix: join(directory, 'mine') });
+    session.startProfiling();
+    await session.run({ x: x() });
+    await session.run({ x: x() });
+    session.endProfiling();
+    session.endProfiling();
+    const files = readdirSync(directory);
+    assert.equal(files.length, 1);
+    assert.match(files[0], /^mine_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{3}\.json$/);
+    const events = JSON.parse(readFileSync(join(directory, files[0]), 'utf8'));
+    assert.deepEqual(events.filter(({ name }) => name === 'model_run').length, 2);
+    assert.equal(events[0].name, 'model_loading_array');
+    for (const { cat, pid, ph, ts, dur } of events) {
+      assert.deepEqual([typeof cat, pid, ph], ['string', process.pid, 'X']);
+      assert.ok(Number.isInteger(ts) && Number.isInteger(dur) && ts >= 0 && dur >= 0);
+    }
+    await session.run({ x: x() });
+    await session.release();
+    assert.equal(readdirSync(directory).length, 1);
+  });
+
+  it('enableProfiling writes the trace when the session is released or the process exits, and says why it cannot', async (t) => {
+    const directory = folder(t);
+    const released = await InferenceSession.create(write(directory, 'model.onnx', model), { enableProfiling: true, profileFilePrefix: join(directory, 'released') });
+    await released.release();
+    const [profile] = readdirSync(directory).filter((name) => name.startsWith('released'));
+    assert.equal(JSON.parse(readFileSync(join(directory, profile), 'utf8'))[0].name, 'model_loading_uri');
+    await errorsOf({ enableProfiling: true, profileFilePrefix: join(directory, 'exit') });
+    assert.equal(readdirSync(directory).filter((name) => name.startsWith('exit')).length, 1);
+    assert.match(await errorsOf({ enableProfiling: true, profileFilePrefix: '/there/is/no/folder' }), /\[E:onnxruntime:.*profile/);
+  });
+
+  it('intraOpNumThreads above what there can be is said to be cut', async () => {
+    assert.match(await errorsOf({ intraOpNumThreads: 100_000 }), /intraOpNumThreads.*1024/);
+  });
+});
+
+describe('run options', () => {
+  it('are checked as onnxruntime-node checks them', async () => {
+    const session = await create();
+    const accepted = [{}, { logSeverityLevel: 4 }, { tag: 'x' }, { logVerbosityLevel: 'x' }, { terminate: 5 }, { terminate: true }, { extra: 5 }, { unknown: 1 }, Object.freeze({ tag: 'x' })];
+    for (const options of accepted) {
+      assert.deepEqual([...(await session.run({ x: x() }, options)).y.data], [-1, -2]);
+      assert.deepEqual([...(await session.run({ x: x() }, ['y'], options)).y.data], [-1, -2]);
+    }
+    const refused = [
+      [{ logSeverityLevel: 'x' }, 'TypeError', /logSeverityLevel/], [{ logSeverityLevel: undefined }, 'TypeError', /logSeverityLevel/], [{ logSeverityLevel: 8 }, 'RangeError', /logSeverityLevel/],
+      [{ logSeverityLevel: 0.5 }, 'RangeError', /logSeverityLevel/], [{ tag: 5 }, 'TypeError', /tag/], [{ tag: undefined }, 'TypeError', /tag/],
+    ];
+    for (const [options, name, message] of refused) {
+      await assert.rejects(session.run({ x: x() }, options), { name, message });
+      await assert.rejects(session.run({ x: x() }, { y: null }, options), { name, message });
+    }
+  });
+});

@@ -1,0 +1,79 @@
+// `webnn-node-ort/register`: programs that load onnxruntime-node get this package.
+
+import assert from 'node:assert/strict';
+import { mkdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { folder, negate, root, runNode, write } from './support.mjs';
+
+/** Loads onnxruntime-node in each way that there is, and runs a model. */
+const APP = `
+  import * as namespace from 'onnxruntime-node';
+  import ort, { InferenceSession, Tensor, env, listSupportedBackends } from 'onnxruntime-node';
+  import { createRequire } from 'node:module';
+  import { Worker, isMainThread, threadId } from 'node:worker_threads';
+  const require = createRequire(import.meta.url);
+  const { default: dynamic } = await import('onnxruntime-node');
+  const isOne = require('onnxruntime-node') === ort && dynamic === ort && namespace.Tensor === Tensor;
+  const session = await InferenceSession.create('model.onnx');
+  const { y } = await session.run({ x: new Tensor('float32', [1], [1]) });
+  const own = require.resolve('onnxruntime-node').includes('ort');
+  console.log(isMainThread ? 'main' : 'worker', isOne, own, y.data[0], listSupportedBackends().length, env.versions.node);
+  if (isMainThread) new Worker(new URL(import.meta.url));`;
+
+const EXPECTED = 'main true true -1 2 1.30.0\nworker true true -1 2 1.30.0';
+
+/** A project that has this package, and an onnxruntime-node that must not be loaded if `hasOriginal`. */
+function project(t, hasOriginal) {
+  const directory = folder(t);
+  mkdirSync(join(directory, 'node_modules'));
+  symlinkSync(root, join(directory, 'node_modules', 'webnn-node-ort'));
+  if (hasOriginal) {
+    const original = join(directory, 'node_modules', 'onnxruntime-node');
+    mkdirSync(original);
+    write(original, 'package.json', '{ "name": "onnxruntime-node", "version": "1.2.3", "main": "index.js" }');
+    write(original, 'index.js', 'throw new Error("the original was loaded")');
+  }
+  write(directory, 'model.onnx', negate());
+  write(directory, 'app.mjs', APP);
+  write(directory, 'app.cjs', `
+    const { InferenceSession, Tensor } = require('onnxruntime-node');
+    InferenceSession.create('model.onnx').then((session) => session.run({ x: new Tensor('float32', [1], [1]) })).then(({ y }) => console.log(y.data[0]));`);
+  return directory;
+}
+
+describe('webnn-node-ort/register', () => {
+  for (const flag of ['--import', '--require']) {
+    for (const hasOriginal of [false, true]) {
+      it(`${flag} redirects import and require, in workers too, ${hasOriginal ? 'with' : 'without'} an onnxruntime-node`, async (t) => {
+        const cwd = project(t, hasOriginal);
+        assert.deepEqual(await runNode([flag, 'webnn-node-ort/register', 'app.mjs'], { cwd }), { status: 0, signal: null, stdout: EXPECTED, stderr: '' });
+        assert.deepEqual(await runNode([flag, 'webnn-node-ort/register', 'app.cjs'], { cwd }), { status: 0, signal: null, stdout: '-1', stderr: '' });
+      });
+    }
+  }
+
+  it('works from NODE_OPTIONS', async (t) => {
+    const cwd = project(t, true);
+    const env = { ...process.env, NODE_OPTIONS: '--import webnn-node-ort/register' };
+    assert.deepEqual(await runNode(['app.mjs'], { cwd, env }), { status: 0, signal: null, stdout: EXPECTED, stderr: '' });
+  });
+
+  it('leaves all other modules as they are', async (t) => {
+    const cwd = project(t, true);
+    write(cwd, 'others.mjs', `
+      import { createRequire } from 'node:module';
+      const require = createRequire(import.meta.url);
+      console.log(require('onnxruntime-node/package.json').version);
+      console.log(await import('onnxruntime-nodes').catch(({ code }) => code));
+      try { require('onnxruntime-node/dist/binding') } catch ({ code }) { console.log(code) }`);
+    const { stdout } = await runNode(['--import', 'webnn-node-ort/register', 'others.mjs'], { cwd });
+    assert.equal(stdout, '1.2.3\nERR_MODULE_NOT_FOUND\nMODULE_NOT_FOUND');
+  });
+
+  it('is needed: without it the original is loaded', async (t) => {
+    const { status, stderr } = await runNode(['app.cjs'], { cwd: project(t, true) });
+    assert.equal(status, 1);
+    assert.match(stderr, /the original was loaded/);
+  });
+});

@@ -1,0 +1,76 @@
+'use strict';
+
+/** Profiles of sessions in files that chrome://tracing and Perfetto show, as onnxruntime writes them. */
+
+const { writeFileSync } = require('node:fs');
+const { threadId } = require('node:worker_threads');
+
+/** Later events are left out, as by onnxruntime. */
+const MAX_EVENTS = 1_000_000;
+
+/**
+ * Local time as part of a file's name: 2026-01-31_13-59-59_999.
+ *
+ * @param {Date} time
+ */
+function fileTime(time) {
+  const text = (/** @type {number} */ number, digits = 2) => String(number).padStart(digits, '0');
+  const day = [time.getFullYear(), time.getMonth() + 1, time.getDate()].map((part) => text(part)).join('-');
+  const clock = [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => text(part)).join('-');
+  return `${day}_${clock}_${text(time.getMilliseconds(), 3)}`;
+}
+
+/** Events of one session, written when it ends. */
+class Profile {
+  #begin = performance.now();
+  /** @type {object[]} */
+  #events = [];
+  #path;
+  #log;
+  #isEnded = false;
+  #atExit = () => this.end();
+
+  /**
+   * @param {string} prefix of the file's path
+   * @param {InstanceType<typeof import('./log.js').Log>} log hears why there is no file
+   */
+  constructor(prefix, log) {
+    this.#path = `${prefix}_${fileTime(new Date())}.json`;
+    this.#log = log;
+    process.once('exit', this.#atExit);
+  }
+
+  /**
+   * Records what has just ended.
+   *
+   * @param {string} name
+   * @param {number} begin from `performance.now()`
+   * @param {'Session' | 'Node'} category
+   * @param {Record<string, unknown>} details
+   */
+  record(name, begin, category = 'Session', details = {}, end = performance.now()) {
+    if (this.#isEnded || this.#events.length >= MAX_EVENTS) {
+      return;
+    }
+    const microseconds = (/** @type {number} */ milliseconds) => Math.round(milliseconds * 1000);
+    const time = { dur: microseconds(end - begin), ts: microseconds(begin - this.#begin) };
+    this.#events.push({ cat: category, pid: process.pid, tid: threadId, ...time, ph: 'X', name, args: details });
+  }
+
+  /** Writes the file, once. */
+  end() {
+    if (this.#isEnded) {
+      return;
+    }
+    this.#isEnded = true;
+    process.off('exit', this.#atExit);
+    try {
+      writeFileSync(this.#path, `[\n${this.#events.map((event) => JSON.stringify(event)).join(',\n')}\n]\n`);
+    } catch (error) {
+      this.#log.error(`the profile cannot be written: ${/** @type {Error} */ (error).message}`);
+    }
+    this.#events = [];
+  }
+}
+
+module.exports = { Profile };

@@ -1,0 +1,284 @@
+'use strict';
+
+/** Sessions as onnxruntime-common wants them from a backend. */
+
+const { resolve } = require('node:path');
+const { MLTensor } = require('webnn-node');
+const { loadModel } = require('webnn-node/onnx');
+
+const { Log, SEVERITIES } = require('./log.js');
+const { checkRunOptions, toLocations, toSessionSettings } = require('./options.js');
+const { Profile } = require('./profile.js');
+const { toFeed, toTarget, toTensor } = require('./tensor.js');
+const { toMetadata, toPort, TYPES } = require('./types.js');
+
+/** @typedef {import('webnn-node/onnx').OnnxModel} OnnxModel */
+/** @typedef {import('onnxruntime-common').Tensor} Tensor */
+/** @typedef {import('./types.js').Port} Port */
+
+/** Types of which onnxruntime-common has no Tensor on a device. */
+const ONLY_ON_CPU = ['float64', 'int16', 'uint16'];
+
+/**
+ * A failure as onnxruntime-node reports it: an Error of no other class. It has what else is known.
+ *
+ * @param {unknown} cause
+ * @param {string} message
+ */
+function failure(cause, message) {
+  const { code, unsupported } = /** @type {Partial<import('webnn-node/onnx').OnnxError>} */ (cause);
+  return Object.assign(new Error(message, { cause }), code !== undefined && { code }, unsupported !== undefined && { unsupported });
+}
+
+/** @param {unknown} error */
+const messageOf = (error) => (error instanceof Error ? error.message : String(error));
+
+/** What becomes of an output: null for a new Tensor. @typedef {Map<string, ReturnType<typeof toTarget> | null>} Targets by name */
+
+/** A session, in the form of onnxruntime-common's InferenceSessionHandler. */
+class Session {
+  #Tensor;
+  #model;
+  #log;
+  #profile;
+  #inputs;
+  #outputs;
+  /** Names of the outputs that stay on the device, and the locations of their Tensors. @type {Map<string, string>} */
+  #onDevice = new Map();
+  #isDisposed = false;
+  /** Number of runs that have not ended. */
+  #running = 0;
+  /** Called when the last of them has ended. */
+  #idle = () => {};
+
+  /**
+   * @param {import('./backend.js').Common} common
+   * @param {OnnxModel} model
+   * @param {{log: InstanceType<typeof Log>, profile: InstanceType<typeof Profile> | undefined, isGpu: boolean}} parts
+   * @param {object} options of the session
+   */
+  constructor(common, model, { log, profile, isGpu }, options) {
+    this.#Tensor = common.Tensor;
+    this.#model = model;
+    this.#log = log;
+    this.#profile = profile;
+    this.inputNames = model.inputs.map(({ name }) => name);
+    this.outputNames = model.outputs.map(({ name }) => name);
+    this.inputMetadata = model.inputs.map(toMetadata);
+    this.outputMetadata = model.outputs.map(toMetadata);
+    this.#inputs = model.inputs.map((info) => toPort(info, 'input'));
+    this.#outputs = new Map(model.outputs.map((info) => [info.name, toPort(info, 'output')]));
+    this.#keepOnDevice(toLocations(options, this.outputNames), isGpu);
+  }
+
+  /**
+   * @param {Map<string, string>} locations by the names of outputs
+   * @param {boolean} isGpu
+   */
+  #keepOnDevice(locations, isGpu) {
+    for (const [name, location] of locations) {
+      const { type } = /** @type {Port} */ (this.#outputs.get(name));
+      const isThere = location === 'ml-tensor' || (location === 'gpu-buffer' && isGpu);
+      if (isThere && !ONLY_ON_CPU.includes(type)) {
+        this.#onDevice.set(name, location);
+      } else if (location !== 'cpu') {
+        this.#log.warn(`preferredOutputLocation of ${JSON.stringify(name)} is ${location}, and it is given on the CPU`);
+      }
+    }
+  }
+
+  /**
+   * @param {Record<string, unknown>} feeds
+   * @param {Record<string, unknown>} fetches
+   * @param {object} options
+   */
+  async run(feeds, fetches, options = {}) {
+    this.#requireAlive();
+    const begin = performance.now();
+    const values = Object.create(null);
+    for (const input of this.#inputs) {
+      values[input.name] = toFeed(feeds[input.name], input);
+    }
+    const targets = this.#targets(fetches);
+    checkRunOptions(options);
+    // Again: reading the arguments can run code of the caller.
+    this.#requireAlive();
+    this.#running += 1;
+    try {
+      const results = this.#tensors(await this.#model.run(values, this.#fetches(targets)), targets);
+      this.#profile?.record('model_run', begin);
+      return results;
+    } catch (error) {
+      throw failure(error, messageOf(error));
+    } finally {
+      this.#running -= 1;
+      if (this.#running === 0) {
+        this.#idle();
+      }
+    }
+  }
+
+  /**
+   * The outputs that are asked for, with the Tensors to write them to.
+   *
+   * @param {Record<string, unknown>} fetches
+   * @returns {Targets}
+   */
+  #targets(fetches) {
+    /** @type {Targets} */
+    const targets = new Map();
+    for (const [name, output] of this.#outputs) {
+      if (name in fetches) {
+        const target = fetches[name];
+        targets.set(name, target === null || target === undefined ? null : toTarget(target, output));
+      }
+    }
+    return targets;
+  }
+
+  /**
+   * What `OnnxModel.run` is asked for.
+   *
+   * @param {Targets} targets
+   */
+  #fetches(targets) {
+    /** @type {Record<string, import('webnn-node').MLTensor | 'tensor' | null>} */
+    const fetches = Object.create(null);
+    for (const name of this.#outputs.keys()) {
+      const target = targets.get(name);
+      if (target === undefined) {
+        fetches[name] = null;
+      } else if (target?.device !== undefined) {
+        fetches[name] = target.device;
+      } else if (target === null && this.#onDevice.has(name)) {
+        fetches[name] = 'tensor';
+      }
+    }
+    return fetches;
+  }
+
+  /**
+   * @param {Record<string, any>} results of `OnnxModel.run`
+   * @param {Targets} targets
+   * @returns {Record<string, Tensor>}
+   */
+  #tensors(results, targets) {
+    /** @type {Record<string, Tensor>} */
+    const tensors = Object.create(null);
+    for (const [name, target] of targets) {
+      const { type } = /** @type {Port} */ (this.#outputs.get(name));
+      const result = results[name];
+      if (result instanceof MLTensor) {
+        tensors[name] = this.#deviceTensor(result, type, this.#onDevice.get(name) ?? 'ml-tensor');
+        continue;
+      }
+      target?.write(result);
+      tensors[name] = toTensor(this.#Tensor, type, result);
+    }
+    return tensors;
+  }
+
+  /**
+   * A Tensor whose data stay on the device until `getData()` is called.
+   *
+   * @param {import('webnn-node').MLTensor} mlTensor
+   * @param {string} type
+   * @param {string} location
+   * @returns {Tensor}
+   */
+  #deviceTensor(mlTensor, type, location) {
+    const { array: TypedArray } = /** @type {{array: any}} */ (TYPES.get(type));
+    const options = {
+      dataType: /** @type {any} */ (type),
+      dims: [...mlTensor.shape],
+      download: async () => new TypedArray(await this.#model.context.readTensor(mlTensor)),
+      dispose: () => mlTensor.destroy(),
+    };
+    return location === 'gpu-buffer' ? this.#Tensor.fromGpuBuffer(/** @type {any} */ (mlTensor), options) : this.#Tensor.fromMLTensor(/** @type {any} */ (mlTensor), options);
+  }
+
+  /** Frees the session as soon as its runs have ended. */
+  async dispose() {
+    this.#requireAlive();
+    this.#isDisposed = true;
+    if (this.#running > 0) {
+      await new Promise((resolve) => {
+        this.#idle = () => resolve(undefined);
+      });
+    }
+    this.#profile?.end();
+    this.#model.destroy();
+  }
+
+  /** Does nothing, as in onnxruntime-node: `enableProfiling` starts the profile. */
+  startProfiling() {}
+
+  /** Writes the profile. */
+  endProfiling() {
+    this.#requireAlive();
+    this.#profile?.end();
+  }
+
+  #requireAlive() {
+    if (this.#isDisposed) {
+      throw new Error('Session already disposed: it was released.');
+    }
+  }
+}
+
+/**
+ * @param {import('./backend.js').Common} common whose Tensors the session gives
+ * @param {string | Uint8Array} source
+ * @param {object} options of the session
+ * @returns {Promise<Session>}
+ * @throws {TypeError | RangeError} for options that are wrong
+ * @throws {Error} if the model cannot be loaded
+ */
+async function createSession(common, source, options) {
+  const settings = toSessionSettings(options);
+  const { logLevel = 'warning' } = common.env;
+  const log = new Log(settings.severity ?? SEVERITIES.indexOf(logLevel), settings.logId);
+  settings.warnings.forEach((message) => log.warn(message));
+  settings.notes.forEach((message) => log.info(message));
+  const profile = settings.profilePrefix === undefined ? undefined : new Profile(settings.profilePrefix, log);
+  const begin = performance.now();
+  const { model, isGpu } = await load(source, settings, log);
+  profile?.record(typeof source === 'string' ? 'model_loading_uri' : 'model_loading_array', begin);
+  try {
+    return new Session(common, model, { log, profile, isGpu }, options);
+  } catch (error) {
+    model.destroy();
+    throw error;
+  }
+}
+
+/**
+ * @param {string | Uint8Array} source
+ * @param {import('./options.js').SessionSettings} settings
+ * @param {InstanceType<typeof Log>} log
+ * @returns {Promise<{model: OnnxModel, isGpu: boolean}>}
+ * @throws {Error}
+ */
+async function load(source, { device, mayFallBack, numThreads, externalData }, log) {
+  if (source.length === 0 && typeof source !== 'string') {
+    throw new Error('Load model failed: No graph was found in the protobuf, which is empty');
+  }
+  // Always a path, and never a URL.
+  const from = typeof source === 'string' && source !== '' ? resolve(source) : source;
+  const options = { looseDimensions: true, externalData, ...(numThreads !== undefined && { numThreads }) };
+  try {
+    try {
+      return { model: await loadModel(from, { ...options, device }), isGpu: device === 'gpu' };
+    } catch (error) {
+      if (device === 'cpu' || !mayFallBack || /** @type {{code?: string}} */ (error).code !== 'ERR_WEBNN_NOT_SUPPORTED') {
+        throw error;
+      }
+      log.warn(`the CPU is used instead of webgpu: ${messageOf(error)}`);
+      return { model: await loadModel(from, { ...options, device: 'cpu' }), isGpu: false };
+    }
+  } catch (error) {
+    throw failure(error, `Load model${typeof source === 'string' ? ` from ${source.slice(0, 1000).replace(/\p{Cc}/gu, '')}` : ''} failed: ${messageOf(error)}`);
+  }
+}
+
+module.exports = { createSession };

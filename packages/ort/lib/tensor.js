@@ -1,0 +1,232 @@
+'use strict';
+
+/** Between the Tensors of onnxruntime-common and the feeds and results of webnn-node. */
+
+const { MLTensor } = require('webnn-node');
+
+const { shown } = require('./options.js');
+const { TYPES } = require('./types.js');
+
+/** @typedef {import('onnxruntime-common').Tensor} Tensor of any copy of onnxruntime-common */
+/** @typedef {import('webnn-node/onnx').OnnxResult} Result */
+/** @typedef {import('webnn-node').MLTensor} DeviceTensor */
+
+/** Names of typed arrays, of any realm. @type {(value: unknown) => string | undefined} */
+const arrayName = Function.prototype.call.bind(/** @type {any} */ (Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Uint8Array.prototype), Symbol.toStringTag)).get);
+
+/** Locations of tensors, and the property that holds what is there. */
+const HOLDERS = new Map([['cpu', 'data'], ['cpu-pinned', 'data'], ['texture', 'texture'], ['gpu-buffer', 'gpuBuffer'], ['ml-tensor', 'mlTensor']]);
+
+/**
+ * Results that nobody has read, by the Tensors that stand for them. They are fed without a copy.
+ *
+ * @type {WeakMap<object, Result>}
+ */
+const unread = new WeakMap();
+
+/**
+ * @param {typeof import('onnxruntime-common').Tensor} Tensor class
+ * @param {string} type
+ * @param {Result} result
+ * @returns {Tensor} with the data of `result`, which it reads when it is read itself
+ */
+function toTensor(Tensor, type, result) {
+  const isRead = Object.getOwnPropertyDescriptor(result, 'data')?.get === undefined;
+  if (isRead) {
+    return new Tensor(/** @type {'float32'} */ (type), result.data, result.shape);
+  }
+  const { array: TypedArray } = /** @type {{array: any}} */ (TYPES.get(type));
+  const tensor = /** @type {any} */ (new Tensor(/** @type {'float32'} */ (type), new TypedArray(0), [0]));
+  tensor.dims = [...result.shape];
+  tensor.size = sizeOf(result.shape);
+  const keep = (/** @type {unknown} */ value) => {
+    unread.delete(tensor);
+    Object.defineProperty(tensor, 'cpuData', { value, writable: true, enumerable: true, configurable: true });
+  };
+  Object.defineProperty(tensor, 'cpuData', {
+    get() {
+      const { data } = result;
+      // A sealed or frozen one stays as it is.
+      if (!Object.isSealed(tensor)) {
+        keep(data);
+      }
+      return data;
+    },
+    set: keep,
+    enumerable: true,
+    configurable: true,
+  });
+  unread.set(tensor, result);
+  return tensor;
+}
+
+/** @param {readonly number[]} shape */
+const sizeOf = (shape) => shape.reduce((size, length) => size * length, 1);
+
+/**
+ * @typedef {object} Checked what is known of a Tensor of any class
+ * @property {string} type
+ * @property {number[]} dims
+ * @property {ArrayBufferView & {length: number, set(data: unknown): void} | undefined} data `size` elements, on the CPU
+ * @property {DeviceTensor | undefined} device the tensor of the device
+ * @property {Result | undefined} result the result that it stands for, if nobody has read that
+ */
+
+/**
+ * Reads a Tensor by its form: it may be of another copy of onnxruntime-common.
+ *
+ * @param {any} tensor
+ * @param {string} what for messages
+ * @returns {Checked}
+ * @throws {TypeError | RangeError} as onnxruntime-node does for what is no tensor
+ */
+function checkTensor(tensor, what) {
+  if (typeof tensor !== 'object' || tensor === null) {
+    throw new TypeError(`${what} is ${shown(tensor)}, expected a Tensor, which is an object`);
+  }
+  const dims = checkDims(tensor.dims, what);
+  const { location, type } = tensor;
+  if (typeof location !== 'string') {
+    throw new TypeError(`${what}: location is ${shown(location)}, expected a string`);
+  }
+  const holder = HOLDERS.get(location);
+  if (holder === undefined) {
+    throw new RangeError(`${what}: location is ${shown(location)}${location === 'none' ? ', because the tensor is disposed' : ''}, expected one of ${[...HOLDERS.keys()].join(', ')}`);
+  }
+  if (typeof type !== 'string') {
+    throw new TypeError(`${what}: type is ${shown(type)}, expected a string`);
+  }
+  const known = TYPES.get(type);
+  if (known === undefined) {
+    throw new TypeError(`${what}: type is ${shown(type)}, expected one of ${[...TYPES.keys()].join(', ')}`);
+  }
+  if (location === 'texture') {
+    throw new TypeError(`${what}: location is "texture", which only browsers have`);
+  }
+  if (holder !== 'data') {
+    const device = tensor[holder];
+    if (!(device instanceof MLTensor)) {
+      throw new TypeError(`${what}: ${holder} is ${shown(device)}, expected an MLTensor`);
+    }
+    return { type, dims, data: undefined, device, result: undefined };
+  }
+  const result = unread.get(tensor);
+  if (result !== undefined && isSame(result.shape, dims)) {
+    return { type, dims, data: undefined, device: undefined, result };
+  }
+  return { type, dims, data: checkData(tensor.data, type, dims, what), device: undefined, result: undefined };
+}
+
+/**
+ * @param {readonly number[]} a
+ * @param {readonly number[]} b
+ */
+const isSame = (a, b) => a.length === b.length && a.every((size, axis) => size === b[axis]);
+
+/**
+ * @param {unknown} dims
+ * @param {string} what
+ * @returns {number[]}
+ */
+function checkDims(dims, what) {
+  if (!Array.isArray(dims)) {
+    throw new TypeError(`${what}: dims is ${shown(dims)}, expected an array`);
+  }
+  const copy = Array.from(dims);
+  copy.forEach((size, axis) => {
+    if (typeof size !== 'number') {
+      throw new TypeError(`${what}: dims[${axis}] is ${shown(size)}, expected a number`);
+    }
+    if (!Number.isInteger(size) || size < 0 || size > 2 ** 32 - 1) {
+      throw new RangeError(`${what}: dims[${axis}] is ${size}, expected a whole number from 0 to ${2 ** 32 - 1}`);
+    }
+  });
+  return copy;
+}
+
+/**
+ * @param {any} data
+ * @param {string} type
+ * @param {number[]} dims
+ * @param {string} what
+ * @returns {any} as many elements as there are
+ */
+function checkData(data, type, dims, what) {
+  if (type === 'string') {
+    if (!Array.isArray(data)) {
+      throw new TypeError(`${what}: data is ${shown(data)}, expected an array for the type string`);
+    }
+    return data;
+  }
+  const kind = arrayName(data);
+  const { array } = /** @type {{array: any}} */ (TYPES.get(type));
+  if (kind !== array.name && !(type === 'float16' && (kind === 'Uint16Array' || kind === 'Float16Array'))) {
+    const expected = type === 'float16' ? 'Uint16Array or Float16Array' : array.name;
+    throw new TypeError(`${what}: data is ${kind === undefined ? shown(data) : `a ${kind}`}, expected a ${expected} for the type ${type}`);
+  }
+  const size = sizeOf(dims);
+  if (data.length < size) {
+    throw new Error(`${what} has ${data.length} elements${data.length === 0 ? ' (or is detached)' : ''}, expected ${size} for [${dims.join(', ')}]`);
+  }
+  return data.length > size ? data.subarray(0, size) : data;
+}
+
+/**
+ * The value of an input for `OnnxModel.run`.
+ *
+ * @param {unknown} tensor
+ * @param {import('./types.js').Port} input
+ * @returns {import('webnn-node/onnx').OnnxFeed}
+ * @throws {TypeError | RangeError} for what is no tensor
+ * @throws {Error} for a tensor of another type than the input
+ */
+function toFeed(tensor, { type, isScalar, what }) {
+  const given = checkTensor(tensor, what);
+  requireType(given, type, what);
+  if (given.device !== undefined) {
+    return given.device;
+  }
+  // Programs feed scalars as lists of one number.
+  const isListOfOne = isScalar && given.dims.length > 0 && sizeOf(given.dims) === 1;
+  if (given.result !== undefined && !isListOfOne) {
+    return given.result;
+  }
+  const data = given.data ?? /** @type {Result} */ (given.result).data;
+  return { data, shape: isListOfOne ? [] : given.dims };
+}
+
+/**
+ * @param {Checked} tensor
+ * @param {string} type
+ * @param {string} what
+ * @throws {Error} if the tensor is of another type
+ */
+function requireType(tensor, type, what) {
+  if (tensor.type !== type) {
+    throw new Error(`${what} is a tensor of ${tensor.type}, expected ${type}`);
+  }
+}
+
+/**
+ * A Tensor that the caller has given for an output, as what is to be written to.
+ *
+ * @param {unknown} tensor
+ * @param {import('./types.js').Port} output
+ * @returns {{device: DeviceTensor | undefined, write(result: Result): void}}
+ */
+function toTarget(tensor, { type, what }) {
+  const target = checkTensor(tensor, what);
+  requireType(target, type, what);
+  return {
+    device: target.device,
+    write({ data, shape }) {
+      if (!isSame(shape, target.dims)) {
+        throw new Error(`${what} is [${shape.join(', ')}], and the tensor for it is [${target.dims.join(', ')}]`);
+      }
+      const array = target.data ?? /** @type {any} */ (tensor).data;
+      new Uint8Array(array.buffer, array.byteOffset, array.byteLength).set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+    },
+  };
+}
+
+module.exports = { toFeed, toTarget, toTensor };

@@ -1,0 +1,77 @@
+'use strict';
+
+/** Types of elements, and what the inputs and outputs of a model are. */
+
+/** Engines without Float16Array have only the bits of float16. */
+const Float16 = /** @type {any} */ (globalThis).Float16Array ?? Uint16Array;
+
+/**
+ * Element types as onnxruntime names them, with their names in ONNX and their arrays.
+ *
+ * @type {Map<string, {onnx: string, array: new (source: any) => ArrayBufferView & ArrayLike<any>}>}
+ */
+const TYPES = new Map([
+  ['float32', { onnx: 'float', array: Float32Array }],
+  ['uint8', { onnx: 'uint8', array: Uint8Array }],
+  ['int8', { onnx: 'int8', array: Int8Array }],
+  ['uint16', { onnx: 'uint16', array: Uint16Array }],
+  ['int16', { onnx: 'int16', array: Int16Array }],
+  ['int32', { onnx: 'int32', array: Int32Array }],
+  ['int64', { onnx: 'int64', array: BigInt64Array }],
+  ['string', { onnx: 'string', array: /** @type {any} */ (Array) }],
+  ['bool', { onnx: 'bool', array: Uint8Array }],
+  ['float16', { onnx: 'float16', array: Float16 }],
+  ['float64', { onnx: 'double', array: Float64Array }],
+  ['uint32', { onnx: 'uint32', array: Uint32Array }],
+  ['uint64', { onnx: 'uint64', array: BigUint64Array }],
+  ['uint4', { onnx: 'uint4', array: Uint8Array }],
+  ['int4', { onnx: 'int4', array: Uint8Array }],
+]);
+
+const NAMES = new Map([...TYPES].map(([name, { onnx }]) => [onnx, name]));
+
+/**
+ * What `inputMetadata` and `outputMetadata` say.
+ *
+ * @param {import('webnn-node/onnx').OnnxValueInfo} info
+ * @returns {import('onnxruntime-common').InferenceSession.ValueMetadata}
+ * @throws {Error} for a tensor of a type that onnxruntime-common does not have
+ */
+function toMetadata({ name, type, declaredShape }) {
+  const [, element] = /^tensor\((.*)\)$/.exec(type) ?? [];
+  if (element === undefined) {
+    return { name, isTensor: false };
+  }
+  const known = NAMES.get(element);
+  if (known === undefined) {
+    throw new Error(`${JSON.stringify(name)} is a ${type}, which no Tensor can be`);
+  }
+  return { name, isTensor: true, type: /** @type {import('onnxruntime-common').Tensor.Type} */ (known), shape: [...(declaredShape ?? [])] };
+}
+
+/**
+ * An input or output, as runs need it.
+ *
+ * @typedef {object} Port
+ * @property {string} name
+ * @property {string} type of the elements
+ * @property {boolean} isScalar whether the model says so
+ * @property {string} what messages call its tensors
+ */
+
+/**
+ * @param {import('webnn-node/onnx').OnnxValueInfo} info
+ * @param {'input' | 'output'} kind
+ * @returns {Port}
+ * @throws {Error} for what is no tensor of numbers
+ */
+function toPort(info, kind) {
+  const { name } = info;
+  const metadata = toMetadata(info);
+  if (!metadata.isTensor || metadata.type === 'string') {
+    throw new Error(`${JSON.stringify(name)} is a ${info.type}, which is not supported`);
+  }
+  return { name, type: metadata.type, isScalar: info.declaredShape?.length === 0, what: `run: ${kind} ${JSON.stringify(name)}` };
+}
+
+module.exports = { TYPES, toMetadata, toPort };

@@ -1,0 +1,150 @@
+//! Nodes with inputs that have no elements, which no operand of WebNN can be. Their outputs mostly have none either. What
+//! sizes those have is found by translating the node for other sizes in place of 0.
+
+use super::call::Call;
+use super::import::{Importer, Place, Scope, Value, with_importer};
+use super::proto;
+use super::registry::Entry;
+use crate::dimension::Dim;
+use crate::ir::Builder;
+use crate::shape::Descriptor;
+use std::collections::HashMap;
+
+/// Sizes that stand in for 0. Sizes of outputs grow by the same from 0 to the first one as from that to the second one, with
+/// strides up to 4 or of 6, 8, 12 or 24 too.
+const STAND_INS: [u32; 2] = [24, 48];
+
+impl Importer<'_> {
+    /// The outputs of `node`, of which an input has no elements, if none of them has any.
+    pub(super) fn without_elements(
+        &self,
+        (node, entry): (&proto::Node, &Entry),
+        inputs: &[Option<Value>],
+        attributes: &[proto::Attribute],
+        (opset, place): (i64, Place),
+    ) -> Option<Vec<Value>> {
+        if attributes.iter().any(|attribute| attribute.g.is_some()) {
+            return None;
+        }
+        let outputs_for = |size: u32| -> Option<Vec<Descriptor>> {
+            let mut builder = Builder::with_limit(self.builder.max_tensor_bytes());
+            let mut stand_in = |input: &Value| match input {
+                Value::Operand(id) => builder.stand_in(self.builder, *id).ok().map(Value::Operand),
+                Value::Empty(descriptor) => {
+                    let sizes = descriptor.shape.iter().map(|&dim| if dim == 0 { Dim::from(size) } else { dim });
+                    let descriptor = Descriptor { dtype: descriptor.dtype, shape: sizes.collect() };
+                    builder.unnamed_input(descriptor).ok().map(Value::Operand)
+                }
+                other => Some(other.clone()),
+            };
+            let inputs = inputs.iter().map(|input| match input {
+                Some(input) => stand_in(input).map(Some),
+                None => Some(None),
+            });
+            let inputs = inputs.collect::<Option<Vec<_>>>()?;
+            let initializers = HashMap::new();
+            let place = Place { scope: &Scope::of(&initializers), ..place };
+            let translated = with_importer(self.model, &mut builder, 0, false, |importer| {
+                let mut call = Call::new(importer, node, inputs, attributes.to_vec(), opset, place);
+                let outputs = (entry.translate)(&mut call).ok();
+                Ok(outputs.and_then(|outputs| outputs.iter().map(|output| importer.described(output)).collect()))
+            });
+            translated.ok().flatten()
+        };
+        let [small, large] = [outputs_for(STAND_INS[0])?, outputs_for(STAND_INS[1])?];
+        let at_zero = |(small, large): (&Descriptor, &Descriptor)| {
+            let sizes = small.shape.iter().zip(&large.shape).map(|(&small, &large)| match small == large {
+                true => small,
+                false => small + small - large,
+            });
+            let output = Descriptor { dtype: small.dtype, shape: sizes.collect() };
+            let is_sound = small.rank() == large.rank() && output.shape.iter().all(|&size| size >= 0);
+            (is_sound && output.is_empty()).then_some(Value::Empty(output))
+        };
+        small.iter().zip(&large).map(at_zero).collect()
+    }
+
+    /// Type and shape of a tensor.
+    fn described(&self, value: &Value) -> Option<Descriptor> {
+        match value {
+            Value::Operand(id) => Some(self.builder.descriptor(*id).clone()),
+            Value::Empty(descriptor) => Some(descriptor.clone()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dimension::numbers;
+    use crate::ir::Builder;
+    use crate::onnx::file::Files;
+    use crate::onnx::tensor::ElementType::{Float, Int64, Uint8};
+    use crate::onnx::testing::{Attr, TestGraph};
+    use crate::onnx::{Model, Request, import};
+
+    fn shape_of(graph: TestGraph) -> Vec<u32> {
+        let model = Model::decode(graph.encode(17), Files::default()).unwrap();
+        let imported = import(&model, &mut Builder::new(), &Request::default()).unwrap();
+        numbers(&imported.outputs[0].descriptor.shape)
+    }
+
+    #[test]
+    fn outputs_of_nodes_without_elements_have_their_shapes() {
+        let x = |shape: &[&str]| TestGraph::default().input("x", Float, shape);
+        let weights = |shape: &[i64]| vec![0.5; shape.iter().product::<i64>() as usize];
+        let pads = || vec![("pads", Attr::Ints(&[1, 1, 1, 1])), ("strides", Attr::Ints(&[2, 2]))];
+        let cases = [
+            (x(&["0", "3"]).floats("w", &[3, 4], &weights(&[3, 4])).node("MatMul", "x w", "y", vec![]), vec![0, 4]),
+            (
+                x(&["2", "0", "3"]).floats("w", &[3, 4], &weights(&[12])).node("MatMul", "x w", "y", vec![]),
+                vec![2, 0, 4],
+            ),
+            (x(&["0", "3"]).floats("w", &[3, 4], &weights(&[12])).node("Gemm", "x w", "y", vec![]), vec![0, 4]),
+            (
+                x(&["0", "2", "9", "9"]).floats("w", &[5, 2, 3, 3], &weights(&[90])).node("Conv", "x w", "y", pads()),
+                vec![0, 5, 5, 5],
+            ),
+            (
+                x(&["0", "4"]).node("ArgMax", "x", "y", vec![("axis", Attr::Int(1)), ("keepdims", Attr::Int(0))]),
+                vec![0],
+            ),
+            (x(&["5", "4"]).input("i", Int64, &["0", "1"]).node("GatherND", "x i", "y", vec![]), vec![0, 4]),
+            (
+                x(&["5", "4"]).input("i", Int64, &["5", "0"]).node(
+                    "GatherElements",
+                    "x i",
+                    "y",
+                    vec![("axis", Attr::Int(1))],
+                ),
+                vec![5, 0],
+            ),
+            (
+                x(&["0"])
+                    .floats("s", &[], &[0.5])
+                    .raw("z", Uint8, &[], &[3])
+                    .node("QuantizeLinear", "x s z", "q", vec![])
+                    .node("DequantizeLinear", "q s z", "y", vec![]),
+                vec![0],
+            ),
+        ];
+        for (graph, expected) in cases {
+            assert_eq!(shape_of(graph.output("y")), expected);
+        }
+    }
+
+    #[test]
+    fn outputs_with_elements_are_computed_or_refused() {
+        let scatter = |operator: &str, indices: &[&str], updates: &[&str]| {
+            let graph = TestGraph::default().input("x", Float, &["5", "4"]).input("i", Int64, indices);
+            graph.input("u", Float, updates).node(operator, "x i u", "y", vec![]).output("y")
+        };
+        assert!(scatter("ScatterND", &["0", "1"], &["0", "4"]).text(17).contains("output y = %"));
+        assert!(scatter("ScatterElements", &["0", "4"], &["0", "4"]).text(17).contains("output y = %"));
+        let graph = TestGraph::default().input("a", Float, &["3", "0"]).input("b", Float, &["0", "4"]);
+        let text = graph.node("MatMul", "a b", "y", vec![]).output("y").text(17);
+        assert!(text.contains("constant float32 [3, 4]"), "{text}");
+        let graph = TestGraph::default().input("x", Float, &["0"]).node("DynamicQuantizeLinear", "x", "y s z", vec![]);
+        assert!(graph.output("s").refusal(17).contains("no elements"));
+    }
+}
