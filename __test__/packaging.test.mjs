@@ -181,6 +181,7 @@ describe('the installed packages', () => {
     assert.deepEqual(filesOf('webnn-node', /^lib\/.+\.js$/), ['CHANGELOG.md', ...COMMON, ...entriesOf(manifest)].sort());
     assert.deepEqual(filesOf('webnn-node-compat', /^lib\/.+\.js$/), [...COMMON, 'index.d.ts', 'index.js'].sort());
     assert.deepEqual(filesOf('webnn-node-cli', /^lib\/.+\.(mjs|d\.mts|css)$/), [...COMMON, 'bin/webnn-node.js'].sort());
+    assert.deepEqual(filesOf('webnn-node-ort', /^lib\/.+\.m?js$/), [...COMMON, 'index.d.ts', 'index.js', 'register.d.ts', 'register.js'].sort());
   });
 
   test('bring the package of this platform, which is the addon, and nothing else', () => {
