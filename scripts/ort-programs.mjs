@@ -15,14 +15,17 @@ import { entry, Failure, isProgram, outputOf, root, run, runNpm, say } from './p
 import { pythonEnvironment } from './python.mjs';
 import { installLocked, installPackages, setUp } from './setup.mjs';
 
-const TESTS = join(root, '__test__', 'ort-programs');
-const PROGRAMS_FOLDER = join(TESTS, 'programs');
+/** The programs beside onnxruntime-node. */
+export const ORIGINAL = join(root, '__test__', 'ort-programs');
+const PROGRAMS_FOLDER = join(ORIGINAL, 'programs');
 const GENERATORS = join(root, '..', 'shared', 'bench');
 
 /** Everything that is written. */
 const FOLDER = join(root, 'target', 'ort-programs');
 const DATA = { models: join(FOLDER, 'models'), speech: join(FOLDER, 'speech') };
-const REPLACED = join(FOLDER, 'replaced');
+
+/** The programs with the packed stand-in in the place of onnxruntime-node. */
+export const REPLACED = join(FOLDER, 'replaced');
 
 const STAND_IN = 'webnn-node-ort';
 
@@ -34,7 +37,7 @@ const MODELS = {
   llm: [join(GENERATORS, 'make_llm.py'), TINY_LLM],
   'llm-explicit': [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --style explicit`],
   embedder: [join(GENERATORS, 'make_embedder.py'), TINY_ENCODER],
-  classifier: [join(TESTS, 'make_classifier.py'), ''],
+  classifier: [join(ORIGINAL, 'make_classifier.py'), ''],
 };
 
 /** What is said in recordings, with the pauses between words in units of 10 ms. */
@@ -96,12 +99,18 @@ async function writeSpeech() {
   });
 }
 
-/** Installs the programs with the packed stand-in in the place of onnxruntime-node. */
-async function installReplaced() {
+/** Installs what {@link ORIGINAL} asks for. */
+export const installOriginal = () => installLocked('the programs', ORIGINAL);
+
+/**
+ * Packs the stand-in with the addon in the repository root, and installs {@link REPLACED}.
+ * @returns {Promise<string[]>} the tarballs of the stand-in and what it needs
+ */
+export async function installReplaced() {
   const packed = packThisPlatform(join(FOLDER, 'staged'), join(FOLDER, 'packed'));
   const [tarball] = packed.filter(({ name }) => name === STAND_IN);
   const others = tarballsFor(STAND_IN, packed).filter((file) => file !== tarball.file);
-  const manifest = JSON.parse(readFileSync(join(TESTS, 'package.json'), 'utf8'));
+  const manifest = JSON.parse(readFileSync(join(ORIGINAL, 'package.json'), 'utf8'));
   manifest.dependencies['onnxruntime-node'] = `file:${tarball.file}`;
   for (const file of others) {
     const { name } = /** @type {{ name: string }} */ (packed.find((one) => one.file === file));
@@ -109,14 +118,15 @@ async function installReplaced() {
   }
   rmSync(REPLACED, { recursive: true, force: true });
   cpSync(PROGRAMS_FOLDER, REPLACED, { recursive: true });
-  cpSync(join(TESTS, 'package-lock.json'), join(REPLACED, 'package-lock.json'));
+  cpSync(join(ORIGINAL, 'package-lock.json'), join(REPLACED, 'package-lock.json'));
   writeFileSync(join(REPLACED, 'package.json'), JSON.stringify(manifest));
   await runNpm('installation of the programs on webnn-node-ort', ['install', '--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: REPLACED });
+  return [tarball.file, ...others];
 }
 
 /** Computes the reference results by the onnxruntime-node that is installed beside the tests. */
 async function writeReferences() {
-  const { version } = JSON.parse(readFileSync(join(TESTS, 'node_modules', 'onnxruntime-node', 'package.json'), 'utf8'));
+  const { version } = JSON.parse(readFileSync(join(ORIGINAL, 'node_modules', 'onnxruntime-node', 'package.json'), 'utf8'));
   /** @type {Record<string, unknown>} */
   const results = {};
   for (const name of Object.keys(PROGRAMS)) {
@@ -135,7 +145,7 @@ if (isProgram(import.meta.url)) {
     const options = /** @type {const} */ ({ prebuilt: { type: 'boolean', default: false }, reference: { type: 'boolean', default: false } });
     const { prebuilt, reference } = parseArgs({ options }).values;
     await (prebuilt || reference ? installPackages() : setUp());
-    await installLocked('the programs', TESTS);
+    await installOriginal();
     await writeModels();
     await writeSpeech();
     if (reference) {
@@ -144,6 +154,6 @@ if (isProgram(import.meta.url)) {
     }
     await installReplaced();
     const env = { WEBNN_ORT_REPLACED: REPLACED, WEBNN_ORT_DATA: FOLDER };
-    await run('tests of the programs', process.execPath, ['--test', join(TESTS, 'programs.test.mjs')], { env });
+    await run('tests of the programs', process.execPath, ['--test', join(ORIGINAL, 'programs.test.mjs')], { env });
   });
 }
