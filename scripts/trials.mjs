@@ -2,10 +2,11 @@
 // and by `npm test`. A package of packages/ needs a row here.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { Failure, npmOutput, root } from './process.mjs';
+import { thisPlatform } from './setup.mjs';
 
 /**
  * The programs of a page that need no file, and what they print according to the blocks below them.
@@ -45,7 +46,7 @@ export class Project {
     npmOutput('installation', args, { cwd: this.folder, env: environmentWithoutRust() });
   }
 
-  /** Names of the packages that are installed, but for scopes. */
+  /** Names of the packages and scopes that are installed. */
   get packages() {
     return readdirSync(join(this.folder, 'node_modules')).filter((name) => !name.startsWith('.')).sort();
   }
@@ -118,7 +119,7 @@ function expect(what, got, expected) {
 function tryPage(project, page) {
   const programs = programsOf(page);
   programs.forEach(({ program, printed }, i) => expect(`program ${i + 1} of ${page}`, project.run(`program-${i}.mjs`, program), printed));
-  return `${programs.length} ${programs.length === 1 ? 'program' : 'programs'} of ${page} ${programs.length === 1 ? 'prints' : 'print'} what it shows`;
+  return `prints what ${page} shows, in programs: ${programs.length}`;
 }
 
 /** A model that averages the channels of a picture. */
@@ -140,6 +141,37 @@ function tryCommandLine(project) {
 }
 
 /**
+ * The examples of webnn-node-ort: a program with a flag of Node, and one whose library gets the package by an override.
+ *
+ * @param {Project} project
+ * @param {Record<string, string>} tarballs
+ */
+function tryStandIn(project, tarballs) {
+  const examples = join(root, 'packages', 'ort', 'examples');
+  const printed = 'Float32Array(3) [ 101, 7592, 0 ]';
+  const copy = (/** @type {string} */ name, /** @type {string} */ folder) => cpSync(join(examples, name), folder, { recursive: true });
+  copy('flag', project.folder);
+  const { start } = JSON.parse(readFileSync(join(examples, 'flag', 'package.json'), 'utf8')).scripts;
+  const [, ...args] = start.split(' ');
+  expect('the example with a flag', project.command(process.execPath, ...args), printed);
+
+  const other = new Project();
+  try {
+    copy('override', other.folder);
+    const { dependencies, overrides } = JSON.parse(readFileSync(join(examples, 'override', 'package.json'), 'utf8'));
+    expect('the overrides of the example', Object.keys(overrides), ['onnxruntime-node']);
+    const needed = ['webnn-node', `webnn-node-${thisPlatform()}`].map((name) => tarballs[name]);
+    other.install(needed, { dependencies, overrides: { 'onnxruntime-node': `file:${tarballs['webnn-node-ort']}` } });
+    expect('the example with an override', other.command(process.execPath, 'app.mjs'), printed);
+    const { name } = JSON.parse(readFileSync(join(other.folder, 'node_modules', 'onnxruntime-node', 'package.json'), 'utf8'));
+    expect('what is installed as onnxruntime-node', name, 'webnn-node-ort');
+  } finally {
+    other.remove();
+  }
+  return 'a program and a library that load onnxruntime-node run, by a flag and by an override';
+}
+
+/**
  * By the name of a package: tries it in a project in which it is installed, and returns a line about that. The tarballs of all
  * packages, by name, are for projects of another kind.
  *
@@ -149,10 +181,5 @@ export const TRIALS = {
   'webnn-node': (project) => tryPage(project, 'README.md'),
   'webnn-node-cli': tryCommandLine,
   'webnn-node-compat': (project) => tryPage(project, 'packages/compat/README.md'),
-  'webnn-node-ort': (project) => {
-    const main = join(project.folder, 'node_modules', 'webnn-node-ort', 'index.js');
-    if (!existsSync(main)) return 'is installed; it has no entry yet';
-    project.command(process.execPath, '--eval', "require('webnn-node-ort')");
-    return 'loads';
-  },
+  'webnn-node-ort': tryStandIn,
 };

@@ -89,6 +89,19 @@ describe('InferenceSession.create', () => {
     assert.deepEqual(session.outputMetadata, metadata('y'));
   });
 
+  it('describes outputs that are no tensors, and computes the others', async () => {
+    const session = await InferenceSession.create(writeModel({
+      inputs: [value('x', FLOAT, [2])],
+      outputs: [onnx.sequenceValue('list', FLOAT), value('y', FLOAT, [2])],
+      nodes: [node('SplitToSequence', ['x'], ['list']), node('Neg', ['x'], ['y'])],
+    }));
+    assert.deepEqual(session.outputNames, ['list', 'y']);
+    assert.deepEqual(session.outputMetadata, [{ name: 'list', isTensor: false }, { name: 'y', isTensor: true, type: 'float32', shape: [2] }]);
+    const feeds = { x: new Tensor('float32', [1, -2], [2]) };
+    assert.deepEqual([...(await session.run(feeds, ['y'])).y.data], [-1, 2]);
+    await assert.rejects(session.run(feeds), { name: 'Error', message: /"list".*seq\(tensor\(float\)\)/ });
+  });
+
   it('lets programs add properties to a session', async () => {
     const session = await InferenceSession.create(negate());
     session.config = { model_type: 'bert' };

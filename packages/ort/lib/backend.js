@@ -57,7 +57,7 @@ function programCommon() {
   try {
     return createRequire(resolve(program)).resolve('onnxruntime-common');
   } catch (error) {
-    if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'MODULE_NOT_FOUND') {
+    if (!['MODULE_NOT_FOUND', 'ERR_PACKAGE_PATH_NOT_EXPORTED'].includes(/** @type {NodeJS.ErrnoException} */ (error).code ?? '')) {
       throw error;
     }
     return undefined;
@@ -72,8 +72,16 @@ function programCommon() {
 function registerBackends(common) {
   registerBackend(common);
   const path = programCommon();
-  if (path !== undefined && path !== require.resolve('onnxruntime-common')) {
+  if (path === undefined || path === require.resolve('onnxruntime-common')) {
+    return;
+  }
+  try {
     registerBackend(require(path));
+  } catch (error) {
+    // Versions before 1.17 know no such backends. A program that has one for something else can still use this package.
+    if (!(error instanceof TypeError)) {
+      throw error;
+    }
   }
 }
 

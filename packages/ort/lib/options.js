@@ -91,7 +91,10 @@ const WEBGPU_OPTIONS = {
 
 /** @type {Check} onnxruntime-common has removed the providers that nobody registered */
 const requireProviders = (value, what) => {
-  for (const [at, provider] of /** @type {any[]} */ (value).entries()) {
+  if (!Array.isArray(value)) {
+    throw new TypeError(`${what} is ${shown(value)}, expected an array`);
+  }
+  for (const [at, provider] of value.entries()) {
     if (provider?.deviceId !== undefined && provider.name !== 'webgpu') {
       requireNumber(provider.deviceId, `${what}[${at}].deviceId`);
     }

@@ -2,10 +2,9 @@
 
 /** Sessions as onnxruntime-common wants them from a backend. */
 
-const { resolve } = require('node:path');
 const { MLTensor } = require('webnn-node');
-const { loadModel } = require('webnn-node/onnx');
 
+const { failure, load, messageOf } = require('./load.js');
 const { Log, SEVERITIES } = require('./log.js');
 const { checkRunOptions, toLocations, toSessionSettings } = require('./options.js');
 const { Profile } = require('./profile.js');
@@ -13,25 +12,12 @@ const { toFeed, toTarget, toTensor } = require('./tensor.js');
 const { toMetadata, toPort, TYPES } = require('./types.js');
 
 /** @typedef {import('webnn-node/onnx').OnnxModel} OnnxModel */
+/** @typedef {import('webnn-node/onnx').OnnxValueInfo} OnnxValueInfo */
 /** @typedef {import('onnxruntime-common').Tensor} Tensor */
 /** @typedef {import('./types.js').Port} Port */
 
 /** Types of which onnxruntime-common has no Tensor on a device. */
 const ONLY_ON_CPU = ['float64', 'int16', 'uint16'];
-
-/**
- * A failure as onnxruntime-node reports it: an Error of no other class. It has what else is known.
- *
- * @param {unknown} cause
- * @param {string} message
- */
-function failure(cause, message) {
-  const { code, unsupported } = /** @type {Partial<import('webnn-node/onnx').OnnxError>} */ (cause);
-  return Object.assign(new Error(message, { cause }), code !== undefined && { code }, unsupported !== undefined && { unsupported });
-}
-
-/** @param {unknown} error */
-const messageOf = (error) => (error instanceof Error ? error.message : String(error));
 
 /** What becomes of an output: null for a new Tensor. @typedef {Map<string, ReturnType<typeof toTarget> | null>} Targets by name */
 
@@ -43,6 +29,8 @@ class Session {
   #profile;
   #inputs;
   #outputs;
+  /** Outputs that are no tensors. */
+  #others;
   /** Names of the outputs that stay on the device, and the locations of their Tensors. @type {Map<string, string>} */
   #onDevice = new Map();
   #isDisposed = false;
@@ -54,20 +42,22 @@ class Session {
   /**
    * @param {import('./backend.js').Common} common
    * @param {OnnxModel} model
+   * @param {readonly OnnxValueInfo[]} outputs also those that are no tensors, and which the loaded model does not have
    * @param {{log: InstanceType<typeof Log>, profile: InstanceType<typeof Profile> | undefined, isGpu: boolean}} parts
    * @param {object} options of the session
    */
-  constructor(common, model, { log, profile, isGpu }, options) {
+  constructor(common, model, outputs, { log, profile, isGpu }, options) {
     this.#Tensor = common.Tensor;
     this.#model = model;
     this.#log = log;
     this.#profile = profile;
     this.inputNames = model.inputs.map(({ name }) => name);
-    this.outputNames = model.outputs.map(({ name }) => name);
+    this.outputNames = outputs.map(({ name }) => name);
     this.inputMetadata = model.inputs.map(toMetadata);
-    this.outputMetadata = model.outputs.map(toMetadata);
+    this.outputMetadata = outputs.map(toMetadata);
     this.#inputs = model.inputs.map((info) => toPort(info, 'input'));
     this.#outputs = new Map(model.outputs.map((info) => [info.name, toPort(info, 'output')]));
+    this.#others = outputs.filter(({ name }) => !this.#outputs.has(name));
     this.#keepOnDevice(toLocations(options, this.outputNames), isGpu);
   }
 
@@ -77,7 +67,7 @@ class Session {
    */
   #keepOnDevice(locations, isGpu) {
     for (const [name, location] of locations) {
-      const { type } = /** @type {Port} */ (this.#outputs.get(name));
+      const type = this.#outputs.get(name)?.type ?? '';
       const isThere = location === 'ml-tensor' || (location === 'gpu-buffer' && isGpu);
       if (isThere && !ONLY_ON_CPU.includes(type)) {
         this.#onDevice.set(name, location);
@@ -127,6 +117,10 @@ class Session {
   #targets(fetches) {
     /** @type {Targets} */
     const targets = new Map();
+    const other = this.#others.find(({ name }) => name in fetches);
+    if (other !== undefined) {
+      throw new Error(`run: output ${JSON.stringify(other.name)} is a ${other.type}, expected a tensor: ask for other outputs only`);
+    }
     for (const [name, output] of this.#outputs) {
       if (name in fetches) {
         const target = fetches[name];
@@ -242,42 +236,13 @@ async function createSession(common, source, options) {
   settings.notes.forEach((message) => log.info(message));
   const profile = settings.profilePrefix === undefined ? undefined : new Profile(settings.profilePrefix, log);
   const begin = performance.now();
-  const { model, isGpu } = await load(source, settings, log);
+  const { model, outputs, isGpu } = await load(source, settings, log);
   profile?.record(typeof source === 'string' ? 'model_loading_uri' : 'model_loading_array', begin);
   try {
-    return new Session(common, model, { log, profile, isGpu }, options);
+    return new Session(common, model, outputs, { log, profile, isGpu }, options);
   } catch (error) {
     model.destroy();
     throw error;
-  }
-}
-
-/**
- * @param {string | Uint8Array} source
- * @param {import('./options.js').SessionSettings} settings
- * @param {InstanceType<typeof Log>} log
- * @returns {Promise<{model: OnnxModel, isGpu: boolean}>}
- * @throws {Error}
- */
-async function load(source, { device, mayFallBack, numThreads, externalData }, log) {
-  if (source.length === 0 && typeof source !== 'string') {
-    throw new Error('Load model failed: No graph was found in the protobuf, which is empty');
-  }
-  // Always a path, and never a URL.
-  const from = typeof source === 'string' && source !== '' ? resolve(source) : source;
-  const options = { looseDimensions: true, externalData, ...(numThreads !== undefined && { numThreads }) };
-  try {
-    try {
-      return { model: await loadModel(from, { ...options, device }), isGpu: device === 'gpu' };
-    } catch (error) {
-      if (device === 'cpu' || !mayFallBack || /** @type {{code?: string}} */ (error).code !== 'ERR_WEBNN_NOT_SUPPORTED') {
-        throw error;
-      }
-      log.warn(`the CPU is used instead of webgpu: ${messageOf(error)}`);
-      return { model: await loadModel(from, { ...options, device: 'cpu' }), isGpu: false };
-    }
-  } catch (error) {
-    throw failure(error, `Load model${typeof source === 'string' ? ` from ${source.slice(0, 1000).replace(/\p{Cc}/gu, '')}` : ''} failed: ${messageOf(error)}`);
   }
 }
 

@@ -1,0 +1,81 @@
+'use strict';
+
+/** Models are loaded as onnxruntime-node loads them, and fail as there. */
+
+const { resolve } = require('node:path');
+const { inspectModel, loadModel } = require('webnn-node/onnx');
+
+/** @typedef {import('webnn-node/onnx').OnnxModel} OnnxModel */
+/** @typedef {import('webnn-node/onnx').OnnxValueInfo} OnnxValueInfo */
+/** @typedef {InstanceType<typeof import('./log.js').Log>} Log */
+
+/**
+ * A failure as onnxruntime-node reports it: an Error of no other class. It has what else is known.
+ *
+ * @param {unknown} cause
+ * @param {string} message
+ */
+function failure(cause, message) {
+  const { code, unsupported } = /** @type {Partial<import('webnn-node/onnx').OnnxError>} */ (cause);
+  return Object.assign(new Error(message, { cause }), code !== undefined && { code }, unsupported !== undefined && { unsupported });
+}
+
+/** @param {unknown} error */
+const messageOf = (error) => (error instanceof Error ? error.message : String(error));
+
+/** @typedef {{model: OnnxModel, outputs: readonly OnnxValueInfo[]}} Loaded a model, with its outputs that are no tensors */
+
+/**
+ * Loads a model without its outputs that are no tensors: onnxruntime-node names them, and fails when they are asked for.
+ *
+ * @param {string | Uint8Array} source
+ * @param {import('webnn-node/onnx').OnnxLoadOptions} options
+ * @returns {Promise<Loaded>}
+ */
+async function loadTensors(source, options) {
+  try {
+    const model = await loadModel(source, options);
+    return { model, outputs: model.outputs };
+  } catch (error) {
+    if (/** @type {{code?: string}} */ (error).code !== 'ERR_WEBNN_UNSUPPORTED_OPERATOR') {
+      throw error;
+    }
+    const { outputs } = inspectModel(source, { externalData: options.externalData });
+    const tensors = outputs.filter(({ type }) => type.startsWith('tensor(')).map(({ name }) => name);
+    if (tensors.length === 0 || tensors.length === outputs.length) {
+      throw error;
+    }
+    return { model: await loadModel(source, { ...options, outputs: tensors }), outputs };
+  }
+}
+
+/**
+ * @param {string | Uint8Array} source
+ * @param {import('./options.js').SessionSettings} settings
+ * @param {Log} log
+ * @returns {Promise<Loaded & {isGpu: boolean}>}
+ * @throws {Error}
+ */
+async function load(source, { device, mayFallBack, numThreads, externalData }, log) {
+  if (source.length === 0 && typeof source !== 'string') {
+    throw new Error('Load model failed: No graph was found in the protobuf, which is empty');
+  }
+  // Always a path, and never a URL.
+  const from = typeof source === 'string' && source !== '' ? resolve(source) : source;
+  const options = { looseDimensions: true, externalData, ...(numThreads !== undefined && { numThreads }) };
+  try {
+    try {
+      return { ...(await loadTensors(from, { ...options, device })), isGpu: device === 'gpu' };
+    } catch (error) {
+      if (device === 'cpu' || !mayFallBack || /** @type {{code?: string}} */ (error).code !== 'ERR_WEBNN_NOT_SUPPORTED') {
+        throw error;
+      }
+      log.warn(`the CPU is used instead of webgpu: ${messageOf(error)}`);
+      return { ...(await loadTensors(from, { ...options, device: 'cpu' })), isGpu: false };
+    }
+  } catch (error) {
+    throw failure(error, `Load model${typeof source === 'string' ? ` from ${source.slice(0, 1000).replace(/\p{Cc}/gu, '')}` : ''} failed: ${messageOf(error)}`);
+  }
+}
+
+module.exports = { failure, load, messageOf };
