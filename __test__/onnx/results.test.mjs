@@ -114,8 +114,11 @@ test('a result outlives its model and its context', async () => {
 
 test('a result of another type is refused', async () => {
   const integers = await loadModel(writeModel({ inputs: [value('x', INT32, ['n'])], outputs: [value('y', INT32, ['n'])], nodes: [node('Neg', ['x'], ['y'])] }), { context });
-  const { y } = await model.run({ x: floats(SIZE) });
+  const { y, z } = await model.run({ x: floats(SIZE) });
   await assert.rejects(integers.run({ x: y }), { name: 'TypeError', code: 'ERR_WEBNN_TYPE', message: /feed "x" is of type "float32", expected int32/ });
+  // Another name for the type does not make integers of floats.
+  z.dataType = 'int32';
+  await assert.rejects(integers.run({ x: z }), { name: 'TypeError', code: 'ERR_WEBNN_TYPE', message: /feed "x" is a Float32Array/ });
   integers.destroy();
 });
 

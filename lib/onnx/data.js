@@ -106,6 +106,7 @@ function feedName(name) {
  * @typedef {object} Unread
  * @property {import('../internal.js').Handle<'value'>} handle
  * @property {readonly number[]} shape
+ * @property {string} dataType
  */
 
 /** @type {WeakMap<object, Unread>} by the results */
@@ -123,8 +124,8 @@ function toFeed(what, value) {
     return { tensor };
   }
   const result = isObject(value) ? unread.get(value) : undefined;
-  if (isObject(value) && result !== undefined && isSame(result.shape, value.shape)) {
-    return { held: result.handle, shape: [...result.shape], dataType: value.dataType };
+  if (isObject(value) && result !== undefined && value.dataType === result.dataType && isSame(result.shape, value.shape)) {
+    return { held: result.handle, shape: [...result.shape], dataType: result.dataType };
   }
   return toFeedOfData(what, value);
 }
@@ -251,7 +252,7 @@ function unreadResult(handle, read, dataType, shape) {
     shape,
     dataType,
   });
-  unread.set(result, { handle, shape: [...shape] });
+  unread.set(result, { handle, shape: [...shape], dataType });
   return result;
 }
 
