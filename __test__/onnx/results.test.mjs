@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
+import { inspect } from 'node:util';
 import { ml } from '../../index.js';
 import { loadModel } from '../../onnx.js';
 import { FLOAT, INT32, node, value, weight, writeModel } from './model-writer.mjs';
@@ -94,6 +95,14 @@ test('a result with another shape than it came with is fed with that', async () 
   z.shape.unshift(1);
   assert.deepEqual((await any.run({ x: z })).y.shape, [1, SIZE]);
   any.destroy();
+});
+
+test('a result that is printed shows its data', async () => {
+  const { y } = await model.run({ x: floats(SIZE) });
+  assert.match(inspect(y), /data: Float32Array\(1048576\) \[\s+1,\s+2,/);
+  const { z } = await model.run({ x: floats(SIZE) });
+  Object.defineProperty(z, 'data', { configurable: false });
+  assert.equal(z.data[1], 2);
 });
 
 test('a frozen result is read and fed as any other', async () => {

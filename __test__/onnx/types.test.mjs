@@ -105,8 +105,22 @@ test('outputs that the file does not describe have the shapes that follow', asyn
   assert.deepEqual(await shapeOf(['batch', 3, 'width'], [node('Abs', ['x'], ['y'])]), [['batch', 3, 'width'], ['batch', 3, 'width']]);
   assert.deepEqual(await shapeOf(['batch', 3, 'width'], flat), [['batch', 'y_dim_1'], ['batch', '']]);
   assert.deepEqual(await shapeOf(['batch', 3, 'width'], flat, { freeDimensions: { width: 2 } }), [['batch', 6], ['batch', 6]]);
+  assert.deepEqual(await shapeOf([undefined, 'width'], [node('Abs', ['x'], ['y'])]), [['y_dim_0', 'width'], ['', 'width']]);
   assert.deepEqual(await shapeOf([2, 4], [node('Abs', ['x'], ['y'])]), [[2, 4], [2, 4]]);
   assert.deepEqual(await shapeOf(undefined, [node('Abs', ['x'], ['y'])]), [null, null]);
+});
+
+test('which of two sizes that broadcast is that of the output is not known', async () => {
+  const bytes = writeModel({
+    inputs: [value('x', FLOAT, ['n', 2]), value('b', FLOAT, ['m', 1])],
+    outputs: [value('y', FLOAT)],
+    nodes: [node('Add', ['x', 'b'], ['y'])],
+  });
+  const model = await loadModel(bytes, { context });
+  assert.deepEqual(model.outputs[0].declaredShape, ['', 2]);
+  const { y } = await model.run({ x: { data: Float32Array.of(1, 2), shape: [1, 2] }, b: { data: Float32Array.of(0, 1, 2), shape: [3, 1] } });
+  assert.deepEqual(y.shape, [3, 2]);
+  model.destroy();
 });
 
 describe('externalData', () => {
@@ -124,6 +138,8 @@ describe('externalData', () => {
       assert.deepEqual((await loaded.run({ x: Float32Array.of(10, 20) })).y.data, Float32Array.of(11, 22));
       loaded.destroy();
     }
+    const dotted = await loadModel(model, { context, externalData: { './weights/1.bin': file } });
+    dotted.destroy();
     const { y } = importModel(new MLGraphBuilder(context), model, {}, { externalData: { 'weights/1.bin': file } });
     assert.deepEqual(y.shape, [2]);
   });

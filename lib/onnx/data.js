@@ -109,6 +109,8 @@ function feedName(name) {
  * @property {string} dataType
  */
 
+const INSPECT = Symbol.for('nodejs.util.inspect.custom');
+
 /** @type {WeakMap<object, Unread>} by the results */
 const unread = new WeakMap();
 
@@ -235,7 +237,7 @@ function unreadResult(handle, read, dataType, shape) {
     known = data;
     unread.delete(result);
     // From now on it is as any other result, unless it was frozen before.
-    if (Object.isExtensible(result)) {
+    if (Object.getOwnPropertyDescriptor(result, 'data')?.configurable) {
       Object.defineProperty(result, 'data', { value: data, writable: true, enumerable: true, configurable: true });
     }
   };
@@ -251,6 +253,10 @@ function unreadResult(handle, read, dataType, shape) {
     },
     shape,
     dataType,
+  });
+  // Whoever prints a result wants to see its data.
+  Object.defineProperty(result, INSPECT, {
+    value: (/** @type {number} */ depth, /** @type {object} */ options, /** @type {(value: unknown, options: object) => string} */ show) => show({ ...result }, options),
   });
   unread.set(result, { handle, shape: [...shape], dataType });
   return result;

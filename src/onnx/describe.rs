@@ -69,30 +69,31 @@ pub fn interface(model: &Model) -> Interface<'_> {
     Interface { inputs: graph.free_inputs().collect(), outputs: &graph.outputs, metadata }
 }
 
-/// The sizes that stand in for every free dimension where shapes are inferred.
-const ANY_SIZE: u32 = 16;
-const OTHER_SIZE: u32 = 24;
-
 /// The shapes of outputs as they follow from those of the inputs, in the order of the request; `None` where that cannot be
 /// told. `builder` has the operands of the request and is left as it is.
 pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) -> Option<Vec<Vec<Dimension>>> {
     let inputs: Vec<_> =
         model.graph.free_inputs().filter(|input| !request.bindings.contains_key(&input.name)).collect();
-    let mut names: Vec<&String> = Vec::new();
-    for dimension in inputs.iter().flat_map(|input| input.shape.iter().flatten()) {
-        match dimension {
-            Dimension::Free(name) if !request.free_dimensions.contains_key(name) && !names.contains(&name) => {
-                names.push(name);
+    // What the free dimensions are called, and what the file calls them.
+    let mut names: Vec<(&String, &Dimension)> = Vec::new();
+    for input in &inputs {
+        let declared = input.declared_shape.iter().flatten();
+        for (dimension, declared) in input.shape.iter().flatten().zip(declared) {
+            if let Dimension::Free(name) = dimension
+                && !request.free_dimensions.contains_key(name)
+                && !names.iter().any(|(known, _)| *known == name)
+            {
+                names.push((name, declared));
             }
-            _ => {}
         }
     }
-    let mut inferred = |size: u32| -> Option<Vec<Vec<Dimension>>> {
+    let unknown = || Dimension::Free(String::new());
+    let mut inferred = |sizes: Vec<i64>| -> Option<Vec<Vec<Dimension>>> {
         let before = builder.checkpoint();
-        let (imported, tape) = Tape::record(&vec![i64::from(size); names.len()], |free| {
+        let (imported, tape) = Tape::record(&sizes, |free| {
             let dim = |dimension: &Dimension| match dimension {
                 Dimension::Fixed(size) => Dim::from(*size),
-                Dimension::Free(name) => match names.iter().position(|known| *known == name) {
+                Dimension::Free(name) => match names.iter().position(|(known, _)| *known == name) {
                     Some(at) => free[at],
                     None => Dim::from(request.free_dimensions[name]),
                 },
@@ -105,18 +106,27 @@ pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) ->
         });
         builder.roll_back(before);
         let dimension = |&dim: &Dim| match tape.free(dim) {
-            Some(at) => Dimension::Free(names[at].clone()),
+            Some(at) => names[at].1.clone(),
             None if dim.is_number() => Dimension::Fixed(dim.get()),
-            None => Dimension::Free(String::new()),
+            None => unknown(),
         };
         let imported = imported.filter(|imported| imported.rest.is_none())?;
         Some(imported.outputs.iter().map(|output| output.descriptor.shape.iter().map(dimension).collect()).collect())
     };
-    // Numbers that hold for one size only are none.
-    let [mut shapes, others] = [inferred(ANY_SIZE)?, inferred(OTHER_SIZE)?];
-    for (dimension, other) in shapes.iter_mut().flatten().zip(others.iter().flatten()) {
-        if dimension != other {
-            *dimension = Dimension::Free(String::new());
+    let count = names.len();
+    let mut shapes = inferred(vec![16; count])?;
+    let others = inferred(vec![24; count])?;
+    // Of two sizes that broadcast, either can be that of the result.
+    let different = inferred((0..count).map(|at| 30 + 7 * at as i64).collect());
+    let different: Vec<Dimension> = different.into_iter().flatten().flatten().collect();
+    for (at, (dimension, other)) in shapes.iter_mut().flatten().zip(others.iter().flatten()).enumerate() {
+        let is_sure = match dimension {
+            // A number that holds for one size only is none.
+            Dimension::Fixed(_) => dimension == other,
+            Dimension::Free(_) => different.get(at).is_some_and(|different| dimension == different),
+        };
+        if !is_sure {
+            *dimension = unknown();
         }
     }
     Some(shapes)

@@ -58,6 +58,11 @@ impl Opened {
     }
 }
 
+/// A location without what means the folder itself: `./weights.bin` is `weights.bin`.
+fn plain(location: &str) -> PathBuf {
+    Path::new(location).components().filter(|part| !matches!(part, Component::CurDir)).collect()
+}
+
 impl Files {
     /// Opens the model at `path`.
     ///
@@ -90,7 +95,7 @@ impl Files {
                 ..error
             };
             let opened = Opened::source(source).map_err(named)?;
-            open.insert(location.into(), opened);
+            open.insert(plain(&location), opened);
         }
         Ok(self)
     }
@@ -161,7 +166,8 @@ impl Files {
     /// The file `location` in the folder of the model or below it.
     fn beside(&self, location: &str) -> Result<Bytes> {
         let mut open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(opened) = open.get(Path::new(location)) {
+        let relative = plain(location);
+        if let Some(opened) = open.get(&relative) {
             return Ok(opened.bytes.clone());
         }
         let Some(folder) = &self.folder else {
@@ -172,12 +178,11 @@ impl Files {
         };
         let outside =
             || ModelError::new(format!("external_data points at '{location}', outside of the model's folder"));
-        let relative = Path::new(location);
-        let plain = relative.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-        if location.is_empty() || location.contains('\0') || !plain {
+        let is_below = relative.components().all(|part| matches!(part, Component::Normal(_)));
+        if location.is_empty() || location.contains('\0') || !is_below {
             return Err(outside());
         }
-        let path = folder.join(relative);
+        let path = folder.join(&relative);
         let unreadable = |error: std::io::Error| ModelError::new(format!("{} cannot be read: {error}", path.display()));
         // A link may not lead out of the folder either.
         let real = path.canonicalize().map_err(unreadable)?;
@@ -186,7 +191,7 @@ impl Files {
         }
         let opened = Opened::file(&real)?;
         let bytes = opened.bytes.clone();
-        open.insert(relative.to_path_buf(), opened);
+        open.insert(relative, opened);
         Ok(bytes)
     }
 }

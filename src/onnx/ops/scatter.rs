@@ -114,12 +114,12 @@ fn rounds_of(places: &[Number]) -> Vec<Vec<i64>> {
     rounds
 }
 
-/// Along the other dimensions, the indices may reach less far than the data.
 /// The data, where there are no updates.
 fn unchanged(call: &Call) -> Option<Value> {
     matches!(call.value(2), Some(Value::Empty(_))).then(|| call.value(0)).flatten()
 }
 
+/// Along the other dimensions, the indices may reach less far than the data.
 fn scatter_elements(call: &mut Call) -> Outcome {
     if let Some(data) = unchanged(call) {
         return Ok(vec![data]);
