@@ -22,7 +22,10 @@ export interface OnnxValueInfo {
    * model does not even say how many dimensions there are.
    */
   readonly shape: readonly (number | string)[] | null;
-  /** The same as the file has it: a free dimension without a name is an empty string. */
+  /**
+   * The same as the file has it, where a free dimension without a name is an empty string; of an output that the file does
+   * not describe, as it follows from the inputs.
+   */
   readonly declaredShape: readonly (number | string)[] | null;
 }
 

@@ -35,6 +35,20 @@ describe('package.json', () => {
     }
   });
 
+  test('the packages of this repository use only what webnn-node exports', () => {
+    const sources = WORKSPACES.flatMap((folder) => {
+      const files = readdirSync(join(root, folder), { recursive: true, withFileTypes: true }).filter((file) => file.isFile());
+      const paths = files.map((file) => join(file.parentPath, file.name)).filter((path) => /\.([cm]?js|d\.[cm]?ts)$/.test(path) && !/__test__|node_modules/.test(path));
+      return paths.map((path) => ({ path, folder: join(root, folder) }));
+    });
+    assert.ok(sources.length > 50);
+    const outside = sources.flatMap(({ path, folder }) =>
+      [...readFileSync(path, 'utf8').matchAll(/(?:import|require|from|new URL)[ (]+['"](\.\.?\/[^'"]*)/g)]
+        .filter(([, to]) => !join(path, '..', to).startsWith(folder))
+        .map(([, to]) => `${path}: ${to}`));
+    assert.deepEqual(outside, []);
+  });
+
   test('what a user installs is plain JavaScript, and nothing runs while installing', () => {
     const { packages } = JSON.parse(read('package-lock.json'));
     for (const [name, entry] of Object.entries(packages)) {
@@ -163,7 +177,7 @@ describe('the installed packages', () => {
 
   const COMMON = ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'package.json'];
 
-  test('hold their code, documentation and licences, and nothing else', () => {
+  test('hold their code, documentation and licenses, and nothing else', () => {
     assert.deepEqual(filesOf('webnn-node', /^lib\/.+\.js$/), ['CHANGELOG.md', ...COMMON, ...entriesOf(manifest)].sort());
     assert.deepEqual(filesOf('webnn-node-compat', /^lib\/.+\.js$/), [...COMMON, 'index.d.ts', 'index.js'].sort());
     assert.deepEqual(filesOf('webnn-node-cli', /^lib\/.+\.(mjs|d\.mts|css)$/), [...COMMON, 'bin/webnn-node.js'].sort());

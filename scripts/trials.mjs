@@ -46,7 +46,7 @@ export class Project {
     npmOutput('installation', args, { cwd: this.folder, env: environmentWithoutRust() });
   }
 
-  /** Names of the packages that are installed, but for scopes. */
+  /** Names of the packages and scopes that are installed. */
   get packages() {
     return readdirSync(join(this.folder, 'node_modules')).filter((name) => !name.startsWith('.')).sort();
   }
@@ -119,7 +119,7 @@ function expect(what, got, expected) {
 function tryPage(project, page) {
   const programs = programsOf(page);
   programs.forEach(({ program, printed }, i) => expect(`program ${i + 1} of ${page}`, project.run(`program-${i}.mjs`, program), printed));
-  return `${programs.length} ${programs.length === 1 ? 'program' : 'programs'} of ${page} ${programs.length === 1 ? 'prints' : 'print'} what it shows`;
+  return `prints what ${page} shows, in programs: ${programs.length}`;
 }
 
 /** A model that averages the channels of a picture. */

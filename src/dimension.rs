@@ -305,13 +305,13 @@ impl<T: Into<Dim>> AddAssign<T> for Dim {
 
 impl Sum for Dim {
     fn sum<I: Iterator<Item = Dim>>(dims: I) -> Dim {
-        dims.fold(Dim::number(0), Dim::add)
+        dims.reduce(Dim::add).unwrap_or(Dim::ZERO)
     }
 }
 
 impl Product for Dim {
     fn product<I: Iterator<Item = Dim>>(dims: I) -> Dim {
-        dims.fold(Dim::number(1), Dim::mul)
+        dims.reduce(Dim::mul).unwrap_or(Dim::ONE)
     }
 }
 

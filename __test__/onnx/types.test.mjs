@@ -93,6 +93,22 @@ test('inputs and outputs say how ONNX writes their types', () => {
   ]);
 });
 
+test('outputs that the file does not describe have the shapes that follow', async () => {
+  const shapeOf = async (shape, nodes, options = {}) => {
+    const bytes = writeModel({ inputs: [value('x', FLOAT, shape)], outputs: [value('y', FLOAT)], nodes });
+    const model = await loadModel(bytes, { context, ...options });
+    model.destroy();
+    const [{ shape: named, declaredShape }] = model.outputs;
+    return [named, declaredShape];
+  };
+  const flat = [node('Flatten', ['x'], ['y'], { axis: { i: 1 } })];
+  assert.deepEqual(await shapeOf(['batch', 3, 'width'], [node('Abs', ['x'], ['y'])]), [['batch', 3, 'width'], ['batch', 3, 'width']]);
+  assert.deepEqual(await shapeOf(['batch', 3, 'width'], flat), [['batch', 'y_dim_1'], ['batch', '']]);
+  assert.deepEqual(await shapeOf(['batch', 3, 'width'], flat, { freeDimensions: { width: 2 } }), [['batch', 6], ['batch', 6]]);
+  assert.deepEqual(await shapeOf([2, 4], [node('Abs', ['x'], ['y'])]), [[2, 4], [2, 4]]);
+  assert.deepEqual(await shapeOf(undefined, [node('Abs', ['x'], ['y'])]), [null, null]);
+});
+
 describe('externalData', () => {
   const model = writeModel({
     inputs: [value('x', FLOAT, [2])],

@@ -5,6 +5,7 @@ import {
   OnnxError,
   OnnxModel,
   importModel,
+  inputShapes,
   inspectModel,
   loadModel,
   supportedOperators,
@@ -81,3 +82,12 @@ await loadModel('model.onnx', { maxSpecializations: 4 });
 await loadModel('model.onnx', { device: 'tpu' });
 // @ts-expect-error: descriptions do not change
 model.inputs[0]!.name = 'other';
+
+{
+  const { shapes, freeDimensions } = inputShapes(model.inputs, { freeDimensions: { batch: 1 }, shapes: { x: [1, 3] }, elements: { y: 4 } });
+  const dimension: number | string | undefined = shapes['x']?.[0];
+  await loadModel('model.onnx', { freeDimensions });
+  void dimension;
+  // @ts-expect-error: shapes are numbers
+  inputShapes(model.inputs, { shapes: { x: ['batch'] } });
+}

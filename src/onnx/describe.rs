@@ -2,11 +2,12 @@
 
 use super::error::{Result, Unsupported};
 use super::import::{Request, check, import};
-use super::model::{Graph, MAX_DEPTH, Metadata, Model, ValueInfo, decode_attributes, decode_node};
+use super::model::{Dimension, Graph, MAX_DEPTH, Metadata, Model, ValueInfo, decode_attributes, decode_node};
 use super::proto;
 use super::registry::entries;
 use super::sizes::check_names;
 use super::tensor::TensorRecord;
+use crate::dimension::{Dim, Tape, numbers};
 use crate::ir::Builder;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -66,6 +67,57 @@ pub fn supported_operators() -> Vec<SupportedOperator> {
 pub fn interface(model: &Model) -> Interface<'_> {
     let Model { metadata, graph, .. } = model;
     Interface { inputs: graph.free_inputs().collect(), outputs: &graph.outputs, metadata }
+}
+
+/// The sizes that stand in for every free dimension where shapes are inferred.
+const ANY_SIZE: u32 = 16;
+const OTHER_SIZE: u32 = 24;
+
+/// The shapes of outputs as they follow from those of the inputs, in the order of the request; `None` where that cannot be
+/// told.
+pub fn output_shapes(model: &Model, request: &Request) -> Option<Vec<Vec<Dimension>>> {
+    let inputs: Vec<_> =
+        model.graph.free_inputs().filter(|input| !request.bindings.contains_key(&input.name)).collect();
+    let mut names: Vec<&String> = Vec::new();
+    for dimension in inputs.iter().flat_map(|input| input.shape.iter().flatten()) {
+        match dimension {
+            Dimension::Free(name) if !request.free_dimensions.contains_key(name) && !names.contains(&name) => {
+                names.push(name);
+            }
+            _ => {}
+        }
+    }
+    let inferred = |size: u32| -> Option<Vec<Vec<Dimension>>> {
+        let (imported, tape) = Tape::record(&vec![i64::from(size); names.len()], |free| {
+            let dim = |dimension: &Dimension| match dimension {
+                Dimension::Fixed(size) => Dim::from(*size),
+                Dimension::Free(name) => match names.iter().position(|known| *known == name) {
+                    Some(at) => free[at],
+                    None => Dim::from(request.free_dimensions[name]),
+                },
+            };
+            let shape =
+                |input: &&ValueInfo| Some((input.name.clone(), input.shape.as_ref()?.iter().map(dim).collect()));
+            let dims: BTreeMap<String, Vec<Dim>> = inputs.iter().filter_map(shape).collect();
+            let shapes = dims.iter().map(|(name, dims)| (name.clone(), numbers(dims))).collect();
+            import(model, &mut Builder::new(), &Request { shapes, dims, ..request.clone() }).ok()
+        });
+        let dimension = |&dim: &Dim| match tape.free(dim) {
+            Some(at) => Dimension::Free(names[at].clone()),
+            None if dim.is_number() => Dimension::Fixed(dim.get()),
+            None => Dimension::Free(String::new()),
+        };
+        let imported = imported.filter(|imported| imported.rest.is_none())?;
+        Some(imported.outputs.iter().map(|output| output.descriptor.shape.iter().map(dimension).collect()).collect())
+    };
+    // Numbers that hold for one size only are none.
+    let [mut shapes, others] = [inferred(ANY_SIZE)?, inferred(OTHER_SIZE)?];
+    for (dimension, other) in shapes.iter_mut().flatten().zip(others.iter().flatten()) {
+        if dimension != other {
+            *dimension = Dimension::Free(String::new());
+        }
+    }
+    Some(shapes)
 }
 
 /// What can be known of `model` for these sizes of free dimensions.

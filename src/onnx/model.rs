@@ -72,12 +72,29 @@ pub struct ValueInfo {
     pub declared_shape: Option<Vec<Dimension>>,
 }
 
+/// The same dimensions, where those without a name are called after `value` and their axis.
+fn named(value: &str, shape: &[Dimension]) -> Vec<Dimension> {
+    let named = |(axis, dimension): (usize, &Dimension)| match dimension {
+        Dimension::Free(name) if name.is_empty() => Dimension::Free(format!("{value}_dim_{axis}")),
+        known => known.clone(),
+    };
+    shape.iter().enumerate().map(named).collect()
+}
+
 impl ValueInfo {
     /// A value of which only the name is known.
     pub fn unknown(name: impl Into<String>) -> ValueInfo {
         let unknown = || "unknown".to_string();
         let (element, shape, declared_shape) = (None, None, None);
         ValueInfo { name: name.into(), element, data_type: unknown(), r#type: unknown(), shape, declared_shape }
+    }
+
+    /// The same with these dimensions, where the file has none.
+    pub fn or_shape(self, shape: Vec<Dimension>) -> ValueInfo {
+        match self.shape {
+            Some(_) => self,
+            None => ValueInfo { shape: Some(named(&self.name, &shape)), declared_shape: Some(shape), ..self },
+        }
     }
 }
 
@@ -194,13 +211,7 @@ fn value_info(bytes: &Bytes) -> Result<ValueInfo> {
         shape.dim.iter().map(|bytes| dimension(&unknown.name, bytes)).collect()
     };
     let declared_shape = tensor.shape.as_ref().map(dimensions).transpose()?;
-    let shape = declared_shape.as_ref().map(|shape| {
-        let named = |(axis, dimension): (usize, &Dimension)| match dimension {
-            Dimension::Free(name) if name.is_empty() => Dimension::Free(format!("{}_dim_{axis}", unknown.name)),
-            known => known.clone(),
-        };
-        shape.iter().enumerate().map(named).collect()
-    });
+    let shape = declared_shape.as_ref().map(|shape| named(&unknown.name, shape));
     let r#type = tensor_type(&tensor);
     Ok(ValueInfo { element, data_type: data_type.into(), r#type, shape, declared_shape, ..unknown })
 }

@@ -28,6 +28,7 @@ use crate::error::{Code, Error, Result};
 use crate::ir::Builder;
 use crate::memory::Buffer;
 use crate::onnx::cuts::cuts;
+use crate::onnx::describe::output_shapes;
 use crate::onnx::error::quoted;
 use crate::onnx::import::check;
 use crate::onnx::sizes::Sizes;
@@ -168,7 +169,7 @@ impl Session {
     /// # Errors
     /// An OnnxError for a model that no sizes make possible, a TypeError for options that do not fit it.
     pub fn open(model: Arc<Model>, context: Arc<Context>, options: SessionOptions) -> Result<Session> {
-        let signature = Signature::new(&model, &options)?;
+        let mut signature = Signature::new(&model, &options)?;
         let mut trial = Builder::new();
         let request = Request {
             free_dimensions: options.free_dimensions.clone(),
@@ -179,6 +180,12 @@ impl Session {
         };
         if signature.fixed().is_none() {
             check(&model, &mut trial, &request).map_err(|error| error.into_error())?;
+        }
+        if signature.outputs.iter().any(|output| output.shape.is_none())
+            && let Some(shapes) = output_shapes(&model, &request)
+        {
+            let outputs = std::mem::take(&mut signature.outputs).into_iter().zip(shapes);
+            signature.outputs = outputs.map(|(output, shape)| output.or_shape(shape)).collect();
         }
         let (templates, kept, program, is_released, bytes) = Default::default();
         let pool = Pool::new(signature.inputs.len() + signature.outputs.len());

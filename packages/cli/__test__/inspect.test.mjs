@@ -31,8 +31,9 @@ test('info says what computes, for people and for programs', async () => {
 
 test('a model of fixed shapes: parts, work and memory', async () => {
   const document = await webnnJson('inspect', file('conv.onnx'));
-  assert.deepEqual(document.inputs, [{ name: 'x', dataType: 'float32', shape: [1, 16, 4, 4] }]);
-  assert.deepEqual(document.outputs, [{ name: 'y', dataType: 'float32', shape: [1, 16, 4, 4] }]);
+  const described = { dataType: 'float32', type: 'tensor(float)', shape: [1, 16, 4, 4], declaredShape: [1, 16, 4, 4] };
+  assert.deepEqual(document.inputs, [{ name: 'x', ...described }]);
+  assert.deepEqual(document.outputs, [{ name: 'y', ...described }]);
   assert.deepEqual(document.operators, { Conv: 1, Relu: 1 });
   assert.deepEqual(document.metadata.opsets, { '': 17 });
   assert.equal(document.metadata.producerName, 'make.py');

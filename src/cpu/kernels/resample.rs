@@ -69,10 +69,20 @@ impl<W: Copy + Add<Output = W> + Mul<Output = W>> Taps<W> {
         }
     }
 
+    /// The weights of four elements, those of the lower row first.
     #[inline(always)]
-    fn mix(&self, low: W, high: W) -> W {
-        low * self.low_weight + high * self.high_weight
+    fn corners(y: &Taps<W>, x: &Taps<W>) -> [W; 4] {
+        let row = |weight: W| [x.low_weight * weight, x.high_weight * weight];
+        let ([a, b], [c, d]) = (row(y.low_weight), row(y.high_weight));
+        [a, b, c, d]
     }
+}
+
+/// The sum of elements times `weights`, from the first on. onnxruntime adds in the same order: networks that quantize what was
+/// resized come to the same integers.
+#[inline(always)]
+fn weighted<W: Copy + Add<Output = W> + Mul<Output = W>>(weights: [W; 4], [a, b, c, d]: [W; 4]) -> W {
+    a * weights[0] + b * weights[1] + c * weights[2] + d * weights[3]
 }
 
 /// The sizes of a tensor around and between the two dimensions that are resampled: `[outer, y, between, x, inner]`.
@@ -88,8 +98,7 @@ pub struct Sizes {
     pub inner: usize,
 }
 
-/// `dst[o, i, b, j, c]` is interpolated between the four `src[o, y, b, x, c]` around the place `ys[i]`, `xs[j]`,
-/// along x first.
+/// `dst[o, i, b, j, c]` is interpolated between the four `src[o, y, b, x, c]` around the place `ys[i]`, `xs[j]`.
 pub fn linear<T: Interpolated>(
     threads: &Threads,
     src: &[T],
@@ -115,8 +124,8 @@ fn linear_row<T: Interpolated>(low: &[T], high: &[T], y: Taps<T::Wide>, xs: &[Be
     if inner == 1 {
         for (o, x) in out.iter_mut().zip(xs) {
             let x = Taps::new::<T>(x);
-            let along_x = |row: &[T]| x.mix(row[x.low].widen(), row[x.high].widen());
-            *o = T::narrow(y.mix(along_x(low), along_x(high)));
+            let corners = [low[x.low], low[x.high], high[x.low], high[x.high]].map(T::widen);
+            *o = T::narrow(weighted(Taps::corners(&y, &x), corners));
         }
         return;
     }
@@ -124,10 +133,10 @@ fn linear_row<T: Interpolated>(low: &[T], high: &[T], y: Taps<T::Wide>, xs: &[Be
         let x = Taps::new::<T>(x);
         let (low_low, low_high) = (&low[x.low * inner..][..inner], &low[x.high * inner..][..inner]);
         let (high_low, high_high) = (&high[x.low * inner..][..inner], &high[x.high * inner..][..inner]);
+        let weights = Taps::corners(&y, &x);
         for (i, o) in out.iter_mut().enumerate() {
-            let along_low = x.mix(low_low[i].widen(), low_high[i].widen());
-            let along_high = x.mix(high_low[i].widen(), high_high[i].widen());
-            *o = T::narrow(y.mix(along_low, along_high));
+            let corners = [low_low[i], low_high[i], high_low[i], high_high[i]].map(T::widen);
+            *o = T::narrow(weighted(weights, corners));
         }
     }
 }
