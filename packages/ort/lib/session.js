@@ -240,7 +240,9 @@ async function createSession(common, source, options) {
   const { model, outputs, isGpu } = await load(source, settings, log);
   profile?.record(typeof source === 'string' ? 'model_loading_uri' : 'model_loading_array', begin);
   try {
-    return new Session(common, model, outputs, { log, profile, isGpu }, options);
+    const session = new Session(common, model, outputs, { log, profile, isGpu }, options);
+    profile?.record('session_initialization', begin);
+    return session;
   } catch (error) {
     model.destroy();
     throw error;
