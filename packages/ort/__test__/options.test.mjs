@@ -152,11 +152,15 @@ describe('session options', () => {
 
   it('enableProfiling writes the trace when the session is released or the process exits, and says why it cannot', async (t) => {
     const directory = folder(t);
+    const listeners = process.listenerCount('exit');
     const released = await InferenceSession.create(write(directory, 'model.onnx', model), { enableProfiling: true, profileFilePrefix: join(directory, 'released') });
     await released.release();
     const [profile] = readdirSync(directory).filter((name) => name.startsWith('released'));
     assert.equal(JSON.parse(readFileSync(join(directory, profile), 'utf8'))[0].name, 'model_loading_uri');
+    await assert.rejects(InferenceSession.create('/there/is/no.onnx', { enableProfiling: true, profileFilePrefix: join(directory, 'failed') }));
     await errorsOf({ enableProfiling: true, profileFilePrefix: join(directory, 'exit') });
+    assert.equal(process.listenerCount('exit'), listeners);
+    assert.equal(readdirSync(directory).filter((name) => name.startsWith('failed')).length, 0);
     assert.equal(readdirSync(directory).filter((name) => name.startsWith('exit')).length, 1);
     assert.match(await errorsOf({ enableProfiling: true, profileFilePrefix: '/there/is/no/folder' }), /\[E:onnxruntime:.*profile/);
   });

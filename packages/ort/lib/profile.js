@@ -22,7 +22,7 @@ function fileTime(time) {
 
 /** Events of one session, written when it ends. */
 class Profile {
-  #begin = performance.now();
+  #begin;
   /** @type {object[]} */
   #events = [];
   #path;
@@ -32,9 +32,11 @@ class Profile {
 
   /**
    * @param {string} prefix of the file's path
+   * @param {number} begin of its time, from `performance.now()`
    * @param {InstanceType<typeof import('./log.js').Log>} log hears why there is no file
    */
-  constructor(prefix, log) {
+  constructor(prefix, begin, log) {
+    this.#begin = begin;
     this.#path = `${prefix}_${fileTime(new Date())}.json`;
     this.#log = log;
     process.once('exit', this.#atExit);

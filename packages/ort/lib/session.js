@@ -235,15 +235,16 @@ async function createSession(common, source, options) {
   const log = new Log(settings.severity ?? SEVERITIES.indexOf(logLevel), settings.logId);
   settings.warnings.forEach((message) => log.warn(message));
   settings.notes.forEach((message) => log.info(message));
-  const profile = settings.profilePrefix === undefined ? undefined : new Profile(settings.profilePrefix, log);
   const begin = performance.now();
   const { model, outputs, isGpu } = await load(source, settings, log);
+  const profile = settings.profilePrefix === undefined ? undefined : new Profile(settings.profilePrefix, begin, log);
   profile?.record(typeof source === 'string' ? 'model_loading_uri' : 'model_loading_array', begin);
   try {
     const session = new Session(common, model, outputs, { log, profile, isGpu }, options);
     profile?.record('session_initialization', begin);
     return session;
   } catch (error) {
+    profile?.end();
     model.destroy();
     throw error;
   }
