@@ -5,8 +5,7 @@ const { listSupportedBackends, prepare, registerBackend } = require('./lib/backe
 const { programCommon } = require('./lib/copies.js');
 
 /**
- * Exports everything that a module exports. Import statements find the names of a CommonJS module by reading its text, and know
- * a call by this name.
+ * Re-exports a module. Node scans the text of CommonJS modules for names to import, and knows calls of this name.
  *
  * @param {Record<string, any>} module
  * @param {Record<string, any>} exports

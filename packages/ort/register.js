@@ -1,7 +1,7 @@
 'use strict';
 
 /**
- * Puts this package in the place of onnxruntime-node, for `import` and `require` of the whole program:
+ * Redirects `import` and `require` of onnxruntime-node to this package, in the whole program:
  * `node --import webnn-node-ort/register app.mjs`, or `--require`.
  */
 
@@ -10,7 +10,7 @@ const { pathToFileURL } = require('node:url');
 
 const { commonFor, sourceOf, urlFor } = require('./lib/copies.js');
 
-/** What programs call the main module. Other files of the package are none of ours, and are left where they are. */
+/** Names of the main module. Other files of the original are not redirected. */
 const SPECIFIERS = ['onnxruntime-node', 'onnxruntime-node/dist/index', 'onnxruntime-node/dist/index.js'];
 
 /** @typedef {(request: string, parent?: NodeJS.Module, ...rest: unknown[]) => any} Load */
@@ -23,7 +23,7 @@ modules._load = function (request, parent, ...rest) {
   if (!SPECIFIERS.includes(request)) {
     return load.call(this, request, parent, ...rest);
   }
-  // Only now: most processes that a program starts do not compute.
+  // Loaded on demand: the flag costs next to nothing where onnxruntime-node is not used.
   return require('./lib/stand-in.js').standInFor(commonFor(parent?.filename));
 };
 
@@ -52,6 +52,6 @@ if (modules.registerHooks !== undefined) {
     },
   });
 } else {
-  // Node before 22.15 calls hooks in a thread of their own.
+  // Before Node 22.15, hooks run on a thread of their own.
   Module.register(pathToFileURL(require.resolve('./lib/hooks.mjs')), { data: SPECIFIERS });
 }

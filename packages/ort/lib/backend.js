@@ -1,6 +1,6 @@
 'use strict';
 
-/** The backends of onnxruntime-common that create sessions. */
+/** Registers this package with onnxruntime-common. */
 
 const { createSession } = require('./session.js');
 
@@ -9,23 +9,22 @@ const { createSession } = require('./session.js');
 /** The release of onnxruntime-node whose interface this is. */
 const VERSION = '1.30.0';
 
-/** The execution providers that there are a backend for. */
+/** Names of execution providers. */
 const PROVIDERS = ['cpu', 'webgpu'];
 
 /**
- * One above that of onnxruntime-node: where both are loaded with one onnxruntime-common, the first to register stays, and the
- * second does not throw.
+ * One above that of onnxruntime-node: if both share an onnxruntime-common, the first one wins, and the second does not throw.
  */
 const PRIORITY = 101;
 
-/** Where all copies of this package in the process find each other's backends. */
+/** Shared by all copies of this package in the process. */
 const BACKENDS = Symbol.for('webnn-node-ort.backends');
 
 /** @type {WeakMap<object, import('onnxruntime-common').Backend>} by the registries that they are in */
 const backends = (/** @type {any} */ (globalThis)[BACKENDS] ??= new WeakMap());
 
 /**
- * The backend whose sessions give Tensors of this copy of onnxruntime-common.
+ * A backend whose sessions return Tensors of this copy of onnxruntime-common.
  *
  * @param {Common} common
  */
@@ -40,9 +39,9 @@ function createBackend(common) {
   };
 }
 
-/** @param {Common} common that creates sessions here from now on */
+/** @param {Common} common */
 function registerBackend(common) {
-  // A backend that is registered twice must be the same object.
+  // Registering another object with the same priority throws.
   const backend = backends.get(common.registerBackend) ?? createBackend(common);
   backends.set(common.registerBackend, backend);
   for (const name of PROVIDERS) {
@@ -51,13 +50,13 @@ function registerBackend(common) {
 }
 
 /**
- * Makes a copy of onnxruntime-common what onnxruntime-node makes of it.
+ * Sets up a copy of onnxruntime-common as onnxruntime-node does.
  *
  * @param {Common} common
  */
 function prepare(common) {
   registerBackend(common);
-  // Versions before 1.16 have no versions.
+  // Before 1.16, there is no `env.versions`.
   if (common.env.versions !== undefined) {
     // Configurable: another copy of this package may share onnxruntime-common.
     Object.defineProperty(common.env.versions, 'node', { value: VERSION, enumerable: true, configurable: true });

@@ -1,18 +1,18 @@
 'use strict';
 
-/** The copies of onnxruntime-common in a program. Each part of it gets the one that it was written for. */
+/** Finds the copies of onnxruntime-common in a program: each part of it gets the one that it was written for. */
 
 const { createRequire } = require('node:module');
 const { resolve } = require('node:path');
 const { pathToFileURL } = require('node:url');
 
-/** That of this package. */
+/** Path of the copy of this package. */
 const OWN = require.resolve('onnxruntime-common');
 
 /**
- * @param {string | URL} from a path or URL of the file that asks
+ * @param {string} from path or URL of the requiring file
  * @param {string} request
- * @returns {string | undefined} the path of a module, or undefined if there is none
+ * @returns {string | undefined} the path of the module, if it is installed
  */
 function find(from, request) {
   try {
@@ -36,9 +36,9 @@ function programCommon() {
 }
 
 /**
- * The onnxruntime-common that onnxruntime-node would have, for a file that loads it.
+ * The onnxruntime-common that the original onnxruntime-node would use. Without an original, that of the loading file.
  *
- * @param {string | undefined} from path or file URL of that
+ * @param {string | undefined} from path or file URL of the loading file
  * @returns {string} its path
  */
 function commonFor(from) {
@@ -48,7 +48,7 @@ function commonFor(from) {
   return find(find(from, 'onnxruntime-node/package.json') ?? from, 'onnxruntime-common') ?? OWN;
 }
 
-/** The URL of the module that import statements get: the file of this package, with a query if the copy is not its own. */
+/** The URL that import statements resolve to: the main module of this package, with a query for another copy. */
 function urlFor(/** @type {string} */ path) {
   const url = pathToFileURL(require.resolve('../index.js'));
   if (path !== OWN) {
@@ -58,10 +58,10 @@ function urlFor(/** @type {string} */ path) {
 }
 
 /**
- * The text of such a module.
+ * The source of the module at a URL of `urlFor()` with a query.
  *
  * @param {string} url
- * @returns {string | undefined} undefined for all other modules
+ * @returns {string | undefined} undefined for any other URL
  */
 function sourceOf(url) {
   if (!url.startsWith(`${urlFor(OWN)}?common=`)) {

@@ -1,11 +1,11 @@
 'use strict';
 
-/** Profiles of sessions in files that chrome://tracing and Perfetto show, as onnxruntime writes them. */
+/** Writes traces for chrome://tracing and Perfetto, in the format of onnxruntime. */
 
 const { writeFileSync } = require('node:fs');
 const { threadId } = require('node:worker_threads');
 
-/** Later events are left out, as by onnxruntime. */
+/** Later events are dropped, as in onnxruntime. */
 const MAX_EVENTS = 1_000_000;
 
 /**
@@ -20,7 +20,7 @@ function fileTime(time) {
   return `${day}_${clock}_${text(time.getMilliseconds(), 3)}`;
 }
 
-/** Events of one session, written when it ends. */
+/** The events of one session, written to a file at its end. */
 class Profile {
   #begin;
   /** @type {object[]} */
@@ -33,7 +33,7 @@ class Profile {
   /**
    * @param {string} prefix of the file's path
    * @param {number} begin of its time, from `performance.now()`
-   * @param {InstanceType<typeof import('./log.js').Log>} log hears why there is no file
+   * @param {InstanceType<typeof import('./log.js').Log>} log reports a file that cannot be written
    */
   constructor(prefix, begin, log) {
     this.#begin = begin;
@@ -43,7 +43,7 @@ class Profile {
   }
 
   /**
-   * Records what has just ended.
+   * Records an event.
    *
    * @param {string} name
    * @param {number} begin from `performance.now()`

@@ -1,6 +1,6 @@
 'use strict';
 
-/** Sessions as onnxruntime-common wants them from a backend. */
+/** Sessions: the handlers behind the InferenceSession of onnxruntime-common. */
 
 const { MLTensor } = require('webnn-node');
 
@@ -16,12 +16,12 @@ const { toMetadata, toPort, TYPES } = require('./types.js');
 /** @typedef {import('onnxruntime-common').Tensor} Tensor */
 /** @typedef {import('./types.js').Port} Port */
 
-/** Types of which onnxruntime-common has no Tensor on a device. */
+/** Types that Tensors on a device cannot have. */
 const ONLY_ON_CPU = ['float64', 'int16', 'uint16'];
 
-/** What becomes of an output: null for a new Tensor. @typedef {Map<string, ReturnType<typeof toTarget> | null>} Targets by name */
+/** @typedef {Map<string, ReturnType<typeof toTarget> | null>} Targets preallocated outputs by name, null for a new Tensor */
 
-/** A session, in the form of onnxruntime-common's InferenceSessionHandler. */
+/** An InferenceSessionHandler. */
 class Session {
   #Tensor;
   #model;
@@ -29,20 +29,20 @@ class Session {
   #profile;
   #inputs;
   #outputs;
-  /** Outputs that are no tensors. */
+  /** Outputs that are not tensors, and cannot be fetched. */
   #others;
-  /** Names of the outputs that stay on the device, and the locations of their Tensors. @type {Map<string, string>} */
+  /** Locations of the outputs that stay on the device, by name. @type {Map<string, string>} */
   #onDevice = new Map();
   #isDisposed = false;
-  /** Number of runs that have not ended. */
+  /** Number of runs in progress. */
   #running = 0;
-  /** Called when the last of them has ended. */
+  /** Called when the last of them ends. */
   #idle = () => {};
 
   /**
    * @param {import('./backend.js').Common} common
    * @param {OnnxModel} model
-   * @param {readonly OnnxValueInfo[]} outputs also those that are no tensors, and which the loaded model does not have
+   * @param {readonly OnnxValueInfo[]} outputs of the file, also those that are not tensors
    * @param {{log: InstanceType<typeof Log>, profile: InstanceType<typeof Profile> | undefined, isGpu: boolean}} parts
    * @param {object} options of the session
    */
@@ -92,7 +92,7 @@ class Session {
     }
     const targets = this.#targets(fetches);
     checkRunOptions(options);
-    // Again: reading the arguments can run code of the caller.
+    // Again: getters of the arguments may have released the session.
     this.#requireAlive();
     this.#running += 1;
     try {
@@ -110,7 +110,7 @@ class Session {
   }
 
   /**
-   * The outputs that are asked for, with the Tensors to write them to.
+   * The fetched outputs.
    *
    * @param {Record<string, unknown>} fetches
    * @returns {Targets}
@@ -132,7 +132,7 @@ class Session {
   }
 
   /**
-   * What `OnnxModel.run` is asked for.
+   * The fetches of `OnnxModel.run`.
    *
    * @param {Targets} targets
    */
@@ -174,7 +174,7 @@ class Session {
   }
 
   /**
-   * A Tensor whose data stay on the device until `getData()` is called.
+   * A Tensor on the device. `getData()` downloads it.
    *
    * @param {import('webnn-node').MLTensor} mlTensor
    * @param {string} type
@@ -192,7 +192,7 @@ class Session {
     return location === 'gpu-buffer' ? this.#Tensor.fromGpuBuffer(/** @type {any} */ (mlTensor), options) : this.#Tensor.fromMLTensor(/** @type {any} */ (mlTensor), options);
   }
 
-  /** Frees the session as soon as its runs have ended. */
+  /** Frees the session after the runs in progress. */
   async dispose() {
     this.#requireAlive();
     this.#isDisposed = true;

@@ -1,6 +1,6 @@
 'use strict';
 
-/** What programs get in place of onnxruntime-node. */
+/** The modules that replace onnxruntime-node, one for each copy of onnxruntime-common. */
 
 const { listSupportedBackends, prepare } = require('./backend.js');
 const { OWN } = require('./copies.js');
@@ -9,10 +9,10 @@ const { OWN } = require('./copies.js');
 const standIns = new Map();
 
 /**
- * The stand-in that exports this copy of onnxruntime-common.
+ * The module that exports this copy of onnxruntime-common.
  *
  * @param {string} path of the copy
- * @returns {Record<string, unknown>} the same for each call
+ * @returns {Record<string, unknown>} the same object in every call
  */
 function standInFor(path) {
   if (path === OWN) {
