@@ -1,0 +1,162 @@
+// `npm run bench:ort -- FOLDER`: texts embedded by Transformers.js on webnn-node-ort and on onnxruntime-node, in turns. FOLDER is
+// what ../shared/bench/make_embedder.py writes.
+
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { parseArgs, promisify } from 'node:util';
+import { fileURLToPath } from 'node:url';
+import { max, median } from 'd3-array';
+import { Output } from 'webnn-node-cli/lib/output.mjs';
+import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
+import { largestDifference } from 'webnn-node-cli/lib/statistics.mjs';
+import { installOriginal, installReplaced, ORIGINAL, REPLACED } from '../../scripts/ort-programs.mjs';
+import { bytesOf } from '../../scripts/pack-local.mjs';
+import { entry, Failure, npmOutput } from '../../scripts/process.mjs';
+import { describeMachine } from '../machine.mjs';
+import { markdownTable } from '../report/markdown.mjs';
+
+const USAGE = `usage: npm run bench:ort -- FOLDER [OPTION ...]
+
+  --rounds N   how often everything is measured (3)
+  --texts N    how many texts (500)
+  --write      write bench/ort/RESULTS.md`;
+
+const ENGINES = { 'webnn-node-ort': REPLACED, 'onnxruntime-node': ORIGINAL };
+const [OURS, PEER] = Object.keys(ENGINES);
+
+/** Types of weights, and the most that elements of vectors of length 1 may differ: 8-bit models round to other integers. */
+const TYPES = { fp32: 1e-4, q8: 5e-2 };
+const BATCHES = [1, 64];
+
+const WORKER = fileURLToPath(new URL('embed.mjs', import.meta.url));
+const RESULTS = new URL('RESULTS.md', import.meta.url);
+
+/** `>` is before columns of numbers. */
+const HEAD = ['weights', '>texts per run', 'engine', '>seconds', '>peak memory, MB', '>event loop, p99, ms', '>longest, ms', '>idle CPU, ms'];
+
+function readArguments() {
+  const options = /** @type {const} */ ({
+    rounds: { type: 'string', default: '3' },
+    texts: { type: 'string', default: '500' },
+    write: { type: 'boolean', default: false },
+  });
+  try {
+    const { values, positionals } = parseArgs({ allowPositionals: true, options });
+    if (positionals.length !== 1) throw new Error('expected one folder');
+    const [rounds, texts] = [values.rounds, values.texts].map(Number);
+    const wrong = [rounds, texts].find((value) => !(Number.isInteger(value) && value > 0));
+    if (wrong !== undefined) throw new Error('numbers are integers from 1 on');
+    return { folder: resolve(positionals[0]), rounds, texts, write: values.write };
+  } catch (error) {
+    throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
+  }
+}
+
+/**
+ * @typedef {{ folder: string, dtype: string, batch: number, texts: number }} Parameters of a measurement
+ * @typedef {{ seconds: number, peakBytes: number, delayMs: number, longestMs: number, idleMs: number, vectors: number[][] }} Sample
+ */
+
+/**
+ * Samples of both engines, taken in turns.
+ *
+ * @param {Parameters} parameters
+ * @param {number} rounds
+ * @param {(done: number) => void} advance
+ * @throws {Failure} if they compute different vectors
+ */
+async function sample(parameters, rounds, advance) {
+  let done = 0;
+  /** @type {Record<string, Sample[]>} */
+  const taken = { [OURS]: [], [PEER]: [] };
+  for (let round = 0; round < rounds; round++) {
+    // Neither is always the first.
+    const engines = round % 2 === 0 ? [OURS, PEER] : [PEER, OURS];
+    for (const engine of engines) {
+      const project = ENGINES[/** @type {keyof typeof ENGINES} */ (engine)];
+      const { stdout } = await promisify(execFile)(process.execPath, [WORKER, JSON.stringify({ ...parameters, project })]);
+      taken[engine].push(JSON.parse(stdout));
+      advance(++done);
+    }
+  }
+  const [ours, peers] = [OURS, PEER].map((engine) => taken[engine][0].vectors);
+  const difference = Math.max(...ours.map((vector, at) => largestDifference(vector, peers[at])));
+  if (!(difference <= TYPES[/** @type {keyof typeof TYPES} */ (parameters.dtype)])) {
+    throw new Failure(`${parameters.dtype}, ${parameters.batch} texts per run: vectors differ by ${difference}`);
+  }
+  return taken;
+}
+
+/**
+ * Bytes that a package and what it needs take in an empty project, where no scripts are run.
+ *
+ * @param {string[]} packages as `npm install` takes them
+ */
+function installedBytes(packages) {
+  const project = mkdtempSync(join(tmpdir(), 'webnn-size-'));
+  try {
+    writeFileSync(join(project, 'package.json'), '{ "private": true }');
+    const args = ['install', '--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund', ...packages];
+    npmOutput('installation', args, { cwd: project });
+    return bytesOf(join(project, 'node_modules'));
+  } finally {
+    rmSync(project, { recursive: true, force: true });
+  }
+}
+
+/**
+ * @param {string} dtype
+ * @param {number} batch
+ * @param {Record<string, Sample[]>} taken
+ * @returns {string[][]} the rows of the table: medians, and of memory and delays the largest
+ */
+function rowsOf(dtype, batch, taken) {
+  return [OURS, PEER].map((engine, at) => {
+    const samples = taken[engine];
+    const middle = (/** @type {(sample: Sample) => number} */ of) => /** @type {number} */ (median(samples, of));
+    const most = (/** @type {(sample: Sample) => number} */ of) => /** @type {number} */ (max(samples, of));
+    return [
+      ...(at === 0 ? [dtype, String(batch)] : ['', '']),
+      engine,
+      middle(({ seconds }) => seconds).toFixed(2),
+      (most(({ peakBytes }) => peakBytes) / 1e6).toFixed(0),
+      most(({ delayMs }) => delayMs).toFixed(1),
+      most(({ longestMs }) => longestMs).toFixed(1),
+      most(({ idleMs }) => idleMs).toFixed(1),
+    ];
+  });
+}
+
+await entry(async () => {
+  const { folder, rounds, texts, write } = readArguments();
+  await installOriginal();
+  const packed = await installReplaced();
+  const rows = [];
+  for (const dtype of Object.keys(TYPES)) {
+    for (const batch of BATCHES) {
+      const parameters = { folder, dtype, batch, texts };
+      const taken = await withProgress(`${dtype}, ${batch} per run`, (advance) => sample(parameters, rounds, advance), 2 * rounds);
+      rows.push(...rowsOf(dtype, batch, taken));
+    }
+  }
+  const { dependencies } = JSON.parse(readFileSync(join(ORIGINAL, 'package.json'), 'utf8'));
+  const peer = `${PEER}@${dependencies[PEER]}`;
+  const megabytes = [packed, [peer]].map((packages) => (installedBytes(packages) / 1e6).toFixed(1));
+  const sizes = `Installed into an empty project, without scripts: ${OURS} ${megabytes[0]} MB, ${PEER} ${megabytes[1]} MB.`;
+  const title = `${texts} texts embedded by Transformers.js`;
+  const output = new Output();
+  output.heading(title);
+  output.table(HEAD.map((name) => name.replace('>', '')), rows);
+  output.print(sizes);
+  if (write) {
+    const { cpu, processors, system, node } = describeMachine();
+    const about = `${new Date().toISOString().slice(0, 10)}, ${cpu}, ${processors} processors, ${system}, Node ${node}, ${peer}. `
+      + `Medians of ${rounds} processes for each engine, taken in turns; memory, delays and idle CPU are the worst of them. `
+      + 'The event loop is watched while all texts are embedded, tokens and pooling included; idle CPU is that of the second which begins '
+      + 'one second after the last run. Both engines give the same vectors.';
+    const repeat = 'To repeat it: write a folder with `../shared/bench/make_embedder.py`, then `npm run bench:ort -- FOLDER --write`.';
+    writeFileSync(RESULTS, `# ${title}\n\n${about}\n\n${markdownTable({ title, head: HEAD, rows }).join('\n')}\n\n${sizes}\n\n${repeat}\n`);
+  }
+});
