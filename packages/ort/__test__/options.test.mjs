@@ -141,6 +141,11 @@ describe('session options', () => {
     const events = JSON.parse(readFileSync(join(directory, files[0]), 'utf8'));
     assert.deepEqual(events.filter(({ name }) => name === 'model_run').length, 2);
     assert.deepEqual(events.slice(0, 2).map(({ name }) => name), ['model_loading_array', 'session_initialization']);
+    const nodes = events.filter(({ cat }) => cat === 'Node');
+    assert.equal(nodes.length, 2);
+    const run = events.find(({ name }) => name === 'model_run');
+    assert.ok(nodes[0].ts >= run.ts && nodes[0].dur <= run.dur, JSON.stringify([run, nodes[0]]));
+    assert.deepEqual([nodes[0].name, nodes[0].args.op_name], ['y_kernel_time', 'neg']);
     for (const { cat, pid, ph, ts, dur } of events) {
       assert.deepEqual([typeof cat, pid, ph], ['string', process.pid, 'X']);
       assert.ok(Number.isInteger(ts) && Number.isInteger(dur) && ts >= 0 && dur >= 0);

@@ -5,6 +5,8 @@
 const { writeFileSync } = require('node:fs');
 const { threadId } = require('node:worker_threads');
 
+const NANOSECONDS_PER_MILLISECOND = 1e6;
+
 /** Later events are dropped, as in onnxruntime. */
 const MAX_EVENTS = 1_000_000;
 
@@ -42,20 +44,51 @@ class Profile {
     process.once('exit', this.#atExit);
   }
 
+  /** Whether events are still recorded. */
+  get isActive() {
+    return !this.#isEnded;
+  }
+
   /**
-   * Records an event.
+   * Records an event of the session that ends now.
    *
    * @param {string} name
    * @param {number} begin from `performance.now()`
-   * @param {'Session' | 'Node'} category
-   * @param {Record<string, unknown>} details
    */
-  record(name, begin, category = 'Session', details = {}, end = performance.now()) {
+  record(name, begin) {
+    this.#add('Session', name, begin, performance.now() - begin, {});
+  }
+
+  /**
+   * Records the steps of a run.
+   *
+   * @param {import('webnn-node/onnx').OnnxProfile['graphs']} graphs
+   * @param {number} begin of the run, from `performance.now()`
+   */
+  recordSteps(graphs, begin) {
+    const milliseconds = (/** @type {number} */ nanoseconds) => nanoseconds / NANOSECONDS_PER_MILLISECOND;
+    for (const { start, duration, steps } of graphs) {
+      this.#add('Session', 'SequentialExecutor::Execute', begin + milliseconds(start), milliseconds(duration), {});
+      for (const step of steps) {
+        const details = { op_name: step.operator, kernel: step.kernel, node_index: String(step.index), output_size: String(step.bytesWritten) };
+        this.#add('Node', `${step.label || step.operator}_kernel_time`, begin + milliseconds(step.start), milliseconds(step.duration), details);
+      }
+    }
+  }
+
+  /**
+   * @param {'Session' | 'Node'} category
+   * @param {string} name
+   * @param {number} begin in milliseconds, as `performance.now()` counts
+   * @param {number} duration in milliseconds
+   * @param {Record<string, string>} details
+   */
+  #add(category, name, begin, duration, details) {
     if (this.#isEnded || this.#events.length >= MAX_EVENTS) {
       return;
     }
     const microseconds = (/** @type {number} */ milliseconds) => Math.round(milliseconds * 1000);
-    const time = { dur: microseconds(end - begin), ts: microseconds(begin - this.#begin) };
+    const time = { dur: microseconds(duration), ts: microseconds(begin - this.#begin) };
     this.#events.push({ cat: category, pid: process.pid, tid: threadId, ...time, ph: 'X', name, args: details });
   }
 

@@ -15,6 +15,7 @@ const { toMetadata, toPort, TYPES } = require('./types.js');
 /** @typedef {import('webnn-node/onnx').OnnxValueInfo} OnnxValueInfo */
 /** @typedef {import('onnxruntime-common').Tensor} Tensor */
 /** @typedef {import('./types.js').Port} Port */
+/** @typedef {Record<string, import('webnn-node').MLTensor | 'tensor' | null>} Fetches of `OnnxModel.run` */
 
 /** Types that Tensors on a device cannot have. */
 const ONLY_ON_CPU = ['float64', 'int16', 'uint16'];
@@ -85,7 +86,6 @@ class Session {
    */
   async run(feeds, fetches, options = {}) {
     this.#requireAlive();
-    const begin = performance.now();
     const values = Object.create(null);
     for (const input of this.#inputs) {
       values[input.name] = toFeed(feeds[input.name], input);
@@ -96,9 +96,9 @@ class Session {
     this.#requireAlive();
     this.#running += 1;
     try {
-      const results = this.#tensors(await this.#model.run(values, this.#fetches(targets)), targets);
-      this.#profile?.record('model_run', begin);
-      return results;
+      const wanted = this.#fetches(targets);
+      const results = await (this.#profile?.isActive ? this.#profiled(this.#profile, values, wanted) : this.#model.run(values, wanted));
+      return this.#tensors(results, targets);
     } catch (error) {
       throw failure(error, messageOf(error));
     } finally {
@@ -107,6 +107,22 @@ class Session {
         this.#idle();
       }
     }
+  }
+
+  /**
+   * Runs the model, and records how long its steps take.
+   *
+   * @param {InstanceType<typeof Profile>} profile
+   * @param {Record<string, import('webnn-node/onnx').OnnxFeed>} values
+   * @param {Fetches} fetches
+   * @returns {Promise<Record<string, any>>} results of `OnnxModel.run`
+   */
+  async #profiled(profile, values, fetches) {
+    const begin = performance.now();
+    const { results, graphs } = await this.#model.profile(values, fetches);
+    profile.record('model_run', begin);
+    profile.recordSteps(graphs, begin);
+    return results;
   }
 
   /**
@@ -137,7 +153,7 @@ class Session {
    * @param {Targets} targets
    */
   #fetches(targets) {
-    /** @type {Record<string, import('webnn-node').MLTensor | 'tensor' | null>} */
+    /** @type {Fetches} */
     const fetches = Object.create(null);
     for (const name of this.#outputs.keys()) {
       const target = targets.get(name);
