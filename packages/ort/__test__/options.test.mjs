@@ -140,7 +140,12 @@ describe('session options', () => {
     assert.match(files[0], /^mine_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{3}\.json$/);
     const events = JSON.parse(readFileSync(join(directory, files[0]), 'utf8'));
     assert.deepEqual(events.filter(({ name }) => name === 'model_run').length, 2);
-    assert.equal(events[0].name, 'model_loading_array');
+    assert.deepEqual(events.slice(0, 2).map(({ name }) => name), ['model_loading_array', 'session_initialization']);
+    const nodes = events.filter(({ cat }) => cat === 'Node');
+    assert.equal(nodes.length, 2);
+    const run = events.find(({ name }) => name === 'model_run');
+    assert.ok(nodes[0].ts >= run.ts && nodes[0].dur <= run.dur, JSON.stringify([run, nodes[0]]));
+    assert.deepEqual([nodes[0].name, nodes[0].args.op_name], ['y_kernel_time', 'neg']);
     for (const { cat, pid, ph, ts, dur } of events) {
       assert.deepEqual([typeof cat, pid, ph], ['string', process.pid, 'X']);
       assert.ok(Number.isInteger(ts) && Number.isInteger(dur) && ts >= 0 && dur >= 0);
@@ -152,11 +157,15 @@ describe('session options', () => {
 
   it('enableProfiling writes the trace when the session is released or the process exits, and says why it cannot', async (t) => {
     const directory = folder(t);
+    const listeners = process.listenerCount('exit');
     const released = await InferenceSession.create(write(directory, 'model.onnx', model), { enableProfiling: true, profileFilePrefix: join(directory, 'released') });
     await released.release();
     const [profile] = readdirSync(directory).filter((name) => name.startsWith('released'));
     assert.equal(JSON.parse(readFileSync(join(directory, profile), 'utf8'))[0].name, 'model_loading_uri');
+    await assert.rejects(InferenceSession.create('/there/is/no.onnx', { enableProfiling: true, profileFilePrefix: join(directory, 'failed') }));
     await errorsOf({ enableProfiling: true, profileFilePrefix: join(directory, 'exit') });
+    assert.equal(process.listenerCount('exit'), listeners);
+    assert.equal(readdirSync(directory).filter((name) => name.startsWith('failed')).length, 0);
     assert.equal(readdirSync(directory).filter((name) => name.startsWith('exit')).length, 1);
     assert.match(await errorsOf({ enableProfiling: true, profileFilePrefix: '/there/is/no/folder' }), /\[E:onnxruntime:.*profile/);
   });

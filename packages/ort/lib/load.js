@@ -1,6 +1,6 @@
 'use strict';
 
-/** Models are loaded as onnxruntime-node loads them, and fail as there. */
+/** Loads models, with the errors of onnxruntime-node. */
 
 const { resolve } = require('node:path');
 const { inspectModel, loadModel } = require('webnn-node/onnx');
@@ -10,7 +10,7 @@ const { inspectModel, loadModel } = require('webnn-node/onnx');
 /** @typedef {InstanceType<typeof import('./log.js').Log>} Log */
 
 /**
- * A failure as onnxruntime-node reports it: an Error of no other class. It has what else is known.
+ * A failure as onnxruntime-node reports it: a plain Error, here with the code and the unsupported nodes of its cause.
  *
  * @param {unknown} cause
  * @param {string} message
@@ -23,10 +23,10 @@ function failure(cause, message) {
 /** @param {unknown} error */
 const messageOf = (error) => (error instanceof Error ? error.message : String(error));
 
-/** @typedef {{model: OnnxModel, outputs: readonly OnnxValueInfo[]}} Loaded a model, with its outputs that are no tensors */
+/** @typedef {{model: OnnxModel, outputs: readonly OnnxValueInfo[]}} Loaded a model, and all outputs of its file */
 
 /**
- * Loads a model without its outputs that are no tensors: onnxruntime-node names them, and fails when they are asked for.
+ * Loads a model, with the outputs that are tensors: onnxruntime-node lists sequences, and fails when they are fetched.
  *
  * @param {string | Uint8Array} source
  * @param {import('webnn-node/onnx').OnnxLoadOptions} options

@@ -1,42 +1,42 @@
 'use strict';
 
-/** Messages on standard error, as onnxruntime writes them. */
+/** Logs to standard error, in the format of onnxruntime. */
 
 /** The severities by their numbers. */
 const SEVERITIES = /** @type {const} */ (['verbose', 'info', 'warning', 'error', 'fatal']);
 
 /** @typedef {typeof SEVERITIES[number]} Severity */
 
-/** The escape sequences of a terminal that begin the color of a severity. */
+/** Escape sequences that start a color on a terminal. */
 const COLORS = { verbose: '', info: '', warning: '\x1b[0;93m', error: '\x1b[1;31m', fatal: '\x1b[1;31m' };
 const NO_COLOR = '\x1b[m';
 
-/** Writes what is severe enough. */
+/** A logger with a severity threshold. */
 class Log {
-  /** @type {number} place in `SEVERITIES` of the least severity that is written */
+  /** @type {number} index in `SEVERITIES` of the threshold */
   #least;
   #id;
 
   /**
-   * @param {number} least a place in `SEVERITIES`
-   * @param {string} id named in every message
+   * @param {number} least index in `SEVERITIES` of the threshold
+   * @param {string} id part of every message
    */
   constructor(least, id) {
     this.#least = least;
     this.#id = id;
   }
 
-  /** @param {string} message about what does not matter to most */
+  /** @param {string} message */
   info(message) {
     this.#write('info', message);
   }
 
-  /** @param {string} message about what is not done as asked */
+  /** @param {string} message */
   warn(message) {
     this.#write('warning', message);
   }
 
-  /** @param {string} message about what failed and makes no call fail */
+  /** @param {string} message about a failure that rejects no call */
   error(message) {
     this.#write('error', message);
   }

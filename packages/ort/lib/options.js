@@ -1,6 +1,6 @@
 'use strict';
 
-/** The options of sessions and runs: what onnxruntime-node checks is checked, in the same order and with the same classes of errors. */
+/** Validates options in the order of onnxruntime-node, with errors of the same classes. */
 
 const { isUint8Array } = require('node:util').types;
 
@@ -9,13 +9,13 @@ const { SEVERITIES } = require('./log.js');
 /** The most threads that a context can have. */
 const MAX_THREADS = 1024;
 
-/** Options that change nothing here, whatever their value. */
+/** Options that are validated, and change nothing. */
 const WITHOUT_EFFECT = ['interOpNumThreads', 'graphOptimizationLevel', 'enableCpuMemArena', 'enableMemPattern', 'executionMode', 'extra', 'freeDimensionOverrides'];
 
 /** @typedef {(value: unknown, what: string) => void} Check throws a TypeError or RangeError that begins with `what` */
 
 /**
- * What a message says that a value is.
+ * A value in a message.
  *
  * @param {unknown} value
  */
@@ -74,7 +74,7 @@ const requireStrings = (value, what) => {
   value.forEach((item, at) => requireString(item, `${what}[${at}]`));
 };
 
-/** @type {Record<string, Check>} what the provider `webgpu` knows, and what onnxruntime takes for it */
+/** @type {Record<string, Check>} of the provider `webgpu` */
 const WEBGPU_OPTIONS = {
   name: () => {},
   preferredLayout: requireString,
@@ -89,7 +89,7 @@ const WEBGPU_OPTIONS = {
   forceCpuNodeNames: requireStrings,
 };
 
-/** @type {Check} onnxruntime-common has removed the providers that nobody registered */
+/** @type {Check} */
 const requireProviders = (value, what) => {
   if (!Array.isArray(value)) {
     throw new TypeError(`${what} is ${shown(value)}, expected an array`);
@@ -151,7 +151,7 @@ const SESSION_OPTIONS = {
 const RUN_OPTIONS = { logSeverityLevel: requireSeverity, tag: requireString };
 
 /**
- * The values of the options that are given, each read once.
+ * Reads each given option once, and validates it.
  *
  * @param {object} options
  * @param {Record<string, Check>} checks by the names of options
@@ -171,20 +171,20 @@ function checked(options, checks, what) {
 }
 
 /**
- * @typedef {object} SessionSettings what the options of a session mean
+ * @typedef {object} SessionSettings the effects of a session's options
  * @property {'cpu' | 'gpu'} device
- * @property {boolean} mayFallBack whether the CPU may be used in place of a GPU
+ * @property {boolean} mayFallBack whether the CPU may replace a missing GPU
  * @property {number | undefined} numThreads
  * @property {Record<string, Uint8Array>} externalData by location
  * @property {number | undefined} severity
  * @property {string} logId
  * @property {string | undefined} profilePrefix
- * @property {string[]} warnings what is not done as asked
- * @property {string[]} notes what has no effect
+ * @property {string[]} warnings about effects that differ from onnxruntime's
+ * @property {string[]} notes about options without effect
  */
 
 /**
- * @param {object} options of a session, with those providers only that are there
+ * @param {object} options of a session; since 1.17, onnxruntime-common has removed unknown providers
  * @returns {SessionSettings}
  * @throws {TypeError | RangeError} that names the option
  */
@@ -230,7 +230,7 @@ function checkRunOptions(options) {
   checked(options, RUN_OPTIONS, 'runOptions');
 }
 
-/** Where outputs can be. */
+/** Locations of outputs in onnxruntime. */
 const LOCATIONS = ['cpu', 'cpu-pinned', 'texture', 'gpu-buffer', 'ml-tensor'];
 
 /**

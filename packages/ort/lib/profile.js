@@ -1,11 +1,13 @@
 'use strict';
 
-/** Profiles of sessions in files that chrome://tracing and Perfetto show, as onnxruntime writes them. */
+/** Writes traces for chrome://tracing and Perfetto, in the format of onnxruntime. */
 
 const { writeFileSync } = require('node:fs');
 const { threadId } = require('node:worker_threads');
 
-/** Later events are left out, as by onnxruntime. */
+const NANOSECONDS_PER_MILLISECOND = 1e6;
+
+/** Later events are dropped, as in onnxruntime. */
 const MAX_EVENTS = 1_000_000;
 
 /**
@@ -20,9 +22,9 @@ function fileTime(time) {
   return `${day}_${clock}_${text(time.getMilliseconds(), 3)}`;
 }
 
-/** Events of one session, written when it ends. */
+/** The events of one session, written to a file at its end. */
 class Profile {
-  #begin = performance.now();
+  #begin;
   /** @type {object[]} */
   #events = [];
   #path;
@@ -32,28 +34,61 @@ class Profile {
 
   /**
    * @param {string} prefix of the file's path
-   * @param {InstanceType<typeof import('./log.js').Log>} log hears why there is no file
+   * @param {number} begin of its time, from `performance.now()`
+   * @param {InstanceType<typeof import('./log.js').Log>} log reports a file that cannot be written
    */
-  constructor(prefix, log) {
+  constructor(prefix, begin, log) {
+    this.#begin = begin;
     this.#path = `${prefix}_${fileTime(new Date())}.json`;
     this.#log = log;
     process.once('exit', this.#atExit);
   }
 
+  /** Whether events are still recorded. */
+  get isActive() {
+    return !this.#isEnded;
+  }
+
   /**
-   * Records what has just ended.
+   * Records an event of the session that ends now.
    *
    * @param {string} name
    * @param {number} begin from `performance.now()`
-   * @param {'Session' | 'Node'} category
-   * @param {Record<string, unknown>} details
    */
-  record(name, begin, category = 'Session', details = {}, end = performance.now()) {
+  record(name, begin) {
+    this.#add('Session', name, begin, performance.now() - begin, {});
+  }
+
+  /**
+   * Records the steps of a run.
+   *
+   * @param {import('webnn-node/onnx').OnnxProfile['graphs']} graphs
+   * @param {number} begin of the run, from `performance.now()`
+   */
+  recordSteps(graphs, begin) {
+    const milliseconds = (/** @type {number} */ nanoseconds) => nanoseconds / NANOSECONDS_PER_MILLISECOND;
+    for (const { start, duration, steps } of graphs) {
+      this.#add('Session', 'SequentialExecutor::Execute', begin + milliseconds(start), milliseconds(duration), {});
+      for (const step of steps) {
+        const details = { op_name: step.operator, kernel: step.kernel, node_index: String(step.index), output_size: String(step.bytesWritten) };
+        this.#add('Node', `${step.label || step.operator}_kernel_time`, begin + milliseconds(step.start), milliseconds(step.duration), details);
+      }
+    }
+  }
+
+  /**
+   * @param {'Session' | 'Node'} category
+   * @param {string} name
+   * @param {number} begin in milliseconds, as `performance.now()` counts
+   * @param {number} duration in milliseconds
+   * @param {Record<string, string>} details
+   */
+  #add(category, name, begin, duration, details) {
     if (this.#isEnded || this.#events.length >= MAX_EVENTS) {
       return;
     }
     const microseconds = (/** @type {number} */ milliseconds) => Math.round(milliseconds * 1000);
-    const time = { dur: microseconds(end - begin), ts: microseconds(begin - this.#begin) };
+    const time = { dur: microseconds(duration), ts: microseconds(begin - this.#begin) };
     this.#events.push({ cat: category, pid: process.pid, tid: threadId, ...time, ph: 'X', name, args: details });
   }
 

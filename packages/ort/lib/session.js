@@ -1,6 +1,6 @@
 'use strict';
 
-/** Sessions as onnxruntime-common wants them from a backend. */
+/** Sessions: the handlers behind the InferenceSession of onnxruntime-common. */
 
 const { MLTensor } = require('webnn-node');
 
@@ -8,20 +8,21 @@ const { failure, load, messageOf } = require('./load.js');
 const { Log, SEVERITIES } = require('./log.js');
 const { checkRunOptions, toLocations, toSessionSettings } = require('./options.js');
 const { Profile } = require('./profile.js');
-const { toFeed, toTarget, toTensor } = require('./tensor.js');
+const { hasLocation, toFeed, toTarget, toTensor } = require('./tensor.js');
 const { toMetadata, toPort, TYPES } = require('./types.js');
 
 /** @typedef {import('webnn-node/onnx').OnnxModel} OnnxModel */
 /** @typedef {import('webnn-node/onnx').OnnxValueInfo} OnnxValueInfo */
 /** @typedef {import('onnxruntime-common').Tensor} Tensor */
 /** @typedef {import('./types.js').Port} Port */
+/** @typedef {Record<string, import('webnn-node').MLTensor | 'tensor' | null>} Fetches of `OnnxModel.run` */
 
-/** Types of which onnxruntime-common has no Tensor on a device. */
+/** Types that Tensors on a device cannot have. */
 const ONLY_ON_CPU = ['float64', 'int16', 'uint16'];
 
-/** What becomes of an output: null for a new Tensor. @typedef {Map<string, ReturnType<typeof toTarget> | null>} Targets by name */
+/** @typedef {Map<string, ReturnType<typeof toTarget> | null>} Targets preallocated outputs by name, null for a new Tensor */
 
-/** A session, in the form of onnxruntime-common's InferenceSessionHandler. */
+/** An InferenceSessionHandler. */
 class Session {
   #Tensor;
   #model;
@@ -29,20 +30,20 @@ class Session {
   #profile;
   #inputs;
   #outputs;
-  /** Outputs that are no tensors. */
+  /** Outputs that are not tensors, and cannot be fetched. */
   #others;
-  /** Names of the outputs that stay on the device, and the locations of their Tensors. @type {Map<string, string>} */
+  /** Locations of the outputs that stay on the device, by name. @type {Map<string, string>} */
   #onDevice = new Map();
   #isDisposed = false;
-  /** Number of runs that have not ended. */
+  /** Number of runs in progress. */
   #running = 0;
-  /** Called when the last of them has ended. */
+  /** Called when the last of them ends. */
   #idle = () => {};
 
   /**
    * @param {import('./backend.js').Common} common
    * @param {OnnxModel} model
-   * @param {readonly OnnxValueInfo[]} outputs also those that are no tensors, and which the loaded model does not have
+   * @param {readonly OnnxValueInfo[]} outputs of the file, also those that are not tensors
    * @param {{log: InstanceType<typeof Log>, profile: InstanceType<typeof Profile> | undefined, isGpu: boolean}} parts
    * @param {object} options of the session
    */
@@ -55,8 +56,9 @@ class Session {
     this.outputNames = outputs.map(({ name }) => name);
     this.inputMetadata = model.inputs.map(toMetadata);
     this.outputMetadata = outputs.map(toMetadata);
-    this.#inputs = model.inputs.map((info) => toPort(info, 'input'));
-    this.#outputs = new Map(model.outputs.map((info) => [info.name, toPort(info, 'output')]));
+    const location = hasLocation(common.Tensor) ? undefined : 'cpu';
+    this.#inputs = model.inputs.map((info) => toPort(info, 'input', location));
+    this.#outputs = new Map(model.outputs.map((info) => [info.name, toPort(info, 'output', location)]));
     this.#others = outputs.filter(({ name }) => !this.#outputs.has(name));
     this.#keepOnDevice(toLocations(options, this.outputNames), isGpu);
   }
@@ -68,8 +70,8 @@ class Session {
   #keepOnDevice(locations, isGpu) {
     for (const [name, location] of locations) {
       const type = this.#outputs.get(name)?.type ?? '';
-      const isThere = location === 'ml-tensor' || (location === 'gpu-buffer' && isGpu);
-      if (isThere && !ONLY_ON_CPU.includes(type)) {
+      const factory = location === 'ml-tensor' ? this.#Tensor.fromMLTensor : location === 'gpu-buffer' && isGpu ? this.#Tensor.fromGpuBuffer : undefined;
+      if (factory !== undefined && !ONLY_ON_CPU.includes(type)) {
         this.#onDevice.set(name, location);
       } else if (location !== 'cpu') {
         this.#log.warn(`preferredOutputLocation of ${JSON.stringify(name)} is ${location}, and it is given on the CPU`);
@@ -84,20 +86,19 @@ class Session {
    */
   async run(feeds, fetches, options = {}) {
     this.#requireAlive();
-    const begin = performance.now();
     const values = Object.create(null);
     for (const input of this.#inputs) {
       values[input.name] = toFeed(feeds[input.name], input);
     }
     const targets = this.#targets(fetches);
     checkRunOptions(options);
-    // Again: reading the arguments can run code of the caller.
+    // Again: getters of the arguments may have released the session.
     this.#requireAlive();
     this.#running += 1;
     try {
-      const results = this.#tensors(await this.#model.run(values, this.#fetches(targets)), targets);
-      this.#profile?.record('model_run', begin);
-      return results;
+      const wanted = this.#fetches(targets);
+      const results = await (this.#profile?.isActive ? this.#profiled(this.#profile, values, wanted) : this.#model.run(values, wanted));
+      return this.#tensors(results, targets);
     } catch (error) {
       throw failure(error, messageOf(error));
     } finally {
@@ -109,7 +110,23 @@ class Session {
   }
 
   /**
-   * The outputs that are asked for, with the Tensors to write them to.
+   * Runs the model, and records how long its steps take.
+   *
+   * @param {InstanceType<typeof Profile>} profile
+   * @param {Record<string, import('webnn-node/onnx').OnnxFeed>} values
+   * @param {Fetches} fetches
+   * @returns {Promise<Record<string, any>>} results of `OnnxModel.run`
+   */
+  async #profiled(profile, values, fetches) {
+    const begin = performance.now();
+    const { results, graphs } = await this.#model.profile(values, fetches);
+    profile.record('model_run', begin);
+    profile.recordSteps(graphs, begin);
+    return results;
+  }
+
+  /**
+   * The fetched outputs.
    *
    * @param {Record<string, unknown>} fetches
    * @returns {Targets}
@@ -131,12 +148,12 @@ class Session {
   }
 
   /**
-   * What `OnnxModel.run` is asked for.
+   * The fetches of `OnnxModel.run`.
    *
    * @param {Targets} targets
    */
   #fetches(targets) {
-    /** @type {Record<string, import('webnn-node').MLTensor | 'tensor' | null>} */
+    /** @type {Fetches} */
     const fetches = Object.create(null);
     for (const name of this.#outputs.keys()) {
       const target = targets.get(name);
@@ -173,7 +190,7 @@ class Session {
   }
 
   /**
-   * A Tensor whose data stay on the device until `getData()` is called.
+   * A Tensor on the device. `getData()` downloads it.
    *
    * @param {import('webnn-node').MLTensor} mlTensor
    * @param {string} type
@@ -191,7 +208,7 @@ class Session {
     return location === 'gpu-buffer' ? this.#Tensor.fromGpuBuffer(/** @type {any} */ (mlTensor), options) : this.#Tensor.fromMLTensor(/** @type {any} */ (mlTensor), options);
   }
 
-  /** Frees the session as soon as its runs have ended. */
+  /** Frees the session after the runs in progress. */
   async dispose() {
     this.#requireAlive();
     this.#isDisposed = true;
@@ -234,13 +251,16 @@ async function createSession(common, source, options) {
   const log = new Log(settings.severity ?? SEVERITIES.indexOf(logLevel), settings.logId);
   settings.warnings.forEach((message) => log.warn(message));
   settings.notes.forEach((message) => log.info(message));
-  const profile = settings.profilePrefix === undefined ? undefined : new Profile(settings.profilePrefix, log);
   const begin = performance.now();
   const { model, outputs, isGpu } = await load(source, settings, log);
+  const profile = settings.profilePrefix === undefined ? undefined : new Profile(settings.profilePrefix, begin, log);
   profile?.record(typeof source === 'string' ? 'model_loading_uri' : 'model_loading_array', begin);
   try {
-    return new Session(common, model, outputs, { log, profile, isGpu }, options);
+    const session = new Session(common, model, outputs, { log, profile, isGpu }, options);
+    profile?.record('session_initialization', begin);
+    return session;
   } catch (error) {
+    profile?.end();
     model.destroy();
     throw error;
   }

@@ -1,6 +1,6 @@
 'use strict';
 
-/** Between the Tensors of onnxruntime-common and the feeds and results of webnn-node. */
+/** Converts Tensors of onnxruntime-common to feeds of webnn-node, and its results to Tensors. */
 
 const { MLTensor } = require('webnn-node');
 
@@ -11,28 +11,37 @@ const { TYPES } = require('./types.js');
 /** @typedef {import('webnn-node/onnx').OnnxResult} Result */
 /** @typedef {import('webnn-node').MLTensor} DeviceTensor */
 
-/** Names of typed arrays, of any realm. @type {(value: unknown) => string | undefined} */
+/** The name of a typed array's class, in any realm. @type {(value: unknown) => string | undefined} */
 const arrayName = Function.prototype.call.bind(/** @type {any} */ (Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Uint8Array.prototype), Symbol.toStringTag)).get);
 
-/** Locations of tensors, and the property that holds what is there. */
+/** The property with a tensor's contents, by location. */
 const HOLDERS = new Map([['cpu', 'data'], ['cpu-pinned', 'data'], ['texture', 'texture'], ['gpu-buffer', 'gpuBuffer'], ['ml-tensor', 'mlTensor']]);
 
 /**
- * Results that nobody has read, by the Tensors that stand for them. They are fed without a copy.
+ * Unread results by their Tensors. Fed back, they are not copied.
  *
  * @type {WeakMap<object, Result>}
  */
 const unread = new WeakMap();
 
 /**
+ * Tells whether Tensors have a location. Before onnxruntime-common 1.16, they only had data.
+ *
+ * @param {typeof import('onnxruntime-common').Tensor} Tensor class
+ */
+function hasLocation(Tensor) {
+  return 'location' in Tensor.prototype;
+}
+
+/**
  * @param {typeof import('onnxruntime-common').Tensor} Tensor class
  * @param {string} type
  * @param {Result} result
- * @returns {Tensor} with the data of `result`, which it reads when it is read itself
+ * @returns {Tensor} reads the data of `result` when its own data are first read
  */
 function toTensor(Tensor, type, result) {
   const isRead = Object.getOwnPropertyDescriptor(result, 'data')?.get === undefined;
-  if (isRead) {
+  if (isRead || !hasLocation(Tensor)) {
     return new Tensor(/** @type {'float32'} */ (type), result.data, result.shape);
   }
   const { array: TypedArray } = /** @type {{array: any}} */ (TYPES.get(type));
@@ -46,7 +55,7 @@ function toTensor(Tensor, type, result) {
   Object.defineProperty(tensor, 'cpuData', {
     get() {
       const { data } = result;
-      // A sealed or frozen one stays as it is.
+      // A sealed or frozen tensor keeps its accessor.
       if (!Object.isSealed(tensor)) {
         keep(data);
       }
@@ -64,28 +73,28 @@ function toTensor(Tensor, type, result) {
 const sizeOf = (shape) => shape.reduce((size, length) => size * length, 1);
 
 /**
- * @typedef {object} Checked what is known of a Tensor of any class
+ * @typedef {object} Checked a valid Tensor of any class: one of data, device and result is there
  * @property {string} type
  * @property {number[]} dims
- * @property {ArrayBufferView & {length: number, set(data: unknown): void} | undefined} data `size` elements, on the CPU
- * @property {DeviceTensor | undefined} device the tensor of the device
- * @property {Result | undefined} result the result that it stands for, if nobody has read that
+ * @property {ArrayBufferView | undefined} data exactly the elements of `dims`, on the CPU
+ * @property {DeviceTensor | undefined} device contents on a device
+ * @property {Result | undefined} result contents that nobody has read
  */
 
 /**
- * Reads a Tensor by its form: it may be of another copy of onnxruntime-common.
+ * Validates a Tensor by its properties: its class may be that of another copy of onnxruntime-common.
  *
  * @param {any} tensor
- * @param {string} what for messages
+ * @param {import('./types.js').Port} port
  * @returns {Checked}
- * @throws {TypeError | RangeError} as onnxruntime-node does for what is no tensor
+ * @throws {TypeError | RangeError} where onnxruntime-node does
  */
-function checkTensor(tensor, what) {
+function checkTensor(tensor, { what, location: usual }) {
   if (typeof tensor !== 'object' || tensor === null) {
     throw new TypeError(`${what} is ${shown(tensor)}, expected a Tensor, which is an object`);
   }
   const dims = checkDims(tensor.dims, what);
-  const { location, type } = tensor;
+  const { location = usual, type } = tensor;
   if (typeof location !== 'string') {
     throw new TypeError(`${what}: location is ${shown(location)}, expected a string`);
   }
@@ -149,7 +158,7 @@ function checkDims(dims, what) {
  * @param {string} type
  * @param {number[]} dims
  * @param {string} what
- * @returns {any} as many elements as there are
+ * @returns {any} `data`, cut to the elements of `dims`
  */
 function checkData(data, type, dims, what) {
   if (type === 'string') {
@@ -175,13 +184,14 @@ function checkData(data, type, dims, what) {
  * The value of an input for `OnnxModel.run`.
  *
  * @param {unknown} tensor
- * @param {import('./types.js').Port} input
+ * @param {import('./types.js').Port} port an input
  * @returns {import('webnn-node/onnx').OnnxFeed}
- * @throws {TypeError | RangeError} for what is no tensor
+ * @throws {TypeError | RangeError} for an invalid tensor
  * @throws {Error} for a tensor of another type than the input
  */
-function toFeed(tensor, { type, isScalar, what }) {
-  const given = checkTensor(tensor, what);
+function toFeed(tensor, port) {
+  const { type, isScalar, what } = port;
+  const given = checkTensor(tensor, port);
   requireType(given, type, what);
   if (given.device !== undefined) {
     return given.device;
@@ -208,14 +218,15 @@ function requireType(tensor, type, what) {
 }
 
 /**
- * A Tensor that the caller has given for an output, as what is to be written to.
+ * Prepares a preallocated output.
  *
  * @param {unknown} tensor
- * @param {import('./types.js').Port} output
+ * @param {import('./types.js').Port} port an output
  * @returns {{device: DeviceTensor | undefined, write(result: Result): void}}
  */
-function toTarget(tensor, { type, what }) {
-  const target = checkTensor(tensor, what);
+function toTarget(tensor, port) {
+  const { type, what } = port;
+  const target = checkTensor(tensor, port);
   requireType(target, type, what);
   return {
     device: target.device,
@@ -229,4 +240,4 @@ function toTarget(tensor, { type, what }) {
   };
 }
 
-module.exports = { toFeed, toTarget, toTensor };
+module.exports = { hasLocation, toFeed, toTarget, toTensor };

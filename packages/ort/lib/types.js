@@ -1,12 +1,12 @@
 'use strict';
 
-/** Types of elements, and what the inputs and outputs of a model are. */
+/** Element types, and descriptions of inputs and outputs. */
 
-/** Engines without Float16Array have only the bits of float16. */
+/** Without Float16Array, float16 is bit patterns. */
 const Float16 = /** @type {any} */ (globalThis).Float16Array ?? Uint16Array;
 
 /**
- * Element types as onnxruntime names them, with their names in ONNX and their arrays.
+ * Element types by their names in onnxruntime: the name in ONNX, and the class of arrays.
  *
  * @type {Map<string, {onnx: string, array: new (source: any) => ArrayBufferView & ArrayLike<any>}>}
  */
@@ -31,7 +31,7 @@ const TYPES = new Map([
 const NAMES = new Map([...TYPES].map(([name, { onnx }]) => [onnx, name]));
 
 /**
- * What `inputMetadata` and `outputMetadata` say.
+ * One entry of `inputMetadata` or `outputMetadata`.
  *
  * @param {import('webnn-node/onnx').OnnxValueInfo} info
  * @returns {import('onnxruntime-common').InferenceSession.ValueMetadata}
@@ -50,28 +50,30 @@ function toMetadata({ name, type, declaredShape }) {
 }
 
 /**
- * An input or output, as runs need it.
+ * An input or output, prepared for runs.
  *
  * @typedef {object} Port
  * @property {string} name
  * @property {string} type of the elements
- * @property {boolean} isScalar whether the model says so
- * @property {string} what messages call its tensors
+ * @property {boolean} isScalar whether the model declares rank 0
+ * @property {string} what names its tensors in messages
+ * @property {string | undefined} location of tensors without one
  */
 
 /**
  * @param {import('webnn-node/onnx').OnnxValueInfo} info
  * @param {'input' | 'output'} kind
+ * @param {string | undefined} location
  * @returns {Port}
- * @throws {Error} for what is no tensor of numbers
+ * @throws {Error} unless it is a tensor of numbers
  */
-function toPort(info, kind) {
+function toPort(info, kind, location) {
   const { name } = info;
   const metadata = toMetadata(info);
   if (!metadata.isTensor || metadata.type === 'string') {
     throw new Error(`${JSON.stringify(name)} is a ${info.type}, which is not supported`);
   }
-  return { name, type: metadata.type, isScalar: info.declaredShape?.length === 0, what: `run: ${kind} ${JSON.stringify(name)}` };
+  return { name, type: metadata.type, isScalar: info.declaredShape?.length === 0, what: `run: ${kind} ${JSON.stringify(name)}`, location };
 }
 
 module.exports = { TYPES, toMetadata, toPort };
