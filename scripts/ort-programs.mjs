@@ -29,13 +29,14 @@ export const REPLACED = join(FOLDER, 'replaced');
 
 const STAND_IN = 'webnn-node-ort';
 
-const TINY_LLM = '--layers 2 --hidden 64 --heads 4 --kv-heads 2 --inner 128 --vocab 1024 --head-size 16 --context 256 --no-refs';
+const TINY_LLM = '--layers 2 --hidden 64 --heads 4 --kv-heads 2 --inner 128 --head-size 16 --context 256 --no-refs';
 const TINY_ENCODER = '--layers 2 --hidden 64 --heads 4 --inner 128 --vocab 1000 --positions 128 --texts 40';
 
 /** Folders of models, and the arguments that write them. */
 const MODELS = {
-  llm: [join(GENERATORS, 'make_llm.py'), TINY_LLM],
-  'llm-explicit': [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --style explicit`],
+  // Its embeddings are so many that they lie beside the model.
+  llm: [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --vocab 8192`],
+  'llm-explicit': [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --vocab 1024 --style explicit`],
   embedder: [join(GENERATORS, 'make_embedder.py'), TINY_ENCODER],
   classifier: [join(ORIGINAL, 'make_classifier.py'), ''],
 };

@@ -35,7 +35,7 @@ export const PROGRAMS = {
 export function digests({ models, speech }) {
   const digest = (/** @type {string} */ path) => createHash('sha256').update(readFileSync(path)).digest('hex').slice(0, 16);
   const filesIn = (/** @type {string} */ folder) => readdirSync(folder, { recursive: true }).map((name) => join(folder, String(name)));
-  const files = [...filesIn(models), ...filesIn(speech)].filter((path) => /(\.onnx|\.wav|texts\.json)$/.test(path));
+  const files = [...filesIn(models), ...filesIn(speech)].filter((path) => /(\.onnx|\.onnx_data|\.wav|texts\.json)$/.test(path));
   const name = (/** @type {string} */ path) => relative(dirname(models), path).replaceAll(sep, '/');
   return Object.fromEntries(files.sort().map((path) => [name(path), digest(path)]));
 }
