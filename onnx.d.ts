@@ -1,4 +1,4 @@
-import type { GraphDescription } from './inspect.js';
+import type { GraphDescription, StepDescription, TimeSpan } from './inspect.js';
 import type { MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperandDataType, MLTensor } from './index.js';
 
 /**
@@ -190,6 +190,17 @@ export interface OnnxDescription {
   readonly nodesLeft: number;
 }
 
+/** A run with a clock. */
+export interface OnnxProfile<Results = Record<string, any>> {
+  /** What `run()` gives. */
+  results: Results;
+  /**
+   * The graphs that were run: one, or those of the stages and rounds of a model that is cut. Every `start` counts from when
+   * the first one began.
+   */
+  graphs: (TimeSpan & { steps: (StepDescription & TimeSpan)[] })[];
+}
+
 /** A model that is ready to run. */
 export class OnnxModel {
   private constructor();
@@ -211,6 +222,17 @@ export class OnnxModel {
     feeds: Record<string, OnnxFeed>,
     fetches?: Record<string, MLTensor | 'tensor' | null>,
   ): Promise<Results>;
+
+  /**
+   * Runs the model as `run()` does, and tells what that takes, step by step.
+   *
+   * @param feeds as for `run()`
+   * @param fetches as for `run()`
+   */
+  profile<Results extends Record<string, OnnxResult | MLTensor> = Record<string, any>>(
+    feeds: Record<string, OnnxFeed>,
+    fetches?: Record<string, MLTensor | 'tensor' | null>,
+  ): Promise<OnnxProfile<Results>>;
 
   /**
    * The graph for these input shapes. It is compiled if it is not among those that are kept. A model that is cut is no single

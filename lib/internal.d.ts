@@ -219,6 +219,8 @@ export interface Binding {
    * otherwise.
    */
   runSession(session: Session, id: number, feeds: NativeFeeds, fetches: NativeTarget[] | undefined, mayRunHere: boolean): Made[] | null;
+  /** Makes what becomes of each output, and JSON of the graphs of an OnnxProfile. */
+  profileSession(session: Session, id: number, feeds: NativeFeeds, fetches: NativeTarget[] | undefined): void;
   /** Null without memory; otherwise, the result is not held any more. */
   readValue(value: Value): ArrayBuffer | null;
   /** Makes the graph, or null for none, and JSON of a Compilation. */

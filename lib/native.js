@@ -251,6 +251,7 @@ module.exports = {
   openSession: translated(binding.openSession),
   checkNames: translated(binding.checkNames),
   runSession: translated(binding.runSession),
+  profileSession: translated(binding.profileSession),
   readValue: translated(binding.readValue),
   compileSession: translated(binding.compileSession),
   describeSession: translated(binding.describeSession),

@@ -155,15 +155,12 @@ impl Description {
             Processor::Cpu { isa, threads } => (Some(isa), Some(threads), None),
             Processor::Gpu { adapter } => (None, None, Some(adapter)),
         };
-        let Origin { source, compiled, descriptors, values, passes } = &self.origin;
-        let mut descriptors = descriptors.to_vec();
-        descriptors.iter_mut().flat_map(|descriptor| &mut descriptor.shape).for_each(|dim| dim.fix(values));
-        let (source, compiled) = (source.at(values), compiled.at(values));
-        let step = |(index, step): (usize, &StepListing)| step.json(index, compiled.nodes(), &descriptors);
+        let Origin { source, compiled, values, passes, .. } = &self.origin;
+        let descriptors = self.descriptors();
         json!({
-            "source": source.json(&descriptors),
-            "compiled": compiled.json(&descriptors),
-            "steps": self.steps.iter().enumerate().map(step).collect::<Json>(),
+            "source": source.at(values).json(&descriptors),
+            "compiled": compiled.at(values).json(&descriptors),
+            "steps": self.steps_json(),
             "memory": { "constantBytes": constants, "packedBytes": packed, "arenaBytes": arena },
             "passes": passes.enabled().collect::<Vec<_>>(),
             "devices": [self.processor.device()],
@@ -171,6 +168,23 @@ impl Description {
             "threads": threads,
             "adapter": adapter,
         })
+    }
+}
+
+impl Description {
+    /// The descriptors of all values with their sizes, by their ids.
+    fn descriptors(&self) -> Vec<Descriptor> {
+        let mut descriptors = self.origin.descriptors.to_vec();
+        let dims = descriptors.iter_mut().flat_map(|descriptor| &mut descriptor.shape);
+        dims.for_each(|dim| dim.fix(&self.origin.values));
+        descriptors
+    }
+
+    /// The `StepDescription`s of `inspect.d.ts`.
+    pub fn steps_json(&self) -> Vec<Json> {
+        let (descriptors, compiled) = (self.descriptors(), self.origin.compiled.at(&self.origin.values));
+        let step = |(index, step): (usize, &StepListing)| step.json(index, compiled.nodes(), &descriptors);
+        self.steps.iter().enumerate().map(step).collect()
     }
 }
 

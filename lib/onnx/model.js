@@ -107,11 +107,35 @@ class OnnxModel {
    * @param {Record<string, unknown>} fetches
    */
   async run(feeds, fetches = {}) {
-    const given = converting(() => this.#toFeeds(feeds, 'run: feeds'));
-    const targets = converting(() => toFetches(fetches, 'run: fetches'));
-    // Only now: reading the arguments can run code of the caller.
-    this.#requireAlive('run');
+    const [given, targets] = this.#given(feeds, fetches, 'run');
     return this.#session.run(given, targets);
+  }
+
+  /**
+   * Runs the model with a clock.
+   *
+   * @param {Record<string, unknown>} feeds
+   * @param {Record<string, unknown>} fetches
+   */
+  async profile(feeds, fetches = {}) {
+    const [given, targets] = this.#given(feeds, fetches, 'profile');
+    return this.#session.profile(given, targets);
+  }
+
+  /**
+   * The arguments of a run, checked and converted.
+   *
+   * @param {unknown} feeds
+   * @param {unknown} fetches
+   * @param {string} operation
+   * @returns {[Map<string, import('./data.js').Feed>, ReturnType<typeof toFetches>]}
+   */
+  #given(feeds, fetches, operation) {
+    const given = converting(() => this.#toFeeds(feeds, `${operation}: feeds`));
+    const targets = converting(() => toFetches(fetches, `${operation}: fetches`));
+    // Only now: reading the arguments can run code of the caller.
+    this.#requireAlive(operation);
+    return [given, targets];
   }
 
   /**

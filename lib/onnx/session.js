@@ -108,6 +108,39 @@ class Session {
    * @returns {Promise<Results> | Results} results by the names of the outputs
    */
   run(feeds, fetches) {
+    const { values, targets } = this.#given(feeds, fetches);
+    const id = native.completions.nextId();
+    // Promises of a session are settled in the order of its runs.
+    const mayRunHere = turns.over === undefined && this.pending === 0;
+    const made = this.#runNative(id, values, targets, mayRunHere);
+    const results = made === null ? this.#outcome(id, (/** @type {import('../internal.js').Made[]} */ made) => this.#resultsOf(made, fetches)) : this.#resultsOf(made, fetches);
+    return turns.over === undefined ? results : Promise.all([results, turns.over]).then(([results]) => results);
+  }
+
+  /**
+   * As `run`, with what the graphs of the run take.
+   *
+   * @param {Map<string, import('./data.js').Feed>} feeds
+   * @param {Map<string, Target | null>} fetches null for an output that is not read
+   * @returns {Promise<import('../../onnx.js').OnnxProfile>}
+   */
+  profile(feeds, fetches) {
+    const { values, targets } = this.#given(feeds, fetches);
+    const id = native.completions.nextId();
+    native.profileSession(this.#handle, id, values, targets);
+    return this.#outcome(id, (/** @type {[...import('../internal.js').Made[], string]} */ made) => {
+      const graphs = JSON.parse(/** @type {string} */ (made.pop()));
+      return { results: this.#resultsOf(/** @type {import('../internal.js').Made[]} */ (made), fetches), graphs };
+    });
+  }
+
+  /**
+   * Feeds and fetches as the native side takes them.
+   *
+   * @param {Map<string, import('./data.js').Feed>} feeds
+   * @param {Map<string, Target | null>} fetches
+   */
+  #given(feeds, fetches) {
     const values = new Array(2 * this.#inputs.size).fill(undefined);
     const targets = fetches.size === 0 ? undefined : new Array(this.#outputs.size).fill(undefined);
     let matched = 0;
@@ -128,12 +161,7 @@ class Session {
     if (matched !== this.#inputs.size || matched !== feeds.size || targets !== undefined) {
       native.checkNames(this.#handle, [...feeds.keys()], [...fetches.keys()]);
     }
-    const id = native.completions.nextId();
-    // Promises of a session are settled in the order of its runs.
-    const mayRunHere = turns.over === undefined && this.pending === 0;
-    const made = this.#runNative(id, values, targets, mayRunHere);
-    const results = made === null ? this.#outcome(id, (/** @type {import('../internal.js').Made[]} */ made) => this.#resultsOf(made, fetches)) : this.#resultsOf(made, fetches);
-    return turns.over === undefined ? results : Promise.all([results, turns.over]).then(([results]) => results);
+    return { values, targets };
   }
 
   /**

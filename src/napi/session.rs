@@ -13,7 +13,10 @@ use crate::onnx::file::{ExternalData, FileSource};
 use crate::onnx::{Model, ModelError};
 use crate::runtime::{Done, Slot, Tensor, panicked, spawn};
 use crate::session::signature::checked_size;
-use crate::session::{Constant, Feed, Offer, Port, Session, SessionOptions, Shapes, Specialization, Target, Value};
+use crate::session::timing::{Timing, timings_json};
+use crate::session::{
+    Constant, Feed, Offer, Port, Session, SessionOptions, SessionRun, Shapes, Specialization, Target, Value,
+};
 use bytes::Bytes;
 use napi::bindgen_prelude::{Array, Either, External, FromNapiValue, JsObjectValue, ToNapiValue, Uint8Array, Unknown};
 use napi::{Env, ValueType, sys};
@@ -390,42 +393,29 @@ fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
     })
 }
 
-/// Runs a session. `feeds` has, for each input, a view of the data or a [`HeldValue`] and their shape or null, or a tensor and
-/// null; `fetches` has, for each output, a tensor, null for one that is not read, true for one that goes into a new tensor, or
-/// undefined. Gives, for each output that is read, an ArrayBuffer (null without memory for it) or a [`HeldValue`], and for
-/// one in a new tensor a handle to that, with the number of its data type and its sizes: at once if `may_run_here` and the
-/// run is quick, or when it has ended.
-#[napi(catch_unwind)]
-pub fn run_session<'a>(
-    env: &'a Env,
-    handle: &External<SessionHandle>,
-    id: u32,
-    feeds: Array,
-    fetches: Option<Array>,
-    may_run_here: bool,
-) -> Result<Option<Array<'a>>> {
-    let SessionHandle { session, owner, weight } = &**handle;
+/// A run of a session. `feeds` has, for each input, a view of the data or a [`HeldValue`] and their shape or null, or a tensor
+/// and null; `fetches` has, for each output, a tensor, null for one that is not read, true for one that goes into a new
+/// tensor, or undefined.
+fn run_of(handle: &SessionHandle, feeds: &Array, fetches: Option<&Array>) -> Result<SessionRun> {
+    let SessionHandle { session, owner, weight } = handle;
     let signature = session.signature();
     let (inputs, outputs) = (&signature.inputs, &signature.outputs);
     let wrong = || type_error("the feeds and fetches are not those of the session");
-    if feeds.len() as usize != 2 * inputs.len()
-        || fetches.as_ref().is_some_and(|all| all.len() as usize != outputs.len())
-    {
+    if feeds.len() as usize != 2 * inputs.len() || fetches.is_some_and(|all| all.len() as usize != outputs.len()) {
         return Err(wrong());
     }
     let element = |array: &Array, at: usize| array.get_element::<Unknown>(at as u32).map_err(from_napi);
     let mut given = Vec::with_capacity(inputs.len());
     for (at, input) in inputs.iter().enumerate() {
-        let (feed, shape) = (element(&feeds, 2 * at)?, element(&feeds, 2 * at + 1)?);
+        let (feed, shape) = (element(feeds, 2 * at)?, element(feeds, 2 * at + 1)?);
         given.push(Given::of(&feed, &shape, owner, || quoted(&input.name))?);
     }
-    let targets: Vec<Target> = match &fetches {
+    let targets: Vec<Target> = match fetches {
         None => vec![Target::Read; outputs.len()],
         Some(all) => (0..outputs.len()).map(|at| target(&element(all, at)?, owner)).collect::<Result<_>>()?,
     };
     require_distinct(&given, &targets)?;
-    let shapes =
-        session.signature().shapes_of_feeds(&given.iter().map(Given::offer).collect::<Vec<_>>()).map_err(coded)?;
+    let shapes = signature.shapes_of_feeds(&given.iter().map(Given::offer).collect::<Vec<_>>()).map_err(coded)?;
     let feeds = given.into_iter().map(|given| {
         Ok(match given {
             Given::Tensor(tensor) => Feed::Tensor(tensor),
@@ -439,7 +429,23 @@ pub fn run_session<'a>(
     let feeds = feeds.collect::<Result<_>>()?;
     // A run behind: what this one compiles is not known yet.
     weight.set(session.bytes());
-    let mut run = session.run(shapes, feeds, targets);
+    Ok(session.run(shapes, feeds, targets))
+}
+
+/// Runs a session; feeds and fetches are those of [`run_of`]. Gives, for each output that is read, an ArrayBuffer (null without
+/// memory for it) or a [`HeldValue`], and for one in a new tensor a handle to that, with the number of its data type and its
+/// sizes: at once if `may_run_here` and the run is quick, or when it has ended.
+#[napi(catch_unwind)]
+pub fn run_session<'a>(
+    env: &'a Env,
+    handle: &External<SessionHandle>,
+    id: u32,
+    feeds: Array,
+    fetches: Option<Array>,
+    may_run_here: bool,
+) -> Result<Option<Array<'a>>> {
+    let SessionHandle { session, owner, .. } = &**handle;
+    let mut run = run_of(handle, &feeds, fetches.as_ref())?;
     if may_run_here {
         run = match run.run_here() {
             Ok(values) => {
@@ -448,14 +454,45 @@ pub fn run_session<'a>(
             Err(run) => run,
         };
     }
+    let (values, results) = results_later(owner, session);
+    run.enqueue(values, owner.environment.deliver(env, id, results));
+    Ok(None)
+}
+
+/// As [`run_session`], never at once. Behind the outputs, it gives the JSON of what the graphs of the run take.
+#[napi(catch_unwind)]
+pub fn profile_session(
+    env: Env,
+    handle: &External<SessionHandle>,
+    id: u32,
+    feeds: Array,
+    fetches: Option<Array>,
+) -> Result<()> {
+    let SessionHandle { session, owner, .. } = &**handle;
+    let run = run_of(handle, &feeds, fetches.as_ref())?;
+    let (values, results) = results_later(owner, session);
+    let timings = Arc::new(Slot::<Vec<Timing>>::default());
+    let taken = timings.clone();
+    let collect: Collect = Box::new(move |env| {
+        let json = timings_json(&taken.take().unwrap_or_default());
+        let json = json.map_err(|error| napi::Error::from_reason(error.message))?;
+        let mut made = results(env)?;
+        made.push(value(env, json)?);
+        Ok(made)
+    });
+    run.profile(values, timings, owner.environment.deliver(&env, id, collect));
+    Ok(())
+}
+
+/// Where the values of a run are put, and what makes results of them.
+fn results_later(owner: &Arc<Owner>, session: &Arc<Session>) -> (Arc<Slot<Vec<Option<Value>>>>, Collect) {
     let values = Arc::new(Slot::<Vec<Option<Value>>>::default());
     let (made, keeper, holder) = (values.clone(), session.clone(), owner.clone());
     let collect: Collect = Box::new(move |env| {
         let values = made.take().unwrap_or_default();
         values.into_iter().map(|value| result(env, &holder, &keeper, value)).collect()
     });
-    run.enqueue(values, owner.environment.deliver(env, id, collect));
-    Ok(None)
+    (values, collect)
 }
 
 fn results_now<'a>(

@@ -74,8 +74,8 @@ const ANY_SIZE: u32 = 16;
 const OTHER_SIZE: u32 = 24;
 
 /// The shapes of outputs as they follow from those of the inputs, in the order of the request; `None` where that cannot be
-/// told.
-pub fn output_shapes(model: &Model, request: &Request) -> Option<Vec<Vec<Dimension>>> {
+/// told. `builder` has the operands of the request and is left as it is.
+pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) -> Option<Vec<Vec<Dimension>>> {
     let inputs: Vec<_> =
         model.graph.free_inputs().filter(|input| !request.bindings.contains_key(&input.name)).collect();
     let mut names: Vec<&String> = Vec::new();
@@ -87,7 +87,8 @@ pub fn output_shapes(model: &Model, request: &Request) -> Option<Vec<Vec<Dimensi
             _ => {}
         }
     }
-    let inferred = |size: u32| -> Option<Vec<Vec<Dimension>>> {
+    let mut inferred = |size: u32| -> Option<Vec<Vec<Dimension>>> {
+        let before = builder.checkpoint();
         let (imported, tape) = Tape::record(&vec![i64::from(size); names.len()], |free| {
             let dim = |dimension: &Dimension| match dimension {
                 Dimension::Fixed(size) => Dim::from(*size),
@@ -100,8 +101,9 @@ pub fn output_shapes(model: &Model, request: &Request) -> Option<Vec<Vec<Dimensi
                 |input: &&ValueInfo| Some((input.name.clone(), input.shape.as_ref()?.iter().map(dim).collect()));
             let dims: BTreeMap<String, Vec<Dim>> = inputs.iter().filter_map(shape).collect();
             let shapes = dims.iter().map(|(name, dims)| (name.clone(), numbers(dims))).collect();
-            import(model, &mut Builder::new(), &Request { shapes, dims, ..request.clone() }).ok()
+            import(model, builder, &Request { shapes, dims, ..request.clone() }).ok()
         });
+        builder.roll_back(before);
         let dimension = |&dim: &Dim| match tape.free(dim) {
             Some(at) => Dimension::Free(names[at].clone()),
             None if dim.is_number() => Dimension::Fixed(dim.get()),

@@ -20,7 +20,7 @@ use crate::observe::Stopwatch;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes that are copied in about a microsecond.
 const SHORT_READ: usize = 1 << 14;
@@ -266,7 +266,7 @@ impl Context {
     fn on_site<T, W: FnOnce(&Site) -> Result<T>>(&self, work: W) -> impl FnOnce(&Env) -> Result<T> + use<T, W> {
         let (settings, opened) = (self.settings, self.opened());
         let (tensors, graphs) = (self.tensors.clone(), self.graphs.clone());
-        move |env: &Env| work(&Site { env, backend: opened()?, settings, tensors, graphs })
+        move |env: &Env| work(&Site { env, backend: opened()?, settings, tensors, graphs, watch: None })
     }
 
     /// The context for this thread, if nothing that was asked of it is left to be done.
@@ -387,6 +387,31 @@ pub struct Site<'a> {
     settings: Settings,
     tensors: Arc<WeakList<Tensor>>,
     graphs: Arc<WeakList<CompiledGraph>>,
+    /// Is told what the graphs that run here take.
+    watch: Option<&'a dyn Fn(&CompiledGraph, Instant, Buffer)>,
+}
+
+impl<'a> Site<'a> {
+    /// The same, where `watch` is told of every graph that is run when it began and its times, see
+    /// [`Stopwatch::into_times`].
+    pub fn watched(&'a self, watch: &'a dyn Fn(&CompiledGraph, Instant, Buffer)) -> Site<'a> {
+        let Site { env, ref backend, settings, ref tensors, ref graphs, .. } = *self;
+        let (backend, tensors, graphs) = (backend.clone(), tensors.clone(), graphs.clone());
+        Site { env, backend, settings, tensors, graphs, watch: Some(watch) }
+    }
+
+    /// Runs `graph` for `operation`, see [`CompiledGraph::run`].
+    ///
+    /// # Errors
+    /// As that, and an `UnknownError` without memory for times.
+    pub fn run(&self, graph: &CompiledGraph, operation: &str, tensors: [&[Arc<Tensor>]; 2]) -> Result<()> {
+        let Some(tell) = self.watch else { return graph.run(self.env, operation, tensors, None) };
+        let steps = graph.description().map_or(0, |description| description.steps.len());
+        let (start, mut watch) = (Instant::now(), Stopwatch::new(1, steps)?);
+        graph.run(self.env, operation, tensors, Some(&mut watch))?;
+        tell(graph, start, watch.into_times());
+        Ok(())
+    }
 }
 
 impl Site<'_> {

@@ -17,6 +17,7 @@ pub mod specialization;
 mod template;
 #[cfg(test)]
 mod tests;
+pub mod timing;
 mod value;
 
 pub use signature::{Shapes, Signature};
@@ -33,15 +34,17 @@ use crate::onnx::error::quoted;
 use crate::onnx::import::check;
 use crate::onnx::sizes::Sizes;
 use crate::onnx::{Model, Request};
-use crate::runtime::{Context, Done, Later, Recent, Site, Slot, Templates};
+use crate::runtime::{CompiledGraph, Context, Done, Later, Recent, Site, Slot, Templates};
 use crate::shape::Descriptor;
 use program::Program;
 use serde_json::json;
 use specialization::bind_constants;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use template::Bindings;
+use timing::Timing;
 
 /// What is fixed for all runs of a session.
 #[derive(Debug, Default)]
@@ -120,6 +123,23 @@ impl SessionRun {
         context.enqueue(move |site| self.compute(site, values), done.coded());
     }
 
+    /// As [`enqueue`](Self::enqueue); what its graphs take is put into `timings` in the order in which they are run.
+    pub fn profile(self, values: Arc<Slot<Vec<Option<Value>>>>, timings: Arc<Slot<Vec<Timing>>>, done: Done) {
+        let context = self.session.context.clone();
+        let work = move |site: &Site| {
+            let all = RefCell::new(Vec::new());
+            let watch = |graph: &CompiledGraph, start, times| {
+                if let Some(description) = graph.description() {
+                    all.borrow_mut().push(Timing { description, start, times });
+                }
+            };
+            let later = self.compute(&site.watched(&watch), values)?;
+            timings.put(all.take());
+            Ok(later)
+        };
+        context.enqueue(work, done.coded());
+    }
+
     /// Runs at once on this thread, if that takes hardly longer than to have another one do it, and it would be its turn. Gives
     /// what is read in the order of the outputs, or the run as it is.
     pub fn run_here(self) -> std::result::Result<Result<Vec<Option<Value>>>, SessionRun> {
@@ -182,7 +202,7 @@ impl Session {
             check(&model, &mut trial, &request).map_err(|error| error.into_error())?;
         }
         if signature.outputs.iter().any(|output| output.shape.is_none())
-            && let Some(shapes) = output_shapes(&model, &request)
+            && let Some(shapes) = output_shapes(&model, &mut trial, &request)
         {
             let outputs = std::mem::take(&mut signature.outputs).into_iter().zip(shapes);
             signature.outputs = outputs.map(|(output, shape)| output.or_shape(shape)).collect();

@@ -241,7 +241,7 @@ impl Specialization {
                 }
             });
         }
-        let ran = graph.run(site.env, "run", [&inputs, &outputs], None);
+        let ran = site.run(graph, "run", [&inputs, &outputs]);
         // On the CPU, the memory of feeds serves the next run; graphs do not keep it.
         self.reads.iter().filter_map(|terminal| terminal.own.take()).for_each(|buffer| session.recycle(buffer));
         ran?;
