@@ -1,10 +1,8 @@
 'use strict';
 
 const common = require('onnxruntime-common');
-const { listSupportedBackends, registerBackends } = require('./lib/backend.js');
-
-/** The release of onnxruntime-node whose interface this is. */
-const VERSION = '1.30.0';
+const { listSupportedBackends, prepare, registerBackend } = require('./lib/backend.js');
+const { programCommon } = require('./lib/copies.js');
 
 /**
  * Exports everything that a module exports. Import statements find the names of a CommonJS module by reading its text, and know
@@ -23,6 +21,10 @@ Object.defineProperty(exports, '__esModule', { value: true });
 __exportStar(require('onnxruntime-common'), exports);
 exports.listSupportedBackends = listSupportedBackends;
 
-registerBackends(common);
-// Configurable: another copy of this package may share onnxruntime-common.
-Object.defineProperty(common.env.versions, 'node', { value: VERSION, enumerable: true, configurable: true });
+prepare(common);
+
+// Programs also create sessions with their own onnxruntime-common.
+const other = programCommon();
+if (other !== undefined) {
+  registerBackend(require(other));
+}

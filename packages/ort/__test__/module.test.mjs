@@ -66,20 +66,6 @@ describe('module', () => {
     assert.deepEqual(JSON.parse(stdout), [[true, false], [false, true], -5, -5]);
   });
 
-  it('works beside an onnxruntime-common that is too old to know its backend', async (t) => {
-    const project = folder(t);
-    const old = join(project, 'node_modules', 'onnxruntime-common');
-    mkdirSync(old, { recursive: true });
-    write(old, 'package.json', '{ "name": "onnxruntime-common", "version": "1.14.0", "main": "index.js" }');
-    write(old, 'index.js', `
-      exports.registerBackend = (name, { createSessionHandler }) => {
-        if (createSessionHandler === undefined) throw new TypeError('not a valid backend');
-      };`);
-    symlinkSync(root, join(project, 'node_modules', 'webnn-node-ort'));
-    write(project, 'app.cjs', "require('onnxruntime-common'); console.log(require('webnn-node-ort').env.versions.node);");
-    assert.deepEqual(await runNode(['app.cjs'], { cwd: project }), { status: 0, signal: null, stdout: '1.30.0', stderr: '' });
-  });
-
   it('can be loaded twice with one onnxruntime-common', async () => {
     const { stdout, stderr } = await runProgram(`
       import { createRequire } from 'node:module';

@@ -53,6 +53,47 @@ describe('webnn-node-ort/register', () => {
     }
   }
 
+  it('gives each part of a program the onnxruntime-common that it was written for', async (t) => {
+    const cwd = project(t, false);
+    // Like version 1.14: Tensors are plain, backends have other names, and there are no versions.
+    const old = join(cwd, 'node_modules', 'old', 'node_modules', 'onnxruntime-common');
+    mkdirSync(old, { recursive: true });
+    write(old, 'package.json', '{ "name": "onnxruntime-common", "version": "1.14.0", "main": "index.js" }');
+    write(old, 'index.js', `
+      const backends = {};
+      exports.env = {};
+      exports.Tensor = class { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } };
+      exports.registerBackend = (name, backend) => { backends[name] = backend; };
+      exports.InferenceSession = { async create(path, options = {}) {
+        const handler = await backends.cpu.createSessionHandler(path, options);
+        return { run: (feeds) => handler.run(feeds, { y: null }, {}) };
+      } };`);
+    const program = (load) => `${load}
+      export default async () => {
+        const session = await ort.InferenceSession.create('model.onnx');
+        const big = new Float32Array(1_000_000).fill(2);
+        const { y } = await session.run({ x: new ort.Tensor('float32', big, [big.length]) });
+        return [y instanceof ort.Tensor, y.data[9], Object.keys(y).join()];
+      };`;
+    write(join(cwd, 'node_modules', 'old'), 'imports.mjs', program("import ort, { Tensor } from 'onnxruntime-node'; if (ort.Tensor !== Tensor) throw new Error('not the same');"));
+    write(join(cwd, 'node_modules', 'old'), 'requires.mjs', program("import { createRequire } from 'node:module'; const ort = createRequire(import.meta.url)('onnxruntime-node');"));
+    write(cwd, 'both.mjs', `
+      import { Tensor } from 'onnxruntime-node';
+      import imports from './node_modules/old/imports.mjs';
+      import requires from './node_modules/old/requires.mjs';
+      console.log(JSON.stringify([await imports(), await requires()]), 'location' in Tensor.prototype);`);
+    const { stdout, stderr } = await runNode(['--import', 'webnn-node-ort/register', 'both.mjs'], { cwd });
+    assert.equal(stderr, '');
+    const expected = [true, -2, 'type,data,dims'];
+    assert.equal(stdout, `${JSON.stringify([expected, expected])} true`);
+  });
+
+  it('loads nothing before a program asks for it', async (t) => {
+    const cwd = project(t, false);
+    write(cwd, 'idle.cjs', "console.log(Object.keys(require.cache).filter((file) => file.endsWith('.node') || file.includes('onnxruntime-common')).length);");
+    assert.deepEqual(await runNode(['--import', 'webnn-node-ort/register', 'idle.cjs'], { cwd }), { status: 0, signal: null, stdout: '0', stderr: '' });
+  });
+
   it('works from NODE_OPTIONS', async (t) => {
     const cwd = project(t, true);
     const env = { ...process.env, NODE_OPTIONS: '--import webnn-node-ort/register' };

@@ -2,12 +2,12 @@
 
 /** The backends of onnxruntime-common that create sessions. */
 
-const { createRequire } = require('node:module');
-const { resolve } = require('node:path');
-
 const { createSession } = require('./session.js');
 
-/** @typedef {typeof import('onnxruntime-common')} Common a copy of onnxruntime-common */
+/** @typedef {typeof import('onnxruntime-common')} Common a copy of onnxruntime-common, of any version from 1.14 on */
+
+/** The release of onnxruntime-node whose interface this is. */
+const VERSION = '1.30.0';
 
 /** The execution providers that there are a backend for. */
 const PROVIDERS = ['cpu', 'webgpu'];
@@ -28,16 +28,19 @@ const backends = (/** @type {any} */ (globalThis)[BACKENDS] ??= new WeakMap());
  * The backend whose sessions give Tensors of this copy of onnxruntime-common.
  *
  * @param {Common} common
- * @returns {import('onnxruntime-common').Backend}
  */
 function createBackend(common) {
+  /** @type {import('onnxruntime-common').Backend['createInferenceSessionHandler']} */
+  const create = (source, options = {}) => createSession(common, source, options);
   return {
     async init() {},
-    createInferenceSessionHandler: (source, options = {}) => createSession(common, source, options),
+    createInferenceSessionHandler: create,
+    // Its name before 1.17.
+    createSessionHandler: create,
   };
 }
 
-/** @param {Common} common */
+/** @param {Common} common that creates sessions here from now on */
 function registerBackend(common) {
   // A backend that is registered twice must be the same object.
   const backend = backends.get(common.registerBackend) ?? createBackend(common);
@@ -48,40 +51,16 @@ function registerBackend(common) {
 }
 
 /**
- * The path of the onnxruntime-common that the program itself requires, or undefined if it has none.
+ * Makes a copy of onnxruntime-common what onnxruntime-node makes of it.
  *
- * @returns {string | undefined}
+ * @param {Common} common
  */
-function programCommon() {
-  const program = require.main?.filename ?? process.argv[1] ?? 'repl';
-  try {
-    return createRequire(resolve(program)).resolve('onnxruntime-common');
-  } catch (error) {
-    if (!['MODULE_NOT_FOUND', 'ERR_PACKAGE_PATH_NOT_EXPORTED'].includes(/** @type {NodeJS.ErrnoException} */ (error).code ?? '')) {
-      throw error;
-    }
-    return undefined;
-  }
-}
-
-/**
- * Registers with the onnxruntime-common of this package, and with that of the program: programs also create sessions with theirs.
- *
- * @param {Common} common that of this package
- */
-function registerBackends(common) {
+function prepare(common) {
   registerBackend(common);
-  const path = programCommon();
-  if (path === undefined || path === require.resolve('onnxruntime-common')) {
-    return;
-  }
-  try {
-    registerBackend(require(path));
-  } catch (error) {
-    // Versions before 1.17 know no such backends. A program that has one for something else can still use this package.
-    if (!(error instanceof TypeError)) {
-      throw error;
-    }
+  // Versions before 1.16 have no versions.
+  if (common.env.versions !== undefined) {
+    // Configurable: another copy of this package may share onnxruntime-common.
+    Object.defineProperty(common.env.versions, 'node', { value: VERSION, enumerable: true, configurable: true });
   }
 }
 
@@ -90,4 +69,4 @@ function listSupportedBackends() {
   return PROVIDERS.map((name) => ({ name, bundled: true }));
 }
 
-module.exports = { listSupportedBackends, registerBackends };
+module.exports = { listSupportedBackends, prepare, registerBackend };

@@ -1,18 +1,30 @@
 // Hooks of import statements, for versions of Node without `module.registerHooks`.
 
-/** @type {{specifiers: string[], url: string}} */
-let redirection;
+import copies from './copies.js';
 
-/** @param {typeof redirection} data from `module.register` */
+/** @type {string[]} */
+let specifiers;
+
+/** @param {string[]} data from `module.register` */
 export function initialize(data) {
-  redirection = data;
+  specifiers = data;
 }
 
 /**
  * @param {string} specifier
- * @param {object} context
+ * @param {{parentURL?: string}} context
  * @param {(specifier: string, context: object) => Promise<object>} next
  */
 export async function resolve(specifier, context, next) {
-  return redirection.specifiers.includes(specifier) ? { url: redirection.url, shortCircuit: true } : next(specifier, context);
+  return specifiers.includes(specifier) ? { url: copies.urlFor(copies.commonFor(context.parentURL)), shortCircuit: true } : next(specifier, context);
+}
+
+/**
+ * @param {string} url
+ * @param {object} context
+ * @param {(url: string, context: object) => Promise<object>} next
+ */
+export async function load(url, context, next) {
+  const source = copies.sourceOf(url);
+  return source === undefined ? next(url, context) : { format: 'module', source, shortCircuit: true };
 }

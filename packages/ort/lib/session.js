@@ -8,7 +8,7 @@ const { failure, load, messageOf } = require('./load.js');
 const { Log, SEVERITIES } = require('./log.js');
 const { checkRunOptions, toLocations, toSessionSettings } = require('./options.js');
 const { Profile } = require('./profile.js');
-const { toFeed, toTarget, toTensor } = require('./tensor.js');
+const { hasLocation, toFeed, toTarget, toTensor } = require('./tensor.js');
 const { toMetadata, toPort, TYPES } = require('./types.js');
 
 /** @typedef {import('webnn-node/onnx').OnnxModel} OnnxModel */
@@ -55,8 +55,9 @@ class Session {
     this.outputNames = outputs.map(({ name }) => name);
     this.inputMetadata = model.inputs.map(toMetadata);
     this.outputMetadata = outputs.map(toMetadata);
-    this.#inputs = model.inputs.map((info) => toPort(info, 'input'));
-    this.#outputs = new Map(model.outputs.map((info) => [info.name, toPort(info, 'output')]));
+    const location = hasLocation(common.Tensor) ? undefined : 'cpu';
+    this.#inputs = model.inputs.map((info) => toPort(info, 'input', location));
+    this.#outputs = new Map(model.outputs.map((info) => [info.name, toPort(info, 'output', location)]));
     this.#others = outputs.filter(({ name }) => !this.#outputs.has(name));
     this.#keepOnDevice(toLocations(options, this.outputNames), isGpu);
   }
@@ -68,8 +69,8 @@ class Session {
   #keepOnDevice(locations, isGpu) {
     for (const [name, location] of locations) {
       const type = this.#outputs.get(name)?.type ?? '';
-      const isThere = location === 'ml-tensor' || (location === 'gpu-buffer' && isGpu);
-      if (isThere && !ONLY_ON_CPU.includes(type)) {
+      const factory = location === 'ml-tensor' ? this.#Tensor.fromMLTensor : location === 'gpu-buffer' && isGpu ? this.#Tensor.fromGpuBuffer : undefined;
+      if (factory !== undefined && !ONLY_ON_CPU.includes(type)) {
         this.#onDevice.set(name, location);
       } else if (location !== 'cpu') {
         this.#log.warn(`preferredOutputLocation of ${JSON.stringify(name)} is ${location}, and it is given on the CPU`);

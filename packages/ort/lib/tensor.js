@@ -25,6 +25,15 @@ const HOLDERS = new Map([['cpu', 'data'], ['cpu-pinned', 'data'], ['texture', 't
 const unread = new WeakMap();
 
 /**
+ * Whether Tensors can be elsewhere than on the CPU, and say where. Before onnxruntime-common 1.16, they just had data.
+ *
+ * @param {typeof import('onnxruntime-common').Tensor} Tensor class
+ */
+function hasLocation(Tensor) {
+  return 'location' in Tensor.prototype;
+}
+
+/**
  * @param {typeof import('onnxruntime-common').Tensor} Tensor class
  * @param {string} type
  * @param {Result} result
@@ -32,7 +41,7 @@ const unread = new WeakMap();
  */
 function toTensor(Tensor, type, result) {
   const isRead = Object.getOwnPropertyDescriptor(result, 'data')?.get === undefined;
-  if (isRead) {
+  if (isRead || !hasLocation(Tensor)) {
     return new Tensor(/** @type {'float32'} */ (type), result.data, result.shape);
   }
   const { array: TypedArray } = /** @type {{array: any}} */ (TYPES.get(type));
@@ -76,16 +85,16 @@ const sizeOf = (shape) => shape.reduce((size, length) => size * length, 1);
  * Reads a Tensor by its form: it may be of another copy of onnxruntime-common.
  *
  * @param {any} tensor
- * @param {string} what for messages
+ * @param {import('./types.js').Port} port
  * @returns {Checked}
  * @throws {TypeError | RangeError} as onnxruntime-node does for what is no tensor
  */
-function checkTensor(tensor, what) {
+function checkTensor(tensor, { what, location: usual }) {
   if (typeof tensor !== 'object' || tensor === null) {
     throw new TypeError(`${what} is ${shown(tensor)}, expected a Tensor, which is an object`);
   }
   const dims = checkDims(tensor.dims, what);
-  const { location, type } = tensor;
+  const { location = usual, type } = tensor;
   if (typeof location !== 'string') {
     throw new TypeError(`${what}: location is ${shown(location)}, expected a string`);
   }
@@ -175,13 +184,14 @@ function checkData(data, type, dims, what) {
  * The value of an input for `OnnxModel.run`.
  *
  * @param {unknown} tensor
- * @param {import('./types.js').Port} input
+ * @param {import('./types.js').Port} port an input
  * @returns {import('webnn-node/onnx').OnnxFeed}
  * @throws {TypeError | RangeError} for what is no tensor
  * @throws {Error} for a tensor of another type than the input
  */
-function toFeed(tensor, { type, isScalar, what }) {
-  const given = checkTensor(tensor, what);
+function toFeed(tensor, port) {
+  const { type, isScalar, what } = port;
+  const given = checkTensor(tensor, port);
   requireType(given, type, what);
   if (given.device !== undefined) {
     return given.device;
@@ -211,11 +221,12 @@ function requireType(tensor, type, what) {
  * A Tensor that the caller has given for an output, as what is to be written to.
  *
  * @param {unknown} tensor
- * @param {import('./types.js').Port} output
+ * @param {import('./types.js').Port} port an output
  * @returns {{device: DeviceTensor | undefined, write(result: Result): void}}
  */
-function toTarget(tensor, { type, what }) {
-  const target = checkTensor(tensor, what);
+function toTarget(tensor, port) {
+  const { type, what } = port;
+  const target = checkTensor(tensor, port);
   requireType(target, type, what);
   return {
     device: target.device,
@@ -229,4 +240,4 @@ function toTarget(tensor, { type, what }) {
   };
 }
 
-module.exports = { toFeed, toTarget, toTensor };
+module.exports = { hasLocation, toFeed, toTarget, toTensor };

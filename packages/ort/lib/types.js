@@ -57,21 +57,23 @@ function toMetadata({ name, type, declaredShape }) {
  * @property {string} type of the elements
  * @property {boolean} isScalar whether the model says so
  * @property {string} what messages call its tensors
+ * @property {string | undefined} location of tensors that do not say where they are
  */
 
 /**
  * @param {import('webnn-node/onnx').OnnxValueInfo} info
  * @param {'input' | 'output'} kind
+ * @param {string | undefined} location
  * @returns {Port}
  * @throws {Error} for what is no tensor of numbers
  */
-function toPort(info, kind) {
+function toPort(info, kind, location) {
   const { name } = info;
   const metadata = toMetadata(info);
   if (!metadata.isTensor || metadata.type === 'string') {
     throw new Error(`${JSON.stringify(name)} is a ${info.type}, which is not supported`);
   }
-  return { name, type: metadata.type, isScalar: info.declaredShape?.length === 0, what: `run: ${kind} ${JSON.stringify(name)}` };
+  return { name, type: metadata.type, isScalar: info.declaredShape?.length === 0, what: `run: ${kind} ${JSON.stringify(name)}`, location };
 }
 
 module.exports = { TYPES, toMetadata, toPort };
