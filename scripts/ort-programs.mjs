@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { digests, PROGRAMS, REFERENCES, runProgram } from '../__test__/ort-programs/runs.mjs';
+import { digests, ONLY_REGISTERED, PROGRAMS, REFERENCES, runProgram } from '../__test__/ort-programs/runs.mjs';
 import { packThisPlatform, tarballsFor } from './pack-local.mjs';
 import { entry, Failure, isProgram, outputOf, root, run, runNpm, say } from './process.mjs';
 import { pythonEnvironment } from './python.mjs';
@@ -113,6 +113,8 @@ export async function installReplaced() {
   const others = tarballsFor(STAND_IN, packed).filter((file) => file !== tarball.file);
   const manifest = JSON.parse(readFileSync(join(ORIGINAL, 'package.json'), 'utf8'));
   manifest.dependencies['onnxruntime-node'] = `file:${tarball.file}`;
+  manifest.overrides = { 'onnxruntime-node': '$onnxruntime-node' };
+  Object.values(ONLY_REGISTERED).forEach((name) => delete manifest.dependencies[name]);
   for (const file of others) {
     const { name } = /** @type {{ name: string }} */ (packed.find((one) => one.file === file));
     manifest.dependencies[name] = `file:${file}`;
@@ -134,7 +136,7 @@ async function writeReferences() {
     say(`reference results of ${name}`);
     ({ results: results[name] } = await runProgram(PROGRAMS_FOLDER, name, DATA));
   }
-  const note = `What onnxruntime-node ${version} computes; written by npm run test:ort-programs -- --reference`;
+  const note = `What onnxruntime-node ${version} computes, and for Transformers.js 2 its own version; written by npm run test:ort-programs -- --reference`;
   // As many digits as float32 has, and a line for each program.
   const text = (/** @type {unknown} */ value) => JSON.stringify(value, (_, x) => (typeof x === 'number' ? Number(x.toPrecision(8)) : x));
   const lines = Object.entries(results).map(([name, result]) => `${text(name)}: ${text(result)}`);

@@ -24,8 +24,15 @@ export const PROGRAMS = {
   'feature-extraction': ({ models }) => [models],
   'text-classification': ({ models }) => [models],
   'text-generation': ({ models }) => [models],
+  'transformers-2': ({ models }) => [models],
   'voice-detector': ({ speech }) => readdirSync(speech).sort().map((name) => join(speech, name)),
 };
+
+/**
+ * Programs with their packages that are written for onnxruntime-common 1.14. With overrides, all programs of a project share one,
+ * and here it is a newer one.
+ */
+export const ONLY_REGISTERED = { 'transformers-2': '@xenova/transformers' };
 
 /**
  * Digests of the models, texts and recordings, which other versions of their generators may write with other content.
