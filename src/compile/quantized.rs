@@ -372,9 +372,7 @@ impl Search<'_> {
         };
         let single = [scale, zero].iter().all(|&id| is_single(&self.graph.descriptor(id).shape));
         let [known_scale, known_zero] = [scale, zero].map(|id| self.graph.value(id).constant().is_some());
-        // Groups have zero points of their own in their kernels, and few terms, which floats add exactly.
-        let grouped = matches!(product, Product::Conv2d(options) if options.groups != 1);
-        if grouped || !is_byte(self.graph, bytes) || !single || known_scale && known_zero {
+        if is_grouped(product) || !is_byte(self.graph, bytes) || !single || known_scale && known_zero {
             return Ok(None);
         }
         let mut known = Scale { scale: 1.0, zero: 0 };
@@ -447,7 +445,10 @@ impl Search<'_> {
                     found.clamp(min.to_f64() as f32, max.to_f64() as f32)
                 }
                 Op::Elementwise(Elementwise::Mul)
-                    if found.input.factor.is_none() && found.bias.is_empty() && !clamped =>
+                    if found.input.factor.is_none()
+                        && found.bias.is_empty()
+                        && !clamped
+                        && !is_grouped(&found.op.product) =>
                 {
                     let other = node.inputs.iter().flatten().find(|&&id| id != result);
                     let same_shape = self.graph.descriptor(node.outputs[0]) == self.graph.descriptor(result);
@@ -502,6 +503,12 @@ impl Found {
             _ => 1,
         }
     }
+}
+
+/// Whether nothing of the operator can be computed: kernels have sums of their own for each group, or none. Groups have few
+/// terms, which floats add exactly.
+fn is_grouped(product: &Product) -> bool {
+    matches!(product, Product::Conv2d(options) if options.groups != 1)
 }
 
 /// Whether a tensor of that shape has one element per channel, in the dimension that `from_end` says, 1 for the last one.

@@ -378,6 +378,9 @@ impl ContextTurn<'_> {
     }
 }
 
+/// Is told of a graph that was run when it began, and its times, see [`Stopwatch::into_times`].
+pub type Watch<'a> = dyn Fn(&CompiledGraph, Instant, Buffer) + 'a;
+
 /// A context as work on its timeline sees it.
 pub struct Site<'a> {
     /// With what steps run.
@@ -387,14 +390,13 @@ pub struct Site<'a> {
     settings: Settings,
     tensors: Arc<WeakList<Tensor>>,
     graphs: Arc<WeakList<CompiledGraph>>,
-    /// Is told what the graphs that run here take.
-    watch: Option<&'a dyn Fn(&CompiledGraph, Instant, Buffer)>,
+    /// Is told of the graphs that run here.
+    watch: Option<&'a Watch<'a>>,
 }
 
 impl<'a> Site<'a> {
-    /// The same, where `watch` is told of every graph that is run when it began and its times, see
-    /// [`Stopwatch::into_times`].
-    pub fn watched(&'a self, watch: &'a dyn Fn(&CompiledGraph, Instant, Buffer)) -> Site<'a> {
+    /// The same, where `watch` is told of every graph that is run.
+    pub fn watched(&'a self, watch: &'a Watch<'a>) -> Site<'a> {
         let Site { env, ref backend, settings, ref tensors, ref graphs, .. } = *self;
         let (backend, tensors, graphs) = (backend.clone(), tensors.clone(), graphs.clone());
         Site { env, backend, settings, tensors, graphs, watch: Some(watch) }

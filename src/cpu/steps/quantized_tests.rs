@@ -219,6 +219,32 @@ fn convolutions_with_computed_zero_points_and_factors() {
 }
 
 #[test]
+fn what_is_multiplied_behind_a_convolution_in_groups() {
+    for (groups, i, o) in [(16, 1, 16), (2, 3, 6), (1, 4, 5)] {
+        let inputs = groups * i;
+        for factor in ["[]".to_string(), format!("[{o}, 1, 1]")] {
+            let text = format!(
+                "%0 = input x uint8 [1, {inputs}, 7, 9]
+                 %1 = input s float32 {factor}
+                 %2 = constant float32 [1, 1, 1, 1] 0.021
+                 %3 = constant uint8 [1, 1, 1, 1] 53
+                 %4 = dequantizeLinear %0 %2 %3
+                 %5 = constant int8 [{o}, {i}, 3, 3]
+                 %6 = constant float32 [1, 1, 1, 1] 0.011
+                 %7 = constant int8 [1, 1, 1, 1] 3
+                 %8 = dequantizeLinear %5 %6 %7
+                 %9 = conv2d %4 %8 groups={groups} padding=[1, 1, 1, 1]
+                 %10 = mul %9 %1
+                 %11 = constant float32 [{o}, 1, 1]
+                 %12 = add %10 %11
+                 output y = %12"
+            );
+            check(&parse(&text), Tolerance::ulps(4).or_absolute(2e-3));
+        }
+    }
+}
+
+#[test]
 fn steps_name_their_kernels() {
     let threads = Threads::new(1).unwrap();
     let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
