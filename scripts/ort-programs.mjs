@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { digests, PROGRAMS, REFERENCES, runProgram } from '../__test__/ort-programs/runs.mjs';
+import { digests, ONLY_REGISTERED, PROGRAMS, REFERENCES, runProgram } from '../__test__/ort-programs/runs.mjs';
 import { packThisPlatform, tarballsFor } from './pack-local.mjs';
 import { entry, Failure, isProgram, outputOf, root, run, runNpm, say } from './process.mjs';
 import { pythonEnvironment } from './python.mjs';
@@ -29,13 +29,14 @@ export const REPLACED = join(FOLDER, 'replaced');
 
 const STAND_IN = 'webnn-node-ort';
 
-const TINY_LLM = '--layers 2 --hidden 64 --heads 4 --kv-heads 2 --inner 128 --vocab 1024 --head-size 16 --context 256 --no-refs';
+const TINY_LLM = '--layers 2 --hidden 64 --heads 4 --kv-heads 2 --inner 128 --head-size 16 --context 256 --no-refs';
 const TINY_ENCODER = '--layers 2 --hidden 64 --heads 4 --inner 128 --vocab 1000 --positions 128 --texts 40';
 
 /** Folders of models, and the arguments that write them. */
 const MODELS = {
-  llm: [join(GENERATORS, 'make_llm.py'), TINY_LLM],
-  'llm-explicit': [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --style explicit`],
+  // Its embeddings are so many that they lie beside the model.
+  llm: [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --vocab 8192`],
+  'llm-explicit': [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --vocab 1024 --style explicit`],
   embedder: [join(GENERATORS, 'make_embedder.py'), TINY_ENCODER],
   classifier: [join(ORIGINAL, 'make_classifier.py'), ''],
 };
@@ -112,6 +113,8 @@ export async function installReplaced() {
   const others = tarballsFor(STAND_IN, packed).filter((file) => file !== tarball.file);
   const manifest = JSON.parse(readFileSync(join(ORIGINAL, 'package.json'), 'utf8'));
   manifest.dependencies['onnxruntime-node'] = `file:${tarball.file}`;
+  manifest.overrides = { 'onnxruntime-node': '$onnxruntime-node' };
+  Object.values(ONLY_REGISTERED).forEach((name) => delete manifest.dependencies[name]);
   for (const file of others) {
     const { name } = /** @type {{ name: string }} */ (packed.find((one) => one.file === file));
     manifest.dependencies[name] = `file:${file}`;
@@ -133,7 +136,7 @@ async function writeReferences() {
     say(`reference results of ${name}`);
     ({ results: results[name] } = await runProgram(PROGRAMS_FOLDER, name, DATA));
   }
-  const note = `What onnxruntime-node ${version} computes; written by npm run test:ort-programs -- --reference`;
+  const note = `What onnxruntime-node ${version} computes, and for Transformers.js 2 its own version; written by npm run test:ort-programs -- --reference`;
   // As many digits as float32 has, and a line for each program.
   const text = (/** @type {unknown} */ value) => JSON.stringify(value, (_, x) => (typeof x === 'number' ? Number(x.toPrecision(8)) : x));
   const lines = Object.entries(results).map(([name, result]) => `${text(name)}: ${text(result)}`);

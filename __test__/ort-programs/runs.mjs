@@ -24,8 +24,15 @@ export const PROGRAMS = {
   'feature-extraction': ({ models }) => [models],
   'text-classification': ({ models }) => [models],
   'text-generation': ({ models }) => [models],
+  'transformers-2': ({ models }) => [models],
   'voice-detector': ({ speech }) => readdirSync(speech).sort().map((name) => join(speech, name)),
 };
+
+/**
+ * Programs with their packages that are written for onnxruntime-common 1.14. With overrides, all programs of a project share one,
+ * and here it is a newer one.
+ */
+export const ONLY_REGISTERED = { 'transformers-2': '@xenova/transformers' };
 
 /**
  * Digests of the models, texts and recordings, which other versions of their generators may write with other content.
@@ -35,7 +42,7 @@ export const PROGRAMS = {
 export function digests({ models, speech }) {
   const digest = (/** @type {string} */ path) => createHash('sha256').update(readFileSync(path)).digest('hex').slice(0, 16);
   const filesIn = (/** @type {string} */ folder) => readdirSync(folder, { recursive: true }).map((name) => join(folder, String(name)));
-  const files = [...filesIn(models), ...filesIn(speech)].filter((path) => /(\.onnx|\.wav|texts\.json)$/.test(path));
+  const files = [...filesIn(models), ...filesIn(speech)].filter((path) => /(\.onnx|\.onnx_data|\.wav|texts\.json)$/.test(path));
   const name = (/** @type {string} */ path) => relative(dirname(models), path).replaceAll(sep, '/');
   return Object.fromEntries(files.sort().map((path) => [name(path), digest(path)]));
 }

@@ -42,4 +42,9 @@ for (const model of ['llm', 'llm-explicit']) {
     await generate.dispose();
   }
 }
+
+// Transformers.js hands the external data over instead of leaving it to the runtime to find them.
+const generate = await pipeline('text-generation', 'llm', { dtype: 'q4', use_external_data_format: true });
+const [{ generated_text: text }] = await generate(PROMPTS[0], GREEDY);
+results['external data'] = text;
 console.log(JSON.stringify(results));
