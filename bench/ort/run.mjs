@@ -153,7 +153,7 @@ await entry(async () => {
   output.print(sizes);
   if (write) {
     const { cpu, processors, system, node } = describeMachine();
-    const about = `${new Date().toISOString().slice(0, 10)}, ${cpu}, ${processors} processors, ${system}, Node ${node}, ${peer}. `
+    const about = `${new Date().toISOString().slice(0, 10)}, ${cpu}, ${processors} processors, ${system}, Node ${node}, ${peer.replace('@', ' ')}. `
       + `Medians of ${rounds} processes for each engine, taken in turns; memory, delays and idle CPU are the worst of them. `
       + 'The event loop is watched during runs, and by `monitorEventLoopDelay` during all of the work, where Transformers.js makes tokens and '
       + 'averages vectors on the same thread. Idle CPU is that of the second which begins '
