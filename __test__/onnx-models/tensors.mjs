@@ -2,12 +2,15 @@
 
 import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
 
+/** Data types that are called something else in results. @type {Record<string, string>} */
+const NAMES = { bool: 'uint8', float64: 'double' };
+
 /**
- * The data type of a file's tensor in WebNN, which has no truth values.
+ * The data type of a file's tensor in results of models.
  *
  * @param {{ dataType: string }} tensor
  */
-export const dataTypeOf = ({ dataType }) => (dataType === 'bool' ? 'uint8' : dataType);
+export const dataTypeOf = ({ dataType }) => NAMES[dataType] ?? dataType;
 
 /**
  * The elements of a tensor as numbers or bigints; float16 is widened.

@@ -22,7 +22,7 @@ function outputProblem(name, { data, ...descriptor }, expected) {
   if (descriptor.dataType !== wanted.dataType || descriptor.shape.join() !== wanted.shape.join()) {
     return `${name}: is ${descriptor.dataType} [${descriptor.shape.join(', ')}], expected ${wanted.dataType} [${wanted.shape.join(', ')}]`;
   }
-  const kind = arrayOf(wanted.dataType, 0).constructor;
+  const kind = arrayOf(expected.dataType, 0).constructor;
   if (!(data instanceof kind)) {
     return `${name}: is a ${data.constructor.name}, expected a ${kind.name}`;
   }

@@ -33,11 +33,12 @@ export function tableProblems(table, index) {
 
 /**
  * Judges a test's outcome. A test of the table must be refused: neither computed rightly, which makes its entry
- * wrong, nor wrongly; where its results are random numbers, some of them have to differ. Every other test must agree.
+ * wrong, nor wrongly; where its results are random numbers, some of them have to differ, unless they have no seed. Every
+ * other test must agree.
  *
  * @param {{ outcome: string, message?: string }} result see `runCase`
  * @param {{ corrected: string | null }} test its row of the index
- * @param {{ reason: string, random?: true } | undefined} entry of the table
+ * @param {{ reason: string, random?: true, unseeded?: true } | undefined} entry of the table
  * @returns {{ status: 'passed' | 'passed as corrected' | 'failed' | 'not expressible', message?: string }}
  *   `passed as corrected` where the package's own expected values are wrong and have been computed anew
  */
@@ -46,8 +47,9 @@ export function judge({ outcome, message }, { corrected }, entry) {
     if (outcome !== 'agrees') return { status: 'failed', message: `${outcome}: ${message}` };
     return corrected === null ? { status: 'passed' } : { status: 'passed as corrected', message: corrected };
   }
-  const { reason, random = false } = entry;
-  const expected = random ? outcome === 'differs' && / elements differ/.test(message) : outcome === 'refused';
+  const { reason, random = false, unseeded = false } = entry;
+  const isRandom = (outcome === 'differs' && / elements differ/.test(message)) || (unseeded && outcome === 'agrees');
+  const expected = random ? isRandom : outcome === 'refused';
   if (expected) return { status: 'not expressible', message: reason };
   const verdict = outcome === 'agrees' ? 'it passes' : `its outcome is "${outcome}" (${message})`;
   return { status: 'failed', message: `${verdict}, but the table of inexpressible tests says "${reason}"` };

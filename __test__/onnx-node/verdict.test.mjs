@@ -49,6 +49,14 @@ test('a test of the table has to be refused', () => {
   }
 });
 
+test('random numbers without a seed may agree by chance', () => {
+  const entry = { reason: 'why', random: true, unseeded: true };
+  for (const outcome of [{ outcome: 'agrees' }, { outcome: 'differs', message: 'y: 2 of 10 elements differ' }]) {
+    assert.equal(judge(outcome, { corrected: null }, entry).status, 'not expressible');
+  }
+  assert.equal(judge({ outcome: 'differs', message: 'y: is float32 [2], expected float32 [3]' }, { corrected: null }, entry).status, 'failed');
+});
+
 test('random numbers have to differ, and not the type or shape', () => {
   const entry = { reason: 'why', random: true };
   const differs = { outcome: 'differs', message: 'y: 3 of 10 elements differ, the first is [0]: got 1, expected 0' };

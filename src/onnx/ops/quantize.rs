@@ -139,6 +139,10 @@ pub fn quantize_linear(call: &mut Call) -> Outcome {
         Some(zero_point) => call.dtype(zero_point),
         None => named_type(call, "output_dtype")?.unwrap_or(DataType::Uint8),
     };
+    // The standard has no int32 here: it is what stands for integers of 16 bits, and of which of them is not known.
+    if dtype == DataType::Int32 && range.is_none() {
+        return Err("the zero point is an integer of 16 bits that is computed, expected a constant".into());
+    }
     let granularity = Granularity::new(call, call.shape(x))?;
     let scale = granularity.spread(call, scale)?;
     let zero_point = match zero_point {
@@ -410,6 +414,13 @@ mod tests {
     use crate::onnx::tensor::ElementType::*;
     use crate::onnx::testing::*;
     use crate::testing::{Tolerance, check};
+
+    #[test]
+    fn computed_zero_points_of_16_bits_are_refused() {
+        let graph = TestGraph::default().input("x", Float, &["4"]).floats("s", &[], &[0.1]).input("z", Int16, &[]);
+        let refusal = graph.node("QuantizeLinear", "x s z", "y", vec![]).output_of("y", Int16).refusal(21);
+        assert!(refusal.contains("the zero point is an integer of 16 bits that is computed"), "{refusal}");
+    }
 
     /// A product of bytes as onnxruntime's dynamic quantization writes it, of rows of 600.
     fn dynamically_quantized() -> TestGraph {
