@@ -51,7 +51,7 @@ type Snapshot = Handle<'read'>;
 type Environment = Handle<'environment'>;
 type Model = Handle<'model'>;
 type Session = Handle<'session'>;
-/** A result that nobody has read. */
+/** An unread result. */
 type Value = Handle<'value'>;
 
 /** An output that was read: null without memory for an ArrayBuffer. */

@@ -11,7 +11,7 @@ const WATCH = new URL('watch.mjs', import.meta.url).href;
 /** Results of onnxruntime-node, and digests of the files that the programs read. */
 export const REFERENCES = new URL('references.json', import.meta.url);
 
-/** Folders of what the programs read. @typedef {{ models: string, speech: string }} Data */
+/** Folders with the models and recordings that the programs read. @typedef {{ models: string, speech: string }} Data */
 
 /**
  * Names of the programs, and the arguments that each is started with.

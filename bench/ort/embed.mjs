@@ -1,5 +1,5 @@
 // One measurement of run.mjs, in a process of its own: node embed.mjs '{"project", "folder", "dtype", "batch", "texts"}'.
-// Embeds texts by the Transformers.js that is installed in `project`, and prints a JSON of what it took.
+// Embeds texts by the Transformers.js that is installed in `project`, and prints times, memory and delays as JSON.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -1,11 +1,10 @@
 // `npm run bench:ort -- FOLDER`: texts embedded by Transformers.js on webnn-node-ort and on onnxruntime-node, in turns. FOLDER is
 // what ../shared/bench/make_embedder.py writes.
 
-import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { parseArgs, promisify } from 'node:util';
+import { parseArgs } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import { max, median } from 'd3-array';
 import { Output } from 'webnn-node-cli/lib/output.mjs';
@@ -16,6 +15,7 @@ import { bytesOf } from '../../scripts/pack-local.mjs';
 import { entry, Failure, npmOutput } from '../../scripts/process.mjs';
 import { describeMachine } from '../machine.mjs';
 import { markdownTable } from '../report/markdown.mjs';
+import { sampleInTurns } from '../turns.mjs';
 
 const USAGE = `usage: npm run bench:ort -- FOLDER [OPTION ...]
 
@@ -68,19 +68,12 @@ function readArguments() {
  * @throws {Failure} if they compute different vectors
  */
 async function sample(parameters, rounds, advance) {
-  let done = 0;
+  const processOf = (/** @type {string} */ engine) => {
+    const project = ENGINES[/** @type {keyof typeof ENGINES} */ (engine)];
+    return { worker: WORKER, parameters: { ...parameters, project } };
+  };
   /** @type {Record<string, Sample[]>} */
-  const taken = { [OURS]: [], [PEER]: [] };
-  for (let round = 0; round < rounds; round++) {
-    // Neither is always the first.
-    const engines = round % 2 === 0 ? [OURS, PEER] : [PEER, OURS];
-    for (const engine of engines) {
-      const project = ENGINES[/** @type {keyof typeof ENGINES} */ (engine)];
-      const { stdout } = await promisify(execFile)(process.execPath, [WORKER, JSON.stringify({ ...parameters, project })]);
-      taken[engine].push(JSON.parse(stdout));
-      advance(++done);
-    }
-  }
+  const taken = await sampleInTurns([OURS, PEER], processOf, rounds, advance);
   const [ours, peers] = [OURS, PEER].map((engine) => taken[engine][0].vectors);
   const difference = Math.max(...ours.map((vector, at) => largestDifference(vector, peers[at])));
   if (!(difference <= TYPES[/** @type {keyof typeof TYPES} */ (parameters.dtype)])) {

@@ -2,16 +2,16 @@
 // holds a text embedder in the form in which they are published: onnx/*.onnx, tokenizer.json with a vocabulary of words,
 // and texts.json with a list of texts.
 
-import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseArgs, promisify } from 'node:util';
+import { parseArgs } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import { median } from 'd3-array';
 import { Output } from 'webnn-node-cli/lib/output.mjs';
 import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
 import { entry, Failure } from '../../scripts/process.mjs';
 import { install } from '../peers.mjs';
+import { sampleInTurns } from '../turns.mjs';
 
 const USAGE = `usage: npm run bench:sizes -- FOLDER [OPTION ...]
 
@@ -60,16 +60,6 @@ function readArguments() {
  */
 
 /**
- * @param {Parameters & { engine: string }} parameters
- * @returns {Promise<Sample>}
- * @throws {Error} with what the engine says when it fails
- */
-async function measure(parameters) {
-  const { stdout } = await promisify(execFile)(process.execPath, [WORKER, JSON.stringify(parameters)]);
-  return JSON.parse(stdout);
-}
-
-/**
  * The medians of both engines.
  *
  * @param {Parameters} parameters
@@ -77,17 +67,9 @@ async function measure(parameters) {
  * @param {(done: number) => void} advance
  */
 async function compare(parameters, rounds, advance) {
-  let done = 0;
+  const processOf = (/** @type {string} */ engine) => ({ worker: WORKER, parameters: { ...parameters, engine } });
   /** @type {Record<string, Sample[]>} */
-  const taken = { [OURS]: [], [PEER]: [] };
-  for (let round = 0; round < rounds; round++) {
-    // Neither is always the first.
-    const engines = round % 2 === 0 ? [OURS, PEER] : [PEER, OURS];
-    for (const engine of engines) {
-      taken[engine].push(await measure({ ...parameters, engine }));
-      advance(++done);
-    }
-  }
+  const taken = await sampleInTurns([OURS, PEER], processOf, rounds, advance);
   const means = [OURS, PEER].map((engine) => taken[engine][0].mean);
   const allowed = /quant/.test(parameters.model) ? TOLERANCE.quantized : TOLERANCE.float;
   if (!(Math.abs(means[0] / means[1] - 1) <= allowed)) {

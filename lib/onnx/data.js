@@ -91,7 +91,7 @@ function feedName(name) {
  */
 
 /**
- * @typedef {object} FeedOfResult of which nobody has read the data
+ * @typedef {object} FeedOfResult a result whose data are unread
  * @property {undefined} [tensor]
  * @property {import('../internal.js').Handle<'value'>} held
  * @property {number[]} shape

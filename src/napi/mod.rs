@@ -122,6 +122,13 @@ pub fn support_limits(context: &External<ContextHandle>) -> String {
     support_limits_json(context.context.max_tensor_bytes())
 }
 
+/// A handle to `tensor`, which belongs to `owner`.
+fn tensor_handle(env: &Env, tensor: Arc<runtime::Tensor>, owner: &Arc<Owner>) -> External<TensorHandle> {
+    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    let weight = unsafe { Weight::new(env, tensor.descriptor().bytes()) };
+    External::new(Handle::new(tensor, owner, weight))
+}
+
 /// A tensor of zeros.
 #[napi(catch_unwind)]
 pub fn create_tensor(
@@ -133,9 +140,7 @@ pub fn create_tensor(
 ) -> Result<External<TensorHandle>> {
     let descriptor = Descriptor::new(data_type(dtype)?, shape);
     let tensor = context.context.create_tensor(descriptor, context.environment.request(&env, id)).map_err(thrown)?;
-    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
-    let weight = unsafe { Weight::new(&env, tensor.descriptor().bytes()) };
-    Ok(External::new(Handle::new(tensor, context, weight)))
+    Ok(tensor_handle(&env, tensor, context))
 }
 
 /// A constant tensor with a copy of `bytes`.
@@ -152,9 +157,7 @@ pub fn create_constant_tensor(
     let done = context.environment.request(&env, id);
     let bytes = bytes.copy().map_err(thrown)?;
     let tensor = context.context.create_constant_tensor(descriptor, bytes, done).map_err(thrown)?;
-    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
-    let weight = unsafe { Weight::new(&env, tensor.descriptor().bytes()) };
-    Ok(External::new(Handle::new(tensor, context, weight)))
+    Ok(tensor_handle(&env, tensor, context))
 }
 
 /// Takes a snapshot of a tensor when everything before is done.

@@ -4,7 +4,7 @@ use super::completion::{Collect, Environment};
 use super::convert::{data_type_index, from_napi, from_value, invalid_state, thrown, type_error};
 use super::handle::{Handle, Owner, Weight, element_handle, external_of};
 use super::view::View;
-use super::{ContextHandle, GraphHandle, Result};
+use super::{ContextHandle, GraphHandle, Result, tensor_handle};
 use crate::error::{Code, Error, Unsupported};
 use crate::memory::Buffer;
 use crate::onnx::describe::interface;
@@ -303,7 +303,7 @@ pub fn check_names(session: &External<SessionHandle>, feeds: Vec<String>, fetche
 /// Results of fewer bytes are copied at once: that takes no longer than to make something that holds them.
 const HELD: usize = 1 << 14;
 
-/// A result that nobody has read.
+/// An unread result.
 pub struct HeldValue {
     /// `None` when it was read.
     bytes: RefCell<Option<Arc<Buffer>>>,
@@ -318,6 +318,12 @@ impl HeldValue {
         let weight = unsafe { Weight::new(env, bytes.len()) };
         let bytes = RefCell::new(Some(Arc::new(bytes)));
         HeldValue { bytes, session: session.clone(), environment: environment.clone(), weight }
+    }
+
+    /// # Errors
+    /// An InvalidStateError if the result was read.
+    fn bytes(&self) -> Result<Arc<Buffer>> {
+        self.bytes.borrow().clone().ok_or_else(|| invalid_state("the result was read already"))
     }
 
     /// The bytes go to other runs, as soon as none uses them.
@@ -336,7 +342,7 @@ impl Drop for HeldValue {
 /// An ArrayBuffer with a copy of a result, which is not held any more; null without memory for it.
 #[napi(catch_unwind)]
 pub fn read_value<'a>(env: &'a Env, held: &External<HeldValue>) -> Result<Unknown<'a>> {
-    let bytes = held.bytes.borrow().clone().ok_or_else(|| invalid_state("the result was read already"))?;
+    let bytes = held.bytes()?;
     let buffer = held.environment.array_buffer(env, bytes.bytes()).map_err(from_napi)?;
     // SAFETY: the value was made just now, on this thread.
     let buffer = unsafe { Unknown::from_napi_value(env.raw(), buffer) }.map_err(from_napi)?;
@@ -364,8 +370,7 @@ impl Given {
             _ => Some(checked_sizes(from_value(shape)?, || format!("run: feed {}", name()))?),
         };
         if let Some(held) = external_of::<HeldValue>(feed) {
-            let bytes = held.bytes.borrow().clone().ok_or_else(|| invalid_state("the result was read already"))?;
-            return Ok(Given::Held { bytes, shape });
+            return Ok(Given::Held { bytes: held.bytes()?, shape });
         }
         let view: View = from_value(feed)?;
         let bytes = view.len().map_err(thrown)?;
@@ -542,9 +547,7 @@ fn result(
         None => return value(env, ()),
         Some(Value::Tensor(tensor)) => {
             let descriptor = tensor.descriptor().clone();
-            // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
-            let weight = unsafe { Weight::new(env, descriptor.bytes()) };
-            (descriptor, value(env, External::new(Handle::new(tensor, owner, weight)))?)
+            (descriptor, value(env, tensor_handle(env, tensor, owner))?)
         }
         Some(Value::Bytes { descriptor, bytes }) if bytes.len() < HELD => {
             let buffer = environment.array_buffer(env, bytes.bytes())?;

@@ -1,4 +1,4 @@
-//! What the graphs of a run take, step by step.
+//! Times the steps of the graphs of a run.
 
 use crate::description::{Description, text};
 use crate::error::Result;
@@ -18,7 +18,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The JSON of an `OnnxGraphTimes` of `onnx.d.ts`, with times from `begin` on.
+    /// The JSON of an element of `OnnxProfile.graphs` of `onnx.d.ts`, with times from `begin` on.
     fn json(&self, begin: Instant) -> Json {
         let times: Vec<f64> = elements::<u64>(self.times.bytes()).iter().map(|&bits| f64::from_bits(bits)).collect();
         let (spans, _) = times.as_chunks::<2>();

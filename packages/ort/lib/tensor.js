@@ -78,7 +78,7 @@ const sizeOf = (shape) => shape.reduce((size, length) => size * length, 1);
  * @property {number[]} dims
  * @property {ArrayBufferView | undefined} data exactly the elements of `dims`, on the CPU
  * @property {DeviceTensor | undefined} device contents on a device
- * @property {Result | undefined} result contents that nobody has read
+ * @property {Result | undefined} result the unread result behind the Tensor
  */
 
 /**
