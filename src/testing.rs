@@ -3,9 +3,9 @@
 
 use crate::cpu::arena::Arena;
 use crate::cpu::plan::{PASSES, Plan, PlanOptions, optimized};
+use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
-use crate::cpu::threads::Threads;
 use crate::dtype::{DataType, Number};
 use crate::ir::{Constant, Graph, Source};
 use crate::memory::{Buffer, Mapped, MappedFile};

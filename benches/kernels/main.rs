@@ -17,9 +17,9 @@ mod rows;
 
 use report::Report;
 use webnn_node::cpu::arena::Arena;
+use webnn_node::cpu::schedule::pool::Threads;
 use webnn_node::cpu::simd::Isa;
 use webnn_node::cpu::steps::Env;
-use webnn_node::cpu::threads::Threads;
 
 /// What is wanted: a part of names, and a number of threads.
 fn arguments() -> (String, usize) {

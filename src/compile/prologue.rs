@@ -249,9 +249,9 @@ mod tests {
     use crate::compile::Passes;
     use crate::cpu::arena::Arena;
     use crate::cpu::plan::optimized;
+    use crate::cpu::schedule::pool::Threads;
     use crate::cpu::simd::Isa;
     use crate::cpu::steps::Env;
-    use crate::cpu::threads::Threads;
     use crate::ir::parse;
     use crate::testing::{Tolerance, check, check_pass, check_pass_changes_nothing};
 

@@ -5,10 +5,11 @@ pub mod kernels;
 pub mod lower;
 pub mod memory;
 pub mod plan;
+pub mod product;
 pub mod readers;
+pub mod schedule;
 pub mod simd;
 pub mod steps;
-pub mod threads;
 pub mod weights;
 #[cfg(test)]
 mod weights_tests;

@@ -438,8 +438,8 @@ fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
 mod tests {
     use super::*;
     use crate::cpu::arena::Arena;
+    use crate::cpu::schedule::pool::Threads;
     use crate::cpu::simd::Isa;
-    use crate::cpu::threads::Threads;
     use crate::ir::{Constant, parse};
 
     /// Images stay as they are, so that every step belongs to an operator of the graph.

@@ -2,7 +2,7 @@
 //! one buffer for all steps and graphs of the process that need the same bytes.
 
 use super::kernels::float::{Float, widen};
-use super::kernels::packed::PanelForm;
+use super::product::panels::PanelForm;
 use super::simd::Isa;
 use crate::dtype::{DataType, Element};
 use crate::error::Result;

@@ -1,13 +1,13 @@
 //! Graphs with mapped constants: the same bits as with owned ones, and memory that is held once.
 
 use super::arena::Arena;
-use super::kernels::packed::{Layout, PanelForm};
-use super::kernels::winograd::OutputTile;
 use super::plan::{Plan, PlanOptions};
+use super::product::panels::{Layout, PanelForm};
+use super::product::winograd::OutputTile;
+use super::schedule::pool::Threads;
 use super::simd::Isa;
 use super::simd::dot::{DotLevel, DotWidths};
 use super::steps::Env;
-use super::threads::Threads;
 use super::weights::{ByteForm, Weights, resident};
 use crate::compile::Passes;
 use crate::dtype::DataType;

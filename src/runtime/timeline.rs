@@ -4,9 +4,9 @@
 
 use super::background::{panicked, runtime, spawn};
 use super::idle::IdleArena;
+use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
-use crate::cpu::threads::Threads;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

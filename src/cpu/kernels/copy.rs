@@ -1,9 +1,9 @@
 //! Copies between two strided layouts: slices, transposes, broadcasts, reversals, concatenations, and so on.
 
-use super::shared::SharedMut;
 use super::storage::Storage;
+use crate::cpu::schedule::pool::Threads;
+use crate::cpu::schedule::shared::SharedMut;
 use crate::cpu::simd::{Isa, Kernel, Simd};
-use crate::cpu::threads::Threads;
 use crate::ops::strided::Strided;
 
 /// The most loops of a copy: `tile()` writes each of the 8 dimensions as two.

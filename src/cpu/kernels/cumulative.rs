@@ -1,7 +1,7 @@
 //! Running sums.
 
 use super::half::Stored;
-use super::shared::Columns;
+use crate::cpu::schedule::shared::Columns;
 use crate::cpu::simd::{Kernel, Simd};
 use crate::dtype::nearest_f16;
 use half::f16;

@@ -2,7 +2,7 @@
 //! for a matrix product, so the image is read directly.
 
 use super::float::Float;
-use super::pack::gather;
+use crate::cpu::product::operand::gather;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 

@@ -1,10 +1,10 @@
 //! Reading at places that a tensor of indices holds. Out-of-range indices are clamped, as `ops::gather` defines it.
 
 use super::float::Float;
-use super::packed::Packed;
-use super::shared::for_each_chunk;
 use super::storage::Storage;
-use crate::cpu::threads::Threads;
+use crate::cpu::product::panels::Packed;
+use crate::cpu::schedule::pool::Threads;
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::Element;
 
 /// Elements that one range of work has at least, where they are moved one by one.

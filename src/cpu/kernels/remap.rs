@@ -1,9 +1,9 @@
 //! Copies where every dimension of the destination has its own list of places in the source: padding with mirrored
 //! values, resampling to the nearest element.
 
-use super::shared::for_each_chunk;
 use super::storage::Storage;
-use crate::cpu::threads::Threads;
+use crate::cpu::schedule::pool::Threads;
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::shape::{MAX_RANK, strides};
 
 /// Rows with runs that are at least this long on average are copied run by run, others element by element: a run

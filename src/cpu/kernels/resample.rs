@@ -1,7 +1,7 @@
 //! Bilinear resampling of two dimensions.
 
-use super::shared::for_each_chunk;
-use crate::cpu::threads::Threads;
+use crate::cpu::schedule::pool::Threads;
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::{Element, nearest_f16};
 use crate::ops::resample2d::{Between, nearest_integer};
 use half::f16;

@@ -2,9 +2,9 @@
 //! work is only split where the places of different threads differ.
 
 use super::gather::Index;
-use super::shared::{SharedMut, for_each_chunk};
 use super::storage::Storage;
-use crate::cpu::threads::Threads;
+use crate::cpu::schedule::pool::Threads;
+use crate::cpu::schedule::shared::{SharedMut, for_each_chunk};
 
 /// Columns that one thread has at least: whole cache lines.
 const COLUMNS: usize = 64;

@@ -7,7 +7,7 @@ use super::float::Float;
 use super::half::{BLOCK, Real};
 use super::reduce::WIDTH;
 use super::rows::{largest, powers};
-use super::shared::Columns;
+use crate::cpu::schedule::shared::Columns;
 use crate::cpu::simd::{Kernel, Simd, math};
 
 /// Softmax of each row of a matrix of `columns` columns; `x` and `out` are as long.

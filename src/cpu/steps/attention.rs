@@ -1,10 +1,10 @@
 //! Attention that the compiler made one operator.
 
 use super::{Env, Run};
-use crate::cpu::kernels::attention::{Attend, Mask, Matrix, Sizes};
 use crate::cpu::kernels::float::{Float, narrow};
-use crate::cpu::kernels::shared::{SharedMut, split_with};
 use crate::cpu::memory::Io;
+use crate::cpu::product::attention::{Attend, Mask, Matrix, Sizes};
+use crate::cpu::schedule::shared::{SharedMut, split_with};
 use crate::cpu::simd::Isa;
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Element};

@@ -7,11 +7,11 @@
 use super::convolution::ConvolutionShape;
 use super::{Env, for_each_tile};
 use crate::cpu::kernels::float::{Float, narrow};
-use crate::cpu::kernels::gemm::{Addend, Epilogue, Product, Tail, panel_widths, tile_scratch};
-use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
-use crate::cpu::kernels::pack::Operand;
-use crate::cpu::kernels::packed::{Layout, Packed};
-use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
+use crate::cpu::product::frame::{Addend, Epilogue, Product, Tail, panel_widths, tile_scratch};
+use crate::cpu::product::operand::Operand;
+use crate::cpu::product::panels::{Layout, Packed};
+use crate::cpu::product::rows::{Im2col, PatchMatrix};
+use crate::cpu::schedule::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::Weights;
 use crate::error::Result;

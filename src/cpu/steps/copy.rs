@@ -3,9 +3,9 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::copy::StridedCopy;
-use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::kernels::storage::Storage;
 use crate::cpu::memory::Io;
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::Number;
 use crate::ops::concat::Concat;
 use crate::ops::pad::Pad;

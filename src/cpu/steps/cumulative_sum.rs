@@ -2,8 +2,8 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::cumulative::{SumColumns, Summand, WIDTH, sum_row};
-use crate::cpu::kernels::shared::{for_each_chunk, for_each_column_block};
 use crate::cpu::memory::Io;
+use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::dtype::DataType;
 use crate::ops::cumulative_sum::CumulativeSum;
 use crate::shape::{Descriptor, elements};

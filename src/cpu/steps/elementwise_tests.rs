@@ -2,9 +2,9 @@
 
 use crate::cpu::arena::Arena;
 use crate::cpu::plan::{Plan, PlanOptions};
+use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
-use crate::cpu::threads::Threads;
 use crate::dtype::{DataType, Number};
 use crate::ir::{Graph, parse};
 use crate::memory::Buffer;

@@ -2,9 +2,9 @@
 
 use super::elementwise::{ElementwiseStep, REGISTER};
 use crate::cpu::kernels::float::Float;
-use crate::cpu::kernels::gemm::{Finish, Tail};
-use crate::cpu::kernels::tiles::Slots;
 use crate::cpu::memory::Io;
+use crate::cpu::product::frame::{Finish, Tail};
+use crate::cpu::schedule::tiles::Slots;
 use crate::cpu::simd::Isa;
 use crate::memory::bytes_of_mut;
 use crate::ops::elementwise::Elementwise as E;

@@ -2,9 +2,9 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::gather::{Coordinate, Index, gather_elements, gather_packed, gather_rows, rows};
-use crate::cpu::kernels::packed::Packed;
 use crate::cpu::kernels::storage::Storage;
 use crate::cpu::memory::Io;
+use crate::cpu::product::panels::Packed;
 use crate::dtype::DataType;
 use crate::memory::Buffer;
 use crate::ops::gather::Gather;

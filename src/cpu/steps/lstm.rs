@@ -3,7 +3,7 @@
 use super::Env;
 use super::recurrent::{Cell, Moment, Places, RecurrentStep, StateBlock};
 use crate::cpu::kernels::float::Float;
-use crate::cpu::kernels::recurrent::LstmGates;
+use crate::cpu::product::recurrent::LstmGates;
 use crate::cpu::weights::Weights;
 use crate::error::Result;
 use crate::ops::lstm::{Lstm, LstmCell, LstmFunction};

@@ -2,10 +2,10 @@
 
 use super::{Env, ProductPlan, for_each_tile};
 use crate::cpu::kernels::float::{Float, narrow};
-use crate::cpu::kernels::gemm::{Addend, Epilogue, Product, Tail, dot_lanes, panel_widths};
-use crate::cpu::kernels::pack::{Operand, Strided};
-use crate::cpu::kernels::packed::{Layout, Packed};
-use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
+use crate::cpu::product::frame::{Addend, Epilogue, Product, Tail, dot_lanes, panel_widths};
+use crate::cpu::product::operand::{Operand, Strided};
+use crate::cpu::product::panels::{Layout, Packed};
+use crate::cpu::schedule::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::Weights;
 use crate::error::Result;

@@ -35,8 +35,8 @@ pub mod triangular;
 
 use super::arena::Arena;
 use super::memory::Io;
+use super::schedule::pool::Threads;
 use super::simd::Isa;
-use super::threads::Threads;
 use crate::memory::Buffer;
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 use super::{Env, Run};
 use crate::cpu::kernels::float::{narrow, widen};
 use crate::cpu::kernels::pool::{Average, Largest, Norm, Pixel, PlaneRow, Reduction, Taps, Windows};
-use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::memory::Io;
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Element};
 use crate::ops::pool2d::{Pool2d, PoolKind};

@@ -2,8 +2,8 @@
 
 use super::Env;
 use crate::cpu::kernels::float::Float;
-use crate::cpu::kernels::gemm::{panel_widths, tile_scratch};
-use crate::cpu::kernels::tiles::{Slot, Slots, Tile, Tiles};
+use crate::cpu::product::frame::{panel_widths, tile_scratch};
+use crate::cpu::schedule::tiles::{Slot, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
 
 /// Gives every tile to `work` with a slot of scratch, on all threads. `cost` is per tile, in multiply-adds.

@@ -1,13 +1,13 @@
 //! Products and convolutions of quantised tensors.
 
 use super::{Env, Run};
-use crate::cpu::kernels::int8::depthwise::Depthwise;
-use crate::cpu::kernels::int8::patches::Patches;
-use crate::cpu::kernels::int8::product::{Panels, ROW_BLOCK, Rows, padded_columns};
-use crate::cpu::kernels::int8::{Columns, To};
-use crate::cpu::kernels::tiles::{Matrices, Slots, Tiles};
 use crate::cpu::lower::Lowering;
 use crate::cpu::memory::Io;
+use crate::cpu::product::int8::depthwise::Depthwise;
+use crate::cpu::product::int8::dots::{Panels, ROW_BLOCK, Rows, padded_columns};
+use crate::cpu::product::int8::patches::Patches;
+use crate::cpu::product::int8::{Columns, To};
+use crate::cpu::schedule::tiles::{Matrices, Slots, Tiles};
 use crate::cpu::simd::dot::{DotLevel, ToBytes};
 use crate::cpu::weights::{ByteForm, Weights};
 use crate::dtype::DataType;

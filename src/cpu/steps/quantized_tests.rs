@@ -1,7 +1,7 @@
 use crate::cpu::arena::Arena;
+use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::{Env, Run};
-use crate::cpu::threads::Threads;
 use crate::dtype::Number;
 use crate::ir::parse;
 use crate::ops::tensor::Tensor;

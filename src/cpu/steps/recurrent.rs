@@ -8,12 +8,12 @@
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, widen};
-use crate::cpu::kernels::gemm::Tail;
-use crate::cpu::kernels::pack::{Operand, Strided, depth_blocks};
-use crate::cpu::kernels::packed::{Layout, Packed};
-use crate::cpu::kernels::recurrent::{PanelProducts, UNITS};
-use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::memory::Io;
+use crate::cpu::product::frame::Tail;
+use crate::cpu::product::operand::{Operand, Strided, depth_blocks};
+use crate::cpu::product::panels::{Layout, Packed};
+use crate::cpu::product::recurrent::{PanelProducts, UNITS};
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;

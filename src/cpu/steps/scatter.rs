@@ -4,10 +4,10 @@ use super::gather::{Along, Rows};
 use super::{Env, Run};
 use crate::cpu::kernels::gather::Index;
 use crate::cpu::kernels::scatter::{scatter_elements, scatter_rows};
-use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::kernels::storage::Storage;
 use crate::cpu::memory::Io;
-use crate::cpu::threads::Threads;
+use crate::cpu::schedule::pool::Threads;
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::shape::Descriptor;
 use crate::{with_index, with_storage};
 

@@ -3,8 +3,8 @@
 use super::Env;
 use crate::cpu::arena::Arena;
 use crate::cpu::kernels::float::Float;
+use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
-use crate::cpu::threads::Threads;
 
 /// Numbers in -1..1 with a fixed seed.
 pub fn random<T: Float>(len: usize, seed: u64) -> Vec<T> {

@@ -1,9 +1,9 @@
 //! The step of `triangular`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::shared::for_each_chunk;
 use crate::cpu::kernels::storage::Storage;
 use crate::cpu::memory::Io;
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::ops::triangular::Triangular;
 use crate::shape::Descriptor;
 use crate::with_storage;

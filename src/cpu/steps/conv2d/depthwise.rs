@@ -5,7 +5,7 @@ use super::{Call, Conv2dShape};
 use crate::cpu::kernels::depthwise::Window;
 use crate::cpu::kernels::depthwise_pixels::{Pixels, expand, pack_filter, packed_len, padded_channels};
 use crate::cpu::kernels::float::{Float, narrow};
-use crate::cpu::kernels::tiles::{Matrices, Slots, Tile, Tiles};
+use crate::cpu::schedule::tiles::{Matrices, Slots, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::memory::{Buffer, elements};
 use std::ops::Range;

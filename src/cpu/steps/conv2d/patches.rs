@@ -3,11 +3,11 @@
 use super::super::{Env, for_each_tile};
 use super::{Call, Conv2dShape};
 use crate::cpu::kernels::float::Float;
-use crate::cpu::kernels::gemm::panel_widths;
-use crate::cpu::kernels::im2col::{Im2col, PatchMatrix};
-use crate::cpu::kernels::packed::Packed;
-use crate::cpu::kernels::patch_rows::PatchProduct;
-use crate::cpu::kernels::tiles::{Slots, Tiles};
+use crate::cpu::product::frame::panel_widths;
+use crate::cpu::product::panels::Packed;
+use crate::cpu::product::patches::PatchProduct;
+use crate::cpu::product::rows::{Im2col, PatchMatrix};
+use crate::cpu::schedule::tiles::{Slots, Tiles};
 use crate::cpu::simd::Isa;
 
 /// The most rows of a tile: with 256 elements of depth they are half a second-level cache, and a panel of filters meets

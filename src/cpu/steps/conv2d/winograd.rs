@@ -3,10 +3,10 @@
 use super::super::{Env, for_each_tile};
 use super::{Call, Conv2dShape};
 use crate::cpu::kernels::float::Float;
-use crate::cpu::kernels::gemm::panel_widths;
-use crate::cpu::kernels::packed::{Layout, PanelForm};
-use crate::cpu::kernels::tiles::{Matrices, Slots, Tiles};
-use crate::cpu::kernels::winograd::{Filters, OutputTile, Winograd};
+use crate::cpu::product::frame::panel_widths;
+use crate::cpu::product::panels::{Layout, PanelForm};
+use crate::cpu::product::winograd::{Filters, OutputTile, Winograd};
+use crate::cpu::schedule::tiles::{Matrices, Slots, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
 use crate::error::Result;

@@ -1,6 +1,6 @@
 //! Recurrent networks: products with panels of weights, and the gates, element by element.
 
-use super::float::Float;
+use crate::cpu::kernels::float::Float;
 use crate::cpu::simd::{Kernel, Simd, math};
 use crate::ops::recurrent::Activation;
 use std::ops::Range;

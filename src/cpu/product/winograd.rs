@@ -12,11 +12,11 @@
 //! An output depends on all inputs of its tile: where an input is infinite or NaN, outputs become NaN that the definition
 //! gives other values, up to three pixels away. An infinite or NaN weight makes all outputs of its channel NaN.
 
-use super::float::{Float, narrow};
-use super::gemm::{Tail, panel_widths};
-use super::pack::depth_block;
+use super::frame::{Tail, panel_widths};
+use super::operand::depth_block;
 use super::row_blocks::{Multiply, RowBlocks, Start};
-use super::tiles::Tile;
+use crate::cpu::kernels::float::{Float, narrow};
+use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 

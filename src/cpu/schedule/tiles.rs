@@ -129,7 +129,7 @@ impl<'a, T> Tile<'a, T> {
     }
 
     /// The first element, and the distance between rows in elements.
-    pub(super) fn as_mut_ptr(&mut self) -> (*mut T, usize) {
+    pub(crate) fn as_mut_ptr(&mut self) -> (*mut T, usize) {
         (self.base, self.row_stride)
     }
 }

@@ -1,7 +1,7 @@
 //! What follows a product or convolution: scaling, a bias, a residual and bounds, in the registers that hold the sums where
 //! that is possible, and anything else on runs of results that are in cache.
 
-use super::float::Float;
+use crate::cpu::kernels::float::Float;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 
 /// What is added to the product: `beta * data[row * row_stride + col * col_stride]`. Stride 0 broadcasts.

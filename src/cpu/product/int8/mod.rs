@@ -4,8 +4,8 @@
 //! graph is built.
 
 pub mod depthwise;
+pub mod dots;
 pub mod patches;
-pub mod product;
 
 use crate::cpu::simd::Simd;
 use crate::cpu::simd::dot::{Dot, ToBytes};

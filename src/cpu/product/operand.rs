@@ -4,9 +4,9 @@
 //! left operand, columns of the right one), each with one element per depth index. A *panel* holds `width`
 //! neighbouring lanes as `[depth][width]`, widened to `f32`; lanes beyond the last one are 0.
 
-use super::float::Float;
-use super::im2col::Im2col;
-use super::packed::Packed;
+use super::panels::Packed;
+use super::rows::Im2col;
+use crate::cpu::kernels::float::Float;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 
@@ -156,7 +156,7 @@ pub(super) fn copy<S: Simd, T: Float>(simd: S, from: &[T], to: &mut [f32]) {
 
 /// Writes `to[i] = from[i * hop]` over the whole of `to`.
 #[inline(always)]
-pub(super) fn gather<S: Simd, T: Float>(simd: S, from: &[T], hop: usize, to: &mut [f32]) {
+pub(crate) fn gather<S: Simd, T: Float>(simd: S, from: &[T], hop: usize, to: &mut [f32]) {
     if to.is_empty() {
         return;
     }

@@ -4,7 +4,7 @@
 //! Rows are cut into blocks of about equal height, so that none wastes much of a register tile. A block is
 //! `[depth / LANES][row][LANES]`: whole vectors are copied into it, and the micro-kernel reads it front to back.
 
-use super::gemm::panel_widths;
+use super::frame::panel_widths;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 

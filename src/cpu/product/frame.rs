@@ -6,11 +6,11 @@
 //! Every element is summed over the depth blocks in order, and within a block in order of the depth, whatever
 //! tile it lies in. So any split of rows and columns on panel borders gives the same bits.
 
-use super::epilogue::InRegisters;
-pub use super::epilogue::{Addend, Epilogue, Finish, Tail};
-use super::float::{Float, narrow};
-use super::pack::{Operand, Strided, depth_block, depth_blocks};
-use super::tiles::Tile;
+use super::finish::InRegisters;
+pub use super::finish::{Addend, Epilogue, Finish, Tail};
+use super::operand::{Operand, Strided, depth_block, depth_blocks};
+use crate::cpu::kernels::float::{Float, narrow};
+use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 
@@ -572,7 +572,7 @@ impl<T: Float> Kernel for DotLanes<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::kernels::tiles::{Matrices, Tiles};
+    use crate::cpu::schedule::tiles::{Matrices, Tiles};
 
     /// Small integers, so that sums are exact in any order.
     fn integers(len: usize, factor: usize) -> Vec<f32> {

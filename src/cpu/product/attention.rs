@@ -7,9 +7,9 @@
 //!
 //! Few queries are worked on one by one instead, with vectors along the columns: key and value stream through once.
 
-use super::float::Float;
-use super::rows::largest;
-use super::transpose::transpose;
+use crate::cpu::kernels::float::Float;
+use crate::cpu::kernels::rows::largest;
+use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use half::f16;
 

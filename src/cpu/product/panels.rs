@@ -1,9 +1,9 @@
 //! Operands that are packed beforehand, as a rule constants, and packing them piece by piece.
 
-use super::float::{Float, narrow};
-use super::im2col::{Im2col, PatchMatrix};
-use super::pack::{Operand, Strided, depth_block, depth_blocks};
+use super::operand::{Operand, Strided, depth_block, depth_blocks};
+use super::rows::{Im2col, PatchMatrix};
 use super::winograd::OutputTile;
+use crate::cpu::kernels::float::{Float, narrow};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
 use crate::dtype::DataType;

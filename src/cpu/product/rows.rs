@@ -1,7 +1,7 @@
 //! The matrix of image patches of a convolution as an operand of a matrix product, gathered while packing.
 
-use super::float::Float;
-use super::pack::{gather, transpose};
+use super::operand::{gather, transpose};
+use crate::cpu::kernels::float::Float;
 use crate::cpu::simd::Simd;
 use std::ops::Range;
 
@@ -217,7 +217,7 @@ impl<T: Float> Im2col<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::kernels::pack::Operand;
+    use crate::cpu::product::operand::Operand;
     use crate::cpu::simd::Isa;
 
     #[test]

@@ -1,7 +1,7 @@
 //! Disjoint parts of one output, written by several threads.
 
 use super::team::thread_number;
-use crate::cpu::threads::Threads;
+use crate::cpu::schedule::pool::Threads;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;

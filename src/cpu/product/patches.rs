@@ -1,13 +1,13 @@
 //! Products of the patches of an image with channels last and packed filters: what is contiguous in the image, whole rows
 //! of a patch, is copied to [`RowBlocks`], and multiplied there.
 
-use super::float::{Float, narrow, widen};
-use super::gemm::{Tail, panel_widths};
-use super::im2col::Im2col;
-use super::pack::{depth_block, depth_blocks};
-use super::packed::Packed;
+use super::frame::{Tail, panel_widths};
+use super::operand::{depth_block, depth_blocks};
+use super::panels::Packed;
 use super::row_blocks::{Multiply, RowBlocks, Start};
-use super::tiles::Tile;
+use super::rows::Im2col;
+use crate::cpu::kernels::float::{Float, narrow, widen};
+use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! The thread pools: one per number of threads, shared by all contexts of the process. The threads of a pool work in
-//! [teams](super::kernels::team), one for each dispatch that is running.
+//! [teams](super::team), one for each dispatch that is running.
 
-use super::kernels::team::{Team, is_within};
+use super::team::{Team, is_within};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;

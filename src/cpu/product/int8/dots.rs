@@ -2,7 +2,7 @@
 
 use super::Columns;
 use super::patches::Patches;
-use crate::cpu::kernels::tiles::Tile as OutputTile;
+use crate::cpu::schedule::tiles::Tile as OutputTile;
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel};
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut, share};

@@ -1,0 +1,6 @@
+//! How work is shared between threads.
+
+pub mod pool;
+pub mod shared;
+pub mod team;
+pub mod tiles;
