@@ -24,5 +24,6 @@ pub mod reference;
 pub mod runtime;
 pub mod session;
 pub mod shape;
+mod sync;
 #[cfg(test)]
 mod testing;

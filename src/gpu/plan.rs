@@ -14,10 +14,9 @@ use crate::description::{Computes, Description, Holdings, Origin, Processor, Ste
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Node, ValueId};
 use crate::shape::Descriptor;
-use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The passes that make operators which there are kernels for.
 pub const PASSES: Passes = Passes { layout: false, quantized: false, winograd: false, ..Passes::ALL };
@@ -338,15 +337,22 @@ impl Parts<'_> {
     }
 }
 
+/// The cost of compiling a kernel, as for [`Threads::split`](crate::cpu::schedule::pool::Threads::split): a millisecond or more.
+const COMPILE_COST: usize = 1 << 26;
+
 /// Compiles the kernels on all threads, each text once.
 fn compiled(device: &Device, env: &Env, unbuilt: Vec<Unbuilt>) -> Result<Vec<Launch>> {
     let by_source: BTreeMap<&str, &Unbuilt> = unbuilt.iter().map(|launch| (launch.source.as_str(), launch)).collect();
-    let compile = |(source, launch): (&&str, &&Unbuilt)| {
-        let pipeline = device.pipeline(launch.name, source, launch.places.len() as u32)?;
-        Ok((source.to_string(), pipeline))
-    };
+    let made: Vec<OnceLock<Result<Arc<Pipeline>>>> = by_source.iter().map(|_| OnceLock::new()).collect();
+    let items: Vec<_> = by_source.iter().zip(&made).collect();
+    env.threads.split(items.len(), 1, COMPILE_COST, |range| {
+        for ((source, launch), made) in &items[range] {
+            made.get_or_init(|| device.pipeline(launch.name, source, launch.places.len() as u32));
+        }
+    });
+    let made = made.into_iter().map(|made| made.into_inner().expect("all were compiled"));
     let pipelines: BTreeMap<String, Arc<Pipeline>> =
-        env.threads.install(|| by_source.par_iter().map(compile).collect::<Result<_>>())?;
+        by_source.keys().zip(made).map(|(source, made)| Ok((source.to_string(), made?))).collect::<Result<_>>()?;
     let launch = |unbuilt: Unbuilt| Launch {
         pipeline: pipelines[&unbuilt.source].clone(),
         name: unbuilt.name,

@@ -6,6 +6,7 @@ mod context;
 #[cfg(test)]
 mod context_tests;
 mod idle;
+mod queue;
 mod settings;
 mod system;
 mod template;

@@ -1,17 +1,18 @@
-//! Timelines: one ordered queue of work per context, served by background threads that all contexts of the process share.
-//! Whoever asks an idle timeline for something wakes one of them; it stays until the queue is empty. Work that is shorter
-//! than that may be done by whoever asks, in a [`Turn`].
+//! Timelines: one ordered queue of work per context, served by a thread of the pool that the work is shared on. Whoever asks an
+//! idle timeline for something wakes that thread, which leads the others, and it stays until the queue is empty. Work that is
+//! shorter than that may be done by whoever asks, in a [`Turn`].
 
 use super::background::{panicked, runtime, spawn};
 use super::idle::IdleArena;
+use super::queue::{Left, Queue, Server};
+use crate::cpu::schedule::computing;
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Wakes the thread that waits for the end of requests.
@@ -100,35 +101,7 @@ struct Worker {
     arena: Arc<IdleArena>,
     /// Why the context is lost.
     lost: OnceLock<Error>,
-    queue: Mutex<Queue>,
-    /// Number of requests that wait: so that looking for the next one takes no lock.
-    waiting: AtomicUsize,
-}
-
-#[derive(Default)]
-struct Queue {
-    requests: VecDeque<Request>,
-    /// Who serves them, or was asked to; nobody for `None`.
-    server: Option<Server>,
-    /// How many servers there have been.
-    servers: Server,
-    /// Whether whoever serves has done everything that was asked: anybody may take its place.
-    is_lingering: bool,
-}
-
-/// The number of a thread that serves a queue, from when it begins until nothing waits.
-type Server = u64;
-
-impl Queue {
-    /// The number of one more server, if there is none.
-    fn engage(&mut self) -> Option<Server> {
-        if self.server.is_some() {
-            return None;
-        }
-        self.servers += 1;
-        self.server = Some(self.servers);
-        self.server
-    }
+    queue: Queue<Request>,
 }
 
 /// The ordered queue of one context. What is in it when the last handle is dropped still runs.
@@ -143,8 +116,8 @@ impl Timeline {
     /// An OperationError when the background threads cannot be had.
     pub fn new(threads: Threads, isa: Isa) -> Result<Timeline> {
         runtime()?;
-        let (arena, lost, queue, waiting) = Default::default();
-        Ok(Timeline { worker: Arc::new(Worker { threads, isa, arena, lost, queue, waiting }) })
+        let (arena, lost) = Default::default();
+        Ok(Timeline { worker: Arc::new(Worker { threads, isa, arena, lost, queue: Queue::new() }) })
     }
 
     /// Appends `work`. It runs when everything before it is done, unless the context is lost by then; `done` is told
@@ -186,26 +159,12 @@ impl Timeline {
     }
 
     fn send(&self, request: Request) {
-        let engaged = {
-            let mut queue = self.worker.lock();
-            queue.requests.push_back(request);
-            self.worker.waiting.store(queue.requests.len(), Ordering::Release);
-            queue.engage()
-        };
-        engaged.into_iter().for_each(|server| wake(&self.worker, server));
+        self.worker.queue.push(request).into_iter().for_each(|server| wake(&self.worker, server));
     }
 
     /// The timeline for this thread, if nothing is under way and nothing waits.
     pub fn turn(&self) -> Option<Turn<'_>> {
-        let mut queue = self.worker.lock();
-        if !queue.requests.is_empty() {
-            return None;
-        }
-        if queue.is_lingering {
-            // That thread sees another number and goes to sleep, when it has woken who waits for what it did.
-            (queue.server, queue.is_lingering) = (None, false);
-        }
-        queue.engage().map(|server| Turn { worker: &self.worker, server })
+        self.worker.queue.take_turn().map(|server| Turn { worker: &self.worker, server })
     }
 
     /// Whether the context was lost, for work that takes long and can end early.
@@ -247,14 +206,9 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut queue = self.worker.lock();
-        if queue.requests.is_empty() {
-            queue.server = None;
-            drop(queue);
-            self.worker.arena.rest();
-        } else {
-            drop(queue);
-            wake(self.worker, self.server);
+        match self.worker.queue.give_back(self.server) {
+            true => self.worker.arena.rest(),
+            false => wake(self.worker, self.server),
         }
     }
 }
@@ -277,40 +231,39 @@ const MAX_HELD: usize = 64;
 /// follow it without a gap, and looking takes a microsecond.
 const PATIENCE: Duration = Duration::from_micros(100);
 
-/// Has a background thread serve the queue as `server`.
+/// Has a thread of the pool serve the queue as `server`, or another one where timelines of other contexts and their work take all of
+/// them: no context waits for what others do.
 fn wake(worker: &Arc<Worker>, server: Server) {
     let serving = worker.clone();
-    if let Err(error) = spawn(move || serve(&serving, server)) {
-        worker.refuse_all(&error);
+    if let Err(serve) = worker.threads.spawn(move || serve(&serving, server))
+        && let Err(error) = spawn(serve)
+    {
+        worker.queue.drain().into_iter().for_each(|request| request.done.finish(Err(error.clone())));
     }
 }
 
-/// Serves the queue until it is empty.
+/// Serves the queue until it is empty, with the same team for all requests.
 fn serve(worker: &Worker, server: Server) {
     let mut held = Held::default();
-    let mut next = worker.next(server);
-    loop {
-        while let Some(request) = next {
-            held.push(worker.handle(request));
-            next = worker.next(server);
-            if held.0.len() >= MAX_HELD || !next.as_ref().is_some_and(|next| next.short) {
-                held.tell(worker, next.is_none().then_some(server), Duration::ZERO);
-            }
-            next = next.or_else(|| held.finish(worker, server)).or_else(|| worker.linger(server));
+    let work = |request: Request| {
+        held.push(worker.handle(request));
+        let next = worker.queue.next(server);
+        if held.0.len() >= MAX_HELD || !next.as_ref().is_some_and(|next| next.short) {
+            held.tell(worker, next.is_none().then_some(server), Duration::ZERO);
         }
-        let mut queue = worker.lock();
-        if queue.server != Some(server) {
-            return;
-        }
-        queue.is_lingering = false;
-        if queue.requests.is_empty() {
-            queue.server = None;
-            drop(queue);
-            worker.arena.rest();
-            return;
-        }
-        drop(queue);
-        next = worker.next(server);
+        next.or_else(|| held.finish(worker, server))
+    };
+    if worker.threads.lead(|| worker.queue.serve(server, work, lingering)) == Left::AtRest {
+        worker.arena.rest();
+    }
+}
+
+/// Waits for one more request: gives whether to wait on.
+fn lingering() -> impl FnMut() -> bool {
+    let start = Instant::now();
+    move || {
+        std::thread::yield_now();
+        start.elapsed() < LINGER
     }
 }
 
@@ -346,7 +299,7 @@ impl Held {
         let wakes: Vec<Wake> = ended.into_iter().filter_map(|(mut done, result)| done.tell(result)).collect();
         // Ends are in order by now, whoever comes next. Whoever is woken often asks for more at once, and this thread may not
         // run again before that on a machine that has other work to do.
-        idle.filter(|_| self.0.is_empty()).into_iter().for_each(|server| worker.offer(server));
+        idle.filter(|_| self.0.is_empty()).into_iter().for_each(|server| worker.queue.offer(server));
         // Only when all are told, or they would run in between, once for each.
         wakes.into_iter().for_each(|wake| wake());
     }
@@ -355,7 +308,7 @@ impl Held {
     fn finish(&mut self, worker: &Worker, server: Server) -> Option<Request> {
         while !self.0.is_empty() {
             self.tell(worker, Some(server), PATIENCE);
-            if let Some(request) = worker.next(server) {
+            if let Some(request) = worker.queue.next(server) {
                 return Some(request);
             }
         }
@@ -364,54 +317,6 @@ impl Held {
 }
 
 impl Worker {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The request that waits longest, for `server`; nothing if that is another by now.
-    fn next(&self, server: Server) -> Option<Request> {
-        if self.waiting.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        let mut queue = self.lock();
-        if queue.server != Some(server) {
-            return None;
-        }
-        let next = queue.requests.pop_front();
-        self.waiting.store(queue.requests.len(), Ordering::Release);
-        queue.is_lingering = false;
-        next
-    }
-
-    /// Lets anybody take the place of `server`, who has done everything, until it begins with another request.
-    fn offer(&self, server: Server) {
-        let mut queue = self.lock();
-        debug_assert_eq!(queue.server, Some(server), "nobody else serves before");
-        queue.is_lingering = true;
-    }
-
-    /// The next request, if it comes soon and nobody else takes the timeline.
-    fn linger(&self, server: Server) -> Option<Request> {
-        let start = Instant::now();
-        loop {
-            match self.next(server) {
-                None if start.elapsed() < LINGER => std::thread::yield_now(),
-                next => return next,
-            }
-        }
-    }
-
-    /// Ends everything that waits, because no thread can be had to do it.
-    fn refuse_all(&self, error: &Error) {
-        let requests = {
-            let mut queue = self.lock();
-            queue.server = None;
-            self.waiting.store(0, Ordering::Release);
-            std::mem::take(&mut queue.requests)
-        };
-        requests.into_iter().for_each(|request| request.done.finish(Err(error.clone())));
-    }
-
     /// Does what is asked, or begins to.
     fn handle(&self, request: Request) -> (Done, Progress) {
         let Request { work, done, always, .. } = request;
@@ -429,7 +334,7 @@ impl Worker {
     /// Does `work`; a panic in it is an OperationError.
     fn attempt<T>(&self, work: impl FnOnce(&Env) -> Result<T>) -> Result<T> {
         let env = Env { threads: &self.threads, isa: self.isa, arena: &self.arena.arena };
-        catch_unwind(AssertUnwindSafe(|| work(&env))).unwrap_or_else(|panic| Err(panicked(&*panic)))
+        catch_unwind(AssertUnwindSafe(|| computing(|| work(&env)))).unwrap_or_else(|panic| Err(panicked(&*panic)))
     }
 
     /// How far it comes within `patience`.

@@ -1,6 +1,9 @@
 //! How work is shared between threads.
 
+mod cores;
 pub mod pool;
 pub mod shared;
-pub mod team;
+mod team;
 pub mod tiles;
+
+pub use cores::computing;

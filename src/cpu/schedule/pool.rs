@@ -1,71 +1,149 @@
-//! The thread pools: one per number of threads, shared by all contexts of the process. The threads of a pool work in
-//! [teams](super::team), one for each dispatch that is running.
+//! The thread pools: one per number of threads, shared by all contexts of the process. Each thread leads a [team](super::team)
+//! or is a member of one.
 
-use super::team::{Team, is_within};
+use super::cores::{Core, are_crowded, computing};
+use super::team::{Leader, is_within};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hint::spin_loop;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::thread::yield_now;
+use std::time::{Duration, Instant};
 
 /// Work below this many multiply-adds (or comparable element operations) runs on the calling thread.
 ///
-/// One core does some 60 multiply-adds per nanosecond in a matrix product, and a [`Team`] shares work out in about a
+/// One core does some 60 multiply-adds per nanosecond in a matrix product, and a [team](super::team) shares work out in about a
 /// microsecond: this is two.
 const MIN_PARALLEL_COST: usize = 1 << 17;
 
+/// How long a member waits for the next section before it leaves: long against a step that is not shared out, short
+/// against what a person or another process notices.
+const PATIENCE: Duration = Duration::from_micros(200);
+
+/// How long it waits without letting other threads have the core.
+const ALERT: Duration = Duration::from_micros(20);
+
+/// Looks between two at the clock: one or two microseconds.
+const LOOKS: u32 = 32;
+
 thread_local! {
     /// The team that this thread leads.
-    static TEAM: RefCell<Option<Arc<Team>>> = const { RefCell::new(None) };
+    static LEADER: RefCell<Option<Leader>> = const { RefCell::new(None) };
 }
 
 /// A handle to a thread pool of a fixed size. Cheap to clone.
 #[derive(Clone)]
 pub struct Threads {
-    pool: Arc<rayon::ThreadPool>,
+    pool: Arc<Pool>,
+}
+
+struct Pool {
+    threads: rayon::ThreadPool,
+    /// Threads that lead or serve a team, or are about to.
+    taken: AtomicUsize,
+}
+
+/// A thread of a pool that has something to do until this is dropped.
+struct Place(Arc<Pool>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Threads {
     /// The pool of `count` threads (at least 1, at most 1024) of this process, started when it is not running.
     pub fn new(count: usize) -> std::io::Result<Threads> {
-        static POOLS: Mutex<Option<HashMap<usize, Weak<rayon::ThreadPool>>>> = Mutex::new(None);
+        static POOLS: Mutex<Option<HashMap<usize, Weak<Pool>>>> = Mutex::new(None);
         let count = count.clamp(1, 1024);
         let mut pools = POOLS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let pools = pools.get_or_insert_with(HashMap::new);
         if let Some(pool) = pools.get(&count).and_then(Weak::upgrade) {
             return Ok(Threads { pool });
         }
-        let pool = rayon::ThreadPoolBuilder::new()
+        let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(count)
             .thread_name(|index| format!("webnn-{index}"))
+            // Whoever waits for the end of work that panicked is told when it is dropped. Without this the process ends.
+            .panic_handler(drop)
             .build()
             .map_err(std::io::Error::other)?;
-        let pool = Arc::new(pool);
+        let pool = Arc::new(Pool { threads, taken: AtomicUsize::new(0) });
         pools.insert(count, Arc::downgrade(&pool));
         Ok(Threads { pool })
     }
 
     /// Number of threads.
     pub fn count(&self) -> usize {
-        self.pool.current_num_threads()
+        self.pool.threads.current_num_threads()
     }
 
-    /// Runs `work` on this thread with the threads of the pool at hand: they stay awake for what
-    /// [`split`](Self::split) has for them until `work` is done.
-    pub fn install<R>(&self, work: impl FnOnce() -> R) -> R {
-        if self.count() == 1 || is_within() || TEAM.with_borrow(Option::is_some) {
+    /// Runs `work` on a thread of the pool that has nothing else to do, or gives it back if there is none.
+    pub fn spawn<W: FnOnce() + Send + 'static>(&self, work: W) -> Result<(), W> {
+        let Some(place) = self.place() else { return Err(work) };
+        self.pool.threads.spawn(move || {
+            let _place = place;
+            work();
+        });
+        Ok(())
+    }
+
+    /// A thread that has nothing to do.
+    fn place(&self) -> Option<Place> {
+        let count = self.count();
+        let one_more = |taken| (taken < count).then_some(taken + 1);
+        self.pool.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Place(self.pool.clone()))
+    }
+
+    /// Runs `work` on this thread as the leader of a team, which threads of the pool join when [`split`](Self::split) or
+    /// [`install`](Self::install) needs them.
+    pub fn lead<R>(&self, work: impl FnOnce() -> R) -> R {
+        if self.count() == 1 || is_within() || LEADER.with_borrow(Option::is_some) {
             return work();
         }
-        let led = Led::new(self.count());
-        self.invite(&led.0);
+        LEADER.set(Some(Leader::new(self.count())));
+        let _led = Led;
         work()
     }
 
-    /// Asks for the members that are missing.
-    fn invite(&self, team: &Arc<Team>) {
-        for _ in 0..team.missing() {
+    /// Runs `work`, which computes, on this thread, with the threads of the pool at hand: they stay awake for what
+    /// [`split`](Self::split) has for them until `work` is done.
+    pub fn install<R>(&self, work: impl FnOnce() -> R) -> R {
+        computing(|| {
+            self.lead(|| {
+                if self.leads() {
+                    LEADER.with_borrow(|leader| leader.iter().for_each(|leader| self.invite(leader)));
+                }
+                work()
+            })
+        })
+    }
+
+    /// Whether this thread leads a team of this pool, and is not within a piece.
+    fn leads(&self) -> bool {
+        !is_within()
+            && LEADER.with_borrow(|leader| leader.as_ref().is_some_and(|led| led.team().size() == self.count()))
+    }
+
+    /// Asks for the members that are missing, as far as there are cores for them: more would only be in the way.
+    fn invite(&self, leader: &Leader) {
+        for _ in 0..leader.team().missing() {
+            let Some(core) = Core::find() else { return };
+            let team = leader.team().clone();
             team.expect_member();
-            let team = team.clone();
-            self.pool.spawn(move || team.serve());
+            let serve = move || {
+                let _core = core;
+                team.serve(waiting);
+            };
+            // Whoever keeps the threads busy leads or serves another team.
+            if let Err(serve) = self.spawn(serve) {
+                leader.team().forget_member();
+                return drop(serve);
+            }
         }
     }
 
@@ -93,44 +171,50 @@ impl Threads {
         let length = items.div_ceil(grain).div_ceil(parts) * grain;
         let ranges = items.div_ceil(length);
         let piece = |part: usize| work(part * length..((part + 1) * length).min(items));
-        if is_within() {
-            return (0..ranges).for_each(piece);
-        }
-        self.install(|| {
-            match TEAM.with_borrow(Clone::clone).filter(|team| team.size() == self.count()) {
-                Some(team) => {
-                    self.invite(&team);
-                    team.share(ranges, &piece);
-                }
-                // Within the work of another number of threads.
-                None => (0..ranges).for_each(piece),
+        self.lead(|| {
+            // Within a piece, or within the work of another number of threads.
+            if !self.leads() {
+                return (0..ranges).for_each(piece);
             }
+            LEADER.with_borrow_mut(|leader| {
+                let leader = leader.as_mut().expect("this thread leads");
+                self.invite(leader);
+                leader.share(ranges, &piece);
+            });
         });
     }
 }
 
-/// The team that this thread leads, until it is dropped, also by a panic.
-struct Led(Arc<Team>);
-
-impl Led {
-    fn new(count: usize) -> Led {
-        let team = Team::new(count);
-        TEAM.set(Some(team.clone()));
-        Led(team)
-    }
-}
+/// Ends the team that this thread leads when it is dropped, also by a panic.
+struct Led;
 
 impl Drop for Led {
     fn drop(&mut self) {
-        TEAM.set(None);
-        self.0.close();
+        LEADER.set(None);
+    }
+}
+
+/// A wait of a member: gives whether to wait on.
+fn waiting() -> impl FnMut() -> bool {
+    let (start, mut looks, mut is_alert) = (Instant::now(), 0, true);
+    move || {
+        looks += 1;
+        if is_alert && looks % LOOKS != 0 {
+            spin_loop();
+            return true;
+        }
+        let waited = start.elapsed();
+        is_alert = waited < ALERT;
+        if !is_alert {
+            yield_now();
+        }
+        waited < PATIENCE && !are_crowded()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn split_covers_every_item_once() {
@@ -165,5 +249,32 @@ mod tests {
         let a = Threads::new(3).unwrap();
         let b = Threads::new(3).unwrap();
         assert!(Arc::ptr_eq(&a.pool, &b.pool));
+    }
+
+    #[test]
+    fn a_pool_takes_as_much_work_as_it_has_threads() {
+        let threads = Threads::new(5).unwrap();
+        let (go, held) = std::sync::mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let work = || {
+            let held = held.clone();
+            // Ends when `go` is dropped.
+            move || _ = held.lock().unwrap().recv()
+        };
+        for _ in 0..5 {
+            assert!(threads.spawn(work()).is_ok());
+        }
+        assert!(threads.spawn(work()).is_err(), "all threads are taken");
+        // Nobody comes to help.
+        let count = AtomicUsize::new(0);
+        threads.split(100, 1, 1 << 20, |range| _ = count.fetch_add(range.len(), Ordering::Relaxed));
+        assert_eq!(count.into_inner(), 100);
+        drop(go);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while threads.pool.taken.load(Ordering::Relaxed) > 0 {
+            assert!(Instant::now() < deadline, "threads are free again");
+            yield_now();
+        }
+        assert!(threads.spawn(|| panic!("this ends no process")).is_ok());
     }
 }
