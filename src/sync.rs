@@ -6,13 +6,11 @@ pub use loom::{
     cell::UnsafeCell,
     sync::atomic::{AtomicBool, AtomicUsize},
     sync::{Mutex, MutexGuard},
-    thread_local,
 };
 #[cfg(not(loom))]
 pub use std::{
     sync::atomic::{AtomicBool, AtomicUsize},
     sync::{Mutex, MutexGuard},
-    thread_local,
 };
 
 /// [`std::cell::UnsafeCell`] with the interface of loom's, which sees each access from its begin to its end.
@@ -36,6 +34,17 @@ impl<T> UnsafeCell<T> {
         write(self.0.get())
     }
 }
+
+/// Variables of each thread, with constants that they begin with.
+macro_rules! of_thread {
+    ($($(#[$meta:meta])* $NAME:ident: $Type:ty = $first:expr;)*) => {
+        #[cfg(not(loom))]
+        std::thread_local! { $($(#[$meta])* static $NAME: $Type = const { $first };)* }
+        #[cfg(loom)]
+        loom::thread_local! { $($(#[$meta])* static $NAME: $Type = $first;)* }
+    };
+}
+pub(crate) use of_thread;
 
 /// A turn of a wait for another thread that is about to be done; `turn` counts them.
 pub fn pause(turn: usize) {

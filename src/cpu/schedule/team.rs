@@ -5,7 +5,7 @@
 //! and the thread that leads the team does whatever nobody else has taken. A member that comes when a section has been closed
 //! does not get in, so the leader waits for those only that are within a piece.
 
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, UnsafeCell, pause, thread_local};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, UnsafeCell, of_thread, pause};
 use std::any::Any;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -16,11 +16,11 @@ use std::sync::{Arc, PoisonError};
 /// Calls with each number below a count.
 type Section<'a> = dyn Fn(usize) + Sync + 'a;
 
-thread_local! {
+of_thread! {
     /// This thread's number in the team that it works in: 0 leads.
-    static NUMBER: Cell<usize> = const { Cell::new(0) };
+    NUMBER: Cell<usize> = Cell::new(0);
     /// Whether this thread is within a piece of a section: sections within are not shared out.
-    static WITHIN: Cell<bool> = const { Cell::new(false) };
+    WITHIN: Cell<bool> = Cell::new(false);
 }
 
 /// The number of this thread among those that share the section that it works on; 0 elsewhere.
