@@ -17,11 +17,12 @@ export const TOLERANCES = { float32: 1e-4, float16: 2e-2 };
 export const QUANTISATION_STEPS = 2;
 
 /**
- * Outputs of dynamically quantized models may be off by as much as quantization itself, in the root mean square. Where an
- * activation lies between two steps, rounding in another order takes the other one, and all layers after it multiply such
- * places: a relative change of 1e-7 in the scales is already 0.4 to 0.7 of it. If nothing but the weights were common, it
- * would be 1: weights and activations have 8 bits each, so half of the variance comes from the activations, once in each of
- * the two results.
+ * How far outputs of dynamically quantized models may be off, as a multiple of what quantization changed, both as root mean
+ * squares. Their values are multiples of no step. An activation halfway between two steps goes to either with the last bit
+ * of a sum, and each layer multiplies such places: a relative change of 1e-7 in the scales makes 0.4 to 0.7. The most that
+ * rounding can make is 1: weights and activations have 8 bits each, so half of the variance comes from the activations, and
+ * two results with the same weights differ by twice that half. Single operators are compared exactly, by the tests of the
+ * onnx package.
  */
 const QUANTIZATION_ERROR = 1;
 
