@@ -1,6 +1,7 @@
 //! How work is shared between threads.
 
 mod cores;
+pub mod partition;
 pub mod pool;
 pub mod shared;
 mod team;

@@ -169,17 +169,28 @@ impl Threads {
         // More ranges than threads, so that a thread that lost its core, or came late, does not hold up the others.
         let parts = (parts * 4).min(worthwhile).min(items.div_ceil(grain));
         let length = items.div_ceil(grain).div_ceil(parts) * grain;
-        let ranges = items.div_ceil(length);
-        let piece = |part: usize| work(part * length..((part + 1) * length).min(items));
+        self.share_dyn(items.div_ceil(length), &|part| work(part * length..((part + 1) * length).min(items)));
+    }
+
+    /// Calls `work` with every number below `count` once, in parallel when `cost` (of all of them, in multiply-adds) is
+    /// worth it.
+    pub fn share(&self, count: usize, cost: usize, work: impl Fn(usize) + Sync) {
+        if self.count() == 1 || count <= 1 || cost < 2 * MIN_PARALLEL_COST {
+            return (0..count).for_each(work);
+        }
+        self.share_dyn(count, &work);
+    }
+
+    fn share_dyn(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
         self.lead(|| {
             // Within a piece, or within the work of another number of threads.
             if !self.leads() {
-                return (0..ranges).for_each(piece);
+                return (0..count).for_each(work);
             }
             LEADER.with_borrow_mut(|leader| {
                 let leader = leader.as_mut().expect("this thread leads");
                 self.invite(leader);
-                leader.share(ranges, &piece);
+                leader.share(count, work);
             });
         });
     }
