@@ -2,6 +2,7 @@
 
 import { deviation } from 'd3-array';
 import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
+import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
 import { largestDifference } from 'webnn-node-cli/lib/statistics.mjs';
 
 /**
@@ -14,6 +15,16 @@ export const TOLERANCES = { float32: 1e-4, float16: 2e-2 };
 
 /** Quantised outputs may be off by so many steps: sums that nearly tie are rounded to either side. */
 export const QUANTISATION_STEPS = 2;
+
+/**
+ * How far outputs of dynamically quantized models may be off, as a multiple of what quantization changed, both as root mean
+ * squares. Their values are multiples of no step. An activation halfway between two steps goes to either with the last bit
+ * of a sum, and each layer multiplies such places: a relative change of 1e-7 in the scales makes 0.4 to 0.7. The most that
+ * rounding can make is 1: weights and activations have 8 bits each, so half of the variance comes from the activations, and
+ * two results with the same weights differ by twice that half. Single operators are compared exactly, by the tests of the
+ * onnx package.
+ */
+const QUANTIZATION_ERROR = 1;
 
 /** Steps are multiples of a float32 and rounded themselves. */
 const STEP_ROUNDING = 0.1;
@@ -33,15 +44,48 @@ function quantisationStep(values) {
 }
 
 /**
+ * The mean square of the differences of two lists; infinite where one is longer.
+ *
+ * @param {ArrayLike<number>} a
+ * @param {ArrayLike<number>} b
+ */
+function meanSquare(a, b) {
+  if (a.length !== b.length) return Infinity;
+  let sum = 0;
+  for (let i = 0; i < a.length; i++) {
+    sum += (a[i] - b[i]) ** 2;
+  }
+  return sum / a.length;
+}
+
+/** @typedef {Pick<import('webnn-node-cli/lib/types.mjs').Tensor, 'dataType' | 'data'>} Values */
+
+/**
+ * Reads what an output is compared with.
+ *
+ * @param {import('./models.mjs').Reference} reference
+ * @returns {Promise<{ expected: Values, unquantized?: Values }>}
+ */
+export async function readReference({ file, unquantized }) {
+  return { expected: await readNpy(file), ...(unquantized !== undefined && { unquantized: await readNpy(unquantized) }) };
+}
+
+/**
  * Compares one output with its reference.
  *
- * @param {Pick<import('webnn-node-cli/lib/types.mjs').Tensor, 'dataType' | 'data'>} got
- * @param {Pick<import('webnn-node-cli/lib/types.mjs').Tensor, 'dataType' | 'data'>} expected
+ * @param {Values} got
+ * @param {Values} expected
  * @param {import('./types.mjs').Kind} kind of the model
+ * @param {Values} [unquantized] what the network gave before it was quantized, of a model that quantizes its activations by
+ *   their ranges in each run
  * @returns {import('./types.mjs').Deviation}
  */
-export function compareOutput(got, expected, kind) {
+export function compareOutput(got, expected, kind, unquantized) {
   const [a, b] = [numbersOf(got), numbersOf(expected)];
+  if (unquantized !== undefined) {
+    const quantization = meanSquare(numbersOf(unquantized), b);
+    return { error: Math.sqrt(meanSquare(a, b) / quantization), allowed: QUANTIZATION_ERROR, unit: 'quantization errors' };
+  }
   const difference = largestDifference(a, b);
   if (kind === 'int8') {
     const error = difference === 0 ? 0 : difference / quantisationStep(b);

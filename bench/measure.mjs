@@ -7,7 +7,7 @@ import { median } from 'd3-array';
 import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
 import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
 import { isDirty } from 'webnn-node-cli/lib/statistics.mjs';
-import { compareOutput, worst } from './check.mjs';
+import { compareOutput, readReference, worst } from './check.mjs';
 import { residentMemory, untilAtRest, watched } from './machine.mjs';
 import { ENGINES } from './peers.mjs';
 
@@ -85,8 +85,8 @@ export async function checkOutputs(process, model) {
     for (const [i, name] of names.entries()) {
       const reference = model.outputs[name];
       if (reference === null) continue;
-      const [got, expected] = [await readNpy(files[i]), await readNpy(reference)];
-      comparisons.push({ output: name, ...compareOutput(got, expected, model.kind) });
+      const { expected, unquantized } = await readReference(reference);
+      comparisons.push({ output: name, ...compareOutput(await readNpy(files[i]), expected, model.kind, unquantized) });
     }
     return comparisons.length === 0 ? undefined : worst(comparisons);
   } finally {

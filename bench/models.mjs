@@ -1,4 +1,5 @@
-// Models to measure: NAME.onnx, with the folder NAME of in_INPUT.npy and out_OUTPUT.npy beside it.
+// Models to measure: NAME.onnx, with the folder NAME of in_INPUT.npy and out_OUTPUT.npy beside it, and of dynamically
+// quantized ones out_float_OUTPUT.npy.
 
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +16,12 @@ const QUANTISED = /(^|\.)(QuantizeLinear|DynamicQuantizeLinear|ConvInteger|MatMu
  * @property {import('./types.mjs').Kind} kind what it computes in
  * @property {number} weightBytes of its weights in the file
  * @property {Record<string, string>} inputs .npy files by name, in the order of the model
- * @property {Record<string, string | null>} outputs .npy files of the reference by name; null where there is none
+ * @property {Record<string, Reference | null>} outputs by name; null where nothing says what is right
+ *
+ * @typedef {object} Reference
+ * @property {string} file .npy file of the reference
+ * @property {string} [unquantized] .npy file of what the network gave before it was quantized, of a model that quantizes its
+ *   activations by their ranges in each run
  */
 
 /**
@@ -33,18 +39,26 @@ function kindOf({ operators, inputs, outputs }) {
  * @param {string} directory
  * @param {string} name
  * @returns {BenchModel}
+ * @throws {Failure} without its inputs
  */
-function describeModel(directory, name) {
+export function describeModel(directory, name) {
   const file = join(directory, `${name}.onnx`);
   const inspection = inspectModel(file);
-  /** @type {(kind: 'in' | 'out', value: { name: string }) => string} */
+  /** @type {(kind: 'in' | 'out' | 'out_float', value: { name: string }) => string} */
   const beside = (kind, { name: value }) => join(directory, name, `${kind}_${value}.npy`);
   const inputs = Object.fromEntries(inspection.inputs.map((input) => [input.name, beside('in', input)]));
   const missing = Object.values(inputs).find((input) => !existsSync(input));
   if (missing !== undefined) {
     throw new Failure(`${file}: its input ${missing} is missing`, 2);
   }
-  const reference = (/** @type {{ name: string }} */ output) => (existsSync(beside('out', output)) ? beside('out', output) : null);
+  const isDynamic = 'DynamicQuantizeLinear' in inspection.operators;
+  /** @type {(output: { name: string }) => Reference | null} */
+  const reference = (output) => {
+    const [expected, unquantized] = [beside('out', output), beside('out_float', output)];
+    const needed = isDynamic ? [expected, unquantized] : [expected];
+    if (!needed.every((one) => existsSync(one))) return null;
+    return isDynamic ? { file: expected, unquantized } : { file: expected };
+  };
   return {
     name,
     file,

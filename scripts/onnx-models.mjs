@@ -1,13 +1,15 @@
 // `npm run test:onnx-models`: writes the benchmark models with their reference results once under target/, then
 // loads and runs them all.
 //
-//   npm run test:onnx-models                       all models (1.4 GB under target/)
+//   npm run test:onnx-models                       all models (1.6 GB under target/)
 //   npm run test:onnx-models -- --only a,b         these
 //   npm run test:onnx-models -- --generator FILE   with another make_models.py than ../shared/bench/make_models.py
+//
+// scripts/python/bench_models.py adds models to those of make_models.py, whose module it uses.
 
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { entry, Failure, outputOf, root, run, say } from './process.mjs';
 import { pythonEnvironment } from './python.mjs';
@@ -16,6 +18,7 @@ import { setUp } from './setup.mjs';
 const USAGE = 'usage: npm run test:onnx-models -- [--only MODEL,...] [--generator make_models.py]';
 const DIRECTORY = join(root, 'target', 'onnx-models');
 const GENERATOR = join(root, '..', 'shared', 'bench', 'make_models.py');
+const OWN_GENERATOR = join(root, 'scripts', 'python', 'bench_models.py');
 
 /** Reads the command line. @throws {Failure} with exit status 2 when it cannot be understood */
 function readArguments() {
@@ -41,33 +44,42 @@ function readArguments() {
 }
 
 /**
- * Writes the models that are not there yet, or were written by another generator.
+ * Writes the models that are not there yet, or were written by other generators.
  *
  * @param {{ only?: string[], generator: string }} options
  */
 async function writeModels({ only, generator }) {
   const python = await pythonEnvironment('models');
-  const all = outputOf(python, [generator, '--list'])?.split(/\r?\n/);
-  if (all === undefined) {
-    throw new Failure(`${generator} --list fails`);
-  }
+  // The folder of make_models.py belongs to others: nothing is written there.
+  const env = { PYTHONPATH: dirname(generator), PYTHONDONTWRITEBYTECODE: '1' };
+  const generators = [generator, OWN_GENERATOR];
+  const namesOf = new Map(generators.map((file) => {
+    const names = outputOf(python, [file, '--list'], { env })?.split(/\r?\n/);
+    if (names === undefined) {
+      throw new Failure(`${file} --list fails`);
+    }
+    return [file, names];
+  }));
+  const all = [...namesOf.values()].flat();
   const unknown = only?.find((name) => !all.includes(name));
   if (unknown !== undefined) {
     throw new Failure(`--only: there is no model ${unknown}; there are ${all.join(', ')}`, 2);
   }
-  const stamp = join(DIRECTORY, 'generator.sha256');
+  const stamp = join(DIRECTORY, 'generators.sha256');
   const manifest = join(DIRECTORY, 'manifest.json');
-  const hash = createHash('sha256').update(readFileSync(generator)).digest('hex');
+  const hash = createHash('sha256').update(Buffer.concat(generators.map((file) => readFileSync(file)))).digest('hex');
   if (!existsSync(stamp) || readFileSync(stamp, 'utf8') !== hash) {
     rmSync(DIRECTORY, { recursive: true, force: true });
     mkdirSync(DIRECTORY, { recursive: true });
     writeFileSync(stamp, hash);
   }
-  // The generator adds a model to the manifest when all its files are written.
+  // A generator adds a model to the manifest when all its files are written.
   const written = existsSync(manifest) ? Object.keys(JSON.parse(readFileSync(manifest, 'utf8'))) : [];
-  const missing = (only ?? all).filter((name) => !written.includes(name));
-  if (missing.length > 0) {
-    await run('writing of the models', python, [generator, DIRECTORY, '--only', missing.join(',')]);
+  for (const [file, names] of namesOf) {
+    const missing = names.filter((name) => (only ?? all).includes(name) && !written.includes(name));
+    if (missing.length > 0) {
+      await run('writing of the models', python, [file, DIRECTORY, '--only', missing.join(',')], { env });
+    }
   }
 }
 

@@ -129,9 +129,10 @@ export function npmOutput(step, args, options) {
  * Standard output of `command`, trimmed, or `undefined` where it cannot be run or fails.
  * @param {string} command
  * @param {string[]} args
+ * @param {{ env?: Record<string, string> }} [options] `env` is added to the environment
  */
-export function outputOf(command, args) {
-  const result = spawnSync(command, args, { cwd: root, encoding: 'utf8' });
+export function outputOf(command, args, { env = {} } = {}) {
+  const result = spawnSync(command, args, { cwd: root, encoding: 'utf8', env: { ...process.env, ...env } });
   return result.status === 0 ? result.stdout.trim() : undefined;
 }
 

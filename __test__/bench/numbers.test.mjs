@@ -74,6 +74,18 @@ test('quantised outputs are compared in quantisation steps', () => {
   assert.equal(compareOutput(float32(2, 2), float32(2, 2), 'int8').error, 0);
 });
 
+test('outputs of dynamically quantized models are compared with what quantization changed', () => {
+  const [expected, unquantized] = [float32(0, 1, 2, 3), float32(0.5, 0.5, 2.5, 2.5)];
+  const off = (...values) => compareOutput(float32(...values), expected, 'int8', unquantized);
+  assert.equal(off(0, 1, 2, 3).error, 0);
+  assert.equal(off(0, 1, 2.5, 2.5).error, Math.SQRT1_2);
+  assert.equal(isRight(off(1, 1, 2, 3)), true);
+  assert.equal(isRight(off(1.5, 1, 2, 3)), false);
+  for (const values of [[NaN, 1, 2, 3], [0, 1, 2], [Infinity, 1, 2, 3]]) {
+    assert.equal(isRight(off(...values)), false);
+  }
+});
+
 test('the worst comparison is the one furthest above what it is allowed', () => {
   const [a, b] = [{ error: 1, allowed: 2 }, { error: 0.5, allowed: 0.1 }];
   assert.equal(worst([a, b]), b);

@@ -1,5 +1,5 @@
-// Every model of bench/make_models.py: loaded, run, compared with onnxruntime's results. `npm run test:onnx-models`
-// writes the models first and names their folder.
+// Every model of make_models.py and bench_models.py: loaded, run, compared with onnxruntime's results. `npm run
+// test:onnx-models` writes the models first and names their folder.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -7,47 +7,26 @@ import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { ml } from 'webnn-node';
 import { loadModel } from 'webnn-node/onnx';
+import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
 import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
-import { valuesOf } from './tensors.mjs';
-
-/** Of the largest value of an output. onnxruntime's own optimisations differ from each other by up to 5e-6. */
-const FLOAT32_TOLERANCE = 1e-3;
-
-/** The same for float16, against a computation in float32: one step of float16 is 9.8e-4, and six layers add up. */
-const FLOAT16_TOLERANCE = 2e-2;
-
-/** Quantised outputs may be off by so many steps: sums that nearly tie are rounded to either side. */
-const QUANTISATION_STEPS = 2;
+import { compareOutput, readReference } from '../../bench/check.mjs';
+import { describeModel } from '../../bench/models.mjs';
 
 const directory = process.env.ONNX_MODELS;
 assert.ok(directory, 'ONNX_MODELS does not name the folder of the models; run `npm run test:onnx-models`');
 const manifest = JSON.parse(readFileSync(path.join(directory, 'manifest.json'), 'utf8'));
 const only = process.env.ONNX_MODELS_ONLY?.split(',');
 
-const largest = (values) => values.reduce((max, value) => Math.max(max, Math.abs(value)), 0);
-const largestDifference = (a, b) => a.reduce((max, value, i) => Math.max(max, Math.abs(value - b[i])), 0);
 const argMax = (values) => values.indexOf(values.reduce((a, b) => Math.max(a, b)));
 
-/** The quantisation step of values that all are multiples of it: the smallest distance of two of them. */
-function quantisationStep(values) {
-  const sorted = [...new Set(values)].sort((a, b) => a - b);
-  return sorted.slice(1).reduce((step, value, i) => Math.min(step, value - sorted[i]), Infinity);
-}
-
-function assertAgrees(entry, output, got, expected) {
-  assert.equal(got.length, expected.length, output.name);
-  assert.ok(got.every(Number.isFinite), `${output.name}: not all finite`);
-  const difference = largestDifference(got, expected);
-  if ('QuantizeLinear' in entry.ops) {
-    assert.equal(argMax(got), argMax(expected), `${output.name}: the place of the largest value`);
-    const steps = difference / quantisationStep(expected);
-    // A tenth for the rounding of float32 in the multiples themselves.
-    assert.ok(steps <= QUANTISATION_STEPS + 0.1, `${output.name}: off by ${steps} quantisation steps`);
-    return;
+/** Compares an output as the benchmark does it. */
+function assertAgrees(name, got, { expected, unquantized }, kind) {
+  const { error, allowed, unit } = compareOutput(got, expected, kind, unquantized);
+  assert.ok(error <= allowed, `${name}: off by ${error} ${unit}, allowed are ${allowed}`);
+  if (kind === 'int8' && unquantized === undefined) {
+    const [place, right] = [got, expected].map((tensor) => argMax(numbersOf(tensor)));
+    assert.equal(place, right, `${name}: the place of the largest value`);
   }
-  const tolerance = output.dtype === 'float16' ? FLOAT16_TOLERANCE : FLOAT32_TOLERANCE;
-  const relative = difference / largest(expected);
-  assert.ok(relative <= tolerance, `${output.name}: off by ${relative} of its largest value, allowed are ${tolerance}`);
 }
 
 let context;
@@ -68,9 +47,10 @@ for (const [name, entry] of Object.entries(manifest)) {
         feeds[input.name] = (await readNpy(path.join(directory, input.npy))).data;
       }
       const results = await model.run(feeds);
+      const { kind, outputs } = describeModel(directory, name);
       for (const output of entry.outputs) {
-        const expected = await readNpy(path.join(directory, output.npy));
-        assertAgrees(entry, output, valuesOf(results[output.name].data, output.dtype), valuesOf(expected.data, expected.dataType));
+        assert.ok(outputs[output.name], `${output.name} has no reference`);
+        assertAgrees(output.name, results[output.name], await readReference(outputs[output.name]), kind);
       }
     } finally {
       model.destroy();

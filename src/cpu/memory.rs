@@ -1,7 +1,8 @@
 //! What a step of a plan sees of the memory of a dispatch.
 
+use super::kernels::float::{Floats, FloatsMut};
 use crate::compile::memory::{Place, Space};
-use crate::dtype::Element;
+use crate::dtype::{DataType, Element};
 use crate::memory::{Buffer, elements, elements_mut};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -189,6 +190,14 @@ impl<'a> Io<'a> {
         self.optional(index).expect("the rule row requires this operand")
     }
 
+    /// The floating-point elements of the operand at `index`, which are of type `dtype`, if it was given.
+    pub fn floats(&self, index: usize, dtype: DataType) -> Option<Floats<'a>> {
+        match dtype {
+            DataType::Float16 => self.optional(index).map(Floats::F16),
+            _ => self.optional(index).map(Floats::F32),
+        }
+    }
+
     /// Number of operands, absent ones included.
     pub fn inputs(&self) -> usize {
         self.inputs.len()
@@ -209,6 +218,17 @@ impl<'a> Io<'a> {
         // SAFETY: by the contract of `new` nobody else accesses the region for `'a`; `taken` makes sure that it is
         // handed out once.
         elements_mut(unsafe { std::slice::from_raw_parts_mut(region.start, region.bytes) })
+    }
+
+    /// As [`output`](Self::output), of floating-point elements of type `dtype`.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn floats_output(&mut self, dtype: DataType) -> FloatsMut<'a> {
+        match dtype {
+            DataType::Float16 => FloatsMut::F16(self.output()),
+            _ => FloatsMut::F32(self.output()),
+        }
     }
 
     /// The scratch memory, with anything in it. Can be taken once.

@@ -2,15 +2,16 @@
 //! copies are enough are given back at once.
 
 use super::lower::Lowered;
+use super::product::panels::Panels;
 use super::steps::Step;
-use super::steps::gather::{PackedGatherStep, PackedMatrix};
+use super::steps::gather::PackedGatherStep;
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::memory::Buffer;
 use crate::ops::Op;
 use std::collections::HashMap;
 
 /// A packed matrix, and whether the product that it was packed for multiplies with the transposed one.
-type Tied = (PackedMatrix, bool);
+type Tied = (Panels, bool);
 
 /// The readers of the constants of a graph.
 pub struct Readers {

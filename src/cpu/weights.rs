@@ -1,14 +1,12 @@
 //! Constants as steps need them: read in pieces for packing, so that large mapped weights are never in memory twice, and
 //! one buffer for all steps and graphs of the process that need the same bytes.
 
-use super::kernels::float::{Float, widen};
-use super::product::panels::PanelForm;
-use super::simd::Isa;
+use super::kernels::float::Floats;
 use crate::dtype::{DataType, Element};
 use crate::error::Result;
 use crate::ir::Constant;
-use crate::memory::{Buffer, MIN_SHARED_BYTES, Mapped, WeakBuffers, bytes_of, elements, elements_mut, share};
-use half::f16;
+use crate::memory::{Buffer, MIN_SHARED_BYTES, Mapped, WeakBuffers, bytes_of, elements, share};
+use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
@@ -34,10 +32,7 @@ enum Source<'a> {
 
 /// Room for pieces that are read. Grows as needed.
 #[derive(Default)]
-pub struct Staging {
-    piece: Option<Buffer>,
-    halves: Option<Buffer>,
-}
+pub struct Staging(Option<Buffer>);
 
 impl<'a> Weights<'a> {
     /// The elements of `constant`, which are of type `dtype`.
@@ -59,35 +54,35 @@ impl<'a> Weights<'a> {
         Weights { first: self.first + count, ..self }
     }
 
-    /// How many elements of type `T` should be read in one [`piece`](Self::piece): any number if they are in memory.
-    pub fn piece_len<T: Element>(&self) -> usize {
+    /// The type of the elements.
+    pub fn dtype(&self) -> DataType {
+        self.dtype
+    }
+
+    /// How many elements should be read in one [`piece`](Self::piece): any number if they are in memory.
+    pub fn piece_len(&self) -> usize {
         match self.source {
-            Source::Slice(_) | Source::Memory(_) if self.dtype == T::DATA_TYPE => usize::MAX,
-            _ => PIECE_BYTES / size_of::<T>(),
+            Source::Slice(_) | Source::Memory(_) => usize::MAX,
+            Source::Mapped(_) => PIECE_BYTES / self.dtype.size(),
         }
     }
 
-    /// The elements `range` as `T`: in memory where they are, or read to `staging`, and widened from float16 if `T` is
-    /// `f32`.
+    /// The elements `range`, in memory where they are, or read to `staging`.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the copy, an `OperationError` when a mapped file cannot be read.
     ///
     /// # Panics
-    /// If there are fewer elements, or they are of another type than `T` and not float16.
-    pub fn piece<'s, T: Float>(&self, isa: Isa, range: Range<usize>, staging: &'s mut Staging) -> Result<&'s [T]>
+    /// If there are fewer elements, or they are no floats.
+    pub fn piece<'s>(&self, range: Range<usize>, staging: &'s mut Staging) -> Result<Floats<'s>>
     where
         'a: 's,
     {
-        let Staging { piece, halves } = staging;
-        if T::DATA_TYPE == self.dtype {
-            return Ok(elements(self.stored(range, piece)?));
-        }
-        assert_eq!(self.dtype, DataType::Float16, "only float16 is widened");
-        let wide = elements_mut::<T>(room(piece, range.len() * size_of::<T>())?);
-        let halves: &[f16] = elements(self.stored(range, halves)?);
-        widen(isa, halves, T::as_f32_mut(wide).expect("float16 is widened to f32"));
-        Ok(wide)
+        let bytes = self.stored(range, &mut staging.0)?;
+        Ok(match self.dtype {
+            DataType::Float16 => Floats::F16(elements(bytes)),
+            _ => Floats::F32(elements(bytes)),
+        })
     }
 
     /// The bytes of the elements `range`, as they are stored.
@@ -108,23 +103,13 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// The buffer that `make` packs these elements to in the way that `form` says: one for all who ask for the same.
+    /// The buffer that `make` packs these elements to, in a way that `form` tells in every detail: one for all who ask for
+    /// the same.
     ///
     /// # Errors
     /// Those of `make`.
-    pub fn packed(&self, form: PanelForm, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
-        self.formed(Form::Panels(self.dtype, form), make)
-    }
-
-    /// As [`packed`](Self::packed), of bytes.
-    ///
-    /// # Errors
-    /// Those of `make`.
-    pub fn packed_bytes(&self, form: ByteForm, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
-        self.formed(Form::Bytes(self.dtype, form), make)
-    }
-
-    fn formed(&self, form: Form, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
+    pub fn packed(&self, form: &dyn Debug, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
+        let form = Form::Packed(self.dtype, format!("{form:?}"));
         let first = self.first * self.dtype.size();
         let (backing, start) = match self.source {
             Source::Slice(_) => return Ok(share(Arc::new(make()?))),
@@ -201,31 +186,13 @@ impl Hash for Backing {
     }
 }
 
-/// What `kernels::int8` makes of a filter of bytes in panels. The same form of the same bytes is the same panels.
-#[derive(PartialEq, Eq, Hash)]
-pub struct ByteForm {
-    /// Lanes and vectors of a panel.
-    pub widths: [usize; 2],
-    /// Columns, and elements in each.
-    pub sizes: [usize; 2],
-    /// The first output channel.
-    pub first: usize,
-    /// Distances between output channels, input channels, rows and columns.
-    pub strides: [usize; 4],
-    /// Columns and input channels of a filter.
-    pub taps: [usize; 2],
-    /// Zero points of the output channels.
-    pub zeros: Vec<i16>,
-}
-
+/// What is made of elements.
 #[derive(PartialEq, Eq, Hash)]
 enum Form {
     /// That many bytes as they are.
     Raw(usize),
-    /// Elements of that type, packed.
-    Panels(DataType, PanelForm),
-    /// Bytes of that type, packed.
-    Bytes(DataType, ByteForm),
+    /// Elements of that type, packed in the way that the text tells.
+    Packed(DataType, String),
 }
 
 static MADE: LazyLock<Mutex<WeakBuffers<Origin>>> = LazyLock::new(Mutex::default);

@@ -2,13 +2,11 @@
 
 use super::arena::Arena;
 use super::plan::{Plan, PlanOptions};
-use super::product::panels::{Layout, PanelForm};
-use super::product::winograd::OutputTile;
 use super::schedule::pool::Threads;
 use super::simd::Isa;
 use super::simd::dot::{DotLevel, DotWidths};
 use super::steps::Env;
-use super::weights::{ByteForm, Weights, resident};
+use super::weights::{Weights, resident};
 use crate::compile::Passes;
 use crate::dtype::DataType;
 use crate::error::ErrorKind;
@@ -162,15 +160,14 @@ fn what_is_packed_is_packed_once_for_all_plans() {
         let constant = graph.value(ValueId(1)).constant().unwrap();
         let weights = Weights::of(constant, DataType::Float32);
         // One that no other test packs to.
-        let layout = Layout::Strided { lane_stride: 1, depth_stride: 96 };
-        let form = || PanelForm::winograd::<f32>(layout.clone(), 96, 100, 7, OutputTile::Two);
-        let first = weights.packed(form(), || Buffer::zeroed(40)).unwrap();
-        let again = weights.packed(form(), || panic!("it is there")).unwrap();
+        let form = ("this test", 96, 100);
+        let first = weights.packed(&form, || Buffer::zeroed(40)).unwrap();
+        let again = weights.packed(&form, || panic!("it is there")).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
         let raw = [resident(constant).unwrap(), resident(constant).unwrap()];
         assert!(Arc::ptr_eq(&raw[0], &raw[1]));
         drop((first, again));
-        assert!(weights.packed(form(), || Buffer::zeroed(50)).unwrap().len() == 50, "nothing is kept alive");
+        assert!(weights.packed(&form, || Buffer::zeroed(50)).unwrap().len() == 50, "nothing is kept alive");
     }
 }
 
@@ -199,8 +196,8 @@ fn bytes_are_packed_once_for_all_plans() {
         let DotWidths { lanes, vectors } = DotLevel::of(Isa::best()).widths();
         let zeros = vec![3; 90];
         let (widths, sizes, strides) = ([lanes, vectors], [90, 100], [1, 90, 0, 0]);
-        let form = ByteForm { widths, sizes, first: 0, strides, taps: [1, 100], zeros };
-        let again = Weights::of(constant, DataType::Int8).packed_bytes(form, || panic!("it is there")).unwrap();
+        let form = ("int8", widths, sizes, 0, strides, [1, 100], &zeros);
+        let again = Weights::of(constant, DataType::Int8).packed(&form, || panic!("it is there")).unwrap();
         assert!(Arc::ptr_eq(panels, &again));
     }
 }

@@ -2,7 +2,7 @@
 //! for a matrix product, so the image is read directly.
 
 use super::float::Float;
-use crate::cpu::product::operand::gather;
+use super::lanes::gather;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 

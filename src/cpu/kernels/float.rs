@@ -20,6 +20,15 @@ pub trait Float: Element {
     fn as_f32(from: &[Self]) -> Option<&[f32]>;
     /// The slice itself when the type is `f32`.
     fn as_f32_mut(from: &mut [Self]) -> Option<&mut [f32]>;
+    /// The slice, with its type.
+    fn floats(from: &[Self]) -> Floats<'_>;
+    /// The elements, which are of this type.
+    ///
+    /// # Panics
+    /// If they are of the other.
+    fn typed(floats: Floats<'_>) -> &[Self];
+    /// The slice, with its type.
+    fn floats_mut(from: &mut [Self]) -> FloatsMut<'_>;
 
     /// `to[i] = from[i]`, widened. Both have the same length.
     #[inline(always)]
@@ -74,6 +83,15 @@ impl Float for f32 {
     fn as_f32_mut(from: &mut [f32]) -> Option<&mut [f32]> {
         Some(from)
     }
+    fn floats(from: &[f32]) -> Floats<'_> {
+        Floats::F32(from)
+    }
+    fn typed(floats: Floats<'_>) -> &[f32] {
+        if let Floats::F32(floats) = floats { floats } else { panic!("float16 where float32 is expected") }
+    }
+    fn floats_mut(from: &mut [f32]) -> FloatsMut<'_> {
+        FloatsMut::F32(from)
+    }
 }
 
 impl Float for f16 {
@@ -101,6 +119,115 @@ impl Float for f16 {
     #[inline(always)]
     fn as_f32_mut(_: &mut [f16]) -> Option<&mut [f32]> {
         None
+    }
+    fn floats(from: &[f16]) -> Floats<'_> {
+        Floats::F16(from)
+    }
+    fn typed(floats: Floats<'_>) -> &[f16] {
+        if let Floats::F16(floats) = floats { floats } else { panic!("float32 where float16 is expected") }
+    }
+    fn floats_mut(from: &mut [f16]) -> FloatsMut<'_> {
+        FloatsMut::F16(from)
+    }
+}
+
+/// Floating-point elements as they are stored.
+#[derive(Clone, Copy, Debug)]
+pub enum Floats<'a> {
+    /// float32
+    F32(&'a [f32]),
+    /// float16
+    F16(&'a [f16]),
+}
+
+/// Floating-point elements as they are stored, to be written.
+pub enum FloatsMut<'a> {
+    /// float32
+    F32(&'a mut [f32]),
+    /// float16
+    F16(&'a mut [f16]),
+}
+
+/// Evaluates `$body` with `$slice` standing for the elements of a [`Floats`] or [`FloatsMut`], whatever their type.
+#[macro_export]
+macro_rules! with_floats {
+    ($Floats:ident, $floats:expr, $slice:pat => $body:expr) => {
+        match $floats {
+            $Floats::F32($slice) => $body,
+            $Floats::F16($slice) => $body,
+        }
+    };
+}
+
+impl FloatsMut<'_> {
+    /// The same elements for a while.
+    pub fn reborrow(&mut self) -> FloatsMut<'_> {
+        match self {
+            FloatsMut::F32(floats) => FloatsMut::F32(floats),
+            FloatsMut::F16(floats) => FloatsMut::F16(floats),
+        }
+    }
+}
+
+impl<'a> Floats<'a> {
+    /// Number of elements.
+    pub fn len(self) -> usize {
+        with_floats!(Floats, self, floats => floats.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements from `start` on.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline(always)]
+    pub fn after(self, start: usize) -> Floats<'a> {
+        match self {
+            Floats::F32(floats) => Floats::F32(&floats[start..]),
+            Floats::F16(floats) => Floats::F16(&floats[start..]),
+        }
+    }
+
+    /// The elements if they are `f32`.
+    #[inline(always)]
+    pub fn as_f32(self) -> Option<&'a [f32]> {
+        if let Floats::F32(floats) = self { Some(floats) } else { None }
+    }
+
+    /// The element at `index`.
+    #[inline(always)]
+    pub fn at(self, index: usize) -> f32 {
+        with_floats!(Floats, self, floats => floats[index].to_f32())
+    }
+
+    /// The first `len` elements, at most as many as a vector has lanes; the other lanes are 0.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline(always)]
+    pub fn load_partial<S: Simd>(self, simd: S, len: usize) -> S::F32 {
+        match self {
+            Floats::F32(floats) => simd.load_partial(&floats[..len]),
+            Floats::F16(floats) if len == S::LANES => simd.load_f16(floats),
+            Floats::F16(floats) => {
+                let mut lanes = [0.0; 16];
+                lanes.iter_mut().zip(&floats[..len]).for_each(|(lane, x)| *lane = x.to_f32());
+                simd.load(&lanes)
+            }
+        }
+    }
+
+    /// Widens the first elements to the whole of `to`.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn widen(self, isa: Isa, to: &mut [f32]) {
+        let len = to.len();
+        with_floats!(Floats, self, floats => widen(isa, &floats[..len], to));
     }
 }
 

@@ -1,14 +1,12 @@
 //! Reading at places that a tensor of indices holds. Out-of-range indices are clamped, as `ops::gather` defines it.
 
-use super::float::Float;
 use super::storage::Storage;
-use crate::cpu::product::panels::Packed;
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::Element;
 
 /// Elements that one range of work has at least, where they are moved one by one.
-const GRAIN: usize = 1024;
+pub const GRAIN: usize = 1024;
 
 /// A type of indices.
 pub trait Index: Element {
@@ -104,23 +102,6 @@ pub fn gather_rows<T: Storage>(
                     .for_each(|(o, &row)| o.copy_from_slice(&src[row as usize * row_len..][..row_len])),
             }
             (part, block_index, row) = (rest, block_index + 1, 0);
-        }
-    });
-}
-
-/// Copies rows of a packed matrix, to which `rows` points: its lanes if `lanes`, otherwise the elements of all lanes at one
-/// depth index.
-pub fn gather_packed<T: Float>(threads: &Threads, matrix: &Packed<T>, lanes: bool, rows: &[u32], dst: &mut [T]) {
-    let [count, depth] = matrix.sizes();
-    let row_len = if lanes { depth } else { count };
-    // The elements of a lane lie in as many cache lines.
-    let cost = if lanes { 2 * row_len } else { row_len };
-    for_each_chunk(threads, dst, row_len, GRAIN.div_ceil(row_len), cost, |first, part| {
-        for (out, &row) in part.chunks_exact_mut(row_len).zip(&rows[first..]) {
-            match lanes {
-                true => out.iter_mut().zip(matrix.lane(row as usize)).for_each(|(o, x)| *o = x),
-                false => matrix.copy_depth(row as usize, out),
-            }
         }
     });
 }

@@ -10,6 +10,7 @@ pub mod elementwise;
 pub mod float;
 pub mod gather;
 pub mod half;
+pub mod lanes;
 pub mod normalize;
 pub mod pool;
 pub mod reduce;

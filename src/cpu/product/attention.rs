@@ -7,6 +7,8 @@
 //!
 //! Few queries are worked on one by one instead, with vectors along the columns: key and value stream through once.
 
+use super::finish::InRegisters;
+use super::tile::{Left, Multiply, Panel, Place, multiply, tile_size};
 use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::rows::largest;
 use crate::cpu::kernels::transpose::transpose;
@@ -57,16 +59,9 @@ impl Sizes {
     }
 }
 
+/// The queries of a block are the columns of a register tile.
 fn block_width(isa: Isa) -> usize {
-    struct Width;
-    impl Kernel for Width {
-        type Output = usize;
-        #[inline(always)]
-        fn run<S: Simd>(self, _: S) -> usize {
-            2 * S::LANES
-        }
-    }
-    isa.run(Width)
+    tile_size(isa).cols
 }
 
 /// A matrix in memory: the element at `[r, c]` is `data[r * row + c * col]`.
@@ -117,6 +112,8 @@ pub enum Mask<'a> {
 
 /// The attention of a block of queries; run it with [`Isa::run`].
 pub struct Attend<'a, T> {
+    /// The level that runs it.
+    pub isa: Isa,
     /// Of the whole matrices.
     pub sizes: Sizes,
     /// Queries of this block, at most [`Sizes::query_block`].
@@ -161,7 +158,7 @@ impl<T: Float> Attend<'_, T> {
     /// All queries of the block at once, `VECS` vectors of them.
     #[inline(always)]
     fn block<S: Simd, const VECS: usize>(self, simd: S) {
-        let Attend { sizes, queries, scale, empty_is_zero, query, key, value, masks, out, scratch } = self;
+        let Attend { isa, sizes, queries, scale, empty_is_zero, query, key, value, masks, out, scratch } = self;
         let Sizes { keys, depth, columns, .. } = sizes;
         let width = VECS * S::LANES;
         let (packed, rest) = scratch.split_at_mut(depth * width);
@@ -178,15 +175,18 @@ impl<T: Float> Attend<'_, T> {
             let count = KEY_BLOCK.min(keys - first);
             let scores = &mut scores[..count * width];
             let block = widened(simd, key.after(first), [count, depth], wide_key);
-            multiply::<S, VECS>(simd, block, [count, depth], packed, &mut Scaled { out: scores, scale });
+            multiply_rows(isa, block, [count, depth, width], packed, Sums::Scaled(scale), scores);
             for mask in masks.iter().flatten() {
                 apply_mask(simd, mask, first, [count, queries], scores, tiles, width);
             }
             let correction = statistics.update(simd, scores);
             let block = widened(simd, value.after(first), [count, columns], wide_value);
             let turned = Matrix { data: block.data, row: block.col, col: block.row };
-            let mut added = Added { out: sums, correction, is_first: first == 0 };
-            multiply::<S, VECS>(simd, turned, [columns, count], scores, &mut added);
+            if first > 0 {
+                scale_columns(simd, correction, sums);
+            }
+            let then = if first > 0 { Sums::Added } else { Sums::Scaled(1.0) };
+            multiply_rows(isa, turned, [columns, count, width], scores, then, sums);
         }
         statistics.finish(simd, empty_is_zero, sums);
         transpose(simd, sums, width, [columns, queries], out, columns);
@@ -195,7 +195,7 @@ impl<T: Float> Attend<'_, T> {
     /// One query after the other.
     #[inline(always)]
     fn alone<S: Simd>(self, simd: S) {
-        let Attend { sizes, queries, scale, empty_is_zero, query, key, value, masks, out, scratch } = self;
+        let Attend { sizes, queries, scale, empty_is_zero, query, key, value, masks, out, scratch, .. } = self;
         let Sizes { keys, depth, columns, .. } = sizes;
         let (own, rest) = scratch.split_at_mut(depth);
         let (scores, rest) = rest.split_at_mut(KEY_BLOCK);
@@ -322,107 +322,45 @@ impl<'a, const VECS: usize> Statistics<'a, VECS> {
     }
 }
 
-/// Where the vectors of a product go.
-trait Finish<S: Simd> {
-    /// Takes vector `v` of the row whose first element has the place `at`.
-    fn put(&mut self, simd: S, at: usize, v: usize, sum: S::F32);
-}
-
-/// Products times a factor.
-struct Scaled<'a> {
-    out: &'a mut [f32],
-    scale: f32,
-}
-
-impl<S: Simd> Finish<S> for Scaled<'_> {
-    #[inline(always)]
-    fn put(&mut self, simd: S, at: usize, v: usize, sum: S::F32) {
-        simd.store(simd.mul(sum, simd.splat(self.scale)), &mut self.out[at + v * S::LANES..]);
-    }
-}
-
-/// Products added to what was there, times a factor per column.
-struct Added<'a, V, const VECS: usize> {
-    out: &'a mut [f32],
-    correction: [V; VECS],
-    /// Nothing was there.
-    is_first: bool,
-}
-
-impl<S: Simd, const VECS: usize> Finish<S> for Added<'_, S::F32, VECS> {
-    #[inline(always)]
-    fn put(&mut self, simd: S, at: usize, v: usize, sum: S::F32) {
-        let to = &mut self.out[at + v * S::LANES..];
-        let sum = if self.is_first { sum } else { simd.mul_add(simd.load(to), self.correction[v], sum) };
-        simd.store(sum, to);
-    }
-}
-
-/// `a * b`, where `a` is `[rows, depth]` and `b` and the result hold `VECS` vectors per row.
+/// `sums *= correction`, which has a factor for each column; `sums` has `VECS` vectors in each row.
 #[inline(always)]
-fn multiply<S: Simd, const VECS: usize>(
-    simd: S,
-    a: Matrix<f32>,
-    [rows, depth]: [usize; 2],
-    b: &[f32],
-    finish: &mut impl Finish<S>,
-) {
-    a.check(rows, depth);
-    assert!(b.len() >= depth * VECS * S::LANES);
-    let mut at = 0;
-    macro_rules! tiles {
-        ($height:literal) => {
-            while rows - at >= $height {
-                // SAFETY: the rows and the depth were checked above.
-                unsafe { tile::<S, $height, VECS>(simd, a, at, depth, b, finish) };
-                at += $height;
-            }
-        };
+fn scale_columns<S: Simd, const VECS: usize>(simd: S, correction: [S::F32; VECS], sums: &mut [f32]) {
+    for row in sums.chunks_exact_mut(VECS * S::LANES) {
+        for (v, &factor) in correction.iter().enumerate() {
+            simd.store(simd.mul(vector(simd, row, v), factor), &mut row[v * S::LANES..]);
+        }
     }
-    // 16 sums keep two multiply-add units busy for their latency and leave registers for their operands.
-    if S::REGISTERS == 32 {
-        tiles!(8);
-    }
-    tiles!(4);
-    tiles!(1);
 }
 
-/// One register tile of [`multiply`].
-///
-/// # Safety
-/// `a` has `depth` columns of the rows from `top` to `top + ROWS`; `b` has `depth * VECS` vectors.
-#[inline(always)]
-unsafe fn tile<S: Simd, const ROWS: usize, const VECS: usize>(
-    simd: S,
-    a: Matrix<f32>,
-    top: usize,
-    depth: usize,
-    b: &[f32],
-    finish: &mut impl Finish<S>,
-) {
-    let mut sums = [[simd.splat(0.0); VECS]; ROWS];
-    let (mut from, mut vectors) = (a.data.as_ptr().wrapping_add(top * a.row), b.as_ptr());
-    for _ in 0..depth {
-        let mut columns = [simd.splat(0.0); VECS];
-        for (v, column) in columns.iter_mut().enumerate() {
-            // SAFETY: the function's contract covers the vectors of this depth.
-            *column = unsafe { simd.load_ptr(vectors.add(v * S::LANES)) };
-        }
-        for (row, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: the function's contract covers the elements of this depth.
-            let factor = simd.splat(unsafe { *from.add(row * a.row) });
-            for (sum, &column) in sums.iter_mut().zip(&columns) {
-                *sum = simd.mul_add(factor, column, *sum);
-            }
-        }
-        from = from.wrapping_add(a.col);
-        vectors = vectors.wrapping_add(VECS * S::LANES);
-    }
-    for (row, sums) in sums.iter().enumerate() {
-        for (v, &sum) in sums.iter().enumerate() {
-            finish.put(simd, (top + row) * VECS * S::LANES, v, sum);
-        }
-    }
+/// What becomes of products.
+enum Sums {
+    /// They are multiplied with a factor.
+    Scaled(f32),
+    /// They are added to what is there.
+    Added,
+}
+
+/// The products of `a`, which is `[rows, depth]`, and `b`, which has `width` columns, as the result.
+fn multiply_rows(isa: Isa, a: Matrix<f32>, [rows, depth, width]: [usize; 3], b: &[f32], sums: Sums, out: &mut [f32]) {
+    assert!(out.len() >= rows * width);
+    let finish = match sums {
+        Sums::Scaled(1.0) | Sums::Added => None,
+        Sums::Scaled(scale) => Some(Place { ops: InRegisters::scaled(scale), at: [0, 0], offset: 0, stride: width }),
+    };
+    let product = Multiply {
+        left: Left { data: a.data, stride: a.row, step: a.col },
+        rows,
+        panels: &[Panel { data: b, step: width, next: 0 }],
+        cols: width,
+        depth,
+        out: out.as_mut_ptr(),
+        stride: width,
+        panel_stride: width,
+        accumulate: matches!(sums, Sums::Added),
+        finish,
+    };
+    // SAFETY: `out` has `rows` rows of `width` floats, just checked.
+    unsafe { multiply(isa, product) };
 }
 
 /// The first `rows` rows of a matrix, in place or widened into `wide`.

@@ -1,14 +1,15 @@
 //! What follows a product or convolution: scaling, a bias, a residual and bounds, in the registers that hold the sums where
 //! that is possible, and anything else on runs of results that are in cache.
 
-use crate::cpu::kernels::float::Float;
+use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::simd::{Isa, Kernel, Simd};
+use crate::with_floats;
 
 /// What is added to the product: `beta * data[row * row_stride + col * col_stride]`. Stride 0 broadcasts.
 #[derive(Clone, Copy)]
-pub struct Addend<'a, T> {
+pub struct Addend<'a> {
     /// The elements.
-    pub data: &'a [T],
+    pub data: Floats<'a>,
     /// Distance between rows, in elements.
     pub row_stride: usize,
     /// Distance between columns, in elements.
@@ -23,21 +24,19 @@ pub type Finish<'a> = Option<&'a (dyn Fn(usize, &mut [f32]) + Sync)>;
 
 /// What happens to the results of a product or convolution, whatever its layout, before they are stored.
 #[derive(Clone, Copy)]
-pub struct Tail<'a, T> {
+pub struct Tail<'a> {
     /// What is added first: one element per element of the output, in the same order.
-    pub residual: Option<&'a [T]>,
+    pub residual: Option<Floats<'a>>,
     /// The bounds to keep within. NaN stays, and so does -0 at a lower bound of 0.
     pub clamp: Option<[f32; 2]>,
     /// What is applied last.
     pub finish: Finish<'a>,
 }
 
-impl<T> Tail<'_, T> {
+impl Tail<'_> {
     /// Nothing happens.
     pub const NONE: Self = Tail { residual: None, clamp: None, finish: None };
-}
 
-impl<T: Float> Tail<'_, T> {
     /// Applies this to a run of results, which starts at `offset` of the whole output.
     pub fn apply(&self, isa: Isa, offset: usize, sums: &mut [f32]) {
         self.bound(isa, offset, sums);
@@ -49,7 +48,7 @@ impl<T: Float> Tail<'_, T> {
     /// As [`apply`](Self::apply), but for what finishes.
     fn bound(&self, isa: Isa, offset: usize, sums: &mut [f32]) {
         if let Some(residual) = self.residual {
-            isa.run(AddAll { residual: &residual[offset..][..sums.len()], sums });
+            isa.run(AddAll { residual: residual.after(offset), sums });
         }
         if let Some(bounds) = self.clamp {
             isa.run(ClampAll { bounds, sums });
@@ -58,16 +57,16 @@ impl<T: Float> Tail<'_, T> {
 }
 
 /// What happens to the sums before they are stored.
-pub struct Epilogue<'a, T> {
+pub struct Epilogue<'a> {
     /// The factor of the product.
     pub alpha: f32,
     /// What is added.
-    pub addend: Option<Addend<'a, T>>,
+    pub addend: Option<Addend<'a>>,
     /// What follows.
-    pub tail: Tail<'a, T>,
+    pub tail: Tail<'a>,
 }
 
-impl<T: Float> Epilogue<'_, T> {
+impl Epilogue<'_> {
     /// Applies this to the elements of row `row` from column `col` on, which start at `offset` of the whole output.
     pub fn apply(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
         self.add(isa, [row, col], offset, sums);
@@ -77,39 +76,38 @@ impl<T: Float> Epilogue<'_, T> {
     }
 
     /// As [`apply`](Self::apply), but for what finishes.
-    pub(super) fn add(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
+    fn add(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
         if self.alpha != 1.0 || self.addend.is_some() {
             isa.run(Affine { alpha: self.alpha, addend: &self.addend, row, col, sums });
         }
         self.tail.bound(isa, offset, sums);
     }
 
-    /// What is done in the registers of the micro-kernel, if all of it is `f32`.
+    /// What is done in the registers that hold the sums, if all of it is `f32`.
     pub(super) fn in_registers(&self) -> Option<InRegisters<'_>> {
         let addend = match &self.addend {
             Some(Addend { data, row_stride, col_stride, beta }) => {
-                let (row_stride, col_stride) = (*row_stride, *col_stride);
-                Some(Addend { data: T::as_f32(data)?, row_stride, col_stride, beta: *beta })
+                Some((data.as_f32()?, [*row_stride, *col_stride], *beta))
             }
             None => None,
         };
         let residual = match self.tail.residual {
-            Some(residual) => Some(T::as_f32(residual)?),
+            Some(residual) => Some(residual.as_f32()?),
             None => None,
         };
         Some(InRegisters { alpha: self.alpha, addend, residual, clamp: self.tail.clamp })
     }
 }
 
-struct Affine<'a, T> {
+struct Affine<'a> {
     alpha: f32,
-    addend: &'a Option<Addend<'a, T>>,
+    addend: &'a Option<Addend<'a>>,
     row: usize,
     col: usize,
     sums: &'a mut [f32],
 }
 
-impl<T: Float> Kernel for Affine<'_, T> {
+impl Kernel for Affine<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -117,36 +115,32 @@ impl<T: Float> Kernel for Affine<'_, T> {
         let Some(Addend { data, row_stride, col_stride, beta }) = *addend else {
             return sums.iter_mut().for_each(|x| *x *= alpha);
         };
-        let data = &data[row * row_stride + col * col_stride..];
-        match col_stride {
-            0 => {
-                let constant = beta * data[0].to_f32();
-                sums.iter_mut().for_each(|x| *x = simd.mul_add_scalar(*x, alpha, constant));
-            }
-            1 => {
-                for (x, c) in sums.iter_mut().zip(data) {
-                    *x = simd.mul_add_scalar(*x, alpha, beta * c.to_f32());
-                }
-            }
-            _ => {
-                for (x, c) in sums.iter_mut().zip(data.iter().step_by(col_stride)) {
-                    *x = simd.mul_add_scalar(*x, alpha, beta * c.to_f32());
-                }
-            }
+        let data = data.after(row * row_stride + col * col_stride);
+        if col_stride == 0 {
+            let constant = beta * data.at(0);
+            return sums.iter_mut().for_each(|x| *x = simd.mul_add_scalar(*x, alpha, constant));
         }
+        with_floats!(Floats, data, data => {
+            for (x, c) in sums.iter_mut().zip(data.iter().step_by(col_stride)) {
+                *x = simd.mul_add_scalar(*x, alpha, beta * c.to_f32());
+            }
+        });
     }
 }
 
-struct AddAll<'a, T> {
-    residual: &'a [T],
+struct AddAll<'a> {
+    residual: Floats<'a>,
     sums: &'a mut [f32],
 }
 
-impl<T: Float> Kernel for AddAll<'_, T> {
+impl Kernel for AddAll<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        self.sums.iter_mut().zip(self.residual).for_each(|(x, r)| *x += r.to_f32());
+        with_floats!(Floats, self.residual, residual => {
+            let residual = &residual[..self.sums.len()];
+            self.sums.iter_mut().zip(residual).for_each(|(x, r)| *x += r.to_f32());
+        });
     }
 }
 
@@ -169,17 +163,22 @@ impl Kernel for ClampAll<'_> {
 
 /// What is done to sums in the registers of the micro-kernel.
 #[derive(Clone, Copy)]
-pub(super) struct InRegisters<'a> {
+pub struct InRegisters<'a> {
     alpha: f32,
-    addend: Option<Addend<'a, f32>>,
+    addend: Option<(&'a [f32], [usize; 2], f32)>,
     residual: Option<&'a [f32]>,
     clamp: Option<[f32; 2]>,
 }
 
 impl InRegisters<'_> {
+    /// Sums are multiplied with `alpha`.
+    pub fn scaled(alpha: f32) -> Self {
+        InRegisters { alpha, addend: None, residual: None, clamp: None }
+    }
+
     /// Whether neighbours in a row are neighbours in what is added, or all the same.
     pub(super) fn is_plain(&self) -> bool {
-        self.addend.as_ref().is_none_or(|addend| addend.col_stride <= 1)
+        self.addend.as_ref().is_none_or(|(_, [_, col_stride], _)| *col_stride <= 1)
     }
 
     /// The results for the sums of a whole tile, whose first element is at `place` of the product and at `offset` of the
@@ -197,7 +196,7 @@ impl InRegisters<'_> {
         let wide = VECS * S::LANES;
         let alpha = simd.splat(self.alpha);
         match &self.addend {
-            Some(Addend { data, row_stride, col_stride, beta }) => {
+            Some((data, [row_stride, col_stride], beta)) => {
                 let beta = simd.splat(*beta);
                 let data = &data[row * row_stride + col * col_stride..];
                 assert!(data.len() > (ROWS - 1) * row_stride + (wide - 1) * col_stride);
@@ -258,7 +257,7 @@ impl InRegisters<'_> {
     ) -> S::F32 {
         let mut sum = sum;
         match &self.addend {
-            Some(Addend { data, row_stride, col_stride, beta }) => {
+            Some((data, [row_stride, col_stride], beta)) => {
                 let data = &data[row * row_stride + col * col_stride..];
                 let addend = match col_stride {
                     0 => simd.splat(data[0]),

@@ -1,85 +1,48 @@
 //! Recurrent networks: products with panels of weights, and the gates, element by element.
 
-use crate::cpu::kernels::float::Float;
-use crate::cpu::simd::{Kernel, Simd, math};
+use super::tile::{Left, Multiply, Panel, multiply, tile_size};
+use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::ops::recurrent::Activation;
-use std::ops::Range;
 
-/// Units of a panel: whole vectors of every instruction set.
-pub const UNITS: usize = 16;
+/// The most rows of the batch in a block.
+pub const ROWS: usize = 8;
 
-/// Adds products of some rows and a panel of [`UNITS`] columns:
-/// `products[row * UNITS + unit] += sum_k x[row * depth + part.start + k] * panel[k * UNITS + unit]`.
-pub struct PanelProducts<'a, T> {
-    /// Rows of `depth` elements.
-    pub x: &'a [f32],
-    /// Elements of a row.
-    pub depth: usize,
-    /// The elements of a row that the panel belongs to.
-    pub part: Range<usize>,
-    /// The weights.
-    pub panel: &'a [T],
-    /// The sums so far.
-    pub products: &'a mut [f32],
-}
+/// The most units (features of the hidden state) in a block: the columns of a panel.
+const MAX_UNITS: usize = 32;
 
-impl<T: Float> Kernel for PanelProducts<'_, T> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let PanelProducts { x, depth, part, panel, products } = self;
-        let mut products = products;
-        let mut rows = x.chunks_exact(depth).map(|row| &row[part.clone()]);
-        // Few rows take several depths at once, so that as many sums are on their way as the latency of an addition asks
-        // for.
-        while products.len() >= 8 * UNITS {
-            let (now, rest) = products.split_at_mut(8 * UNITS);
-            add_rows::<S, T, 8, 1>(simd, [(); 8].map(|()| rows.next().expect("a row per sum")), panel, now);
-            products = rest;
-        }
-        while products.len() >= 4 * UNITS {
-            let (now, rest) = products.split_at_mut(4 * UNITS);
-            add_rows::<S, T, 4, 2>(simd, [(); 4].map(|()| rows.next().expect("a row per sum")), panel, now);
-            products = rest;
-        }
-        for now in products.chunks_exact_mut(UNITS) {
-            add_rows::<S, T, 1, 8>(simd, [rows.next().expect("a row per sum")], panel, now);
-        }
-    }
-}
+/// Numbers of a block.
+pub const BLOCK: usize = MAX_UNITS * ROWS;
 
-/// One block of rows; `UNROLL` depths have sums of their own.
-#[inline(always)]
-fn add_rows<S: Simd, T: Float, const ROWS: usize, const UNROLL: usize>(
-    simd: S,
-    rows: [&[f32]; ROWS],
-    panel: &[T],
-    products: &mut [f32],
+/// Rows of the batch, each with as many units as a panel of the level has columns.
+pub type Block = [f32; BLOCK];
+
+/// `sums[i] += h * panels[i]` for `rows` rows of `h`, which are `stride` apart, and `depth` elements of each.
+///
+/// # Panics
+/// If a slice is shorter, or there are more than [`ROWS`] rows.
+pub fn add_products<const N: usize>(
+    isa: Isa,
+    h: &[f32],
+    [rows, stride, depth]: [usize; 3],
+    panels: [&[f32]; N],
+    sums: &mut [Block; N],
 ) {
-    let depth = rows[0].len();
-    let body = depth / UNROLL * UNROLL;
-    for first in (0..UNITS).step_by(S::LANES) {
-        let mut sums = [[simd.splat(0.0); UNROLL]; ROWS];
-        for (k, weights) in panel[..body * UNITS].chunks_exact(UNROLL * UNITS).enumerate() {
-            for u in 0..UNROLL {
-                let weights = T::load(simd, &weights[u * UNITS + first..][..S::LANES]);
-                for (row, sums) in rows.iter().zip(&mut sums) {
-                    sums[u] = simd.mul_add(simd.splat(row[k * UNROLL + u]), weights, sums[u]);
-                }
-            }
-        }
-        for k in body..depth {
-            let weights = T::load(simd, &panel[k * UNITS + first..][..S::LANES]);
-            for (row, sums) in rows.iter().zip(&mut sums) {
-                sums[0] = simd.mul_add(simd.splat(row[k]), weights, sums[0]);
-            }
-        }
-        for (sums, products) in sums.into_iter().zip(products.chunks_exact_mut(UNITS)) {
-            let products = &mut products[first..][..S::LANES];
-            let sum = sums.into_iter().reduce(|a, b| simd.add(a, b)).expect("UNROLL is not 0");
-            simd.store(simd.add(simd.load(products), sum), products);
-        }
-    }
+    assert!(rows <= ROWS);
+    let width = tile_size(isa).cols;
+    let product = Multiply {
+        left: Left { data: h, stride, step: 1 },
+        rows,
+        panels: &panels.map(|data| Panel { data, step: width, next: 0 }),
+        cols: N * width,
+        depth,
+        out: sums.as_mut_ptr().cast(),
+        stride: width,
+        panel_stride: BLOCK,
+        accumulate: true,
+        finish: None,
+    };
+    // SAFETY: each block has `ROWS` rows of the widest panel.
+    unsafe { multiply(isa, product) };
 }
 
 /// `xs[i] = activation(xs[i])`.

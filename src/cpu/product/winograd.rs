@@ -12,10 +12,10 @@
 //! An output depends on all inputs of its tile: where an input is infinite or NaN, outputs become NaN that the definition
 //! gives other values, up to three pixels away. An infinite or NaN weight makes all outputs of its channel NaN.
 
-use super::frame::{Tail, panel_widths};
-use super::operand::depth_block;
-use super::row_blocks::{Multiply, RowBlocks, Start};
-use crate::cpu::kernels::float::{Float, narrow};
+use super::finish::Tail;
+use super::panels::depth_block;
+use super::tile::{Left, Multiply, Panel, multiply, tile_size};
+use crate::cpu::kernels::float::{Float, Floats, narrow};
 use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
@@ -132,7 +132,7 @@ pub struct Filters {
 impl Filters {
     /// Number of floats.
     pub fn floats(self) -> usize {
-        let ([inputs, outputs], width) = (self.channels, panel_widths(self.isa).cols);
+        let ([inputs, outputs], width) = (self.channels, tile_size(self.isa).cols);
         outputs.div_ceil(width) * width * inputs * self.tile.positions()
     }
 
@@ -142,7 +142,7 @@ impl Filters {
     /// # Panics
     /// If a slice is too short.
     pub fn fill<T: Float>(self, outputs: Range<usize>, filter: &[T], strides: [usize; 4], out: &mut [f32]) {
-        let width = panel_widths(self.isa).cols;
+        let width = tile_size(self.isa).cols;
         let panel = self.tile.positions() * self.channels[0] * width;
         let panels = out[outputs.start / width * panel..].chunks_exact_mut(panel);
         for (start, out) in outputs.clone().step_by(width).zip(panels) {
@@ -224,22 +224,23 @@ struct Parts {
 }
 
 impl Winograd<'_> {
-    fn parts<T: Float>(filters: Filters, rows: usize, cols: usize) -> Parts {
-        let (lanes, width, size) = (filters.isa.lanes(), panel_widths(filters.isa).cols, filters.tile.size());
+    fn parts(filters: Filters, [rows, cols]: [usize; 2], is_f32: bool) -> Parts {
+        let (lanes, width, size) = (filters.isa.lanes(), tile_size(filters.isa).cols, filters.tile.size());
         let tiles = rows.div_ceil(size) * cols.div_ceil(size);
         let positions = filters.tile.positions();
         let [inputs, outputs] = filters.channels;
         Parts {
-            inputs: positions * position_stride(tiles * inputs.next_multiple_of(lanes), lanes),
+            inputs: positions * tiles * row_stride(inputs, lanes),
             products: positions * position_stride(tiles * width, lanes),
             bias: outputs.next_multiple_of(width),
-            sums: if T::IS_F32 { 0 } else { rows * cols * outputs },
+            sums: if is_f32 { 0 } else { rows * cols * outputs },
         }
     }
 
-    /// The scratch floats that [`compute`](Self::compute) needs for `rows` by `cols` pixels of the output.
-    pub fn scratch_len<T: Float>(filters: Filters, rows: usize, cols: usize) -> usize {
-        let Parts { inputs, products, bias, sums } = Self::parts::<T>(filters, rows, cols);
+    /// The scratch floats that [`compute`](Self::compute) needs for so many rows and columns of the output; `is_f32` tells
+    /// its type.
+    pub fn scratch_len(filters: Filters, pixels: [usize; 2], is_f32: bool) -> usize {
+        let Parts { inputs, products, bias, sums } = Self::parts(filters, pixels, is_f32);
         inputs + products + bias + sums
     }
 
@@ -252,19 +253,21 @@ impl Winograd<'_> {
     pub fn compute<T: Float>(
         &self,
         image: &[T],
-        bias: Option<&[T]>,
-        tail: Tail<T>,
+        bias: Option<Floats>,
+        tail: Tail,
         tile: &mut Tile<T>,
         scratch: &mut [f32],
     ) {
         let outputs = self.filters.channels[1];
         let (rows, cols) = (tile.rows.clone(), tile.cols.start / outputs..tile.cols.end / outputs);
-        let parts = Self::parts::<T>(self.filters, rows.len(), cols.len());
+        let parts = Self::parts(self.filters, [rows.len(), cols.len()], T::IS_F32);
         let (inputs, scratch) = scratch.split_at_mut(parts.inputs);
         let (products, scratch) = scratch.split_at_mut(parts.products);
         let (padded_bias, scratch) = scratch.split_at_mut(parts.bias);
         padded_bias.fill(0.0);
-        padded_bias.iter_mut().zip(bias.into_iter().flatten()).for_each(|(to, x)| *to = x.to_f32());
+        if let Some(bias) = bias {
+            bias.widen(self.filters.isa, &mut padded_bias[..outputs]);
+        }
         let block = Block { conv: self, rows: rows.clone(), cols: cols.clone(), image };
         if T::IS_F32 {
             let (base, stride) = tile.as_mut_ptr();
@@ -295,6 +298,12 @@ fn position_stride(floats: usize, lanes: usize) -> usize {
     floats + lanes
 }
 
+/// Floats from one tile of the input to the next at the same position: a vector more than the channels take, so that rows
+/// are not all at the same place in their pages.
+fn row_stride(channels: usize, lanes: usize) -> usize {
+    channels.next_multiple_of(lanes) + lanes
+}
+
 /// Some pixels of the output, from whole tiles of the algorithm on.
 struct Block<'a, T> {
     conv: &'a Winograd<'a>,
@@ -310,31 +319,41 @@ impl<T: Float> Block<'_, T> {
     /// `out` can be written for the channels of all columns, at each of the rows.
     unsafe fn sums(&self, inputs: &mut [f32], products: &mut [f32], bias: &[f32], out: *mut f32, stride: usize) {
         let Winograd { filters: Filters { isa, tile, channels: [from, to] }, weights, .. } = *self.conv;
-        let (width, lanes, size) = (panel_widths(isa).cols, isa.lanes(), tile.size());
+        let (width, lanes, size) = (tile_size(isa).cols, isa.lanes(), tile.size());
         let grid = [self.rows.len().div_ceil(size), self.cols.len().div_ceil(size)];
-        let tiles = RowBlocks::new(isa, grid[0] * grid[1]);
-        let padded = from.next_multiple_of(lanes);
-        isa.run(TransformInput { block: self, grid, tiles, out: inputs });
+        let tiles = grid[0] * grid[1];
+        isa.run(TransformInput { block: self, grid, out: inputs });
+        let input_stride = row_stride(from, lanes);
+        let stride_of_products = position_stride(tiles * width, lanes);
         // Parts of the depth: a panel of filters stays in the first-level cache while it meets all tiles.
-        let step = depth_block(padded).next_multiple_of(lanes);
-        let (input_stride, stride_of_products) =
-            (position_stride(tiles.rows * padded, lanes), position_stride(tiles.rows * width, lanes));
+        let step = depth_block(from);
         for (first, weights) in (0..to).step_by(width).zip(weights.chunks_exact(tile.positions() * from * width)) {
             for position in 0..tile.positions() {
-                let products = &mut products[position * stride_of_products..][..tiles.rows * width];
+                let products = &mut products[position * stride_of_products..][..tiles * width];
                 for start in (0..from).step_by(step) {
                     let depth = step.min(from - start);
-                    let a = &inputs[position * input_stride + start * tiles.rows..];
-                    isa.run(Multiply {
+                    let product = Multiply {
+                        left: Left {
+                            data: &inputs[position * tiles * input_stride + start..],
+                            stride: input_stride,
+                            step: 1,
+                        },
                         rows: tiles,
-                        a: &a[..tiles.rows * depth.next_multiple_of(lanes)],
-                        b: &weights[(position * from + start) * width..][..depth * width],
+                        panels: &[Panel {
+                            data: &weights[(position * from + start) * width..][..depth * width],
+                            step: width,
+                            next: depth * width,
+                        }],
+                        cols: width.min((to - first).next_multiple_of(lanes)),
                         depth,
                         out: products.as_mut_ptr(),
                         stride: width,
-                        cols: width.min((to - first).next_multiple_of(lanes)),
-                        start: if start > 0 { Start::Accumulate } else { Start::Zero },
-                    });
+                        panel_stride: width,
+                        accumulate: start > 0,
+                        finish: None,
+                    };
+                    // SAFETY: `products` has `tiles` rows of `width` floats.
+                    unsafe { multiply(isa, product) };
                 }
             }
             // SAFETY: the channels of the panel are among those that can be written.
@@ -348,11 +367,10 @@ impl<T: Float> Block<'_, T> {
     }
 }
 
-/// Transforms the input under a block: for each position and each part of the depth, the tiles as row blocks.
+/// Transforms the input under a block: for each position, a row of channels for each tile.
 struct TransformInput<'a, 'b, T> {
     block: &'a Block<'a, T>,
     grid: [usize; 2],
-    tiles: RowBlocks,
     out: &'b mut [f32],
 }
 
@@ -436,11 +454,8 @@ impl<T: Float> TransformInput<'_, '_, T> {
                 half[j][i] = x;
             }
         }
-        let padded = conv.filters.channels[0].next_multiple_of(S::LANES);
-        let step = depth_block(padded).next_multiple_of(S::LANES);
-        let (start, vectors) = (channel / step * step, step.min(padded - channel / step * step) / S::LANES);
-        let at = start * self.tiles.rows + self.tiles.place(tile, (channel - start) / S::LANES, vectors, S::LANES);
-        let stride = position_stride(self.tiles.rows * padded, S::LANES);
+        let stride = row_stride(conv.filters.channels[0], S::LANES);
+        let (at, stride) = (tile * stride + channel, self.grid[0] * self.grid[1] * stride);
         for (j, column) in half.into_iter().enumerate() {
             for (i, x) in input_transform::<S, SIDE>(simd, column).into_iter().enumerate() {
                 simd.store(x, &mut self.out[(i * SIDE + j) * stride + at..]);

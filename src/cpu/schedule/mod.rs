@@ -1,5 +1,6 @@
 //! How work is shared between threads.
 
+pub mod partition;
 pub mod pool;
 pub mod shared;
 pub mod team;

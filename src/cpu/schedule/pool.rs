@@ -91,19 +91,30 @@ impl Threads {
         // More ranges than threads, so that a thread that lost its core, or came late, does not hold up the others.
         let parts = (parts * 4).min(worthwhile).min(items.div_ceil(grain));
         let length = items.div_ceil(grain).div_ceil(parts) * grain;
-        let ranges = items.div_ceil(length);
-        let piece = |part: usize| work(part * length..((part + 1) * length).min(items));
+        self.share_dyn(items.div_ceil(length), &|part| work(part * length..((part + 1) * length).min(items)));
+    }
+
+    /// Calls `work` with every number below `count` once, in parallel when `cost` (of all of them, in multiply-adds) is
+    /// worth it.
+    pub fn share(&self, count: usize, cost: usize, work: impl Fn(usize) + Sync) {
+        if self.count() == 1 || count <= 1 || cost < 2 * MIN_PARALLEL_COST {
+            return (0..count).for_each(work);
+        }
+        self.share_dyn(count, &work);
+    }
+
+    fn share_dyn(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
         if is_within() {
-            return (0..ranges).for_each(piece);
+            return (0..count).for_each(work);
         }
         self.install(|| {
             match TEAM.with_borrow(Clone::clone).filter(|team| team.size() == self.count()) {
                 Some(team) => {
                     self.invite(&team);
-                    team.share(ranges, &piece);
+                    team.share(count, work);
                 }
                 // Within the work of another number of threads.
-                None => (0..ranges).for_each(piece),
+                None => (0..count).for_each(work),
             }
         });
     }

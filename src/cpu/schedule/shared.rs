@@ -105,6 +105,32 @@ impl Drop for ScratchInUse {
     }
 }
 
+/// Scratch memory, divided by the number of threads.
+pub struct PerThread<'a, S> {
+    scratch: SharedMut<'a, S>,
+    threads: usize,
+}
+
+impl<'a, S> PerThread<'a, S> {
+    /// Divides `scratch`, which holds anything, between `threads`.
+    pub fn new(threads: &Threads, scratch: &'a mut [S]) -> PerThread<'a, S> {
+        PerThread { scratch: SharedMut::new(scratch), threads: threads.count() }
+    }
+
+    /// Calls `work` with the part of this thread.
+    ///
+    /// # Panics
+    /// If this thread is within another call, or is none of those that share a section.
+    pub fn with(&self, work: impl FnOnce(&mut [S])) {
+        let _in_use = ScratchInUse::new();
+        let (thread, own) = (thread_number(), self.scratch.len() / self.threads);
+        assert!(thread < self.threads, "thread {thread} of {}", self.threads);
+        // SAFETY: those that work at the same time are the threads of a team, which have different numbers: their ranges
+        // are disjoint. A thread does not give its range out twice at a time.
+        work(unsafe { self.scratch.range(thread * own..(thread + 1) * own) });
+    }
+}
+
 /// [`Threads::split`] where `work` also gets scratch memory of its own, with anything in it: `scratch` divided by the
 /// number of threads. `work` must not enter the pool.
 ///
@@ -118,17 +144,8 @@ pub fn split_with<S: Send>(
     scratch: &mut [S],
     work: impl Fn(Range<usize>, &mut [S]) + Sync,
 ) {
-    let count = threads.count();
-    let own = scratch.len() / count;
-    let scratch = SharedMut::new(scratch);
-    threads.split(items, grain, cost, |range| {
-        let _in_use = ScratchInUse::new();
-        // Several parts run at the same time only on the threads of a team, which have different numbers.
-        let thread = thread_number();
-        assert!(thread < count, "thread {thread} of {count}");
-        // SAFETY: threads have disjoint ranges, and a thread does not give its range out twice at a time.
-        work(range, unsafe { scratch.range(thread * own..(thread + 1) * own) });
-    });
+    let own = PerThread::new(threads, scratch);
+    threads.split(items, grain, cost, |range| own.with(|scratch| work(range, scratch)));
 }
 
 /// [`for_each_chunk`] where `work` also gets scratch memory of its own, as from [`split_with`].

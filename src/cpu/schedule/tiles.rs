@@ -1,5 +1,8 @@
 //! Handing out disjoint parts of one buffer to threads, without locks and without `unsafe` in the callers.
 
+use super::partition::{Cut, Grid};
+use super::pool::Threads;
+use super::shared::PerThread;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -39,8 +42,7 @@ impl Matrices {
 pub struct Tiles<'a, T> {
     base: *mut T,
     matrices: Matrices,
-    rows: usize,
-    cols: usize,
+    grid: Grid,
     next: AtomicUsize,
     owner: PhantomData<&'a mut [T]>,
 }
@@ -50,43 +52,55 @@ pub struct Tiles<'a, T> {
 unsafe impl<T: Send> Sync for Tiles<'_, T> {}
 
 impl<'a, T> Tiles<'a, T> {
-    /// Tiles of at most `rows` by `cols` elements over all of `matrices` in `buffer`.
+    /// The tiles that `grid` cuts all of `matrices` in `buffer` into.
     ///
     /// # Panics
-    /// If the matrices overlap or exceed the buffer, or `rows` or `cols` is 0.
-    pub fn new(buffer: &'a mut [T], matrices: Matrices, rows: usize, cols: usize) -> Tiles<'a, T> {
+    /// If the matrices overlap or exceed the buffer.
+    pub fn new(buffer: &'a mut [T], matrices: Matrices, grid: Grid) -> Tiles<'a, T> {
         assert!(matrices.is_disjoint_within(buffer.len()), "{matrices:?} in {} elements", buffer.len());
-        assert!(rows > 0 && cols > 0);
-        Tiles { base: buffer.as_mut_ptr(), matrices, rows, cols, next: AtomicUsize::new(0), owner: PhantomData }
+        let covers = |cut: Cut, count: usize| cut.parts() > 0 && cut.range(cut.parts() - 1).end == count;
+        assert!(covers(grid.rows, matrices.rows) && covers(grid.cols, matrices.cols), "{grid:?} of {matrices:?}");
+        Tiles { base: buffer.as_mut_ptr(), matrices, grid, next: AtomicUsize::new(0), owner: PhantomData }
     }
 
     /// Number of tiles.
     pub fn count(&self) -> usize {
-        self.matrices.batches * self.matrices.rows.div_ceil(self.rows) * self.matrices.cols.div_ceil(self.cols)
+        let m = &self.matrices;
+        if m.rows == 0 || m.cols == 0 { 0 } else { m.batches * self.grid.tiles() }
+    }
+
+    /// Gives every tile to `work`, with scratch memory that belongs to the thread until `work` returns: `scratch` divided
+    /// by the number of threads. `cost` is that of all tiles together, in multiply-adds.
+    pub fn share(
+        self,
+        threads: &Threads,
+        cost: usize,
+        scratch: &mut [f32],
+        work: impl Fn(&mut Tile<T>, &mut [f32]) + Sync,
+    ) where
+        T: Send,
+    {
+        let own = PerThread::new(threads, scratch);
+        threads.share(self.count(), cost, |_| {
+            if let Some(mut tile) = self.take() {
+                own.with(|scratch| work(&mut tile, scratch));
+            }
+        });
     }
 
     /// The next tile, in the order batches, rows, columns; `None` when all are given away.
-    pub fn take(&self) -> Option<Tile<'_, T>> {
+    fn take(&self) -> Option<Tile<'_, T>> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         if index >= self.count() {
             return None;
         }
-        let m = &self.matrices;
-        let (across, down) = (m.cols.div_ceil(self.cols), m.rows.div_ceil(self.rows));
-        let (batch, row, col) =
-            (index / (across * down), index / across % down * self.rows, index % across * self.cols);
-        let offset = batch * m.batch_stride + row * m.row_stride + col;
+        let (m, across) = (&self.matrices, self.grid.cols.parts());
+        let (batch, index) = (index / self.grid.tiles(), index % self.grid.tiles());
+        let (rows, cols) = (self.grid.rows.range(index / across), self.grid.cols.range(index % across));
+        let offset = batch * m.batch_stride + rows.start * m.row_stride + cols.start;
         // SAFETY: `new` checked that every element of the matrices lies in the buffer.
         let base = unsafe { self.base.add(offset) };
-        Some(Tile {
-            base,
-            offset,
-            row_stride: m.row_stride,
-            batch,
-            rows: row..(row + self.rows).min(m.rows),
-            cols: col..(col + self.cols).min(m.cols),
-            owner: PhantomData,
-        })
+        Some(Tile { base, offset, row_stride: m.row_stride, batch, rows, cols, owner: PhantomData })
     }
 }
 
@@ -121,6 +135,19 @@ impl<'a, T> Tile<'a, T> {
         assert!(row < self.rows.len());
         // SAFETY: the tile owns `cols.len()` elements from the start of each of its rows.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(row * self.row_stride), self.cols.len()) }
+    }
+
+    /// The elements row by row, or all at once where the rows adjoin, with the place of the first one of each run in the
+    /// buffer that the tiles were cut from.
+    pub fn runs(&mut self) -> impl Iterator<Item = (usize, &mut [T])> {
+        let (rows, cols) = (self.rows.len(), self.cols.len());
+        let (count, len) = if self.row_stride == cols { (1, rows * cols) } else { (rows, cols) };
+        (0..count).map(move |run| {
+            // SAFETY: the tile owns `cols` elements from the start of each of its rows, and is borrowed mutably; each run is
+            // given once.
+            let elements = unsafe { std::slice::from_raw_parts_mut(self.base.add(run * self.row_stride), len) };
+            (self.offset + run * self.row_stride, elements)
+        })
     }
 
     /// Where row `row` of the tile, counted from its top, starts in the buffer that the tiles were cut from.
@@ -206,7 +233,8 @@ mod tests {
         for m in cases {
             for (rows, cols) in [(1, 1), (2, 3), (100, 100)] {
                 let mut buffer = vec![0; 128];
-                let tiles = Tiles::new(&mut buffer, m, rows, cols);
+                let grid = Grid { rows: Cut::at_most(m.rows, 1, rows), cols: Cut::at_most(m.cols, 1, cols) };
+                let tiles = Tiles::new(&mut buffer, m, grid);
                 let count = tiles.count();
                 let mut seen = 0;
                 while let Some(mut tile) = tiles.take() {
@@ -235,7 +263,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "in 20 elements")]
     fn overlapping_matrices_are_refused() {
-        Tiles::new(&mut [0; 20], Matrices { batches: 2, batch_stride: 3, rows: 2, row_stride: 4, cols: 4 }, 1, 1);
+        let matrices = Matrices { batches: 2, batch_stride: 3, rows: 2, row_stride: 4, cols: 4 };
+        Tiles::new(&mut [0; 20], matrices, Grid::whole(2, 4));
     }
 
     #[test]

@@ -50,6 +50,7 @@ impl AttentionStep {
                 let queries = block.min(sizes.rows - first);
                 let masks: [Option<Mask>; MAX_MASKS] = std::array::from_fn(|index| self.mask(io, index, matrix, first));
                 env.isa.run(Attend {
+                    isa: env.isa,
                     sizes,
                     queries,
                     scale: op.scale as f32,

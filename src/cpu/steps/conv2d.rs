@@ -1,28 +1,31 @@
 //! Convolution: `conv2d` of the draft.
 
 mod depthwise;
-mod patches;
 #[cfg(test)]
 mod tests;
 mod winograd;
 
+use super::Env;
 use super::convolution::ConvolutionShape;
-use super::{Env, ProductPlan, for_each_tile};
 use crate::cpu::kernels::depthwise::{Padded, Window};
-use crate::cpu::kernels::float::{Float, narrow};
-use crate::cpu::product::frame::{Addend, Epilogue, Product, Tail, panel_widths};
-use crate::cpu::product::operand::{Operand, Strided};
-use crate::cpu::product::panels::{Layout, Packed};
-use crate::cpu::product::rows::{Im2col, PatchMatrix};
+use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
+use crate::cpu::product::columns::Columns;
+use crate::cpu::product::finish::{Addend, Epilogue, Tail};
+use crate::cpu::product::frame::{Cutting, Product};
+use crate::cpu::product::panels::{Layout, Panels};
+use crate::cpu::product::rows::{PatchMatrix, Patches, Rows, Strided};
+use crate::cpu::product::tile::tile_size;
 use crate::cpu::product::winograd::OutputTile;
-use crate::cpu::schedule::tiles::{Matrices, Slots, Tile, Tiles};
+use crate::cpu::schedule::partition::{Cut, Grid};
+use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
+use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut, share};
 use crate::ops::conv2d::FilterLayout;
+use crate::with_floats;
 use depthwise::DepthwisePixels;
-use patches::PatchPlan;
 use std::borrow::Cow;
 use std::sync::Arc;
 use winograd::WinogradPlan;
@@ -118,35 +121,43 @@ impl Conv2dShape {
 
 /// What a convolution reads, and what follows it.
 #[derive(Clone, Copy)]
-struct Call<'a, T> {
-    input: &'a [T],
-    /// Empty when it is packed.
-    filter: &'a [T],
-    bias: Option<&'a [T]>,
-    tail: Tail<'a, T>,
+struct Call<'a> {
+    input: Floats<'a>,
+    /// `None` if it is packed.
+    filter: Option<Floats<'a>>,
+    bias: Option<Floats<'a>>,
+    tail: Tail<'a>,
+}
+
+impl<'a> Call<'a> {
+    fn raw_filter(&self) -> Floats<'a> {
+        self.filter.expect("the filter was not packed")
+    }
 }
 
 /// How the convolution is computed.
-enum Method<T> {
+enum Method {
     /// As a product of patches and filter (as matrices in this order) per group. With channels last the patches
     /// are on the left.
-    Product { patches: Box<[PatchMatrix; 2]>, packed: Vec<Packed<T>>, plan: ProductPlan },
+    Product { patches: Box<[PatchMatrix; 2]>, packed: Vec<Panels>, grid: Grid },
     /// Directly, plane by plane, with the filter in `f32` as `[channel][tap]`.
-    Depthwise { window: Window, weights: Option<Arc<Buffer>>, strip: usize },
+    Depthwise { window: Window, weights: Option<Arc<Buffer>>, grid: Grid },
     /// Directly, with channels last.
     DepthwisePixels(DepthwisePixels),
-    /// As a product of copied patches and packed filters, with channels last.
-    Patches(PatchPlan<T>),
     /// With transformed filters, with channels last.
     Winograd(WinogradPlan),
 }
 
 /// A convolution, ready to run.
-pub struct Conv2dStep<T> {
+pub struct Conv2dStep {
     shape: Conv2dShape,
+    /// Of the input and the output.
+    dtype: DataType,
+    /// Whether the results are finished by more than what is done in registers.
+    finishes: bool,
     isa: Isa,
     threads: usize,
-    method: Method<T>,
+    method: Method,
 }
 
 /// Output elements that a depthwise tile aims at: some ten microseconds of work.
@@ -156,23 +167,24 @@ const DEPTHWISE_TILE: usize = 8192;
 /// dilations need. Padded rows grow with both, up to sizes that no memory holds; a product of patches does not.
 const MAX_PADDED: usize = 1 << 22;
 
-impl<T: Float> Conv2dStep<T> {
-    /// Plans the convolution for `threads` threads at a level.
-    pub fn new(isa: Isa, threads: usize, shape: Conv2dShape) -> Conv2dStep<T> {
-        let strip = (DEPTHWISE_TILE / shape.output[1]).max(1).min(shape.output[0]);
-        let (window, pixels) = (shape.window(), DepthwisePixels::new::<T>(isa, threads, &shape));
-        let planes = !shape.channels_last && window.scratch_len(strip) <= MAX_PADDED;
+impl Conv2dStep {
+    /// Plans the convolution of elements of type `dtype` for `threads` threads at a level.
+    pub fn new(isa: Isa, threads: usize, shape: Conv2dShape, dtype: DataType, finishes: bool) -> Conv2dStep {
+        let [high, wide] = shape.output;
+        let grid = Grid { rows: Cut::at_most(high, 1, DEPTHWISE_TILE / wide), cols: Cut::whole(wide) };
+        let (window, pixels) = (shape.window(), DepthwisePixels::new(isa, threads, &shape, dtype));
+        let planes = !shape.channels_last && window.scratch_len(grid.rows.largest()) <= MAX_PADDED;
         let method = if shape.is_depthwise() && planes {
-            Method::Depthwise { window, weights: None, strip }
-        } else if shape.is_depthwise() && shape.channels_last && pixels.scratch_len::<T>(&shape) <= threads * MAX_PADDED
-        {
+            Method::Depthwise { window, weights: None, grid }
+        } else if shape.is_depthwise() && shape.channels_last && pixels.scratch_len(&shape) <= threads * MAX_PADDED {
             Method::DepthwisePixels(pixels)
         } else {
             let patches = Box::new([shape.patches(), shape.filter_matrix()]);
-            let plan = product_plan::<T>(isa, threads, &shape, patches[0].depth(), false);
-            Method::Product { patches, packed: Vec::new(), plan }
+            Method::Product { patches, packed: Vec::new(), grid: Grid::whole(0, 0) }
         };
-        Conv2dStep { shape, isa, threads, method }
+        let mut step = Conv2dStep { shape, dtype, finishes, isa, threads, method };
+        step.cut();
+        step
     }
 
     /// Plans the convolution of other images with the same filter; `winograd` is the algorithm for a constant one. `false` if
@@ -183,44 +195,62 @@ impl<T: Float> Conv2dStep<T> {
         if of_filter(&shape) != of_filter(&self.shape) {
             return false;
         }
-        let (isa, threads) = (self.isa, self.threads);
         let winograd = winograd.filter(|_| shape.fits_winograd());
         if let Method::Winograd(plan) = &mut self.method {
             let fits = winograd == Some(plan.tile());
-            plan.resize::<T>(&shape);
+            plan.resize(&shape, self.dtype);
             self.shape = shape;
             return fits;
         }
-        let Conv2dStep { shape, method, .. } = Conv2dStep::<T>::new(isa, threads, shape);
-        let copies_patches = shape.channels_last && !shape.is_pointwise();
+        let new = Conv2dStep::new(self.isa, self.threads, shape, self.dtype, self.finishes);
+        let method = std::mem::replace(self, new).method;
         let fits = match (&mut self.method, method) {
-            (Method::Product { patches, packed, plan }, Method::Product { patches: new, .. }) => {
-                *plan = product_plan::<T>(isa, threads, &shape, new[0].depth(), !packed.is_empty());
-                *patches = new;
-                packed.is_empty() || !copies_patches
-            }
-            (Method::Patches(plan), Method::Product { patches, .. }) => {
-                let [patches, _] = *patches;
-                *plan = PatchPlan::new(isa, threads, &shape, patches, std::mem::take(&mut plan.filters));
-                copies_patches
-            }
-            (Method::Depthwise { window, strip, .. }, Method::Depthwise { window: new, strip: new_strip, .. }) => {
-                (*window, *strip) = (new, new_strip);
+            (Method::Product { packed, .. }, Method::Product { packed: old, .. }) => {
+                *packed = old;
+                self.cut();
                 true
             }
-            (Method::DepthwisePixels(pixels), Method::DepthwisePixels(new)) => {
-                let weights = std::mem::replace(pixels, new).weights;
-                pixels.weights = weights;
+            (Method::Depthwise { weights, .. }, Method::Depthwise { weights: old, .. }) => {
+                *weights = old;
+                true
+            }
+            (Method::DepthwisePixels(pixels), Method::DepthwisePixels(old)) => {
+                pixels.weights = old.weights;
                 true
             }
             _ => false,
         };
-        self.shape = shape;
         fits && winograd.is_none()
     }
 
+    /// What decides how a product is cut, with filters that are packed or not.
+    fn cutting(&self, patches: &PatchMatrix, packed: bool) -> Cutting {
+        let (shape, matrices, is_f32) = (&self.shape, self.shape.matrices(), self.dtype == DataType::Float32);
+        let in_place = shape.is_pointwise();
+        let [copies_rows, packs_columns] = match shape.channels_last {
+            true => [!in_place, !packed],
+            false => [!packed, true],
+        };
+        Cutting {
+            batches: matrices.batches,
+            size: [matrices.rows, matrices.cols, patches.depth()],
+            copies_rows: copies_rows || !is_f32,
+            packs_columns: packs_columns || !is_f32,
+            rereads: !is_f32 || self.finishes,
+        }
+    }
+
+    /// Cuts a product into tiles anew.
+    fn cut(&mut self) {
+        if let Method::Product { patches, packed, .. } = &self.method {
+            let new = self.cutting(&patches[0], !packed.is_empty()).grid(self.isa, self.threads);
+            let Method::Product { grid, .. } = &mut self.method else { return };
+            *grid = new;
+        }
+    }
+
     /// Packs a constant filter, or transforms it for `winograd`, if the shape [fits](Conv2dShape::fits_winograd); [`run`]
-    /// no longer reads its slice.
+    /// no longer reads its elements.
     ///
     /// [`run`]: Self::run
     ///
@@ -230,50 +260,35 @@ impl<T: Float> Conv2dStep<T> {
     pub fn prepack(&mut self, data: Weights, winograd: Option<OutputTile>) -> Result<()> {
         let (shape, isa) = (&self.shape, self.isa);
         if let Some(tile) = winograd.filter(|_| shape.fits_winograd()) {
-            self.method = Method::Winograd(WinogradPlan::new::<T>(isa, self.threads, shape, tile, data)?);
+            self.method = Method::Winograd(WinogradPlan::new(isa, self.threads, shape, tile, data)?);
             return Ok(());
         }
+        let mut staging = Staging::default();
+        let floats = shape.channels[1] * shape.filter[0] * shape.filter[1];
         match &mut self.method {
-            Method::Product { patches, packed, plan } => {
-                let [patches, filter] = &**patches;
-                let widths = panel_widths(isa);
-                let width = if shape.channels_last { widths.cols } else { widths.rows };
-                let lanes = shape.group()[1];
-                *packed = (0..shape.groups)
-                    .map(|group| {
-                        let weights = data.skip(group_start(shape, filter, group));
-                        let layout = Layout::Patches(Cow::Borrowed(filter));
-                        Packed::new(isa, weights, layout, lanes, filter.depth(), width)
-                    })
-                    .collect::<Result<_>>()?;
-                *plan = product_plan::<T>(isa, self.threads, shape, patches.depth(), true);
-                if shape.channels_last && !shape.is_pointwise() {
-                    let filters = std::mem::take(packed);
-                    let plan = PatchPlan::new(isa, self.threads, shape, patches.clone(), filters);
-                    self.method = Method::Patches(plan);
-                }
+            Method::Product { patches, packed, .. } => {
+                let filter = &patches[1];
+                let width = if shape.channels_last { tile_size(isa).cols } else { 1 };
+                let pack = |group| {
+                    let weights = data.skip(group_start(shape, filter, group));
+                    let layout = Layout::Patches(Cow::Borrowed(filter));
+                    Panels::new(isa, weights, layout, shape.group()[1], filter.depth(), width)
+                };
+                *packed = (0..shape.groups).map(pack).collect::<Result<_>>()?;
+                self.cut();
             }
             Method::Depthwise { weights, .. } => {
-                let floats = shape.channels[1] * shape.filter[0] * shape.filter[1];
                 let mut buffer = Buffer::zeroed(floats * size_of::<f32>())?;
-                let mut staging = Staging::default();
-                depthwise_weights::<T>(
-                    shape,
-                    data.piece(isa, 0..floats, &mut staging)?,
-                    elements_mut(buffer.bytes_mut()),
-                );
+                depthwise_weights(shape, data.piece(0..floats, &mut staging)?, elements_mut(buffer.bytes_mut()));
                 *weights = Some(share(Arc::new(buffer)));
             }
             Method::DepthwisePixels(pixels) => {
-                let floats = shape.channels[1] * shape.filter[0] * shape.filter[1];
                 let mut buffer = Buffer::zeroed(pixels.weights_len(shape) * size_of::<f32>())?;
-                let mut staging = Staging::default();
-                let filter = data.piece::<T>(isa, 0..floats, &mut staging)?;
-                pixels.pack(shape, filter, elements_mut(buffer.bytes_mut()));
+                pixels.pack(shape, data.piece(0..floats, &mut staging)?, elements_mut(buffer.bytes_mut()));
                 pixels.weights = Some(share(Arc::new(buffer)));
             }
-            // Packed before.
-            Method::Patches(_) | Method::Winograd(_) => {}
+            // Transformed before.
+            Method::Winograd(_) => {}
         }
         Ok(())
     }
@@ -282,7 +297,7 @@ impl<T: Float> Conv2dStep<T> {
     pub fn kernel(&self) -> &'static str {
         match &self.method {
             Method::Product { .. } if self.shape.is_pointwise() => "conv2d gemm",
-            Method::Product { .. } | Method::Patches(_) => "conv2d im2col",
+            Method::Product { .. } => "conv2d im2col",
             Method::Depthwise { .. } | Method::DepthwisePixels(_) => "conv2d depthwise",
             Method::Winograd(plan) => plan.kernel(),
         }
@@ -291,14 +306,16 @@ impl<T: Float> Conv2dStep<T> {
     /// The `f32` elements of scratch that [`run`](Self::run) needs.
     pub fn scratch_len(&self) -> usize {
         match &self.method {
-            Method::Product { plan, .. } => plan.slot * self.threads,
-            Method::Depthwise { weights, .. } => {
+            Method::Product { patches, packed, grid } => {
+                self.cutting(&patches[0], !packed.is_empty()).scratch_len(self.isa, grid) * self.threads
+            }
+            Method::Depthwise { window, weights, grid } => {
                 let taps = self.shape.filter[0] * self.shape.filter[1];
                 let unpacked = if weights.is_some() { 0 } else { self.shape.channels[1] * taps };
-                unpacked + self.depthwise_slot() * self.threads
+                // Padded rows, and one run of sums.
+                unpacked + (window.scratch_len(grid.rows.largest()) + self.shape.output[1]) * self.threads
             }
-            Method::DepthwisePixels(pixels) => pixels.scratch_len::<T>(&self.shape),
-            Method::Patches(plan) => plan.scratch_len(),
+            Method::DepthwisePixels(pixels) => pixels.scratch_len(&self.shape),
             Method::Winograd(plan) => plan.scratch_len(),
         }
     }
@@ -306,109 +323,94 @@ impl<T: Float> Conv2dStep<T> {
     /// The memory of the packed filter.
     pub fn packed(&self) -> Vec<&Arc<Buffer>> {
         match &self.method {
-            Method::Product { packed, .. } => packed.iter().map(Packed::buffer).collect(),
+            Method::Product { packed, .. } => packed.iter().map(Panels::buffer).collect(),
             Method::Depthwise { weights, .. } => weights.iter().collect(),
             Method::DepthwisePixels(pixels) => pixels.weights.iter().collect(),
-            Method::Patches(plan) => plan.filters.iter().map(Packed::buffer).collect(),
             Method::Winograd(plan) => vec![&plan.weights],
         }
     }
 
-    /// Computes the convolution. The slice of a packed filter is not read and may be empty; `bias` has one
-    /// element per output channel.
+    /// Computes the convolution of the input with the filter, which is not read if it is packed; `bias` has one element per
+    /// output channel.
     ///
     /// # Panics
-    /// If `env` is not what the step was planned for, or a slice is too short.
+    /// If `env` is not what the step was planned for, or there are too few elements.
     pub fn run(
         &self,
         env: &Env,
-        [input, filter]: [&[T]; 2],
-        bias: Option<&[T]>,
-        tail: Tail<T>,
-        out: &mut [T],
+        [input, filter]: [Option<Floats>; 2],
+        bias: Option<Floats>,
+        tail: Tail,
+        out: FloatsMut,
         scratch: &mut [f32],
     ) {
         assert!(env.isa == self.isa && env.threads.count() <= self.threads);
+        let call = Call { input: input.expect("the input of a convolution"), filter, bias, tail };
+        with_floats!(FloatsMut, out, out => self.run_to(env, call, out, scratch));
+    }
+
+    fn run_to<T: Float>(&self, env: &Env, call: Call, out: &mut [T], scratch: &mut [f32]) {
+        let shape = &self.shape;
         match &self.method {
-            Method::Product { plan, .. } => {
-                let tiles = Tiles::new(out, self.shape.matrices(), plan.rows, plan.cols);
-                let slots = Slots::new(scratch, plan.slot, self.threads);
-                for_each_tile(env, &tiles, &slots, plan.cost, |tile, slot| {
-                    self.product(input, filter, bias, tail, tile, slot.floats);
+            Method::Product { patches, packed, grid } => {
+                let matrices = shape.matrices();
+                let work = matrices.batches * matrices.rows * matrices.cols * patches[0].depth();
+                Tiles::new(out, matrices, *grid).share(env.threads, work, scratch, |tile, scratch| {
+                    self.product(&call, patches, packed, tile, scratch);
                 });
             }
-            Method::Depthwise { window, weights, strip } => {
+            Method::Depthwise { window, weights, grid } => {
+                let taps = shape.filter[0] * shape.filter[1];
                 let (weights, scratch) = match weights {
                     Some(weights) => (elements::<f32>(weights.bytes()), scratch),
                     None => {
-                        let taps = self.shape.filter[0] * self.shape.filter[1];
-                        let (weights, scratch) = scratch.split_at_mut(self.shape.channels[1] * taps);
-                        depthwise_weights(&self.shape, filter, weights);
+                        let (weights, scratch) = scratch.split_at_mut(shape.channels[1] * taps);
+                        depthwise_weights(shape, call.raw_filter(), weights);
                         (&weights[..], scratch)
                     }
                 };
-                let slots = Slots::new(scratch, self.depthwise_slot(), self.threads);
-                let tiles = Tiles::new(out, self.shape.depthwise_matrices(), *strip, usize::MAX);
-                let cost = strip * self.shape.depthwise_matrices().cols * weights.len() / self.shape.channels[1];
-                for_each_tile(env, &tiles, &slots, cost, |tile, slot| {
-                    let work = Depthwise { shape: &self.shape, window, weights, isa: self.isa };
-                    work.rows(input, bias, tail, tile, slot.floats);
+                let planes = shape.depthwise_matrices();
+                let work = planes.batches * planes.rows * planes.cols * taps;
+                Tiles::new(out, planes, *grid).share(env.threads, work, scratch, |tile, scratch| {
+                    Depthwise { shape, window, weights, isa: self.isa }.rows(&call, tile, scratch);
                 });
             }
-            Method::DepthwisePixels(pixels) => {
-                pixels.run(env, &self.shape, Call { input, filter, bias, tail }, out, scratch);
-            }
-            Method::Patches(plan) => {
-                plan.run(env, &self.shape, Call { input, filter, bias, tail }, out, scratch);
-            }
-            Method::Winograd(plan) => {
-                plan.run(env, &self.shape, Call { input, filter, bias, tail }, out, scratch);
-            }
+            Method::DepthwisePixels(pixels) => pixels.run(env, shape, call, out, scratch),
+            Method::Winograd(plan) => plan.run(env, shape, call, out, scratch),
         }
     }
 
-    fn product(
+    fn product<T: Float>(
         &self,
-        input: &[T],
-        filter: &[T],
-        bias: Option<&[T]>,
-        tail: Tail<T>,
+        call: &Call,
+        [patches, matrix]: &[PatchMatrix; 2],
+        packed: &[Panels],
         tile: &mut Tile<T>,
         scratch: &mut [f32],
     ) {
-        let (shape, Method::Product { patches, packed, .. }) = (&self.shape, &self.method) else {
-            return;
-        };
-        let [patches, matrix] = &**patches;
+        let shape = &self.shape;
         let [channels, out_channels] = shape.group();
         let (image, group) =
             if shape.channels_last { (0, tile.batch) } else { (tile.batch / shape.groups, tile.batch % shape.groups) };
-        let image = &input[image * patches.image_stride + group * channels * patches.channel_stride..];
-        let patches = match shape.is_pointwise() {
-            true => Operand::Strided(Strided {
-                data: image,
-                lane_stride: patches.strides[1],
-                depth_stride: patches.channel_stride,
-            }),
-            false => Operand::Im2col(Im2col { image, matrix: patches }),
-        };
-        let filter = match packed.get(group) {
-            Some(packed) => Operand::Packed(packed),
-            None => group_filter(shape, matrix, filter, group),
+        let image = call.input.after(image * patches.image_stride + group * channels * patches.channel_stride);
+        let pixels = Strided { data: image, lane_stride: patches.strides[1], depth_stride: patches.channel_stride };
+        let gathered = Patches { image, matrix: patches };
+        let raw = || Patches { image: call.raw_filter().after(group_start(shape, matrix, group)), matrix };
+        let (rows, columns) = match (shape.channels_last, packed.get(group)) {
+            (true, panels) => (
+                if shape.is_pointwise() { Rows::Strided(pixels) } else { Rows::Patches(gathered) },
+                panels.map_or_else(|| Columns::Patches(raw()), Columns::Panels),
+            ),
+            (false, panels) => (
+                panels.map_or_else(|| Rows::Patches(raw()), Rows::Kept),
+                if shape.is_pointwise() { Columns::Strided(pixels) } else { Columns::Patches(gathered) },
+            ),
         };
         let (row_stride, col_stride) = if shape.channels_last { (0, 1) } else { (1, 0) };
-        let addend = bias.map(|bias| Addend { data: &bias[group * out_channels..], row_stride, col_stride, beta: 1.0 });
-        let epilogue = Epilogue { alpha: 1.0, addend, tail };
-        let (a, b) = if shape.channels_last { (patches, filter) } else { (filter, patches) };
-        Product { isa: self.isa, depth: matrix.depth(), a, b }.compute(tile, &epilogue, scratch);
-    }
-
-    /// Scratch floats per thread of a depthwise convolution: padded rows, and one run of sums.
-    fn depthwise_slot(&self) -> usize {
-        match &self.method {
-            Method::Depthwise { window, strip, .. } => window.scratch_len(*strip) + self.shape.output[1],
-            _ => 0,
-        }
+        let bias = call.bias.map(|bias| bias.after(group * out_channels));
+        let addend = bias.map(|data| Addend { data, row_stride, col_stride, beta: 1.0 });
+        let epilogue = Epilogue { alpha: 1.0, addend, tail: call.tail };
+        Product { isa: self.isa, depth: matrix.depth(), rows, columns }.compute(tile, &epilogue, scratch);
     }
 }
 
@@ -421,36 +423,19 @@ impl Conv2dShape {
     }
 }
 
-fn product_plan<T: Float>(
-    isa: Isa,
-    threads: usize,
-    shape: &Conv2dShape,
-    depth: usize,
-    filter_packed: bool,
-) -> ProductPlan {
-    let m = shape.matrices();
-    let packed = if shape.channels_last { [false, filter_packed] } else { [filter_packed, false] };
-    ProductPlan::new::<T>(isa, threads, m.batches, [m.rows, depth, m.cols], packed)
-}
-
-/// The filter of one group, in the depth order of the patches.
-fn group_filter<'a, T>(shape: &Conv2dShape, matrix: &'a PatchMatrix, filter: &'a [T], group: usize) -> Operand<'a, T> {
-    Operand::Im2col(Im2col { image: &filter[group_start(shape, matrix, group)..], matrix })
-}
-
 /// Where the filter of one group starts.
 fn group_start(shape: &Conv2dShape, matrix: &PatchMatrix, group: usize) -> usize {
     group * shape.group()[1] * matrix.image_stride
 }
 
 /// The weights as `[channel][tap]`.
-fn depthwise_weights<T: Float>(shape: &Conv2dShape, filter: &[T], out: &mut [f32]) {
+fn depthwise_weights(shape: &Conv2dShape, filter: Floats, out: &mut [f32]) {
     let ([o, _, row, col], channels) = (shape.filter_strides(), shape.channels[1]);
     let taps = shape.filter[0] * shape.filter[1];
     for channel in 0..channels {
         for tap in 0..taps {
-            out[channel * taps + tap] =
-                filter[channel * o + tap / shape.filter[1] * row + tap % shape.filter[1] * col].to_f32();
+            let at = channel * o + tap / shape.filter[1] * row + tap % shape.filter[1] * col;
+            out[channel * taps + tap] = filter.at(at);
         }
     }
 }
@@ -465,40 +450,28 @@ struct Depthwise<'a> {
 
 impl Depthwise<'_> {
     /// Rows of one plane.
-    fn rows<T: Float>(&self, input: &[T], bias: Option<&[T]>, tail: Tail<T>, tile: &mut Tile<T>, scratch: &mut [f32]) {
+    fn rows<T: Float>(&self, call: &Call, tile: &mut Tile<T>, scratch: &mut [f32]) {
         let shape = self.shape;
         let (image, channel) = (tile.batch / shape.channels[1], tile.batch % shape.channels[1]);
         let plane = image * shape.channels[0] + channel / shape.group()[1];
-        let plane = &input[plane * shape.input[0] * shape.input[1]..];
+        let plane = &T::typed(call.input)[plane * shape.input[0] * shape.input[1]..];
         let (sums, scratch) = scratch.split_at_mut(shape.output[1]);
         let padded = Padded::fill(self.isa, self.window, plane, tile.rows.clone(), scratch);
         let taps = shape.filter[0] * shape.filter[1];
         let weights = &self.weights[channel * taps..][..taps];
-        let addend = bias.map(|bias| Addend { data: &bias[channel..], row_stride: 0, col_stride: 0, beta: 1.0 });
-        let epilogue = Epilogue { alpha: 1.0, addend, tail };
+        let bias = call.bias.map(|bias| bias.after(channel));
+        let addend = bias.map(|data| Addend { data, row_stride: 0, col_stride: 0, beta: 1.0 });
+        let epilogue = Epilogue { alpha: 1.0, addend, tail: call.tail };
         for row in 0..tile.rows.len() {
-            self.store(&epilogue, tile.offset(row), tile.row(row), sums, |out| {
-                padded.convolve(self.isa, row, weights, out)
-            });
+            let (offset, out) = (tile.offset(row), tile.row(row));
+            if let Some(out) = T::as_f32_mut(out) {
+                padded.convolve(self.isa, row, weights, out);
+                epilogue.apply(self.isa, [0, 0], offset, out);
+                continue;
+            }
+            padded.convolve(self.isa, row, weights, sums);
+            epilogue.apply(self.isa, [0, 0], offset, sums);
+            narrow(self.isa, sums, out);
         }
-    }
-
-    /// Lets `compute` write a run of sums, in place when the output is `f32`, and finishes it.
-    fn store<T: Float>(
-        &self,
-        epilogue: &Epilogue<T>,
-        offset: usize,
-        out: &mut [T],
-        sums: &mut [f32],
-        compute: impl FnOnce(&mut [f32]),
-    ) {
-        if let Some(out) = T::as_f32_mut(out) {
-            compute(out);
-            return epilogue.apply(self.isa, [0, 0], offset, out);
-        }
-        let sums = &mut sums[..out.len()];
-        compute(sums);
-        epilogue.apply(self.isa, [0, 0], offset, sums);
-        narrow(self.isa, sums, out);
     }
 }

@@ -4,19 +4,24 @@
 //! the same taps, at input positions one apart: a plain convolution with step 1 and some of the taps. So no
 //! product is wasted on the zeros between input elements, and every output is one sum in a fixed order.
 
+use super::Env;
 use super::convolution::ConvolutionShape;
-use super::{Env, for_each_tile};
-use crate::cpu::kernels::float::{Float, narrow};
-use crate::cpu::product::frame::{Addend, Epilogue, Product, Tail, panel_widths, tile_scratch};
-use crate::cpu::product::operand::Operand;
-use crate::cpu::product::panels::{Layout, Packed};
-use crate::cpu::product::rows::{Im2col, PatchMatrix};
-use crate::cpu::schedule::tiles::{Matrices, Slots, Tile, Tiles};
+use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
+use crate::cpu::product::columns::Columns;
+use crate::cpu::product::finish::{Addend, Epilogue, Tail};
+use crate::cpu::product::frame::{Cutting, Product};
+use crate::cpu::product::panels::{Layout, Panels};
+use crate::cpu::product::rows::{PatchMatrix, Patches, Rows};
+use crate::cpu::product::tile::tile_size;
+use crate::cpu::schedule::partition::{Cut, Grid};
+use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::Weights;
+use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::{Buffer, check_room};
 use crate::ops::conv_transpose2d::TransposedFilterLayout;
+use crate::with_floats;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -133,8 +138,10 @@ const PHASE_BYTES: usize = size_of::<Phase>() + 512;
 const TILE_CHANNELS: usize = 240;
 
 /// A transposed convolution, ready to run.
-pub struct ConvTranspose2dStep<T> {
+pub struct ConvTranspose2dStep {
     shape: ConvTranspose2dShape,
+    /// Of the input and the output.
+    dtype: DataType,
     isa: Isa,
     threads: usize,
     /// Those that have taps: no more than the filter has, however large the strides are.
@@ -142,18 +149,19 @@ pub struct ConvTranspose2dStep<T> {
     /// Whether the phases cover the output; elsewhere the sums are 0.
     complete: bool,
     /// The filters of each phase of each group, when it is constant.
-    packed: Vec<Packed<T>>,
-    /// Output rows and channels of a tile.
+    packed: Vec<Panels>,
+    /// The tiles of each image and group.
+    grid: Grid,
+    /// Output rows of a tile, at most.
     strip: usize,
-    channels: usize,
 }
 
-impl<T: Float> ConvTranspose2dStep<T> {
-    /// Plans the transposed convolution for `threads` threads at a level.
+impl ConvTranspose2dStep {
+    /// Plans the transposed convolution of elements of type `dtype` for `threads` threads at a level.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the phases of a huge filter with huge strides.
-    pub fn new(isa: Isa, threads: usize, shape: ConvTranspose2dShape) -> Result<ConvTranspose2dStep<T>> {
+    pub fn new(isa: Isa, threads: usize, shape: ConvTranspose2dShape, dtype: DataType) -> Result<ConvTranspose2dStep> {
         let [high, wide] = shape.output;
         let [down, across] = [0, 1].map(|axis| shape.residues(axis));
         let complete = [&down, &across]
@@ -163,53 +171,58 @@ impl<T: Float> ConvTranspose2dStep<T> {
         check_room((down.len() * across.len()).saturating_mul(PHASE_BYTES))?;
         let firsts = down.iter().flat_map(|&y| across.iter().map(move |&x| [y, x]));
         let phases = firsts.map(|first| Phase::new(&shape, first)).collect();
-        let widths = panel_widths(isa);
-        let panel = if shape.channels_last { widths.cols } else { widths.rows };
-        let channels = shape.group()[1].min(TILE_CHANNELS).next_multiple_of(panel);
-        let mut strip = (TILE_PIXELS / wide).clamp(1, high);
-        let tiles = |strip: usize| shape.groups * shape.group()[1].div_ceil(channels) * high.div_ceil(strip);
-        while threads > 1 && tiles(strip) < 3 * threads && strip > shape.strides[0] && strip * wide > 64 {
-            strip = strip.div_ceil(2);
+        let panel = if shape.channels_last { tile_size(isa).cols } else { 1 };
+        let channels = Cut::at_most(shape.group()[1], panel, TILE_CHANNELS);
+        let mut strips = Cut::at_most(high, 1, TILE_PIXELS / wide);
+        while threads > 1
+            && shape.groups * channels.parts() * strips.parts() < 3 * threads
+            && strips.largest() > shape.strides[0]
+            && strips.largest() * wide > 64
+        {
+            strips = Cut::new(high, 1, 2 * strips.parts());
         }
-        Ok(ConvTranspose2dStep { shape, isa, threads, phases, complete, packed: Vec::new(), strip, channels })
+        let pixels = Cut::new(high * wide, wide, strips.parts());
+        let (rows, cols) = if shape.channels_last { (pixels, channels) } else { (channels, pixels) };
+        let (packed, strip) = (Vec::new(), strips.largest());
+        let grid = Grid { rows, cols };
+        Ok(ConvTranspose2dStep { shape, dtype, isa, threads, phases, complete, packed, grid, strip })
     }
 
-    /// Packs a constant filter; [`run`](Self::run) no longer reads its slice.
+    /// Packs a constant filter; [`run`](Self::run) no longer reads its elements.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
     /// read.
     pub fn prepack(&mut self, filter: Weights) -> Result<()> {
-        let widths = panel_widths(self.isa);
-        let width = if self.shape.channels_last { widths.cols } else { widths.rows };
+        let width = if self.shape.channels_last { tile_size(self.isa).cols } else { 1 };
         let lanes = self.shape.group()[1];
         let mut packed = Vec::with_capacity(self.shape.groups * self.phases.len());
         for group in 0..self.shape.groups {
             for phase in &self.phases {
                 let weights = filter.skip(phase.group_start(group));
                 let layout = Layout::Patches(Cow::Borrowed(&phase.filter));
-                packed.push(Packed::new(self.isa, weights, layout, lanes, phase.filter.depth(), width)?);
+                packed.push(Panels::new(self.isa, weights, layout, lanes, phase.filter.depth(), width)?);
             }
         }
         self.packed = packed;
         Ok(())
     }
 
-    fn filter<'a>(&self, filter: &'a [T], group: usize, phase: &'a Phase) -> Operand<'a, T> {
-        let image = &filter[phase.group_start(group)..];
-        Operand::Im2col(Im2col { image, matrix: &phase.filter })
-    }
-
     /// Scratch floats of a tile: the sums of one phase, the whole tile unless it is kept in the output, and
     /// packed operands.
     fn slot_parts(&self) -> [usize; 3] {
-        let channels = self.channels.min(self.shape.group()[1]);
+        let [rows, cols] = self.grid.largest();
+        let channels = if self.shape.channels_last { cols } else { rows };
         let pixels =
             (self.strip.div_ceil(self.shape.strides[0])) * self.shape.output[1].div_ceil(self.shape.strides[1]);
-        let tile = if T::IS_F32 { 0 } else { channels * self.strip * self.shape.output[1] };
+        let tile = if self.dtype == DataType::Float32 { 0 } else { rows * cols };
         let (rows, cols) = if self.shape.channels_last { (pixels, channels) } else { (channels, pixels) };
         // The blocks of a shallower phase can be longer than those of the deepest one.
-        let operands = |phase: &Phase| tile_scratch::<T>(self.isa, rows, cols, phase.filter.depth(), [false; 2]);
+        let operands = |phase: &Phase| {
+            let size = [rows, cols, phase.filter.depth()];
+            let cutting = Cutting { batches: 1, size, copies_rows: true, packs_columns: true, rereads: false };
+            cutting.scratch_len(self.isa, &Grid::whole(rows, cols))
+        };
         let operands = self.phases.iter().map(operands).max().unwrap_or(0);
         [pixels * channels, tile, operands]
     }
@@ -225,56 +238,60 @@ impl<T: Float> ConvTranspose2dStep<T> {
 
     /// The memory of the packed filter.
     pub fn packed(&self) -> impl Iterator<Item = &Arc<Buffer>> {
-        self.packed.iter().map(Packed::buffer)
+        self.packed.iter().map(Panels::buffer)
     }
 
-    /// Computes the transposed convolution. The slice of a packed filter is not read and may be empty; `bias`
-    /// has one element per output channel.
+    /// Computes the transposed convolution of the input with the filter, which is not read if it is packed; `bias` has one
+    /// element per output channel.
     ///
     /// # Panics
-    /// If `env` is not what the step was planned for, or a slice is too short.
+    /// If `env` is not what the step was planned for, or there are too few elements.
     pub fn run(
         &self,
         env: &Env,
-        [input, filter]: [&[T]; 2],
-        bias: Option<&[T]>,
-        tail: Tail<T>,
-        out: &mut [T],
+        [input, filter]: [Option<Floats>; 2],
+        bias: Option<Floats>,
+        tail: Tail,
+        out: FloatsMut,
         scratch: &mut [f32],
     ) {
         assert!(env.isa == self.isa && env.threads.count() <= self.threads);
-        let shape = &self.shape;
-        let [input_len, out_len] = [
-            shape.channels[0] * shape.input[0] * shape.input[1],
-            shape.channels[1] * shape.output[0] * shape.output[1],
-        ];
-        let pixels = self.strip * shape.output[1];
-        let (rows, cols) = if shape.channels_last { (pixels, self.channels) } else { (self.channels, pixels) };
-        let taps = shape.filter[0] * shape.filter[1] / (shape.strides[0] * shape.strides[1]) + 1;
-        let cost = rows * cols * taps * shape.group()[0];
-        let images = input.chunks_exact(input_len).zip(out.chunks_exact_mut(out_len)).take(shape.batches);
-        for (image, (input, out)) in images.enumerate() {
-            let tiles = Tiles::new(out, shape.matrices(), rows, cols);
-            let slots = Slots::new(scratch, self.slot(), self.threads);
-            for_each_tile(env, &tiles, &slots, cost, |tile, slot| {
-                let work = Work { step: self, input, filter, start: image * out_len };
-                work.tile(tile, bias, tail, slot.floats);
-            });
-        }
+        let input = input.expect("the input of a convolution");
+        let work = Work { step: self, input, filter, bias, tail, start: 0 };
+        with_floats!(FloatsMut, out, out => work.run(env, out, scratch));
     }
 }
 
 /// One image at work.
-struct Work<'a, T> {
-    step: &'a ConvTranspose2dStep<T>,
-    input: &'a [T],
-    filter: &'a [T],
+struct Work<'a> {
+    step: &'a ConvTranspose2dStep,
+    /// The image and those that follow it.
+    input: Floats<'a>,
+    filter: Option<Floats<'a>>,
+    bias: Option<Floats<'a>>,
+    tail: Tail<'a>,
     /// The place of its first output in the whole output.
     start: usize,
 }
 
-impl<T: Float> Work<'_, T> {
-    fn tile(&self, tile: &mut Tile<T>, bias: Option<&[T]>, tail: Tail<T>, scratch: &mut [f32]) {
+impl Work<'_> {
+    fn run<T: Float>(&self, env: &Env, out: &mut [T], scratch: &mut [f32]) {
+        let (step, shape) = (self.step, &self.step.shape);
+        let [input_len, out_len] = [
+            shape.channels[0] * shape.input[0] * shape.input[1],
+            shape.channels[1] * shape.output[0] * shape.output[1],
+        ];
+        let taps = shape.filter[0] * shape.filter[1] / (shape.strides[0] * shape.strides[1]) + 1;
+        let cost = out_len * taps * shape.group()[0];
+        for (image, out) in out.chunks_exact_mut(out_len).take(shape.batches).enumerate() {
+            let work = Work { input: self.input.after(image * input_len), start: image * out_len, ..*self };
+            Tiles::new(out, shape.matrices(), step.grid).share(env.threads, cost, scratch, |tile, scratch| {
+                work.tile(tile, scratch);
+            });
+        }
+    }
+
+    fn tile<T: Float>(&self, tile: &mut Tile<T>, scratch: &mut [f32]) {
         let (shape, isa, group) = (&self.step.shape, self.step.isa, tile.batch);
         let [sums, whole, _] = self.step.slot_parts();
         let (sums, scratch) = scratch.split_at_mut(sums);
@@ -299,8 +316,9 @@ impl<T: Float> Work<'_, T> {
         let channels = shape.group()[1];
         let (row_stride, col_stride) = if shape.channels_last { (0, 1) } else { (1, 0) };
         // One bias for a whole row, or one for each column.
-        let addend = bias.map(|bias| Addend { data: &bias[group * channels..], row_stride, col_stride, beta: 1.0 });
-        let epilogue = Epilogue { alpha: 1.0, addend, tail };
+        let bias = self.bias.map(|bias| bias.after(group * channels));
+        let addend = bias.map(|data| Addend { data, row_stride, col_stride, beta: 1.0 });
+        let epilogue = Epilogue { alpha: 1.0, addend, tail: self.tail };
         let first_col = if shape.channels_last { cols.start } else { 0 };
         for row in 0..tile_rows.len() {
             let offset = self.start + tile.offset(row);
@@ -336,18 +354,21 @@ impl<T: Float> Work<'_, T> {
         if lanes.is_empty() {
             return;
         }
-        let image = &self.input[group * phase.patches.channels * phase.patches.channel_stride..];
-        let patches = Operand::Im2col(Im2col { image, matrix: &phase.patches });
-        let filter = match step.packed.get(group * step.phases.len() + index) {
-            Some(packed) => Operand::Packed(packed),
-            None => step.filter(self.filter, group, phase),
+        let image = self.input.after(group * phase.patches.channels * phase.patches.channel_stride);
+        let patches = Patches { image, matrix: &phase.patches };
+        let panels = step.packed.get(group * step.phases.len() + index);
+        let raw = || {
+            let filter = self.filter.expect("the filter was not packed");
+            Patches { image: filter.after(phase.group_start(group)), matrix: &phase.filter }
         };
         let depth = phase.filter.depth();
         // The first output position of a line of the phase, counted from the start of the tile.
         let start = |line: usize| (phase.first[0] + line * down - strip.start) * wide + phase.first[1];
         if shape.channels_last {
             let sums = &mut sums[..lanes.len() * cols.len()];
-            Product { isa: step.isa, depth, a: patches, b: filter }.sums(lanes.clone(), cols.clone(), sums, scratch);
+            let columns = panels.map_or_else(|| Columns::Patches(raw()), Columns::Panels);
+            let product = Product { isa: step.isa, depth, rows: Rows::Patches(patches), columns };
+            product.sums(lanes.clone(), cols.clone(), sums, scratch);
             for (lane, sums) in lanes.zip(sums.chunks_exact(cols.len())) {
                 let pixel = start(lane / phase_wide) + lane % phase_wide * across;
                 row(pixel, &|out| out.copy_from_slice(sums));
@@ -355,7 +376,9 @@ impl<T: Float> Work<'_, T> {
             return;
         }
         let sums = &mut sums[..rows.len() * lanes.len()];
-        Product { isa: step.isa, depth, a: filter, b: patches }.sums(rows.clone(), lanes.clone(), sums, scratch);
+        let filter = panels.map_or_else(|| Rows::Patches(raw()), Rows::Kept);
+        let product = Product { isa: step.isa, depth, rows: filter, columns: Columns::Patches(patches) };
+        product.sums(rows.clone(), lanes.clone(), sums, scratch);
         for (channel, sums) in sums.chunks_exact(lanes.len()).enumerate() {
             row(channel, &|out| {
                 for (line, sums) in lines.clone().zip(sums.chunks_exact(phase_wide)) {
@@ -422,20 +445,21 @@ mod tests {
         let doubled: Vec<_> = exact.iter().map(|&(x, m)| (2.0 * x, 2.0 * m)).collect();
         for packed in [false, true] {
             let run = |env: &Env| {
-                let mut step = ConvTranspose2dStep::<T>::new(env.isa, env.threads.count(), shape.clone()).unwrap();
+                let threads = env.threads.count();
+                let mut step = ConvTranspose2dStep::new(env.isa, threads, shape.clone(), T::DATA_TYPE).unwrap();
                 if packed {
                     step.prepack(Weights::of_slice(&filter)).unwrap();
                 }
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];
                 let double = |_: usize, xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);
-                let operands = [&input[..], if packed { &[] } else { &filter }];
+                let operands = [Some(T::floats(&input)), (!packed).then(|| T::floats(&filter))];
                 step.run(
                     env,
                     operands,
-                    Some(&bias),
+                    Some(T::floats(&bias)),
                     Tail { finish: Some(&double), ..Tail::NONE },
-                    &mut out,
+                    T::floats_mut(&mut out),
                     &mut scratch,
                 );
                 out

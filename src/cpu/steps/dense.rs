@@ -4,12 +4,10 @@ use super::conv_transpose2d::{ConvTranspose2dShape, ConvTranspose2dStep};
 use super::conv2d::{Conv2dShape, Conv2dStep};
 use super::convolution::ConvolutionShape;
 use super::epilogue::{EpilogueStep, Following, is_vector_along};
-use super::gather::PackedMatrix;
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
-use crate::cpu::kernels::float::Float;
 use crate::cpu::memory::Io;
-use crate::cpu::product::panels::Packed;
+use crate::cpu::product::panels::Panels;
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -19,24 +17,20 @@ use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::matmul::GemmAttributes;
 use crate::ops::spatial::InputLayout;
 use crate::shape::{Descriptor, PerAxis, Sizes, broadcast_strides};
-use half::f16;
 use std::sync::Arc;
 
-/// A product of elements of type `T`.
-enum Dense<T> {
-    Matmul(MatmulStep<T>),
-    Conv2d(Conv2dStep<T>),
-    ConvTranspose2d(ConvTranspose2dStep<T>),
-}
-
-enum Typed {
-    Float(Box<Dense<f32>>),
-    Half(Box<Dense<f16>>),
+/// A product, ready to run.
+enum Dense {
+    Matmul(MatmulStep),
+    Conv2d(Conv2dStep),
+    ConvTranspose2d(ConvTranspose2dStep),
 }
 
 /// `matmul()`, `gemm()`, `conv2d()` or `convTranspose2d()`, and element-wise operators on its output.
 pub struct DenseStep {
-    typed: Typed,
+    dense: Box<Dense>,
+    /// Of the operands and the output.
+    dtype: DataType,
     epilogue: EpilogueStep,
     /// Operands that the step keeps a packed copy of.
     packed: Vec<usize>,
@@ -71,12 +65,10 @@ impl DenseStep {
     ) -> Result<DenseStep> {
         let output = following.output;
         let epilogue = EpilogueStep::new(following, |strides| shape.take_addend(strides, &output.sizes()));
-        let mut packed = Vec::new();
-        let typed = match output.dtype {
-            DataType::Float16 => Typed::Half(Box::new(Dense::new(env, shape, constants, winograd, &mut packed)?)),
-            _ => Typed::Float(Box::new(Dense::new(env, shape, constants, winograd, &mut packed)?)),
-        };
-        Ok(DenseStep { typed, epilogue, packed })
+        let (mut packed, dtype) = (Vec::new(), output.dtype);
+        let plan = Planning { env, dtype, winograd, finishes: epilogue.finishes() };
+        let dense = Box::new(plan.dense(shape, constants, &mut packed)?);
+        Ok(DenseStep { dense, dtype, epilogue, packed })
     }
 
     /// Computes the same operator at other sizes, with what is packed; `false` if the step has to be made anew. `constants`
@@ -91,10 +83,7 @@ impl DenseStep {
     ) -> bool {
         let output = following.output;
         let fits = self.epilogue.resize(following, |strides| shape.take_addend(strides, &output.sizes()));
-        fits && match &mut self.typed {
-            Typed::Float(dense) => dense.resize(shape, constants, winograd),
-            Typed::Half(dense) => dense.resize(shape, constants, winograd),
-        }
+        fits && self.dense.resize(shape, constants, winograd)
     }
 
     /// Operands that the step keeps a packed copy of.
@@ -103,59 +92,68 @@ impl DenseStep {
     }
 
     /// The packed copy of operand 1, if that is a single matrix.
-    pub fn packed_matrix(&self) -> Option<PackedMatrix> {
-        match &self.typed {
-            Typed::Float(dense) => dense.packed_matrix().map(PackedMatrix::Float),
-            Typed::Half(dense) => dense.packed_matrix().map(PackedMatrix::Half),
-        }
+    pub fn packed_matrix(&self) -> Option<Panels> {
+        if let Dense::Matmul(step) = &*self.dense { step.packed_b().cloned() } else { None }
     }
 }
 
 impl Run for DenseStep {
     fn kernel(&self) -> &'static str {
-        match &self.typed {
-            Typed::Float(dense) => dense.kernel(),
-            Typed::Half(dense) => dense.kernel(),
+        match &*self.dense {
+            Dense::Matmul(step) => step.kernel(),
+            Dense::Conv2d(step) => step.kernel(),
+            Dense::ConvTranspose2d(_) => "convTranspose2d im2col",
         }
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
-        match &self.typed {
-            Typed::Float(dense) => dense.run(env, io, &self.epilogue),
-            Typed::Half(dense) => dense.run(env, io, &self.epilogue),
-        }
+        let (epilogue, threads) = (&self.epilogue, env.threads.count());
+        // A packed operand has no memory of its own.
+        let operands = [0, 1].map(|index| io.floats(index, self.dtype));
+        let addend = epilogue.addend().and_then(|operand| io.floats(operand, self.dtype));
+        let (out, scratch) = (io.floats_output(self.dtype), io.scratch::<f32>());
+        let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
+        epilogue.with_tail(env.isa, threads, io, self.dtype, registers, |tail| match &*self.dense {
+            Dense::Matmul(step) => step.run(env, operands, addend, tail, out, scratch),
+            Dense::Conv2d(step) => step.run(env, operands, addend, tail, out, scratch),
+            Dense::ConvTranspose2d(step) => step.run(env, operands, addend, tail, out, scratch),
+        });
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {
-        let floats = match &self.typed {
-            Typed::Float(dense) => dense.scratch_len(),
-            Typed::Half(dense) => dense.scratch_len(),
+        let floats = match &*self.dense {
+            Dense::Matmul(step) => step.scratch_len(),
+            Dense::Conv2d(step) => step.scratch_len(),
+            Dense::ConvTranspose2d(step) => step.scratch_len(),
         };
         (floats + self.epilogue.scratch_len(threads)) * size_of::<f32>()
     }
 
     fn packed(&self) -> Vec<&Arc<Buffer>> {
-        match &self.typed {
-            Typed::Float(dense) => dense.packed(),
-            Typed::Half(dense) => dense.packed(),
+        match &*self.dense {
+            Dense::Matmul(step) => step.packed().collect(),
+            Dense::Conv2d(step) => step.packed(),
+            Dense::ConvTranspose2d(step) => step.packed().collect(),
         }
     }
 }
 
-impl<T: Float> Dense<T> {
-    fn new(
-        env: &Env,
-        shape: DenseShape,
-        constants: [Option<Weights>; 2],
-        winograd: bool,
-        packed: &mut Vec<usize>,
-    ) -> Result<Dense<T>> {
-        let (isa, threads) = (env.isa, env.threads.count());
-        let [a, b] = constants;
+/// With what a product is planned.
+struct Planning<'a> {
+    env: &'a Env<'a>,
+    dtype: DataType,
+    winograd: bool,
+    /// Whether the results are finished by more than what is done in registers.
+    finishes: bool,
+}
+
+impl Planning<'_> {
+    fn dense(&self, shape: DenseShape, [a, b]: [Option<Weights>; 2], packed: &mut Vec<usize>) -> Result<Dense> {
+        let (isa, threads) = (self.env.isa, self.env.threads.count());
         Ok(match shape {
             DenseShape::Matmul(shape) => {
                 let (pack_a, pack_b) = (packs_a(&shape), packs_b(&shape));
-                let mut step = MatmulStep::new(isa, threads, shape);
+                let mut step = MatmulStep::new(isa, threads, shape, [self.dtype; 2], self.finishes);
                 if let Some(a) = a.filter(|_| pack_a) {
                     step.prepack_a(a)?;
                     packed.push(0);
@@ -167,8 +165,8 @@ impl<T: Float> Dense<T> {
                 Dense::Matmul(step)
             }
             DenseShape::Conv2d(shape) => {
-                let winograd = if winograd { shape.winograd() } else { None };
-                let mut step = Conv2dStep::new(isa, threads, shape);
+                let winograd = if self.winograd { shape.winograd() } else { None };
+                let mut step = Conv2dStep::new(isa, threads, shape, self.dtype, self.finishes);
                 if let Some(filter) = b {
                     step.prepack(filter, winograd)?;
                     packed.push(1);
@@ -176,7 +174,7 @@ impl<T: Float> Dense<T> {
                 Dense::Conv2d(step)
             }
             DenseShape::ConvTranspose2d(shape) => {
-                let mut step = ConvTranspose2dStep::new(isa, threads, shape)?;
+                let mut step = ConvTranspose2dStep::new(isa, threads, shape, self.dtype)?;
                 if let Some(filter) = b {
                     step.prepack(filter)?;
                     packed.push(1);
@@ -185,7 +183,9 @@ impl<T: Float> Dense<T> {
             }
         })
     }
+}
 
+impl Dense {
     fn resize(&mut self, shape: DenseShape, constants: [bool; 2], winograd: bool) -> bool {
         match (self, shape) {
             (Dense::Matmul(step), DenseShape::Matmul(shape)) => {
@@ -198,48 +198,6 @@ impl<T: Float> Dense<T> {
             }
             _ => false,
         }
-    }
-
-    fn kernel(&self) -> &'static str {
-        match self {
-            Dense::Matmul(step) => step.kernel(),
-            Dense::Conv2d(step) => step.kernel(),
-            Dense::ConvTranspose2d(_) => "convTranspose2d im2col",
-        }
-    }
-
-    fn packed(&self) -> Vec<&Arc<Buffer>> {
-        match self {
-            Dense::Matmul(step) => step.packed().collect(),
-            Dense::Conv2d(step) => step.packed(),
-            Dense::ConvTranspose2d(step) => step.packed().collect(),
-        }
-    }
-
-    fn packed_matrix(&self) -> Option<Packed<T>> {
-        if let Dense::Matmul(step) = self { step.packed_b().cloned() } else { None }
-    }
-
-    fn scratch_len(&self) -> usize {
-        match self {
-            Dense::Matmul(step) => step.scratch_len(),
-            Dense::Conv2d(step) => step.scratch_len(),
-            Dense::ConvTranspose2d(step) => step.scratch_len(),
-        }
-    }
-
-    fn run(&self, env: &Env, io: &mut Io, epilogue: &EpilogueStep) {
-        // A packed operand has no memory of its own.
-        let operands = [0, 1].map(|index| io.optional::<T>(index).unwrap_or_default());
-        let addend = epilogue.addend().map(|operand| io.input::<T>(operand));
-        let (out, scratch) = (io.output::<T>(), io.scratch::<f32>());
-        let threads = env.threads.count();
-        let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
-        epilogue.with_tail(env.isa, threads, io, registers, |tail| match self {
-            Dense::Matmul(step) => step.run(env, operands, addend, tail, out, scratch),
-            Dense::Conv2d(step) => step.run(env, operands, addend, tail, out, scratch),
-            Dense::ConvTranspose2d(step) => step.run(env, operands, addend, tail, out, scratch),
-        });
     }
 }
 

@@ -1,11 +1,11 @@
 //! What follows a product or convolution: the part of the program that the kernels do in registers, and the rest.
 
 use super::elementwise::{ElementwiseStep, REGISTER};
-use crate::cpu::kernels::float::Float;
 use crate::cpu::memory::Io;
-use crate::cpu::product::frame::{Finish, Tail};
+use crate::cpu::product::finish::{Finish, Tail};
 use crate::cpu::schedule::tiles::Slots;
 use crate::cpu::simd::Isa;
+use crate::dtype::DataType;
 use crate::memory::bytes_of_mut;
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::fused::{Fused, Instruction};
@@ -76,6 +76,11 @@ impl EpilogueStep {
         self.registers.addend
     }
 
+    /// Whether results are finished by more than what is done in registers.
+    pub fn finishes(&self) -> bool {
+        self.rest.is_some()
+    }
+
     /// The `f32` elements of scratch that [`with_tail`](Self::with_tail) needs on so many threads.
     pub fn scratch_len(&self, threads: usize) -> usize {
         self.slot() * threads
@@ -85,16 +90,17 @@ impl EpilogueStep {
         self.rest.as_ref().map_or(0, ElementwiseStep::register_bytes).next_multiple_of(REGISTER) / size_of::<f32>()
     }
 
-    /// Calls `run` with what follows the sums on `threads` threads.
-    pub fn with_tail<T: Float>(
+    /// Calls `run` with what follows the sums on `threads` threads; the output is of type `dtype`.
+    pub fn with_tail(
         &self,
         isa: Isa,
         threads: usize,
         io: &Io,
+        dtype: DataType,
         scratch: &mut [f32],
-        run: impl FnOnce(Tail<T>),
+        run: impl FnOnce(Tail),
     ) {
-        let residual = self.registers.residual.map(|operand| io.input::<T>(operand));
+        let residual = self.registers.residual.and_then(|operand| io.floats(operand, dtype));
         let clamp = self.registers.clamp;
         let Some(rest) = &self.rest else {
             return run(Tail { residual, clamp, finish: None });

@@ -1,16 +1,17 @@
 //! The steps of `gather`, `gatherND` and `gatherElements`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::gather::{Coordinate, Index, gather_elements, gather_packed, gather_rows, rows};
+use crate::cpu::kernels::float::{Float, FloatsMut};
+use crate::cpu::kernels::gather::{Coordinate, GRAIN, Index, gather_elements, gather_rows, rows};
 use crate::cpu::kernels::storage::Storage;
 use crate::cpu::memory::Io;
-use crate::cpu::product::panels::Packed;
+use crate::cpu::product::panels::Panels;
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::DataType;
 use crate::memory::Buffer;
 use crate::ops::gather::Gather;
 use crate::shape::{Descriptor, elements, strides};
-use crate::{with_index, with_storage};
-use half::f16;
+use crate::{with_floats, with_index, with_storage};
 use std::sync::Arc;
 
 /// Which rows of a tensor a tensor of indices means.
@@ -94,18 +95,9 @@ impl Run for GatherStep {
     }
 }
 
-/// A constant matrix of which only the packed copy is kept that matrix products read.
-#[derive(Clone)]
-pub enum PackedMatrix {
-    /// Of float32.
-    Float(Packed<f32>),
-    /// Of float16.
-    Half(Packed<f16>),
-}
-
 /// `gather()` of rows of a packed matrix.
 pub struct PackedGatherStep {
-    matrix: PackedMatrix,
+    matrix: Panels,
     /// Whether the rows are the lanes, not the depth indices, of the packed matrix.
     lanes: bool,
     rows: Rows,
@@ -117,7 +109,7 @@ impl PackedGatherStep {
     pub fn new(
         op: &Gather,
         [input, indices]: [&Descriptor; 2],
-        matrix: &PackedMatrix,
+        matrix: &Panels,
         transposed: bool,
     ) -> Option<PackedGatherStep> {
         let rows = packed_rows(op, [input, indices], matrix, transposed)?;
@@ -133,18 +125,10 @@ impl PackedGatherStep {
 }
 
 /// The rows that [`PackedGatherStep`] gathers.
-fn packed_rows(
-    op: &Gather,
-    [input, indices]: [&Descriptor; 2],
-    matrix: &PackedMatrix,
-    transposed: bool,
-) -> Option<Rows> {
-    let (dtype, [lanes, depth]) = match matrix {
-        PackedMatrix::Float(packed) => (DataType::Float32, packed.sizes()),
-        PackedMatrix::Half(packed) => (DataType::Float16, packed.sizes()),
-    };
+fn packed_rows(op: &Gather, [input, indices]: [&Descriptor; 2], matrix: &Panels, transposed: bool) -> Option<Rows> {
+    let [lanes, depth] = matrix.sizes();
     let [count, row_len] = if transposed { [lanes, depth] } else { [depth, lanes] };
-    let fits = op.axis == 0 && input.dtype == dtype && input.shape == [count as u32, row_len as u32];
+    let fits = op.axis == 0 && input.dtype == matrix.dtype() && input.shape == [count as u32, row_len as u32];
     fits.then(|| Rows::along(count, row_len, indices))
 }
 
@@ -155,10 +139,9 @@ impl Run for PackedGatherStep {
 
     fn run(&self, env: &Env, io: &mut Io) {
         let rows = self.rows.find(env, io);
-        match &self.matrix {
-            PackedMatrix::Float(packed) => gather_packed(env.threads, packed, self.lanes, rows, io.output()),
-            PackedMatrix::Half(packed) => gather_packed(env.threads, packed, self.lanes, rows, io.output()),
-        }
+        with_floats!(FloatsMut, io.floats_output(self.matrix.dtype()), out => {
+            gather_packed(env, &self.matrix, self.lanes, rows, out);
+        });
     }
 
     fn scratch_bytes(&self, _threads: usize) -> usize {
@@ -166,11 +149,25 @@ impl Run for PackedGatherStep {
     }
 
     fn packed(&self) -> Vec<&Arc<Buffer>> {
-        match &self.matrix {
-            PackedMatrix::Float(packed) => vec![packed.buffer()],
-            PackedMatrix::Half(packed) => vec![packed.buffer()],
-        }
+        vec![self.matrix.buffer()]
     }
+}
+
+/// Copies rows of a packed matrix, to which `rows` points: its lanes if `lanes`, otherwise the elements of all lanes at one
+/// depth index.
+fn gather_packed<T: Float>(env: &Env, matrix: &Panels, lanes: bool, rows: &[u32], dst: &mut [T]) {
+    let [count, depth] = matrix.sizes();
+    let row_len = if lanes { depth } else { count };
+    // The elements of a lane lie in as many cache lines.
+    let cost = if lanes { 2 * row_len } else { row_len };
+    for_each_chunk(env.threads, dst, row_len, GRAIN.div_ceil(row_len), cost, |first, part| {
+        for (out, &row) in part.chunks_exact_mut(row_len).zip(&rows[first..]) {
+            match lanes {
+                true => matrix.copy_lane(row as usize, out),
+                false => matrix.copy_depth(row as usize, out),
+            }
+        }
+    });
 }
 
 /// The dimension that elements are gathered or scattered along, and what is around it.

@@ -1,8 +1,7 @@
 //! Gated recurrent units.
 
 use super::Env;
-use super::recurrent::{Cell, Moment, Places, RecurrentStep, StateBlock};
-use crate::cpu::kernels::float::Float;
+use super::recurrent::{Cell, Moment, Places, RecurrentStep, Start, StateBlock};
 use crate::cpu::product::recurrent::{GruGates, GruReset};
 use crate::cpu::weights::Weights;
 use crate::error::Result;
@@ -38,34 +37,41 @@ impl GruStep {
 }
 
 impl Cell for GruFunction {
-    const KERNELS: [&'static str; 2] = ["gru", "gru gemm"];
+    const KERNEL: &'static str = "gru";
     const GATES: usize = 3;
     const STATES: usize = 1;
+
+    fn separate(&self) -> Option<usize> {
+        self.reset_after.then_some(self.places[2])
+    }
 
     fn resets(&self) -> bool {
         !self.reset_after
     }
 
-    fn reset<T: Float>(&self, moment: &Moment<T>, block: &mut StateBlock) {
-        let mut reset = moment.sums(self.places[1], moment.hidden(), block);
+    fn reset(&self, moment: &Moment, block: &mut StateBlock) {
+        let [mut reset] = moment.sums([(self.places[1], Start::Input)], moment.hidden(), block);
         let activation = self.activations[0];
         let used = block.used();
         let (reset, hidden) = (&mut reset[..used], &mut block.hidden[..used]);
         moment.env().isa.run(GruReset { activation, reset, hidden });
     }
 
-    fn advance<T: Float>(&self, moment: &Moment<T>, reset: &[f32], block: &mut StateBlock) {
+    fn advance(&self, moment: &Moment, reset: &[f32], block: &mut StateBlock) {
         let (isa, used) = (moment.env().isa, block.used());
         let [z, r, n] = self.places;
-        let mut new = moment.input_sums(n, block);
-        let mut of_hidden = moment.hidden_sums(n, reset, block);
+        let (mut update, mut new);
         if self.reset_after {
-            let mut reset = moment.sums(r, moment.hidden(), block);
+            let gates = [(z, Start::Input), (r, Start::Input), (n, Start::RecurrentBias)];
+            let [sums, mut reset, mut of_hidden] = moment.sums(gates, moment.hidden(), block);
             let activation = self.activations[0];
             isa.run(GruReset { activation, reset: &mut reset[..used], hidden: &mut of_hidden[..used] });
+            (update, new) = (sums, moment.start(n, Start::Input, block));
+            new.iter_mut().zip(of_hidden).for_each(|(new, x)| *new += x);
+        } else {
+            [update] = moment.sums([(z, Start::Input)], moment.hidden(), block);
+            [new] = moment.sums([(n, Start::Input)], reset, block);
         }
-        new.iter_mut().zip(of_hidden).for_each(|(new, x)| *new += x);
-        let mut update = moment.sums(z, moment.hidden(), block);
         let activations = self.activations;
         let (update, new) = (&mut update[..used], &mut new[..used]);
         isa.run(GruGates { activations, update, new, hidden: &mut block.hidden[..used] });

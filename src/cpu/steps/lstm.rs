@@ -1,8 +1,7 @@
 //! Long short-term memory.
 
 use super::Env;
-use super::recurrent::{Cell, Moment, Places, RecurrentStep, StateBlock};
-use crate::cpu::kernels::float::Float;
+use super::recurrent::{Cell, Moment, Places, RecurrentStep, Start, StateBlock};
 use crate::cpu::product::recurrent::LstmGates;
 use crate::cpu::weights::Weights;
 use crate::error::Result;
@@ -40,13 +39,13 @@ impl LstmStep {
 }
 
 impl Cell for LstmFunction {
-    const KERNELS: [&'static str; 2] = ["lstm", "lstm gemm"];
+    const KERNEL: &'static str = "lstm";
     const GATES: usize = 4;
     const STATES: usize = 2;
 
-    fn advance<T: Float>(&self, moment: &Moment<T>, hidden: &[f32], block: &mut StateBlock) {
+    fn advance(&self, moment: &Moment, hidden: &[f32], block: &mut StateBlock) {
         let used = block.used();
-        let mut gates = self.places.map(|place| moment.sums(place, hidden, block));
+        let mut gates = moment.sums(self.places.map(|place| (place, Start::Input)), hidden, block);
         let peephole = [0, 1, 2].map(|gate| moment.peephole(gate, block));
         let peephole = match &peephole {
             [Some(i), Some(o), Some(f)] => Some([i, o, f].map(|weights| &weights[..used])),

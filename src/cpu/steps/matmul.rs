@@ -1,16 +1,23 @@
 //! Matrix products: `matmul` and `gemm` of the draft.
 
-use super::{Env, ProductPlan, for_each_tile};
-use crate::cpu::kernels::float::{Float, narrow};
-use crate::cpu::product::frame::{Addend, Epilogue, Product, Tail, dot_lanes, panel_widths};
-use crate::cpu::product::operand::{Operand, Strided};
-use crate::cpu::product::panels::{Layout, Packed};
-use crate::cpu::schedule::tiles::{Matrices, Slots, Tile, Tiles};
+use super::Env;
+use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
+use crate::cpu::product::columns::Columns;
+use crate::cpu::product::finish::{Addend, Epilogue, Tail};
+use crate::cpu::product::frame::{Cutting, Product};
+use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
+use crate::cpu::product::rows::{Rows, Strided, copied_len};
+use crate::cpu::product::tile::tile_size;
+use crate::cpu::product::vector::dot_lanes;
+use crate::cpu::schedule::partition::Grid;
+use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::Weights;
+use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::Buffer;
 use crate::shape::PerAxis;
+use crate::with_floats;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -112,16 +119,6 @@ impl MatmulShape {
         (if swapped { shape.transposed() } else { shape }, swapped)
     }
 
-    /// How `threads` threads share the work; `packed` tells which operands are packed.
-    fn plan<T: Float>(&self, isa: Isa, threads: usize, packed: [bool; 2]) -> ProductPlan {
-        let mut plan = ProductPlan::new::<T>(isa, threads, self.batches(), [self.m, self.k, self.n], packed);
-        if self.is_dot(packed[1]) {
-            // The vector, and the sums when they are not kept in the output.
-            plan.slot = (self.k + plan.cols).next_multiple_of(16);
-        }
-        plan
-    }
-
     /// Where matrix `index` of the batch starts in an operand with these strides.
     fn offset(&self, strides: &MatrixStrides, index: usize) -> usize {
         let mut rest = index;
@@ -180,28 +177,34 @@ struct Distinct {
 }
 
 /// A constant operand, packed once for each distinct matrix of the batch.
-struct PackedBatch<T> {
-    matrices: Vec<Packed<T>>,
+struct PackedBatch {
+    matrices: Vec<Panels>,
     distinct: Distinct,
 }
 
 /// A batched matrix product, ready to run.
-pub struct MatmulStep<T> {
+pub struct MatmulStep {
     shape: Box<MatmulShape>,
+    /// Of the operands and of the output.
+    types: [DataType; 2],
     /// Whether `a` and `b` have changed places.
     swapped: bool,
+    /// Whether the results are finished by more than what is done in registers.
+    finishes: bool,
     isa: Isa,
     threads: usize,
-    packed: [Option<PackedBatch<T>>; 2],
-    plan: ProductPlan,
+    packed: [Option<PackedBatch>; 2],
+    grid: Grid,
 }
 
-impl<T: Float> MatmulStep<T> {
-    /// Plans the product for `threads` threads at a level.
-    pub fn new(isa: Isa, threads: usize, shape: MatmulShape) -> MatmulStep<T> {
+impl MatmulStep {
+    /// Plans the product for `threads` threads at a level; `types` are those of the operands and of the output.
+    pub fn new(isa: Isa, threads: usize, shape: MatmulShape, types: [DataType; 2], finishes: bool) -> MatmulStep {
         let (shape, swapped) = shape.oriented();
-        let plan = shape.plan::<T>(isa, threads, [false; 2]);
-        MatmulStep { shape: Box::new(shape), swapped, isa, threads, packed: [None, None], plan }
+        let (shape, packed, grid) = (Box::new(shape), [None, None], Grid::whole(0, 0));
+        let mut step = MatmulStep { shape, types, swapped, finishes, isa, threads, packed, grid };
+        step.grid = step.cutting().grid(isa, threads);
+        step
     }
 
     /// Plans a product of other sizes with the same constants; `false` if they have to be packed in another way.
@@ -212,32 +215,39 @@ impl<T: Float> MatmulStep<T> {
             let (strides, lanes) = shape.side(side);
             (strides.row, strides.col, lanes, shape.k)
         };
-        let (old, isa, threads) = (&self.shape, self.isa, self.threads);
         let mut fits = swapped == self.swapped;
         for (side, packed) in self.packed.iter_mut().enumerate() {
             if let Some(packed) = packed {
                 let distinct = shape.distinct(side);
-                fits &= of_matrix(&shape, side) == of_matrix(old, side) && distinct.starts == packed.distinct.starts;
+                fits &= of_matrix(&shape, side) == of_matrix(&self.shape, side)
+                    && distinct.starts == packed.distinct.starts;
                 packed.distinct = distinct;
             }
         }
-        self.plan = shape.plan::<T>(isa, threads, self.packs());
         *self.shape = shape;
+        self.grid = self.cutting().grid(self.isa, self.threads);
         fits
     }
 
-    /// Whether the first and the second operand are packed, as they are read.
-    fn packs(&self) -> [bool; 2] {
-        [0, 1].map(|side| self.packed[side].is_some())
+    fn cutting(&self) -> Cutting {
+        let MatmulShape { m, k, n, .. } = *self.shape;
+        let [reads_f32, writes_f32] = self.types.map(|dtype| dtype == DataType::Float32);
+        Cutting {
+            batches: self.shape.batches(),
+            size: [m, n, k],
+            copies_rows: !reads_f32 || self.packed[0].is_none() && self.shape.a.col != 1,
+            packs_columns: !reads_f32 || self.packed[1].is_none(),
+            rereads: !writes_f32 || self.finishes,
+        }
     }
 
     /// Whether `a` and `b` are packed.
     pub fn packs_operands(&self) -> [bool; 2] {
-        let [left, right] = self.packs();
+        let [left, right] = [0, 1].map(|side| self.packed[side].is_some());
         if self.swapped { [right, left] } else { [left, right] }
     }
 
-    /// Packs a constant `a`; [`run`](Self::run) no longer reads its slice.
+    /// Packs a constant `a`; [`run`](Self::run) no longer reads its elements.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
@@ -246,7 +256,7 @@ impl<T: Float> MatmulStep<T> {
         self.prepack(self.swapped as usize, a)
     }
 
-    /// Packs a constant `b`; [`run`](Self::run) no longer reads its slice.
+    /// Packs a constant `b`; [`run`](Self::run) no longer reads its elements.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
@@ -256,14 +266,17 @@ impl<T: Float> MatmulStep<T> {
     }
 
     fn prepack(&mut self, side: usize, weights: Weights) -> Result<()> {
-        let (shape, widths) = (&self.shape, panel_widths(self.isa));
+        let shape = &self.shape;
         let (strides, lanes) = shape.side(side);
-        let (width, distinct) = ([widths.rows, widths.cols][side], shape.distinct(side));
-        let matrix =
-            |&start: &usize| Packed::new(self.isa, weights.skip(start), layout(side, strides), lanes, shape.k, width);
+        let [lane_stride, depth_stride] = operand_strides(side, strides);
+        let (width, distinct) = ([1, tile_size(self.isa).cols][side], shape.distinct(side));
+        let matrix = |&start: &usize| {
+            let layout = Layout::Strided { lane_stride, depth_stride };
+            Panels::new(self.isa, weights.skip(start), layout, lanes, shape.k, width)
+        };
         let matrices = distinct.starts.iter().map(matrix).collect::<Result<_>>()?;
         self.packed[side] = Some(PackedBatch { matrices, distinct });
-        self.plan = self.shape.plan::<T>(self.isa, self.threads, self.packs());
+        self.grid = self.cutting().grid(self.isa, self.threads);
         Ok(())
     }
 
@@ -276,36 +289,56 @@ impl<T: Float> MatmulStep<T> {
         if self.is_dot() { "vector" } else { "gemm" }
     }
 
+    fn slot(&self) -> usize {
+        if self.is_dot() {
+            // The vector, and the sums when they are not kept in the output.
+            return (self.shape.k + copied_len(1, self.shape.k).max(self.grid.cols.largest())).next_multiple_of(16);
+        }
+        self.cutting().scratch_len(self.isa, &self.grid)
+    }
+
     /// The `f32` elements of scratch that [`run`](Self::run) needs.
     pub fn scratch_len(&self) -> usize {
-        self.plan.slot * self.threads
+        self.slot() * self.threads
     }
 
     /// The memory of the packed constants.
     pub fn packed(&self) -> impl Iterator<Item = &Arc<Buffer>> {
-        self.packed.iter().flatten().flat_map(|p| &p.matrices).map(Packed::buffer)
+        self.packed.iter().flatten().flat_map(|p| &p.matrices).map(Panels::buffer)
     }
 
     /// The panels of a packed `b` that is a single matrix.
-    pub fn packed_b(&self) -> Option<&Packed<T>> {
+    pub fn packed_b(&self) -> Option<&Panels> {
         let packed = self.packed[1].as_ref().filter(|_| !self.swapped)?;
         if let [matrix] = packed.matrices.as_slice() { Some(matrix) } else { None }
     }
 
-    /// Computes the product. The slice of a packed operand is not read and may be empty.
+    /// Computes the product. The elements of a packed operand are not read.
     ///
     /// # Panics
-    /// If `env` is not what the step was planned for, or a slice is too short.
+    /// If `env` is not what the step was planned for, or there are too few elements.
     pub fn run(
         &self,
         env: &Env,
-        [a, b]: [&[T]; 2],
-        c: Option<&[T]>,
-        tail: Tail<T>,
-        out: &mut [T],
+        operands: [Option<Floats>; 2],
+        c: Option<Floats>,
+        tail: Tail,
+        out: FloatsMut,
         scratch: &mut [f32],
     ) {
         assert!(env.isa == self.isa && env.threads.count() <= self.threads);
+        with_floats!(FloatsMut, out, out => self.run_to(env, operands, c, tail, out, scratch));
+    }
+
+    fn run_to<T: Float>(
+        &self,
+        env: &Env,
+        [a, b]: [Option<Floats>; 2],
+        c: Option<Floats>,
+        tail: Tail,
+        out: &mut [T],
+        scratch: &mut [f32],
+    ) {
         let (a, b) = if self.swapped { (b, a) } else { (a, b) };
         let shape = &self.shape;
         let matrices = Matrices {
@@ -315,63 +348,67 @@ impl<T: Float> MatmulStep<T> {
             row_stride: shape.n,
             cols: shape.n,
         };
-        let tiles = Tiles::new(out, matrices, self.plan.rows, self.plan.cols);
-        let slots = Slots::new(scratch, self.plan.slot, self.threads);
-        for_each_tile(env, &tiles, &slots, self.plan.cost, |tile, slot| {
+        let work = matrices.batches * shape.m * shape.n * shape.k;
+        Tiles::new(out, matrices, self.grid).share(env.threads, work, scratch, |tile, scratch| {
             let addend = shape.c.as_ref().zip(c).map(|(strides, c)| Addend {
-                data: &c[shape.offset(strides, tile.batch)..],
+                data: c.after(shape.offset(strides, tile.batch)),
                 row_stride: strides.row,
                 col_stride: strides.col,
                 beta: shape.beta,
             });
             let epilogue = Epilogue { alpha: shape.alpha, addend, tail };
-            let a = self.operand(0, a, tile.batch);
-            let b = self.operand(1, b, tile.batch);
-            match b {
-                Operand::Strided(b) if self.is_dot() => self.dot(&a, &b, tile, &epilogue, slot.floats),
-                _ => Product { isa: self.isa, depth: shape.k, a, b }.compute(tile, &epilogue, slot.floats),
+            let rows = match self.matrix(0, tile.batch) {
+                Some(panels) => Rows::Kept(panels),
+                None => Rows::Strided(self.strided(0, a, tile.batch)),
+            };
+            let columns = match self.matrix(1, tile.batch) {
+                Some(panels) => Columns::Panels(panels),
+                None => Columns::Strided(self.strided(1, b, tile.batch)),
+            };
+            match columns {
+                Columns::Strided(columns) if self.is_dot() => self.dot(&rows, &columns, tile, &epilogue, scratch),
+                _ => Product { isa: self.isa, depth: shape.k, rows, columns }.compute(tile, &epilogue, scratch),
             }
         });
     }
 
-    fn operand<'s>(&'s self, side: usize, data: &'s [T], batch: usize) -> Operand<'s, T> {
-        if let Some(packed) = &self.packed[side] {
-            return Operand::Packed(&packed.matrices[packed.distinct.index[batch]]);
-        }
-        let (strides, _) = self.shape.side(side);
-        operand(side, strides, &data[self.shape.offset(strides, batch)..])
+    /// The packed matrix of an operand that belongs to a matrix of the batch.
+    fn matrix(&self, side: usize, batch: usize) -> Option<&Panels> {
+        let packed = self.packed[side].as_ref()?;
+        Some(&packed.matrices[packed.distinct.index[batch]])
     }
 
-    fn dot(&self, a: &Operand<T>, b: &Strided<T>, tile: &mut Tile<T>, epilogue: &Epilogue<T>, scratch: &mut [f32]) {
-        let (cols, offset) = (tile.cols.clone(), tile.offset(0));
+    fn strided<'a>(&self, side: usize, data: Option<Floats<'a>>, batch: usize) -> Strided<'a> {
+        let (strides, _) = self.shape.side(side);
+        let [lane_stride, depth_stride] = operand_strides(side, strides);
+        let data = data.expect("the operand was not packed").after(self.shape.offset(strides, batch));
+        Strided { data, lane_stride, depth_stride }
+    }
+
+    fn dot<T: Float>(
+        &self,
+        rows: &Rows,
+        columns: &Strided,
+        tile: &mut Tile<T>,
+        epilogue: &Epilogue,
+        scratch: &mut [f32],
+    ) {
+        let (cols, offset, isa) = (tile.cols.clone(), tile.offset(0), self.isa);
         let (vector, scratch) = scratch.split_at_mut(self.shape.k);
-        match a {
-            // Packed panels are cut into depth blocks and as wide as the micro-kernel.
-            Operand::Packed(packed) => vector.iter_mut().zip(packed.lane(0)).for_each(|(to, x)| *to = x.to_f32()),
-            _ => a.pack(self.isa, 0..1, 0..self.shape.k, 1, vector),
+        for depth in depth_blocks(self.shape.k) {
+            let left = rows.block(isa, 0..1, depth.clone(), scratch);
+            vector[depth.clone()].copy_from_slice(&left.data[..depth.len()]);
         }
-        let lanes = &b.data[cols.start * b.lane_stride..];
+        let lanes = columns.data.after(cols.start * columns.lane_stride);
         if let Some(sums) = T::as_f32_mut(tile.row(0)) {
-            dot_lanes(self.isa, vector, lanes, b.lane_stride, sums);
-            return epilogue.apply(self.isa, [0, cols.start], offset, sums);
+            dot_lanes(isa, vector, lanes, columns.lane_stride, sums);
+            return epilogue.apply(isa, [0, cols.start], offset, sums);
         }
         let sums = &mut scratch[..cols.len()];
-        dot_lanes(self.isa, vector, lanes, b.lane_stride, sums);
-        epilogue.apply(self.isa, [0, cols.start], offset, sums);
-        narrow(self.isa, sums, tile.row(0));
+        dot_lanes(isa, vector, lanes, columns.lane_stride, sums);
+        epilogue.apply(isa, [0, cols.start], offset, sums);
+        narrow(isa, sums, tile.row(0));
     }
-}
-
-/// The elements of one matrix as the left (`side` 0) or right operand.
-fn operand<'a, T>(side: usize, strides: &MatrixStrides, data: &'a [T]) -> Operand<'a, T> {
-    let [lane_stride, depth_stride] = operand_strides(side, strides);
-    Operand::Strided(Strided { data, lane_stride, depth_stride })
-}
-
-/// Where the elements of one matrix are, likewise.
-fn layout(side: usize, strides: &MatrixStrides) -> Layout<'static> {
-    let [lane_stride, depth_stride] = operand_strides(side, strides);
-    Layout::Strided { lane_stride, depth_stride }
 }
 
 fn operand_strides(side: usize, strides: &MatrixStrides) -> [usize; 2] {
@@ -426,17 +463,17 @@ mod tests {
         let exact = reference(shape, &a, &b, c.as_deref());
         for (pack_a, pack_b) in [(false, false), (false, true), (true, false), (true, true)] {
             let run = |env: &Env| {
-                let mut step = MatmulStep::<T>::new(env.isa, env.threads.count(), shape.clone());
+                let mut step = MatmulStep::new(env.isa, env.threads.count(), shape.clone(), [T::DATA_TYPE; 2], false);
                 if pack_a {
                     step.prepack_a(Weights::of_slice(&a)).unwrap();
                 }
                 if pack_b {
                     step.prepack_b(Weights::of_slice(&b)).unwrap();
                 }
-                let operands = [if pack_a { &[][..] } else { &a }, if pack_b { &[][..] } else { &b }];
+                let operands = [(&a, pack_a), (&b, pack_b)].map(|(x, packed)| (!packed).then(|| T::floats(x)));
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];
-                step.run(env, operands, c.as_deref(), Tail::NONE, &mut out, &mut scratch);
+                step.run(env, operands, c.as_deref().map(T::floats), Tail::NONE, T::floats_mut(&mut out), &mut scratch);
                 out
             };
             on_all(run, |env, out| {
@@ -536,27 +573,33 @@ mod tests {
         }
     }
 
+    fn check_finish<T: Float>([m, k, n]: [usize; 3]) {
+        let shape = MatmulShape::plain(m, k, n);
+        let (a, b) = (random::<T>(m * k, 1), random::<T>(k * n, 2));
+        let wanted: Vec<_> = reference(&shape, &a, &b, None)
+            .iter()
+            .enumerate()
+            .map(|(i, &(x, s))| (x + 10.0 + (i % 97) as f64, s + 10.0 + (i % 97) as f64))
+            .collect();
+        let run = |env: &Env| {
+            let step = MatmulStep::new(env.isa, env.threads.count(), shape.clone(), [T::DATA_TYPE; 2], true);
+            let mut out = vec![T::from_f32(f32::NAN); m * n];
+            let finish = |at: usize, xs: &mut [f32]| {
+                xs.iter_mut().enumerate().for_each(|(i, x)| *x += 10.0 + ((at + i) % 97) as f32);
+            };
+            let tail = Tail { finish: Some(&finish), ..Tail::NONE };
+            let operands = [&a, &b].map(|x| Some(T::floats(x)));
+            step.run(env, operands, None, tail, T::floats_mut(&mut out), &mut vec![0.0; step.scratch_len()]);
+            out
+        };
+        on_all(run, |_, out| assert_sums(out, &wanted, k, || format!("{m} {k} {n}")));
+    }
+
     #[test]
     fn finish_sees_every_output_once_with_its_place() {
-        for (m, k, n) in [(1, 30, 50), (37, 300, 65), (40, 5, 1)] {
-            let shape = MatmulShape::plain(m, k, n);
-            let (a, b) = (random::<f16>(m * k, 1), random::<f16>(k * n, 2));
-            let wanted: Vec<_> = reference(&shape, &a, &b, None)
-                .iter()
-                .enumerate()
-                .map(|(i, &(x, s))| (x + 10.0 + (i % 97) as f64, s + 10.0 + (i % 97) as f64))
-                .collect();
-            let run = |env: &Env| {
-                let step = MatmulStep::<f16>::new(env.isa, env.threads.count(), shape.clone());
-                let mut out = vec![f16::NAN; m * n];
-                let finish = |at: usize, xs: &mut [f32]| {
-                    xs.iter_mut().enumerate().for_each(|(i, x)| *x += 10.0 + ((at + i) % 97) as f32);
-                };
-                let tail = Tail { finish: Some(&finish), ..Tail::NONE };
-                step.run(env, [&a, &b], None, tail, &mut out, &mut vec![0.0; step.scratch_len()]);
-                out
-            };
-            on_all(run, |_, out| assert_sums(out, &wanted, k, || format!("{m} {k} {n}")));
+        for size in [[1, 30, 50], [37, 300, 65], [40, 5, 1], [300, 40, 600]] {
+            check_finish::<f32>(size);
+            check_finish::<f16>(size);
         }
     }
 
@@ -567,9 +610,11 @@ mod tests {
         a[3 * k + 5] = f32::NAN;
         a[4 * k + 5] = f32::INFINITY;
         let run = |env: &Env| {
-            let step = MatmulStep::<f32>::new(env.isa, env.threads.count(), MatmulShape::plain(m, k, n));
-            let mut out = vec![0.0; m * n];
-            step.run(env, [&a, &b], None, Tail::NONE, &mut out, &mut vec![0.0; step.scratch_len()]);
+            let shape = MatmulShape::plain(m, k, n);
+            let step = MatmulStep::new(env.isa, env.threads.count(), shape, [DataType::Float32; 2], false);
+            let (mut out, mut scratch) = (vec![0.0; m * n], vec![0.0; step.scratch_len()]);
+            let operands = [&a, &b].map(|x: &Vec<f32>| Some(Floats::F32(x)));
+            step.run(env, operands, None, Tail::NONE, FloatsMut::F32(&mut out), &mut scratch);
             out
         };
         on_all(run, |_, out| {

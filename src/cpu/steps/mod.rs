@@ -15,7 +15,6 @@ pub mod lstm;
 pub mod matmul;
 pub mod normalization;
 pub mod pool2d;
-mod product;
 pub mod quantize;
 pub mod quantized;
 pub mod recurrent;
@@ -23,8 +22,6 @@ pub mod reduce;
 pub mod softmax;
 #[cfg(test)]
 pub(crate) mod testing;
-
-pub(crate) use product::{ProductPlan, for_each_tile};
 
 pub mod copy;
 pub mod gather;

@@ -7,9 +7,10 @@ use crate::cpu::product::int8::depthwise::Depthwise;
 use crate::cpu::product::int8::dots::{Panels, ROW_BLOCK, Rows, padded_columns};
 use crate::cpu::product::int8::patches::Patches;
 use crate::cpu::product::int8::{Columns, To};
-use crate::cpu::schedule::tiles::{Matrices, Slots, Tiles};
+use crate::cpu::schedule::partition::{Cut, Grid, Shape, partition};
+use crate::cpu::schedule::tiles::{Matrices, Tiles};
 use crate::cpu::simd::dot::{DotLevel, ToBytes};
-use crate::cpu::weights::{ByteForm, Weights};
+use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::Constant;
@@ -23,6 +24,8 @@ use std::sync::Arc;
 
 /// Multiply-adds of bytes that take as long as one of floats.
 const SPEED: usize = 4;
+/// Rows of the register tile.
+const TILE_ROWS: usize = 12;
 /// The most pointers in the table of a row of a depthwise convolution. Only dilations that no image is meant for need
 /// more; patches do without.
 const MAX_TABLE: usize = 1 << 16;
@@ -157,8 +160,8 @@ impl Filter<'_> {
         let Filter { constants, strides, taps } = *self;
         let zeros: Vec<i16> = (first..first + columns).map(|channel| constants.zero(channel)).collect();
         let widths = [level.widths().lanes, level.widths().vectors];
-        let form = ByteForm { widths, sizes: [columns, depth], first, strides, taps, zeros: zeros.clone() };
-        let data = Weights::of(constants.filter, constants.filter_type).packed_bytes(form, || {
+        let form = ("int8", widths, [columns, depth], first, strides, taps, &zeros);
+        let data = Weights::of(constants.filter, constants.filter_type).packed(&form, || {
             let (filter, [_, i, h, w], [width, inputs]) = (constants.filter.buffer()?, strides, taps);
             let place = |k: usize| k % inputs * i + k / inputs / width * h + k / inputs % width * w;
             let places: Vec<usize> = (0..depth).map(place).collect();
@@ -387,7 +390,6 @@ impl Run for QuantizedStep {
             self.computed.as_ref().map(|computed| [computed.columns(&self.columns[0], self.flip, io, first)]);
         let all = computed.as_ref().map_or(&self.columns[..], |computed| computed);
         let (input, size) = (io.input::<u8>(0), self.to().size());
-        let slots = Slots::new(scratch, self.slot() / size_of::<f32>(), count);
         match &self.work {
             Work::Depthwise { convolution, images, image, output: [rows, row] } => {
                 let matrix = Matrices {
@@ -397,13 +399,13 @@ impl Run for QuantizedStep {
                     row_stride: row * size,
                     cols: row * size,
                 };
-                let tiles = Tiles::new(out, matrix, 1, row * size);
-                let cost = row * convolution.taps() / SPEED;
-                env.threads.split(tiles.count(), 1, cost, |range| {
-                    let slot = slots.take();
-                    for mut tile in range.map_while(|_| tiles.take()) {
-                        let (index, y) = (tile.rows.start / rows, tile.rows.start % rows);
-                        convolution.row(&input[index * image..], y, &self.columns[0], slot.floats, tile.row(0));
+                let parts = if count > 1 { 4 * count } else { 1 };
+                let grid = Grid { rows: Cut::new(matrix.rows, 1, parts), cols: Cut::whole(matrix.cols) };
+                let cost = matrix.rows * row * convolution.taps() / SPEED;
+                Tiles::new(out, matrix, grid).share(env.threads, cost, scratch, |tile, scratch| {
+                    for (index, place) in tile.rows.clone().enumerate() {
+                        let image = &input[place / rows * image..];
+                        convolution.row(image, place % rows, &self.columns[0], scratch, tile.row(index));
                     }
                 });
             }
@@ -417,51 +419,34 @@ impl Run for QuantizedStep {
                     row_stride: width,
                     cols: width,
                 };
-                let plan = Cut::new(*batches, *rows, columns, panels, count, depth);
-                let tiles = Tiles::new(out, matrix, plan.rows, plan.columns * size);
+                let grid = cut([*batches, *rows, columns], panels, size, count);
                 let mut patches = patches.clone();
                 if let (Some(patches), Some(Computed { zero: true, .. })) = (&mut patches, &self.computed) {
                     patches.zero = io.input::<u8>(ZERO)[0];
                 }
                 let rows = Rows { panels, columns: all, patches: patches.as_ref(), flip: self.flip };
-                let cost = plan.rows * plan.columns * depth / SPEED;
-                env.threads.split(tiles.count(), 1, cost, |range| {
-                    let slot = slots.take();
-                    for mut tile in range.map_while(|_| tiles.take()) {
-                        rows.run(&input[tile.batch * image..][..*image], &mut tile, slot.floats);
-                    }
+                let cost = matrix.batches * matrix.rows * columns * panels.len() * depth / SPEED;
+                Tiles::new(out, matrix, grid).share(env.threads, cost, scratch, |tile, scratch| {
+                    rows.run(&input[tile.batch * image..][..*image], tile, scratch);
                 });
             }
         }
     }
 }
 
-/// Rows and columns (those of all groups) of a tile.
-struct Cut {
-    rows: usize,
-    columns: usize,
-}
-
-impl Cut {
-    fn new(batches: usize, rows: usize, columns: usize, panels: &[Panels], threads: usize, depth: usize) -> Cut {
-        let all = columns * panels.len();
-        let wanted = 3 * threads;
-        let (mut height, mut width) = (rows.min(ROW_BLOCK), all);
-        let small = |height: usize, width: usize| height * width * depth < 1 << 18;
-        while threads > 1 && batches * rows.div_ceil(height) < wanted && height > 12 && !small(height, width) {
-            height = height.div_ceil(2);
-        }
-        let panel = panels[0].panel();
-        while threads > 1
-            && panels.len() == 1
-            && batches * rows.div_ceil(height) * all.div_ceil(width) < wanted
-            && width > panel
-            && !small(height, width)
-        {
-            width = width.div_ceil(2).next_multiple_of(panel);
-        }
-        Cut { rows: height, columns: width }
-    }
+/// The tiles of each of `batches` outputs with `rows` rows of `columns` elements, of `size` bytes, for each group.
+fn cut([batches, rows, columns]: [usize; 3], panels: &[Panels], size: usize, threads: usize) -> Grid {
+    let (all, depth) = (columns * panels.len(), panels[0].sizes()[1]);
+    let shape = Shape {
+        batches,
+        size: [rows, all, depth.div_ceil(SPEED)],
+        tile: [TILE_ROWS, if panels.len() == 1 { panels[0].panel() } else { all }],
+        most: [ROW_BLOCK, all],
+        left_bytes: SPEED,
+        right_bytes: SPEED,
+    };
+    let Grid { rows, cols } = partition(&shape, threads);
+    Grid { rows, cols: cols.scaled(size) }
 }
 
 #[cfg(test)]

@@ -2,37 +2,33 @@
 //! over directions and time steps. A cell operator is a sequence of one step.
 //!
 //! A time step is computed in blocks of units (features of the hidden state) and rows of the batch: the weights of a
-//! block's units are a panel, with the units in the lanes of vectors, and the gates are applied while the sums are in
-//! registers or cache. Everything is computed in `f32`.
+//! block's units are a panel for each gate, and the gates are applied while the sums are in cache. Everything is computed
+//! in `f32`.
 
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
-use crate::cpu::kernels::float::{Float, widen};
+use crate::cpu::kernels::float::{Floats, FloatsMut, narrow};
 use crate::cpu::memory::Io;
-use crate::cpu::product::frame::Tail;
-use crate::cpu::product::operand::{Operand, Strided, depth_blocks};
-use crate::cpu::product::panels::{Layout, Packed};
-use crate::cpu::product::recurrent::{PanelProducts, UNITS};
-use crate::cpu::schedule::shared::for_each_chunk;
+use crate::cpu::product::columns::Columns;
+use crate::cpu::product::finish::Tail;
+use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
+use crate::cpu::product::recurrent::{BLOCK, Block, ROWS, add_products};
+use crate::cpu::product::rows::Strided;
+use crate::cpu::product::tile::tile_size;
+use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::Buffer;
 use crate::ops::recurrent::Direction;
 use crate::shape::{Descriptor, PerAxis};
-use half::f16;
+use crate::with_floats;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows of the batch in a block.
-const ROWS: usize = 8;
-
-/// The numbers of a block, each row of the batch in [`UNITS`] places.
-pub type Block = [f32; UNITS * ROWS];
-
-/// Fewer rows of input (time steps times batch) are multiplied with the weights step by step: a product of all of them
-/// pays off when its tiles are full.
-const MIN_PRODUCT_ROWS: usize = 4;
+/// Multiply-adds of a time step from which on its units are worth sharing for each thread. Two directions with less are
+/// computed side by side.
+const SHARED_STEP: usize = 1 << 20;
 
 /// Where the operands are that not every recurrent operator has at the same place. `input`, `weight` and
 /// `recurrentWeight` always come first.
@@ -94,12 +90,18 @@ impl Sizes {
 
 /// What a network computes in a time step.
 pub trait Cell: Sync {
-    /// Names of the kernels that multiply inputs and weights step by step, and for all time steps at once.
-    const KERNELS: [&'static str; 2];
+    /// The name of the kernel.
+    const KERNEL: &'static str;
     /// Number of gates.
     const GATES: usize;
     /// Number of states: 2 with a cell state, otherwise 1.
     const STATES: usize;
+
+    /// The place of the gate whose product with the hidden state is not simply added to that with the input, if there is
+    /// one.
+    fn separate(&self) -> Option<usize> {
+        None
+    }
 
     /// Whether the hidden state goes through [`reset`](Cell::reset) first.
     fn resets(&self) -> bool {
@@ -107,32 +109,17 @@ pub trait Cell: Sync {
     }
 
     /// Replaces the hidden state in `block` by the one that the recurrent weights are multiplied with.
-    fn reset<T: Float>(&self, _moment: &Moment<T>, _block: &mut StateBlock) {}
+    fn reset(&self, _moment: &Moment, _block: &mut StateBlock) {}
 
     /// Replaces the states in `block` by the next ones. `reset` is what [`reset`](Cell::reset) made of the hidden
     /// state `[batch, hidden]`, or the state itself.
-    fn advance<T: Float>(&self, moment: &Moment<T>, reset: &[f32], block: &mut StateBlock);
+    fn advance(&self, moment: &Moment, reset: &[f32], block: &mut StateBlock);
 }
 
-/// A recurrent operator: `cell` over all directions and time steps, for both floating-point types.
+/// A recurrent operator: `cell` over all directions and time steps.
 pub struct RecurrentStep<C> {
     cell: C,
-    network: Typed,
-}
-
-enum Typed {
-    Float(Box<Network<f32>>),
-    Half(Box<Network<f16>>),
-}
-
-/// Evaluates `$body` with `$network` standing for the network of whichever type.
-macro_rules! with_network {
-    ($step:expr, $network:ident => $body:expr) => {
-        match &$step.network {
-            Typed::Float($network) => $body,
-            Typed::Half($network) => $body,
-        }
-    };
+    network: Network,
 }
 
 impl<C: Cell> RecurrentStep<C> {
@@ -151,34 +138,31 @@ impl<C: Cell> RecurrentStep<C> {
         weights: [Option<Weights>; 2],
     ) -> Result<RecurrentStep<C>> {
         let sizes = Sizes::new::<C>(&input.sizes(), hidden);
-        let network = match input.dtype {
-            DataType::Float16 => Typed::Half(Box::new(Network::new(env, sizes, direction, places, weights)?)),
-            _ => Typed::Float(Box::new(Network::new(env, sizes, direction, places, weights)?)),
-        };
+        let network = Network::new(env, sizes, input.dtype, direction, places, weights)?;
         Ok(RecurrentStep { cell, network })
     }
 
     /// Whether the step keeps packed copies of the weights and of the recurrent weights.
     pub fn keeps_weights(&self) -> [bool; 2] {
-        with_network!(self, network => [network.inputs.is_packed(), network.recurrent.is_some()])
+        [self.network.packs_weight, self.network.recurrent.is_some()]
     }
 }
 
 impl<C: Cell> Run for RecurrentStep<C> {
     fn kernel(&self) -> &'static str {
-        C::KERNELS[with_network!(self, network => matches!(network.inputs, InputWeights::Product { .. })) as usize]
+        C::KERNEL
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
-        with_network!(self, network => network.run(env, io, &self.cell))
+        self.network.run(env, io, &self.cell);
     }
 
     fn scratch_bytes(&self, _: usize) -> usize {
-        with_network!(self, network => network.scratch_bytes(&self.cell))
+        self.network.scratch_bytes(self.cell.resets())
     }
 
     fn packed(&self) -> Vec<&Arc<Buffer>> {
-        with_network!(self, network => network.packed())
+        self.network.packed()
     }
 }
 
@@ -188,6 +172,8 @@ pub struct StateBlock {
     pub units: Range<usize>,
     /// The rows of the batch that it covers.
     pub rows: Range<usize>,
+    /// Distance between rows.
+    width: usize,
     /// The hidden state.
     pub hidden: Block,
     /// The cell state, if there is one.
@@ -197,72 +183,43 @@ pub struct StateBlock {
 impl StateBlock {
     /// The places of a [`Block`] that its rows take.
     pub fn used(&self) -> usize {
-        self.rows.len() * UNITS
-    }
-
-    /// The block of `state`, which holds all states of `units` for `batch` rows: `[units, states, batch]`.
-    fn load(state: &[f32], units: Range<usize>, rows: Range<usize>, batch: usize) -> StateBlock {
-        let unit = state.len() / units.len();
-        let mut block = StateBlock { units, rows, hidden: [0.0; UNITS * ROWS], cell: [0.0; UNITS * ROWS] };
-        for (i, state) in state.chunks_exact(unit).enumerate() {
-            for (k, row) in block.rows.clone().enumerate() {
-                block.hidden[k * UNITS + i] = state[row];
-                if let Some(cell) = state.get(batch + row) {
-                    block.cell[k * UNITS + i] = *cell;
-                }
-            }
-        }
-        block
-    }
-
-    /// Writes the block to where [`load`](Self::load) read it.
-    fn store(&self, state: &mut [f32], batch: usize) {
-        let unit = state.len() / self.units.len();
-        for (i, state) in state.chunks_exact_mut(unit).enumerate() {
-            for (k, row) in self.rows.clone().enumerate() {
-                state[row] = self.hidden[k * UNITS + i];
-                if let Some(cell) = state.get_mut(batch + row) {
-                    *cell = self.cell[k * UNITS + i];
-                }
-            }
-        }
+        self.rows.len() * self.width
     }
 }
 
-/// The weights of one direction for all gates, in panels of [`UNITS`] units.
+/// What the sums of a gate start with.
 #[derive(Clone, Copy)]
-enum GatePanels<'a, T> {
+pub enum Start {
+    /// The product of input and weights, with the bias, and the recurrent one unless the gate is
+    /// [separate](Cell::separate).
+    Input,
+    /// The recurrent bias.
+    RecurrentBias,
+}
+
+/// The recurrent weights of one direction for all gates, in panels.
+#[derive(Clone, Copy)]
+enum GatePanels<'a> {
     /// One operand per gate, packed when the graph was built.
-    Packed(&'a [Packed<T>]),
-    /// Packed for this run: gates, depth blocks, and panels.
+    Kept(&'a [Panels]),
+    /// Widened or packed for this run: gates, depth blocks, and panels.
     Wide(&'a [f32]),
 }
 
-/// The inputs of a direction.
-#[derive(Clone, Copy)]
-enum Inputs<'a, T> {
-    /// `[rows, gates * hidden]`: multiplied with the weights already.
-    Product(&'a [f32]),
-    /// `[rows, input]` and the weights.
-    Raw(&'a [f32], GatePanels<'a, T>),
-}
-
 /// One time step of one direction.
-pub struct Moment<'a, T> {
+pub struct Moment<'a> {
     env: &'a Env<'a>,
     sizes: Sizes,
-    inputs: Inputs<'a, T>,
-    /// Row of the inputs that belongs to row 0 of the batch.
-    first_row: usize,
-    recurrent: GatePanels<'a, T>,
-    bias: Option<&'a [T]>,
-    recurrent_bias: Option<&'a [T]>,
-    peephole: Option<&'a [T]>,
+    /// Products of the inputs of this step with the weights: `[batch, gates * hidden]`.
+    inputs: &'a [f32],
+    recurrent: GatePanels<'a>,
+    recurrent_bias: Option<Floats<'a>>,
+    peephole: Option<Floats<'a>>,
     /// The hidden state before this step, `[batch, hidden]`.
     hidden: &'a [f32],
 }
 
-impl<'a, T: Float> Moment<'a, T> {
+impl<'a> Moment<'a> {
     /// With what the step runs.
     pub fn env(&self) -> &'a Env<'a> {
         self.env
@@ -273,124 +230,91 @@ impl<'a, T: Float> Moment<'a, T> {
         self.hidden
     }
 
-    /// `x * W^T + b + h * R^T + rb` of the gate at `place`, with the hidden state `h`.
-    pub fn sums(&self, place: usize, h: &[f32], block: &StateBlock) -> Block {
-        let mut sums = self.of_input(place, block);
-        let hidden = self.products(self.recurrent, h, place, block, self.sizes.hidden, 0);
-        sums.iter_mut().zip(hidden).for_each(|(sum, x)| *sum += x);
-        self.add_biases(&mut sums, [self.bias, self.recurrent_bias], place, block);
+    /// `h * R^T` of the gates at these places, added to what they start with; `h` is `[batch, hidden]`.
+    pub fn sums<const N: usize>(&self, gates: [(usize, Start); N], h: &[f32], block: &StateBlock) -> [Block; N] {
+        let mut sums = gates.map(|(place, start)| self.start(place, start, block));
+        let hidden = self.sizes.hidden;
+        for part in depth_blocks(hidden) {
+            let panels = gates.map(|(place, _)| self.panel(place, block.units.start, part.clone()));
+            let h = &h[block.rows.start * hidden + part.start..];
+            add_products(self.env.isa, h, [block.rows.len(), hidden, part.len()], panels, &mut sums);
+        }
         sums
     }
 
-    /// `x * W^T + b` of the gate at `place`.
-    pub fn input_sums(&self, place: usize, block: &StateBlock) -> Block {
-        let mut sums = self.of_input(place, block);
-        self.add_biases(&mut sums, [self.bias, None], place, block);
-        sums
-    }
-
-    /// `h * R^T + rb` of the gate at `place`, with the hidden state `h`.
-    pub fn hidden_sums(&self, place: usize, h: &[f32], block: &StateBlock) -> Block {
-        let mut sums = self.products(self.recurrent, h, place, block, self.sizes.hidden, 0);
-        self.add_biases(&mut sums, [None, self.recurrent_bias], place, block);
+    /// What the sums of the gate at `place` start with.
+    pub fn start(&self, place: usize, start: Start, block: &StateBlock) -> Block {
+        let mut sums = [0.0; BLOCK];
+        let (hidden, units) = (self.sizes.hidden, block.units.clone());
+        for (row, sums) in block.rows.clone().zip(sums.chunks_exact_mut(block.width)) {
+            let sums = &mut sums[..units.len()];
+            match start {
+                Start::Input => {
+                    let inputs = &self.inputs[row * self.sizes.sums() + place * hidden..][units.clone()];
+                    sums.copy_from_slice(inputs);
+                }
+                Start::RecurrentBias => {
+                    if let Some(bias) = self.recurrent_bias {
+                        bias.after(place * hidden + units.start).widen(self.env.isa, sums);
+                    }
+                }
+            }
+        }
         sums
     }
 
     /// The peephole weights of the gate with the number `index`, repeated for each row of the block.
     pub fn peephole(&self, index: usize, block: &StateBlock) -> Option<Block> {
-        let weights = &self.peephole?[index * self.sizes.hidden..][block.units.clone()];
-        let mut repeated = [0.0; UNITS * ROWS];
-        for row in repeated.chunks_exact_mut(UNITS).take(block.rows.len()) {
-            row.iter_mut().zip(weights).for_each(|(x, weight)| *x = weight.to_f32());
+        let weights = self.peephole?.after(index * self.sizes.hidden + block.units.start);
+        let mut repeated = [0.0; BLOCK];
+        for row in repeated.chunks_exact_mut(block.width).take(block.rows.len()) {
+            weights.widen(self.env.isa, &mut row[..block.units.len()]);
         }
         Some(repeated)
     }
 
-    fn of_input(&self, place: usize, block: &StateBlock) -> Block {
-        match self.inputs {
-            Inputs::Raw(x, weight) => self.products(weight, x, place, block, self.sizes.input, self.first_row),
-            Inputs::Product(sums) => {
-                let mut copy = [0.0; UNITS * ROWS];
-                for (row, copy) in block.rows.clone().zip(copy.chunks_exact_mut(UNITS)) {
-                    let sums = &sums[(self.first_row + row) * self.sizes.sums() + place * self.sizes.hidden..];
-                    copy[..block.units.len()].copy_from_slice(&sums[block.units.clone()]);
-                }
-                copy
+    /// The panel of the gate at `place` that starts at `unit`, for one depth block.
+    fn panel(&self, place: usize, unit: usize, part: Range<usize>) -> &'a [f32] {
+        let (isa, hidden) = (self.env.isa, self.sizes.hidden);
+        match self.recurrent {
+            GatePanels::Kept(gates) => gates[place].extract(isa, unit, part, &mut []),
+            GatePanels::Wide(panels) => {
+                let width = tile_size(isa).cols;
+                let start = hidden.next_multiple_of(width) * (place * hidden + part.start) + unit * part.len();
+                &panels[start..][..width * part.len()]
             }
         }
     }
-
-    /// Products of rows of `x`, which start at `first_row`, with the panel of the units.
-    fn products(
-        &self,
-        weights: GatePanels<T>,
-        x: &[f32],
-        place: usize,
-        block: &StateBlock,
-        depth: usize,
-        first_row: usize,
-    ) -> Block {
-        let mut products = [0.0; UNITS * ROWS];
-        let used = &mut products[..block.rows.len() * UNITS];
-        let x = &x[(first_row + block.rows.start) * depth..][..block.rows.len() * depth];
-        let isa = self.env.isa;
-        for part in depth_blocks(depth) {
-            match weights {
-                GatePanels::Packed(gates) => {
-                    let panel = gates[place].panels(block.units.clone(), part.clone());
-                    isa.run(PanelProducts { x, depth, part, panel, products: used });
-                }
-                GatePanels::Wide(panels) => {
-                    let padded = self.sizes.hidden.next_multiple_of(UNITS);
-                    let start = padded * (place * depth + part.start) + block.units.start * part.len();
-                    let panel = &panels[start..][..UNITS * part.len()];
-                    isa.run(PanelProducts { x, depth, part, panel, products: used });
-                }
-            }
-        }
-        products
-    }
-
-    fn add_biases(&self, sums: &mut Block, biases: [Option<&[T]>; 2], place: usize, block: &StateBlock) {
-        let mut total = [0.0; UNITS];
-        for bias in biases.into_iter().flatten() {
-            let bias = &bias[place * self.sizes.hidden..][block.units.clone()];
-            total.iter_mut().zip(bias).for_each(|(total, bias)| *total += bias.to_f32());
-        }
-        for sums in sums.chunks_exact_mut(UNITS) {
-            sums.iter_mut().zip(total).for_each(|(sum, bias)| *sum += bias);
-        }
-    }
 }
 
-/// How inputs are multiplied with the weights.
-enum InputWeights<T> {
-    /// All of them at once, by one product for each direction, which may hold the weights.
-    Product { steps: Vec<MatmulStep<f32>>, packed: bool },
-    /// Step by step, with the packed weights of each direction and gate if they are constant.
-    Panels(Option<Vec<Packed<T>>>),
-}
-
-impl<T: Float> InputWeights<T> {
-    fn is_packed(&self) -> bool {
-        match self {
-            InputWeights::Product { packed, .. } => *packed,
-            InputWeights::Panels(panels) => panels.is_some(),
-        }
-    }
-}
-
-/// A recurrent network of elements of type `T`, ready to run.
-pub struct Network<T> {
+/// A recurrent network, ready to run.
+struct Network {
     sizes: Sizes,
+    dtype: DataType,
     direction: Direction,
     places: Places,
-    inputs: InputWeights<T>,
+    /// Multiply all inputs with the weights of a direction.
+    inputs: Vec<MatmulStep>,
+    packs_weight: bool,
     /// The packed recurrent weights of each direction and gate if they are constant.
-    recurrent: Option<Vec<Packed<T>>>,
+    recurrent: Option<Vec<Panels>>,
+    /// Units of a panel.
+    width: usize,
 }
 
-impl<T: Float> Network<T> {
+/// Lengths of the parts of scratch memory, in floats.
+struct Parts {
+    /// Of each direction: recurrent weights as panels.
+    weights: usize,
+    /// For the product of inputs and weights.
+    product: usize,
+    /// The biases of a direction.
+    bias: usize,
+    /// Of each direction: sums of the inputs, the hidden state, the hidden state after the reset gate, and the states.
+    states: [usize; 4],
+}
+
+impl Network {
     /// Plans the network. `weights` are the weights and the recurrent weights if they are constant.
     ///
     /// # Errors
@@ -398,257 +322,257 @@ impl<T: Float> Network<T> {
     fn new(
         env: &Env,
         sizes: Sizes,
+        dtype: DataType,
         direction: Direction,
         places: Places,
-        weights: [Option<Weights>; 2],
-    ) -> Result<Network<T>> {
-        let [weight, recurrent] = weights;
-        let pack = |weight: Weights, depth: usize| -> Result<Vec<Packed<T>>> {
-            let gates = 0..direction.count() * sizes.gates;
+        [weight, recurrent]: [Option<Weights>; 2],
+    ) -> Result<Network> {
+        let strides = |row, col| MatrixStrides { batch: PerAxis::new(), row, col };
+        let shape = MatmulShape {
+            // The weights are transposed.
+            b: strides(1, sizes.input),
+            c: Some(strides(0, 1)),
+            ..MatmulShape::plain(sizes.rows(), sizes.input, sizes.sums())
+        };
+        let of_direction = |d: usize| {
+            let types = [dtype, DataType::Float32];
+            let mut step = MatmulStep::new(env.isa, env.threads.count(), shape.clone(), types, false);
+            if let Some(weight) = weight {
+                step.prepack_b(weight.skip(d * sizes.sums() * sizes.input))?;
+            }
+            Ok(step)
+        };
+        let inputs = (0..direction.count()).map(of_direction).collect::<Result<_>>()?;
+        let width = tile_size(env.isa).cols;
+        let hidden = sizes.hidden;
+        let pack = |recurrent: Weights| -> Result<Vec<Panels>> {
             let gate = |gate: usize| {
-                let layout = Layout::Strided { lane_stride: depth, depth_stride: 1 };
-                Packed::new(env.isa, weight.skip(gate * sizes.hidden * depth), layout, sizes.hidden, depth, UNITS)
+                let layout = Layout::Strided { lane_stride: hidden, depth_stride: 1 };
+                Panels::new(env.isa, recurrent.skip(gate * hidden * hidden), layout, hidden, hidden, width)
             };
-            gates.map(gate).collect()
+            (0..direction.count() * sizes.gates).map(gate).collect()
         };
-        let inputs = if sizes.rows() >= MIN_PRODUCT_ROWS {
-            let shape = MatmulShape {
-                // The weights are transposed.
-                b: MatrixStrides { batch: PerAxis::new(), row: 1, col: sizes.input },
-                ..MatmulShape::plain(sizes.rows(), sizes.input, sizes.sums())
-            };
-            let of_direction = |d: usize| {
-                let mut step = MatmulStep::new(env.isa, env.threads.count(), shape.clone());
-                if let Some(weight) = weight {
-                    step.prepack_b(weight.skip(d * sizes.sums() * sizes.input))?;
-                }
-                Ok(step)
-            };
-            let steps = (0..direction.count()).map(of_direction).collect::<Result<_>>()?;
-            InputWeights::Product { steps, packed: weight.is_some() }
-        } else {
-            InputWeights::Panels(weight.map(|weight| pack(weight, sizes.input)).transpose()?)
-        };
-        let recurrent = recurrent.map(|recurrent| pack(recurrent, sizes.hidden)).transpose()?;
-        Ok(Network { sizes, direction, places, inputs, recurrent })
+        let recurrent = recurrent.map(pack).transpose()?;
+        Ok(Network { sizes, dtype, direction, places, inputs, packs_weight: weight.is_some(), recurrent, width })
     }
 
     /// The memory of the packed weights.
     fn packed(&self) -> Vec<&Arc<Buffer>> {
-        let mut buffers = Vec::new();
-        match &self.inputs {
-            InputWeights::Product { steps, .. } => buffers.extend(steps.iter().flat_map(MatmulStep::packed)),
-            InputWeights::Panels(panels) => buffers.extend(panels.iter().flatten().map(Packed::buffer)),
-        }
-        buffers.extend(self.recurrent.iter().flatten().map(Packed::buffer));
-        buffers
+        let inputs = self.inputs.iter().flat_map(MatmulStep::packed);
+        inputs.chain(self.recurrent.iter().flatten().map(Panels::buffer)).collect()
     }
 
-    /// The packed weights of direction `d` among those of all directions, or `raw` ones, which are packed into `wide`
-    /// then.
-    fn panels<'a>(
-        &self,
-        env: &Env,
-        packed: &'a Option<Vec<Packed<T>>>,
-        raw: Option<&[T]>,
-        [d, depth]: [usize; 2],
-        wide: &'a mut [f32],
-    ) -> GatePanels<'a, T> {
-        let Sizes { gates, hidden, .. } = self.sizes;
-        if let Some(packed) = packed {
-            return GatePanels::Packed(&packed[d * gates..][..gates]);
+    fn parts(&self, resets: bool) -> Parts {
+        let Sizes { batch, hidden, gates, states, .. } = self.sizes;
+        let in_place = self.recurrent.is_some() && self.dtype == DataType::Float32;
+        let state = batch * hidden;
+        Parts {
+            weights: if in_place { 0 } else { gates * hidden.next_multiple_of(self.width) * hidden },
+            product: self.inputs[0].scratch_len(),
+            bias: self.sizes.sums(),
+            states: [self.sizes.rows() * self.sizes.sums(), state, if resets { state } else { 0 }, states * state],
         }
-        let raw = raw.expect("the weights were not packed");
-        let padded = hidden.next_multiple_of(UNITS);
-        for (gate, wide) in wide.chunks_exact_mut((padded * depth).max(1)).enumerate() {
-            let data = &raw[(d * gates + gate) * hidden * depth..];
-            let operand = Operand::Strided(Strided { data, lane_stride: depth, depth_stride: 1 });
-            for part in depth_blocks(depth) {
-                let block = &mut wide[padded * part.start..][..padded * part.len()];
-                operand.pack(env.isa, 0..hidden, part, UNITS, block);
-            }
-        }
-        GatePanels::Wide(wide)
     }
 
-    /// Lengths of the parts of scratch memory: inputs widened, weights widened or as panels, recurrent weights as panels,
-    /// sums of the inputs, for the product, the hidden state, the hidden state after the reset gate, and the states by
-    /// units.
-    fn scratch_lengths(&self, resets: bool) -> [usize; 8] {
-        let Sizes { batch, input, hidden, gates, states, .. } = self.sizes;
-        let wide = !T::IS_F32;
-        let padded = gates * hidden.next_multiple_of(UNITS);
-        let (weight, sums, product) = match &self.inputs {
-            InputWeights::Product { steps, packed } => {
-                let weight = if wide && !packed { self.sizes.sums() * input } else { 0 };
-                (weight, self.sizes.rows() * self.sizes.sums(), steps[0].scratch_len())
-            }
-            InputWeights::Panels(Some(_)) => (0, 0, 0),
-            InputWeights::Panels(None) => (padded * input, 0, 0),
-        };
-        [
-            if wide { self.sizes.rows() * input } else { 0 },
-            weight,
-            if self.recurrent.is_some() { 0 } else { padded * hidden },
-            sums,
-            product,
-            batch * hidden,
-            if resets { batch * hidden } else { 0 },
-            states * batch * hidden,
-        ]
-    }
-
-    /// Bytes of scratch memory that [`run`](Self::run) needs.
-    pub fn scratch_bytes(&self, cell: &impl Cell) -> usize {
-        self.scratch_lengths(cell.resets()).iter().sum::<usize>() * size_of::<f32>()
+    fn scratch_bytes(&self, resets: bool) -> usize {
+        let Parts { weights, product, bias, states } = self.parts(resets);
+        (self.direction.count() * (weights + states.iter().sum::<usize>()) + product + bias) * size_of::<f32>()
     }
 
     /// Runs `cell` over all directions and time steps.
-    pub fn run(&self, env: &Env, io: &mut Io, cell: &impl Cell) {
-        let Sizes { steps, batch, input, hidden, states, .. } = self.sizes;
-        let mut rest = io.scratch::<f32>();
-        let [wide_x, wide_weight, wide_recurrent, sums, scratch, h, reset, state] =
-            self.scratch_lengths(cell.resets()).map(|length| rest.split_off_mut(..length).expect("enough scratch"));
-        let operand = |place: Option<usize>| place.and_then(|index| io.optional::<T>(index));
-        let (first_hidden, first_cell) = (operand(self.places.hidden), operand(self.places.cell));
-        let [bias, recurrent_bias, peephole] =
-            [self.places.bias, self.places.recurrent_bias, self.places.peephole].map(operand);
-        let (weight, recurrent) = (io.optional::<T>(1), io.optional::<T>(2));
-        let x = as_wide(env, io.input::<T>(0), wide_x);
-        let last_hidden = io.output::<T>();
-        let mut last_cell = (states == 2).then(|| io.output::<T>());
-        let mut sequence = (io.outputs_left() > 0).then(|| io.output::<T>());
-
-        for d in 0..self.direction.count() {
-            let of_direction = d * batch * hidden..(d + 1) * batch * hidden;
-            let inputs = match &self.inputs {
-                InputWeights::Product { steps, packed } => {
-                    let weight = weight.filter(|_| !packed).map(|all| &all[d * self.sizes.sums() * input..]);
-                    let weight = weight.map_or(&[][..], |weight| as_wide(env, weight, wide_weight));
-                    steps[d].run(env, [x, weight], None, Tail::NONE, sums, scratch);
-                    Inputs::Product(sums)
+    fn run(&self, env: &Env, io: &mut Io, cell: &impl Cell) {
+        let Sizes { batch, hidden, states, .. } = self.sizes;
+        let (count, parts) = (self.direction.count(), self.parts(cell.resets()));
+        let (weights, rest) = io.scratch::<f32>().split_at_mut(count * parts.weights);
+        let (product, rest) = rest.split_at_mut(parts.product);
+        let (bias, rest) = rest.split_at_mut(parts.bias);
+        let own = parts.states.iter().sum::<usize>();
+        let memory = &mut rest[..count * own];
+        let operand = |place: Option<usize>| place.and_then(|index| io.floats(index, self.dtype));
+        let input = io.floats(0, self.dtype);
+        for (d, memory) in memory.chunks_exact_mut(own).enumerate() {
+            self.add_biases(env, cell, [operand(self.places.bias), operand(self.places.recurrent_bias)], d, bias);
+            let weight = io.floats(1, self.dtype).filter(|_| !self.packs_weight);
+            let weight = weight.map(|all| all.after(d * self.sizes.sums() * self.sizes.input));
+            let sums = FloatsMut::F32(&mut memory[..parts.states[0]]);
+            self.inputs[d].run(env, [input, weight], Some(Floats::F32(bias)), Tail::NONE, sums, product);
+        }
+        if parts.weights > 0 {
+            let raw = io.floats(2, self.dtype);
+            for_each_chunk(env.threads, weights, parts.weights, 1, parts.weights, |first, weights| {
+                for (d, weights) in weights.chunks_exact_mut(parts.weights).enumerate() {
+                    self.widen(env, first + d, raw, weights);
                 }
-                InputWeights::Panels(packed) => {
-                    Inputs::Raw(x, self.panels(env, packed, weight, [d, input], wide_weight))
-                }
+            });
+        }
+        let (weights, cost) = (&*weights, self.sizes.rows() * self.sizes.sums() * hidden);
+        let run = |d: usize, memory: &mut [f32]| {
+            let (sums, memory) = memory.split_at_mut(parts.states[0]);
+            let recurrent = match &self.recurrent {
+                Some(kept) if parts.weights == 0 => GatePanels::Kept(&kept[d * self.sizes.gates..]),
+                _ => GatePanels::Wide(&weights[d * parts.weights..]),
             };
-            let recurrent = self.panels(env, &self.recurrent, recurrent, [d, hidden], wide_recurrent);
-            load(first_hidden.map(|all| &all[of_direction.clone()]), h);
-            self.scatter(h, 0, state);
-            if let Some(all) = first_cell {
-                load(Some(&all[of_direction.clone()]), h);
-                self.scatter(h, 1, state);
-                self.gather(state, 0, h);
-            } else if states == 2 {
-                self.clear_cell(state);
-            }
-            for step in 0..steps {
-                let time = self.direction.time(d, step, steps);
-                let moment = Moment {
-                    env,
-                    sizes: self.sizes,
-                    inputs,
-                    first_row: time * batch,
-                    recurrent,
-                    bias: part(bias, d, self.sizes.sums()),
-                    recurrent_bias: part(recurrent_bias, d, self.sizes.sums()),
-                    peephole: part(peephole, d, 3 * hidden),
-                    hidden: h,
-                };
-                self.step(&moment, cell, reset, state);
-                self.gather(state, 0, h);
-                if let Some(sequence) = &mut sequence {
-                    let start = (time * self.direction.count() + d) * batch * hidden;
-                    store(h, &mut sequence[start..][..batch * hidden]);
-                }
-            }
-            store(h, &mut last_hidden[of_direction.clone()]);
+            let part = |place: Option<usize>, len: usize| operand(place).map(|all| all.after(d * len));
+            let moment = Moment {
+                env,
+                sizes: self.sizes,
+                inputs: &[],
+                recurrent,
+                recurrent_bias: part(self.places.recurrent_bias, self.sizes.sums()),
+                peephole: part(self.places.peephole, 3 * hidden),
+                hidden: &[],
+            };
+            let first = [part(self.places.hidden, batch * hidden), part(self.places.cell, batch * hidden)];
+            self.direction(moment, cell, d, first, sums, memory);
+        };
+        let step = batch * self.sizes.sums() * hidden;
+        if step < SHARED_STEP * env.threads.count() {
+            for_each_chunk(env.threads, memory, own, 1, cost, |first, memory| {
+                memory.chunks_exact_mut(own).enumerate().for_each(|(d, memory)| run(first + d, memory));
+            });
+        } else {
+            memory.chunks_exact_mut(own).enumerate().for_each(|(d, memory)| run(d, memory));
+        }
+        let state_of = |memory: &[f32], index: usize, out: FloatsMut, d: usize| {
+            let state = &memory[own - (states - index) * batch * hidden..][..batch * hidden];
+            with_floats!(FloatsMut, out, out => narrow(env.isa, state, &mut out[d * batch * hidden..][..batch * hidden]));
+        };
+        let mut last_hidden = io.floats_output(self.dtype);
+        let mut last_cell = (states == 2).then(|| io.floats_output(self.dtype));
+        let mut sequence = (io.outputs_left() > 0).then(|| io.floats_output(self.dtype));
+        for (d, memory) in memory.chunks_exact(own).enumerate() {
+            state_of(memory, 0, last_hidden.reborrow(), d);
             if let Some(last_cell) = &mut last_cell {
-                self.gather(state, 1, h);
-                store(h, &mut last_cell[of_direction]);
+                state_of(memory, 1, last_cell.reborrow(), d);
+            }
+            if let Some(sequence) = &mut sequence {
+                self.store_sequence(env, d, memory, sequence.reborrow());
             }
         }
     }
 
-    /// Advances the states, in parallel over units.
-    fn step(&self, moment: &Moment<T>, cell: &impl Cell, reset: &mut [f32], state: &mut [f32]) {
-        let reset = match cell.resets() {
-            false => moment.hidden,
-            true => {
-                self.for_each_block(moment, state, &|block| cell.reset(moment, block));
-                self.gather(state, 0, reset);
-                // The blocks of the second pass start from the hidden state again.
-                self.scatter(moment.hidden, 0, state);
-                reset
-            }
+    /// What is added to the products of inputs and weights of direction `d`.
+    fn add_biases(&self, env: &Env, cell: &impl Cell, biases: [Option<Floats>; 2], d: usize, out: &mut [f32]) {
+        let (hidden, [bias, recurrent]) = (self.sizes.hidden, biases);
+        let own = |all: Option<Floats<'_>>, to: &mut [f32]| match all {
+            Some(all) => all.after(d * self.sizes.sums()).widen(env.isa, to),
+            None => to.fill(0.0),
         };
-        self.for_each_block(moment, state, &|block| cell.advance(moment, reset, block));
+        own(bias, out);
+        let Some(recurrent) = recurrent else { return };
+        for (place, out) in out.chunks_exact_mut(hidden).enumerate() {
+            if cell.separate() != Some(place) {
+                let recurrent = recurrent.after(d * self.sizes.sums() + place * hidden);
+                out.iter_mut().enumerate().for_each(|(unit, x)| *x += recurrent.at(unit));
+            }
+        }
     }
 
-    /// Calls `work` with the blocks of the states, `[hidden, states, batch]`, in parallel over units.
-    fn for_each_block(&self, moment: &Moment<T>, state: &mut [f32], work: &(dyn Fn(&mut StateBlock) + Sync)) {
+    /// The recurrent weights of direction `d` as panels of floats: `raw` ones, or those that are kept.
+    fn widen(&self, env: &Env, d: usize, raw: Option<Floats>, out: &mut [f32]) {
+        let Sizes { gates, hidden, .. } = self.sizes;
+        let padded = hidden.next_multiple_of(self.width);
+        for (gate, out) in out.chunks_exact_mut((padded * hidden).max(1)).enumerate() {
+            let gate = d * gates + gate;
+            for part in depth_blocks(hidden) {
+                let panels = &mut out[padded * part.start..][..padded * part.len()];
+                let starts = (0..hidden).step_by(self.width);
+                for (start, panel) in starts.zip(panels.chunks_exact_mut(self.width * part.len())) {
+                    if let Some(kept) = &self.recurrent {
+                        kept[gate].extract(env.isa, start, part.clone(), panel);
+                        continue;
+                    }
+                    let data = raw.expect("the weights were not packed").after(gate * hidden * hidden);
+                    let columns = Columns::Strided(Strided { data, lane_stride: hidden, depth_stride: 1 });
+                    let lanes = start..(start + self.width).min(hidden);
+                    columns.pack(env.isa, lanes, part.clone(), self.width, panel);
+                }
+            }
+        }
+    }
+
+    /// All time steps of direction `d`. The first features of `sums`, which has what [`Moment::inputs`] are for each step,
+    /// become the hidden states after the steps; the last part of `memory` the last states.
+    fn direction(
+        &self,
+        moment: Moment,
+        cell: &impl Cell,
+        d: usize,
+        [first_hidden, first_cell]: [Option<Floats>; 2],
+        sums: &mut [f32],
+        memory: &mut [f32],
+    ) {
+        let Sizes { steps, batch, hidden, .. } = self.sizes;
+        let isa = moment.env.isa;
+        let (h, memory) = memory.split_at_mut(batch * hidden);
+        let (reset, state) = memory.split_at_mut(if cell.resets() { batch * hidden } else { 0 });
+        for (state, first) in state.chunks_exact_mut(batch * hidden).zip([first_hidden, first_cell]) {
+            match first {
+                Some(first) => first.widen(isa, state),
+                None => state.fill(0.0),
+            }
+        }
+        for step in 0..steps {
+            let time = self.direction.time(d, step, steps);
+            h.copy_from_slice(&state[..batch * hidden]);
+            let inputs = &mut sums[time * batch * self.sizes.sums()..][..batch * self.sizes.sums()];
+            let now = Moment { inputs, hidden: h, ..moment };
+            if cell.resets() {
+                self.for_each_block(&now, state, &|block| cell.reset(&now, block));
+                let (hidden_state, _) = state.split_at_mut(batch * hidden);
+                reset.copy_from_slice(hidden_state);
+                // The blocks of the second pass start from the hidden state again.
+                hidden_state.copy_from_slice(h);
+            }
+            let reset = if cell.resets() { &*reset } else { &*h };
+            self.for_each_block(&now, state, &|block| cell.advance(&now, reset, block));
+            for (inputs, state) in inputs.chunks_exact_mut(self.sizes.sums()).zip(state.chunks_exact(hidden)) {
+                inputs[..hidden].copy_from_slice(state);
+            }
+        }
+    }
+
+    /// Calls `work` with the blocks of the states, `[states, batch, hidden]`, in parallel over units.
+    fn for_each_block(&self, moment: &Moment, state: &mut [f32], work: &(dyn Fn(&mut StateBlock) + Sync)) {
         let Sizes { batch, hidden, gates, states, .. } = self.sizes;
-        let unit = states * batch;
-        for_each_chunk(moment.env.threads, state, unit, UNITS, gates * batch * hidden, |first, part| {
-            for (index, part) in part.chunks_mut(UNITS * unit).enumerate() {
-                let start = first + index * UNITS;
-                for row in (0..batch).step_by(ROWS) {
-                    let units = start..start + part.len() / unit;
-                    let mut block = StateBlock::load(part, units, row..(row + ROWS).min(batch), batch);
-                    work(&mut block);
-                    block.store(part, batch);
+        let shape = [1, states * batch, hidden];
+        let cost = gates * hidden / states;
+        for_each_column_block(moment.env.threads, state, shape, self.width, cost, |_, first, count, mut columns| {
+            for start in (0..batch).step_by(ROWS) {
+                let (rows, units) = (start..(start + ROWS).min(batch), first..first + count);
+                let mut block = StateBlock {
+                    units,
+                    rows: rows.clone(),
+                    width: self.width,
+                    hidden: [0.0; BLOCK],
+                    cell: [0.0; BLOCK],
+                };
+                for (row, at) in rows.clone().zip((0..).step_by(self.width)) {
+                    block.hidden[at..at + count].copy_from_slice(columns.row(row));
+                    if states == 2 {
+                        block.cell[at..at + count].copy_from_slice(columns.row(batch + row));
+                    }
+                }
+                work(&mut block);
+                for (row, at) in rows.zip((0..).step_by(self.width)) {
+                    columns.row(row).copy_from_slice(&block.hidden[at..at + count]);
+                    if states == 2 {
+                        columns.row(batch + row).copy_from_slice(&block.cell[at..at + count]);
+                    }
                 }
             }
         });
     }
 
-    /// Writes one state, `[batch, hidden]`, to its place by units.
-    fn scatter(&self, from: &[f32], index: usize, state: &mut [f32]) {
-        let Sizes { batch, hidden, states, .. } = self.sizes;
-        for (unit, state) in state.chunks_exact_mut(states * batch).enumerate() {
-            let state = &mut state[index * batch..][..batch];
-            state.iter_mut().enumerate().for_each(|(row, x)| *x = from[row * hidden + unit]);
-        }
+    /// Writes the hidden states of direction `d` after all steps, which are the first features of `sums`.
+    fn store_sequence(&self, env: &Env, d: usize, sums: &[f32], out: FloatsMut) {
+        let Sizes { steps, batch, hidden, .. } = self.sizes;
+        let count = self.direction.count();
+        with_floats!(FloatsMut, out, out => {
+            for row in 0..steps * batch {
+                let to = &mut out[(row / batch * count + d) * batch * hidden + row % batch * hidden..][..hidden];
+                narrow(env.isa, &sums[row * self.sizes.sums()..][..hidden], to);
+            }
+        });
     }
-
-    /// Reads one state from its place by units to `[batch, hidden]`.
-    fn gather(&self, state: &[f32], index: usize, to: &mut [f32]) {
-        let Sizes { batch, hidden, states, .. } = self.sizes;
-        for (unit, state) in state.chunks_exact(states * batch).enumerate() {
-            let state = &state[index * batch..][..batch];
-            state.iter().enumerate().for_each(|(row, x)| to[row * hidden + unit] = *x);
-        }
-    }
-
-    fn clear_cell(&self, state: &mut [f32]) {
-        let Sizes { batch, states, .. } = self.sizes;
-        state.chunks_exact_mut(states * batch).for_each(|state| state[batch..].fill(0.0));
-    }
-}
-
-/// The elements as `f32`: themselves, or widened into `wide`, which then is not longer than they are.
-fn as_wide<'a, T: Float>(env: &Env, from: &'a [T], wide: &'a mut [f32]) -> &'a [f32] {
-    if let Some(from) = T::as_f32(from) {
-        return from;
-    }
-    widen(env.isa, &from[..wide.len()], wide);
-    wide
-}
-
-/// The part of direction `d`, which has `length` elements.
-fn part<T>(all: Option<&[T]>, d: usize, length: usize) -> Option<&[T]> {
-    all.map(|all| &all[d * length..][..length])
-}
-
-/// Widens `from`, or zeros.
-fn load<T: Float>(from: Option<&[T]>, to: &mut [f32]) {
-    match from {
-        Some(from) => to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32()),
-        None => to.fill(0.0),
-    }
-}
-
-/// Rounds `from` to `to`.
-fn store<T: Float>(from: &[f32], to: &mut [T]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = T::from_f32(*from));
 }

@@ -1,12 +1,14 @@
 //! Depthwise convolution with channels last.
 
-use super::super::{Env, for_each_tile};
+use super::super::Env;
 use super::{Call, Conv2dShape};
 use crate::cpu::kernels::depthwise::Window;
 use crate::cpu::kernels::depthwise_pixels::{Pixels, expand, pack_filter, packed_len, padded_channels};
-use crate::cpu::kernels::float::{Float, narrow};
-use crate::cpu::schedule::tiles::{Matrices, Slots, Tile, Tiles};
+use crate::cpu::kernels::float::{Float, Floats, narrow};
+use crate::cpu::schedule::partition::{Cut, Grid};
+use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
+use crate::dtype::DataType;
 use crate::memory::{Buffer, elements};
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,26 +21,29 @@ const TILE: usize = 1 << 16;
 pub(super) struct DepthwisePixels {
     isa: Isa,
     threads: usize,
+    is_f32: bool,
     /// With the strides of the image that the kernel reads.
     window: Window,
     /// Whether the kernel reads a copy of the image: widened, with channels repeated, or padded to a vector.
     expands: bool,
-    /// Output rows of a tile.
-    strip: usize,
+    /// How the output rows of an image are cut.
+    strips: Cut,
     /// The filter as the kernel reads it, once it is packed.
     pub(super) weights: Option<Arc<Buffer>>,
 }
 
 impl DepthwisePixels {
-    pub(super) fn new<T: Float>(isa: Isa, threads: usize, shape: &Conv2dShape) -> DepthwisePixels {
+    pub(super) fn new(isa: Isa, threads: usize, shape: &Conv2dShape, dtype: DataType) -> DepthwisePixels {
         let channels = shape.channels[1];
         let stride = padded_channels(isa, channels);
-        let expands = !T::IS_F32 || stride != shape.channels[0];
+        let is_f32 = dtype == DataType::Float32;
+        let expands = !is_f32 || stride != shape.channels[0];
         let window = Window { strides: [shape.input[1] * stride, stride], ..shape.window() };
         // A few tiles for each thread.
-        let rows = (shape.batches * shape.output[0]).div_ceil(if threads > 1 { 3 * threads } else { 1 });
-        let strip = (TILE / (channels * shape.output[1])).min(rows).clamp(1, shape.output[0]);
-        DepthwisePixels { isa, threads, window, expands, strip, weights: None }
+        let strips = if threads > 1 { (4 * threads).div_ceil(shape.batches) } else { 1 };
+        let fitting = Cut::at_most(shape.output[0], 1, TILE / (channels * shape.output[1]));
+        let strips = Cut::new(shape.output[0], 1, strips.max(fitting.parts()));
+        DepthwisePixels { isa, threads, is_f32, window, expands, strips, weights: None }
     }
 
     fn taps(&self) -> usize {
@@ -50,40 +55,34 @@ impl DepthwisePixels {
         packed_len(self.isa, shape.channels[1], self.taps())
     }
 
-    pub(super) fn pack<T: Float>(&self, shape: &Conv2dShape, filter: &[T], out: &mut [f32]) {
+    pub(super) fn pack(&self, shape: &Conv2dShape, filter: Floats, out: &mut [f32]) {
         let ([o, _, row, col], wide) = (shape.filter_strides(), shape.filter[1]);
-        let weight = |channel: usize, tap: usize| filter[channel * o + tap / wide * row + tap % wide * col].to_f32();
+        let weight = |channel: usize, tap: usize| filter.at(channel * o + tap / wide * row + tap % wide * col);
         pack_filter(self.isa, shape.channels[1], self.taps(), weight, out);
     }
 
     /// Scratch floats of a copy of the image under a tile, of its sums and of the bias.
-    fn slot_parts<T: Float>(&self, shape: &Conv2dShape) -> [usize; 3] {
-        let rows = self.window.rows_under(self.strip).min(self.window.size[0]);
+    fn slot_parts(&self, shape: &Conv2dShape) -> [usize; 3] {
+        let strip = self.strips.largest();
+        let rows = self.window.rows_under(strip).min(self.window.size[0]);
         let image = if self.expands { rows * self.window.strides[0] } else { 0 };
-        let sums = if T::IS_F32 { 0 } else { self.strip * shape.output[1] * shape.channels[1] };
+        let sums = if self.is_f32 { 0 } else { strip * shape.output[1] * shape.channels[1] };
         [image, sums, padded_channels(self.isa, shape.channels[1])]
     }
 
     /// Scratch floats of all threads, and of a filter that is not packed beforehand.
-    pub(super) fn scratch_len<T: Float>(&self, shape: &Conv2dShape) -> usize {
+    pub(super) fn scratch_len(&self, shape: &Conv2dShape) -> usize {
         let unpacked = if self.weights.is_some() { 0 } else { self.weights_len(shape) };
-        unpacked + self.slot_parts::<T>(shape).iter().sum::<usize>() * self.threads
+        unpacked + self.slot_parts(shape).iter().sum::<usize>() * self.threads
     }
 
     /// As [`Conv2dStep::run`](super::Conv2dStep::run).
-    pub(super) fn run<T: Float>(
-        &self,
-        env: &Env,
-        shape: &Conv2dShape,
-        call: Call<T>,
-        out: &mut [T],
-        scratch: &mut [f32],
-    ) {
+    pub(super) fn run<T: Float>(&self, env: &Env, shape: &Conv2dShape, call: Call, out: &mut [T], scratch: &mut [f32]) {
         let (weights, scratch) = match &self.weights {
             Some(weights) => (elements::<f32>(weights.bytes()), scratch),
             None => {
                 let (weights, scratch) = scratch.split_at_mut(self.weights_len(shape));
-                self.pack(shape, call.filter, weights);
+                self.pack(shape, call.raw_filter(), weights);
                 (&weights[..], scratch)
             }
         };
@@ -91,12 +90,12 @@ impl DepthwisePixels {
         let row = shape.output[1] * shape.channels[1];
         let cols = shape.output[0] * row;
         let images = Matrices { batches: shape.batches, batch_stride: cols, rows: 1, row_stride: cols, cols };
-        let tiles = Tiles::new(out, images, 1, self.strip * row);
-        let slots = Slots::new(scratch, self.slot_parts::<T>(shape).iter().sum(), self.threads);
-        for_each_tile(env, &tiles, &slots, self.strip * row * self.taps(), |tile, slot| {
+        let grid = Grid { rows: Cut::whole(1), cols: Cut::new(cols, row, self.strips.parts()) };
+        let work = shape.batches * cols * self.taps();
+        Tiles::new(out, images, grid).share(env.threads, work, scratch, |tile, scratch| {
             let image = shape.channels[0] * shape.input[0] * shape.input[1];
-            let call = Call { input: &call.input[tile.batch * image..][..image], ..call };
-            self.tile(shape, call, weights, tile, slot.floats);
+            let call = Call { input: call.input.after(tile.batch * image), ..call };
+            self.tile(shape, call, weights, tile, scratch);
         });
     }
 
@@ -104,22 +103,26 @@ impl DepthwisePixels {
     fn tile<T: Float>(
         &self,
         shape: &Conv2dShape,
-        call: Call<T>,
+        call: Call,
         weights: &[f32],
         tile: &mut Tile<T>,
         scratch: &mut [f32],
     ) {
-        let [for_image, for_sums, for_bias] = self.slot_parts::<T>(shape);
+        let [for_image, for_sums, for_bias] = self.slot_parts(shape);
         let (copy, scratch) = scratch.split_at_mut(for_image);
         let (sums, scratch) = scratch.split_at_mut(for_sums);
         let row = shape.output[1] * shape.channels[1];
         let rows = tile.cols.start / row..tile.cols.end / row;
         let (channels, padded) = (shape.channels[1], &mut scratch[..for_bias]);
         padded.fill(0.0);
-        padded.iter_mut().zip(call.bias.into_iter().flatten()).for_each(|(to, x)| *to = x.to_f32());
-        let (image, top) = match T::as_f32(call.input) {
+        if let Some(bias) = call.bias {
+            bias.widen(self.isa, &mut padded[..channels]);
+        }
+        let image = shape.channels[0] * shape.input[0] * shape.input[1];
+        let image = &T::typed(call.input)[..image];
+        let (image, top) = match T::as_f32(image) {
             Some(image) if !self.expands => (image, 0),
-            _ => self.expanded(shape, call.input, &rows, copy),
+            _ => self.expanded(shape, image, &rows, copy),
         };
         let offset = tile.offset(0);
         let compute = |out: &mut [f32]| {

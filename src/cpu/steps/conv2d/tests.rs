@@ -50,15 +50,16 @@ fn check<T: Float>(shape: &Conv2dShape) {
         let exact = reference(shape, &input, &filter, bias);
         let doubled: Vec<_> = exact.iter().map(|&(x, m)| (2.0 * x, 2.0 * m)).collect();
         let run = |env: &Env| {
-            let mut step = Conv2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
+            let mut step = Conv2dStep::new(env.isa, env.threads.count(), shape.clone(), T::DATA_TYPE, true);
             if packed {
                 step.prepack(Weights::of_slice(&filter), None).unwrap();
             }
             let mut out = vec![T::from_f32(f32::NAN); exact.len()];
             let mut scratch = vec![f32::NAN; step.scratch_len()];
             let double = |_: usize, xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);
-            let operands = [&input[..], if packed { &[] } else { &filter }];
-            step.run(env, operands, bias, Tail { finish: Some(&double), ..Tail::NONE }, &mut out, &mut scratch);
+            let operands = [Some(T::floats(&input)), (!packed).then(|| T::floats(&filter))];
+            let tail = Tail { finish: Some(&double), ..Tail::NONE };
+            step.run(env, operands, bias.map(T::floats), tail, T::floats_mut(&mut out), &mut scratch);
             out
         };
         on_all(run, |env, out| {
@@ -192,13 +193,15 @@ fn check_winograd<T: Float>(shape: &Conv2dShape, tile: OutputTile) {
         let exact = reference(shape, &input, &filter, bias);
         let magnitudes = tile_magnitudes(shape, tile, &exact);
         let run = |env: &Env| {
-            let mut step = Conv2dStep::<T>::new(env.isa, env.threads.count(), shape.clone());
+            let mut step = Conv2dStep::new(env.isa, env.threads.count(), shape.clone(), T::DATA_TYPE, true);
             step.prepack(Weights::of_slice(&filter), Some(tile)).unwrap();
             assert!(step.kernel().starts_with("conv2d winograd"));
             let mut out = vec![T::from_f32(f32::NAN); exact.len()];
             let mut scratch = vec![f32::NAN; step.scratch_len()];
             let negate = |_: usize, xs: &mut [f32]| xs.iter_mut().for_each(|x| *x = -*x);
-            step.run(env, [&input, &[]], bias, Tail { finish: Some(&negate), ..Tail::NONE }, &mut out, &mut scratch);
+            let (operands, bias) = ([Some(T::floats(&input)), None], bias.map(T::floats));
+            let tail = Tail { finish: Some(&negate), ..Tail::NONE };
+            step.run(env, operands, bias, tail, T::floats_mut(&mut out), &mut scratch);
             out
         };
         on_all(run, |env, out| {

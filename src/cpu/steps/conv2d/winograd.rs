@@ -1,16 +1,19 @@
 //! Convolution by Winograd's algorithm: when it pays, and how it is cut into tiles.
 
-use super::super::{Env, for_each_tile};
+use super::super::Env;
 use super::{Call, Conv2dShape};
-use crate::cpu::kernels::float::Float;
-use crate::cpu::product::frame::panel_widths;
-use crate::cpu::product::panels::{Layout, PanelForm};
+use crate::cpu::kernels::float::{Float, Floats};
+use crate::cpu::product::panels::Layout;
+use crate::cpu::product::tile::tile_size;
 use crate::cpu::product::winograd::{Filters, OutputTile, Winograd};
-use crate::cpu::schedule::tiles::{Matrices, Slots, Tiles};
+use crate::cpu::schedule::partition::{Cut, Grid};
+use crate::cpu::schedule::tiles::{Matrices, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
+use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut};
+use crate::with_floats;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -101,9 +104,8 @@ impl Conv2dShape {
 pub(super) struct WinogradPlan {
     filters: Filters,
     pub(super) weights: Arc<Buffer>,
-    /// Rows and columns of the output in a tile.
-    rows: usize,
-    cols: usize,
+    /// The tiles of each image, whose rows are `[column][channel]`.
+    grid: Grid,
     slot: usize,
     threads: usize,
 }
@@ -113,7 +115,7 @@ impl WinogradPlan {
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the filters, an `OperationError` when mapped weights cannot be read.
-    pub(super) fn new<T: Float>(
+    pub(super) fn new(
         isa: Isa,
         threads: usize,
         shape: &Conv2dShape,
@@ -122,28 +124,29 @@ impl WinogradPlan {
     ) -> Result<WinogradPlan> {
         let filters = Filters { isa, tile, channels: shape.channels };
         let (matrix, strides, outputs) = (shape.filter_matrix(), shape.filter_strides(), shape.channels[1]);
-        let (depth, width) = (matrix.depth(), panel_widths(isa).cols);
+        let (depth, width) = (matrix.depth(), tile_size(isa).cols);
         let layout = Layout::Patches(Cow::Owned(matrix));
-        let form = PanelForm::winograd::<T>(layout.clone(), outputs, depth, width, tile);
-        let weights = data.packed(form, || {
+        let weights = data.packed(&("winograd", &layout, outputs, width, tile), || {
             let mut buffer = Buffer::zeroed(filters.floats() * size_of::<f32>())?;
             let mut staging = Staging::default();
-            for piece in layout.pieces(outputs, depth, width, data.piece_len::<T>()) {
-                let filter = data.piece::<T>(isa, piece.elements, &mut staging)?;
-                filters.fill(piece.lanes, filter, strides, elements_mut(buffer.bytes_mut()));
+            for piece in layout.pieces(outputs, depth, width, data.piece_len()) {
+                let filter = data.piece(piece.elements, &mut staging)?;
+                let out = elements_mut(buffer.bytes_mut());
+                with_floats!(Floats, filter, filter => filters.fill(piece.lanes, filter, strides, out));
             }
             Ok(buffer)
         })?;
-        let mut plan = WinogradPlan { filters, weights, rows: 0, cols: 0, slot: 0, threads };
-        plan.resize::<T>(shape);
+        let mut plan = WinogradPlan { filters, weights, grid: Grid::whole(0, 0), slot: 0, threads };
+        plan.resize(shape, data.dtype());
         Ok(plan)
     }
 
     /// Cuts the output of other images with the same filters.
-    pub(super) fn resize<T: Float>(&mut self, shape: &Conv2dShape) {
-        let [rows, cols] = cut(self.threads, shape, self.filters);
-        let slot = Winograd::scratch_len::<T>(self.filters, rows, cols).next_multiple_of(16);
-        (self.rows, self.cols, self.slot) = (rows, cols, slot);
+    pub(super) fn resize(&mut self, shape: &Conv2dShape, dtype: DataType) {
+        self.grid = cut(self.threads, shape, self.filters);
+        let [rows, cols] = self.grid.largest();
+        let pixels = [rows, cols / shape.channels[1]];
+        self.slot = Winograd::scratch_len(self.filters, pixels, dtype == DataType::Float32).next_multiple_of(16);
     }
 
     /// The tile of the algorithm.
@@ -163,43 +166,34 @@ impl WinogradPlan {
     }
 
     /// As [`Conv2dStep::run`](super::Conv2dStep::run).
-    pub(super) fn run<T: Float>(
-        &self,
-        env: &Env,
-        shape: &Conv2dShape,
-        call: Call<T>,
-        out: &mut [T],
-        scratch: &mut [f32],
-    ) {
+    pub(super) fn run<T: Float>(&self, env: &Env, shape: &Conv2dShape, call: Call, out: &mut [T], scratch: &mut [f32]) {
         let ([high, wide], [from, to]) = (shape.output, shape.channels);
         let row = wide * to;
         let images =
             Matrices { batches: shape.batches, batch_stride: high * row, rows: high, row_stride: row, cols: row };
-        let tiles = Tiles::new(out, images, self.rows, self.cols * to);
-        let slots = Slots::new(scratch, self.slot, self.threads);
         let weights = elements::<f32>(self.weights.bytes());
         let conv = Winograd { filters: self.filters, weights, input: shape.input, padding: shape.padding };
         let image = shape.input[0] * shape.input[1] * from;
-        for_each_tile(env, &tiles, &slots, self.rows * self.cols * 2 * from * to, |tile, slot| {
-            let image = &call.input[tile.batch * image..][..image];
-            conv.compute(image, call.bias, call.tail, tile, slot.floats);
+        let (input, work) = (T::typed(call.input), shape.batches * high * row * from * 2);
+        Tiles::new(out, images, self.grid).share(env.threads, work, scratch, |tile, scratch| {
+            let image = &input[tile.batch * image..][..image];
+            conv.compute(image, call.bias, call.tail, tile, scratch);
         });
     }
 }
 
-/// Rows and columns of the output in a tile: as many as the cache has room for, cut evenly, and some for each thread.
-fn cut(threads: usize, shape: &Conv2dShape, filters: Filters) -> [usize; 2] {
+/// The tiles of an image: as large as the cache has room for, even, and some for each thread.
+fn cut(threads: usize, shape: &Conv2dShape, filters: Filters) -> Grid {
     let size = filters.tile.size();
     let [high, wide] = shape.output.map(|pixels| pixels.div_ceil(size));
-    let width = panel_widths(filters.isa).cols;
-    let bytes = filters.tile.positions() * (shape.channels[0] + width) * size_of::<f32>();
+    let bytes = filters.tile.positions() * (shape.channels[0] + tile_size(filters.isa).cols) * size_of::<f32>();
     let most = (TILE_BYTES / bytes).max(1);
-    let even = |count: usize, most: usize| count.div_ceil(count.div_ceil(most.clamp(1, count)));
-    let cols = even(wide, most);
-    let mut rows = even(high, most / cols);
+    let across = wide.div_ceil(most);
+    let mut down = high.div_ceil((most / wide.div_ceil(across)).max(1));
     if threads > 1 {
-        let parts = (2 * threads).div_ceil(shape.batches * wide.div_ceil(cols));
-        rows = rows.min(even(high, high.div_ceil(parts)));
+        down = down.max((2 * threads).div_ceil(shape.batches * across));
     }
-    [rows * size, cols * size]
+    let channels = shape.channels[1];
+    let [rows, cols] = shape.output;
+    Grid { rows: Cut::new(rows, size, down), cols: Cut::new(cols * channels, size * channels, across) }
 }

@@ -1,0 +1,483 @@
+//! The register tile: some rows of the left operand times one panel of the right one, with the sums in registers.
+//!
+//! Every sum is in order of the depth, whatever rows and columns it is computed with.
+
+use super::finish::InRegisters;
+use crate::cpu::simd::{Isa, Kernel, Simd};
+
+/// Vectors per row of the tile.
+const VECTORS: usize = 2;
+
+/// The most rows of the tile, and the most lanes of a vector.
+const MAX_ROWS: usize = 12;
+const MAX_LANES: usize = 16;
+
+/// With so few rows a product is as fast as its right operand comes from memory: it is asked for early.
+const STREAMED_ROWS: usize = 8;
+
+/// How many floats early: 4 KiB take some 300 ns at 13 GB/s, longer than a line is on its way.
+const AHEAD: usize = 1024;
+
+/// Rows and columns of the register tile of a level. A panel is as wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileSize {
+    /// The most rows of the left operand.
+    pub rows: usize,
+    /// Columns of the right operand.
+    pub cols: usize,
+}
+
+/// Rows of the tile: accumulators for all rows, the vectors of the right operand and a temporary must fit the registers.
+/// 12 by 2 of 32 registers keep two multiply-add units busy for their latency.
+const fn tile_rows(registers: usize, lanes: usize) -> usize {
+    match (registers, lanes) {
+        (32, _) => 12,
+        (_, 8) => 6,
+        // Without a fused multiply-add the products need registers as well.
+        _ => 4,
+    }
+}
+
+/// The register tile of `isa`.
+pub fn tile_size(isa: Isa) -> TileSize {
+    struct Size;
+    impl Kernel for Size {
+        type Output = TileSize;
+        #[inline(always)]
+        fn run<S: Simd>(self, _: S) -> TileSize {
+            TileSize { rows: tile_rows(S::REGISTERS, S::LANES), cols: VECTORS * S::LANES }
+        }
+    }
+    isa.run(Size)
+}
+
+/// The rows of a left operand: the element of row `r` at depth `k` is `data[r * stride + k * step]`.
+#[derive(Clone, Copy)]
+pub struct Left<'a> {
+    /// The elements.
+    pub data: &'a [f32],
+    /// Distance between rows, in elements.
+    pub stride: usize,
+    /// Distance between depths, in elements.
+    pub step: usize,
+}
+
+impl<'a> Left<'a> {
+    /// The rows from `row` on.
+    #[inline(always)]
+    pub fn after(self, row: usize) -> Left<'a> {
+        Left { data: &self.data[row * self.stride..], ..self }
+    }
+}
+
+/// One panel of a right operand: the element of column `c` at depth `k` is `data[k * step + c]`.
+#[derive(Clone, Copy)]
+pub struct Panel<'a> {
+    /// The elements: whole vectors for each depth, as many as the columns that are wanted need.
+    pub data: &'a [f32],
+    /// Distance between depths, in elements.
+    pub step: usize,
+    /// Distance to what is needed next, in elements: it is asked for while this is worked on. 0 if that is unknown.
+    pub next: usize,
+}
+
+/// The most panels of a [`Multiply`].
+pub const MAX_PANELS: usize = 4;
+
+/// How many panels products of so many rows should be given at once: one row and two vectors of columns would wait for each
+/// addition.
+pub fn panels_at_once(rows: usize) -> usize {
+    match rows {
+        1 => MAX_PANELS,
+        2 => 2,
+        _ => 1,
+    }
+}
+
+/// A product of some rows and neighbouring panels: `out[r][c] (+)= sum over k of left[r][k] * panels[k][c]`.
+pub struct Multiply<'a> {
+    /// The rows.
+    pub left: Left<'a>,
+    /// How many.
+    pub rows: usize,
+    /// The columns, at most [`MAX_PANELS`]; all but the last are full.
+    pub panels: &'a [Panel<'a>],
+    /// How many columns.
+    pub cols: usize,
+    /// Elements of each row that are multiplied; at least 1.
+    pub depth: usize,
+    /// The first output.
+    pub out: *mut f32,
+    /// Distance between rows of the output, in elements.
+    pub stride: usize,
+    /// Distance between the first columns of panels in the output, in elements.
+    pub panel_stride: usize,
+    /// Whether the sums are added to what is in the output.
+    pub accumulate: bool,
+    /// What happens to the sums before they are stored, if they are complete.
+    pub finish: Option<Place<'a>>,
+}
+
+/// What happens to the sums of a tile, and where the tile is.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// What happens.
+    pub ops: InRegisters<'a>,
+    /// Row and column of the product that the first output is at.
+    pub at: [usize; 2],
+    /// The place of the first output in the whole output, and the distance between rows there, in elements.
+    pub offset: usize,
+    /// The distance between rows there.
+    pub stride: usize,
+}
+
+/// Computes the product.
+///
+/// # Safety
+/// `out` must be valid for reads and writes of the columns of each panel at the start of each of `rows` rows, and nobody else
+/// may use them meanwhile.
+///
+/// # Panics
+/// If an operand is shorter than its numbers say.
+pub unsafe fn multiply(isa: Isa, product: Multiply) {
+    isa.run(Tiles(product));
+}
+
+/// Whoever makes this value guarantees what [`multiply`] demands.
+struct Tiles<'a>(Multiply<'a>);
+
+impl Kernel for Tiles<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        match (self.0.rows, self.0.panels.len()) {
+            (0, _) => {}
+            (1, 2..) => self.wide::<S, 1, 4>(simd),
+            (2, 2..) => self.wide::<S, 2, 2>(simd),
+            _ => (0..self.0.panels.len()).for_each(|index| self.part::<S>(index).run(simd)),
+        }
+    }
+}
+
+impl<'a> Tiles<'a> {
+    /// The product with the panel at `index`.
+    #[inline(always)]
+    fn part<S: Simd>(&self, index: usize) -> Part<'a> {
+        let Multiply { left, rows, panels, cols, depth, out, stride, accumulate, finish, .. } = self.0;
+        let first = index * VECTORS * S::LANES;
+        let moved =
+            |place: Place<'a>| Place { at: [place.at[0], place.at[1] + first], offset: place.offset + first, ..place };
+        Part {
+            left,
+            rows,
+            panel: panels[index],
+            cols: (cols - first).min(VECTORS * S::LANES),
+            depth,
+            // SAFETY: the panel's columns are among those that can be written.
+            out: unsafe { out.add(index * self.0.panel_stride) },
+            stride,
+            accumulate,
+            finish: finish.map(moved),
+        }
+    }
+
+    /// Few rows and several panels, with as many sums on their way as the latency of an addition asks for.
+    #[inline(always)]
+    fn wide<S: Simd, const ROWS: usize, const PANELS: usize>(&self, simd: S) {
+        let Multiply { left, panels, depth, .. } = self.0;
+        let wide = VECTORS * S::LANES;
+        for (group, panels) in panels.chunks(PANELS).enumerate() {
+            assert!(depth > 0 && left.data.len() > (ROWS - 1) * left.stride + (depth - 1) * left.step);
+            assert!(panels.iter().all(|panel| panel.data.len() >= (depth - 1) * panel.step + wide));
+            // Where there are fewer panels, the last one is computed again.
+            let panel = |index: usize| panels[index.min(panels.len() - 1)];
+            let mut at: [*const f32; PANELS] = std::array::from_fn(|index| panel(index).data.as_ptr());
+            let mut from = left.data.as_ptr();
+            let mut sums = [[[simd.splat(0.0); VECTORS]; PANELS]; ROWS];
+            for _ in 0..depth {
+                for (index, at) in at.iter_mut().enumerate() {
+                    for v in 0..VECTORS {
+                        simd.prefetch(at.wrapping_add(AHEAD + v * S::LANES));
+                        // SAFETY: the lengths of the operands were checked above; pointers end at most one step beyond the
+                        // last depth, and wrapping arithmetic is fine with that.
+                        let column = unsafe { simd.load_ptr(at.add(v * S::LANES)) };
+                        for (row, sums) in sums.iter_mut().enumerate() {
+                            // SAFETY: as above.
+                            let factor = simd.splat(unsafe { *from.add(row * left.stride) });
+                            sums[index][v] = simd.mul_add(factor, column, sums[index][v]);
+                        }
+                    }
+                    *at = at.wrapping_add(panel(index).step);
+                }
+                from = from.wrapping_add(left.step);
+            }
+            for index in 0..panels.len() {
+                let mut buffer = [0.0; 2 * VECTORS * MAX_LANES];
+                for (sums, row) in sums.iter().zip(buffer.chunks_exact_mut(wide)) {
+                    sums[index].iter().enumerate().for_each(|(v, &sum)| simd.store(sum, &mut row[v * S::LANES..]));
+                }
+                let part = self.part::<S>(group * PANELS + index);
+                part.spread::<S, VECTORS>(simd, &buffer, 0, ROWS);
+            }
+        }
+    }
+}
+
+/// Whoever makes this value guarantees that the output can be written.
+struct Part<'a> {
+    left: Left<'a>,
+    rows: usize,
+    panel: Panel<'a>,
+    cols: usize,
+    depth: usize,
+    out: *mut f32,
+    stride: usize,
+    accumulate: bool,
+    finish: Option<Place<'a>>,
+}
+
+/// Where a register tile goes.
+#[derive(Clone, Copy)]
+struct Sink {
+    out: *mut f32,
+    stride: usize,
+    /// Whether this is the output itself, at this row; otherwise the bare sums are wanted.
+    row: Option<usize>,
+}
+
+impl Part<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        if self.cols > S::LANES { self.all::<S, VECTORS>(simd) } else { self.all::<S, 1>(simd) }
+    }
+
+    #[inline(always)]
+    fn all<S: Simd, const VECS: usize>(self, simd: S) {
+        let Part { left, rows, panel, cols, depth, out, stride, .. } = self;
+        let wide = VECS * S::LANES;
+        assert!(depth > 0 && left.data.len() > (rows - 1) * left.stride + (depth - 1) * left.step);
+        // Whole vectors are read.
+        assert!(cols <= wide && panel.data.len() >= (depth - 1) * panel.step + wide);
+        // Whole tiles are finished in registers, the others go through memory.
+        let whole = cols == wide && self.finish.as_ref().is_none_or(|place| place.ops.is_plain());
+        let mut buffer = [0.0f32; MAX_ROWS * VECTORS * MAX_LANES];
+        // Tiles of about equal height: 49 rows are four of ten and one of nine where twelve fit.
+        let count = rows.div_ceil(tile_rows(S::REGISTERS, S::LANES));
+        let mut top = 0;
+        for index in 1..=count {
+            let height = rows * index / count - top;
+            let sink = match whole {
+                // SAFETY: the rows from `top` on can be written.
+                true => Sink { out: unsafe { out.add(top * stride) }, stride, row: Some(top) },
+                false => Sink { out: buffer.as_mut_ptr(), stride: wide, row: None },
+            };
+            let next = match (rows <= STREAMED_ROWS, top) {
+                (true, _) => AHEAD,
+                (false, 0) => panel.next,
+                _ => 0,
+            };
+            let from = left.data[top * left.stride..].as_ptr();
+            macro_rules! heights {
+                ($($height:literal)*) => {
+                    match height {
+                        // SAFETY: the lengths of the operands were checked above; the tile ends within the rows and
+                        // columns that can be written, or in the buffer.
+                        $($height if $height <= tile_rows(S::REGISTERS, S::LANES) => unsafe {
+                            self.tile::<S, $height, VECS>(simd, from, sink, next)
+                        },)*
+                        _ => unreachable!("tiles are not higher than that"),
+                    }
+                };
+            }
+            heights!(12 11 10 9 8 7 6 5 4 3 2 1);
+            if !whole {
+                self.spread::<S, VECS>(simd, &buffer, top, height);
+            }
+            top += height;
+        }
+    }
+
+    /// One register tile of `ROWS` rows and `VECS` vectors. Also asks for the `VECS` vectors that are `next` floats from
+    /// those of each depth.
+    ///
+    /// # Safety
+    /// `left` can be read for `ROWS` rows of `depth` elements, the panel for `VECS` vectors at each depth; `sink.out` can be
+    /// read and written for `ROWS` rows of `VECS` vectors.
+    #[inline(always)]
+    unsafe fn tile<S: Simd, const ROWS: usize, const VECS: usize>(
+        &self,
+        simd: S,
+        left: *const f32,
+        sink: Sink,
+        next: usize,
+    ) {
+        let Sink { out, stride, row } = sink;
+        let Part { left: Left { stride: apart, step, .. }, panel, depth, .. } = *self;
+        // Stores that miss the caches would stall what follows; the lines are here when the sums are.
+        for row in 0..ROWS {
+            for v in 0..VECS {
+                simd.prefetch(out.wrapping_add(row * stride + v * S::LANES));
+            }
+        }
+        let mut sums = [[simd.splat(0.0); VECS]; ROWS];
+        let mut columns_at = panel.data.as_ptr();
+        // Three rows share a pointer, or twelve would not fit the registers.
+        let mut rows_at: [*const f32; 4] = std::array::from_fn(|i| left.wrapping_add(3 * i * apart));
+        for _ in 0..depth {
+            let mut columns = [simd.splat(0.0); VECS];
+            for (v, column) in columns.iter_mut().enumerate() {
+                // SAFETY: the function's contract covers all reads at this depth; pointers end at most one step beyond the
+                // last one, and wrapping arithmetic is fine with that.
+                *column = unsafe { simd.load_ptr(columns_at.add(v * S::LANES)) };
+            }
+            for v in 0..VECS {
+                let line = columns_at.wrapping_add(next + v * S::LANES);
+                if ROWS <= STREAMED_ROWS { simd.prefetch(line) } else { simd.prefetch_l2(line) }
+            }
+            for (row, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: as above.
+                let factor = simd.splat(unsafe { *rows_at[row / 3].add(row % 3 * apart) });
+                for (sum, &column) in sums.iter_mut().zip(&columns) {
+                    *sum = simd.mul_add(factor, column, *sum);
+                }
+            }
+            rows_at.iter_mut().for_each(|at| *at = at.wrapping_add(step));
+            columns_at = columns_at.wrapping_add(panel.step);
+        }
+        if let Some(top) = row {
+            if self.accumulate {
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: the function's contract.
+                        *sum = simd.add(unsafe { simd.load_ptr(out.add(row * stride + v * S::LANES)) }, *sum);
+                    }
+                }
+            }
+            if let Some(place) = &self.finish {
+                place.ops.apply_all(
+                    simd,
+                    &mut sums,
+                    [place.at[0] + top, place.at[1]],
+                    place.offset + top * place.stride,
+                    place.stride,
+                );
+            }
+        }
+        for (row, sums) in sums.iter().enumerate() {
+            for (v, &sum) in sums.iter().enumerate() {
+                // SAFETY: the function's contract.
+                unsafe { simd.store_ptr(sum, out.add(row * stride + v * S::LANES)) };
+            }
+        }
+    }
+
+    /// Writes rows of a tile from its bare sums.
+    #[inline(always)]
+    fn spread<S: Simd, const VECS: usize>(&self, simd: S, sums: &[f32], top: usize, rows: usize) {
+        let Part { cols, out, stride, accumulate, .. } = *self;
+        for (row, sums) in (top..top + rows).zip(sums.chunks_exact(VECS * S::LANES)) {
+            // SAFETY: the row can be read and written, as whoever made this value guarantees.
+            let out = unsafe { std::slice::from_raw_parts_mut(out.add(row * stride), cols) };
+            for (v, (out, sums)) in out.chunks_mut(S::LANES).zip(sums.chunks_exact(S::LANES)).take(VECS).enumerate() {
+                let mut sum = simd.load(sums);
+                if accumulate {
+                    sum = simd.add(simd.load_partial(out), sum);
+                }
+                if let Some(place) = &self.finish {
+                    let at = [place.at[0] + row, place.at[1] + v * S::LANES];
+                    let offset = place.offset + row * place.stride + v * S::LANES;
+                    sum = place.ops.apply(simd, sum, at, offset, out.len());
+                }
+                simd.store_partial(sum, out);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small integers, so that sums are exact in any order.
+    #[test]
+    fn every_height_is_exact_and_stays_in_its_columns() {
+        for isa in Isa::available() {
+            let (lanes, TileSize { rows: high, cols: width }) = (isa.lanes(), tile_size(isa));
+            for rows in 0..=2 * high + 2 {
+                for (cols, depth) in [(1, 1), (lanes, lanes + 3), (lanes + 1, 5), (width, 2 * lanes)] {
+                    // Rows that follow each other, and a transposed matrix.
+                    for (stride, step) in [(depth + 3, 1), (1, rows + 1)] {
+                        let value = |row: usize, k: usize| ((row * 3 + k * 5) % 7) as f32 - 3.0;
+                        let mut a = vec![f32::NAN; rows.max(1) * stride + depth * step];
+                        for (row, k) in (0..rows).flat_map(|row| (0..depth).map(move |k| (row, k))) {
+                            a[row * stride + k * step] = value(row, k);
+                        }
+                        let b: Vec<f32> = (0..depth * width).map(|i| (i % 5) as f32 - 2.0).collect();
+                        let mut out = vec![1.0; rows * (width + 3) + 1];
+                        for accumulate in [false, true] {
+                            let product = Multiply {
+                                left: Left { data: &a, stride, step },
+                                rows,
+                                panels: &[Panel { data: &b, step: width, next: 0 }],
+                                cols,
+                                depth,
+                                out: out.as_mut_ptr(),
+                                stride: width + 3,
+                                panel_stride: width,
+                                accumulate,
+                                finish: None,
+                            };
+                            // SAFETY: `out` has `rows` rows of `width + 3` floats.
+                            unsafe { multiply(isa, product) };
+                        }
+                        for (i, &x) in out.iter().enumerate() {
+                            let (row, col) = (i / (width + 3), i % (width + 3));
+                            let sum: f32 = (0..depth).map(|k| 2.0 * value(row, k) * b[k * width + col % width]).sum();
+                            let expected = if col < cols && row < rows { sum } else { 1.0 };
+                            assert_eq!(x, expected, "{isa:?}, {rows} rows, {row}, {col}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn several_panels_are_those_one_by_one() {
+        for isa in Isa::available() {
+            let width = tile_size(isa).cols;
+            for (rows, count, last) in
+                [(1, 2, 1), (1, 4, width), (1, 3, width - 1), (2, 2, 3), (2, 4, width), (5, 3, 2)]
+            {
+                let (depth, cols) = (9, (count - 1) * width + last);
+                let a: Vec<f32> = (0..rows * depth).map(|i| (i * 3 % 7) as f32 - 3.0).collect();
+                let b: Vec<f32> = (0..count * depth * width).map(|i| (i % 11) as f32 - 5.0).collect();
+                let panel = |data| Panel { data, step: width, next: 0 };
+                let panels: Vec<Panel> = b.chunks(depth * width).map(panel).collect();
+                let (stride, panel_stride) = (count * width + 1, width);
+                let [mut once, mut each] = [0, 1].map(|_| vec![1.0; rows * stride]);
+                let left = Left { data: &a, stride: depth, step: 1 };
+                let product = |panels, cols, out| Multiply {
+                    left,
+                    rows,
+                    panels,
+                    cols,
+                    depth,
+                    out,
+                    stride,
+                    panel_stride,
+                    accumulate: true,
+                    finish: None,
+                };
+                // SAFETY: the output has `rows` rows of more than `cols` floats.
+                unsafe { multiply(isa, product(&panels, cols, once.as_mut_ptr())) };
+                for (index, own) in panels.chunks(1).enumerate() {
+                    let first = index * width;
+                    // SAFETY: as above.
+                    unsafe { multiply(isa, product(own, width.min(cols - first), each.as_mut_ptr().add(first))) };
+                }
+                assert_eq!(once, each, "{rows} rows, {count} panels");
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! How matrices are cut into tiles that threads share: pure numbers.
+//!
+//! A [`Cut`] divides a count evenly: parts differ by at most one unit. [`partition`] chooses how often to cut rows and
+//! columns of a product: for each choice it estimates the time of the thread that works longest, and what more often cut
+//! operands cost to read again.
+
+use std::ops::Range;
+
+/// A count in even parts, each of whole units but for the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    count: usize,
+    unit: usize,
+    parts: usize,
+}
+
+impl Cut {
+    /// `count` in `parts` parts, or as many as there are units.
+    pub fn new(count: usize, unit: usize, parts: usize) -> Cut {
+        let unit = unit.max(1);
+        Cut { count, unit, parts: parts.clamp(1, count.div_ceil(unit).max(1)) }
+    }
+
+    /// `count` in parts of at most `most` elements, or of one unit.
+    pub fn at_most(count: usize, unit: usize, most: usize) -> Cut {
+        let most = (most / unit.max(1)).max(1);
+        Cut::new(count, unit, count.div_ceil(unit.max(1)).div_ceil(most))
+    }
+
+    /// `count` in one part.
+    pub fn whole(count: usize) -> Cut {
+        Cut::new(count, count, 1)
+    }
+
+    /// The same parts of elements that are `factor` as many.
+    pub fn scaled(self, factor: usize) -> Cut {
+        Cut { count: self.count * factor, unit: self.unit * factor, parts: self.parts }
+    }
+
+    /// Number of parts.
+    pub fn parts(self) -> usize {
+        self.parts
+    }
+
+    /// The elements of part `index`.
+    pub fn range(self, index: usize) -> Range<usize> {
+        let units = self.count.div_ceil(self.unit);
+        let at = |part: usize| (units * part / self.parts * self.unit).min(self.count);
+        at(index)..at(index + 1)
+    }
+
+    /// The most elements of a part.
+    pub fn largest(self) -> usize {
+        (self.count.div_ceil(self.unit).div_ceil(self.parts) * self.unit).min(self.count)
+    }
+}
+
+/// How each of some matrices is cut into tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// The rows.
+    pub rows: Cut,
+    /// The columns.
+    pub cols: Cut,
+}
+
+impl Grid {
+    /// Each matrix is one tile.
+    pub fn whole(rows: usize, cols: usize) -> Grid {
+        Grid { rows: Cut::whole(rows), cols: Cut::whole(cols) }
+    }
+
+    /// Tiles of one matrix.
+    pub fn tiles(&self) -> usize {
+        self.rows.parts * self.cols.parts
+    }
+
+    /// The most rows and columns of a tile.
+    pub fn largest(&self) -> [usize; 2] {
+        [self.rows.largest(), self.cols.largest()]
+    }
+}
+
+/// A product to be shared. All sizes are in elements unless they say otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Number of products.
+    pub batches: usize,
+    /// Rows, columns and depth of each.
+    pub size: [usize; 3],
+    /// Rows and columns of a register tile. Parts have any number of rows and whole register tiles of columns.
+    pub tile: [usize; 2],
+    /// The most rows and columns of a part, for the caches.
+    pub most: [usize; 2],
+    /// Bytes that are moved for an element of the left operand whenever columns are cut once more.
+    pub left_bytes: usize,
+    /// Bytes that are moved for an element of the right operand whenever rows are cut once more.
+    pub right_bytes: usize,
+}
+
+/// Nanoseconds of a multiply-add: a core with AVX-512 does 125 in a nanosecond at best, 80 as a rule.
+const MULTIPLY_ADD: f64 = 1.0 / 80.0;
+/// Nanoseconds of a byte from beyond the caches of a core.
+const BYTE: f64 = 1.0 / 20.0;
+/// The part of the time of reading operands that the work on them does not hide.
+const NOT_HIDDEN: f64 = 0.1;
+/// Nanoseconds that a tile costs beside its work.
+const TILE: f64 = 200.0;
+/// Nanoseconds that sharing costs at all: members of the team look for work.
+const SHARING: f64 = 1500.0;
+/// The part of a tile's time that threads wait for the last one, on average: they do not begin together, and other
+/// processes take cores away.
+const WAIT: f64 = 0.25;
+/// Register tiles with fewer rows take as long as with so many: additions wait for each other.
+const MIN_ROWS: usize = 4;
+/// How much more often than necessary rows and columns are cut at most, for each thread.
+const MORE: usize = 6;
+
+impl Shape {
+    /// The estimate for `down` parts of the rows and `across` parts of the columns, in nanoseconds.
+    fn time(&self, grid: &Grid, threads: usize) -> f64 {
+        let [m, n, k] = self.size.map(|size| size as f64);
+        let tiles = self.batches * grid.tiles();
+        let [rows, cols] = grid.largest();
+        let high = rows.max(rows.div_ceil(self.tile[0]) * MIN_ROWS);
+        // Half a register tile is the least that is computed.
+        let wide = cols.next_multiple_of(self.tile[1].div_ceil(2));
+        let tile = (high * wide) as f64 * k * MULTIPLY_ADD + TILE;
+        let left = m * k * (self.left_bytes * grid.cols.parts) as f64;
+        let right = n * k * (self.right_bytes * grid.rows.parts) as f64;
+        let bytes = self.batches as f64 * (left + right) * BYTE;
+        // Operands are asked for while others are multiplied.
+        let overlapped = |work: f64, bytes: f64| work.max(bytes) + bytes * NOT_HIDDEN;
+        if threads == 1 || tiles == 1 {
+            return overlapped(tiles as f64 * tile, bytes);
+        }
+        overlapped(tile * tiles.div_ceil(threads) as f64, bytes / threads as f64) + tile * WAIT + SHARING
+    }
+}
+
+/// The best grid for `threads` threads.
+pub fn partition(shape: &Shape, threads: usize) -> Grid {
+    let [m, n, _] = shape.size;
+    let least = [m.div_ceil(shape.most[0].max(1)).max(1), Cut::at_most(n, shape.tile[1], shape.most[1]).parts];
+    let more = least.map(|parts| if threads == 1 { 1 } else { parts.max(MORE * threads) });
+    // More tiles than that are never better.
+    let most = MORE * (4 * threads).max(shape.batches * least[0] * least[1]);
+    let mut best: Option<(f64, Grid)> = None;
+    for down in least[0]..least[0] + more[0] {
+        let rows = Cut::new(m, 1, down);
+        for across in least[1]..least[1] + more[1] {
+            let cols = Cut::new(n, shape.tile[1], across);
+            if cols.parts < across && across > least[1] {
+                break;
+            }
+            let grid = Grid { rows, cols };
+            let time = shape.time(&grid, threads);
+            if best.is_none_or(|(least, _)| time < least) {
+                best = Some((time, grid));
+            }
+            if shape.batches * grid.tiles() > most {
+                break;
+            }
+        }
+        if rows.parts < down || shape.batches * down > most {
+            break;
+        }
+    }
+    best.map_or(Grid::whole(m, n), |(_, grid)| grid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn cuts_are_even_and_cover_everything() {
+        for count in 0..70 {
+            for unit in [1, 3, 32] {
+                for parts in 1..12 {
+                    let cut = Cut::new(count, unit, parts);
+                    let mut next = 0;
+                    for part in 0..cut.parts() {
+                        let range = cut.range(part);
+                        assert_eq!(range.start, next);
+                        assert!(
+                            range.len() <= cut.largest() && range.len() + unit > cut.largest().min(unit),
+                            "{cut:?}"
+                        );
+                        assert!(range.start.is_multiple_of(unit));
+                        next = range.end;
+                    }
+                    assert_eq!(next, count);
+                    let sizes = (0..cut.parts()).map(|part| cut.range(part).len().div_ceil(unit));
+                    assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1, "{cut:?}");
+                }
+            }
+        }
+        assert_eq!(Cut::at_most(100, 32, 40).range(0), 0..32);
+        assert_eq!(Cut::at_most(100, 1, 240), Cut::whole(100).with_unit(1));
+    }
+
+    impl Cut {
+        fn with_unit(self, unit: usize) -> Cut {
+            Cut { unit, ..self }
+        }
+    }
+
+    /// The most that a thread computes when tiles are taken in order by whoever is free, as a multiple of an even share of
+    /// all register tiles.
+    fn longest(shape: &Shape, grid: &Grid, threads: usize) -> f64 {
+        let mut load = vec![0usize; threads];
+        for _ in 0..shape.batches {
+            for row in 0..grid.rows.parts() {
+                for col in 0..grid.cols.parts() {
+                    let least = load.iter_mut().min().expect("a thread");
+                    *least += grid.rows.range(row).len() * grid.cols.range(col).len().next_multiple_of(32);
+                }
+            }
+        }
+        let [m, n, _] = shape.size;
+        *load.iter().max().expect("a thread") as f64
+            / ((shape.batches * m * n.next_multiple_of(32)) as f64 / threads as f64)
+    }
+
+    fn shape(batches: usize, size: [usize; 3]) -> Shape {
+        Shape { batches, size, tile: [12, 32], most: [240, 1024], left_bytes: 4, right_bytes: 4 }
+    }
+
+    fn check(shape: &Shape, threads: usize, most: f64) {
+        let grid = partition(shape, threads);
+        let [m, n, k] = shape.size;
+        let [rows, cols] = grid.largest();
+        assert!(rows <= shape.most[0] && cols <= shape.most[1].max(shape.tile[1]), "{shape:?}: {grid:?}");
+        let blocks = shape.batches * m.div_ceil(12) * n.div_ceil(32);
+        // What takes a while, can be shared at all, and is not so low that reading an operand twice takes as long.
+        if blocks >= 16 * threads && shape.batches * m * n * k >= threads << 23 && m.min(n) >= 48 {
+            let longest = longest(shape, &grid, threads);
+            assert!(longest <= most, "{shape:?} on {threads} threads: {grid:?} takes {longest} of the ideal");
+        }
+    }
+
+    #[test]
+    fn products_of_networks_are_shared_evenly() {
+        let of_networks = [
+            (1, [12544, 32, 27]),
+            (1, [12544, 16, 32]),
+            (1, [3136, 144, 24]),
+            (1, [784, 32, 144]),
+            (1, [196, 384, 64]),
+            (1, [196, 96, 576]),
+            (1, [49, 960, 160]),
+            (1, [49, 1280, 320]),
+            (1, [3136, 64, 64]),
+            (1, [784, 512, 128]),
+            (1, [196, 1024, 256]),
+            (1, [49, 2048, 512]),
+            (1, [49, 512, 4608]),
+            (1, [128, 384, 384]),
+            (1, [128, 1536, 384]),
+            (1, [128, 768, 768]),
+            (1, [128, 2304, 768]),
+            (1, [128, 3072, 768]),
+            (1, [128, 50257, 768]),
+            (1, [1500, 384, 384]),
+            (1, [1500, 1536, 384]),
+            (1, [1024, 384, 384]),
+            (6, [1500, 1500, 64]),
+            (12, [128, 64, 128]),
+        ];
+        for (batches, size) in of_networks {
+            for threads in [1, 2, 4, 8] {
+                check(&shape(batches, size), threads, 1.04);
+            }
+        }
+    }
+
+    #[test]
+    fn small_products_stay_whole() {
+        assert_eq!(partition(&shape(1, [1, 64, 64]), 8).tiles(), 1);
+        assert_eq!(partition(&shape(1, [8, 64, 64]), 2).tiles(), 1);
+    }
+
+    #[test]
+    fn the_operand_that_is_dear_to_move_is_read_once() {
+        // One thread: nothing is cut that fits.
+        assert_eq!(
+            partition(&shape(1, [128, 768, 768]), 1),
+            Grid { rows: Cut::new(128, 1, 1), cols: Cut::new(768, 32, 1) }
+        );
+        // A wide right operand is read once.
+        assert_eq!(partition(&shape(1, [128, 50257, 768]), 2).rows.parts(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn random_products_are_shared_evenly(
+            batches in 1usize..9,
+            size in [1usize..3000, 1usize..3000, 1usize..2000],
+            threads in 1usize..9,
+        ) {
+            check(&shape(batches, size), threads, 1.07);
+        }
+    }
+}
