@@ -17,8 +17,8 @@ const SMALL_BYTES: usize = 1 << 16;
 /// # Errors
 /// An `UnknownError` when there is no memory for the constants, an `OperationError` when a mapped one cannot be read.
 pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> Result<()> {
-    let nodes = std::mem::take(&mut graph.nodes);
-    for node in nodes {
+    let mut uses = graph.use_counts();
+    for node in std::mem::take(&mut graph.nodes) {
         let known = node.inputs.iter().flatten().all(|&id| graph.value(id).constant().is_some())
             && !node.outputs.iter().any(|id| keep.contains(id) || !graph.descriptor(*id).is_known());
         let bytes = |id: &ValueId| graph.descriptor(*id).bytes();
@@ -37,6 +37,13 @@ pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> R
         };
         for (id, constant) in node.outputs.iter().zip(constants) {
             graph.values[id.index()].source = Source::Constant(constant);
+        }
+        // Each constant on the way goes as soon as it is used up: together those of a long chain may need more than there is.
+        for id in node.inputs.iter().flatten() {
+            uses[id.index()] -= 1;
+            if uses[id.index()] == 0 {
+                graph.values[id.index()].source = Source::Node;
+            }
         }
     }
     graph.drop_unused();

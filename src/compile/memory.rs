@@ -73,7 +73,7 @@ pub struct MemoryPlan {
 
 /// Which values share memory.
 struct Aliasing {
-    /// For each value, the value it lives inside of and where; itself if nowhere.
+    /// For each value, the value it lives inside of and where; itself if nowhere. That one lives in no other in the end.
     parents: Vec<Home>,
     views: Vec<bool>,
     /// For each root that is computed in the tensor of an output, the index of the output.
@@ -161,7 +161,7 @@ impl MemoryPlan {
         }
         roots.iter().enumerate().for_each(|(block, &root)| places[root] = Some(in_arena(block)));
         for index in 0..places.len() {
-            let Home { root, offset } = aliasing.home(index);
+            let Home { root, offset } = aliasing.parents[index];
             if root != index {
                 let bytes = graph.values[index].descriptor.bytes();
                 places[index] = places[root].map(|place| Place { offset: place.offset + offset, bytes, ..place });
@@ -192,6 +192,9 @@ impl Aliasing {
         };
         if let Some(granularity) = views {
             aliasing.find_views(graph, granularity);
+            for id in 0..count {
+                aliasing.home(id);
+            }
         }
         aliasing.place_outputs(graph);
         aliasing
@@ -205,17 +208,27 @@ impl Aliasing {
             && self.parents.iter().map(|home| home.root).eq(other.parents.iter().map(|home| home.root))
     }
 
-    fn home(&self, id: usize) -> Home {
-        let (mut at, mut offset) = (id, 0);
+    /// The root that the value `id` lives in, and where. All on the way to it are noted to live in it themselves, so that
+    /// long ways are gone once.
+    fn home(&mut self, id: usize) -> Home {
+        let (mut way, mut at) = (Vec::new(), id);
         while self.parents[at].root != at {
-            offset += self.parents[at].offset;
+            way.push(at);
             at = self.parents[at].root;
         }
-        Home { root: at, offset }
+        let mut home = Home { root: at, offset: 0 };
+        for at in way.into_iter().rev() {
+            home.offset += self.parents[at].offset;
+            self.parents[at] = home;
+        }
+        home
     }
 
     fn find_views(&mut self, graph: &Graph, granularity: Granularity) {
-        let uses = graph.use_counts();
+        let mut is_output = vec![false; graph.values.len()];
+        graph.outputs.iter().for_each(|(_, id)| is_output[id.index()] = true);
+        // For each value, the last node that was seen to read it.
+        let mut readers = vec![None; graph.values.len()];
         for (index, node) in graph.nodes.iter().enumerate() {
             let fits = |offset: &usize| offset.is_multiple_of(granularity.view);
             match view(graph, node).filter(|view| view.offsets().iter().all(fits)) {
@@ -230,14 +243,13 @@ impl Aliasing {
                 Some(View::Joined(offsets)) if is_plain(node) => {
                     let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
                     // Each operand must be computed, live in memory of its own, and be needed at one place only once.
-                    let movable = |id: &ValueId| {
+                    let mut movable = |id: &ValueId| {
                         matches!(graph.value(*id).source, Source::Node)
                             && self.parents[id.index()].root == id.index()
-                            && !graph.outputs.iter().any(|(_, output)| output == id)
-                            && inputs.iter().filter(|other| *other == id).count() == 1
-                            && uses[id.index()] > 0
+                            && !is_output[id.index()]
+                            && readers[id.index()].replace(index) != Some(index)
                     };
-                    if inputs.iter().all(movable) {
+                    if inputs.iter().all(&mut movable) {
                         let root = node.outputs[0].index();
                         for (input, offset) in inputs.iter().zip(offsets) {
                             self.parents[input.index()] = Home { root, offset };
@@ -253,7 +265,7 @@ impl Aliasing {
     /// Computes outputs in their tensors where possible; the others are copied at the end.
     fn place_outputs(&mut self, graph: &Graph) {
         for (index, (_, id)) in graph.outputs.iter().enumerate() {
-            let Home { root, offset } = self.home(id.index());
+            let Home { root, offset } = self.parents[id.index()];
             let value = &graph.values[root];
             let whole = offset == 0 && value.descriptor.bytes() == graph.descriptor(*id).bytes();
             if whole && matches!(value.source, Source::Node) && self.outputs[root].is_none() {
@@ -268,7 +280,7 @@ impl Aliasing {
     fn lifetimes(&self, graph: &Graph) -> Vec<Option<Lifetime>> {
         let mut lifetimes: Vec<Option<Lifetime>> = vec![None; graph.values.len()];
         let mut need = |id: ValueId, at: usize| {
-            let lifetime = lifetimes[self.home(id.index()).root].get_or_insert(Lifetime { first: at, last: at });
+            let lifetime = lifetimes[self.parents[id.index()].root].get_or_insert(Lifetime { first: at, last: at });
             lifetime.first = lifetime.first.min(at);
             lifetime.last = lifetime.last.max(at);
         };

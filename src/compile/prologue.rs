@@ -18,6 +18,9 @@ const MAX_CHEAP: usize = 4;
 /// The most operands of a node with its prologues: with parameters and outputs, devices must bind them all.
 const MAX_OPERANDS: usize = 8;
 
+/// The most reshapes between an operand and what computes it.
+const MAX_RESHAPES: usize = 8;
+
 /// How often the kernel of an operator reads the elements of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
@@ -68,7 +71,7 @@ struct Found {
 impl Found {
     fn of(graph: &Graph, producers: &[Option<usize>], known: &[bool], operand: ValueId) -> Option<Found> {
         let mut way = vec![operand];
-        loop {
+        while way.len() <= MAX_RESHAPES {
             let index = producers[way[way.len() - 1].index()]?;
             let node = &graph.nodes[index];
             if let Op::Reshape(_) = node.op {
@@ -79,6 +82,7 @@ impl Found {
             let known = node.inputs.iter().flatten().all(|id| known[id.index()]);
             return Some(Found { producer: index, program, known, way });
         }
+        None
     }
 
     /// Whether the kernel of `op` can compute what was found while it reads its operand of that index.
@@ -119,10 +123,9 @@ pub fn weights(graph: &Graph) -> HashSet<ValueId> {
         for (operand, id) in node.inputs.iter().enumerate().filter_map(|(index, id)| Some((index, (*id)?))) {
             let fits = || match &node.op {
                 Op::Reshape(_) => computed[node.outputs[0].index()],
-                op => Found::of(graph, &producers, &known, id).is_some_and(|found| {
-                    found.known
-                        && reads(op, operand) != Reads::Never
-                        && saves_bytes(graph, &graph.nodes[found.producer], &found.program)
+                op if reads(op, operand) == Reads::Never => false,
+                _ => Found::of(graph, &producers, &known, id).is_some_and(|found| {
+                    found.known && saves_bytes(graph, &graph.nodes[found.producer], &found.program)
                 }),
             };
             computed[id.index()] = computed[id.index()] && known[id.index()] && fits();
@@ -153,7 +156,7 @@ pub fn fuse_prologues(graph: &mut Graph) -> Result<()> {
         let row = graph.nodes[index].operands().0.len();
         for operand in 0..row {
             let node = &graph.nodes[index];
-            let Some(id) = node.inputs[operand] else { continue };
+            let Some(id) = node.inputs[operand].filter(|_| reads(&node.op, operand) != Reads::Never) else { continue };
             let Some(found) = Found::of(graph, &producers, &known, id) else { continue };
             let alone = found.way.iter().all(|id| uses[id.index()] == 1);
             let own = node.inputs.iter().flatten().count();

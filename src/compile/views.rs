@@ -4,6 +4,7 @@
 use crate::ir::{Graph, Node};
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
+use crate::ops::strided::Strided;
 use crate::shape::Sizes;
 
 /// How the operands and outputs of a node share memory.
@@ -28,9 +29,7 @@ impl View {
 pub fn view(graph: &Graph, node: &Node) -> Option<View> {
     let sizes = |index: usize| graph.descriptor(node.inputs[index].expect("the rule row requires it")).sizes();
     let size = graph.descriptor(node.outputs[0]).dtype.size();
-    let offsets = |offset: &dyn Fn(usize) -> Option<usize>, count: usize| -> Option<Vec<usize>> {
-        (0..count).map(|index| offset(index).map(|elements| elements * size)).collect()
-    };
+    let bytes = |elements: Vec<usize>| elements.into_iter().map(|offset| offset * size).collect();
     let part = |offset: Option<usize>| Some(View::Parts(vec![offset? * size]));
     match &node.op {
         Op::Elementwise(Elementwise::Identity) => part(Some(0)),
@@ -39,13 +38,14 @@ pub fn view(graph: &Graph, node: &Node) -> Option<View> {
         Op::Slice(op) => part(op.contiguous_offset(&sizes(0))),
         Op::Transpose(op) => part(op.contiguous_offset(&sizes(0))),
         Op::Split(op) => {
-            let whole = sizes(0);
-            offsets(&|index| op.contiguous_offset(&whole, index), node.outputs.len()).map(View::Parts)
+            let places = op.strided(&sizes(0));
+            let offsets: Option<_> = places.iter().map(Strided::contiguous_offset).collect();
+            offsets.map(bytes).map(View::Parts)
         }
         Op::Concat(op) => {
             let all: Vec<Sizes> = (0..node.inputs.len()).map(sizes).collect();
             let shapes: Vec<&[u32]> = all.iter().map(|sizes| &**sizes).collect();
-            offsets(&|index| op.contiguous_offset(&shapes, index), shapes.len()).map(View::Joined)
+            op.contiguous_offsets(&shapes).map(bytes).map(View::Joined)
         }
         _ => None,
     }

@@ -144,7 +144,7 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::Transpose(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
         Op::Reverse(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
         Op::Tile(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
-        Op::Split(op) => CopyStep::split(op, l.input(0), l.node.outputs.len()).into(),
+        Op::Split(op) => CopyStep::split(op, l.input(0)).into(),
         Op::Concat(op) => {
             let inputs: Vec<Sizes> = l.inputs().map(|input| input.sizes()).collect();
             let inputs: Vec<&[u32]> = inputs.iter().map(|sizes| &**sizes).collect();

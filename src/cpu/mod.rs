@@ -2,6 +2,8 @@
 
 pub mod arena;
 pub mod kernels;
+#[cfg(test)]
+mod large_tests;
 pub mod lower;
 pub mod memory;
 pub mod plan;

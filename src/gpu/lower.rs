@@ -195,7 +195,8 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<()> {
         Op::Reverse(op) => copy::strided(l, 0, &op.strided(&l.input(0).sizes())),
         Op::Tile(op) => copy::strided(l, 0, &op.strided(&l.input(0).sizes())),
         Op::Split(op) => {
-            (0..l.outputs.len()).for_each(|index| copy::strided(l, index, &op.strided(&l.input(0).sizes(), index)));
+            let places = op.strided(&l.input(0).sizes());
+            places.iter().enumerate().for_each(|(index, place)| copy::strided(l, index, place));
         }
         Op::Concat(op) => copy::concat(op, l),
         Op::Pad(op) => copy::pad(op, l),

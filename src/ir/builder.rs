@@ -9,7 +9,7 @@ use crate::ops::Op;
 use crate::ops::attributes::Attributes;
 use crate::ops::fused::Fused;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// An operand of a builder: a value of the graph under construction.
@@ -19,6 +19,8 @@ pub type OperandId = ValueId;
 #[derive(Debug)]
 pub struct Builder {
     graph: Graph,
+    /// The names of the inputs.
+    names: HashSet<String>,
     max_tensor_bytes: u64,
 }
 
@@ -44,7 +46,7 @@ impl Builder {
 
     /// An empty builder whose operands have at most `max_tensor_bytes` bytes each.
     pub fn with_limit(max_tensor_bytes: u64) -> Builder {
-        Builder { graph: Graph::default(), max_tensor_bytes }
+        Builder { graph: Graph::default(), names: HashSet::new(), max_tensor_bytes }
     }
 
     /// Type and shape of an operand of this builder.
@@ -61,11 +63,12 @@ impl Builder {
         if name.is_empty() {
             return Err(fail(Problem::attribute("name", name, "a name that is not empty")));
         }
-        if self.graph.inputs.iter().any(|(other, _)| other == name) {
+        if self.names.contains(name) {
             return Err(fail(Problem::attribute("name", name, "a name that no other input has")));
         }
         descriptor.check_bytes("descriptor", self.max_tensor_bytes).map_err(fail)?;
         let id = self.graph.add_value(descriptor, Source::Input);
+        self.names.insert(name.to_string());
         self.graph.inputs.push((name.to_string(), id));
         Ok(id)
     }
@@ -264,7 +267,7 @@ impl Builder {
     pub fn roll_back(&mut self, checkpoint: Checkpoint) {
         self.graph.values.truncate(checkpoint.values);
         self.graph.nodes.truncate(checkpoint.nodes);
-        self.graph.inputs.truncate(checkpoint.inputs);
+        self.graph.inputs.drain(checkpoint.inputs..).for_each(|(name, _)| drop(self.names.remove(&name)));
     }
 
     /// Number of values so far.

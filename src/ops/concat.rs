@@ -32,13 +32,12 @@ impl Concat {
         inputs.iter().map(place).collect()
     }
 
-    /// The element of the output where the operand at `index` begins, if its elements stay one after the other:
-    /// nothing but the operands in front of it comes before them.
-    pub fn contiguous_offset(&self, inputs: &[&[u32]], index: usize) -> Option<usize> {
-        let (outer, inner) = inputs[index].split_at(self.axis as usize);
-        let alone = inputs.len() == 1 || outer.iter().all(|&dim| dim == 1);
-        let start: usize = inputs[..index].iter().map(|shape| shape[self.axis as usize] as usize).sum();
-        alone.then(|| start * elements(&inner[1..]))
+    /// The elements of the output where the operands begin, if the elements of each stay one after the other: nothing but
+    /// the operands in front of it comes before them.
+    pub fn contiguous_offsets(&self, inputs: &[&[u32]]) -> Option<Vec<usize>> {
+        let (outer, _) = inputs[0].split_at(self.axis as usize);
+        let start = |next: &mut usize, shape: &&[u32]| Some(std::mem::replace(next, *next + elements(shape)));
+        (inputs.len() == 1 || outer.iter().all(|&dim| dim == 1)).then(|| inputs.iter().scan(0, start).collect())
     }
 
     /// Adds the operand at `index` to the `output` of the operands in front of it.
@@ -153,13 +152,13 @@ mod tests {
     fn outer_concatenations_are_contiguous() {
         let inputs: [&[u32]; 3] = [&[1, 2, 3], &[1, 1, 3], &[1, 4, 3]];
         let concat = Concat { axis: 1 };
-        assert_eq!([0, 1, 2].map(|i| concat.contiguous_offset(&inputs, i)), [Some(0), Some(6), Some(9)]);
-        assert_eq!(concat.contiguous_offset(&[&[2, 2, 3], &[2, 1, 3]], 1), None);
-        assert_eq!(concat.contiguous_offset(&[&[2, 2, 3]], 0), Some(0));
+        assert_eq!(concat.contiguous_offsets(&inputs), Some(vec![0, 6, 9]));
+        assert_eq!(concat.contiguous_offsets(&[&[2, 2, 3], &[2, 1, 3]]), None);
+        assert_eq!(concat.contiguous_offsets(&[&[2, 2, 3]]), Some(vec![0]));
         for inputs in [&inputs[..], &[&[2, 2, 3], &[2, 1, 3]], &[&[2, 2, 3]], &[&[1, 1, 1, 9], &[1, 4, 1, 9]]] {
-            for (index, place) in concat.strided(inputs).iter().enumerate() {
-                assert_eq!(concat.contiguous_offset(inputs, index), place.contiguous_offset(), "{inputs:?}");
-            }
+            let places = concat.strided(inputs);
+            let offsets: Option<Vec<usize>> = places.iter().map(|place| place.contiguous_offset()).collect();
+            assert_eq!(concat.contiguous_offsets(inputs), offsets, "{inputs:?}");
         }
     }
 }

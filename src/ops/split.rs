@@ -50,20 +50,17 @@ impl Split {
         }
     }
 
-    /// Where the elements of the output at `index` lie in an input of the shape `input`.
-    pub fn strided(&self, input: &[u32], index: usize) -> Strided {
+    /// For each output, where its elements lie in an input of the shape `input`.
+    pub fn strided(&self, input: &[u32]) -> Vec<Strided> {
         let axis = self.axis as usize;
         let (mut starts, mut shape) = (vec![0; input.len()], input.to_vec());
-        (starts[axis], shape[axis]) = match &self.splits {
-            Splits::Count(count) => (index as u32 * (input[axis] / count), input[axis] / count),
-            Splits::Sizes(sizes) => (sizes[..index].iter().map(|size| size.get()).sum(), sizes[index].get()),
+        let place = |size: Dim| {
+            shape[axis] = size.get();
+            let place = Strided::row_major(input).window(&starts, &shape);
+            starts[axis] += shape[axis];
+            place
         };
-        Strided::row_major(input).window(&starts, &shape)
-    }
-
-    /// The element of the input where the output at `index` begins, if its elements lie one after the other there.
-    pub fn contiguous_offset(&self, input: &[u32], index: usize) -> Option<usize> {
-        self.strided(input, index).contiguous_offset()
+        self.sizes(input[axis].into()).into_iter().map(place).collect()
     }
 
     fn check(&self, size: Dim) -> Result<(), Problem> {
@@ -202,7 +199,8 @@ mod tests {
     #[test]
     fn outer_splits_are_contiguous() {
         let split = Split { splits: Splits::Sizes(dims(&[1, 3])), axis: 1 };
-        assert_eq!([0, 1].map(|i| split.contiguous_offset(&[1, 4, 5], i)), [Some(0), Some(5)]);
-        assert_eq!(split.contiguous_offset(&[2, 4, 5], 1), None);
+        let offsets = |input: &[u32]| split.strided(input).iter().map(Strided::contiguous_offset).collect::<Vec<_>>();
+        assert_eq!(offsets(&[1, 4, 5]), [Some(0), Some(5)]);
+        assert_eq!(offsets(&[2, 4, 5]), [None, None]);
     }
 }

@@ -43,10 +43,10 @@ impl CopyStep {
         CopyStep::new(&Strided::row_major(&output.sizes()), output)
     }
 
-    /// `split()` of `input` into `outputs` pieces.
-    pub fn split(op: &Split, input: &Descriptor, outputs: usize) -> CopyStep {
-        let outputs = (0..outputs).map(|index| Output::whole(&op.strided(&input.sizes(), index)));
-        CopyStep { size: input.dtype.size(), outputs: outputs.collect() }
+    /// `split()` of `input`.
+    pub fn split(op: &Split, input: &Descriptor) -> CopyStep {
+        let outputs = op.strided(&input.sizes()).iter().map(Output::whole).collect();
+        CopyStep { size: input.dtype.size(), outputs }
     }
 
     /// `concat()` of operands of these shapes.
