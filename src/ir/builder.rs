@@ -267,7 +267,7 @@ impl Builder {
     pub fn roll_back(&mut self, checkpoint: Checkpoint) {
         self.graph.values.truncate(checkpoint.values);
         self.graph.nodes.truncate(checkpoint.nodes);
-        self.graph.inputs.drain(checkpoint.inputs..).for_each(|(name, _)| drop(self.names.remove(&name)));
+        self.graph.inputs.drain(checkpoint.inputs..).for_each(|(name, _)| _ = self.names.remove(&name));
     }
 
     /// Number of values so far.
