@@ -300,7 +300,9 @@ mod tests {
             size in [1usize..3000, 1usize..3000, 1usize..2000],
             threads in 1usize..9,
         ) {
-            check(&shape(batches, size), threads, 1.07);
+            // Rows or columns that are hardly enough for all threads: parts that are more even would read more.
+            let is_low = size[0].min(size[1]) < 48 + 16 * threads;
+            check(&shape(batches, size), threads, if is_low { 1.1 } else { 1.06 });
         }
     }
 }
