@@ -154,7 +154,12 @@ impl Kernel for Tiles<'_> {
             (0, _) => {}
             (1, 2..) => self.wide::<S, 1, 4>(simd),
             (2, 2..) => self.wide::<S, 2, 2>(simd),
-            _ => (0..self.0.panels.len()).for_each(|index| self.part::<S>(index).run(simd)),
+            // Not in a closure, which would be compiled for any CPU where it is not inlined.
+            _ => {
+                for index in 0..self.0.panels.len() {
+                    self.part::<S>(index).run(simd);
+                }
+            }
         }
     }
 }
