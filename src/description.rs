@@ -1,7 +1,7 @@
 //! Descriptions of plans, for people: the graph as it was given and as it was compiled, and what runs. Made with the
 //! plan, from what lowering throws away; the text form is written on request only.
 
-use crate::compile::Passes;
+use crate::compile::{Evaluate, Passes, Target, optimize};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Listing, Node, ValueId};
 use crate::ops::Inputs;
@@ -71,8 +71,18 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// Optimizes `graph` for `target`, see [`optimize`]; gives the origin of its plans.
+    ///
+    /// # Errors
+    /// Those of [`optimize`].
+    pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<Origin> {
+        let source = Listing::of(graph);
+        let passes = optimize(graph, target, passes, evaluate)?;
+        Ok(Origin::new(source, graph, passes))
+    }
+
     /// The origin of plans of `compiled`, which `passes` have made from `source`.
-    pub fn new(source: Listing, compiled: &Graph, passes: Passes) -> Origin {
+    fn new(source: Listing, compiled: &Graph, passes: Passes) -> Origin {
         Origin {
             source: Arc::new(source),
             compiled: Arc::new(Listing::of(compiled)),
@@ -250,6 +260,7 @@ mod tests {
     use super::*;
     use crate::compile::prologue::fuse_prologues;
     use crate::ir::parse;
+    use crate::testing::GPU;
 
     #[test]
     fn quantized_weights_count_as_the_bytes_that_they_take() {
@@ -264,7 +275,7 @@ mod tests {
                  %6 = {reader}
                  output y = %6"
             ));
-            fuse_prologues(&mut graph).unwrap();
+            fuse_prologues(&mut graph, &GPU).unwrap();
             let node = graph.nodes.last().expect("the reader");
             let outputs: Vec<_> = node.outputs.iter().map(|&id| graph.descriptor(id)).collect();
             bytes_read(node, &graph.input_descriptors(node), &outputs)

@@ -253,17 +253,14 @@ mod tests {
     use super::*;
     use crate::compile::{Passes, optimize};
     use crate::ir::parse;
-    use crate::memory::Buffer;
-    use crate::testing::{Tolerance, check, check_pass, check_pass_changes_nothing};
+    use crate::reference;
+    use crate::testing::{CPU, Tolerance, check, check_pass, check_pass_changes_nothing};
 
     /// The operators that are left when constants are folded.
     fn operators(text: &str) -> Vec<&'static str> {
         let mut graph = parse(text);
-        let evaluate = |graph: &Graph, node: &Node| {
-            node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect()
-        };
-        let passes = Passes { layout: false, epilogues: false, chains: false, ..crate::cpu::plan::PASSES };
-        optimize(&mut graph, passes, &evaluate).unwrap();
+        let passes = Passes { layout: false, epilogues: false, chains: false, ..Passes::ALL };
+        optimize(&mut graph, &CPU, passes, &reference::evaluate).unwrap();
         graph.nodes.iter().map(|node| node.op.rule().name).collect()
     }
 

@@ -1,6 +1,7 @@
 //! Element-wise fusion. A chain of element-wise operators becomes one program that keeps intermediate values in
 //! registers, and what follows a matrix product or convolution becomes its epilogue.
 
+use super::Target;
 use crate::dtype::DataType;
 use crate::ir::{Graph, Node, ValueId};
 use crate::ops::Op;
@@ -16,7 +17,7 @@ const MAX_INSTRUCTIONS: usize = 24;
 
 /// Moves element-wise operators into the epilogue of the product whose result they read, together with everything
 /// between them, as far as nothing else reads it. The product moves to where the other operands are known.
-pub fn fuse_epilogues(graph: &mut Graph) {
+pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
     let uses = graph.use_counts();
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
@@ -25,7 +26,7 @@ pub fn fuse_epilogues(graph: &mut Graph) {
     // Where each node goes: one that takes others over goes to the last of them, whose result it computes.
     let mut places: Vec<Option<usize>> = (0..graph.nodes.len()).map(Some).collect();
     for index in 0..graph.nodes.len() {
-        if places[index] != Some(index) || !accepts_epilogue(&graph.nodes[index]) {
+        if places[index] != Some(index) || !accepts_epilogue(&graph.nodes[index], target) {
             continue;
         }
         let Region { chain, mut members } = Region::behind(graph, &uses, &readers, &places, index);
@@ -52,9 +53,9 @@ pub fn fuse_epilogues(graph: &mut Graph) {
     graph.nodes = nodes.into_iter().map(|(_, node)| node).collect();
 }
 
-/// Whether the step of a node can apply operators to its output while that is in cache.
-fn accepts_epilogue(node: &Node) -> bool {
-    matches!(node.op, Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_)) && node.epilogue.is_empty()
+/// Whether the kernel of a node can apply operators to its output.
+fn accepts_epilogue(node: &Node, target: &Target) -> bool {
+    (target.takes_epilogue)(&node.op) && node.epilogue.is_empty()
 }
 
 /// Whether the result of an operator jumps: it must not be decided by digits that float16 does not have.
@@ -266,12 +267,16 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{check_pass, check_pass_changes_nothing};
+    use crate::testing::{CPU, check_pass, check_pass_changes_nothing};
+
+    fn epilogues(graph: &mut Graph) {
+        fuse_epilogues(graph, &CPU);
+    }
 
     #[test]
     fn relu_moves_into_the_convolution() {
         check_pass(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [1, 3, 8, 8]
              %1 = constant float32 [4, 3, 3, 3]
              %2 = conv2d %0 %1 padding=[1, 1, 1, 1]
@@ -288,7 +293,7 @@ mod tests {
     #[test]
     fn bias_residual_and_relu_move_into_the_product_which_moves_behind_the_residual() {
         check_pass(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [2, 4]
              %1 = constant float32 [4, 4]
              %2 = constant float32 [4]
@@ -312,7 +317,7 @@ mod tests {
     #[test]
     fn one_of_two_products_that_are_added_takes_the_sum() {
         check_pass(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [4, 4]
              %1 = matmul %0 %0
              %2 = exp %0
@@ -335,7 +340,7 @@ mod tests {
     #[test]
     fn a_chain_that_reads_the_product_several_times_moves_into_it() {
         check_pass(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [4, 4]
              %1 = constant float32 [] 0.5
              %2 = matmul %0 %0
@@ -360,7 +365,7 @@ mod tests {
     #[test]
     fn a_chain_between_whose_values_is_another_reader_stays() {
         check_pass_changes_nothing(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [4, 4]
              %1 = matmul %0 %0
              %2 = sigmoid %1
@@ -374,7 +379,7 @@ mod tests {
     #[test]
     fn an_addition_that_makes_the_result_larger_stays() {
         check_pass_changes_nothing(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [4, 4]
              %1 = input y float32 [2, 4, 4]
              %2 = matmul %0 %0
@@ -386,7 +391,7 @@ mod tests {
     #[test]
     fn what_jumps_between_stays_behind_half_floats() {
         check_pass(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float16 [4, 4]
              %1 = matmul %0 %0
              %2 = add %1 %0
@@ -404,7 +409,7 @@ mod tests {
     #[test]
     fn relu_stays_when_the_convolution_has_another_reader() {
         check_pass_changes_nothing(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [1, 3, 8, 8]
              %1 = constant float32 [4, 3, 3, 3]
              %2 = conv2d %0 %1 padding=[1, 1, 1, 1]
@@ -420,16 +425,16 @@ mod tests {
                     %1 = matmul %0 %0
                     %2 = floor %1
                     output y = %2";
-        check_pass_changes_nothing(fuse_epilogues, text);
+        check_pass_changes_nothing(epilogues, text);
         let text = text.replace("float16", "float32");
         let fused = "%0 = input x float32 [4, 4]\n%1 = matmul %0 %0 epilogue=[floor(r0)]\noutput y = %1";
-        check_pass(fuse_epilogues, &text, fused);
+        check_pass(epilogues, &text, fused);
     }
 
     #[test]
     fn an_operator_that_changes_the_type_stays() {
         check_pass_changes_nothing(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [4, 4]
              %1 = matmul %0 %0
              %2 = cast %1 dataType=int32

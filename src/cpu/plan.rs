@@ -5,13 +5,14 @@ use super::memory::{Memory, Regions, StepPlaces, run_once};
 use super::readers::Readers;
 use super::steps::{Env, Run};
 use super::weights::resident;
-use crate::compile::memory::{Granularity, MemoryPlan, Place, Space};
-use crate::compile::{Passes, optimize};
+use crate::compile::memory::{MemoryPlan, Place, Space};
+use crate::compile::{Granularity, Passes, Reads, Target};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
-use crate::ir::{Filling, Graph, Listing, Node, ValueId};
-use crate::memory::Buffer;
+use crate::ir::{Filling, Graph, Node, ValueId};
+use crate::memory::{ALIGNMENT, Buffer};
 use crate::observe::{Observer, Unobserved};
+use crate::ops::Op;
 use crate::shape::Descriptor;
 use std::sync::Arc;
 
@@ -80,14 +81,14 @@ impl Plan {
         Plan::of_optimized(&mut graph, origin, env, options)
     }
 
-    /// Lowers `graph`, which is what [`optimized`] has made. The bytes of its constants that only packed copies are read of
+    /// Lowers `graph`, which is what the passes for [`TARGET`] have made. The bytes of its constants that only packed copies are read of
     /// are dropped.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` when a mapped constant
     /// cannot be read.
     pub fn of_optimized(graph: &mut Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
-        let memory = MemoryPlan::new(graph, options.share_views, Granularity::CPU);
+        let memory = MemoryPlan::new(graph, options.share_views, TARGET.granularity);
         let lowered = lower_all(graph, memory.views(), env, options)?;
         let step = |(index, lowered): (usize, Option<Lowered>)| {
             Some(PlannedStep::new(Work::Step(Box::new(lowered?)), Computes::Node(index as u32)))
@@ -224,10 +225,9 @@ impl Plan {
     /// # Errors
     /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` for an operator that
     /// the draft accepts and does not define, or when a mapped constant cannot be read.
-    pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
+    pub fn compile(mut graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         graph.check_defined()?;
-        let passes = passes.and(PASSES);
-        let (mut graph, origin) = optimized_with_origin(graph, env, passes)?;
+        let origin = Origin::optimize(&mut graph, &TARGET, passes, &|graph, node| evaluate(graph, node, env))?;
         Plan::of_optimized(&mut graph, origin, env, options)
     }
 
@@ -364,28 +364,13 @@ fn enters_pool(graph: &Graph, steps: &[PlannedStep], env: &Env) -> bool {
     env.threads.count() > 1 && (written >= MIN_POOL_BYTES || work() >= MIN_POOL_WORK)
 }
 
-/// The passes that make operators which there are steps for.
-pub const PASSES: Passes = Passes { prologues: false, ..Passes::ALL };
-
-/// What the passes make of `graph`.
-///
-/// # Errors
-/// An `UnknownError` when there is no memory for folded constants.
-pub fn optimized(mut graph: Graph, env: &Env, passes: Passes) -> Result<Graph> {
-    optimize(&mut graph, passes, &|graph, node| evaluate(graph, node, env))?;
-    Ok(graph)
-}
-
-/// As [`optimized`], with what plans of the graph are made of.
-///
-/// # Errors
-/// As [`optimized`].
-pub fn optimized_with_origin(graph: Graph, env: &Env, passes: Passes) -> Result<(Graph, Origin)> {
-    let source = Listing::of(&graph);
-    let graph = optimized(graph, env, passes)?;
-    let origin = Origin::new(source, &graph, passes);
-    Ok((graph, origin))
-}
+/// The CPU, as the compiler sees it.
+pub const TARGET: Target = Target {
+    passes: Passes { prologues: false, ..Passes::ALL },
+    takes_epilogue: |op| matches!(op, Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_)),
+    reads: |_, _| Reads::Never,
+    granularity: Granularity { block: ALIGNMENT, view: 1 },
+};
 
 impl Work {
     fn packed(&self) -> Vec<&Arc<Buffer>> {
@@ -417,8 +402,8 @@ impl PlannedStep {
 /// The bytes of the outputs of `node`, all of whose operands are constants.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for them.
-fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
+/// An `UnknownError` when there is no memory for them, an `OperationError` when a mapped constant cannot be read.
+pub fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
     let lowered = lower(graph, node, env, false)?;
     // A packed operand is not read again.
     let operand = |(index, id): (usize, &Option<ValueId>)| {
@@ -443,7 +428,7 @@ mod tests {
     use crate::ir::{Constant, parse};
 
     /// Images stay as they are, so that every step belongs to an operator of the graph.
-    const PASSES: Passes = Passes { layout: false, ..super::PASSES };
+    const PASSES: Passes = Passes { layout: false, ..TARGET.passes };
 
     fn plan(graph: Graph) -> Plan {
         let threads = Threads::new(1).unwrap();
@@ -514,8 +499,10 @@ mod tests {
         let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
         for text in graphs {
             let at = |n: usize| {
-                let graph = parse(&text.replace("SIZE", &n.to_string()));
-                optimized_with_origin(graph, &env, super::PASSES).unwrap()
+                let mut graph = parse(&text.replace("SIZE", &n.to_string()));
+                let evaluate = |graph: &Graph, node: &Node| evaluate(graph, node, &env);
+                let origin = Origin::optimize(&mut graph, &TARGET, Passes::ALL, &evaluate).unwrap();
+                (graph, origin)
             };
             let (mut graph, origin) = at(9);
             let mut plan = Plan::of_optimized(&mut graph, origin, &env, PlanOptions::default()).unwrap();
