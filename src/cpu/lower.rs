@@ -1,5 +1,6 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
+use super::step::Step;
 use super::steps::arg_min_max::ArgMinMaxStep;
 use super::steps::attention::AttentionStep;
 use super::steps::copy::CopyStep;
@@ -12,7 +13,7 @@ use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
 use super::steps::pool2d::Pool2dStep;
-use super::steps::quantized::QuantizedStep;
+use super::steps::quantized::{FACTOR, Operands, QuantizedStep, ZERO};
 use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
@@ -20,7 +21,7 @@ use super::steps::resample2d::LinearStep;
 use super::steps::scatter::{ScatterElementsStep, ScatterStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::triangular::TriangularStep;
-use super::steps::{Env, Step, quantize};
+use super::steps::{Env, quantize};
 use super::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -28,20 +29,21 @@ use crate::ir::{Constant, Graph, Node};
 use crate::ops::Op;
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
+use crate::ops::quantized::Quantized;
 use crate::ops::resample2d::InterpolationMode;
 use crate::shape::{Descriptor, Sizes};
 
 /// What lowering knows about a node.
-pub struct Lowering<'a> {
+struct Lowering<'a> {
     /// With what the step will run.
-    pub env: Env<'a>,
+    env: Env<'a>,
     /// Whether Winograd's algorithm may compute convolutions.
-    pub winograd: bool,
+    winograd: bool,
     /// What follows the operator; its operands are the last ones. A step that does it takes it.
-    pub epilogue: Option<&'a Fused>,
+    epilogue: Option<&'a Fused>,
     /// Operands whose raw bytes the step does not read when it runs, because it keeps a packed copy: memory that
     /// nobody else needs is given back.
-    pub packed: Vec<usize>,
+    packed: Vec<usize>,
     graph: &'a Graph,
     node: &'a Node,
 }
@@ -53,44 +55,44 @@ impl<'a> Lowering<'a> {
     }
 
     /// How many operands there are, absent ones included.
-    pub fn count(&self) -> usize {
+    fn count(&self) -> usize {
         self.node.inputs.len()
     }
 
     /// The operand at `index`, if it is given.
-    pub fn given(&self, index: usize) -> Option<&'a Descriptor> {
+    fn given(&self, index: usize) -> Option<&'a Descriptor> {
         self.node.inputs.get(index)?.map(|id| self.graph.descriptor(id))
     }
 
     /// The operand at `index`, which the rule row requires.
-    pub fn input(&self, index: usize) -> &'a Descriptor {
+    fn input(&self, index: usize) -> &'a Descriptor {
         self.given(index).expect("the rule row requires this operand")
     }
 
     /// The operands that are given.
-    pub fn inputs(&self) -> impl Iterator<Item = &'a Descriptor> + use<'a> {
+    fn inputs(&self) -> impl Iterator<Item = &'a Descriptor> + use<'a> {
         let graph = self.graph;
         self.node.inputs.iter().flatten().map(|&id| graph.descriptor(id))
     }
 
     /// The first output.
-    pub fn output(&self) -> &'a Descriptor {
+    fn output(&self) -> &'a Descriptor {
         self.graph.descriptor(self.node.outputs[0])
     }
 
     /// The operand at `index`, if it is a constant. A step that packs one lists it in [`packed`](Self::packed).
-    pub fn constant(&self, index: usize) -> Option<&'a Constant> {
+    fn constant(&self, index: usize) -> Option<&'a Constant> {
         let id = (*self.node.inputs.get(index)?)?;
         self.graph.value(id).constant()
     }
 
     /// The elements of the operand at `index`, if it is a constant.
-    pub fn weights(&self, index: usize) -> Option<Weights<'a>> {
+    fn weights(&self, index: usize) -> Option<Weights<'a>> {
         self.constant(index).map(|constant| Weights::of(constant, self.input(index).dtype))
     }
 
     /// Notes that the step keeps a packed copy of the operand at `index`, if it does.
-    pub fn pack(&mut self, index: usize, keeps: bool) {
+    fn pack(&mut self, index: usize, keeps: bool) {
         self.packed.extend(keeps.then_some(index));
     }
 }
@@ -127,7 +129,7 @@ pub fn resize(step: &mut Step, graph: &Graph, node: &Node, env: &Env, winograd: 
             let constants = [0, 1].map(|index| l.constant(index).is_some());
             with_following(&mut l, |l, following| step.resize(shape, constants, l.winograd, following))
         }
-        (Step::Quantized(step), Op::Quantized(op)) => step.resize(op, &l),
+        (Step::Quantized(step), Op::Quantized(op)) => step.resize(op, &l.input(1).sizes(), l.output()),
         (Step::PackedGather(step), Op::Gather(op)) => step.resize(op, [l.input(0), l.input(1)]),
         (Step::Elementwise(step), Op::Elementwise(_) | Op::Fused(_)) => step.resize(l.inputs(), l.output()),
         (Step::Elementwise(step), Op::Quantize(_)) => quantize::resize(step, [0, 1, 2].map(|index| l.input(index))),
@@ -192,7 +194,7 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::CumulativeSum(op) => CumulativeSumStep::new(op, l.input(0)).into(),
         Op::Softmax(op) => SoftmaxStep::new(op, l.input(0)).into(),
         Op::Quantize(op) => quantize::step(*op, [l.input(0), l.input(1), l.input(2)], output).into(),
-        Op::Quantized(op) => QuantizedStep::new(op, l)?.into(),
+        Op::Quantized(op) => lower_quantized(op, l)?,
         Op::BatchNormalization(op) => ChannelNormStep::batch(op, l.input(0)).into(),
         Op::InstanceNormalization(op) => ChannelNormStep::instance(op, l.input(0)).into(),
         Op::LayerNormalization(op) => LayerNormStep::new(op, l.input(0)).into(),
@@ -227,6 +229,22 @@ fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
     let step = with_following(l, |l, following| DenseStep::new(&l.env, shape, constants, l.winograd, following))?;
     l.packed.extend(step.packed_operands());
     Ok(step.into())
+}
+
+fn lower_quantized(op: &Quantized, l: &mut Lowering) -> Result<Step> {
+    const MADE: &str = "the pass makes this constant";
+    let operands = Operands {
+        input: l.input(0),
+        filter: (l.constant(1).expect(MADE), l.input(1)),
+        scales: l.constant(2).expect(MADE),
+        zeros: l.constant(3),
+        bias: l.constant(4),
+        zero: l.given(ZERO).is_some(),
+        factor: l.given(FACTOR).is_some(),
+        output: l.output(),
+    };
+    (1..ZERO).for_each(|index| l.pack(index, l.given(index).is_some()));
+    Ok(QuantizedStep::new(l.env.isa, op, &operands)?.into())
 }
 
 fn lower_recurrent<C: Cell>(step: RecurrentStep<C>, l: &mut Lowering) -> Step

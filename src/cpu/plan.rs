@@ -41,14 +41,14 @@ const MIN_POOL_BYTES: usize = 1 << 16;
 const MIN_POOL_WORK: u64 = 1 << 18;
 
 /// What a planned step does.
-enum Work {
+enum Action {
     Step(Box<Lowered>),
     /// Copies the operand to the output.
     Copy,
 }
 
 struct PlannedStep {
-    work: Work,
+    action: Action,
     computes: Computes,
     places: StepPlaces,
 }
@@ -91,9 +91,9 @@ impl Plan {
         let memory = MemoryPlan::new(graph, options.share_views, TARGET.granularity);
         let lowered = lower_all(graph, memory.views(), env, options)?;
         let step = |(index, lowered): (usize, Option<Lowered>)| {
-            Some(PlannedStep::new(Work::Step(Box::new(lowered?)), Computes::Node(index as u32)))
+            Some(PlannedStep::new(Action::Step(Box::new(lowered?)), Computes::Node(index as u32)))
         };
-        let copies = memory.copies().iter().map(|(id, _)| PlannedStep::new(Work::Copy, Computes::Copy(*id)));
+        let copies = memory.copies().iter().map(|(id, _)| PlannedStep::new(Action::Copy, Computes::Copy(*id)));
         let steps: Vec<PlannedStep> = lowered.into_iter().enumerate().filter_map(step).chain(copies).collect();
         let describe = |named: &[(String, ValueId)]| {
             named.iter().map(|(name, id)| (name.clone(), graph.descriptor(*id).clone())).collect()
@@ -134,7 +134,7 @@ impl Plan {
         }
         let (winograd, mut repacked) = (self.options.winograd, false);
         for step in &mut self.steps {
-            let (Work::Step(step), Computes::Node(index)) = (&mut step.work, step.computes) else { continue };
+            let (Action::Step(step), Computes::Node(index)) = (&mut step.action, step.computes) else { continue };
             let node = &graph.nodes[index as usize];
             let is_new = |operand: &usize| node.inputs[*operand].is_some_and(|id| sizes.contains(&id));
             let keeps = || !step.packed.iter().any(is_new);
@@ -191,7 +191,7 @@ impl Plan {
     fn place(&mut self, graph: &Graph, env: &Env) {
         let mut scratch = vec![0; graph.nodes.len()];
         for step in &self.steps {
-            if let (Work::Step(lowered), Computes::Node(index)) = (&step.work, step.computes) {
+            if let (Action::Step(lowered), Computes::Node(index)) = (&step.action, step.computes) {
                 scratch[index as usize] = lowered.step.scratch_bytes(env.threads.count());
             }
         }
@@ -199,9 +199,9 @@ impl Plan {
         let Plan { steps, memory, .. } = self;
         let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
         let mut copies = memory.copies().iter();
-        for PlannedStep { work, computes, places } in steps {
-            match (work, *computes) {
-                (Work::Step(lowered), Computes::Node(index)) => {
+        for PlannedStep { action, computes, places } in steps {
+            match (action, *computes) {
+                (Action::Step(lowered), Computes::Node(index)) => {
                     let node = &graph.nodes[index as usize];
                     let input = |(index, id): (usize, &Option<ValueId>)| {
                         id.as_ref().filter(|_| !lowered.packed.contains(&index)).map(place)
@@ -260,7 +260,7 @@ impl Plan {
 
     /// The buffers of all constants that steps read in place, and of what steps packed; one as often as it is read.
     pub fn weights(&self) -> impl Iterator<Item = &Arc<Buffer>> {
-        self.constants.iter().flatten().chain(self.steps.iter().flat_map(|step| step.work.packed()))
+        self.constants.iter().flatten().chain(self.steps.iter().flat_map(|step| step.action.packed()))
     }
 
     /// Runs the steps on the bytes of the bound tensors, in the arena of `env`.
@@ -310,11 +310,11 @@ impl Plan {
         let mut memory = Memory { arena, inputs, outputs, constants: &self.constants };
         let (steps, regions) = (&self.steps, &mut self.regions);
         let mut run = || {
-            for PlannedStep { work, places, .. } in steps {
+            for PlannedStep { action, places, .. } in steps {
                 observer.begin_step();
-                regions.run(places, &mut memory, |io| match work {
-                    Work::Step(lowered) => lowered.step.run(env, io),
-                    Work::Copy => {
+                regions.run(places, &mut memory, |io| match action {
+                    Action::Step(lowered) => lowered.step.run(env, io),
+                    Action::Copy => {
                         let from = io.input::<u8>(0);
                         io.output::<u8>().copy_from_slice(from);
                     }
@@ -350,7 +350,7 @@ fn lower_all(graph: &mut Graph, views: &[bool], env: &Env, options: PlanOptions)
 /// What the constants and steps of a plan hold. What several of them share counts once, as a constant if it is one.
 fn holdings(constants: &[Option<Arc<Buffer>>], steps: &[PlannedStep], arena: usize) -> Holdings {
     let constants = constants.iter().flatten().map(|buffer| (Arc::as_ptr(buffer), false, buffer.len()));
-    let packed = steps.iter().flat_map(|step| step.work.packed());
+    let packed = steps.iter().flat_map(|step| step.action.packed());
     let mut all: Vec<_> = constants.chain(packed.map(|buffer| (Arc::as_ptr(buffer), true, buffer.len()))).collect();
     all.sort_unstable();
     all.dedup_by_key(|(buffer, ..)| *buffer);
@@ -372,25 +372,25 @@ pub const TARGET: Target = Target {
     granularity: Granularity { block: ALIGNMENT, view: 1 },
 };
 
-impl Work {
+impl Action {
     fn packed(&self) -> Vec<&Arc<Buffer>> {
         match self {
-            Work::Step(lowered) => lowered.step.packed(),
-            Work::Copy => Vec::new(),
+            Action::Step(lowered) => lowered.step.packed(),
+            Action::Copy => Vec::new(),
         }
     }
 }
 
 impl PlannedStep {
     /// A step without places yet.
-    fn new(work: Work, computes: Computes) -> PlannedStep {
-        PlannedStep { work, computes, places: StepPlaces::default() }
+    fn new(action: Action, computes: Computes) -> PlannedStep {
+        PlannedStep { action, computes, places: StepPlaces::default() }
     }
 
     fn kernel(&self) -> &'static str {
-        match &self.work {
-            Work::Step(lowered) => lowered.step.kernel(),
-            Work::Copy => "copy",
+        match &self.action {
+            Action::Step(lowered) => lowered.step.kernel(),
+            Action::Copy => "copy",
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::lower::Lowered;
 use super::product::panels::Panels;
-use super::steps::Step;
+use super::step::Step;
 use super::steps::gather::PackedGatherStep;
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::memory::Buffer;
