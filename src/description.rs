@@ -4,7 +4,6 @@
 use crate::compile::{Evaluate, Passes, Target, optimize};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Listing, Node, ValueId};
-use crate::ops::Inputs;
 use crate::shape::Descriptor;
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
@@ -205,10 +204,8 @@ impl StepListing {
         match *computes {
             Computes::Node(at) => {
                 let node = &nodes[at as usize];
-                let inputs: Vec<_> = node.inputs.iter().map(|id| id.as_ref().map(descriptor)).collect();
-                let inputs: &Inputs = &inputs;
                 let outputs: Vec<_> = node.outputs.iter().map(descriptor).collect();
-                let own = seen(node, inputs);
+                let own = seen(node, &descriptor);
                 json!({
                     "index": index,
                     "kernel": kernel,
@@ -216,7 +213,7 @@ impl StepListing {
                     "operator": node.op.rule().name,
                     "label": node.label,
                     "multiplyAdds": node.op.multiply_adds(&own, &outputs),
-                    "bytesRead": bytes_read(node, inputs, &outputs),
+                    "bytesRead": bytes_read(node, &descriptor, &outputs),
                     "bytesWritten": outputs.iter().map(|output| output.bytes()).sum::<usize>(),
                 })
             }
@@ -235,22 +232,22 @@ impl StepListing {
 }
 
 /// The operands of a node as its operator sees them.
-fn seen<'a>(node: &'a Node, inputs: &Inputs<'a>) -> Vec<Option<&'a Descriptor>> {
-    let mut own = inputs[..node.operands().0.len()].to_vec();
+fn seen<'a>(node: &'a Node, descriptor: &dyn Fn(&ValueId) -> &'a Descriptor) -> Vec<Option<&'a Descriptor>> {
+    let mut own: Vec<_> = node.inputs.iter().map(|id| id.as_ref().map(descriptor)).collect();
     node.prologues.iter().for_each(|prologue| own[prologue.operand] = Some(&prologue.descriptor));
     own
 }
 
 /// Bytes of all operands that a step reads. Where it reads only some elements of one that it computes, it reads as large a
 /// part of what that is computed of.
-fn bytes_read(node: &Node, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
-    let bytes = |input: &&Descriptor| input.bytes() as u64;
-    let own = seen(node, inputs);
-    let (read, all) = (node.op.bytes_read(&own, outputs), own.iter().flatten().map(bytes).sum::<u64>());
+fn bytes_read<'a>(node: &'a Node, descriptor: &dyn Fn(&ValueId) -> &'a Descriptor, outputs: &[&Descriptor]) -> u64 {
+    let own = seen(node, descriptor);
+    let all: u64 = own.iter().flatten().map(|operand| operand.bytes() as u64).sum();
+    let read = node.op.bytes_read(&own, outputs);
+    let sum = |ids: &mut dyn Iterator<Item = &ValueId>| -> u64 { ids.map(|id| descriptor(id).bytes() as u64).sum() };
     let computed: u64 = node.prologues.iter().map(|prologue| prologue.descriptor.bytes() as u64).sum();
-    let first: u64 =
-        node.prologues.iter().filter_map(|prologue| inputs[prologue.operand]).map(|input| input.bytes() as u64).sum();
-    let others: u64 = inputs[own.len()..].iter().flatten().map(bytes).sum();
+    let first = sum(&mut node.prologues.iter().filter_map(|prologue| node.inputs[prologue.operand].as_ref()));
+    let others = sum(&mut node.reads()) - sum(&mut node.inputs.iter().flatten());
     let of_computed = read.saturating_sub(all - computed);
     read - of_computed + (of_computed as f64 / computed.max(1) as f64 * first as f64) as u64 + others
 }
@@ -278,7 +275,7 @@ mod tests {
             fuse_prologues(&mut graph, &GPU).unwrap();
             let node = graph.nodes.last().expect("the reader");
             let outputs: Vec<_> = node.outputs.iter().map(|&id| graph.descriptor(id)).collect();
-            bytes_read(node, &graph.input_descriptors(node), &outputs)
+            bytes_read(node, &|id| graph.descriptor(*id), &outputs)
         };
         let parameters = 8 * 4 + 8;
         let product = "gemm %0 %5 bTranspose=true";

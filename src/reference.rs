@@ -1,7 +1,7 @@
 //! The oracle: runs a graph node by node with the naive references.
 
 use crate::error::Result;
-use crate::ir::{Graph, Node, ValueId};
+use crate::ir::{Epilogue, Graph, Node, ValueId};
 use crate::memory::Buffer;
 use crate::ops::tensor::Tensor;
 use crate::shape::Descriptor;
@@ -28,24 +28,25 @@ pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>) -> HashMap<String, T
         values[id.index()] = Some(input.clone());
     }
     for node in &graph.nodes {
-        let tensor = |input: &Option<ValueId>| input.and_then(|id| values[id.index()].as_ref());
-        let (own, others) = node.operands();
+        let value = |id: &ValueId| values[id.index()].as_ref();
+        let mut operands: Vec<Option<&Tensor>> =
+            node.inputs.iter().map(|input| input.as_ref().and_then(value)).collect();
         let computed: Vec<(usize, Tensor)> = node
             .prologues
             .iter()
-            .filter_map(|prologue| node.prologue(prologue.operand))
-            .map(|(prologue, places)| {
-                let operands: Vec<&Tensor> = places.iter().filter_map(|&place| tensor(&node.inputs[place])).collect();
-                (prologue.operand, prologue.evaluate(&operands))
+            .map(|prologue| {
+                let others = prologue.others.iter().filter_map(value);
+                let all: Vec<&Tensor> = operands[prologue.operand].into_iter().chain(others).collect();
+                (prologue.operand, prologue.evaluate(&all))
             })
             .collect();
-        let mut operands: Vec<Option<&Tensor>> = own.iter().map(tensor).collect();
         computed.iter().for_each(|(operand, value)| operands[*operand] = Some(value));
         let outputs: Vec<_> = node.outputs.iter().map(|&id| graph.descriptor(id).clone()).collect();
         let mut results = node.op.reference(&operands, &outputs);
         if !node.epilogue.is_empty() {
-            let operands: Vec<&Tensor> = results.iter().chain(others.iter().filter_map(tensor)).collect();
-            results = vec![node.epilogue.evaluate(&operands, &outputs[0])];
+            let Epilogue { program, operands } = &node.epilogue;
+            let all: Vec<&Tensor> = results.iter().chain(operands.iter().filter_map(value)).collect();
+            results = vec![program.evaluate(&all, &outputs[0])];
         }
         for ((id, result), expected) in node.outputs.iter().zip(results).zip(outputs) {
             assert_eq!(result.descriptor(), expected, "the reference of {}", node.op.rule().name);

@@ -3,7 +3,7 @@
 
 use super::Target;
 use crate::dtype::DataType;
-use crate::ir::{Graph, Node, ValueId};
+use crate::ir::{Epilogue, Graph, Node, ValueId};
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::{Fused, Instruction};
@@ -21,7 +21,7 @@ pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
     let uses = graph.use_counts();
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
-        node.inputs.iter().flatten().for_each(|id| readers[id.index()].push(index));
+        node.reads().for_each(|id| readers[id.index()].push(index));
     }
     // Where each node goes: one that takes others over goes to the last of them, whose result it computes.
     let mut places: Vec<Option<usize>> = (0..graph.nodes.len()).map(Some).collect();
@@ -39,10 +39,9 @@ pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
         }
         places[index] = Some(last);
         let node = &mut graph.nodes[index];
-        let (program, operands) = chain.finish();
-        node.inputs.resize(node.op.rule().operands.len(), None);
-        node.inputs.extend(operands.into_iter().skip(1).map(Some));
-        (node.epilogue, node.outputs) = (program, outputs);
+        let (program, mut operands) = chain.finish();
+        operands.remove(0);
+        (node.epilogue, node.outputs) = (Epilogue { program, operands }, outputs);
     }
     let mut nodes: Vec<(usize, Node)> = std::mem::take(&mut graph.nodes)
         .into_iter()

@@ -168,7 +168,7 @@ impl Rewrite<'_> {
             op => self.follower(op, &node),
         };
         if rewritten.is_none() {
-            node.inputs.iter().flatten().for_each(|&id| self.plain(id));
+            node.reads().for_each(|&id| self.plain(id));
             self.graph.nodes.push(node);
         }
     }

@@ -74,11 +74,6 @@ struct Home {
     offset: usize,
 }
 
-/// Whether a node computes nothing but its operator.
-fn is_plain(node: &Node) -> bool {
-    node.epilogue.is_empty() && node.prologues.is_empty()
-}
-
 impl MemoryPlan {
     /// The plan of `graph` before anything has a place. `share_views` allows views to need no step.
     pub fn new(graph: &Graph, share_views: bool, granularity: Granularity) -> MemoryPlan {
@@ -218,7 +213,7 @@ impl Aliasing {
         for (index, node) in graph.nodes.iter().enumerate() {
             let fits = |offset: &usize| offset.is_multiple_of(granularity.view);
             match view(graph, node).filter(|view| view.offsets().iter().all(fits)) {
-                Some(View::Parts(offsets)) if is_plain(node) => {
+                Some(View::Parts(offsets)) if node.is_plain() => {
                     // A view of a view is one of the whole value, so that chains of views stay short.
                     let home = self.home(node.inputs[0].expect("a view has an operand").index());
                     for (output, offset) in node.outputs.iter().zip(offsets) {
@@ -226,7 +221,7 @@ impl Aliasing {
                     }
                     self.views[index] = true;
                 }
-                Some(View::Joined(offsets)) if is_plain(node) => {
+                Some(View::Joined(offsets)) if node.is_plain() => {
                     let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
                     // Each operand must be computed, live in memory of its own, and be needed at one place only once.
                     let mut movable = |id: &ValueId| {
@@ -271,7 +266,7 @@ impl Aliasing {
             lifetime.last = lifetime.last.max(at);
         };
         for (index, node) in graph.nodes.iter().enumerate() {
-            node.inputs.iter().flatten().chain(&node.outputs).for_each(|&id| need(id, index));
+            node.reads().chain(&node.outputs).for_each(|&id| need(id, index));
         }
         self.copies.iter().for_each(|&(id, _)| need(id, graph.nodes.len()));
         lifetimes

@@ -81,7 +81,7 @@ fn blockwise(graph: &Graph, node: &Node) -> Option<Fused> {
 fn known_values(graph: &Graph) -> Vec<bool> {
     let mut known: Vec<bool> = graph.values.iter().map(|value| value.constant().is_some()).collect();
     for node in &graph.nodes {
-        let all = node.inputs.iter().flatten().all(|id| known[id.index()]);
+        let all = node.reads().all(|id| known[id.index()]);
         node.outputs.iter().for_each(|id| known[id.index()] = all);
     }
     known
@@ -95,6 +95,7 @@ pub fn weights(graph: &Graph, &Target { reads, .. }: &Target) -> HashSet<ValueId
     graph.outputs.iter().for_each(|(_, id)| computed[id.index()] = false);
     let mut kept = HashSet::new();
     for node in graph.nodes.iter().rev() {
+        node.epilogue.operands.iter().for_each(|id| computed[id.index()] = false);
         for (operand, id) in node.inputs.iter().enumerate().filter_map(|(index, id)| Some((index, (*id)?))) {
             let fits = || match &node.op {
                 Op::Reshape(_) => computed[node.outputs[0].index()],
@@ -128,13 +129,13 @@ pub fn fuse_prologues(graph: &mut Graph, &Target { reads, .. }: &Target) -> Resu
     let mut uses = graph.use_counts();
     let mut packed = HashMap::new();
     for index in 0..graph.nodes.len() {
-        let row = graph.nodes[index].operands().0.len();
+        let row = graph.nodes[index].inputs.len();
         for operand in 0..row {
             let node = &graph.nodes[index];
             let Some(id) = node.inputs[operand].filter(|_| reads(&node.op, operand) != Reads::Never) else { continue };
             let Some(found) = Found::of(graph, &producers, &known, id) else { continue };
             let alone = found.way.iter().all(|id| uses[id.index()] == 1);
-            let own = node.inputs.iter().flatten().count();
+            let own = node.reads().count();
             if !found.fits(graph, reads(&node.op, operand))
                 || !(alone || found.known)
                 || own + found.program.inputs - 1 > MAX_OPERANDS
@@ -181,15 +182,8 @@ fn take(
     let node = &mut graph.nodes[index];
     node.absorb(origins);
     node.inputs[operand] = Some(first);
-    // An epilogue stands behind a whole row, and prologues behind that.
-    if node.epilogue.is_empty() && node.prologues.is_empty() {
-        let row = node.op.rule().operands;
-        if !row.iter().any(|operand| operand.variadic) {
-            node.inputs.resize(row.len(), None);
-        }
-    }
-    node.inputs.extend(operands.map(Some));
-    node.prologues.push(Prologue { operand, descriptor, shape, program: found.program, storage });
+    let others = operands.collect();
+    node.prologues.push(Prologue { operand, others, descriptor, shape, program: found.program, storage });
     Ok(())
 }
 

@@ -238,7 +238,7 @@ fn fuse(graph: &mut Graph) -> Result<()> {
     let (uses, producers) = (graph.use_counts(), graph.producers());
     let mut readers = vec![None; graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
-        node.inputs.iter().flatten().for_each(|id| readers[id.index()] = Some(index));
+        node.reads().for_each(|id| readers[id.index()] = Some(index));
     }
     let search = Search { graph, uses: &uses, producers: &producers, readers: &readers };
     let mut all: Vec<Option<Found>> = (0..graph.nodes.len()).map(|_| None).collect();

@@ -13,9 +13,7 @@ pub fn simplify(graph: &mut Graph) {
     let mut heirs: Vec<Option<usize>> = vec![None; graph.nodes.len()];
     for index in 0..graph.nodes.len() {
         let mut node = graph.nodes[index].clone();
-        for id in node.inputs.iter_mut().flatten() {
-            *id = replacements[id.index()];
-        }
+        node.each_read_mut(|id| *id = replacements[id.index()]);
         if let Some(producer) = merge_with_producer(graph, &producers, &mut node) {
             heirs[producer].get_or_insert(index);
         }

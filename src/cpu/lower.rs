@@ -25,7 +25,7 @@ use super::steps::{Env, quantize};
 use super::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::ir::{Constant, Graph, Node};
+use crate::ir::{Constant, Epilogue, Graph, Node};
 use crate::ops::Op;
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
@@ -39,8 +39,8 @@ struct Lowering<'a> {
     env: Env<'a>,
     /// Whether Winograd's algorithm may compute convolutions.
     winograd: bool,
-    /// What follows the operator; its operands are the last ones. A step that does it takes it.
-    epilogue: Option<&'a Fused>,
+    /// What follows the operator. A step that does it takes it.
+    epilogue: Option<&'a Epilogue>,
     /// Operands whose raw bytes the step does not read when it runs, because it keeps a packed copy: memory that
     /// nobody else needs is given back.
     packed: Vec<usize>,
@@ -216,12 +216,11 @@ fn dense_shape(op: &Op, l: &Lowering) -> Option<DenseShape> {
 
 /// Calls `work` with what follows the product of a node.
 fn with_following<R>(l: &mut Lowering, work: impl FnOnce(&Lowering, &Following) -> R) -> R {
-    let nothing = Fused::default();
-    let program = l.epilogue.take().unwrap_or(&nothing);
-    let first = l.count() - program.inputs.saturating_sub(1);
-    let addend = (first > 2).then(|| l.given(2)).flatten().map(|_| 2);
-    let operand = |index: usize| l.input(index);
-    work(l, &Following { addend, program, output: l.output(), operand: &operand, first })
+    let nothing = Epilogue::default();
+    let Epilogue { program, operands } = l.epilogue.take().unwrap_or(&nothing);
+    let addend = l.given(2).map(|_| 2);
+    let operands: Vec<&Descriptor> = operands.iter().map(|&id| l.graph.descriptor(id)).collect();
+    work(l, &Following { addend, program, output: l.output(), operands: &operands, first: l.count() })
 }
 
 fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {

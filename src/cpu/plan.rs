@@ -206,7 +206,8 @@ impl Plan {
                     let input = |(index, id): (usize, &Option<ValueId>)| {
                         id.as_ref().filter(|_| !lowered.packed.contains(&index)).map(place)
                     };
-                    let inputs = node.inputs.iter().enumerate().map(input);
+                    let others = node.epilogue.operands.iter().map(|id| Some(place(id)));
+                    let inputs = node.inputs.iter().enumerate().map(input).chain(others);
                     places.set(inputs, node.outputs.iter().map(place), memory.scratch[index as usize]);
                 }
                 _ => {
@@ -406,11 +407,12 @@ impl PlannedStep {
 pub fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
     let lowered = lower(graph, node, env, false)?;
     // A packed operand is not read again.
-    let operand = |(index, id): (usize, &Option<ValueId>)| {
+    let operand = |(index, id): (usize, Option<ValueId>)| {
         let id = id.filter(|_| !lowered.packed.contains(&index));
         id.map(|id| graph.value(id).constant().expect("operands are constants").buffer()).transpose()
     };
-    let inputs = node.inputs.iter().enumerate().map(operand).collect::<Result<Vec<_>>>()?;
+    let others = node.epilogue.operands.iter().map(|id| Some(*id));
+    let inputs = node.inputs.iter().copied().chain(others).enumerate().map(operand).collect::<Result<Vec<_>>>()?;
     let inputs: Vec<Option<&Buffer>> = inputs.iter().map(Option::as_deref).collect();
     let mut outputs =
         node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect::<Result<Vec<_>>>()?;

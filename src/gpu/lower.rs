@@ -2,7 +2,7 @@
 
 use super::dialect::Dialect;
 use super::kernel::{ALIGNMENT, Bound, Dispatch, Parameters};
-use super::map::{Entry, Epilogue, Map, Readable, Wide};
+use super::map::{BoundEpilogue, Entry, Map, Readable, Wide};
 use super::steps::{attention, copy, cumulative, gather, normalization, product, recurrent, reduce, spatial};
 use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
@@ -145,22 +145,22 @@ impl<'a> Lowering<'a> {
 
     /// What computes the operand of that index while it is read, and what its program reads.
     pub fn prologue(&self, index: usize) -> Option<(&'a Prologue, Vec<(Bound, &'a Descriptor)>)> {
-        let (prologue, places) = self.node.prologue(index)?;
-        let operand = |place: usize| {
-            let id = self.node.inputs[place].expect("operands of a prologue are given");
-            (Bound::Input(place), self.graph.descriptor(id))
-        };
-        Some((prologue, places.into_iter().map(operand).collect()))
+        let prologue = self.node.prologue(index)?;
+        let first = Bound::Input(index);
+        let others = (0..prologue.others.len()).map(|other| Bound::Prologue(index, other));
+        Some((prologue, [first].into_iter().chain(others).map(|bound| self.bound(bound)).collect()))
     }
 
     /// What follows the operator.
-    pub fn epilogue(&self) -> Option<Epilogue<'a>> {
-        let first = self.inputs.len();
-        let operand = |(index, id): (usize, &Option<crate::ir::ValueId>)| {
-            (Bound::Input(first + index), self.graph.descriptor(id.expect("operands of an epilogue are given")))
-        };
-        let operands = self.node.operands().1.iter().enumerate().map(operand).collect();
-        (!self.node.epilogue.is_empty()).then_some(Epilogue { program: &self.node.epilogue, operands })
+    pub fn epilogue(&self) -> Option<BoundEpilogue<'a>> {
+        let crate::ir::Epilogue { program, operands } = &self.node.epilogue;
+        let operands = (0..operands.len()).map(|index| self.bound(Bound::Epilogue(index))).collect();
+        (!program.is_empty()).then_some(BoundEpilogue { program, operands })
+    }
+
+    /// A binding of a value, and what that is.
+    fn bound(&self, bound: Bound) -> (Bound, &'a Descriptor) {
+        (bound, self.graph.descriptor(bound.value(self.node).expect("it is given")))
     }
 }
 

@@ -295,12 +295,11 @@ impl Parts<'_> {
         let (memory, node) = (self.memory, &self.graph.nodes[index]);
         let place = |id: ValueId| memory.places[id.index()].expect("every operand and output has a place");
         let places = dispatch.bindings.iter().map(|bound| match *bound {
-            Bound::Input(input) => place(node.inputs[input].expect("lowering binds operands that are given")),
-            Bound::Output(output) => place(node.outputs[output]),
             Bound::Scratch { offset, bytes } => {
                 let scratch = memory.scratch[index];
                 Place { offset: scratch.offset + offset, bytes, ..scratch }
             }
+            bound => place(bound.value(node).expect("lowering binds operands that are given")),
         });
         let (source, places) = self.within_limits(node, dispatch.source, places.collect())?;
         let first = self.parameters.len() as u32;

@@ -1,13 +1,12 @@
 //! The builder behind `MLGraphBuilder`: validates operators one by one and appends them to a graph.
 
-use super::{Constant, Graph, Node, Source, ValueId};
+use super::{Constant, Epilogue, Graph, Node, Source, ValueId};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::{Error, Problem, Result};
 use crate::memory::{Buffer, Mapped};
 use crate::ops::Op;
 use crate::ops::attributes::Attributes;
-use crate::ops::fused::Fused;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -178,12 +177,9 @@ impl Builder {
         outputs
     }
 
-    /// Gives the last node an epilogue with these operands behind its own. The text form of compiled graphs has them.
-    pub(super) fn set_epilogue(&mut self, epilogue: Fused, operands: Vec<Option<OperandId>>) {
-        let node = self.graph.nodes.last_mut().expect("a node");
-        node.inputs.resize(node.op.rule().operands.len(), None);
-        node.inputs.extend(operands);
-        node.epilogue = epilogue;
+    /// Gives the last node an epilogue. The text form of compiled graphs has them.
+    pub(super) fn set_epilogue(&mut self, epilogue: Epilogue) {
+        self.graph.nodes.last_mut().expect("a node").epilogue = epilogue;
     }
 
     /// Appends the operator of the method `name`, its operands by their names in the IDL.

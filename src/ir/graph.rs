@@ -2,6 +2,7 @@
 
 use super::constant::Constant;
 use super::prologue::Prologue;
+use super::value_id::ValueId;
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::{Error, ErrorKind, Result};
@@ -10,17 +11,6 @@ use crate::ops::Op;
 use crate::ops::fused::Fused;
 use crate::shape::Descriptor;
 use std::sync::Arc;
-
-/// A value of a graph, by its place in [`Graph::values`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ValueId(pub u32);
-
-impl ValueId {
-    /// The place in [`Graph::values`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// Where a value comes from.
 #[derive(Clone, Debug)]
@@ -60,6 +50,22 @@ impl Value {
     }
 }
 
+/// What is computed of the result of an operator, element by element, to give the (only) output of its node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Epilogue {
+    /// Operand 0 is the result, of the data type and shape of the output.
+    pub program: Fused,
+    /// The other operands, broadcast to the output.
+    pub operands: Vec<ValueId>,
+}
+
+impl Epilogue {
+    /// Whether there is nothing to compute.
+    pub fn is_empty(&self) -> bool {
+        self.program.is_empty()
+    }
+}
+
 /// One use of an operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -67,15 +73,12 @@ pub struct Node {
     pub op: Op,
     /// The caller's name for it, for messages.
     pub label: String,
-    /// Operands in the order of the rule row; `None` where an optional one was not given. Behind a complete row stand
-    /// those of the epilogue.
+    /// The operands of the operator in the order of the rule row; `None` where an optional one was not given.
     pub inputs: Vec<Option<ValueId>>,
     /// Outputs in the order of the rule row.
     pub outputs: Vec<ValueId>,
-    /// What is computed of the result of the operator, element by element, to give the (only) output: operand 0 is the
-    /// result, of the data type and shape of the output, the others are broadcast to it and are the last ones of
-    /// `inputs`. Set by the compiler; as a rule empty.
-    pub epilogue: Fused,
+    /// What is computed of the result of the operator. Set by the compiler; as a rule nothing.
+    pub epilogue: Epilogue,
     /// The operands that are computed while they are read. Set by the compiler; as a rule none.
     pub prologues: Vec<Prologue>,
     /// The nodes of the graph as it was built that this one stands for, by their places there, in order.
@@ -91,24 +94,41 @@ impl Node {
         }
     }
 
-    /// The operands of the operator, as they are read, and those of the epilogue behind its first one.
-    pub fn operands(&self) -> (&[Option<ValueId>], &[Option<ValueId>]) {
-        let behind: usize = self.prologues.iter().map(Prologue::others).sum();
-        let all = &self.inputs[..self.inputs.len() - behind];
-        all.split_at(all.len() - self.epilogue.inputs.saturating_sub(1))
+    /// Everything that the node reads: operands, those of the epilogue, those of the prologues.
+    pub fn reads(&self) -> impl Iterator<Item = &ValueId> {
+        self.inputs.iter().flatten().chain(self.added())
     }
 
-    /// What computes the operand of that index, and where the operands of its program stand in `inputs`.
-    pub fn prologue(&self, operand: usize) -> Option<(&Prologue, Vec<usize>)> {
-        let mut first = self.inputs.len() - self.prologues.iter().map(Prologue::others).sum::<usize>();
-        for prologue in &self.prologues {
-            let others = first..first + prologue.others();
-            if prologue.operand == operand {
-                return Some((prologue, [operand].into_iter().chain(others).collect()));
-            }
-            first = others.end;
+    /// What the epilogue and the prologues read beside operands of the operator and its result.
+    fn added(&self) -> impl Iterator<Item = &ValueId> {
+        self.epilogue.operands.iter().chain(self.prologues.iter().flat_map(|prologue| &prologue.others))
+    }
+
+    /// Shows `visit` everything that the node reads.
+    pub fn each_read_mut(&mut self, visit: impl FnMut(&mut ValueId)) {
+        let others = self.prologues.iter_mut().flat_map(|prologue| &mut prologue.others);
+        self.inputs.iter_mut().flatten().chain(&mut self.epilogue.operands).chain(others).for_each(visit);
+    }
+
+    /// What the node reads as people see it: where the operator does not stand alone, a whole row comes first.
+    pub fn written(&self) -> Vec<Option<ValueId>> {
+        let row = self.op.rule().operands;
+        let mut all = self.inputs.clone();
+        if !(self.is_plain() || row.iter().any(|operand| operand.variadic)) {
+            all.resize(row.len(), None);
         }
-        None
+        all.extend(self.added().copied().map(Some));
+        all
+    }
+
+    /// Whether it computes nothing but its operator.
+    pub fn is_plain(&self) -> bool {
+        self.epilogue.is_empty() && self.prologues.is_empty()
+    }
+
+    /// What computes the operand of that index.
+    pub fn prologue(&self, operand: usize) -> Option<&Prologue> {
+        self.prologues.iter().find(|prologue| prologue.operand == operand)
     }
 }
 
@@ -152,13 +172,13 @@ impl Graph {
     }
 
     /// The descriptors of a node's operands.
-    pub fn input_descriptors(&self, node: &Node) -> Vec<Option<&Descriptor>> {
+    pub fn input_descriptors<'a>(&'a self, node: &Node) -> Vec<Option<&'a Descriptor>> {
         node.inputs.iter().map(|input| input.map(|id| self.descriptor(id))).collect()
     }
 
     /// The descriptors of the operands of a node's operator, as that sees them.
     pub fn operand_descriptors<'a>(&'a self, node: &'a Node) -> Vec<Option<&'a Descriptor>> {
-        let mut all: Vec<_> = node.operands().0.iter().map(|input| input.map(|id| self.descriptor(id))).collect();
+        let mut all = self.input_descriptors(node);
         node.prologues.iter().for_each(|prologue| all[prologue.operand] = Some(&prologue.descriptor));
         all
     }
@@ -183,10 +203,10 @@ impl Graph {
         })
     }
 
-    /// For each value, how many operands of nodes and outputs of the graph it is.
+    /// For each value, how often nodes read it and outputs of the graph are it.
     pub fn use_counts(&self) -> Vec<usize> {
         let mut counts = vec![0; self.values.len()];
-        let operands = self.nodes.iter().flat_map(|node| node.inputs.iter().flatten());
+        let operands = self.nodes.iter().flat_map(Node::reads);
         for id in operands.chain(self.outputs.iter().map(|(_, id)| id)) {
             counts[id.index()] += 1;
         }
@@ -208,7 +228,7 @@ impl Graph {
         self.outputs.iter().for_each(|(_, id)| needed[id.index()] = true);
         for node in self.nodes.iter().rev() {
             if node.outputs.iter().any(|id| needed[id.index()]) {
-                node.inputs.iter().flatten().for_each(|id| needed[id.index()] = true);
+                node.reads().for_each(|id| needed[id.index()] = true);
             }
         }
         needed

@@ -8,12 +8,14 @@ mod origins;
 mod prologue;
 mod stencil;
 mod text;
+mod value_id;
 mod verify;
 
 pub use builder::{Builder, Checkpoint, OperandId};
 pub use constant::Constant;
-pub use graph::{Graph, Node, Source, Value, ValueId, bytes_of_sizes};
+pub use graph::{Epilogue, Graph, Node, Source, Value, bytes_of_sizes};
 pub use listing::Listing;
 pub use prologue::{Prologue, Storage, is_cheap};
 pub use stencil::{Filling, Stencil};
 pub use text::parse;
+pub use value_id::ValueId;

@@ -31,7 +31,7 @@ impl Facts {
     pub fn of(graph: &Graph) -> Facts {
         let mut readers = vec![None; graph.values.len()];
         for (index, node) in graph.nodes.iter().enumerate().rev() {
-            node.inputs.iter().flatten().for_each(|id| readers[id.index()] = Some(index));
+            node.reads().for_each(|id| readers[id.index()] = Some(index));
         }
         Facts { producers: graph.producers(), readers, uses: graph.use_counts() }
     }
