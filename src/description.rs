@@ -4,6 +4,7 @@
 use crate::compile::{Evaluate, Passes, Target, optimize};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Listing, Node, ValueId};
+use crate::ops::Operator;
 use crate::shape::Descriptor;
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;

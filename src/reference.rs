@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::ir::{Epilogue, Graph, Node, ValueId};
 use crate::memory::Buffer;
+use crate::ops::Operator;
 use crate::ops::tensor::Tensor;
 use crate::shape::Descriptor;
 use std::collections::HashMap;

@@ -4,9 +4,9 @@
 use super::Target;
 use crate::dtype::DataType;
 use crate::ir::{Epilogue, Graph, Node, ValueId};
-use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::{Fused, Instruction};
+use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::{Descriptor, broadcasts_to};
 use std::collections::BTreeSet;
 
@@ -148,7 +148,7 @@ pub fn fuse_chains(graph: &mut Graph) {
                 let inner = absorbed.iter().filter_map(|(producer, _)| nodes[*producer].take());
                 inner.for_each(|inner| node.absorb(inner.origins));
                 let (program, operands) = chain.finish();
-                (node.op, node.inputs) = (program.into(), operands.into_iter().map(Some).collect());
+                (node.op, node.inputs) = (Operation::Fusion(program.into()), operands.into_iter().map(Some).collect());
             }
         }
         node.outputs.iter().for_each(|id| producers[id.index()] = Some(nodes.len()));
@@ -167,18 +167,18 @@ fn reads_alone(graph: &Graph, uses: &[usize], reader: &Node, id: ValueId) -> boo
 /// The program of an element-wise node.
 pub(super) fn program(graph: &Graph, node: &Node) -> Option<Fused> {
     match &node.op {
-        Op::Elementwise(op) => {
+        Api(Op::Elementwise(op)) => {
             let types: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).dtype).collect();
             Some(Fused::single(*op, &types))
         }
-        Op::Quantize(op) => {
+        Api(Op::Quantize(op)) => {
             let descriptors: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id)).collect();
             let [input, scale, _] = descriptors[..] else { return None };
             // A scale that repeats in blocks is broadcast in no way that a program knows.
             let types: Vec<_> = descriptors.iter().map(|descriptor| descriptor.dtype).collect();
             broadcasts_to(&scale.shape, &input.shape).then(|| Fused::single(op.elementwise(), &types))
         }
-        Op::Fused(program) => Some(program.clone()),
+        Operation::Fusion(Fusion::Fused(program)) => Some(program.clone()),
         _ => None,
     }
 }
@@ -538,7 +538,7 @@ mod tests {
         fuse_chains(&mut graph);
         assert!(graph.nodes.len() > 1);
         for node in &graph.nodes {
-            let Op::Fused(program) = &node.op else { panic!("not fused") };
+            let Operation::Fusion(Fusion::Fused(program)) = &node.op else { panic!("not fused") };
             assert!(program.instructions.len() <= MAX_INSTRUCTIONS);
         }
     }

@@ -5,7 +5,7 @@
 use super::Granularity;
 use super::blocks::{Blocks, Lifetime};
 use super::views::{View, view};
-use crate::ir::{Graph, Node, Source, ValueId};
+use crate::ir::{Graph, Source, ValueId};
 
 /// A memory that is known at dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

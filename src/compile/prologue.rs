@@ -8,8 +8,8 @@ use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Prologue, Source, Storage, ValueId, is_cheap};
-use crate::ops::Op;
 use crate::ops::fused::Fused;
+use crate::ops::{Api, Op};
 use crate::shape::Descriptor;
 use std::collections::{HashMap, HashSet};
 
@@ -49,7 +49,7 @@ impl Found {
         while way.len() <= MAX_RESHAPES {
             let index = producers[way[way.len() - 1].index()]?;
             let node = &graph.nodes[index];
-            if let Op::Reshape(_) = node.op {
+            if let Api(Op::Reshape(_)) = node.op {
                 way.push(node.inputs[0]?);
                 continue;
             }
@@ -72,7 +72,7 @@ impl Found {
 
 /// The program of `quantizeLinear()` or `dequantizeLinear()` with blocks.
 fn blockwise(graph: &Graph, node: &Node) -> Option<Fused> {
-    let Op::Quantize(op) = &node.op else { return None };
+    let Api(Op::Quantize(op)) = &node.op else { return None };
     let types: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).dtype).collect();
     Some(Fused::single(op.elementwise(), &types))
 }
@@ -98,7 +98,7 @@ pub fn weights(graph: &Graph, &Target { reads, .. }: &Target) -> HashSet<ValueId
         node.epilogue.operands.iter().for_each(|id| computed[id.index()] = false);
         for (operand, id) in node.inputs.iter().enumerate().filter_map(|(index, id)| Some((index, (*id)?))) {
             let fits = || match &node.op {
-                Op::Reshape(_) => computed[node.outputs[0].index()],
+                Api(Op::Reshape(_)) => computed[node.outputs[0].index()],
                 op if reads(op, operand) == Reads::Never => false,
                 _ => Found::of(graph, &producers, &known, id).is_some_and(|found| {
                     found.known && saves_bytes(graph, &graph.nodes[found.producer], &found.program)

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::ir::{Graph, Node};
 use crate::memory::Buffer;
-use crate::ops::Op;
+use crate::ops::Operation;
 
 /// A backend, as far as the compiler has to know it.
 pub struct Target {
@@ -11,9 +11,9 @@ pub struct Target {
     /// channels last.
     pub passes: Passes,
     /// Whether the kernel of an operator applies an epilogue to its result while that is in cache.
-    pub takes_epilogue: fn(&Op) -> bool,
+    pub takes_epilogue: fn(&Operation) -> bool,
     /// How often the kernel of an operator reads the elements of the operand at an index, which a prologue would compute.
-    pub reads: fn(&Op, usize) -> Reads,
+    pub reads: fn(&Operation, usize) -> Reads,
     /// Where values and views may start.
     pub granularity: Granularity,
 }

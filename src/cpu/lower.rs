@@ -26,11 +26,11 @@ use super::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Constant, Epilogue, Graph, Node};
-use crate::ops::Op;
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
 use crate::ops::quantized::Quantized;
 use crate::ops::resample2d::InterpolationMode;
+use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::{Descriptor, Sizes};
 
 /// What lowering knows about a node.
@@ -115,7 +115,10 @@ pub struct Lowered {
 /// If the node has an epilogue that the step does not apply: a pass is wrong.
 pub fn lower(graph: &Graph, node: &Node, env: &Env, winograd: bool) -> Result<Lowered> {
     let mut lowering = Lowering::new(graph, node, env, winograd);
-    let step = lower_op(&node.op, &mut lowering)?;
+    let step = match &node.op {
+        Api(op) => lower_op(op, &mut lowering)?,
+        Operation::Fusion(fusion) => lower_fusion(fusion, &mut lowering)?,
+    };
     assert!(lowering.epilogue.is_none(), "the step of {} applies no epilogue", node.op.rule().name);
     Ok(Lowered { step, packed: lowering.packed })
 }
@@ -124,15 +127,19 @@ pub fn lower(graph: &Graph, node: &Node, env: &Env, winograd: bool) -> Result<Lo
 pub fn resize(step: &mut Step, graph: &Graph, node: &Node, env: &Env, winograd: bool) -> bool {
     let mut l = Lowering::new(graph, node, env, winograd);
     match (step, &node.op) {
-        (Step::Dense(step), op) => {
+        (Step::Dense(step), Api(op)) => {
             let shape = dense_shape(op, &l).expect("a product or convolution");
             let constants = [0, 1].map(|index| l.constant(index).is_some());
             with_following(&mut l, |l, following| step.resize(shape, constants, l.winograd, following))
         }
-        (Step::Quantized(step), Op::Quantized(op)) => step.resize(op, &l.input(1).sizes(), l.output()),
-        (Step::PackedGather(step), Op::Gather(op)) => step.resize(op, [l.input(0), l.input(1)]),
-        (Step::Elementwise(step), Op::Elementwise(_) | Op::Fused(_)) => step.resize(l.inputs(), l.output()),
-        (Step::Elementwise(step), Op::Quantize(_)) => quantize::resize(step, [0, 1, 2].map(|index| l.input(index))),
+        (Step::Quantized(step), Operation::Fusion(Fusion::Quantized(op))) => {
+            step.resize(op, &l.input(1).sizes(), l.output())
+        }
+        (Step::PackedGather(step), Api(Op::Gather(op))) => step.resize(op, [l.input(0), l.input(1)]),
+        (Step::Elementwise(step), Api(Op::Quantize(_))) => {
+            quantize::resize(step, [0, 1, 2].map(|index| l.input(index)))
+        }
+        (Step::Elementwise(step), _) => step.resize(l.inputs(), l.output()),
         _ => false,
     }
 }
@@ -168,11 +175,6 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
             let types: Vec<DataType> = l.inputs().map(|input| input.dtype).collect();
             ElementwiseStep::new(&Fused::single(*op, &types), l.inputs(), output).into()
         }
-        Op::Fused(program) => ElementwiseStep::new(program, l.inputs(), output).into(),
-        Op::Attention(op) => {
-            let masks = (3..l.count()).filter_map(|index| l.given(index)).map(|mask| mask.dtype).collect();
-            AttentionStep::new(op, output.dtype, masks, l.env.isa).into()
-        }
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
         Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_) => {
             lower_dense(dense_shape(op, l).expect("a product or convolution"), l)?
@@ -194,11 +196,21 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::CumulativeSum(op) => CumulativeSumStep::new(op, l.input(0)).into(),
         Op::Softmax(op) => SoftmaxStep::new(op, l.input(0)).into(),
         Op::Quantize(op) => quantize::step(*op, [l.input(0), l.input(1), l.input(2)], output).into(),
-        Op::Quantized(op) => lower_quantized(op, l)?,
         Op::BatchNormalization(op) => ChannelNormStep::batch(op, l.input(0)).into(),
         Op::InstanceNormalization(op) => ChannelNormStep::instance(op, l.input(0)).into(),
         Op::LayerNormalization(op) => LayerNormStep::new(op, l.input(0)).into(),
-        Op::RmsNormalization(op) => LayerNormStep::root_mean_square(op, l.input(0)).into(),
+    })
+}
+
+fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<Step> {
+    Ok(match fusion {
+        Fusion::Fused(program) => ElementwiseStep::new(program, l.inputs(), l.output()).into(),
+        Fusion::Attention(op) => {
+            let masks = (3..l.count()).filter_map(|index| l.given(index)).map(|mask| mask.dtype).collect();
+            AttentionStep::new(op, l.output().dtype, masks, l.env.isa).into()
+        }
+        Fusion::RmsNormalization(op) => LayerNormStep::root_mean_square(op, l.input(0)).into(),
+        Fusion::Quantized(op) => lower_quantized(op, l)?,
     })
 }
 

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::ir::{Filling, Graph, Node, ValueId};
 use crate::memory::{ALIGNMENT, Buffer};
 use crate::observe::{Observer, Unobserved};
-use crate::ops::Op;
+use crate::ops::{Api, Op};
 use crate::shape::Descriptor;
 use std::sync::Arc;
 
@@ -368,7 +368,7 @@ fn enters_pool(graph: &Graph, steps: &[PlannedStep], env: &Env) -> bool {
 /// The CPU, as the compiler sees it.
 pub const TARGET: Target = Target {
     passes: Passes { prologues: false, ..Passes::ALL },
-    takes_epilogue: |op| matches!(op, Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_)),
+    takes_epilogue: |op| matches!(op, Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))),
     reads: |_, _| Reads::Never,
     granularity: Granularity { block: ALIGNMENT, view: 1 },
 };

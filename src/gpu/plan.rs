@@ -11,7 +11,7 @@ use crate::compile::{Granularity, Passes, Reads, Target};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Node, ValueId};
-use crate::ops::Op;
+use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,22 +20,22 @@ use std::sync::{Arc, OnceLock};
 /// GPUs, as the compiler sees them. Offsets in buffers are multiples of [`ALIGNMENT`].
 pub const TARGET: Target = Target {
     passes: Passes { layout: false, quantized: false, winograd: false, ..Passes::ALL },
-    takes_epilogue: |op| matches!(op, Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_)),
+    takes_epilogue: |op| matches!(op, Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))),
     reads,
     granularity: Granularity { block: ALIGNMENT, view: ALIGNMENT },
 };
 
-fn reads(op: &Op, operand: usize) -> Reads {
+fn reads(op: &Operation, operand: usize) -> Reads {
     match (op, operand) {
-        (Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_), 0 | 1) => Reads::Often,
-        (Op::Attention(_), 0..=2) => Reads::Often,
-        (Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_), 0) => Reads::Often,
-        (Op::Expand(_) | Op::Tile(_) | Op::Pool2d(_) | Op::Resample2d(_), 0) => Reads::Often,
-        (Op::Gru(_) | Op::GruCell(_) | Op::Lstm(_) | Op::LstmCell(_), 1 | 2) => Reads::Often,
-        (Op::Slice(_) | Op::Transpose(_) | Op::Reverse(_) | Op::Pad(_) | Op::Triangular(_), 0) => Reads::Once,
-        (Op::Reduce(_) | Op::Softmax(_) | Op::CumulativeSum(_), 0) => Reads::Once,
-        (Op::BatchNormalization(_) | Op::InstanceNormalization(_), 0) => Reads::Once,
-        (Op::LayerNormalization(_) | Op::RmsNormalization(_), 0) => Reads::Once,
+        (Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_)), 0 | 1) => Reads::Often,
+        (Operation::Fusion(Fusion::Attention(_)), 0..=2) => Reads::Often,
+        (Api(Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_)), 0) => Reads::Often,
+        (Api(Op::Expand(_) | Op::Tile(_) | Op::Pool2d(_) | Op::Resample2d(_)), 0) => Reads::Often,
+        (Api(Op::Gru(_) | Op::GruCell(_) | Op::Lstm(_) | Op::LstmCell(_)), 1 | 2) => Reads::Often,
+        (Api(Op::Slice(_) | Op::Transpose(_) | Op::Reverse(_) | Op::Pad(_) | Op::Triangular(_)), 0) => Reads::Once,
+        (Api(Op::Reduce(_) | Op::Softmax(_) | Op::CumulativeSum(_)), 0) => Reads::Once,
+        (Api(Op::BatchNormalization(_) | Op::InstanceNormalization(_)), 0) => Reads::Once,
+        (Api(Op::LayerNormalization(_)) | Operation::Fusion(Fusion::RmsNormalization(_)), 0) => Reads::Once,
         _ => Reads::Never,
     }
 }

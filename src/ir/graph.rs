@@ -7,8 +7,8 @@ use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Buffer;
-use crate::ops::Op;
 use crate::ops::fused::Fused;
+use crate::ops::{Operation, Operator};
 use crate::shape::Descriptor;
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ impl Epilogue {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// What is computed.
-    pub op: Op,
+    pub op: Operation,
     /// The caller's name for it, for messages.
     pub label: String,
     /// The operands of the operator in the order of the rule row; `None` where an optional one was not given.

@@ -14,9 +14,9 @@
 
 use super::{Builder, Epilogue, Graph, OperandId, Source, ValueId};
 use crate::dtype::{DataType, Number};
-use crate::ops::Op;
 use crate::ops::attributes::{Attribute, Attributes, parse_number};
 use crate::ops::fused::Fused;
+use crate::ops::{Op, Operation};
 use crate::shape::Descriptor;
 use std::collections::HashMap;
 use std::fmt;
@@ -108,14 +108,18 @@ pub fn parse(text: &str) -> Graph {
                 let (mut operands, mut attributes) = parse_operands(rest, &names);
                 let epilogue = take_texts(&mut attributes, "epilogue");
                 let op = match take_texts(&mut attributes, "program") {
-                    Some(program) => Fused::parse(&program, &types(&builder, &operands)).into(),
-                    None => Op::read(operator, attributes).unwrap_or_else(|problem| panic!("{line:?}: {problem}")),
+                    Some(program) => Operation::Fusion(Fused::parse(&program, &types(&builder, &operands)).into()),
+                    None => Operation::Api(
+                        Op::read(operator, attributes).unwrap_or_else(|problem| panic!("{line:?}: {problem}")),
+                    ),
                 };
                 let others = match epilogue {
                     Some(_) => operands.split_off(op.rule().operands.len()),
                     None => Vec::new(),
                 };
-                let results = builder.add(op, operands, "").unwrap_or_else(|error| panic!("{line:?}: {error}"));
+                let results = builder
+                    .add_operation(op, operands, String::new())
+                    .unwrap_or_else(|error| panic!("{line:?}: {error}"));
                 if let Some(epilogue) = epilogue {
                     let operands = [&[Some(results[0])], &others[..]].concat();
                     let program = Fused::parse(&epilogue, &types(&builder, &operands));

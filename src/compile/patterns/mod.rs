@@ -14,8 +14,8 @@ pub use normalization::fuse_normalizations;
 
 use crate::dtype::DataType;
 use crate::ir::{Graph, Node, ValueId};
-use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
+use crate::ops::{Api, Op};
 use half::f16;
 
 /// What patterns ask for: who computes a value, who reads it, and how often it is read.
@@ -46,7 +46,7 @@ impl Facts {
     fn elementwise<'g>(&self, graph: &'g Graph, id: ValueId) -> Option<(Elementwise, &'g Node)> {
         let (_, node) = self.producer(graph, id)?;
         match &node.op {
-            Op::Elementwise(op) if node.epilogue.is_empty() => Some((*op, node)),
+            Api(Op::Elementwise(op)) if node.epilogue.is_empty() => Some((*op, node)),
             _ => None,
         }
     }
