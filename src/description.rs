@@ -1,10 +1,10 @@
 //! Descriptions of plans, for people: the graph as it was given and as it was compiled, and what runs. Made with the
 //! plan, from what lowering throws away; the text form is written on request only.
 
-use crate::compile::Passes;
+use crate::compile::{Evaluate, Passes, Target, optimize};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Listing, Node, ValueId};
-use crate::ops::Inputs;
+use crate::ops::Operator;
 use crate::shape::Descriptor;
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
@@ -71,8 +71,18 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// Optimizes `graph` for `target`, see [`optimize`]; gives the origin of its plans.
+    ///
+    /// # Errors
+    /// Those of [`optimize`].
+    pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<Origin> {
+        let source = Listing::of(graph);
+        let passes = optimize(graph, target, passes, evaluate)?;
+        Ok(Origin::new(source, graph, passes))
+    }
+
     /// The origin of plans of `compiled`, which `passes` have made from `source`.
-    pub fn new(source: Listing, compiled: &Graph, passes: Passes) -> Origin {
+    fn new(source: Listing, compiled: &Graph, passes: Passes) -> Origin {
         Origin {
             source: Arc::new(source),
             compiled: Arc::new(Listing::of(compiled)),
@@ -195,10 +205,8 @@ impl StepListing {
         match *computes {
             Computes::Node(at) => {
                 let node = &nodes[at as usize];
-                let inputs: Vec<_> = node.inputs.iter().map(|id| id.as_ref().map(descriptor)).collect();
-                let inputs: &Inputs = &inputs;
                 let outputs: Vec<_> = node.outputs.iter().map(descriptor).collect();
-                let own = seen(node, inputs);
+                let own = seen(node, &descriptor);
                 json!({
                     "index": index,
                     "kernel": kernel,
@@ -206,7 +214,7 @@ impl StepListing {
                     "operator": node.op.rule().name,
                     "label": node.label,
                     "multiplyAdds": node.op.multiply_adds(&own, &outputs),
-                    "bytesRead": bytes_read(node, inputs, &outputs),
+                    "bytesRead": bytes_read(node, &descriptor, &outputs),
                     "bytesWritten": outputs.iter().map(|output| output.bytes()).sum::<usize>(),
                 })
             }
@@ -225,22 +233,22 @@ impl StepListing {
 }
 
 /// The operands of a node as its operator sees them.
-fn seen<'a>(node: &'a Node, inputs: &Inputs<'a>) -> Vec<Option<&'a Descriptor>> {
-    let mut own = inputs[..node.operands().0.len()].to_vec();
+fn seen<'a>(node: &'a Node, descriptor: &dyn Fn(&ValueId) -> &'a Descriptor) -> Vec<Option<&'a Descriptor>> {
+    let mut own: Vec<_> = node.inputs.iter().map(|id| id.as_ref().map(descriptor)).collect();
     node.prologues.iter().for_each(|prologue| own[prologue.operand] = Some(&prologue.descriptor));
     own
 }
 
 /// Bytes of all operands that a step reads. Where it reads only some elements of one that it computes, it reads as large a
 /// part of what that is computed of.
-fn bytes_read(node: &Node, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
-    let bytes = |input: &&Descriptor| input.bytes() as u64;
-    let own = seen(node, inputs);
-    let (read, all) = (node.op.bytes_read(&own, outputs), own.iter().flatten().map(bytes).sum::<u64>());
+fn bytes_read<'a>(node: &'a Node, descriptor: &dyn Fn(&ValueId) -> &'a Descriptor, outputs: &[&Descriptor]) -> u64 {
+    let own = seen(node, descriptor);
+    let all: u64 = own.iter().flatten().map(|operand| operand.bytes() as u64).sum();
+    let read = node.op.bytes_read(&own, outputs);
+    let sum = |ids: &mut dyn Iterator<Item = &ValueId>| -> u64 { ids.map(|id| descriptor(id).bytes() as u64).sum() };
     let computed: u64 = node.prologues.iter().map(|prologue| prologue.descriptor.bytes() as u64).sum();
-    let first: u64 =
-        node.prologues.iter().filter_map(|prologue| inputs[prologue.operand]).map(|input| input.bytes() as u64).sum();
-    let others: u64 = inputs[own.len()..].iter().flatten().map(bytes).sum();
+    let first = sum(&mut node.prologues.iter().filter_map(|prologue| node.inputs[prologue.operand].as_ref()));
+    let others = sum(&mut node.reads()) - sum(&mut node.inputs.iter().flatten());
     let of_computed = read.saturating_sub(all - computed);
     read - of_computed + (of_computed as f64 / computed.max(1) as f64 * first as f64) as u64 + others
 }
@@ -250,6 +258,7 @@ mod tests {
     use super::*;
     use crate::compile::prologue::fuse_prologues;
     use crate::ir::parse;
+    use crate::testing::GPU;
 
     #[test]
     fn quantized_weights_count_as_the_bytes_that_they_take() {
@@ -264,10 +273,10 @@ mod tests {
                  %6 = {reader}
                  output y = %6"
             ));
-            fuse_prologues(&mut graph).unwrap();
+            fuse_prologues(&mut graph, &GPU).unwrap();
             let node = graph.nodes.last().expect("the reader");
             let outputs: Vec<_> = node.outputs.iter().map(|&id| graph.descriptor(id)).collect();
-            bytes_read(node, &graph.input_descriptors(node), &outputs)
+            bytes_read(node, &|id| graph.descriptor(*id), &outputs)
         };
         let parameters = 8 * 4 + 8;
         let product = "gemm %0 %5 bTranspose=true";

@@ -1,7 +1,11 @@
 //! The oracle: runs a graph node by node with the naive references.
 
-use crate::ir::{Graph, ValueId};
+use crate::error::Result;
+use crate::ir::{Epilogue, Graph, Node, ValueId};
+use crate::memory::Buffer;
+use crate::ops::Operator;
 use crate::ops::tensor::Tensor;
+use crate::shape::Descriptor;
 use std::collections::HashMap;
 
 /// The outputs of `graph`, by name, for named `inputs`.
@@ -25,24 +29,25 @@ pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>) -> HashMap<String, T
         values[id.index()] = Some(input.clone());
     }
     for node in &graph.nodes {
-        let tensor = |input: &Option<ValueId>| input.and_then(|id| values[id.index()].as_ref());
-        let (own, others) = node.operands();
+        let value = |id: &ValueId| values[id.index()].as_ref();
+        let mut operands: Vec<Option<&Tensor>> =
+            node.inputs.iter().map(|input| input.as_ref().and_then(value)).collect();
         let computed: Vec<(usize, Tensor)> = node
             .prologues
             .iter()
-            .filter_map(|prologue| node.prologue(prologue.operand))
-            .map(|(prologue, places)| {
-                let operands: Vec<&Tensor> = places.iter().filter_map(|&place| tensor(&node.inputs[place])).collect();
-                (prologue.operand, prologue.evaluate(&operands))
+            .map(|prologue| {
+                let others = prologue.others.iter().filter_map(value);
+                let all: Vec<&Tensor> = operands[prologue.operand].into_iter().chain(others).collect();
+                (prologue.operand, prologue.evaluate(&all))
             })
             .collect();
-        let mut operands: Vec<Option<&Tensor>> = own.iter().map(tensor).collect();
         computed.iter().for_each(|(operand, value)| operands[*operand] = Some(value));
         let outputs: Vec<_> = node.outputs.iter().map(|&id| graph.descriptor(id).clone()).collect();
         let mut results = node.op.reference(&operands, &outputs);
         if !node.epilogue.is_empty() {
-            let operands: Vec<&Tensor> = results.iter().chain(others.iter().filter_map(tensor)).collect();
-            results = vec![node.epilogue.evaluate(&operands, &outputs[0])];
+            let Epilogue { program, operands } = &node.epilogue;
+            let all: Vec<&Tensor> = results.iter().chain(operands.iter().filter_map(value)).collect();
+            results = vec![program.evaluate(&all, &outputs[0])];
         }
         for ((id, result), expected) in node.outputs.iter().zip(results).zip(outputs) {
             assert_eq!(result.descriptor(), expected, "the reference of {}", node.op.rule().name);
@@ -51,4 +56,19 @@ pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>) -> HashMap<String, T
     }
     let output = |id: usize| values[id].clone().expect("computed by a node");
     graph.outputs.iter().map(|(name, id)| (name.clone(), output(id.index()))).collect()
+}
+
+/// The bytes of the outputs of a node whose operands are all constants. Folds constants where no backend is at hand.
+///
+/// # Errors
+/// An `UnknownError` without memory, an `OperationError` when a mapped constant cannot be read.
+pub fn evaluate(graph: &Graph, node: &Node) -> Result<Vec<Buffer>> {
+    let constant = |id: &ValueId| {
+        let bytes = graph.value(*id).constant().expect("operands are constants").buffer()?;
+        Ok(Tensor::from_bytes(graph.descriptor(*id), bytes.bytes()))
+    };
+    let operands: Vec<Tensor> = node.inputs.iter().flatten().map(constant).collect::<Result<_>>()?;
+    let outputs: Vec<Descriptor> = node.outputs.iter().map(|&id| graph.descriptor(id).clone()).collect();
+    let results = node.op.reference(&operands.iter().map(Some).collect::<Vec<_>>(), &outputs);
+    results.iter().map(|tensor| Buffer::copy_of(&tensor.to_bytes())).collect()
 }

@@ -1,8 +1,9 @@
 //! The test of a graph against the oracle: on every instruction set, with 1, 2 and 7 threads, compiled and not; and what tests
 //! of whole processes need.
 
+use crate::compile::{Passes, optimize};
 use crate::cpu::arena::Arena;
-use crate::cpu::plan::{PASSES, Plan, PlanOptions, optimized};
+use crate::cpu::plan::{Plan, PlanOptions, evaluate};
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
@@ -17,6 +18,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The backends, for tests of the compiler, which knows none.
+pub use crate::cpu::plan::TARGET as CPU;
+pub use crate::gpu::plan::TARGET as GPU;
 
 /// Runs `measure`, which looks at numbers of the whole process, in one of its own: in that, the test `name` is run alone.
 #[cfg(target_os = "linux")]
@@ -170,7 +175,7 @@ pub fn run_compiled(graph: &Graph, isa: Isa) -> Vec<Vec<u8>> {
     let env = Env { threads: pool(1), isa, arena: &Arena::default() };
     let mut random = Random::new(graph.values.len() as u64);
     let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
-    let graph = optimized(graph.clone(), &env, PASSES).expect("a graph");
+    let graph = optimized(graph, &env);
     run(&graph, &inputs, &env, PlanOptions { fill_arena: true, share_views: true, winograd: true })
 }
 
@@ -220,11 +225,18 @@ struct Variant {
 /// The graph before and after compilation.
 fn variants(graph: &Graph, isa: Isa) -> [Variant; 2] {
     let env = Env { threads: pool(1), isa, arena: &Arena::default() };
-    let compiled = optimized(graph.clone(), &env, PASSES).expect("a graph");
+    let compiled = optimized(graph, &env);
     [
         Variant { name: "as built", graph: graph.clone(), share_views: false },
         Variant { name: "compiled", graph: compiled, share_views: true },
     ]
+}
+
+/// What the passes for the CPU make of `graph`, with constants that it folds itself.
+pub fn optimized(graph: &Graph, env: &Env) -> Graph {
+    let mut graph = graph.clone();
+    optimize(&mut graph, &CPU, Passes::ALL, &|graph, node| evaluate(graph, node, env)).expect("a graph");
+    graph
 }
 
 /// The pool of 1, 2 or 7 threads, kept for all tests of the process.

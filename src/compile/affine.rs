@@ -5,12 +5,12 @@
 use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::ir::{Graph, Node, Source, ValueId};
-use crate::ops::Op;
 use crate::ops::conv2d::Conv2d;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::normalization::BatchNormalization;
 use crate::ops::pad::{Pad, PaddingMode};
 use crate::ops::reshape::{Expand, Reshape};
+use crate::ops::{Api, Op, Operation};
 use crate::shape::Descriptor;
 use std::collections::HashSet;
 
@@ -21,7 +21,8 @@ pub fn absorb_affine(graph: &mut Graph) {
     let nodes = std::mem::take(&mut graph.nodes);
     let mut absorb = Absorb { graph, producers: Vec::new(), known: HashSet::new() };
     for mut node in nodes {
-        if let (Op::Elementwise(Elementwise::Mul | Elementwise::Add), [Some(a), Some(_)]) = (&node.op, &node.inputs[..])
+        if let (Api(Op::Elementwise(Elementwise::Mul | Elementwise::Add)), [Some(a), Some(_)]) =
+            (&node.op, &node.inputs[..])
             && absorb.is_constant(*a)
         {
             node.inputs.swap(0, 1);
@@ -29,9 +30,9 @@ pub fn absorb_affine(graph: &mut Graph) {
         let input = node.inputs.first().copied().flatten();
         let producer = input.filter(|id| uses[id.index()] == 1).and_then(|id| absorb.producer(id));
         let absorbed = match (producer, &node.op) {
-            (Some(index), Op::Conv2d(_)) => absorb.padding(index, &node),
-            (Some(index), Op::BatchNormalization(op)) => absorb.normalization(index, op, &node),
-            (Some(index), Op::Elementwise(op)) => absorb.operator(index, *op, &node),
+            (Some(index), Api(Op::Conv2d(_))) => absorb.padding(index, &node),
+            (Some(index), Api(Op::BatchNormalization(op))) => absorb.normalization(index, op, &node),
+            (Some(index), Api(Op::Elementwise(op))) => absorb.operator(index, *op, &node),
             _ => None,
         };
         if absorbed.is_none() && absorb.written_out(&node).is_none() {
@@ -70,7 +71,7 @@ impl Absorb<'_> {
     }
 
     /// Appends an operator; gives its output, of that shape.
-    fn compute(&mut self, op: impl Into<Op>, inputs: &[ValueId], shape: &[Dim]) -> ValueId {
+    fn compute(&mut self, op: impl Into<Operation>, inputs: &[ValueId], shape: &[Dim]) -> ValueId {
         let id = self.graph.add_value(Descriptor::new(DataType::Float32, shape), Source::Node);
         if inputs.iter().all(|&id| self.is_known(id)) {
             self.known.insert(id);
@@ -92,7 +93,7 @@ impl Absorb<'_> {
     /// The convolution at `index`, if it can take on constants: its operator and filter.
     fn convolution(&self, index: usize) -> Option<(Conv2d, ValueId)> {
         let node = &self.graph.nodes[index];
-        let Op::Conv2d(op) = &node.op else { return None };
+        let Api(Op::Conv2d(op)) = &node.op else { return None };
         let known = node.inputs[1..].iter().flatten().all(|&id| self.is_known(id));
         let float = self.graph.descriptor(node.outputs[0]).dtype == DataType::Float32;
         (known && float).then(|| (op.clone(), node.inputs[1].expect("the rule row requires this operand")))
@@ -203,7 +204,7 @@ impl Absorb<'_> {
     /// `(x - mean) * factors + bias` for a batch normalization, whose factors need not be computed again and again, and
     /// which becomes part of what surrounds it.
     fn written_out(&mut self, node: &Node) -> Option<()> {
-        let Op::BatchNormalization(op) = &node.op else { return None };
+        let Api(Op::BatchNormalization(op)) = &node.op else { return None };
         let factors = self.factors(op, node)?;
         let (input, axis) = (node.inputs[0]?, op.axis as usize);
         let shape = self.graph.descriptor(input).shape.clone();
@@ -226,7 +227,9 @@ impl Absorb<'_> {
 
     /// The zeros that the node at `index` puts around the image of the convolution `node`.
     fn padding(&mut self, index: usize, node: &Node) -> Option<()> {
-        let (Op::Conv2d(convolution), Op::Pad(pad)) = (&node.op, &self.graph.nodes[index].op) else { return None };
+        let (Api(Op::Conv2d(convolution)), Api(Op::Pad(pad))) = (&node.op, &self.graph.nodes[index].op) else {
+            return None;
+        };
         let Pad { beginning, ending, mode: PaddingMode::Constant, value } = pad else { return None };
         let [batches, channels, height, width] = convolution.attributes.input_layout.axes();
         let zero = value.to_f64() == 0.0;
@@ -253,17 +256,14 @@ mod tests {
     use super::*;
     use crate::compile::{Passes, optimize};
     use crate::ir::parse;
-    use crate::memory::Buffer;
-    use crate::testing::{Tolerance, check, check_pass, check_pass_changes_nothing};
+    use crate::reference;
+    use crate::testing::{CPU, Tolerance, check, check_pass, check_pass_changes_nothing};
 
     /// The operators that are left when constants are folded.
     fn operators(text: &str) -> Vec<&'static str> {
         let mut graph = parse(text);
-        let evaluate = |graph: &Graph, node: &Node| {
-            node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect()
-        };
-        let passes = Passes { layout: false, epilogues: false, chains: false, ..crate::cpu::plan::PASSES };
-        optimize(&mut graph, passes, &evaluate).unwrap();
+        let passes = Passes { layout: false, epilogues: false, chains: false, ..Passes::ALL };
+        optimize(&mut graph, &CPU, passes, &reference::evaluate).unwrap();
         graph.nodes.iter().map(|node| node.op.rule().name).collect()
     }
 

@@ -19,11 +19,11 @@ const SMALL_BYTES: usize = 1 << 16;
 pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> Result<()> {
     let mut uses = graph.use_counts();
     for node in std::mem::take(&mut graph.nodes) {
-        let known = node.inputs.iter().flatten().all(|&id| graph.value(id).constant().is_some())
+        let known = node.reads().all(|&id| graph.value(id).constant().is_some())
             && !node.outputs.iter().any(|id| keep.contains(id) || !graph.descriptor(*id).is_known());
         let bytes = |id: &ValueId| graph.descriptor(*id).bytes();
         let is_small = || {
-            let operands: usize = node.inputs.iter().flatten().map(bytes).sum();
+            let operands: usize = node.reads().map(bytes).sum();
             let outputs: usize = node.outputs.iter().map(bytes).sum();
             outputs <= operands * MAX_GROWTH || outputs <= SMALL_BYTES
         };
@@ -39,7 +39,7 @@ pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> R
             graph.values[id.index()].source = Source::Constant(constant);
         }
         // Each constant on the way goes as soon as it is used up: together those of a long chain may need more than there is.
-        for id in node.inputs.iter().flatten() {
+        for id in node.reads() {
             uses[id.index()] -= 1;
             if uses[id.index()] == 0 {
                 graph.values[id.index()].source = Source::Node;

@@ -1,11 +1,12 @@
 //! Element-wise fusion. A chain of element-wise operators becomes one program that keeps intermediate values in
 //! registers, and what follows a matrix product or convolution becomes its epilogue.
 
+use super::Target;
 use crate::dtype::DataType;
-use crate::ir::{Graph, Node, ValueId};
-use crate::ops::Op;
+use crate::ir::{Epilogue, Graph, Node, ValueId};
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::{Fused, Instruction};
+use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::{Descriptor, broadcasts_to};
 use std::collections::BTreeSet;
 
@@ -16,16 +17,16 @@ const MAX_INSTRUCTIONS: usize = 24;
 
 /// Moves element-wise operators into the epilogue of the product whose result they read, together with everything
 /// between them, as far as nothing else reads it. The product moves to where the other operands are known.
-pub fn fuse_epilogues(graph: &mut Graph) {
+pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
     let uses = graph.use_counts();
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
-        node.inputs.iter().flatten().for_each(|id| readers[id.index()].push(index));
+        node.reads().for_each(|id| readers[id.index()].push(index));
     }
     // Where each node goes: one that takes others over goes to the last of them, whose result it computes.
     let mut places: Vec<Option<usize>> = (0..graph.nodes.len()).map(Some).collect();
     for index in 0..graph.nodes.len() {
-        if places[index] != Some(index) || !accepts_epilogue(&graph.nodes[index]) {
+        if places[index] != Some(index) || !accepts_epilogue(&graph.nodes[index], target) {
             continue;
         }
         let Region { chain, mut members } = Region::behind(graph, &uses, &readers, &places, index);
@@ -38,10 +39,9 @@ pub fn fuse_epilogues(graph: &mut Graph) {
         }
         places[index] = Some(last);
         let node = &mut graph.nodes[index];
-        let (program, operands) = chain.finish();
-        node.inputs.resize(node.op.rule().operands.len(), None);
-        node.inputs.extend(operands.into_iter().skip(1).map(Some));
-        (node.epilogue, node.outputs) = (program, outputs);
+        let (program, mut operands) = chain.finish();
+        operands.remove(0);
+        (node.epilogue, node.outputs) = (Epilogue { program, operands }, outputs);
     }
     let mut nodes: Vec<(usize, Node)> = std::mem::take(&mut graph.nodes)
         .into_iter()
@@ -52,9 +52,9 @@ pub fn fuse_epilogues(graph: &mut Graph) {
     graph.nodes = nodes.into_iter().map(|(_, node)| node).collect();
 }
 
-/// Whether the step of a node can apply operators to its output while that is in cache.
-fn accepts_epilogue(node: &Node) -> bool {
-    matches!(node.op, Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_)) && node.epilogue.is_empty()
+/// Whether the kernel of a node can apply operators to its output.
+fn accepts_epilogue(node: &Node, target: &Target) -> bool {
+    (target.takes_epilogue)(&node.op) && node.epilogue.is_empty()
 }
 
 /// Whether the result of an operator jumps: it must not be decided by digits that float16 does not have.
@@ -148,7 +148,7 @@ pub fn fuse_chains(graph: &mut Graph) {
                 let inner = absorbed.iter().filter_map(|(producer, _)| nodes[*producer].take());
                 inner.for_each(|inner| node.absorb(inner.origins));
                 let (program, operands) = chain.finish();
-                (node.op, node.inputs) = (program.into(), operands.into_iter().map(Some).collect());
+                (node.op, node.inputs) = (Operation::Fusion(program.into()), operands.into_iter().map(Some).collect());
             }
         }
         node.outputs.iter().for_each(|id| producers[id.index()] = Some(nodes.len()));
@@ -167,18 +167,18 @@ fn reads_alone(graph: &Graph, uses: &[usize], reader: &Node, id: ValueId) -> boo
 /// The program of an element-wise node.
 pub(super) fn program(graph: &Graph, node: &Node) -> Option<Fused> {
     match &node.op {
-        Op::Elementwise(op) => {
+        Api(Op::Elementwise(op)) => {
             let types: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).dtype).collect();
             Some(Fused::single(*op, &types))
         }
-        Op::Quantize(op) => {
+        Api(Op::Quantize(op)) => {
             let descriptors: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id)).collect();
             let [input, scale, _] = descriptors[..] else { return None };
             // A scale that repeats in blocks is broadcast in no way that a program knows.
             let types: Vec<_> = descriptors.iter().map(|descriptor| descriptor.dtype).collect();
             broadcasts_to(&scale.shape, &input.shape).then(|| Fused::single(op.elementwise(), &types))
         }
-        Op::Fused(program) => Some(program.clone()),
+        Operation::Fusion(Fusion::Fused(program)) => Some(program.clone()),
         _ => None,
     }
 }
@@ -266,12 +266,16 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{check_pass, check_pass_changes_nothing};
+    use crate::testing::{CPU, check_pass, check_pass_changes_nothing};
+
+    fn epilogues(graph: &mut Graph) {
+        fuse_epilogues(graph, &CPU);
+    }
 
     #[test]
     fn relu_moves_into_the_convolution() {
         check_pass(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [1, 3, 8, 8]
              %1 = constant float32 [4, 3, 3, 3]
              %2 = conv2d %0 %1 padding=[1, 1, 1, 1]
@@ -288,7 +292,7 @@ mod tests {
     #[test]
     fn bias_residual_and_relu_move_into_the_product_which_moves_behind_the_residual() {
         check_pass(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [2, 4]
              %1 = constant float32 [4, 4]
              %2 = constant float32 [4]
@@ -312,7 +316,7 @@ mod tests {
     #[test]
     fn one_of_two_products_that_are_added_takes_the_sum() {
         check_pass(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [4, 4]
              %1 = matmul %0 %0
              %2 = exp %0
@@ -335,7 +339,7 @@ mod tests {
     #[test]
     fn a_chain_that_reads_the_product_several_times_moves_into_it() {
         check_pass(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [4, 4]
              %1 = constant float32 [] 0.5
              %2 = matmul %0 %0
@@ -360,7 +364,7 @@ mod tests {
     #[test]
     fn a_chain_between_whose_values_is_another_reader_stays() {
         check_pass_changes_nothing(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [4, 4]
              %1 = matmul %0 %0
              %2 = sigmoid %1
@@ -374,7 +378,7 @@ mod tests {
     #[test]
     fn an_addition_that_makes_the_result_larger_stays() {
         check_pass_changes_nothing(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [4, 4]
              %1 = input y float32 [2, 4, 4]
              %2 = matmul %0 %0
@@ -386,7 +390,7 @@ mod tests {
     #[test]
     fn what_jumps_between_stays_behind_half_floats() {
         check_pass(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float16 [4, 4]
              %1 = matmul %0 %0
              %2 = add %1 %0
@@ -404,7 +408,7 @@ mod tests {
     #[test]
     fn relu_stays_when_the_convolution_has_another_reader() {
         check_pass_changes_nothing(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [1, 3, 8, 8]
              %1 = constant float32 [4, 3, 3, 3]
              %2 = conv2d %0 %1 padding=[1, 1, 1, 1]
@@ -420,16 +424,16 @@ mod tests {
                     %1 = matmul %0 %0
                     %2 = floor %1
                     output y = %2";
-        check_pass_changes_nothing(fuse_epilogues, text);
+        check_pass_changes_nothing(epilogues, text);
         let text = text.replace("float16", "float32");
         let fused = "%0 = input x float32 [4, 4]\n%1 = matmul %0 %0 epilogue=[floor(r0)]\noutput y = %1";
-        check_pass(fuse_epilogues, &text, fused);
+        check_pass(epilogues, &text, fused);
     }
 
     #[test]
     fn an_operator_that_changes_the_type_stays() {
         check_pass_changes_nothing(
-            fuse_epilogues,
+            epilogues,
             "%0 = input x float32 [4, 4]
              %1 = matmul %0 %0
              %2 = cast %1 dataType=int32
@@ -534,7 +538,7 @@ mod tests {
         fuse_chains(&mut graph);
         assert!(graph.nodes.len() > 1);
         for node in &graph.nodes {
-            let Op::Fused(program) = &node.op else { panic!("not fused") };
+            let Operation::Fusion(Fusion::Fused(program)) = &node.op else { panic!("not fused") };
             assert!(program.instructions.len() <= MAX_INSTRUCTIONS);
         }
     }

@@ -11,7 +11,7 @@ use crate::ops::conv2d::Conv2d;
 use crate::ops::reshape::Reshape;
 use crate::ops::spatial::InputLayout;
 use crate::ops::transpose::Transpose;
-use crate::ops::{Op, Operator};
+use crate::ops::{Api, Op, Operation, Operator};
 use crate::shape::Descriptor;
 use std::collections::{HashMap, HashSet};
 
@@ -54,7 +54,7 @@ enum Groups {
 
 impl Groups {
     fn of(graph: &Graph, node: &Node) -> Option<Groups> {
-        let Op::Conv2d(op) = &node.op else { return None };
+        let Api(Op::Conv2d(op)) = &node.op else { return None };
         let [_, inputs, _, _] = op.attributes.filter_layout.axes();
         if op.attributes.input_layout != InputLayout::Nchw {
             return None;
@@ -110,7 +110,7 @@ impl Rewrite<'_> {
     }
 
     /// Appends a node that belongs to no operator of the graph as built.
-    fn push(&mut self, op: impl Into<Op>, input: ValueId, output: ValueId) {
+    fn push(&mut self, op: impl Into<Operation>, input: ValueId, output: ValueId) {
         let (op, inputs, outputs) = (op.into(), vec![Some(input)], vec![output]);
         let (label, epilogue, prologues, origins) = Default::default();
         self.graph.nodes.push(Node { op, label, inputs, outputs, epilogue, prologues, origins });
@@ -160,21 +160,25 @@ impl Rewrite<'_> {
 
     fn node(&mut self, node: Node) {
         let rewritten = match &node.op {
-            Op::Conv2d(op) => self.convolution(op, &node),
-            Op::Reshape(_) => self.reshape(&node),
-            Op::Transpose(op) => self.transpose(op, &node),
-            Op::Reduce(op) if !op.attributes.keep_dimensions => self.reduction(op.attributes.axes.as_deref(), &node),
-            Op::ArgMinMax(op) if !op.attributes.keep_dimensions => self.reduction(Some(&[op.attributes.axis]), &node),
+            Api(Op::Conv2d(op)) => self.convolution(op, &node),
+            Api(Op::Reshape(_)) => self.reshape(&node),
+            Api(Op::Transpose(op)) => self.transpose(op, &node),
+            Api(Op::Reduce(op)) if !op.attributes.keep_dimensions => {
+                self.reduction(op.attributes.axes.as_deref(), &node)
+            }
+            Api(Op::ArgMinMax(op)) if !op.attributes.keep_dimensions => {
+                self.reduction(Some(&[op.attributes.axis]), &node)
+            }
             op => self.follower(op, &node),
         };
         if rewritten.is_none() {
-            node.inputs.iter().flatten().for_each(|&id| self.plain(id));
+            node.reads().for_each(|&id| self.plain(id));
             self.graph.nodes.push(node);
         }
     }
 
     /// Appends what computes the outputs of `node` with channels last: `op` on `inputs`.
-    fn push_native(&mut self, op: Op, inputs: Vec<Option<ValueId>>, node: &Node) {
+    fn push_native(&mut self, op: Operation, inputs: Vec<Option<ValueId>>, node: &Node) {
         let mut outputs = Vec::new();
         for &id in &node.outputs {
             let axes = axes(self.rank(id));
@@ -220,9 +224,9 @@ impl Rewrite<'_> {
     }
 
     /// Any other operator computes with channels last if an operand is computed like that.
-    fn follower(&mut self, op: &Op, node: &Node) -> Option<()> {
+    fn follower(&mut self, op: &Operation, node: &Node) -> Option<()> {
         let count = match op {
-            Op::Elementwise(_) | Op::Quantize(_) | Op::Concat(_) => node.inputs.len(),
+            Api(Op::Elementwise(_) | Op::Quantize(_) | Op::Concat(_)) => node.inputs.len(),
             _ => 1,
         };
         let rank = self.rank(node.outputs[0]);

@@ -2,10 +2,10 @@
 //! one arena; values whose lifetimes do not overlap share its bytes, views share the bytes of what they view, and
 //! outputs are computed in place in the bound tensors.
 
+use super::Granularity;
 use super::blocks::{Blocks, Lifetime};
 use super::views::{View, view};
-use crate::ir::{Graph, Node, Source, ValueId};
-use crate::memory::ALIGNMENT;
+use crate::ir::{Graph, Source, ValueId};
 
 /// A memory that is known at dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,20 +42,6 @@ impl Place {
     }
 }
 
-/// What offsets must be multiples of, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Granularity {
-    /// Those of values and scratch memory in the arena.
-    pub block: usize,
-    /// Those of views in what they are a part of; operators whose views would lie elsewhere need steps.
-    pub view: usize,
-}
-
-impl Granularity {
-    /// That of memory which the CPU addresses.
-    pub const CPU: Granularity = Granularity { block: ALIGNMENT, view: 1 };
-}
-
 /// Where the values of a graph live.
 pub struct MemoryPlan {
     /// For each value that is computed or read, its place.
@@ -86,11 +72,6 @@ struct Aliasing {
 struct Home {
     root: usize,
     offset: usize,
-}
-
-/// Whether a node computes nothing but its operator.
-fn is_plain(node: &Node) -> bool {
-    node.epilogue.is_empty() && node.prologues.is_empty()
 }
 
 impl MemoryPlan {
@@ -232,7 +213,7 @@ impl Aliasing {
         for (index, node) in graph.nodes.iter().enumerate() {
             let fits = |offset: &usize| offset.is_multiple_of(granularity.view);
             match view(graph, node).filter(|view| view.offsets().iter().all(fits)) {
-                Some(View::Parts(offsets)) if is_plain(node) => {
+                Some(View::Parts(offsets)) if node.is_plain() => {
                     // A view of a view is one of the whole value, so that chains of views stay short.
                     let home = self.home(node.inputs[0].expect("a view has an operand").index());
                     for (output, offset) in node.outputs.iter().zip(offsets) {
@@ -240,7 +221,7 @@ impl Aliasing {
                     }
                     self.views[index] = true;
                 }
-                Some(View::Joined(offsets)) if is_plain(node) => {
+                Some(View::Joined(offsets)) if node.is_plain() => {
                     let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
                     // Each operand must be computed, live in memory of its own, and be needed at one place only once.
                     let mut movable = |id: &ValueId| {
@@ -285,7 +266,7 @@ impl Aliasing {
             lifetime.last = lifetime.last.max(at);
         };
         for (index, node) in graph.nodes.iter().enumerate() {
-            node.inputs.iter().flatten().chain(&node.outputs).for_each(|&id| need(id, index));
+            node.reads().chain(&node.outputs).for_each(|&id| need(id, index));
         }
         self.copies.iter().for_each(|&(id, _)| need(id, graph.nodes.len()));
         lifetimes
@@ -296,6 +277,7 @@ impl Aliasing {
 mod tests {
     use super::*;
     use crate::ir::parse;
+    use crate::testing::CPU;
 
     #[test]
     fn a_chain_alternates_between_two_blocks() {
@@ -308,7 +290,7 @@ mod tests {
              %5 = exp %4
              output y = %5",
         );
-        let plan = plan(&graph, &[0; 5], true, Granularity::CPU);
+        let plan = plan(&graph, &[0; 5], true, CPU.granularity);
         assert_eq!(plan.arena, 512);
         assert_eq!(plan.places[0].unwrap().space, Space::Input(0));
         assert_eq!(plan.places[5].unwrap().space, Space::Output(0));
@@ -326,7 +308,7 @@ mod tests {
              output y = %5
              output z = %3",
         );
-        let plan = plan(&graph, &[0, 100, 0, 0, 0], true, Granularity::CPU);
+        let plan = plan(&graph, &[0, 100, 0, 0, 0], true, CPU.granularity);
         let place = |i: usize| plan.places[i].unwrap();
         for (a, b) in [(1, 2), (1, 4), (2, 4)] {
             assert!(!place(a).overlaps(&place(b)), "%{a} and %{b}");
@@ -338,7 +320,7 @@ mod tests {
     #[test]
     fn an_operand_under_two_names_is_copied() {
         let graph = parse("%0 = input x float32 [2]\n%1 = abs %0\noutput y = %1\noutput z = %1");
-        let plan = plan(&graph, &[0], true, Granularity::CPU);
+        let plan = plan(&graph, &[0], true, CPU.granularity);
         assert_eq!(plan.copies(), [(ValueId(1), 1)]);
     }
 
@@ -352,7 +334,7 @@ mod tests {
              %4 = abs %3
              output y = %4",
         );
-        let plan = plan(&graph, &[0; 4], true, Granularity::CPU);
+        let plan = plan(&graph, &[0; 4], true, CPU.granularity);
         let place = |i: usize| plan.places[i].unwrap();
         assert_eq!(place(2), place(1));
         assert_eq!(place(3), Place { offset: place(1).offset + 64, bytes: 128, ..place(1) });
@@ -370,7 +352,7 @@ mod tests {
              %4 = neg %3
              output y = %4",
         );
-        let plan = plan(&graph, &[0; 4], true, Granularity::CPU);
+        let plan = plan(&graph, &[0; 4], true, CPU.granularity);
         let place = |i: usize| plan.places[i].unwrap();
         assert_eq!((place(1).offset, place(2).offset), (place(3).offset, place(3).offset + 64));
         assert_eq!(plan.views(), [false, false, true, false]);
@@ -379,14 +361,14 @@ mod tests {
     #[test]
     fn a_view_of_an_input_is_copied_to_its_output() {
         let graph = parse("%0 = input x float32 [4]\n%1 = reshape %0 newShape=[2, 2]\noutput y = %1");
-        let plan = plan(&graph, &[0], true, Granularity::CPU);
+        let plan = plan(&graph, &[0], true, CPU.granularity);
         assert_eq!(plan.copies(), [(ValueId(1), 0)]);
     }
 
     #[test]
     fn an_input_is_not_computed_inside_of_a_concatenation() {
         let graph = parse("%0 = input x float32 [1, 4]\n%1 = abs %0\n%2 = concat %0 %1 axis=0\noutput y = %2");
-        assert_eq!(plan(&graph, &[0; 2], true, Granularity::CPU).views(), [false, false]);
+        assert_eq!(plan(&graph, &[0; 2], true, CPU.granularity).views(), [false, false]);
     }
 
     #[test]
@@ -396,7 +378,7 @@ mod tests {
             text += &format!("%{} = reshape %{i} newShape={}\n", i + 1, ["[64]", "[4, 16]"][i % 2]);
         }
         let graph = parse(&(text + "%z = abs %2000\noutput y = %z"));
-        let plan = plan(&graph, &vec![0; graph.nodes.len()], true, Granularity::CPU);
+        let plan = plan(&graph, &vec![0; graph.nodes.len()], true, CPU.granularity);
         assert_eq!(plan.places[2000], plan.places[1]);
     }
 

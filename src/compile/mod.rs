@@ -10,95 +10,22 @@ pub mod patterns;
 pub mod prologue;
 pub mod quantized;
 pub mod simplify;
+mod target;
 pub mod transposed;
 pub mod views;
 
+pub use target::{Evaluate, Granularity, Passes, Reads, Target};
+
 use crate::error::Result;
-use crate::ir::{Graph, Node};
-use crate::memory::Buffer;
+use crate::ir::Graph;
 use std::collections::HashSet;
 
-/// Computes the bytes of the outputs of a node whose operands are all constants.
-pub type Evaluate<'a> = &'a dyn Fn(&Graph, &Node) -> Result<Vec<Buffer>>;
-
-macro_rules! passes {
-    ($($(#[$meta:meta])* $name:ident,)*) => {
-        /// Which passes run. Each can be switched off, to find out which one is to blame.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct Passes { $($(#[$meta])* pub $name: bool,)* }
-
-        impl Passes {
-            /// Every pass.
-            pub const ALL: Passes = Passes { $($name: true,)* };
-            /// No pass.
-            pub const NONE: Passes = Passes { $($name: false,)* };
-            /// Their names.
-            pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
-
-            /// The passes that are in both.
-            pub const fn and(self, other: Passes) -> Passes {
-                Passes { $($name: self.$name && other.$name,)* }
-            }
-
-            /// Every pass but the one of that name; `None` if there is none.
-            fn remove(&mut self, name: &str) -> Option<()> {
-                match name {
-                    $(stringify!($name) => self.$name = false,)*
-                    _ => return None,
-                }
-                Some(())
-            }
-
-            /// The names of those that run, in the order in which they do.
-            pub fn enabled(&self) -> impl Iterator<Item = &'static str> {
-                [$((stringify!($name), self.$name),)*].into_iter().filter(|(_, runs)| *runs).map(|(name, _)| name)
-            }
-        }
-    };
-}
-
-passes! {
-    /// Computes nodes whose operands are constants.
-    fold,
-    /// Removes what changes nothing.
-    simplify,
-    /// Makes what is written out in many operators one.
-    patterns,
-    /// Makes what scales, shifts and pads convolutions part of them.
-    affine,
-    /// Lets networks of convolutions compute with channels last.
-    layout,
-    /// Makes products of quantised tensors operators on integers.
-    quantized,
-    /// Makes element-wise operators the epilogue of the product that they follow.
-    epilogues,
-    /// Makes chains of element-wise operators one.
-    chains,
-    /// Makes element-wise operators the prologue of what alone reads their result, and leaves weights quantised.
-    prologues,
-    /// Lets views share memory.
-    views,
-    /// Computes convolutions with 3 by 3 filters by Winograd's algorithm where that pays.
-    winograd,
-}
-
-impl Passes {
-    /// Every pass but those in `names`, separated by commas, or `all`; `None` for an unknown name.
-    pub fn without(names: &str) -> Option<Passes> {
-        if names == "all" {
-            return Some(Passes::NONE);
-        }
-        let mut passes = Passes::ALL;
-        names.split(',').try_for_each(|name| passes.remove(name.trim()))?;
-        Some(passes)
-    }
-}
-
-/// Runs the passes on `graph`.
+/// Runs those of `passes` on `graph` that `target` has kernels for, and gives them.
 ///
 /// # Errors
 /// An `UnknownError` when there is no memory for folded constants, an `OperationError` when a mapped one cannot be read.
-pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result<()> {
+pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<Passes> {
+    let passes = passes.and(target.passes);
     if passes.prologues {
         // Before products look for transposed constants.
         quantized::sink(graph)?;
@@ -109,24 +36,24 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
         transposed::transpose_in_products(graph);
         check(graph);
     }
-    tidy(graph, passes, evaluate)?;
+    tidy(graph, target, passes, evaluate)?;
     if passes.patterns {
         for fuse in [patterns::fuse_gelu, patterns::fuse_normalizations, patterns::fuse_attention] {
             fuse(graph);
             check(graph);
         }
-        tidy(graph, passes, evaluate)?;
+        tidy(graph, target, passes, evaluate)?;
     }
     // The filters that it writes out are to be computed now, not at each dispatch.
     if passes.affine && passes.fold {
         affine::absorb_affine(graph);
         check(graph);
-        tidy(graph, passes, evaluate)?;
+        tidy(graph, target, passes, evaluate)?;
     }
     if passes.layout {
         layout::channels_last(graph);
         check(graph);
-        tidy(graph, passes, evaluate)?;
+        tidy(graph, target, passes, evaluate)?;
     }
     if passes.quantized {
         quantized::quantized(graph, evaluate)?;
@@ -137,7 +64,7 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
         }
     }
     if passes.epilogues {
-        fuse::fuse_epilogues(graph);
+        fuse::fuse_epilogues(graph, target);
         check(graph);
     }
     if passes.chains {
@@ -145,20 +72,20 @@ pub fn optimize(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result
         check(graph);
     }
     if passes.prologues {
-        prologue::fuse_prologues(graph)?;
+        prologue::fuse_prologues(graph, target)?;
         check(graph);
     }
     graph.sort_origins();
-    Ok(())
+    Ok(passes)
 }
 
 /// Computes what has become constant, and removes what has come to do nothing.
-fn tidy(graph: &mut Graph, passes: Passes, evaluate: Evaluate) -> Result<()> {
+fn tidy(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<()> {
     if passes.fold {
         // What products of quantised tensors read stays quantised until they are fused.
         let mut keep = if passes.quantized { quantized::weights(graph) } else { HashSet::new() };
         if passes.prologues {
-            keep.extend(prologue::weights(graph));
+            keep.extend(prologue::weights(graph, target));
         }
         fold::fold(graph, &keep, evaluate)?;
         check(graph);
@@ -179,14 +106,13 @@ fn check(graph: &Graph) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reference;
+    use crate::testing::CPU;
 
     /// The operators of the compiled graph with their origins.
     fn compiled(text: &str) -> Vec<(&'static str, Vec<u32>)> {
         let mut graph = crate::ir::parse(text);
-        let evaluate = |graph: &Graph, node: &Node| {
-            node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect()
-        };
-        optimize(&mut graph, Passes::ALL, &evaluate).unwrap();
+        optimize(&mut graph, &CPU, Passes::ALL, &reference::evaluate).unwrap();
         graph.nodes.into_iter().map(|node| (node.op.rule().name, node.origins)).collect()
     }
 

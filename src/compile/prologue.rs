@@ -3,12 +3,13 @@
 //! values while it does.
 
 use super::fuse::program;
+use super::{Reads, Target};
 use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Prologue, Source, Storage, ValueId, is_cheap};
-use crate::ops::Op;
 use crate::ops::fused::Fused;
+use crate::ops::{Api, Op};
 use crate::shape::Descriptor;
 use std::collections::{HashMap, HashSet};
 
@@ -20,32 +21,6 @@ const MAX_OPERANDS: usize = 8;
 
 /// The most reshapes between an operand and what computes it.
 const MAX_RESHAPES: usize = 8;
-
-/// How often the kernel of an operator reads the elements of an operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reads {
-    /// About once each: whatever comes before costs no more there than in a kernel of its own.
-    Once,
-    /// Many times: only what costs less than the bytes that it saves may be computed each time.
-    Often,
-    /// In a way that leaves no room for computing.
-    Never,
-}
-
-fn reads(op: &Op, operand: usize) -> Reads {
-    match (op, operand) {
-        (Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_), 0 | 1) => Reads::Often,
-        (Op::Attention(_), 0..=2) => Reads::Often,
-        (Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_), 0) => Reads::Often,
-        (Op::Expand(_) | Op::Tile(_) | Op::Pool2d(_) | Op::Resample2d(_), 0) => Reads::Often,
-        (Op::Gru(_) | Op::GruCell(_) | Op::Lstm(_) | Op::LstmCell(_), 1 | 2) => Reads::Often,
-        (Op::Slice(_) | Op::Transpose(_) | Op::Reverse(_) | Op::Pad(_) | Op::Triangular(_), 0) => Reads::Once,
-        (Op::Reduce(_) | Op::Softmax(_) | Op::CumulativeSum(_), 0) => Reads::Once,
-        (Op::BatchNormalization(_) | Op::InstanceNormalization(_), 0) => Reads::Once,
-        (Op::LayerNormalization(_) | Op::RmsNormalization(_), 0) => Reads::Once,
-        _ => Reads::Never,
-    }
-}
 
 /// Whether reading the elements of `producer` by its operands takes fewer bytes, and little else.
 fn saves_bytes(graph: &Graph, producer: &Node, program: &Fused) -> bool {
@@ -74,7 +49,7 @@ impl Found {
         while way.len() <= MAX_RESHAPES {
             let index = producers[way[way.len() - 1].index()]?;
             let node = &graph.nodes[index];
-            if let Op::Reshape(_) = node.op {
+            if let Api(Op::Reshape(_)) = node.op {
                 way.push(node.inputs[0]?);
                 continue;
             }
@@ -85,9 +60,9 @@ impl Found {
         None
     }
 
-    /// Whether the kernel of `op` can compute what was found while it reads its operand of that index.
-    fn fits(&self, graph: &Graph, op: &Op, operand: usize) -> bool {
-        match reads(op, operand) {
+    /// Whether a kernel can compute what was found while it reads its operand so often.
+    fn fits(&self, graph: &Graph, reads: Reads) -> bool {
+        match reads {
             Reads::Once => true,
             Reads::Often => saves_bytes(graph, &graph.nodes[self.producer], &self.program),
             Reads::Never => false,
@@ -97,7 +72,7 @@ impl Found {
 
 /// The program of `quantizeLinear()` or `dequantizeLinear()` with blocks.
 fn blockwise(graph: &Graph, node: &Node) -> Option<Fused> {
-    let Op::Quantize(op) = &node.op else { return None };
+    let Api(Op::Quantize(op)) = &node.op else { return None };
     let types: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).dtype).collect();
     Some(Fused::single(op.elementwise(), &types))
 }
@@ -106,23 +81,24 @@ fn blockwise(graph: &Graph, node: &Node) -> Option<Fused> {
 fn known_values(graph: &Graph) -> Vec<bool> {
     let mut known: Vec<bool> = graph.values.iter().map(|value| value.constant().is_some()).collect();
     for node in &graph.nodes {
-        let all = node.inputs.iter().flatten().all(|id| known[id.index()]);
+        let all = node.reads().all(|id| known[id.index()]);
         node.outputs.iter().for_each(|id| known[id.index()] = all);
     }
     known
 }
 
 /// The values that constants stored in few bits stand for, which must not be folded: all of their readers compute them.
-pub fn weights(graph: &Graph) -> HashSet<ValueId> {
+pub fn weights(graph: &Graph, &Target { reads, .. }: &Target) -> HashSet<ValueId> {
     let (producers, known) = (graph.producers(), known_values(graph));
     // Whether all readers that were seen so far compute the value; readers come from behind.
     let mut computed = vec![true; graph.values.len()];
     graph.outputs.iter().for_each(|(_, id)| computed[id.index()] = false);
     let mut kept = HashSet::new();
     for node in graph.nodes.iter().rev() {
+        node.epilogue.operands.iter().for_each(|id| computed[id.index()] = false);
         for (operand, id) in node.inputs.iter().enumerate().filter_map(|(index, id)| Some((index, (*id)?))) {
             let fits = || match &node.op {
-                Op::Reshape(_) => computed[node.outputs[0].index()],
+                Api(Op::Reshape(_)) => computed[node.outputs[0].index()],
                 op if reads(op, operand) == Reads::Never => false,
                 _ => Found::of(graph, &producers, &known, id).is_some_and(|found| {
                     found.known && saves_bytes(graph, &graph.nodes[found.producer], &found.program)
@@ -148,19 +124,19 @@ pub fn weights(graph: &Graph) -> HashSet<ValueId> {
 ///
 /// # Errors
 /// An `UnknownError` when there is no memory for packed constants, an `OperationError` when a mapped one cannot be read.
-pub fn fuse_prologues(graph: &mut Graph) -> Result<()> {
+pub fn fuse_prologues(graph: &mut Graph, &Target { reads, .. }: &Target) -> Result<()> {
     let (producers, known) = (graph.producers(), known_values(graph));
     let mut uses = graph.use_counts();
     let mut packed = HashMap::new();
     for index in 0..graph.nodes.len() {
-        let row = graph.nodes[index].operands().0.len();
+        let row = graph.nodes[index].inputs.len();
         for operand in 0..row {
             let node = &graph.nodes[index];
             let Some(id) = node.inputs[operand].filter(|_| reads(&node.op, operand) != Reads::Never) else { continue };
             let Some(found) = Found::of(graph, &producers, &known, id) else { continue };
             let alone = found.way.iter().all(|id| uses[id.index()] == 1);
-            let own = node.inputs.iter().flatten().count();
-            if !found.fits(graph, &node.op, operand)
+            let own = node.reads().count();
+            if !found.fits(graph, reads(&node.op, operand))
                 || !(alone || found.known)
                 || own + found.program.inputs - 1 > MAX_OPERANDS
             {
@@ -206,15 +182,8 @@ fn take(
     let node = &mut graph.nodes[index];
     node.absorb(origins);
     node.inputs[operand] = Some(first);
-    // An epilogue stands behind a whole row, and prologues behind that.
-    if node.epilogue.is_empty() && node.prologues.is_empty() {
-        let row = node.op.rule().operands;
-        if !row.iter().any(|operand| operand.variadic) {
-            node.inputs.resize(row.len(), None);
-        }
-    }
-    node.inputs.extend(operands.map(Some));
-    node.prologues.push(Prologue { operand, descriptor, shape, program: found.program, storage });
+    let others = operands.collect();
+    node.prologues.push(Prologue { operand, others, descriptor, shape, program: found.program, storage });
     Ok(())
 }
 
@@ -249,17 +218,13 @@ fn nibbles(graph: &mut Graph, id: ValueId, packed: &mut HashMap<ValueId, Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::Passes;
-    use crate::cpu::arena::Arena;
-    use crate::cpu::plan::optimized;
-    use crate::cpu::schedule::pool::Threads;
-    use crate::cpu::simd::Isa;
-    use crate::cpu::steps::Env;
+    use crate::compile::{Passes, optimize};
     use crate::ir::parse;
-    use crate::testing::{Tolerance, check, check_pass, check_pass_changes_nothing};
+    use crate::reference;
+    use crate::testing::{GPU, Tolerance, check, check_pass, check_pass_changes_nothing};
 
     fn fuse(graph: &mut Graph) {
-        fuse_prologues(graph).unwrap();
+        fuse_prologues(graph, &GPU).unwrap();
     }
 
     #[test]
@@ -376,10 +341,8 @@ mod tests {
 
     /// The bytes of all constants of the compiled graph.
     fn constants(text: &str) -> usize {
-        let threads = Threads::new(1).expect("a thread");
-        let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
-        let passes = Passes { quantized: false, layout: false, ..Passes::ALL };
-        let graph = optimized(parse(text), &env, passes).expect("a graph");
+        let mut graph = parse(text);
+        optimize(&mut graph, &GPU, Passes::ALL, &reference::evaluate).expect("a graph");
         graph.values.iter().filter_map(|value| value.constant()).map(|constant| constant.len()).sum()
     }
 

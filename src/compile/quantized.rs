@@ -11,7 +11,6 @@ use crate::dtype::{DataType, Element};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::memory::elements;
-use crate::ops::Op;
 use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::quantize::Quantize;
@@ -19,6 +18,7 @@ use crate::ops::quantized::{MAX_DEPTH, Product, Quantized, Scale, is_single};
 use crate::ops::reshape::Reshape;
 use crate::ops::spatial::InputLayout;
 use crate::ops::transpose::Transpose;
+use crate::ops::{Api, Op, Operation};
 use crate::shape::Descriptor;
 use std::collections::HashSet;
 
@@ -52,8 +52,8 @@ pub fn weights(graph: &Graph) -> HashSet<ValueId> {
             let node = producer(id)?;
             id = node.inputs[0]?;
             match &node.op {
-                Op::Quantize(Quantize::DequantizeLinear) => return is_byte(graph, id).then_some((way, id)),
-                Op::Transpose(_) | Op::Reshape(_) => way.push(id),
+                Api(Op::Quantize(Quantize::DequantizeLinear)) => return is_byte(graph, id).then_some((way, id)),
+                Api(Op::Transpose(_) | Op::Reshape(_)) => way.push(id),
                 _ => return None,
             }
         }
@@ -73,15 +73,15 @@ fn is_known(graph: &Graph, producers: &[Option<usize>], mut id: ValueId) -> bool
     for _ in 0..MAX_MOVES {
         let Some(node) = producers[id.index()].map(|index| &graph.nodes[index]) else { break };
         match (&node.op, node.inputs[0]) {
-            (Op::Transpose(_) | Op::Reshape(_), Some(input)) => id = input,
+            (Api(Op::Transpose(_) | Op::Reshape(_)), Some(input)) => id = input,
             _ => return false,
         }
     }
     graph.value(id).constant().is_some()
 }
 
-fn is_product(op: &Op) -> bool {
-    matches!(op, Op::Conv2d(_) | Op::Gemm(_) | Op::Matmul(_))
+fn is_product(op: &Operation) -> bool {
+    matches!(op, Api(Op::Conv2d(_) | Op::Gemm(_) | Op::Matmul(_)))
 }
 
 fn is_byte(graph: &Graph, id: ValueId) -> bool {
@@ -98,7 +98,7 @@ pub(super) fn sink(graph: &mut Graph) -> Result<()> {
         if let Some(operands) = operands {
             let output = graph.descriptor(node.outputs[0]).clone();
             let shape = |id: ValueId, graph: &Graph| match &node.op {
-                Op::Transpose(op) => {
+                Api(Op::Transpose(op)) => {
                     let shape = &graph.descriptor(id).shape;
                     op.axes(shape.len()).iter().map(|&axis| shape[axis]).collect::<Vec<_>>()
                 }
@@ -109,7 +109,7 @@ pub(super) fn sink(graph: &mut Graph) -> Result<()> {
                 let descriptor = Descriptor::new(graph.descriptor(id).dtype, shape(id, graph));
                 let to = graph.add_value(descriptor.clone(), Source::Node);
                 let op = match &node.op {
-                    Op::Transpose(op) => op.clone().into(),
+                    Api(Op::Transpose(op)) => op.clone().into(),
                     _ => Reshape { new_shape: descriptor.shape }.into(),
                 };
                 nodes.push(Node { op, inputs: vec![Some(id)], outputs: vec![to], origins: Vec::new(), ..node.clone() });
@@ -129,11 +129,11 @@ pub(super) fn sink(graph: &mut Graph) -> Result<()> {
 /// The operands of `dequantize`, if that is `dequantizeLinear` of bytes and `node` moves its elements in a way that scales
 /// can follow.
 fn moved(graph: &Graph, dequantize: &Node, node: &Node) -> Option<[ValueId; 3]> {
-    let Op::Quantize(Quantize::DequantizeLinear) = dequantize.op else { return None };
+    let Api(Op::Quantize(Quantize::DequantizeLinear)) = dequantize.op else { return None };
     let &[Some(input), Some(scale), Some(zero)] = dequantize.inputs.as_slice() else { return None };
     let follows = match &node.op {
-        Op::Transpose(_) => true,
-        Op::Reshape(_) => graph.descriptor(scale).count() == 1,
+        Api(Op::Transpose(_)) => true,
+        Api(Op::Reshape(_)) => graph.descriptor(scale).count() == 1,
         _ => false,
     };
     (follows && is_byte(graph, input)).then_some([input, scale, zero])
@@ -145,7 +145,7 @@ fn cancel(graph: &mut Graph) -> Result<()> {
     let producers = graph.producers();
     for index in 0..graph.nodes.len() {
         let node = &graph.nodes[index];
-        let Op::Quantize(Quantize::QuantizeLinear) = node.op else { continue };
+        let Api(Op::Quantize(Quantize::QuantizeLinear)) = node.op else { continue };
         let Some((input, scale)) = dequantized(graph, &producers, node.inputs[0])? else { continue };
         let own = scale_of(graph, node)?;
         if own == Some(scale) && graph.descriptor(input) == graph.descriptor(node.outputs[0]) {
@@ -160,7 +160,7 @@ fn cancel(graph: &mut Graph) -> Result<()> {
 fn dequantized(graph: &Graph, producers: &[Option<usize>], id: Option<ValueId>) -> Result<Option<(ValueId, Scale)>> {
     let Some(node) = id.and_then(|id| producers[id.index()]).map(|index| &graph.nodes[index]) else { return Ok(None) };
     match (&node.op, node.inputs[0]) {
-        (Op::Quantize(Quantize::DequantizeLinear), Some(input)) if is_byte(graph, input) => {
+        (Api(Op::Quantize(Quantize::DequantizeLinear)), Some(input)) if is_byte(graph, input) => {
             Ok(scale_of(graph, node)?.map(|scale| (input, scale)))
         }
         _ => Ok(None),
@@ -238,7 +238,7 @@ fn fuse(graph: &mut Graph) -> Result<()> {
     let (uses, producers) = (graph.use_counts(), graph.producers());
     let mut readers = vec![None; graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
-        node.inputs.iter().flatten().for_each(|id| readers[id.index()] = Some(index));
+        node.reads().for_each(|id| readers[id.index()] = Some(index));
     }
     let search = Search { graph, uses: &uses, producers: &producers, readers: &readers };
     let mut all: Vec<Option<Found>> = (0..graph.nodes.len()).map(|_| None).collect();
@@ -287,7 +287,7 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
     }
     let given = inputs.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     inputs.truncate(given);
-    let product = |op: Op, inputs, outputs, origins| Node {
+    let product = |op: Operation, inputs, outputs, origins| Node {
         op,
         label: node.label.clone(),
         inputs,
@@ -303,7 +303,8 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
         inputs[FACTOR] = Some(flat);
     }
     let Product::Conv2d(options @ Conv2dAttributes { input_layout: InputLayout::Nchw, .. }) = &found.op.product else {
-        nodes.push(product(found.op.clone().into(), inputs, node.outputs.clone(), node.origins.clone()));
+        let op = Operation::Fusion(found.op.clone().into());
+        nodes.push(product(op, inputs, node.outputs.clone(), node.origins.clone()));
         return Ok(nodes.len() - 1);
     };
     // The operator wants the channels last.
@@ -323,7 +324,7 @@ fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> 
     inputs[0] = Some(image);
     let options = Conv2dAttributes { input_layout: InputLayout::Nhwc, ..options.clone() };
     let op = Quantized { product: Product::Conv2d(options), ..found.op.clone() };
-    nodes.push(product(op.into(), inputs, vec![result], node.origins.clone()));
+    nodes.push(product(Operation::Fusion(op.into()), inputs, vec![result], node.origins.clone()));
     nodes.push(transpose(result, to_first, output));
     Ok(nodes.len() - 2)
 }
@@ -365,7 +366,7 @@ impl Search<'_> {
             return Ok(Some((Input { bytes, zero: None, factor: None }, scale)));
         }
         let node = id.and_then(|id| self.producers[id.index()]).map(|index| &self.graph.nodes[index]);
-        let Some((Op::Quantize(Quantize::DequantizeLinear), &[Some(bytes), Some(scale), Some(zero)])) =
+        let Some((Api(Op::Quantize(Quantize::DequantizeLinear)), &[Some(bytes), Some(scale), Some(zero)])) =
             node.map(|node| (&node.op, node.inputs.as_slice()))
         else {
             return Ok(None);
@@ -388,7 +389,7 @@ impl Search<'_> {
 
     /// The bytes of a constant filter, and the scale and zero point of every output channel.
     fn filter(&self, op: &Quantized, node: &Node) -> Result<Option<Filter>> {
-        let (Op::Quantize(Quantize::DequantizeLinear), [Some(filter), Some(scale), Some(zero)]) =
+        let (Api(Op::Quantize(Quantize::DequantizeLinear)), [Some(filter), Some(scale), Some(zero)]) =
             (&node.op, node.inputs.as_slice())
         else {
             return Ok(None);
@@ -440,11 +441,11 @@ impl Search<'_> {
             let node = &self.graph.nodes[index];
             let clamped = found.op.min != f32::NEG_INFINITY || found.op.max != f32::INFINITY;
             match &node.op {
-                Op::Elementwise(Elementwise::Relu) => found.clamp(0.0, f32::INFINITY),
-                Op::Elementwise(Elementwise::Clamp { min, max }) => {
+                Api(Op::Elementwise(Elementwise::Relu)) => found.clamp(0.0, f32::INFINITY),
+                Api(Op::Elementwise(Elementwise::Clamp { min, max })) => {
                     found.clamp(min.to_f64() as f32, max.to_f64() as f32)
                 }
-                Op::Elementwise(Elementwise::Mul)
+                Api(Op::Elementwise(Elementwise::Mul))
                     if found.input.factor.is_none()
                         && found.bias.is_empty()
                         && !clamped
@@ -462,14 +463,14 @@ impl Search<'_> {
                     }
                     found.input.factor = Some(other);
                 }
-                Op::Elementwise(Elementwise::Add) if found.bias.is_empty() && !clamped => {
+                Api(Op::Elementwise(Elementwise::Add)) if found.bias.is_empty() && !clamped => {
                     let other = node.inputs.iter().flatten().find(|&&id| id != result);
                     let same_shape = self.graph.descriptor(node.outputs[0]) == self.graph.descriptor(result);
                     let Some(&other) = other.filter(|_| same_shape) else { return Ok(()) };
                     let Some(bias) = self.bias(other, channels, from_end)? else { return Ok(()) };
                     found.bias = bias;
                 }
-                Op::Quantize(Quantize::QuantizeLinear)
+                Api(Op::Quantize(Quantize::QuantizeLinear))
                     if is_byte(self.graph, node.outputs[0])
                         && found.input.zero.is_none()
                         && found.input.factor.is_none() =>
@@ -523,9 +524,9 @@ fn kind(graph: &Graph, node: &Node) -> Option<Product> {
         return None;
     }
     match &node.op {
-        Op::Conv2d(op) => Some(Product::Conv2d(op.attributes.clone())),
-        Op::Matmul(_) if graph.descriptor(node.inputs[1]?).rank() == 2 => Some(Product::Matmul),
-        Op::Gemm(op) => {
+        Api(Op::Conv2d(op)) => Some(Product::Conv2d(op.attributes.clone())),
+        Api(Op::Matmul(_)) if graph.descriptor(node.inputs[1]?).rank() == 2 => Some(Product::Matmul),
+        Api(Op::Gemm(op)) => {
             let a = &op.attributes;
             let plain =
                 !a.a_transpose && a.alpha == 1.0 && (a.beta == 1.0 || node.inputs.get(2).is_none_or(Option::is_none));

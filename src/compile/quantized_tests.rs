@@ -1,24 +1,11 @@
 use super::*;
 use crate::compile::{Passes, optimize};
 use crate::ir::parse;
-use crate::memory::Buffer;
-use crate::ops::tensor::Tensor;
-use crate::testing::{Tolerance, check, check_pass, check_pass_changes_nothing};
-
-/// Folds with the oracle.
-fn evaluate(graph: &Graph, node: &Node) -> Result<Vec<Buffer>> {
-    let constant = |id: &ValueId| {
-        let bytes = graph.value(*id).constant().expect("operands are constants").buffer()?;
-        Ok(Tensor::from_bytes(graph.descriptor(*id), bytes.bytes()))
-    };
-    let operands: Vec<Tensor> = node.inputs.iter().flatten().map(constant).collect::<Result<_>>()?;
-    let outputs: Vec<Descriptor> = node.outputs.iter().map(|&id| graph.descriptor(id).clone()).collect();
-    let results = node.op.reference(&operands.iter().map(Some).collect::<Vec<_>>(), &outputs);
-    results.iter().map(|tensor| Buffer::copy_of(&tensor.to_bytes())).collect()
-}
+use crate::reference;
+use crate::testing::{CPU, Tolerance, check, check_pass, check_pass_changes_nothing};
 
 fn pass(graph: &mut Graph) {
-    quantized(graph, &evaluate).expect("memory");
+    quantized(graph, &reference::evaluate).expect("memory");
 }
 
 #[test]
@@ -352,8 +339,8 @@ fn one_bias_for_each_row_is_none_for_each_channel() {
     ] {
         let text = format!("{product}%7 = constant float32 {bias}\n{rest}");
         let mut graph = parse(&text);
-        optimize(&mut graph, Passes { epilogues: false, chains: false, ..crate::cpu::plan::PASSES }, &evaluate)
-            .unwrap();
+        let passes = Passes { epilogues: false, chains: false, ..Passes::ALL };
+        optimize(&mut graph, &CPU, passes, &reference::evaluate).unwrap();
         assert_eq!(operators(&graph), expected, "{bias}: {rest}");
         check(&parse(&text), Tolerance::ulps(8).or_absolute(1e-3));
     }

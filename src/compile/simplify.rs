@@ -1,9 +1,9 @@
 //! Simplification: operators that do nothing go, and chains that move elements become one.
 
 use crate::ir::{Graph, Node, Source, ValueId};
-use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::transpose::Transpose;
+use crate::ops::{Api, Op};
 
 /// Removes what changes nothing and merges transposes and reshapes that follow each other.
 pub fn simplify(graph: &mut Graph) {
@@ -13,9 +13,7 @@ pub fn simplify(graph: &mut Graph) {
     let mut heirs: Vec<Option<usize>> = vec![None; graph.nodes.len()];
     for index in 0..graph.nodes.len() {
         let mut node = graph.nodes[index].clone();
-        for id in node.inputs.iter_mut().flatten() {
-            *id = replacements[id.index()];
-        }
+        node.each_read_mut(|id| *id = replacements[id.index()]);
         if let Some(producer) = merge_with_producer(graph, &producers, &mut node) {
             heirs[producer].get_or_insert(index);
         }
@@ -44,11 +42,11 @@ pub(super) fn does_nothing(graph: &Graph, node: &Node) -> bool {
     }
     let shape = &graph.descriptor(*input).shape;
     match &node.op {
-        Op::Elementwise(Elementwise::Identity | Elementwise::Cast { .. }) => true,
-        Op::Reshape(_) | Op::Expand(_) | Op::Slice(_) => true,
-        Op::Tile(_) | Op::Pad(_) => true,
-        Op::Transpose(op) => op.keeps_order(shape),
-        Op::Concat(_) => node.inputs.len() == 1,
+        Api(Op::Elementwise(Elementwise::Identity | Elementwise::Cast { .. })) => true,
+        Api(Op::Reshape(_) | Op::Expand(_) | Op::Slice(_)) => true,
+        Api(Op::Tile(_) | Op::Pad(_)) => true,
+        Api(Op::Transpose(op)) => op.keeps_order(shape),
+        Api(Op::Concat(_)) => node.inputs.len() == 1,
         _ => false,
     }
 }
@@ -60,14 +58,14 @@ fn merge_with_producer(graph: &Graph, producers: &[Option<usize>], node: &mut No
     let index = producers[input.index()]?;
     let producer = &graph.nodes[index];
     match (&mut node.op, &producer.op) {
-        (Op::Transpose(outer), Op::Transpose(inner)) => {
+        (Api(Op::Transpose(outer)), Api(Op::Transpose(inner))) => {
             let rank = graph.descriptor(input).rank();
             let inner = inner.axes(rank);
             let axes = outer.axes(rank).into_iter().map(|axis| inner[axis] as u32).collect();
             *outer = Transpose { permutation: Some(axes) };
             node.inputs = producer.inputs.clone();
         }
-        (Op::Reshape(_), Op::Reshape(_)) => node.inputs = producer.inputs.clone(),
+        (Api(Op::Reshape(_)), Api(Op::Reshape(_))) => node.inputs = producer.inputs.clone(),
         _ => return None,
     }
     Some(index)

@@ -3,9 +3,9 @@
 
 use crate::dimension::Dim;
 use crate::ir::{Graph, Node, Source, ValueId};
-use crate::ops::Op;
 use crate::ops::matmul::{Gemm, GemmAttributes};
 use crate::ops::reshape::Reshape;
+use crate::ops::{Api, Op};
 use crate::shape::Descriptor;
 use std::collections::HashMap;
 
@@ -19,12 +19,12 @@ pub fn transpose_in_products(graph: &mut Graph) {
     for mut node in std::mem::take(&mut graph.nodes) {
         let constant = node.inputs.get(1).copied().flatten().and_then(|b| constants.get(&b).copied());
         match (&mut node.op, constant) {
-            (Op::Gemm(gemm), Some(constant)) => {
+            (Api(Op::Gemm(gemm)), Some(constant)) => {
                 gemm.attributes.b_transpose ^= true;
                 node.inputs[1] = Some(constant);
                 graph.nodes.push(node);
             }
-            (Op::Matmul(_), Some(constant)) => push_gemm(graph, &node, constant),
+            (Api(Op::Matmul(_)), Some(constant)) => push_gemm(graph, &node, constant),
             _ => graph.nodes.push(node),
         }
     }
@@ -33,7 +33,7 @@ pub fn transpose_in_products(graph: &mut Graph) {
 
 /// The constant matrix that `node` transposes.
 fn transposed_constant(graph: &Graph, node: &Node) -> Option<ValueId> {
-    let (Op::Transpose(op), [Some(id)]) = (&node.op, node.inputs.as_slice()) else { return None };
+    let (Api(Op::Transpose(op)), [Some(id)]) = (&node.op, node.inputs.as_slice()) else { return None };
     let matrix = graph.value(*id).constant().is_some() && graph.descriptor(*id).rank() == 2;
     (matrix && op.axes(2) == [1, 0]).then_some(*id)
 }

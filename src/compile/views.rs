@@ -2,9 +2,9 @@
 //! that the memory planner can give both the same place and no step is needed.
 
 use crate::ir::{Graph, Node};
-use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::strided::Strided;
+use crate::ops::{Api, Op};
 use crate::shape::Sizes;
 
 /// How the operands and outputs of a node share memory.
@@ -32,17 +32,17 @@ pub fn view(graph: &Graph, node: &Node) -> Option<View> {
     let bytes = |elements: Vec<usize>| elements.into_iter().map(|offset| offset * size).collect();
     let part = |offset: Option<usize>| Some(View::Parts(vec![offset? * size]));
     match &node.op {
-        Op::Elementwise(Elementwise::Identity) => part(Some(0)),
-        Op::Reshape(op) => part(op.contiguous_offset()),
-        Op::Expand(op) => part(op.contiguous_offset(&sizes(0))),
-        Op::Slice(op) => part(op.contiguous_offset(&sizes(0))),
-        Op::Transpose(op) => part(op.contiguous_offset(&sizes(0))),
-        Op::Split(op) => {
+        Api(Op::Elementwise(Elementwise::Identity)) => part(Some(0)),
+        Api(Op::Reshape(op)) => part(op.contiguous_offset()),
+        Api(Op::Expand(op)) => part(op.contiguous_offset(&sizes(0))),
+        Api(Op::Slice(op)) => part(op.contiguous_offset(&sizes(0))),
+        Api(Op::Transpose(op)) => part(op.contiguous_offset(&sizes(0))),
+        Api(Op::Split(op)) => {
             let places = op.strided(&sizes(0));
             let offsets: Option<_> = places.iter().map(Strided::contiguous_offset).collect();
             offsets.map(bytes).map(View::Parts)
         }
-        Op::Concat(op) => {
+        Api(Op::Concat(op)) => {
             let all: Vec<Sizes> = (0..node.inputs.len()).map(sizes).collect();
             let shapes: Vec<&[u32]> = all.iter().map(|sizes| &**sizes).collect();
             op.contiguous_offsets(&shapes).map(bytes).map(View::Joined)

@@ -2,10 +2,11 @@
 //! them for each, would take hours here.
 
 use super::arena::Arena;
-use super::plan::{PASSES, Plan, PlanOptions};
+use super::plan::{Plan, PlanOptions};
 use super::schedule::pool::Threads;
 use super::simd::Isa;
 use super::steps::Env;
+use crate::compile::Passes;
 use crate::dtype::DataType;
 use crate::ir::{Builder, OperandId};
 use crate::memory::{Buffer, elements, elements_mut};
@@ -51,7 +52,7 @@ impl Large {
         let named = outputs.into_iter().enumerate().map(|(index, id)| (index.to_string(), id)).collect();
         let threads = Threads::new(1).unwrap();
         let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
-        let mut plan = Plan::compile(self.0.finish(named), &env, PASSES, PlanOptions::default()).unwrap();
+        let mut plan = Plan::compile(self.0.finish(named), &env, Passes::ALL, PlanOptions::default()).unwrap();
         let buffers = |ports: &[(String, Descriptor)]| -> Vec<Buffer> {
             ports.iter().map(|(_, port)| Buffer::zeroed(port.bytes()).unwrap()).collect()
         };
@@ -206,12 +207,12 @@ fn parts() {
     let mut large = Large::default();
     let mut x = large.input("x", &[2, 8000]);
     for _ in 0..MANY / 8000 {
-        let splits = Splits::Count(8000u32.into());
+        let splits = Splits::Count(8000u32);
         let parts = large.0.add(Split { splits, axis: 1 }, vec![Some(x)], "").unwrap();
         let parts: Vec<_> = parts.into_iter().map(|part| large.add(Softmax { axis: 1 }, &[part])).collect();
         x = large.add(Concat { axis: 1 }, &parts);
         x = large.reshape(x, &[1, 16000]);
-        let splits = Splits::Count(8000u32.into());
+        let splits = Splits::Count(8000u32);
         let parts = large.0.add(Split { splits, axis: 1 }, vec![Some(x)], "").unwrap();
         x = large.add(Concat { axis: 0 }, &parts);
         x = large.reshape(x, &[2, 8000]);

@@ -1,5 +1,6 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
+use super::step::Step;
 use super::steps::arg_min_max::ArgMinMaxStep;
 use super::steps::attention::AttentionStep;
 use super::steps::copy::CopyStep;
@@ -12,7 +13,7 @@ use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
 use super::steps::pool2d::Pool2dStep;
-use super::steps::quantized::QuantizedStep;
+use super::steps::quantized::{FACTOR, Operands, QuantizedStep, ZERO};
 use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
@@ -20,28 +21,29 @@ use super::steps::resample2d::LinearStep;
 use super::steps::scatter::{ScatterElementsStep, ScatterStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::triangular::TriangularStep;
-use super::steps::{Env, Step, quantize};
+use super::steps::{Env, quantize};
 use super::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::ir::{Constant, Graph, Node};
-use crate::ops::Op;
+use crate::ir::{Constant, Epilogue, Graph, Node};
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
+use crate::ops::quantized::Quantized;
 use crate::ops::resample2d::InterpolationMode;
+use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::{Descriptor, Sizes};
 
 /// What lowering knows about a node.
-pub struct Lowering<'a> {
+struct Lowering<'a> {
     /// With what the step will run.
-    pub env: Env<'a>,
+    env: Env<'a>,
     /// Whether Winograd's algorithm may compute convolutions.
-    pub winograd: bool,
-    /// What follows the operator; its operands are the last ones. A step that does it takes it.
-    pub epilogue: Option<&'a Fused>,
+    winograd: bool,
+    /// What follows the operator. A step that does it takes it.
+    epilogue: Option<&'a Epilogue>,
     /// Operands whose raw bytes the step does not read when it runs, because it keeps a packed copy: memory that
     /// nobody else needs is given back.
-    pub packed: Vec<usize>,
+    packed: Vec<usize>,
     graph: &'a Graph,
     node: &'a Node,
 }
@@ -53,44 +55,44 @@ impl<'a> Lowering<'a> {
     }
 
     /// How many operands there are, absent ones included.
-    pub fn count(&self) -> usize {
+    fn count(&self) -> usize {
         self.node.inputs.len()
     }
 
     /// The operand at `index`, if it is given.
-    pub fn given(&self, index: usize) -> Option<&'a Descriptor> {
+    fn given(&self, index: usize) -> Option<&'a Descriptor> {
         self.node.inputs.get(index)?.map(|id| self.graph.descriptor(id))
     }
 
     /// The operand at `index`, which the rule row requires.
-    pub fn input(&self, index: usize) -> &'a Descriptor {
+    fn input(&self, index: usize) -> &'a Descriptor {
         self.given(index).expect("the rule row requires this operand")
     }
 
     /// The operands that are given.
-    pub fn inputs(&self) -> impl Iterator<Item = &'a Descriptor> + use<'a> {
+    fn inputs(&self) -> impl Iterator<Item = &'a Descriptor> + use<'a> {
         let graph = self.graph;
         self.node.inputs.iter().flatten().map(|&id| graph.descriptor(id))
     }
 
     /// The first output.
-    pub fn output(&self) -> &'a Descriptor {
+    fn output(&self) -> &'a Descriptor {
         self.graph.descriptor(self.node.outputs[0])
     }
 
     /// The operand at `index`, if it is a constant. A step that packs one lists it in [`packed`](Self::packed).
-    pub fn constant(&self, index: usize) -> Option<&'a Constant> {
+    fn constant(&self, index: usize) -> Option<&'a Constant> {
         let id = (*self.node.inputs.get(index)?)?;
         self.graph.value(id).constant()
     }
 
     /// The elements of the operand at `index`, if it is a constant.
-    pub fn weights(&self, index: usize) -> Option<Weights<'a>> {
+    fn weights(&self, index: usize) -> Option<Weights<'a>> {
         self.constant(index).map(|constant| Weights::of(constant, self.input(index).dtype))
     }
 
     /// Notes that the step keeps a packed copy of the operand at `index`, if it does.
-    pub fn pack(&mut self, index: usize, keeps: bool) {
+    fn pack(&mut self, index: usize, keeps: bool) {
         self.packed.extend(keeps.then_some(index));
     }
 }
@@ -113,7 +115,10 @@ pub struct Lowered {
 /// If the node has an epilogue that the step does not apply: a pass is wrong.
 pub fn lower(graph: &Graph, node: &Node, env: &Env, winograd: bool) -> Result<Lowered> {
     let mut lowering = Lowering::new(graph, node, env, winograd);
-    let step = lower_op(&node.op, &mut lowering)?;
+    let step = match &node.op {
+        Api(op) => lower_op(op, &mut lowering)?,
+        Operation::Fusion(fusion) => lower_fusion(fusion, &mut lowering)?,
+    };
     assert!(lowering.epilogue.is_none(), "the step of {} applies no epilogue", node.op.rule().name);
     Ok(Lowered { step, packed: lowering.packed })
 }
@@ -122,15 +127,19 @@ pub fn lower(graph: &Graph, node: &Node, env: &Env, winograd: bool) -> Result<Lo
 pub fn resize(step: &mut Step, graph: &Graph, node: &Node, env: &Env, winograd: bool) -> bool {
     let mut l = Lowering::new(graph, node, env, winograd);
     match (step, &node.op) {
-        (Step::Dense(step), op) => {
+        (Step::Dense(step), Api(op)) => {
             let shape = dense_shape(op, &l).expect("a product or convolution");
             let constants = [0, 1].map(|index| l.constant(index).is_some());
             with_following(&mut l, |l, following| step.resize(shape, constants, l.winograd, following))
         }
-        (Step::Quantized(step), Op::Quantized(op)) => step.resize(op, &l),
-        (Step::PackedGather(step), Op::Gather(op)) => step.resize(op, [l.input(0), l.input(1)]),
-        (Step::Elementwise(step), Op::Elementwise(_) | Op::Fused(_)) => step.resize(l.inputs(), l.output()),
-        (Step::Elementwise(step), Op::Quantize(_)) => quantize::resize(step, [0, 1, 2].map(|index| l.input(index))),
+        (Step::Quantized(step), Operation::Fusion(Fusion::Quantized(op))) => {
+            step.resize(op, &l.input(1).sizes(), l.output())
+        }
+        (Step::PackedGather(step), Api(Op::Gather(op))) => step.resize(op, [l.input(0), l.input(1)]),
+        (Step::Elementwise(step), Api(Op::Quantize(_))) => {
+            quantize::resize(step, [0, 1, 2].map(|index| l.input(index)))
+        }
+        (Step::Elementwise(step), _) => step.resize(l.inputs(), l.output()),
         _ => false,
     }
 }
@@ -166,11 +175,6 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
             let types: Vec<DataType> = l.inputs().map(|input| input.dtype).collect();
             ElementwiseStep::new(&Fused::single(*op, &types), l.inputs(), output).into()
         }
-        Op::Fused(program) => ElementwiseStep::new(program, l.inputs(), output).into(),
-        Op::Attention(op) => {
-            let masks = (3..l.count()).filter_map(|index| l.given(index)).map(|mask| mask.dtype).collect();
-            AttentionStep::new(op, output.dtype, masks, l.env.isa).into()
-        }
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
         Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_) => {
             lower_dense(dense_shape(op, l).expect("a product or convolution"), l)?
@@ -192,11 +196,21 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::CumulativeSum(op) => CumulativeSumStep::new(op, l.input(0)).into(),
         Op::Softmax(op) => SoftmaxStep::new(op, l.input(0)).into(),
         Op::Quantize(op) => quantize::step(*op, [l.input(0), l.input(1), l.input(2)], output).into(),
-        Op::Quantized(op) => QuantizedStep::new(op, l)?.into(),
         Op::BatchNormalization(op) => ChannelNormStep::batch(op, l.input(0)).into(),
         Op::InstanceNormalization(op) => ChannelNormStep::instance(op, l.input(0)).into(),
         Op::LayerNormalization(op) => LayerNormStep::new(op, l.input(0)).into(),
-        Op::RmsNormalization(op) => LayerNormStep::root_mean_square(op, l.input(0)).into(),
+    })
+}
+
+fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<Step> {
+    Ok(match fusion {
+        Fusion::Fused(program) => ElementwiseStep::new(program, l.inputs(), l.output()).into(),
+        Fusion::Attention(op) => {
+            let masks = (3..l.count()).filter_map(|index| l.given(index)).map(|mask| mask.dtype).collect();
+            AttentionStep::new(op, l.output().dtype, masks, l.env.isa).into()
+        }
+        Fusion::RmsNormalization(op) => LayerNormStep::root_mean_square(op, l.input(0)).into(),
+        Fusion::Quantized(op) => lower_quantized(op, l)?,
     })
 }
 
@@ -214,12 +228,11 @@ fn dense_shape(op: &Op, l: &Lowering) -> Option<DenseShape> {
 
 /// Calls `work` with what follows the product of a node.
 fn with_following<R>(l: &mut Lowering, work: impl FnOnce(&Lowering, &Following) -> R) -> R {
-    let nothing = Fused::default();
-    let program = l.epilogue.take().unwrap_or(&nothing);
-    let first = l.count() - program.inputs.saturating_sub(1);
-    let addend = (first > 2).then(|| l.given(2)).flatten().map(|_| 2);
-    let operand = |index: usize| l.input(index);
-    work(l, &Following { addend, program, output: l.output(), operand: &operand, first })
+    let nothing = Epilogue::default();
+    let Epilogue { program, operands } = l.epilogue.take().unwrap_or(&nothing);
+    let addend = l.given(2).map(|_| 2);
+    let operands: Vec<&Descriptor> = operands.iter().map(|&id| l.graph.descriptor(id)).collect();
+    work(l, &Following { addend, program, output: l.output(), operands: &operands, first: l.count() })
 }
 
 fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
@@ -227,6 +240,22 @@ fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
     let step = with_following(l, |l, following| DenseStep::new(&l.env, shape, constants, l.winograd, following))?;
     l.packed.extend(step.packed_operands());
     Ok(step.into())
+}
+
+fn lower_quantized(op: &Quantized, l: &mut Lowering) -> Result<Step> {
+    const MADE: &str = "the pass makes this constant";
+    let operands = Operands {
+        input: l.input(0),
+        filter: (l.constant(1).expect(MADE), l.input(1)),
+        scales: l.constant(2).expect(MADE),
+        zeros: l.constant(3),
+        bias: l.constant(4),
+        zero: l.given(ZERO).is_some(),
+        factor: l.given(FACTOR).is_some(),
+        output: l.output(),
+    };
+    (1..ZERO).for_each(|index| l.pack(index, l.given(index).is_some()));
+    Ok(QuantizedStep::new(l.env.isa, op, &operands)?.into())
 }
 
 fn lower_recurrent<C: Cell>(step: RecurrentStep<C>, l: &mut Lowering) -> Step

@@ -11,6 +11,7 @@ pub mod product;
 pub mod readers;
 pub mod schedule;
 pub mod simd;
+pub mod step;
 pub mod steps;
 pub mod weights;
 #[cfg(test)]

@@ -5,13 +5,14 @@ use super::memory::{Memory, Regions, StepPlaces, run_once};
 use super::readers::Readers;
 use super::steps::{Env, Run};
 use super::weights::resident;
-use crate::compile::memory::{Granularity, MemoryPlan, Place, Space};
-use crate::compile::{Passes, optimize};
+use crate::compile::memory::{MemoryPlan, Place, Space};
+use crate::compile::{Granularity, Passes, Reads, Target};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
-use crate::ir::{Filling, Graph, Listing, Node, ValueId};
-use crate::memory::Buffer;
+use crate::ir::{Filling, Graph, Node, ValueId};
+use crate::memory::{ALIGNMENT, Buffer};
 use crate::observe::{Observer, Unobserved};
+use crate::ops::{Api, Op};
 use crate::shape::Descriptor;
 use std::sync::Arc;
 
@@ -40,14 +41,14 @@ const MIN_POOL_BYTES: usize = 1 << 16;
 const MIN_POOL_WORK: u64 = 1 << 18;
 
 /// What a planned step does.
-enum Work {
+enum Action {
     Step(Box<Lowered>),
     /// Copies the operand to the output.
     Copy,
 }
 
 struct PlannedStep {
-    work: Work,
+    action: Action,
     computes: Computes,
     places: StepPlaces,
 }
@@ -80,19 +81,19 @@ impl Plan {
         Plan::of_optimized(&mut graph, origin, env, options)
     }
 
-    /// Lowers `graph`, which is what [`optimized`] has made. The bytes of its constants that only packed copies are read of
+    /// Lowers `graph`, which is what the passes for [`TARGET`] have made. The bytes of its constants that only packed copies are read of
     /// are dropped.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` when a mapped constant
     /// cannot be read.
     pub fn of_optimized(graph: &mut Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
-        let memory = MemoryPlan::new(graph, options.share_views, Granularity::CPU);
+        let memory = MemoryPlan::new(graph, options.share_views, TARGET.granularity);
         let lowered = lower_all(graph, memory.views(), env, options)?;
         let step = |(index, lowered): (usize, Option<Lowered>)| {
-            Some(PlannedStep::new(Work::Step(Box::new(lowered?)), Computes::Node(index as u32)))
+            Some(PlannedStep::new(Action::Step(Box::new(lowered?)), Computes::Node(index as u32)))
         };
-        let copies = memory.copies().iter().map(|(id, _)| PlannedStep::new(Work::Copy, Computes::Copy(*id)));
+        let copies = memory.copies().iter().map(|(id, _)| PlannedStep::new(Action::Copy, Computes::Copy(*id)));
         let steps: Vec<PlannedStep> = lowered.into_iter().enumerate().filter_map(step).chain(copies).collect();
         let describe = |named: &[(String, ValueId)]| {
             named.iter().map(|(name, id)| (name.clone(), graph.descriptor(*id).clone())).collect()
@@ -133,7 +134,7 @@ impl Plan {
         }
         let (winograd, mut repacked) = (self.options.winograd, false);
         for step in &mut self.steps {
-            let (Work::Step(step), Computes::Node(index)) = (&mut step.work, step.computes) else { continue };
+            let (Action::Step(step), Computes::Node(index)) = (&mut step.action, step.computes) else { continue };
             let node = &graph.nodes[index as usize];
             let is_new = |operand: &usize| node.inputs[*operand].is_some_and(|id| sizes.contains(&id));
             let keeps = || !step.packed.iter().any(is_new);
@@ -190,7 +191,7 @@ impl Plan {
     fn place(&mut self, graph: &Graph, env: &Env) {
         let mut scratch = vec![0; graph.nodes.len()];
         for step in &self.steps {
-            if let (Work::Step(lowered), Computes::Node(index)) = (&step.work, step.computes) {
+            if let (Action::Step(lowered), Computes::Node(index)) = (&step.action, step.computes) {
                 scratch[index as usize] = lowered.step.scratch_bytes(env.threads.count());
             }
         }
@@ -198,14 +199,15 @@ impl Plan {
         let Plan { steps, memory, .. } = self;
         let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
         let mut copies = memory.copies().iter();
-        for PlannedStep { work, computes, places } in steps {
-            match (work, *computes) {
-                (Work::Step(lowered), Computes::Node(index)) => {
+        for PlannedStep { action, computes, places } in steps {
+            match (action, *computes) {
+                (Action::Step(lowered), Computes::Node(index)) => {
                     let node = &graph.nodes[index as usize];
                     let input = |(index, id): (usize, &Option<ValueId>)| {
                         id.as_ref().filter(|_| !lowered.packed.contains(&index)).map(place)
                     };
-                    let inputs = node.inputs.iter().enumerate().map(input);
+                    let others = node.epilogue.operands.iter().map(|id| Some(place(id)));
+                    let inputs = node.inputs.iter().enumerate().map(input).chain(others);
                     places.set(inputs, node.outputs.iter().map(place), memory.scratch[index as usize]);
                 }
                 _ => {
@@ -224,10 +226,9 @@ impl Plan {
     /// # Errors
     /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` for an operator that
     /// the draft accepts and does not define, or when a mapped constant cannot be read.
-    pub fn compile(graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
+    pub fn compile(mut graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         graph.check_defined()?;
-        let passes = passes.and(PASSES);
-        let (mut graph, origin) = optimized_with_origin(graph, env, passes)?;
+        let origin = Origin::optimize(&mut graph, &TARGET, passes, &|graph, node| evaluate(graph, node, env))?;
         Plan::of_optimized(&mut graph, origin, env, options)
     }
 
@@ -260,7 +261,7 @@ impl Plan {
 
     /// The buffers of all constants that steps read in place, and of what steps packed; one as often as it is read.
     pub fn weights(&self) -> impl Iterator<Item = &Arc<Buffer>> {
-        self.constants.iter().flatten().chain(self.steps.iter().flat_map(|step| step.work.packed()))
+        self.constants.iter().flatten().chain(self.steps.iter().flat_map(|step| step.action.packed()))
     }
 
     /// Runs the steps on the bytes of the bound tensors, in the arena of `env`.
@@ -310,11 +311,11 @@ impl Plan {
         let mut memory = Memory { arena, inputs, outputs, constants: &self.constants };
         let (steps, regions) = (&self.steps, &mut self.regions);
         let mut run = || {
-            for PlannedStep { work, places, .. } in steps {
+            for PlannedStep { action, places, .. } in steps {
                 observer.begin_step();
-                regions.run(places, &mut memory, |io| match work {
-                    Work::Step(lowered) => lowered.step.run(env, io),
-                    Work::Copy => {
+                regions.run(places, &mut memory, |io| match action {
+                    Action::Step(lowered) => lowered.step.run(env, io),
+                    Action::Copy => {
                         let from = io.input::<u8>(0);
                         io.output::<u8>().copy_from_slice(from);
                     }
@@ -350,7 +351,7 @@ fn lower_all(graph: &mut Graph, views: &[bool], env: &Env, options: PlanOptions)
 /// What the constants and steps of a plan hold. What several of them share counts once, as a constant if it is one.
 fn holdings(constants: &[Option<Arc<Buffer>>], steps: &[PlannedStep], arena: usize) -> Holdings {
     let constants = constants.iter().flatten().map(|buffer| (Arc::as_ptr(buffer), false, buffer.len()));
-    let packed = steps.iter().flat_map(|step| step.work.packed());
+    let packed = steps.iter().flat_map(|step| step.action.packed());
     let mut all: Vec<_> = constants.chain(packed.map(|buffer| (Arc::as_ptr(buffer), true, buffer.len()))).collect();
     all.sort_unstable();
     all.dedup_by_key(|(buffer, ..)| *buffer);
@@ -364,48 +365,33 @@ fn enters_pool(graph: &Graph, steps: &[PlannedStep], env: &Env) -> bool {
     env.threads.count() > 1 && (written >= MIN_POOL_BYTES || work() >= MIN_POOL_WORK)
 }
 
-/// The passes that make operators which there are steps for.
-pub const PASSES: Passes = Passes { prologues: false, ..Passes::ALL };
+/// The CPU, as the compiler sees it.
+pub const TARGET: Target = Target {
+    passes: Passes { prologues: false, ..Passes::ALL },
+    takes_epilogue: |op| matches!(op, Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))),
+    reads: |_, _| Reads::Never,
+    granularity: Granularity { block: ALIGNMENT, view: 1 },
+};
 
-/// What the passes make of `graph`.
-///
-/// # Errors
-/// An `UnknownError` when there is no memory for folded constants.
-pub fn optimized(mut graph: Graph, env: &Env, passes: Passes) -> Result<Graph> {
-    optimize(&mut graph, passes, &|graph, node| evaluate(graph, node, env))?;
-    Ok(graph)
-}
-
-/// As [`optimized`], with what plans of the graph are made of.
-///
-/// # Errors
-/// As [`optimized`].
-pub fn optimized_with_origin(graph: Graph, env: &Env, passes: Passes) -> Result<(Graph, Origin)> {
-    let source = Listing::of(&graph);
-    let graph = optimized(graph, env, passes)?;
-    let origin = Origin::new(source, &graph, passes);
-    Ok((graph, origin))
-}
-
-impl Work {
+impl Action {
     fn packed(&self) -> Vec<&Arc<Buffer>> {
         match self {
-            Work::Step(lowered) => lowered.step.packed(),
-            Work::Copy => Vec::new(),
+            Action::Step(lowered) => lowered.step.packed(),
+            Action::Copy => Vec::new(),
         }
     }
 }
 
 impl PlannedStep {
     /// A step without places yet.
-    fn new(work: Work, computes: Computes) -> PlannedStep {
-        PlannedStep { work, computes, places: StepPlaces::default() }
+    fn new(action: Action, computes: Computes) -> PlannedStep {
+        PlannedStep { action, computes, places: StepPlaces::default() }
     }
 
     fn kernel(&self) -> &'static str {
-        match &self.work {
-            Work::Step(lowered) => lowered.step.kernel(),
-            Work::Copy => "copy",
+        match &self.action {
+            Action::Step(lowered) => lowered.step.kernel(),
+            Action::Copy => "copy",
         }
     }
 
@@ -417,15 +403,16 @@ impl PlannedStep {
 /// The bytes of the outputs of `node`, all of whose operands are constants.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for them.
-fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
+/// An `UnknownError` when there is no memory for them, an `OperationError` when a mapped constant cannot be read.
+pub fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
     let lowered = lower(graph, node, env, false)?;
     // A packed operand is not read again.
-    let operand = |(index, id): (usize, &Option<ValueId>)| {
+    let operand = |(index, id): (usize, Option<ValueId>)| {
         let id = id.filter(|_| !lowered.packed.contains(&index));
         id.map(|id| graph.value(id).constant().expect("operands are constants").buffer()).transpose()
     };
-    let inputs = node.inputs.iter().enumerate().map(operand).collect::<Result<Vec<_>>>()?;
+    let others = node.epilogue.operands.iter().map(|id| Some(*id));
+    let inputs = node.inputs.iter().copied().chain(others).enumerate().map(operand).collect::<Result<Vec<_>>>()?;
     let inputs: Vec<Option<&Buffer>> = inputs.iter().map(Option::as_deref).collect();
     let mut outputs =
         node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect::<Result<Vec<_>>>()?;
@@ -443,7 +430,7 @@ mod tests {
     use crate::ir::{Constant, parse};
 
     /// Images stay as they are, so that every step belongs to an operator of the graph.
-    const PASSES: Passes = Passes { layout: false, ..super::PASSES };
+    const PASSES: Passes = Passes { layout: false, ..TARGET.passes };
 
     fn plan(graph: Graph) -> Plan {
         let threads = Threads::new(1).unwrap();
@@ -514,8 +501,10 @@ mod tests {
         let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
         for text in graphs {
             let at = |n: usize| {
-                let graph = parse(&text.replace("SIZE", &n.to_string()));
-                optimized_with_origin(graph, &env, super::PASSES).unwrap()
+                let mut graph = parse(&text.replace("SIZE", &n.to_string()));
+                let evaluate = |graph: &Graph, node: &Node| evaluate(graph, node, &env);
+                let origin = Origin::optimize(&mut graph, &TARGET, Passes::ALL, &evaluate).unwrap();
+                (graph, origin)
             };
             let (mut graph, origin) = at(9);
             let mut plan = Plan::of_optimized(&mut graph, origin, &env, PlanOptions::default()).unwrap();

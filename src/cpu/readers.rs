@@ -3,11 +3,11 @@
 
 use super::lower::Lowered;
 use super::product::panels::Panels;
-use super::steps::Step;
+use super::step::Step;
 use super::steps::gather::PackedGatherStep;
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::memory::Buffer;
-use crate::ops::Op;
+use crate::ops::{Api, Op};
 use std::collections::HashMap;
 
 /// A packed matrix, and whether the product that it was packed for multiplies with the transposed one.
@@ -71,7 +71,7 @@ impl Readers {
         };
         let index = all.len() - 1;
         let Some(Lowered { step: Step::Dense(step), .. }) = &all[index] else { return };
-        let transposed = matches!(&graph.nodes[index].op, Op::Gemm(op) if op.attributes.b_transpose);
+        let transposed = matches!(&graph.nodes[index].op, Api(Op::Gemm(op)) if op.attributes.b_transpose);
         let Some(matrix) = step.packed_matrix().map(|matrix| (matrix, transposed)) else { return };
         let step = |&node: &usize| Some((node, tied_gather(graph, &graph.nodes[node], &matrix)?));
         let Some(steps) = gathers.iter().map(step).collect::<Option<Vec<_>>>() else { return };
@@ -86,13 +86,13 @@ impl Readers {
 /// What a node gathers rows from.
 fn gathered(node: &Node) -> Option<ValueId> {
     match (&node.op, node.inputs.as_slice()) {
-        (Op::Gather(_), [Some(input), Some(indices)]) if input != indices => Some(*input),
+        (Api(Op::Gather(_)), [Some(input), Some(indices)]) if input != indices => Some(*input),
         _ => None,
     }
 }
 
 fn tied_gather(graph: &Graph, node: &Node, (matrix, transposed): &Tied) -> Option<PackedGatherStep> {
-    let Op::Gather(op) = &node.op else { return None };
+    let Api(Op::Gather(op)) = &node.op else { return None };
     let [input, indices] = [0, 1].map(|index| graph.descriptor(node.inputs[index].expect("required")));
     PackedGatherStep::new(op, [input, indices], matrix, *transposed)
 }

@@ -25,6 +25,9 @@ impl Direct {
     ///
     /// # Errors
     /// An `OperationError` when a kernel does not compile, an `UnknownError` without memory.
+    ///
+    /// # Panics
+    /// If the operator has a prologue or an epilogue.
     pub fn new(
         device: &Device,
         lowered: Lowered,
@@ -45,6 +48,7 @@ impl Direct {
                     offset: offset as u64,
                     size: NonZeroU64::new(bytes.next_multiple_of(8) as u64),
                 },
+                Bound::Epilogue(_) | Bound::Prologue(..) => panic!("only an operator by itself runs without a plan"),
             });
             let bindings = std::iter::once(parameters.as_entire_buffer_binding()).chain(bound).enumerate();
             let entries: Vec<_> = bindings

@@ -1,6 +1,7 @@
 //! Kernels as WGSL texts, and what it takes to launch one.
 
 use super::dialect::Dialect;
+use crate::ir::{Node, ValueId};
 
 /// Invocations in a workgroup of kernels that compute each element on its own: a multiple of every subgroup size.
 pub const WORKGROUP: u32 = 64;
@@ -35,8 +36,12 @@ impl Parameters {
 /// What a kernel binds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The operand of the node at this index.
+    /// The operand of the operator at this index.
     Input(usize),
+    /// The operand of the epilogue at this index, behind the result.
+    Epilogue(usize),
+    /// What the prologue of the operand at the first index reads beside that one, at the second index.
+    Prologue(usize, usize),
     /// The output of the node at this index.
     Output(usize),
     /// Scratch memory of the node.
@@ -46,6 +51,19 @@ pub enum Bound {
         /// How long it is.
         bytes: usize,
     },
+}
+
+impl Bound {
+    /// What it is of the values of `node`; `None` for scratch memory and for what is not given.
+    pub fn value(self, node: &Node) -> Option<ValueId> {
+        match self {
+            Bound::Input(index) => node.inputs[index],
+            Bound::Epilogue(index) => Some(node.epilogue.operands[index]),
+            Bound::Prologue(operand, index) => node.prologue(operand).map(|prologue| prologue.others[index]),
+            Bound::Output(index) => Some(node.outputs[index]),
+            Bound::Scratch { .. } => None,
+        }
+    }
 }
 
 /// Every offset of a binding is a multiple of this, in bytes: the most that a device may ask for.

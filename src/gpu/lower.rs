@@ -2,13 +2,13 @@
 
 use super::dialect::Dialect;
 use super::kernel::{ALIGNMENT, Bound, Dispatch, Parameters};
-use super::map::{Entry, Epilogue, Map, Readable, Wide};
+use super::map::{BoundEpilogue, Entry, Map, Readable, Wide};
 use super::steps::{attention, copy, cumulative, gather, normalization, product, recurrent, reduce, spatial};
 use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Node, Prologue};
-use crate::ops::Op;
 use crate::ops::fused::Fused;
+use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 
 /// A node as dispatches that run one after the other.
@@ -145,22 +145,22 @@ impl<'a> Lowering<'a> {
 
     /// What computes the operand of that index while it is read, and what its program reads.
     pub fn prologue(&self, index: usize) -> Option<(&'a Prologue, Vec<(Bound, &'a Descriptor)>)> {
-        let (prologue, places) = self.node.prologue(index)?;
-        let operand = |place: usize| {
-            let id = self.node.inputs[place].expect("operands of a prologue are given");
-            (Bound::Input(place), self.graph.descriptor(id))
-        };
-        Some((prologue, places.into_iter().map(operand).collect()))
+        let prologue = self.node.prologue(index)?;
+        let first = Bound::Input(index);
+        let others = (0..prologue.others.len()).map(|other| Bound::Prologue(index, other));
+        Some((prologue, [first].into_iter().chain(others).map(|bound| self.bound(bound)).collect()))
     }
 
     /// What follows the operator.
-    pub fn epilogue(&self) -> Option<Epilogue<'a>> {
-        let first = self.inputs.len();
-        let operand = |(index, id): (usize, &Option<crate::ir::ValueId>)| {
-            (Bound::Input(first + index), self.graph.descriptor(id.expect("operands of an epilogue are given")))
-        };
-        let operands = self.node.operands().1.iter().enumerate().map(operand).collect();
-        (!self.node.epilogue.is_empty()).then_some(Epilogue { program: &self.node.epilogue, operands })
+    pub fn epilogue(&self) -> Option<BoundEpilogue<'a>> {
+        let crate::ir::Epilogue { program, operands } = &self.node.epilogue;
+        let operands = (0..operands.len()).map(|index| self.bound(Bound::Epilogue(index))).collect();
+        (!program.is_empty()).then_some(BoundEpilogue { program, operands })
+    }
+
+    /// A binding of a value, and what that is.
+    fn bound(&self, bound: Bound) -> (Bound, &'a Descriptor) {
+        (bound, self.graph.descriptor(bound.value(self.node).expect("it is given")))
     }
 }
 
@@ -177,17 +177,19 @@ pub fn lower(graph: &Graph, node: &Node, dialect: Dialect) -> Result<Lowered> {
         node,
         lowered: Lowered { dispatches: Vec::new(), scratch: 0 },
     };
-    lower_op(&node.op, &mut lowering)?;
+    match &node.op {
+        Api(op) => lower_op(op, &mut lowering),
+        Operation::Fusion(fusion) => lower_fusion(fusion, &mut lowering)?,
+    }
     Ok(lowering.lowered)
 }
 
-fn lower_op(op: &Op, l: &mut Lowering) -> Result<()> {
+fn lower_op(op: &Op, l: &mut Lowering) {
     match op {
         Op::Elementwise(op) => {
             let types: Vec<_> = l.inputs.iter().flatten().map(|input| input.dtype).collect();
             copy::elementwise(l, &Fused::single(*op, &types));
         }
-        Op::Fused(program) => copy::elementwise(l, program),
         Op::Reshape(_) => l.copy(l.readable("x", 0)),
         Op::Expand(op) => copy::strided(l, 0, &op.strided(&l.input(0).sizes())),
         Op::Slice(op) => copy::strided(l, 0, &op.strided(&l.input(0).sizes())),
@@ -213,8 +215,6 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<()> {
         Op::BatchNormalization(op) => normalization::batch(op, l),
         Op::InstanceNormalization(op) => normalization::instance(op, l),
         Op::LayerNormalization(op) => normalization::layer(op, l),
-        Op::RmsNormalization(op) => normalization::root_mean_square(op, l),
-        Op::Attention(op) => attention::attention(op, l),
         Op::Matmul(_) => product::matmul(l),
         Op::Gemm(op) => product::gemm(op, l),
         Op::Conv2d(op) => spatial::conv2d(op, l),
@@ -226,8 +226,16 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<()> {
         Op::GruCell(op) => recurrent::gru_cell(op, l),
         Op::Lstm(op) => recurrent::lstm(op, l),
         Op::LstmCell(op) => recurrent::lstm_cell(op, l),
-        other => {
-            let message = format!("{} has no GPU kernel", other.rule().name);
+    }
+}
+
+fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<()> {
+    match fusion {
+        Fusion::Fused(program) => copy::elementwise(l, program),
+        Fusion::Attention(op) => attention::attention(op, l),
+        Fusion::RmsNormalization(op) => normalization::root_mean_square(op, l),
+        Fusion::Quantized(_) => {
+            let message = format!("{} has no GPU kernel", fusion.rule().name);
             return Err(Error::new(ErrorKind::Operation, message));
         }
     }

@@ -22,7 +22,7 @@ pub struct Readable {
 }
 
 /// Tensors that are applied to every result, element by element.
-pub struct Epilogue<'a> {
+pub struct BoundEpilogue<'a> {
     /// What is computed; operand 0 is the result.
     pub program: &'a Fused,
     /// The other operands: what they are, and their descriptors.
@@ -75,7 +75,7 @@ pub struct Map<'a> {
     /// What is bound as vectors.
     pub wide: Wide,
     /// What is applied to each element.
-    pub epilogue: Option<Epilogue<'a>>,
+    pub epilogue: Option<BoundEpilogue<'a>>,
 }
 
 impl Map<'_> {
@@ -121,7 +121,7 @@ impl Map<'_> {
 
     /// The function `follow(x, i)`: what becomes of the result `x` for the element `i`. Declares and binds what it reads.
     fn follow(&mut self, dialect: Dialect, text: &mut String, bindings: &mut Vec<Bound>) -> String {
-        let Some(Epilogue { program, operands }) = &self.epilogue else {
+        let Some(BoundEpilogue { program, operands }) = &self.epilogue else {
             return "fn follow(x: output_value, i: u32) -> output_value { return x; }\n".to_string();
         };
         let (mut reads, mut types) = (vec!["x".to_string()], vec![self.descriptor.dtype]);

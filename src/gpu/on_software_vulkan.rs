@@ -5,13 +5,9 @@ use super::device::{Device, EXTENSIONS};
 use super::kernel::header;
 use super::loss::Listener;
 use super::pipelines::MAX_UNUSED;
-use super::plan::{PASSES, Plan, PlanOptions};
+use super::plan::{Plan, PlanOptions};
 use super::tensor::DeviceTensor;
-use super::testing::check_on;
-use crate::cpu::arena::Arena;
-use crate::cpu::schedule::pool::Threads;
-use crate::cpu::simd::Isa;
-use crate::cpu::steps::Env;
+use super::testing::{check_on, in_turn, optimized};
 use crate::error::ErrorKind;
 use crate::ir::parse;
 use crate::observe::Stopwatch;
@@ -27,15 +23,8 @@ fn own_device(extensions: wgpu::Features) -> Arc<Device> {
 }
 
 fn plan(device: &Arc<Device>, text: &str) -> crate::error::Result<Plan> {
-    let threads = Threads::new(2).unwrap();
     let options = PlanOptions { share_views: true, fill_arena: false };
-    Plan::compile(
-        parse(text),
-        device,
-        &Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() },
-        PASSES,
-        options,
-    )
+    Plan::new(optimized(&parse(text)), device, &in_turn, options)
 }
 
 fn floats(device: &Device, buffer: &wgpu::Buffer, count: usize) -> Vec<f32> {

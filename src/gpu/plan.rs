@@ -6,23 +6,42 @@ use super::kernel::{ALIGNMENT, Bound, Dispatch};
 use super::lower::{Lowered, lower};
 use super::pipelines::Pipeline;
 use super::split::split;
-use crate::compile::Passes;
-use crate::compile::memory::{Granularity, MemoryPlan, Place, Space, plan};
-use crate::cpu::plan::optimized_with_origin;
-use crate::cpu::steps::Env;
+use crate::compile::memory::{MemoryPlan, Place, Space, plan};
+use crate::compile::{Granularity, Passes, Reads, Target};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Node, ValueId};
+use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// The passes that make operators which there are kernels for.
-pub const PASSES: Passes = Passes { layout: false, quantized: false, winograd: false, ..Passes::ALL };
+/// GPUs, as the compiler sees them. Offsets in buffers are multiples of [`ALIGNMENT`].
+pub const TARGET: Target = Target {
+    passes: Passes { layout: false, quantized: false, winograd: false, ..Passes::ALL },
+    takes_epilogue: |op| matches!(op, Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))),
+    reads,
+    granularity: Granularity { block: ALIGNMENT, view: ALIGNMENT },
+};
 
-/// What offsets in buffers are multiples of.
-const GRANULARITY: Granularity = Granularity { block: ALIGNMENT, view: ALIGNMENT };
+fn reads(op: &Operation, operand: usize) -> Reads {
+    match (op, operand) {
+        (Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_)), 0 | 1) => Reads::Often,
+        (Operation::Fusion(Fusion::Attention(_)), 0..=2) => Reads::Often,
+        (Api(Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_)), 0) => Reads::Often,
+        (Api(Op::Expand(_) | Op::Tile(_) | Op::Pool2d(_) | Op::Resample2d(_)), 0) => Reads::Often,
+        (Api(Op::Gru(_) | Op::GruCell(_) | Op::Lstm(_) | Op::LstmCell(_)), 1 | 2) => Reads::Often,
+        (Api(Op::Slice(_) | Op::Transpose(_) | Op::Reverse(_) | Op::Pad(_) | Op::Triangular(_)), 0) => Reads::Once,
+        (Api(Op::Reduce(_) | Op::Softmax(_) | Op::CumulativeSum(_)), 0) => Reads::Once,
+        (Api(Op::BatchNormalization(_) | Op::InstanceNormalization(_)), 0) => Reads::Once,
+        (Api(Op::LayerNormalization(_)) | Operation::Fusion(Fusion::RmsNormalization(_)), 0) => Reads::Once,
+        _ => Reads::Never,
+    }
+}
+
+/// Calls what it is given with each number below the count once, on as many threads as there are.
+pub type Share<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
 
 /// Multiply-adds that are submitted together, at most, unless one kernel alone does more: a slow GPU is done with them
 /// within a second, and systems take those that seem to hang for longer away from programs.
@@ -67,49 +86,31 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Runs the passes on `graph` with the CPU of `env`, lowers what they leave to kernels for `device`, compiles those on
-    /// all threads, and uploads the constants that they read.
-    ///
-    /// # Errors
-    /// An `OperationError` for what the draft does not define and what the device cannot do, an `UnknownError` when its
-    /// memory is not enough.
-    pub fn compile(
-        graph: Graph,
-        device: &Arc<Device>,
-        env: &Env,
-        passes: Passes,
-        options: PlanOptions,
-    ) -> Result<Plan> {
-        graph.check_defined()?;
-        let passes = passes.and(PASSES);
-        let (graph, origin) = optimized_with_origin(graph, env, passes)?;
-        Plan::of_optimized(&graph, origin, device, env, options)
-    }
-
     /// Lowers `graph` as it stands.
     ///
     /// # Errors
-    /// As [`compile`](Self::compile).
-    pub fn new(graph: Graph, device: &Arc<Device>, env: &Env, options: PlanOptions) -> Result<Plan> {
+    /// As [`of_optimized`](Self::of_optimized).
+    pub fn new(graph: Graph, device: &Arc<Device>, share: Share, options: PlanOptions) -> Result<Plan> {
         let origin = Origin::unchanged(&graph, Passes::NONE);
-        Plan::of_optimized(&graph, origin, device, env, options)
+        Plan::of_optimized(&graph, origin, device, share, options)
     }
 
-    /// Lowers `graph`, which is what passes have made.
+    /// Lowers `graph`, which is what the passes for [`TARGET`] have made, to kernels for `device`, compiles those on the
+    /// threads of `share`, and uploads the constants that they read.
     ///
     /// # Errors
-    /// As [`compile`](Self::compile).
+    /// An `OperationError` for what the device cannot do, an `UnknownError` when its memory is not enough.
     pub fn of_optimized(
         graph: &Graph,
         origin: Origin,
         device: &Arc<Device>,
-        env: &Env,
+        share: Share,
         options: PlanOptions,
     ) -> Result<Plan> {
         let lowered: Vec<Lowered> =
             graph.nodes.iter().map(|node| lower(graph, node, device.dialect)).collect::<Result<_>>()?;
         let scratch: Vec<usize> = lowered.iter().map(|lowered| lowered.scratch).collect();
-        let memory = plan(graph, &scratch, options.share_views, GRANULARITY);
+        let memory = plan(graph, &scratch, options.share_views, TARGET.granularity);
         let mut parts = Parts { graph, device, memory: &memory, parameters: Vec::new(), unbuilt: Vec::new() };
         let (mut steps, mut listings) = (Vec::new(), Vec::new());
         for (index, lowered) in lowered.into_iter().enumerate().filter(|(index, _)| !memory.views()[*index]) {
@@ -125,7 +126,7 @@ impl Plan {
             steps.push(Step::Copy(memory.places[id.index()].expect("a value with a place"), *output));
         }
         let Parts { parameters, unbuilt, .. } = parts;
-        let launches = compiled(device, env, unbuilt)?;
+        let launches = compiled(device, share, unbuilt)?;
         let places = launches.iter().flat_map(|launch| &launch.places);
         let copied = steps.iter().filter_map(|step| match step {
             Step::Copy(place, _) => Some(place),
@@ -294,12 +295,11 @@ impl Parts<'_> {
         let (memory, node) = (self.memory, &self.graph.nodes[index]);
         let place = |id: ValueId| memory.places[id.index()].expect("every operand and output has a place");
         let places = dispatch.bindings.iter().map(|bound| match *bound {
-            Bound::Input(input) => place(node.inputs[input].expect("lowering binds operands that are given")),
-            Bound::Output(output) => place(node.outputs[output]),
             Bound::Scratch { offset, bytes } => {
                 let scratch = memory.scratch[index];
                 Place { offset: scratch.offset + offset, bytes, ..scratch }
             }
+            bound => place(bound.value(node).expect("lowering binds operands that are given")),
         });
         let (source, places) = self.within_limits(node, dispatch.source, places.collect())?;
         let first = self.parameters.len() as u32;
@@ -337,18 +337,14 @@ impl Parts<'_> {
     }
 }
 
-/// The cost of compiling a kernel, as for [`Threads::split`](crate::cpu::schedule::pool::Threads::split): a millisecond or more.
-const COMPILE_COST: usize = 1 << 26;
-
 /// Compiles the kernels on all threads, each text once.
-fn compiled(device: &Device, env: &Env, unbuilt: Vec<Unbuilt>) -> Result<Vec<Launch>> {
+fn compiled(device: &Device, share: Share, unbuilt: Vec<Unbuilt>) -> Result<Vec<Launch>> {
     let by_source: BTreeMap<&str, &Unbuilt> = unbuilt.iter().map(|launch| (launch.source.as_str(), launch)).collect();
     let made: Vec<OnceLock<Result<Arc<Pipeline>>>> = by_source.iter().map(|_| OnceLock::new()).collect();
     let items: Vec<_> = by_source.iter().zip(&made).collect();
-    env.threads.split(items.len(), 1, COMPILE_COST, |range| {
-        for ((source, launch), made) in &items[range] {
-            made.get_or_init(|| device.pipeline(launch.name, source, launch.places.len() as u32));
-        }
+    share(items.len(), &|index| {
+        let ((source, launch), made) = items[index];
+        made.get_or_init(|| device.pipeline(launch.name, source, launch.places.len() as u32));
     });
     let made = made.into_iter().map(|made| made.into_inner().expect("all were compiled"));
     let pipelines: BTreeMap<String, Arc<Pipeline>> =

@@ -21,7 +21,7 @@ pub fn declare(
 ) -> String {
     let prologue = match readable.bound {
         Bound::Input(index) => l.prologue(index),
-        Bound::Output(_) | Bound::Scratch { .. } => None,
+        _ => None,
     };
     let Some((prologue, operands)) = prologue else {
         bindings.push(readable.bound);

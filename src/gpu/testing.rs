@@ -5,14 +5,10 @@ use super::device::{Device, EXTENSIONS};
 use super::dialect::Dialect;
 use super::kernel::Dispatch;
 use super::lower::lower;
-use super::plan::{PASSES, Plan, PlanOptions};
+use super::plan::{Plan, PlanOptions, TARGET};
 use super::split::split;
 use crate::compile::memory::{Place, Space};
-use crate::cpu::arena::Arena;
-use crate::cpu::plan::optimized;
-use crate::cpu::schedule::pool::Threads;
-use crate::cpu::simd::Isa;
-use crate::cpu::steps::Env;
+use crate::compile::{Passes, optimize};
 use crate::dtype::DataType;
 use crate::ir::Graph;
 use crate::ops::sweep::for_each_graph;
@@ -83,11 +79,9 @@ pub fn check_on(
     expected: &HashMap<String, Tensor>,
     cpu: Tolerance,
 ) {
-    let threads = Threads::new(1).expect("a thread");
-    let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
-    let compiled = optimized(graph.clone(), &env, PASSES).expect("a graph");
+    let compiled = optimized(graph);
     for (name, graph, share_views) in [("as built", graph, false), ("compiled", &compiled, true)] {
-        let outputs = run(device, &env, graph, inputs, share_views);
+        let outputs = run(device, graph, inputs, share_views);
         let context = || format!("{name}, on the GPU {which}, of\n{graph}");
         compare(graph, &outputs, expected, |dtype| tolerance_of(cpu, dtype), &context);
     }
@@ -102,17 +96,27 @@ pub fn check_in(graph: &Graph, tolerance: Tolerance, adapt: impl Fn(Dialect) -> 
     let mut random = Random::new(graph.values.len() as u64);
     let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
     let expected = reference::run(graph, &inputs);
-    let threads = Threads::new(1).expect("a thread");
-    let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
     let mut count = 0;
     for (which, device) in devices() {
         let Some(dialect) = adapt(device.dialect) else { continue };
-        let outputs = run(&Arc::new(device.with_dialect(dialect).expect("a device")), &env, graph, &inputs, true);
+        let outputs = run(&Arc::new(device.with_dialect(dialect).expect("a device")), graph, &inputs, true);
         let context = || format!("{dialect:?}, on the GPU {which}, of\n{graph}");
         compare(graph, &outputs, &expected, |_| tolerance, &context);
         count += 1;
     }
     count
+}
+
+/// What the passes for GPUs make of `graph`, with constants that the oracle folds.
+pub fn optimized(graph: &Graph) -> Graph {
+    let mut graph = graph.clone();
+    optimize(&mut graph, &TARGET, Passes::ALL, &reference::evaluate).expect("a graph");
+    graph
+}
+
+/// Does everything on the thread that calls it.
+pub fn in_turn(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    (0..count).for_each(work);
 }
 
 /// Parses and validates a kernel, which takes no device.
@@ -188,15 +192,9 @@ fn validate_in_pieces(dispatch: &Dispatch, dialect: Dialect) {
 }
 
 /// The bytes of every output of `graph`.
-fn run(
-    device: &Arc<Device>,
-    env: &Env,
-    graph: &Graph,
-    inputs: &HashMap<String, Tensor>,
-    share_views: bool,
-) -> Vec<Vec<u8>> {
+fn run(device: &Arc<Device>, graph: &Graph, inputs: &HashMap<String, Tensor>, share_views: bool) -> Vec<Vec<u8>> {
     let options = PlanOptions { share_views, fill_arena: true };
-    let mut plan = Plan::new(graph.clone(), device, env, options).expect("a plan");
+    let mut plan = Plan::new(graph.clone(), device, &in_turn, options).expect("a plan");
     let buffers = |described: &[(String, Descriptor)], bytes: &dyn Fn(&str, &Descriptor) -> Vec<u8>| -> Vec<_> {
         described.iter().map(|(name, d)| device.buffer_of(name, &bytes(name, d)).expect("memory")).collect()
     };

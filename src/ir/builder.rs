@@ -1,13 +1,12 @@
 //! The builder behind `MLGraphBuilder`: validates operators one by one and appends them to a graph.
 
-use super::{Constant, Graph, Node, Source, ValueId};
+use super::{Constant, Epilogue, Graph, Node, Source, ValueId};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::{Error, Problem, Result};
 use crate::memory::{Buffer, Mapped};
-use crate::ops::Op;
 use crate::ops::attributes::Attributes;
-use crate::ops::fused::Fused;
+use crate::ops::{Op, Operation};
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -157,7 +156,19 @@ impl Builder {
         inputs: Vec<Option<OperandId>>,
         label: impl Into<String>,
     ) -> Result<Vec<OperandId>> {
-        let (mut op, label) = (op.into(), label.into());
+        self.add_operation(Operation::Api(op.into()), inputs, label.into())
+    }
+
+    /// As [`add`](Self::add), for operators of the compiler, too.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub fn add_operation(
+        &mut self,
+        mut op: Operation,
+        inputs: Vec<Option<OperandId>>,
+        label: String,
+    ) -> Result<Vec<OperandId>> {
         let descriptors: Vec<_> = inputs.iter().map(|input| input.map(|id| self.graph.descriptor(id))).collect();
         let resolved = op.resolve_below(&descriptors, self.max_tensor_bytes);
         let outputs = resolved.map_err(|problem| Error::at(op.rule().name, &label, problem))?;
@@ -167,23 +178,20 @@ impl Builder {
     /// Appends an operator whose outputs are known; gives them.
     pub fn append(
         &mut self,
-        op: Op,
+        op: impl Into<Operation>,
         inputs: Vec<Option<OperandId>>,
         outputs: Vec<Descriptor>,
         label: String,
     ) -> Vec<OperandId> {
         let outputs: Vec<_> = outputs.into_iter().map(|output| self.graph.add_value(output, Source::Node)).collect();
-        let (epilogue, prologues, origins) = Default::default();
+        let (op, (epilogue, prologues, origins)) = (op.into(), Default::default());
         self.graph.nodes.push(Node { op, label, inputs, outputs: outputs.clone(), epilogue, prologues, origins });
         outputs
     }
 
-    /// Gives the last node an epilogue with these operands behind its own. The text form of compiled graphs has them.
-    pub(super) fn set_epilogue(&mut self, epilogue: Fused, operands: Vec<Option<OperandId>>) {
-        let node = self.graph.nodes.last_mut().expect("a node");
-        node.inputs.resize(node.op.rule().operands.len(), None);
-        node.inputs.extend(operands);
-        node.epilogue = epilogue;
+    /// Gives the last node an epilogue. The text form of compiled graphs has them.
+    pub(super) fn set_epilogue(&mut self, epilogue: Epilogue) {
+        self.graph.nodes.last_mut().expect("a node").epilogue = epilogue;
     }
 
     /// Appends the operator of the method `name`, its operands by their names in the IDL.

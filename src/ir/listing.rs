@@ -84,7 +84,7 @@ impl Listing {
 fn kinds(graph: &Graph) -> Box<[Option<Kind>]> {
     let mut kinds = vec![None; graph.values.len()].into_boxed_slice();
     graph.inputs.iter().for_each(|(_, id)| kinds[id.index()] = Some(Kind::Input));
-    let read = graph.nodes.iter().flat_map(|node| node.inputs.iter().flatten());
+    let read = graph.nodes.iter().flat_map(Node::reads);
     for id in read.chain(graph.outputs.iter().map(|(_, id)| id)) {
         if matches!(graph.value(*id).source, Source::Constant(_) | Source::Sizes(_)) {
             kinds[id.index()] = Some(Kind::Constant);
@@ -100,11 +100,11 @@ fn node_json(id: usize, node: &Node) -> Json {
         "id": id,
         "operator": node.op.rule().name,
         "label": node.label,
-        "inputs": node.inputs.iter().map(|input| input.map(|id| id.0)).collect::<Vec<_>>(),
+        "inputs": node.written().iter().map(|read| read.map(|id| id.0)).collect::<Vec<_>>(),
         "outputs": node.outputs.iter().map(|id| id.0).collect::<Vec<_>>(),
         "attributes": attributes.iter().map(|(name, value)| (name.clone(), attribute(value))).collect::<Map<_, _>>(),
         "prologues": node.prologues.iter().map(prologue).collect::<Json>(),
-        "epilogue": node.epilogue.names().collect::<Vec<_>>(),
+        "epilogue": node.epilogue.program.names().collect::<Vec<_>>(),
         "origins": node.origins,
     })
 }

@@ -1,5 +1,6 @@
 //! Prologues: operands that a node computes itself while it reads them.
 
+use super::ValueId;
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ops::elementwise::Elementwise;
@@ -19,9 +20,10 @@ pub enum Storage {
 /// An operand that the kernel of a node computes, element by element, while it reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prologue {
-    /// Which operand of the rule row. In its place in `inputs` stands the first operand of the program; the others are the
-    /// last ones of `inputs`, those of the first prologue first.
+    /// Which operand of the rule row. In its place among the node's inputs stands the first operand of the program.
     pub operand: usize,
+    /// The other operands of the program.
+    pub others: Vec<ValueId>,
     /// The operand as the operator sees it.
     pub descriptor: Descriptor,
     /// The shape that the operands of the program are spread to. Its elements are those of the operand, in the same order.
@@ -34,11 +36,6 @@ pub struct Prologue {
 }
 
 impl Prologue {
-    /// Number of operands of the program behind its first one.
-    pub fn others(&self) -> usize {
-        self.program.inputs - 1
-    }
-
     /// For each dimension of the shape, how many elements of it one element of an operand of the shape `from` stands for.
     pub fn blocks(&self, from: &[u32]) -> Vec<u32> {
         let padding = self.shape.len() - from.len();

@@ -54,7 +54,7 @@ impl Stencil {
             let value = graph.value(*id);
             !value.descriptor.is_known() || matches!(value.source, Source::Sizes(_))
         };
-        let has_sizes = |node: &Node| node.inputs.iter().flatten().chain(&node.outputs).any(is_sized);
+        let has_sizes = |node: &Node| node.reads().chain(&node.outputs).any(is_sized);
         let mut sized_nodes: Box<[bool]> = graph.nodes.iter().map(has_sizes).collect();
         let of_node = |(index, node): (usize, &mut Node)| {
             let mut dims = Vec::new();

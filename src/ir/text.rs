@@ -12,11 +12,11 @@
 //! and not read. The bytes of constants are not written; [`parse`] fills them with the numbers behind the shape, or with
 //! pseudo-random ones when there are none.
 
-use super::{Builder, Graph, OperandId, Source, ValueId};
+use super::{Builder, Epilogue, Graph, OperandId, Source, ValueId};
 use crate::dtype::{DataType, Number};
-use crate::ops::Op;
 use crate::ops::attributes::{Attribute, Attributes, parse_number};
 use crate::ops::fused::Fused;
+use crate::ops::{Op, Operation};
 use crate::shape::Descriptor;
 use std::collections::HashMap;
 use std::fmt;
@@ -33,13 +33,13 @@ impl fmt::Display for Graph {
             writeln!(f, "%{} = input {name} {}", number(&mut numbers, *id), describe(*id))?;
         }
         for node in &self.nodes {
-            for id in node.inputs.iter().flatten() {
+            for id in node.reads() {
                 if matches!(self.value(*id).source, Source::Constant(_)) && !numbers.contains_key(id) {
                     writeln!(f, "%{} = constant {}", number(&mut numbers, *id), describe(*id))?;
                 }
             }
             let inputs: Vec<String> = node
-                .inputs
+                .written()
                 .iter()
                 .map(|input| input.map_or("_".to_string(), |id| format!("%{}", number(&mut numbers, id))))
                 .collect();
@@ -54,7 +54,7 @@ impl fmt::Display for Graph {
                 write!(f, " prologue={}", prologue.text(name))?;
             }
             if !node.epilogue.is_empty() {
-                write!(f, " epilogue=[{}]", node.epilogue.texts().join(", "))?;
+                write!(f, " epilogue=[{}]", node.epilogue.program.texts().join(", "))?;
             }
             writeln!(f)?;
         }
@@ -108,17 +108,23 @@ pub fn parse(text: &str) -> Graph {
                 let (mut operands, mut attributes) = parse_operands(rest, &names);
                 let epilogue = take_texts(&mut attributes, "epilogue");
                 let op = match take_texts(&mut attributes, "program") {
-                    Some(program) => Fused::parse(&program, &types(&builder, &operands)).into(),
-                    None => Op::read(operator, attributes).unwrap_or_else(|problem| panic!("{line:?}: {problem}")),
+                    Some(program) => Operation::Fusion(Fused::parse(&program, &types(&builder, &operands)).into()),
+                    None => Operation::Api(
+                        Op::read(operator, attributes).unwrap_or_else(|problem| panic!("{line:?}: {problem}")),
+                    ),
                 };
                 let others = match epilogue {
                     Some(_) => operands.split_off(op.rule().operands.len()),
                     None => Vec::new(),
                 };
-                let results = builder.add(op, operands, "").unwrap_or_else(|error| panic!("{line:?}: {error}"));
+                let results = builder
+                    .add_operation(op, operands, String::new())
+                    .unwrap_or_else(|error| panic!("{line:?}: {error}"));
                 if let Some(epilogue) = epilogue {
                     let operands = [&[Some(results[0])], &others[..]].concat();
-                    builder.set_epilogue(Fused::parse(&epilogue, &types(&builder, &operands)), others);
+                    let program = Fused::parse(&epilogue, &types(&builder, &operands));
+                    let operands = others.into_iter().map(|id| id.expect("the operands of an epilogue are given"));
+                    builder.set_epilogue(Epilogue { program, operands: operands.collect() });
                 }
                 results
             }

@@ -1,6 +1,6 @@
 //! The invariants of a graph, checked after every pass in tests and in debug builds.
 
-use super::{Graph, Prologue, Source, Storage};
+use super::{Epilogue, Graph, Prologue, Source, Storage};
 use crate::dimension::Dim;
 use crate::ops::Operator;
 use crate::shape::{Descriptor, broadcasts_blockwise};
@@ -23,7 +23,7 @@ impl Graph {
         }
         for node in &self.nodes {
             let name = node.op.rule().name;
-            for id in node.inputs.iter().flatten() {
+            for id in node.reads() {
                 assert!(defined[id.index()], "{name} uses %{} before it is computed", id.0);
             }
             for id in &node.outputs {
@@ -31,15 +31,11 @@ impl Graph {
                 assert!(!std::mem::replace(&mut defined[id.index()], true), "%{} is computed twice", id.0);
             }
             for prologue in &node.prologues {
-                let (_, places) = node.prologue(prologue.operand).expect("the prologue itself");
-                let operands: Vec<_> = places
-                    .iter()
-                    .map(|&place| self.descriptor(node.inputs[place].expect("operands of a prologue are given")))
-                    .collect();
+                let first = node.inputs[prologue.operand].expect("the first operand of a prologue is given");
+                let operands: Vec<_> = [first].iter().chain(&prologue.others).map(|&id| self.descriptor(id)).collect();
                 self.verify_prologue(name, prologue, &operands);
             }
             let own = &self.operand_descriptors(node)[..];
-            let others: Vec<_> = node.operands().1.iter().map(|id| id.map(|id| self.descriptor(id))).collect();
             let mut op = node.op.clone();
             let outputs = op.resolve(own).unwrap_or_else(|problem| panic!("{name}: {problem}"));
             // Or as text, in which a NaN equals itself.
@@ -48,10 +44,11 @@ impl Graph {
             let written: Vec<_> = node.outputs.iter().map(|&id| self.descriptor(id).clone()).collect();
             assert_eq!(outputs, written, "outputs of {name}");
             if !node.epilogue.is_empty() {
-                assert!(own.len() == op.rule().operands.len(), "{name}: an epilogue stands behind a whole row");
+                let Epilogue { program, operands } = &node.epilogue;
+                let others = operands.iter().map(|&id| Some(self.descriptor(id)));
                 let operands: Vec<_> = [Some(&outputs[0])].into_iter().chain(others).collect();
-                assert!(operands.iter().all(Option::is_some), "{name}: the operands of an epilogue are given");
-                let result = node.epilogue.infer(&operands).expect("a program infers");
+                assert_eq!(operands.len(), program.inputs, "{name}: operands of an epilogue");
+                let result = program.infer(&operands).expect("a program infers");
                 assert!(node.outputs.len() == 1 && result == outputs, "{name}: the epilogue keeps the result's form");
             }
         }

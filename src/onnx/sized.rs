@@ -6,9 +6,9 @@ use super::import::Value;
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
-use crate::ops::Op;
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::tensor::Tensor;
+use crate::ops::{Op, Operator};
 use crate::shape::Descriptor;
 
 /// The most elements of such a tensor.

@@ -5,7 +5,7 @@ use super::gather::check_axis;
 use super::reduce::reduced_shape;
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, place_of, required, row};
+use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required, row};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
@@ -40,13 +40,15 @@ const fn search(name: &'static str) -> OpRule {
     OpRule { name, operands: OPERANDS, outputs: OUTPUTS }
 }
 
-impl Operator for ArgMinMax {
+impl ApiOperator for ArgMinMax {
     const RULES: &'static [OpRule] = &[search("argMin"), search("argMax")];
 
     fn read(name: &str, attributes: &mut Attributes) -> Result<ArgMinMax, Problem> {
         Ok(ArgMinMax { max: name == "argMax", attributes: ArgAttributes::read(attributes)? })
     }
+}
 
+impl Operator for ArgMinMax {
     fn rule(&self) -> &'static OpRule {
         row(Self::RULES, if self.max { "argMax" } else { "argMin" })
     }

@@ -166,13 +166,6 @@ fn listed(places: &Places) -> Attribute {
 }
 
 impl Operator for Attention {
-    /// No method of MLGraphBuilder makes this operator.
-    const RULES: &'static [OpRule] = &[];
-
-    fn read(name: &str, _: &mut Attributes) -> Result<Attention, Problem> {
-        unreachable!("no method {name} makes an attention")
-    }
-
     fn rule(&self) -> &'static OpRule {
         const RULE: OpRule = OpRule {
             name: "attention",

@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, place_of, required};
+use super::{ApiOperator, Inputs, MAX_TENSOR_COUNT, Operator, Tensors, place_of, required};
 use crate::error::Problem;
 use crate::shape::{Descriptor, elements, is_dimension};
 
@@ -64,7 +64,7 @@ impl Concat {
     }
 }
 
-impl Operator for Concat {
+impl ApiOperator for Concat {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "concat",
         operands: &[variadic("inputs", ANY, FROM_1D)],
@@ -74,7 +74,9 @@ impl Operator for Concat {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<Concat, Problem> {
         Concat::read(attributes)
     }
+}
 
+impl Operator for Concat {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::spatial::{Image, InputLayout, exactly, output_dimension, positive, slides};
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, given, required, row};
+use super::{ApiOperator, Inputs, Operator, Tensors, given, required, row};
 use crate::dimension::{Dim, numbers};
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -81,13 +81,15 @@ pub(super) fn check_bias(bias: Option<&Descriptor>, output_channels: Dim) -> Res
     }
 }
 
-impl Operator for Conv2d {
+impl ApiOperator for Conv2d {
     const RULES: &'static [OpRule] = &[OpRule { name: "conv2d", operands: CONVOLVED, outputs: CONVOLUTION }];
 
     fn read(_: &str, attributes: &mut Attributes) -> Result<Conv2d, Problem> {
         Ok(Conv2d { attributes: Conv2dAttributes::read(attributes)? })
     }
+}
 
+impl Operator for Conv2d {
     fn rule(&self) -> &'static OpRule {
         row(Self::RULES, "conv2d")
     }

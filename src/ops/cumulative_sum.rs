@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::gather::check_axis;
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
-use super::{Inputs, Operator, Tensors, place_of, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required};
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -21,7 +21,7 @@ crate::attributes! {
     }
 }
 
-impl Operator for CumulativeSum {
+impl ApiOperator for CumulativeSum {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "cumulativeSum",
         operands: &[operand("input", WIDE, FROM_1D)],
@@ -31,7 +31,9 @@ impl Operator for CumulativeSum {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<CumulativeSum, Problem> {
         CumulativeSum::read(attributes)
     }
+}
 
+impl Operator for CumulativeSum {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

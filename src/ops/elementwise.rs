@@ -5,7 +5,7 @@
 use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
-use super::{Inputs, Operator, Tensors, cast_to, required, row};
+use super::{ApiOperator, Inputs, Operator, Tensors, cast_to, required, row};
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
 use crate::shape::{Descriptor, broadcast};
@@ -134,13 +134,15 @@ const OF_CHOICES: &[OperandRule] = &[
     operand("falseValue", Types::SameAs("trueValue"), ANY_RANK),
 ];
 
-impl Operator for Elementwise {
+impl ApiOperator for Elementwise {
     const RULES: &'static [OpRule] = ROWS;
 
     fn read(name: &str, attributes: &mut Attributes) -> Result<E, Problem> {
         read(name, attributes)
     }
+}
 
+impl Operator for Elementwise {
     fn rule(&self) -> &'static OpRule {
         row(ROWS, self.name())
     }

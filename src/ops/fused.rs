@@ -4,7 +4,7 @@ use super::attributes::{Attribute, Attributes};
 use super::elementwise::Elementwise;
 use super::rule::{ANY, ANY_RANK, OpRule, output, variadic};
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors};
+use super::{ApiOperator, Inputs, Operator, Tensors};
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
 use crate::shape::{Descriptor, broadcast};
@@ -111,13 +111,6 @@ impl Fused {
 }
 
 impl Operator for Fused {
-    /// No method of MLGraphBuilder makes this operator.
-    const RULES: &'static [OpRule] = &[];
-
-    fn read(name: &str, _: &mut Attributes) -> Result<Fused, Problem> {
-        unreachable!("no method {name} makes a fused operator")
-    }
-
     fn rule(&self) -> &'static OpRule {
         const RULE: OpRule = OpRule {
             name: "fused",

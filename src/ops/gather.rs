@@ -5,7 +5,7 @@
 use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, required};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -90,7 +90,7 @@ fn gathered_bytes(inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
 const INPUT: OperandRule = operand("input", ANY, FROM_1D);
 const SAME: Types = Types::SameAs("input");
 
-impl Operator for Gather {
+impl ApiOperator for Gather {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gather",
         operands: &[INPUT, operand("indices", INDICES, ANY_RANK)],
@@ -100,7 +100,9 @@ impl Operator for Gather {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<Gather, Problem> {
         Gather::read(attributes)
     }
+}
 
+impl Operator for Gather {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }
@@ -133,7 +135,7 @@ impl Operator for Gather {
     }
 }
 
-impl Operator for GatherElements {
+impl ApiOperator for GatherElements {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gatherElements",
         operands: &[INPUT, operand("indices", INDICES, FROM_1D)],
@@ -143,7 +145,9 @@ impl Operator for GatherElements {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<GatherElements, Problem> {
         GatherElements::read(attributes)
     }
+}
 
+impl Operator for GatherElements {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }
@@ -174,7 +178,7 @@ impl Operator for GatherElements {
     }
 }
 
-impl Operator for GatherNd {
+impl ApiOperator for GatherNd {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gatherND",
         operands: &[INPUT, operand("indices", INDICES, FROM_1D)],
@@ -184,7 +188,9 @@ impl Operator for GatherNd {
     fn read(_name: &str, _attributes: &mut Attributes) -> Result<GatherNd, Problem> {
         Ok(GatherNd)
     }
+}
 
+impl Operator for GatherNd {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

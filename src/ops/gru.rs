@@ -6,7 +6,7 @@ use super::recurrent::{
 };
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, given, required, row};
+use super::{ApiOperator, Inputs, Operator, Tensors, given, required, row};
 use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -145,7 +145,7 @@ fn function(reset_after: bool, layout: GruLayout, given: &Option<Vec<Activation>
 
 const INPUT: Types = Types::SameAs("input");
 
-impl Operator for Gru {
+impl ApiOperator for Gru {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gru",
         operands: &[
@@ -162,7 +162,9 @@ impl Operator for Gru {
     fn read(_: &str, attributes: &mut Attributes) -> Result<Gru, Problem> {
         Ok(Gru { attributes: GruAttributes::read(attributes)? })
     }
+}
 
+impl Operator for Gru {
     fn rule(&self) -> &'static OpRule {
         row(Self::RULES, "gru")
     }
@@ -198,7 +200,7 @@ impl Operator for Gru {
     }
 }
 
-impl Operator for GruCell {
+impl ApiOperator for GruCell {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gruCell",
         operands: &[
@@ -215,7 +217,9 @@ impl Operator for GruCell {
     fn read(_: &str, attributes: &mut Attributes) -> Result<GruCell, Problem> {
         Ok(GruCell { attributes: GruCellAttributes::read(attributes)? })
     }
+}
 
+impl Operator for GruCell {
     fn rule(&self) -> &'static OpRule {
         row(Self::RULES, "gruCell")
     }

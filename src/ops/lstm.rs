@@ -7,7 +7,7 @@ use super::recurrent::{
 };
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, given, required, row};
+use super::{ApiOperator, Inputs, Operator, Tensors, given, required, row};
 use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -145,7 +145,7 @@ fn function(layout: LstmLayout, given: &Option<Vec<Activation>>) -> Result<LstmF
 
 const INPUT: Types = Types::SameAs("input");
 
-impl Operator for Lstm {
+impl ApiOperator for Lstm {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "lstm",
         operands: &[
@@ -168,7 +168,9 @@ impl Operator for Lstm {
     fn read(_: &str, attributes: &mut Attributes) -> Result<Lstm, Problem> {
         Ok(Lstm { attributes: LstmAttributes::read(attributes)? })
     }
+}
 
+impl Operator for Lstm {
     fn rule(&self) -> &'static OpRule {
         row(Self::RULES, "lstm")
     }
@@ -207,7 +209,7 @@ impl Operator for Lstm {
     }
 }
 
-impl Operator for LstmCell {
+impl ApiOperator for LstmCell {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "lstmCell",
         operands: &[
@@ -226,7 +228,9 @@ impl Operator for LstmCell {
     fn read(_: &str, attributes: &mut Attributes) -> Result<LstmCell, Problem> {
         Ok(LstmCell { attributes: LstmCellAttributes::read(attributes)? })
     }
+}
 
+impl Operator for LstmCell {
     fn rule(&self) -> &'static OpRule {
         row(Self::RULES, "lstmCell")
     }

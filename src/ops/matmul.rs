@@ -3,7 +3,7 @@
 use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, cast_to, given, required, row};
+use super::{ApiOperator, Inputs, Operator, Tensors, cast_to, given, required, row};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -29,7 +29,7 @@ pub fn matmul_shape(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, Problem> {
     Ok(shape)
 }
 
-impl Operator for Matmul {
+impl ApiOperator for Matmul {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "matmul",
         operands: &[operand("a", FLOATS, FROM_2D), operand("b", Types::SameAs("a"), FROM_2D)],
@@ -39,7 +39,9 @@ impl Operator for Matmul {
     fn read(_: &str, _: &mut Attributes) -> Result<Matmul, Problem> {
         Ok(Matmul)
     }
+}
 
+impl Operator for Matmul {
     fn rule(&self) -> &'static OpRule {
         row(Self::RULES, "matmul")
     }
@@ -97,7 +99,7 @@ pub struct Gemm {
     pub attributes: GemmAttributes,
 }
 
-impl Operator for Gemm {
+impl ApiOperator for Gemm {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gemm",
         operands: &[
@@ -111,7 +113,9 @@ impl Operator for Gemm {
     fn read(_: &str, attributes: &mut Attributes) -> Result<Gemm, Problem> {
         Ok(Gemm { attributes: GemmAttributes::read(attributes)? })
     }
+}
 
+impl Operator for Gemm {
     fn rule(&self) -> &'static OpRule {
         row(Self::RULES, "gemm")
     }

@@ -6,7 +6,7 @@ use super::reduce::reduced_axes;
 use super::rule::*;
 use super::spatial::InputLayout;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, cast_to, given, place_of, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, cast_to, given, place_of, required};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -82,7 +82,7 @@ fn moments(input: &Tensor, index: &[usize], reduced: &[bool]) -> [f64; 2] {
     [mean, window.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / window.len() as f64]
 }
 
-impl Operator for BatchNormalization {
+impl ApiOperator for BatchNormalization {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "batchNormalization",
         operands: &[
@@ -98,7 +98,9 @@ impl Operator for BatchNormalization {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<BatchNormalization, Problem> {
         BatchNormalization::read(attributes)
     }
+}
 
+impl Operator for BatchNormalization {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }
@@ -134,7 +136,7 @@ impl Operator for BatchNormalization {
     }
 }
 
-impl Operator for InstanceNormalization {
+impl ApiOperator for InstanceNormalization {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "instanceNormalization",
         operands: &[operand("input", FLOATS, (4, 4)), weights("scale", (1, 1)), weights("bias", (1, 1))],
@@ -144,7 +146,9 @@ impl Operator for InstanceNormalization {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<InstanceNormalization, Problem> {
         InstanceNormalization::read(attributes)
     }
+}
 
+impl Operator for InstanceNormalization {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }
@@ -193,7 +197,7 @@ impl InstanceNormalization {
     }
 }
 
-impl Operator for LayerNormalization {
+impl ApiOperator for LayerNormalization {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "layerNormalization",
         operands: &[operand("input", FLOATS, ANY_RANK), weights("scale", ANY_RANK), weights("bias", ANY_RANK)],
@@ -203,7 +207,9 @@ impl Operator for LayerNormalization {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<LayerNormalization, Problem> {
         LayerNormalization::read(attributes)
     }
+}
 
+impl Operator for LayerNormalization {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, permuted, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, permuted, required};
 use crate::dimension::{Dim, numbers};
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -74,7 +74,7 @@ impl Pad {
     }
 }
 
-impl Operator for Pad {
+impl ApiOperator for Pad {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "pad",
         operands: &[operand("input", ANY, ANY_RANK)],
@@ -84,7 +84,9 @@ impl Operator for Pad {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<Pad, Problem> {
         Pad::read(attributes)
     }
+}
 
+impl Operator for Pad {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

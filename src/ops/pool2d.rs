@@ -12,7 +12,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::spatial::{Image, InputLayout, Slide, exactly, output_dimension, positive, slides};
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required, row};
+use super::{ApiOperator, Inputs, Operator, Tensors, required, row};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
@@ -130,7 +130,7 @@ const fn pool(name: &'static str, operands: &'static [OperandRule]) -> OpRule {
     OpRule { name, operands, outputs: OUTPUTS }
 }
 
-impl Operator for Pool2d {
+impl ApiOperator for Pool2d {
     const RULES: &'static [OpRule] = &[
         pool("averagePool2d", &[operand("input", FLOATS, (4, 4))]),
         pool("l2Pool2d", &[operand("input", FLOATS, (4, 4))]),
@@ -146,7 +146,9 @@ impl Operator for Pool2d {
         };
         Ok(Pool2d { kind, attributes: Pool2dAttributes::read(attributes)? })
     }
+}
 
+impl Operator for Pool2d {
     fn rule(&self) -> &'static OpRule {
         row(
             Self::RULES,

@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::elementwise::Elementwise;
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, required};
 use crate::error::Problem;
 use crate::shape::{Descriptor, broadcasts_blockwise};
 
@@ -16,7 +16,7 @@ pub enum Quantize {
     DequantizeLinear,
 }
 
-impl Operator for Quantize {
+impl ApiOperator for Quantize {
     const RULES: &'static [OpRule] = &[
         OpRule {
             name: "quantizeLinear",
@@ -41,7 +41,9 @@ impl Operator for Quantize {
     fn read(name: &str, _attributes: &mut Attributes) -> Result<Quantize, Problem> {
         Ok(if name == "quantizeLinear" { Quantize::QuantizeLinear } else { Quantize::DequantizeLinear })
     }
+}
 
+impl Operator for Quantize {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[*self as usize]
     }

@@ -80,13 +80,6 @@ impl Quantized {
 }
 
 impl Operator for Quantized {
-    /// No method of MLGraphBuilder makes this operator.
-    const RULES: &'static [OpRule] = &[];
-
-    fn read(name: &str, _: &mut Attributes) -> Result<Quantized, Problem> {
-        unreachable!("no method {name} makes a quantized operator")
-    }
-
     fn rule(&self) -> &'static OpRule {
         const OPERANDS: &[OperandRule] = &[
             operand("input", BYTES, ANY_RANK),

@@ -3,7 +3,7 @@
 use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
-use super::{Inputs, Operator, Tensors, place_of, required, row};
+use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required, row};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -81,7 +81,7 @@ pub fn reduced_axes(rank: usize, axes: Option<&[u32]>) -> Result<Vec<bool>, Prob
     Ok(reduced)
 }
 
-impl Operator for Reduce {
+impl ApiOperator for Reduce {
     const RULES: &'static [OpRule] = &[
         reduction("reduceL1", OF_WIDE),
         reduction("reduceL2", OF_FLOATS),
@@ -111,7 +111,9 @@ impl Operator for Reduce {
         };
         Ok(Reduce { kind, attributes: ReduceAttributes::read(attributes)? })
     }
+}
 
+impl Operator for Reduce {
     fn rule(&self) -> &'static OpRule {
         row(
             Self::RULES,

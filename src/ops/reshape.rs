@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, required};
 use crate::dimension::{Dim, numbers};
 use crate::error::Problem;
 use crate::shape::{Descriptor, broadcast_strides, broadcasts_to};
@@ -46,7 +46,7 @@ impl Expand {
     }
 }
 
-impl Operator for Reshape {
+impl ApiOperator for Reshape {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "reshape",
         operands: &[operand("input", ANY, ANY_RANK)],
@@ -56,7 +56,9 @@ impl Operator for Reshape {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<Reshape, Problem> {
         Reshape::read(attributes)
     }
+}
 
+impl Operator for Reshape {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }
@@ -85,7 +87,7 @@ impl Operator for Reshape {
     }
 }
 
-impl Operator for Expand {
+impl ApiOperator for Expand {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "expand",
         operands: &[operand("input", ANY, ANY_RANK)],
@@ -95,7 +97,9 @@ impl Operator for Expand {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<Expand, Problem> {
         Expand::read(attributes)
     }
+}
 
+impl Operator for Expand {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

@@ -5,7 +5,7 @@ use super::reduce::reduced_axes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, place_of, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required};
 use crate::error::Problem;
 use crate::shape::Descriptor;
 
@@ -35,7 +35,7 @@ impl Reverse {
     }
 }
 
-impl Operator for Reverse {
+impl ApiOperator for Reverse {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "reverse",
         operands: &[operand("input", ANY, ANY_RANK)],
@@ -45,7 +45,9 @@ impl Operator for Reverse {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<Reverse, Problem> {
         Reverse::read(attributes)
     }
+}
 
+impl Operator for Reverse {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

@@ -26,13 +26,6 @@ impl RmsNormalization {
 }
 
 impl Operator for RmsNormalization {
-    /// No method of MLGraphBuilder makes this operator.
-    const RULES: &'static [OpRule] = &[];
-
-    fn read(name: &str, _: &mut Attributes) -> Result<RmsNormalization, Problem> {
-        unreachable!("no method {name} makes a root-mean-square normalisation")
-    }
-
     fn rule(&self) -> &'static OpRule {
         const RULE: OpRule = OpRule {
             name: "rmsNormalization",

@@ -6,7 +6,7 @@ use super::attributes::Attributes;
 use super::gather::{check_axis, check_indices_along, clamp_coordinates, clamp_index, picked_shape};
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, required};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -49,7 +49,7 @@ const INDEX: OperandRule = operand("indices", INDICES, FROM_1D);
 const SAME: Types = Types::SameAs("input");
 const OUTPUT: OutputRule = output("output", SAME, FROM_1D);
 
-impl Operator for ScatterElements {
+impl ApiOperator for ScatterElements {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "scatterElements",
         operands: &[INPUT, INDEX, operand("updates", SAME, FROM_1D)],
@@ -59,7 +59,9 @@ impl Operator for ScatterElements {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<ScatterElements, Problem> {
         ScatterElements::read(attributes)
     }
+}
 
+impl Operator for ScatterElements {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }
@@ -87,7 +89,7 @@ impl Operator for ScatterElements {
     }
 }
 
-impl Operator for ScatterNd {
+impl ApiOperator for ScatterNd {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "scatterND",
         operands: &[INPUT, INDEX, operand("updates", SAME, ANY_RANK)],
@@ -97,7 +99,9 @@ impl Operator for ScatterNd {
     fn read(_name: &str, _attributes: &mut Attributes) -> Result<ScatterNd, Problem> {
         Ok(ScatterNd)
     }
+}
 
+impl Operator for ScatterNd {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

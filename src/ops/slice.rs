@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, permuted, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, permuted, required};
 use crate::dimension::{Dim, dims, numbers};
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -60,7 +60,7 @@ impl Slice {
     }
 }
 
-impl Operator for Slice {
+impl ApiOperator for Slice {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "slice",
         operands: &[operand("input", ANY, ANY_RANK)],
@@ -70,7 +70,9 @@ impl Operator for Slice {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<Slice, Problem> {
         Slice::read(attributes)
     }
+}
 
+impl Operator for Slice {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

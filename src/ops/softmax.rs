@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::gather::check_axis;
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, place_of, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required};
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -17,7 +17,7 @@ crate::attributes! {
     }
 }
 
-impl Operator for Softmax {
+impl ApiOperator for Softmax {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "softmax",
         operands: &[operand("input", FLOATS, FROM_1D)],
@@ -27,7 +27,9 @@ impl Operator for Softmax {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<Softmax, Problem> {
         Softmax::read(attributes)
     }
+}
 
+impl Operator for Softmax {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

@@ -4,7 +4,7 @@ use super::attributes::{Attribute, AttributeValue, Attributes};
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, MAX_TENSOR_COUNT, Operator, Tensors, place_of, required};
+use super::{ApiOperator, Inputs, MAX_TENSOR_COUNT, Operator, Tensors, place_of, required};
 use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -89,7 +89,7 @@ impl Split {
     }
 }
 
-impl Operator for Split {
+impl ApiOperator for Split {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "split",
         operands: &[operand("input", ANY, FROM_1D)],
@@ -99,7 +99,9 @@ impl Operator for Split {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<Split, Problem> {
         Split::read(attributes)
     }
+}
 
+impl Operator for Split {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, permuted, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, permuted, required};
 use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::{Descriptor, is_dimension, strides};
@@ -27,7 +27,7 @@ impl Tile {
     }
 }
 
-impl Operator for Tile {
+impl ApiOperator for Tile {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "tile",
         operands: &[operand("input", ANY, ANY_RANK)],
@@ -37,7 +37,9 @@ impl Operator for Tile {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<Tile, Problem> {
         Tile::read(attributes)
     }
+}
 
+impl Operator for Tile {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, required};
 use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::{Descriptor, strides};
@@ -48,7 +48,7 @@ impl Transpose {
     }
 }
 
-impl Operator for Transpose {
+impl ApiOperator for Transpose {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "transpose",
         operands: &[operand("input", ANY, ANY_RANK)],
@@ -58,7 +58,9 @@ impl Operator for Transpose {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<Transpose, Problem> {
         Transpose::read(attributes)
     }
+}
 
+impl Operator for Transpose {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

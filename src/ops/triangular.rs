@@ -3,7 +3,7 @@
 use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{Inputs, Operator, Tensors, required};
+use super::{ApiOperator, Inputs, Operator, Tensors, required};
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -18,7 +18,7 @@ crate::attributes! {
     }
 }
 
-impl Operator for Triangular {
+impl ApiOperator for Triangular {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "triangular",
         operands: &[operand("input", ANY, FROM_2D)],
@@ -28,7 +28,9 @@ impl Operator for Triangular {
     fn read(_name: &str, attributes: &mut Attributes) -> Result<Triangular, Problem> {
         Triangular::read(attributes)
     }
+}
 
+impl Operator for Triangular {
     fn rule(&self) -> &'static OpRule {
         &Self::RULES[0]
     }

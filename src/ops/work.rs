@@ -1,5 +1,6 @@
 //! Multiply-adds and bytes of operators against counts by hand.
 
+use super::Operator;
 use crate::ir::parse;
 
 /// Multiply-adds and bytes read of the last node of a graph.

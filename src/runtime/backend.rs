@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gpu;
 use crate::gpu::device::Device;
 use crate::gpu::tensor::DeviceTensor;
-use crate::ir::{Graph, Stencil};
+use crate::ir::{Graph, Node, Stencil};
 use crate::memory::Buffer;
 use crate::observe::{Stopwatch, Unobserved};
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
@@ -23,6 +23,9 @@ pub enum Backend {
     /// On a GPU.
     Gpu(Arc<Device>),
 }
+
+/// The cost of compiling a kernel, as for [`Threads::share`](cpu::schedule::pool::Threads::share): a millisecond or more.
+const COMPILE_COST: usize = 1 << 26;
 
 /// A compiled graph of either backend.
 pub enum Plan {
@@ -56,13 +59,15 @@ impl Backend {
     ///
     /// # Errors
     /// As the backends' plans have them.
-    pub fn optimize(&self, graph: Graph, env: &Env, settings: &Settings) -> Result<Optimized> {
+    pub fn optimize(&self, mut graph: Graph, env: &Env, settings: &Settings) -> Result<Optimized> {
         graph.check_defined()?;
-        let passes = settings.passes.and(match self {
-            Backend::Cpu => cpu::plan::PASSES,
-            Backend::Gpu(_) => gpu::plan::PASSES,
-        });
-        let (graph, origin) = cpu::plan::optimized_with_origin(graph, env, passes)?;
+        let target = match self {
+            Backend::Cpu => &cpu::plan::TARGET,
+            Backend::Gpu(_) => &gpu::plan::TARGET,
+        };
+        // The CPU folds constants for either.
+        let evaluate = |graph: &Graph, node: &Node| cpu::plan::evaluate(graph, node, env);
+        let origin = Origin::optimize(&mut graph, target, settings.passes, &evaluate)?;
         Ok(Optimized { graph, origin })
     }
 
@@ -80,7 +85,10 @@ impl Backend {
             Backend::Gpu(device) => {
                 let cpu::plan::PlanOptions { share_views, fill_arena, .. } = settings.plan;
                 let options = gpu::plan::PlanOptions { share_views, fill_arena };
-                let plan = gpu::plan::Plan::of_optimized(graph, origin, device, env, options)?;
+                let share = |count: usize, work: &(dyn Fn(usize) + Sync)| {
+                    env.threads.share(count, count.saturating_mul(COMPILE_COST), work)
+                };
+                let plan = gpu::plan::Plan::of_optimized(graph, origin, device, &share, options)?;
                 Ok(Plan::Gpu(Box::new(plan)))
             }
         }

@@ -5,9 +5,9 @@ use super::strided::{Factor, View, grouped, refined};
 use super::{Facts, beside_scalar, scalar, two};
 use crate::dimension::Dim;
 use crate::ir::{Graph, ValueId};
-use crate::ops::Op;
 use crate::ops::attention::{Attention, MAX_MASKS, Mask, MaskKind, Places};
 use crate::ops::elementwise::Elementwise;
+use crate::ops::{Api, Op, Operation};
 use crate::shape::dim_strides;
 
 /// The most operators between the two products.
@@ -38,7 +38,7 @@ pub fn fuse_attention(graph: &mut Graph) {
             stays[part] = false;
         }
         let node = &mut graph.nodes[index];
-        node.op = found.op.into();
+        node.op = Operation::Fusion(found.op.into());
         node.inputs = found.inputs.into_iter().map(Some).collect();
         node.outputs = vec![found.output];
     }
@@ -73,7 +73,7 @@ struct Scores {
 
 fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
     let node = &graph.nodes[index];
-    if node.op != Op::Matmul(crate::ops::matmul::Matmul) || !node.epilogue.is_empty() {
+    if node.op != Api(Op::Matmul(crate::ops::matmul::Matmul)) || !node.epilogue.is_empty() {
         return None;
     }
     let [weights, value] = two(node)?;
@@ -160,15 +160,17 @@ fn softmax_input(graph: &Graph, facts: &Facts, mut id: ValueId, scores: &mut Sco
         uses = 1;
         let input = node.inputs.first().copied().flatten()?;
         match &node.op {
-            Op::Softmax(op) => {
+            Api(Op::Softmax(op)) => {
                 return (op.axis as usize + 1 == graph.descriptor(id).rank()).then_some((input, empty_is_zero));
             }
-            Op::Elementwise(Elementwise::Identity) => id = input,
-            Op::Elementwise(Elementwise::Cast { to }) if to.is_float() && graph.descriptor(input).dtype.is_float() => {
+            Api(Op::Elementwise(Elementwise::Identity)) => id = input,
+            Api(Op::Elementwise(Elementwise::Cast { to }))
+                if to.is_float() && graph.descriptor(input).dtype.is_float() =>
+            {
                 id = input;
             }
-            Op::Reshape(_) if same_matrices(graph, input, id) => id = input,
-            Op::Elementwise(Elementwise::Where) => {
+            Api(Op::Reshape(_)) if same_matrices(graph, input, id) => id = input,
+            Api(Op::Elementwise(Elementwise::Where)) => {
                 let [Some(condition), Some(zero), Some(x)] = node.inputs[..] else { return None };
                 let (test, tested) = facts.elementwise(graph, condition)?;
                 let is_guard = test == Elementwise::IsNaN && tested.inputs[0] == Some(x);
@@ -197,7 +199,7 @@ fn first_product(
     if facts.uses[id.index()] != 1 || chain == 0 || !node.epilogue.is_empty() {
         return None;
     }
-    if matches!(node.op, Op::Matmul(_)) {
+    if matches!(node.op, Api(Op::Matmul(_))) {
         return Some((scores, index));
     }
     scores.parts.push(index);
@@ -218,12 +220,12 @@ fn first_product(
         next(scores, input)
     };
     match &node.op {
-        Op::Reshape(_) => {
+        Api(Op::Reshape(_)) => {
             let input = node.inputs[0]?;
             if same_matrices(graph, input, id) { next(scores, input) } else { None }
         }
-        Op::Elementwise(Elementwise::Identity) => next(scores, node.inputs[0]?),
-        Op::Elementwise(Elementwise::Cast { .. }) => {
+        Api(Op::Elementwise(Elementwise::Identity)) => next(scores, node.inputs[0]?),
+        Api(Op::Elementwise(Elementwise::Cast { .. })) => {
             let input = node.inputs[0]?;
             if graph.descriptor(input).dtype.is_float() && descriptor.dtype.is_float() {
                 next(scores, input)
@@ -231,21 +233,21 @@ fn first_product(
                 None
             }
         }
-        Op::Elementwise(Elementwise::Mul) => {
+        Api(Op::Elementwise(Elementwise::Mul)) => {
             let (input, factor) = beside_scalar(graph, node)?;
             scores.scale *= factor;
             next(scores, input)
         }
-        Op::Elementwise(Elementwise::Div) => {
+        Api(Op::Elementwise(Elementwise::Div)) => {
             let [input, divisor] = two(node)?;
             scores.scale /= scalar(graph, divisor)?;
             next(scores, input)
         }
-        Op::Elementwise(Elementwise::Add) => {
+        Api(Op::Elementwise(Elementwise::Add)) => {
             let [a, b] = two(node)?;
             masked(MaskKind::Add, b, a).or_else(|| masked(MaskKind::Add, a, b))
         }
-        Op::Elementwise(Elementwise::Where) => {
+        Api(Op::Elementwise(Elementwise::Where)) => {
             let [Some(condition), Some(a), Some(b)] = node.inputs[..] else { return None };
             match (scalar(graph, a), scalar(graph, b)) {
                 (None, Some(value)) => masked(MaskKind::Fill { value, when: false }, condition, a),
@@ -274,12 +276,12 @@ fn output(graph: &Graph, facts: &Facts, product: ValueId) -> Target {
         let reader = facts.readers[id.index()].filter(|_| facts.uses[id.index()] == 1 && !is_output);
         let Some(reader) = reader else { break };
         let node = &graph.nodes[reader];
-        if !matches!(node.op, Op::Transpose(_) | Op::Reshape(_)) || !node.epilogue.is_empty() {
+        if !matches!(node.op, Api(Op::Transpose(_) | Op::Reshape(_))) || !node.epilogue.is_empty() {
             break;
         }
         id = node.outputs[0];
         nodes.push(reader);
-        if matches!(node.op, Op::Transpose(_))
+        if matches!(node.op, Api(Op::Transpose(_)))
             && let Some(view) = inverse(graph, facts, id, product)
         {
             best = Target { id, view, nodes: nodes.clone() };

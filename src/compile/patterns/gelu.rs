@@ -3,8 +3,8 @@
 use super::{Facts, beside_scalar, scalar, two};
 use crate::dtype::DataType;
 use crate::ir::{Graph, ValueId};
-use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
+use crate::ops::{Api, Op};
 use std::f64::consts::FRAC_1_SQRT_2;
 
 /// The most factors of a product that is looked at.
@@ -52,7 +52,7 @@ impl Factors {
 /// The operand of the `gelu()` that the node at `index` gives, and the nodes that it makes superfluous.
 fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<(ValueId, Vec<usize>)> {
     let node = &graph.nodes[index];
-    if node.op != Op::Elementwise(Elementwise::Mul) || !node.epilogue.is_empty() {
+    if node.op != Api(Op::Elementwise(Elementwise::Mul)) || !node.epilogue.is_empty() {
         return None;
     }
     let mut factors = Factors { scalar: 1.0, ..Factors::default() };

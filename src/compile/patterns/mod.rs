@@ -14,8 +14,8 @@ pub use normalization::fuse_normalizations;
 
 use crate::dtype::DataType;
 use crate::ir::{Graph, Node, ValueId};
-use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
+use crate::ops::{Api, Op};
 use half::f16;
 
 /// What patterns ask for: who computes a value, who reads it, and how often it is read.
@@ -31,7 +31,7 @@ impl Facts {
     pub fn of(graph: &Graph) -> Facts {
         let mut readers = vec![None; graph.values.len()];
         for (index, node) in graph.nodes.iter().enumerate().rev() {
-            node.inputs.iter().flatten().for_each(|id| readers[id.index()] = Some(index));
+            node.reads().for_each(|id| readers[id.index()] = Some(index));
         }
         Facts { producers: graph.producers(), readers, uses: graph.use_counts() }
     }
@@ -46,7 +46,7 @@ impl Facts {
     fn elementwise<'g>(&self, graph: &'g Graph, id: ValueId) -> Option<(Elementwise, &'g Node)> {
         let (_, node) = self.producer(graph, id)?;
         match &node.op {
-            Op::Elementwise(op) if node.epilogue.is_empty() => Some((*op, node)),
+            Api(Op::Elementwise(op)) if node.epilogue.is_empty() => Some((*op, node)),
             _ => None,
         }
     }

@@ -3,11 +3,11 @@
 use super::{Facts, beside_scalar, scalar, two};
 use crate::dimension::Dim;
 use crate::ir::{Graph, Node, ValueId};
-use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::normalization::LayerNormalization;
 use crate::ops::reduce::ReduceKind;
 use crate::ops::rms_normalization::RmsNormalization;
+use crate::ops::{Api, Op, Operation};
 
 /// Makes layer and root-mean-square normalisations that are written out one operator.
 pub fn fuse_normalizations(graph: &mut Graph) {
@@ -25,7 +25,7 @@ pub fn fuse_normalizations(graph: &mut Graph) {
 }
 
 struct Found {
-    op: Op,
+    op: Operation,
     inputs: Vec<Option<ValueId>>,
     /// Nodes in front that it does the work of, if nothing else needs them.
     front: Vec<usize>,
@@ -87,7 +87,7 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
         }
         None => {
             inputs.push(scale);
-            RmsNormalization { dimensions: axes.len() as u32, epsilon }.into()
+            Operation::Fusion(RmsNormalization { dimensions: axes.len() as u32, epsilon }.into())
         }
     };
     while inputs.last() == Some(&None) {
@@ -102,13 +102,13 @@ fn weight(graph: &Graph, facts: &Facts, id: ValueId, op: Elementwise, row: &[Dim
     let node = &graph.nodes[reader];
     let [a, b] = two(node)?;
     let other = if a == id { b } else { a };
-    let matches = node.op == Op::Elementwise(op) && node.epilogue.is_empty() && a != b;
+    let matches = node.op == Api(Op::Elementwise(op)) && node.epilogue.is_empty() && a != b;
     (matches && graph.descriptor(other).shape == row).then_some((reader, other))
 }
 
 /// Takes `x / sqrt(...)` apart, in any of its spellings.
 fn normalized(graph: &Graph, facts: &Facts, node: &Node) -> Option<Normalized> {
-    let Op::Elementwise(op) = node.op else { return None };
+    let Api(Op::Elementwise(op)) = node.op else { return None };
     let [a, b] = two(node).filter(|_| node.epilogue.is_empty())?;
     match op {
         Elementwise::Div => root(graph, facts, a, b, Vec::new()),
@@ -169,7 +169,7 @@ fn variance(graph: &Graph, facts: &Facts, dividend: ValueId, id: ValueId, mut no
 /// What `id` is the mean of, and over which dimensions, which stay with size 1.
 fn mean(graph: &Graph, facts: &Facts, id: ValueId) -> Option<(ValueId, Vec<u32>)> {
     let (_, node) = facts.producer(graph, id)?;
-    let Op::Reduce(op) = &node.op else { return None };
+    let Api(Op::Reduce(op)) = &node.op else { return None };
     let input = node.inputs[0]?;
     let rank = graph.descriptor(input).rank();
     if op.kind != ReduceKind::Mean || !(op.attributes.keep_dimensions || rank == 0) {

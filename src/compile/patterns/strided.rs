@@ -4,8 +4,8 @@
 use super::{Facts, beside_scalar, scalar, two};
 use crate::dimension::Dim;
 use crate::ir::{Graph, Node, ValueId};
-use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
+use crate::ops::{Api, Op};
 use crate::shape::dim_strides;
 
 /// The longest chain of operators that is followed.
@@ -110,15 +110,17 @@ impl View {
         let shape = graph.descriptor(id).shape.clone();
         let input = node.inputs.first().copied().flatten()?;
         match &node.op {
-            Op::Elementwise(Elementwise::Identity) => Some(self),
-            Op::Transpose(op) => {
+            Api(Op::Elementwise(Elementwise::Identity)) => Some(self),
+            Api(Op::Transpose(op)) => {
                 let dims = op.axes(shape.len()).into_iter().map(|axis| self.dims[axis].clone()).collect();
                 Some(View { dims, ..self })
             }
-            Op::Reshape(_) => Some(View { dims: grouped(self.dims.into_iter().flatten().collect(), &shape)?, ..self }),
-            Op::Expand(_) => self.broadcast(&shape),
-            Op::Slice(op) => self.window(&op.starts, op.strides.as_deref(), &shape),
-            Op::Split(op) => {
+            Api(Op::Reshape(_)) => {
+                Some(View { dims: grouped(self.dims.into_iter().flatten().collect(), &shape)?, ..self })
+            }
+            Api(Op::Expand(_)) => self.broadcast(&shape),
+            Api(Op::Slice(op)) => self.window(&op.starts, op.strides.as_deref(), &shape),
+            Api(Op::Split(op)) => {
                 let index = node.outputs.iter().position(|&output| output == id)?;
                 let axis = op.axis as usize;
                 let mut starts = vec![Dim::number(0); shape.len()];
@@ -175,8 +177,8 @@ impl View {
 /// The operand that a node multiplies with a scalar constant, and the constant.
 fn factor(graph: &Graph, node: &Node) -> Option<(ValueId, Option<f64>)> {
     let (input, factor) = match node.op {
-        Op::Elementwise(Elementwise::Mul) => beside_scalar(graph, node)?,
-        Op::Elementwise(Elementwise::Div) => {
+        Api(Op::Elementwise(Elementwise::Mul)) => beside_scalar(graph, node)?,
+        Api(Op::Elementwise(Elementwise::Div)) => {
             let [input, divisor] = two(node)?;
             (input, 1.0 / scalar(graph, divisor)?)
         }
@@ -187,8 +189,8 @@ fn factor(graph: &Graph, node: &Node) -> Option<(ValueId, Option<f64>)> {
 
 /// Whether a node only moves elements of its first operand.
 fn moves(node: &Node) -> bool {
-    let identity = matches!(node.op, Op::Elementwise(Elementwise::Identity));
-    identity || matches!(node.op, Op::Transpose(_) | Op::Reshape(_) | Op::Expand(_) | Op::Slice(_) | Op::Split(_))
+    let identity = matches!(node.op, Api(Op::Elementwise(Elementwise::Identity)));
+    identity || matches!(node.op, Api(Op::Transpose(_) | Op::Reshape(_) | Op::Expand(_) | Op::Slice(_) | Op::Split(_)))
 }
 
 /// The loops of several lists, each of the same number of elements, cut so that all have the same sizes: the sizes, and the

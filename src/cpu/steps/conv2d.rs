@@ -1,12 +1,14 @@
 //! Convolution: `conv2d` of the draft.
 
 mod depthwise;
+mod shape;
 #[cfg(test)]
 mod tests;
 mod winograd;
 
+pub use shape::Conv2dShape;
+
 use super::Env;
-use super::convolution::ConvolutionShape;
 use crate::cpu::kernels::depthwise::{Padded, Window};
 use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
 use crate::cpu::product::columns::Columns;
@@ -17,123 +19,18 @@ use crate::cpu::product::rows::{PatchMatrix, Patches, Rows, Strided};
 use crate::cpu::product::tile::tile_size;
 use crate::cpu::product::winograd::OutputTile;
 use crate::cpu::schedule::partition::{Cut, Grid};
-use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
+use crate::cpu::schedule::tiles::{Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut, share};
-use crate::ops::conv2d::FilterLayout;
 use crate::with_floats;
 use depthwise::DepthwisePixels;
+use shape::Call;
 use std::borrow::Cow;
 use std::sync::Arc;
 use winograd::WinogradPlan;
-
-/// The numbers of a convolution. Pairs are rows, then columns.
-///
-/// Padding is zeros that take part in the products: an infinite or NaN weight over them makes NaN. Depthwise
-/// convolutions with channels last skip them.
-pub type Conv2dShape = ConvolutionShape<FilterLayout>;
-
-impl Conv2dShape {
-    fn is_depthwise(&self) -> bool {
-        self.group()[0] == 1 && self.groups > 1
-    }
-
-    /// Whether the patch matrix is the image itself.
-    fn is_pointwise(&self) -> bool {
-        self.filter == [1, 1] && self.strides == [1, 1] && self.padding == [0, 0] && self.input == self.output
-    }
-
-    /// Distance between output channels, input channels, rows and columns of the filter.
-    fn filter_strides(&self) -> [usize; 4] {
-        let ([i, _], o, [h, w]) = (self.group(), self.channels[1], self.filter);
-        match self.layout {
-            FilterLayout::Oihw => [i * h * w, h * w, w, 1],
-            FilterLayout::Hwio => [1, o, w * i * o, i * o],
-            FilterLayout::Ohwi => [h * w * i, 1, w * i, i],
-            FilterLayout::Ihwo => [1, h * w * o, w * o, o],
-        }
-    }
-
-    fn window(&self) -> Window {
-        let [_, row, col] = self.input_strides();
-        Window {
-            size: self.input,
-            strides: [row, col],
-            out_cols: self.output[1],
-            filter: self.filter,
-            step: self.strides,
-            dilation: self.dilations,
-            padding: self.padding,
-        }
-    }
-
-    /// The patches of one group.
-    fn patches(&self) -> PatchMatrix {
-        let [channel_stride, row, col] = self.input_strides();
-        let taps = [0, 1].map(|axis| {
-            let taps = 0..self.filter[axis];
-            taps.map(|tap| (tap * self.dilations[axis]) as isize - self.padding[axis] as isize).collect()
-        });
-        PatchMatrix {
-            channels: self.group()[0],
-            channels_first: !self.channels_last,
-            size: self.input,
-            image_stride: self.channels[0] * self.input[0] * self.input[1],
-            channel_stride,
-            strides: [row, col],
-            out: self.output,
-            step: self.strides,
-            taps,
-        }
-    }
-
-    /// The filter as a matrix of the same depth order: each output channel is an image with a single patch.
-    fn filter_matrix(&self) -> PatchMatrix {
-        let [o, i, row, col] = self.filter_strides();
-        PatchMatrix {
-            channels: self.group()[0],
-            channels_first: !self.channels_last,
-            size: self.filter,
-            image_stride: o,
-            channel_stride: i,
-            strides: [row, col],
-            out: [1, 1],
-            step: [1, 1],
-            taps: self.filter.map(|size| (0..size as isize).collect()),
-        }
-    }
-
-    /// The output of all groups.
-    fn matrices(&self) -> Matrices {
-        let ([_, group], pixels) = (self.group(), self.output[0] * self.output[1]);
-        if self.channels_last {
-            let (rows, row_stride) = (self.batches * pixels, self.channels[1]);
-            Matrices { batches: self.groups, batch_stride: group, rows, row_stride, cols: group }
-        } else {
-            let batches = self.batches * self.groups;
-            Matrices { batches, batch_stride: group * pixels, rows: group, row_stride: pixels, cols: pixels }
-        }
-    }
-}
-
-/// What a convolution reads, and what follows it.
-#[derive(Clone, Copy)]
-struct Call<'a> {
-    input: Floats<'a>,
-    /// `None` if it is packed.
-    filter: Option<Floats<'a>>,
-    bias: Option<Floats<'a>>,
-    tail: Tail<'a>,
-}
-
-impl<'a> Call<'a> {
-    fn raw_filter(&self) -> Floats<'a> {
-        self.filter.expect("the filter was not packed")
-    }
-}
 
 /// How the convolution is computed.
 enum Method {
@@ -411,15 +308,6 @@ impl Conv2dStep {
         let addend = bias.map(|data| Addend { data, row_stride, col_stride, beta: 1.0 });
         let epilogue = Epilogue { alpha: 1.0, addend, tail: call.tail };
         Product { isa: self.isa, depth: matrix.depth(), rows, columns }.compute(tile, &epilogue, scratch);
-    }
-}
-
-impl Conv2dShape {
-    /// The output as planes that a depthwise strip is cut from.
-    fn depthwise_matrices(&self) -> Matrices {
-        let ([high, wide], channels) = (self.output, self.channels[1]);
-        let batches = self.batches * channels;
-        Matrices { batches, batch_stride: high * wide, rows: high, row_stride: wide, cols: wide }
     }
 }
 

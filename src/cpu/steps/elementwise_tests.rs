@@ -8,10 +8,10 @@ use crate::cpu::steps::Env;
 use crate::dtype::{DataType, Number};
 use crate::ir::{Graph, parse};
 use crate::memory::Buffer;
-use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::{Fused, Instruction};
 use crate::ops::tensor::Tensor;
+use crate::ops::{Op, Operation};
 use crate::testing::{Random, Tolerance, check, check_with};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -53,7 +53,7 @@ fn graph(name: &str, dtype: DataType, shapes: &[Vec<u32>]) -> Graph {
 /// Every method with every data type that it takes: (name, type, number of operands).
 fn cases() -> Vec<(&'static str, DataType, usize)> {
     let mut cases = Vec::new();
-    for rule in <Elementwise as crate::ops::Operator>::RULES {
+    for rule in <Elementwise as crate::ops::ApiOperator>::RULES {
         let operand = rule.operands.iter().find(|operand| operand.name != "condition").unwrap();
         for &dtype in rule.resolve(operand.types) {
             cases.push((rule.name, dtype, rule.operands.len()));
@@ -178,7 +178,7 @@ fn programs_reuse_registers() {
         .enumerate()
         .map(|(i, &shape)| Some(builder.input(&format!("x{i}"), crate::shape::Descriptor::new(float, shape)).unwrap()));
     let inputs = inputs.collect();
-    let outputs = builder.add(program, inputs, "").unwrap();
+    let outputs = builder.add_operation(Operation::Fusion(program.into()), inputs, String::new()).unwrap();
     let graph = builder.finish(vec![("y".to_string(), outputs[0])]);
     // Exact operations on values near 0 but for two roundings, which a comparison or truncation could make visible.
     check(&graph, Tolerance::ulps(2));

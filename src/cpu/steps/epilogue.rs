@@ -19,17 +19,10 @@ pub struct Following<'a> {
     pub program: &'a Fused,
     /// The output.
     pub output: &'a Descriptor,
-    /// The operands of the node.
-    pub operand: &'a dyn Fn(usize) -> &'a Descriptor,
-    /// The place of the first one of the other operands of the program among them.
-    pub first: usize,
-}
-
-impl<'a> Following<'a> {
     /// The other operands of the program.
-    fn others(&self) -> impl Iterator<Item = &'a Descriptor> {
-        (self.first..self.first + self.program.inputs.saturating_sub(1)).map(self.operand)
-    }
+    pub operands: &'a [&'a Descriptor],
+    /// The place of the first one of these among all that the step reads.
+    pub first: usize,
 }
 
 /// A program behind a product, made ready to run. It may begin with an addition that the product does (a bias), then one
@@ -57,8 +50,9 @@ impl EpilogueStep {
     pub fn new(following: &Following, takes: impl FnMut(&[usize]) -> bool) -> EpilogueStep {
         let Following { program, output, first, .. } = following;
         let registers = InRegisters::new(following, takes);
-        let rest = (registers.done < program.instructions.len())
-            .then(|| ElementwiseStep::behind(&without(program, registers.done), output, following.others()));
+        let rest = (registers.done < program.instructions.len()).then(|| {
+            ElementwiseStep::behind(&without(program, registers.done), output, following.operands.iter().copied())
+        });
         EpilogueStep { registers, rest, shift: first.saturating_sub(1) }
     }
 
@@ -67,7 +61,7 @@ impl EpilogueStep {
     pub fn resize(&mut self, following: &Following, takes: impl FnMut(&[usize]) -> bool) -> bool {
         let registers = InRegisters::new(following, takes);
         let done = std::mem::replace(&mut self.registers, registers).done;
-        let fits = |rest: &mut ElementwiseStep| rest.resize(following.others(), following.output);
+        let fits = |rest: &mut ElementwiseStep| rest.resize(following.operands.iter().copied(), following.output);
         done == registers.done && self.rest.as_mut().is_none_or(fits)
     }
 
@@ -136,7 +130,7 @@ impl InRegisters {
         &mut self,
         instruction: &Instruction,
         value: usize,
-        Following { program, output, operand, first, .. }: &Following,
+        Following { program, output, operands, first, .. }: &Following,
         takes: &mut impl FnMut(&[usize]) -> bool,
     ) -> bool {
         match (instruction.op, instruction.operands.as_slice()) {
@@ -146,8 +140,7 @@ impl InRegisters {
                 if other == 0 || other >= program.inputs {
                     return false;
                 }
-                let at = first + other - 1;
-                let descriptor = operand(at);
+                let (at, descriptor) = (first + other - 1, operands[other - 1]);
                 let strides = broadcast_strides(&descriptor.sizes(), &output.sizes());
                 if self.addend.is_none() && takes(&strides) {
                     self.addend = Some(at);

@@ -1,5 +1,6 @@
 //! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
-//! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing.
+//! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing. No step knows which
+//! others there are.
 
 pub mod arg_min_max;
 pub mod attention;
@@ -65,77 +66,4 @@ pub trait Run {
     fn packed(&self) -> Vec<&Arc<Buffer>> {
         Vec::new()
     }
-}
-
-macro_rules! steps {
-    ($($(#[$meta:meta])* $Variant:ident($Step:ty),)*) => {
-        /// A lowered operator.
-        pub enum Step { $($(#[$meta])* $Variant($Step),)* }
-
-        impl Run for Step {
-            fn kernel(&self) -> &'static str {
-                match self { $(Step::$Variant(step) => step.kernel(),)* }
-            }
-            fn run(&self, env: &Env, io: &mut Io) {
-                match self { $(Step::$Variant(step) => step.run(env, io),)* }
-            }
-            fn scratch_bytes(&self, threads: usize) -> usize {
-                match self { $(Step::$Variant(step) => step.scratch_bytes(threads),)* }
-            }
-            fn packed(&self) -> Vec<&Arc<Buffer>> {
-                match self { $(Step::$Variant(step) => step.packed(),)* }
-            }
-        }
-
-        $(impl From<$Step> for Step {
-            fn from(step: $Step) -> Step { Step::$Variant(step) }
-        })*
-    };
-}
-
-steps! {
-    /// Matrix products and convolutions.
-    Dense(dense::DenseStep),
-    /// Products of quantised tensors.
-    Quantized(quantized::QuantizedStep),
-    /// Attention that the compiler made one operator.
-    Attention(attention::AttentionStep),
-    /// Pooling.
-    Pool2d(pool2d::Pool2dStep),
-    /// Gated recurrent units.
-    Gru(gru::GruStep),
-    /// Long short-term memory.
-    Lstm(lstm::LstmStep),
-    /// Copies between layouts.
-    Copy(copy::CopyStep),
-    /// Copies by lists of places.
-    Remap(remap::RemapStep),
-    /// Bilinear resampling.
-    Linear(resample2d::LinearStep),
-    /// Rows at the places of indices.
-    Gather(gather::GatherStep),
-    /// Rows of a packed matrix at the places of indices.
-    PackedGather(gather::PackedGatherStep),
-    /// Elements at the places of indices.
-    GatherElements(gather::GatherElementsStep),
-    /// Replaced rows.
-    Scatter(scatter::ScatterStep),
-    /// Replaced elements.
-    ScatterElements(scatter::ScatterElementsStep),
-    /// Triangular matrices.
-    Triangular(triangular::TriangularStep),
-    /// Element-wise operators, fused or not.
-    Elementwise(elementwise::ElementwiseStep),
-    /// Reductions.
-    Reduce(reduce::ReduceStep),
-    /// `argMin()` and `argMax()`.
-    ArgMinMax(arg_min_max::ArgMinMaxStep),
-    /// `cumulativeSum()`.
-    CumulativeSum(cumulative_sum::CumulativeSumStep),
-    /// `softmax()`.
-    Softmax(softmax::SoftmaxStep),
-    /// `batchNormalization()` and `instanceNormalization()`.
-    ChannelNorm(normalization::ChannelNormStep),
-    /// `layerNormalization()`.
-    LayerNorm(normalization::LayerNormStep),
 }

@@ -1,7 +1,6 @@
 //! Products and convolutions of quantised tensors.
 
 use super::{Env, Run};
-use crate::cpu::lower::Lowering;
 use crate::cpu::memory::Io;
 use crate::cpu::product::int8::depthwise::Depthwise;
 use crate::cpu::product::int8::dots::{Panels, ROW_BLOCK, Rows, padded_columns};
@@ -9,6 +8,7 @@ use crate::cpu::product::int8::patches::Patches;
 use crate::cpu::product::int8::{Columns, To};
 use crate::cpu::schedule::partition::{Cut, Grid, Shape, partition};
 use crate::cpu::schedule::tiles::{Matrices, Tiles};
+use crate::cpu::simd::Isa;
 use crate::cpu::simd::dot::{DotLevel, ToBytes};
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
@@ -32,7 +32,7 @@ const MAX_TABLE: usize = 1 << 16;
 
 /// A product of quantised tensors with its constants packed.
 pub struct QuantizedStep {
-    work: Work,
+    method: Method,
     /// Of each group.
     columns: Vec<Columns<'static>>,
     computed: Option<Computed>,
@@ -51,14 +51,13 @@ struct Computed {
 }
 
 /// The place of the zero point among the operands.
-const ZERO: usize = 5;
+pub const ZERO: usize = 5;
 /// The place of the factor.
-const FACTOR: usize = 6;
+pub const FACTOR: usize = 6;
 
 impl Computed {
-    /// What is computed of the operands of `l`, for columns with these sums.
-    fn of(l: &Lowering, sums: &[i32]) -> Option<Computed> {
-        let [zero, factor] = [ZERO, FACTOR].map(|index| l.given(index).is_some());
+    /// What is computed of these operands, for columns with these sums.
+    fn of(&Operands { zero, factor, .. }: &Operands, sums: &[i32]) -> Option<Computed> {
         (zero || factor).then(|| Computed { sums: sums.to_vec(), zero, factor })
     }
 
@@ -88,7 +87,8 @@ impl Computed {
     }
 }
 
-enum Work {
+/// How the product is computed.
+enum Method {
     Depthwise {
         convolution: Box<Depthwise>,
         images: usize,
@@ -107,7 +107,28 @@ enum Work {
     },
 }
 
-/// The constants of a node; all but the filter are read.
+/// What a product is made of. Everything but the input, its zero point and the factor is constant.
+#[derive(Clone, Copy)]
+pub struct Operands<'a> {
+    /// What the input is.
+    pub input: &'a Descriptor,
+    /// The filter or second matrix, and what it is.
+    pub filter: (&'a Constant, &'a Descriptor),
+    /// Of each channel: float32.
+    pub scales: &'a Constant,
+    /// Of each channel, if any is not 0: of the filter's type.
+    pub zeros: Option<&'a Constant>,
+    /// Of each channel: float32.
+    pub bias: Option<&'a Constant>,
+    /// Whether the zero point of the input is computed.
+    pub zero: bool,
+    /// Whether there is a factor.
+    pub factor: bool,
+    /// What the output is.
+    pub output: &'a Descriptor,
+}
+
+/// The constants of a product; all but the filter are read.
 struct Constants<'a> {
     filter: &'a Constant,
     filter_type: DataType,
@@ -117,11 +138,10 @@ struct Constants<'a> {
 }
 
 impl<'a> Constants<'a> {
-    fn read(l: &Lowering<'a>) -> Result<Constants<'a>> {
-        let read = |index: usize| l.constant(index).map(|constant| constant.buffer()).transpose();
-        let filter = l.constant(1).expect("the pass takes constant filters only");
-        let scale = read(2)?.expect("the pass makes this constant");
-        Ok(Constants { filter, filter_type: l.input(1).dtype, scale, zeros: read(3)?, bias: read(4)? })
+    fn read(operands: &Operands<'a>) -> Result<Constants<'a>> {
+        let Operands { filter: (filter, Descriptor { dtype, .. }), scales, zeros, bias, .. } = *operands;
+        let [zeros, bias] = [zeros, bias].map(|constant| constant.map(Constant::buffer).transpose());
+        Ok(Constants { filter, filter_type: *dtype, scale: scales.buffer()?, zeros: zeros?, bias: bias? })
     }
 
     /// The number at `index` of `bytes`, which have the type of the filter.
@@ -176,43 +196,40 @@ impl Filter<'_> {
 }
 
 impl QuantizedStep {
-    /// The step of `op`. The filter and what belongs to its channels are constants and are read now.
+    /// The step of `op` for `isa`. The constants are read now, and not again.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for packed constants, an `OperationError` when mapped ones cannot be read.
-    pub fn new(op: &Quantized, l: &mut Lowering) -> Result<QuantizedStep> {
-        let constants = Constants::read(l)?;
-        (1..l.count().min(ZERO)).for_each(|index| l.pack(index, l.given(index).is_some()));
-        let build = Build {
-            op,
-            level: DotLevel::of(l.env.isa),
-            constants: &constants,
-            signed: l.input(0).dtype == DataType::Int8,
-        };
+    pub fn new(isa: Isa, op: &Quantized, operands: &Operands) -> Result<QuantizedStep> {
+        let constants = Constants::read(operands)?;
+        let signed = operands.input.dtype == DataType::Int8;
+        let build = Build { op, level: DotLevel::of(isa), constants: &constants, signed };
         match &op.product {
-            Product::Conv2d(options) => build.convolution(options, l),
+            Product::Conv2d(options) => build.convolution(options, operands),
             product => {
-                let ([depth, columns], filter) = (matrix(product, &l.input(1).sizes()), &l.input(1).sizes());
+                let filter = &operands.filter.1.sizes();
+                let [depth, columns] = matrix(product, filter);
                 let own = strides(filter);
                 let [o, i] = if *product == Product::Transposed { [own[0], 1] } else { [1, own[own.len() - 2]] };
                 let filter = Filter { constants: &constants, strides: [o, i, 0, 0], taps: [1, depth] };
                 let panels = filter.panels(build.level, 0, [columns, depth])?;
                 let (all, sums) = build.group(0, &panels);
-                let computed = Computed::of(l, &sums);
-                let images = rows(l.output(), [depth, columns]);
-                let work = Work::Product { panels: vec![panels], patches: None, images };
-                Ok(QuantizedStep { work, columns: vec![all], computed, flip: build.flip() })
+                let computed = Computed::of(operands, &sums);
+                let images = rows(operands.output, [depth, columns]);
+                let method = Method::Product { panels: vec![panels], patches: None, images };
+                Ok(QuantizedStep { method, columns: vec![all], computed, flip: build.flip() })
             }
         }
     }
 
-    /// Computes the same product of matrices for another number of rows; `false` if the step has to be made anew.
+    /// Computes the same product of matrices, with a second one of these sizes, for an output of another number of rows;
+    /// `false` if the step has to be made anew.
     #[must_use]
-    pub fn resize(&mut self, op: &Quantized, l: &Lowering) -> bool {
-        match (&op.product, &mut self.work) {
-            (Product::Conv2d(_), _) | (_, Work::Depthwise { .. }) => false,
-            (product, Work::Product { images, .. }) => {
-                *images = rows(l.output(), matrix(product, &l.input(1).sizes()));
+    pub fn resize(&mut self, op: &Quantized, filter: &[u32], output: &Descriptor) -> bool {
+        match (&op.product, &mut self.method) {
+            (Product::Conv2d(_), _) | (_, Method::Depthwise { .. }) => false,
+            (product, Method::Product { images, .. }) => {
+                *images = rows(output, matrix(product, filter));
                 true
             }
         }
@@ -248,10 +265,9 @@ impl Build<'_> {
         self.op.input.zero as i32 + if self.signed { 128 } else { 0 }
     }
 
-    fn convolution(&self, options: &Conv2dAttributes, l: &Lowering) -> Result<QuantizedStep> {
-        let layout = options.input_layout;
-        let (input, output) = (layout.image(&l.input(0).sizes()), layout.image(&l.output().sizes()));
-        let filter = &l.input(1).sizes();
+    fn convolution(&self, options: &Conv2dAttributes, operands: &Operands) -> Result<QuantizedStep> {
+        let [input, output] = [operands.input, operands.output].map(|image| options.input_layout.image(&image.sizes()));
+        let filter = &operands.filter.1.sizes();
         let [_, group_inputs, height, width] = options.filter_layout.axes().map(|axis| filter[axis]);
         let own = strides(filter);
         let strides = options.filter_layout.axes().map(|axis| own[axis]);
@@ -275,8 +291,8 @@ impl Build<'_> {
             };
             let columns = self.columns(convolution.order().map(|channel| channel.map(|c| (c, sum(c), 0))));
             let output = [size[0], size[1] * channels];
-            let work = Work::Depthwise { convolution: Box::new(convolution), images, image, output };
-            return Ok(QuantizedStep { work, columns: vec![columns], computed: None, flip: 0 });
+            let method = Method::Depthwise { convolution: Box::new(convolution), images, image, output };
+            return Ok(QuantizedStep { method, columns: vec![columns], computed: None, flip: 0 });
         }
         let patches = Patches {
             slides,
@@ -293,13 +309,13 @@ impl Build<'_> {
         let panels = panels.collect::<Result<Vec<_>>>()?;
         let (columns, sums): (_, Vec<Vec<i32>>) =
             panels.iter().enumerate().map(|(group, panels)| self.group(group * each, panels)).unzip();
-        let computed = Computed::of(l, &sums[0]);
+        let computed = Computed::of(operands, &sums[0]);
         assert!(computed.is_none() || groups == 1, "the pass makes no others");
         let pointwise = groups == 1 && slides.iter().all(|s| (s.window, s.stride, s.begin, s.end) == (1, 1, 0, 0));
         let images = [images, image, size[0] * size[1]];
         let images = if pointwise { [1, images[0] * image, images[0] * images[2]] } else { images };
-        let work = Work::Product { panels, patches: (!pointwise).then_some(patches), images };
-        Ok(QuantizedStep { work, columns, computed, flip: self.flip() })
+        let method = Method::Product { panels, patches: (!pointwise).then_some(patches), images };
+        Ok(QuantizedStep { method, columns, computed, flip: self.flip() })
     }
 
     /// What is made of the sums of `panels`, those of the output channels from `first` on, and the sums of their columns.
@@ -353,9 +369,9 @@ impl QuantizedStep {
 
     /// Bytes of scratch memory of a thread.
     fn slot(&self) -> usize {
-        let bytes = match &self.work {
-            Work::Depthwise { convolution, .. } => convolution.scratch_bytes(),
-            Work::Product { panels, patches, .. } => {
+        let bytes = match &self.method {
+            Method::Depthwise { convolution, .. } => convolution.scratch_bytes(),
+            Method::Product { panels, patches, .. } => {
                 Rows { panels, columns: &self.columns, patches: patches.as_ref(), flip: self.flip }.scratch_bytes()
             }
         };
@@ -365,10 +381,10 @@ impl QuantizedStep {
 
 impl Run for QuantizedStep {
     fn kernel(&self) -> &'static str {
-        match &self.work {
-            Work::Depthwise { .. } => "int8 depthwise",
-            Work::Product { patches: Some(_), .. } => "int8 im2col",
-            Work::Product { .. } => "int8 gemm",
+        match &self.method {
+            Method::Depthwise { .. } => "int8 depthwise",
+            Method::Product { patches: Some(_), .. } => "int8 im2col",
+            Method::Product { .. } => "int8 gemm",
         }
     }
 
@@ -377,9 +393,9 @@ impl Run for QuantizedStep {
     }
 
     fn packed(&self) -> Vec<&Arc<Buffer>> {
-        match &self.work {
-            Work::Depthwise { convolution, .. } => vec![convolution.buffer()],
-            Work::Product { panels, .. } => panels.iter().map(Panels::buffer).collect(),
+        match &self.method {
+            Method::Depthwise { convolution, .. } => vec![convolution.buffer()],
+            Method::Product { panels, .. } => panels.iter().map(Panels::buffer).collect(),
         }
     }
 
@@ -390,8 +406,8 @@ impl Run for QuantizedStep {
             self.computed.as_ref().map(|computed| [computed.columns(&self.columns[0], self.flip, io, first)]);
         let all = computed.as_ref().map_or(&self.columns[..], |computed| computed);
         let (input, size) = (io.input::<u8>(0), self.to().size());
-        match &self.work {
-            Work::Depthwise { convolution, images, image, output: [rows, row] } => {
+        match &self.method {
+            Method::Depthwise { convolution, images, image, output: [rows, row] } => {
                 let matrix = Matrices {
                     batches: 1,
                     batch_stride: 0,
@@ -409,7 +425,7 @@ impl Run for QuantizedStep {
                     }
                 });
             }
-            Work::Product { panels, patches, images: [batches, image, rows] } => {
+            Method::Product { panels, patches, images: [batches, image, rows] } => {
                 let [columns, depth] = panels[0].sizes();
                 let width = columns * panels.len() * size;
                 let matrix = Matrices {

@@ -5,7 +5,7 @@ use crate::cpu::steps::{Env, Run};
 use crate::dtype::Number;
 use crate::ir::parse;
 use crate::ops::tensor::Tensor;
-use crate::testing::{Random, Tolerance, check, check_with};
+use crate::testing::{Random, Tolerance, check, check_with, optimized};
 use proptest::prelude::*;
 
 /// A quantised convolution in the words of the draft.
@@ -209,7 +209,7 @@ fn convolutions_with_computed_zero_points_and_factors() {
             let graph = parse(&text);
             let threads = Threads::new(1).unwrap();
             let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
-            let optimized = crate::cpu::plan::optimized(parse(&text), &env, crate::cpu::plan::PASSES).unwrap();
+            let optimized = optimized(&parse(&text), &env);
             let names: Vec<&str> = optimized.nodes.iter().map(|node| node.op.rule().name).collect();
             assert!(names.contains(&"quantizedConv2d") && !names.contains(&"add"), "{names:?}");
             // As built, some hundred products of up to 15 are summed in float32, and scaled by up to 4.
@@ -255,7 +255,7 @@ fn steps_name_their_kernels() {
         let convolution =
             Convolution { types, groups, channels, input: [5, 5], filter, options, quantized: true, zero: 0 };
         let graph = parse(&convolution.text("nhwc"));
-        let graph = crate::cpu::plan::optimized(graph, &env, crate::cpu::plan::PASSES).unwrap();
+        let graph = optimized(&graph, &env);
         let [node] = &graph.nodes[..] else { panic!("one operator is left of\n{graph}") };
         assert_eq!(crate::cpu::lower::lower(&graph, node, &env, true).unwrap().step.kernel(), name);
     }

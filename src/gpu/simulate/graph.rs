@@ -64,12 +64,11 @@ impl Simulator<'_> {
             memories.push(Memory::holding("parameters".to_string(), &bytes_of(&words)));
             for binding in &dispatch.bindings {
                 bound.push(match *binding {
-                    Bound::Input(index) => node.inputs[index].expect("operands that are bound are given").index(),
-                    Bound::Output(index) => node.outputs[index].index(),
                     Bound::Scratch { offset, bytes } => *scratch.entry(offset).or_insert_with(|| {
                         memories.push(Memory::scratch("scratch".to_string(), bytes));
                         memories.len() - 1
                     }),
+                    bound => bound.value(node).expect("operands that are bound are given").index(),
                 });
             }
             self.launch(&dispatch, memories, &bound).map_err(|mut fault| {

@@ -3,15 +3,9 @@
 use super::graph::Simulator;
 use super::program::Program;
 use super::random_graphs::{GENERATORS, random_graph};
-use crate::cpu::arena::Arena;
-use crate::cpu::plan::optimized;
-use crate::cpu::schedule::pool::Threads;
-use crate::cpu::simd::Isa;
-use crate::cpu::steps::Env;
 use crate::dtype::DataType;
 use crate::gpu::kernel::Dispatch;
-use crate::gpu::plan::PASSES;
-use crate::gpu::testing::{DIALECTS, tolerance_of};
+use crate::gpu::testing::{DIALECTS, optimized, tolerance_of};
 use crate::ir::{Graph, parse};
 use crate::ops::Op;
 use crate::ops::sweep::for_each_graph;
@@ -36,12 +30,7 @@ fn check(
     let inputs: HashMap<_, _> =
         graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
     let expected = reference::run(graph, &inputs);
-    let mut graph = graph.clone();
-    if compiled {
-        let threads = Threads::new(1).expect("a thread");
-        graph = optimized(graph, &Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() }, PASSES)
-            .expect("a graph");
-    }
+    let graph = if compiled { optimized(graph) } else { graph.clone() };
     let has = |types: &[DataType]| graph.values.iter().any(|value| types.contains(&value.descriptor.dtype));
     // A type that a graph does not hold cannot make a difference together with another one.
     let all = has(&[DataType::Float16]) && has(&[DataType::Int64, DataType::Uint64]);

@@ -1,7 +1,7 @@
 //! Depthwise convolution with channels last.
 
 use super::super::Env;
-use super::{Call, Conv2dShape};
+use super::shape::{Call, Conv2dShape};
 use crate::cpu::kernels::depthwise::Window;
 use crate::cpu::kernels::depthwise_pixels::{Pixels, expand, pack_filter, packed_len, padded_channels};
 use crate::cpu::kernels::float::{Float, Floats, narrow};

@@ -1,5 +1,6 @@
 use super::super::testing::*;
 use super::*;
+use crate::ops::conv2d::FilterLayout;
 use half::f16;
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Convolution by Winograd's algorithm: when it pays, and how it is cut into tiles.
 
 use super::super::Env;
-use super::{Call, Conv2dShape};
+use super::shape::{Call, Conv2dShape};
 use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::product::panels::Layout;
 use crate::cpu::product::tile::tile_size;

@@ -1,0 +1,223 @@
+//! The closed sets of operators: those of the API, those of the compiler, and what a node computes.
+
+use super::attributes::Attributes;
+use super::operator::{ApiOperator, Inputs, Operator, Tensors};
+use super::rule::OpRule;
+use super::tensor::Tensor;
+use super::*;
+use crate::dimension::Dim;
+use crate::error::Problem;
+use crate::shape::Descriptor;
+
+macro_rules! operators {
+    ($(#[$meta:meta])* $Enum:ident { $($(#[$variant:meta])* $Variant:ident($Family:ty),)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum $Enum { $($(#[$variant])* $Variant($Family),)* }
+
+        impl Operator for $Enum {
+            fn rule(&self) -> &'static OpRule {
+                match self { $($Enum::$Variant(op) => Operator::rule(op),)* }
+            }
+            fn write(&self, attributes: &mut Attributes) {
+                match self { $($Enum::$Variant(op) => Operator::write(op, attributes),)* }
+            }
+            fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+                match self { $($Enum::$Variant(op) => Operator::infer(op, inputs),)* }
+            }
+            fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
+                match self { $($Enum::$Variant(op) => Operator::reference(op, inputs, outputs),)* }
+            }
+            fn check_defined(&self, inputs: &Inputs) -> Result<(), Problem> {
+                match self { $($Enum::$Variant(op) => Operator::check_defined(op, inputs),)* }
+            }
+            fn resolve(&mut self, inputs: &Inputs) -> Result<(), Problem> {
+                match self { $($Enum::$Variant(op) => Operator::resolve(op, inputs),)* }
+            }
+            fn transposed(&self, axes: &[usize]) -> Option<Self> {
+                match self { $($Enum::$Variant(op) => Operator::transposed(op, axes).map($Enum::$Variant),)* }
+            }
+            fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+                match self { $($Enum::$Variant(op) => Operator::visit_dims(op, visit),)* }
+            }
+            fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+                match self { $($Enum::$Variant(op) => Operator::multiply_adds(op, inputs, outputs),)* }
+            }
+            fn bytes_read(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+                match self { $($Enum::$Variant(op) => Operator::bytes_read(op, inputs, outputs),)* }
+            }
+        }
+
+        impl $Enum {
+            /// The row of this operator.
+            pub fn rule(&self) -> &'static OpRule {
+                Operator::rule(self)
+            }
+
+            /// The attributes that differ from their defaults.
+            pub fn attributes(&self) -> Attributes {
+                let mut attributes = Attributes::default();
+                self.write(&mut attributes);
+                attributes
+            }
+
+            /// Validates `inputs` against the rule row, casts and checks the attributes, and gives the checked
+            /// descriptors of the outputs.
+            pub fn resolve(&mut self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
+                self.rule().validate(inputs)?;
+                Operator::resolve(self, inputs)?;
+                let outputs = self.infer(inputs)?;
+                outputs.iter().try_for_each(|output| output.check("output"))?;
+                Ok(outputs)
+            }
+
+            /// As [`resolve`](Self::resolve), with outputs of at most `most` bytes.
+            pub fn resolve_below(&mut self, inputs: &Inputs, most: u64) -> Result<Vec<Descriptor>, Problem> {
+                let outputs = self.resolve(inputs)?;
+                outputs.iter().try_for_each(|output| output.check_bytes("output", most))?;
+                Ok(outputs)
+            }
+        }
+
+        $(impl From<$Family> for $Enum {
+            fn from(op: $Family) -> $Enum { $Enum::$Variant(op) }
+        })*
+    };
+}
+
+macro_rules! api {
+    ($($(#[$meta:meta])* $Variant:ident($Family:ty),)*) => {
+        operators! {
+            /// An operator of the API with its attributes.
+            #[expect(clippy::large_enum_variant, reason = "a graph has thousands of nodes at most, and bytes of weights by the million")]
+            Op { $($(#[$meta])* $Variant($Family),)* }
+        }
+
+        impl Op {
+            /// The rows of all operators, one per method of MLGraphBuilder.
+            pub fn rules() -> impl Iterator<Item = &'static OpRule> {
+                [$(<$Family as ApiOperator>::RULES,)*].into_iter().flatten()
+            }
+
+            /// The operator that the method `name` makes with `attributes`.
+            ///
+            /// # Errors
+            /// If there is no such method, an attribute is of the wrong kind, or one is unknown.
+            pub fn read(name: &str, mut attributes: Attributes) -> Result<Op, Problem> {
+                let op = $(if <$Family as ApiOperator>::RULES.iter().any(|rule| rule.name == name) {
+                    Op::$Variant(<$Family as ApiOperator>::read(name, &mut attributes)?)
+                } else)* {
+                    return Err(Problem::attribute("operator", name, "an operator of the draft"));
+                };
+                match attributes.0.pop_first() {
+                    None => Ok(op),
+                    Some((unknown, _)) => Err(Problem::attribute("attribute", unknown, "an attribute of the operator")),
+                }
+            }
+        }
+    };
+}
+
+api! {
+    /// `reduceL1()` and its kin.
+    Reduce(reduce::Reduce),
+    /// Element-wise operators: unary, binary, logical, activations, `where`, `cast`, `prelu`.
+    Elementwise(elementwise::Elementwise),
+    /// `matmul()`.
+    Matmul(matmul::Matmul),
+    /// `gemm()`.
+    Gemm(matmul::Gemm),
+    /// `conv2d()`.
+    Conv2d(conv2d::Conv2d),
+    /// `convTranspose2d()`.
+    ConvTranspose2d(conv_transpose2d::ConvTranspose2d),
+    /// `averagePool2d()`, `l2Pool2d()` and `maxPool2d()`.
+    Pool2d(pool2d::Pool2d),
+    /// `gru()`.
+    Gru(gru::Gru),
+    /// `gruCell()`.
+    GruCell(gru::GruCell),
+    /// `lstm()`.
+    Lstm(lstm::Lstm),
+    /// `lstmCell()`.
+    LstmCell(lstm::LstmCell),
+    /// `concat()`.
+    Concat(concat::Concat),
+    /// `split()`.
+    Split(split::Split),
+    /// `slice()`.
+    Slice(slice::Slice),
+    /// `pad()`.
+    Pad(pad::Pad),
+    /// `reshape()`.
+    Reshape(reshape::Reshape),
+    /// `expand()`.
+    Expand(reshape::Expand),
+    /// `transpose()`.
+    Transpose(transpose::Transpose),
+    /// `reverse()`.
+    Reverse(reverse::Reverse),
+    /// `tile()`.
+    Tile(tile::Tile),
+    /// `triangular()`.
+    Triangular(triangular::Triangular),
+    /// `resample2d()`.
+    Resample2d(resample2d::Resample2d),
+    /// `gather()`.
+    Gather(gather::Gather),
+    /// `gatherElements()`.
+    GatherElements(gather::GatherElements),
+    /// `gatherND()`.
+    GatherNd(gather::GatherNd),
+    /// `scatterElements()`.
+    ScatterElements(scatter::ScatterElements),
+    /// `scatterND()`.
+    ScatterNd(scatter::ScatterNd),
+    /// `argMin()` and `argMax()`.
+    ArgMinMax(arg_min_max::ArgMinMax),
+    /// `batchNormalization()`.
+    BatchNormalization(normalization::BatchNormalization),
+    /// `cumulativeSum()`.
+    CumulativeSum(cumulative_sum::CumulativeSum),
+    /// `instanceNormalization()`.
+    InstanceNormalization(normalization::InstanceNormalization),
+    /// `layerNormalization()`.
+    LayerNormalization(normalization::LayerNormalization),
+    /// `quantizeLinear()` and `dequantizeLinear()`.
+    Quantize(quantize::Quantize),
+    /// `softmax()`.
+    Softmax(softmax::Softmax),
+}
+
+operators! {
+    /// An operator that the compiler makes of several. The API has none of these.
+    Fusion {
+        /// A chain of element-wise operators that the compiler made one.
+        Fused(fused::Fused),
+        /// Attention that the compiler made one.
+        Attention(attention::Attention),
+        /// Root-mean-square normalisation that the compiler made one operator.
+        RmsNormalization(rms_normalization::RmsNormalization),
+        /// A product of quantised tensors, which the compiler made of several operators.
+        Quantized(quantized::Quantized),
+    }
+}
+
+operators! {
+    /// What a node computes.
+    Operation {
+        /// An operator of the API.
+        Api(Op),
+        /// An operator of the compiler.
+        Fusion(Fusion),
+    }
+}
+
+impl<Family: ApiOperator> From<Family> for Operation
+where
+    Op: From<Family>,
+{
+    fn from(op: Family) -> Operation {
+        Operation::Api(op.into())
+    }
+}
