@@ -1,10 +1,10 @@
 //! Copies between two strided layouts: slices, transposes, broadcasts, reversals, concatenations, and so on.
 
 use super::storage::Storage;
-use crate::cpu::schedule::pool::Threads;
 use crate::cpu::schedule::shared::SharedMut;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::ops::strided::Strided;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The most loops of a copy: `tile()` writes each of the 8 dimensions as two.
 const MAX_LOOPS: usize = 16;
@@ -23,7 +23,7 @@ const TILE: usize = 8;
 /// The most lanes of a vector register.
 const MAX_LANES: usize = 16;
 
-/// Bytes that are copied, where they lie together, in the time of one multiply-add of [`Threads::split`].
+/// Bytes that are copied, where they lie together, in the time of one multiply-add.
 const BYTES_PER_COST: usize = 2;
 
 /// A loop over `len` elements that are `src` and `dst` elements apart.
@@ -150,26 +150,13 @@ impl StridedCopy {
         }
     }
 
-    /// Copies elements from `src` to `dst`. Elements of `dst` that are not in the view stay as they are.
+    /// Begins to copy elements from `src` to `dst`. Elements of `dst` that are not in the view stay as they are.
     ///
     /// # Panics
     /// If a view reaches beyond its slice.
-    pub fn run<T: Storage>(&self, isa: Isa, threads: &Threads, src: &[T], dst: &mut [T]) {
+    pub fn blocks<'a, T: Storage>(&'a self, isa: Isa, src: &'a [T], dst: &'a mut [T]) -> CopyBlocks<'a, T> {
         assert!(self.src_end <= src.len() && self.dst_end <= dst.len(), "{self:?}: {} to {}", src.len(), dst.len());
-        let blocks = self.outer.iter().map(|l| l.len).product();
-        let elements = self.block_rows.min(self.rows.len) * self.block_cols.min(self.cols.len);
-        let cost = match self.plane {
-            Plane::Rows | Plane::Fill => (elements * size_of::<T>()).div_ceil(BYTES_PER_COST),
-            Plane::Transpose | Plane::Strided => elements,
-        };
-        let dst = SharedMut::new(dst);
-        threads.split(blocks, 1, cost, |range| {
-            let mut block = Position::new(&self.outer, range.start);
-            for _ in range {
-                self.copy_block(isa, src, &dst, &block);
-                block.advance(&self.outer);
-            }
-        });
+        CopyBlocks { copy: self, isa, src, dst: SharedMut::new(dst), next: AtomicUsize::new(0) }
     }
 
     /// Copies the block of a plane that starts at `at`.
@@ -206,7 +193,7 @@ impl StridedCopy {
     ) {
         for _ in 0..rows {
             // SAFETY: `new` checked that the places are nested, so the spans of different rows do not overlap, and
-            // each row of each block belongs to one item of one thread, which holds one row at a time.
+            // `copy_next` gives each block to one thread, which holds one row at a time.
             let out = unsafe { dst.range(to..to + (cols - 1) * self.cols.dst + 1) };
             match self.plane {
                 Plane::Rows => out.copy_from_slice(&src[from..from + cols]),
@@ -302,6 +289,44 @@ impl StridedCopy {
     }
 }
 
+/// A copy in progress: blocks of similar size that any thread can copy.
+pub struct CopyBlocks<'a, T> {
+    copy: &'a StridedCopy,
+    isa: Isa,
+    src: &'a [T],
+    dst: SharedMut<'a, T>,
+    next: AtomicUsize,
+}
+
+impl<T: Storage> CopyBlocks<'_, T> {
+    /// Number of blocks.
+    pub fn count(&self) -> usize {
+        self.copy.outer.iter().map(|l| l.len).product()
+    }
+
+    /// What a block takes, in multiply-adds.
+    pub fn cost(&self) -> usize {
+        let StridedCopy { rows, cols, block_rows, block_cols, .. } = *self.copy;
+        let elements = block_rows.min(rows.len) * block_cols.min(cols.len);
+        match self.copy.plane {
+            Plane::Rows | Plane::Fill => (elements * size_of::<T>()).div_ceil(BYTES_PER_COST),
+            Plane::Transpose | Plane::Strided => elements,
+        }
+    }
+
+    /// Copies the next `count` blocks, or those that are left.
+    pub fn copy_next(&self, count: usize) {
+        let count = count.min(self.count());
+        // Each block is taken once, whoever asks.
+        let first = self.next.fetch_add(count, Ordering::Relaxed);
+        let mut block = Position::new(&self.copy.outer, first);
+        for _ in first..(first + count).min(self.count()) {
+            self.copy.copy_block(self.isa, self.src, &self.dst, &block);
+            block.advance(&self.copy.outer);
+        }
+    }
+}
+
 /// A transposition of elements of four bytes: `to[r * dst_stride + c] = from[c * src_stride + r]`. Who makes this value
 /// guarantees that all of them can be read and written and that nobody else writes them; there are at least [`MAX_LANES`]
 /// rows and columns.
@@ -373,6 +398,7 @@ impl Position {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::schedule::pool::Threads;
     use crate::shape::elements;
     use crate::testing::Random;
     use crate::with_storage;
@@ -395,7 +421,8 @@ mod tests {
         fn run<T: Storage>(copy: &StridedCopy, from: &[u32], to: usize, isa: Isa, threads: usize) -> Vec<T> {
             let from: Vec<T> = from.iter().map(|&x| T::from_low_bits(x as u64)).collect();
             let mut out = vec![T::from_low_bits(0x7f); to];
-            copy.run(isa, &Threads::new(threads).unwrap(), &from, &mut out);
+            let blocks = copy.blocks(isa, &from, &mut out);
+            Threads::new(threads).unwrap().split(blocks.count(), 1, 1 << 17, |range| blocks.copy_next(range.len()));
             out
         }
         // Small numbers, which every storage type holds.

@@ -2,8 +2,6 @@
 //! values, resampling to the nearest element.
 
 use super::storage::Storage;
-use crate::cpu::schedule::pool::Threads;
-use crate::cpu::schedule::shared::for_each_chunk;
 use crate::shape::{MAX_RANK, strides};
 
 /// Rows with runs that are at least this long on average are copied run by run, others element by element: a run
@@ -76,7 +74,8 @@ enum Row {
 pub struct Remap {
     outer: Vec<Outer>,
     row: Row,
-    row_len: usize,
+    /// Elements of a row of the destination.
+    pub row_len: usize,
 }
 
 /// The longest runs that `places` consists of.
@@ -125,30 +124,28 @@ impl Remap {
         Remap { outer, row, row_len }
     }
 
-    /// Writes every element of `dst`.
+    /// Writes whole rows, which are those of the destination from the row `first` on.
     ///
     /// # Panics
-    /// If `src` or `dst` is not as long as the shapes say.
-    pub fn run<T: Storage>(&self, threads: &Threads, src: &[T], dst: &mut [T]) {
-        for_each_chunk(threads, dst, self.row_len, 1, self.row_len, |first, part| {
-            let mut counts = [0; MAX_RANK];
-            let mut rest = first;
+    /// If `src` is not as long as its shape says.
+    pub fn run<T: Storage>(&self, src: &[T], first: usize, rows: &mut [T]) {
+        let mut counts = [0; MAX_RANK];
+        let mut rest = first;
+        for (count, outer) in counts.iter_mut().zip(&self.outer).rev() {
+            *count = rest % outer.places.len();
+            rest /= outer.places.len();
+        }
+        for row in rows.chunks_exact_mut(self.row_len) {
+            let from = counts.iter().zip(&self.outer).map(|(&count, outer)| outer.offset(count)).sum();
+            self.copy_row(&src[from..], row);
             for (count, outer) in counts.iter_mut().zip(&self.outer).rev() {
-                *count = rest % outer.places.len();
-                rest /= outer.places.len();
-            }
-            for row in part.chunks_exact_mut(self.row_len) {
-                let from = counts.iter().zip(&self.outer).map(|(&count, outer)| outer.offset(count)).sum();
-                self.copy_row(&src[from..], row);
-                for (count, outer) in counts.iter_mut().zip(&self.outer).rev() {
-                    *count += 1;
-                    if *count < outer.places.len() {
-                        break;
-                    }
-                    *count = 0;
+                *count += 1;
+                if *count < outer.places.len() {
+                    break;
                 }
+                *count = 0;
             }
-        });
+        }
     }
 
     fn copy_row<T: Storage>(&self, src: &[T], row: &mut [T]) {
@@ -199,9 +196,11 @@ mod tests {
                 .flat_map(|a| lists[1].iter().flat_map(move |b| [(a, b)]))
                 .flat_map(|(a, b)| lists[2].iter().map(move |c| src[(a * 5 + b) * 4 + c]))
                 .collect();
-            for threads in [1, 2, 7] {
+            for rows in [1, 2, 7, expected.len()] {
                 let mut out = vec![u32::MAX; expected.len()];
-                remap.run(&Threads::new(threads).unwrap(), src, &mut out);
+                for (part, out) in out.chunks_mut(rows * remap.row_len).enumerate() {
+                    remap.run(src, part * rows, out);
+                }
                 assert_eq!(out, expected, "{remap:?}");
             }
         }

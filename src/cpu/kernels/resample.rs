@@ -1,7 +1,5 @@
 //! Bilinear resampling of two dimensions.
 
-use crate::cpu::schedule::pool::Threads;
-use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::{Element, nearest_f16};
 use crate::ops::resample2d::{Between, nearest_integer};
 use half::f16;
@@ -98,25 +96,16 @@ pub struct Sizes {
     pub inner: usize,
 }
 
-/// `dst[o, i, b, j, c]` is interpolated between the four `src[o, y, b, x, c]` around the place `ys[i]`, `xs[j]`.
-pub fn linear<T: Interpolated>(
-    threads: &Threads,
-    src: &[T],
-    sizes: Sizes,
-    ys: &[Between],
-    xs: &[Between],
-    dst: &mut [T],
-) {
+/// Each `result[o, i, b, j, c]` is interpolated between the four `src[o, y, b, x, c]` around the place `ys[i]`, `xs[j]`. `rows`
+/// are whole rows `[xs, inner]` of the result, from its row `first` on.
+pub fn linear<T: Interpolated>(src: &[T], sizes: Sizes, ys: &[Between], xs: &[Between], first: usize, rows: &mut [T]) {
     let row_len = sizes.x * sizes.inner;
-    let out_len = xs.len() * sizes.inner;
-    for_each_chunk(threads, dst, out_len, 1, 4 * out_len, |first, part| {
-        for (unit, out) in (first..).zip(part.chunks_exact_mut(out_len)) {
-            let (plane, between) = (unit / sizes.between, unit % sizes.between);
-            let (outer, y) = (plane / ys.len(), Taps::new::<T>(&ys[plane % ys.len()]));
-            let row = |y: usize| &src[((outer * sizes.y + y) * sizes.between + between) * row_len..][..row_len];
-            linear_row(row(y.low), row(y.high), y, xs, sizes.inner, out);
-        }
-    });
+    for (index, out) in (first..).zip(rows.chunks_exact_mut(xs.len() * sizes.inner)) {
+        let (plane, between) = (index / sizes.between, index % sizes.between);
+        let (outer, y) = (plane / ys.len(), Taps::new::<T>(&ys[plane % ys.len()]));
+        let row = |y: usize| &src[((outer * sizes.y + y) * sizes.between + between) * row_len..][..row_len];
+        linear_row(row(y.low), row(y.high), y, xs, sizes.inner, out);
+    }
 }
 
 /// One row of the output, `[xs, inner]`, between the rows `low` and `high` of the input, `[x, inner]`.

@@ -190,7 +190,7 @@ impl<T> Columns<'_, T> {
     pub fn row(&mut self, index: usize) -> &mut [T] {
         assert!(index < self.rows);
         let start = self.start + index * self.stride;
-        // SAFETY: `for_each_column_block` gives disjoint columns to each block, and the block is borrowed mutably.
+        // SAFETY: no columns are in two blocks or ranges at a time, and this one is borrowed mutably.
         unsafe { self.out.range(start..start + self.width) }
     }
 }
@@ -219,6 +219,25 @@ pub fn for_each_column_block<T: Send>(
             let start = matrix * rows * columns + first;
             work(matrix, first, width, Columns { out: &out, start, width, stride: columns, rows });
         }
+    });
+}
+
+/// Calls `work` with ranges of the columns of the row-major matrix `out` and their elements, in parallel when it is worth it:
+/// `columns` per row, `grain` or a multiple of that in each range but the last. `cost` is that of one column, as for
+/// [`Threads::split`].
+pub fn for_each_range_of_columns<T: Send>(
+    threads: &Threads,
+    out: &mut [T],
+    columns: usize,
+    grain: usize,
+    cost: usize,
+    work: impl Fn(Range<usize>, Columns<T>) + Sync,
+) {
+    let rows = out.len() / columns;
+    let out = SharedMut::new(out);
+    threads.split(columns, grain, cost, |range| {
+        let (start, width) = (range.start, range.len());
+        work(range, Columns { out: &out, start, width, stride: columns, rows });
     });
 }
 

@@ -72,7 +72,8 @@ impl CopyStep {
                 for_each_chunk(env.threads, out, 1, FILL_GRAIN, 1, |_, part| part.fill(value));
             }
             for (input, copy) in &output.copies {
-                copy.run(env.isa, env.threads, io.input::<T>(*input), out);
+                let blocks = copy.blocks(env.isa, io.input::<T>(*input), out);
+                env.threads.split(blocks.count(), 1, blocks.cost(), |range| blocks.copy_next(range.len()));
             }
         }
     }

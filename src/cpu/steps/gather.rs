@@ -2,7 +2,7 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, FloatsMut};
-use crate::cpu::kernels::gather::{Coordinate, GRAIN, Index, gather_elements, gather_rows, rows};
+use crate::cpu::kernels::gather::{Coordinate, Index, gather_elements, gather_rows, rows};
 use crate::cpu::kernels::storage::Storage;
 use crate::cpu::memory::Io;
 use crate::cpu::product::panels::Panels;
@@ -13,6 +13,9 @@ use crate::ops::gather::Gather;
 use crate::shape::{Descriptor, elements, strides};
 use crate::{with_floats, with_index, with_storage};
 use std::sync::Arc;
+
+/// Elements that one range of work has at least, where they are moved one by one.
+const GRAIN: usize = 1024;
 
 /// Which rows of a tensor a tensor of indices means.
 pub struct Rows {
@@ -48,7 +51,13 @@ impl Rows {
     /// Reads the indices, which are operand 1, and writes the rows to the scratch memory.
     pub fn find<'a>(&self, env: &Env, io: &mut Io<'a>) -> &'a [u32] {
         let found = &mut io.scratch::<u32>()[..self.count];
-        with_index!(self.index_type, I => rows::<I>(env.threads, io.input(1), &self.coordinates, found));
+        let group = self.coordinates.len();
+        with_index!(self.index_type, I => {
+            let indices = io.input::<I>(1);
+            for_each_chunk(env.threads, found, 1, GRAIN, 2 * group, |first, found| {
+                rows(&indices[first * group..][..found.len() * group], &self.coordinates, found);
+            });
+        });
         found
     }
 }
@@ -86,7 +95,11 @@ impl Run for GatherStep {
     fn run(&self, env: &Env, io: &mut Io) {
         let rows = self.rows.find(env, io);
         with_storage!(self.size, T => {
-            gather_rows::<T>(env.threads, io.input(0), self.block, rows, self.rows.row_len, io.output())
+            let (input, row_len) = (io.input::<T>(0), self.rows.row_len);
+            let cost = (row_len * size_of::<T>()).div_ceil(8) + 1;
+            for_each_chunk(env.threads, io.output(), row_len, GRAIN.div_ceil(row_len), cost, |first, out| {
+                gather_rows(input, self.block, rows, row_len, first, out);
+            });
         })
     }
 
@@ -213,7 +226,10 @@ pub struct GatherElementsStep(pub Along);
 impl GatherElementsStep {
     fn run_as<T: Storage, I: Index>(&self, env: &Env, io: &mut Io) {
         let Along { size, count, inner, .. } = self.0;
-        gather_elements::<T, I>(env.threads, io.input(0), size, io.input(1), count, inner, io.output());
+        let (input, indices) = (io.input::<T>(0), io.input::<I>(1));
+        for_each_chunk(env.threads, io.output(), inner, GRAIN.div_ceil(inner), 2 * inner, |first, out| {
+            gather_elements(input, size, indices, count, inner, first * inner, out);
+        });
     }
 }
 

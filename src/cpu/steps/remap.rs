@@ -3,6 +3,7 @@
 use super::{Env, Run};
 use crate::cpu::kernels::remap::{PLACE_BYTES, Places, Remap};
 use crate::cpu::memory::Io;
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::error::Result;
 use crate::memory::check_room;
 use crate::ops::pad::Pad;
@@ -59,7 +60,11 @@ impl Run for RemapStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
-        with_storage!(self.size, T => self.remap.run::<T>(env.threads, io.input(0), io.output()))
+        let len = self.remap.row_len;
+        with_storage!(self.size, T => {
+            let input = io.input::<T>(0);
+            for_each_chunk(env.threads, io.output(), len, 1, len, |first, rows| self.remap.run(input, first, rows))
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Env, Run};
 use crate::cpu::kernels::resample::{Interpolated, Sizes, linear};
 use crate::cpu::memory::Io;
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::check_room;
@@ -40,7 +41,10 @@ impl LinearStep {
     }
 
     fn run_as<T: Interpolated>(&self, env: &Env, io: &mut Io) {
-        linear::<T>(env.threads, io.input(0), self.sizes, &self.ys, &self.xs, io.output());
+        let (input, row_len) = (io.input::<T>(0), self.xs.len() * self.sizes.inner);
+        for_each_chunk(env.threads, io.output(), row_len, 1, 4 * row_len, |first, rows| {
+            linear(input, self.sizes, &self.ys, &self.xs, first, rows);
+        });
     }
 }
 
