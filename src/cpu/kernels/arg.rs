@@ -1,7 +1,7 @@
 //! Where the smallest or largest element is.
 
-use super::half::{BLOCK, Stored};
 use super::reduce::{Fold, Nest, Reduction, WIDTH};
+use super::stored::{BLOCK, Stored};
 use crate::cpu::simd::Simd;
 use crate::dtype::Element;
 use std::marker::PhantomData;

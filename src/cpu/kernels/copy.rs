@@ -1,8 +1,8 @@
 //! Copies between two strided layouts: slices, transposes, broadcasts, reversals, concatenations, and so on.
 
-use super::storage::Storage;
 use crate::cpu::schedule::shared::SharedMut;
 use crate::cpu::simd::{Isa, Kernel, Simd};
+use crate::dtype::Element;
 use crate::ops::strided::Strided;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -154,13 +154,13 @@ impl StridedCopy {
     ///
     /// # Panics
     /// If a view reaches beyond its slice.
-    pub fn blocks<'a, T: Storage>(&'a self, isa: Isa, src: &'a [T], dst: &'a mut [T]) -> CopyBlocks<'a, T> {
+    pub fn blocks<'a, T: Element>(&'a self, isa: Isa, src: &'a [T], dst: &'a mut [T]) -> CopyBlocks<'a, T> {
         assert!(self.src_end <= src.len() && self.dst_end <= dst.len(), "{self:?}: {} to {}", src.len(), dst.len());
         CopyBlocks { copy: self, isa, src, dst: SharedMut::new(dst), next: AtomicUsize::new(0) }
     }
 
     /// Copies the block of a plane that starts at `at`.
-    fn copy_block<T: Storage>(&self, isa: Isa, src: &[T], dst: &SharedMut<T>, at: &Position) {
+    fn copy_block<T: Element>(&self, isa: Isa, src: &[T], dst: &SharedMut<T>, at: &Position) {
         let [.., row_block, col_block] = at.counts[..self.outer.len()] else { unreachable!("planes have two loops") };
         let rows = self.block_rows.min(self.rows.len - row_block * self.block_rows);
         let cols = self.block_cols.min(self.cols.len - col_block * self.block_cols);
@@ -182,7 +182,7 @@ impl StridedCopy {
 
     /// Copies `rows` rows of `cols` elements.
     #[inline(always)]
-    fn copy_rows<T: Storage>(
+    fn copy_rows<T: Element>(
         &self,
         src: &[T],
         mut from: usize,
@@ -207,7 +207,7 @@ impl StridedCopy {
 
     /// Copies the elements from the place `from` of `src` on to the span `out`, with the steps of the inner loop.
     #[inline(always)]
-    fn copy_strided<T: Storage>(&self, src: &[T], from: usize, out: &mut [T]) {
+    fn copy_strided<T: Element>(&self, src: &[T], from: usize, out: &mut [T]) {
         let step = self.cols.src.unsigned_abs();
         if self.cols.dst == 1 && self.cols.src == -1 {
             let reversed = &src[from + 1 - out.len()..=from];
@@ -223,7 +223,7 @@ impl StridedCopy {
 
     /// As [`transpose`](Self::transpose) for elements of four bytes and a source that is read forwards, in squares of whole
     /// vector registers.
-    fn transpose_words<T: Storage>(
+    fn transpose_words<T: Element>(
         &self,
         isa: Isa,
         src: &[T],
@@ -243,7 +243,7 @@ impl StridedCopy {
 
     /// Copies `rows` rows of `cols` elements, where neighbours in a column are neighbours in the source: small
     /// squares are read along one side and written along the other.
-    fn transpose<T: Storage>(&self, src: &[T], from: usize, dst: &SharedMut<T>, to: usize, rows: usize, cols: usize) {
+    fn transpose<T: Element>(&self, src: &[T], from: usize, dst: &SharedMut<T>, to: usize, rows: usize, cols: usize) {
         for row in (0..rows).step_by(TILE) {
             for col in (0..cols).step_by(TILE) {
                 let from = from.wrapping_add_signed(row as isize + col as isize * self.cols.src);
@@ -264,7 +264,7 @@ impl StridedCopy {
 
     /// Copies one square of at most [`TILE`] rows and columns.
     #[inline(always)]
-    fn transpose_tile<T: Storage>(
+    fn transpose_tile<T: Element>(
         &self,
         src: &[T],
         from: usize,
@@ -298,7 +298,7 @@ pub struct CopyBlocks<'a, T> {
     next: AtomicUsize,
 }
 
-impl<T: Storage> CopyBlocks<'_, T> {
+impl<T: Element> CopyBlocks<'_, T> {
     /// Number of blocks.
     pub fn count(&self) -> usize {
         self.copy.outer.iter().map(|l| l.len).product()
@@ -399,6 +399,7 @@ impl Position {
 mod tests {
     use super::*;
     use crate::cpu::schedule::pool::Threads;
+    use crate::dtype::Number;
     use crate::shape::elements;
     use crate::testing::Random;
     use crate::with_storage;
@@ -418,9 +419,9 @@ mod tests {
     }
 
     fn check(src: &Strided, dst: &Strided, from: usize, to: usize) {
-        fn run<T: Storage>(copy: &StridedCopy, from: &[u32], to: usize, isa: Isa, threads: usize) -> Vec<T> {
-            let from: Vec<T> = from.iter().map(|&x| T::from_low_bits(x as u64)).collect();
-            let mut out = vec![T::from_low_bits(0x7f); to];
+        fn run<T: Element>(copy: &StridedCopy, from: &[u32], to: usize, isa: Isa, threads: usize) -> Vec<T> {
+            let from: Vec<T> = from.iter().map(|&x| T::from_number(Number::Int(x as i128))).collect();
+            let mut out = vec![T::from_number(Number::Int(0x7f)); to];
             let blocks = copy.blocks(isa, &from, &mut out);
             Threads::new(threads).unwrap().split(blocks.count(), 1, 1 << 17, |range| blocks.copy_next(range.len()));
             out
@@ -432,7 +433,7 @@ mod tests {
         let copy = StridedCopy::new(src, dst);
         for bytes in [1, 2, 4, 8] {
             with_storage!(bytes, T => {
-                let expected: Vec<T> = expected.iter().map(|&x| T::from_low_bits(x as u64)).collect();
+                let expected: Vec<T> = expected.iter().map(|&x| T::from_number(Number::Int(x as i128))).collect();
                 for isa in Isa::available() {
                     for threads in [1, 7] {
                         let got = run::<T>(&copy, &from, to, isa, threads);

@@ -1,6 +1,6 @@
 //! Running sums.
 
-use super::half::Stored;
+use super::stored::Stored;
 use crate::cpu::schedule::shared::Columns;
 use crate::cpu::simd::{Kernel, Simd};
 use crate::dtype::nearest_f16;

@@ -1,6 +1,5 @@
 //! Reading at places that a tensor of indices holds. Out-of-range indices are clamped, as `ops::gather` defines it.
 
-use super::storage::Storage;
 use crate::dtype::Element;
 
 /// A type of indices.
@@ -71,7 +70,7 @@ pub fn rows<I: Index>(indices: &[I], coordinates: &[Coordinate], rows: &mut [u32
 
 /// Copies rows of `row_len` elements: the result has, for each block of `block` rows of `src`, the rows `rows` of it. `out` is
 /// the result from its row `first` on, or a part of that.
-pub fn gather_rows<T: Storage>(src: &[T], block: usize, rows: &[u32], row_len: usize, first: usize, mut out: &mut [T]) {
+pub fn gather_rows<T: Element>(src: &[T], block: usize, rows: &[u32], row_len: usize, first: usize, mut out: &mut [T]) {
     let (mut block_index, mut row) = (first / rows.len(), first % rows.len());
     while !out.is_empty() {
         let count = (rows.len() - row).min(out.len() / row_len);
@@ -92,7 +91,7 @@ pub fn gather_rows<T: Storage>(src: &[T], block: usize, rows: &[u32], row_len: u
 /// Along the middle one of three dimensions, which has `size` places in `src` and `count` in `indices` and the result:
 /// `result[o, a, i] = src[o, indices[o, a, i], i]`, with `inner` places of the last dimension. `out` is the result from its
 /// element `first` on, or a part of that; both are whole rows of `inner` elements.
-pub fn gather_elements<T: Storage, I: Index>(
+pub fn gather_elements<T: Element, I: Index>(
     src: &[T],
     size: usize,
     indices: &[I],

@@ -4,9 +4,10 @@
 //! terms. Results are within 4 ULP of the larger of product and bias. Where squares of float32 would leave its range, and
 //! where every element has coefficients of its own, the arithmetic is in float64.
 
-use super::half::{BLOCK, Real};
+use super::float::Float;
 use super::reduce::{Moments, Nest, Reduction};
 use super::rows::{Plain, SquaresAbout, sum};
+use super::stored::BLOCK;
 use crate::cpu::simd::{Kernel, Simd};
 
 /// Variances and factors in here, and what they are made of, are normal float32 numbers.
@@ -21,7 +22,7 @@ fn halves(mean: f64) -> [f32; 2] {
 
 /// Mean and variance of a row, as [`Moments`] has them.
 #[inline(always)]
-fn moments_of_row<S: Simd, T: Real>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
+fn moments_of_row<S: Simd, T: Float>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
     let count = x.len() as f64;
     let mean = sum(simd, x, Plain) / count;
     let [high, low] = halves(mean);
@@ -34,7 +35,7 @@ fn moments_of_row<S: Simd, T: Real>(simd: S, moments: Moments, row: &Nest, x: &[
 
 /// No mean, and the factor for the mean of the squares.
 #[inline(always)]
-fn root_mean_square<S: Simd, T: Real>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
+fn root_mean_square<S: Simd, T: Float>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
     let squares = sum(simd, x, SquaresAbout(0.0));
     let squares = if SAFE.contains(&squares) { squares } else { row.sum_of_squares(simd, x) };
     [0.0, 1.0 / (squares / x.len() as f64 + moments.epsilon).sqrt()]
@@ -52,7 +53,7 @@ pub struct RowMoments<'a, T> {
     pub out: &'a mut [[f64; 2]],
 }
 
-impl<T: Real> Kernel for RowMoments<'_, T> {
+impl<T: Float> Kernel for RowMoments<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -94,7 +95,7 @@ pub struct UniformRows<'a, T> {
     pub coefficients: Coefficients<'a>,
 }
 
-impl<T: Real> Kernel for UniformRows<'_, T> {
+impl<T: Float> Kernel for UniformRows<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -135,7 +136,7 @@ pub struct ChannelRow<'a, T> {
     pub coefficients: Coefficients<'a>,
 }
 
-impl<T: Real> Kernel for ChannelRow<'_, T> {
+impl<T: Float> Kernel for ChannelRow<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -174,7 +175,7 @@ pub struct LayerRows<'a, T> {
     pub bias: Option<&'a [T]>,
 }
 
-impl<T: Real> Kernel for LayerRows<'_, T> {
+impl<T: Float> Kernel for LayerRows<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -192,7 +193,7 @@ impl<T: Real> Kernel for LayerRows<'_, T> {
 }
 
 #[inline(always)]
-fn layer_row<S: Simd, T: Real>(
+fn layer_row<S: Simd, T: Float>(
     simd: S,
     x: &[T],
     out: &mut [T],
@@ -226,7 +227,7 @@ fn layer_row<S: Simd, T: Real>(
 }
 
 /// Every `stride`-th element of `x`, or the first one for stride 0, as float64; `default` without `x`.
-pub fn fill_weights<T: Real>(x: Option<&[T]>, stride: usize, default: f64, out: &mut [f64]) {
+pub fn fill_weights<T: Float>(x: Option<&[T]>, stride: usize, default: f64, out: &mut [f64]) {
     let wide = |x: T| x.lane() as f64;
     match (x, stride) {
         (None, _) => out.fill(default),

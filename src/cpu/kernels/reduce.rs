@@ -4,7 +4,8 @@
 //! The order of the terms of one output depends on the shapes alone.
 
 use super::elementwise::Integer;
-use super::half::{BLOCK, Real, Stored};
+use super::float::Float;
+use super::stored::{BLOCK, Stored};
 use crate::cpu::simd::{Kernel, Simd, math};
 use crate::shape::MAX_RANK;
 use std::marker::PhantomData;
@@ -108,7 +109,7 @@ impl Nest {
 
     /// The sum of the squares of all elements of the first output.
     #[inline(always)]
-    pub(super) fn sum_of_squares<S: Simd, T: Real>(&self, simd: S, x: &[T]) -> f64 {
+    pub(super) fn sum_of_squares<S: Simd, T: Float>(&self, simd: S, x: &[T]) -> f64 {
         self.fold_run::<S, T, SumSquares>(simd, x, 0, 0.0)
     }
 
@@ -326,7 +327,7 @@ impl<F> Finished<F> {
     }
 }
 
-impl<T: Real, F: Fold<f32, Sum: Into<f64>> + Copy + Sync> Reduction<T> for Finished<F> {
+impl<T: Float, F: Fold<f32, Sum: Into<f64>> + Copy + Sync> Reduction<T> for Finished<F> {
     type Out = T;
 
     #[inline(always)]
@@ -357,7 +358,7 @@ impl LogSumExp {
     }
 }
 
-impl<T: Real> Reduction<T> for LogSumExp {
+impl<T: Float> Reduction<T> for LogSumExp {
     type Out = T;
 
     #[inline(always)]
@@ -394,7 +395,7 @@ impl Moments {
     }
 }
 
-impl<T: Real> Reduction<T> for Moments {
+impl<T: Float> Reduction<T> for Moments {
     type Out = [f64; 2];
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Copies where every dimension of the destination has its own list of places in the source: padding with mirrored
 //! values, resampling to the nearest element.
 
-use super::storage::Storage;
+use crate::dtype::Element;
 use crate::shape::{MAX_RANK, strides};
 
 /// Rows with runs that are at least this long on average are copied run by run, others element by element: a run
@@ -128,7 +128,7 @@ impl Remap {
     ///
     /// # Panics
     /// If `src` is not as long as its shape says.
-    pub fn run<T: Storage>(&self, src: &[T], first: usize, rows: &mut [T]) {
+    pub fn run<T: Element>(&self, src: &[T], first: usize, rows: &mut [T]) {
         let mut counts = [0; MAX_RANK];
         let mut rest = first;
         for (count, outer) in counts.iter_mut().zip(&self.outer).rev() {
@@ -148,7 +148,7 @@ impl Remap {
         }
     }
 
-    fn copy_row<T: Storage>(&self, src: &[T], row: &mut [T]) {
+    fn copy_row<T: Element>(&self, src: &[T], row: &mut [T]) {
         match &self.row {
             Row::Elements(places) => row.iter_mut().zip(places).for_each(|(o, &place)| *o = src[place as usize]),
             Row::Runs(runs) => {

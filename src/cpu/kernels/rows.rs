@@ -1,7 +1,8 @@
 //! Folds of contiguous rows: float32 vectors within a block, the blocks joined in float64. A sum is within a few units in
 //! the last place of float32 of the sum of the magnitudes of its terms.
 
-use super::half::{BLOCK, Real};
+use super::float::Float;
+use super::stored::BLOCK;
 use crate::cpu::simd::{Simd, math};
 
 /// Elements that are summed in float32: 16 by each of four vectors of 16.
@@ -97,7 +98,7 @@ impl Term for SquaresAbout {
 
 /// The sum of the terms of a row.
 #[inline(always)]
-pub fn sum<S: Simd, T: Real>(simd: S, x: &[T], term: impl Term) -> f64 {
+pub fn sum<S: Simd, T: Float>(simd: S, x: &[T], term: impl Term) -> f64 {
     let mut buffer = [0.0; BLOCK];
     let mut total = 0.0;
     for x in x.chunks(SUMMED.min(T::CHUNK)) {

@@ -1,13 +1,13 @@
 //! Writing at places that a tensor of indices holds. When two updates have the same place, the last one stays.
 
 use super::gather::Index;
-use super::storage::Storage;
 use crate::cpu::schedule::shared::Columns;
+use crate::dtype::Element;
 use std::ops::Range;
 
 /// Puts the columns `columns` of the rows of `updates`, each of `row_len` elements, over those of the rows `rows` of a matrix,
 /// in this order; `out` has these columns.
-pub fn scatter_rows<T: Storage>(
+pub fn scatter_rows<T: Element>(
     updates: &[T],
     rows: &[u32],
     row_len: usize,
@@ -23,7 +23,7 @@ pub fn scatter_rows<T: Storage>(
 /// Along the middle one of three dimensions, which has `size` places in `out` and `count` in `indices` and `updates`:
 /// `out[o, indices[o, a, i], i] = updates[o, a, i]` for one `a` after the other, with `inner` places of the last
 /// dimension.
-pub fn scatter_elements<T: Storage, I: Index>(
+pub fn scatter_elements<T: Element, I: Index>(
     updates: &[T],
     indices: &[I],
     count: usize,

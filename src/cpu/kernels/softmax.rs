@@ -4,9 +4,9 @@
 //! says. Exponentials below the smallest normal float count as 0. Sums of blocks are joined in float64.
 
 use super::float::Float;
-use super::half::{BLOCK, Real};
 use super::reduce::WIDTH;
 use super::rows::{largest, powers};
+use super::stored::BLOCK;
 use crate::cpu::schedule::shared::Columns;
 use crate::cpu::simd::{Kernel, Simd, math};
 
@@ -20,7 +20,7 @@ pub struct SoftmaxRows<'a, T> {
     pub columns: usize,
 }
 
-impl<T: Real + Float> Kernel for SoftmaxRows<'_, T> {
+impl<T: Float> Kernel for SoftmaxRows<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -34,13 +34,7 @@ impl<T: Real + Float> Kernel for SoftmaxRows<'_, T> {
 
 /// One row. The buffers are only used for float16; clearing them for each short row would cost more than the row.
 #[inline(always)]
-fn softmax_row<S: Simd, T: Real + Float>(
-    simd: S,
-    x: &[T],
-    out: &mut [T],
-    wide: &mut [f32; BLOCK],
-    buffer: &mut [f32; BLOCK],
-) {
+fn softmax_row<S: Simd, T: Float>(simd: S, x: &[T], out: &mut [T], wide: &mut [f32; BLOCK], buffer: &mut [f32; BLOCK]) {
     let max = x.chunks(T::CHUNK).fold(f32::NEG_INFINITY, |max, x| largest(simd, T::widen(simd, x, wide)).max(max));
     // A row of nothing but -infinity gives NaN here; one with a NaN or infinity gives one there.
     let shift = -max;
@@ -80,7 +74,7 @@ pub struct SoftmaxColumns<'a, T> {
     pub stride: usize,
 }
 
-impl<T: Real + Float> Kernel for SoftmaxColumns<'_, T> {
+impl<T: Float> Kernel for SoftmaxColumns<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -93,7 +87,7 @@ impl<T: Real + Float> Kernel for SoftmaxColumns<'_, T> {
                 *max = if max.is_nan() || *max > x { *max } else { x };
             }
         }
-        let is_f32 = T::as_f32(&[]).is_some();
+        let is_f32 = T::IS_F32;
         let mut powers = [0.0; WIDTH];
         for (i, row) in x.chunks(stride).take(rows).enumerate() {
             let powers = match T::as_f32_mut(out.row(i)) {

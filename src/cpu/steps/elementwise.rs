@@ -2,8 +2,8 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::elementwise as kernel;
-use crate::cpu::kernels::float::{narrow, widen};
-use crate::cpu::kernels::half::Stored;
+use crate::cpu::kernels::float::narrow;
+use crate::cpu::kernels::stored::Stored;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk_with;
 use crate::cpu::simd::Isa;
@@ -672,7 +672,7 @@ fn round_to_half(isa: Isa, values: &mut [f32]) {
     let mut halves = [f16::ZERO; BLOCK];
     let halves = &mut halves[..values.len()];
     narrow(isa, values, halves);
-    widen(isa, halves, values);
+    f16::copy(isa, halves, values);
 }
 
 /// Reads the elements of `x` that `view` has from the place `at` of the output on.

@@ -3,11 +3,11 @@
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, FloatsMut};
 use crate::cpu::kernels::gather::{Coordinate, Index, gather_elements, gather_rows, rows};
-use crate::cpu::kernels::storage::Storage;
 use crate::cpu::memory::Io;
 use crate::cpu::product::panels::Panels;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::DataType;
+use crate::dtype::Element;
 use crate::memory::Buffer;
 use crate::ops::gather::Gather;
 use crate::shape::{Descriptor, elements, strides};
@@ -224,7 +224,7 @@ impl Along {
 pub struct GatherElementsStep(pub Along);
 
 impl GatherElementsStep {
-    fn run_as<T: Storage, I: Index>(&self, env: &Env, io: &mut Io) {
+    fn run_as<T: Element, I: Index>(&self, env: &Env, io: &mut Io) {
         let Along { size, count, inner, .. } = self.0;
         let (input, indices) = (io.input::<T>(0), io.input::<I>(1));
         for_each_chunk(env.threads, io.output(), inner, GRAIN.div_ceil(inner), 2 * inner, |first, out| {

@@ -1,8 +1,9 @@
 //! Pooling.
 
 use super::{Env, Run};
-use crate::cpu::kernels::float::{narrow, widen};
+use crate::cpu::kernels::float::narrow;
 use crate::cpu::kernels::pool::{Average, Largest, Norm, Pixel, PlaneRow, Reduction, Taps, Windows};
+use crate::cpu::kernels::stored::Stored;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dimension::Dim;
@@ -115,7 +116,7 @@ impl Pool2dStep {
         let (input, out) = (io.input::<f16>(0), io.output::<f16>());
         let wide_out = &mut wide_out[..out.len()];
         for_each_chunk(env.threads, wide_input, 1, CONVERTED, 1, |first, part| {
-            widen(env.isa, &input[first..first + part.len()], part);
+            f16::copy(env.isa, &input[first..first + part.len()], part);
         });
         self.pool_floats(env, wide_input, wide_out);
         for_each_chunk(env.threads, out, 1, CONVERTED, 1, |first, part| {

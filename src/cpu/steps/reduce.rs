@@ -2,8 +2,9 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::elementwise::Integer;
-use crate::cpu::kernels::half::{Real, Stored};
+use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::reduce::*;
+use crate::cpu::kernels::stored::Stored;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::{DataType, Element};
@@ -26,7 +27,7 @@ impl ReduceStep {
         ReduceStep { kind: op.kind, dtype: input.dtype, nest: Nest::new(&dims, &reduced) }
     }
 
-    fn float<T: Real>(&self, env: &Env, io: &mut Io) {
+    fn float<T: Float>(&self, env: &Env, io: &mut Io) {
         match self.kind {
             ReduceKind::L1 => self.reduce::<T, _>(env, io, Finished::new(SumAbs, |sum, _| sum)),
             ReduceKind::L2 => self.reduce::<T, _>(env, io, Finished::new(SumSquares, |sum, _| sum.sqrt())),

@@ -5,10 +5,10 @@ use super::gather::{Along, Rows};
 use super::{Env, Run};
 use crate::cpu::kernels::gather::Index;
 use crate::cpu::kernels::scatter::{scatter_elements, scatter_rows};
-use crate::cpu::kernels::storage::Storage;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_range_of_columns};
+use crate::dtype::Element;
 use crate::shape::Descriptor;
 use crate::{with_index, with_storage};
 
@@ -19,7 +19,7 @@ const COPY_GRAIN: usize = 4096;
 const COLUMNS: usize = 64;
 
 /// Takes the output of the step, as a copy of operand 0.
-fn copy_of_input<'a, T: Storage>(threads: &Threads, io: &mut Io<'a>) -> &'a mut [T] {
+fn copy_of_input<'a, T: Element>(threads: &Threads, io: &mut Io<'a>) -> &'a mut [T] {
     let (input, output) = (io.input::<T>(0), io.output::<T>());
     for_each_chunk(threads, output, 1, COPY_GRAIN, 1, |first, part| {
         part.copy_from_slice(&input[first..first + part.len()]);
@@ -66,7 +66,7 @@ impl Run for ScatterStep {
 pub struct ScatterElementsStep(pub Along);
 
 impl ScatterElementsStep {
-    fn run_as<T: Storage, I: Index>(&self, env: &Env, io: &mut Io) {
+    fn run_as<T: Element, I: Index>(&self, env: &Env, io: &mut Io) {
         let Along { size, count, inner, .. } = self.0;
         let output = copy_of_input::<T>(env.threads, io);
         let (indices, updates) = (io.input::<I>(1), io.input::<T>(2));
