@@ -18,7 +18,7 @@ const TRANSPOSE_BLOCK: usize = 64;
 const COPY_BLOCK: usize = 4096;
 
 /// Elements along each side of the piece of a transposition that is held in registers.
-const TILE: usize = 8;
+const SQUARE: usize = 8;
 
 /// The most lanes of a vector register.
 const MAX_LANES: usize = 16;
@@ -244,25 +244,25 @@ impl StridedCopy {
     /// Copies `rows` rows of `cols` elements, where neighbours in a column are neighbours in the source: small
     /// squares are read along one side and written along the other.
     fn transpose<T: Element>(&self, src: &[T], from: usize, dst: &SharedMut<T>, to: usize, rows: usize, cols: usize) {
-        for row in (0..rows).step_by(TILE) {
-            for col in (0..cols).step_by(TILE) {
+        for row in (0..rows).step_by(SQUARE) {
+            for col in (0..cols).step_by(SQUARE) {
                 let from = from.wrapping_add_signed(row as isize + col as isize * self.cols.src);
                 let to = to + row * self.rows.dst + col;
                 // Constant sizes let the compiler unroll the whole square and keep it in registers.
-                match ((rows - row).min(TILE), (cols - col).min(TILE)) {
-                    (TILE, TILE) => self.transpose_tile(src, from, dst, to, TILE, TILE),
+                match ((rows - row).min(SQUARE), (cols - col).min(SQUARE)) {
+                    (SQUARE, SQUARE) => self.transpose_tile(src, from, dst, to, SQUARE, SQUARE),
                     // Images with three or four colours.
-                    (TILE, 3) => self.transpose_tile(src, from, dst, to, TILE, 3),
-                    (TILE, 4) => self.transpose_tile(src, from, dst, to, TILE, 4),
-                    (3, TILE) => self.transpose_tile(src, from, dst, to, 3, TILE),
-                    (4, TILE) => self.transpose_tile(src, from, dst, to, 4, TILE),
+                    (SQUARE, 3) => self.transpose_tile(src, from, dst, to, SQUARE, 3),
+                    (SQUARE, 4) => self.transpose_tile(src, from, dst, to, SQUARE, 4),
+                    (3, SQUARE) => self.transpose_tile(src, from, dst, to, 3, SQUARE),
+                    (4, SQUARE) => self.transpose_tile(src, from, dst, to, 4, SQUARE),
                     (rows, cols) => self.transpose_tile(src, from, dst, to, rows, cols),
                 }
             }
         }
     }
 
-    /// Copies one square of at most [`TILE`] rows and columns.
+    /// Copies one square of at most [`SQUARE`] rows and columns.
     #[inline(always)]
     fn transpose_tile<T: Element>(
         &self,
@@ -273,7 +273,7 @@ impl StridedCopy {
         rows: usize,
         cols: usize,
     ) {
-        let mut tile = [[T::default(); TILE]; TILE];
+        let mut tile = [[T::default(); SQUARE]; SQUARE];
         for (col, column) in tile[..cols].iter_mut().enumerate() {
             let from = from.wrapping_add_signed(col as isize * self.cols.src);
             column[..rows].copy_from_slice(&src[from..from + rows]);

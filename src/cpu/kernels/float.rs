@@ -1,6 +1,6 @@
 //! The floating-point types that kernels read and write. All arithmetic is in `f32`.
 
-use super::stored::{BLOCK, Stored};
+use super::stored::{Stored, WIDENED};
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::dtype::nearest_f16;
 use half::f16;
@@ -26,7 +26,7 @@ pub trait Float: Stored<Lane = f32> {
     ///
     /// # Panics
     /// If `out` is longer than [`CHUNK`](Stored::CHUNK).
-    fn narrow<S: Simd>(simd: S, out: &mut [Self], buffer: &mut [f32; BLOCK], compute: impl FnOnce(&mut [f32]));
+    fn narrow<S: Simd>(simd: S, out: &mut [Self], buffer: &mut [f32; WIDENED], compute: impl FnOnce(&mut [f32]));
     /// The slice, with its type.
     fn floats(from: &[Self]) -> Floats<'_>;
     /// The elements, which are of this type.
@@ -67,7 +67,7 @@ impl Float for f32 {
         to.copy_from_slice(from);
     }
     #[inline(always)]
-    fn narrow<S: Simd>(_: S, out: &mut [f32], _: &mut [f32; BLOCK], compute: impl FnOnce(&mut [f32])) {
+    fn narrow<S: Simd>(_: S, out: &mut [f32], _: &mut [f32; WIDENED], compute: impl FnOnce(&mut [f32])) {
         compute(out);
     }
     #[inline(always)]
@@ -109,7 +109,7 @@ impl Float for f16 {
         }
     }
     #[inline(always)]
-    fn narrow<S: Simd>(simd: S, out: &mut [f16], buffer: &mut [f32; BLOCK], compute: impl FnOnce(&mut [f32])) {
+    fn narrow<S: Simd>(simd: S, out: &mut [f16], buffer: &mut [f32; WIDENED], compute: impl FnOnce(&mut [f32])) {
         let buffer = &mut buffer[..out.len()];
         compute(buffer);
         f16::narrow_slice(simd, buffer, out);

@@ -7,7 +7,7 @@
 use super::float::Float;
 use super::reduce::{Moments, Nest, Reduction};
 use super::rows::{Plain, SquaresAbout, sum};
-use super::stored::BLOCK;
+use super::stored::WIDENED;
 use crate::cpu::simd::{Kernel, Simd};
 
 /// Variances and factors in here, and what they are made of, are normal float32 numbers.
@@ -101,7 +101,7 @@ impl<T: Float> Kernel for UniformRows<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let UniformRows { x, out, columns, first, coefficients } = self;
-        let (mut wide, mut narrow) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let (mut wide, mut narrow) = ([0.0; WIDENED], [0.0; WIDENED]);
         for (i, (x, out)) in x.chunks_exact(columns).zip(out.chunks_exact_mut(columns)).enumerate() {
             let channel = (first + i) % coefficients.mean.len();
             let [mean, factor, bias] =
@@ -142,9 +142,9 @@ impl<T: Float> Kernel for ChannelRow<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let ChannelRow { x, out, coefficients: Coefficients { mean, factor, bias } } = self;
-        let (mut wide, mut narrow) = ([0.0; BLOCK], [0.0; BLOCK]);
-        for (block, (x, out)) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
-            let range = block * BLOCK..block * BLOCK + x.len();
+        let (mut wide, mut narrow) = ([0.0; WIDENED], [0.0; WIDENED]);
+        for (block, (x, out)) in x.chunks(WIDENED).zip(out.chunks_mut(WIDENED)).enumerate() {
+            let range = block * WIDENED..block * WIDENED + x.len();
             let (mean, factor, bias) = (&mean[range.clone()], &factor[range.clone()], &bias[range]);
             let x = T::widen(simd, x, &mut wide);
             T::narrow(simd, out, &mut narrow, |out| {
@@ -201,14 +201,14 @@ fn layer_row<S: Simd, T: Float>(
     scale: Option<&[T]>,
     bias: Option<&[T]>,
 ) {
-    const ONES: [f32; BLOCK] = [1.0; BLOCK];
-    const ZEROS: [f32; BLOCK] = [0.0; BLOCK];
-    let (mut wide, mut narrow) = ([0.0; BLOCK], [0.0; BLOCK]);
-    let (mut wide_scale, mut wide_bias) = ([0.0; BLOCK], [0.0; BLOCK]);
+    const ONES: [f32; WIDENED] = [1.0; WIDENED];
+    const ZEROS: [f32; WIDENED] = [0.0; WIDENED];
+    let (mut wide, mut narrow) = ([0.0; WIDENED], [0.0; WIDENED]);
+    let (mut wide_scale, mut wide_bias) = ([0.0; WIDENED], [0.0; WIDENED]);
     let is_safe = SAFE.contains(&factor);
     let ([high, low], factor32) = (halves(mean), factor as f32);
-    for (block, (x, out)) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
-        let range = block * BLOCK..block * BLOCK + x.len();
+    for (block, (x, out)) in x.chunks(WIDENED).zip(out.chunks_mut(WIDENED)).enumerate() {
+        let range = block * WIDENED..block * WIDENED + x.len();
         let x = T::widen(simd, x, &mut wide);
         let scale = scale.map_or(&ONES[..x.len()], |scale| T::widen(simd, &scale[range.clone()], &mut wide_scale));
         let bias = bias.map_or(&ZEROS[..x.len()], |bias| T::widen(simd, &bias[range], &mut wide_bias));

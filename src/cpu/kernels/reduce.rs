@@ -5,7 +5,7 @@
 
 use super::elementwise::Integer;
 use super::float::Float;
-use super::stored::{BLOCK, Stored};
+use super::stored::{Stored, WIDENED};
 use crate::cpu::simd::{Kernel, Simd, math};
 use crate::shape::MAX_RANK;
 use std::marker::PhantomData;
@@ -98,7 +98,7 @@ impl Nest {
         shift: f64,
     ) -> F::Sum {
         let mut sum = F::NONE;
-        let mut buffer = [T::Lane::default(); BLOCK];
+        let mut buffer = [T::Lane::default(); WIDENED];
         self.for_each_run(|offset| {
             for x in x[start + offset..][..self.run].chunks(T::CHUNK) {
                 sum = fold_slice::<S, T::Lane, F>(simd, sum, T::widen(simd, x, &mut buffer), shift);
@@ -124,7 +124,7 @@ impl Nest {
         sums: &mut [F::Sum],
     ) {
         sums.fill(F::NONE);
-        let mut buffer = [T::Lane::default(); BLOCK];
+        let mut buffer = [T::Lane::default(); WIDENED];
         self.for_each_run(|offset| {
             let x = T::widen(simd, &x[start + offset..][..sums.len()], &mut buffer);
             for ((sum, &x), &shift) in sums.iter_mut().zip(x).zip(shifts) {
@@ -290,16 +290,16 @@ const UNSHIFTED: [f64; WIDTH] = [0.0; WIDTH];
 
 /// A fold of integers is the output.
 #[derive(Clone, Copy)]
-pub struct Plain<F>(PhantomData<F>);
+pub struct Folded<F>(PhantomData<F>);
 
-impl<F> Plain<F> {
+impl<F> Folded<F> {
     /// The reduction by a fold.
-    pub fn new(_: F) -> Plain<F> {
-        Plain(PhantomData)
+    pub fn new(_: F) -> Folded<F> {
+        Folded(PhantomData)
     }
 }
 
-impl<T: Stored<Lane = T> + Integer, F: Fold<T, Sum = T> + Copy + Sync> Reduction<T> for Plain<F> {
+impl<T: Stored<Lane = T> + Integer, F: Fold<T, Sum = T> + Copy + Sync> Reduction<T> for Folded<F> {
     type Out = T;
 
     #[inline(always)]

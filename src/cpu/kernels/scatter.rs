@@ -1,7 +1,7 @@
 //! Writing at places that a tensor of indices holds. When two updates have the same place, the last one stays.
 
 use super::gather::Index;
-use crate::cpu::schedule::shared::Columns;
+use crate::cpu::schedule::shared::ColumnBlock;
 use crate::dtype::Element;
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub fn scatter_rows<T: Element>(
     rows: &[u32],
     row_len: usize,
     columns: Range<usize>,
-    mut out: Columns<T>,
+    mut out: ColumnBlock<T>,
 ) {
     assert_eq!(updates.len(), rows.len() * row_len);
     for (updates, &row) in updates.chunks_exact(row_len).zip(rows) {

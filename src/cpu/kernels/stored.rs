@@ -5,7 +5,7 @@ use crate::dtype::Element;
 use half::f16;
 
 /// Elements that kernels widen at a time, into buffers on the stack.
-pub const BLOCK: usize = 256;
+pub const WIDENED: usize = 256;
 
 /// An element type as it is stored.
 pub trait Stored: Element {
@@ -22,7 +22,7 @@ pub trait Stored: Element {
     ///
     /// # Panics
     /// If `x` is longer than [`CHUNK`](Stored::CHUNK).
-    fn widen<'a, S: Simd>(simd: S, x: &'a [Self], buffer: &'a mut [Self::Lane; BLOCK]) -> &'a [Self::Lane];
+    fn widen<'a, S: Simd>(simd: S, x: &'a [Self], buffer: &'a mut [Self::Lane; WIDENED]) -> &'a [Self::Lane];
 
     /// Copies the values of `x` to `out`, which is as long.
     fn widen_slice<S: Simd>(simd: S, x: &[Self], out: &mut [Self::Lane]);
@@ -41,7 +41,7 @@ macro_rules! stored {
                 self
             }
             #[inline(always)]
-            fn widen<'a, S: Simd>(_: S, x: &'a [$type], _: &'a mut [$type; BLOCK]) -> &'a [$type] {
+            fn widen<'a, S: Simd>(_: S, x: &'a [$type], _: &'a mut [$type; WIDENED]) -> &'a [$type] {
                 x
             }
             #[inline(always)]
@@ -59,13 +59,13 @@ stored! { f32 i32 u32 i64 u64 i8 u8 }
 
 impl Stored for f16 {
     type Lane = f32;
-    const CHUNK: usize = BLOCK;
+    const CHUNK: usize = WIDENED;
     #[inline(always)]
     fn lane(self) -> f32 {
         simd::widen(self)
     }
     #[inline(always)]
-    fn widen<'a, S: Simd>(simd: S, x: &'a [f16], buffer: &'a mut [f32; BLOCK]) -> &'a [f32] {
+    fn widen<'a, S: Simd>(simd: S, x: &'a [f16], buffer: &'a mut [f32; WIDENED]) -> &'a [f32] {
         let buffer = &mut buffer[..x.len()];
         f16::widen_slice(simd, x, buffer);
         buffer

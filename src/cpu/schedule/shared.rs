@@ -174,7 +174,7 @@ pub fn for_each_chunk_with<T: Send, S: Send>(
 }
 
 /// The elements of some neighbouring columns of a row-major matrix, row by row.
-pub struct Columns<'a, T> {
+pub struct ColumnBlock<'a, T> {
     out: &'a SharedMut<'a, T>,
     start: usize,
     width: usize,
@@ -182,7 +182,7 @@ pub struct Columns<'a, T> {
     rows: usize,
 }
 
-impl<T> Columns<'_, T> {
+impl<T> ColumnBlock<'_, T> {
     /// The elements of the row at `index` in these columns.
     ///
     /// # Panics
@@ -207,7 +207,7 @@ pub fn for_each_column_block<T: Send>(
     [matrices, rows, columns]: [usize; 3],
     width: usize,
     cost: usize,
-    work: impl Fn(usize, usize, usize, Columns<T>) + Sync,
+    work: impl Fn(usize, usize, usize, ColumnBlock<T>) + Sync,
 ) {
     assert_eq!(out.len(), matrices * rows * columns);
     let blocks = columns.div_ceil(width);
@@ -217,7 +217,7 @@ pub fn for_each_column_block<T: Send>(
             let (matrix, first) = (item / blocks, item % blocks * width);
             let width = width.min(columns - first);
             let start = matrix * rows * columns + first;
-            work(matrix, first, width, Columns { out: &out, start, width, stride: columns, rows });
+            work(matrix, first, width, ColumnBlock { out: &out, start, width, stride: columns, rows });
         }
     });
 }
@@ -231,13 +231,13 @@ pub fn for_each_range_of_columns<T: Send>(
     columns: usize,
     grain: usize,
     cost: usize,
-    work: impl Fn(Range<usize>, Columns<T>) + Sync,
+    work: impl Fn(Range<usize>, ColumnBlock<T>) + Sync,
 ) {
     let rows = out.len() / columns;
     let out = SharedMut::new(out);
     threads.split(columns, grain, cost, |range| {
         let (start, width) = (range.start, range.len());
-        work(range, Columns { out: &out, start, width, stride: columns, rows });
+        work(range, ColumnBlock { out: &out, start, width, stride: columns, rows });
     });
 }
 

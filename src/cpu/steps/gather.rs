@@ -18,7 +18,7 @@ use std::sync::Arc;
 const GRAIN: usize = 1024;
 
 /// Which rows of a tensor a tensor of indices means.
-pub struct Rows {
+pub struct IndexedRows {
     index_type: DataType,
     coordinates: Vec<Coordinate>,
     /// How many rows are meant.
@@ -27,20 +27,20 @@ pub struct Rows {
     pub row_len: usize,
 }
 
-impl Rows {
+impl IndexedRows {
     /// The last dimension of `indices` holds coordinates into the first dimensions of `input`; the other dimensions
     /// make a row.
-    pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> Rows {
+    pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> IndexedRows {
         let (sizes, input) = (indices.sizes(), input.sizes());
         let (&dimensions, batch) = sizes.split_last().expect("the rule row requires rank 1");
         let (indexed, row) = input.split_at(dimensions as usize);
         let coordinates = indexed.iter().map(|&size| size as usize).zip(strides(indexed)).collect();
-        Rows { index_type: indices.dtype, coordinates, count: elements(batch), row_len: elements(row) }
+        IndexedRows { index_type: indices.dtype, coordinates, count: elements(batch), row_len: elements(row) }
     }
 
     /// Each of `indices` is a place along a dimension of `size` places with rows of `row_len` elements.
-    fn along(size: usize, row_len: usize, indices: &Descriptor) -> Rows {
-        Rows { index_type: indices.dtype, coordinates: vec![(size, 1)], count: indices.elements(), row_len }
+    fn along(size: usize, row_len: usize, indices: &Descriptor) -> IndexedRows {
+        IndexedRows { index_type: indices.dtype, coordinates: vec![(size, 1)], count: indices.elements(), row_len }
     }
 
     /// Bytes of scratch memory for [`find`](Self::find).
@@ -68,7 +68,7 @@ pub struct GatherStep {
     size: usize,
     /// Rows of the input that the rows are counted in, one block after the other.
     block: usize,
-    rows: Rows,
+    rows: IndexedRows,
 }
 
 impl GatherStep {
@@ -76,13 +76,13 @@ impl GatherStep {
     pub fn new(op: &Gather, input: &Descriptor, indices: &Descriptor) -> GatherStep {
         let axis = op.axis as usize;
         let size = input.sizes()[axis] as usize;
-        let rows = Rows::along(size, elements(&input.sizes()[axis + 1..]), indices);
+        let rows = IndexedRows::along(size, elements(&input.sizes()[axis + 1..]), indices);
         GatherStep { size: input.dtype.size(), block: size, rows }
     }
 
     /// `gatherND()` from `input`.
     pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> GatherStep {
-        let rows = Rows::by_coordinates(input, indices);
+        let rows = IndexedRows::by_coordinates(input, indices);
         GatherStep { size: input.dtype.size(), block: input.elements() / rows.row_len, rows }
     }
 }
@@ -113,7 +113,7 @@ pub struct PackedGatherStep {
     matrix: Panels,
     /// Whether the rows are the lanes, not the depth indices, of the packed matrix.
     lanes: bool,
-    rows: Rows,
+    rows: IndexedRows,
 }
 
 impl PackedGatherStep {
@@ -138,11 +138,16 @@ impl PackedGatherStep {
 }
 
 /// The rows that [`PackedGatherStep`] gathers.
-fn packed_rows(op: &Gather, [input, indices]: [&Descriptor; 2], matrix: &Panels, transposed: bool) -> Option<Rows> {
+fn packed_rows(
+    op: &Gather,
+    [input, indices]: [&Descriptor; 2],
+    matrix: &Panels,
+    transposed: bool,
+) -> Option<IndexedRows> {
     let [lanes, depth] = matrix.sizes();
     let [count, row_len] = if transposed { [lanes, depth] } else { [depth, lanes] };
     let fits = op.axis == 0 && input.dtype == matrix.dtype() && input.shape == [count as u32, row_len as u32];
-    fits.then(|| Rows::along(count, row_len, indices))
+    fits.then(|| IndexedRows::along(count, row_len, indices))
 }
 
 impl Run for PackedGatherStep {

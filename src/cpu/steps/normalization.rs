@@ -5,7 +5,7 @@ use super::{Env, Run};
 use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::normalize::*;
 use crate::cpu::kernels::reduce::{Moments, Nest, Reduce};
-use crate::cpu::kernels::stored::BLOCK;
+use crate::cpu::kernels::stored::WIDENED;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::DataType;
@@ -266,9 +266,9 @@ fn strided_run<T: Float>(
     (layers, layer_stride): (&[[f64; 2]], usize),
     ([scale, bias], weight_stride): ([Option<&[T]>; 2], usize),
 ) {
-    let (mut mean, mut factor, mut shift) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; BLOCK]);
-    for (block, (x, out)) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
-        let (start, len) = (block * BLOCK, x.len());
+    let (mut mean, mut factor, mut shift) = ([0.0; WIDENED], [0.0; WIDENED], [0.0; WIDENED]);
+    for (block, (x, out)) in x.chunks(WIDENED).zip(out.chunks_mut(WIDENED)).enumerate() {
+        let (start, len) = (block * WIDENED, x.len());
         let (mean, factor, shift) = (&mut mean[..len], &mut factor[..len], &mut shift[..len]);
         let [scale, bias] = [scale, bias].map(|weights| weights.map(|weights| &weights[start * weight_stride..]));
         fill_weights(scale, weight_stride, 1.0, factor);

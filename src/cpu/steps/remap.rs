@@ -1,7 +1,7 @@
 //! Steps that copy by lists of places: `pad` with mirrored values, and `resample2d` to the nearest element.
 
 use super::{Env, Run};
-use crate::cpu::kernels::remap::{PLACE_BYTES, Places, Remap};
+use crate::cpu::kernels::remap::{AxisPlaces, PLACE_BYTES, Remap};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::error::Result;
@@ -48,7 +48,7 @@ impl RemapStep {
         check_room(listed.map(|(_, &len)| len as usize * PLACE_BYTES).sum())?;
         let dimensions = sizes.iter().zip(lens.iter()).enumerate();
         let places = dimensions
-            .map(|(axis, (&size, &len))| Places::new(size as usize, len as usize, |i| source(axis, size, i)))
+            .map(|(axis, (&size, &len))| AxisPlaces::new(size as usize, len as usize, |i| source(axis, size, i)))
             .collect();
         Ok(RemapStep { size: input.dtype.size(), remap: Remap::new(&sizes, places) })
     }

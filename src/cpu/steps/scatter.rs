@@ -1,7 +1,7 @@
 //! The steps of `scatterND` and `scatterElements`. When two updates have the same place, the last one stays: the work is only
 //! split where the places of different threads differ.
 
-use super::gather::{Along, Rows};
+use super::gather::{Along, IndexedRows};
 use super::{Env, Run};
 use crate::cpu::kernels::gather::Index;
 use crate::cpu::kernels::scatter::{scatter_elements, scatter_rows};
@@ -31,13 +31,13 @@ fn copy_of_input<'a, T: Element>(threads: &Threads, io: &mut Io<'a>) -> &'a mut 
 pub struct ScatterStep {
     /// Bytes of an element.
     size: usize,
-    rows: Rows,
+    rows: IndexedRows,
 }
 
 impl ScatterStep {
     /// `scatterND()` over a copy of `input`.
     pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> ScatterStep {
-        ScatterStep { size: input.dtype.size(), rows: Rows::by_coordinates(input, indices) }
+        ScatterStep { size: input.dtype.size(), rows: IndexedRows::by_coordinates(input, indices) }
     }
 }
 
