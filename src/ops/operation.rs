@@ -89,7 +89,6 @@ macro_rules! api {
     ($($(#[$meta:meta])* $Variant:ident($Family:ty),)*) => {
         operators! {
             /// An operator of the API with its attributes.
-            #[expect(clippy::large_enum_variant, reason = "a graph has thousands of nodes at most, and bytes of weights by the million")]
             Op { $($(#[$meta])* $Variant($Family),)* }
         }
 
@@ -191,6 +190,7 @@ api! {
 
 operators! {
     /// An operator that the compiler makes of several. The API has none of these.
+    #[expect(clippy::large_enum_variant, reason = "a graph has thousands of nodes at most, and bytes of weights by the million")]
     Fusion {
         /// A chain of element-wise operators that the compiler made one.
         Fused(fused::Fused),
@@ -205,6 +205,7 @@ operators! {
 
 operators! {
     /// What a node computes.
+    #[expect(clippy::large_enum_variant, reason = "a graph has thousands of nodes at most, and bytes of weights by the million")]
     Operation {
         /// An operator of the API.
         Api(Op),
