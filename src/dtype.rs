@@ -186,7 +186,10 @@ pub fn nearest_f16(x: f64) -> f16 {
 }
 
 /// A Rust type that stores one element of a [`DataType`].
-pub trait Element: Copy + Default + PartialEq + PartialOrd + Send + Sync + fmt::Debug + 'static {
+///
+/// # Safety
+/// The type has no padding, and all bit patterns are values of it: bytes are viewed as elements, and elements as bytes.
+pub unsafe trait Element: Copy + Default + PartialEq + PartialOrd + Send + Sync + fmt::Debug + 'static {
     /// The data type that is stored.
     const DATA_TYPE: DataType;
     /// The value as an abstract number.
@@ -197,7 +200,8 @@ pub trait Element: Copy + Default + PartialEq + PartialOrd + Send + Sync + fmt::
 
 macro_rules! elements {
     ($($type:ty = $dtype:ident, |$x:ident| $number:expr, $variant:ident($n:ident) => $from:expr;)*) => {$(
-        impl Element for $type {
+        // SAFETY: a number whose bits all count.
+        unsafe impl Element for $type {
             const DATA_TYPE: DataType = $dtype;
             fn number(self) -> Number {
                 let $x = self;

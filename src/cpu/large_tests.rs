@@ -207,12 +207,12 @@ fn parts() {
     let mut large = Large::default();
     let mut x = large.input("x", &[2, 8000]);
     for _ in 0..MANY / 8000 {
-        let splits = Splits::Count(8000u32);
+        let splits = Splits::Count(8000);
         let parts = large.0.add(Split { splits, axis: 1 }, vec![Some(x)], "").unwrap();
         let parts: Vec<_> = parts.into_iter().map(|part| large.add(Softmax { axis: 1 }, &[part])).collect();
         x = large.add(Concat { axis: 1 }, &parts);
         x = large.reshape(x, &[1, 16000]);
-        let splits = Splits::Count(8000u32);
+        let splits = Splits::Count(8000);
         let parts = large.0.add(Split { splits, axis: 1 }, vec![Some(x)], "").unwrap();
         x = large.add(Concat { axis: 0 }, &parts);
         x = large.reshape(x, &[2, 8000]);

@@ -1,7 +1,7 @@
 //! Where the smallest or largest element is.
 
-use super::half::{BLOCK, Stored};
 use super::reduce::{Fold, Nest, Reduction, WIDTH};
+use super::stored::{Stored, WIDENED};
 use crate::cpu::simd::Simd;
 use crate::dtype::Element;
 use std::marker::PhantomData;
@@ -56,9 +56,9 @@ impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
     fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> i32 {
         // A fold is vectorised, and so is the search for its result; a loop that keeps an index is not.
         let best = nest.fold_run::<S, T, F>(simd, x, start, 0.0);
-        let mut buffer = [T::Lane::default(); BLOCK];
+        let mut buffer = [T::Lane::default(); WIDENED];
         let mut before = 0;
-        for x in x[start..][..nest.count()].chunks(BLOCK / 2) {
+        for x in x[start..][..nest.count()].chunks(WIDENED / 2) {
             let x = T::widen(simd, x, &mut buffer);
             let found = |x: T::Lane| x == best || (is_nan(x) && is_nan(best));
             if x.iter().fold(false, |any, &x| any | found(x)) {
@@ -74,7 +74,7 @@ impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
         let mut best = [T::Lane::default(); WIDTH];
         let best = &mut best[..out.len()];
         out.fill(0);
-        let mut buffer = [T::Lane::default(); BLOCK];
+        let mut buffer = [T::Lane::default(); WIDENED];
         let mut row = 0;
         nest.for_each_run(|offset| {
             let x = T::widen(simd, &x[start + offset..][..out.len()], &mut buffer);

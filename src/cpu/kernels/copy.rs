@@ -1,10 +1,10 @@
 //! Copies between two strided layouts: slices, transposes, broadcasts, reversals, concatenations, and so on.
 
-use super::storage::Storage;
-use crate::cpu::schedule::pool::Threads;
 use crate::cpu::schedule::shared::SharedMut;
 use crate::cpu::simd::{Isa, Kernel, Simd};
+use crate::dtype::Element;
 use crate::ops::strided::Strided;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The most loops of a copy: `tile()` writes each of the 8 dimensions as two.
 const MAX_LOOPS: usize = 16;
@@ -18,12 +18,12 @@ const TRANSPOSE_BLOCK: usize = 64;
 const COPY_BLOCK: usize = 4096;
 
 /// Elements along each side of the piece of a transposition that is held in registers.
-const TILE: usize = 8;
+const SQUARE: usize = 8;
 
 /// The most lanes of a vector register.
 const MAX_LANES: usize = 16;
 
-/// Bytes that are copied, where they lie together, in the time of one multiply-add of [`Threads::split`].
+/// Bytes that are copied, where they lie together, in the time of one multiply-add.
 const BYTES_PER_COST: usize = 2;
 
 /// A loop over `len` elements that are `src` and `dst` elements apart.
@@ -150,30 +150,17 @@ impl StridedCopy {
         }
     }
 
-    /// Copies elements from `src` to `dst`. Elements of `dst` that are not in the view stay as they are.
+    /// Begins to copy elements from `src` to `dst`. Elements of `dst` that are not in the view stay as they are.
     ///
     /// # Panics
     /// If a view reaches beyond its slice.
-    pub fn run<T: Storage>(&self, isa: Isa, threads: &Threads, src: &[T], dst: &mut [T]) {
+    pub fn blocks<'a, T: Element>(&'a self, isa: Isa, src: &'a [T], dst: &'a mut [T]) -> CopyBlocks<'a, T> {
         assert!(self.src_end <= src.len() && self.dst_end <= dst.len(), "{self:?}: {} to {}", src.len(), dst.len());
-        let blocks = self.outer.iter().map(|l| l.len).product();
-        let elements = self.block_rows.min(self.rows.len) * self.block_cols.min(self.cols.len);
-        let cost = match self.plane {
-            Plane::Rows | Plane::Fill => (elements * size_of::<T>()).div_ceil(BYTES_PER_COST),
-            Plane::Transpose | Plane::Strided => elements,
-        };
-        let dst = SharedMut::new(dst);
-        threads.split(blocks, 1, cost, |range| {
-            let mut block = Position::new(&self.outer, range.start);
-            for _ in range {
-                self.copy_block(isa, src, &dst, &block);
-                block.advance(&self.outer);
-            }
-        });
+        CopyBlocks { copy: self, isa, src, dst: SharedMut::new(dst), next: AtomicUsize::new(0) }
     }
 
     /// Copies the block of a plane that starts at `at`.
-    fn copy_block<T: Storage>(&self, isa: Isa, src: &[T], dst: &SharedMut<T>, at: &Position) {
+    fn copy_block<T: Element>(&self, isa: Isa, src: &[T], dst: &SharedMut<T>, at: &Position) {
         let [.., row_block, col_block] = at.counts[..self.outer.len()] else { unreachable!("planes have two loops") };
         let rows = self.block_rows.min(self.rows.len - row_block * self.block_rows);
         let cols = self.block_cols.min(self.cols.len - col_block * self.block_cols);
@@ -195,7 +182,7 @@ impl StridedCopy {
 
     /// Copies `rows` rows of `cols` elements.
     #[inline(always)]
-    fn copy_rows<T: Storage>(
+    fn copy_rows<T: Element>(
         &self,
         src: &[T],
         mut from: usize,
@@ -206,7 +193,7 @@ impl StridedCopy {
     ) {
         for _ in 0..rows {
             // SAFETY: `new` checked that the places are nested, so the spans of different rows do not overlap, and
-            // each row of each block belongs to one item of one thread, which holds one row at a time.
+            // `copy_next` gives each block to one thread, which holds one row at a time.
             let out = unsafe { dst.range(to..to + (cols - 1) * self.cols.dst + 1) };
             match self.plane {
                 Plane::Rows => out.copy_from_slice(&src[from..from + cols]),
@@ -220,7 +207,7 @@ impl StridedCopy {
 
     /// Copies the elements from the place `from` of `src` on to the span `out`, with the steps of the inner loop.
     #[inline(always)]
-    fn copy_strided<T: Storage>(&self, src: &[T], from: usize, out: &mut [T]) {
+    fn copy_strided<T: Element>(&self, src: &[T], from: usize, out: &mut [T]) {
         let step = self.cols.src.unsigned_abs();
         if self.cols.dst == 1 && self.cols.src == -1 {
             let reversed = &src[from + 1 - out.len()..=from];
@@ -236,7 +223,7 @@ impl StridedCopy {
 
     /// As [`transpose`](Self::transpose) for elements of four bytes and a source that is read forwards, in squares of whole
     /// vector registers.
-    fn transpose_words<T: Storage>(
+    fn transpose_words<T: Element>(
         &self,
         isa: Isa,
         src: &[T],
@@ -256,28 +243,28 @@ impl StridedCopy {
 
     /// Copies `rows` rows of `cols` elements, where neighbours in a column are neighbours in the source: small
     /// squares are read along one side and written along the other.
-    fn transpose<T: Storage>(&self, src: &[T], from: usize, dst: &SharedMut<T>, to: usize, rows: usize, cols: usize) {
-        for row in (0..rows).step_by(TILE) {
-            for col in (0..cols).step_by(TILE) {
+    fn transpose<T: Element>(&self, src: &[T], from: usize, dst: &SharedMut<T>, to: usize, rows: usize, cols: usize) {
+        for row in (0..rows).step_by(SQUARE) {
+            for col in (0..cols).step_by(SQUARE) {
                 let from = from.wrapping_add_signed(row as isize + col as isize * self.cols.src);
                 let to = to + row * self.rows.dst + col;
                 // Constant sizes let the compiler unroll the whole square and keep it in registers.
-                match ((rows - row).min(TILE), (cols - col).min(TILE)) {
-                    (TILE, TILE) => self.transpose_tile(src, from, dst, to, TILE, TILE),
+                match ((rows - row).min(SQUARE), (cols - col).min(SQUARE)) {
+                    (SQUARE, SQUARE) => self.transpose_tile(src, from, dst, to, SQUARE, SQUARE),
                     // Images with three or four colours.
-                    (TILE, 3) => self.transpose_tile(src, from, dst, to, TILE, 3),
-                    (TILE, 4) => self.transpose_tile(src, from, dst, to, TILE, 4),
-                    (3, TILE) => self.transpose_tile(src, from, dst, to, 3, TILE),
-                    (4, TILE) => self.transpose_tile(src, from, dst, to, 4, TILE),
+                    (SQUARE, 3) => self.transpose_tile(src, from, dst, to, SQUARE, 3),
+                    (SQUARE, 4) => self.transpose_tile(src, from, dst, to, SQUARE, 4),
+                    (3, SQUARE) => self.transpose_tile(src, from, dst, to, 3, SQUARE),
+                    (4, SQUARE) => self.transpose_tile(src, from, dst, to, 4, SQUARE),
                     (rows, cols) => self.transpose_tile(src, from, dst, to, rows, cols),
                 }
             }
         }
     }
 
-    /// Copies one square of at most [`TILE`] rows and columns.
+    /// Copies one square of at most [`SQUARE`] rows and columns.
     #[inline(always)]
-    fn transpose_tile<T: Storage>(
+    fn transpose_tile<T: Element>(
         &self,
         src: &[T],
         from: usize,
@@ -286,7 +273,7 @@ impl StridedCopy {
         rows: usize,
         cols: usize,
     ) {
-        let mut tile = [[T::default(); TILE]; TILE];
+        let mut tile = [[T::default(); SQUARE]; SQUARE];
         for (col, column) in tile[..cols].iter_mut().enumerate() {
             let from = from.wrapping_add_signed(col as isize * self.cols.src);
             column[..rows].copy_from_slice(&src[from..from + rows]);
@@ -298,6 +285,44 @@ impl StridedCopy {
             for (o, column) in out.iter_mut().zip(&tile) {
                 *o = column[row];
             }
+        }
+    }
+}
+
+/// A copy in progress: blocks of similar size that any thread can copy.
+pub struct CopyBlocks<'a, T> {
+    copy: &'a StridedCopy,
+    isa: Isa,
+    src: &'a [T],
+    dst: SharedMut<'a, T>,
+    next: AtomicUsize,
+}
+
+impl<T: Element> CopyBlocks<'_, T> {
+    /// Number of blocks.
+    pub fn count(&self) -> usize {
+        self.copy.outer.iter().map(|l| l.len).product()
+    }
+
+    /// What a block takes, in multiply-adds.
+    pub fn cost(&self) -> usize {
+        let StridedCopy { rows, cols, block_rows, block_cols, .. } = *self.copy;
+        let elements = block_rows.min(rows.len) * block_cols.min(cols.len);
+        match self.copy.plane {
+            Plane::Rows | Plane::Fill => (elements * size_of::<T>()).div_ceil(BYTES_PER_COST),
+            Plane::Transpose | Plane::Strided => elements,
+        }
+    }
+
+    /// Copies the next `count` blocks, or those that are left.
+    pub fn copy_next(&self, count: usize) {
+        let count = count.min(self.count());
+        // Each block is taken once, whoever asks.
+        let first = self.next.fetch_add(count, Ordering::Relaxed);
+        let mut block = Position::new(&self.copy.outer, first);
+        for _ in first..(first + count).min(self.count()) {
+            self.copy.copy_block(self.isa, self.src, &self.dst, &block);
+            block.advance(&self.copy.outer);
         }
     }
 }
@@ -373,6 +398,8 @@ impl Position {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::schedule::pool::Threads;
+    use crate::dtype::Number;
     use crate::shape::elements;
     use crate::testing::Random;
     use crate::with_storage;
@@ -392,10 +419,11 @@ mod tests {
     }
 
     fn check(src: &Strided, dst: &Strided, from: usize, to: usize) {
-        fn run<T: Storage>(copy: &StridedCopy, from: &[u32], to: usize, isa: Isa, threads: usize) -> Vec<T> {
-            let from: Vec<T> = from.iter().map(|&x| T::from_low_bits(x as u64)).collect();
-            let mut out = vec![T::from_low_bits(0x7f); to];
-            copy.run(isa, &Threads::new(threads).unwrap(), &from, &mut out);
+        fn run<T: Element>(copy: &StridedCopy, from: &[u32], to: usize, isa: Isa, threads: usize) -> Vec<T> {
+            let from: Vec<T> = from.iter().map(|&x| T::from_number(Number::Int(x as i128))).collect();
+            let mut out = vec![T::from_number(Number::Int(0x7f)); to];
+            let blocks = copy.blocks(isa, &from, &mut out);
+            Threads::new(threads).unwrap().split(blocks.count(), 1, 1 << 17, |range| blocks.copy_next(range.len()));
             out
         }
         // Small numbers, which every storage type holds.
@@ -405,7 +433,7 @@ mod tests {
         let copy = StridedCopy::new(src, dst);
         for bytes in [1, 2, 4, 8] {
             with_storage!(bytes, T => {
-                let expected: Vec<T> = expected.iter().map(|&x| T::from_low_bits(x as u64)).collect();
+                let expected: Vec<T> = expected.iter().map(|&x| T::from_number(Number::Int(x as i128))).collect();
                 for isa in Isa::available() {
                     for threads in [1, 7] {
                         let got = run::<T>(&copy, &from, to, isa, threads);

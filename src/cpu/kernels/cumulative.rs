@@ -1,13 +1,11 @@
 //! Running sums.
 
-use super::half::Stored;
-use crate::cpu::schedule::shared::Columns;
+use super::reduce::WIDTH;
+use super::stored::Stored;
+use crate::cpu::schedule::shared::ColumnBlock;
 use crate::cpu::simd::{Kernel, Simd};
 use crate::dtype::nearest_f16;
 use half::f16;
-
-/// Columns that are summed at the same time.
-pub const WIDTH: usize = 128;
 
 /// A type of elements that are summed.
 pub trait Summand: Stored {
@@ -75,7 +73,7 @@ pub struct SumColumns<'a, T> {
     /// The elements from the first row of the first column on.
     pub x: &'a [T],
     /// The elements of the output.
-    pub out: Columns<'a, T>,
+    pub out: ColumnBlock<'a, T>,
     /// Rows of the matrix.
     pub rows: usize,
     /// Elements from one row to the next.

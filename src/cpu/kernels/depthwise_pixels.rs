@@ -106,20 +106,20 @@ pub struct Pixels<'a> {
 }
 
 /// The taps whose row lies in the image, and the first float of the upper one of them.
-struct Rows {
+struct RowTaps {
     taps: Range<usize>,
     start: usize,
 }
 
 /// An output column, and where its first channel is in the output.
 #[derive(Clone, Copy)]
-struct Place {
+struct OutputPixel {
     x: usize,
     out: usize,
 }
 
 /// [`Pixels`] at work.
-struct Work<'a> {
+struct PixelWriter<'a> {
     window: &'a Window,
     image: &'a [f32],
     top: usize,
@@ -131,10 +131,10 @@ struct Work<'a> {
     out: *mut f32,
 }
 
-impl Work<'_> {
+impl PixelWriter<'_> {
     /// What is under output row `y`.
     #[inline(always)]
-    fn under(&self, y: usize) -> Rows {
+    fn under(&self, y: usize) -> RowTaps {
         let w = self.window;
         let first = (y * w.step[0]) as isize - w.padding[0] as isize;
         let reach = |distance: isize| match (distance.max(0) as usize, w.dilation[0]) {
@@ -145,7 +145,7 @@ impl Work<'_> {
         let (low, high) = (reach(-first), reach(w.size[0] as isize - first));
         let taps = low..high.max(low);
         let row = (first + (low * w.dilation[0]) as isize) - self.top as isize;
-        Rows { start: if taps.is_empty() { 0 } else { row as usize * w.strides[0] }, taps }
+        RowTaps { start: if taps.is_empty() { 0 } else { row as usize * w.strides[0] }, taps }
     }
 
     /// The output columns whose windows lie in the width of the image as a whole.
@@ -165,7 +165,7 @@ impl Work<'_> {
         assert!(self.weights.len() >= blocks * S::LANES * w.filter[0] * w.filter[1] && self.bias.len() >= padded);
         assert!(w.strides[1] >= padded);
         for y in self.rows.clone() {
-            let Rows { taps, start } = self.under(y);
+            let RowTaps { taps, start } = self.under(y);
             if let Some(below) = taps.len().checked_sub(1) {
                 let last = start + below * w.dilation[0] * w.strides[0] + (w.size[1] - 1) * w.strides[1];
                 assert!(self.image.len() >= last + padded);
@@ -196,7 +196,7 @@ impl Work<'_> {
     ) {
         let (rows, wide) = (self.under(y), self.window.out_cols);
         let out = (y - self.rows.start) * wide;
-        let place = |x: usize| Place { x, out: (out + x) * self.channels };
+        let place = |x: usize| OutputPixel { x, out: (out + x) * self.channels };
         for x in (0..inner.start).chain(inner.end..wide) {
             let at = place(x);
             let mut blocks = blocks.clone();
@@ -236,8 +236,8 @@ impl Work<'_> {
     unsafe fn columns<S: Simd, const TAPS: usize, const STEP: usize, const COLS: usize>(
         &self,
         simd: S,
-        at: Place,
-        rows: &Rows,
+        at: OutputPixel,
+        rows: &RowTaps,
         blocks: Range<usize>,
     ) {
         let w = self.window;
@@ -278,7 +278,7 @@ impl Work<'_> {
     /// # Safety
     /// As [`row`](Self::row).
     #[inline(always)]
-    unsafe fn column<S: Simd, const VECS: usize>(&self, simd: S, at: Place, rows: &Rows, block: usize) {
+    unsafe fn column<S: Simd, const VECS: usize>(&self, simd: S, at: OutputPixel, rows: &RowTaps, block: usize) {
         let w = self.window;
         let left = (at.x * w.step[1]) as isize - w.padding[1] as isize;
         let channels: [usize; VECS] = std::array::from_fn(|v| block_start(block + v, self.channels, S::LANES));
@@ -310,7 +310,7 @@ impl Work<'_> {
 
     /// The weights of a vector of channels, from the first tap in the image on.
     #[inline(always)]
-    fn weights(&self, block: usize, rows: &Rows, lanes: usize) -> *const f32 {
+    fn weights(&self, block: usize, rows: &RowTaps, lanes: usize) -> *const f32 {
         let [high, wide] = self.window.filter;
         self.weights.as_ptr().wrapping_add((block * high + rows.taps.start) * wide * lanes)
     }
@@ -339,7 +339,7 @@ impl Kernel for Pixels<'_> {
     fn run<S: Simd>(self, simd: S) {
         let Pixels { window, image, top, rows, channels, weights, bias, out } = self;
         assert!(out.len() >= rows.len() * window.out_cols * channels);
-        let work = Work { window, image, top, rows, channels, weights, bias, out: out.as_mut_ptr() };
+        let work = PixelWriter { window, image, top, rows, channels, weights, bias, out: out.as_mut_ptr() };
         match (window.filter[1], window.step[1], window.dilation[1]) {
             (3, 1, 1) => work.all::<S, 3, 1>(simd),
             (3, 2, 1) => work.all::<S, 3, 2>(simd),

@@ -1,25 +1,32 @@
 //! The floating-point types that kernels read and write. All arithmetic is in `f32`.
 
-use crate::cpu::simd::{self, Isa, Kernel, Simd};
-use crate::dtype::Element;
+use super::stored::{Stored, WIDENED};
+use crate::cpu::simd::{Isa, Kernel, Simd};
+use crate::dtype::nearest_f16;
 use half::f16;
 
 /// `f32` or [`f16`].
-pub trait Float: Element {
+pub trait Float: Stored<Lane = f32> {
     /// Whether the type is `f32`, so that sums can be kept in an output of it.
     const IS_F32: bool;
     /// The value as `f32`, exact.
-    fn to_f32(self) -> f32;
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self.lane()
+    }
     /// The nearest value of this type.
     fn from_f32(x: f32) -> Self;
+    /// The nearest value of this type.
+    fn from_f64(x: f64) -> Self;
     /// The first `LANES` elements of `from`; panics when there are fewer.
     fn load<S: Simd>(simd: S, from: &[Self]) -> S::F32;
-    /// Writes all lanes to the front of `to`; panics when `to` is shorter.
-    fn store<S: Simd>(simd: S, v: S::F32, to: &mut [Self]);
-    /// The slice itself when the type is `f32`.
-    fn as_f32(from: &[Self]) -> Option<&[f32]>;
-    /// The slice itself when the type is `f32`.
-    fn as_f32_mut(from: &mut [Self]) -> Option<&mut [f32]>;
+    /// `to[i] = from[i]`, rounded to the nearest. Both have the same length.
+    fn narrow_slice<S: Simd>(simd: S, from: &[f32], to: &mut [Self]);
+    /// Lets `compute` write `out` as float32, in place or in the front of `buffer`, and rounds to nearest.
+    ///
+    /// # Panics
+    /// If `out` is longer than [`CHUNK`](Stored::CHUNK).
+    fn narrow<S: Simd>(simd: S, out: &mut [Self], buffer: &mut [f32; WIDENED], compute: impl FnOnce(&mut [f32]));
     /// The slice, with its type.
     fn floats(from: &[Self]) -> Floats<'_>;
     /// The elements, which are of this type.
@@ -29,66 +36,48 @@ pub trait Float: Element {
     fn typed(floats: Floats<'_>) -> &[Self];
     /// The slice, with its type.
     fn floats_mut(from: &mut [Self]) -> FloatsMut<'_>;
-
-    /// `to[i] = from[i]`, widened. Both have the same length.
+    /// The slice itself when the type is `f32`.
     #[inline(always)]
-    fn widen_slice<S: Simd>(simd: S, from: &[Self], to: &mut [f32]) {
-        assert_eq!(from.len(), to.len());
-        let body = from.len() / S::LANES * S::LANES;
-        for (from, to) in from[..body].chunks_exact(S::LANES).zip(to[..body].chunks_exact_mut(S::LANES)) {
-            simd.store(Self::load(simd, from), to);
-        }
-        for (from, to) in from[body..].iter().zip(&mut to[body..]) {
-            *to = from.to_f32();
-        }
+    fn as_f32(from: &[Self]) -> Option<&[f32]> {
+        Self::floats(from).as_f32()
     }
-
-    /// `to[i] = from[i]`, rounded to the nearest. Both have the same length.
+    /// The slice itself when the type is `f32`.
     #[inline(always)]
-    fn narrow_slice<S: Simd>(simd: S, from: &[f32], to: &mut [Self]) {
-        assert_eq!(from.len(), to.len());
-        let body = from.len() / S::LANES * S::LANES;
-        for (from, to) in from[..body].chunks_exact(S::LANES).zip(to[..body].chunks_exact_mut(S::LANES)) {
-            Self::store(simd, simd.load(from), to);
-        }
-        for (from, to) in from[body..].iter().zip(&mut to[body..]) {
-            *to = Self::from_f32(*from);
-        }
+    fn as_f32_mut(from: &mut [Self]) -> Option<&mut [f32]> {
+        if let FloatsMut::F32(floats) = Self::floats_mut(from) { Some(floats) } else { None }
     }
 }
 
 impl Float for f32 {
     const IS_F32: bool = true;
     #[inline(always)]
-    fn to_f32(self) -> f32 {
-        self
-    }
-    #[inline(always)]
     fn from_f32(x: f32) -> f32 {
         x
+    }
+    #[inline(always)]
+    fn from_f64(x: f64) -> f32 {
+        x as f32
     }
     #[inline(always)]
     fn load<S: Simd>(simd: S, from: &[f32]) -> S::F32 {
         simd.load(from)
     }
     #[inline(always)]
-    fn store<S: Simd>(simd: S, v: S::F32, to: &mut [f32]) {
-        simd.store(v, to);
+    fn narrow_slice<S: Simd>(_: S, from: &[f32], to: &mut [f32]) {
+        to.copy_from_slice(from);
     }
     #[inline(always)]
-    fn as_f32(from: &[f32]) -> Option<&[f32]> {
-        Some(from)
+    fn narrow<S: Simd>(_: S, out: &mut [f32], _: &mut [f32; WIDENED], compute: impl FnOnce(&mut [f32])) {
+        compute(out);
     }
     #[inline(always)]
-    fn as_f32_mut(from: &mut [f32]) -> Option<&mut [f32]> {
-        Some(from)
-    }
     fn floats(from: &[f32]) -> Floats<'_> {
         Floats::F32(from)
     }
     fn typed(floats: Floats<'_>) -> &[f32] {
-        if let Floats::F32(floats) = floats { floats } else { panic!("float16 where float32 is expected") }
+        floats.as_f32().expect("float32, as the output")
     }
+    #[inline(always)]
     fn floats_mut(from: &mut [f32]) -> FloatsMut<'_> {
         FloatsMut::F32(from)
     }
@@ -97,35 +86,42 @@ impl Float for f32 {
 impl Float for f16 {
     const IS_F32: bool = false;
     #[inline(always)]
-    fn to_f32(self) -> f32 {
-        simd::widen(self)
-    }
-    #[inline(always)]
     fn from_f32(x: f32) -> f16 {
         f16::from_f32(x)
+    }
+    #[inline(always)]
+    fn from_f64(x: f64) -> f16 {
+        nearest_f16(x)
     }
     #[inline(always)]
     fn load<S: Simd>(simd: S, from: &[f16]) -> S::F32 {
         simd.load_f16(from)
     }
     #[inline(always)]
-    fn store<S: Simd>(simd: S, v: S::F32, to: &mut [f16]) {
-        simd.store_f16(v, to);
+    fn narrow_slice<S: Simd>(simd: S, from: &[f32], to: &mut [f16]) {
+        assert_eq!(from.len(), to.len());
+        let body = from.len() / S::LANES * S::LANES;
+        for (from, to) in from[..body].chunks_exact(S::LANES).zip(to[..body].chunks_exact_mut(S::LANES)) {
+            simd.store_f16(simd.load(from), to);
+        }
+        for (from, to) in from[body..].iter().zip(&mut to[body..]) {
+            *to = f16::from_f32(*from);
+        }
     }
     #[inline(always)]
-    fn as_f32(_: &[f16]) -> Option<&[f32]> {
-        None
+    fn narrow<S: Simd>(simd: S, out: &mut [f16], buffer: &mut [f32; WIDENED], compute: impl FnOnce(&mut [f32])) {
+        let buffer = &mut buffer[..out.len()];
+        compute(buffer);
+        f16::narrow_slice(simd, buffer, out);
     }
     #[inline(always)]
-    fn as_f32_mut(_: &mut [f16]) -> Option<&mut [f32]> {
-        None
-    }
     fn floats(from: &[f16]) -> Floats<'_> {
         Floats::F16(from)
     }
     fn typed(floats: Floats<'_>) -> &[f16] {
         if let Floats::F16(floats) = floats { floats } else { panic!("float32 where float16 is expected") }
     }
+    #[inline(always)]
     fn floats_mut(from: &mut [f16]) -> FloatsMut<'_> {
         FloatsMut::F16(from)
     }
@@ -204,43 +200,13 @@ impl<'a> Floats<'a> {
         with_floats!(Floats, self, floats => floats[index].to_f32())
     }
 
-    /// The first `len` elements, at most as many as a vector has lanes; the other lanes are 0.
-    ///
-    /// # Panics
-    /// If there are fewer.
-    #[inline(always)]
-    pub fn load_partial<S: Simd>(self, simd: S, len: usize) -> S::F32 {
-        match self {
-            Floats::F32(floats) => simd.load_partial(&floats[..len]),
-            Floats::F16(floats) if len == S::LANES => simd.load_f16(floats),
-            Floats::F16(floats) => {
-                let mut lanes = [0.0; 16];
-                lanes.iter_mut().zip(&floats[..len]).for_each(|(lane, x)| *lane = x.to_f32());
-                simd.load(&lanes)
-            }
-        }
-    }
-
     /// Widens the first elements to the whole of `to`.
     ///
     /// # Panics
     /// If there are fewer.
     pub fn widen(self, isa: Isa, to: &mut [f32]) {
         let len = to.len();
-        with_floats!(Floats, self, floats => widen(isa, &floats[..len], to));
-    }
-}
-
-struct Widen<'a, T> {
-    from: &'a [T],
-    to: &'a mut [f32],
-}
-
-impl<T: Float> Kernel for Widen<'_, T> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        T::widen_slice(simd, self.from, self.to);
+        with_floats!(Floats, self, floats => Stored::copy(isa, &floats[..len], to));
     }
 }
 
@@ -257,11 +223,6 @@ impl<T: Float> Kernel for Narrow<'_, T> {
     }
 }
 
-/// `to[i] = from[i]`, widened. Both have the same length.
-pub fn widen<T: Float>(isa: Isa, from: &[T], to: &mut [f32]) {
-    isa.run(Widen { from, to });
-}
-
 /// `to[i] = from[i]`, rounded to the nearest. Both have the same length.
 pub fn narrow<T: Float>(isa: Isa, from: &[f32], to: &mut [T]) {
     isa.run(Narrow { from, to });
@@ -271,24 +232,14 @@ pub fn narrow<T: Float>(isa: Isa, from: &[f32], to: &mut [T]) {
 mod tests {
     use super::*;
 
-    struct RoundTrip<'a>(&'a [f16], &'a mut [f32], &'a mut [f16]);
-
-    impl Kernel for RoundTrip<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn run<S: Simd>(self, simd: S) {
-            f16::widen_slice(simd, self.0, self.1);
-            f16::narrow_slice(simd, self.1, self.2);
-        }
-    }
-
     #[test]
     fn half_floats_survive_widening_at_every_length() {
         let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).filter(|x| !x.is_nan()).collect();
         for isa in Isa::available() {
             for len in (0..40).chain([all.len()]) {
                 let (mut wide, mut back) = (vec![f32::NAN; len], vec![f16::NAN; len]);
-                isa.run(RoundTrip(&all[..len], &mut wide, &mut back));
+                f16::copy(isa, &all[..len], &mut wide);
+                narrow(isa, &wide, &mut back);
                 assert!(wide.iter().zip(&all).all(|(wide, x)| wide.to_bits() == x.to_f32().to_bits()));
                 assert!(back.iter().zip(&all).all(|(back, x)| back.to_bits() == x.to_bits()), "{isa:?}, length {len}");
             }

@@ -1,12 +1,6 @@
 //! Reading at places that a tensor of indices holds. Out-of-range indices are clamped, as `ops::gather` defines it.
 
-use super::storage::Storage;
-use crate::cpu::schedule::pool::Threads;
-use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::Element;
-
-/// Elements that one range of work has at least, where they are moved one by one.
-pub const GRAIN: usize = 1024;
 
 /// A type of indices.
 pub trait Index: Element {
@@ -66,79 +60,64 @@ macro_rules! with_index {
 pub type Coordinate = (usize, usize);
 
 /// For each group of indices, one per coordinate, the row that they mean.
-pub fn rows<I: Index>(threads: &Threads, indices: &[I], coordinates: &[Coordinate], rows: &mut [u32]) {
+pub fn rows<I: Index>(indices: &[I], coordinates: &[Coordinate], rows: &mut [u32]) {
     assert_eq!(indices.len(), rows.len() * coordinates.len());
-    for_each_chunk(threads, rows, 1, GRAIN, 2 * coordinates.len(), |first, part| {
-        let groups = indices[first * coordinates.len()..].chunks_exact(coordinates.len());
-        for (row, group) in part.iter_mut().zip(groups) {
-            let steps = group.iter().zip(coordinates).map(|(index, &(size, step))| index.place(size) * step);
-            *row = steps.sum::<usize>() as u32;
-        }
-    });
+    for (row, group) in rows.iter_mut().zip(indices.chunks_exact(coordinates.len())) {
+        let steps = group.iter().zip(coordinates).map(|(index, &(size, step))| index.place(size) * step);
+        *row = steps.sum::<usize>() as u32;
+    }
 }
 
-/// Copies rows of `row_len` elements: `dst` holds, for each block of `block` rows of `src`, the rows `rows` of it.
-pub fn gather_rows<T: Storage>(
-    threads: &Threads,
-    src: &[T],
-    block: usize,
-    rows: &[u32],
-    row_len: usize,
-    dst: &mut [T],
-) {
-    let cost = (row_len * size_of::<T>()).div_ceil(8) + 1;
-    for_each_chunk(threads, dst, row_len, GRAIN.div_ceil(row_len), cost, |first, mut part| {
-        let (mut block_index, mut row) = (first / rows.len(), first % rows.len());
-        while !part.is_empty() {
-            let count = (rows.len() - row).min(part.len() / row_len);
-            let (out, rest) = part.split_at_mut(count * row_len);
-            let src = &src[block_index * block * row_len..][..block * row_len];
-            let rows = &rows[row..row + count];
-            match row_len {
-                1 => out.iter_mut().zip(rows).for_each(|(o, &row)| *o = src[row as usize]),
-                _ => out
-                    .chunks_exact_mut(row_len)
-                    .zip(rows)
-                    .for_each(|(o, &row)| o.copy_from_slice(&src[row as usize * row_len..][..row_len])),
-            }
-            (part, block_index, row) = (rest, block_index + 1, 0);
+/// Copies rows of `row_len` elements: the result has, for each block of `block` rows of `src`, the rows `rows` of it. `out` is
+/// the result from its row `first` on, or a part of that.
+pub fn gather_rows<T: Element>(src: &[T], block: usize, rows: &[u32], row_len: usize, first: usize, mut out: &mut [T]) {
+    let (mut block_index, mut row) = (first / rows.len(), first % rows.len());
+    while !out.is_empty() {
+        let count = (rows.len() - row).min(out.len() / row_len);
+        let (part, rest) = out.split_at_mut(count * row_len);
+        let src = &src[block_index * block * row_len..][..block * row_len];
+        let rows = &rows[row..row + count];
+        match row_len {
+            1 => part.iter_mut().zip(rows).for_each(|(o, &row)| *o = src[row as usize]),
+            _ => part
+                .chunks_exact_mut(row_len)
+                .zip(rows)
+                .for_each(|(o, &row)| o.copy_from_slice(&src[row as usize * row_len..][..row_len])),
         }
-    });
+        (out, block_index, row) = (rest, block_index + 1, 0);
+    }
 }
 
-/// Along the middle one of three dimensions, which has `size` places in `src` and `count` in `indices` and `dst`:
-/// `dst[o, a, i] = src[o, indices[o, a, i], i]`, with `inner` places of the last dimension.
-pub fn gather_elements<T: Storage, I: Index>(
-    threads: &Threads,
+/// Along the middle one of three dimensions, which has `size` places in `src` and `count` in `indices` and the result:
+/// `result[o, a, i] = src[o, indices[o, a, i], i]`, with `inner` places of the last dimension. `out` is the result from its
+/// element `first` on, or a part of that; both are whole rows of `inner` elements.
+pub fn gather_elements<T: Element, I: Index>(
     src: &[T],
     size: usize,
     indices: &[I],
     count: usize,
     inner: usize,
-    dst: &mut [T],
+    first: usize,
+    mut out: &mut [T],
 ) {
-    assert_eq!(indices.len(), dst.len());
-    let block = count * inner;
-    for_each_chunk(threads, dst, inner, GRAIN.div_ceil(inner), 2 * inner, |first, mut part| {
-        let mut at = first * inner;
-        while !part.is_empty() {
-            let len = (block - at % block).min(part.len());
-            let (out, rest) = part.split_at_mut(len);
-            let src = &src[at / block * size * inner..][..size * inner];
-            let indices = &indices[at..at + len];
-            match inner {
-                1 => out.iter_mut().zip(indices).for_each(|(o, index)| *o = src[index.place(size)]),
-                _ => {
-                    for (out, indices) in out.chunks_exact_mut(inner).zip(indices.chunks_exact(inner)) {
-                        for (i, (o, index)) in out.iter_mut().zip(indices).enumerate() {
-                            *o = src[index.place(size) * inner + i];
-                        }
+    let (block, mut at) = (count * inner, first);
+    while !out.is_empty() {
+        let len = (block - at % block).min(out.len());
+        let (part, rest) = out.split_at_mut(len);
+        let src = &src[at / block * size * inner..][..size * inner];
+        let indices = &indices[at..at + len];
+        match inner {
+            1 => part.iter_mut().zip(indices).for_each(|(o, index)| *o = src[index.place(size)]),
+            _ => {
+                for (out, indices) in part.chunks_exact_mut(inner).zip(indices.chunks_exact(inner)) {
+                    for (i, (o, index)) in out.iter_mut().zip(indices).enumerate() {
+                        *o = src[index.place(size) * inner + i];
                     }
                 }
             }
-            (part, at) = (rest, at + len);
         }
-    });
+        (out, at) = (rest, at + len);
+    }
 }
 
 #[cfg(test)]

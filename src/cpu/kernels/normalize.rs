@@ -4,9 +4,10 @@
 //! terms. Results are within 4 ULP of the larger of product and bias. Where squares of float32 would leave its range, and
 //! where every element has coefficients of its own, the arithmetic is in float64.
 
-use super::half::{BLOCK, Real};
+use super::float::Float;
 use super::reduce::{Moments, Nest, Reduction};
 use super::rows::{Plain, SquaresAbout, sum};
+use super::stored::WIDENED;
 use crate::cpu::simd::{Kernel, Simd};
 
 /// Variances and factors in here, and what they are made of, are normal float32 numbers.
@@ -21,7 +22,7 @@ fn halves(mean: f64) -> [f32; 2] {
 
 /// Mean and variance of a row, as [`Moments`] has them.
 #[inline(always)]
-fn moments_of_row<S: Simd, T: Real>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
+fn moments_of_row<S: Simd, T: Float>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
     let count = x.len() as f64;
     let mean = sum(simd, x, Plain) / count;
     let [high, low] = halves(mean);
@@ -34,7 +35,7 @@ fn moments_of_row<S: Simd, T: Real>(simd: S, moments: Moments, row: &Nest, x: &[
 
 /// No mean, and the factor for the mean of the squares.
 #[inline(always)]
-fn root_mean_square<S: Simd, T: Real>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
+fn root_mean_square<S: Simd, T: Float>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
     let squares = sum(simd, x, SquaresAbout(0.0));
     let squares = if SAFE.contains(&squares) { squares } else { row.sum_of_squares(simd, x) };
     [0.0, 1.0 / (squares / x.len() as f64 + moments.epsilon).sqrt()]
@@ -52,7 +53,7 @@ pub struct RowMoments<'a, T> {
     pub out: &'a mut [[f64; 2]],
 }
 
-impl<T: Real> Kernel for RowMoments<'_, T> {
+impl<T: Float> Kernel for RowMoments<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -94,13 +95,13 @@ pub struct UniformRows<'a, T> {
     pub coefficients: Coefficients<'a>,
 }
 
-impl<T: Real> Kernel for UniformRows<'_, T> {
+impl<T: Float> Kernel for UniformRows<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let UniformRows { x, out, columns, first, coefficients } = self;
-        let (mut wide, mut narrow) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let (mut wide, mut narrow) = ([0.0; WIDENED], [0.0; WIDENED]);
         for (i, (x, out)) in x.chunks_exact(columns).zip(out.chunks_exact_mut(columns)).enumerate() {
             let channel = (first + i) % coefficients.mean.len();
             let [mean, factor, bias] =
@@ -135,15 +136,15 @@ pub struct ChannelRow<'a, T> {
     pub coefficients: Coefficients<'a>,
 }
 
-impl<T: Real> Kernel for ChannelRow<'_, T> {
+impl<T: Float> Kernel for ChannelRow<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let ChannelRow { x, out, coefficients: Coefficients { mean, factor, bias } } = self;
-        let (mut wide, mut narrow) = ([0.0; BLOCK], [0.0; BLOCK]);
-        for (block, (x, out)) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
-            let range = block * BLOCK..block * BLOCK + x.len();
+        let (mut wide, mut narrow) = ([0.0; WIDENED], [0.0; WIDENED]);
+        for (block, (x, out)) in x.chunks(WIDENED).zip(out.chunks_mut(WIDENED)).enumerate() {
+            let range = block * WIDENED..block * WIDENED + x.len();
             let (mean, factor, bias) = (&mean[range.clone()], &factor[range.clone()], &bias[range]);
             let x = T::widen(simd, x, &mut wide);
             T::narrow(simd, out, &mut narrow, |out| {
@@ -174,7 +175,7 @@ pub struct LayerRows<'a, T> {
     pub bias: Option<&'a [T]>,
 }
 
-impl<T: Real> Kernel for LayerRows<'_, T> {
+impl<T: Float> Kernel for LayerRows<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -192,7 +193,7 @@ impl<T: Real> Kernel for LayerRows<'_, T> {
 }
 
 #[inline(always)]
-fn layer_row<S: Simd, T: Real>(
+fn layer_row<S: Simd, T: Float>(
     simd: S,
     x: &[T],
     out: &mut [T],
@@ -200,14 +201,14 @@ fn layer_row<S: Simd, T: Real>(
     scale: Option<&[T]>,
     bias: Option<&[T]>,
 ) {
-    const ONES: [f32; BLOCK] = [1.0; BLOCK];
-    const ZEROS: [f32; BLOCK] = [0.0; BLOCK];
-    let (mut wide, mut narrow) = ([0.0; BLOCK], [0.0; BLOCK]);
-    let (mut wide_scale, mut wide_bias) = ([0.0; BLOCK], [0.0; BLOCK]);
+    const ONES: [f32; WIDENED] = [1.0; WIDENED];
+    const ZEROS: [f32; WIDENED] = [0.0; WIDENED];
+    let (mut wide, mut narrow) = ([0.0; WIDENED], [0.0; WIDENED]);
+    let (mut wide_scale, mut wide_bias) = ([0.0; WIDENED], [0.0; WIDENED]);
     let is_safe = SAFE.contains(&factor);
     let ([high, low], factor32) = (halves(mean), factor as f32);
-    for (block, (x, out)) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
-        let range = block * BLOCK..block * BLOCK + x.len();
+    for (block, (x, out)) in x.chunks(WIDENED).zip(out.chunks_mut(WIDENED)).enumerate() {
+        let range = block * WIDENED..block * WIDENED + x.len();
         let x = T::widen(simd, x, &mut wide);
         let scale = scale.map_or(&ONES[..x.len()], |scale| T::widen(simd, &scale[range.clone()], &mut wide_scale));
         let bias = bias.map_or(&ZEROS[..x.len()], |bias| T::widen(simd, &bias[range], &mut wide_bias));
@@ -226,7 +227,7 @@ fn layer_row<S: Simd, T: Real>(
 }
 
 /// Every `stride`-th element of `x`, or the first one for stride 0, as float64; `default` without `x`.
-pub fn fill_weights<T: Real>(x: Option<&[T]>, stride: usize, default: f64, out: &mut [f64]) {
+pub fn fill_weights<T: Float>(x: Option<&[T]>, stride: usize, default: f64, out: &mut [f64]) {
     let wide = |x: T| x.lane() as f64;
     match (x, stride) {
         (None, _) => out.fill(default),

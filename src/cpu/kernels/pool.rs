@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 /// How elements of type `T` become one.
-pub trait Reduction<T>: Copy + Sync {
+pub trait PoolFold<T>: Copy + Sync {
     /// What is kept while elements are taken in.
     type Sum: Copy;
     /// Of no elements.
@@ -25,7 +25,7 @@ pub trait Reduction<T>: Copy + Sync {
 #[derive(Clone, Copy)]
 pub struct Average;
 
-impl Reduction<f32> for Average {
+impl PoolFold<f32> for Average {
     type Sum = f64;
     // -0, so that the mean of negative zeros is one.
     const EMPTY: f64 = -0.0;
@@ -47,7 +47,7 @@ impl Reduction<f32> for Average {
 #[derive(Clone, Copy)]
 pub struct Norm;
 
-impl Reduction<f32> for Norm {
+impl PoolFold<f32> for Norm {
     type Sum = f64;
     const EMPTY: f64 = 0.0;
     #[inline(always)]
@@ -70,7 +70,7 @@ pub struct Largest;
 
 macro_rules! largest {
     ($($type:ty: $lowest:expr,)*) => {$(
-        impl Reduction<$type> for Largest {
+        impl PoolFold<$type> for Largest {
             type Sum = $type;
             const EMPTY: $type = $lowest;
             #[inline(always)]
@@ -117,7 +117,7 @@ impl Taps {
 }
 
 /// Outputs computed side by side.
-const LANES: usize = 64;
+const SIDE_BY_SIDE: usize = 64;
 
 /// Partial sums of one reduction over contiguous elements.
 const PARTS: usize = 16;
@@ -150,7 +150,7 @@ pub struct PlaneRow<'a, T, R> {
     pub reduction: PhantomData<R>,
 }
 
-impl<T: Copy, R: Reduction<T>> Kernel for PlaneRow<'_, T, R> {
+impl<T: Copy, R: PoolFold<T>> Kernel for PlaneRow<'_, T, R> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
@@ -160,8 +160,8 @@ impl<T: Copy, R: Reduction<T>> Kernel for PlaneRow<'_, T, R> {
             out[at] = windows.one::<R>(Taps::at(windows.columns, at));
         }
         let start = inner.start;
-        for (block, out) in out[inner].chunks_mut(LANES).enumerate() {
-            let columns = Taps::at(windows.columns, start + block * LANES);
+        for (block, out) in out[inner].chunks_mut(SIDE_BY_SIDE).enumerate() {
+            let columns = Taps::at(windows.columns, start + block * SIDE_BY_SIDE);
             match windows.columns.stride {
                 1 => windows.side_by_side::<R, 1>(columns, out),
                 2 => windows.side_by_side::<R, 2>(columns, out),
@@ -174,7 +174,7 @@ impl<T: Copy, R: Reduction<T>> Kernel for PlaneRow<'_, T, R> {
 impl<T: Copy> Windows<'_, T> {
     /// Reduces one window.
     #[inline(always)]
-    fn one<R: Reduction<T>>(&self, columns: Taps) -> T {
+    fn one<R: PoolFold<T>>(&self, columns: Taps) -> T {
         let mut parts = [R::EMPTY; PARTS];
         let count = self.rows.count * columns.count;
         if count > 0 && columns.step == 1 && columns.count == self.width && self.rows.step == 1 {
@@ -196,9 +196,9 @@ impl<T: Copy> Windows<'_, T> {
 
     /// Reduces complete windows, `STRIDE` apart (0: any distance), the first of which covers `columns`.
     #[inline(always)]
-    fn side_by_side<R: Reduction<T>, const STRIDE: usize>(&self, columns: Taps, out: &mut [T]) {
+    fn side_by_side<R: PoolFold<T>, const STRIDE: usize>(&self, columns: Taps, out: &mut [T]) {
         let stride = if STRIDE == 0 { self.columns.stride as usize } else { STRIDE };
-        let mut sums = [R::EMPTY; LANES];
+        let mut sums = [R::EMPTY; SIDE_BY_SIDE];
         let (last, sums) = sums[..out.len()].split_last_mut().expect("a chunk has elements");
         let reach = sums.len() * stride;
         for k in 0..self.rows.count {
@@ -220,7 +220,7 @@ impl<T: Copy> Windows<'_, T> {
 
 /// Takes the elements in, the `i`-th into part `i % PARTS`.
 #[inline(always)]
-fn contiguous<T: Copy, R: Reduction<T>>(elements: &[T], parts: &mut [R::Sum; PARTS]) {
+fn contiguous<T: Copy, R: PoolFold<T>>(elements: &[T], parts: &mut [R::Sum; PARTS]) {
     let (blocks, tail) = elements.as_chunks::<PARTS>();
     for block in blocks {
         for (part, x) in parts.iter_mut().zip(block) {
@@ -248,19 +248,19 @@ pub struct Pixel<'a, T, R> {
     pub reduction: PhantomData<R>,
 }
 
-impl<T: Copy, R: Reduction<T>> Kernel for Pixel<'_, T, R> {
+impl<T: Copy, R: PoolFold<T>> Kernel for Pixel<'_, T, R> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let channels = self.out.len();
         let count = self.rows.count * self.columns.count;
-        for (block, out) in self.out.chunks_mut(LANES).enumerate() {
-            let mut sums = [R::EMPTY; LANES];
+        for (block, out) in self.out.chunks_mut(SIDE_BY_SIDE).enumerate() {
+            let mut sums = [R::EMPTY; SIDE_BY_SIDE];
             let sums = &mut sums[..out.len()];
             for y in 0..self.rows.count {
                 let row = (self.rows.start + y * self.rows.step) * self.width + self.columns.start;
                 for x in 0..self.columns.count {
-                    let pixel = (row + x * self.columns.step) * channels + block * LANES;
+                    let pixel = (row + x * self.columns.step) * channels + block * SIDE_BY_SIDE;
                     for (sum, x) in sums.iter_mut().zip(&self.image[pixel..][..out.len()]) {
                         *sum = R::add(*sum, *x);
                     }

@@ -4,7 +4,8 @@
 //! The order of the terms of one output depends on the shapes alone.
 
 use super::elementwise::Integer;
-use super::half::{BLOCK, Real, Stored};
+use super::float::Float;
+use super::stored::{Stored, WIDENED};
 use crate::cpu::simd::{Kernel, Simd, math};
 use crate::shape::MAX_RANK;
 use std::marker::PhantomData;
@@ -97,7 +98,7 @@ impl Nest {
         shift: f64,
     ) -> F::Sum {
         let mut sum = F::NONE;
-        let mut buffer = [T::Lane::default(); BLOCK];
+        let mut buffer = [T::Lane::default(); WIDENED];
         self.for_each_run(|offset| {
             for x in x[start + offset..][..self.run].chunks(T::CHUNK) {
                 sum = fold_slice::<S, T::Lane, F>(simd, sum, T::widen(simd, x, &mut buffer), shift);
@@ -108,7 +109,7 @@ impl Nest {
 
     /// The sum of the squares of all elements of the first output.
     #[inline(always)]
-    pub(super) fn sum_of_squares<S: Simd, T: Real>(&self, simd: S, x: &[T]) -> f64 {
+    pub(super) fn sum_of_squares<S: Simd, T: Float>(&self, simd: S, x: &[T]) -> f64 {
         self.fold_run::<S, T, SumSquares>(simd, x, 0, 0.0)
     }
 
@@ -123,7 +124,7 @@ impl Nest {
         sums: &mut [F::Sum],
     ) {
         sums.fill(F::NONE);
-        let mut buffer = [T::Lane::default(); BLOCK];
+        let mut buffer = [T::Lane::default(); WIDENED];
         self.for_each_run(|offset| {
             let x = T::widen(simd, &x[start + offset..][..sums.len()], &mut buffer);
             for ((sum, &x), &shift) in sums.iter_mut().zip(x).zip(shifts) {
@@ -289,16 +290,16 @@ const UNSHIFTED: [f64; WIDTH] = [0.0; WIDTH];
 
 /// A fold of integers is the output.
 #[derive(Clone, Copy)]
-pub struct Plain<F>(PhantomData<F>);
+pub struct Folded<F>(PhantomData<F>);
 
-impl<F> Plain<F> {
+impl<F> Folded<F> {
     /// The reduction by a fold.
-    pub fn new(_: F) -> Plain<F> {
-        Plain(PhantomData)
+    pub fn new(_: F) -> Folded<F> {
+        Folded(PhantomData)
     }
 }
 
-impl<T: Stored<Lane = T> + Integer, F: Fold<T, Sum = T> + Copy + Sync> Reduction<T> for Plain<F> {
+impl<T: Stored<Lane = T> + Integer, F: Fold<T, Sum = T> + Copy + Sync> Reduction<T> for Folded<F> {
     type Out = T;
 
     #[inline(always)]
@@ -326,7 +327,7 @@ impl<F> Finished<F> {
     }
 }
 
-impl<T: Real, F: Fold<f32, Sum: Into<f64>> + Copy + Sync> Reduction<T> for Finished<F> {
+impl<T: Float, F: Fold<f32, Sum: Into<f64>> + Copy + Sync> Reduction<T> for Finished<F> {
     type Out = T;
 
     #[inline(always)]
@@ -357,7 +358,7 @@ impl LogSumExp {
     }
 }
 
-impl<T: Real> Reduction<T> for LogSumExp {
+impl<T: Float> Reduction<T> for LogSumExp {
     type Out = T;
 
     #[inline(always)]
@@ -394,7 +395,7 @@ impl Moments {
     }
 }
 
-impl<T: Real> Reduction<T> for Moments {
+impl<T: Float> Reduction<T> for Moments {
     type Out = [f64; 2];
 
     #[inline(always)]

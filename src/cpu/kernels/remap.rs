@@ -1,9 +1,7 @@
 //! Copies where every dimension of the destination has its own list of places in the source: padding with mirrored
 //! values, resampling to the nearest element.
 
-use super::storage::Storage;
-use crate::cpu::schedule::pool::Threads;
-use crate::cpu::schedule::shared::for_each_chunk;
+use crate::dtype::Element;
 use crate::shape::{MAX_RANK, strides};
 
 /// Rows with runs that are at least this long on average are copied run by run, others element by element: a run
@@ -11,30 +9,30 @@ use crate::shape::{MAX_RANK, strides};
 const MIN_RUN: usize = 4;
 
 /// The most bytes that a place of a list takes while a [`Remap`] is made: the place itself, and a run of its own.
-pub const PLACE_BYTES: usize = size_of::<u32>() + 2 * size_of::<Run>();
+pub const PLACE_BYTES: usize = size_of::<u32>() + 2 * size_of::<Stretch>();
 
 /// Which places of the source a dimension of the destination shows.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Places {
+pub enum AxisPlaces {
     /// All of them, in order.
     All(usize),
     /// These.
     Listed(Vec<u32>),
 }
 
-impl Places {
+impl AxisPlaces {
     /// The places `source(0..len)` along a dimension of `size` elements of the source.
-    pub fn new(size: usize, len: usize, source: impl Fn(usize) -> usize) -> Places {
+    pub fn new(size: usize, len: usize, source: impl Fn(usize) -> usize) -> AxisPlaces {
         match len == size && (0..len).all(|i| source(i) == i) {
-            true => Places::All(len),
-            false => Places::Listed((0..len).map(|i| source(i) as u32).collect()),
+            true => AxisPlaces::All(len),
+            false => AxisPlaces::Listed((0..len).map(|i| source(i) as u32).collect()),
         }
     }
 
     fn len(&self) -> usize {
         match self {
-            Places::All(len) => *len,
-            Places::Listed(places) => places.len(),
+            AxisPlaces::All(len) => *len,
+            AxisPlaces::Listed(places) => places.len(),
         }
     }
 }
@@ -42,7 +40,7 @@ impl Places {
 /// A dimension around the rows.
 #[derive(Clone, Debug)]
 struct Outer {
-    places: Places,
+    places: AxisPlaces,
     /// Elements of the source from one place to the next.
     stride: usize,
 }
@@ -51,23 +49,23 @@ impl Outer {
     /// The element of the source that the place `i` begins with.
     fn offset(&self, i: usize) -> usize {
         match &self.places {
-            Places::All(_) => i * self.stride,
-            Places::Listed(places) => places[i] as usize * self.stride,
+            AxisPlaces::All(_) => i * self.stride,
+            AxisPlaces::Listed(places) => places[i] as usize * self.stride,
         }
     }
 }
 
 /// Elements of a row that lie together in the source, forwards or backwards, or that are all the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Run {
+struct Stretch {
     from: usize,
     len: usize,
     step: isize,
 }
 
 #[derive(Clone, Debug)]
-enum Row {
-    Runs(Vec<Run>),
+enum RowSource {
+    Runs(Vec<Stretch>),
     Elements(Vec<u32>),
 }
 
@@ -75,13 +73,14 @@ enum Row {
 #[derive(Clone, Debug)]
 pub struct Remap {
     outer: Vec<Outer>,
-    row: Row,
-    row_len: usize,
+    row: RowSource,
+    /// Elements of a row of the destination.
+    pub row_len: usize,
 }
 
 /// The longest runs that `places` consists of.
-fn runs(places: &[u32]) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+fn runs(places: &[u32]) -> Vec<Stretch> {
+    let mut runs: Vec<Stretch> = Vec::new();
     for &place in places {
         let place = place as usize;
         match runs.last_mut() {
@@ -92,7 +91,7 @@ fn runs(places: &[u32]) -> Vec<Run> {
             Some(run) if run.len > 1 && run.from as isize + run.step * run.len as isize == place as isize => {
                 run.len += 1;
             }
-            _ => runs.push(Run { from: place, len: 1, step: 1 }),
+            _ => runs.push(Stretch { from: place, len: 1, step: 1 }),
         }
     }
     runs
@@ -101,62 +100,60 @@ fn runs(places: &[u32]) -> Vec<Run> {
 impl Remap {
     /// The copy from a row-major source of the shape `input` to a row-major destination with these `places`, one per
     /// dimension.
-    pub fn new(input: &[u32], places: Vec<Places>) -> Remap {
+    pub fn new(input: &[u32], places: Vec<AxisPlaces>) -> Remap {
         let mut outer: Vec<Outer> = Vec::new();
         for (places, stride) in places.into_iter().zip(strides(input)) {
             match (outer.last_mut(), &places) {
                 // Two whole dimensions are one.
-                (Some(Outer { places: Places::All(len), stride: last }), Places::All(inner)) => {
+                (Some(Outer { places: AxisPlaces::All(len), stride: last }), AxisPlaces::All(inner)) => {
                     *len *= inner;
                     *last = stride;
                 }
                 _ => outer.push(Outer { places, stride }),
             }
         }
-        let innermost = outer.pop().map_or(Places::All(1), |inner| inner.places);
+        let innermost = outer.pop().map_or(AxisPlaces::All(1), |inner| inner.places);
         let row_len = innermost.len();
         let row = match innermost {
-            Places::All(len) => Row::Runs(vec![Run { from: 0, len, step: 1 }]),
-            Places::Listed(places) => match runs(&places) {
-                runs if runs.len() * MIN_RUN <= places.len() => Row::Runs(runs),
-                _ => Row::Elements(places),
+            AxisPlaces::All(len) => RowSource::Runs(vec![Stretch { from: 0, len, step: 1 }]),
+            AxisPlaces::Listed(places) => match runs(&places) {
+                runs if runs.len() * MIN_RUN <= places.len() => RowSource::Runs(runs),
+                _ => RowSource::Elements(places),
             },
         };
         Remap { outer, row, row_len }
     }
 
-    /// Writes every element of `dst`.
+    /// Writes whole rows, which are those of the destination from the row `first` on.
     ///
     /// # Panics
-    /// If `src` or `dst` is not as long as the shapes say.
-    pub fn run<T: Storage>(&self, threads: &Threads, src: &[T], dst: &mut [T]) {
-        for_each_chunk(threads, dst, self.row_len, 1, self.row_len, |first, part| {
-            let mut counts = [0; MAX_RANK];
-            let mut rest = first;
+    /// If `src` is not as long as its shape says.
+    pub fn run<T: Element>(&self, src: &[T], first: usize, rows: &mut [T]) {
+        let mut counts = [0; MAX_RANK];
+        let mut rest = first;
+        for (count, outer) in counts.iter_mut().zip(&self.outer).rev() {
+            *count = rest % outer.places.len();
+            rest /= outer.places.len();
+        }
+        for row in rows.chunks_exact_mut(self.row_len) {
+            let from = counts.iter().zip(&self.outer).map(|(&count, outer)| outer.offset(count)).sum();
+            self.copy_row(&src[from..], row);
             for (count, outer) in counts.iter_mut().zip(&self.outer).rev() {
-                *count = rest % outer.places.len();
-                rest /= outer.places.len();
-            }
-            for row in part.chunks_exact_mut(self.row_len) {
-                let from = counts.iter().zip(&self.outer).map(|(&count, outer)| outer.offset(count)).sum();
-                self.copy_row(&src[from..], row);
-                for (count, outer) in counts.iter_mut().zip(&self.outer).rev() {
-                    *count += 1;
-                    if *count < outer.places.len() {
-                        break;
-                    }
-                    *count = 0;
+                *count += 1;
+                if *count < outer.places.len() {
+                    break;
                 }
+                *count = 0;
             }
-        });
+        }
     }
 
-    fn copy_row<T: Storage>(&self, src: &[T], row: &mut [T]) {
+    fn copy_row<T: Element>(&self, src: &[T], row: &mut [T]) {
         match &self.row {
-            Row::Elements(places) => row.iter_mut().zip(places).for_each(|(o, &place)| *o = src[place as usize]),
-            Row::Runs(runs) => {
+            RowSource::Elements(places) => row.iter_mut().zip(places).for_each(|(o, &place)| *o = src[place as usize]),
+            RowSource::Runs(runs) => {
                 let mut rest = row;
-                for &Run { from, len, step } in runs {
+                for &Stretch { from, len, step } in runs {
                     let (out, after) = rest.split_at_mut(len);
                     rest = after;
                     match step {
@@ -176,7 +173,7 @@ mod tests {
 
     #[test]
     fn runs_go_forwards_backwards_or_stay() {
-        let run = |from, len, step| Run { from, len, step };
+        let run = |from, len, step| Stretch { from, len, step };
         assert_eq!(runs(&[2, 1, 0, 1, 2, 3, 2, 1]), [run(2, 3, -1), run(1, 3, 1), run(2, 2, -1)]);
         assert_eq!(runs(&[0, 0, 0, 1, 2, 2, 2]), [run(0, 3, 0), run(1, 2, 1), run(2, 2, 0)]);
         assert_eq!(runs(&[0, 2, 4]), [run(0, 1, 1), run(2, 1, 1), run(4, 1, 1)]);
@@ -192,16 +189,18 @@ mod tests {
             let lists: Vec<Vec<usize>> = (0..3)
                 .map(|axis| if keep >> axis & 1 == 1 { (0..sizes[axis]).collect() } else { lists[axis].clone() })
                 .collect();
-            let places = (0..3).map(|axis| Places::new(sizes[axis], lists[axis].len(), |i| lists[axis][i]));
+            let places = (0..3).map(|axis| AxisPlaces::new(sizes[axis], lists[axis].len(), |i| lists[axis][i]));
             let remap = Remap::new(&[6, 5, 4], places.collect());
             let expected: Vec<u32> = lists[0]
                 .iter()
                 .flat_map(|a| lists[1].iter().flat_map(move |b| [(a, b)]))
                 .flat_map(|(a, b)| lists[2].iter().map(move |c| src[(a * 5 + b) * 4 + c]))
                 .collect();
-            for threads in [1, 2, 7] {
+            for rows in [1, 2, 7, expected.len()] {
                 let mut out = vec![u32::MAX; expected.len()];
-                remap.run(&Threads::new(threads).unwrap(), src, &mut out);
+                for (part, out) in out.chunks_mut(rows * remap.row_len).enumerate() {
+                    remap.run(src, part * rows, out);
+                }
                 assert_eq!(out, expected, "{remap:?}");
             }
         }

@@ -1,7 +1,5 @@
 //! Bilinear resampling of two dimensions.
 
-use crate::cpu::schedule::pool::Threads;
-use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::{Element, nearest_f16};
 use crate::ops::resample2d::{Between, nearest_integer};
 use half::f16;
@@ -51,17 +49,17 @@ interpolated! {
 
 /// Two elements and their weights.
 #[derive(Clone, Copy)]
-struct Taps<W> {
+struct Neighbors<W> {
     low: usize,
     high: usize,
     low_weight: W,
     high_weight: W,
 }
 
-impl<W: Copy + Add<Output = W> + Mul<Output = W>> Taps<W> {
+impl<W: Copy + Add<Output = W> + Mul<Output = W>> Neighbors<W> {
     #[inline(always)]
-    fn new<T: Interpolated<Wide = W>>(between: &Between) -> Taps<W> {
-        Taps {
+    fn new<T: Interpolated<Wide = W>>(between: &Between) -> Neighbors<W> {
+        Neighbors {
             low: between.low,
             high: between.high,
             low_weight: T::weight(1.0 - between.weight),
@@ -71,7 +69,7 @@ impl<W: Copy + Add<Output = W> + Mul<Output = W>> Taps<W> {
 
     /// The weights of four elements, those of the lower row first.
     #[inline(always)]
-    fn corners(y: &Taps<W>, x: &Taps<W>) -> [W; 4] {
+    fn corners(y: &Neighbors<W>, x: &Neighbors<W>) -> [W; 4] {
         let row = |weight: W| [x.low_weight * weight, x.high_weight * weight];
         let ([a, b], [c, d]) = (row(y.low_weight), row(y.high_weight));
         [a, b, c, d]
@@ -87,7 +85,7 @@ fn weighted<W: Copy + Add<Output = W> + Mul<Output = W>>(weights: [W; 4], [a, b,
 
 /// The sizes of a tensor around and between the two dimensions that are resampled: `[outer, y, between, x, inner]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct ResampleSizes {
     /// Of the input along y.
     pub y: usize,
     /// Elements between y and x.
@@ -98,42 +96,47 @@ pub struct Sizes {
     pub inner: usize,
 }
 
-/// `dst[o, i, b, j, c]` is interpolated between the four `src[o, y, b, x, c]` around the place `ys[i]`, `xs[j]`.
-pub fn linear<T: Interpolated>(
-    threads: &Threads,
+/// Each `result[o, i, b, j, c]` is interpolated between the four `src[o, y, b, x, c]` around the place `ys[i]`, `xs[j]`. `rows`
+/// are whole rows `[xs, inner]` of the result, from its row `first` on.
+pub fn interpolate<T: Interpolated>(
     src: &[T],
-    sizes: Sizes,
+    sizes: ResampleSizes,
     ys: &[Between],
     xs: &[Between],
-    dst: &mut [T],
+    first: usize,
+    rows: &mut [T],
 ) {
     let row_len = sizes.x * sizes.inner;
-    let out_len = xs.len() * sizes.inner;
-    for_each_chunk(threads, dst, out_len, 1, 4 * out_len, |first, part| {
-        for (unit, out) in (first..).zip(part.chunks_exact_mut(out_len)) {
-            let (plane, between) = (unit / sizes.between, unit % sizes.between);
-            let (outer, y) = (plane / ys.len(), Taps::new::<T>(&ys[plane % ys.len()]));
-            let row = |y: usize| &src[((outer * sizes.y + y) * sizes.between + between) * row_len..][..row_len];
-            linear_row(row(y.low), row(y.high), y, xs, sizes.inner, out);
-        }
-    });
+    for (index, out) in (first..).zip(rows.chunks_exact_mut(xs.len() * sizes.inner)) {
+        let (plane, between) = (index / sizes.between, index % sizes.between);
+        let (outer, y) = (plane / ys.len(), Neighbors::new::<T>(&ys[plane % ys.len()]));
+        let row = |y: usize| &src[((outer * sizes.y + y) * sizes.between + between) * row_len..][..row_len];
+        linear_row(row(y.low), row(y.high), y, xs, sizes.inner, out);
+    }
 }
 
 /// One row of the output, `[xs, inner]`, between the rows `low` and `high` of the input, `[x, inner]`.
-fn linear_row<T: Interpolated>(low: &[T], high: &[T], y: Taps<T::Wide>, xs: &[Between], inner: usize, out: &mut [T]) {
+fn linear_row<T: Interpolated>(
+    low: &[T],
+    high: &[T],
+    y: Neighbors<T::Wide>,
+    xs: &[Between],
+    inner: usize,
+    out: &mut [T],
+) {
     if inner == 1 {
         for (o, x) in out.iter_mut().zip(xs) {
-            let x = Taps::new::<T>(x);
+            let x = Neighbors::new::<T>(x);
             let corners = [low[x.low], low[x.high], high[x.low], high[x.high]].map(T::widen);
-            *o = T::narrow(weighted(Taps::corners(&y, &x), corners));
+            *o = T::narrow(weighted(Neighbors::corners(&y, &x), corners));
         }
         return;
     }
     for (out, x) in out.chunks_exact_mut(inner).zip(xs) {
-        let x = Taps::new::<T>(x);
+        let x = Neighbors::new::<T>(x);
         let (low_low, low_high) = (&low[x.low * inner..][..inner], &low[x.high * inner..][..inner]);
         let (high_low, high_high) = (&high[x.low * inner..][..inner], &high[x.high * inner..][..inner]);
-        let weights = Taps::corners(&y, &x);
+        let weights = Neighbors::corners(&y, &x);
         for (i, o) in out.iter_mut().enumerate() {
             let corners = [low_low[i], low_high[i], high_low[i], high_high[i]].map(T::widen);
             *o = T::narrow(weighted(weights, corners));

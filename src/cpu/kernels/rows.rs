@@ -1,7 +1,8 @@
 //! Folds of contiguous rows: float32 vectors within a block, the blocks joined in float64. A sum is within a few units in
 //! the last place of float32 of the sum of the magnitudes of its terms.
 
-use super::half::{BLOCK, Real};
+use super::float::Float;
+use super::stored::WIDENED;
 use crate::cpu::simd::{Simd, math};
 
 /// Elements that are summed in float32: 16 by each of four vectors of 16.
@@ -30,7 +31,7 @@ pub fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
     lanes.iter().chain(tail).fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best })
 }
 
-/// `out = exp(x + shift)` and the sum of that, for at most [`BLOCK`] elements and results up to 1. What is below the
+/// `out = exp(x + shift)` and the sum of that, for at most [`WIDENED`] elements and results up to 1. What is below the
 /// smallest normal float is 0.
 #[inline(always)]
 pub fn powers<S: Simd>(simd: S, x: &[f32], shift: f32, out: &mut [f32]) -> f32 {
@@ -97,8 +98,8 @@ impl Term for SquaresAbout {
 
 /// The sum of the terms of a row.
 #[inline(always)]
-pub fn sum<S: Simd, T: Real>(simd: S, x: &[T], term: impl Term) -> f64 {
-    let mut buffer = [0.0; BLOCK];
+pub fn sum<S: Simd, T: Float>(simd: S, x: &[T], term: impl Term) -> f64 {
+    let mut buffer = [0.0; WIDENED];
     let mut total = 0.0;
     for x in x.chunks(SUMMED.min(T::CHUNK)) {
         let x = T::widen(simd, x, &mut buffer);

@@ -4,10 +4,10 @@
 //! says. Exponentials below the smallest normal float count as 0. Sums of blocks are joined in float64.
 
 use super::float::Float;
-use super::half::{BLOCK, Real};
 use super::reduce::WIDTH;
 use super::rows::{largest, powers};
-use crate::cpu::schedule::shared::Columns;
+use super::stored::WIDENED;
+use crate::cpu::schedule::shared::ColumnBlock;
 use crate::cpu::simd::{Kernel, Simd, math};
 
 /// Softmax of each row of a matrix of `columns` columns; `x` and `out` are as long.
@@ -20,12 +20,12 @@ pub struct SoftmaxRows<'a, T> {
     pub columns: usize,
 }
 
-impl<T: Real + Float> Kernel for SoftmaxRows<'_, T> {
+impl<T: Float> Kernel for SoftmaxRows<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let (mut wide, mut buffer) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let (mut wide, mut buffer) = ([0.0; WIDENED], [0.0; WIDENED]);
         for (x, out) in self.x.chunks_exact(self.columns).zip(self.out.chunks_exact_mut(self.columns)) {
             softmax_row(simd, x, out, &mut wide, &mut buffer);
         }
@@ -34,19 +34,19 @@ impl<T: Real + Float> Kernel for SoftmaxRows<'_, T> {
 
 /// One row. The buffers are only used for float16; clearing them for each short row would cost more than the row.
 #[inline(always)]
-fn softmax_row<S: Simd, T: Real + Float>(
+fn softmax_row<S: Simd, T: Float>(
     simd: S,
     x: &[T],
     out: &mut [T],
-    wide: &mut [f32; BLOCK],
-    buffer: &mut [f32; BLOCK],
+    wide: &mut [f32; WIDENED],
+    buffer: &mut [f32; WIDENED],
 ) {
     let max = x.chunks(T::CHUNK).fold(f32::NEG_INFINITY, |max, x| largest(simd, T::widen(simd, x, wide)).max(max));
     // A row of nothing but -infinity gives NaN here; one with a NaN or infinity gives one there.
     let shift = -max;
     let mut sum = 0.0;
     if let Some(out) = T::as_f32_mut(out) {
-        for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+        for (x, out) in x.chunks(WIDENED).zip(out.chunks_mut(WIDENED)) {
             sum += powers(simd, T::widen(simd, x, wide), shift, out) as f64;
         }
         let factor = (1.0 / sum) as f32;
@@ -54,11 +54,11 @@ fn softmax_row<S: Simd, T: Real + Float>(
         return;
     }
     // Exponentials that were rounded to float16 would lose their digits: they are computed twice.
-    for x in x.chunks(BLOCK) {
+    for x in x.chunks(WIDENED) {
         sum += powers(simd, T::widen(simd, x, wide), shift, buffer) as f64;
     }
     let factor = (1.0 / sum) as f32;
-    for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+    for (x, out) in x.chunks(WIDENED).zip(out.chunks_mut(WIDENED)) {
         T::narrow(simd, out, buffer, |out| {
             powers(simd, T::widen(simd, x, wide), shift, out);
             out.iter_mut().for_each(|out| *out *= factor);
@@ -71,7 +71,7 @@ pub struct SoftmaxColumns<'a, T> {
     /// The elements from the first row of the first column on.
     pub x: &'a [T],
     /// The elements of the output.
-    pub out: Columns<'a, T>,
+    pub out: ColumnBlock<'a, T>,
     /// Number of columns.
     pub width: usize,
     /// Rows of the matrix.
@@ -80,20 +80,20 @@ pub struct SoftmaxColumns<'a, T> {
     pub stride: usize,
 }
 
-impl<T: Real + Float> Kernel for SoftmaxColumns<'_, T> {
+impl<T: Float> Kernel for SoftmaxColumns<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let SoftmaxColumns { x, mut out, width, rows, stride } = self;
-        let mut wide = [0.0; BLOCK];
+        let mut wide = [0.0; WIDENED];
         let (mut max, mut sums, mut factors) = ([f32::NEG_INFINITY; WIDTH], [0.0; WIDTH], [0.0; WIDTH]);
         for row in x.chunks(stride).take(rows) {
             for (max, &x) in max.iter_mut().zip(T::widen(simd, &row[..width], &mut wide)) {
                 *max = if max.is_nan() || *max > x { *max } else { x };
             }
         }
-        let is_f32 = T::as_f32(&[]).is_some();
+        let is_f32 = T::IS_F32;
         let mut powers = [0.0; WIDTH];
         for (i, row) in x.chunks(stride).take(rows).enumerate() {
             let powers = match T::as_f32_mut(out.row(i)) {
@@ -104,7 +104,7 @@ impl<T: Real + Float> Kernel for SoftmaxColumns<'_, T> {
             sums.iter_mut().zip(&*powers).for_each(|(sum, &power)| *sum += power as f64);
         }
         factors.iter_mut().zip(&sums).for_each(|(factor, &sum): (&mut f32, &f64)| *factor = (1.0 / sum) as f32);
-        let mut buffer = [0.0; BLOCK];
+        let mut buffer = [0.0; WIDENED];
         for (i, row) in x.chunks(stride).take(rows).enumerate() {
             T::narrow(simd, out.row(i), &mut buffer, |out| {
                 if !is_f32 {

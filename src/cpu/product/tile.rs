@@ -2,8 +2,14 @@
 //!
 //! Every sum is in order of the depth, whatever rows and columns it is computed with.
 
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
+)]
+
 use super::finish::InRegisters;
 use crate::cpu::simd::{Isa, Kernel, Simd};
+use std::arch::asm;
 
 /// Vectors per row of the tile.
 const VECTORS: usize = 2;
@@ -197,22 +203,23 @@ impl<'a> Tiles<'a> {
             // Where there are fewer panels, the last one is computed again.
             let panel = |index: usize| panels[index.min(panels.len() - 1)];
             let mut at: [*const f32; PANELS] = std::array::from_fn(|index| panel(index).data.as_ptr());
+            let steps: [usize; PANELS] = std::array::from_fn(|index| panel(index).step);
             let mut from = left.data.as_ptr();
             let mut sums = [[[simd.splat(0.0); VECTORS]; PANELS]; ROWS];
             for _ in 0..depth {
-                for (index, at) in at.iter_mut().enumerate() {
+                for index in 0..PANELS {
                     for v in 0..VECTORS {
-                        simd.prefetch(at.wrapping_add(AHEAD + v * S::LANES));
+                        simd.prefetch(at[index].wrapping_add(AHEAD + v * S::LANES));
                         // SAFETY: the lengths of the operands were checked above; pointers end at most one step beyond the
                         // last depth, and wrapping arithmetic is fine with that.
-                        let column = unsafe { simd.load_ptr(at.add(v * S::LANES)) };
-                        for (row, sums) in sums.iter_mut().enumerate() {
+                        let column = unsafe { simd.load_ptr(at[index].add(v * S::LANES)) };
+                        for row in 0..ROWS {
                             // SAFETY: as above.
                             let factor = simd.splat(unsafe { *from.add(row * left.stride) });
-                            sums[index][v] = simd.mul_add(factor, column, sums[index][v]);
+                            sums[row][index][v] = simd.mul_add(factor, column, sums[row][index][v]);
                         }
                     }
-                    *at = at.wrapping_add(panel(index).step);
+                    at[index] = at[index].wrapping_add(steps[index]);
                 }
                 from = from.wrapping_add(left.step);
             }
@@ -239,6 +246,15 @@ struct Part<'a> {
     stride: usize,
     accumulate: bool,
     finish: Option<Place<'a>>,
+}
+
+/// The pointer itself, of which the compiler does not know where it comes from. Otherwise it computes each pointer of a loop from
+/// the one before, and there are more additions than the processor can issue beside the multiply-adds.
+#[inline(always)]
+fn opaque(mut pointer: *const f32) -> *const f32 {
+    // SAFETY: there is no instruction.
+    unsafe { asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+    pointer
 }
 
 /// Where a register tile goes.
@@ -330,23 +346,23 @@ impl Part<'_> {
         let mut rows_at: [*const f32; 4] = std::array::from_fn(|i| left.wrapping_add(3 * i * apart));
         for _ in 0..depth {
             let mut columns = [simd.splat(0.0); VECS];
-            for (v, column) in columns.iter_mut().enumerate() {
+            for v in 0..VECS {
                 // SAFETY: the function's contract covers all reads at this depth; pointers end at most one step beyond the
                 // last one, and wrapping arithmetic is fine with that.
-                *column = unsafe { simd.load_ptr(columns_at.add(v * S::LANES)) };
-            }
-            for v in 0..VECS {
+                columns[v] = unsafe { simd.load_ptr(columns_at.add(v * S::LANES)) };
                 let line = columns_at.wrapping_add(next + v * S::LANES);
                 if ROWS <= STREAMED_ROWS { simd.prefetch(line) } else { simd.prefetch_l2(line) }
             }
-            for (row, sums) in sums.iter_mut().enumerate() {
+            for row in 0..ROWS {
                 // SAFETY: as above.
                 let factor = simd.splat(unsafe { *rows_at[row / 3].add(row % 3 * apart) });
-                for (sum, &column) in sums.iter_mut().zip(&columns) {
-                    *sum = simd.mul_add(factor, column, *sum);
+                for v in 0..VECS {
+                    sums[row][v] = simd.mul_add(factor, columns[v], sums[row][v]);
                 }
             }
-            rows_at.iter_mut().for_each(|at| *at = at.wrapping_add(step));
+            for index in 0..4 {
+                rows_at[index] = opaque(rows_at[index].wrapping_add(step));
+            }
             columns_at = columns_at.wrapping_add(panel.step);
         }
         if let Some(top) = row {

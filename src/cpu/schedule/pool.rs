@@ -46,9 +46,9 @@ struct Pool {
 }
 
 /// A thread of a pool that has something to do until this is dropped.
-struct Place(Arc<Pool>);
+struct BusyThread(Arc<Pool>);
 
-impl Drop for Place {
+impl Drop for BusyThread {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::Relaxed);
     }
@@ -92,11 +92,11 @@ impl Threads {
     }
 
     /// A thread that has nothing to do.
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<BusyThread> {
         let count = self.count();
         let one_more = |taken| (taken < count).then_some(taken + 1);
         self.pool.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Place(self.pool.clone()))
+        Some(BusyThread(self.pool.clone()))
     }
 
     /// Runs `work` on this thread as the leader of a team, which threads of the pool join when [`split`](Self::split) or

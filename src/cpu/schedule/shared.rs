@@ -174,7 +174,7 @@ pub fn for_each_chunk_with<T: Send, S: Send>(
 }
 
 /// The elements of some neighbouring columns of a row-major matrix, row by row.
-pub struct Columns<'a, T> {
+pub struct ColumnBlock<'a, T> {
     out: &'a SharedMut<'a, T>,
     start: usize,
     width: usize,
@@ -182,7 +182,7 @@ pub struct Columns<'a, T> {
     rows: usize,
 }
 
-impl<T> Columns<'_, T> {
+impl<T> ColumnBlock<'_, T> {
     /// The elements of the row at `index` in these columns.
     ///
     /// # Panics
@@ -190,7 +190,7 @@ impl<T> Columns<'_, T> {
     pub fn row(&mut self, index: usize) -> &mut [T] {
         assert!(index < self.rows);
         let start = self.start + index * self.stride;
-        // SAFETY: `for_each_column_block` gives disjoint columns to each block, and the block is borrowed mutably.
+        // SAFETY: no columns are in two blocks or ranges at a time, and this one is borrowed mutably.
         unsafe { self.out.range(start..start + self.width) }
     }
 }
@@ -207,7 +207,7 @@ pub fn for_each_column_block<T: Send>(
     [matrices, rows, columns]: [usize; 3],
     width: usize,
     cost: usize,
-    work: impl Fn(usize, usize, usize, Columns<T>) + Sync,
+    work: impl Fn(usize, usize, usize, ColumnBlock<T>) + Sync,
 ) {
     assert_eq!(out.len(), matrices * rows * columns);
     let blocks = columns.div_ceil(width);
@@ -217,8 +217,27 @@ pub fn for_each_column_block<T: Send>(
             let (matrix, first) = (item / blocks, item % blocks * width);
             let width = width.min(columns - first);
             let start = matrix * rows * columns + first;
-            work(matrix, first, width, Columns { out: &out, start, width, stride: columns, rows });
+            work(matrix, first, width, ColumnBlock { out: &out, start, width, stride: columns, rows });
         }
+    });
+}
+
+/// Calls `work` with ranges of the columns of the row-major matrix `out` and their elements, in parallel when it is worth it:
+/// `columns` per row, `grain` or a multiple of that in each range but the last. `cost` is that of one column, as for
+/// [`Threads::split`].
+pub fn for_each_range_of_columns<T: Send>(
+    threads: &Threads,
+    out: &mut [T],
+    columns: usize,
+    grain: usize,
+    cost: usize,
+    work: impl Fn(Range<usize>, ColumnBlock<T>) + Sync,
+) {
+    let rows = out.len() / columns;
+    let out = SharedMut::new(out);
+    threads.split(columns, grain, cost, |range| {
+        let (start, width) = (range.start, range.len());
+        work(range, ColumnBlock { out: &out, start, width, stride: columns, rows });
     });
 }
 

@@ -183,7 +183,11 @@ pub trait Kernel {
 
 /// The vector operations of one level. Implementors are witnesses: holding one proves that the CPU has the
 /// instructions. Only inside of [`Isa::run`] do the methods compile to single instructions.
-pub trait Simd: Copy + Send + Sync + 'static {
+///
+/// # Safety
+/// A vector has exactly [`LANES`](Simd::LANES) floats, at most 16, and no method reads or writes other memory than it says: kernels
+/// check the ends of their slices by these numbers.
+pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// Number of `f32` in one vector.
     const LANES: usize;
     /// Number of vector registers, for kernels that choose a tile.

@@ -25,7 +25,8 @@ impl Neon {
     }
 }
 
-impl Simd for Neon {
+// SAFETY: 4 floats are a vector of 128 bits.
+unsafe impl Simd for Neon {
     const LANES: usize = 4;
     const REGISTERS: usize = 32;
     type F32 = float32x4_t;

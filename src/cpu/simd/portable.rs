@@ -17,7 +17,8 @@ fn zip(a: F32x4, b: F32x4, f: impl Fn(f32, f32) -> f32) -> F32x4 {
     F32x4([f(a.0[0], b.0[0]), f(a.0[1], b.0[1]), f(a.0[2], b.0[2]), f(a.0[3], b.0[3])])
 }
 
-impl Simd for Portable {
+// SAFETY: vectors are arrays of 4 floats.
+unsafe impl Simd for Portable {
     const LANES: usize = 4;
     const REGISTERS: usize = 16;
     type F32 = F32x4;

@@ -69,7 +69,8 @@ impl Avx2 {
     }
 }
 
-impl Simd for Avx2 {
+// SAFETY: 8 floats are a vector of 256 bits.
+unsafe impl Simd for Avx2 {
     const LANES: usize = 8;
     const REGISTERS: usize = 16;
     type F32 = __m256;
@@ -207,7 +208,8 @@ impl Avx512 {
     }
 }
 
-impl Simd for Avx512 {
+// SAFETY: 16 floats are a vector of 512 bits.
+unsafe impl Simd for Avx512 {
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
     type F32 = __m512;

@@ -2,8 +2,8 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::arg::{Arg, Order};
-use crate::cpu::kernels::half::Stored;
 use crate::cpu::kernels::reduce::{Max, Min, Nest, Reduce, WIDTH};
+use crate::cpu::kernels::stored::Stored;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::DataType;

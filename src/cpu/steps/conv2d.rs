@@ -269,7 +269,7 @@ impl Conv2dStep {
                 let planes = shape.depthwise_matrices();
                 let work = planes.batches * planes.rows * planes.cols * taps;
                 Tiles::new(out, planes, *grid).share(env.threads, work, scratch, |tile, scratch| {
-                    Depthwise { shape, window, weights, isa: self.isa }.rows(&call, tile, scratch);
+                    DepthwisePlanes { shape, window, weights, isa: self.isa }.rows(&call, tile, scratch);
                 });
             }
             Method::DepthwisePixels(pixels) => pixels.run(env, shape, call, out, scratch),
@@ -329,14 +329,14 @@ fn depthwise_weights(shape: &Conv2dShape, filter: Floats, out: &mut [f32]) {
 }
 
 /// A depthwise convolution of planes at work.
-struct Depthwise<'a> {
+struct DepthwisePlanes<'a> {
     shape: &'a Conv2dShape,
     window: &'a Window,
     weights: &'a [f32],
     isa: Isa,
 }
 
-impl Depthwise<'_> {
+impl DepthwisePlanes<'_> {
     /// Rows of one plane.
     fn rows<T: Float>(&self, call: &Call, tile: &mut Tile<T>, scratch: &mut [f32]) {
         let shape = self.shape;

@@ -257,13 +257,13 @@ impl ConvTranspose2dStep {
     ) {
         assert!(env.isa == self.isa && env.threads.count() <= self.threads);
         let input = input.expect("the input of a convolution");
-        let work = Work { step: self, input, filter, bias, tail, start: 0 };
+        let work = ImageCall { step: self, input, filter, bias, tail, start: 0 };
         with_floats!(FloatsMut, out, out => work.run(env, out, scratch));
     }
 }
 
 /// One image at work.
-struct Work<'a> {
+struct ImageCall<'a> {
     step: &'a ConvTranspose2dStep,
     /// The image and those that follow it.
     input: Floats<'a>,
@@ -274,7 +274,7 @@ struct Work<'a> {
     start: usize,
 }
 
-impl Work<'_> {
+impl ImageCall<'_> {
     fn run<T: Float>(&self, env: &Env, out: &mut [T], scratch: &mut [f32]) {
         let (step, shape) = (self.step, &self.step.shape);
         let [input_len, out_len] = [
@@ -284,7 +284,7 @@ impl Work<'_> {
         let taps = shape.filter[0] * shape.filter[1] / (shape.strides[0] * shape.strides[1]) + 1;
         let cost = out_len * taps * shape.group()[0];
         for (image, out) in out.chunks_exact_mut(out_len).take(shape.batches).enumerate() {
-            let work = Work { input: self.input.after(image * input_len), start: image * out_len, ..*self };
+            let work = ImageCall { input: self.input.after(image * input_len), start: image * out_len, ..*self };
             Tiles::new(out, shape.matrices(), step.grid).share(env.threads, cost, scratch, |tile, scratch| {
                 work.tile(tile, scratch);
             });

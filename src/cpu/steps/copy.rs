@@ -3,10 +3,10 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::copy::StridedCopy;
-use crate::cpu::kernels::storage::Storage;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
-use crate::dtype::Number;
+use crate::dtype::{Element, Number};
+use crate::memory::{bytes_of, elements};
 use crate::ops::concat::Concat;
 use crate::ops::pad::Pad;
 use crate::ops::split::Split;
@@ -64,15 +64,16 @@ impl CopyStep {
         CopyStep { size: output.dtype.size(), outputs: vec![Output { fill, copies: vec![(0, copy)] }] }
     }
 
-    fn run_as<T: Storage>(&self, env: &Env, io: &mut Io) {
+    fn run_as<T: Element>(&self, env: &Env, io: &mut Io) {
         for output in &self.outputs {
             let out = io.output::<T>();
             if let Some(bits) = output.fill {
-                let value = T::from_low_bits(bits);
+                let value = elements::<T>(bytes_of(&[bits]))[0];
                 for_each_chunk(env.threads, out, 1, FILL_GRAIN, 1, |_, part| part.fill(value));
             }
             for (input, copy) in &output.copies {
-                copy.run(env.isa, env.threads, io.input::<T>(*input), out);
+                let blocks = copy.blocks(env.isa, io.input::<T>(*input), out);
+                env.threads.split(blocks.count(), 1, blocks.cost(), |range| blocks.copy_next(range.len()));
             }
         }
     }

@@ -1,7 +1,8 @@
 //! `cumulativeSum()`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::cumulative::{SumColumns, Summand, WIDTH, sum_row};
+use crate::cpu::kernels::cumulative::{SumColumns, Summand, sum_row};
+use crate::cpu::kernels::reduce::WIDTH;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::dtype::DataType;

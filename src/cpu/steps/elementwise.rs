@@ -2,8 +2,8 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::elementwise as kernel;
-use crate::cpu::kernels::float::{narrow, widen};
-use crate::cpu::kernels::half::Stored;
+use crate::cpu::kernels::float::narrow;
+use crate::cpu::kernels::stored::Stored;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk_with;
 use crate::cpu::simd::Isa;
@@ -18,9 +18,9 @@ use half::f16;
 
 /// Elements of a block. A register takes 2 to 4 KiB then: those of a chain of operators fit into a first-level cache of
 /// 32 KiB, and the cost of choosing the loop of an operator (some 5 ns) is small against its work (some 50 ns).
-const BLOCK: usize = 512;
+const SPAN: usize = 512;
 /// Bytes of a register, for elements of any type.
-pub(super) const REGISTER: usize = BLOCK * 8;
+pub(super) const REGISTER: usize = SPAN * 8;
 /// Rows of the broadcast operands at least this long are blocks of their own, whose operands are read in place; shorter
 /// ones are gathered into registers.
 const MIN_ROW: usize = 64;
@@ -73,7 +73,7 @@ impl Operand {
 
 /// Where the elements of a block are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
+enum Location {
     Register(usize),
     /// The memory of an operand.
     Operand(usize),
@@ -111,13 +111,13 @@ enum Action {
 
 struct Compute {
     op: Elementwise,
-    operands: [Place; 3],
+    operands: [Location; 3],
     /// Data types of the operands.
     types: [DataType; 3],
     /// Whether all elements of the second operand are equal in a block.
     uniform: bool,
     dtype: DataType,
-    out: Place,
+    out: Location,
 }
 
 /// Dimensions with the strides of one operand, in elements; 0 where it is repeated. Neighbouring dimensions that can be
@@ -229,7 +229,7 @@ impl ElementwiseStep {
         let cost = program.instructions.iter().map(|instruction| cost(&instruction.op)).sum();
         let mut step = ElementwiseStep { actions: Vec::new(), registers: 0, operands, output, row: 0, cost, in_place };
         step.measure(dims);
-        let mut build = Build::new(program, &step.operands, in_place);
+        let mut build = RegisterAllocator::new(program, &step.operands, in_place);
         program.instructions.iter().enumerate().for_each(|(index, _)| build.instruction(index));
         (step.actions, step.registers) = (build.actions, build.registers);
         step
@@ -286,10 +286,10 @@ impl ElementwiseStep {
         let end = at + values.len();
         let (first, mut at, mut rest) = (at, at, values);
         while at < end {
-            let len = BLOCK.min(self.row - at % self.row).min(end - at);
+            let len = SPAN.min(self.row - at % self.row).min(end - at);
             let (values, tail) = rest.split_at_mut(len);
             elements_mut(&mut registers[..len * size_of::<f32>()]).copy_from_slice(values);
-            let block = Block { step: self, isa, io, shift, at, len };
+            let block = Span { step: self, isa, io, shift, at, len };
             block.run(at == first, at == first || at.is_multiple_of(self.row), registers, bytes_of_mut(values));
             (at, rest) = (at + len, tail);
         }
@@ -307,7 +307,7 @@ fn cost(op: &Elementwise) -> usize {
 }
 
 /// Assigns registers to the values of a program.
-struct Build<'a> {
+struct RegisterAllocator<'a> {
     program: &'a Fused,
     operands: &'a [Operand],
     /// Whether operand 0 lies in the first register, and the output is stored as float32 whatever its type.
@@ -318,14 +318,14 @@ struct Build<'a> {
     origin: Vec<usize>,
     /// For each value the last instruction that reads it.
     last_use: Vec<usize>,
-    places: Vec<Option<Place>>,
+    places: Vec<Option<Location>>,
     free: Vec<usize>,
     registers: usize,
     actions: Vec<Action>,
 }
 
-impl<'a> Build<'a> {
-    fn new(program: &'a Fused, operands: &'a [Operand], in_place: bool) -> Build<'a> {
+impl<'a> RegisterAllocator<'a> {
+    fn new(program: &'a Fused, operands: &'a [Operand], in_place: bool) -> RegisterAllocator<'a> {
         let values = program.inputs + program.instructions.len();
         let mut origin: Vec<usize> = (0..values).collect();
         let mut last_use = vec![0; values];
@@ -339,11 +339,11 @@ impl<'a> Build<'a> {
         }
         let (mut places, actions, free) = (vec![None; values], Vec::new(), Vec::new());
         if in_place {
-            places[0] = Some(Place::Register(0));
+            places[0] = Some(Location::Register(0));
         }
         let registers = in_place as usize;
         let rounds = !(in_place && operands[0].dtype == DataType::Float16);
-        Build { program, operands, in_place, rounds, origin, last_use, places, free, registers, actions }
+        RegisterAllocator { program, operands, in_place, rounds, origin, last_use, places, free, registers, actions }
     }
 
     fn register(&mut self) -> usize {
@@ -361,12 +361,12 @@ impl<'a> Build<'a> {
     }
 
     /// The place of a value that an instruction reads; loads an operand at its first use.
-    fn read(&mut self, value: usize) -> Place {
+    fn read(&mut self, value: usize) -> Location {
         if let Some(place) = self.places[value] {
             return place;
         }
         let place = match self.operands[value].when {
-            None => Place::Operand(value),
+            None => Location::Operand(value),
             Some(when) => {
                 // What is loaded less than once per block must not share its register with other values.
                 let register = match when {
@@ -378,7 +378,7 @@ impl<'a> Build<'a> {
                     }
                 };
                 self.actions.push(Action::Load { operand: value, register, when });
-                Place::Register(register)
+                Location::Register(register)
             }
         };
         self.places[value] = Some(place);
@@ -391,15 +391,15 @@ impl<'a> Build<'a> {
         if self.origin[result] != result {
             return;
         }
-        let (mut operands, mut types) = ([Place::Output; 3], [instruction.dtype; 3]);
+        let (mut operands, mut types) = ([Location::Output; 3], [instruction.dtype; 3]);
         let sources: Vec<usize> = instruction.operands.iter().map(|&value| self.origin[value]).collect();
         for (i, &source) in sources.iter().enumerate() {
             (operands[i], types[i]) = (self.read(source), self.dtype(source));
         }
         let is_last = index + 1 == program.instructions.len();
         let out = match instruction.dtype {
-            dtype if is_last && (self.in_place || dtype != DataType::Float16) => Place::Output,
-            _ => Place::Register(self.register()),
+            dtype if is_last && (self.in_place || dtype != DataType::Float16) => Location::Output,
+            _ => Location::Register(self.register()),
         };
         let second = sources.get(1).filter(|&&source| source < program.inputs);
         let uniform = second.is_some_and(|&source| matches!(self.operands[source].when, Some(When::Once | When::Row)));
@@ -413,9 +413,9 @@ impl<'a> Build<'a> {
         }));
         self.places[result] = Some(out);
         match out {
-            Place::Register(register) if is_last => self.actions.push(Action::Store { register }),
+            Location::Register(register) if is_last => self.actions.push(Action::Store { register }),
             // Whether two numbers are equal, or one is infinite, must not depend on what is fused.
-            Place::Register(register)
+            Location::Register(register)
                 if instruction.dtype == DataType::Float16 && !instruction.op.is_exact() && self.rounds =>
             {
                 self.actions.push(Action::Round { register });
@@ -423,7 +423,7 @@ impl<'a> Build<'a> {
             _ => {}
         }
         for (i, &source) in sources.iter().enumerate() {
-            if let (Place::Register(register), true) = (operands[i], self.last_use[source] == index)
+            if let (Location::Register(register), true) = (operands[i], self.last_use[source] == index)
                 && !sources[..i].contains(&source)
             {
                 self.free.push(register);
@@ -447,13 +447,13 @@ impl Run for ElementwiseStep {
         let (out, scratch) = (io.output::<u8>(), io.scratch::<u8>());
         let scratch = &mut scratch[..self.scratch_bytes(env.threads.count())];
         let io = &*io;
-        for_each_chunk_with(env.threads, out, size, BLOCK, self.cost, scratch, |first, out, registers| {
+        for_each_chunk_with(env.threads, out, size, SPAN, self.cost, scratch, |first, out, registers| {
             let end = first + out.len() / size;
             let (mut at, mut rest) = (first, out);
             while at < end {
-                let len = BLOCK.min(self.row - at % self.row).min(end - at);
+                let len = SPAN.min(self.row - at % self.row).min(end - at);
                 let (out, tail) = rest.split_at_mut(len * size);
-                let block = Block { step: self, isa: env.isa, io, shift: 0, at, len };
+                let block = Span { step: self, isa: env.isa, io, shift: 0, at, len };
                 block.run(at == first, at == first || at.is_multiple_of(self.row), registers, out);
                 (at, rest) = (at + len, tail);
             }
@@ -462,7 +462,7 @@ impl Run for ElementwiseStep {
 }
 
 /// The elements `at..at + len` of the output.
-struct Block<'a> {
+struct Span<'a> {
     step: &'a ElementwiseStep,
     isa: Isa,
     io: &'a Io<'a>,
@@ -545,7 +545,7 @@ macro_rules! with_quantized {
     };
 }
 
-impl Block<'_> {
+impl Span<'_> {
     fn run(&self, first: bool, row_starts: bool, registers: &mut [u8], out: &mut [u8]) {
         for action in &self.step.actions {
             match action {
@@ -556,7 +556,7 @@ impl Block<'_> {
                     self.load(*operand, *when, register);
                 }
                 Action::Compute(compute) => match compute.out {
-                    Place::Register(register) => {
+                    Location::Register(register) => {
                         let (before, rest) = registers.split_at_mut(register * REGISTER);
                         let (own, after) = rest.split_at_mut(REGISTER);
                         self.compute(compute, Registers { before, after }, own);
@@ -581,10 +581,10 @@ impl Block<'_> {
             let x = self.io.input::<T>(operand + self.shift);
             let register: &mut [<T as Stored>::Lane] = elements_mut(register);
             match when {
-                When::Always => gather(self.isa, view, x, self.at, &mut register[..self.len]),
+                When::Always => read_view(self.isa, view, x, self.at, &mut register[..self.len]),
                 When::Row | When::Once => {
                     let value = x[view.offset(self.at)].lane();
-                    register[..BLOCK].fill(value);
+                    register[..SPAN].fill(value);
                 }
             }
         });
@@ -623,7 +623,7 @@ impl Block<'_> {
     /// Operators whose operands and output have one type.
     fn arithmetic(&self, compute: &Compute, operands: Operands, out: &mut [u8]) {
         let Compute { op, operands: places, dtype, uniform, .. } = compute;
-        let unary = places[1] == Place::Output;
+        let unary = places[1] == Location::Output;
         match (dtype.is_float(), unary) {
             (true, true) => kernel::unary_float(self.isa, *op, operands.get(0), operands.out(out)),
             (true, false) => {
@@ -644,21 +644,21 @@ impl Block<'_> {
 /// The operands of one instruction on a block.
 #[derive(Clone, Copy)]
 struct Operands<'a> {
-    block: &'a Block<'a>,
+    block: &'a Span<'a>,
     registers: Registers<'a>,
-    places: &'a [Place; 3],
+    places: &'a [Location; 3],
 }
 
 impl<'a> Operands<'a> {
     fn get<T: Element>(&self, index: usize) -> &'a [T] {
-        let Block { step, io, shift, at, len, .. } = *self.block;
+        let Span { step, io, shift, at, len, .. } = *self.block;
         match self.places[index] {
-            Place::Register(register) => self.registers.get(register, len),
-            Place::Operand(operand) => {
+            Location::Register(register) => self.registers.get(register, len),
+            Location::Operand(operand) => {
                 let start = step.operands[operand].view.offset(at);
                 &io.input(operand + shift)[start..start + len]
             }
-            Place::Output => unreachable!("nothing reads the output"),
+            Location::Output => unreachable!("nothing reads the output"),
         }
     }
 
@@ -669,20 +669,20 @@ impl<'a> Operands<'a> {
 
 /// Rounds floats to the nearest values of float16.
 fn round_to_half(isa: Isa, values: &mut [f32]) {
-    let mut halves = [f16::ZERO; BLOCK];
+    let mut halves = [f16::ZERO; SPAN];
     let halves = &mut halves[..values.len()];
     narrow(isa, values, halves);
-    widen(isa, halves, values);
+    f16::copy(isa, halves, values);
 }
 
 /// Reads the elements of `x` that `view` has from the place `at` of the output on.
-fn gather<T: Stored>(isa: Isa, view: &View, x: &[T], at: usize, out: &mut [T::Lane]) {
+fn read_view<T: Stored>(isa: Isa, view: &View, x: &[T], at: usize, out: &mut [T::Lane]) {
     let (inner, stride) = view.inner();
     let column = at % inner;
     if let (2, [0, 1]) = (view.dims.len(), &*view.strides) {
         return repeat(isa, &x[..inner], column, out);
     }
-    let mut rows = Rows::new(view, at / inner);
+    let mut rows = ViewRows::new(view, at / inner);
     let (mut done, mut start) = (0, column);
     while done < out.len() {
         let run = (inner - start).min(out.len() - done);
@@ -712,21 +712,21 @@ fn repeat<T: Stored>(isa: Isa, x: &[T], start: usize, out: &mut [T::Lane]) {
 }
 
 /// Walks over all dimensions of a view but the last one.
-struct Rows<'a> {
+struct ViewRows<'a> {
     view: &'a View,
     index: [usize; MAX_DIMENSIONS],
     offset: usize,
 }
 
-impl<'a> Rows<'a> {
-    fn new(view: &'a View, mut row: usize) -> Rows<'a> {
+impl<'a> ViewRows<'a> {
+    fn new(view: &'a View, mut row: usize) -> ViewRows<'a> {
         let (mut index, mut offset) = ([0; MAX_DIMENSIONS], 0);
         for axis in (0..view.dims.len() - 1).rev() {
             index[axis] = row % view.dims[axis];
             row /= view.dims[axis];
             offset += index[axis] * view.strides[axis];
         }
-        Rows { view, index, offset }
+        ViewRows { view, index, offset }
     }
 
     fn advance(&mut self) {

@@ -28,7 +28,7 @@ pub struct Following<'a> {
 /// A program behind a product, made ready to run. It may begin with an addition that the product does (a bias), then one
 /// of a value of the output's shape (a residual), then bounds: these are done in registers.
 pub struct EpilogueStep {
-    registers: InRegisters,
+    registers: RegisterPart,
     rest: Option<ElementwiseStep>,
     /// Operand `i` of the rest is operand `i + shift` of the node.
     shift: usize,
@@ -36,7 +36,7 @@ pub struct EpilogueStep {
 
 /// What is done in registers.
 #[derive(Clone, Copy)]
-struct InRegisters {
+struct RegisterPart {
     addend: Option<usize>,
     residual: Option<usize>,
     clamp: Option<[f32; 2]>,
@@ -49,7 +49,7 @@ impl EpilogueStep {
     /// read with these strides over the dimensions of the output; it is asked again only after it has said no.
     pub fn new(following: &Following, takes: impl FnMut(&[usize]) -> bool) -> EpilogueStep {
         let Following { program, output, first, .. } = following;
-        let registers = InRegisters::new(following, takes);
+        let registers = RegisterPart::new(following, takes);
         let rest = (registers.done < program.instructions.len()).then(|| {
             ElementwiseStep::behind(&without(program, registers.done), output, following.operands.iter().copied())
         });
@@ -59,7 +59,7 @@ impl EpilogueStep {
     /// Makes the same program ready for other sizes; `false` if the step has to be made anew.
     #[must_use]
     pub fn resize(&mut self, following: &Following, takes: impl FnMut(&[usize]) -> bool) -> bool {
-        let registers = InRegisters::new(following, takes);
+        let registers = RegisterPart::new(following, takes);
         let done = std::mem::replace(&mut self.registers, registers).done;
         let fits = |rest: &mut ElementwiseStep| rest.resize(following.operands.iter().copied(), following.output);
         done == registers.done && self.rest.as_mut().is_none_or(fits)
@@ -109,11 +109,11 @@ impl EpilogueStep {
     }
 }
 
-impl InRegisters {
+impl RegisterPart {
     /// As [`EpilogueStep::new`] is asked.
-    fn new(following: &Following, mut takes: impl FnMut(&[usize]) -> bool) -> InRegisters {
+    fn new(following: &Following, mut takes: impl FnMut(&[usize]) -> bool) -> RegisterPart {
         let Following { addend, program, .. } = following;
-        let mut registers = InRegisters { addend: *addend, residual: None, clamp: None, done: 0 };
+        let mut registers = RegisterPart { addend: *addend, residual: None, clamp: None, done: 0 };
         for instruction in &program.instructions {
             let done = registers.done;
             let value = if done == 0 { 0 } else { program.inputs + done - 1 };

@@ -2,20 +2,23 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, FloatsMut};
-use crate::cpu::kernels::gather::{Coordinate, GRAIN, Index, gather_elements, gather_rows, rows};
-use crate::cpu::kernels::storage::Storage;
+use crate::cpu::kernels::gather::{Coordinate, Index, gather_elements, gather_rows, rows};
 use crate::cpu::memory::Io;
 use crate::cpu::product::panels::Panels;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::DataType;
+use crate::dtype::Element;
 use crate::memory::Buffer;
 use crate::ops::gather::Gather;
 use crate::shape::{Descriptor, elements, strides};
 use crate::{with_floats, with_index, with_storage};
 use std::sync::Arc;
 
+/// Elements that one range of work has at least, where they are moved one by one.
+const GRAIN: usize = 1024;
+
 /// Which rows of a tensor a tensor of indices means.
-pub struct Rows {
+pub struct IndexedRows {
     index_type: DataType,
     coordinates: Vec<Coordinate>,
     /// How many rows are meant.
@@ -24,20 +27,20 @@ pub struct Rows {
     pub row_len: usize,
 }
 
-impl Rows {
+impl IndexedRows {
     /// The last dimension of `indices` holds coordinates into the first dimensions of `input`; the other dimensions
     /// make a row.
-    pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> Rows {
+    pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> IndexedRows {
         let (sizes, input) = (indices.sizes(), input.sizes());
         let (&dimensions, batch) = sizes.split_last().expect("the rule row requires rank 1");
         let (indexed, row) = input.split_at(dimensions as usize);
         let coordinates = indexed.iter().map(|&size| size as usize).zip(strides(indexed)).collect();
-        Rows { index_type: indices.dtype, coordinates, count: elements(batch), row_len: elements(row) }
+        IndexedRows { index_type: indices.dtype, coordinates, count: elements(batch), row_len: elements(row) }
     }
 
     /// Each of `indices` is a place along a dimension of `size` places with rows of `row_len` elements.
-    fn along(size: usize, row_len: usize, indices: &Descriptor) -> Rows {
-        Rows { index_type: indices.dtype, coordinates: vec![(size, 1)], count: indices.elements(), row_len }
+    fn along(size: usize, row_len: usize, indices: &Descriptor) -> IndexedRows {
+        IndexedRows { index_type: indices.dtype, coordinates: vec![(size, 1)], count: indices.elements(), row_len }
     }
 
     /// Bytes of scratch memory for [`find`](Self::find).
@@ -48,7 +51,13 @@ impl Rows {
     /// Reads the indices, which are operand 1, and writes the rows to the scratch memory.
     pub fn find<'a>(&self, env: &Env, io: &mut Io<'a>) -> &'a [u32] {
         let found = &mut io.scratch::<u32>()[..self.count];
-        with_index!(self.index_type, I => rows::<I>(env.threads, io.input(1), &self.coordinates, found));
+        let group = self.coordinates.len();
+        with_index!(self.index_type, I => {
+            let indices = io.input::<I>(1);
+            for_each_chunk(env.threads, found, 1, GRAIN, 2 * group, |first, found| {
+                rows(&indices[first * group..][..found.len() * group], &self.coordinates, found);
+            });
+        });
         found
     }
 }
@@ -59,7 +68,7 @@ pub struct GatherStep {
     size: usize,
     /// Rows of the input that the rows are counted in, one block after the other.
     block: usize,
-    rows: Rows,
+    rows: IndexedRows,
 }
 
 impl GatherStep {
@@ -67,13 +76,13 @@ impl GatherStep {
     pub fn new(op: &Gather, input: &Descriptor, indices: &Descriptor) -> GatherStep {
         let axis = op.axis as usize;
         let size = input.sizes()[axis] as usize;
-        let rows = Rows::along(size, elements(&input.sizes()[axis + 1..]), indices);
+        let rows = IndexedRows::along(size, elements(&input.sizes()[axis + 1..]), indices);
         GatherStep { size: input.dtype.size(), block: size, rows }
     }
 
     /// `gatherND()` from `input`.
     pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> GatherStep {
-        let rows = Rows::by_coordinates(input, indices);
+        let rows = IndexedRows::by_coordinates(input, indices);
         GatherStep { size: input.dtype.size(), block: input.elements() / rows.row_len, rows }
     }
 }
@@ -86,7 +95,11 @@ impl Run for GatherStep {
     fn run(&self, env: &Env, io: &mut Io) {
         let rows = self.rows.find(env, io);
         with_storage!(self.size, T => {
-            gather_rows::<T>(env.threads, io.input(0), self.block, rows, self.rows.row_len, io.output())
+            let (input, row_len) = (io.input::<T>(0), self.rows.row_len);
+            let cost = (row_len * size_of::<T>()).div_ceil(8) + 1;
+            for_each_chunk(env.threads, io.output(), row_len, GRAIN.div_ceil(row_len), cost, |first, out| {
+                gather_rows(input, self.block, rows, row_len, first, out);
+            });
         })
     }
 
@@ -100,7 +113,7 @@ pub struct PackedGatherStep {
     matrix: Panels,
     /// Whether the rows are the lanes, not the depth indices, of the packed matrix.
     lanes: bool,
-    rows: Rows,
+    rows: IndexedRows,
 }
 
 impl PackedGatherStep {
@@ -125,11 +138,16 @@ impl PackedGatherStep {
 }
 
 /// The rows that [`PackedGatherStep`] gathers.
-fn packed_rows(op: &Gather, [input, indices]: [&Descriptor; 2], matrix: &Panels, transposed: bool) -> Option<Rows> {
+fn packed_rows(
+    op: &Gather,
+    [input, indices]: [&Descriptor; 2],
+    matrix: &Panels,
+    transposed: bool,
+) -> Option<IndexedRows> {
     let [lanes, depth] = matrix.sizes();
     let [count, row_len] = if transposed { [lanes, depth] } else { [depth, lanes] };
     let fits = op.axis == 0 && input.dtype == matrix.dtype() && input.shape == [count as u32, row_len as u32];
-    fits.then(|| Rows::along(count, row_len, indices))
+    fits.then(|| IndexedRows::along(count, row_len, indices))
 }
 
 impl Run for PackedGatherStep {
@@ -211,9 +229,12 @@ impl Along {
 pub struct GatherElementsStep(pub Along);
 
 impl GatherElementsStep {
-    fn run_as<T: Storage, I: Index>(&self, env: &Env, io: &mut Io) {
+    fn run_as<T: Element, I: Index>(&self, env: &Env, io: &mut Io) {
         let Along { size, count, inner, .. } = self.0;
-        gather_elements::<T, I>(env.threads, io.input(0), size, io.input(1), count, inner, io.output());
+        let (input, indices) = (io.input::<T>(0), io.input::<I>(1));
+        for_each_chunk(env.threads, io.output(), inner, GRAIN.div_ceil(inner), 2 * inner, |first, out| {
+            gather_elements(input, size, indices, count, inner, first * inner, out);
+        });
     }
 }
 

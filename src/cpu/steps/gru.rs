@@ -1,7 +1,7 @@
 //! Gated recurrent units.
 
 use super::Env;
-use super::recurrent::{Cell, Moment, Places, RecurrentStep, Start, StateBlock};
+use super::recurrent::{Cell, Moment, OperandPlaces, RecurrentStep, Start, StateBlock};
 use crate::cpu::product::recurrent::{GruGates, GruReset};
 use crate::cpu::weights::Weights;
 use crate::error::Result;
@@ -19,7 +19,8 @@ impl GruStep {
     /// # Errors
     /// An `UnknownError` when there is no memory for packed weights.
     pub fn sequence(env: &Env, op: &Gru, input: &Descriptor, weights: [Option<Weights>; 2]) -> Result<GruStep> {
-        let places = Places { bias: Some(3), recurrent_bias: Some(4), hidden: Some(5), ..Places::default() };
+        let places =
+            OperandPlaces { bias: Some(3), recurrent_bias: Some(4), hidden: Some(5), ..OperandPlaces::default() };
         let function = op.function().expect("inferred");
         RecurrentStep::new(env, function, input, op.attributes.hidden_size, op.attributes.direction, places, weights)
     }
@@ -30,7 +31,8 @@ impl GruStep {
     /// # Errors
     /// An `UnknownError` when there is no memory for packed weights.
     pub fn cell(env: &Env, op: &GruCell, input: &Descriptor, weights: [Option<Weights>; 2]) -> Result<GruStep> {
-        let places = Places { bias: Some(4), recurrent_bias: Some(5), hidden: Some(3), ..Places::default() };
+        let places =
+            OperandPlaces { bias: Some(4), recurrent_bias: Some(5), hidden: Some(3), ..OperandPlaces::default() };
         let function = op.function().expect("inferred");
         RecurrentStep::new(env, function, input, op.attributes.hidden_size, Direction::Forward, places, weights)
     }

@@ -1,7 +1,7 @@
 //! Long short-term memory.
 
 use super::Env;
-use super::recurrent::{Cell, Moment, Places, RecurrentStep, Start, StateBlock};
+use super::recurrent::{Cell, Moment, OperandPlaces, RecurrentStep, Start, StateBlock};
 use crate::cpu::product::recurrent::LstmGates;
 use crate::cpu::weights::Weights;
 use crate::error::Result;
@@ -20,7 +20,7 @@ impl LstmStep {
     /// An `UnknownError` when there is no memory for packed weights.
     pub fn sequence(env: &Env, op: &Lstm, input: &Descriptor, weights: [Option<Weights>; 2]) -> Result<LstmStep> {
         let places =
-            Places { bias: Some(3), recurrent_bias: Some(4), peephole: Some(5), hidden: Some(6), cell: Some(7) };
+            OperandPlaces { bias: Some(3), recurrent_bias: Some(4), peephole: Some(5), hidden: Some(6), cell: Some(7) };
         let function = op.function().expect("inferred");
         RecurrentStep::new(env, function, input, op.attributes.hidden_size, op.attributes.direction, places, weights)
     }
@@ -32,7 +32,7 @@ impl LstmStep {
     /// An `UnknownError` when there is no memory for packed weights.
     pub fn cell(env: &Env, op: &LstmCell, input: &Descriptor, weights: [Option<Weights>; 2]) -> Result<LstmStep> {
         let places =
-            Places { bias: Some(5), recurrent_bias: Some(6), peephole: Some(7), hidden: Some(3), cell: Some(4) };
+            OperandPlaces { bias: Some(5), recurrent_bias: Some(6), peephole: Some(7), hidden: Some(3), cell: Some(4) };
         let function = op.function().expect("inferred");
         RecurrentStep::new(env, function, input, op.attributes.hidden_size, Direction::Forward, places, weights)
     }

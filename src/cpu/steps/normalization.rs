@@ -2,9 +2,10 @@
 
 use super::elementwise::View;
 use super::{Env, Run};
-use crate::cpu::kernels::half::{BLOCK, Real};
+use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::normalize::*;
 use crate::cpu::kernels::reduce::{Moments, Nest, Reduce};
+use crate::cpu::kernels::stored::WIDENED;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::DataType;
@@ -74,7 +75,7 @@ impl ChannelNormStep {
         }
     }
 
-    fn normalize<T: Real>(&self, env: &Env, io: &mut Io) {
+    fn normalize<T: Float>(&self, env: &Env, io: &mut Io) {
         let count = self.sets * self.channels;
         let (x, words) = (io.input::<T>(0), io.scratch::<u64>());
         let (coefficients, rest) = floats(words).split_at_mut(3 * count);
@@ -106,7 +107,7 @@ impl ChannelNormStep {
     }
 
     /// Mean and factor of every channel of every batch.
-    fn measure<T: Real>(&self, env: &Env, nest: &Nest, x: &[T], moments: &mut [[f64; 2]]) {
+    fn measure<T: Float>(&self, env: &Env, nest: &Nest, x: &[T], moments: &mut [[f64; 2]]) {
         let reduction = Moments { epsilon: self.epsilon };
         for_each_chunk(env.threads, moments, 1, 1, COST * nest.count(), |first, out| {
             if !self.channels_last {
@@ -117,7 +118,7 @@ impl ChannelNormStep {
         });
     }
 
-    fn apply<T: Real>(&self, env: &Env, x: &[T], out: &mut [T], coefficients: Coefficients) {
+    fn apply<T: Float>(&self, env: &Env, x: &[T], out: &mut [T], coefficients: Coefficients) {
         let &ChannelNormStep { columns, rows_per_set, channels_last, .. } = self;
         for_each_chunk(env.threads, out, columns, 1, COST * columns, |first, out| {
             let x = &x[first * columns..][..out.len()];
@@ -206,7 +207,7 @@ impl LayerNormStep {
         LayerNormStep { dtype: input.dtype, moments: Moments { epsilon: op.epsilon }, centered: false, layers }
     }
 
-    fn normalize<T: Real>(&self, env: &Env, io: &mut Io) {
+    fn normalize<T: Float>(&self, env: &Env, io: &mut Io) {
         let (x, scale, bias) = (io.input::<T>(0), io.optional::<T>(1), io.optional::<T>(2));
         let (out, moments, centered) = (io.output::<T>(), self.moments, self.centered);
         match &self.layers {
@@ -258,16 +259,16 @@ fn strided(dims: &[usize], reduced: &[bool], axes: &[u32]) -> Layers {
 }
 
 /// One run: moments and weights start at the first element of their slices and have one stride each.
-fn strided_run<T: Real>(
+fn strided_run<T: Float>(
     env: &Env,
     x: &[T],
     out: &mut [T],
     (layers, layer_stride): (&[[f64; 2]], usize),
     ([scale, bias], weight_stride): ([Option<&[T]>; 2], usize),
 ) {
-    let (mut mean, mut factor, mut shift) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; BLOCK]);
-    for (block, (x, out)) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
-        let (start, len) = (block * BLOCK, x.len());
+    let (mut mean, mut factor, mut shift) = ([0.0; WIDENED], [0.0; WIDENED], [0.0; WIDENED]);
+    for (block, (x, out)) in x.chunks(WIDENED).zip(out.chunks_mut(WIDENED)).enumerate() {
+        let (start, len) = (block * WIDENED, x.len());
         let (mean, factor, shift) = (&mut mean[..len], &mut factor[..len], &mut shift[..len]);
         let [scale, bias] = [scale, bias].map(|weights| weights.map(|weights| &weights[start * weight_stride..]));
         fill_weights(scale, weight_stride, 1.0, factor);

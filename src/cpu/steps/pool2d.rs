@@ -1,8 +1,9 @@
 //! Pooling.
 
 use super::{Env, Run};
-use crate::cpu::kernels::float::{narrow, widen};
-use crate::cpu::kernels::pool::{Average, Largest, Norm, Pixel, PlaneRow, Reduction, Taps, Windows};
+use crate::cpu::kernels::float::narrow;
+use crate::cpu::kernels::pool::{Average, Largest, Norm, Pixel, PlaneRow, PoolFold, Taps, Windows};
+use crate::cpu::kernels::stored::Stored;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dimension::Dim;
@@ -56,7 +57,7 @@ impl Pool2dStep {
         self.input.batches as usize * self.input.channels as usize * self.output[0] * self.output[1]
     }
 
-    fn pool<T: Element, R: Reduction<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
+    fn pool<T: Element, R: PoolFold<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
         match self.layout {
             InputLayout::Nchw => self.pool_planes::<T, R>(env, input, out),
             InputLayout::Nhwc => self.pool_pixels::<T, R>(env, input, out),
@@ -64,7 +65,7 @@ impl Pool2dStep {
     }
 
     /// One unit of work is a row of outputs.
-    fn pool_planes<T: Element, R: Reduction<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
+    fn pool_planes<T: Element, R: PoolFold<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
         let (height, width) = (self.input.height as usize, self.input.width as usize);
         let [rows, outputs] = self.output;
         for_each_chunk(env.threads, out, outputs, 1, outputs.saturating_mul(self.cost), |first, out| {
@@ -83,7 +84,7 @@ impl Pool2dStep {
     }
 
     /// One unit of work is a pixel of the output.
-    fn pool_pixels<T: Element, R: Reduction<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
+    fn pool_pixels<T: Element, R: PoolFold<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
         let channels = self.input.channels as usize;
         let (width, size) = (self.input.width as usize, self.input_elements() / self.input.batches as usize);
         for_each_chunk(env.threads, out, channels, 1, channels.saturating_mul(self.cost), |first, out| {
@@ -115,7 +116,7 @@ impl Pool2dStep {
         let (input, out) = (io.input::<f16>(0), io.output::<f16>());
         let wide_out = &mut wide_out[..out.len()];
         for_each_chunk(env.threads, wide_input, 1, CONVERTED, 1, |first, part| {
-            widen(env.isa, &input[first..first + part.len()], part);
+            f16::copy(env.isa, &input[first..first + part.len()], part);
         });
         self.pool_floats(env, wide_input, wide_out);
         for_each_chunk(env.threads, out, 1, CONVERTED, 1, |first, part| {

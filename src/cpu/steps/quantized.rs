@@ -5,7 +5,7 @@ use crate::cpu::memory::Io;
 use crate::cpu::product::int8::depthwise::Depthwise;
 use crate::cpu::product::int8::dots::{Panels, ROW_BLOCK, Rows, padded_columns};
 use crate::cpu::product::int8::patches::Patches;
-use crate::cpu::product::int8::{Columns, To};
+use crate::cpu::product::int8::{Rescale, To};
 use crate::cpu::schedule::partition::{Cut, Grid, Shape, partition};
 use crate::cpu::schedule::tiles::{Matrices, Tiles};
 use crate::cpu::simd::Isa;
@@ -32,9 +32,9 @@ const MAX_TABLE: usize = 1 << 16;
 
 /// A product of quantised tensors with its constants packed.
 pub struct QuantizedStep {
-    method: Method,
+    method: QuantizedMethod,
     /// Of each group.
-    columns: Vec<Columns<'static>>,
+    columns: Vec<Rescale<'static>>,
     computed: Option<Computed>,
     /// The bits of the input that are inverted to make its bytes unsigned.
     flip: u8,
@@ -67,7 +67,7 @@ impl Computed {
     }
 
     /// `known` for what the operands are now.
-    fn columns<'a>(&self, known: &'a Columns, flip: u8, io: &Io, scratch: &'a mut [f32]) -> Columns<'a> {
+    fn columns<'a>(&self, known: &'a Rescale, flip: u8, io: &Io, scratch: &'a mut [f32]) -> Rescale<'a> {
         let (start, scale) = scratch[..2 * self.sums.len()].split_at_mut(self.sums.len());
         let start = elements_mut::<i32>(bytes_of_mut(start));
         match self.zero {
@@ -83,12 +83,12 @@ impl Computed {
             factors => scale.iter_mut().zip(factors).for_each(|(scale, factor)| *scale *= factor),
         }
         let (zeros, bias) = (Cow::Borrowed(&*known.zeros), Cow::Borrowed(&*known.bias));
-        Columns { start: Cow::Borrowed(start), zeros, scale: Cow::Borrowed(scale), bias, to: known.to }
+        Rescale { start: Cow::Borrowed(start), zeros, scale: Cow::Borrowed(scale), bias, to: known.to }
     }
 }
 
 /// How the product is computed.
-enum Method {
+enum QuantizedMethod {
     Depthwise {
         convolution: Box<Depthwise>,
         images: usize,
@@ -203,7 +203,7 @@ impl QuantizedStep {
     pub fn new(isa: Isa, op: &Quantized, operands: &Operands) -> Result<QuantizedStep> {
         let constants = Constants::read(operands)?;
         let signed = operands.input.dtype == DataType::Int8;
-        let build = Build { op, level: DotLevel::of(isa), constants: &constants, signed };
+        let build = QuantizedBuilder { op, level: DotLevel::of(isa), constants: &constants, signed };
         match &op.product {
             Product::Conv2d(options) => build.convolution(options, operands),
             product => {
@@ -216,7 +216,7 @@ impl QuantizedStep {
                 let (all, sums) = build.group(0, &panels);
                 let computed = Computed::of(operands, &sums);
                 let images = rows(operands.output, [depth, columns]);
-                let method = Method::Product { panels: vec![panels], patches: None, images };
+                let method = QuantizedMethod::Product { panels: vec![panels], patches: None, images };
                 Ok(QuantizedStep { method, columns: vec![all], computed, flip: build.flip() })
             }
         }
@@ -227,8 +227,8 @@ impl QuantizedStep {
     #[must_use]
     pub fn resize(&mut self, op: &Quantized, filter: &[u32], output: &Descriptor) -> bool {
         match (&op.product, &mut self.method) {
-            (Product::Conv2d(_), _) | (_, Method::Depthwise { .. }) => false,
-            (product, Method::Product { images, .. }) => {
+            (Product::Conv2d(_), _) | (_, QuantizedMethod::Depthwise { .. }) => false,
+            (product, QuantizedMethod::Product { images, .. }) => {
                 *images = rows(output, matrix(product, filter));
                 true
             }
@@ -248,14 +248,14 @@ fn matrix(product: &Product, shape: &[u32]) -> [usize; 2] {
     if *product == Product::Transposed { [b, a] } else { [a, b] }
 }
 
-struct Build<'a> {
+struct QuantizedBuilder<'a> {
     op: &'a Quantized,
     level: DotLevel,
     constants: &'a Constants<'a>,
     signed: bool,
 }
 
-impl Build<'_> {
+impl QuantizedBuilder<'_> {
     fn flip(&self) -> u8 {
         if self.signed { 0x80 } else { 0 }
     }
@@ -291,7 +291,7 @@ impl Build<'_> {
             };
             let columns = self.columns(convolution.order().map(|channel| channel.map(|c| (c, sum(c), 0))));
             let output = [size[0], size[1] * channels];
-            let method = Method::Depthwise { convolution: Box::new(convolution), images, image, output };
+            let method = QuantizedMethod::Depthwise { convolution: Box::new(convolution), images, image, output };
             return Ok(QuantizedStep { method, columns: vec![columns], computed: None, flip: 0 });
         }
         let patches = Patches {
@@ -314,12 +314,12 @@ impl Build<'_> {
         let pointwise = groups == 1 && slides.iter().all(|s| (s.window, s.stride, s.begin, s.end) == (1, 1, 0, 0));
         let images = [images, image, size[0] * size[1]];
         let images = if pointwise { [1, images[0] * image, images[0] * images[2]] } else { images };
-        let method = Method::Product { panels, patches: (!pointwise).then_some(patches), images };
+        let method = QuantizedMethod::Product { panels, patches: (!pointwise).then_some(patches), images };
         Ok(QuantizedStep { method, columns, computed, flip: self.flip() })
     }
 
     /// What is made of the sums of `panels`, those of the output channels from `first` on, and the sums of their columns.
-    fn group(&self, first: usize, panels: &Panels) -> (Columns<'static>, Vec<i32>) {
+    fn group(&self, first: usize, panels: &Panels) -> (Rescale<'static>, Vec<i32>) {
         let (sums, lifts) = panels.sums_and_lifts();
         let mut all = sums.to_vec();
         all.resize(padded_columns(self.level, sums.len()), 0);
@@ -329,7 +329,7 @@ impl Build<'_> {
 
     /// What is made of the sums of columns: of each its output channel, the sum of its elements, and what they are too
     /// small by.
-    fn columns(&self, each: impl Iterator<Item = Option<(usize, i32, i32)>>) -> Columns<'static> {
+    fn columns(&self, each: impl Iterator<Item = Option<(usize, i32, i32)>>) -> Rescale<'static> {
         let (scales, op) = (elements::<f32>(self.constants.scale.bytes()), self.op);
         let bias = self.constants.bias.as_ref().map(|bias| elements::<f32>(bias.bytes()));
         let step = op.output.map_or(1.0, |(_, output)| output.scale as f64);
@@ -358,7 +358,7 @@ impl Build<'_> {
                 To::Bytes(ToBytes { zero, low: byte(op.min), high: byte(op.max), flip })
             }
         };
-        Columns { start: start.into(), zeros: zeros.into(), scale: scale.into(), bias: bias_of.into(), to }
+        Rescale { start: start.into(), zeros: zeros.into(), scale: scale.into(), bias: bias_of.into(), to }
     }
 }
 
@@ -370,8 +370,8 @@ impl QuantizedStep {
     /// Bytes of scratch memory of a thread.
     fn slot(&self) -> usize {
         let bytes = match &self.method {
-            Method::Depthwise { convolution, .. } => convolution.scratch_bytes(),
-            Method::Product { panels, patches, .. } => {
+            QuantizedMethod::Depthwise { convolution, .. } => convolution.scratch_bytes(),
+            QuantizedMethod::Product { panels, patches, .. } => {
                 Rows { panels, columns: &self.columns, patches: patches.as_ref(), flip: self.flip }.scratch_bytes()
             }
         };
@@ -382,9 +382,9 @@ impl QuantizedStep {
 impl Run for QuantizedStep {
     fn kernel(&self) -> &'static str {
         match &self.method {
-            Method::Depthwise { .. } => "int8 depthwise",
-            Method::Product { patches: Some(_), .. } => "int8 im2col",
-            Method::Product { .. } => "int8 gemm",
+            QuantizedMethod::Depthwise { .. } => "int8 depthwise",
+            QuantizedMethod::Product { patches: Some(_), .. } => "int8 im2col",
+            QuantizedMethod::Product { .. } => "int8 gemm",
         }
     }
 
@@ -394,8 +394,8 @@ impl Run for QuantizedStep {
 
     fn packed(&self) -> Vec<&Arc<Buffer>> {
         match &self.method {
-            Method::Depthwise { convolution, .. } => vec![convolution.buffer()],
-            Method::Product { panels, .. } => panels.iter().map(Panels::buffer).collect(),
+            QuantizedMethod::Depthwise { convolution, .. } => vec![convolution.buffer()],
+            QuantizedMethod::Product { panels, .. } => panels.iter().map(Panels::buffer).collect(),
         }
     }
 
@@ -407,7 +407,7 @@ impl Run for QuantizedStep {
         let all = computed.as_ref().map_or(&self.columns[..], |computed| computed);
         let (input, size) = (io.input::<u8>(0), self.to().size());
         match &self.method {
-            Method::Depthwise { convolution, images, image, output: [rows, row] } => {
+            QuantizedMethod::Depthwise { convolution, images, image, output: [rows, row] } => {
                 let matrix = Matrices {
                     batches: 1,
                     batch_stride: 0,
@@ -425,7 +425,7 @@ impl Run for QuantizedStep {
                     }
                 });
             }
-            Method::Product { panels, patches, images: [batches, image, rows] } => {
+            QuantizedMethod::Product { panels, patches, images: [batches, image, rows] } => {
                 let [columns, depth] = panels[0].sizes();
                 let width = columns * panels.len() * size;
                 let matrix = Matrices {

@@ -33,7 +33,7 @@ const SHARED_STEP: usize = 1 << 20;
 /// Where the operands are that not every recurrent operator has at the same place. `input`, `weight` and
 /// `recurrentWeight` always come first.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Places {
+pub struct OperandPlaces {
     /// `bias`
     pub bias: Option<usize>,
     /// `recurrentBias`
@@ -48,7 +48,7 @@ pub struct Places {
 
 /// The sizes of a recurrent network.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct NetworkSizes {
     /// Time steps.
     pub steps: usize,
     /// Rows of the batch.
@@ -63,11 +63,11 @@ pub struct Sizes {
     pub states: usize,
 }
 
-impl Sizes {
+impl NetworkSizes {
     /// The sizes for `C` and an input of the shape `[steps, batch, input]`, or of one step `[batch, input]`.
-    fn new<C: Cell>(input: &[u32], hidden: u32) -> Sizes {
+    fn new<C: Cell>(input: &[u32], hidden: u32) -> NetworkSizes {
         let (steps, &[batch, features]) = input.split_last_chunk().expect("the rule row requires rank 2");
-        Sizes {
+        NetworkSizes {
             steps: steps.iter().product::<u32>() as usize,
             batch: batch as usize,
             input: features as usize,
@@ -134,10 +134,10 @@ impl<C: Cell> RecurrentStep<C> {
         input: &Descriptor,
         hidden: u32,
         direction: Direction,
-        places: Places,
+        places: OperandPlaces,
         weights: [Option<Weights>; 2],
     ) -> Result<RecurrentStep<C>> {
-        let sizes = Sizes::new::<C>(&input.sizes(), hidden);
+        let sizes = NetworkSizes::new::<C>(&input.sizes(), hidden);
         let network = Network::new(env, sizes, input.dtype, direction, places, weights)?;
         Ok(RecurrentStep { cell, network })
     }
@@ -209,7 +209,7 @@ enum GatePanels<'a> {
 /// One time step of one direction.
 pub struct Moment<'a> {
     env: &'a Env<'a>,
-    sizes: Sizes,
+    sizes: NetworkSizes,
     /// Products of the inputs of this step with the weights: `[batch, gates * hidden]`.
     inputs: &'a [f32],
     recurrent: GatePanels<'a>,
@@ -289,10 +289,10 @@ impl<'a> Moment<'a> {
 
 /// A recurrent network, ready to run.
 struct Network {
-    sizes: Sizes,
+    sizes: NetworkSizes,
     dtype: DataType,
     direction: Direction,
-    places: Places,
+    places: OperandPlaces,
     /// Multiply all inputs with the weights of a direction.
     inputs: Vec<MatmulStep>,
     packs_weight: bool,
@@ -303,7 +303,7 @@ struct Network {
 }
 
 /// Lengths of the parts of scratch memory, in floats.
-struct Parts {
+struct ScratchParts {
     /// Of each direction: recurrent weights as panels.
     weights: usize,
     /// For the product of inputs and weights.
@@ -321,10 +321,10 @@ impl Network {
     /// An `UnknownError` when there is no memory for packed weights, an `OperationError` when mapped ones cannot be read.
     fn new(
         env: &Env,
-        sizes: Sizes,
+        sizes: NetworkSizes,
         dtype: DataType,
         direction: Direction,
-        places: Places,
+        places: OperandPlaces,
         [weight, recurrent]: [Option<Weights>; 2],
     ) -> Result<Network> {
         let strides = |row, col| MatrixStrides { batch: PerAxis::new(), row, col };
@@ -362,11 +362,11 @@ impl Network {
         inputs.chain(self.recurrent.iter().flatten().map(Panels::buffer)).collect()
     }
 
-    fn parts(&self, resets: bool) -> Parts {
-        let Sizes { batch, hidden, gates, states, .. } = self.sizes;
+    fn parts(&self, resets: bool) -> ScratchParts {
+        let NetworkSizes { batch, hidden, gates, states, .. } = self.sizes;
         let in_place = self.recurrent.is_some() && self.dtype == DataType::Float32;
         let state = batch * hidden;
-        Parts {
+        ScratchParts {
             weights: if in_place { 0 } else { gates * hidden.next_multiple_of(self.width) * hidden },
             product: self.inputs[0].scratch_len(),
             bias: self.sizes.sums(),
@@ -375,13 +375,13 @@ impl Network {
     }
 
     fn scratch_bytes(&self, resets: bool) -> usize {
-        let Parts { weights, product, bias, states } = self.parts(resets);
+        let ScratchParts { weights, product, bias, states } = self.parts(resets);
         (self.direction.count() * (weights + states.iter().sum::<usize>()) + product + bias) * size_of::<f32>()
     }
 
     /// Runs `cell` over all directions and time steps.
     fn run(&self, env: &Env, io: &mut Io, cell: &impl Cell) {
-        let Sizes { batch, hidden, states, .. } = self.sizes;
+        let NetworkSizes { batch, hidden, states, .. } = self.sizes;
         let (count, parts) = (self.direction.count(), self.parts(cell.resets()));
         let (weights, rest) = io.scratch::<f32>().split_at_mut(count * parts.weights);
         let (product, rest) = rest.split_at_mut(parts.product);
@@ -470,7 +470,7 @@ impl Network {
 
     /// The recurrent weights of direction `d` as panels of floats: `raw` ones, or those that are kept.
     fn widen(&self, env: &Env, d: usize, raw: Option<Floats>, out: &mut [f32]) {
-        let Sizes { gates, hidden, .. } = self.sizes;
+        let NetworkSizes { gates, hidden, .. } = self.sizes;
         let padded = hidden.next_multiple_of(self.width);
         for (gate, out) in out.chunks_exact_mut((padded * hidden).max(1)).enumerate() {
             let gate = d * gates + gate;
@@ -502,7 +502,7 @@ impl Network {
         sums: &mut [f32],
         memory: &mut [f32],
     ) {
-        let Sizes { steps, batch, hidden, .. } = self.sizes;
+        let NetworkSizes { steps, batch, hidden, .. } = self.sizes;
         let isa = moment.env.isa;
         let (h, memory) = memory.split_at_mut(batch * hidden);
         let (reset, state) = memory.split_at_mut(if cell.resets() { batch * hidden } else { 0 });
@@ -534,7 +534,7 @@ impl Network {
 
     /// Calls `work` with the blocks of the states, `[states, batch, hidden]`, in parallel over units.
     fn for_each_block(&self, moment: &Moment, state: &mut [f32], work: &(dyn Fn(&mut StateBlock) + Sync)) {
-        let Sizes { batch, hidden, gates, states, .. } = self.sizes;
+        let NetworkSizes { batch, hidden, gates, states, .. } = self.sizes;
         let shape = [1, states * batch, hidden];
         let cost = gates * hidden / states;
         for_each_column_block(moment.env.threads, state, shape, self.width, cost, |_, first, count, mut columns| {
@@ -566,7 +566,7 @@ impl Network {
 
     /// Writes the hidden states of direction `d` after all steps, which are the first features of `sums`.
     fn store_sequence(&self, env: &Env, d: usize, sums: &[f32], out: FloatsMut) {
-        let Sizes { steps, batch, hidden, .. } = self.sizes;
+        let NetworkSizes { steps, batch, hidden, .. } = self.sizes;
         let count = self.direction.count();
         with_floats!(FloatsMut, out, out => {
             for row in 0..steps * batch {

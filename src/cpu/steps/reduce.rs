@@ -2,8 +2,9 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::elementwise::Integer;
-use crate::cpu::kernels::half::{Real, Stored};
+use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::reduce::*;
+use crate::cpu::kernels::stored::Stored;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::{DataType, Element};
@@ -26,7 +27,7 @@ impl ReduceStep {
         ReduceStep { kind: op.kind, dtype: input.dtype, nest: Nest::new(&dims, &reduced) }
     }
 
-    fn float<T: Real>(&self, env: &Env, io: &mut Io) {
+    fn float<T: Float>(&self, env: &Env, io: &mut Io) {
         match self.kind {
             ReduceKind::L1 => self.reduce::<T, _>(env, io, Finished::new(SumAbs, |sum, _| sum)),
             ReduceKind::L2 => self.reduce::<T, _>(env, io, Finished::new(SumSquares, |sum, _| sum.sqrt())),
@@ -44,8 +45,8 @@ impl ReduceStep {
     /// The operators that look at the order of integers.
     fn extreme<T: Stored<Lane = T> + Integer>(&self, env: &Env, io: &mut Io) {
         match self.kind {
-            ReduceKind::Max => self.reduce::<T, _>(env, io, Plain::new(Max)),
-            ReduceKind::Min => self.reduce::<T, _>(env, io, Plain::new(Min)),
+            ReduceKind::Max => self.reduce::<T, _>(env, io, Folded::new(Max)),
+            ReduceKind::Min => self.reduce::<T, _>(env, io, Folded::new(Min)),
             kind => unreachable!("{kind:?} does not take {}", self.dtype),
         }
     }
@@ -54,10 +55,10 @@ impl ReduceStep {
     /// `T` is the signed type, and only absolute values have to know.
     fn integer<T: Stored<Lane = T> + Integer>(&self, env: &Env, io: &mut Io, signed: bool) {
         match self.kind {
-            ReduceKind::L1 if signed => self.reduce::<T, _>(env, io, Plain::new(SumAbs)),
-            ReduceKind::L1 | ReduceKind::Sum => self.reduce::<T, _>(env, io, Plain::new(Sum)),
-            ReduceKind::Product => self.reduce::<T, _>(env, io, Plain::new(Product)),
-            ReduceKind::SumSquare => self.reduce::<T, _>(env, io, Plain::new(SumSquares)),
+            ReduceKind::L1 if signed => self.reduce::<T, _>(env, io, Folded::new(SumAbs)),
+            ReduceKind::L1 | ReduceKind::Sum => self.reduce::<T, _>(env, io, Folded::new(Sum)),
+            ReduceKind::Product => self.reduce::<T, _>(env, io, Folded::new(Product)),
+            ReduceKind::SumSquare => self.reduce::<T, _>(env, io, Folded::new(SumSquares)),
             kind => unreachable!("{kind:?} takes no integers"),
         }
     }

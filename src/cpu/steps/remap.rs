@@ -1,8 +1,9 @@
 //! Steps that copy by lists of places: `pad` with mirrored values, and `resample2d` to the nearest element.
 
 use super::{Env, Run};
-use crate::cpu::kernels::remap::{PLACE_BYTES, Places, Remap};
+use crate::cpu::kernels::remap::{AxisPlaces, PLACE_BYTES, Remap};
 use crate::cpu::memory::Io;
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::error::Result;
 use crate::memory::check_room;
 use crate::ops::pad::Pad;
@@ -47,7 +48,7 @@ impl RemapStep {
         check_room(listed.map(|(_, &len)| len as usize * PLACE_BYTES).sum())?;
         let dimensions = sizes.iter().zip(lens.iter()).enumerate();
         let places = dimensions
-            .map(|(axis, (&size, &len))| Places::new(size as usize, len as usize, |i| source(axis, size, i)))
+            .map(|(axis, (&size, &len))| AxisPlaces::new(size as usize, len as usize, |i| source(axis, size, i)))
             .collect();
         Ok(RemapStep { size: input.dtype.size(), remap: Remap::new(&sizes, places) })
     }
@@ -59,7 +60,11 @@ impl Run for RemapStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
-        with_storage!(self.size, T => self.remap.run::<T>(env.threads, io.input(0), io.output()))
+        let len = self.remap.row_len;
+        with_storage!(self.size, T => {
+            let input = io.input::<T>(0);
+            for_each_chunk(env.threads, io.output(), len, 1, len, |first, rows| self.remap.run(input, first, rows))
+        })
     }
 }
 

@@ -1,8 +1,9 @@
-//! The step of `resample2d` with the mode `linear`.
+//! The step of `resample2d` with the mode `interpolate`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::resample::{Interpolated, Sizes, linear};
+use crate::cpu::kernels::resample::{Interpolated, ResampleSizes, interpolate};
 use crate::cpu::memory::Io;
+use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::check_room;
@@ -13,7 +14,7 @@ use half::f16;
 /// Bilinear resampling.
 pub struct LinearStep {
     dtype: DataType,
-    sizes: Sizes,
+    sizes: ResampleSizes,
     ys: Vec<Between>,
     xs: Vec<Between>,
 }
@@ -30,7 +31,7 @@ impl LinearStep {
             let (from, to) = (input.sizes()[axis], output.sizes()[axis]);
             (0..to as usize).map(|i| between(from, to, i)).collect()
         };
-        let sizes = Sizes {
+        let sizes = ResampleSizes {
             y: input.sizes()[y] as usize,
             between: elements(&input.sizes()[y + 1..x]),
             x: input.sizes()[x] as usize,
@@ -40,7 +41,10 @@ impl LinearStep {
     }
 
     fn run_as<T: Interpolated>(&self, env: &Env, io: &mut Io) {
-        linear::<T>(env.threads, io.input(0), self.sizes, &self.ys, &self.xs, io.output());
+        let (input, row_len) = (io.input::<T>(0), self.xs.len() * self.sizes.inner);
+        for_each_chunk(env.threads, io.output(), row_len, 1, 4 * row_len, |first, rows| {
+            interpolate(input, self.sizes, &self.ys, &self.xs, first, rows);
+        });
     }
 }
 
@@ -68,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn check_op(dtype: DataType, shape: &[u32], op: &str) {
-        let text = format!("%0 = input x {dtype} {shape:?}\n%1 = resample2d %0 mode=linear {op}\noutput y = %1");
+        let text = format!("%0 = input x {dtype} {shape:?}\n%1 = resample2d %0 mode=interpolate {op}\noutput y = %1");
         let tolerance = match dtype {
             // Two mixes of values below 4, each rounded three times by at most half a unit of 4.
             DataType::Float32 => Tolerance::ulps(4).or_absolute(6.0 * f32::EPSILON as f64),

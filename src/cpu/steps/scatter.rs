@@ -1,21 +1,25 @@
-//! The steps of `scatterND` and `scatterElements`.
+//! The steps of `scatterND` and `scatterElements`. When two updates have the same place, the last one stays: the work is only
+//! split where the places of different threads differ.
 
-use super::gather::{Along, Rows};
+use super::gather::{Along, IndexedRows};
 use super::{Env, Run};
 use crate::cpu::kernels::gather::Index;
 use crate::cpu::kernels::scatter::{scatter_elements, scatter_rows};
-use crate::cpu::kernels::storage::Storage;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::pool::Threads;
-use crate::cpu::schedule::shared::for_each_chunk;
+use crate::cpu::schedule::shared::{for_each_chunk, for_each_range_of_columns};
+use crate::dtype::Element;
 use crate::shape::Descriptor;
 use crate::{with_index, with_storage};
 
 /// Elements that one range of the copy of the input has at least.
 const COPY_GRAIN: usize = 4096;
 
+/// Columns that one thread has at least: whole cache lines.
+const COLUMNS: usize = 64;
+
 /// Takes the output of the step, as a copy of operand 0.
-fn copy_of_input<'a, T: Storage>(threads: &Threads, io: &mut Io<'a>) -> &'a mut [T] {
+fn copy_of_input<'a, T: Element>(threads: &Threads, io: &mut Io<'a>) -> &'a mut [T] {
     let (input, output) = (io.input::<T>(0), io.output::<T>());
     for_each_chunk(threads, output, 1, COPY_GRAIN, 1, |first, part| {
         part.copy_from_slice(&input[first..first + part.len()]);
@@ -27,13 +31,13 @@ fn copy_of_input<'a, T: Storage>(threads: &Threads, io: &mut Io<'a>) -> &'a mut 
 pub struct ScatterStep {
     /// Bytes of an element.
     size: usize,
-    rows: Rows,
+    rows: IndexedRows,
 }
 
 impl ScatterStep {
     /// `scatterND()` over a copy of `input`.
     pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> ScatterStep {
-        ScatterStep { size: input.dtype.size(), rows: Rows::by_coordinates(input, indices) }
+        ScatterStep { size: input.dtype.size(), rows: IndexedRows::by_coordinates(input, indices) }
     }
 }
 
@@ -46,7 +50,10 @@ impl Run for ScatterStep {
         let rows = self.rows.find(env, io);
         with_storage!(self.size, T => {
             let output = copy_of_input::<T>(env.threads, io);
-            scatter_rows::<T>(env.threads, io.input(2), rows, self.rows.row_len, output)
+            let (updates, row_len) = (io.input::<T>(2), self.rows.row_len);
+            for_each_range_of_columns(env.threads, output, row_len, COLUMNS, rows.len(), |columns, out| {
+                scatter_rows(updates, rows, row_len, columns, out);
+            });
         })
     }
 
@@ -59,10 +66,14 @@ impl Run for ScatterStep {
 pub struct ScatterElementsStep(pub Along);
 
 impl ScatterElementsStep {
-    fn run_as<T: Storage, I: Index>(&self, env: &Env, io: &mut Io) {
+    fn run_as<T: Element, I: Index>(&self, env: &Env, io: &mut Io) {
         let Along { size, count, inner, .. } = self.0;
         let output = copy_of_input::<T>(env.threads, io);
-        scatter_elements::<T, I>(env.threads, io.input(2), io.input(1), count, inner, output, size);
+        let (indices, updates) = (io.input::<I>(1), io.input::<T>(2));
+        let block = count * inner;
+        for_each_chunk(env.threads, output, size * inner, 1, 2 * block, |first, out| {
+            scatter_elements(&updates[first * block..], &indices[first * block..], count, inner, out, size);
+        });
     }
 }
 

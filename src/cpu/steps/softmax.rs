@@ -3,7 +3,6 @@
 use super::cumulative_sum::around_axis;
 use super::{Env, Run};
 use crate::cpu::kernels::float::Float;
-use crate::cpu::kernels::half::Real;
 use crate::cpu::kernels::reduce::WIDTH;
 use crate::cpu::kernels::softmax::{SoftmaxColumns, SoftmaxRows};
 use crate::cpu::memory::Io;
@@ -29,7 +28,7 @@ impl SoftmaxStep {
         SoftmaxStep { dtype: input.dtype, sizes: around_axis(&input.sizes(), op.axis as usize) }
     }
 
-    fn softmax<T: Real + Float>(&self, env: &Env, io: &mut Io) {
+    fn softmax<T: Float>(&self, env: &Env, io: &mut Io) {
         let (x, out) = (io.input::<T>(0), io.output::<T>());
         let [_, rows, stride] = self.sizes;
         if stride == 1 {

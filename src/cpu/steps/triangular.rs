@@ -1,9 +1,9 @@
 //! The step of `triangular`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::storage::Storage;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
+use crate::dtype::Element;
 use crate::ops::triangular::Triangular;
 use crate::shape::Descriptor;
 use crate::with_storage;
@@ -31,7 +31,7 @@ impl TriangularStep {
         }
     }
 
-    fn run_as<T: Storage>(&self, env: &Env, io: &mut Io) {
+    fn run_as<T: Element>(&self, env: &Env, io: &mut Io) {
         let (input, output) = (io.input::<T>(0), io.output::<T>());
         for_each_chunk(env.threads, output, self.columns, 1, self.columns, |first, part| {
             let input = input[first * self.columns..].chunks_exact(self.columns);

@@ -9,7 +9,7 @@ use crate::ops::elementwise::Elementwise::{self, self as E};
 /// # Panics
 /// If `op` is not one.
 pub fn unary_float(isa: Isa, op: Elementwise, x: &[f32], out: &mut [f32]) {
-    isa.run(Unary { op, x, out });
+    isa.run(UnaryFloat { op, x, out });
 }
 
 /// A binary operator from float32 to float32. `uniform` says that all elements of `y` are equal.
@@ -19,7 +19,7 @@ pub fn unary_float(isa: Isa, op: Elementwise, x: &[f32], out: &mut [f32]) {
 pub fn binary_float(isa: Isa, op: Elementwise, x: &[f32], y: &[f32], uniform: bool, out: &mut [f32]) {
     match (op, y.first()) {
         (E::Pow, Some(&exponent)) if uniform => isa.run(PowConstant { x, exponent, out }),
-        _ => isa.run(Binary { op, x, y, out }),
+        _ => isa.run(BinaryFloat { op, x, y, out }),
     }
 }
 
@@ -56,18 +56,18 @@ fn exp_m1<S: Simd>(simd: S, x: f32) -> f32 {
     if x.abs() < 0.4 { near_zero } else { far }
 }
 
-struct Unary<'a> {
+struct UnaryFloat<'a> {
     op: Elementwise,
     x: &'a [f32],
     out: &'a mut [f32],
 }
 
-impl Kernel for Unary<'_> {
+impl Kernel for UnaryFloat<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Unary { op, x, out } = self;
+        let UnaryFloat { op, x, out } = self;
         match op {
             E::Abs => map(x, out, f32::abs),
             E::Ceil => map(x, out, f32::ceil),
@@ -122,19 +122,19 @@ fn transcendental<S: Simd>(simd: S, op: Elementwise, x: &[f32], out: &mut [f32])
     }
 }
 
-struct Binary<'a> {
+struct BinaryFloat<'a> {
     op: Elementwise,
     x: &'a [f32],
     y: &'a [f32],
     out: &'a mut [f32],
 }
 
-impl Kernel for Binary<'_> {
+impl Kernel for BinaryFloat<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let Binary { op, x, y, out } = self;
+        let BinaryFloat { op, x, y, out } = self;
         match op {
             E::Add => zip(x, y, out, |x, y| x + y),
             E::Sub => zip(x, y, out, |x, y| x - y),

@@ -105,7 +105,7 @@ fn power(bits: u64, base: i128, exponent: i128) -> u64 {
 /// # Panics
 /// If `op` is not one.
 pub fn unary_integer<T: Integer>(isa: Isa, op: Elementwise, x: &[T], out: &mut [T]) {
-    isa.run(Unary { op, x, out });
+    isa.run(UnaryInteger { op, x, out });
 }
 
 /// A binary operator that keeps the integer type.
@@ -113,21 +113,21 @@ pub fn unary_integer<T: Integer>(isa: Isa, op: Elementwise, x: &[T], out: &mut [
 /// # Panics
 /// If `op` is not one.
 pub fn binary_integer<T: Integer>(isa: Isa, op: Elementwise, x: &[T], y: &[T], out: &mut [T]) {
-    isa.run(Binary { op, x, y, out });
+    isa.run(BinaryInteger { op, x, y, out });
 }
 
-struct Unary<'a, T> {
+struct UnaryInteger<'a, T> {
     op: Elementwise,
     x: &'a [T],
     out: &'a mut [T],
 }
 
-impl<T: Integer> Kernel for Unary<'_, T> {
+impl<T: Integer> Kernel for UnaryInteger<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let Unary { op, x, out } = self;
+        let UnaryInteger { op, x, out } = self;
         let truth = |x: bool| if x { T::ONE } else { T::ZERO };
         match op {
             E::Abs => map(x, out, T::abs),
@@ -144,19 +144,19 @@ impl<T: Integer> Kernel for Unary<'_, T> {
     }
 }
 
-struct Binary<'a, T> {
+struct BinaryInteger<'a, T> {
     op: Elementwise,
     x: &'a [T],
     y: &'a [T],
     out: &'a mut [T],
 }
 
-impl<T: Integer> Kernel for Binary<'_, T> {
+impl<T: Integer> Kernel for BinaryInteger<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let Binary { op, x, y, out } = self;
+        let BinaryInteger { op, x, y, out } = self;
         let truth = |x: bool| if x { T::ONE } else { T::ZERO };
         match op {
             E::Add => zip(x, y, out, T::add),

@@ -3,7 +3,7 @@
 //! Vectors run along the channels. Four taps are interleaved, so that one instruction multiplies them all; where the
 //! filter moves by one, two outputs share their taps.
 
-use super::{Columns, To};
+use super::{Rescale, To};
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel};
 use crate::error::Result;
 use crate::memory::{Buffer, share};
@@ -110,7 +110,7 @@ impl Depthwise {
         &self.filter
     }
 
-    /// The columns of the vectors, as [`Columns`] must have them: the channel of each, if there is one.
+    /// The columns of the vectors, as [`Rescale`] must have them: the channel of each, if there is one.
     pub fn order(&self) -> impl Iterator<Item = Option<usize>> {
         let lanes = self.level.widths().lanes;
         let (block, channels) = (4 * lanes, self.channels);
@@ -139,7 +139,7 @@ impl Depthwise {
     ///
     /// # Panics
     /// If anything is too short.
-    pub fn row(&self, image: &[u8], y: usize, columns: &Columns, scratch: &mut [f32], out: &mut [u8]) {
+    pub fn row(&self, image: &[u8], y: usize, columns: &Rescale, scratch: &mut [f32], out: &mut [u8]) {
         let [vertical, horizontal] = self.slides;
         let padded = self.order().count();
         assert!(matches!(columns.to, To::Bytes(_)) || columns.to.size() == 4);
@@ -182,7 +182,7 @@ fn covers(wide: usize, together: usize, x: usize, fits: impl Fn(usize) -> bool) 
 
 struct Row<'a> {
     convolution: &'a Depthwise,
-    columns: &'a Columns<'a>,
+    columns: &'a Rescale<'a>,
     /// Pointers to as many bytes as there are channels, of whole blocks if `whole`.
     table: &'a [*const u8],
     out: &'a mut [u8],
@@ -276,12 +276,12 @@ unsafe fn pixel<D: Dot, const SIGNED: bool, const FULL: bool>(dot: D, from: *con
     if SIGNED { dot.invert_signs(bytes) } else { bytes }
 }
 
-/// As [`Columns::store`], for interleaved lanes and any type of output.
+/// As [`Rescale::store`], for interleaved lanes and any type of output.
 ///
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn store<D: Dot>(dot: D, columns: &Columns, sums: [D::Sums; 4], column: usize, to: *mut u8, count: usize) {
+unsafe fn store<D: Dot>(dot: D, columns: &Rescale, sums: [D::Sums; 4], column: usize, to: *mut u8, count: usize) {
     if let To::Bytes(_) = columns.to {
         // SAFETY: as the caller guarantees.
         return unsafe { columns.store::<D, 4, true>(dot, sums, column, to, count) };
@@ -317,7 +317,7 @@ mod tests {
             for level in Isa::available().into_iter().flat_map(DotLevel::available) {
                 let convolution = Depthwise::new(level, slides, output, channels, (7, signed), at).unwrap();
                 let padded = convolution.order().count();
-                let columns = Columns {
+                let columns = Rescale {
                     start: convolution.order().map(|channel| channel.unwrap_or(0) as i32).collect(),
                     zeros: Vec::new().into(),
                     scale: vec![1.0; padded].into(),

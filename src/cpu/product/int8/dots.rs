@@ -1,6 +1,6 @@
 //! Matrix product of bytes.
 
-use super::Columns;
+use super::Rescale;
 use super::patches::Patches;
 use crate::cpu::schedule::tiles::Tile as OutputTile;
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel};
@@ -95,7 +95,7 @@ impl Panels {
     }
 }
 
-/// The columns that the panels of `columns` columns have room for: as many as [`Columns`] must have.
+/// The columns that the panels of `columns` columns have room for: as many as [`Rescale`] must have.
 pub fn padded_columns(level: DotLevel, columns: usize) -> usize {
     let widths = level.widths();
     let width = widths.vectors * widths.lanes;
@@ -111,7 +111,7 @@ pub struct Rows<'a> {
     /// The right factors of each group, all of the same sizes.
     pub panels: &'a [Panels],
     /// What is made of the sums of each group.
-    pub columns: &'a [Columns<'a>],
+    pub columns: &'a [Rescale<'a>],
     /// How images become rows; `None` if the left operand has rows.
     pub patches: Option<&'a Patches>,
     /// The bits of the left operand that are inverted to make its bytes unsigned.
@@ -177,12 +177,12 @@ struct Product<'a> {
     left: &'a [u8],
     /// Distance between rows.
     left_stride: usize,
-    /// The sum of the bytes of each row, where [`Columns::zeros`] needs it.
+    /// The sum of the bytes of each row, where [`Rescale::zeros`] needs it.
     row_sums: &'a [i32],
     /// The right factors.
     right: &'a Panels,
     /// What is made of the sums: for all columns of the panels.
-    columns: &'a Columns<'a>,
+    columns: &'a Rescale<'a>,
     /// Number of rows.
     rows: usize,
     /// The first column, at which a full panel starts.
@@ -291,7 +291,7 @@ impl Tile<'_> {
     /// One register tile.
     ///
     /// # Safety
-    /// `HEIGHT` rows from `top` on can be read and written, `VECS` vectors of the panel and of everything in [`Columns`]
+    /// `HEIGHT` rows from `top` on can be read and written, `VECS` vectors of the panel and of everything in [`Rescale`]
     /// can be read.
     #[inline(always)]
     unsafe fn tile<D: Dot, const HEIGHT: usize, const VECS: usize>(&self, dot: D, top: usize) {
@@ -384,7 +384,7 @@ mod tests {
             for level in Isa::available().into_iter().flat_map(DotLevel::available) {
                 let padded = padded_columns(level, count);
                 let panels = Panels::new(level, count, depth, |column, k| right[column * depth + k] as i16).unwrap();
-                let columns = Columns {
+                let columns = Rescale {
                     start: (0..padded as i32).collect(),
                     zeros: (0..padded as i32).map(|column| column % 3).collect(),
                     scale: vec![1.0; padded].into(),

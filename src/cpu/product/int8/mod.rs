@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 /// What is made of a sum `s` in column `c`: `s * scale[c] + bias[c]`, rounded to an integer for a byte, and clamped.
 #[derive(Clone, Debug)]
-pub struct Columns<'a> {
+pub struct Rescale<'a> {
     /// The sums start here: what zero points take off the sums of bare products.
     pub start: Cow<'a, [i32]>,
     /// What the sum of a row of left factors is multiplied with before it is taken off; empty if it is 0 everywhere.
@@ -50,7 +50,7 @@ impl To {
     }
 }
 
-impl Columns<'_> {
+impl Rescale<'_> {
     /// Finishes the sums of the columns from `column` on, and writes the first `count` of them to `to`.
     ///
     /// # Safety

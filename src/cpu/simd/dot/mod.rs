@@ -139,7 +139,11 @@ impl ToBytes {
 }
 
 /// The operations of one level. Implementors are witnesses: holding one proves that the CPU has the instructions.
-pub trait Dot: Copy + Send + Sync + 'static {
+///
+/// # Safety
+/// A vector has exactly [`LANES`](Dot::LANES) integers or [`BYTES`](Dot::BYTES) bytes, and no method reads or writes other memory
+/// than it says: kernels check the ends of their slices by these numbers.
+pub unsafe trait Dot: Copy + Send + Sync + 'static {
     /// The level of floating-point vectors, which have as many lanes.
     type Float: Simd;
     /// A vector of [`LANES`](Dot::LANES) 32-bit integers.

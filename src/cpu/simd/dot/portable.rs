@@ -7,7 +7,8 @@ use super::{Dot, ToBytes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortableDot;
 
-impl Dot for PortableDot {
+// SAFETY: vectors are arrays of 4 integers or 16 bytes.
+unsafe impl Dot for PortableDot {
     type Float = Portable;
     type Sums = [i32; 4];
     type Bytes = [u8; 16];

@@ -188,7 +188,8 @@ fn first(count: usize) -> u64 {
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
-impl Dot for Avx512Vnni {
+// SAFETY: 16 integers or 64 bytes are a vector of 512 bits.
+unsafe impl Dot for Avx512Vnni {
     wide512!();
     type Left = __m512i;
     type Right = __m512i;
@@ -218,7 +219,8 @@ impl Dot for Avx512Vnni {
     }
 }
 
-impl Dot for Avx512Dot {
+// SAFETY: 16 integers or 64 bytes are a vector of 512 bits.
+unsafe impl Dot for Avx512Dot {
     wide512!();
     type Left = Wide<__m512i>;
     type Right = Wide<__m512i>;
@@ -370,7 +372,8 @@ macro_rules! wide256 {
     };
 }
 
-impl Dot for AvxVnni {
+// SAFETY: 8 integers or 32 bytes are a vector of 256 bits.
+unsafe impl Dot for AvxVnni {
     wide256!();
     type Left = __m256i;
     type Right = __m256i;
@@ -400,7 +403,8 @@ impl Dot for AvxVnni {
     }
 }
 
-impl Dot for Avx512Narrow {
+// SAFETY: 8 integers or 32 bytes are a vector of 256 bits.
+unsafe impl Dot for Avx512Narrow {
     wide256!();
     type Left = __m256i;
     type Right = __m256i;
@@ -430,7 +434,8 @@ impl Dot for Avx512Narrow {
     }
 }
 
-impl Dot for Avx2Dot {
+// SAFETY: 8 integers or 32 bytes are a vector of 256 bits.
+unsafe impl Dot for Avx2Dot {
     wide256!();
     type Left = Wide<__m256i>;
     type Right = Wide<__m256i>;
