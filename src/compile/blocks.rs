@@ -17,7 +17,7 @@ pub struct Lifetime {
 }
 
 /// Some bytes of the arena for some time.
-struct Block {
+struct ArenaBlock {
     lifetime: Lifetime,
     bytes: usize,
     /// Where it starts; `None` before it is placed.
@@ -25,8 +25,8 @@ struct Block {
 }
 
 /// All blocks of an arena. How many bytes they have may change, when they live does not.
-pub struct Blocks {
-    all: Vec<Block>,
+pub struct ArenaBlocks {
+    all: Vec<ArenaBlock>,
     calendar: Calendar,
     /// All of them, the largest first: hardly any other order than the time before, as a rule.
     order: Vec<usize>,
@@ -34,13 +34,13 @@ pub struct Blocks {
     neighbours: Vec<Range<usize>>,
 }
 
-impl Blocks {
+impl ArenaBlocks {
     /// Blocks without bytes.
-    pub fn new(lifetimes: impl Iterator<Item = Lifetime>) -> Blocks {
-        let all: Vec<Block> = lifetimes.map(|lifetime| Block { lifetime, bytes: 0, offset: None }).collect();
+    pub fn new(lifetimes: impl Iterator<Item = Lifetime>) -> ArenaBlocks {
+        let all: Vec<ArenaBlock> = lifetimes.map(|lifetime| ArenaBlock { lifetime, bytes: 0, offset: None }).collect();
         let calendar = Calendar::new(all.iter().map(|block| block.lifetime));
         let order = (0..all.len()).collect();
-        Blocks { all, calendar, order, neighbours: Vec::new() }
+        ArenaBlocks { all, calendar, order, neighbours: Vec::new() }
     }
 
     /// Gives the block at `index` that many bytes, from the next [`pack`](Self::pack) on.
@@ -50,7 +50,7 @@ impl Blocks {
 
     /// The bytes of the arena that the block at `index` has.
     pub fn range(&self, index: usize) -> Range<usize> {
-        let Block { bytes, offset, .. } = self.all[index];
+        let ArenaBlock { bytes, offset, .. } = self.all[index];
         let start = offset.unwrap_or(0);
         start..start + bytes
     }
@@ -68,7 +68,7 @@ impl Blocks {
     fn pairs(&self) -> usize {
         // For each moment, how many begin, and how many have ended before it.
         let mut changes = vec![(0, 0); self.calendar.moments + 1];
-        for Block { lifetime, .. } in self.all.iter().filter(|block| block.bytes > 0) {
+        for ArenaBlock { lifetime, .. } in self.all.iter().filter(|block| block.bytes > 0) {
             changes[lifetime.first].0 += 1;
             changes[lifetime.last + 1].1 += 1;
         }
@@ -83,17 +83,17 @@ impl Blocks {
 
     /// The largest blocks first, each at the lowest place where it fits between the blocks that live at the same time.
     fn pack_by_size(&mut self, alignment: usize) -> usize {
-        let Blocks { all, calendar, order, neighbours } = self;
+        let ArenaBlocks { all, calendar, order, neighbours } = self;
         order.sort_by_key(|&index| (Reverse(all[index].bytes), index));
         let mut arena = 0;
         for &index in &*order {
-            let Block { bytes, lifetime, .. } = all[index];
+            let ArenaBlock { bytes, lifetime, .. } = all[index];
             if bytes == 0 {
                 break;
             }
             neighbours.clear();
             calendar.each_living(lifetime, |other| {
-                let Block { bytes, offset, .. } = all[other];
+                let ArenaBlock { bytes, offset, .. } = all[other];
                 neighbours.extend(offset.map(|start| start..start + bytes));
             });
             neighbours.sort_unstable_by_key(|taken| taken.start);
@@ -123,7 +123,7 @@ impl Blocks {
         for index in starting {
             let first = all[index].lifetime.first;
             while let Some(ended) = ending.next_if(|&other| all[other].lifetime.last < first) {
-                let Block { bytes, offset, .. } = all[ended];
+                let ArenaBlock { bytes, offset, .. } = all[ended];
                 free.give(offset.expect("it began before"), bytes.next_multiple_of(alignment));
             }
             all[index].offset = Some(free.take(all[index].bytes.next_multiple_of(alignment)));
@@ -269,7 +269,7 @@ mod tests {
 
     const ALIGNMENT: usize = 64;
 
-    fn lives_with(a: &Block, b: &Block) -> bool {
+    fn lives_with(a: &ArenaBlock, b: &ArenaBlock) -> bool {
         a.lifetime.first <= b.lifetime.last && b.lifetime.first <= a.lifetime.last
     }
 
@@ -277,13 +277,13 @@ mod tests {
         !a.is_empty() && !b.is_empty() && a.start < b.end && b.start < a.end
     }
 
-    fn blocks(all: impl Iterator<Item = (Lifetime, usize)> + Clone) -> Blocks {
-        let mut blocks = Blocks::new(all.clone().map(|(lifetime, _)| lifetime));
+    fn blocks(all: impl Iterator<Item = (Lifetime, usize)> + Clone) -> ArenaBlocks {
+        let mut blocks = ArenaBlocks::new(all.clone().map(|(lifetime, _)| lifetime));
         all.enumerate().for_each(|(index, (_, bytes))| blocks.set_bytes(index, bytes));
         blocks
     }
 
-    fn random_blocks(count: usize, longest: usize) -> Blocks {
+    fn random_blocks(count: usize, longest: usize) -> ArenaBlocks {
         let mut random = crate::testing::Random::new(count as u64);
         let mut pick = |n: usize| (random.next() % n as u64) as usize;
         let block = |at| {
@@ -296,7 +296,8 @@ mod tests {
 
     #[test]
     fn blocks_that_live_together_share_no_byte() {
-        let packings: [fn(&mut Blocks, usize) -> usize; 2] = [Blocks::pack_by_size, Blocks::pack_by_time];
+        let packings: [fn(&mut ArenaBlocks, usize) -> usize; 2] =
+            [ArenaBlocks::pack_by_size, ArenaBlocks::pack_by_time];
         for (longest, pack) in [1, 2, 10, 300].into_iter().flat_map(|longest| packings.map(|pack| (longest, pack))) {
             let mut blocks = random_blocks(300, longest);
             let arena = pack(&mut blocks, ALIGNMENT);
@@ -316,7 +317,7 @@ mod tests {
         let (mut again, mut random) = (random_blocks(200, 20), crate::testing::Random::new(3));
         for _ in 0..20 {
             let sizes: Vec<usize> = (0..200).map(|_| (random.next() % 9) as usize * 100).collect();
-            let mut first = Blocks::new(again.all.iter().map(|block| block.lifetime));
+            let mut first = ArenaBlocks::new(again.all.iter().map(|block| block.lifetime));
             for blocks in [&mut again, &mut first] {
                 sizes.iter().enumerate().for_each(|(index, &bytes)| blocks.set_bytes(index, bytes));
             }
@@ -327,7 +328,7 @@ mod tests {
 
     #[test]
     fn calendars_know_who_lives_together() {
-        let Blocks { all, calendar, .. } = random_blocks(200, 30);
+        let ArenaBlocks { all, calendar, .. } = random_blocks(200, 30);
         for block in &all {
             let mut living = Vec::new();
             calendar.each_living(block.lifetime, |other| living.push(other));
@@ -340,7 +341,7 @@ mod tests {
     fn pairs_are_those_that_live_together() {
         let blocks = random_blocks(200, 30);
         let filled: Vec<_> = blocks.all.iter().filter(|block| block.bytes > 0).collect();
-        let pairs = |(i, a): (usize, &&Block)| filled[..i].iter().filter(|b| lives_with(a, b)).count();
+        let pairs = |(i, a): (usize, &&ArenaBlock)| filled[..i].iter().filter(|b| lives_with(a, b)).count();
         let expected: usize = filled.iter().enumerate().map(pairs).sum();
         // Of those that begin together some count as half a pair with themselves.
         assert!((expected..=expected + filled.len()).contains(&blocks.pairs()), "{} for {expected}", blocks.pairs());

@@ -77,7 +77,7 @@ impl Region {
         let result = graph.nodes[host].outputs[0];
         let Descriptor { dtype, shape } = graph.descriptor(result);
         let mut region = Region { chain: Chain::default(), members: Vec::new() };
-        let mut inside: Vec<(ValueId, Operand)> = vec![(result, region.chain.operand(result))];
+        let mut inside: Vec<(ValueId, ChainOperand)> = vec![(result, region.chain.operand(result))];
         // How often values inside are read by nodes that are not members yet.
         let mut open = uses[result.index()];
         let mut next: BTreeSet<usize> = readers[result.index()].iter().copied().collect();
@@ -94,7 +94,7 @@ impl Region {
                 let known = inside.iter().find(|(other, _)| other == id).map(|(_, operand)| *operand);
                 known.unwrap_or_else(|| chain.operand(*id))
             };
-            let operands: Vec<Operand> =
+            let operands: Vec<ChainOperand> =
                 node.inputs.iter().flatten().map(|id| operand(&mut region.chain, id)).collect();
             open -= node.inputs.iter().flatten().filter(|id| inside.iter().any(|(other, _)| other == *id)).count();
             let own = region.chain.append(&program, &operands);
@@ -124,7 +124,7 @@ pub fn fuse_chains(graph: &mut Graph) {
     for mut node in std::mem::take(&mut graph.nodes) {
         if let Some(own) = program(graph, &node) {
             let mut chain = Chain::default();
-            let mut absorbed: Vec<(usize, Operand)> = Vec::new();
+            let mut absorbed: Vec<(usize, ChainOperand)> = Vec::new();
             let mut operands = Vec::new();
             let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
             for (at, &id) in inputs.iter().enumerate() {
@@ -185,7 +185,7 @@ pub(super) fn program(graph: &Graph, node: &Node) -> Option<Fused> {
 
 /// Where an instruction of a chain finds an operand.
 #[derive(Clone, Copy)]
-enum Operand {
+enum ChainOperand {
     /// An operand of the whole chain.
     Outer(usize),
     /// The result of an instruction.
@@ -196,35 +196,35 @@ enum Operand {
 #[derive(Default)]
 struct Chain {
     inputs: Vec<ValueId>,
-    instructions: Vec<(Elementwise, Vec<Operand>, DataType)>,
+    instructions: Vec<(Elementwise, Vec<ChainOperand>, DataType)>,
 }
 
 impl Chain {
-    fn operand(&mut self, id: ValueId) -> Operand {
+    fn operand(&mut self, id: ValueId) -> ChainOperand {
         let known = self.inputs.iter().position(|&other| other == id);
-        Operand::Outer(known.unwrap_or_else(|| {
+        ChainOperand::Outer(known.unwrap_or_else(|| {
             self.inputs.push(id);
             self.inputs.len() - 1
         }))
     }
 
     /// Appends `program` with its operands taken from `operands`; gives its result.
-    fn append(&mut self, program: &Fused, operands: &[Operand]) -> Operand {
+    fn append(&mut self, program: &Fused, operands: &[ChainOperand]) -> ChainOperand {
         let start = self.instructions.len();
         for Instruction { op, operands: registers, dtype } in &program.instructions {
             let resolve = |&register: &usize| match register.checked_sub(program.inputs) {
                 None => operands[register],
-                Some(result) => Operand::Result(start + result),
+                Some(result) => ChainOperand::Result(start + result),
             };
             self.instructions.push((*op, registers.iter().map(resolve).collect(), *dtype));
         }
-        Operand::Result(self.instructions.len() - 1)
+        ChainOperand::Result(self.instructions.len() - 1)
     }
 
     /// Appends the program of `node`, if it is one that leaves room for some operands and instructions; gives its result.
-    fn absorb(&mut self, graph: &Graph, node: &Node, (operands, instructions): (usize, usize)) -> Option<Operand> {
+    fn absorb(&mut self, graph: &Graph, node: &Node, (operands, instructions): (usize, usize)) -> Option<ChainOperand> {
         let (program, size) = (program(graph, node)?, self.size());
-        let sources: Vec<Operand> = node.inputs.iter().flatten().map(|&id| self.operand(id)).collect();
+        let sources: Vec<ChainOperand> = node.inputs.iter().flatten().map(|&id| self.operand(id)).collect();
         let result = self.append(&program, &sources);
         if self.inputs.len() + operands > MAX_OPERANDS || self.instructions.len() + instructions > MAX_INSTRUCTIONS {
             self.truncate(size);
@@ -250,9 +250,9 @@ impl Chain {
 
     fn finish(self) -> (Fused, Vec<ValueId>) {
         let inputs = self.inputs.len();
-        let register = |operand: Operand| match operand {
-            Operand::Outer(index) => index,
-            Operand::Result(index) => inputs + index,
+        let register = |operand: ChainOperand| match operand {
+            ChainOperand::Outer(index) => index,
+            ChainOperand::Result(index) => inputs + index,
         };
         let instructions = self.instructions.into_iter().map(|(op, operands, dtype)| Instruction {
             op,

@@ -3,7 +3,7 @@
 //! outputs are computed in place in the bound tensors.
 
 use super::Granularity;
-use super::blocks::{Blocks, Lifetime};
+use super::blocks::{ArenaBlocks, Lifetime};
 use super::views::{View, view};
 use crate::ir::{Graph, Source, ValueId};
 
@@ -54,7 +54,7 @@ pub struct MemoryPlan {
     granularity: Granularity,
     /// Values that have a block in the arena, in the order of the blocks. Behind them come those of scratch memory.
     roots: Vec<usize>,
-    blocks: Blocks,
+    blocks: ArenaBlocks,
 }
 
 /// Which values share memory.
@@ -88,7 +88,7 @@ impl MemoryPlan {
         let roots: Vec<usize> = (0..lifetimes.len()).filter(in_arena).collect();
         let of_scratch = (0..graph.nodes.len()).map(|at| Lifetime { first: at, last: at });
         let of_values = roots.iter().filter_map(|&root| lifetimes[root]);
-        let blocks = Blocks::new(of_values.chain(of_scratch));
+        let blocks = ArenaBlocks::new(of_values.chain(of_scratch));
         MemoryPlan { places: Vec::new(), scratch: Vec::new(), arena: 0, aliasing, granularity, roots, blocks }
     }
 

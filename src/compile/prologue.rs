@@ -32,7 +32,7 @@ fn saves_bytes(graph: &Graph, producer: &Node, program: &Fused) -> bool {
 }
 
 /// What computes an operand, past what only changes its shape.
-struct Found {
+struct FoundPrologue {
     /// The element-wise node.
     producer: usize,
     /// What it computes of each element.
@@ -43,8 +43,8 @@ struct Found {
     way: Vec<ValueId>,
 }
 
-impl Found {
-    fn of(graph: &Graph, producers: &[Option<usize>], known: &[bool], operand: ValueId) -> Option<Found> {
+impl FoundPrologue {
+    fn of(graph: &Graph, producers: &[Option<usize>], known: &[bool], operand: ValueId) -> Option<FoundPrologue> {
         let mut way = vec![operand];
         while way.len() <= MAX_RESHAPES {
             let index = producers[way[way.len() - 1].index()]?;
@@ -55,7 +55,7 @@ impl Found {
             }
             let program = program(graph, node).or_else(|| blockwise(graph, node))?;
             let known = node.inputs.iter().flatten().all(|id| known[id.index()]);
-            return Some(Found { producer: index, program, known, way });
+            return Some(FoundPrologue { producer: index, program, known, way });
         }
         None
     }
@@ -100,7 +100,7 @@ pub fn weights(graph: &Graph, &Target { reads, .. }: &Target) -> HashSet<ValueId
             let fits = || match &node.op {
                 Api(Op::Reshape(_)) => computed[node.outputs[0].index()],
                 op if reads(op, operand) == Reads::Never => false,
-                _ => Found::of(graph, &producers, &known, id).is_some_and(|found| {
+                _ => FoundPrologue::of(graph, &producers, &known, id).is_some_and(|found| {
                     found.known && saves_bytes(graph, &graph.nodes[found.producer], &found.program)
                 }),
             };
@@ -110,7 +110,7 @@ pub fn weights(graph: &Graph, &Target { reads, .. }: &Target) -> HashSet<ValueId
     for node in &graph.nodes {
         for (operand, id) in node.inputs.iter().enumerate().filter_map(|(index, id)| Some((index, (*id)?))) {
             if reads(&node.op, operand) != Reads::Never
-                && let Some(found) = Found::of(graph, &producers, &known, id)
+                && let Some(found) = FoundPrologue::of(graph, &producers, &known, id)
                 && found.way.iter().all(|id| computed[id.index()] && known[id.index()])
             {
                 kept.extend(found.way);
@@ -133,7 +133,7 @@ pub fn fuse_prologues(graph: &mut Graph, &Target { reads, .. }: &Target) -> Resu
         for operand in 0..row {
             let node = &graph.nodes[index];
             let Some(id) = node.inputs[operand].filter(|_| reads(&node.op, operand) != Reads::Never) else { continue };
-            let Some(found) = Found::of(graph, &producers, &known, id) else { continue };
+            let Some(found) = FoundPrologue::of(graph, &producers, &known, id) else { continue };
             let alone = found.way.iter().all(|id| uses[id.index()] == 1);
             let own = node.reads().count();
             if !found.fits(graph, reads(&node.op, operand))
@@ -160,7 +160,7 @@ fn take(
     graph: &mut Graph,
     index: usize,
     operand: usize,
-    found: Found,
+    found: FoundPrologue,
     packed: &mut HashMap<ValueId, Option<ValueId>>,
 ) -> Result<()> {
     let origins: Vec<u32> = std::mem::take(&mut graph.nodes[found.producer].origins);

@@ -222,7 +222,7 @@ struct Input {
 }
 
 /// What was found of a product.
-struct Found {
+struct FoundProduct {
     op: Quantized,
     input: Input,
     filter: Filter,
@@ -241,7 +241,7 @@ fn fuse(graph: &mut Graph) -> Result<()> {
         node.reads().for_each(|id| readers[id.index()] = Some(index));
     }
     let search = Search { graph, uses: &uses, producers: &producers, readers: &readers };
-    let mut all: Vec<Option<Found>> = (0..graph.nodes.len()).map(|_| None).collect();
+    let mut all: Vec<Option<FoundProduct>> = (0..graph.nodes.len()).map(|_| None).collect();
     for index in 0..graph.nodes.len() {
         if let Some(found) = search.product(index)? {
             let last = *found.nodes.last().expect("the product is one");
@@ -270,7 +270,7 @@ fn fuse(graph: &mut Graph) -> Result<()> {
 }
 
 /// Adds the operator that was `found` in place of `node`; gives its place.
-fn emit(graph: &mut Graph, node: Node, found: &Found, nodes: &mut Vec<Node>) -> Result<usize> {
+fn emit(graph: &mut Graph, node: Node, found: &FoundProduct, nodes: &mut Vec<Node>) -> Result<usize> {
     let channels = found.filter.scales.len() as u32;
     let bytes: Vec<u8> = found.filter.scales.iter().flat_map(|x| x.to_le_bytes()).collect();
     let scales = graph.add_constant(Descriptor::new(DataType::Float32, [channels]), &bytes)?;
@@ -339,7 +339,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// The quantised product that the node at `index` is the product of.
-    fn product(&self, index: usize) -> Result<Option<Found>> {
+    fn product(&self, index: usize) -> Result<Option<FoundProduct>> {
         let node = &self.graph.nodes[index];
         let Some(product) = kind(self.graph, node) else { return Ok(None) };
         let Some((input, scale)) = self.input(&product, node.inputs[0])? else { return Ok(None) };
@@ -355,7 +355,7 @@ impl Search<'_> {
         let depth = self.graph.descriptor(filter.bytes).elements() / channels;
         let Some(bias) = bias.filter(|_| depth <= MAX_DEPTH) else { return Ok(None) };
         let sources = vec![of_input, of_filter];
-        let mut found = Found { op, input, filter, bias, nodes: vec![index], sources };
+        let mut found = FoundProduct { op, input, filter, bias, nodes: vec![index], sources };
         self.follow(&mut found, depth)?;
         Ok(Some(found))
     }
@@ -430,7 +430,7 @@ impl Search<'_> {
     }
 
     /// Adds what alone reads the result: a bias, clamps, and `quantizeLinear`.
-    fn follow(&self, found: &mut Found, depth: usize) -> Result<()> {
+    fn follow(&self, found: &mut FoundProduct, depth: usize) -> Result<()> {
         let (channels, from_end) = (found.filter.scales.len(), found.channels_from_end());
         loop {
             let last = &self.graph.nodes[*found.nodes.last().expect("the product is one")];
@@ -492,7 +492,7 @@ impl Search<'_> {
     }
 }
 
-impl Found {
+impl FoundProduct {
     fn clamp(&mut self, min: f32, max: f32) {
         (self.op.min, self.op.max) = (self.op.min.max(min).min(max), self.op.max.max(min).min(max));
     }

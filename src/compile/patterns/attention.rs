@@ -1,7 +1,7 @@
 //! Attention: products of queries and keys, scaled and masked, their softmax, and its product with the values become one
 //! operator that never stores the scores, and reads and writes every matrix where it lies.
 
-use super::strided::{Factor, View, grouped, refined};
+use super::strided::{Factor, StridedView, grouped, refined};
 use super::{Facts, beside_scalar, scalar, two};
 use crate::dimension::Dim;
 use crate::ir::{Graph, ValueId};
@@ -16,7 +16,7 @@ const MAX_CHAIN: usize = 10;
 /// Makes attention that is written out one operator.
 pub fn fuse_attention(graph: &mut Graph) {
     let facts = Facts::of(graph);
-    let found: Vec<(usize, Found)> =
+    let found: Vec<(usize, FoundAttention)> =
         (0..graph.nodes.len()).filter_map(|index| Some((index, find(graph, &facts, index)?))).collect();
     let mut heirs = vec![None; graph.nodes.len()];
     let mut stays = vec![true; graph.nodes.len()];
@@ -52,7 +52,7 @@ pub fn fuse_attention(graph: &mut Graph) {
 }
 
 /// An attention, in place of the product with the values.
-struct Found {
+struct FoundAttention {
     op: Attention,
     inputs: Vec<ValueId>,
     output: ValueId,
@@ -71,7 +71,7 @@ struct Scores {
     parts: Vec<usize>,
 }
 
-fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
+fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<FoundAttention> {
     let node = &graph.nodes[index];
     if node.op != Api(Op::Matmul(crate::ops::matmul::Matmul)) || !node.epilogue.is_empty() {
         return None;
@@ -96,21 +96,21 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
     if out_rows != rows || out_batch.iter().copied().product::<Dim>() != score_batch.iter().copied().product::<Dim>() {
         return None;
     }
-    let operand = |view: View, id: ValueId, batch: &[Dim], size: [Dim; 2]| {
+    let operand = |view: StridedView, id: ValueId, batch: &[Dim], size: [Dim; 2]| {
         let shape = [batch, &size].concat();
-        readable(view, &shape).or_else(|| readable(View::whole(graph, id), &shape))
+        readable(view, &shape).or_else(|| readable(StridedView::whole(graph, id), &shape))
     };
-    let query = operand(View::scaled(graph, facts, query), query, score_batch, [rows, depth])?;
+    let query = operand(StridedView::scaled(graph, facts, query), query, score_batch, [rows, depth])?;
     // The second operand of the product is the transposition of the keys.
-    let mut key = operand(View::scaled(graph, facts, key), key, score_batch, [depth, keys])?;
+    let mut key = operand(StridedView::scaled(graph, facts, key), key, score_batch, [depth, keys])?;
     let end = key.dims.len();
     key.dims.swap(end - 2, end - 1);
-    let value = operand(View::of(graph, facts, value), value, out_batch, [keys, columns])?;
+    let value = operand(StridedView::of(graph, facts, value), value, out_batch, [keys, columns])?;
     let scale = scores.scale * query.scale * key.scale;
     let mut views = vec![query, key, value];
     let mut kinds = Vec::new();
     for (kind, mask, batch) in scores.masks.into_iter().rev() {
-        views.push(operand(View::of(graph, facts, mask), mask, &batch, [rows, keys])?);
+        views.push(operand(StridedView::of(graph, facts, mask), mask, &batch, [rows, keys])?);
         kinds.push(kind);
     }
     scores.parts.extend(views.iter().flat_map(|view| view.nodes.iter().copied()));
@@ -130,11 +130,11 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
     let op =
         Attention { batch, rows, keys, depth, columns, scale, query, key, value, masks, output, shape, empty_is_zero };
     let inputs = views[..views.len() - 1].iter().map(|view| view.root).collect();
-    Some(Found { op, inputs, output: target.id, parts: scores.parts, behind: target.nodes })
+    Some(FoundAttention { op, inputs, output: target.id, parts: scores.parts, behind: target.nodes })
 }
 
 /// A view of the dimensions `shape` whose last two dimensions are single loops.
-fn readable(view: View, shape: &[Dim]) -> Option<View> {
+fn readable(view: StridedView, shape: &[Dim]) -> Option<StridedView> {
     let view = view.broadcast(shape)?;
     view.stride(shape.len() - 2)?;
     view.stride(shape.len() - 1)?;
@@ -260,16 +260,16 @@ fn first_product(
 }
 
 /// Where the output of an attention goes.
-struct Target {
+struct Destination {
     id: ValueId,
-    view: View,
+    view: StridedView,
     nodes: Vec<usize>,
 }
 
 /// The value that the product `product` becomes through transposes and reshapes that nothing else reads in between, as
 /// far as its rows stay contiguous there.
-fn output(graph: &Graph, facts: &Facts, product: ValueId) -> Target {
-    let mut best = Target { id: product, view: View::whole(graph, product), nodes: Vec::new() };
+fn output(graph: &Graph, facts: &Facts, product: ValueId) -> Destination {
+    let mut best = Destination { id: product, view: StridedView::whole(graph, product), nodes: Vec::new() };
     let (mut id, mut nodes) = (product, Vec::new());
     for _ in 0..MAX_CHAIN {
         let is_output = graph.outputs.iter().any(|(_, output)| *output == id);
@@ -284,15 +284,15 @@ fn output(graph: &Graph, facts: &Facts, product: ValueId) -> Target {
         if matches!(node.op, Api(Op::Transpose(_)))
             && let Some(view) = inverse(graph, facts, id, product)
         {
-            best = Target { id, view, nodes: nodes.clone() };
+            best = Destination { id, view, nodes: nodes.clone() };
         }
     }
     best
 }
 
 /// Where the elements of `product` lie in `id`, a rearrangement of it, if its columns stay neighbours.
-fn inverse(graph: &Graph, facts: &Facts, id: ValueId, product: ValueId) -> Option<View> {
-    let view = View::of(graph, facts, id);
+fn inverse(graph: &Graph, facts: &Facts, id: ValueId, product: ValueId) -> Option<StridedView> {
+    let view = StridedView::of(graph, facts, id);
     if view.root != product {
         return None;
     }
@@ -303,7 +303,7 @@ fn inverse(graph: &Graph, facts: &Facts, id: ValueId, product: ValueId) -> Optio
     both.sort_by_key(|((_, stride), _)| std::cmp::Reverse(*stride));
     let shape = &graph.descriptor(product).shape;
     let dims = grouped(both.into_iter().map(|((size, _), stride)| (size, stride)).collect(), shape)?;
-    let inverse = View { root: id, offset: Dim::number(0), dims, scale: 1.0, nodes: Vec::new() };
+    let inverse = StridedView { root: id, offset: Dim::number(0), dims, scale: 1.0, nodes: Vec::new() };
     inverse.stride(shape.len() - 2)?;
     (inverse.stride(shape.len() - 1)? <= 1).then_some(inverse)
 }

@@ -24,7 +24,7 @@ pub fn fuse_normalizations(graph: &mut Graph) {
     graph.drop_replaced(heirs);
 }
 
-struct Found {
+struct FoundNormalization {
     op: Operation,
     inputs: Vec<Option<ValueId>>,
     /// Nodes in front that it does the work of, if nothing else needs them.
@@ -45,7 +45,7 @@ struct Normalized {
     nodes: Vec<usize>,
 }
 
-fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
+fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<FoundNormalization> {
     let normalized = normalized(graph, facts, &graph.nodes[index])?;
     let Normalized { dividend, squared, axes, epsilon, nodes: mut front } = normalized;
     let (mut id, mut inputs, mut behind) = (graph.nodes[index].outputs[0], Vec::new(), Vec::new());
@@ -93,7 +93,7 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<Found> {
     while inputs.last() == Some(&None) {
         inputs.pop();
     }
-    Some(Found { op, inputs, front, behind })
+    Some(FoundNormalization { op, inputs, front, behind })
 }
 
 /// The node that alone reads `id`, if it is `op` with an operand of the shape `row`, and that operand.

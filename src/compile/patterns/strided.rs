@@ -17,14 +17,14 @@ pub type Factor = (Dim, Dim);
 /// The elements of a value among those of another, its root. A dimension can be several loops of the root, outermost first;
 /// one of size 1 has none.
 #[derive(Clone, Debug, PartialEq)]
-pub struct View {
+pub struct StridedView {
     /// Whose elements they are.
     pub root: ValueId,
     /// The first one.
     pub offset: Dim,
     /// The loops of each dimension.
     pub dims: Vec<Vec<Factor>>,
-    /// The factor of the elements, for [`View::scaled`].
+    /// The factor of the elements, for [`StridedView::scaled`].
     pub scale: f64,
     /// The nodes in between.
     pub nodes: Vec<usize>,
@@ -66,26 +66,26 @@ pub fn grouped(factors: Vec<Factor>, shape: &[Dim]) -> Option<Vec<Vec<Factor>>> 
     rest.is_empty().then_some(dims)
 }
 
-impl View {
+impl StridedView {
     /// A value where it lies.
-    pub fn whole(graph: &Graph, id: ValueId) -> View {
+    pub fn whole(graph: &Graph, id: ValueId) -> StridedView {
         let shape = &graph.descriptor(id).shape;
         let factors = shape.iter().copied().zip(dim_strides(shape));
         let dims = factors.map(|factor| merged([factor])).collect();
-        View { root: id, offset: Dim::number(0), dims, scale: 1.0, nodes: Vec::new() }
+        StridedView { root: id, offset: Dim::number(0), dims, scale: 1.0, nodes: Vec::new() }
     }
 
     /// A value in what it is a rearrangement of, as far as its producers tell.
-    pub fn of(graph: &Graph, facts: &Facts, id: ValueId) -> View {
-        View::within(graph, facts, id, MAX_CHAIN, false)
+    pub fn of(graph: &Graph, facts: &Facts, id: ValueId) -> StridedView {
+        StridedView::within(graph, facts, id, MAX_CHAIN, false)
     }
 
-    /// As [`View::of`], also through products with a scalar that nothing else reads.
-    pub fn scaled(graph: &Graph, facts: &Facts, id: ValueId) -> View {
-        View::within(graph, facts, id, MAX_CHAIN, true)
+    /// As [`StridedView::of`], also through products with a scalar that nothing else reads.
+    pub fn scaled(graph: &Graph, facts: &Facts, id: ValueId) -> StridedView {
+        StridedView::within(graph, facts, id, MAX_CHAIN, true)
     }
 
-    fn within(graph: &Graph, facts: &Facts, id: ValueId, chain: usize, may_scale: bool) -> View {
+    fn within(graph: &Graph, facts: &Facts, id: ValueId, chain: usize, may_scale: bool) -> StridedView {
         let moved = || {
             let (index, node) = facts.producer(graph, id).filter(|_| chain > 0)?;
             if !node.epilogue.is_empty() {
@@ -95,28 +95,28 @@ impl View {
                 true => ((*node.inputs.first()?)?, None),
                 false => factor(graph, node).filter(|_| may_scale && facts.uses[id.index()] == 1)?,
             };
-            let mut view = View::within(graph, facts, input, chain - 1, may_scale);
+            let mut view = StridedView::within(graph, facts, input, chain - 1, may_scale);
             view.nodes.push(index);
             match factor {
-                Some(factor) => Some(View { scale: view.scale * factor, ..view }),
+                Some(factor) => Some(StridedView { scale: view.scale * factor, ..view }),
                 None => view.through(graph, node, id),
             }
         };
-        moved().unwrap_or_else(|| View::whole(graph, id))
+        moved().unwrap_or_else(|| StridedView::whole(graph, id))
     }
 
     /// The output `id` of `node`, whose first operand is this view.
-    fn through(self, graph: &Graph, node: &Node, id: ValueId) -> Option<View> {
+    fn through(self, graph: &Graph, node: &Node, id: ValueId) -> Option<StridedView> {
         let shape = graph.descriptor(id).shape.clone();
         let input = node.inputs.first().copied().flatten()?;
         match &node.op {
             Api(Op::Elementwise(Elementwise::Identity)) => Some(self),
             Api(Op::Transpose(op)) => {
                 let dims = op.axes(shape.len()).into_iter().map(|axis| self.dims[axis].clone()).collect();
-                Some(View { dims, ..self })
+                Some(StridedView { dims, ..self })
             }
             Api(Op::Reshape(_)) => {
-                Some(View { dims: grouped(self.dims.into_iter().flatten().collect(), &shape)?, ..self })
+                Some(StridedView { dims: grouped(self.dims.into_iter().flatten().collect(), &shape)?, ..self })
             }
             Api(Op::Expand(_)) => self.broadcast(&shape),
             Api(Op::Slice(op)) => self.window(&op.starts, op.strides.as_deref(), &shape),
@@ -132,7 +132,7 @@ impl View {
     }
 
     /// The part of the dimensions `shape` from `starts` on, every `steps`-th element of a dimension.
-    fn window(mut self, starts: &[Dim], steps: Option<&[u32]>, shape: &[Dim]) -> Option<View> {
+    fn window(mut self, starts: &[Dim], steps: Option<&[u32]>, shape: &[Dim]) -> Option<StridedView> {
         for (axis, factors) in self.dims.iter_mut().enumerate() {
             let (start, step) = (starts[axis], steps.map_or(1, |steps| steps[axis]));
             let whole: Dim = factors.iter().map(|(size, _)| *size).product();
@@ -147,7 +147,7 @@ impl View {
     }
 
     /// Repeated to the dimensions `shape`; `None` if it does not broadcast to them.
-    pub fn broadcast(self, shape: &[Dim]) -> Option<View> {
+    pub fn broadcast(self, shape: &[Dim]) -> Option<StridedView> {
         let added = shape.len().checked_sub(self.dims.len())?;
         let mut dims = vec![Vec::new(); added];
         dims.extend(self.dims);
@@ -161,7 +161,7 @@ impl View {
             }
             *factors = vec![(size, Dim::number(0))];
         }
-        Some(View { dims, ..self })
+        Some(StridedView { dims, ..self })
     }
 
     /// The distance between neighbours of a dimension, if it is a single loop; 0 if it has one element.
@@ -229,7 +229,7 @@ mod tests {
 
     fn view(text: &str) -> (u32, Vec<Vec<(u32, u32)>>) {
         let graph = parse(text);
-        let view = View::of(&graph, &Facts::of(&graph), graph.outputs[0].1);
+        let view = StridedView::of(&graph, &Facts::of(&graph), graph.outputs[0].1);
         assert_eq!(view.root, graph.inputs[0].1);
         (view.offset.get(), listed(&view.dims))
     }
@@ -272,9 +272,9 @@ mod tests {
              output z = %5",
         );
         let facts = Facts::of(&graph);
-        let view = View::of(&graph, &facts, graph.outputs[1].1);
+        let view = StridedView::of(&graph, &facts, graph.outputs[1].1);
         assert_eq!((view.root, listed(&view.dims)), (graph.inputs[0].1, vec![vec![(2, 1), (4, 6)], vec![(3, 2)]]));
-        let view = View::of(&graph, &facts, graph.outputs[0].1);
+        let view = StridedView::of(&graph, &facts, graph.outputs[0].1);
         assert_eq!((view.root, view.offset.get()), (graph.inputs[0].1, 1));
     }
 
