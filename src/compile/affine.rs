@@ -392,7 +392,7 @@ mod tests {
              %3 = conv2d %1 %2
              output y = %3",
             "%0 = input x float32 [1, 3, 4, 5]
-             %1 = pad %0 beginningPadding=[0, 1, 1, 1] endingPadding=[0, 0, 1, 1] value=0.0
+             %1 = pad %0 beginningPadding=[0, 1, 1, 1] endingPadding=[0, 0, 1, 1]
              %2 = constant float32 [6, 4, 2, 2]
              %3 = conv2d %1 %2
              output y = %3",

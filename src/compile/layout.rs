@@ -382,7 +382,7 @@ mod tests {
              %3 = conv2d %1 %2 inputLayout=nhwc
              %4, %5 = split %3 axis=3 splits=2
              %6 = concat %5 %4 axis=3
-             %7 = pad %6 beginningPadding=[0, 1, 2, 0] endingPadding=[0, 0, 1, 0] value=0.0
+             %7 = pad %6 beginningPadding=[0, 1, 2, 0] endingPadding=[0, 0, 1, 0]
              %8 = slice %7 sizes=[1, 5, 6, 4] starts=[0, 2, 3, 1]
              %9 = resample2d %8 axes=[1, 2] scales=[2.0, 1.0]
              %10 = softmax %9 axis=3
