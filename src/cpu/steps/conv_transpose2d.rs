@@ -3,9 +3,12 @@
 //! Output positions with the same residue by the strides form a *phase*. Within one phase every position reads
 //! the same taps, at input positions one apart: a plain convolution with step 1 and some of the taps. So no
 //! product is wasted on the zeros between input elements, and every output is one sum in a fixed order.
+//!
+//! Where taps do not meet ([`Disjoint`]), no phase is needed: each row of the output is a product of its own.
 
 use super::Env;
-use super::convolution::ConvolutionShape;
+use super::convolution::ConvTranspose2dShape;
+use super::disjoint::Disjoint;
 use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::{Addend, Epilogue, Tail};
@@ -20,30 +23,12 @@ use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::{Buffer, check_room};
-use crate::ops::conv_transpose2d::TransposedFilterLayout;
 use crate::with_floats;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The numbers of a transposed convolution. Pairs are rows, then columns.
-///
-/// Input element `(y, x)` adds `filter[tap y][tap x]` times itself to output element
-/// `(y * strides + tap y * dilations - padding, ...)`. Positions outside of the input count as zeros that take
-/// part in the products: an infinite or NaN weight over them makes NaN.
-pub type ConvTranspose2dShape = ConvolutionShape<TransposedFilterLayout>;
-
 impl ConvTranspose2dShape {
-    /// Distance between output channels, input channels, rows and columns of the filter.
-    fn filter_strides(&self) -> [usize; 4] {
-        let (i, [_, o], [h, w]) = (self.channels[0], self.group(), self.filter);
-        match self.layout {
-            TransposedFilterLayout::Iohw => [h * w, o * h * w, w, 1],
-            TransposedFilterLayout::Hwoi => [i, 1, w * o * i, o * i],
-            TransposedFilterLayout::Ohwi => [h * w * i, 1, w * i, i],
-        }
-    }
-
     /// The first output position, along one axis, of each residue that a tap of the filter meets.
     fn residues(&self, axis: usize) -> Vec<usize> {
         let (stride, padding) = (self.strides[axis] as i64, self.padding[axis] as i64);
@@ -148,8 +133,10 @@ pub struct ConvTranspose2dStep {
     phases: Vec<Phase>,
     /// Whether the phases cover the output; elsewhere the sums are 0.
     complete: bool,
-    /// The filters of each phase of each group, when it is constant.
+    /// The filters of each phase of each group, when it is constant and taps meet.
     packed: Vec<Panels>,
+    /// The constant filter of taps that do not meet.
+    disjoint: Option<Disjoint>,
     /// The tiles of each image and group.
     grid: Grid,
     /// Output rows of a tile, at most.
@@ -183,9 +170,9 @@ impl ConvTranspose2dStep {
         }
         let pixels = Cut::new(high * wide, wide, strips.parts());
         let (rows, cols) = if shape.channels_last { (pixels, channels) } else { (channels, pixels) };
-        let (packed, strip) = (Vec::new(), strips.largest());
+        let (packed, disjoint, strip) = (Vec::new(), None, strips.largest());
         let grid = Grid { rows, cols };
-        Ok(ConvTranspose2dStep { shape, dtype, isa, threads, phases, complete, packed, grid, strip })
+        Ok(ConvTranspose2dStep { shape, dtype, isa, threads, phases, complete, packed, disjoint, grid, strip })
     }
 
     /// Packs a constant filter; [`run`](Self::run) no longer reads its elements.
@@ -194,6 +181,10 @@ impl ConvTranspose2dStep {
     /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
     /// read.
     pub fn prepack(&mut self, filter: Weights) -> Result<()> {
+        if Disjoint::fits(&self.shape) {
+            self.disjoint = Some(Disjoint::new(self.isa, self.threads, &self.shape, self.dtype, filter)?);
+            return Ok(());
+        }
         let width = if self.shape.channels_last { tile_size(self.isa).cols } else { 1 };
         let lanes = self.shape.group()[1];
         let mut packed = Vec::with_capacity(self.shape.groups * self.phases.len());
@@ -233,12 +224,17 @@ impl ConvTranspose2dStep {
 
     /// The `f32` elements of scratch that [`run`](Self::run) needs.
     pub fn scratch_len(&self) -> usize {
-        self.slot() * self.threads
+        self.disjoint.as_ref().map_or_else(|| self.slot() * self.threads, Disjoint::scratch_len)
     }
 
     /// The memory of the packed filter.
     pub fn packed(&self) -> impl Iterator<Item = &Arc<Buffer>> {
-        self.packed.iter().map(Panels::buffer)
+        self.packed.iter().chain(self.disjoint.iter().flat_map(Disjoint::panels)).map(Panels::buffer)
+    }
+
+    /// The name of the kernel that computes it.
+    pub fn kernel(&self) -> &'static str {
+        if self.disjoint.is_some() { "convTranspose2d gemm" } else { "convTranspose2d im2col" }
     }
 
     /// Computes the transposed convolution of the input with the filter, which is not read if it is packed; `bias` has one
@@ -257,6 +253,9 @@ impl ConvTranspose2dStep {
     ) {
         assert!(env.isa == self.isa && env.threads.count() <= self.threads);
         let input = input.expect("the input of a convolution");
+        if let Some(disjoint) = &self.disjoint {
+            return with_floats!(FloatsMut, out, out => disjoint.run(env, input, bias, tail, out, scratch));
+        }
         let work = ImageCall { step: self, input, filter, bias, tail, start: 0 };
         with_floats!(FloatsMut, out, out => work.run(env, out, scratch));
     }
@@ -394,6 +393,7 @@ impl ImageCall<'_> {
 mod tests {
     use super::super::testing::*;
     use super::*;
+    use crate::ops::conv_transpose2d::TransposedFilterLayout;
     use half::f16;
     use proptest::prelude::*;
 
@@ -513,6 +513,9 @@ mod tests {
             shape(1, [3, 5], [4, 6], [3, 3], [1, 1], [1, 1], [0; 4], 0),
             shape(1, [3, 13], [5, 5], [2, 2], [2, 2], [1, 1], [0; 4], 0),
             shape(2, [3, 2], [5, 7], [4, 4], [2, 2], [1, 1], [1; 4], 0),
+            // Taps that do not meet.
+            shape(1, [3, 35], [5, 6], [2, 2], [2, 2], [1, 1], [0; 4], 0),
+            shape(1, [130, 5], [3, 7], [1, 3], [1, 3], [1, 1], [0; 4], 0),
             // Phases without any tap.
             shape(1, [2, 33], [3, 4], [1, 2], [3, 3], [1, 1], [0; 4], 2),
             shape(3, [1, 1], [4, 3], [3, 2], [2, 3], [2, 3], [1, 2, 3, 0], 1),

@@ -1,5 +1,7 @@
 //! What convolution and transposed convolution have in common.
 
+use crate::ops::conv_transpose2d::TransposedFilterLayout;
+
 /// The numbers of a convolution, of either kind; `Layout` orders the dimensions of its filter. Pairs are rows, then
 /// columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,5 +41,24 @@ impl<Layout> ConvolutionShape<Layout> {
     pub(super) fn input_strides(&self) -> [usize; 3] {
         let ([h, w], c) = (self.input, self.channels[0]);
         if self.channels_last { [1, w * c, c] } else { [h * w, w, 1] }
+    }
+}
+
+/// The numbers of a transposed convolution. Pairs are rows, then columns.
+///
+/// Input element `(y, x)` adds `filter[tap y][tap x]` times itself to output element
+/// `(y * strides + tap y * dilations - padding, ...)`. Positions outside of the input count as zeros that take
+/// part in the products: an infinite or NaN weight over them makes NaN.
+pub type ConvTranspose2dShape = ConvolutionShape<TransposedFilterLayout>;
+
+impl ConvTranspose2dShape {
+    /// Distance between output channels, input channels, rows and columns of the filter.
+    pub(super) fn filter_strides(&self) -> [usize; 4] {
+        let (i, [_, o], [h, w]) = (self.channels[0], self.group(), self.filter);
+        match self.layout {
+            TransposedFilterLayout::Iohw => [h * w, o * h * w, w, 1],
+            TransposedFilterLayout::Hwoi => [i, 1, w * o * i, o * i],
+            TransposedFilterLayout::Ohwi => [h * w * i, 1, w * i, i],
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Matrix products and convolutions, for both floating-point types and with what follows them.
 
-use super::conv_transpose2d::{ConvTranspose2dShape, ConvTranspose2dStep};
+use super::conv_transpose2d::ConvTranspose2dStep;
 use super::conv2d::{Conv2dShape, Conv2dStep};
+use super::convolution::ConvTranspose2dShape;
 use super::convolution::ConvolutionShape;
 use super::epilogue::{EpilogueStep, Following, is_vector_along};
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
@@ -102,7 +103,7 @@ impl Run for DenseStep {
         match &*self.dense {
             Dense::Matmul(step) => step.kernel(),
             Dense::Conv2d(step) => step.kernel(),
-            Dense::ConvTranspose2d(_) => "convTranspose2d im2col",
+            Dense::ConvTranspose2d(step) => step.kernel(),
         }
     }
 

@@ -9,6 +9,7 @@ pub mod conv_transpose2d;
 pub mod convolution;
 pub mod cumulative_sum;
 pub mod dense;
+mod disjoint;
 pub mod elementwise;
 pub mod epilogue;
 pub mod gru;

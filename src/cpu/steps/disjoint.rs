@@ -1,0 +1,136 @@
+//! Transposed convolution whose taps do not meet, as of 2x2 with strides 2: each input element makes a rectangle of its own.
+//!
+//! With channels last, the row of the output that comes from one row of the input and one row of the filter is the product
+//! `[input columns][input channels] * [input channels][filter columns, output channels]`, in place.
+
+use super::Env;
+use super::convolution::ConvTranspose2dShape;
+use crate::cpu::kernels::float::{Float, Floats};
+use crate::cpu::product::columns::Columns;
+use crate::cpu::product::finish::{Addend, Epilogue, Tail};
+use crate::cpu::product::frame::{Cutting, Product};
+use crate::cpu::product::panels::{Layout, Panels};
+use crate::cpu::product::rows::{PatchMatrix, Rows, Strided};
+use crate::cpu::product::tile::tile_size;
+use crate::cpu::schedule::partition::Grid;
+use crate::cpu::schedule::tiles::{Matrices, Tiles};
+use crate::cpu::simd::Isa;
+use crate::cpu::weights::Weights;
+use crate::dtype::DataType;
+use crate::error::Result;
+use std::borrow::Cow;
+
+/// Such a transposed convolution with its filter.
+pub struct Disjoint {
+    isa: Isa,
+    threads: usize,
+    cutting: Cutting,
+    grid: Grid,
+    /// Output channels.
+    channels: usize,
+    /// Of each row of the filter: the columns are its taps, and of each the output channels.
+    panels: Vec<Panels>,
+}
+
+impl Disjoint {
+    /// Whether a transposed convolution is one.
+    pub fn fits(shape: &ConvTranspose2dShape) -> bool {
+        let along = |axis: usize| {
+            let (filter, stride) = (shape.filter[axis], shape.strides[axis]);
+            filter == stride
+                && (filter == 1 || shape.dilations[axis] == 1)
+                && shape.padding[axis] == 0
+                && shape.output[axis] == shape.input[axis] * stride
+        };
+        shape.channels_last && shape.groups == 1 && along(0) && along(1)
+    }
+
+    /// Packs the filter. `dtype` is the type of the input and the output.
+    ///
+    /// # Errors
+    /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
+    /// read.
+    pub fn new(
+        isa: Isa,
+        threads: usize,
+        shape: &ConvTranspose2dShape,
+        dtype: DataType,
+        filter: Weights,
+    ) -> Result<Disjoint> {
+        let ([depth, channels], [high, wide]) = (shape.channels, shape.filter);
+        let [o, i, row, tap] = shape.filter_strides();
+        // Each column of the filter is an image whose pixels are the output channels.
+        let matrix = PatchMatrix {
+            channels: depth,
+            channels_first: false,
+            size: [1, channels],
+            image_stride: tap,
+            channel_stride: i,
+            strides: [0, o],
+            out: [1, channels],
+            step: [1, 1],
+            taps: [vec![0], vec![0]],
+        };
+        let width = tile_size(isa).cols;
+        let of_row = |index: usize| {
+            let layout = Layout::Patches(Cow::Borrowed(&matrix));
+            Panels::new(isa, filter.skip(index * row), layout, wide * channels, depth, width)
+        };
+        let panels = (0..high).map(of_row).collect::<Result<_>>()?;
+        let cutting = Cutting {
+            batches: shape.batches * shape.input[0] * high,
+            size: [shape.input[1], wide * channels, depth],
+            copies_rows: dtype != DataType::Float32,
+            packs_columns: dtype != DataType::Float32,
+            rereads: true,
+        };
+        Ok(Disjoint { isa, threads, cutting, grid: cutting.grid(isa, threads), channels, panels })
+    }
+
+    /// The packed filter.
+    pub fn panels(&self) -> &[Panels] {
+        &self.panels
+    }
+
+    /// The `f32` elements of scratch that [`run`](Self::run) needs: the bias under each column, and what each thread needs.
+    pub fn scratch_len(&self) -> usize {
+        self.cutting.size[1].next_multiple_of(16) + self.threads * self.cutting.scratch_len(self.isa, &self.grid)
+    }
+
+    /// Computes the transposed convolution of `input`; `bias` has one element per output channel.
+    ///
+    /// # Panics
+    /// If there are too few elements.
+    pub fn run<T: Float>(
+        &self,
+        env: &Env,
+        input: Floats,
+        bias: Option<Floats>,
+        tail: Tail,
+        out: &mut [T],
+        scratch: &mut [f32],
+    ) {
+        let Cutting { batches, size: [rows, cols, depth], .. } = self.cutting;
+        let (biases, scratch) = scratch.split_at_mut(cols.next_multiple_of(16));
+        let addend = bias.map(|bias| {
+            for biases in biases[..cols].chunks_exact_mut(self.channels) {
+                bias.widen(self.isa, biases);
+            }
+            Addend { data: Floats::F32(biases), row_stride: 0, col_stride: 1, beta: 1.0 }
+        });
+        let epilogue = Epilogue { alpha: 1.0, addend, tail };
+        let matrices = Matrices { batches, batch_stride: rows * cols, rows, row_stride: cols, cols };
+        let cost = batches * rows * cols * depth;
+        Tiles::new(out, matrices, self.grid).share(env.threads, cost, scratch, |tile, scratch| {
+            let (line, row) = (tile.batch / self.panels.len(), tile.batch % self.panels.len());
+            let data = input.after(line * rows * depth);
+            let product = Product {
+                isa: self.isa,
+                depth,
+                rows: Rows::Strided(Strided { data, lane_stride: depth, depth_stride: 1 }),
+                columns: Columns::Panels(&self.panels[row]),
+            };
+            product.compute(tile, &epilogue, scratch);
+        });
+    }
+}
