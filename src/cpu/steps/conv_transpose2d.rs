@@ -144,11 +144,51 @@ pub struct ConvTranspose2dStep {
 }
 
 impl ConvTranspose2dStep {
-    /// Plans the transposed convolution of elements of type `dtype` for `threads` threads at a level.
+    /// Plans the transposed convolution of elements of type `dtype` for `threads` threads at a level. A constant `filter` is
+    /// packed; [`run`](Self::run) does not read its elements.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the phases of a huge filter with huge strides.
-    pub fn new(isa: Isa, threads: usize, shape: ConvTranspose2dShape, dtype: DataType) -> Result<ConvTranspose2dStep> {
+    /// An `UnknownError` when there is no memory for the packed filter, or for the phases of a huge one with huge strides, an
+    /// `OperationError` when mapped weights cannot be read.
+    pub fn new(
+        isa: Isa,
+        threads: usize,
+        shape: ConvTranspose2dShape,
+        dtype: DataType,
+        filter: Option<Weights>,
+    ) -> Result<ConvTranspose2dStep> {
+        let (mut step, filter) = match filter {
+            Some(filter) if Disjoint::fits(&shape) => {
+                let disjoint = Some(Disjoint::new(isa, threads, &shape, dtype, filter)?);
+                let (phases, packed, grid) = (Vec::new(), Vec::new(), Grid::whole(0, 0));
+                let step = ConvTranspose2dStep {
+                    shape,
+                    dtype,
+                    isa,
+                    threads,
+                    phases,
+                    complete: true,
+                    packed,
+                    disjoint,
+                    grid,
+                    strip: 0,
+                };
+                (step, None)
+            }
+            filter => (ConvTranspose2dStep::of_phases(isa, threads, shape, dtype)?, filter),
+        };
+        if let Some(filter) = filter {
+            step.prepack(filter)?;
+        }
+        Ok(step)
+    }
+
+    fn of_phases(
+        isa: Isa,
+        threads: usize,
+        shape: ConvTranspose2dShape,
+        dtype: DataType,
+    ) -> Result<ConvTranspose2dStep> {
         let [high, wide] = shape.output;
         let [down, across] = [0, 1].map(|axis| shape.residues(axis));
         let complete = [&down, &across]
@@ -175,16 +215,7 @@ impl ConvTranspose2dStep {
         Ok(ConvTranspose2dStep { shape, dtype, isa, threads, phases, complete, packed, disjoint, grid, strip })
     }
 
-    /// Packs a constant filter; [`run`](Self::run) no longer reads its elements.
-    ///
-    /// # Errors
-    /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
-    /// read.
-    pub fn prepack(&mut self, filter: Weights) -> Result<()> {
-        if Disjoint::fits(&self.shape) {
-            self.disjoint = Some(Disjoint::new(self.isa, self.threads, &self.shape, self.dtype, filter)?);
-            return Ok(());
-        }
+    fn prepack(&mut self, filter: Weights) -> Result<()> {
         let width = if self.shape.channels_last { tile_size(self.isa).cols } else { 1 };
         let lanes = self.shape.group()[1];
         let mut packed = Vec::with_capacity(self.shape.groups * self.phases.len());
@@ -446,10 +477,8 @@ mod tests {
         for packed in [false, true] {
             let run = |env: &Env| {
                 let threads = env.threads.count();
-                let mut step = ConvTranspose2dStep::new(env.isa, threads, shape.clone(), T::DATA_TYPE).unwrap();
-                if packed {
-                    step.prepack(Weights::of_slice(&filter)).unwrap();
-                }
+                let constant = packed.then(|| Weights::of_slice(&filter));
+                let step = ConvTranspose2dStep::new(env.isa, threads, shape.clone(), T::DATA_TYPE, constant).unwrap();
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];
                 let double = |_: usize, xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);

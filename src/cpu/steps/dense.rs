@@ -175,12 +175,8 @@ impl Planning<'_> {
                 Dense::Conv2d(step)
             }
             DenseShape::ConvTranspose2d(shape) => {
-                let mut step = ConvTranspose2dStep::new(isa, threads, shape, self.dtype)?;
-                if let Some(filter) = b {
-                    step.prepack(filter)?;
-                    packed.push(1);
-                }
-                Dense::ConvTranspose2d(step)
+                packed.extend(b.is_some().then_some(1));
+                Dense::ConvTranspose2d(ConvTranspose2dStep::new(isa, threads, shape, self.dtype, b)?)
             }
         })
     }
