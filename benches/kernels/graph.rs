@@ -20,9 +20,10 @@ pub fn best_run(text: &str, env: &Env) -> (f64, usize) {
     let mut values = HashMap::new();
     let mut next = 1u32;
     for (name, id) in &graph.inputs {
-        let tensor = Tensor::from_fn(graph.descriptor(*id), |_| {
+        let descriptor = graph.descriptor(*id);
+        let tensor = Tensor::from_fn(descriptor, |_| {
             next = next.wrapping_mul(1664525).wrapping_add(1013904223);
-            Number::Float((next >> 8) as f64 / (1 << 22) as f64 - 2.0)
+            Number::Float((next >> 8) as f64 / (1 << 22) as f64 - 2.0).cast(descriptor.dtype)
         });
         values.insert(name.clone(), Buffer::copy_of(&tensor.to_bytes()).expect("memory"));
     }

@@ -22,7 +22,7 @@ type Case = (&'static str, &'static str, &'static str, Option<fn() -> f64>);
 
 const MATRIX: [usize; 2] = [512, 768];
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 18] = [
     ("softmax [512, 768] of rows", "[512, 768]", "%8 = softmax %0 axis=1", Some(|| naive::rows(MATRIX, softmax))),
     (
         "softmax [1536, 128] of rows",
@@ -57,6 +57,10 @@ const CASES: [Case; 14] = [
         "%8 = reduceSum %0 axes=[1]",
         Some(|| naive::rows(MATRIX, |x, y| y[0] = x.iter().sum())),
     ),
+    ("reduceSum [32768, 12] of rows", "[32768, 12]", "%8 = reduceSum %0 axes=[1]", None),
+    ("reduceSum [16384, 24] of rows", "[16384, 24]", "%8 = reduceSum %0 axes=[1]", None),
+    ("reduceSum [8192, 50] of rows", "[8192, 50]", "%8 = reduceSum %0 axes=[1]", None),
+    ("reduceMax [32768, 12] of rows", "[32768, 12]", "%8 = reduceMax %0 axes=[1]", None),
     ("reduceSum [512, 768] of columns", "[512, 768]", "%8 = reduceSum %0 axes=[0]", None),
     ("reduceMean [1, 1280, 7, 7] of images", "[1, 1280, 7, 7]", "%8 = reduceMean %0 axes=[2, 3]", None),
     (

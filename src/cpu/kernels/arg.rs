@@ -75,8 +75,8 @@ impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
         let best = &mut best[..out.len()];
         out.fill(0);
         let mut buffer = [T::Lane::default(); WIDENED];
-        let mut row = 0;
-        nest.for_each_run(|offset| {
+        for (row, offset) in nest.runs().enumerate() {
+            let row = row as i32;
             let x = T::widen(simd, &x[start + offset..][..out.len()], &mut buffer);
             if row == 0 {
                 best.copy_from_slice(x);
@@ -86,7 +86,6 @@ impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
                 *best = if wins { x } else { *best };
                 *index = if wins { row } else { *index };
             }
-            row += 1;
-        });
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Copies between two strided layouts: slices, transposes, broadcasts, reversals, concatenations, and so on.
 
+use super::transpose::{SQUARE, transpose_small};
 use crate::cpu::schedule::shared::SharedMut;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::dtype::Element;
@@ -16,9 +17,6 @@ const TRANSPOSE_BLOCK: usize = 64;
 /// Elements that are copied as one item of work, when they lie together: large enough to make the bookkeeping
 /// invisible, and small enough to share a tensor of some ten thousand elements between threads.
 const COPY_BLOCK: usize = 4096;
-
-/// Elements along each side of the piece of a transposition that is held in registers.
-const SQUARE: usize = 8;
 
 /// The most lanes of a vector register.
 const MAX_LANES: usize = 16;
@@ -167,8 +165,8 @@ impl StridedCopy {
         let from = self.src_start.wrapping_add_signed(at.src);
         let to = self.dst_start + at.dst;
         match (self.plane, cols) {
-            (Plane::Transpose, _) if size_of::<T>() == 4 && self.cols.src > 0 && rows.min(cols) >= MAX_LANES => {
-                self.transpose_words(isa, src, from, dst, to, [rows, cols]);
+            (Plane::Transpose, _) if self.cols.src > 0 && rows.min(cols) >= min_side::<T>() => {
+                self.transpose_squares(isa, src, from, dst, to, [rows, cols]);
             }
             (Plane::Transpose, _) => self.transpose(src, from, dst, to, rows, cols),
             // A fixed length spares the call that copies a slice of any length: rows of 2 to 4 elements are common
@@ -221,9 +219,9 @@ impl StridedCopy {
         }
     }
 
-    /// As [`transpose`](Self::transpose) for elements of four bytes and a source that is read forwards, in squares of whole
-    /// vector registers.
-    fn transpose_words<T: Element>(
+    /// As [`transpose`](Self::transpose) for elements of up to four bytes, a source that is read forwards, and at least
+    /// [`min_side`] rows and columns.
+    fn transpose_squares<T: Element>(
         &self,
         isa: Isa,
         src: &[T],
@@ -236,9 +234,16 @@ impl StridedCopy {
         let (src_stride, dst_stride) = (self.cols.src.unsigned_abs(), self.rows.dst);
         assert!(from + (cols - 1) * src_stride + rows <= src.len());
         assert!(to + (rows - 1) * dst_stride + cols <= dst.len());
-        assert!(size_of::<T>() == size_of::<f32>() && align_of::<T>() == align_of::<f32>());
-        let (from, to) = (src.as_ptr().wrapping_add(from).cast(), dst.as_mut_ptr().wrapping_add(to).cast());
-        isa.run(TransposeWords { from, src_stride, to, dst_stride, size });
+        assert!(rows.min(cols) >= min_side::<T>());
+        let (from, to) = (src.as_ptr().wrapping_add(from), dst.as_mut_ptr().wrapping_add(to));
+        match size_of::<T>() {
+            // SAFETY: the first and last elements lie in the slices, all bits are elements of either type, and no thread copies
+            // the same ones.
+            1 => unsafe { transpose_small::<1>(from.cast(), src_stride, to.cast(), dst_stride, size) },
+            // SAFETY: as above.
+            2 => unsafe { transpose_small::<2>(from.cast(), src_stride, to.cast(), dst_stride, size) },
+            _ => isa.run(TransposeWords { from: from.cast(), src_stride, to: to.cast(), dst_stride, size }),
+        }
     }
 
     /// Copies `rows` rows of `cols` elements, where neighbours in a column are neighbours in the source: small
@@ -286,6 +291,15 @@ impl StridedCopy {
                 *o = column[row];
             }
         }
+    }
+}
+
+/// The fewest rows and columns of a transposition in squares that stay in registers.
+fn min_side<T>() -> usize {
+    match size_of::<T>() {
+        1 | 2 => SQUARE,
+        4 => MAX_LANES,
+        _ => usize::MAX,
     }
 }
 

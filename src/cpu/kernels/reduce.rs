@@ -15,6 +15,11 @@ pub const WIDTH: usize = 128;
 /// Accumulators of one contiguous run. Enough to hide the latency of additions: 4 vectors of 8 float64.
 const LANES: usize = 32;
 
+/// Rows of fewer than [`LANES`] elements that are transposed and reduced as columns: alone, each is a chain of additions.
+const TURNED: usize = 64;
+/// The fewest of them that this is worth it for.
+const MIN_TURNED: usize = 8;
+
 /// A dimension and its stride, in elements.
 type Dimension = (usize, usize);
 
@@ -30,6 +35,8 @@ pub struct Nest {
     run: usize,
     /// Length of the contiguous runs that are kept; 1 if the last dimension is reduced.
     columns: usize,
+    /// The loops over [`TURNED`] transposed rows, if they are short.
+    turned: Option<Box<Nest>>,
 }
 
 impl Nest {
@@ -42,13 +49,17 @@ impl Nest {
                 _ => merged.push((dim, reduced)),
             }
         }
-        let mut nest = Nest { kept: Vec::new(), reduced: Vec::new(), run: 1, columns: 1 };
+        let mut nest = Nest { kept: Vec::new(), reduced: Vec::new(), run: 1, columns: 1, turned: None };
         let Some((inner, flag)) = merged.pop() else { return nest };
         *(if flag { &mut nest.run } else { &mut nest.columns }) = inner;
         let mut stride = inner;
         for (dim, reduced) in merged.into_iter().rev() {
             (if reduced { &mut nest.reduced } else { &mut nest.kept }).insert(0, (dim, stride));
             stride *= dim;
+        }
+        if nest.reduced.is_empty() && (2..LANES).contains(&nest.run) {
+            let reduced = vec![(nest.run, TURNED)];
+            nest.turned = Some(Box::new(Nest { kept: Vec::new(), reduced, run: 1, columns: TURNED, turned: None }));
         }
         nest
     }
@@ -69,23 +80,10 @@ impl Nest {
         start
     }
 
-    /// Calls `work` with the offset of every run of an output.
+    /// The offset of every run of an output.
     #[inline(always)]
-    pub(super) fn for_each_run(&self, mut work: impl FnMut(usize)) {
-        let (mut index, mut offset) = ([0; MAX_RANK], 0);
-        'runs: loop {
-            work(offset);
-            for (axis, &(dim, stride)) in self.reduced.iter().enumerate().rev() {
-                index[axis] += 1;
-                offset += stride;
-                if index[axis] < dim {
-                    continue 'runs;
-                }
-                index[axis] = 0;
-                offset -= dim * stride;
-            }
-            return;
-        }
+    pub(super) fn runs(&self) -> Runs<'_> {
+        Runs { reduced: &self.reduced, index: [0; MAX_RANK], next: Some(0) }
     }
 
     /// Folds all elements of the output whose elements start at `start`.
@@ -99,11 +97,11 @@ impl Nest {
     ) -> F::Sum {
         let mut sum = F::NONE;
         let mut buffer = [T::Lane::default(); WIDENED];
-        self.for_each_run(|offset| {
+        for offset in self.runs() {
             for x in x[start + offset..][..self.run].chunks(T::CHUNK) {
                 sum = fold_slice::<S, T::Lane, F>(simd, sum, T::widen(simd, x, &mut buffer), shift);
             }
-        });
+        }
         sum
     }
 
@@ -125,12 +123,41 @@ impl Nest {
     ) {
         sums.fill(F::NONE);
         let mut buffer = [T::Lane::default(); WIDENED];
-        self.for_each_run(|offset| {
+        for offset in self.runs() {
             let x = T::widen(simd, &x[start + offset..][..sums.len()], &mut buffer);
             for ((sum, &x), &shift) in sums.iter_mut().zip(x).zip(shifts) {
                 *sum = F::add(simd, *sum, x, shift);
             }
-        });
+        }
+    }
+}
+
+/// Walks over the runs of an output. An iterator, because the body of a loop is compiled for the level of the kernel around it;
+/// a closure is not.
+pub(super) struct Runs<'a> {
+    reduced: &'a [Dimension],
+    index: [usize; MAX_RANK],
+    next: Option<usize>,
+}
+
+impl Iterator for Runs<'_> {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let offset = self.next.take()?;
+        let mut next = offset;
+        for (index, &(dim, stride)) in self.index.iter_mut().zip(self.reduced).rev() {
+            *index += 1;
+            next += stride;
+            if *index < dim {
+                self.next = Some(next);
+                break;
+            }
+            *index = 0;
+            next -= dim * stride;
+        }
+        Some(offset)
     }
 }
 
@@ -147,17 +174,30 @@ pub(super) fn fold_slice<S: Simd, T: Copy, F: Fold<T>>(simd: S, sum: F::Sum, x: 
             *lane = F::add(simd, *lane, x, shift);
         }
     }
-    for (lane, &x) in lanes.iter_mut().zip(tail) {
-        *lane = F::add(simd, *lane, x, shift);
-    }
-    let mut width = LANES;
-    while width > 1 {
-        width /= 2;
-        for i in 0..width {
-            lanes[i] = F::join(lanes[i], lanes[i + width]);
+    // Loops of known lengths become vector operations.
+    let (eights, rest) = tail.as_chunks::<8>();
+    for (lanes, eight) in lanes.as_chunks_mut::<8>().0.iter_mut().zip(eights) {
+        for (lane, &x) in lanes.iter_mut().zip(eight) {
+            *lane = F::add(simd, *lane, x, shift);
         }
     }
+    for (lane, &x) in lanes[8 * eights.len()..].iter_mut().zip(rest) {
+        *lane = F::add(simd, *lane, x, shift);
+    }
+    join_halves::<T, F, 16>(&mut lanes);
+    join_halves::<T, F, 8>(&mut lanes);
+    join_halves::<T, F, 4>(&mut lanes);
+    join_halves::<T, F, 2>(&mut lanes);
+    join_halves::<T, F, 1>(&mut lanes);
     F::join(sum, lanes[0])
+}
+
+/// Joins the first `HALF` lanes with those behind them.
+#[inline(always)]
+fn join_halves<T, F: Fold<T>, const HALF: usize>(lanes: &mut [F::Sum; LANES]) {
+    for i in 0..HALF {
+        lanes[i] = F::join(lanes[i], lanes[i + HALF]);
+    }
 }
 
 /// How elements of type `T` are folded.
@@ -438,6 +478,19 @@ impl<T: Stored, R: Reduction<T>> Kernel for Reduce<'_, T, R> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Reduce { nest, reduction, x, first, out } = self;
+        if let (Some(turned), MIN_TURNED..) = (&nest.turned, out.len()) {
+            let mut columns = [[T::default(); TURNED]; LANES];
+            let rows = x[first * nest.run..].chunks(TURNED * nest.run);
+            for (rows, out) in rows.zip(out.chunks_mut(TURNED)) {
+                for (r, row) in rows.chunks_exact(nest.run).take(out.len()).enumerate() {
+                    for (column, &x) in columns.iter_mut().zip(row) {
+                        column[r] = x;
+                    }
+                }
+                reduction.many(simd, turned, columns.as_flattened(), 0, out);
+            }
+            return;
+        }
         if nest.columns == 1 {
             for (index, out) in out.iter_mut().enumerate() {
                 *out = reduction.one(simd, nest, x, nest.start(first + index));

@@ -1,4 +1,4 @@
-//! Transposition of matrices of floats in squares that stay in registers.
+//! Transposition of matrices in squares that stay in registers.
 
 use crate::cpu::simd::Simd;
 
@@ -28,6 +28,61 @@ pub fn transpose<S: Simd>(
             let (from, to) = (from[r * from_stride + c..].as_ptr(), to[c * to_stride + r..].as_mut_ptr());
             // SAFETY: the square lies inside of both matrices, whose ends were checked above.
             unsafe { simd.transpose_ptr(from, from_stride, to, to_stride) };
+        }
+    }
+}
+
+/// Elements along each side of a square of [`transpose_small`].
+pub const SQUARE: usize = 8;
+
+/// `to[r * to_stride + c] = from[c * from_stride + r]` for elements of one or two bytes. There are at least [`SQUARE`] `rows` and
+/// `cols`.
+///
+/// # Safety
+/// All of these elements can be read and written.
+pub unsafe fn transpose_small<const BYTES: usize>(
+    from: *const [u8; BYTES],
+    from_stride: usize,
+    to: *mut [u8; BYTES],
+    to_stride: usize,
+    [rows, cols]: [usize; 2],
+) {
+    // The last squares overlap the ones before.
+    for row in (0..rows).step_by(SQUARE).map(|row| row.min(rows - SQUARE)) {
+        for col in (0..cols).step_by(SQUARE).map(|col| col.min(cols - SQUARE)) {
+            let mut square = [[0; BYTES]; SQUARE];
+            for (c, words) in square.iter_mut().enumerate() {
+                // SAFETY: 8 elements of the matrix are `BYTES` words of 8 bytes, and can be read.
+                *words = unsafe { from.add((col + c) * from_stride + row).cast::<[u64; BYTES]>().read_unaligned() };
+            }
+            turn(&mut square);
+            for (r, words) in square.iter().enumerate() {
+                // SAFETY: as above; they can be written.
+                unsafe { to.add((row + r) * to_stride + col).cast::<[u64; BYTES]>().write_unaligned(*words) };
+            }
+        }
+    }
+}
+
+/// Transposes a square of elements of `BYTES` bytes, as many words in each row: quarters of it change places, and then quarters
+/// of these.
+#[inline(always)]
+fn turn<const BYTES: usize>(square: &mut [[u64; BYTES]; SQUARE]) {
+    for distance in [4, 2, 1] {
+        let bits = distance * 8 * BYTES;
+        for upper in (0..SQUARE).filter(|row| row & distance == 0) {
+            let lower = upper + distance;
+            if bits == 64 {
+                (square[upper][BYTES - 1], square[lower][0]) = (square[lower][0], square[upper][BYTES - 1]);
+                continue;
+            }
+            let low_half = u64::MAX / ((1 << bits) + 1);
+            let (uppers, lowers) = square.split_at_mut(lower);
+            for (upper, lower) in uppers[upper].iter_mut().zip(&mut lowers[0]) {
+                let changed = (*upper >> bits ^ *lower) & low_half;
+                *lower ^= changed;
+                *upper ^= changed << bits;
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The step of `resample2d` with the mode `interpolate`.
+//! The step of `resample2d` with the mode `linear`.
 
 use super::{Env, Run};
 use crate::cpu::kernels::resample::{Interpolated, ResampleSizes, interpolate};
@@ -72,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn check_op(dtype: DataType, shape: &[u32], op: &str) {
-        let text = format!("%0 = input x {dtype} {shape:?}\n%1 = resample2d %0 mode=interpolate {op}\noutput y = %1");
+        let text = format!("%0 = input x {dtype} {shape:?}\n%1 = resample2d %0 mode=linear {op}\noutput y = %1");
         let tolerance = match dtype {
             // Two mixes of values below 4, each rounded three times by at most half a unit of 4.
             DataType::Float32 => Tolerance::ulps(4).or_absolute(6.0 * f32::EPSILON as f64),
