@@ -253,7 +253,7 @@ struct Part<'a> {
 #[inline(always)]
 fn opaque(mut pointer: *const f32) -> *const f32 {
     // SAFETY: there is no instruction.
-    unsafe { asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+    unsafe { asm!("/* {0} */", inout(reg) pointer, options(pure, readonly, nostack, preserves_flags)) };
     pointer
 }
 
