@@ -88,7 +88,7 @@ impl<'a> Lowering<'a> {
 
     /// The elements of the operand at `index`, if it is a constant.
     fn weights(&self, index: usize) -> Option<Weights<'a>> {
-        self.constant(index).map(|constant| Weights::of(constant, self.input(index).dtype))
+        self.constant(index).map(|constant| Weights::of(constant, self.input(index).dtype, Some(self.env.threads)))
     }
 
     /// Notes that the step keeps a packed copy of the operand at `index`, if it does.

@@ -2,6 +2,8 @@
 //! one buffer for all steps and graphs of the process that need the same bytes.
 
 use super::kernels::float::Floats;
+use super::schedule::pool::Threads;
+use super::schedule::shared::for_each_chunk;
 use crate::dtype::{DataType, Element};
 use crate::error::Result;
 use crate::ir::Constant;
@@ -21,6 +23,7 @@ pub struct Weights<'a> {
     source: Source<'a>,
     dtype: DataType,
     first: usize,
+    threads: Option<&'a Threads>,
 }
 
 #[derive(Clone, Copy)]
@@ -35,23 +38,32 @@ enum Source<'a> {
 pub struct Staging(Option<Buffer>);
 
 impl<'a> Weights<'a> {
-    /// The elements of `constant`, which are of type `dtype`.
-    pub fn of(constant: &'a Constant, dtype: DataType) -> Weights<'a> {
+    /// The elements of `constant`, which are of type `dtype`. `threads` pack them, or this thread alone.
+    pub fn of(constant: &'a Constant, dtype: DataType, threads: Option<&'a Threads>) -> Weights<'a> {
         let source = match constant {
             Constant::Owned(buffer) => Source::Memory(buffer),
             Constant::Mapped(window) => Source::Mapped(window),
         };
-        Weights { source, dtype, first: 0 }
+        Weights { source, dtype, first: 0, threads }
     }
 
     /// Elements in memory.
     pub fn of_slice<T: Element>(slice: &'a [T]) -> Weights<'a> {
-        Weights { source: Source::Slice(bytes_of(slice)), dtype: T::DATA_TYPE, first: 0 }
+        Weights { source: Source::Slice(bytes_of(slice)), dtype: T::DATA_TYPE, first: 0, threads: None }
     }
 
     /// The same without the first `count` elements.
     pub fn skip(self, count: usize) -> Weights<'a> {
         Weights { first: self.first + count, ..self }
+    }
+
+    /// Calls `work` with parts of `out` that cover it once, on the threads that pack: with the index of the first unit of
+    /// `unit` elements, and the elements of some units. `cost` is that of an element, in multiply-adds.
+    pub fn fill<T: Send>(&self, out: &mut [T], unit: usize, cost: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+        match self.threads {
+            Some(threads) => for_each_chunk(threads, out, unit, 1, cost.saturating_mul(unit), work),
+            None => work(0, out),
+        }
     }
 
     /// The type of the elements.

@@ -158,7 +158,7 @@ fn what_is_packed_is_packed_once_for_all_plans() {
     let (mapped, _file) = with_mapped_constants(&product(9, "float32"), 3);
     for graph in [product(7, "float32"), mapped] {
         let constant = graph.value(ValueId(1)).constant().unwrap();
-        let weights = Weights::of(constant, DataType::Float32);
+        let weights = Weights::of(constant, DataType::Float32, None);
         // One that no other test packs to.
         let form = ("this test", 96, 100);
         let first = weights.packed(&form, || Buffer::zeroed(40)).unwrap();
@@ -197,7 +197,7 @@ fn bytes_are_packed_once_for_all_plans() {
         let zeros = vec![3; 90];
         let (widths, sizes, strides) = ([lanes, vectors], [90, 100], [1, 90, 0, 0]);
         let form = ("int8", widths, sizes, 0, strides, [1, 100], &zeros);
-        let again = Weights::of(constant, DataType::Int8).packed(&form, || panic!("it is there")).unwrap();
+        let again = Weights::of(constant, DataType::Int8, None).packed(&form, || panic!("it is there")).unwrap();
         assert!(Arc::ptr_eq(panels, &again));
     }
 }

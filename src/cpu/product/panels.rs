@@ -24,6 +24,9 @@ use std::sync::Arc;
 /// `cargo bench --bench kernels` gave 70 to 90 % of the measured peak at 256^3 and 1024^3 on a busy Sapphire Rapids.
 const MAX_DEPTH_BLOCK: usize = 256;
 
+/// Multiply-adds that take as long as packing an element, which comes from memory.
+const COPY_COST: usize = 16;
+
 /// The length of the blocks that `depth` is cut into; the last one may be shorter. Depends on nothing else, so
 /// that every path sums in the same order.
 pub fn depth_block(depth: usize) -> usize {
@@ -152,8 +155,8 @@ impl Panels {
                 let filling =
                     Filling { source: &source, piece: [&piece.lanes, &piece.depth], sizes: [lanes, depth, width] };
                 match dtype {
-                    DataType::Float16 => filling.fill(isa, elements_mut::<f16>(data.bytes_mut())),
-                    _ => filling.fill(isa, elements_mut::<f32>(data.bytes_mut())),
+                    DataType::Float16 => filling.fill(isa, &weights, elements_mut::<f16>(data.bytes_mut())),
+                    _ => filling.fill(isa, &weights, elements_mut::<f32>(data.bytes_mut())),
                 }
             }
             Ok(data)
@@ -252,23 +255,35 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    fn fill<T: Float>(&self, isa: Isa, data: &mut [T]) {
+    fn fill<T: Float>(&self, isa: Isa, weights: &Weights, data: &mut [T]) {
         let Filling { source, piece: [lanes, depth], sizes: [all, full_depth, width] } = *self;
         let padded = all.div_ceil(width) * width;
-        let mut room = vec![0.0; depth_block(full_depth) * width];
         for block in depth_blocks(full_depth) {
             let part = block.start.max(depth.start)..block.end.min(depth.end);
             if part.is_empty() {
                 continue;
             }
-            let panel = &mut room[..part.len() * width];
-            for start in lanes.clone().step_by(width) {
-                let end = (start + width).min(lanes.end);
-                let from = part.start - depth.start..part.end - depth.start;
-                source.pack(isa, start - lanes.start..end - lanes.start, from, width, panel);
-                let at = padded * block.start + start * block.len() + (part.start - block.start) * width;
-                narrow(isa, panel, &mut data[at..][..panel.len()]);
-            }
+            let len = width * block.len();
+            let panels =
+                &mut data[padded * block.start + lanes.start * block.len()..][..lanes.len().div_ceil(width) * len];
+            let within = (part.start - block.start) * width..(part.end - block.start) * width;
+            let from = part.start - depth.start..part.end - depth.start;
+            let pack = |first: usize, panels: &mut [T]| {
+                let mut room = Vec::new();
+                for (index, panel) in panels.chunks_exact_mut(len).enumerate() {
+                    let start = (first + index) * width;
+                    let lanes = start..(start + width).min(lanes.len());
+                    let panel = &mut panel[within.clone()];
+                    if let Some(panel) = T::as_f32_mut(panel) {
+                        source.pack(isa, lanes, from.clone(), width, panel);
+                        continue;
+                    }
+                    room.resize(panel.len(), 0.0);
+                    source.pack(isa, lanes, from.clone(), width, &mut room);
+                    narrow(isa, &room, panel);
+                }
+            };
+            weights.fill(panels, len, COPY_COST, pack);
         }
     }
 }
@@ -276,6 +291,7 @@ impl Filling<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::schedule::pool::Threads;
     use crate::ir::Constant;
     use crate::memory::{Backing, Mapped, bytes_of};
 
@@ -347,20 +363,22 @@ mod tests {
         check::<f16>();
     }
 
-    /// Packing in pieces gives what packing at once gives, from aligned and unaligned windows.
+    /// Packing in pieces, by any number of threads, gives what packing at once gives, from aligned and unaligned windows.
     fn check_pieces<T: Float>(layout: &Layout, [lanes, depth, width]: [usize; 3]) {
         let isa = Isa::best();
         let elements: Vec<T> =
             (0..layout.extent(lanes, depth)).map(|i| T::from_f32((i * 37 % 2039) as f32 - 1000.0)).collect();
         let owned = Constant::from(Buffer::copy_of(bytes_of(&elements)).unwrap());
-        let whole = Panels::new(isa, Weights::of(&owned, T::DATA_TYPE), layout.clone(), lanes, depth, width).unwrap();
+        let whole =
+            Panels::new(isa, Weights::of(&owned, T::DATA_TYPE, None), layout.clone(), lanes, depth, width).unwrap();
         let pieces = layout.pieces(lanes, depth, width, (4 << 20) / size_of::<T>());
         assert!(pieces.len() > 1, "{layout:?} is cut");
         for offset in [0, 1, 4, 6] {
             let bytes = [&vec![255; offset], bytes_of(&elements)].concat();
             let window = Mapped::new(Backing::of_bytes(bytes), offset..offset + owned.len()).unwrap();
             let mapped = Constant::Mapped(window);
-            let weights = Weights::of(&mapped, T::DATA_TYPE);
+            let threads = Threads::new(1 + offset).unwrap();
+            let weights = Weights::of(&mapped, T::DATA_TYPE, Some(&threads));
             let packed = Panels::new(isa, weights, layout.clone(), lanes, depth, width).unwrap();
             assert!(Arc::ptr_eq(packed.buffer(), whole.buffer()), "{layout:?}: the same bytes are one buffer");
         }

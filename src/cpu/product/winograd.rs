@@ -18,6 +18,7 @@ use super::tile::{Left, Multiply, Panel, multiply, tile_size};
 use crate::cpu::kernels::float::{Float, Floats, narrow};
 use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
+use crate::cpu::weights::Weights;
 use std::ops::Range;
 
 /// The outputs that are computed together.
@@ -141,17 +142,30 @@ impl Filters {
     ///
     /// # Panics
     /// If a slice is too short.
-    pub fn fill<T: Float>(self, outputs: Range<usize>, filter: &[T], strides: [usize; 4], out: &mut [f32]) {
+    pub fn fill<T: Float>(
+        self,
+        weights: &Weights,
+        outputs: Range<usize>,
+        filter: &[T],
+        strides: [usize; 4],
+        out: &mut [f32],
+    ) {
         let width = tile_size(self.isa).cols;
         let panel = self.tile.positions() * self.channels[0] * width;
-        let panels = out[outputs.start / width * panel..].chunks_exact_mut(panel);
-        for (start, out) in outputs.clone().step_by(width).zip(panels) {
-            let lanes = width.min(outputs.end - start);
-            let filter = &filter[(start - outputs.start) * strides[0]..];
-            self.isa.run(FillPanel { filters: self, filter, strides, lanes, width, out });
-        }
+        let panels = &mut out[outputs.start / width * panel..][..outputs.len().div_ceil(width) * panel];
+        weights.fill(panels, panel, FILL_COST, |first, panels| {
+            for (index, out) in panels.chunks_exact_mut(panel).enumerate() {
+                let start = (first + index) * width;
+                let lanes = width.min(outputs.len() - start);
+                let filter = &filter[start * strides[0]..];
+                self.isa.run(FillPanel { filters: self, filter, strides, lanes, width, out });
+            }
+        });
     }
 }
+
+/// Multiply-adds that take as long as an element of a transformed filter.
+const FILL_COST: usize = 64;
 
 struct FillPanel<'a, T> {
     filters: Filters,

@@ -181,7 +181,7 @@ impl Filter<'_> {
         let zeros: Vec<i16> = (first..first + columns).map(|channel| constants.zero(channel)).collect();
         let widths = [level.widths().lanes, level.widths().vectors];
         let form = ("int8", widths, [columns, depth], first, strides, taps, &zeros);
-        let data = Weights::of(constants.filter, constants.filter_type).packed(&form, || {
+        let data = Weights::of(constants.filter, constants.filter_type, None).packed(&form, || {
             let (filter, [_, i, h, w], [width, inputs]) = (constants.filter.buffer()?, strides, taps);
             let place = |k: usize| k % inputs * i + k / inputs / width * h + k / inputs % width * w;
             let places: Vec<usize> = (0..depth).map(place).collect();

@@ -132,7 +132,7 @@ impl WinogradPlan {
             for piece in layout.pieces(outputs, depth, width, data.piece_len()) {
                 let filter = data.piece(piece.elements, &mut staging)?;
                 let out = elements_mut(buffer.bytes_mut());
-                with_floats!(Floats, filter, filter => filters.fill(piece.lanes, filter, strides, out));
+                with_floats!(Floats, filter, filter => filters.fill(&data, piece.lanes, filter, strides, out));
             }
             Ok(buffer)
         })?;
