@@ -1,126 +1,86 @@
 //! Transposed convolution: `convTranspose2d` of the draft.
 //!
-//! Output positions with the same residue by the strides form a *phase*. Within one phase every position reads
-//! the same taps, at input positions one apart: a plain convolution with step 1 and some of the taps. So no
-//! product is wasted on the zeros between input elements, and every output is one sum in a fixed order.
-//!
-//! Where taps do not meet ([`Disjoint`]), no phase is needed: each row of the output is a product of its own.
+//! Each row of the filter is a product with the input pixels, whose results for the columns of the filter are added to the
+//! output where they belong: no product is wasted on zeros between input elements, and every output is one sum in the order of
+//! the filter. Where taps do not meet ([`Disjoint`]), there is nothing to add.
 
 use super::Env;
 use super::convolution::ConvTranspose2dShape;
 use super::disjoint::Disjoint;
 use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
 use crate::cpu::product::columns::Columns;
-use crate::cpu::product::finish::{Addend, Epilogue, Tail};
+use crate::cpu::product::finish::Tail;
 use crate::cpu::product::frame::{Cutting, Product};
 use crate::cpu::product::panels::{Layout, Panels};
-use crate::cpu::product::rows::{PatchMatrix, Patches, Rows};
+use crate::cpu::product::rows::{PatchMatrix, Patches, Rows, Strided};
 use crate::cpu::product::tile::tile_size;
 use crate::cpu::schedule::partition::{Cut, Grid};
 use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
-use crate::cpu::simd::Isa;
+use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::memory::{Buffer, check_room};
+use crate::memory::Buffer;
 use crate::with_floats;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-impl ConvTranspose2dShape {
-    /// The first output position, along one axis, of each residue that a tap of the filter meets.
-    fn residues(&self, axis: usize) -> Vec<usize> {
-        let (stride, padding) = (self.strides[axis] as i64, self.padding[axis] as i64);
-        let residue = |tap: usize| (tap as i64 * self.dilations[axis] as i64 - padding).rem_euclid(stride) as usize;
-        let mut residues: Vec<usize> =
-            (0..self.filter[axis]).map(residue).filter(|&residue| residue < self.output[axis]).collect();
-        residues.sort_unstable();
-        residues.dedup();
-        residues
-    }
+/// Results of a product that are not added yet, in floats: half of a second-level cache.
+const SUMS: usize = 1 << 16;
 
-    /// The output of one image.
-    fn matrices(&self) -> Matrices {
-        let ([_, group], pixels) = (self.group(), self.output[0] * self.output[1]);
-        if self.channels_last {
-            let row_stride = self.channels[1];
-            Matrices { batches: self.groups, batch_stride: group, rows: pixels, row_stride, cols: group }
-        } else {
-            let batch_stride = group * pixels;
-            Matrices { batches: self.groups, batch_stride, rows: group, row_stride: pixels, cols: pixels }
+/// The most input pixels of a product.
+const MAX_PIXELS: usize = 240;
+
+/// Output elements of a tile, at most: they are read and written once per row of the filter.
+const TILE: usize = 1 << 16;
+
+/// The fewest output columns of a tile that is cut between columns: input pixels at its borders are multiplied twice.
+const MIN_COLUMNS: usize = 128;
+
+/// Tiles for each thread.
+const TILES: usize = 4;
+
+/// One axis of a transposed convolution: input element `at` and tap `tap` meet in output element
+/// `at * stride + tap * dilation - padding`.
+#[derive(Clone, Copy)]
+struct Axis {
+    input: usize,
+    filter: usize,
+    stride: usize,
+    dilation: usize,
+    padding: usize,
+}
+
+impl Axis {
+    fn of(shape: &ConvTranspose2dShape, axis: usize) -> Axis {
+        Axis {
+            input: shape.input[axis],
+            filter: shape.filter[axis],
+            stride: shape.strides[axis],
+            dilation: shape.dilations[axis],
+            padding: shape.padding[axis],
         }
     }
-}
 
-/// The output positions with one residue, as a convolution with step 1.
-struct Phase {
-    /// The first output row and column.
-    first: [usize; 2],
-    /// The input under each position of the phase.
-    patches: PatchMatrix,
-    /// The taps of the filter in the same depth order.
-    filter: PatchMatrix,
-}
-
-impl Phase {
-    fn new(shape: &ConvTranspose2dShape, first: [usize; 2]) -> Phase {
-        // Of each tap that meets this residue: the input position under the first output, and the tap.
-        let meeting = [0, 1].map(|axis| {
-            let stride = shape.strides[axis] as isize;
-            (0..shape.filter[axis] as isize)
-                .map(|tap| (first[axis] + shape.padding[axis]) as isize - tap * shape.dilations[axis] as isize)
-                .enumerate()
-                .filter(|(_, distance)| distance.rem_euclid(stride) == 0)
-                .map(|(tap, distance)| (distance.div_euclid(stride), tap as isize))
-                .collect::<Vec<_>>()
-        });
-        let [channel_stride, row, col] = shape.input_strides();
-        let [channels, _] = shape.group();
-        let patches = PatchMatrix {
-            channels,
-            channels_first: !shape.channels_last,
-            size: shape.input,
-            image_stride: 0,
-            channel_stride,
-            strides: [row, col],
-            out: [0, 1].map(|axis| (shape.output[axis] - first[axis]).div_ceil(shape.strides[axis])),
-            step: [1, 1],
-            taps: meeting.each_ref().map(|taps| taps.iter().map(|tap| tap.0).collect()),
+    /// The input elements that meet `tap` in the output elements `outputs`.
+    fn inputs(self, tap: usize, outputs: &Range<usize>) -> Range<usize> {
+        let below = |output: usize| {
+            (output + self.padding).saturating_sub(tap * self.dilation).div_ceil(self.stride).min(self.input)
         };
-        let [o, i, row, col] = shape.filter_strides();
-        let filter = PatchMatrix {
-            size: shape.filter,
-            image_stride: o,
-            channel_stride: i,
-            strides: [row, col],
-            out: [1, 1],
-            taps: meeting.map(|taps| taps.iter().map(|tap| tap.1).collect()),
-            ..patches.clone()
-        };
-        Phase { first, patches, filter }
+        below(outputs.start)..below(outputs.end)
     }
 
-    /// Where the filter of one group starts.
-    fn group_start(&self, group: usize) -> usize {
-        group * self.filter.channels * self.filter.channel_stride
+    /// The input elements that meet any tap there.
+    fn inputs_of_all(self, outputs: &Range<usize>) -> Range<usize> {
+        self.inputs(self.filter - 1, outputs).start..self.inputs(0, outputs).end
     }
 
-    /// The rows of the phase that lie in the output rows `rows`.
-    fn rows(&self, stride: usize, rows: &Range<usize>) -> Range<usize> {
-        let below = |row: usize| row.saturating_sub(self.first[0]).div_ceil(stride);
-        below(rows.start)..below(rows.end)
+    /// Where input element `at` meets `tap`, of those that do.
+    fn output(self, at: usize, tap: usize) -> usize {
+        at * self.stride + tap * self.dilation - self.padding
     }
 }
-
-/// Output elements of a tile per output channel: enough columns for the product, few enough for the cache.
-const TILE_PIXELS: usize = 2048;
-
-/// Bytes of a phase with its lists of taps, and of its packed filter, at least.
-const PHASE_BYTES: usize = size_of::<Phase>() + 512;
-
-/// The most output channels of a tile.
-const TILE_CHANNELS: usize = 240;
 
 /// A transposed convolution, ready to run.
 pub struct ConvTranspose2dStep {
@@ -129,18 +89,17 @@ pub struct ConvTranspose2dStep {
     dtype: DataType,
     isa: Isa,
     threads: usize,
-    /// Those that have taps: no more than the filter has, however large the strides are.
-    phases: Vec<Phase>,
-    /// Whether the phases cover the output; elsewhere the sums are 0.
-    complete: bool,
-    /// The filters of each phase of each group, when it is constant and taps meet.
+    /// A row of the filter of one group: lanes are its taps and of each the output channels with channels last, otherwise the
+    /// output channels and of each its taps.
+    filter: PatchMatrix,
+    /// Each row of the filter of each group, when it is constant and taps meet.
     packed: Vec<Panels>,
     /// The constant filter of taps that do not meet.
     disjoint: Option<Disjoint>,
-    /// The tiles of each image and group.
+    /// With channels last, of the rows and columns of an image; otherwise of the channels of a group and the pixels.
     grid: Grid,
-    /// Output rows of a tile, at most.
-    strip: usize,
+    /// Input pixels of a product, at most.
+    pixels: usize,
 }
 
 impl ConvTranspose2dStep {
@@ -148,8 +107,8 @@ impl ConvTranspose2dStep {
     /// packed; [`run`](Self::run) does not read its elements.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the packed filter, or for the phases of a huge one with huge strides, an
-    /// `OperationError` when mapped weights cannot be read.
+    /// An `UnknownError` when there is no memory for the packed filter, an `OperationError` when mapped weights cannot be
+    /// read.
     pub fn new(
         isa: Isa,
         threads: usize,
@@ -157,105 +116,73 @@ impl ConvTranspose2dStep {
         dtype: DataType,
         filter: Option<Weights>,
     ) -> Result<ConvTranspose2dStep> {
-        let (mut step, filter) = match filter {
-            Some(filter) if Disjoint::fits(&shape) => {
-                let disjoint = Some(Disjoint::new(isa, threads, &shape, dtype, filter)?);
-                let (phases, packed, grid) = (Vec::new(), Vec::new(), Grid::whole(0, 0));
-                let step = ConvTranspose2dStep {
-                    shape,
-                    dtype,
-                    isa,
-                    threads,
-                    phases,
-                    complete: true,
-                    packed,
-                    disjoint,
-                    grid,
-                    strip: 0,
-                };
-                (step, None)
-            }
-            filter => (ConvTranspose2dStep::of_phases(isa, threads, shape, dtype)?, filter),
+        let ([channels, group], [_, wide]) = (shape.group(), shape.filter);
+        let [o, i, _, tap] = shape.filter_strides();
+        let (image_stride, column_stride, columns) = if shape.channels_last { (tap, o, group) } else { (o, tap, wide) };
+        let matrix = PatchMatrix {
+            channels,
+            channels_first: false,
+            size: [1, columns],
+            image_stride,
+            channel_stride: i,
+            strides: [0, column_stride],
+            out: [1, columns],
+            step: [1, 1],
+            taps: [vec![0], vec![0]],
         };
-        if let Some(filter) = filter {
-            step.prepack(filter)?;
+        let pixels = (SUMS / (group * wide)).clamp(1, MAX_PIXELS);
+        let grid = grid(&shape, threads);
+        let (packed, disjoint) = (Vec::new(), None);
+        let mut step =
+            ConvTranspose2dStep { shape, dtype, isa, threads, filter: matrix, packed, disjoint, grid, pixels };
+        match filter {
+            Some(filter) if Disjoint::fits(&step.shape) => {
+                step.disjoint = Some(Disjoint::new(isa, threads, &step.shape, dtype, filter)?);
+            }
+            Some(filter) => step.packed = step.prepack(filter)?,
+            None => {}
         }
         Ok(step)
     }
 
-    fn of_phases(
-        isa: Isa,
-        threads: usize,
-        shape: ConvTranspose2dShape,
-        dtype: DataType,
-    ) -> Result<ConvTranspose2dStep> {
-        let [high, wide] = shape.output;
-        let [down, across] = [0, 1].map(|axis| shape.residues(axis));
-        let complete = [&down, &across]
-            .iter()
-            .enumerate()
-            .all(|(axis, residues)| residues.len() == shape.strides[axis].min(shape.output[axis]));
-        check_room((down.len() * across.len()).saturating_mul(PHASE_BYTES))?;
-        let firsts = down.iter().flat_map(|&y| across.iter().map(move |&x| [y, x]));
-        let phases = firsts.map(|first| Phase::new(&shape, first)).collect();
-        let panel = if shape.channels_last { tile_size(isa).cols } else { 1 };
-        let channels = Cut::at_most(shape.group()[1], panel, TILE_CHANNELS);
-        let mut strips = Cut::at_most(high, 1, TILE_PIXELS / wide);
-        while threads > 1
-            && shape.groups * channels.parts() * strips.parts() < 3 * threads
-            && strips.largest() > shape.strides[0]
-            && strips.largest() * wide > 64
-        {
-            strips = Cut::new(high, 1, 2 * strips.parts());
-        }
-        let pixels = Cut::new(high * wide, wide, strips.parts());
-        let (rows, cols) = if shape.channels_last { (pixels, channels) } else { (channels, pixels) };
-        let (packed, disjoint, strip) = (Vec::new(), None, strips.largest());
-        let grid = Grid { rows, cols };
-        Ok(ConvTranspose2dStep { shape, dtype, isa, threads, phases, complete, packed, disjoint, grid, strip })
-    }
-
-    fn prepack(&mut self, filter: Weights) -> Result<()> {
+    fn prepack(&self, filter: Weights) -> Result<Vec<Panels>> {
+        let [depth, group] = self.shape.group();
         let width = if self.shape.channels_last { tile_size(self.isa).cols } else { 1 };
-        let lanes = self.shape.group()[1];
-        let mut packed = Vec::with_capacity(self.shape.groups * self.phases.len());
-        for group in 0..self.shape.groups {
-            for phase in &self.phases {
-                let weights = filter.skip(phase.group_start(group));
-                let layout = Layout::Patches(Cow::Borrowed(&phase.filter));
-                packed.push(Panels::new(self.isa, weights, layout, lanes, phase.filter.depth(), width)?);
-            }
-        }
-        self.packed = packed;
-        Ok(())
-    }
-
-    /// Scratch floats of a tile: the sums of one phase, the whole tile unless it is kept in the output, and
-    /// packed operands.
-    fn slot_parts(&self) -> [usize; 3] {
-        let [rows, cols] = self.grid.largest();
-        let channels = if self.shape.channels_last { cols } else { rows };
-        let pixels =
-            (self.strip.div_ceil(self.shape.strides[0])) * self.shape.output[1].div_ceil(self.shape.strides[1]);
-        let tile = if self.dtype == DataType::Float32 { 0 } else { rows * cols };
-        let (rows, cols) = if self.shape.channels_last { (pixels, channels) } else { (channels, pixels) };
-        // The blocks of a shallower phase can be longer than those of the deepest one.
-        let operands = |phase: &Phase| {
-            let size = [rows, cols, phase.filter.depth()];
-            let cutting = Cutting { batches: 1, size, copies_rows: true, packs_columns: true, rereads: false };
-            cutting.scratch_len(self.isa, &Grid::whole(rows, cols))
+        let rows = (0..self.shape.groups).flat_map(|group| (0..self.shape.filter[0]).map(move |row| (group, row)));
+        let pack = |(index, row)| {
+            let weights = filter.skip(self.filter_start(index, row));
+            let layout = Layout::Patches(Cow::Borrowed(&self.filter));
+            Panels::new(self.isa, weights, layout, group * self.shape.filter[1], depth, width)
         };
-        let operands = self.phases.iter().map(operands).max().unwrap_or(0);
-        [pixels * channels, tile, operands]
+        rows.map(pack).collect()
     }
 
-    fn slot(&self) -> usize {
-        self.slot_parts().iter().sum::<usize>().next_multiple_of(16)
+    /// Where row `row` of the filter of `group` starts.
+    fn filter_start(&self, group: usize, row: usize) -> usize {
+        let [_, input, height, _] = self.shape.filter_strides();
+        group * self.shape.group()[0] * input + row * height
+    }
+
+    /// Scratch floats of a thread: the sums of a product, the whole tile unless it is kept in the output, and operands.
+    fn slot_parts(&self) -> [usize; 3] {
+        let ([depth, group], [rows, cols]) = (self.shape.group(), self.grid.largest());
+        let lanes = self.shape.filter[1] * if self.shape.channels_last { group } else { rows };
+        let size = if self.shape.channels_last { [self.pixels, lanes] } else { [lanes, self.pixels] };
+        let cutting = Cutting {
+            batches: 1,
+            size: [size[0], size[1], depth],
+            copies_rows: true,
+            packs_columns: true,
+            rereads: false,
+        };
+        let tile = if self.dtype == DataType::Float32 { 0 } else { rows * cols };
+        [size[0] * size[1], tile, cutting.scratch_len(self.isa, &Grid::whole(size[0], size[1]))]
     }
 
     /// The `f32` elements of scratch that [`run`](Self::run) needs.
     pub fn scratch_len(&self) -> usize {
-        self.disjoint.as_ref().map_or_else(|| self.slot() * self.threads, Disjoint::scratch_len)
+        let slots = || self.slot_parts().iter().sum::<usize>().next_multiple_of(16) * self.threads;
+        self.disjoint.as_ref().map_or_else(slots, Disjoint::scratch_len)
     }
 
     /// The memory of the packed filter.
@@ -265,7 +192,7 @@ impl ConvTranspose2dStep {
 
     /// The name of the kernel that computes it.
     pub fn kernel(&self) -> &'static str {
-        if self.disjoint.is_some() { "convTranspose2d gemm" } else { "convTranspose2d im2col" }
+        if self.disjoint.is_some() { "convTranspose2d gemm" } else { "convTranspose2d taps" }
     }
 
     /// Computes the transposed convolution of the input with the filter, which is not read if it is packed; `bias` has one
@@ -287,135 +214,237 @@ impl ConvTranspose2dStep {
         if let Some(disjoint) = &self.disjoint {
             return with_floats!(FloatsMut, out, out => disjoint.run(env, input, bias, tail, out, scratch));
         }
-        let work = ImageCall { step: self, input, filter, bias, tail, start: 0 };
-        with_floats!(FloatsMut, out, out => work.run(env, out, scratch));
+        let call = TapCall { step: self, input, filter, bias, tail };
+        with_floats!(FloatsMut, out, out => call.run(env, out, scratch));
     }
 }
 
-/// One image at work.
-struct ImageCall<'a> {
+/// Tiles of the output: even, small enough for a cache, and some for each thread.
+fn grid(shape: &ConvTranspose2dShape, threads: usize) -> Grid {
+    let ([high, wide], [_, group]) = (shape.output, shape.group());
+    let most = (TILE / (wide * if shape.channels_last { shape.channels[1] } else { group })).max(1);
+    let wanted = if threads == 1 { 1 } else { TILES * threads };
+    let strips = |parallel: usize| Cut::new(high, 1, high.div_ceil(most).max(wanted.div_ceil(parallel)));
+    if shape.channels_last {
+        let rows = strips(shape.batches);
+        let across = wanted.div_ceil(shape.batches * rows.parts()).min(wide.div_ceil(MIN_COLUMNS));
+        return Grid { rows, cols: Cut::new(wide, 1, across).scaled(shape.channels[1]) };
+    }
+    let rows = strips(shape.batches * shape.groups);
+    let channels = Cut::new(group, 1, wanted.div_ceil(shape.batches * shape.groups * rows.parts()));
+    Grid { rows: channels, cols: rows.scaled(wide) }
+}
+
+/// The operands at work.
+struct TapCall<'a> {
     step: &'a ConvTranspose2dStep,
-    /// The image and those that follow it.
     input: Floats<'a>,
     filter: Option<Floats<'a>>,
     bias: Option<Floats<'a>>,
     tail: Tail<'a>,
-    /// The place of its first output in the whole output.
-    start: usize,
 }
 
-impl ImageCall<'_> {
+impl TapCall<'_> {
     fn run<T: Float>(&self, env: &Env, out: &mut [T], scratch: &mut [f32]) {
-        let (step, shape) = (self.step, &self.step.shape);
-        let [input_len, out_len] = [
-            shape.channels[0] * shape.input[0] * shape.input[1],
-            shape.channels[1] * shape.output[0] * shape.output[1],
-        ];
-        let taps = shape.filter[0] * shape.filter[1] / (shape.strides[0] * shape.strides[1]) + 1;
-        let cost = out_len * taps * shape.group()[0];
-        for (image, out) in out.chunks_exact_mut(out_len).take(shape.batches).enumerate() {
-            let work = ImageCall { input: self.input.after(image * input_len), start: image * out_len, ..*self };
-            Tiles::new(out, shape.matrices(), step.grid).share(env.threads, cost, scratch, |tile, scratch| {
-                work.tile(tile, scratch);
-            });
-        }
+        let shape = &self.step.shape;
+        let ([_, group], [high, wide], channels) = (shape.group(), shape.output, shape.channels[1]);
+        let matrices = match shape.channels_last {
+            true => {
+                let row = wide * channels;
+                Matrices { batches: shape.batches, batch_stride: high * row, rows: high, row_stride: row, cols: row }
+            }
+            false => {
+                let (batches, pixels) = (shape.batches * shape.groups, high * wide);
+                Matrices { batches, batch_stride: group * pixels, rows: group, row_stride: pixels, cols: pixels }
+            }
+        };
+        let inputs = shape.batches * shape.channels[0] * shape.input[0] * shape.input[1];
+        let cost = inputs * group * shape.filter[0] * shape.filter[1];
+        Tiles::new(out, matrices, self.step.grid).share(env.threads, cost, scratch, |tile, scratch| {
+            self.tile(tile, scratch);
+        });
     }
 
     fn tile<T: Float>(&self, tile: &mut Tile<T>, scratch: &mut [f32]) {
-        let (shape, isa, group) = (&self.step.shape, self.step.isa, tile.batch);
-        let [sums, whole, _] = self.step.slot_parts();
+        let (step, isa) = (self.step, self.step.isa);
+        let [sums, whole, _] = step.slot_parts();
         let (sums, scratch) = scratch.split_at_mut(sums);
         let (whole, scratch) = scratch.split_at_mut(whole);
-        let (tile_rows, cols) = (tile.rows.clone(), tile.cols.clone());
-        if !self.step.complete {
-            for row in 0..tile_rows.len() {
-                match T::as_f32_mut(tile.row(row)) {
-                    Some(out) => out.fill(0.0),
-                    None => whole[row * cols.len()..][..cols.len()].fill(0.0),
-                }
-            }
+        let (first, count) = (tile.rows.start, tile.rows.len());
+        let mut out = Target { tile, whole };
+        (0..count).for_each(|row| self.begin(first + row, out.tile.batch, out.row(row)));
+        if step.shape.channels_last {
+            self.channels_last(&mut out, sums, scratch);
+        } else {
+            self.channels_first(&mut out, sums, scratch);
         }
-        for index in 0..self.step.phases.len() {
-            self.phase(group, index, [&tile_rows, &cols], sums, scratch, |row, phase_out| {
-                match T::as_f32_mut(tile.row(row)) {
-                    Some(out) => phase_out(out),
-                    None => phase_out(&mut whole[row * cols.len()..][..cols.len()]),
-                }
-            });
-        }
-        let channels = shape.group()[1];
-        let (row_stride, col_stride) = if shape.channels_last { (0, 1) } else { (1, 0) };
-        // One bias for a whole row, or one for each column.
-        let bias = self.bias.map(|bias| bias.after(group * channels));
-        let addend = bias.map(|data| Addend { data, row_stride, col_stride, beta: 1.0 });
-        let epilogue = Epilogue { alpha: 1.0, addend, tail: self.tail };
-        let first_col = if shape.channels_last { cols.start } else { 0 };
-        for row in 0..tile_rows.len() {
-            let offset = self.start + tile.offset(row);
-            let channel_row = if shape.channels_last { 0 } else { tile_rows.start + row };
-            if let Some(out) = T::as_f32_mut(tile.row(row)) {
-                epilogue.apply(isa, [channel_row, first_col], offset, out);
-                continue;
-            }
-            let sums = &mut whole[row * cols.len()..][..cols.len()];
-            epilogue.apply(isa, [channel_row, first_col], offset, sums);
-            narrow(isa, sums, tile.row(row));
+        for row in 0..count {
+            let offset = out.tile.offset(row);
+            self.tail.apply(isa, offset, out.row(row));
+            out.store(isa, row);
         }
     }
 
-    /// Computes what one phase contributes to a tile, and spreads it over the rows that `row` gives out.
-    fn phase(
-        &self,
-        group: usize,
-        index: usize,
-        [rows, cols]: [&Range<usize>; 2],
-        sums: &mut [f32],
-        scratch: &mut [f32],
-        mut row: impl FnMut(usize, &dyn Fn(&mut [f32])),
-    ) {
-        let (step, shape) = (self.step, &self.step.shape);
-        let phase = &step.phases[index];
-        let (wide, [down, across]) = (shape.output[1], shape.strides);
-        let pixels = if shape.channels_last { rows } else { cols };
-        let strip = pixels.start / wide..pixels.end / wide;
-        let lines = phase.rows(down, &strip);
-        let phase_wide = phase.patches.out[1];
-        let lanes = lines.start * phase_wide..lines.end * phase_wide;
-        if lanes.is_empty() {
-            return;
+    /// What sums begin with: the bias. The row is that of an image with channels last, otherwise a channel of a group.
+    fn begin(&self, row: usize, batch: usize, out: &mut [f32]) {
+        let shape = &self.step.shape;
+        let Some(bias) = self.bias else { return out.fill(0.0) };
+        if !shape.channels_last {
+            return out.fill(bias.at(batch % shape.groups * shape.group()[1] + row));
         }
-        let image = self.input.after(group * phase.patches.channels * phase.patches.channel_stride);
-        let patches = Patches { image, matrix: &phase.patches };
-        let panels = step.packed.get(group * step.phases.len() + index);
-        let raw = || {
+        let channels = shape.channels[1];
+        bias.widen(self.step.isa, &mut out[..channels]);
+        (channels..out.len()).step_by(channels).for_each(|pixel| out.copy_within(..channels, pixel));
+    }
+
+    /// The row of the filter of `group`, as columns or as rows.
+    fn filter(&self, group: usize, row: usize) -> std::result::Result<&Panels, Patches<'_>> {
+        let step = self.step;
+        step.packed.get(group * step.shape.filter[0] + row).ok_or_else(|| {
             let filter = self.filter.expect("the filter was not packed");
-            Patches { image: filter.after(phase.group_start(group)), matrix: &phase.filter }
-        };
-        let depth = phase.filter.depth();
-        // The first output position of a line of the phase, counted from the start of the tile.
-        let start = |line: usize| (phase.first[0] + line * down - strip.start) * wide + phase.first[1];
-        if shape.channels_last {
-            let sums = &mut sums[..lanes.len() * cols.len()];
-            let columns = panels.map_or_else(|| Columns::Patches(raw()), Columns::Panels);
-            let product = Product { isa: step.isa, depth, rows: Rows::Patches(patches), columns };
-            product.sums(lanes.clone(), cols.clone(), sums, scratch);
-            for (lane, sums) in lanes.zip(sums.chunks_exact(cols.len())) {
-                let pixel = start(lane / phase_wide) + lane % phase_wide * across;
-                row(pixel, &|out| out.copy_from_slice(sums));
-            }
-            return;
-        }
-        let sums = &mut sums[..rows.len() * lanes.len()];
-        let filter = panels.map_or_else(|| Rows::Patches(raw()), Rows::Kept);
-        let product = Product { isa: step.isa, depth, rows: filter, columns: Columns::Patches(patches) };
-        product.sums(rows.clone(), lanes.clone(), sums, scratch);
-        for (channel, sums) in sums.chunks_exact(lanes.len()).enumerate() {
-            row(channel, &|out| {
-                for (line, sums) in lines.clone().zip(sums.chunks_exact(phase_wide)) {
-                    let out = out[start(line)..].iter_mut().step_by(across);
-                    out.zip(sums).for_each(|(out, &sum)| *out = sum);
+            Patches { image: filter.after(step.filter_start(group, row)), matrix: &step.filter }
+        })
+    }
+
+    fn channels_last<T: Float>(&self, out: &mut Target<T>, sums: &mut [f32], scratch: &mut [f32]) {
+        let (step, shape) = (self.step, &self.step.shape);
+        let ([depth, group], [inputs, channels], [high, wide]) = (shape.group(), shape.channels, shape.input);
+        let (down, across) = (Axis::of(shape, 0), Axis::of(shape, 1));
+        let (first, rows) = (out.tile.rows.start, out.tile.rows.clone());
+        let columns = out.tile.cols.start / channels..out.tile.cols.end / channels;
+        let image = self.input.after(out.tile.batch * high * wide * inputs);
+        let (xs, taps) = (across.inputs_of_all(&columns), group * across.filter);
+        for index in 0..shape.groups {
+            let pixels = Strided { data: image.after(index * depth), lane_stride: inputs, depth_stride: 1 };
+            for tap in 0..down.filter {
+                let columns_of_filter = self.filter(index, tap).map_or_else(Columns::Patches, Columns::Panels);
+                let product = Product { isa: step.isa, depth, rows: Rows::Strided(pixels), columns: columns_of_filter };
+                for (ys, xs) in blocks(down.inputs(tap, &rows), xs.clone(), wide, step.pixels) {
+                    let lanes = ys.start * wide + xs.start..(ys.end - 1) * wide + xs.end;
+                    let sums = &mut sums[..lanes.len() * taps];
+                    product.sums(lanes, 0..taps, sums, scratch);
+                    for (y, sums) in ys.zip(sums.chunks(wide * taps)) {
+                        let out = out.row(down.output(y, tap) - first);
+                        let (xs, columns) = (xs.clone(), columns.clone());
+                        step.isa.run(AddPixels { sums, xs, across, columns, at: index * group, group, channels, out });
+                    }
                 }
-            });
+            }
+        }
+    }
+
+    fn channels_first<T: Float>(&self, out: &mut Target<T>, sums: &mut [f32], scratch: &mut [f32]) {
+        let (step, shape) = (self.step, &self.step.shape);
+        let ([depth, _], [high, wide], columns) = (shape.group(), shape.input, shape.output[1]);
+        let (down, across) = (Axis::of(shape, 0), Axis::of(shape, 1));
+        let channels = out.tile.rows.clone();
+        let rows = out.tile.cols.start / columns..out.tile.cols.end / columns;
+        let data = self.input.after(out.tile.batch * depth * high * wide);
+        let pixels = Columns::Strided(Strided { data, lane_stride: 1, depth_stride: high * wide });
+        for tap in 0..down.filter {
+            let filter = self.filter(out.tile.batch % shape.groups, tap).map_or_else(Rows::Patches, Rows::Kept);
+            let product = Product { isa: step.isa, depth, rows: filter, columns: pixels };
+            for (ys, xs) in blocks(down.inputs(tap, &rows), 0..wide, wide, step.pixels) {
+                let lanes = ys.start * wide + xs.start..(ys.end - 1) * wide + xs.end;
+                let of_channel = lanes.len() * across.filter;
+                let sums = &mut sums[..channels.len() * of_channel];
+                product.sums(channels.start * across.filter..channels.end * across.filter, lanes, sums, scratch);
+                for (channel, sums) in sums.chunks_exact(of_channel).enumerate() {
+                    let out = out.row(channel);
+                    let line = |y: usize| (down.output(y, tap) - rows.start) * columns;
+                    for (index, sums) in sums.chunks_exact(xs.len()).enumerate() {
+                        let (tap, y) = (index / ys.len(), ys.start + index % ys.len());
+                        let met = across.inputs(tap, &(0..columns));
+                        let met = met.start.max(xs.start)..met.end.min(xs.end);
+                        if !met.is_empty() {
+                            let sums = &sums[met.start - xs.start..met.end - xs.start];
+                            let out = out[line(y) + across.output(met.start, tap)..].iter_mut().step_by(across.stride);
+                            out.zip(sums).for_each(|(out, sum)| *out += sum);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Blocks of `ys` by `xs` input pixels: at most `pixels` that follow each other, of rows of `wide`.
+fn blocks(
+    ys: Range<usize>,
+    xs: Range<usize>,
+    wide: usize,
+    pixels: usize,
+) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let (down, across) = if xs.len() == wide && wide <= pixels { (pixels / wide, wide) } else { (1, pixels) };
+    ys.clone().step_by(down).flat_map(move |y| {
+        let (rows, end) = (y..(y + down).min(ys.end), xs.end);
+        xs.clone().step_by(across).map(move |x| (rows.clone(), x..(x + across).min(end)))
+    })
+}
+
+/// A tile whose sums are kept in it if they are floats, and otherwise in scratch memory.
+struct Target<'t, 'a, T> {
+    tile: &'t mut Tile<'a, T>,
+    whole: &'t mut [f32],
+}
+
+impl<T: Float> Target<'_, '_, T> {
+    /// The sums of a row of the tile.
+    fn row(&mut self, row: usize) -> &mut [f32] {
+        let cols = self.tile.cols.len();
+        if T::IS_F32 {
+            return T::as_f32_mut(self.tile.row(row)).expect("`T` is `f32`");
+        }
+        &mut self.whole[row * cols..][..cols]
+    }
+
+    /// Stores the sums of a row.
+    fn store(&mut self, isa: Isa, row: usize) {
+        let cols = self.tile.cols.len();
+        if !T::IS_F32 {
+            narrow(isa, &self.whole[row * cols..][..cols], self.tile.row(row));
+        }
+    }
+}
+
+/// Adds what some pixels of a row of the input give for a row of the filter.
+struct AddPixels<'a> {
+    /// `[pixel][tap][channel]`.
+    sums: &'a [f32],
+    /// The pixels.
+    xs: Range<usize>,
+    across: Axis,
+    /// The columns of the output that `out` holds.
+    columns: Range<usize>,
+    /// The first channel, and the number of them.
+    at: usize,
+    group: usize,
+    /// Channels of a pixel of the output.
+    channels: usize,
+    out: &'a mut [f32],
+}
+
+impl Kernel for AddPixels<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let AddPixels { sums, xs, across, columns, at, group, channels, out } = self;
+        // Taps that are neighbours in the output, too.
+        let run = if group == channels && across.dilation == 1 { across.filter } else { 1 };
+        for (x, sums) in xs.zip(sums.chunks_exact(across.filter * group)) {
+            for (first, sums) in (0..across.filter).step_by(run).zip(sums.chunks_exact(run * group)) {
+                // Counted from the first column of `out`; may be negative.
+                let column =
+                    (x * across.stride + first * across.dilation) as isize - (across.padding + columns.start) as isize;
+                let taps = (-column).max(0)..(columns.len() as isize - column).min(run as isize);
+                if taps.start < taps.end {
+                    let from = (column + taps.start) as usize * channels + at;
+                    let sums = &sums[taps.start as usize * group..taps.end as usize * group];
+                    for (out, sum) in out[from..][..sums.len()].iter_mut().zip(sums) {
+                        *out += sum;
+                    }
+                }
+            }
         }
     }
 }
