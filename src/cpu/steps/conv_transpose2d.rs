@@ -130,7 +130,7 @@ impl ConvTranspose2dStep {
             step: [1, 1],
             taps: [vec![0], vec![0]],
         };
-        let pixels = (SUMS / (group * wide)).clamp(1, MAX_PIXELS);
+        let pixels = (SUMS / (group * wide).max(1)).clamp(1, MAX_PIXELS);
         let grid = grid(&shape, threads);
         let (packed, disjoint) = (Vec::new(), None);
         let mut step =
@@ -143,6 +143,22 @@ impl ConvTranspose2dStep {
             None => {}
         }
         Ok(step)
+    }
+
+    /// Plans a transposed convolution of other sizes with the same filter; `false` if the step has to be made anew.
+    #[must_use]
+    pub fn resize(&mut self, shape: ConvTranspose2dShape) -> bool {
+        let of_filter = |shape: &ConvTranspose2dShape| {
+            let ConvTranspose2dShape { groups, channels, filter, channels_last, layout, .. } = *shape;
+            (groups, channels, filter, channels_last, layout, Disjoint::fits(shape))
+        };
+        let fits = of_filter(&shape) == of_filter(&self.shape);
+        if fits {
+            self.grid = grid(&shape, self.threads);
+            self.disjoint.iter_mut().for_each(|disjoint| disjoint.resize(&shape));
+            self.shape = shape;
+        }
+        fits
     }
 
     fn prepack(&self, filter: Weights) -> Result<Vec<Panels>> {
@@ -507,7 +523,14 @@ mod tests {
             let run = |env: &Env| {
                 let threads = env.threads.count();
                 let constant = packed.then(|| Weights::of_slice(&filter));
-                let step = ConvTranspose2dStep::new(env.isa, threads, shape.clone(), T::DATA_TYPE, constant).unwrap();
+                // Planned for images that are larger first.
+                let larger = ConvTranspose2dShape {
+                    input: shape.input.map(|size| size + 3),
+                    output: [0, 1].map(|axis| shape.output[axis] + 3 * shape.strides[axis]),
+                    ..shape.clone()
+                };
+                let mut step = ConvTranspose2dStep::new(env.isa, threads, larger, T::DATA_TYPE, constant).unwrap();
+                assert!(step.resize(shape.clone()));
                 let mut out = vec![T::from_f32(f32::NAN); exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];
                 let double = |_: usize, xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);

@@ -193,6 +193,7 @@ impl Dense {
                 let winograd = if winograd && constants[1] { shape.winograd() } else { None };
                 step.resize(shape, winograd)
             }
+            (Dense::ConvTranspose2d(step), DenseShape::ConvTranspose2d(shape)) => step.resize(shape),
             _ => false,
         }
     }

@@ -24,6 +24,8 @@ use std::borrow::Cow;
 pub struct Disjoint {
     isa: Isa,
     threads: usize,
+    /// Of the input and the output.
+    dtype: DataType,
     cutting: Cutting,
     grid: Grid,
     /// Output channels.
@@ -77,14 +79,14 @@ impl Disjoint {
             Panels::new(isa, filter.skip(index * row), layout, wide * channels, depth, width)
         };
         let panels = (0..high).map(of_row).collect::<Result<_>>()?;
-        let cutting = Cutting {
-            batches: shape.batches * shape.input[0] * high,
-            size: [shape.input[1], wide * channels, depth],
-            copies_rows: dtype != DataType::Float32,
-            packs_columns: dtype != DataType::Float32,
-            rereads: true,
-        };
-        Ok(Disjoint { isa, threads, cutting, grid: cutting.grid(isa, threads), channels, panels })
+        let cutting = cutting(shape, dtype);
+        Ok(Disjoint { isa, threads, dtype, cutting, grid: cutting.grid(isa, threads), channels, panels })
+    }
+
+    /// Plans images of other sizes with the same filter.
+    pub fn resize(&mut self, shape: &ConvTranspose2dShape) {
+        self.cutting = cutting(shape, self.dtype);
+        self.grid = self.cutting.grid(self.isa, self.threads);
     }
 
     /// The packed filter.
@@ -132,5 +134,17 @@ impl Disjoint {
             };
             product.compute(tile, &epilogue, scratch);
         });
+    }
+}
+
+fn cutting(shape: &ConvTranspose2dShape, dtype: DataType) -> Cutting {
+    let ([depth, channels], [high, wide]) = (shape.channels, shape.filter);
+    let is_half = dtype != DataType::Float32;
+    Cutting {
+        batches: shape.batches * shape.input[0] * high,
+        size: [shape.input[1], wide * channels, depth],
+        copies_rows: is_half,
+        packs_columns: is_half,
+        rereads: true,
     }
 }
