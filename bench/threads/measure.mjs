@@ -28,6 +28,7 @@ async function runsOfModel({ model, inputs: files, threads, contexts, atOnce, ne
   for (const [name, file] of Object.entries(files)) inputs[name] = await readNpy(file);
   /** @type {{ load: (parameters: import('webnn-node-cli/lib/bench/types.mjs').LoadParameters) => Promise<import('webnn-node-cli/lib/bench/types.mjs').LoadedEngine> }} */
   const { load } = await import(ENGINES['webnn-node'].href);
+  /** @type {import('webnn-node-cli/lib/bench/types.mjs').LoadedEngine[]} */
   const engines = [];
   for (let i = 0; i < contexts; i++) engines.push(await load({ model, inputs, threads }));
   for (const engine of engines) for (let i = 0; i < WARM_UP; i++) await engine.run();

@@ -49,7 +49,7 @@ pub enum Layout<'a> {
         /// Distance between depth indices, in elements.
         depth_stride: usize,
     },
-    /// Each lane is an image with a single patch, as in [`Patches`].
+    /// As in [`Patches`].
     Patches(Cow<'a, PatchMatrix>),
 }
 
@@ -75,24 +75,26 @@ impl Layout<'_> {
         }
     }
 
+    /// Distance between lanes, in elements; 0 for several patches of an image.
     fn lane_stride(&self) -> usize {
         match self {
             Layout::Strided { lane_stride, .. } => *lane_stride,
-            Layout::Patches(matrix) => matrix.image_stride,
+            Layout::Patches(matrix) if matrix.out == [1, 1] => matrix.image_stride,
+            Layout::Patches(_) => 0,
         }
     }
 
     /// Number of elements from the first to the last one of the first `lanes` lanes at the first `depth` depth indices
     /// (of patches, at all).
     fn extent(&self, lanes: usize, depth: usize) -> usize {
-        let within = match self {
-            Layout::Strided { depth_stride, .. } => (depth - 1) * depth_stride,
+        match self {
+            Layout::Strided { lane_stride, depth_stride } => (lanes - 1) * lane_stride + (depth - 1) * depth_stride + 1,
             Layout::Patches(matrix) => {
+                let images = lanes.div_ceil(matrix.out[0] * matrix.out[1]);
                 let [rows, cols] = [0, 1].map(|axis| (matrix.size[axis] - 1) * matrix.strides[axis]);
-                (matrix.channels - 1) * matrix.channel_stride + rows + cols
+                (images - 1) * matrix.image_stride + (matrix.channels - 1) * matrix.channel_stride + rows + cols + 1
             }
-        };
-        (lanes - 1) * self.lane_stride() + within + 1
+        }
     }
 
     /// Cuts an operand into pieces of `limit` elements, if it has more and its lanes, or all of the same depth, follow
