@@ -25,7 +25,7 @@ unsafe impl Send for Timeline {}
 impl Timeline {
     fn new() -> Arc<Timeline> {
         let (last, done) = (UnsafeCell::new(0), AtomicUsize::new(0));
-        Arc::new(Timeline { queue: Queue::new(), last, done, servers: Mutex::default() })
+        Arc::new(Timeline { queue: Queue::default(), last, done, servers: Mutex::default() })
     }
 
     /// Does a request: they come in order.

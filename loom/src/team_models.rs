@@ -133,24 +133,23 @@ fn a_number_is_used_again_after_its_member() {
         let mut leader = Leader::new(2);
         let team = leader.team().clone();
         // Two come for the one number that there is.
-        let data = Arc::new(UnsafeCell::new(0));
         let come = || {
             team.expect_member();
             let team = team.clone();
             thread::spawn(move || team.serve(impatient))
         };
         let threads = [come(), come()];
-        struct Own(Arc<UnsafeCell<usize>>);
+        struct Own(UnsafeCell<usize>);
         // SAFETY: it is what the model is to show that only one thread is a member at a time.
         unsafe impl Sync for Own {}
-        let own = Own(data.clone());
-        let own = &own;
+        let own = Own(UnsafeCell::new(0));
+        let shared = &own;
         leader.share(1, &move |_| {
             // SAFETY: as above.
-            own.0.with_mut(|data| unsafe { *data += 1 });
+            shared.0.with_mut(|data| unsafe { *data += 1 });
         });
         // SAFETY: as above.
-        assert_eq!(data.with(|data| unsafe { *data }), 1);
+        assert_eq!(own.0.with(|data| unsafe { *data }), 1);
         drop(leader);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(team.missing(), 1);

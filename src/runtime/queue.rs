@@ -58,13 +58,14 @@ pub enum Left {
     Replaced,
 }
 
-impl<R> Queue<R> {
-    /// An empty queue.
-    pub fn new() -> Queue<R> {
+impl<R> Default for Queue<R> {
+    fn default() -> Queue<R> {
         let state = State { requests: VecDeque::new(), server: None, servers: 0, is_lingering: false };
         Queue { state: Mutex::new(state), waiting: AtomicUsize::new(0) }
     }
+}
 
+impl<R> Queue<R> {
     fn lock(&self) -> MutexGuard<'_, State<R>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

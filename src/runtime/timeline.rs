@@ -117,7 +117,7 @@ impl Timeline {
     pub fn new(threads: Threads, isa: Isa) -> Result<Timeline> {
         runtime()?;
         let (arena, lost) = Default::default();
-        Ok(Timeline { worker: Arc::new(Worker { threads, isa, arena, lost, queue: Queue::new() }) })
+        Ok(Timeline { worker: Arc::new(Worker { threads, isa, arena, lost, queue: Queue::default() }) })
     }
 
     /// Appends `work`. It runs when everything before it is done, unless the context is lost by then; `done` is told
