@@ -92,9 +92,9 @@ pub struct ConvTranspose2dStep {
     /// A row of the filter of one group: lanes are its taps and of each the output channels with channels last, otherwise the
     /// output channels and of each its taps.
     filter: PatchMatrix,
-    /// Each row of the filter of each group, when it is constant and taps meet.
+    /// Each row of the filter of each group, when it is constant.
     packed: Vec<Panels>,
-    /// The constant filter of taps that do not meet.
+    /// How a constant filter is used whose taps do not meet.
     disjoint: Option<Disjoint>,
     /// With channels last, of the rows and columns of an image; otherwise of the channels of a group and the pixels.
     grid: Grid,
@@ -135,12 +135,9 @@ impl ConvTranspose2dStep {
         let (packed, disjoint) = (Vec::new(), None);
         let mut step =
             ConvTranspose2dStep { shape, dtype, isa, threads, filter: matrix, packed, disjoint, grid, pixels };
-        match filter {
-            Some(filter) if Disjoint::fits(&step.shape) => {
-                step.disjoint = Some(Disjoint::new(isa, threads, &step.shape, dtype, filter)?);
-            }
-            Some(filter) => step.packed = step.prepack(filter)?,
-            None => {}
+        if let Some(filter) = filter {
+            step.packed = step.prepack(filter)?;
+            step.disjoint = Disjoint::fits(&step.shape).then(|| Disjoint::new(isa, threads, &step.shape, dtype));
         }
         Ok(step)
     }
@@ -203,7 +200,7 @@ impl ConvTranspose2dStep {
 
     /// The memory of the packed filter.
     pub fn packed(&self) -> impl Iterator<Item = &Arc<Buffer>> {
-        self.packed.iter().chain(self.disjoint.iter().flat_map(Disjoint::panels)).map(Panels::buffer)
+        self.packed.iter().map(Panels::buffer)
     }
 
     /// The name of the kernel that computes it.
@@ -228,7 +225,7 @@ impl ConvTranspose2dStep {
         assert!(env.isa == self.isa && env.threads.count() <= self.threads);
         let input = input.expect("the input of a convolution");
         if let Some(disjoint) = &self.disjoint {
-            return with_floats!(FloatsMut, out, out => disjoint.run(env, input, bias, tail, out, scratch));
+            return with_floats!(FloatsMut, out, out => disjoint.run(env, (input, &self.packed), bias, tail, out, scratch));
         }
         let call = TapCall { step: self, input, filter, bias, tail };
         with_floats!(FloatsMut, out, out => call.run(env, out, scratch));

@@ -9,18 +9,14 @@ use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::{Addend, Epilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
-use crate::cpu::product::panels::{Layout, Panels};
-use crate::cpu::product::rows::{PatchMatrix, Rows, Strided};
-use crate::cpu::product::tile::tile_size;
+use crate::cpu::product::panels::Panels;
+use crate::cpu::product::rows::{Rows, Strided};
 use crate::cpu::schedule::partition::Grid;
 use crate::cpu::schedule::tiles::{Matrices, Tiles};
 use crate::cpu::simd::Isa;
-use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
-use crate::error::Result;
-use std::borrow::Cow;
 
-/// Such a transposed convolution with its filter.
+/// The numbers of such a transposed convolution.
 pub struct Disjoint {
     isa: Isa,
     threads: usize,
@@ -30,8 +26,6 @@ pub struct Disjoint {
     grid: Grid,
     /// Output channels.
     channels: usize,
-    /// Of each row of the filter: the columns are its taps, and of each the output channels.
-    panels: Vec<Panels>,
 }
 
 impl Disjoint {
@@ -47,40 +41,10 @@ impl Disjoint {
         shape.channels_last && shape.groups == 1 && along(0) && along(1)
     }
 
-    /// Packs the filter. `dtype` is the type of the input and the output.
-    ///
-    /// # Errors
-    /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
-    /// read.
-    pub fn new(
-        isa: Isa,
-        threads: usize,
-        shape: &ConvTranspose2dShape,
-        dtype: DataType,
-        filter: Weights,
-    ) -> Result<Disjoint> {
-        let ([depth, channels], [high, wide]) = (shape.channels, shape.filter);
-        let [o, i, row, tap] = shape.filter_strides();
-        // Each column of the filter is an image whose pixels are the output channels.
-        let matrix = PatchMatrix {
-            channels: depth,
-            channels_first: false,
-            size: [1, channels],
-            image_stride: tap,
-            channel_stride: i,
-            strides: [0, o],
-            out: [1, channels],
-            step: [1, 1],
-            taps: [vec![0], vec![0]],
-        };
-        let width = tile_size(isa).cols;
-        let of_row = |index: usize| {
-            let layout = Layout::Patches(Cow::Borrowed(&matrix));
-            Panels::new(isa, filter.skip(index * row), layout, wide * channels, depth, width)
-        };
-        let panels = (0..high).map(of_row).collect::<Result<_>>()?;
+    /// Plans one of inputs and outputs of type `dtype`.
+    pub fn new(isa: Isa, threads: usize, shape: &ConvTranspose2dShape, dtype: DataType) -> Disjoint {
         let cutting = cutting(shape, dtype);
-        Ok(Disjoint { isa, threads, dtype, cutting, grid: cutting.grid(isa, threads), channels, panels })
+        Disjoint { isa, threads, dtype, cutting, grid: cutting.grid(isa, threads), channels: shape.channels[1] }
     }
 
     /// Plans images of other sizes with the same filter.
@@ -89,24 +53,20 @@ impl Disjoint {
         self.grid = self.cutting.grid(self.isa, self.threads);
     }
 
-    /// The packed filter.
-    pub fn panels(&self) -> &[Panels] {
-        &self.panels
-    }
-
     /// The `f32` elements of scratch that [`run`](Self::run) needs: the bias under each column, and what each thread needs.
     pub fn scratch_len(&self) -> usize {
         self.cutting.size[1].next_multiple_of(16) + self.threads * self.cutting.scratch_len(self.isa, &self.grid)
     }
 
-    /// Computes the transposed convolution of `input`; `bias` has one element per output channel.
+    /// Computes the transposed convolution of `input`. `filter` has the panels of each row of the filter, whose columns are its
+    /// taps, and of each the output channels; `bias` has one element per output channel.
     ///
     /// # Panics
     /// If there are too few elements.
     pub fn run<T: Float>(
         &self,
         env: &Env,
-        input: Floats,
+        (input, filter): (Floats, &[Panels]),
         bias: Option<Floats>,
         tail: Tail,
         out: &mut [T],
@@ -124,13 +84,13 @@ impl Disjoint {
         let matrices = Matrices { batches, batch_stride: rows * cols, rows, row_stride: cols, cols };
         let cost = batches * rows * cols * depth;
         Tiles::new(out, matrices, self.grid).share(env.threads, cost, scratch, |tile, scratch| {
-            let (line, row) = (tile.batch / self.panels.len(), tile.batch % self.panels.len());
+            let (line, row) = (tile.batch / filter.len(), tile.batch % filter.len());
             let data = input.after(line * rows * depth);
             let product = Product {
                 isa: self.isa,
                 depth,
                 rows: Rows::Strided(Strided { data, lane_stride: depth, depth_stride: 1 }),
-                columns: Columns::Panels(&self.panels[row]),
+                columns: Columns::Panels(&filter[row]),
             };
             product.compute(tile, &epilogue, scratch);
         });
