@@ -17,8 +17,8 @@ export const TOLERANCES = { float32: 1e-4, float16: 2e-2 };
 export const QUANTISATION_STEPS = 2;
 
 /**
- * How far outputs of dynamically quantized models may be off, as a multiple of what quantization changed, both as root mean
- * squares. Their values are multiples of no step. An activation halfway between two steps goes to either with the last bit
+ * The largest error allowed in outputs of dynamically quantized models, as a multiple of the change that quantization makes,
+ * both as root mean squares. Their values are multiples of no step. An activation halfway between two steps goes to either with the last bit
  * of a sum, and each layer multiplies such places: a relative change of 1e-7 in the scales makes 0.4 to 0.7. The most that
  * rounding can make is 1: weights and activations have 8 bits each, so half of the variance comes from the activations, and
  * two results with the same weights differ by twice that half. Single operators are compared exactly, by the tests of the

@@ -20,8 +20,8 @@ const QUANTISED = /(^|\.)(QuantizeLinear|DynamicQuantizeLinear|ConvInteger|MatMu
  *
  * @typedef {object} Reference
  * @property {string} file .npy file of the reference
- * @property {string} [unquantized] .npy file of what the network gave before it was quantized, of a model that quantizes its
- *   activations by their ranges in each run
+ * @property {string} [unquantized] .npy file of the output before quantization, for a model that quantizes its activations
+ *   by their ranges in each run
  */
 
 /**

@@ -1,6 +1,6 @@
-//! Models of what threads agree on without a lock: a [team](team) and the [queue](queue) of a timeline, as they are in webnn-node,
-//! with the atomics of [loom]. It runs each model in every order in which the threads can, with every value that the memory
-//! orderings let them see.
+//! Models of the code of webnn-node by which threads agree without a lock: a [team](team), and the [queue](queue) of a timeline.
+//! They use the atomics of [loom], which runs each model in every order that the threads can take, with every value that the
+//! memory orderings let them see.
 //!
 //! `cargo test --manifest-path loom/Cargo.toml`
 

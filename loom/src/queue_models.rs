@@ -13,7 +13,7 @@ struct Timeline {
     last: UnsafeCell<usize>,
     /// How many are done.
     done: AtomicUsize,
-    /// All threads that serve or have served. Not loom's: it is no part of what is modelled.
+    /// The threads that have served the queue so far. A mutex of the standard library, since the model is not about this list.
     servers: Mutex<Vec<JoinHandle<()>>>,
 }
 

@@ -110,8 +110,8 @@ impl ArenaBlocks {
         arena
     }
 
-    /// In the order in which they begin to live, as an allocator does it that knows nothing of what comes: in time that
-    /// hardly depends on how many live together.
+    /// Places blocks in the order in which they begin to live, like an allocator that does not know what comes next. The time
+    /// this takes hardly depends on how many blocks live together.
     fn pack_by_time(&mut self, alignment: usize) -> usize {
         let all = &mut self.all;
         let mut starting: Vec<usize> = (0..all.len()).filter(|&index| all[index].bytes > 0).collect();

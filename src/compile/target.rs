@@ -94,7 +94,7 @@ passes! {
     epilogues,
     /// Makes chains of element-wise operators one.
     chains,
-    /// Makes element-wise operators the prologue of what alone reads their result, and leaves weights quantised.
+    /// Moves an element-wise operator into the only operator that reads its result, as a prologue; weights stay quantized.
     prologues,
     /// Lets views share memory.
     views,
