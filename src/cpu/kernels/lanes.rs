@@ -24,14 +24,18 @@ pub fn transpose<'a, T: Float>(lanes: usize, width: usize, out: &mut [f32], of: 
     }
 }
 
-/// Writes `to[i] = from[i]` over the whole of `to`, most often some vectors: masked operations instead of a scalar rest.
+/// Writes `to[i] = from[i]` over the whole of `to`, most often some vectors: a masked one instead of a scalar rest.
 #[inline(always)]
 pub fn copy<S: Simd, T: Float>(simd: S, from: &[T], to: &mut [f32]) {
     let from = &from[..to.len()];
     match T::as_f32(from) {
         Some(from) => {
-            for (from, to) in from.chunks(S::LANES).zip(to.chunks_mut(S::LANES)) {
-                simd.store_partial(simd.load_partial(from), to);
+            let body = to.len() / S::LANES * S::LANES;
+            for at in (0..body).step_by(S::LANES) {
+                simd.store(simd.load(&from[at..]), &mut to[at..]);
+            }
+            if body < to.len() {
+                simd.store_partial(simd.load_partial(&from[body..]), &mut to[body..]);
             }
         }
         None => T::widen_slice(simd, from, to),

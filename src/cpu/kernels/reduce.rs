@@ -69,6 +69,11 @@ impl Nest {
         self.run * self.reduced.iter().map(|(dim, _)| dim).product::<usize>()
     }
 
+    /// Outputs that are computed together: vectors of neighbouring columns.
+    pub fn grain(&self) -> usize {
+        if self.columns > 1 { LANES } else { 1 }
+    }
+
     /// Where the elements of an output start, for its index among the kept dimensions but the last.
     #[inline(always)]
     fn start(&self, mut index: usize) -> usize {

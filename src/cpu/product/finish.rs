@@ -161,6 +161,12 @@ impl Kernel for ClampAll<'_> {
     }
 }
 
+/// How many lanes of vector `v` of a row of a tile are among its `cols` columns.
+#[inline(always)]
+pub(super) fn lanes<S: Simd>(cols: usize, v: usize) -> usize {
+    cols.saturating_sub(v * S::LANES).min(S::LANES)
+}
+
 /// What is done to sums in the registers of the micro-kernel.
 #[derive(Clone, Copy)]
 pub struct InRegisters<'a> {
@@ -181,8 +187,8 @@ impl InRegisters<'_> {
         self.addend.as_ref().is_none_or(|(_, [_, col_stride], _)| *col_stride <= 1)
     }
 
-    /// The results for the sums of a whole tile, whose first element is at `place` of the product and at `offset` of the
-    /// output, the rows of which are `stride` apart. One thing after the other, in short loops that are unrolled: the sums
+    /// The results for the sums of a tile of `cols` columns, whose first element is at `place` of the product and at `offset` of
+    /// the output, the rows of which are `stride` apart. One thing after the other, in short loops that are unrolled: the sums
     /// must stay in registers.
     #[inline(always)]
     pub(super) fn apply_all<S: Simd, const ROWS: usize, const VECS: usize>(
@@ -192,22 +198,23 @@ impl InRegisters<'_> {
         [row, col]: [usize; 2],
         offset: usize,
         stride: usize,
+        cols: usize,
     ) {
-        let wide = VECS * S::LANES;
         let alpha = simd.splat(self.alpha);
         match &self.addend {
             Some((data, [row_stride, col_stride], beta)) => {
                 let beta = simd.splat(*beta);
                 let data = &data[row * row_stride + col * col_stride..];
-                assert!(data.len() > (ROWS - 1) * row_stride + (wide - 1) * col_stride);
+                assert!(data.len() > (ROWS - 1) * row_stride + (cols - 1) * col_stride);
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let data = data.as_ptr().wrapping_add(row * row_stride);
-                    // SAFETY: the elements of the tile were just seen to be there, one or `wide` of each row.
+                    // SAFETY: the elements of the tile were just seen to be there, one or `cols` of each row.
                     let mut addends = [unsafe { simd.splat(*data) }; VECS];
                     if *col_stride != 0 {
                         for (v, addend) in addends.iter_mut().enumerate() {
+                            let data = data.wrapping_add(v * S::LANES);
                             // SAFETY: as above.
-                            *addend = unsafe { simd.load_ptr(data.add(v * S::LANES)) };
+                            *addend = unsafe { simd.load_first(data, lanes::<S>(cols, v)) };
                         }
                     }
                     for (sum, addend) in sums.iter_mut().zip(addends) {
@@ -226,12 +233,12 @@ impl InRegisters<'_> {
         }
         if let Some(residual) = self.residual {
             let residual = &residual[offset..];
-            assert!(residual.len() >= (ROWS - 1) * stride + wide);
+            assert!(residual.len() >= (ROWS - 1) * stride + cols);
             for (row, sums) in sums.iter_mut().enumerate() {
                 for (v, sum) in sums.iter_mut().enumerate() {
+                    let other = residual.as_ptr().wrapping_add(row * stride + v * S::LANES);
                     // SAFETY: as above.
-                    let other = unsafe { simd.load_ptr(residual.as_ptr().add(row * stride + v * S::LANES)) };
-                    *sum = simd.add(*sum, other);
+                    *sum = simd.add(*sum, unsafe { simd.load_first(other, lanes::<S>(cols, v)) });
                 }
             }
         }

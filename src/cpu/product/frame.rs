@@ -25,8 +25,8 @@ const MAX_ROWS: usize = 240;
 /// The most columns of a tile: copying the rows is then a small share of the work.
 const MAX_COLS: usize = 1024;
 
-/// The most columns of a tile whose results are read again before they are complete: 240 KiB of the second-level cache.
-const MAX_FINISHED_COLS: usize = 256;
+/// The most elements of a tile whose results are read again before they are complete: 240 KiB of the second-level cache.
+const MAX_FINISHED: usize = 240 << 8;
 
 /// What decides how a product is cut into tiles.
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +47,14 @@ impl Cutting {
     /// The tiles for `threads` threads.
     pub fn grid(&self, isa: Isa, threads: usize) -> Grid {
         let tile = tile_size(isa);
-        let cols = if self.rereads { MAX_FINISHED_COLS } else { MAX_COLS };
         let shape = Shape {
             batches: self.batches,
             size: self.size,
             tile: [tile.rows, tile.cols],
-            most: [MAX_ROWS, cols],
+            unit: 1,
+            most: [MAX_ROWS, MAX_COLS],
+            area: if self.rereads { MAX_FINISHED } else { MAX_ROWS * MAX_COLS },
+            finishes: self.rereads,
             // What is copied is read, written and read again.
             left_bytes: if self.copies_rows { 12 } else { 4 },
             right_bytes: if self.packs_columns { 12 } else { 4 },

@@ -1,47 +1,38 @@
 //! Recurrent networks: products with panels of weights, and the gates, element by element.
 
 use super::tile::{Left, Multiply, Panel, multiply, tile_size};
+use crate::cpu::schedule::shared::ColumnBlock;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::ops::recurrent::Activation;
 
-/// The most rows of the batch in a block.
-pub const ROWS: usize = 8;
-
-/// The most units (features of the hidden state) in a block: the columns of a panel.
-const MAX_UNITS: usize = 32;
-
-/// Numbers of a block.
-pub const BLOCK: usize = MAX_UNITS * ROWS;
-
-/// Rows of the batch, each with as many units as a panel of the level has columns.
-pub type Block = [f32; BLOCK];
-
-/// `sums[i] += h * panels[i]` for `rows` rows of `h`, which are `stride` apart, and `depth` elements of each.
+/// Adds `h * panels[i]` to the rows of `out` from `first + i * rows` on, for `rows` rows of `h`, which are `stride` apart, and
+/// `depth` elements of each.
 ///
 /// # Panics
-/// If a slice is shorter, or there are more than [`ROWS`] rows.
+/// If a slice is shorter, `out` has fewer rows or other columns than a panel.
 pub fn add_products<const N: usize>(
     isa: Isa,
     h: &[f32],
     [rows, stride, depth]: [usize; 3],
     panels: [&[f32]; N],
-    sums: &mut [Block; N],
+    out: &mut ColumnBlock<f32>,
+    first: usize,
 ) {
-    assert!(rows <= ROWS);
     let width = tile_size(isa).cols;
+    assert!(out.width() == width && first + N * rows <= out.rows());
     let product = Multiply {
         left: Left { data: h, stride, step: 1 },
         rows,
         panels: &panels.map(|data| Panel { data, step: width, next: 0 }),
         cols: N * width,
         depth,
-        out: sums.as_mut_ptr().cast(),
-        stride: width,
-        panel_stride: BLOCK,
+        out: out.row(first).as_mut_ptr(),
+        stride: out.stride(),
+        panel_stride: rows * out.stride(),
         accumulate: true,
         finish: None,
     };
-    // SAFETY: each block has `ROWS` rows of the widest panel.
+    // SAFETY: the block has that many rows of a panel's columns, just checked, and is borrowed mutably.
     unsafe { multiply(isa, product) };
 }
 

@@ -7,7 +7,7 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::finish::InRegisters;
+use super::finish::{InRegisters, lanes};
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::arch::asm;
 
@@ -223,13 +223,25 @@ impl<'a> Tiles<'a> {
                 }
                 from = from.wrapping_add(left.step);
             }
-            for index in 0..panels.len() {
-                let mut buffer = [0.0; 2 * VECTORS * MAX_LANES];
-                for (sums, row) in sums.iter().zip(buffer.chunks_exact_mut(wide)) {
-                    sums[index].iter().enumerate().for_each(|(v, &sum)| simd.store(sum, &mut row[v * S::LANES..]));
+            // Not only as many as there are: the sums would be in memory if the index were not known.
+            for index in 0..PANELS {
+                if index < panels.len() {
+                    let mut own = [[simd.splat(0.0); VECTORS]; ROWS];
+                    for row in 0..ROWS {
+                        own[row] = sums[row][index];
+                    }
+                    let part = self.part::<S>(group * PANELS + index);
+                    if part.is_plain() {
+                        // SAFETY: the rows and columns of the part can be written.
+                        unsafe { part.write(simd, own, 0) };
+                        continue;
+                    }
+                    let mut buffer = [0.0; 2 * VECTORS * MAX_LANES];
+                    for (sums, row) in own.iter().zip(buffer.chunks_exact_mut(wide)) {
+                        sums.iter().enumerate().for_each(|(v, &sum)| simd.store(sum, &mut row[v * S::LANES..]));
+                    }
+                    part.spread::<S, VECTORS>(simd, &buffer, 0, ROWS);
                 }
-                let part = self.part::<S>(group * PANELS + index);
-                part.spread::<S, VECTORS>(simd, &buffer, 0, ROWS);
             }
         }
     }
@@ -259,11 +271,11 @@ fn opaque(mut pointer: *const f32) -> *const f32 {
 
 /// Where a register tile goes.
 #[derive(Clone, Copy)]
-struct Sink {
-    out: *mut f32,
-    stride: usize,
-    /// Whether this is the output itself, at this row; otherwise the bare sums are wanted.
-    row: Option<usize>,
+enum Sink {
+    /// To the output, from this row on.
+    Output(usize),
+    /// The bare sums go here, row by row.
+    Buffer(*mut f32),
 }
 
 impl Part<'_> {
@@ -272,26 +284,27 @@ impl Part<'_> {
         if self.cols > S::LANES { self.all::<S, VECTORS>(simd) } else { self.all::<S, 1>(simd) }
     }
 
+    /// Whether sums are finished in registers. Where neighbours in a row have different addends, they go through memory.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        self.finish.as_ref().is_none_or(|place| place.ops.is_plain())
+    }
+
     #[inline(always)]
     fn all<S: Simd, const VECS: usize>(self, simd: S) {
-        let Part { left, rows, panel, cols, depth, out, stride, .. } = self;
+        let Part { left, rows, panel, cols, depth, .. } = self;
         let wide = VECS * S::LANES;
         assert!(depth > 0 && left.data.len() > (rows - 1) * left.stride + (depth - 1) * left.step);
         // Whole vectors are read.
-        assert!(cols <= wide && panel.data.len() >= (depth - 1) * panel.step + wide);
-        // Whole tiles are finished in registers, the others go through memory.
-        let whole = cols == wide && self.finish.as_ref().is_none_or(|place| place.ops.is_plain());
+        assert!(cols <= wide && cols + S::LANES > wide && panel.data.len() >= (depth - 1) * panel.step + wide);
+        let plain = self.is_plain();
         let mut buffer = [0.0f32; MAX_ROWS * VECTORS * MAX_LANES];
         // Tiles of about equal height: 49 rows are four of ten and one of nine where twelve fit.
         let count = rows.div_ceil(tile_rows(S::REGISTERS, S::LANES));
         let mut top = 0;
         for index in 1..=count {
             let height = rows * index / count - top;
-            let sink = match whole {
-                // SAFETY: the rows from `top` on can be written.
-                true => Sink { out: unsafe { out.add(top * stride) }, stride, row: Some(top) },
-                false => Sink { out: buffer.as_mut_ptr(), stride: wide, row: None },
-            };
+            let sink = if plain { Sink::Output(top) } else { Sink::Buffer(buffer.as_mut_ptr()) };
             let next = match (rows <= STREAMED_ROWS, top) {
                 (true, _) => AHEAD,
                 (false, 0) => panel.next,
@@ -301,7 +314,7 @@ impl Part<'_> {
             macro_rules! heights {
                 ($($height:literal)*) => {
                     match height {
-                        // SAFETY: the lengths of the operands were checked above; the tile ends within the rows and
+                        // SAFETY: the lengths of the operands were checked above; what is written lies within the rows and
                         // columns that can be written, or in the buffer.
                         $($height if $height <= tile_rows(S::REGISTERS, S::LANES) => unsafe {
                             self.tile::<S, $height, VECS>(simd, from, sink, next)
@@ -311,7 +324,7 @@ impl Part<'_> {
                 };
             }
             heights!(12 11 10 9 8 7 6 5 4 3 2 1);
-            if !whole {
+            if !plain {
                 self.spread::<S, VECS>(simd, &buffer, top, height);
             }
             top += height;
@@ -322,8 +335,8 @@ impl Part<'_> {
     /// those of each depth.
     ///
     /// # Safety
-    /// `left` can be read for `ROWS` rows of `depth` elements, the panel for `VECS` vectors at each depth; `sink.out` can be
-    /// read and written for `ROWS` rows of `VECS` vectors.
+    /// `left` can be read for `ROWS` rows of `depth` elements, the panel for `VECS` vectors at each depth; the `ROWS` rows that
+    /// `sink` says can be read and written: `cols` floats of the output, `VECS` vectors of a buffer.
     #[inline(always)]
     unsafe fn tile<S: Simd, const ROWS: usize, const VECS: usize>(
         &self,
@@ -332,12 +345,13 @@ impl Part<'_> {
         sink: Sink,
         next: usize,
     ) {
-        let Sink { out, stride, row } = sink;
-        let Part { left: Left { stride: apart, step, .. }, panel, depth, .. } = *self;
+        let Part { left: Left { stride: apart, step, .. }, panel, depth, stride, .. } = *self;
         // Stores that miss the caches would stall what follows; the lines are here when the sums are.
-        for row in 0..ROWS {
-            for v in 0..VECS {
-                simd.prefetch(out.wrapping_add(row * stride + v * S::LANES));
+        if let Sink::Output(top) = sink {
+            for row in top..top + ROWS {
+                for v in 0..VECS {
+                    simd.prefetch(self.out.wrapping_add(row * stride + v * S::LANES));
+                }
             }
         }
         let mut sums = [[simd.splat(0.0); VECS]; ROWS];
@@ -365,29 +379,50 @@ impl Part<'_> {
             }
             columns_at = columns_at.wrapping_add(panel.step);
         }
-        if let Some(top) = row {
-            if self.accumulate {
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    for (v, sum) in sums.iter_mut().enumerate() {
+        match sink {
+            // SAFETY: the function's contract.
+            Sink::Output(top) => unsafe { self.write(simd, sums, top) },
+            Sink::Buffer(out) => {
+                for row in 0..ROWS {
+                    for v in 0..VECS {
                         // SAFETY: the function's contract.
-                        *sum = simd.add(unsafe { simd.load_ptr(out.add(row * stride + v * S::LANES)) }, *sum);
+                        unsafe { simd.store_ptr(sums[row][v], out.add((row * VECS + v) * S::LANES)) };
                     }
                 }
             }
-            if let Some(place) = &self.finish {
-                place.ops.apply_all(
-                    simd,
-                    &mut sums,
-                    [place.at[0] + top, place.at[1]],
-                    place.offset + top * place.stride,
-                    place.stride,
-                );
+        }
+    }
+
+    /// Finishes sums in registers, and writes them to the rows from `top` on.
+    ///
+    /// # Safety
+    /// `ROWS` rows of `cols` floats from `top` on can be read and written.
+    #[inline(always)]
+    unsafe fn write<S: Simd, const ROWS: usize, const VECS: usize>(
+        &self,
+        simd: S,
+        mut sums: [[S::F32; VECS]; ROWS],
+        top: usize,
+    ) {
+        let (out, stride, cols) = (self.out.wrapping_add(top * self.stride), self.stride, self.cols);
+        if self.accumulate {
+            for row in 0..ROWS {
+                for v in 0..VECS {
+                    let out = out.wrapping_add(row * stride + v * S::LANES);
+                    // SAFETY: the function's contract.
+                    sums[row][v] = simd.add(unsafe { simd.load_first(out, lanes::<S>(cols, v)) }, sums[row][v]);
+                }
             }
         }
-        for (row, sums) in sums.iter().enumerate() {
-            for (v, &sum) in sums.iter().enumerate() {
+        if let Some(place) = &self.finish {
+            let (at, offset) = ([place.at[0] + top, place.at[1]], place.offset + top * place.stride);
+            place.ops.apply_all(simd, &mut sums, at, offset, place.stride, cols);
+        }
+        for row in 0..ROWS {
+            for v in 0..VECS {
+                let out = out.wrapping_add(row * stride + v * S::LANES);
                 // SAFETY: the function's contract.
-                unsafe { simd.store_ptr(sum, out.add(row * stride + v * S::LANES)) };
+                unsafe { simd.store_first(sums[row][v], out, lanes::<S>(cols, v)) };
             }
         }
     }

@@ -227,6 +227,10 @@ pub struct Winograd<'a> {
     pub input: [usize; 2],
     /// Rows of zeros above, and columns to the left of the input.
     pub padding: [usize; 2],
+    /// Columns of the output.
+    pub wide: usize,
+    /// The most of them that are computed at once: whole tiles of the algorithm.
+    pub cols: usize,
 }
 
 /// The parts of the scratch memory, in floats.
@@ -238,7 +242,7 @@ struct Parts {
 }
 
 impl Winograd<'_> {
-    fn parts(filters: Filters, [rows, cols]: [usize; 2], is_f32: bool) -> Parts {
+    fn parts(filters: Filters, [rows, cols]: [usize; 2], sums: usize) -> Parts {
         let (lanes, width, size) = (filters.isa.lanes(), tile_size(filters.isa).cols, filters.tile.size());
         let tiles = rows.div_ceil(size) * cols.div_ceil(size);
         let positions = filters.tile.positions();
@@ -247,19 +251,19 @@ impl Winograd<'_> {
             inputs: positions * tiles * row_stride(inputs, lanes),
             products: positions * position_stride(tiles * width, lanes),
             bias: outputs.next_multiple_of(width),
-            sums: if is_f32 { 0 } else { rows * cols * outputs },
+            sums,
         }
     }
 
-    /// The scratch floats that [`compute`](Self::compute) needs for so many rows and columns of the output; `is_f32` tells
-    /// its type.
-    pub fn scratch_len(filters: Filters, pixels: [usize; 2], is_f32: bool) -> usize {
-        let Parts { inputs, products, bias, sums } = Self::parts(filters, pixels, is_f32);
+    /// The scratch floats that [`compute`](Self::compute) needs for so many rows of the output, so many columns at once, and
+    /// `sums` results that are not of type `f32`.
+    pub fn scratch_len(filters: Filters, pixels: [usize; 2], sums: usize) -> usize {
+        let Parts { inputs, products, bias, sums } = Self::parts(filters, pixels, sums);
         inputs + products + bias + sums
     }
 
-    /// Computes a tile of the output of one image, whose rows are `[column][channel]` and which starts at whole tiles of
-    /// the algorithm; `image` is `[row][column][channel]`. `tail` is applied to each row of the tile.
+    /// Computes a tile of the output of one image: its rows are the pixels of whole rows of the image, from a whole tile of
+    /// the algorithm on, its columns are channels, from a panel on; `image` is `[row][column][channel]`.
     ///
     /// # Panics
     /// If the scratch memory is shorter than [`scratch_len`](Self::scratch_len), or the image or the weights are shorter
@@ -272,36 +276,42 @@ impl Winograd<'_> {
         tile: &mut Tile<T>,
         scratch: &mut [f32],
     ) {
-        let outputs = self.filters.channels[1];
-        let (rows, cols) = (tile.rows.clone(), tile.cols.start / outputs..tile.cols.end / outputs);
-        let parts = Self::parts(self.filters, [rows.len(), cols.len()], T::IS_F32);
+        let (isa, outputs) = (self.filters.isa, self.filters.channels[1]);
+        let (rows, channels) = (tile.rows.start / self.wide..tile.rows.end / self.wide, tile.cols.clone());
+        let sums = if T::IS_F32 { 0 } else { tile.rows.len() * channels.len() };
+        let parts = Self::parts(self.filters, [rows.len(), self.cols], sums);
         let (inputs, scratch) = scratch.split_at_mut(parts.inputs);
         let (products, scratch) = scratch.split_at_mut(parts.products);
         let (padded_bias, scratch) = scratch.split_at_mut(parts.bias);
         padded_bias.fill(0.0);
         if let Some(bias) = bias {
-            bias.widen(self.filters.isa, &mut padded_bias[..outputs]);
-        }
-        let block = Block { conv: self, rows: rows.clone(), cols: cols.clone(), image };
-        if T::IS_F32 {
-            let (base, stride) = tile.as_mut_ptr();
-            // SAFETY: `T` is `f32`, and the tile owns its rows of `cols.len()` pixels each.
-            unsafe { block.sums(inputs, products, padded_bias, base.cast(), stride) };
-            for row in 0..rows.len() {
-                let offset = tile.offset(row);
-                if let Some(sums) = T::as_f32_mut(tile.row(row)) {
-                    tail.apply(self.filters.isa, offset, sums);
-                }
-            }
-            return;
+            bias.widen(isa, &mut padded_bias[..outputs]);
         }
         let sums = &mut scratch[..parts.sums];
-        let stride = cols.len() * outputs;
-        // SAFETY: `sums` has all rows of the tile, `stride` floats each.
-        unsafe { block.sums(inputs, products, padded_bias, sums.as_mut_ptr(), stride) };
-        for (row, sums) in sums.chunks_exact_mut(stride).enumerate() {
-            tail.apply(self.filters.isa, tile.offset(row), sums);
-            narrow(self.filters.isa, sums, tile.row(row));
+        let (out, pixel) = match T::IS_F32 {
+            true => {
+                let (base, stride) = tile.as_mut_ptr();
+                (base.cast(), stride)
+            }
+            false => (sums.as_mut_ptr(), channels.len()),
+        };
+        for first in (0..self.wide).step_by(self.cols) {
+            let cols = first..(first + self.cols).min(self.wide);
+            let block = Block { conv: self, rows: rows.clone(), cols, channels: channels.clone(), image };
+            // SAFETY: `T` is `f32` and the tile owns its channels of all pixels of its rows, or `sums` has as many floats.
+            unsafe { block.sums(inputs, products, padded_bias, out, pixel) };
+        }
+        let mut rest = sums;
+        for (offset, run) in tile.runs() {
+            match T::as_f32_mut(run) {
+                Some(run) => tail.apply(isa, offset, run),
+                None => {
+                    let (now, behind) = std::mem::take(&mut rest).split_at_mut(run.len());
+                    tail.apply(isa, offset, now);
+                    narrow(isa, now, run);
+                    rest = behind;
+                }
+            }
         }
     }
 }
@@ -318,21 +328,23 @@ fn row_stride(channels: usize, lanes: usize) -> usize {
     channels.next_multiple_of(lanes) + lanes
 }
 
-/// Some pixels of the output, from whole tiles of the algorithm on.
+/// Some channels of some pixels of the output, from whole tiles of the algorithm and a panel on.
 struct Block<'a, T> {
     conv: &'a Winograd<'a>,
     rows: Range<usize>,
     cols: Range<usize>,
+    channels: Range<usize>,
     image: &'a [T],
 }
 
 impl<T: Float> Block<'_, T> {
-    /// Writes the convolution with bias to `out`, whose rows are `stride` floats apart.
+    /// Writes the convolution with bias to `out`, which starts with column 0 of the first row and the first channel; its
+    /// pixels are `pixel` floats apart.
     ///
     /// # Safety
     /// `out` can be written for the channels of all columns, at each of the rows.
-    unsafe fn sums(&self, inputs: &mut [f32], products: &mut [f32], bias: &[f32], out: *mut f32, stride: usize) {
-        let Winograd { filters: Filters { isa, tile, channels: [from, to] }, weights, .. } = *self.conv;
+    unsafe fn sums(&self, inputs: &mut [f32], products: &mut [f32], bias: &[f32], out: *mut f32, pixel: usize) {
+        let Winograd { filters: Filters { isa, tile, channels: [from, _] }, weights, wide, .. } = *self.conv;
         let (width, lanes, size) = (tile_size(isa).cols, isa.lanes(), tile.size());
         let grid = [self.rows.len().div_ceil(size), self.cols.len().div_ceil(size)];
         let tiles = grid[0] * grid[1];
@@ -341,7 +353,10 @@ impl<T: Float> Block<'_, T> {
         let stride_of_products = position_stride(tiles * width, lanes);
         // Parts of the depth: a panel of filters stays in the first-level cache while it meets all tiles.
         let step = depth_block(from);
-        for (first, weights) in (0..to).step_by(width).zip(weights.chunks_exact(tile.positions() * from * width)) {
+        let panel = tile.positions() * from * width;
+        for first in self.channels.clone().step_by(width) {
+            let weights = &weights[first / width * panel..][..panel];
+            let count = width.min(self.channels.end - first);
             for position in 0..tile.positions() {
                 let products = &mut products[position * stride_of_products..][..tiles * width];
                 for start in (0..from).step_by(step) {
@@ -358,7 +373,7 @@ impl<T: Float> Block<'_, T> {
                             step: width,
                             next: depth * width,
                         }],
-                        cols: width.min((to - first).next_multiple_of(lanes)),
+                        cols: count.next_multiple_of(lanes),
                         depth,
                         out: products.as_mut_ptr(),
                         stride: width,
@@ -370,13 +385,12 @@ impl<T: Float> Block<'_, T> {
                     unsafe { multiply(isa, product) };
                 }
             }
-            // SAFETY: the channels of the panel are among those that can be written.
-            let out = unsafe { out.add(first) };
-            let outputs = [to, width.min(to - first)];
+            // SAFETY: the channels of the panel in these columns are among those that can be written.
+            let out = unsafe { out.add(self.cols.start * pixel + first - self.channels.start) };
             let size = [self.rows.len(), self.cols.len()];
-            let bias = &bias[first..];
+            let (bias, strides) = (&bias[first..], [wide * pixel, pixel]);
             let products = &products[..tile.positions() * stride_of_products];
-            isa.run(TransformOutput { tile, products, width, grid, size, outputs, bias, out, stride });
+            isa.run(TransformOutput { tile, products, width, grid, size, channels: count, bias, out, strides });
         }
     }
 }
@@ -486,12 +500,12 @@ struct TransformOutput<'a> {
     grid: [usize; 2],
     /// Rows and columns of the block.
     size: [usize; 2],
-    /// All output channels, and those of the panel.
-    outputs: [usize; 2],
+    /// Channels of the panel.
+    channels: usize,
     bias: &'a [f32],
-    /// The channels of the panel in all columns can be written, at `stride` for each of the rows.
+    /// The channels of the panel can be written in all rows and columns, which are so far apart.
     out: *mut f32,
-    stride: usize,
+    strides: [usize; 2],
 }
 
 impl Kernel for TransformOutput<'_> {
@@ -510,7 +524,7 @@ impl TransformOutput<'_> {
     fn all<S: Simd, const SIDE: usize, const SIZE: usize>(self, simd: S) {
         for row in 0..self.grid[0] {
             for col in 0..self.grid[1] {
-                for channel in (0..self.outputs[1]).step_by(S::LANES) {
+                for channel in (0..self.channels).step_by(S::LANES) {
                     self.one::<S, SIDE, SIZE>(simd, [row, col], channel);
                 }
             }
@@ -533,7 +547,7 @@ impl TransformOutput<'_> {
             }
         }
         let bias = simd.load(&self.bias[channel..]);
-        let lanes = S::LANES.min(self.outputs[1] - channel);
+        let lanes = S::LANES.min(self.channels - channel);
         for (i, half) in half.into_iter().enumerate() {
             let y = row * SIZE + i;
             if y >= self.size[0] {
@@ -546,7 +560,7 @@ impl TransformOutput<'_> {
                 }
                 // SAFETY: the pixel is one of the block, and the channels are those of the panel.
                 let out = unsafe {
-                    let out = self.out.add(y * self.stride + column * self.outputs[0] + channel);
+                    let out = self.out.add(y * self.strides[0] + column * self.strides[1] + channel);
                     std::slice::from_raw_parts_mut(out, lanes)
                 };
                 let x = simd.add(x, bias);

@@ -88,10 +88,16 @@ pub struct Shape {
     pub batches: usize,
     /// Rows, columns and depth of each.
     pub size: [usize; 3],
-    /// Rows and columns of a register tile. Parts have any number of rows and whole register tiles of columns.
+    /// Rows and columns of a register tile. Parts have whole register tiles of columns.
     pub tile: [usize; 2],
+    /// Parts have multiples of so many rows.
+    pub unit: usize,
     /// The most rows and columns of a part, for the caches.
     pub most: [usize; 2],
+    /// The most elements of a part, where one unit of rows by one register tile of columns is not more.
+    pub area: usize,
+    /// Whether results are finished run by run: rows of a part that adjoin are one.
+    pub finishes: bool,
     /// Bytes that are moved for an element of the left operand whenever columns are cut once more.
     pub left_bytes: usize,
     /// Bytes that are moved for an element of the right operand whenever rows are cut once more.
@@ -106,6 +112,8 @@ const BYTE: f64 = 1.0 / 20.0;
 const NOT_HIDDEN: f64 = 0.1;
 /// Nanoseconds that a tile costs beside its work.
 const TILE: f64 = 200.0;
+/// Nanoseconds that finishing a run of results costs beside its work.
+const RUN: f64 = 60.0;
 /// Nanoseconds that sharing costs at all: members of the team look for work.
 const SHARING: f64 = 1500.0;
 /// The part of a tile's time that threads wait for the last one, on average: they do not begin together, and other
@@ -125,7 +133,8 @@ impl Shape {
         let high = rows.max(rows.div_ceil(self.tile[0]) * MIN_ROWS);
         // Half a register tile is the least that is computed.
         let wide = cols.next_multiple_of(self.tile[1].div_ceil(2));
-        let tile = (high * wide) as f64 * k * MULTIPLY_ADD + TILE;
+        let runs = if self.finishes && grid.cols.parts > 1 { rows } else { 0 };
+        let tile = (high * wide) as f64 * k * MULTIPLY_ADD + runs as f64 * RUN + TILE;
         let left = m * k * (self.left_bytes * grid.cols.parts) as f64;
         let right = n * k * (self.right_bytes * grid.rows.parts) as f64;
         let bytes = self.batches as f64 * (left + right) * BYTE;
@@ -141,13 +150,14 @@ impl Shape {
 /// The best grid for `threads` threads.
 pub fn partition(shape: &Shape, threads: usize) -> Grid {
     let [m, n, _] = shape.size;
-    let least = [m.div_ceil(shape.most[0].max(1)).max(1), Cut::at_most(n, shape.tile[1], shape.most[1]).parts];
-    let more = least.map(|parts| if threads == 1 { 1 } else { parts.max(MORE * threads) });
+    let least = [Cut::at_most(m, shape.unit, shape.most[0]).parts, Cut::at_most(n, shape.tile[1], shape.most[1]).parts];
+    let of_area = (m * n).div_ceil(shape.area);
+    let more = [least[0].max(of_area), least[1]].map(|parts| parts.max(MORE * threads));
     // More tiles than that are never better.
-    let most = MORE * (4 * threads).max(shape.batches * least[0] * least[1]);
+    let most = MORE * (4 * threads).max(shape.batches * of_area.max(least[0] * least[1]));
     let mut best: Option<(f64, Grid)> = None;
     for down in least[0]..least[0] + more[0] {
-        let rows = Cut::new(m, 1, down);
+        let rows = Cut::new(m, shape.unit, down);
         for across in least[1]..least[1] + more[1] {
             let cols = Cut::new(n, shape.tile[1], across);
             if cols.parts < across && across > least[1] {
@@ -155,7 +165,8 @@ pub fn partition(shape: &Shape, threads: usize) -> Grid {
             }
             let grid = Grid { rows, cols };
             let time = shape.time(&grid, threads);
-            if best.is_none_or(|(least, _)| time < least) {
+            let fits = grid.largest().iter().product::<usize>() <= shape.area;
+            if fits && best.is_none_or(|(least, _)| time < least) {
                 best = Some((time, grid));
             }
             if shape.batches * grid.tiles() > most {
@@ -166,7 +177,8 @@ pub fn partition(shape: &Shape, threads: usize) -> Grid {
             break;
         }
     }
-    best.map_or(Grid::whole(m, n), |(_, grid)| grid)
+    let smallest = Grid { rows: Cut::new(m, shape.unit, m), cols: Cut::new(n, shape.tile[1], n) };
+    best.map_or(smallest, |(_, grid)| grid)
 }
 
 #[cfg(test)]
@@ -225,7 +237,8 @@ mod tests {
     }
 
     fn shape(batches: usize, size: [usize; 3]) -> Shape {
-        Shape { batches, size, tile: [12, 32], most: [240, 1024], left_bytes: 4, right_bytes: 4 }
+        let (tile, most) = ([12, 32], [240, 1024]);
+        Shape { batches, size, tile, unit: 1, most, area: 240 * 1024, finishes: false, left_bytes: 4, right_bytes: 4 }
     }
 
     fn check(shape: &Shape, threads: usize, most: f64) {

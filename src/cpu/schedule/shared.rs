@@ -193,11 +193,47 @@ impl<T> ColumnBlock<'_, T> {
         // SAFETY: no columns are in two blocks or ranges at a time, and this one is borrowed mutably.
         unsafe { self.out.range(start..start + self.width) }
     }
+
+    /// The elements of two lists of rows in these columns.
+    ///
+    /// # Panics
+    /// If there is no such row, or one is named twice.
+    pub fn several<const A: usize, const B: usize>(
+        &mut self,
+        a: [usize; A],
+        b: [usize; B],
+    ) -> ([&mut [T]; A], [&mut [T]; B]) {
+        let again = |(i, row): (usize, &usize)| a.iter().chain(&b).skip(i + 1).any(|other| other == row);
+        assert!(!a.iter().chain(&b).enumerate().any(again), "{a:?} and {b:?} have a row twice");
+        let row = |index| {
+            assert!(index < self.rows);
+            let start = self.start + index * self.stride;
+            // SAFETY: as above, and the rows differ.
+            unsafe { self.out.range(start..start + self.width) }
+        };
+        (a.map(row), b.map(row))
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Distance between rows, in elements.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
 }
 
 /// Calls `work` for every block of at most `width` neighbouring columns of the `matrices` matrices `[rows, columns]` that
 /// `out` consists of, in parallel when it is worth it. `work` gets the index of the matrix, the first column, the number of
-/// columns and the elements; `cost` is that of one element, as for [`Threads::split`].
+/// columns and the elements; `cost` is that of one element, as for [`Threads::split`]. The blocks of a thread come in their
+/// order, or `backwards`: whoever passes again and again over more than the caches hold finds the end of the last pass there.
 ///
 /// # Panics
 /// If `out` has another number of elements.
@@ -207,13 +243,15 @@ pub fn for_each_column_block<T: Send>(
     [matrices, rows, columns]: [usize; 3],
     width: usize,
     cost: usize,
+    backwards: bool,
     work: impl Fn(usize, usize, usize, ColumnBlock<T>) + Sync,
 ) {
     assert_eq!(out.len(), matrices * rows * columns);
     let blocks = columns.div_ceil(width);
     let out = SharedMut::new(out);
     threads.split(matrices * blocks, 1, cost * rows * width.min(columns), |range| {
-        for item in range {
+        for index in range.clone() {
+            let item = if backwards { range.end - 1 - (index - range.start) } else { index };
             let (matrix, first) = (item / blocks, item % blocks * width);
             let width = width.min(columns - first);
             let start = matrix * rows * columns + first;
@@ -296,16 +334,27 @@ mod tests {
             let threads = Threads::new(count).unwrap();
             for shape in [[1, 1, 1], [2, 3, 4], [3, 5, 17], [1, 2, 100], [0, 3, 4]] {
                 let mut out = vec![0; shape.iter().product()];
-                for_each_column_block(&threads, &mut out, shape, 16, 1 << 20, |matrix, first, width, mut columns| {
-                    for row in 0..shape[1] {
-                        let elements = columns.row(row);
-                        assert_eq!(elements.len(), width);
-                        for (i, element) in elements.iter_mut().enumerate() {
-                            *element += (matrix * shape[1] + row) * shape[2] + first + i + 1;
-                        }
-                    }
-                });
-                assert!(out.iter().enumerate().all(|(i, &element)| element == i + 1), "{shape:?}");
+                for pass in 1..=2 {
+                    let cost = 1 << 20;
+                    for_each_column_block(
+                        &threads,
+                        &mut out,
+                        shape,
+                        16,
+                        cost,
+                        pass == 2,
+                        |matrix, first, width, mut columns| {
+                            for row in 0..shape[1] {
+                                let elements = columns.row(row);
+                                assert_eq!(elements.len(), width);
+                                for (i, element) in elements.iter_mut().enumerate() {
+                                    *element += (matrix * shape[1] + row) * shape[2] + first + i + 1;
+                                }
+                            }
+                        },
+                    );
+                    assert!(out.iter().enumerate().all(|(i, &element)| element == pass * (i + 1)), "{shape:?}");
+                }
             }
         }
     }

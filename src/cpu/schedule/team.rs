@@ -1,9 +1,10 @@
 //! Threads that work together for a while: sections of work are shared out without putting threads to sleep in between.
 //!
 //! Waking a thread takes longer than many a step of a graph. So the members of a team wait for the next section awake, for
-//! a while, and take pieces of it from a counter: no piece waits for a member that has lost its core or has not come yet,
-//! and the thread that leads the team does whatever nobody else has taken. A member that comes when a section has been closed
-//! does not get in, so the leader waits for those only that are within a piece.
+//! a while. Each thread has a part of the pieces, the same part in each section of as many: what it wrote in one step is in
+//! its caches when it reads it in the next. Who is done with its own part takes from those of the others, so that no piece
+//! waits for a member that has lost its core or has not come yet. A member that comes when a section has been closed does not
+//! get in, so the leader waits for those only that are within a piece.
 
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, UnsafeCell, of_thread, pause};
 use std::any::Any;
@@ -57,13 +58,30 @@ enum Gate {
     Closed,
 }
 
+/// An open section.
+#[derive(Clone, Copy)]
+struct Open {
+    work: *const Section<'static>,
+    /// Number of pieces.
+    count: usize,
+    /// Number of parts that they are in: one for each thread that was there, or on its way, when the section was opened.
+    parts: usize,
+}
+
+impl Open {
+    /// The first piece of a part.
+    fn start(&self, part: usize) -> usize {
+        part * self.count / self.parts
+    }
+}
+
 /// The threads that have come to help a [`Leader`].
 pub struct Team {
     gate: Alone<AtomicUsize>,
-    /// The next piece of the open section.
-    next: Alone<AtomicUsize>,
+    /// The next piece of each part of the open section.
+    next: Vec<Alone<AtomicUsize>>,
     /// The open section. Only the leader writes it, while none is open and no member is within.
-    section: UnsafeCell<Option<(*const Section<'static>, usize)>>,
+    section: UnsafeCell<Option<Open>>,
     /// Members that wait for sections or work on one, and those that were announced.
     present: AtomicUsize,
     /// Which numbers are taken. A member has one as long as it is present.
@@ -126,9 +144,9 @@ impl Team {
             };
             // SAFETY: this member came through the open gate, so the leader has written the cell before, and waits now.
             let section = self.section.with(|section| unsafe { *section });
-            if let Some((work, count)) = section {
+            if let Some(open) = section {
                 // SAFETY: as above: what it points to is alive until this member has left.
-                self.take_pieces(unsafe { &*work }, count);
+                self.take_pieces(unsafe { &*open.work }, &open);
             }
             // The leader sees what this member has done when it sees that it is gone.
             self.gate.0.fetch_sub(MEMBER, Ordering::Release);
@@ -154,22 +172,26 @@ impl Team {
         }
     }
 
-    /// Works on pieces until all are taken.
-    fn take_pieces(&self, work: &Section, count: usize) {
+    /// Works on pieces until all are taken, those of this thread's own part first.
+    fn take_pieces(&self, work: &Section, open: &Open) {
         let outer = WITHIN.with(|within| within.replace(true));
+        let own = thread_number();
         let result = catch_unwind(AssertUnwindSafe(|| {
-            loop {
-                let piece = self.next.0.fetch_add(1, Ordering::Relaxed);
-                if piece >= count {
-                    break;
+            for part in (0..open.parts).map(|i| (own + i) % open.parts) {
+                let end = open.start(part + 1);
+                loop {
+                    let piece = self.next[part].0.fetch_add(1, Ordering::Relaxed);
+                    if piece >= end {
+                        break;
+                    }
+                    work(piece);
                 }
-                work(piece);
             }
         }));
         WITHIN.with(|within| within.set(outer));
         if let Err(panic) = result {
             // Nobody needs the rest.
-            self.next.0.fetch_max(count, Ordering::Relaxed);
+            self.next.iter().for_each(|next| _ = next.0.fetch_max(open.count, Ordering::Relaxed));
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
         }
     }
@@ -195,7 +217,7 @@ impl Leader {
         assert!(count <= MEMBERS + 1, "{count} threads in a team, expected at most {}", MEMBERS + 1);
         let team = Team {
             gate: Alone(AtomicUsize::new(0)),
-            next: Alone(AtomicUsize::new(0)),
+            next: (0..count.max(1)).map(|_| Alone(AtomicUsize::new(0))).collect(),
             section: UnsafeCell::new(None),
             present: AtomicUsize::new(0),
             numbers: (1..count).map(|_| AtomicBool::new(false)).collect(),
@@ -218,14 +240,18 @@ impl Leader {
         // SAFETY: only the lifetime changes. Members follow the pointer while they are within the section, and all of them
         // have left when this function returns.
         let erased = unsafe { std::mem::transmute::<*const Section<'_>, *const Section<'static>>(work) };
+        let there = team.present.load(Ordering::Relaxed).min(team.numbers.len()) + 1;
+        let open = Open { work: erased, count, parts: there.min(count).max(1) };
         // SAFETY: the gate is shut and no member is within: the last call waited for that, and there is one leader, which is
         // borrowed mutably.
-        team.section.with_mut(|section| unsafe { *section = Some((erased, count)) });
-        team.next.0.store(0, Ordering::Relaxed);
+        team.section.with_mut(|section| unsafe { *section = Some(open) });
+        for part in 0..open.parts {
+            team.next[part].0.store(open.start(part), Ordering::Relaxed);
+        }
         self.turns = self.turns.wrapping_add(1);
         // Nobody else changes a gate that is shut.
         team.gate.0.store(self.turns.wrapping_mul(TURN) | OPEN, Ordering::Release);
-        team.take_pieces(work, count);
+        team.take_pieces(work, &open);
         let mut gate = team.gate.0.fetch_sub(OPEN, Ordering::Acquire);
         let mut turn = 0;
         while gate & MEMBERS != 0 {

@@ -5,7 +5,7 @@ use super::pool::Threads;
 use super::shared::PerThread;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Equally shaped row-major matrices in one buffer: element `(batch, row, col)` is at
 /// `batch * batch_stride + row * row_stride + col`. All numbers are in elements.
@@ -43,12 +43,11 @@ pub struct Tiles<'a, T> {
     base: *mut T,
     matrices: Matrices,
     grid: Grid,
-    next: AtomicUsize,
     owner: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a shared `Tiles` only gives away disjoint parts of a buffer that it borrows mutably, each part once
-// (`next` counts atomically), so threads never reach the same element.
+// SAFETY: a shared `Tiles` only gives away disjoint parts of a buffer that it borrows mutably, each part once, so threads
+// never reach the same element.
 unsafe impl<T: Send> Sync for Tiles<'_, T> {}
 
 impl<'a, T> Tiles<'a, T> {
@@ -60,7 +59,7 @@ impl<'a, T> Tiles<'a, T> {
         assert!(matrices.is_disjoint_within(buffer.len()), "{matrices:?} in {} elements", buffer.len());
         let covers = |cut: Cut, count: usize| cut.parts() > 0 && cut.range(cut.parts() - 1).end == count;
         assert!(covers(grid.rows, matrices.rows) && covers(grid.cols, matrices.cols), "{grid:?} of {matrices:?}");
-        Tiles { base: buffer.as_mut_ptr(), matrices, grid, next: AtomicUsize::new(0), owner: PhantomData }
+        Tiles { base: buffer.as_mut_ptr(), matrices, grid, owner: PhantomData }
     }
 
     /// Number of tiles.
@@ -81,26 +80,25 @@ impl<'a, T> Tiles<'a, T> {
         T: Send,
     {
         let own = PerThread::new(threads, scratch);
-        threads.share(self.count(), cost, |_| {
-            if let Some(mut tile) = self.take() {
-                own.with(|scratch| work(&mut tile, scratch));
-            }
+        threads.share(self.count(), cost, |index| {
+            // SAFETY: `share` gives every number below the count once.
+            let mut tile = unsafe { self.tile(index) };
+            own.with(|scratch| work(&mut tile, scratch));
         });
     }
 
-    /// The next tile, in the order batches, rows, columns; `None` when all are given away.
-    fn take(&self) -> Option<Tile<'_, T>> {
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
-        if index >= self.count() {
-            return None;
-        }
+    /// The tile at `index`, in the order batches, rows, columns.
+    ///
+    /// # Safety
+    /// There is such a tile, and it is asked for once.
+    unsafe fn tile(&self, index: usize) -> Tile<'_, T> {
         let (m, across) = (&self.matrices, self.grid.cols.parts());
         let (batch, index) = (index / self.grid.tiles(), index % self.grid.tiles());
         let (rows, cols) = (self.grid.rows.range(index / across), self.grid.cols.range(index % across));
         let offset = batch * m.batch_stride + rows.start * m.row_stride + cols.start;
         // SAFETY: `new` checked that every element of the matrices lies in the buffer.
         let base = unsafe { self.base.add(offset) };
-        Some(Tile { base, offset, row_stride: m.row_stride, batch, rows, cols, owner: PhantomData })
+        Tile { base, offset, row_stride: m.row_stride, batch, rows, cols, owner: PhantomData }
     }
 }
 
@@ -235,10 +233,9 @@ mod tests {
                 let mut buffer = vec![0; 128];
                 let grid = Grid { rows: Cut::at_most(m.rows, 1, rows), cols: Cut::at_most(m.cols, 1, cols) };
                 let tiles = Tiles::new(&mut buffer, m, grid);
-                let count = tiles.count();
-                let mut seen = 0;
-                while let Some(mut tile) = tiles.take() {
-                    seen += 1;
+                for index in 0..tiles.count() {
+                    // SAFETY: each is asked for once.
+                    let mut tile = unsafe { tiles.tile(index) };
                     for row in 0..tile.rows.len() {
                         let (b, r, c) = (tile.batch, tile.rows.start + row, tile.cols.start);
                         for (i, x) in tile.row(row).iter_mut().enumerate() {
@@ -246,7 +243,6 @@ mod tests {
                         }
                     }
                 }
-                assert_eq!(seen, count);
                 for b in 0..m.batches {
                     for r in 0..m.rows {
                         for c in 0..m.cols {

@@ -216,6 +216,34 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// Writes the first `min(len, LANES)` lanes to `to`, and nothing beyond.
     fn store_partial(self, v: Self::F32, to: &mut [f32]);
 
+    /// The first `count` floats at `from`, at most `LANES`; the other lanes are 0. Reads nothing beyond.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `count` floats.
+    #[inline(always)]
+    unsafe fn load_first(self, from: *const f32, count: usize) -> Self::F32 {
+        match count {
+            // SAFETY: by the contract.
+            _ if count == Self::LANES => unsafe { self.load_ptr(from) },
+            // SAFETY: by the contract.
+            _ => self.load_partial(unsafe { std::slice::from_raw_parts(from, count) }),
+        }
+    }
+
+    /// Writes the first `count` lanes, at most `LANES`, to `to`, and nothing beyond.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of `count` floats.
+    #[inline(always)]
+    unsafe fn store_first(self, v: Self::F32, to: *mut f32, count: usize) {
+        match count {
+            // SAFETY: by the contract.
+            _ if count == Self::LANES => unsafe { self.store_ptr(v, to) },
+            // SAFETY: by the contract.
+            _ => self.store_partial(v, unsafe { std::slice::from_raw_parts_mut(to, count) }),
+        }
+    }
+
     /// Asks for the cache line at `address`, which may be any, to come to the second-level cache: nothing is read.
     #[inline(always)]
     fn prefetch_l2(self, _address: *const f32) {}

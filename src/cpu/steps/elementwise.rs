@@ -18,12 +18,12 @@ use half::f16;
 
 /// Elements of a block. A register takes 2 to 4 KiB then: those of a chain of operators fit into a first-level cache of
 /// 32 KiB, and the cost of choosing the loop of an operator (some 5 ns) is small against its work (some 50 ns).
-const SPAN: usize = 512;
+const SPAN: usize = 1024;
 /// Bytes of a register, for elements of any type.
 pub(super) const REGISTER: usize = SPAN * 8;
 /// Rows of the broadcast operands at least this long are blocks of their own, whose operands are read in place; shorter
 /// ones are gathered into registers.
-const MIN_ROW: usize = 64;
+const MIN_ROW: usize = 256;
 /// The most dimensions of a program.
 const MAX_DIMENSIONS: usize = 16;
 

@@ -52,31 +52,34 @@ impl Cell for GruFunction {
     }
 
     fn reset(&self, moment: &Moment, block: &mut StateBlock) {
-        let [mut reset] = moment.sums([(self.places[1], Start::Input)], moment.hidden(), block);
+        block.multiply(moment, [(self.places[1], Start::Input)], 0, moment.hidden());
         let activation = self.activations[0];
-        let used = block.used();
-        let (reset, hidden) = (&mut reset[..used], &mut block.hidden[..used]);
-        moment.env().isa.run(GruReset { activation, reset, hidden });
+        for row in 0..block.batch {
+            let ([hidden], [reset]) = block.row(row, [0]);
+            moment.env().isa.run(GruReset { activation, reset, hidden });
+        }
     }
 
     fn advance(&self, moment: &Moment, reset: &[f32], block: &mut StateBlock) {
-        let (isa, used) = (moment.env().isa, block.used());
+        let (isa, activations) = (moment.env().isa, self.activations);
         let [z, r, n] = self.places;
-        let (mut update, mut new);
         if self.reset_after {
-            let gates = [(z, Start::Input), (r, Start::Input), (n, Start::RecurrentBias)];
-            let [sums, mut reset, mut of_hidden] = moment.sums(gates, moment.hidden(), block);
-            let activation = self.activations[0];
-            isa.run(GruReset { activation, reset: &mut reset[..used], hidden: &mut of_hidden[..used] });
-            (update, new) = (sums, moment.start(n, Start::Input, block));
-            new.iter_mut().zip(of_hidden).for_each(|(new, x)| *new += x);
+            let gates = [(z, Start::Input), (n, Start::RecurrentBias), (r, Start::Input)];
+            block.multiply(moment, gates, 0, moment.hidden());
+            for row in 0..block.batch {
+                let inputs = moment.inputs(n, row, block.units.clone());
+                let ([_], [reset, new]) = block.row(row, [2, 1]);
+                isa.run(GruReset { activation: activations[0], reset, hidden: new });
+                new.iter_mut().zip(inputs).for_each(|(new, x)| *new += x);
+            }
         } else {
-            [update] = moment.sums([(z, Start::Input)], moment.hidden(), block);
-            [new] = moment.sums([(n, Start::Input)], reset, block);
+            block.multiply(moment, [(z, Start::Input)], 0, moment.hidden());
+            block.multiply(moment, [(n, Start::Input)], 1, reset);
         }
-        let activations = self.activations;
-        let (update, new) = (&mut update[..used], &mut new[..used]);
-        isa.run(GruGates { activations, update, new, hidden: &mut block.hidden[..used] });
+        for row in 0..block.batch {
+            let ([hidden], [update, new]) = block.row(row, [0, 1]);
+            isa.run(GruGates { activations, update, new, hidden });
+        }
     }
 }
 

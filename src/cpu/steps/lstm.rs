@@ -44,20 +44,16 @@ impl Cell for LstmFunction {
     const STATES: usize = 2;
 
     fn advance(&self, moment: &Moment, hidden: &[f32], block: &mut StateBlock) {
-        let used = block.used();
-        let mut gates = moment.sums(self.places.map(|place| (place, Start::Input)), hidden, block);
+        block.multiply(moment, self.places.map(|place| (place, Start::Input)), 0, hidden);
         let peephole = [0, 1, 2].map(|gate| moment.peephole(gate, block));
         let peephole = match &peephole {
-            [Some(i), Some(o), Some(f)] => Some([i, o, f].map(|weights| &weights[..used])),
+            [Some(i), Some(o), Some(f)] => Some([i, o, f].map(|weights| &weights[..block.units.len()])),
             _ => None,
         };
-        moment.env().isa.run(LstmGates {
-            activations: self.activations,
-            peephole,
-            gates: gates.each_mut().map(|gate| &mut gate[..used]),
-            cell: &mut block.cell[..used],
-            hidden: &mut block.hidden[..used],
-        });
+        for row in 0..block.batch {
+            let ([hidden, cell], gates) = block.row(row, [0, 1, 2, 3]);
+            moment.env().isa.run(LstmGates { activations: self.activations, peephole, gates, cell, hidden });
+        }
     }
 }
 

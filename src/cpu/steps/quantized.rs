@@ -457,7 +457,10 @@ fn cut([batches, rows, columns]: [usize; 3], panels: &[Panels], size: usize, thr
         batches,
         size: [rows, all, depth.div_ceil(SPEED)],
         tile: [TILE_ROWS, if panels.len() == 1 { panels[0].panel() } else { all }],
+        unit: 1,
         most: [ROW_BLOCK, all],
+        area: ROW_BLOCK * all,
+        finishes: false,
         left_bytes: SPEED,
         right_bytes: SPEED,
     };

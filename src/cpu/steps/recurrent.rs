@@ -1,9 +1,8 @@
 //! What the recurrent operators share: the product of the inputs of all time steps with their weights, and the loop
 //! over directions and time steps. A cell operator is a sequence of one step.
 //!
-//! A time step is computed in blocks of units (features of the hidden state) and rows of the batch: the weights of a
-//! block's units are a panel for each gate, and the gates are applied while the sums are in cache. Everything is computed
-//! in `f32`.
+//! A time step is computed in blocks of units (features of the hidden state): the weights of a block's units are a panel for
+//! each gate, and the gates are applied while the sums are in cache. Everything is computed in `f32`.
 
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
@@ -12,10 +11,10 @@ use crate::cpu::memory::Io;
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::Tail;
 use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
-use crate::cpu::product::recurrent::{BLOCK, Block, ROWS, add_products};
+use crate::cpu::product::recurrent::add_products;
 use crate::cpu::product::rows::Strided;
 use crate::cpu::product::tile::tile_size;
-use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
+use crate::cpu::schedule::shared::{ColumnBlock, for_each_chunk, for_each_column_block};
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -23,7 +22,7 @@ use crate::memory::Buffer;
 use crate::ops::recurrent::Direction;
 use crate::shape::{Descriptor, PerAxis};
 use crate::with_floats;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// Multiply-adds of a time step from which on its units are worth sharing for each thread. Two directions with less are
@@ -166,24 +165,51 @@ impl<C: Cell> Run for RecurrentStep<C> {
     }
 }
 
-/// A block of the states.
-pub struct StateBlock {
+/// The most units in a block: the columns of a panel.
+const MAX_UNITS: usize = 32;
+
+/// Some units of the states and of the sums of gates.
+pub struct StateBlock<'a> {
     /// The units that it covers.
     pub units: Range<usize>,
-    /// The rows of the batch that it covers.
-    pub rows: Range<usize>,
-    /// Distance between rows.
-    width: usize,
-    /// The hidden state.
-    pub hidden: Block,
-    /// The cell state, if there is one.
-    pub cell: Block,
+    /// Rows of the batch.
+    pub batch: usize,
+    /// Number of states.
+    states: usize,
+    /// Rows of the states, then of the sums, `[states + gates, batch]`.
+    columns: ColumnBlock<'a, f32>,
 }
 
-impl StateBlock {
-    /// The places of a [`Block`] that its rows take.
-    pub fn used(&self) -> usize {
-        self.rows.len() * self.width
+impl StateBlock<'_> {
+    /// The states of row `row` of the batch, and its sums at `slots`.
+    pub fn row<const STATES: usize, const N: usize>(
+        &mut self,
+        row: usize,
+        slots: [usize; N],
+    ) -> ([&mut [f32]; STATES], [&mut [f32]; N]) {
+        let (batch, units) = (self.batch, self.units.len());
+        let states = std::array::from_fn(|state| state * batch + row);
+        let sums = slots.map(|slot| (self.states + slot) * batch + row);
+        let (states, sums) = self.columns.several(states, sums);
+        (states.map(|state| &mut state[..units]), sums.map(|sums| &mut sums[..units]))
+    }
+
+    /// `h * R^T` of the gates at these places, added to what they start with, for the slots from `first` on; `h` is
+    /// `[batch, hidden]`.
+    pub fn multiply<const N: usize>(&mut self, moment: &Moment, gates: [(usize, Start); N], first: usize, h: &[f32]) {
+        let (batch, hidden) = (self.batch, moment.sizes.hidden);
+        let first = (self.states + first) * batch;
+        for (slot, (place, start)) in gates.into_iter().enumerate() {
+            for row in 0..batch {
+                let sums = &mut self.columns.row(first + slot * batch + row)[..self.units.len()];
+                moment.start(place, start, row, self.units.clone(), sums);
+            }
+        }
+        for part in depth_blocks(hidden) {
+            let panels = gates.map(|(place, _)| moment.panel(place, self.units.start, part.clone()));
+            let size = [batch, hidden, part.len()];
+            add_products(moment.env.isa, &h[part.start..], size, panels, &mut self.columns, first);
+        }
     }
 }
 
@@ -230,47 +256,28 @@ impl<'a> Moment<'a> {
         self.hidden
     }
 
-    /// `h * R^T` of the gates at these places, added to what they start with; `h` is `[batch, hidden]`.
-    pub fn sums<const N: usize>(&self, gates: [(usize, Start); N], h: &[f32], block: &StateBlock) -> [Block; N] {
-        let mut sums = gates.map(|(place, start)| self.start(place, start, block));
-        let hidden = self.sizes.hidden;
-        for part in depth_blocks(hidden) {
-            let panels = gates.map(|(place, _)| self.panel(place, block.units.start, part.clone()));
-            let h = &h[block.rows.start * hidden + part.start..];
-            add_products(self.env.isa, h, [block.rows.len(), hidden, part.len()], panels, &mut sums);
-        }
-        sums
+    /// The products of the inputs of row `row` of the batch with the weights of the gate at `place`, for some units.
+    pub fn inputs(&self, place: usize, row: usize, units: Range<usize>) -> &'a [f32] {
+        &self.inputs[row * self.sizes.sums() + place * self.sizes.hidden..][units]
     }
 
-    /// What the sums of the gate at `place` start with.
-    pub fn start(&self, place: usize, start: Start, block: &StateBlock) -> Block {
-        let mut sums = [0.0; BLOCK];
-        let (hidden, units) = (self.sizes.hidden, block.units.clone());
-        for (row, sums) in block.rows.clone().zip(sums.chunks_exact_mut(block.width)) {
-            let sums = &mut sums[..units.len()];
-            match start {
-                Start::Input => {
-                    let inputs = &self.inputs[row * self.sizes.sums() + place * hidden..][units.clone()];
-                    sums.copy_from_slice(inputs);
-                }
-                Start::RecurrentBias => {
-                    if let Some(bias) = self.recurrent_bias {
-                        bias.after(place * hidden + units.start).widen(self.env.isa, sums);
-                    }
-                }
+    /// What the sums of the gate at `place` start with, for row `row` of the batch and some units.
+    fn start(&self, place: usize, start: Start, row: usize, units: Range<usize>, sums: &mut [f32]) {
+        match (start, self.recurrent_bias) {
+            (Start::Input, _) => sums.copy_from_slice(self.inputs(place, row, units)),
+            (Start::RecurrentBias, Some(bias)) => {
+                bias.after(place * self.sizes.hidden + units.start).widen(self.env.isa, sums);
             }
+            (Start::RecurrentBias, None) => sums.fill(0.0),
         }
-        sums
     }
 
-    /// The peephole weights of the gate with the number `index`, repeated for each row of the block.
-    pub fn peephole(&self, index: usize, block: &StateBlock) -> Option<Block> {
-        let weights = self.peephole?.after(index * self.sizes.hidden + block.units.start);
-        let mut repeated = [0.0; BLOCK];
-        for row in repeated.chunks_exact_mut(block.width).take(block.rows.len()) {
-            weights.widen(self.env.isa, &mut row[..block.units.len()]);
-        }
-        Some(repeated)
+    /// The peephole weights of the gate with the number `index` in the front.
+    pub fn peephole(&self, index: usize, block: &StateBlock) -> Option<[f32; MAX_UNITS]> {
+        let mut weights = [0.0; MAX_UNITS];
+        let from = self.peephole?.after(index * self.sizes.hidden + block.units.start);
+        from.widen(self.env.isa, &mut weights[..block.units.len()]);
+        Some(weights)
     }
 
     /// The panel of the gate at `place` that starts at `unit`, for one depth block.
@@ -310,8 +317,16 @@ struct ScratchParts {
     product: usize,
     /// The biases of a direction.
     bias: usize,
-    /// Of each direction: sums of the inputs, the hidden state, the hidden state after the reset gate, and the states.
+    /// Of each direction: the states with the sums of gates, the hidden state, the hidden state after the reset gate, and the
+    /// sums of the inputs.
     states: [usize; 4],
+}
+
+impl ScratchParts {
+    /// Floats of the states of a direction: whole cache lines.
+    fn own(&self) -> usize {
+        self.states.iter().sum::<usize>().next_multiple_of(16)
+    }
 }
 
 impl Network {
@@ -362,21 +377,31 @@ impl Network {
         inputs.chain(self.recurrent.iter().flatten().map(Panels::buffer)).collect()
     }
 
+    /// The units of all panels.
+    fn padded(&self) -> usize {
+        self.sizes.hidden.next_multiple_of(self.width)
+    }
+
     fn parts(&self, resets: bool) -> ScratchParts {
         let NetworkSizes { batch, hidden, gates, states, .. } = self.sizes;
         let in_place = self.recurrent.is_some() && self.dtype == DataType::Float32;
         let state = batch * hidden;
         ScratchParts {
-            weights: if in_place { 0 } else { gates * hidden.next_multiple_of(self.width) * hidden },
+            weights: if in_place { 0 } else { gates * self.padded() * hidden },
             product: self.inputs[0].scratch_len(),
             bias: self.sizes.sums(),
-            states: [self.sizes.rows() * self.sizes.sums(), state, if resets { state } else { 0 }, states * state],
+            states: [
+                (states + gates) * batch * self.padded(),
+                state,
+                if resets { state } else { 0 },
+                self.sizes.rows() * self.sizes.sums(),
+            ],
         }
     }
 
     fn scratch_bytes(&self, resets: bool) -> usize {
-        let ScratchParts { weights, product, bias, states } = self.parts(resets);
-        (self.direction.count() * (weights + states.iter().sum::<usize>()) + product + bias) * size_of::<f32>()
+        let parts = self.parts(resets);
+        (self.direction.count() * (parts.weights + parts.own()) + parts.product + parts.bias) * size_of::<f32>()
     }
 
     /// Runs `cell` over all directions and time steps.
@@ -386,7 +411,8 @@ impl Network {
         let (weights, rest) = io.scratch::<f32>().split_at_mut(count * parts.weights);
         let (product, rest) = rest.split_at_mut(parts.product);
         let (bias, rest) = rest.split_at_mut(parts.bias);
-        let own = parts.states.iter().sum::<usize>();
+        let own = parts.own();
+        let inputs = own - parts.states[3];
         let memory = &mut rest[..count * own];
         let operand = |place: Option<usize>| place.and_then(|index| io.floats(index, self.dtype));
         let input = io.floats(0, self.dtype);
@@ -394,7 +420,7 @@ impl Network {
             self.add_biases(env, cell, [operand(self.places.bias), operand(self.places.recurrent_bias)], d, bias);
             let weight = io.floats(1, self.dtype).filter(|_| !self.packs_weight);
             let weight = weight.map(|all| all.after(d * self.sizes.sums() * self.sizes.input));
-            let sums = FloatsMut::F32(&mut memory[..parts.states[0]]);
+            let sums = FloatsMut::F32(&mut memory[inputs..]);
             self.inputs[d].run(env, [input, weight], Some(Floats::F32(bias)), Tail::NONE, sums, product);
         }
         if parts.weights > 0 {
@@ -407,7 +433,7 @@ impl Network {
         }
         let (weights, cost) = (&*weights, self.sizes.rows() * self.sizes.sums() * hidden);
         let run = |d: usize, memory: &mut [f32]| {
-            let (sums, memory) = memory.split_at_mut(parts.states[0]);
+            let (memory, sums) = memory.split_at_mut(inputs);
             let recurrent = match &self.recurrent {
                 Some(kept) if parts.weights == 0 => GatePanels::Kept(&kept[d * self.sizes.gates..]),
                 _ => GatePanels::Wide(&weights[d * parts.weights..]),
@@ -434,8 +460,11 @@ impl Network {
             memory.chunks_exact_mut(own).enumerate().for_each(|(d, memory)| run(d, memory));
         }
         let state_of = |memory: &[f32], index: usize, out: FloatsMut, d: usize| {
-            let state = &memory[own - (states - index) * batch * hidden..][..batch * hidden];
-            with_floats!(FloatsMut, out, out => narrow(env.isa, state, &mut out[d * batch * hidden..][..batch * hidden]));
+            with_floats!(FloatsMut, out, out => {
+                for (row, out) in out[d * batch * hidden..].chunks_exact_mut(hidden).take(batch).enumerate() {
+                    narrow(env.isa, &memory[(index * batch + row) * self.padded()..][..hidden], out);
+                }
+            });
         };
         let mut last_hidden = io.floats_output(self.dtype);
         let mut last_cell = (states == 2).then(|| io.floats_output(self.dtype));
@@ -446,7 +475,7 @@ impl Network {
                 state_of(memory, 1, last_cell.reborrow(), d);
             }
             if let Some(sequence) = &mut sequence {
-                self.store_sequence(env, d, memory, sequence.reborrow());
+                self.store_sequence(env, d, &memory[inputs..], sequence.reborrow());
             }
         }
     }
@@ -492,7 +521,7 @@ impl Network {
     }
 
     /// All time steps of direction `d`. The first features of `sums`, which has what [`Moment::inputs`] are for each step,
-    /// become the hidden states after the steps; the last part of `memory` the last states.
+    /// become the hidden states after the steps; the first rows of `memory` become the last states.
     fn direction(
         &self,
         moment: Moment,
@@ -502,65 +531,57 @@ impl Network {
         sums: &mut [f32],
         memory: &mut [f32],
     ) {
-        let NetworkSizes { steps, batch, hidden, .. } = self.sizes;
+        let NetworkSizes { steps, batch, hidden, gates, states, .. } = self.sizes;
         let isa = moment.env.isa;
-        let (h, memory) = memory.split_at_mut(batch * hidden);
-        let (reset, state) = memory.split_at_mut(if cell.resets() { batch * hidden } else { 0 });
-        for (state, first) in state.chunks_exact_mut(batch * hidden).zip([first_hidden, first_cell]) {
-            match first {
-                Some(first) => first.widen(isa, state),
-                None => state.fill(0.0),
+        let (work, memory) = memory.split_at_mut((states + gates) * batch * self.padded());
+        let (h, reset) = memory.split_at_mut(batch * hidden);
+        for (index, first) in [first_hidden, first_cell][..states].iter().enumerate() {
+            for (row, state) in self.state(work, index).enumerate() {
+                match first {
+                    Some(first) => first.after(row * hidden).widen(isa, state),
+                    None => state.fill(0.0),
+                }
             }
         }
         for step in 0..steps {
             let time = self.direction.time(d, step, steps);
-            h.copy_from_slice(&state[..batch * hidden]);
+            copy_rows(self.state(work, 0), h.chunks_exact_mut(hidden));
             let inputs = &mut sums[time * batch * self.sizes.sums()..][..batch * self.sizes.sums()];
             let now = Moment { inputs, hidden: h, ..moment };
             if cell.resets() {
-                self.for_each_block(&now, state, &|block| cell.reset(&now, block));
-                let (hidden_state, _) = state.split_at_mut(batch * hidden);
-                reset.copy_from_slice(hidden_state);
+                self.for_each_block(&now, work, step % 2 == 1, &|block| cell.reset(&now, block));
+                copy_rows(self.state(work, 0), reset.chunks_exact_mut(hidden));
                 // The blocks of the second pass start from the hidden state again.
-                hidden_state.copy_from_slice(h);
+                copy_rows(h.chunks_exact(hidden), self.state(work, 0));
             }
             let reset = if cell.resets() { &*reset } else { &*h };
-            self.for_each_block(&now, state, &|block| cell.advance(&now, reset, block));
-            for (inputs, state) in inputs.chunks_exact_mut(self.sizes.sums()).zip(state.chunks_exact(hidden)) {
-                inputs[..hidden].copy_from_slice(state);
-            }
+            self.for_each_block(&now, work, step % 2 == 1, &|block| cell.advance(&now, reset, block));
+            copy_rows(self.state(work, 0), inputs.chunks_exact_mut(self.sizes.sums()));
         }
     }
 
-    /// Calls `work` with the blocks of the states, `[states, batch, hidden]`, in parallel over units.
-    fn for_each_block(&self, moment: &Moment, state: &mut [f32], work: &(dyn Fn(&mut StateBlock) + Sync)) {
+    /// The rows of the state with the number `index`.
+    fn state<'w>(&self, work: &'w mut [f32], index: usize) -> impl Iterator<Item = &'w mut [f32]> {
+        let NetworkSizes { batch, hidden, .. } = self.sizes;
+        let rows = work.chunks_exact_mut(self.padded()).skip(index * batch).take(batch);
+        rows.map(move |row| &mut row[..hidden])
+    }
+
+    /// Calls `call` with the blocks of the states and sums, `[states + gates, batch, padded]`, in parallel over units. Every
+    /// other time step goes `backwards`.
+    fn for_each_block(
+        &self,
+        moment: &Moment,
+        work: &mut [f32],
+        backwards: bool,
+        call: &(dyn Fn(&mut StateBlock) + Sync),
+    ) {
         let NetworkSizes { batch, hidden, gates, states, .. } = self.sizes;
-        let shape = [1, states * batch, hidden];
-        let cost = gates * hidden / states;
-        for_each_column_block(moment.env.threads, state, shape, self.width, cost, |_, first, count, mut columns| {
-            for start in (0..batch).step_by(ROWS) {
-                let (rows, units) = (start..(start + ROWS).min(batch), first..first + count);
-                let mut block = StateBlock {
-                    units,
-                    rows: rows.clone(),
-                    width: self.width,
-                    hidden: [0.0; BLOCK],
-                    cell: [0.0; BLOCK],
-                };
-                for (row, at) in rows.clone().zip((0..).step_by(self.width)) {
-                    block.hidden[at..at + count].copy_from_slice(columns.row(row));
-                    if states == 2 {
-                        block.cell[at..at + count].copy_from_slice(columns.row(batch + row));
-                    }
-                }
-                work(&mut block);
-                for (row, at) in rows.zip((0..).step_by(self.width)) {
-                    columns.row(row).copy_from_slice(&block.hidden[at..at + count]);
-                    if states == 2 {
-                        columns.row(batch + row).copy_from_slice(&block.cell[at..at + count]);
-                    }
-                }
-            }
+        let shape = [1, (states + gates) * batch, self.padded()];
+        let cost = gates * hidden / (states + gates);
+        for_each_column_block(moment.env.threads, work, shape, self.width, cost, backwards, |_, first, _, columns| {
+            let units = first..(first + self.width).min(hidden);
+            call(&mut StateBlock { units, batch, states, columns });
         });
     }
 
@@ -575,4 +596,9 @@ impl Network {
             }
         });
     }
+}
+
+/// Copies rows to the fronts of others.
+fn copy_rows<'a>(from: impl Iterator<Item = impl Deref<Target = [f32]>>, to: impl Iterator<Item = &'a mut [f32]>) {
+    from.zip(to).for_each(|(from, to)| to[..from.len()].copy_from_slice(&from));
 }

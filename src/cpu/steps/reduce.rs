@@ -65,7 +65,7 @@ impl ReduceStep {
 
     fn reduce<T: Stored, R: Reduction<T, Out: Element>>(&self, env: &Env, io: &mut Io, reduction: R) {
         let (x, out) = (io.input::<T>(0), io.output::<R::Out>());
-        for_each_chunk(env.threads, out, 1, 1, self.nest.count(), |first, out| {
+        for_each_chunk(env.threads, out, 1, self.nest.grain(), self.nest.count(), |first, out| {
             env.isa.run(Reduce { nest: &self.nest, reduction, x, first, out });
         });
     }

@@ -1,11 +1,17 @@
 //! Matrix product of bytes.
 
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
+)]
+
 use super::Rescale;
 use super::patches::Patches;
 use crate::cpu::schedule::tiles::Tile as OutputTile;
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel};
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut, share};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// Right factors in panels of columns: four neighbouring depths of a column are four neighbouring bytes.
@@ -310,10 +316,10 @@ impl Tile<'_> {
             // SAFETY: the panel and the rows have four more elements.
             unsafe {
                 let factors = right_factors::<D, VECS>(dot, panel);
-                for (row, sums) in sums.iter_mut().enumerate() {
+                for row in 0..HEIGHT {
                     let quad = dot.left_quad(rows.add(row * left_stride).cast::<u32>().read_unaligned());
-                    for (sum, factor) in sums.iter_mut().zip(factors) {
-                        *sum = dot.dot(*sum, quad, factor);
+                    for v in 0..VECS {
+                        sums[row][v] = dot.dot(sums[row][v], quad, factors[v]);
                     }
                 }
             }
@@ -324,19 +330,29 @@ impl Tile<'_> {
             // SAFETY: the panel has four more elements, the rows have `rest`.
             unsafe {
                 let factors = right_factors::<D, VECS>(dot, panel);
-                for (row, sums) in sums.iter_mut().enumerate() {
+                for row in 0..HEIGHT {
                     let mut quad = [0; 4];
                     for (i, byte) in quad[..rest].iter_mut().enumerate() {
                         *byte = *rows.add(row * left_stride + i);
                     }
                     let quad = dot.left_quad(u32::from_le_bytes(quad));
-                    for (sum, factor) in sums.iter_mut().zip(factors) {
-                        *sum = dot.dot(*sum, quad, factor);
+                    for v in 0..VECS {
+                        sums[row][v] = dot.dot(sums[row][v], quad, factors[v]);
                     }
                 }
             }
         }
-        for (row, mut sums) in sums.into_iter().enumerate() {
+        // The loop that follows is not unrolled, and takes the sums from memory. They are stored here, or LLVM would keep
+        // them there from the beginning.
+        let mut stored = [[MaybeUninit::uninit(); VECS]; HEIGHT];
+        for row in 0..HEIGHT {
+            for v in 0..VECS {
+                stored[row][v].write(sums[row][v]);
+            }
+        }
+        for (row, stored) in stored.iter().enumerate() {
+            // SAFETY: all of them were just written.
+            let mut sums = std::array::from_fn::<_, VECS, _>(|v| unsafe { stored[v].assume_init() });
             if !columns.zeros.is_empty() {
                 let row_sum = dot.splat(row_sums[top + row]);
                 for (v, sum) in sums.iter_mut().enumerate() {

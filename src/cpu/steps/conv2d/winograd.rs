@@ -6,7 +6,7 @@ use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::product::panels::Layout;
 use crate::cpu::product::tile::tile_size;
 use crate::cpu::product::winograd::{Filters, OutputTile, Winograd};
-use crate::cpu::schedule::partition::{Cut, Grid};
+use crate::cpu::schedule::partition::{Cut, Grid, Shape, partition};
 use crate::cpu::schedule::tiles::{Matrices, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
@@ -17,8 +17,8 @@ use crate::with_floats;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The fewest input and output channels: with fewer the transforms cost what the products save.
-const MIN_CHANNELS: usize = 32;
+/// The fewest input and output channels: a vector of either.
+const MIN_CHANNELS: usize = 16;
 
 /// The fewest rows and columns of the output. Tiles of smaller images are mostly padding, and a single infinite input
 /// would reach all of their outputs.
@@ -104,8 +104,10 @@ impl Conv2dShape {
 pub(super) struct WinogradPlan {
     filters: Filters,
     pub(super) weights: Arc<Buffer>,
-    /// The tiles of each image, whose rows are `[column][channel]`.
+    /// The tiles of each image, whose rows are pixels and whose columns are channels.
     grid: Grid,
+    /// The most columns of pixels that are computed at once.
+    cols: usize,
     slot: usize,
     threads: usize,
 }
@@ -136,17 +138,18 @@ impl WinogradPlan {
             }
             Ok(buffer)
         })?;
-        let mut plan = WinogradPlan { filters, weights, grid: Grid::whole(0, 0), slot: 0, threads };
+        let mut plan = WinogradPlan { filters, weights, grid: Grid::whole(0, 0), cols: 0, slot: 0, threads };
         plan.resize(shape, data.dtype());
         Ok(plan)
     }
 
     /// Cuts the output of other images with the same filters.
     pub(super) fn resize(&mut self, shape: &Conv2dShape, dtype: DataType) {
-        self.grid = cut(self.threads, shape, self.filters);
-        let [rows, cols] = self.grid.largest();
-        let pixels = [rows, cols / shape.channels[1]];
-        self.slot = Winograd::scratch_len(self.filters, pixels, dtype == DataType::Float32).next_multiple_of(16);
+        (self.grid, self.cols) = cut(self.threads, shape, self.filters);
+        let [pixels, channels] = self.grid.largest();
+        let sums = if dtype == DataType::Float32 { 0 } else { pixels * channels };
+        let at_once = [pixels / shape.output[1], self.cols];
+        self.slot = Winograd::scratch_len(self.filters, at_once, sums).next_multiple_of(16);
     }
 
     /// The tile of the algorithm.
@@ -168,13 +171,13 @@ impl WinogradPlan {
     /// As [`Conv2dStep::run`](super::Conv2dStep::run).
     pub(super) fn run<T: Float>(&self, env: &Env, shape: &Conv2dShape, call: Call, out: &mut [T], scratch: &mut [f32]) {
         let ([high, wide], [from, to]) = (shape.output, shape.channels);
-        let row = wide * to;
+        let pixels = high * wide;
         let images =
-            Matrices { batches: shape.batches, batch_stride: high * row, rows: high, row_stride: row, cols: row };
-        let weights = elements::<f32>(self.weights.bytes());
-        let conv = Winograd { filters: self.filters, weights, input: shape.input, padding: shape.padding };
+            Matrices { batches: shape.batches, batch_stride: pixels * to, rows: pixels, row_stride: to, cols: to };
+        let (filters, weights) = (self.filters, elements::<f32>(self.weights.bytes()));
+        let conv = Winograd { filters, weights, input: shape.input, padding: shape.padding, wide, cols: self.cols };
         let image = shape.input[0] * shape.input[1] * from;
-        let (input, work) = (T::typed(call.input), shape.batches * high * row * from * 2);
+        let (input, work) = (T::typed(call.input), shape.batches * pixels * to * from * 2);
         Tiles::new(out, images, self.grid).share(env.threads, work, scratch, |tile, scratch| {
             let image = &input[tile.batch * image..][..image];
             conv.compute(image, call.bias, call.tail, tile, scratch);
@@ -182,18 +185,27 @@ impl WinogradPlan {
     }
 }
 
-/// The tiles of an image: as large as the cache has room for, even, and some for each thread.
-fn cut(threads: usize, shape: &Conv2dShape, filters: Filters) -> Grid {
-    let size = filters.tile.size();
+/// Bytes that are moved for an element of the transformed input: those of the pixels, and the time that the transform takes.
+const INPUT_BYTES: usize = 12;
+
+/// The tiles of an image, and the most columns of pixels that are computed at once: as many as the cache has room for.
+fn cut(threads: usize, shape: &Conv2dShape, filters: Filters) -> (Grid, usize) {
+    let (size, positions, register) = (filters.tile.size(), filters.tile.positions(), tile_size(filters.isa));
     let [high, wide] = shape.output.map(|pixels| pixels.div_ceil(size));
-    let bytes = filters.tile.positions() * (shape.channels[0] + tile_size(filters.isa).cols) * size_of::<f32>();
-    let most = (TILE_BYTES / bytes).max(1);
-    let across = wide.div_ceil(most);
-    let mut down = high.div_ceil((most / wide.div_ceil(across)).max(1));
-    if threads > 1 {
-        down = down.max((2 * threads).div_ceil(shape.batches * across));
-    }
-    let channels = shape.channels[1];
-    let [rows, cols] = shape.output;
-    Grid { rows: Cut::new(rows, size, down), cols: Cut::new(cols * channels, size * channels, across) }
+    let most = (TILE_BYTES / (positions * (shape.channels[0] + register.cols) * size_of::<f32>())).max(1);
+    let cols = wide.div_ceil(wide.div_ceil(most));
+    let product = Shape {
+        batches: shape.batches,
+        size: [high * wide, shape.channels[1], shape.channels[0] * positions],
+        tile: [register.rows, register.cols],
+        unit: wide,
+        most: [(most / cols).max(1) * wide, shape.channels[1]],
+        area: usize::MAX,
+        finishes: true,
+        left_bytes: INPUT_BYTES,
+        right_bytes: size_of::<f32>(),
+    };
+    let Grid { rows, cols: channels } = partition(&product, threads);
+    let [high, wide] = shape.output;
+    (Grid { rows: Cut::new(high * wide, size * wide, rows.parts()), cols: channels }, cols * size)
 }
