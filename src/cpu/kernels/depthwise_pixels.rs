@@ -101,6 +101,8 @@ pub struct Pixels<'a> {
     pub weights: &'a [f32],
     /// [`padded_channels`] floats.
     pub bias: &'a [f32],
+    /// The bounds to keep results within. NaN stays.
+    pub bounds: [f32; 2],
     /// `[rows][columns][channels]`
     pub out: &'a mut [f32],
 }
@@ -127,6 +129,7 @@ struct PixelWriter<'a> {
     channels: usize,
     weights: &'a [f32],
     bias: &'a [f32],
+    bounds: [f32; 2],
     /// All of `rows` can be written.
     out: *mut f32,
 }
@@ -315,12 +318,14 @@ impl PixelWriter<'_> {
         self.weights.as_ptr().wrapping_add((block * high + rows.taps.start) * wide * lanes)
     }
 
-    /// Writes a vector of channels, or as many as there are.
+    /// Writes a vector of channels, or as many as there are, within the bounds.
     ///
     /// # Safety
     /// `out` can be written for that many floats from `at` on.
     #[inline(always)]
     unsafe fn store<S: Simd>(&self, simd: S, sums: S::F32, at: usize) {
+        let [low, high] = self.bounds.map(|bound| simd.splat(bound));
+        let sums = simd.min(high, simd.max(low, sums));
         // SAFETY: by the contract.
         unsafe {
             let out = self.out.add(at);
@@ -337,9 +342,10 @@ impl Kernel for Pixels<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Pixels { window, image, top, rows, channels, weights, bias, out } = self;
+        let Pixels { window, image, top, rows, channels, weights, bias, bounds, out } = self;
         assert!(out.len() >= rows.len() * window.out_cols * channels);
-        let work = PixelWriter { window, image, top, rows, channels, weights, bias, out: out.as_mut_ptr() };
+        let out = out.as_mut_ptr();
+        let work = PixelWriter { window, image, top, rows, channels, weights, bias, bounds, out };
         match (window.filter[1], window.step[1], window.dilation[1]) {
             (3, 1, 1) => work.all::<S, 3, 1>(simd),
             (3, 2, 1) => work.all::<S, 3, 2>(simd),
@@ -379,8 +385,8 @@ mod tests {
                     for rows in [0..out[0], out[0] / 2..out[0]] {
                         let mut got = vec![f32::NAN; rows.len() * out[1] * channels];
                         let (first, wide, image, window) = (rows.start, out[1], &image, &window);
-                        let (weights, bias, out) = (&weights, &bias, &mut got);
-                        isa.run(Pixels { window, image, top: 0, rows, channels, weights, bias, out });
+                        let (weights, bias, bounds, out) = (&weights, &bias, [-20.0, 30.0], &mut got);
+                        isa.run(Pixels { window, image, top: 0, rows, channels, weights, bias, bounds, out });
                         for (i, got) in got.iter().enumerate() {
                             let (pixel, channel) = (i / channels, i % channels);
                             let (y, x) = (first + pixel / wide, pixel % wide);
@@ -395,6 +401,7 @@ mod tests {
                                     sum += weight(channel, tap) * image[(row * size[1] + col) * stride + channel];
                                 }
                             }
+                            let sum = sum.clamp(-20.0, 30.0);
                             assert_eq!(*got, sum, "{isa:?}, {window:?}, {channels} channels, {y}, {x}, {channel}");
                         }
                     }

@@ -213,7 +213,7 @@ struct Finish<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::finish::Tail;
-    use super::super::rows::Strided;
+    use super::super::matrix::Strided;
     use super::*;
     use crate::cpu::kernels::float::Floats;
     use crate::cpu::schedule::pool::Threads;

@@ -5,6 +5,7 @@ pub mod columns;
 pub mod finish;
 pub mod frame;
 pub mod int8;
+pub mod matrix;
 pub mod panels;
 pub mod recurrent;
 pub mod rows;

@@ -5,8 +5,7 @@
 //! panel holds `width` neighbouring lanes as `[depth][width]`; lanes beyond the last one are 0. The panels of one depth block
 //! follow each other, and the blocks follow each other.
 
-use super::columns::Columns;
-use super::rows::{PatchMatrix, Patches, Strided};
+use super::matrix::{PatchMatrix, Patches, Source, Strided};
 use crate::cpu::kernels::float::{Float, Floats, narrow};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
@@ -66,12 +65,12 @@ pub struct Piece {
 
 impl Layout<'_> {
     /// The operand that `data` holds.
-    fn columns<'d>(&'d self, data: Floats<'d>) -> Columns<'d> {
+    fn source<'d>(&'d self, data: Floats<'d>) -> Source<'d> {
         match self {
             &Layout::Strided { lane_stride, depth_stride } => {
-                Columns::Strided(Strided { data, lane_stride, depth_stride })
+                Source::Strided(Strided { data, lane_stride, depth_stride })
             }
-            Layout::Patches(matrix) => Columns::Patches(Patches { image: data, matrix }),
+            Layout::Patches(matrix) => Source::Patches(Patches { image: data, matrix }),
         }
     }
 
@@ -153,7 +152,7 @@ impl Panels {
             let mut data = Buffer::streamed(lanes.div_ceil(width) * width * depth * dtype.size())?;
             let mut staging = Staging::default();
             for piece in layout.pieces(lanes, depth, width, weights.piece_len()) {
-                let source = layout.columns(weights.piece(piece.elements, &mut staging)?);
+                let source = layout.source(weights.piece(piece.elements, &mut staging)?);
                 let filling =
                     Filling { source: &source, piece: [&piece.lanes, &piece.depth], sizes: [lanes, depth, width] };
                 match dtype {
@@ -249,7 +248,7 @@ impl Panels {
 /// A piece of an operand that goes into its panels.
 struct Filling<'a> {
     /// From the first lane and depth index of the piece on.
-    source: &'a Columns<'a>,
+    source: &'a Source<'a>,
     /// Lanes, which start at a panel, and depth indices.
     piece: [&'a Range<usize>; 2],
     /// Lanes, depth and width of all panels.
@@ -304,7 +303,7 @@ mod tests {
                     let len = (lanes - 1) * lane_stride + (depth - 1) * depth_stride + 1;
                     let data: Vec<T> = (0..len).map(|i| T::from_f32((i % 1021) as f32 + 1.0)).collect();
                     let layout = Layout::Strided { lane_stride, depth_stride };
-                    let source = layout.columns(T::floats(&data));
+                    let source = layout.source(T::floats(&data));
                     for width in [4, 12, 32] {
                         let weights = Weights::of_slice(&data);
                         let packed = Panels::new(isa, weights, layout.clone(), lanes, depth, width).unwrap();

@@ -1,5 +1,6 @@
 //! Where the rows of a left operand are: in place, in panels of one lane, or pixels of an image that are gathered.
 
+use super::matrix::{PatchMatrix, Patches, Strided};
 use super::panels::Panels;
 use super::tile::Left;
 use crate::cpu::kernels::float::{Float, Floats};
@@ -8,72 +9,6 @@ use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::with_floats;
 use std::ops::Range;
-
-/// A matrix in memory: the element of `lane` at `depth` is `data[lane * lane_stride + depth * depth_stride]`. The lanes of
-/// a left operand are rows, those of a right one columns.
-#[derive(Clone, Copy)]
-pub struct Strided<'a> {
-    /// The elements, starting with lane 0 at depth 0.
-    pub data: Floats<'a>,
-    /// Distance between lanes, in elements.
-    pub lane_stride: usize,
-    /// Distance between depths, in elements.
-    pub depth_stride: usize,
-}
-
-/// The numbers of a matrix of image patches. A lane is an output position `(image, y, x)` in row-major order; a depth index
-/// is a pair of taps and an input channel: `(channel, tap y, tap x)` when `channels_first`, else `(tap y, tap x, channel)`.
-/// All strides are in elements.
-///
-/// The element is the input at `(image, channel, y * step_y + taps_y[tap y], x * step_x + taps_x[tap x])`, or 0 outside of
-/// the image.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PatchMatrix {
-    /// Input channels.
-    pub channels: usize,
-    /// The order of the depth index, chosen so that neighbours in memory are visited together.
-    pub channels_first: bool,
-    /// Input rows and columns.
-    pub size: [usize; 2],
-    /// Distance between images.
-    pub image_stride: usize,
-    /// Distance between channels.
-    pub channel_stride: usize,
-    /// Distance between input rows, and between input columns.
-    pub strides: [usize; 2],
-    /// Output rows and columns.
-    pub out: [usize; 2],
-    /// Input rows per output row, and columns per column.
-    pub step: [usize; 2],
-    /// The offsets of the filter rows and columns, padding already subtracted.
-    pub taps: [Vec<isize>; 2],
-}
-
-impl PatchMatrix {
-    /// Depth of the matrix.
-    pub fn depth(&self) -> usize {
-        self.channels * self.taps[0].len() * self.taps[1].len()
-    }
-
-    /// The `(channel, tap y, tap x)` of a depth index.
-    pub fn tap(&self, depth: usize) -> (usize, usize, usize) {
-        let (high, wide) = (self.taps[0].len(), self.taps[1].len());
-        if self.channels_first {
-            (depth / (high * wide), depth / wide % high, depth % wide)
-        } else {
-            (depth % self.channels, depth / self.channels / wide, depth / self.channels % wide)
-        }
-    }
-}
-
-/// A matrix of image patches over the elements of an image, never materialised.
-#[derive(Clone, Copy)]
-pub struct Patches<'a> {
-    /// The elements, from channel 0 at the upper left of image 0.
-    pub image: Floats<'a>,
-    /// The numbers.
-    pub matrix: &'a PatchMatrix,
-}
 
 /// A left operand.
 #[derive(Clone, Copy)]
@@ -264,47 +199,9 @@ impl<T: Float> CopyPatches<'_, T> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::matrix::tests::{element, matrices};
     use super::*;
-
-    /// Matrices of all kinds over an image of 210 elements, and what is in them.
-    pub fn matrices() -> Vec<PatchMatrix> {
-        let base = PatchMatrix {
-            channels: 3,
-            channels_first: true,
-            size: [5, 7],
-            image_stride: 105,
-            channel_stride: 35,
-            strides: [7, 1],
-            out: [5, 7],
-            step: [1, 1],
-            taps: [vec![-1, 0, 1], vec![-1, 0, 1]],
-        };
-        let last = PatchMatrix { channels_first: false, channel_stride: 1, strides: [21, 3], ..base.clone() };
-        let strided = PatchMatrix { out: [3, 3], step: [2, 3], taps: [vec![-2, 1], vec![-2, 0, 2, 9]], ..base.clone() };
-        let strided_last =
-            PatchMatrix { channels_first: false, channel_stride: 1, strides: [21, 3], ..strided.clone() };
-        let wide_last =
-            PatchMatrix { size: [5, 7], out: [3, 5], taps: [vec![-1, 0, 1], vec![0, 1, 2]], ..last.clone() };
-        let far = PatchMatrix { out: [2, 20], taps: [vec![-9, 4], vec![-12, 0]], ..base.clone() };
-        let odd_order = PatchMatrix { channels_first: false, ..base.clone() };
-        vec![base, last, strided, strided_last, wide_last, far, odd_order]
-    }
-
-    /// The element of `matrix` in `image`, by the definition.
-    pub fn element(matrix: &PatchMatrix, image: &[f32], lane: usize, k: usize) -> f32 {
-        let (c, ty, tx) = matrix.tap(k);
-        let (n, oy, ox) =
-            (lane / matrix.out[1] / matrix.out[0], lane / matrix.out[1] % matrix.out[0], lane % matrix.out[1]);
-        let y = (oy * matrix.step[0]) as isize + matrix.taps[0][ty];
-        let x = (ox * matrix.step[1]) as isize + matrix.taps[1][tx];
-        let inside = (0..matrix.size[0] as isize).contains(&y) && (0..matrix.size[1] as isize).contains(&x);
-        if !inside {
-            return 0.0;
-        }
-        let place = y as usize * matrix.strides[0] + x as usize * matrix.strides[1];
-        image[n * matrix.image_stride + c * matrix.channel_stride + place]
-    }
 
     #[test]
     fn rows_hold_the_patches() {

@@ -263,7 +263,7 @@ struct Part<'a> {
 /// The pointer itself, of which the compiler does not know where it comes from. Otherwise it computes each pointer of a loop from
 /// the one before, and there are more additions than the processor can issue beside the multiply-adds.
 #[inline(always)]
-fn opaque(mut pointer: *const f32) -> *const f32 {
+pub(super) fn opaque<T>(mut pointer: *const T) -> *const T {
     // SAFETY: there is no instruction.
     unsafe { asm!("/* {0} */", inout(reg) pointer, options(pure, readonly, nostack, preserves_flags)) };
     pointer

@@ -23,6 +23,9 @@ impl Cut {
 
     /// `count` in parts of at most `most` elements, or of one unit.
     pub fn at_most(count: usize, unit: usize, most: usize) -> Cut {
+        if count <= most {
+            return Cut::new(count, unit, 1);
+        }
         let most = (most / unit.max(1)).max(1);
         Cut::new(count, unit, count.div_ceil(unit.max(1)).div_ceil(most))
     }
@@ -210,6 +213,8 @@ mod tests {
             }
         }
         assert_eq!(Cut::at_most(100, 32, 40).range(0), 0..32);
+        // The last register tile is not full.
+        assert_eq!(Cut::at_most(80, 32, 80).parts(), 1);
         assert_eq!(Cut::at_most(100, 1, 240), Cut::whole(100).with_unit(1));
     }
 

@@ -8,11 +8,10 @@ use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Floats, FloatsMut, narrow};
 use crate::cpu::memory::Io;
-use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::Tail;
+use crate::cpu::product::matrix::Strided;
 use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
 use crate::cpu::product::recurrent::add_products;
-use crate::cpu::product::rows::Strided;
 use crate::cpu::product::tile::tile_size;
 use crate::cpu::schedule::shared::{ColumnBlock, for_each_chunk, for_each_column_block};
 use crate::cpu::weights::Weights;
@@ -512,7 +511,7 @@ impl Network {
                         continue;
                     }
                     let data = raw.expect("the weights were not packed").after(gate * hidden * hidden);
-                    let columns = Columns::Strided(Strided { data, lane_stride: hidden, depth_stride: 1 });
+                    let columns = Strided { data, lane_stride: hidden, depth_stride: 1 };
                     let lanes = start..(start + self.width).min(hidden);
                     columns.pack(env.isa, lanes, part.clone(), self.width, panel);
                 }

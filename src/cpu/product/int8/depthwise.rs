@@ -223,6 +223,7 @@ impl Row<'_> {
         let step = slides[1].stride as usize;
         let count = D::BYTES.min(channels - first);
         let quads = taps.len() / 4;
+        let most = taps.iter().copied().max().unwrap_or(0);
         let filter = &filter.bytes()[first / D::BYTES * quads * TOGETHER * 4 * D::BYTES..];
         assert!(filter.len() >= quads * TOGETHER * 4 * D::BYTES);
         let size = self.columns.to.size();
@@ -234,16 +235,17 @@ impl Row<'_> {
         for x in (0..output[1]).step_by(TOGETHER) {
             let mut sums = [start; TOGETHER];
             let table = &self.table[x * step..];
+            assert!(most < table.len());
             let mut weights = filter.as_ptr();
             for quad in taps.as_chunks::<4>().0 {
-                // SAFETY: the pointers of the table are those of `channels` bytes, of which `count` are left, or of whole
-                // blocks.
+                // SAFETY: no tap lies beyond the table, just checked; its pointers are those of `channels` bytes, of which `count`
+                // are left, or of whole blocks.
                 let bytes = unsafe {
                     [
-                        pixel::<D, SIGNED, FULL>(dot, table[quad[0]].wrapping_add(first), count),
-                        pixel::<D, SIGNED, FULL>(dot, table[quad[1]].wrapping_add(first), count),
-                        pixel::<D, SIGNED, FULL>(dot, table[quad[2]].wrapping_add(first), count),
-                        pixel::<D, SIGNED, FULL>(dot, table[quad[3]].wrapping_add(first), count),
+                        pixel::<D, SIGNED, FULL>(dot, table.get_unchecked(quad[0]).wrapping_add(first), count),
+                        pixel::<D, SIGNED, FULL>(dot, table.get_unchecked(quad[1]).wrapping_add(first), count),
+                        pixel::<D, SIGNED, FULL>(dot, table.get_unchecked(quad[2]).wrapping_add(first), count),
+                        pixel::<D, SIGNED, FULL>(dot, table.get_unchecked(quad[3]).wrapping_add(first), count),
                     ]
                 };
                 let lefts = dot.interleave(bytes);

@@ -5,6 +5,7 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
+use super::super::tile::opaque;
 use super::Rescale;
 use super::patches::Patches;
 use crate::cpu::schedule::tiles::Tile as OutputTile;
@@ -309,7 +310,9 @@ impl Tile<'_> {
             *start = unsafe { dot.load_sums(columns.start.as_ptr().add(self.column + v * D::LANES)) };
         }
         let mut sums = [start; HEIGHT];
-        let mut rows = left.as_ptr().wrapping_add(top * left_stride);
+        let rows = left.as_ptr().wrapping_add(top * left_stride);
+        // Three rows share a pointer, as in the tile of floats.
+        let mut rows_at: [*const u8; 4] = std::array::from_fn(|i| rows.wrapping_add(3 * i * left_stride));
         let mut panel = self.panel.as_ptr();
         let readable = product.readable();
         for _ in 0..readable / 4 {
@@ -317,13 +320,17 @@ impl Tile<'_> {
             unsafe {
                 let factors = right_factors::<D, VECS>(dot, panel);
                 for row in 0..HEIGHT {
-                    let quad = dot.left_quad(rows.add(row * left_stride).cast::<u32>().read_unaligned());
+                    let quad = rows_at[row / 3].add(row % 3 * left_stride).cast::<u32>().read_unaligned();
+                    let quad = dot.left_quad(quad);
                     for v in 0..VECS {
                         sums[row][v] = dot.dot(sums[row][v], quad, factors[v]);
                     }
                 }
             }
-            (rows, panel) = (rows.wrapping_add(4), panel.wrapping_add(VECS * D::BYTES));
+            for index in 0..4 {
+                rows_at[index] = opaque(rows_at[index].wrapping_add(4));
+            }
+            panel = panel.wrapping_add(VECS * D::BYTES);
         }
         let rest = readable % 4;
         if rest > 0 {
@@ -333,7 +340,7 @@ impl Tile<'_> {
                 for row in 0..HEIGHT {
                     let mut quad = [0; 4];
                     for (i, byte) in quad[..rest].iter_mut().enumerate() {
-                        *byte = *rows.add(row * left_stride + i);
+                        *byte = *rows_at[row / 3].add(row % 3 * left_stride + i);
                     }
                     let quad = dot.left_quad(u32::from_le_bytes(quad));
                     for v in 0..VECS {

@@ -1,7 +1,7 @@
 //! The level that every CPU has.
 
 use super::super::{Portable, Simd};
-use super::{Dot, ToBytes};
+use super::vector::{Dot, ToBytes};
 
 /// Four lanes in plain Rust, which the compiler turns into the base vector registers of the architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The levels of x86-64.
 
 use super::super::{Avx2, Avx512};
-use super::{Dot, DotKernel, ToBytes};
+use super::vector::{Dot, DotKernel, ToBytes};
 use std::arch::x86_64::*;
 
 /// [`Avx2`] without VNNI.

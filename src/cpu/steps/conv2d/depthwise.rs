@@ -5,6 +5,7 @@ use super::shape::{Call, Conv2dShape};
 use crate::cpu::kernels::depthwise::Window;
 use crate::cpu::kernels::depthwise_pixels::{Pixels, expand, pack_filter, packed_len, padded_channels};
 use crate::cpu::kernels::float::{Float, Floats, narrow};
+use crate::cpu::product::finish::Tail;
 use crate::cpu::schedule::partition::{Cut, Grid};
 use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
@@ -125,10 +126,15 @@ impl DepthwisePixels {
             _ => self.expanded(shape, image, &rows, copy),
         };
         let offset = tile.offset(0);
+        // Bounds hold for what a residual was added to.
+        let (bounds, tail) = match call.tail {
+            Tail { residual: None, clamp: Some(bounds), .. } => (bounds, Tail { clamp: None, ..call.tail }),
+            tail => ([f32::NEG_INFINITY, f32::INFINITY], tail),
+        };
         let compute = |out: &mut [f32]| {
             let (window, bias) = (&self.window, &*padded);
-            self.isa.run(Pixels { window, image, top, rows, channels, weights, bias, out });
-            call.tail.apply(self.isa, offset, out);
+            self.isa.run(Pixels { window, image, top, rows, channels, weights, bias, bounds, out });
+            tail.apply(self.isa, offset, out);
         };
         let out = tile.row(0);
         match T::as_f32_mut(out) {

@@ -3,7 +3,7 @@
 use crate::cpu::kernels::depthwise::Window;
 use crate::cpu::kernels::float::Floats;
 use crate::cpu::product::finish::Tail;
-use crate::cpu::product::rows::PatchMatrix;
+use crate::cpu::product::matrix::PatchMatrix;
 use crate::cpu::schedule::tiles::Matrices;
 use crate::cpu::steps::convolution::ConvolutionShape;
 use crate::ops::conv2d::FilterLayout;
