@@ -133,6 +133,8 @@ impl<T: Float> CopyPatches<'_, T> {
         // All taps of a filter row are one stretch of the image where they lie in it.
         let adjoining = m.strides[1] == m.channels && m.taps[1].windows(2).all(|taps| taps[1] == taps[0] + 1);
         let (from, to) = (m.taps[1][0], m.taps[1][m.taps[1].len() - 1]);
+        let (above, below) = (m.taps[0][0], m.taps[0][m.taps[0].len() - 1]);
+        let all = depth == (0..m.depth());
         let start = (depth.start / row_len, depth.start % row_len);
         let pixel = rows.start % (high * wide);
         let (mut image, mut y, mut x) = (rows.start / (high * wide) * m.image_stride, pixel / wide, pixel % wide);
@@ -141,6 +143,15 @@ impl<T: Float> CopyPatches<'_, T> {
             let whole = adjoining && left + from >= 0 && left + to < m.size[1] as isize;
             let (mut ty, mut within) = start;
             let mut out = &mut out[..depth.len()];
+            let top = (y * m.step[0]) as isize;
+            if all && whole && top + above >= 0 && top + below < m.size[0] as isize {
+                // Nearly all patches of a first convolution, whose rows are a few elements long.
+                let base = image + (left + from) as usize * m.strides[1];
+                for (tap, out) in m.taps[0].iter().zip(out.chunks_exact_mut(row_len)) {
+                    copy(simd, &elements[base + (top + tap) as usize * m.strides[0]..][..row_len], out);
+                }
+                out = &mut [];
+            }
             while !out.is_empty() {
                 let in_y = (y * m.step[0]) as isize + m.taps[0][ty];
                 let base = image + (in_y.max(0) as usize) * m.strides[0];
