@@ -13,8 +13,8 @@ import { largestDifference } from 'webnn-node-cli/lib/statistics.mjs';
  */
 export const TOLERANCES = { float32: 1e-4, float16: 2e-2 };
 
-/** Quantised outputs may be off by so many steps: sums that nearly tie are rounded to either side. */
-export const QUANTISATION_STEPS = 2;
+/** Quantized outputs may be off by so many steps: sums that nearly tie are rounded to either side. */
+export const QUANTIZATION_STEPS = 2;
 
 /**
  * The largest error allowed in outputs of dynamically quantized models, as a multiple of the change that quantization makes,
@@ -30,11 +30,11 @@ const QUANTIZATION_ERROR = 1;
 const STEP_ROUNDING = 0.1;
 
 /**
- * The quantisation step of values that all are multiples of it: the smallest distance of two of them.
+ * The quantization step of values that all are multiples of it: the smallest distance of two of them.
  *
  * @param {Iterable<number>} values
  */
-function quantisationStep(values) {
+function quantizationStep(values) {
   const sorted = Float64Array.from(new Set(values)).sort();
   let step = Infinity;
   for (let i = 1; i < sorted.length; i++) {
@@ -88,8 +88,8 @@ export function compareOutput(got, expected, kind, unquantized) {
   }
   const difference = largestDifference(a, b);
   if (kind === 'int8') {
-    const error = difference === 0 ? 0 : difference / quantisationStep(b);
-    return { error, allowed: QUANTISATION_STEPS + STEP_ROUNDING, unit: 'quantisation steps' };
+    const error = difference === 0 ? 0 : difference / quantizationStep(b);
+    return { error, allowed: QUANTIZATION_STEPS + STEP_ROUNDING, unit: 'quantization steps' };
   }
   // A constant output has no deviation to compare with.
   const spread = deviation(b) || Math.abs(b[0]) || 1;

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { inspectModel } from '../onnx.js';
 import { Failure } from '../scripts/process.mjs';
 
-/** What quantised models have. */
-const QUANTISED = /(^|\.)(QuantizeLinear|DynamicQuantizeLinear|ConvInteger|MatMulInteger|QLinear\w+)$/;
+/** What quantized models have. */
+const QUANTIZED = /(^|\.)(QuantizeLinear|DynamicQuantizeLinear|ConvInteger|MatMulInteger|QLinear\w+)$/;
 
 /**
  * @typedef {object} BenchModel
@@ -29,7 +29,7 @@ const QUANTISED = /(^|\.)(QuantizeLinear|DynamicQuantizeLinear|ConvInteger|MatMu
  * @returns {import('./types.mjs').Kind}
  */
 function kindOf({ operators, inputs, outputs }) {
-  if (Object.keys(operators).some((operator) => QUANTISED.test(operator))) {
+  if (Object.keys(operators).some((operator) => QUANTIZED.test(operator))) {
     return 'int8';
   }
   return [...inputs, ...outputs].some(({ dataType }) => dataType === 'float16') ? 'float16' : 'float32';

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { compareOutput, QUANTISATION_STEPS, TOLERANCES, worst } from '../../bench/check.mjs';
+import { compareOutput, QUANTIZATION_STEPS, TOLERANCES, worst } from '../../bench/check.mjs';
 import { forShares, strongest } from '../../bench/limits.mjs';
 import { parseCacheSize, parseMachineTime, parseProcessTime } from '../../bench/machine.mjs';
 import { DIRTY_ABOVE, geometricMean, isDirty, summarizeSamples } from 'webnn-node-cli/lib/statistics.mjs';
@@ -66,9 +66,9 @@ test('an output without any deviation is compared with its value', () => {
   assert.equal(isRight(compareOutput(float32(1, 1), float32(0, 0), 'float32')), false);
 });
 
-test('quantised outputs are compared in quantisation steps', () => {
+test('quantized outputs are compared in quantization steps', () => {
   const expected = float32(0, 0.5, 1, 3);
-  assert.equal(compareOutput(float32(0, 0.5, 2, 3), expected, 'int8').error, QUANTISATION_STEPS);
+  assert.equal(compareOutput(float32(0, 0.5, 2, 3), expected, 'int8').error, QUANTIZATION_STEPS);
   assert.equal(isRight(compareOutput(float32(0, 0.5, 2, 3), expected, 'int8')), true);
   assert.equal(isRight(compareOutput(float32(0, 0.5, 2.5, 3), expected, 'int8')), false);
   assert.equal(compareOutput(float32(2, 2), float32(2, 2), 'int8').error, 0);

@@ -21,7 +21,7 @@ const OF_POSITIVE = new Set(['log', 'sqrt', 'pow', 'reduceLogSum', 'batchNormali
 const TOLERANCES = { float32: 1e-4, float16: 2e-2 };
 
 /** Quotients that nearly tie are rounded to either side. */
-const QUANTISATION_STEPS = 1;
+const QUANTIZATION_STEPS = 1;
 
 /**
  * Contents for a tensor. Numbers with a fraction are multiples of 1/64 with absolute values from 0.25 to 1.25. Integers
@@ -189,7 +189,7 @@ export function compose(builder, random) {
     for (const result of results) {
       const output = `${name}${Object.keys(outputs).length}`;
       outputs[output] = tail(builder, random, result);
-      steps[output] = name === 'quantizeLinear' ? QUANTISATION_STEPS : 0;
+      steps[output] = name === 'quantizeLinear' ? QUANTIZATION_STEPS : 0;
     }
   }
   return { inputs, outputs, steps };

@@ -87,7 +87,7 @@ struct Last {
 
 struct Rewrite<'g> {
     graph: &'g mut Graph,
-    /// Filters that are constants but for their quantisation, which is not folded yet.
+    /// Filters that are constants but for their quantization, which is not folded yet.
     weights: HashSet<ValueId>,
     /// For a value with channels first the one with channels last.
     last: HashMap<ValueId, Last>,

@@ -82,7 +82,7 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
 /// Computes what has become constant, and removes what has come to do nothing.
 fn tidy(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<()> {
     if passes.fold {
-        // What products of quantised tensors read stays quantised until they are fused.
+        // What products of quantized tensors read stays quantized until they are fused.
         let mut keep = if passes.quantized { quantized::weights(graph) } else { HashSet::new() };
         if passes.prologues {
             keep.extend(prologue::weights(graph, target));

@@ -1,4 +1,4 @@
-//! Quantised products: `dequantizeLinear` of both operands, a product, a bias, a clamp and `quantizeLinear` become one
+//! Quantized products: `dequantizeLinear` of both operands, a product, a bias, a clamp and `quantizeLinear` become one
 //! operator on integers. Without `quantizeLinear`, it gives floats. Then the scale and zero point of the first operand may be
 //! computed, as dynamically quantized models do it, and so may what the result is scaled with.
 //!
@@ -25,7 +25,7 @@ use std::collections::HashSet;
 /// The most operators that move elements between `dequantizeLinear` and a product, or a constant.
 const MAX_MOVES: usize = 8;
 
-/// Makes products of quantised tensors operators on integers.
+/// Makes products of quantized tensors operators on integers.
 ///
 /// # Errors
 /// An `UnknownError` when there is no memory for constants, an `OperationError` when a mapped one cannot be read.
@@ -40,7 +40,7 @@ pub fn quantized(graph: &mut Graph, evaluate: Evaluate) -> Result<()> {
     Ok(())
 }
 
-/// The values on the way from 8-bit constants to products with quantised tensors, which must not be folded to floats
+/// The values on the way from 8-bit constants to products with quantized tensors, which must not be folded to floats
 /// before [`quantized`] has seen them.
 pub fn weights(graph: &Graph) -> HashSet<ValueId> {
     let producers = graph.producers();
@@ -156,7 +156,7 @@ fn cancel(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// The bytes that the value `id` is dequantised from with a single scale, and that scale.
+/// The bytes that the value `id` is dequantized from with a single scale, and that scale.
 fn dequantized(graph: &Graph, producers: &[Option<usize>], id: Option<ValueId>) -> Result<Option<(ValueId, Scale)>> {
     let Some(node) = id.and_then(|id| producers[id.index()]).map(|index| &graph.nodes[index]) else { return Ok(None) };
     match (&node.op, node.inputs[0]) {
@@ -230,7 +230,7 @@ struct FoundProduct {
     bias: Vec<f32>,
     /// The nodes that it stands for, the last of which gives its output.
     nodes: Vec<usize>,
-    /// The nodes that dequantise its operands.
+    /// The nodes that dequantize its operands.
     sources: Vec<usize>,
 }
 
@@ -338,7 +338,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The quantised product that the node at `index` is the product of.
+    /// The quantized product that the node at `index` is the product of.
     fn product(&self, index: usize) -> Result<Option<FoundProduct>> {
         let node = &self.graph.nodes[index];
         let Some(product) = kind(self.graph, node) else { return Ok(None) };

@@ -9,7 +9,7 @@ fn pass(graph: &mut Graph) {
 }
 
 #[test]
-fn a_convolution_between_quantised_tensors() {
+fn a_convolution_between_quantized_tensors() {
     check_pass(
         pass,
         "%0 = input x uint8 [1, 5, 6, 3]
@@ -273,7 +273,7 @@ fn other_scales_and_types_stay() {
 }
 
 #[test]
-fn only_weights_of_quantised_products_stay_quantised() {
+fn only_weights_of_quantized_products_stay_quantized() {
     let graph = |input: &str| {
         parse(&format!(
             "%0 = input x {input} [2, 6]

@@ -88,7 +88,7 @@ passes! {
     affine,
     /// Lets networks of convolutions compute with channels last.
     layout,
-    /// Makes products of quantised tensors operators on integers.
+    /// Makes products of quantized tensors operators on integers.
     quantized,
     /// Makes element-wise operators the epilogue of the product that they follow.
     epilogues,

@@ -52,7 +52,7 @@ macro_rules! steps {
 steps! {
     /// Matrix products and convolutions.
     Dense(DenseStep),
-    /// Products of quantised tensors.
+    /// Products of quantized tensors.
     Quantized(QuantizedStep),
     /// Attention that the compiler made one operator.
     Attention(AttentionStep),

@@ -256,7 +256,7 @@ impl Elementwise {
             }
             (E::Dequantize, [x, scale, zero]) => {
                 let (Number::Int(x), Number::Int(zero)) = (x, zero) else {
-                    unreachable!("quantised values are integers")
+                    unreachable!("quantized values are integers")
                 };
                 Number::Float((x - zero) as f64 * scale.to_f64())
             }

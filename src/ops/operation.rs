@@ -198,7 +198,7 @@ operators! {
         Attention(attention::Attention),
         /// Root-mean-square normalisation that the compiler made one operator.
         RmsNormalization(rms_normalization::RmsNormalization),
-        /// A product of quantised tensors, which the compiler made of several operators.
+        /// A product of quantized tensors, which the compiler made of several operators.
         Quantized(quantized::Quantized),
     }
 }

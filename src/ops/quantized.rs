@@ -1,4 +1,4 @@
-//! Products and convolutions of quantised tensors with exact integer sums, which the compiler makes of
+//! Products and convolutions of quantized tensors with exact integer sums, which the compiler makes of
 //! `dequantizeLinear`, a product, a clamp and `quantizeLinear`.
 
 use super::attributes::Attributes;
@@ -50,9 +50,9 @@ pub struct Quantized {
     pub product: Product,
     /// Of the input.
     pub input: Scale,
-    /// The least value before quantisation.
+    /// The least value before quantization.
     pub min: f32,
-    /// The greatest value before quantisation.
+    /// The greatest value before quantization.
     pub max: f32,
     /// The type of the output, int8 or uint8, and its scale.
     pub output: Option<(DataType, Scale)>,

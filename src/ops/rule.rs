@@ -26,7 +26,7 @@ pub const WIDE: Types = Types::OneOf(&[Float32, Float16, Int32, Uint32, Int64, U
 pub const BOOLEAN: Types = Types::OneOf(&[Uint8]);
 /// The types of indices.
 pub const INDICES: Types = Types::OneOf(&[Int32, Uint32, Int64]);
-/// The types of quantised values.
+/// The types of quantized values.
 pub const QUANTIZED: Types = Types::OneOf(&[Uint8, Int8, Uint32, Int32]);
 
 /// Smallest and largest rank.

@@ -520,7 +520,7 @@ macro_rules! with_integer {
     };
 }
 
-/// As [`with_lane`], for the types of quantised values only.
+/// As [`with_lane`], for the types of quantized values only.
 macro_rules! with_quantized {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {

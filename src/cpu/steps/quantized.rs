@@ -1,4 +1,4 @@
-//! Products and convolutions of quantised tensors.
+//! Products and convolutions of quantized tensors.
 
 use super::{Env, Run};
 use crate::cpu::memory::Io;
@@ -30,7 +30,7 @@ const TILE_ROWS: usize = 12;
 /// more; patches do without.
 const MAX_TABLE: usize = 1 << 16;
 
-/// A product of quantised tensors with its constants packed.
+/// A product of quantized tensors with its constants packed.
 pub struct QuantizedStep {
     method: QuantizedMethod,
     /// Of each group.

@@ -8,7 +8,7 @@ use crate::ops::tensor::Tensor;
 use crate::testing::{Random, Tolerance, check, check_with, optimized};
 use proptest::prelude::*;
 
-/// A quantised convolution in the words of the draft.
+/// A quantized convolution in the words of the draft.
 struct Convolution {
     types: [&'static str; 3],
     groups: usize,
@@ -17,7 +17,7 @@ struct Convolution {
     input: [usize; 2],
     filter: [usize; 2],
     options: String,
-    /// Whether the output is quantised.
+    /// Whether the output is quantized.
     quantized: bool,
     /// The zero point of the filter, whose numbers are between -64 and 63, or 0 and 127.
     zero: i32,

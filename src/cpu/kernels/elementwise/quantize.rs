@@ -1,9 +1,9 @@
-//! Linear quantisation.
+//! Linear quantization.
 
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::dtype::Element;
 
-/// An integer type of quantised values.
+/// An integer type of quantized values.
 pub trait Quantized: Element {
     /// `(self - zero) * scale`, rounded to float32.
     fn dequantize(self, scale: f32, zero: Self) -> f32;
