@@ -4,6 +4,7 @@
 use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::with_floats;
+use std::ops::Range;
 
 /// What is added to the product: `beta * data[row * row_stride + col * col_stride]`. Stride 0 broadcasts.
 #[derive(Clone, Copy)]
@@ -96,6 +97,20 @@ impl Epilogue<'_> {
             None => None,
         };
         Some(InRegisters { alpha: self.alpha, addend, residual, clamp: self.tail.clamp })
+    }
+
+    /// What is done in the registers that hold the sums of some columns before [`tail`](Self::tail), if there is one addend
+    /// for each column, or none: these are widened to `addends`.
+    pub(super) fn widened<'a>(&self, isa: Isa, cols: Range<usize>, addends: &'a mut [f32]) -> Option<InRegisters<'a>> {
+        let addend = match self.addend {
+            None => None,
+            Some(Addend { data, row_stride: 0, col_stride: 1, beta }) => {
+                data.after(cols.start).widen(isa, addends);
+                Some((&*addends, [0, 1], beta))
+            }
+            Some(_) => return None,
+        };
+        Some(InRegisters { alpha: self.alpha, addend, residual: None, clamp: None })
     }
 }
 

@@ -81,7 +81,8 @@ impl Parts {
     fn new(isa: Isa, [rows, cols]: [usize; 2], depth: usize, copies_rows: bool, sums: bool) -> Parts {
         let block = depth_block(depth);
         Parts {
-            sums: if sums { rows * cols } else { 0 },
+            // With an addend for each column.
+            sums: if sums { (rows + 1) * cols } else { 0 },
             left: if copies_rows { copied_len(rows, block) } else { 0 },
             right: MAX_PANELS * tile_size(isa).cols * block,
         }
@@ -110,7 +111,7 @@ impl Product<'_> {
         let (base, stride) = tile.as_mut_ptr();
         let in_registers = if self.depth > 0 { epilogue.in_registers() } else { None };
         if let (true, Some(ops)) = (T::IS_F32, in_registers) {
-            let finish = Some(Finish { ops, offset, stride });
+            let finish = Some(Finish { ops, base: 0, offset, stride });
             // SAFETY: `T` is `f32`, and the tile owns its rows of `cols.len()` elements each.
             unsafe { self.sum(&rows, &cols, base.cast(), stride, finish, scratch) };
             let Some(finish) = epilogue.tail.finish else { return };
@@ -120,10 +121,24 @@ impl Product<'_> {
             return;
         }
         let (sums, scratch) = scratch.split_at_mut(rows.len() * cols.len());
-        self.sums(rows.clone(), cols.clone(), sums, scratch);
-        for (row, sums) in sums.chunks_exact_mut(cols.len()).enumerate() {
-            epilogue.apply(self.isa, [rows.start + row, cols.start], tile.offset(row), sums);
-            narrow(self.isa, sums, tile.row(row));
+        let (addends, scratch) = scratch.split_at_mut(cols.len());
+        let Some(ops) = epilogue.widened(self.isa, cols.clone(), addends).filter(|_| self.depth > 0) else {
+            self.sums(rows.clone(), cols.clone(), sums, scratch);
+            for (row, sums) in sums.chunks_exact_mut(cols.len()).enumerate() {
+                epilogue.apply(self.isa, [rows.start + row, cols.start], tile.offset(row), sums);
+                narrow(self.isa, sums, tile.row(row));
+            }
+            return;
+        };
+        let finish = Some(Finish { ops, base: cols.start, offset: 0, stride: cols.len() });
+        // SAFETY: the slice holds `rows.len()` rows of `cols.len()` floats.
+        unsafe { self.sum(&rows, &cols, sums.as_mut_ptr(), cols.len(), finish, scratch) };
+        let mut rest = sums;
+        for (offset, run) in tile.runs() {
+            let (sums, behind) = std::mem::take(&mut rest).split_at_mut(run.len());
+            epilogue.tail.apply(self.isa, offset, sums);
+            narrow(self.isa, sums, run);
+            rest = behind;
         }
     }
 
@@ -176,9 +191,9 @@ impl Product<'_> {
                     }
                 }
                 let column = first - cols.start;
-                let place = |Finish { ops, offset, stride }| Place {
+                let place = |Finish { ops, base, offset, stride }| Place {
                     ops,
-                    at: [rows.start, first],
+                    at: [rows.start, first - base],
                     offset: offset + column,
                     stride,
                 };
@@ -206,6 +221,8 @@ impl Product<'_> {
 #[derive(Clone, Copy)]
 struct Finish<'a> {
     ops: InRegisters<'a>,
+    /// The column of the product that the addends begin with.
+    base: usize,
     offset: usize,
     stride: usize,
 }
