@@ -193,6 +193,12 @@ impl Device {
         self.check()
     }
 
+    /// Waits until everything that was submitted is done, or the device is lost.
+    pub fn finish_all(&self) {
+        // A driver that fails now is heard of by those that wait for what they submitted.
+        drop(guarded(|| drop(self.device.poll(wgpu::PollType::wait_indefinitely()))));
+    }
+
     /// # Errors
     /// An `OperationError` when the device is lost.
     pub fn check(&self) -> Result<()> {

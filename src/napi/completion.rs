@@ -12,6 +12,13 @@ use napi::{Env, JsValue, Status, sys};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::ThreadId;
+use std::time::Duration;
+
+/// Environments that have not ended. The process ends with the last one.
+static ENVIRONMENTS: AtomicUsize = AtomicUsize::new(0);
+
+/// How long the end of the process waits for a GPU that must not be interrupted.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of an ArrayBuffer for which there is memory as long as the process can go on at all.
 const SMALL_BUFFER: usize = 1 << 20;
@@ -177,12 +184,16 @@ impl Environment {
         let (outstanding, completed) = (Arc::new(Outstanding::new()), Arc::new(Ended(Mutex::new(Some(Vec::new())))));
         let ending = (contexts.clone(), completed.clone(), outstanding.clone());
         env.add_env_cleanup_hook(ending, |(contexts, completed, outstanding)| {
-            contexts.drain().iter().for_each(|owner| owner.context.end());
+            let is_last = ENVIRONMENTS.fetch_sub(1, Ordering::Relaxed) == 1;
+            for Owner { context, .. } in contexts.drain().iter().map(|owner| &**owner) {
+                if is_last { context.end_with_process(PATIENCE) } else { context.end() }
+            }
             completed.close();
             // Deno 2.9 keeps the event loop of a terminated worker, and two file descriptors with it, until an addon that the
             // worker had loaded wakes that loop once more.
             outstanding.wake();
         })?;
+        ENVIRONMENTS.fetch_add(1, Ordering::Relaxed);
         let (told, source) = (outstanding.clone(), completed.clone());
         let notify = on_complete.build_threadsafe_function::<()>().weak::<true>().build_callback(
             move |call: napi::threadsafe_function::ThreadsafeCallContext<()>| {

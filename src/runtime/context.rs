@@ -19,6 +19,7 @@ use crate::memory::Buffer;
 use crate::observe::Stopwatch;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -177,6 +178,23 @@ impl Context {
         self.lose();
         self.tensors.drain().iter().for_each(|tensor| self.release_tensor(tensor));
         self.graphs.drain().iter().for_each(|graph| self.release_graph(graph));
+    }
+
+    /// As [`end`](Self::end), for a context that the process ends with: a GPU that a CPU emulates compiles kernels on threads of its
+    /// own when they first run, and crashes if the process ends meanwhile. So this waits for what it does, `patience` at most.
+    pub fn end_with_process(&self, patience: Duration) {
+        let device = match self.backend() {
+            Some(Backend::Gpu(device)) if device.is_software() => device,
+            _ => return self.end(),
+        };
+        self.end();
+        let (tell, rested) = channel();
+        self.timeline.enqueue_release(move || {
+            device.finish_all();
+            // Whoever waited may have lost patience.
+            _ = tell.send(());
+        });
+        _ = rested.recv_timeout(patience);
     }
 
     /// Creates a tensor of zeros. Its bytes are allocated on the timeline.
