@@ -125,7 +125,7 @@ export function speedClaim({ models, means, memory }) {
  */
 export function speedLoss({ models, means }) {
   const lost = models.filter(({ speeds }) => Number(factor(speeds[1])) < 1).length;
-  return `On two threads, onnxruntime-node is faster on ${lost} of ${models.length} models; webnn-node reaches ${factor(means[1])} times its speed (geometric mean).`;
+  return `On two threads, onnxruntime-node is faster on ${lost} of ${models.length} models; overall, webnn-node runs at ${factor(means[1])} times its speed (geometric mean).`;
 }
 
 /**
