@@ -19,10 +19,10 @@ const names = () => readdirSync('/proc/self/task').flatMap((id) => {
 });
 const count = () => names().filter((name) => /^webnn-[0-9]+$/.test(name)).length;
 const isListed = existsSync('/proc/self/task');
-/** Counts once \`expected\` are there: a thread names itself when it first gets a core, which can take a while. */
+/** Counts once \`expected\` are there: a thread has the name of the one that started it until it first gets a core, which can take a while. */
 async function countOf(expected) {
   const deadline = Date.now() + 20_000;
-  while (isListed && count() < expected && Date.now() < deadline) {
+  while (isListed && count() !== expected && Date.now() < deadline) {
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
   return isListed ? count() : -1;
