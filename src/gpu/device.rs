@@ -189,14 +189,13 @@ impl Device {
     /// # Errors
     /// An `OperationError` when the device is lost.
     pub fn finish(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
-        wait_for(&self.device, &self.loss, submission);
+        wait_for(&self.device, &self.loss, Some(submission));
         self.check()
     }
 
     /// Waits until everything that was submitted is done, or the device is lost.
     pub fn finish_all(&self) {
-        // A driver that fails now is heard of by those that wait for what they submitted.
-        drop(guarded(|| drop(self.device.poll(wgpu::PollType::wait_indefinitely()))));
+        wait_for(&self.device, &self.loss, None);
     }
 
     /// # Errors

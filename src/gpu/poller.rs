@@ -22,7 +22,7 @@ impl Poller {
         let (device, loss) = (device.clone(), loss.clone());
         let serve = move || {
             for submission in receive {
-                wait_for(&device, &loss, submission);
+                wait_for(&device, &loss, Some(submission));
             }
         };
         let thread = std::thread::Builder::new().name("webnn-gpu".into()).spawn(serve);
@@ -37,9 +37,9 @@ impl Poller {
     }
 }
 
-/// Waits until `submission` is done, or the device is lost.
-pub fn wait_for(device: &wgpu::Device, loss: &Loss, submission: wgpu::SubmissionIndex) {
-    let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
+/// Waits until `submission`, or all that there are, is done, or the device is lost.
+pub fn wait_for(device: &wgpu::Device, loss: &Loss, submission: Option<wgpu::SubmissionIndex>) {
+    let wait = wgpu::PollType::Wait { submission_index: submission, timeout: None };
     // wgpu panics when a device is lost meanwhile; a lost device has nothing to wait for.
     if guarded(|| drop(device.poll(wait))).is_err() {
         loss.tell("its driver failed");

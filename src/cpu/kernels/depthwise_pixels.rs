@@ -327,14 +327,7 @@ impl PixelWriter<'_> {
         let [low, high] = self.bounds.map(|bound| simd.splat(bound));
         let sums = simd.min(high, simd.max(low, sums));
         // SAFETY: by the contract.
-        unsafe {
-            let out = self.out.add(at);
-            if self.channels >= S::LANES {
-                simd.store_ptr(sums, out);
-            } else {
-                simd.store_partial(sums, std::slice::from_raw_parts_mut(out, self.channels));
-            }
-        }
+        unsafe { simd.store_first(sums, self.out.add(at), self.channels.min(S::LANES)) };
     }
 }
 

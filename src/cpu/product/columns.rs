@@ -1,6 +1,6 @@
 //! Right operands of products: packed beforehand, or packed panel by panel while the product is computed.
 
-use super::matrix::{Patches, Strided};
+use super::matrix::{Source, Strided};
 use super::panels::Panels;
 use super::tile::Panel;
 use crate::cpu::kernels::float::Floats;
@@ -15,10 +15,8 @@ const UNPACKED_TILES: usize = 2;
 pub enum Columns<'a> {
     /// Packed beforehand.
     Panels(&'a Panels),
-    /// A matrix with any strides.
-    Strided(Strided<'a>),
-    /// Patches of images.
-    Patches(Patches<'a>),
+    /// Packed when they are needed, or read in place.
+    Source(Source<'a>),
 }
 
 impl Columns<'_> {
@@ -35,28 +33,21 @@ impl Columns<'_> {
         [width, tiles]: [usize; 2],
         room: &'s mut [f32],
     ) -> Panel<'s> {
-        match self {
+        match *self {
             Columns::Panels(panels) => {
                 let next = width * depth.len();
-                return Panel { data: panels.extract(isa, cols.start, depth, room), step: width, next };
+                Panel { data: panels.extract(isa, cols.start, depth, room), step: width, next }
             }
-            &Columns::Strided(Strided { data: Floats::F32(data), lane_stride: 1, depth_stride })
+            Columns::Source(Source::Strided(Strided { data: Floats::F32(data), lane_stride: 1, depth_stride }))
                 if cols.len() == width && tiles <= UNPACKED_TILES =>
             {
-                return Panel {
-                    data: &data[cols.start + depth.start * depth_stride..],
-                    step: depth_stride,
-                    next: width,
-                };
+                Panel { data: &data[cols.start + depth.start * depth_stride..], step: depth_stride, next: width }
             }
-            _ => {}
+            Columns::Source(source) => {
+                let room = &mut room[..width * depth.len()];
+                source.pack(isa, cols, depth, width, room);
+                Panel { data: room, step: width, next: 0 }
+            }
         }
-        let room = &mut room[..width * depth.len()];
-        match *self {
-            Columns::Panels(_) => unreachable!("packed already"),
-            Columns::Strided(strided) => strided.pack(isa, cols, depth, width, room),
-            Columns::Patches(patches) => patches.pack(isa, cols, depth, width, room),
-        }
-        Panel { data: room, step: width, next: 0 }
     }
 }

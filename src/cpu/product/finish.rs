@@ -1,7 +1,8 @@
 //! What follows a product or convolution: scaling, a bias, a residual and bounds, in the registers that hold the sums where
 //! that is possible, and anything else on runs of results that are in cache.
 
-use crate::cpu::kernels::float::{Float, Floats};
+use crate::cpu::kernels::float::{Float, Floats, narrow};
+use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::with_floats;
 use std::ops::Range;
@@ -43,6 +44,16 @@ impl Tail<'_> {
         self.bound(isa, offset, sums);
         if let Some(finish) = self.finish {
             finish(offset, sums);
+        }
+    }
+
+    /// Applies this to the results of a tile, which `sums` holds row by row, and writes them to it, rounded to the nearest.
+    pub(super) fn narrow<T: Float>(&self, isa: Isa, mut sums: &mut [f32], tile: &mut Tile<T>) {
+        for (offset, run) in tile.runs() {
+            let (now, behind) = sums.split_at_mut(run.len());
+            self.apply(isa, offset, now);
+            narrow(isa, now, run);
+            sums = behind;
         }
     }
 
@@ -178,7 +189,7 @@ impl Kernel for ClampAll<'_> {
 
 /// How many lanes of vector `v` of a row of a tile are among its `cols` columns.
 #[inline(always)]
-pub(super) fn lanes<S: Simd>(cols: usize, v: usize) -> usize {
+pub(super) fn lanes_within<S: Simd>(cols: usize, v: usize) -> usize {
     cols.saturating_sub(v * S::LANES).min(S::LANES)
 }
 
@@ -202,9 +213,9 @@ impl InRegisters<'_> {
         self.addend.as_ref().is_none_or(|(_, [_, col_stride], _)| *col_stride <= 1)
     }
 
-    /// The results for the sums of a tile of `cols` columns, whose first element is at `place` of the product and at `offset` of
-    /// the output, the rows of which are `stride` apart. One thing after the other, in short loops that are unrolled: the sums
-    /// must stay in registers.
+    /// Finishes the sums of a tile of `cols` columns. Its first element has this row and column of the product, and the place
+    /// `offset` in an output with `stride` elements from row to row. The loops are short, so that the compiler unrolls them:
+    /// the sums must stay in registers.
     #[inline(always)]
     pub(super) fn apply_all<S: Simd, const ROWS: usize, const VECS: usize>(
         &self,
@@ -229,7 +240,7 @@ impl InRegisters<'_> {
                         for (v, addend) in addends.iter_mut().enumerate() {
                             let data = data.wrapping_add(v * S::LANES);
                             // SAFETY: as above.
-                            *addend = unsafe { simd.load_first(data, lanes::<S>(cols, v)) };
+                            *addend = unsafe { simd.load_first(data, lanes_within::<S>(cols, v)) };
                         }
                     }
                     for (sum, addend) in sums.iter_mut().zip(addends) {
@@ -253,7 +264,7 @@ impl InRegisters<'_> {
                 for (v, sum) in sums.iter_mut().enumerate() {
                     let other = residual.as_ptr().wrapping_add(row * stride + v * S::LANES);
                     // SAFETY: as above.
-                    *sum = simd.add(*sum, unsafe { simd.load_first(other, lanes::<S>(cols, v)) });
+                    *sum = simd.add(*sum, unsafe { simd.load_first(other, lanes_within::<S>(cols, v)) });
                 }
             }
         }

@@ -133,13 +133,7 @@ impl Product<'_> {
         let finish = Some(Finish { ops, base: cols.start, offset: 0, stride: cols.len() });
         // SAFETY: the slice holds `rows.len()` rows of `cols.len()` floats.
         unsafe { self.sum(&rows, &cols, sums.as_mut_ptr(), cols.len(), finish, scratch) };
-        let mut rest = sums;
-        for (offset, run) in tile.runs() {
-            let (sums, behind) = std::mem::take(&mut rest).split_at_mut(run.len());
-            epilogue.tail.apply(self.isa, offset, sums);
-            narrow(self.isa, sums, run);
-            rest = behind;
-        }
+        epilogue.tail.narrow(self.isa, sums, tile);
     }
 
     /// The bare sums of `rows` by `cols`, row-major into `sums`.
@@ -230,7 +224,7 @@ struct Finish<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::finish::Tail;
-    use super::super::matrix::Strided;
+    use super::super::matrix::{Source, Strided};
     use super::*;
     use crate::cpu::kernels::float::Floats;
     use crate::cpu::schedule::pool::Threads;
@@ -254,11 +248,11 @@ mod tests {
                         isa,
                         depth,
                         rows: Rows::Strided(Strided { data: Floats::F32(&a), lane_stride: depth, depth_stride: 1 }),
-                        columns: Columns::Strided(Strided {
+                        columns: Columns::Source(Source::Strided(Strided {
                             data: Floats::F32(&b),
                             lane_stride: 1,
                             depth_stride: cols,
-                        }),
+                        })),
                     };
                     let stride = cols + 3;
                     let mut out = vec![99.0f32; rows * stride];
@@ -294,7 +288,8 @@ mod tests {
         for isa in Isa::available() {
             let empty = Strided { data: Floats::F32(&[0.0; 8]), lane_stride: 1, depth_stride: 1 };
             let mut sums = [f32::NAN; 6];
-            let product = Product { isa, depth: 0, rows: Rows::Strided(empty), columns: Columns::Strided(empty) };
+            let product =
+                Product { isa, depth: 0, rows: Rows::Strided(empty), columns: Columns::Source(Source::Strided(empty)) };
             product.sums(0..2, 0..3, &mut sums, &mut []);
             assert_eq!(sums, [0.0; 6]);
         }

@@ -76,7 +76,7 @@ pub struct Patches<'a> {
     pub matrix: &'a PatchMatrix,
 }
 
-/// The elements of an operand that is to be packed.
+/// The elements of an operand.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     /// A matrix with any strides.
@@ -86,39 +86,20 @@ pub enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// As [`Strided::pack`].
-    pub fn pack(&self, isa: Isa, lanes: Range<usize>, depth: Range<usize>, width: usize, panel: &mut [f32]) {
-        match *self {
-            Source::Strided(strided) => strided.pack(isa, lanes, depth, width, panel),
-            Source::Patches(patches) => patches.pack(isa, lanes, depth, width, panel),
-        }
-    }
-}
-
-impl Strided<'_> {
     /// Writes the panel of `width` lanes that covers `lanes` at the depths `depth` to the whole of `panel`: `[depth][width]`,
     /// with zeros beyond the last lane.
     pub fn pack(self, isa: Isa, lanes: Range<usize>, depth: Range<usize>, width: usize, panel: &mut [f32]) {
-        let Strided { data, lane_stride, depth_stride } = self;
         if lanes.len() < width {
             panel.fill(0.0);
         }
-        with_floats!(Floats, data, data => {
-            isa.run(PackStrided { data, strides: [lane_stride, depth_stride], lanes, depth, width, panel });
-        });
-    }
-}
-
-impl Patches<'_> {
-    /// As [`Strided::pack`].
-    pub fn pack(self, isa: Isa, lanes: Range<usize>, depth: Range<usize>, width: usize, panel: &mut [f32]) {
-        let Patches { image, matrix } = self;
-        if lanes.len() < width {
-            panel.fill(0.0);
+        match self {
+            Source::Strided(Strided { data, lane_stride, depth_stride }) => with_floats!(Floats, data, data => {
+                isa.run(PackStrided { data, strides: [lane_stride, depth_stride], lanes, depth, width, panel });
+            }),
+            Source::Patches(Patches { image, matrix }) => with_floats!(Floats, image, image => {
+                isa.run(PackPatches { source: Gathered { image, matrix }, lanes, depth, width, panel });
+            }),
         }
-        with_floats!(Floats, image, image => {
-            isa.run(PackPatches { source: Gathered { image, matrix }, lanes, depth, width, panel });
-        });
     }
 }
 
@@ -368,7 +349,7 @@ pub(super) mod tests {
             let (lanes, depth) = (2 * matrix.out[0] * matrix.out[1], matrix.depth());
             for isa in Isa::available() {
                 for (width, depths) in [(1, 0..depth), (12, 0..depth), (32, 1..depth - 1), (8, 4..5)] {
-                    let source = Patches { image: Floats::F32(&image), matrix: &matrix };
+                    let source = Source::Patches(Patches { image: Floats::F32(&image), matrix: &matrix });
                     for start in (0..lanes).step_by(width) {
                         let mut out = vec![f32::NAN; width * depths.len()];
                         source.pack(isa, start..(start + width).min(lanes), depths.clone(), width, &mut out);

@@ -153,7 +153,7 @@ impl<T: Float> CopyPatches<'_, T> {
                 out = &mut [];
             }
             while !out.is_empty() {
-                let in_y = (y * m.step[0]) as isize + m.taps[0][ty];
+                let in_y = top + m.taps[0][ty];
                 let base = image + (in_y.max(0) as usize) * m.strides[0];
                 let mut len = (row_len - within).min(out.len());
                 let mut at = (in_y >= 0 && in_y < m.size[0] as isize).then_some(base);

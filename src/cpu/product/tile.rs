@@ -7,7 +7,7 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::finish::{InRegisters, lanes};
+use super::finish::{InRegisters, lanes_within};
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::arch::asm;
 
@@ -410,7 +410,7 @@ impl Part<'_> {
                 for v in 0..VECS {
                     let out = out.wrapping_add(row * stride + v * S::LANES);
                     // SAFETY: the function's contract.
-                    sums[row][v] = simd.add(unsafe { simd.load_first(out, lanes::<S>(cols, v)) }, sums[row][v]);
+                    sums[row][v] = simd.add(unsafe { simd.load_first(out, lanes_within::<S>(cols, v)) }, sums[row][v]);
                 }
             }
         }
@@ -422,7 +422,7 @@ impl Part<'_> {
             for v in 0..VECS {
                 let out = out.wrapping_add(row * stride + v * S::LANES);
                 // SAFETY: the function's contract.
-                unsafe { simd.store_first(sums[row][v], out, lanes::<S>(cols, v)) };
+                unsafe { simd.store_first(sums[row][v], out, lanes_within::<S>(cols, v)) };
             }
         }
     }

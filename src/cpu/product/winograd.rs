@@ -15,7 +15,7 @@
 use super::finish::Tail;
 use super::panels::depth_block;
 use super::tile::{Left, Multiply, Panel, multiply, tile_size};
-use crate::cpu::kernels::float::{Float, Floats, narrow};
+use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::cpu::weights::Weights;
@@ -301,17 +301,11 @@ impl Winograd<'_> {
             // SAFETY: `T` is `f32` and the tile owns its channels of all pixels of its rows, or `sums` has as many floats.
             unsafe { block.sums(inputs, products, padded_bias, out, pixel) };
         }
-        let mut rest = sums;
+        if !T::IS_F32 {
+            return tail.narrow(isa, sums, tile);
+        }
         for (offset, run) in tile.runs() {
-            match T::as_f32_mut(run) {
-                Some(run) => tail.apply(isa, offset, run),
-                None => {
-                    let (now, behind) = std::mem::take(&mut rest).split_at_mut(run.len());
-                    tail.apply(isa, offset, now);
-                    narrow(isa, now, run);
-                    rest = behind;
-                }
-            }
+            tail.apply(isa, offset, T::as_f32_mut(run).expect("`T` is `f32`"));
         }
     }
 }
@@ -559,12 +553,10 @@ impl TransformOutput<'_> {
                     break;
                 }
                 // SAFETY: the pixel is one of the block, and the channels are those of the panel.
-                let out = unsafe {
+                unsafe {
                     let out = self.out.add(y * self.strides[0] + column * self.strides[1] + channel);
-                    std::slice::from_raw_parts_mut(out, lanes)
-                };
-                let x = simd.add(x, bias);
-                if lanes == S::LANES { simd.store(x, out) } else { simd.store_partial(x, out) }
+                    simd.store_first(simd.add(x, bias), out, lanes);
+                }
             }
         }
     }

@@ -188,9 +188,19 @@ impl<T> ColumnBlock<'_, T> {
     /// # Panics
     /// If there is no such row.
     pub fn row(&mut self, index: usize) -> &mut [T] {
+        // SAFETY: this block is borrowed mutably.
+        unsafe { self.shared_row(index) }
+    }
+
+    /// As [`row`](Self::row).
+    ///
+    /// # Safety
+    /// No row that was given out and is still in use may be given out again.
+    #[expect(clippy::mut_from_ref, reason = "callers keep the rows apart")]
+    unsafe fn shared_row(&self, index: usize) -> &mut [T] {
         assert!(index < self.rows);
         let start = self.start + index * self.stride;
-        // SAFETY: no columns are in two blocks or ranges at a time, and this one is borrowed mutably.
+        // SAFETY: no columns are in two blocks or ranges at a time, and the caller keeps the rows apart.
         unsafe { self.out.range(start..start + self.width) }
     }
 
@@ -205,12 +215,8 @@ impl<T> ColumnBlock<'_, T> {
     ) -> ([&mut [T]; A], [&mut [T]; B]) {
         let again = |(i, row): (usize, &usize)| a.iter().chain(&b).skip(i + 1).any(|other| other == row);
         assert!(!a.iter().chain(&b).enumerate().any(again), "{a:?} and {b:?} have a row twice");
-        let row = |index| {
-            assert!(index < self.rows);
-            let start = self.start + index * self.stride;
-            // SAFETY: as above, and the rows differ.
-            unsafe { self.out.range(start..start + self.width) }
-        };
+        // SAFETY: this block is borrowed mutably, and the rows differ.
+        let row = |index| unsafe { self.shared_row(index) };
         (a.map(row), b.map(row))
     }
 

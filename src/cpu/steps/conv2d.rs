@@ -14,7 +14,7 @@ use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::{Addend, Epilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
-use crate::cpu::product::matrix::{PatchMatrix, Patches, Strided};
+use crate::cpu::product::matrix::{PatchMatrix, Patches, Source, Strided};
 use crate::cpu::product::panels::{Layout, Panels};
 use crate::cpu::product::rows::Rows;
 use crate::cpu::product::tile::tile_size;
@@ -297,11 +297,11 @@ impl Conv2dStep {
         let (rows, columns) = match (shape.channels_last, packed.get(group)) {
             (true, panels) => (
                 if shape.is_pointwise() { Rows::Strided(pixels) } else { Rows::Patches(gathered) },
-                panels.map_or_else(|| Columns::Patches(raw()), Columns::Panels),
+                panels.map_or_else(|| Columns::Source(Source::Patches(raw())), Columns::Panels),
             ),
             (false, panels) => (
                 panels.map_or_else(|| Rows::Patches(raw()), Rows::Kept),
-                if shape.is_pointwise() { Columns::Strided(pixels) } else { Columns::Patches(gathered) },
+                Columns::Source(if shape.is_pointwise() { Source::Strided(pixels) } else { Source::Patches(gathered) }),
             ),
         };
         let (row_stride, col_stride) = if shape.channels_last { (0, 1) } else { (1, 0) };

@@ -5,7 +5,7 @@ use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::{Addend, Epilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
-use crate::cpu::product::matrix::Strided;
+use crate::cpu::product::matrix::{Source, Strided};
 use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
 use crate::cpu::product::rows::{Rows, copied_len};
 use crate::cpu::product::tile::tile_size;
@@ -364,10 +364,12 @@ impl MatmulStep {
             };
             let columns = match self.matrix(1, tile.batch) {
                 Some(panels) => Columns::Panels(panels),
-                None => Columns::Strided(self.strided(1, b, tile.batch)),
+                None => Columns::Source(Source::Strided(self.strided(1, b, tile.batch))),
             };
             match columns {
-                Columns::Strided(columns) if self.is_dot() => self.dot(&rows, &columns, tile, &epilogue, scratch),
+                Columns::Source(Source::Strided(columns)) if self.is_dot() => {
+                    self.dot(&rows, &columns, tile, &epilogue, scratch)
+                }
                 _ => Product { isa: self.isa, depth: shape.k, rows, columns }.compute(tile, &epilogue, scratch),
             }
         });

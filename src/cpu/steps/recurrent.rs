@@ -9,7 +9,7 @@ use super::{Env, Run};
 use crate::cpu::kernels::float::{Floats, FloatsMut, narrow};
 use crate::cpu::memory::Io;
 use crate::cpu::product::finish::Tail;
-use crate::cpu::product::matrix::Strided;
+use crate::cpu::product::matrix::{Source, Strided};
 use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
 use crate::cpu::product::recurrent::add_products;
 use crate::cpu::product::tile::tile_size;
@@ -511,7 +511,7 @@ impl Network {
                         continue;
                     }
                     let data = raw.expect("the weights were not packed").after(gate * hidden * hidden);
-                    let columns = Strided { data, lane_stride: hidden, depth_stride: 1 };
+                    let columns = Source::Strided(Strided { data, lane_stride: hidden, depth_stride: 1 });
                     let lanes = start..(start + self.width).min(hidden);
                     columns.pack(env.isa, lanes, part.clone(), self.width, panel);
                 }
@@ -543,18 +543,18 @@ impl Network {
             }
         }
         for step in 0..steps {
-            let time = self.direction.time(d, step, steps);
+            let (time, backwards) = (self.direction.time(d, step, steps), step % 2 == 1);
             copy_rows(self.state(work, 0), h.chunks_exact_mut(hidden));
             let inputs = &mut sums[time * batch * self.sizes.sums()..][..batch * self.sizes.sums()];
             let now = Moment { inputs, hidden: h, ..moment };
             if cell.resets() {
-                self.for_each_block(&now, work, step % 2 == 1, &|block| cell.reset(&now, block));
+                self.for_each_block(&now, work, backwards, &|block| cell.reset(&now, block));
                 copy_rows(self.state(work, 0), reset.chunks_exact_mut(hidden));
                 // The blocks of the second pass start from the hidden state again.
                 copy_rows(h.chunks_exact(hidden), self.state(work, 0));
             }
             let reset = if cell.resets() { &*reset } else { &*h };
-            self.for_each_block(&now, work, step % 2 == 1, &|block| cell.advance(&now, reset, block));
+            self.for_each_block(&now, work, backwards, &|block| cell.advance(&now, reset, block));
             copy_rows(self.state(work, 0), inputs.chunks_exact_mut(self.sizes.sums()));
         }
     }

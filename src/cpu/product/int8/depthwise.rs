@@ -238,8 +238,8 @@ impl Row<'_> {
             assert!(most < table.len());
             let mut weights = filter.as_ptr();
             for quad in taps.as_chunks::<4>().0 {
-                // SAFETY: no tap lies beyond the table, just checked; its pointers are those of `channels` bytes, of which `count`
-                // are left, or of whole blocks.
+                // SAFETY: every tap has a pointer in the table, as was just checked. Behind each pointer are `channels` bytes,
+                // of which `count` are left, or whole blocks.
                 let bytes = unsafe {
                     [
                         pixel::<D, SIGNED, FULL>(dot, table.get_unchecked(quad[0]).wrapping_add(first), count),
