@@ -19,13 +19,20 @@ const names = () => readdirSync('/proc/self/task').flatMap((id) => {
 });
 const count = () => names().filter((name) => /^webnn-[0-9]+$/.test(name)).length;
 const isListed = existsSync('/proc/self/task');
-/** Counts once \`expected\` are there: a thread has the name of the one that started it until it first gets a core, which can take a while. */
+/**
+ * Counts once \`expected\` are there and stay: a thread has the name of the one that started it until it first gets a core,
+ * which can take a while.
+ */
 async function countOf(expected) {
+  if (!isListed) return -1;
   const deadline = Date.now() + 20_000;
-  while (isListed && count() !== expected && Date.now() < deadline) {
+  let [last, since] = [count(), Date.now()];
+  while (Date.now() < deadline && (last !== expected || Date.now() - since < 300)) {
     await new Promise((resolve) => setTimeout(resolve, 10));
+    const now = count();
+    if (now !== last) [last, since] = [now, Date.now()];
   }
-  return isListed ? count() : -1;
+  return last;
 }
 async function use(options) {
   const context = await helpers.ml.createContext({ accelerated: false, ...options });
