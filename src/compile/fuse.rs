@@ -39,7 +39,8 @@ pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
         }
         places[index] = Some(last);
         let node = &mut graph.nodes[index];
-        let (program, mut operands) = chain.finish();
+        // Nothing is rounded in an epilogue.
+        let (program, mut operands) = chain.finish(|_| true);
         operands.remove(0);
         (node.epilogue, node.outputs) = (Epilogue { program, operands }, outputs);
     }
@@ -147,7 +148,7 @@ pub fn fuse_chains(graph: &mut Graph) {
             if !absorbed.is_empty() {
                 let inner = absorbed.iter().filter_map(|(producer, _)| nodes[*producer].take());
                 inner.for_each(|inner| node.absorb(inner.origins));
-                let (program, operands) = chain.finish();
+                let (program, operands) = chain.finish(|dtype| dtype == DataType::Float32);
                 (node.op, node.inputs) = (Operation::Fusion(program.into()), operands.into_iter().map(Some).collect());
             }
         }
@@ -248,7 +249,9 @@ impl Chain {
         self.instructions.truncate(instructions);
     }
 
-    fn finish(self) -> (Fused, Vec<ValueId>) {
+    /// The program and its operands. `x * sigmoid(x)` of the types that `contracts` takes, whose sigmoid need not be rounded,
+    /// is one instruction.
+    fn finish(self, contracts: impl Fn(DataType) -> bool) -> (Fused, Vec<ValueId>) {
         let inputs = self.inputs.len();
         let register = |operand: ChainOperand| match operand {
             ChainOperand::Outer(index) => index,
@@ -259,13 +262,42 @@ impl Chain {
             operands: operands.into_iter().map(register).collect(),
             dtype,
         });
-        (Fused { inputs, instructions: instructions.collect() }, self.inputs)
+        let mut program = Fused { inputs, instructions: instructions.collect() };
+        for index in (0..program.instructions.len()).rev() {
+            if contracts(program.instructions[index].dtype) {
+                contract_silu(&mut program, index);
+            }
+        }
+        (program, self.inputs)
     }
+}
+
+/// Makes the product at `index` of a program one instruction with the sigmoid before it, if it is `x * sigmoid(x)`.
+fn contract_silu(program: &mut Fused, index: usize) {
+    let product = &program.instructions[index];
+    let (Elementwise::Mul, &[a, b]) = (product.op, product.operands.as_slice()) else { return };
+    let sigmoid_of = |gate: usize, x: usize| {
+        let gate = gate.checked_sub(program.inputs)?;
+        let Instruction { op, operands, .. } = &program.instructions[gate];
+        (*op == Elementwise::Sigmoid && *operands == [x]).then_some((gate, x))
+    };
+    let Some((gate, x)) = sigmoid_of(b, a).or_else(|| sigmoid_of(a, b)) else { return };
+    let result = program.inputs + gate;
+    let reads = program.instructions.iter().flat_map(|instruction| &instruction.operands);
+    if reads.filter(|&&read| read == result).count() != 1 {
+        return;
+    }
+    let product = &mut program.instructions[index];
+    (product.op, product.operands) = (Elementwise::Silu, vec![x]);
+    program.instructions.remove(gate);
+    let operands = program.instructions.iter_mut().flat_map(|instruction| &mut instruction.operands);
+    operands.filter(|operand| **operand > result).for_each(|operand| *operand -= 1);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::parse;
     use crate::testing::{CPU, check_pass, check_pass_changes_nothing};
 
     fn epilogues(graph: &mut Graph) {
@@ -287,6 +319,47 @@ mod tests {
              %2 = conv2d %0 %1 _ padding=[1, 1, 1, 1] epilogue=[relu(r0), exp(r1)]
              output y = %2",
         );
+    }
+
+    #[test]
+    fn a_product_with_its_own_sigmoid_is_one_instruction() {
+        check_pass(
+            epilogues,
+            "%0 = input x float32 [2, 4]
+             %1 = constant float32 [4, 4]
+             %2 = constant float32 [4]
+             %3 = matmul %0 %1
+             %4 = add %3 %2
+             %5 = sigmoid %4
+             %6 = mul %5 %4
+             %7 = sigmoid %6
+             %8 = mul %7 %4
+             output y = %8",
+            "%0 = input x float32 [2, 4]
+             %1 = constant float32 [4, 4]
+             %2 = constant float32 [4]
+             %3 = matmul %0 %1 %2 epilogue=[add(r0 r1), silu(r2), sigmoid(r3), mul(r4 r2)]
+             output y = %3",
+        );
+        check_pass(
+            fuse_chains,
+            "%0 = input x float32 [2, 4]
+             %1 = sigmoid %0
+             %2 = mul %0 %1
+             output y = %2",
+            "%0 = input x float32 [2, 4]
+             %1 = fused %0 program=[silu(r0)]
+             output y = %1",
+        );
+        // The sigmoid is rounded, or read again.
+        for text in [
+            "%0 = input x float16 [4]\n%1 = sigmoid %0\n%2 = mul %0 %1\noutput y = %2",
+            "%0 = input x float32 [4]\n%1 = sigmoid %0\n%2 = mul %0 %1\n%3 = add %2 %1\noutput y = %3",
+        ] {
+            let mut graph = parse(text);
+            fuse_chains(&mut graph);
+            assert!(graph.to_string().contains("sigmoid") && !graph.to_string().contains("silu"), "{graph}");
+        }
     }
 
     #[test]

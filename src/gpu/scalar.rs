@@ -85,6 +85,7 @@ impl Scalars<'_> {
             E::Exp => unary("exp"),
             E::Log => unary("log"),
             E::Sigmoid => unary("sigmoid"),
+            E::Silu => format!("{x} * {}", unary("sigmoid")),
             E::Tanh => unary("tanh"),
             E::Softplus => unary("softplus"),
             E::Gelu => unary("gelu"),

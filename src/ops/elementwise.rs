@@ -27,6 +27,8 @@ macro_rules! elementwise {
             /// `clamp(roundEven(input / scale) + zeroPoint)` for operands in the order of `quantizeLinear()`; only
             /// inside of other operators.
             Quantize,
+            /// `input * sigmoid(input)`; only inside of other operators.
+            Silu,
         }
 
         const ROWS: &[OpRule] = &[$(OpRule { name: $name, operands: $operands, outputs: $outputs },)*];
@@ -41,7 +43,7 @@ macro_rules! elementwise {
         fn write(op: &E, attributes: &mut Attributes) {
             match op {
                 $(E::$Variant $({ $($field),* })? => { $($(attributes.put($idl, $field, &$default);)*)? })*
-                E::Dequantize | E::Quantize => {}
+                E::Dequantize | E::Quantize | E::Silu => {}
             }
         }
 
@@ -52,6 +54,7 @@ macro_rules! elementwise {
                     $(E::$Variant { .. } => $name,)*
                     E::Dequantize => "dequantize",
                     E::Quantize => "quantize",
+                    E::Silu => "silu",
                 }
             }
         }
@@ -302,6 +305,7 @@ impl Elementwise {
             E::Tan => x.tan(),
             E::Relu => max(x, 0.0),
             E::Sigmoid => 1.0 / ((-x).exp() + 1.0),
+            E::Silu => x * E::Sigmoid.eval_float(x, y),
             E::Tanh => x.tanh(),
             E::Softplus => max(x, 0.0) + (-x.abs()).exp().ln_1p(),
             E::Softsign => x / (1.0 + x.abs()),

@@ -81,6 +81,7 @@ impl Fused {
             let op = match name {
                 "dequantize" => Elementwise::Dequantize,
                 "quantize" => Elementwise::Quantize,
+                "silu" => Elementwise::Silu,
                 _ => {
                     let mut attributes = Attributes::parse(attributes);
                     let op = Elementwise::read(name, &mut attributes).expect("attributes of the operator");

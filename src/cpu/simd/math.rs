@@ -162,9 +162,15 @@ pub fn tanh<S: Simd>(simd: S, x: f32) -> f32 {
 /// `1 / (1 + e^-x)`, within 4 ULP and in [0, 1].
 #[inline(always)]
 pub fn sigmoid<S: Simd>(simd: S, x: f32) -> f32 {
-    // With e = e^-|x| nothing overflows and the small side keeps its relative accuracy.
-    let e = exp_falling(simd, -x.abs());
-    select(x < 0.0, e, 1.0) / (1.0 + e)
+    /// 1 and e^-x are scaled with this, so that e^104, which makes the result 0, is a float.
+    const SCALE: i32 = -32;
+    // Above 40 the result is 1; NaN passes both selects.
+    let y = select(x > 40.0, -40.0, -x);
+    let y = select(y > 104.0, 104.0, y);
+    let rounded = simd.mul_add_scalar(y, std::f32::consts::LOG2_E, ROUND);
+    let power = power_of_two((rounded.to_bits() as i32).wrapping_add(SCALE));
+    let one = power_of_two(SCALE);
+    one / simd.mul_add_scalar(exp_of_rest(simd, y, rounded - ROUND), power, one)
 }
 
 /// `ln(1 + e^x)`, within 4 ULP.

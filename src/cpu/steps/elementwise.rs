@@ -300,7 +300,7 @@ impl ElementwiseStep {
 fn cost(op: &Elementwise) -> usize {
     match op {
         E::Pow => 128,
-        E::Erf | E::Exp | E::Log | E::Sigmoid | E::Tanh | E::Softplus | E::Gelu | E::Elu { .. } => 32,
+        E::Erf | E::Exp | E::Log | E::Sigmoid | E::Silu | E::Tanh | E::Softplus | E::Gelu | E::Elu { .. } => 32,
         E::Sin | E::Cos | E::Tan | E::Quantize | E::Div => 16,
         _ => 8,
     }

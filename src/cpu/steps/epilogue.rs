@@ -1,6 +1,7 @@
 //! What follows a product or convolution: the part of the program that the kernels do in registers, and the rest.
 
 use super::elementwise::{ElementwiseStep, REGISTER};
+use crate::cpu::kernels::elementwise::unary_float_in_place;
 use crate::cpu::memory::Io;
 use crate::cpu::product::finish::{Finish, Tail};
 use crate::cpu::schedule::tiles::Slots;
@@ -29,9 +30,17 @@ pub struct Following<'a> {
 /// of a value of the output's shape (a residual), then bounds: these are done in registers.
 pub struct EpilogueStep {
     registers: RegisterPart,
-    rest: Option<ElementwiseStep>,
+    rest: Rest,
     /// Operand `i` of the rest is operand `i + shift` of the node.
     shift: usize,
+}
+
+/// What is done with results that are in cache.
+enum Rest {
+    Nothing,
+    /// One function of each of them.
+    Function(E),
+    Program(ElementwiseStep),
 }
 
 /// What is done in registers.
@@ -50,19 +59,27 @@ impl EpilogueStep {
     pub fn new(following: &Following, takes: impl FnMut(&[usize]) -> bool) -> EpilogueStep {
         let Following { program, output, first, .. } = following;
         let registers = RegisterPart::new(following, takes);
-        let rest = (registers.done < program.instructions.len()).then(|| {
-            ElementwiseStep::behind(&without(program, registers.done), output, following.operands.iter().copied())
-        });
+        let program = without(program, registers.done);
+        let rest = match program.instructions.as_slice() {
+            [] => Rest::Nothing,
+            [Instruction { op, operands, .. }] if *operands == [0] && !matches!(op, E::Cast { .. }) => {
+                Rest::Function(*op)
+            }
+            _ => Rest::Program(ElementwiseStep::behind(&program, output, following.operands.iter().copied())),
+        };
         EpilogueStep { registers, rest, shift: first.saturating_sub(1) }
     }
 
     /// Makes the same program ready for other sizes; `false` if the step has to be made anew.
     #[must_use]
     pub fn resize(&mut self, following: &Following, takes: impl FnMut(&[usize]) -> bool) -> bool {
-        let registers = RegisterPart::new(following, takes);
-        let done = std::mem::replace(&mut self.registers, registers).done;
-        let fits = |rest: &mut ElementwiseStep| rest.resize(following.operands.iter().copied(), following.output);
-        done == registers.done && self.rest.as_mut().is_none_or(fits)
+        let done = self.registers.done;
+        self.registers = RegisterPart::new(following, takes);
+        done == self.registers.done
+            && match &mut self.rest {
+                Rest::Program(rest) => rest.resize(following.operands.iter().copied(), following.output),
+                Rest::Nothing | Rest::Function(_) => true,
+            }
     }
 
     /// The operand of the node that the product adds: its own, or one of the program.
@@ -72,7 +89,7 @@ impl EpilogueStep {
 
     /// Whether results are finished by more than what is done in registers.
     pub fn finishes(&self) -> bool {
-        self.rest.is_some()
+        !matches!(self.rest, Rest::Nothing)
     }
 
     /// The `f32` elements of scratch that [`with_tail`](Self::with_tail) needs on so many threads.
@@ -81,7 +98,10 @@ impl EpilogueStep {
     }
 
     fn slot(&self) -> usize {
-        self.rest.as_ref().map_or(0, ElementwiseStep::register_bytes).next_multiple_of(REGISTER) / size_of::<f32>()
+        match &self.rest {
+            Rest::Program(rest) => rest.register_bytes().next_multiple_of(REGISTER) / size_of::<f32>(),
+            Rest::Nothing | Rest::Function(_) => 0,
+        }
     }
 
     /// Calls `run` with what follows the sums on `threads` threads; the output is of type `dtype`.
@@ -96,16 +116,18 @@ impl EpilogueStep {
     ) {
         let residual = self.registers.residual.and_then(|operand| io.floats(operand, dtype));
         let clamp = self.registers.clamp;
-        let Some(rest) = &self.rest else {
-            return run(Tail { residual, clamp, finish: None });
-        };
-        let slots = Slots::new(scratch, self.slot(), threads);
-        let finish = |at: usize, values: &mut [f32]| {
-            let registers = slots.take();
-            rest.run_in_place(isa, io, self.shift, at, values, bytes_of_mut(registers.floats));
-        };
-        let finish: Finish = Some(&finish);
-        run(Tail { residual, clamp, finish });
+        let run = |finish: Finish| run(Tail { residual, clamp, finish });
+        match &self.rest {
+            Rest::Nothing => run(None),
+            Rest::Function(op) => run(Some(&|_, values: &mut [f32]| unary_float_in_place(isa, *op, values))),
+            Rest::Program(rest) => {
+                let slots = Slots::new(scratch, self.slot(), threads);
+                run(Some(&|at, values: &mut [f32]| {
+                    let registers = slots.take();
+                    rest.run_in_place(isa, io, self.shift, at, values, bytes_of_mut(registers.floats));
+                }));
+            }
+        }
     }
 }
 

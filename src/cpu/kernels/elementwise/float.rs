@@ -9,7 +9,12 @@ use crate::ops::elementwise::Elementwise::{self, self as E};
 /// # Panics
 /// If `op` is not one.
 pub fn unary_float(isa: Isa, op: Elementwise, x: &[f32], out: &mut [f32]) {
-    isa.run(UnaryFloat { op, x, out });
+    isa.run(UnaryFloat { op, over: Between { x, out } });
+}
+
+/// As [`unary_float`], in place.
+pub fn unary_float_in_place(isa: Isa, op: Elementwise, values: &mut [f32]) {
+    isa.run(UnaryFloat { op, over: InPlace(values) });
 }
 
 /// A binary operator from float32 to float32. `uniform` says that all elements of `y` are equal.
@@ -56,66 +61,109 @@ fn exp_m1<S: Simd>(simd: S, x: f32) -> f32 {
     if x.abs() < 0.4 { near_zero } else { far }
 }
 
-struct UnaryFloat<'a> {
-    op: Elementwise,
+/// Where a unary operator reads and writes.
+trait Over<'a> {
+    /// Writes `f` of each element.
+    fn map(self, f: impl Fn(f32) -> f32);
+    /// The elements, where they are written.
+    fn copied(self) -> &'a mut [f32];
+}
+
+/// From one slice to another.
+struct Between<'a> {
     x: &'a [f32],
     out: &'a mut [f32],
 }
 
-impl Kernel for UnaryFloat<'_> {
+impl<'a> Over<'a> for Between<'a> {
+    #[inline(always)]
+    fn map(self, f: impl Fn(f32) -> f32) {
+        map(self.x, self.out, f);
+    }
+
+    #[inline(always)]
+    fn copied(self) -> &'a mut [f32] {
+        self.out.copy_from_slice(self.x);
+        self.out
+    }
+}
+
+struct InPlace<'a>(&'a mut [f32]);
+
+impl<'a> Over<'a> for InPlace<'a> {
+    #[inline(always)]
+    fn map(self, f: impl Fn(f32) -> f32) {
+        for x in self.0 {
+            *x = f(*x);
+        }
+    }
+
+    #[inline(always)]
+    fn copied(self) -> &'a mut [f32] {
+        self.0
+    }
+}
+
+struct UnaryFloat<O> {
+    op: Elementwise,
+    over: O,
+}
+
+impl<'a, O: Over<'a>> Kernel for UnaryFloat<O> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let UnaryFloat { op, x, out } = self;
+        let UnaryFloat { op, over } = self;
         match op {
-            E::Abs => map(x, out, f32::abs),
-            E::Ceil => map(x, out, f32::ceil),
-            E::Floor => map(x, out, f32::floor),
-            E::RoundEven => map(x, out, f32::round_ties_even),
-            E::Neg => map(x, out, |x| -x),
-            E::Reciprocal => map(x, out, |x| 1.0 / x),
-            E::Sign => map(x, out, |x| (x > 0.0) as i32 as f32 - (x < 0.0) as i32 as f32),
-            E::Sqrt => map(x, out, f32::sqrt),
-            E::Relu => map(x, out, |x| max(x, 0.0)),
-            E::Softsign => map(x, out, |x| x / (1.0 + x.abs())),
+            E::Abs => over.map(f32::abs),
+            E::Ceil => over.map(f32::ceil),
+            E::Floor => over.map(f32::floor),
+            E::RoundEven => over.map(f32::round_ties_even),
+            E::Neg => over.map(|x| -x),
+            E::Reciprocal => over.map(|x| 1.0 / x),
+            E::Sign => over.map(|x| (x > 0.0) as i32 as f32 - (x < 0.0) as i32 as f32),
+            E::Sqrt => over.map(f32::sqrt),
+            E::Relu => over.map(|x| max(x, 0.0)),
+            E::Softsign => over.map(|x| x / (1.0 + x.abs())),
             // The factor first: six times a large number is infinite.
-            E::HardSwish => map(x, out, |x| x * (max(0.0, min(x + 3.0, 6.0)) / 6.0)),
-            E::HardSigmoid { alpha, beta } => map(x, out, |x| min(max(linear(alpha, x, beta), 0.0), 1.0)),
+            E::HardSwish => over.map(|x| x * (max(0.0, min(x + 3.0, 6.0)) / 6.0)),
+            E::HardSigmoid { alpha, beta } => over.map(|x| min(max(linear(alpha, x, beta), 0.0), 1.0)),
             E::LeakyRelu { alpha } => {
                 let alpha = alpha as f32;
-                map(x, out, |x| if x < 0.0 { alpha * x } else { x });
+                over.map(|x| if x < 0.0 { alpha * x } else { x });
             }
-            E::Linear { alpha, beta } => map(x, out, |x| linear(alpha, x, beta)),
+            E::Linear { alpha, beta } => over.map(|x| linear(alpha, x, beta)),
             E::Clamp { min: low, max: high } => {
                 let (low, high) = (low.to_f64() as f32, high.to_f64() as f32);
-                map(x, out, |x| min(max(x, low), high));
+                over.map(|x| min(max(x, low), high));
             }
-            _ => transcendental(simd, op, x, out),
+            _ => transcendental(simd, op, over),
         }
     }
 }
 
 #[inline(always)]
-fn transcendental<S: Simd>(simd: S, op: Elementwise, x: &[f32], out: &mut [f32]) {
+fn transcendental<'a, S: Simd>(simd: S, op: Elementwise, over: impl Over<'a>) {
     match op {
-        E::Erf => map(x, out, |x| math::erf(simd, x)),
-        E::Exp => map(x, out, |x| math::exp(simd, x)),
-        E::Log => map(x, out, |x| math::log(simd, x)),
-        E::Sigmoid => map(x, out, |x| math::sigmoid(simd, x)),
-        E::Tanh => map(x, out, |x| math::tanh(simd, x)),
-        E::Softplus => map(x, out, |x| math::softplus(simd, x)),
-        E::Gelu => map(x, out, |x| math::gelu(simd, x)),
+        E::Erf => over.map(|x| math::erf(simd, x)),
+        E::Exp => over.map(|x| math::exp(simd, x)),
+        E::Log => over.map(|x| math::log(simd, x)),
+        E::Sigmoid => over.map(|x| math::sigmoid(simd, x)),
+        E::Silu => over.map(|x| x * math::sigmoid(simd, x)),
+        E::Tanh => over.map(|x| math::tanh(simd, x)),
+        E::Softplus => over.map(|x| math::softplus(simd, x)),
+        E::Gelu => over.map(|x| math::gelu(simd, x)),
         E::Elu { alpha } => {
             let alpha = alpha as f32;
-            map(x, out, |x| if x > 0.0 { x } else { alpha * exp_m1(simd, x) });
+            over.map(|x| if x > 0.0 { x } else { alpha * exp_m1(simd, x) });
         }
         E::Sin | E::Cos | E::Tan => {
-            out.copy_from_slice(x);
+            let values = over.copied();
             match op {
-                E::Sin => math::sin_slice(simd, out),
-                E::Cos => math::cos_slice(simd, out),
-                _ => math::tan_slice(simd, out),
+                E::Sin => math::sin_slice(simd, values),
+                E::Cos => math::cos_slice(simd, values),
+                _ => math::tan_slice(simd, values),
             }
         }
         _ => unreachable!("{op:?} is no unary operator on floats"),
@@ -200,6 +248,21 @@ mod tests {
                 let exact = (x as f64).exp_m1();
                 let unit = (exact.abs() as f32).max(f32::MIN_POSITIVE) as f64 * 2f64.powi(-23);
                 assert!((y as f64 - exact).abs() <= 5.0 * unit, "{isa:?} {x}: {y} for {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn functions_in_place_have_the_same_bits() {
+        let functions =
+            [E::Abs, E::Sqrt, E::HardSwish, E::Sigmoid, E::Silu, E::Gelu, E::Tanh, E::Sin, E::Elu { alpha: 0.5 }];
+        let x: Vec<f32> = (0..1003).map(|i| (i as f32 - 500.0) * 0.21).chain([f32::NAN, f32::INFINITY]).collect();
+        for isa in Isa::available() {
+            for op in functions {
+                let (mut out, mut values) = (vec![0.0; x.len()], x.clone());
+                unary_float(isa, op, &x, &mut out);
+                unary_float_in_place(isa, op, &mut values);
+                assert!(out.iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits()), "{op:?} on {isa:?}");
             }
         }
     }
