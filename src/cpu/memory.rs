@@ -240,4 +240,11 @@ impl<'a> Io<'a> {
         // SAFETY: as for `output`.
         elements_mut(unsafe { std::slice::from_raw_parts_mut(self.scratch.start, self.scratch.bytes) })
     }
+
+    /// As [`scratch`](Self::scratch), as float64, which no tensor has.
+    pub fn scratch_f64(&mut self) -> &'a mut [f64] {
+        let words = self.scratch::<u64>();
+        // SAFETY: both types have the same size and alignment, and every bit pattern is a value of both.
+        unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
+    }
 }

@@ -75,12 +75,6 @@ pub struct Coefficients<'a> {
     pub bias: &'a [f64],
 }
 
-/// Words of scratch memory as floats.
-pub fn floats(words: &mut [u64]) -> &mut [f64] {
-    // SAFETY: both types have the same size and alignment, and every bit pattern is a value of both.
-    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
-}
-
 /// Rows of the same length, each with coefficients of its own.
 pub struct UniformRows<'a, T> {
     /// Rows of the operand.

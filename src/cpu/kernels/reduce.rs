@@ -20,6 +20,9 @@ const TURNED: usize = 64;
 /// The fewest of them that this is worth it for.
 const MIN_TURNED: usize = 8;
 
+/// Rows that are added to columns at a time: their sums are loaded and stored once for all of them.
+const ROWS: usize = 4;
+
 /// A dimension and its stride, in elements.
 type Dimension = (usize, usize);
 
@@ -127,11 +130,29 @@ impl Nest {
         sums: &mut [F::Sum],
     ) {
         sums.fill(F::NONE);
-        let mut buffer = [T::Lane::default(); WIDENED];
-        for offset in self.runs() {
-            let x = T::widen(simd, &x[start + offset..][..sums.len()], &mut buffer);
-            for ((sum, &x), &shift) in sums.iter_mut().zip(x).zip(shifts) {
-                *sum = F::add(simd, *sum, x, shift);
+        let shifts = &shifts[..sums.len()];
+        let mut buffers = [[T::Lane::default(); WIDENED]; ROWS];
+        let mut runs = self.runs();
+        loop {
+            let mut rows = [&[][..]; ROWS];
+            let mut count = 0;
+            for ((row, buffer), offset) in rows.iter_mut().zip(&mut buffers).zip(&mut runs) {
+                *row = T::widen(simd, &x[start + offset..][..sums.len()], buffer);
+                count += 1;
+            }
+            if count < ROWS {
+                for row in &rows[..count] {
+                    for ((sum, &x), &shift) in sums.iter_mut().zip(*row).zip(shifts) {
+                        *sum = F::add(simd, *sum, x, shift);
+                    }
+                }
+                return;
+            }
+            let rows = rows.map(|row| &row[..sums.len()]);
+            for i in 0..sums.len() {
+                for row in rows {
+                    sums[i] = F::add(simd, sums[i], row[i], shifts[i]);
+                }
             }
         }
     }
@@ -369,6 +390,36 @@ impl<F> Finished<F> {
     /// The reduction that gives `finish(fold, count)`.
     pub fn new(_: F, finish: fn(f64, f64) -> f64) -> Finished<F> {
         Finished { fold: PhantomData, finish }
+    }
+}
+
+impl<F: Fold<f32, Sum = f64>> Finished<F> {
+    /// The reduction of a part of what makes an output.
+    pub fn of_part(&self) -> Unfinished<F> {
+        Unfinished(PhantomData)
+    }
+
+    /// The output that is made of `count` elements, for what [`of_part`](Self::of_part) gave for its parts.
+    pub fn join<T: Float>(&self, parts: impl Iterator<Item = f64>, count: usize) -> T {
+        T::from_f64((self.finish)(parts.fold(F::NONE, F::join), count as f64))
+    }
+}
+
+/// A fold of floats itself.
+#[derive(Clone, Copy)]
+pub struct Unfinished<F>(PhantomData<F>);
+
+impl<T: Float, F: Fold<f32, Sum = f64> + Copy + Sync> Reduction<T> for Unfinished<F> {
+    type Out = f64;
+
+    #[inline(always)]
+    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> f64 {
+        nest.fold_run::<S, T, F>(simd, x, start, 0.0)
+    }
+
+    #[inline(always)]
+    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [f64]) {
+        nest.fold_columns::<S, T, F>(simd, x, start, &UNSHIFTED, out);
     }
 }
 

@@ -77,8 +77,8 @@ impl ChannelNormStep {
 
     fn normalize<T: Float>(&self, env: &Env, io: &mut Io) {
         let count = self.sets * self.channels;
-        let (x, words) = (io.input::<T>(0), io.scratch::<u64>());
-        let (coefficients, rest) = floats(words).split_at_mut(3 * count);
+        let (x, scratch) = (io.input::<T>(0), io.scratch_f64());
+        let (coefficients, rest) = scratch.split_at_mut(3 * count);
         let [mean, factor, bias] = split(coefficients, count);
         let weights = match &self.moments {
             None => {
@@ -219,7 +219,7 @@ impl LayerNormStep {
                 });
             }
             Layers::Strided { nest, count, run, layer, weight } => {
-                let layers = &mut floats(io.scratch::<u64>()).as_chunks_mut::<2>().0[..*count];
+                let layers = &mut io.scratch_f64().as_chunks_mut::<2>().0[..*count];
                 for_each_chunk(env.threads, layers, 1, 1, COST * nest.count(), |first, out| {
                     env.isa.run(Reduce { nest, reduction: moments, x, first, out });
                 });

@@ -9,14 +9,51 @@ use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::{DataType, Element};
 use crate::ops::reduce::{Reduce as ReduceOp, ReduceKind, reduced_axes};
-use crate::shape::Descriptor;
+use crate::shape::{Descriptor, MAX_RANK};
 use half::f16;
+
+/// What an element takes, in multiply-adds: it is widened to float64, and often comes from a cache that is far away.
+const COST: usize = 8;
+
+/// The most outputs of a reduction whose threads share the elements of an output.
+const FEW: usize = 256;
+/// The fewest elements of its operand.
+const MANY: usize = 1 << 16;
+/// The most parts of an output: how many there are depends on the shape alone, and so do the bits.
+const MAX_PARTS: usize = 8;
 
 /// A reduction made ready to run.
 pub struct ReduceStep {
     kind: ReduceKind,
     dtype: DataType,
     nest: Nest,
+    parts: Option<Parts>,
+}
+
+/// Parts of a long reduction to a few outputs.
+struct Parts {
+    count: usize,
+    outputs: usize,
+    /// The reduction of each part: its outputs are those of the first part, and so on.
+    nest: Nest,
+}
+
+impl Parts {
+    /// The parts of a reduction of dimensions `dims`, if it is long and the first dimension that goes can be divided.
+    fn new(dims: &[usize], reduced: &[bool]) -> Option<Parts> {
+        let outputs = dims.iter().zip(reduced).filter(|(_, reduced)| !**reduced).map(|(dim, _)| dim).product();
+        let first = dims.iter().zip(reduced).position(|(&dim, &reduced)| dim != 1 || reduced)?;
+        let count = 1 << dims[first].trailing_zeros().min(MAX_PARTS.ilog2());
+        let long = outputs <= FEW && dims.iter().product::<usize>() >= MANY;
+        if !long || !reduced[first] || count == 1 || dims.len() == MAX_RANK {
+            return None;
+        }
+        let (mut dims, mut reduced) = (dims.to_vec(), reduced.to_vec());
+        dims[first] /= count;
+        dims.insert(first, count);
+        reduced.insert(first, false);
+        Some(Parts { count, outputs, nest: Nest::new(&dims, &reduced) })
+    }
 }
 
 impl ReduceStep {
@@ -24,21 +61,39 @@ impl ReduceStep {
     pub fn new(op: &ReduceOp, input: &Descriptor) -> ReduceStep {
         let dims: Vec<usize> = input.sizes().iter().map(|&dim| dim as usize).collect();
         let reduced = reduced_axes(dims.len(), op.attributes.axes.as_deref()).expect("the shape rule checked the axes");
-        ReduceStep { kind: op.kind, dtype: input.dtype, nest: Nest::new(&dims, &reduced) }
+        let (nest, parts) = (Nest::new(&dims, &reduced), Parts::new(&dims, &reduced));
+        let sums =
+            input.dtype.is_float() && !matches!(op.kind, ReduceKind::LogSumExp | ReduceKind::Max | ReduceKind::Min);
+        ReduceStep { kind: op.kind, dtype: input.dtype, nest, parts: parts.filter(|_| sums) }
     }
 
     fn float<T: Float>(&self, env: &Env, io: &mut Io) {
         match self.kind {
-            ReduceKind::L1 => self.reduce::<T, _>(env, io, Finished::new(SumAbs, |sum, _| sum)),
-            ReduceKind::L2 => self.reduce::<T, _>(env, io, Finished::new(SumSquares, |sum, _| sum.sqrt())),
-            ReduceKind::LogSum => self.reduce::<T, _>(env, io, Finished::new(Sum, |sum, _| sum.ln())),
+            ReduceKind::L1 => self.sum::<T, _>(env, io, Finished::new(SumAbs, |sum, _| sum)),
+            ReduceKind::L2 => self.sum::<T, _>(env, io, Finished::new(SumSquares, |sum, _| sum.sqrt())),
+            ReduceKind::LogSum => self.sum::<T, _>(env, io, Finished::new(Sum, |sum, _| sum.ln())),
             ReduceKind::LogSumExp => self.reduce::<T, _>(env, io, LogSumExp),
             ReduceKind::Max => self.reduce::<T, _>(env, io, Finished::new(Max, |max, _| max)),
-            ReduceKind::Mean => self.reduce::<T, _>(env, io, Finished::new(Sum, |sum, count| sum / count)),
+            ReduceKind::Mean => self.sum::<T, _>(env, io, Finished::new(Sum, |sum, count| sum / count)),
             ReduceKind::Min => self.reduce::<T, _>(env, io, Finished::new(Min, |min, _| min)),
-            ReduceKind::Product => self.reduce::<T, _>(env, io, Finished::new(Product, |product, _| product)),
-            ReduceKind::Sum => self.reduce::<T, _>(env, io, Finished::new(Sum, |sum, _| sum)),
-            ReduceKind::SumSquare => self.reduce::<T, _>(env, io, Finished::new(SumSquares, |sum, _| sum)),
+            ReduceKind::Product => self.sum::<T, _>(env, io, Finished::new(Product, |product, _| product)),
+            ReduceKind::Sum => self.sum::<T, _>(env, io, Finished::new(Sum, |sum, _| sum)),
+            ReduceKind::SumSquare => self.sum::<T, _>(env, io, Finished::new(SumSquares, |sum, _| sum)),
+        }
+    }
+
+    /// The operators that keep float64, part by part where there are parts.
+    fn sum<T: Float, F>(&self, env: &Env, io: &mut Io, reduction: Finished<F>)
+    where
+        F: Fold<f32, Sum = f64> + Copy + Sync,
+    {
+        let Some(Parts { count, outputs, nest }) = &self.parts else { return self.reduce::<T, _>(env, io, reduction) };
+        let (x, sums) = (io.input::<T>(0), &mut io.scratch_f64()[..count * outputs]);
+        for_each_chunk(env.threads, sums, 1, nest.grain(), COST * nest.count(), |first, out| {
+            env.isa.run(Reduce { nest, reduction: reduction.of_part(), x, first, out });
+        });
+        for (index, out) in io.output::<T>().iter_mut().enumerate() {
+            *out = reduction.join(sums[index..].iter().step_by(*outputs).copied(), self.nest.count());
         }
     }
 
@@ -65,7 +120,7 @@ impl ReduceStep {
 
     fn reduce<T: Stored, R: Reduction<T, Out: Element>>(&self, env: &Env, io: &mut Io, reduction: R) {
         let (x, out) = (io.input::<T>(0), io.output::<R::Out>());
-        for_each_chunk(env.threads, out, 1, self.nest.grain(), self.nest.count(), |first, out| {
+        for_each_chunk(env.threads, out, 1, self.nest.grain(), COST * self.nest.count(), |first, out| {
             env.isa.run(Reduce { nest: &self.nest, reduction, x, first, out });
         });
     }
@@ -74,6 +129,10 @@ impl ReduceStep {
 impl Run for ReduceStep {
     fn kernel(&self) -> &'static str {
         "reduce"
+    }
+
+    fn scratch_bytes(&self, _threads: usize) -> usize {
+        self.parts.as_ref().map_or(0, |parts| parts.count * parts.outputs * size_of::<f64>())
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
@@ -141,6 +200,19 @@ mod tests {
         for axes in [&[0][..], &[1], &[0, 1], &[2], &[0, 2]] {
             reduce("reduceMean", "float32", &[70, 33, 130], axes, true);
             reduce("reduceMax", "float16", &[70, 33, 130], axes, true);
+        }
+        // In parts.
+        for (shape, axes) in [
+            (&[1, 112, 30, 33][..], &[1, 2][..]),
+            (&[64, 1100], &[0, 1]),
+            (&[1, 12, 100, 3, 40], &[1, 3]),
+            (&[2, 512, 100], &[1]),
+            (&[9001, 8], &[0]),
+        ] {
+            for name in ["reduceMean", "reduceL1", "reduceL2", "reduceLogSum", "reduceSum", "reduceMax"] {
+                reduce(name, "float32", shape, axes, false);
+                reduce(name, "float16", shape, axes, true);
+            }
         }
     }
 
