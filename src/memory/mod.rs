@@ -2,10 +2,12 @@
 //! files that are mapped into memory; and memory that is shared because it holds the same bytes.
 
 mod mapped;
+mod parts;
 mod racing;
 mod shared;
 
 pub use mapped::{Backing, Mapped, MappedFile};
+pub use parts::{ColumnBlock, SharedMut};
 pub use racing::store;
 pub use shared::{MIN_SHARED_BYTES, WeakBuffers, share};
 

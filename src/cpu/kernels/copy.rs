@@ -1,9 +1,9 @@
 //! Copies between two strided layouts: slices, transposes, broadcasts, reversals, concatenations, and so on.
 
 use super::transpose::{SQUARE, transpose_small};
-use crate::cpu::schedule::shared::SharedMut;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::dtype::Element;
+use crate::memory::SharedMut;
 use crate::ops::strided::Strided;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,6 +23,9 @@ const MAX_LANES: usize = 16;
 
 /// Bytes that are copied, where they lie together, in the time of one multiply-add.
 const BYTES_PER_COST: usize = 2;
+
+/// Multiply-adds in the time of an element that is copied alone.
+const STRIDED_COST: usize = 8;
 
 /// A loop over `len` elements that are `src` and `dst` elements apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -168,6 +171,10 @@ impl StridedCopy {
             (Plane::Transpose, _) if self.cols.src > 0 && rows.min(cols) >= min_side::<T>() => {
                 self.transpose_squares(isa, src, from, dst, to, [rows, cols]);
             }
+            // Images with three or four colours become pixels.
+            (Plane::Transpose, 3 | 4) if self.rows.dst == cols && self.cols.src > 0 && size_of::<T>() <= 4 => {
+                self.interleave(isa, src, from, dst, to, [rows, cols]);
+            }
             (Plane::Transpose, _) => self.transpose(src, from, dst, to, rows, cols),
             // A fixed length spares the call that copies a slice of any length: rows of 2 to 4 elements are common
             // (points, colours) and much shorter than such a call.
@@ -243,6 +250,30 @@ impl StridedCopy {
             // SAFETY: as above.
             2 => unsafe { transpose_small::<2>(from.cast(), src_stride, to.cast(), dst_stride, size) },
             _ => isa.run(TransposeWords { from: from.cast(), src_stride, to: to.cast(), dst_stride, size }),
+        }
+    }
+
+    /// As [`transpose`](Self::transpose) for 3 or 4 columns of elements of up to four bytes, which lie in the destination
+    /// without gaps, and a source that is read forwards.
+    fn interleave<T: Element>(
+        &self,
+        isa: Isa,
+        src: &[T],
+        from: usize,
+        dst: &SharedMut<T>,
+        to: usize,
+        [rows, cols]: [usize; 2],
+    ) {
+        let planes = std::array::from_fn(|col| &src[from + col.min(cols - 1) * self.cols.src as usize..][..rows]);
+        // SAFETY: as in `copy_rows`: the rows have no gaps, so the span is theirs alone.
+        let out = unsafe { dst.range(to..to + rows * cols) };
+        // SAFETY: the elements have this size, and all bits are numbers.
+        unsafe {
+            match size_of::<T>() {
+                1 => isa.run(Interleave::<u8>::of(planes, cols, out)),
+                2 => isa.run(Interleave::<u16>::of(planes, cols, out)),
+                _ => isa.run(Interleave::<u32>::of(planes, cols, out)),
+            }
         }
     }
 
@@ -324,7 +355,7 @@ impl<T: Element> CopyBlocks<'_, T> {
         let elements = block_rows.min(rows.len) * block_cols.min(cols.len);
         match self.copy.plane {
             Plane::Rows | Plane::Fill => (elements * size_of::<T>()).div_ceil(BYTES_PER_COST),
-            Plane::Transpose | Plane::Strided => elements,
+            Plane::Transpose | Plane::Strided => elements * STRIDED_COST,
         }
     }
 
@@ -337,6 +368,46 @@ impl<T: Element> CopyBlocks<'_, T> {
         for _ in first..(first + count).min(self.count()) {
             self.copy.copy_block(self.isa, self.src, &self.dst, &block);
             block.advance(&self.copy.outer);
+        }
+    }
+}
+
+/// `out[i * cols + c] = planes[c][i]` for 3 or 4 planes.
+struct Interleave<'a, U> {
+    planes: [&'a [U]; 4],
+    cols: usize,
+    out: &'a mut [U],
+}
+
+impl<'a, U> Interleave<'a, U> {
+    /// The same of elements that are only moved.
+    ///
+    /// # Safety
+    /// `T` has the size of `U`, and its elements can have any bits.
+    unsafe fn of<T>(planes: [&'a [T]; 4], cols: usize, out: &'a mut [T]) -> Self {
+        // SAFETY: as the caller guarantees.
+        let planes = planes.map(|plane| unsafe { std::slice::from_raw_parts(plane.as_ptr().cast(), plane.len()) });
+        // SAFETY: as above.
+        let out = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
+        Interleave { planes, cols, out }
+    }
+}
+
+impl<U: Copy> Kernel for Interleave<'_, U> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let Interleave { planes: [a, b, c, d], cols, out } = self;
+        // Loops that the compiler makes shuffles of vectors.
+        if cols == 3 {
+            for (((out, &a), &b), &c) in out.as_chunks_mut::<3>().0.iter_mut().zip(a).zip(b).zip(c) {
+                *out = [a, b, c];
+            }
+        } else {
+            for ((((out, &a), &b), &c), &d) in out.as_chunks_mut::<4>().0.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                *out = [a, b, c, d];
+            }
         }
     }
 }

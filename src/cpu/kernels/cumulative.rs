@@ -2,9 +2,9 @@
 
 use super::reduce::WIDTH;
 use super::stored::Stored;
-use crate::cpu::schedule::shared::ColumnBlock;
 use crate::cpu::simd::{Kernel, Simd};
 use crate::dtype::nearest_f16;
+use crate::memory::ColumnBlock;
 use half::f16;
 
 /// A type of elements that are summed.

@@ -1,8 +1,8 @@
 //! Writing at places that a tensor of indices holds. When two updates have the same place, the last one stays.
 
 use super::gather::Index;
-use crate::cpu::schedule::shared::ColumnBlock;
 use crate::dtype::Element;
+use crate::memory::ColumnBlock;
 use std::ops::Range;
 
 /// Puts the columns `columns` of the rows of `updates`, each of `row_len` elements, over those of the rows `rows` of a matrix,

@@ -7,8 +7,8 @@ use super::float::Float;
 use super::reduce::WIDTH;
 use super::rows::{largest, powers};
 use super::stored::WIDENED;
-use crate::cpu::schedule::shared::ColumnBlock;
 use crate::cpu::simd::{Kernel, Simd, math};
+use crate::memory::ColumnBlock;
 
 /// Softmax of each row of a matrix of `columns` columns; `x` and `out` are as long.
 pub struct SoftmaxRows<'a, T> {

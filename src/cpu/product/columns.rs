@@ -1,6 +1,6 @@
 //! Right operands of products: packed beforehand, or packed panel by panel while the product is computed.
 
-use super::matrix::{Source, Strided};
+use super::matrix::{Matrix, StridedMatrix};
 use super::panels::Panels;
 use super::tile::Panel;
 use crate::cpu::kernels::float::Floats;
@@ -16,7 +16,7 @@ pub enum Columns<'a> {
     /// Packed beforehand.
     Panels(&'a Panels),
     /// Packed when they are needed, or read in place.
-    Source(Source<'a>),
+    Matrix(Matrix<'a>),
 }
 
 impl Columns<'_> {
@@ -38,12 +38,14 @@ impl Columns<'_> {
                 let next = width * depth.len();
                 Panel { data: panels.extract(isa, cols.start, depth, room), step: width, next }
             }
-            Columns::Source(Source::Strided(Strided { data: Floats::F32(data), lane_stride: 1, depth_stride }))
-                if cols.len() == width && tiles <= UNPACKED_TILES =>
-            {
+            Columns::Matrix(Matrix::Strided(StridedMatrix {
+                data: Floats::F32(data),
+                lane_stride: 1,
+                depth_stride,
+            })) if cols.len() == width && tiles <= UNPACKED_TILES => {
                 Panel { data: &data[cols.start + depth.start * depth_stride..], step: depth_stride, next: width }
             }
-            Columns::Source(source) => {
+            Columns::Matrix(source) => {
                 let room = &mut room[..width * depth.len()];
                 source.pack(isa, cols, depth, width, room);
                 Panel { data: room, step: width, next: 0 }

@@ -69,7 +69,7 @@ impl Tail<'_> {
 }
 
 /// What happens to the sums before they are stored.
-pub struct Epilogue<'a> {
+pub struct ProductEpilogue<'a> {
     /// The factor of the product.
     pub alpha: f32,
     /// What is added.
@@ -78,7 +78,7 @@ pub struct Epilogue<'a> {
     pub tail: Tail<'a>,
 }
 
-impl Epilogue<'_> {
+impl ProductEpilogue<'_> {
     /// Applies this to the elements of row `row` from column `col` on, which start at `offset` of the whole output.
     pub fn apply(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
         self.add(isa, [row, col], offset, sums);

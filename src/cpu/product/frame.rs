@@ -8,7 +8,7 @@
 //! in. So any split of rows, and of columns on panel borders, gives the same bits.
 
 use super::columns::Columns;
-use super::finish::{Epilogue, InRegisters};
+use super::finish::{InRegisters, ProductEpilogue};
 use super::panels::{depth_block, depth_blocks};
 use super::rows::{Rows, copied_len};
 use super::tile::{MAX_PANELS, Multiply, Panel, Place, multiply, panels_at_once, tile_size};
@@ -106,12 +106,12 @@ impl Product<'_> {
     ///
     /// # Panics
     /// If the scratch memory is shorter, or an operand than its numbers say.
-    pub fn compute<T: Float>(&self, tile: &mut Tile<T>, epilogue: &Epilogue, scratch: &mut [f32]) {
+    pub fn compute<T: Float>(&self, tile: &mut Tile<T>, epilogue: &ProductEpilogue, scratch: &mut [f32]) {
         let (rows, cols, offset) = (tile.rows.clone(), tile.cols.clone(), tile.offset(0));
         let (base, stride) = tile.as_mut_ptr();
         let in_registers = if self.depth > 0 { epilogue.in_registers() } else { None };
         if let (true, Some(ops)) = (T::IS_F32, in_registers) {
-            let finish = Some(Finish { ops, base: 0, offset, stride });
+            let finish = Some(RegisterFinish { ops, base: 0, offset, stride });
             // SAFETY: `T` is `f32`, and the tile owns its rows of `cols.len()` elements each.
             unsafe { self.sum(&rows, &cols, base.cast(), stride, finish, scratch) };
             let Some(finish) = epilogue.tail.finish else { return };
@@ -130,7 +130,7 @@ impl Product<'_> {
             }
             return;
         };
-        let finish = Some(Finish { ops, base: cols.start, offset: 0, stride: cols.len() });
+        let finish = Some(RegisterFinish { ops, base: cols.start, offset: 0, stride: cols.len() });
         // SAFETY: the slice holds `rows.len()` rows of `cols.len()` floats.
         unsafe { self.sum(&rows, &cols, sums.as_mut_ptr(), cols.len(), finish, scratch) };
         epilogue.tail.narrow(self.isa, sums, tile);
@@ -161,7 +161,7 @@ impl Product<'_> {
         cols: &Range<usize>,
         out: *mut f32,
         stride: usize,
-        finish: Option<Finish>,
+        finish: Option<RegisterFinish>,
         scratch: &mut [f32],
     ) {
         let size = tile_size(self.isa);
@@ -185,7 +185,7 @@ impl Product<'_> {
                     }
                 }
                 let column = first - cols.start;
-                let place = |Finish { ops, base, offset, stride }| Place {
+                let place = |RegisterFinish { ops, base, offset, stride }| Place {
                     ops,
                     at: [rows.start, first - base],
                     offset: offset + column,
@@ -213,7 +213,7 @@ impl Product<'_> {
 
 /// What happens to the sums of a tile in registers, and where its rows are in the whole output.
 #[derive(Clone, Copy)]
-struct Finish<'a> {
+struct RegisterFinish<'a> {
     ops: InRegisters<'a>,
     /// The column of the product that the addends begin with.
     base: usize,
@@ -224,7 +224,7 @@ struct Finish<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::finish::Tail;
-    use super::super::matrix::{Source, Strided};
+    use super::super::matrix::{Matrix, StridedMatrix};
     use super::*;
     use crate::cpu::kernels::float::Floats;
     use crate::cpu::schedule::pool::Threads;
@@ -247,8 +247,12 @@ mod tests {
                     let product = Product {
                         isa,
                         depth,
-                        rows: Rows::Strided(Strided { data: Floats::F32(&a), lane_stride: depth, depth_stride: 1 }),
-                        columns: Columns::Source(Source::Strided(Strided {
+                        rows: Rows::Matrix(Matrix::Strided(StridedMatrix {
+                            data: Floats::F32(&a),
+                            lane_stride: depth,
+                            depth_stride: 1,
+                        })),
+                        columns: Columns::Matrix(Matrix::Strided(StridedMatrix {
                             data: Floats::F32(&b),
                             lane_stride: 1,
                             depth_stride: cols,
@@ -267,7 +271,7 @@ mod tests {
                     let grid = cutting.grid(isa, 1);
                     let tiles = Tiles::new(&mut out, matrices, grid);
                     let mut scratch = vec![f32::NAN; cutting.scratch_len(isa, &grid)];
-                    let epilogue = Epilogue { alpha: 2.0, addend: None, tail: Tail::NONE };
+                    let epilogue = ProductEpilogue { alpha: 2.0, addend: None, tail: Tail::NONE };
                     tiles.share(&threads, 0, &mut scratch, |tile, scratch| product.compute(tile, &epilogue, scratch));
                     for (i, &x) in out.iter().enumerate() {
                         let (row, col) = (i / stride, i % stride);
@@ -286,10 +290,14 @@ mod tests {
     #[test]
     fn a_product_without_depth_is_zero() {
         for isa in Isa::available() {
-            let empty = Strided { data: Floats::F32(&[0.0; 8]), lane_stride: 1, depth_stride: 1 };
+            let empty = StridedMatrix { data: Floats::F32(&[0.0; 8]), lane_stride: 1, depth_stride: 1 };
             let mut sums = [f32::NAN; 6];
-            let product =
-                Product { isa, depth: 0, rows: Rows::Strided(empty), columns: Columns::Source(Source::Strided(empty)) };
+            let product = Product {
+                isa,
+                depth: 0,
+                rows: Rows::Matrix(Matrix::Strided(empty)),
+                columns: Columns::Matrix(Matrix::Strided(empty)),
+            };
             product.sums(0..2, 0..3, &mut sums, &mut []);
             assert_eq!(sums, [0.0; 6]);
         }

@@ -13,7 +13,7 @@ const MAX_WIDTH: usize = 32;
 /// A matrix in memory: the element of `lane` at `depth` is `data[lane * lane_stride + depth * depth_stride]`. The lanes of
 /// a left operand are rows, those of a right one columns.
 #[derive(Clone, Copy)]
-pub struct Strided<'a> {
+pub struct StridedMatrix<'a> {
     /// The elements, starting with lane 0 at depth 0.
     pub data: Floats<'a>,
     /// Distance between lanes, in elements.
@@ -78,14 +78,14 @@ pub struct Patches<'a> {
 
 /// The elements of an operand.
 #[derive(Clone, Copy)]
-pub enum Source<'a> {
+pub enum Matrix<'a> {
     /// A matrix with any strides.
-    Strided(Strided<'a>),
+    Strided(StridedMatrix<'a>),
     /// Patches of images.
     Patches(Patches<'a>),
 }
 
-impl Source<'_> {
+impl Matrix<'_> {
     /// Writes the panel of `width` lanes that covers `lanes` at the depths `depth` to the whole of `panel`: `[depth][width]`,
     /// with zeros beyond the last lane.
     pub fn pack(self, isa: Isa, lanes: Range<usize>, depth: Range<usize>, width: usize, panel: &mut [f32]) {
@@ -93,10 +93,10 @@ impl Source<'_> {
             panel.fill(0.0);
         }
         match self {
-            Source::Strided(Strided { data, lane_stride, depth_stride }) => with_floats!(Floats, data, data => {
+            Matrix::Strided(StridedMatrix { data, lane_stride, depth_stride }) => with_floats!(Floats, data, data => {
                 isa.run(PackStrided { data, strides: [lane_stride, depth_stride], lanes, depth, width, panel });
             }),
-            Source::Patches(Patches { image, matrix }) => with_floats!(Floats, image, image => {
+            Matrix::Patches(Patches { image, matrix }) => with_floats!(Floats, image, image => {
                 isa.run(PackPatches { source: Gathered { image, matrix }, lanes, depth, width, panel });
             }),
         }
@@ -349,7 +349,7 @@ pub(super) mod tests {
             let (lanes, depth) = (2 * matrix.out[0] * matrix.out[1], matrix.depth());
             for isa in Isa::available() {
                 for (width, depths) in [(1, 0..depth), (12, 0..depth), (32, 1..depth - 1), (8, 4..5)] {
-                    let source = Source::Patches(Patches { image: Floats::F32(&image), matrix: &matrix });
+                    let source = Matrix::Patches(Patches { image: Floats::F32(&image), matrix: &matrix });
                     for start in (0..lanes).step_by(width) {
                         let mut out = vec![f32::NAN; width * depths.len()];
                         source.pack(isa, start..(start + width).min(lanes), depths.clone(), width, &mut out);

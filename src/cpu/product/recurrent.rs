@@ -1,8 +1,8 @@
 //! Recurrent networks: products with panels of weights, and the gates, element by element.
 
 use super::tile::{Left, Multiply, Panel, multiply, tile_size};
-use crate::cpu::schedule::shared::ColumnBlock;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
+use crate::memory::ColumnBlock;
 use crate::ops::recurrent::Activation;
 
 /// Adds `h * panels[i]` to the rows of `out` from `first + i * rows` on, for `rows` rows of `h`, which are `stride` apart, and

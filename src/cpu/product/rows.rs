@@ -1,6 +1,6 @@
 //! Where the rows of a left operand are: in place, in panels of one lane, or pixels of an image that are gathered.
 
-use super::matrix::{PatchMatrix, Patches, Strided};
+use super::matrix::{Matrix, PatchMatrix, Patches, StridedMatrix};
 use super::panels::Panels;
 use super::tile::Left;
 use crate::cpu::kernels::float::{Float, Floats};
@@ -13,12 +13,10 @@ use std::ops::Range;
 /// A left operand.
 #[derive(Clone, Copy)]
 pub enum Rows<'a> {
-    /// A matrix with any strides.
-    Strided(Strided<'a>),
+    /// What is copied for each tile, unless its depths are neighbours.
+    Matrix(Matrix<'a>),
     /// Panels of one lane: rows whose depths are neighbours within a depth block.
-    Kept(&'a Panels),
-    /// Patches of images.
-    Patches(Patches<'a>),
+    Panels(&'a Panels),
 }
 
 /// Distance between rows that are copied: one cache line more than they take, so that rows of 1 KiB are not all at the same
@@ -39,10 +37,10 @@ impl Rows<'_> {
     /// If `copied` is needed and shorter than [`copied_len`].
     pub fn block<'s>(&'s self, isa: Isa, rows: Range<usize>, depth: Range<usize>, copied: &'s mut [f32]) -> Left<'s> {
         match self {
-            &Rows::Strided(Strided { data: Floats::F32(data), lane_stride, depth_stride: 1 }) => {
+            &Rows::Matrix(Matrix::Strided(StridedMatrix { data: Floats::F32(data), lane_stride, depth_stride: 1 })) => {
                 return Left { data: &data[rows.start * lane_stride + depth.start..], stride: lane_stride, step: 1 };
             }
-            Rows::Kept(panels) => {
+            Rows::Panels(panels) => {
                 if let Some(data) = panels.block(rows.clone(), depth.clone()).as_f32() {
                     return Left { data, stride: depth.len(), step: 1 };
                 }
@@ -52,13 +50,13 @@ impl Rows<'_> {
         let stride = copied_stride(depth.len());
         let copied = &mut copied[..rows.len() * stride];
         match self {
-            Rows::Strided(strided) => strided.copy(isa, rows, depth, stride, copied),
-            Rows::Kept(panels) => {
+            Rows::Matrix(Matrix::Strided(strided)) => strided.copy(isa, rows, depth, stride, copied),
+            Rows::Panels(panels) => {
                 let data = panels.block(rows.clone(), depth.clone());
-                let kept = Strided { data, lane_stride: depth.len(), depth_stride: 1 };
+                let kept = StridedMatrix { data, lane_stride: depth.len(), depth_stride: 1 };
                 kept.copy(isa, 0..rows.len(), 0..depth.len(), stride, copied);
             }
-            Rows::Patches(Patches { image, matrix }) => with_floats!(Floats, *image, image => {
+            Rows::Matrix(Matrix::Patches(Patches { image, matrix })) => with_floats!(Floats, *image, image => {
                 isa.run(CopyPatches { image, matrix, rows, depth, stride, out: &mut *copied });
             }),
         }
@@ -66,10 +64,10 @@ impl Rows<'_> {
     }
 }
 
-impl Strided<'_> {
+impl StridedMatrix<'_> {
     /// Writes lanes to rows that are `stride` floats apart.
     fn copy(self, isa: Isa, lanes: Range<usize>, depth: Range<usize>, stride: usize, out: &mut [f32]) {
-        let Strided { data, lane_stride, depth_stride } = self;
+        let StridedMatrix { data, lane_stride, depth_stride } = self;
         let data = data.after(lanes.start * lane_stride + depth.start * depth_stride);
         let (count, depth) = (lanes.len(), depth.len());
         if depth_stride == 1 {
@@ -221,7 +219,7 @@ mod tests {
             let (lanes, depth) = (2 * matrix.out[0] * matrix.out[1], matrix.depth());
             for isa in Isa::available() {
                 for (rows, depths) in [(0..lanes, 0..depth), (3..lanes, 1..depth - 1), (1..4, 4..5)] {
-                    let source = Rows::Patches(Patches { image: Floats::F32(&image), matrix: &matrix });
+                    let source = Rows::Matrix(Matrix::Patches(Patches { image: Floats::F32(&image), matrix: &matrix }));
                     let mut copy = vec![f32::NAN; copied_len(rows.len(), depths.len())];
                     let left = source.block(isa, rows.clone(), depths.clone(), &mut copy);
                     for (row, k) in rows.clone().flat_map(|row| depths.clone().map(move |k| (row, k))) {
@@ -241,7 +239,7 @@ mod tests {
         for isa in Isa::available() {
             for (lane_stride, depth_stride) in [(1, lanes + 2), (depth + 1, 1), (2, 2 * lanes)] {
                 for data in [Floats::F32(&data), Floats::F16(&halves)] {
-                    let rows = Rows::Strided(Strided { data, lane_stride, depth_stride });
+                    let rows = Rows::Matrix(Matrix::Strided(StridedMatrix { data, lane_stride, depth_stride }));
                     let mut copy = vec![f32::NAN; copied_len(lanes - 1, depth - 2)];
                     let left = rows.block(isa, 1..lanes, 2..depth, &mut copy);
                     for (row, k) in (1..lanes).flat_map(|row| (2..depth).map(move |k| (row, k))) {

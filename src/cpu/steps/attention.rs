@@ -4,10 +4,11 @@ use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, narrow};
 use crate::cpu::memory::Io;
 use crate::cpu::product::attention::{Attend, Mask, Matrix, Sizes};
-use crate::cpu::schedule::shared::{SharedMut, split_with};
+use crate::cpu::schedule::shared::split_with;
 use crate::cpu::simd::Isa;
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Element};
+use crate::memory::SharedMut;
 use crate::ops::attention::{Attention, MAX_MASKS, MaskKind, Places};
 use half::f16;
 

@@ -12,9 +12,9 @@ use super::Env;
 use crate::cpu::kernels::depthwise::{Padded, Window};
 use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
 use crate::cpu::product::columns::Columns;
-use crate::cpu::product::finish::{Addend, Epilogue, Tail};
+use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
-use crate::cpu::product::matrix::{PatchMatrix, Patches, Source, Strided};
+use crate::cpu::product::matrix::{Matrix, PatchMatrix, Patches, StridedMatrix};
 use crate::cpu::product::panels::{Layout, Panels};
 use crate::cpu::product::rows::Rows;
 use crate::cpu::product::tile::tile_size;
@@ -291,23 +291,26 @@ impl Conv2dStep {
         let (image, group) =
             if shape.channels_last { (0, tile.batch) } else { (tile.batch / shape.groups, tile.batch % shape.groups) };
         let image = call.input.after(image * patches.image_stride + group * channels * patches.channel_stride);
-        let pixels = Strided { data: image, lane_stride: patches.strides[1], depth_stride: patches.channel_stride };
-        let gathered = Patches { image, matrix: patches };
-        let raw = || Patches { image: call.raw_filter().after(group_start(shape, matrix, group)), matrix };
+        let lanes = match shape.is_pointwise() {
+            true => Matrix::Strided(StridedMatrix {
+                data: image,
+                lane_stride: patches.strides[1],
+                depth_stride: patches.channel_stride,
+            }),
+            false => Matrix::Patches(Patches { image, matrix: patches }),
+        };
+        let raw = || {
+            let image = call.raw_filter().after(group_start(shape, matrix, group));
+            Matrix::Patches(Patches { image, matrix })
+        };
         let (rows, columns) = match (shape.channels_last, packed.get(group)) {
-            (true, panels) => (
-                if shape.is_pointwise() { Rows::Strided(pixels) } else { Rows::Patches(gathered) },
-                panels.map_or_else(|| Columns::Source(Source::Patches(raw())), Columns::Panels),
-            ),
-            (false, panels) => (
-                panels.map_or_else(|| Rows::Patches(raw()), Rows::Kept),
-                Columns::Source(if shape.is_pointwise() { Source::Strided(pixels) } else { Source::Patches(gathered) }),
-            ),
+            (true, panels) => (Rows::Matrix(lanes), panels.map_or_else(|| Columns::Matrix(raw()), Columns::Panels)),
+            (false, panels) => (panels.map_or_else(|| Rows::Matrix(raw()), Rows::Panels), Columns::Matrix(lanes)),
         };
         let (row_stride, col_stride) = if shape.channels_last { (0, 1) } else { (1, 0) };
         let bias = call.bias.map(|bias| bias.after(group * out_channels));
         let addend = bias.map(|data| Addend { data, row_stride, col_stride, beta: 1.0 });
-        let epilogue = Epilogue { alpha: 1.0, addend, tail: call.tail };
+        let epilogue = ProductEpilogue { alpha: 1.0, addend, tail: call.tail };
         Product { isa: self.isa, depth: matrix.depth(), rows, columns }.compute(tile, &epilogue, scratch);
     }
 }
@@ -350,7 +353,7 @@ impl DepthwisePlanes<'_> {
         let weights = &self.weights[channel * taps..][..taps];
         let bias = call.bias.map(|bias| bias.after(channel));
         let addend = bias.map(|data| Addend { data, row_stride: 0, col_stride: 0, beta: 1.0 });
-        let epilogue = Epilogue { alpha: 1.0, addend, tail: call.tail };
+        let epilogue = ProductEpilogue { alpha: 1.0, addend, tail: call.tail };
         for row in 0..tile.rows.len() {
             let (offset, out) = (tile.offset(row), tile.row(row));
             if let Some(out) = T::as_f32_mut(out) {

@@ -11,7 +11,7 @@ use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::Tail;
 use crate::cpu::product::frame::{Cutting, Product};
-use crate::cpu::product::matrix::{PatchMatrix, Patches, Source, Strided};
+use crate::cpu::product::matrix::{Matrix, PatchMatrix, Patches, StridedMatrix};
 use crate::cpu::product::panels::{Layout, Panels};
 use crate::cpu::product::rows::Rows;
 use crate::cpu::product::tile::tile_size;
@@ -329,12 +329,17 @@ impl TapCall<'_> {
         let image = self.input.after(out.tile.batch * high * wide * inputs);
         let (xs, taps) = (across.inputs_of_all(&columns), group * across.filter);
         for index in 0..shape.groups {
-            let pixels = Strided { data: image.after(index * depth), lane_stride: inputs, depth_stride: 1 };
+            let pixels = StridedMatrix { data: image.after(index * depth), lane_stride: inputs, depth_stride: 1 };
             for tap in 0..down.filter {
                 let columns_of_filter = self
                     .filter(index, tap)
-                    .map_or_else(|patches| Columns::Source(Source::Patches(patches)), Columns::Panels);
-                let product = Product { isa: step.isa, depth, rows: Rows::Strided(pixels), columns: columns_of_filter };
+                    .map_or_else(|patches| Columns::Matrix(Matrix::Patches(patches)), Columns::Panels);
+                let product = Product {
+                    isa: step.isa,
+                    depth,
+                    rows: Rows::Matrix(Matrix::Strided(pixels)),
+                    columns: columns_of_filter,
+                };
                 for (ys, xs) in blocks(down.inputs(tap, &rows), xs.clone(), wide, step.pixels) {
                     let lanes = ys.start * wide + xs.start..(ys.end - 1) * wide + xs.end;
                     let sums = &mut sums[..lanes.len() * taps];
@@ -356,10 +361,12 @@ impl TapCall<'_> {
         let channels = out.tile.rows.clone();
         let rows = out.tile.cols.start / columns..out.tile.cols.end / columns;
         let data = self.input.after(out.tile.batch * depth * high * wide);
-        let pixels = Strided { data, lane_stride: 1, depth_stride: high * wide };
-        let pixels = Columns::Source(Source::Strided(pixels));
+        let pixels = StridedMatrix { data, lane_stride: 1, depth_stride: high * wide };
+        let pixels = Columns::Matrix(Matrix::Strided(pixels));
         for tap in 0..down.filter {
-            let filter = self.filter(out.tile.batch % shape.groups, tap).map_or_else(Rows::Patches, Rows::Kept);
+            let filter = self
+                .filter(out.tile.batch % shape.groups, tap)
+                .map_or_else(|patches| Rows::Matrix(Matrix::Patches(patches)), Rows::Panels);
             let product = Product { isa: step.isa, depth, rows: filter, columns: pixels };
             for (ys, xs) in blocks(down.inputs(tap, &rows), 0..wide, wide, step.pixels) {
                 let lanes = ys.start * wide + xs.start..(ys.end - 1) * wide + xs.end;

@@ -7,9 +7,9 @@ use super::Env;
 use super::convolution::ConvTranspose2dShape;
 use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::product::columns::Columns;
-use crate::cpu::product::finish::{Addend, Epilogue, Tail};
+use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
-use crate::cpu::product::matrix::Strided;
+use crate::cpu::product::matrix::{Matrix, StridedMatrix};
 use crate::cpu::product::panels::Panels;
 use crate::cpu::product::rows::Rows;
 use crate::cpu::schedule::partition::Grid;
@@ -81,7 +81,7 @@ impl Disjoint {
             }
             Addend { data: Floats::F32(biases), row_stride: 0, col_stride: 1, beta: 1.0 }
         });
-        let epilogue = Epilogue { alpha: 1.0, addend, tail };
+        let epilogue = ProductEpilogue { alpha: 1.0, addend, tail };
         let matrices = Matrices { batches, batch_stride: rows * cols, rows, row_stride: cols, cols };
         let cost = batches * rows * cols * depth;
         Tiles::new(out, matrices, self.grid).share(env.threads, cost, scratch, |tile, scratch| {
@@ -90,7 +90,7 @@ impl Disjoint {
             let product = Product {
                 isa: self.isa,
                 depth,
-                rows: Rows::Strided(Strided { data, lane_stride: depth, depth_stride: 1 }),
+                rows: Rows::Matrix(Matrix::Strided(StridedMatrix { data, lane_stride: depth, depth_stride: 1 })),
                 columns: Columns::Panels(&filter[row]),
             };
             product.compute(tile, &epilogue, scratch);

@@ -3,9 +3,9 @@
 use super::Env;
 use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
 use crate::cpu::product::columns::Columns;
-use crate::cpu::product::finish::{Addend, Epilogue, Tail};
+use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
-use crate::cpu::product::matrix::{Source, Strided};
+use crate::cpu::product::matrix::{Matrix, StridedMatrix};
 use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
 use crate::cpu::product::rows::{Rows, copied_len};
 use crate::cpu::product::tile::tile_size;
@@ -272,7 +272,7 @@ impl MatmulStep {
         let [lane_stride, depth_stride] = operand_strides(side, strides);
         let (width, distinct) = ([1, tile_size(self.isa).cols][side], shape.distinct(side));
         let matrix = |&start: &usize| {
-            let layout = Layout::Strided { lane_stride, depth_stride };
+            let layout = Layout::StridedMatrix { lane_stride, depth_stride };
             Panels::new(self.isa, weights.skip(start), layout, lanes, shape.k, width)
         };
         let matrices = distinct.starts.iter().map(matrix).collect::<Result<_>>()?;
@@ -357,17 +357,17 @@ impl MatmulStep {
                 col_stride: strides.col,
                 beta: shape.beta,
             });
-            let epilogue = Epilogue { alpha: shape.alpha, addend, tail };
+            let epilogue = ProductEpilogue { alpha: shape.alpha, addend, tail };
             let rows = match self.matrix(0, tile.batch) {
-                Some(panels) => Rows::Kept(panels),
-                None => Rows::Strided(self.strided(0, a, tile.batch)),
+                Some(panels) => Rows::Panels(panels),
+                None => Rows::Matrix(Matrix::Strided(self.strided(0, a, tile.batch))),
             };
             let columns = match self.matrix(1, tile.batch) {
                 Some(panels) => Columns::Panels(panels),
-                None => Columns::Source(Source::Strided(self.strided(1, b, tile.batch))),
+                None => Columns::Matrix(Matrix::Strided(self.strided(1, b, tile.batch))),
             };
             match columns {
-                Columns::Source(Source::Strided(columns)) if self.is_dot() => {
+                Columns::Matrix(Matrix::Strided(columns)) if self.is_dot() => {
                     self.dot(&rows, &columns, tile, &epilogue, scratch)
                 }
                 _ => Product { isa: self.isa, depth: shape.k, rows, columns }.compute(tile, &epilogue, scratch),
@@ -381,19 +381,19 @@ impl MatmulStep {
         Some(&packed.matrices[packed.distinct.index[batch]])
     }
 
-    fn strided<'a>(&self, side: usize, data: Option<Floats<'a>>, batch: usize) -> Strided<'a> {
+    fn strided<'a>(&self, side: usize, data: Option<Floats<'a>>, batch: usize) -> StridedMatrix<'a> {
         let (strides, _) = self.shape.side(side);
         let [lane_stride, depth_stride] = operand_strides(side, strides);
         let data = data.expect("the operand was not packed").after(self.shape.offset(strides, batch));
-        Strided { data, lane_stride, depth_stride }
+        StridedMatrix { data, lane_stride, depth_stride }
     }
 
     fn dot<T: Float>(
         &self,
         rows: &Rows,
-        columns: &Strided,
+        columns: &StridedMatrix,
         tile: &mut Tile<T>,
-        epilogue: &Epilogue,
+        epilogue: &ProductEpilogue,
         scratch: &mut [f32],
     ) {
         let (cols, offset, isa) = (tile.cols.clone(), tile.offset(0), self.isa);

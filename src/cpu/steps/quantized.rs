@@ -3,8 +3,8 @@
 use super::{Env, Run};
 use crate::cpu::memory::Io;
 use crate::cpu::product::int8::depthwise::Depthwise;
-use crate::cpu::product::int8::dots::{Panels, ROW_BLOCK, Rows, padded_columns};
-use crate::cpu::product::int8::patches::Patches;
+use crate::cpu::product::int8::dots::{BytePanels, ByteProduct, ROW_BLOCK, padded_columns};
+use crate::cpu::product::int8::patches::BytePatches;
 use crate::cpu::product::int8::{Rescale, To};
 use crate::cpu::schedule::partition::{Cut, Grid, Shape, partition};
 use crate::cpu::schedule::tiles::{Matrices, Tiles};
@@ -99,9 +99,9 @@ enum QuantizedMethod {
     },
     Product {
         /// Of each group.
-        panels: Vec<Panels>,
+        panels: Vec<BytePanels>,
         /// How images become rows; `None` if the input has rows.
-        patches: Option<Patches>,
+        patches: Option<BytePatches>,
         /// Images, and bytes and rows of each.
         images: [usize; 3],
     },
@@ -176,7 +176,7 @@ impl Filter<'_> {
 
     /// The panels of the `columns` output channels from `first` on, whose elements are the taps, row by row. They are packed
     /// once for all steps and graphs.
-    fn panels(&self, level: DotLevel, first: usize, [columns, depth]: [usize; 2]) -> Result<Panels> {
+    fn panels(&self, level: DotLevel, first: usize, [columns, depth]: [usize; 2]) -> Result<BytePanels> {
         let Filter { constants, strides, taps } = *self;
         let zeros: Vec<i16> = (first..first + columns).map(|channel| constants.zero(channel)).collect();
         let widths = [level.widths().lanes, level.widths().vectors];
@@ -187,11 +187,11 @@ impl Filter<'_> {
             let places: Vec<usize> = (0..depth).map(place).collect();
             let at = |column: usize, k: usize| filter.bytes()[(first + column) * strides[0] + places[k]];
             match constants.filter_type {
-                DataType::Int8 => Panels::pack(level, columns, depth, |c, k| at(c, k) as i8 as i16 - zeros[c]),
-                _ => Panels::pack(level, columns, depth, |c, k| at(c, k) as i16 - zeros[c]),
+                DataType::Int8 => BytePanels::pack(level, columns, depth, |c, k| at(c, k) as i8 as i16 - zeros[c]),
+                _ => BytePanels::pack(level, columns, depth, |c, k| at(c, k) as i16 - zeros[c]),
             }
         })?;
-        Ok(Panels::of(level, columns, depth, data))
+        Ok(BytePanels::of(level, columns, depth, data))
     }
 }
 
@@ -294,7 +294,7 @@ impl QuantizedBuilder<'_> {
             let method = QuantizedMethod::Depthwise { convolution: Box::new(convolution), images, image, output };
             return Ok(QuantizedStep { method, columns: vec![columns], computed: None, flip: 0 });
         }
-        let patches = Patches {
+        let patches = BytePatches {
             slides,
             output: size,
             channels: inputs,
@@ -319,7 +319,7 @@ impl QuantizedBuilder<'_> {
     }
 
     /// What is made of the sums of `panels`, those of the output channels from `first` on, and the sums of their columns.
-    fn group(&self, first: usize, panels: &Panels) -> (Rescale<'static>, Vec<i32>) {
+    fn group(&self, first: usize, panels: &BytePanels) -> (Rescale<'static>, Vec<i32>) {
         let (sums, lifts) = panels.sums_and_lifts();
         let mut all = sums.to_vec();
         all.resize(padded_columns(self.level, sums.len()), 0);
@@ -372,7 +372,8 @@ impl QuantizedStep {
         let bytes = match &self.method {
             QuantizedMethod::Depthwise { convolution, .. } => convolution.scratch_bytes(),
             QuantizedMethod::Product { panels, patches, .. } => {
-                Rows { panels, columns: &self.columns, patches: patches.as_ref(), flip: self.flip }.scratch_bytes()
+                ByteProduct { panels, columns: &self.columns, patches: patches.as_ref(), flip: self.flip }
+                    .scratch_bytes()
             }
         };
         bytes.next_multiple_of(64)
@@ -395,7 +396,7 @@ impl Run for QuantizedStep {
     fn packed(&self) -> Vec<&Arc<Buffer>> {
         match &self.method {
             QuantizedMethod::Depthwise { convolution, .. } => vec![convolution.buffer()],
-            QuantizedMethod::Product { panels, .. } => panels.iter().map(Panels::buffer).collect(),
+            QuantizedMethod::Product { panels, .. } => panels.iter().map(BytePanels::buffer).collect(),
         }
     }
 
@@ -417,7 +418,8 @@ impl Run for QuantizedStep {
                 };
                 let parts = if count > 1 { 4 * count } else { 1 };
                 let grid = Grid { rows: Cut::new(matrix.rows, 1, parts), cols: Cut::whole(matrix.cols) };
-                let cost = matrix.rows * row * convolution.taps() / SPEED;
+                // Most of the time goes into moving bytes: it is no faster than one on floats.
+                let cost = matrix.rows * row * convolution.taps();
                 Tiles::new(out, matrix, grid).share(env.threads, cost, scratch, |tile, scratch| {
                     for (index, place) in tile.rows.clone().enumerate() {
                         let image = &input[place / rows * image..];
@@ -440,7 +442,7 @@ impl Run for QuantizedStep {
                 if let (Some(patches), Some(Computed { zero: true, .. })) = (&mut patches, &self.computed) {
                     patches.zero = io.input::<u8>(ZERO)[0];
                 }
-                let rows = Rows { panels, columns: all, patches: patches.as_ref(), flip: self.flip };
+                let rows = ByteProduct { panels, columns: all, patches: patches.as_ref(), flip: self.flip };
                 let cost = matrix.batches * matrix.rows * columns * panels.len() * depth / SPEED;
                 Tiles::new(out, matrix, grid).share(env.threads, cost, scratch, |tile, scratch| {
                     rows.run(&input[tile.batch * image..][..*image], tile, scratch);
@@ -451,7 +453,7 @@ impl Run for QuantizedStep {
 }
 
 /// The tiles of each of `batches` outputs with `rows` rows of `columns` elements, of `size` bytes, for each group.
-fn cut([batches, rows, columns]: [usize; 3], panels: &[Panels], size: usize, threads: usize) -> Grid {
+fn cut([batches, rows, columns]: [usize; 3], panels: &[BytePanels], size: usize, threads: usize) -> Grid {
     let (all, depth) = (columns * panels.len(), panels[0].sizes()[1]);
     let shape = Shape {
         batches,

@@ -9,15 +9,16 @@ use super::{Env, Run};
 use crate::cpu::kernels::float::{Floats, FloatsMut, narrow};
 use crate::cpu::memory::Io;
 use crate::cpu::product::finish::Tail;
-use crate::cpu::product::matrix::{Source, Strided};
+use crate::cpu::product::matrix::{Matrix, StridedMatrix};
 use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
 use crate::cpu::product::recurrent::add_products;
 use crate::cpu::product::tile::tile_size;
-use crate::cpu::schedule::shared::{ColumnBlock, for_each_chunk, for_each_column_block};
+use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::Buffer;
+use crate::memory::ColumnBlock;
 use crate::ops::recurrent::Direction;
 use crate::shape::{Descriptor, PerAxis};
 use crate::with_floats;
@@ -361,7 +362,7 @@ impl Network {
         let hidden = sizes.hidden;
         let pack = |recurrent: Weights| -> Result<Vec<Panels>> {
             let gate = |gate: usize| {
-                let layout = Layout::Strided { lane_stride: hidden, depth_stride: 1 };
+                let layout = Layout::StridedMatrix { lane_stride: hidden, depth_stride: 1 };
                 Panels::new(env.isa, recurrent.skip(gate * hidden * hidden), layout, hidden, hidden, width)
             };
             (0..direction.count() * sizes.gates).map(gate).collect()
@@ -511,7 +512,7 @@ impl Network {
                         continue;
                     }
                     let data = raw.expect("the weights were not packed").after(gate * hidden * hidden);
-                    let columns = Source::Strided(Strided { data, lane_stride: hidden, depth_stride: 1 });
+                    let columns = Matrix::Strided(StridedMatrix { data, lane_stride: hidden, depth_stride: 1 });
                     let lanes = start..(start + self.width).min(hidden);
                     columns.pack(env.isa, lanes, part.clone(), self.width, panel);
                 }

@@ -3,7 +3,7 @@
 //! Vectors run along the channels. Four taps are interleaved, so that one instruction multiplies them all; where the
 //! filter moves by one, two outputs share their taps.
 
-use super::{Rescale, To};
+use super::{Rescale, Scales, To};
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel};
 use crate::error::Result;
 use crate::memory::{Buffer, share};
@@ -232,6 +232,9 @@ impl Row<'_> {
             // SAFETY: `Depthwise::row` has checked that the columns have whole blocks.
             *start = unsafe { dot.load_sums(self.columns.start.as_ptr().add(first + v * D::LANES)) };
         }
+        // SAFETY: as above.
+        let scales = unsafe { self.columns.scales::<D, 4>(dot, first) };
+        let to = self.columns.to;
         for x in (0..output[1]).step_by(TOGETHER) {
             let mut sums = [start; TOGETHER];
             let table = &self.table[x * step..];
@@ -258,10 +261,14 @@ impl Row<'_> {
                     weights = weights.wrapping_add(4 * D::BYTES);
                 }
             }
-            for (output_x, sums) in (x..output[1]).zip(sums) {
-                let to = &mut self.out[(output_x * channels + first) * size..][..count * size];
-                // SAFETY: the slice has `count` elements, and the columns have whole blocks.
-                unsafe { store(dot, self.columns, sums, first, to.as_mut_ptr(), count) };
+            // Constant bounds, so that the loop is unrolled and the sums stay in registers.
+            #[expect(clippy::needless_range_loop, reason = "an iterator over arrays of vectors would not be unrolled")]
+            for output_x in 0..TOGETHER {
+                if x + output_x < output[1] {
+                    let out = &mut self.out[((x + output_x) * channels + first) * size..][..count * size];
+                    // SAFETY: the slice has `count` elements.
+                    unsafe { store(dot, &scales, sums[output_x], to, out.as_mut_ptr(), count) };
+                }
             }
         }
     }
@@ -278,23 +285,23 @@ unsafe fn pixel<D: Dot, const SIGNED: bool, const FULL: bool>(dot: D, from: *con
     if SIGNED { dot.invert_signs(bytes) } else { bytes }
 }
 
-/// As [`Rescale::store`], for interleaved lanes and any type of output.
+/// As [`Scales::store`], for interleaved lanes and any type of output.
 ///
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn store<D: Dot>(dot: D, columns: &Rescale, sums: [D::Sums; 4], column: usize, to: *mut u8, count: usize) {
-    if let To::Bytes(_) = columns.to {
+unsafe fn store<D: Dot>(dot: D, scales: &Scales<D, 4>, sums: [D::Sums; 4], to: To, out: *mut u8, count: usize) {
+    if let To::Bytes(how) = to {
         // SAFETY: as the caller guarantees.
-        return unsafe { columns.store::<D, 4, true>(dot, sums, column, to, count) };
+        return unsafe { scales.store::<true>(dot, sums, To::Bytes(how), out, count) };
     }
     let mut floats = [0.0; 64];
     // SAFETY: there is room for all lanes of four vectors, of at most 16 each.
-    unsafe { columns.store::<D, 4, false>(dot, sums, column, floats.as_mut_ptr().cast(), D::BYTES) };
-    let to: *mut f32 = to.cast();
+    unsafe { scales.store::<false>(dot, sums, to, floats.as_mut_ptr().cast(), D::BYTES) };
+    let out: *mut f32 = out.cast();
     for channel in 0..count {
         // SAFETY: the caller guarantees that `count` elements can be written.
-        unsafe { to.add(channel).write(floats[order(channel, D::LANES)]) };
+        unsafe { out.add(channel).write(floats[order(channel, D::LANES)]) };
     }
 }
 

@@ -6,8 +6,8 @@
 )]
 
 use super::super::tile::opaque;
-use super::Rescale;
-use super::patches::Patches;
+use super::patches::BytePatches;
+use super::{Rescale, To};
 use crate::cpu::schedule::tiles::Tile as OutputTile;
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel};
 use crate::error::Result;
@@ -19,26 +19,26 @@ use std::sync::Arc;
 ///
 /// A panel is as wide as the register tile of the level; the last one is as narrow as its columns allow. Behind the panels,
 /// there are the sum of each column and its lift: what was taken off its elements so that they are signed bytes.
-pub struct Panels {
+pub struct BytePanels {
     level: DotLevel,
     data: Arc<Buffer>,
     columns: usize,
     depth: usize,
 }
 
-impl Panels {
+impl BytePanels {
     /// Packs `columns` columns of `depth` numbers between -255 and 255, less than 256 apart, which `at(column, depth)` gives.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for the panels.
-    pub fn new(level: DotLevel, columns: usize, depth: usize, at: impl Fn(usize, usize) -> i16) -> Result<Panels> {
-        let data = share(Arc::new(Panels::pack(level, columns, depth, at)?));
-        Ok(Panels::of(level, columns, depth, data))
+    pub fn new(level: DotLevel, columns: usize, depth: usize, at: impl Fn(usize, usize) -> i16) -> Result<BytePanels> {
+        let data = share(Arc::new(BytePanels::pack(level, columns, depth, at)?));
+        Ok(BytePanels::of(level, columns, depth, data))
     }
 
     /// The panels that [`pack`](Self::pack) has made with the same arguments.
-    pub fn of(level: DotLevel, columns: usize, depth: usize, data: Arc<Buffer>) -> Panels {
-        Panels { level, data, columns, depth }
+    pub fn of(level: DotLevel, columns: usize, depth: usize, data: Arc<Buffer>) -> BytePanels {
+        BytePanels { level, data, columns, depth }
     }
 
     /// What [`new`](Self::new) keeps.
@@ -110,22 +110,22 @@ pub fn padded_columns(level: DotLevel, columns: usize) -> usize {
     columns - rest + rest.div_ceil(widths.lanes).next_power_of_two() * widths.lanes * (rest > 0) as usize
 }
 
-/// The most rows of a tile of [`Rows`]: patches of so many stay in the second-level cache.
+/// The most rows of a tile of [`ByteProduct`]: patches of so many stay in the second-level cache.
 pub const ROW_BLOCK: usize = 96;
 
 /// A product, or one for each group of a convolution, of which tiles can be computed.
-pub struct Rows<'a> {
+pub struct ByteProduct<'a> {
     /// The right factors of each group, all of the same sizes.
-    pub panels: &'a [Panels],
+    pub panels: &'a [BytePanels],
     /// What is made of the sums of each group.
     pub columns: &'a [Rescale<'a>],
     /// How images become rows; `None` if the left operand has rows.
-    pub patches: Option<&'a Patches>,
+    pub patches: Option<&'a BytePatches>,
     /// The bits of the left operand that are inverted to make its bytes unsigned.
     pub flip: u8,
 }
 
-impl Rows<'_> {
+impl ByteProduct<'_> {
     /// Bytes of scratch memory that [`run`](Self::run) needs.
     pub fn scratch_bytes(&self) -> usize {
         let sums = ROW_BLOCK * size_of::<i32>();
@@ -171,7 +171,7 @@ impl Rows<'_> {
             }
             let (start, count) = if self.panels.len() == 1 { (from, count) } else { (0, each) };
             let product =
-                Product { left, left_stride, row_sums: sums, right: panels, columns, rows, first: start, count };
+                PanelProduct { left, left_stride, row_sums: sums, right: panels, columns, rows, first: start, count };
             // SAFETY: the tile owns these columns of its rows.
             unsafe { product.run(out.add(group * each * size), stride / size) };
         }
@@ -179,7 +179,7 @@ impl Rows<'_> {
 }
 
 /// Rows of unsigned bytes times columns.
-struct Product<'a> {
+struct PanelProduct<'a> {
     /// The rows: the first at the start, the others `left_stride` bytes apart.
     left: &'a [u8],
     /// Distance between rows.
@@ -187,7 +187,7 @@ struct Product<'a> {
     /// The sum of the bytes of each row, where [`Rescale::zeros`] needs it.
     row_sums: &'a [i32],
     /// The right factors.
-    right: &'a Panels,
+    right: &'a BytePanels,
     /// What is made of the sums: for all columns of the panels.
     columns: &'a Rescale<'a>,
     /// Number of rows.
@@ -198,7 +198,7 @@ struct Product<'a> {
     count: usize,
 }
 
-impl Product<'_> {
+impl PanelProduct<'_> {
     /// Computes the product; the rows of `out` are `out_stride` elements apart.
     ///
     /// # Safety
@@ -213,7 +213,7 @@ impl Product<'_> {
         assert!(self.first.is_multiple_of(right.panel()) && self.first + self.count <= right.columns);
         assert!([columns.start.len(), columns.scale.len(), columns.bias.len()].iter().all(|&len| len >= padded));
         assert!(columns.zeros.is_empty() || (columns.zeros.len() >= padded && self.row_sums.len() >= self.rows));
-        right.level.run(Tiles { product: self, out, out_stride });
+        right.level.run(RunPanels { product: self, out, out_stride });
     }
 
     /// The bytes of a row that are read: where there is room for it, some that are multiplied with 0, so that there are
@@ -231,26 +231,26 @@ fn row_sums(left: &[u8], stride: usize, depth: usize, sums: &mut [i32]) {
     }
 }
 
-struct Tiles<'a> {
-    product: &'a Product<'a>,
+struct RunPanels<'a> {
+    product: &'a PanelProduct<'a>,
     /// Valid for all elements of the product, as whoever makes this value guarantees.
     out: *mut u8,
     out_stride: usize,
 }
 
-impl DotKernel for Tiles<'_> {
+impl DotKernel for RunPanels<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<D: Dot>(self, dot: D) {
-        let Product { right, first, count, .. } = *self.product;
+        let PanelProduct { right, first, count, .. } = *self.product;
         let width = D::VECTORS * D::LANES;
         let depth = right.depth.next_multiple_of(4);
         for left in (0..count).step_by(width) {
             let column = first + left;
             let panel = &right.data.bytes()[column * depth..];
             let vectors = (right.columns - column).div_ceil(D::LANES).min(D::VECTORS);
-            let tile = Tile { tiles: &self, panel, column, at: left, count: width.min(count - left) };
+            let tile = PanelTiles { tiles: &self, panel, column, at: left, count: width.min(count - left) };
             match vectors {
                 1 => tile.rows::<D, 1>(dot),
                 2 => tile.rows::<D, 2>(dot),
@@ -261,8 +261,8 @@ impl DotKernel for Tiles<'_> {
 }
 
 /// All rows of one panel.
-struct Tile<'a> {
-    tiles: &'a Tiles<'a>,
+struct PanelTiles<'a> {
+    tiles: &'a RunPanels<'a>,
     panel: &'a [u8],
     column: usize,
     /// The first column within the output.
@@ -270,7 +270,7 @@ struct Tile<'a> {
     count: usize,
 }
 
-impl Tile<'_> {
+impl PanelTiles<'_> {
     #[inline(always)]
     fn rows<D: Dot, const VECS: usize>(&self, dot: D) {
         let height = D::ROWS[VECS.ilog2() as usize];
@@ -284,7 +284,7 @@ impl Tile<'_> {
             macro_rules! heights {
                 ($($height:literal)*) => {
                     match end - top {
-                        // SAFETY: `Product::run` has checked the rows and columns, and the panel was checked above.
+                        // SAFETY: `PanelProduct::run` has checked the rows and columns, and the panel was checked above.
                         $($height if $height <= height => unsafe { self.tile::<D, $height, VECS>(dot, top) },)*
                         _ => {}
                     }
@@ -302,8 +302,8 @@ impl Tile<'_> {
     /// can be read.
     #[inline(always)]
     unsafe fn tile<D: Dot, const HEIGHT: usize, const VECS: usize>(&self, dot: D, top: usize) {
-        let Tiles { product, out, out_stride } = self.tiles;
-        let Product { left, left_stride, row_sums, columns, .. } = product;
+        let product = self.tiles.product;
+        let PanelProduct { left, left_stride, columns, .. } = product;
         let mut start = [dot.splat(0); VECS];
         for (v, start) in start.iter_mut().enumerate() {
             // SAFETY: the columns have that many vectors.
@@ -357,20 +357,45 @@ impl Tile<'_> {
                 stored[row][v].write(sums[row][v]);
             }
         }
-        for (row, stored) in stored.iter().enumerate() {
-            // SAFETY: all of them were just written.
+        // What becomes of them is decided here, not once for each row.
+        // SAFETY: all of them were just written, and the rest is what the caller guarantees.
+        unsafe {
+            match columns.to {
+                To::Bytes(how) => self.finish(dot, top, &stored, To::Bytes(how)),
+                To::Floats { min, max } => self.finish(dot, top, &stored, To::Floats { min, max }),
+            }
+        }
+    }
+
+    /// Finishes the sums of a register tile.
+    ///
+    /// # Safety
+    /// As for [`tile`](Self::tile); all sums have been written.
+    #[inline(always)]
+    unsafe fn finish<D: Dot, const HEIGHT: usize, const VECS: usize>(
+        &self,
+        dot: D,
+        top: usize,
+        stored: &[[MaybeUninit<D::Sums>; VECS]; HEIGHT],
+        to: To,
+    ) {
+        let RunPanels { product: PanelProduct { row_sums, columns, .. }, out, out_stride } = self.tiles;
+        // SAFETY: the columns have that many vectors.
+        let scales = unsafe { columns.scales::<D, VECS>(dot, self.column) };
+        for (row, stored) in (top..).zip(stored) {
+            // SAFETY: as the caller guarantees.
             let mut sums = std::array::from_fn::<_, VECS, _>(|v| unsafe { stored[v].assume_init() });
             if !columns.zeros.is_empty() {
-                let row_sum = dot.splat(row_sums[top + row]);
+                let row_sum = dot.splat(row_sums[row]);
                 for (v, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: the columns have that many vectors.
                     let zeros = unsafe { dot.load_sums(columns.zeros.as_ptr().add(self.column + v * D::LANES)) };
                     *sum = dot.sub_product(*sum, row_sum, zeros);
                 }
             }
-            let place = ((top + row) * out_stride + self.at) * columns.to.size();
+            let place = (row * out_stride + self.at) * to.size();
             // SAFETY: the place is in the row that can be written, and the columns have that many vectors.
-            unsafe { columns.store::<D, VECS, false>(dot, sums, self.column, out.add(place), self.count) };
+            unsafe { scales.store::<false>(dot, sums, to, out.add(place), self.count) };
         }
     }
 }
@@ -392,7 +417,6 @@ unsafe fn right_factors<D: Dot, const VECS: usize>(dot: D, panel: *const u8) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::To;
     use super::*;
     use crate::cpu::simd::Isa;
     use crate::testing::Random;
@@ -406,7 +430,8 @@ mod tests {
             let right: Vec<i8> = (0..count * depth).map(|i| if i % 7 == 0 { -128 } else { byte() as i8 }).collect();
             for level in Isa::available().into_iter().flat_map(DotLevel::available) {
                 let padded = padded_columns(level, count);
-                let panels = Panels::new(level, count, depth, |column, k| right[column * depth + k] as i16).unwrap();
+                let panels =
+                    BytePanels::new(level, count, depth, |column, k| right[column * depth + k] as i16).unwrap();
                 let columns = Rescale {
                     start: (0..padded as i32).collect(),
                     zeros: (0..padded as i32).map(|column| column % 3).collect(),
@@ -415,7 +440,7 @@ mod tests {
                     to: To::Floats { min: f32::NEG_INFINITY, max: f32::INFINITY },
                 };
                 let (columns, panels) = ([columns], [panels]);
-                let product = Rows { panels: &panels, columns: &columns, patches: None, flip: 0 };
+                let product = ByteProduct { panels: &panels, columns: &columns, patches: None, flip: 0 };
                 let mut scratch = vec![0.0; product.scratch_bytes() / 4];
                 let mut out = vec![0; rows * count * 4];
                 product.run(&left, &mut OutputTile::whole(&mut out, rows, count * 4), &mut scratch);

@@ -51,55 +51,64 @@ impl To {
 }
 
 impl Rescale<'_> {
-    /// Finishes the sums of the columns from `column` on, and writes the first `count` of them to `to`.
+    /// The scales and biases of the columns from `column` on.
     ///
     /// # Safety
-    /// All fields have `VECS` vectors from `column` on; `to` must be valid for writes of `count` elements. `VECS` is 1, 2
-    /// or 4. If `INTERLEAVED`, which bytes alone can be, it is 4, and the lanes are in the order of [`Dot::interleave`].
+    /// Both have `VECS` vectors from there on.
     #[inline(always)]
-    unsafe fn store<D: Dot, const VECS: usize, const INTERLEAVED: bool>(
-        &self,
-        dot: D,
-        sums: [D::Sums; VECS],
-        column: usize,
-        to: *mut u8,
-        count: usize,
-    ) {
+    unsafe fn scales<D: Dot, const VECS: usize>(&self, dot: D, column: usize) -> Scales<D, VECS> {
         let float = dot.float();
-        let mut values = [float.splat(0.0); VECS];
-        for (v, value) in values.iter_mut().enumerate() {
+        let mut scales = Scales { scale: [float.splat(0.0); VECS], bias: [float.splat(0.0); VECS] };
+        for v in 0..VECS {
             let at = column + v * D::LANES;
-            // SAFETY: the caller guarantees vectors from `column` on.
-            let (scale, bias) =
-                unsafe { (float.load_ptr(self.scale.as_ptr().add(at)), float.load_ptr(self.bias.as_ptr().add(at))) };
-            let sum = dot.to_float(sums[v]);
-            *value = match self.to {
-                To::Bytes(_) => float.mul_add(sum, scale, bias),
-                // Rounded twice, as the multiplication and the addition of the model are: what is quantized again behind
-                // them falls on the same side then.
-                To::Floats { .. } => float.add(float.mul(sum, scale), bias),
-            };
+            // SAFETY: as the caller guarantees.
+            unsafe {
+                scales.scale[v] = float.load_ptr(self.scale.as_ptr().add(at));
+                scales.bias[v] = float.load_ptr(self.bias.as_ptr().add(at));
+            }
         }
-        match self.to {
+        scales
+    }
+}
+
+/// What the sums of some columns are multiplied with, and what is added then, in registers for many rows.
+struct Scales<D: Dot, const VECS: usize> {
+    scale: [<D::Float as Simd>::F32; VECS],
+    bias: [<D::Float as Simd>::F32; VECS],
+}
+
+impl<D: Dot, const VECS: usize> Scales<D, VECS> {
+    /// Finishes sums, and writes the first `count` of them to `out`. What they become is best known when this is compiled.
+    ///
+    /// # Safety
+    /// `out` must be valid for writes of `count` elements. `VECS` is 1, 2 or 4. If `INTERLEAVED`, which bytes alone can be, it
+    /// is 4, and the lanes are in the order of [`Dot::interleave`].
+    #[inline(always)]
+    unsafe fn store<const INTERLEAVED: bool>(&self, dot: D, sums: [D::Sums; VECS], to: To, out: *mut u8, count: usize) {
+        let float = dot.float();
+        match to {
             To::Bytes(how) => {
                 let mut rounded = sums;
-                for (rounded, value) in rounded.iter_mut().zip(values) {
-                    *rounded = dot.round(value);
+                for v in 0..VECS {
+                    rounded[v] = dot.round(float.mul_add(dot.to_float(sums[v]), self.scale[v], self.bias[v]));
                 }
                 // SAFETY: the caller guarantees that the elements can be written.
-                unsafe { dot.store_bytes::<VECS, INTERLEAVED>(rounded, how, to, count) };
+                unsafe { dot.store_bytes::<VECS, INTERLEAVED>(rounded, how, out, count) };
             }
             To::Floats { min, max } => {
-                let to: *mut f32 = to.cast();
-                for (v, value) in values.into_iter().enumerate() {
+                let (out, min, max): (*mut f32, _, _) = (out.cast(), float.splat(min), float.splat(max));
+                for (v, sum) in sums.into_iter().enumerate() {
                     let first = v * D::LANES;
-                    let value = float.min(float.splat(max), float.max(float.splat(min), value));
+                    // Rounded twice, as the multiplication and the addition of the model are: what is quantized again behind
+                    // them falls on the same side then.
+                    let value = float.add(float.mul(dot.to_float(sum), self.scale[v]), self.bias[v]);
+                    let value = float.min(max, float.max(min, value));
                     if first + D::LANES <= count {
                         // SAFETY: these elements are among those that can be written.
-                        unsafe { float.store_ptr(value, to.add(first)) };
+                        unsafe { float.store_ptr(value, out.add(first)) };
                     } else if first < count {
                         // SAFETY: as above.
-                        let rest = unsafe { std::slice::from_raw_parts_mut(to.add(first), count - first) };
+                        let rest = unsafe { std::slice::from_raw_parts_mut(out.add(first), count - first) };
                         float.store_partial(value, rest);
                     }
                 }

@@ -7,7 +7,7 @@ const SLACK: usize = 16;
 
 /// How an image becomes rows: one for each output pixel, row by row, with the taps of the filter in it, row by row.
 #[derive(Clone, Debug)]
-pub struct Patches {
+pub struct BytePatches {
     /// Along height and width.
     pub slides: [Slide; 2],
     /// Output rows and columns.
@@ -22,7 +22,7 @@ pub struct Patches {
     pub flip: u8,
 }
 
-impl Patches {
+impl BytePatches {
     /// Bytes of a row.
     pub fn depth(&self) -> usize {
         self.slides.iter().map(|slide| slide.window as usize).product::<usize>() * self.group
@@ -71,7 +71,7 @@ impl Patches {
     }
 }
 
-impl Patches {
+impl BytePatches {
     /// The patch at column `x` of an output row, where all columns of the filter lie in the image, next to each other;
     /// `lines` are the rows of the filter that do, as [`Slide::taps`] has them.
     #[inline(always)]

@@ -172,10 +172,12 @@ macro_rules! wide512 {
                 bytes = _mm512_max_epu8(bytes, _mm512_set1_epi8(how.low as i8));
                 bytes = _mm512_min_epu8(bytes, _mm512_set1_epi8(how.high as i8));
                 bytes = _mm512_xor_si512(bytes, _mm512_set1_epi8(how.flip as i8));
-                if VECS == 4 && count >= 64 {
-                    _mm512_storeu_si512(to.cast(), bytes);
-                } else {
-                    _mm512_mask_storeu_epi8(to.cast(), first(count), bytes);
+                // Stores with a mask take longer, above all across cache lines.
+                match VECS {
+                    4 if count >= 64 => _mm512_storeu_si512(to.cast(), bytes),
+                    2 if count >= 32 => _mm256_storeu_si256(to.cast(), _mm512_castsi512_si256(bytes)),
+                    1 if count >= 16 => _mm_storeu_si128(to.cast(), _mm512_castsi512_si128(bytes)),
+                    _ => _mm512_mask_storeu_epi8(to.cast(), first(count), bytes),
                 }
             }
         }
