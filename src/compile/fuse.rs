@@ -38,9 +38,10 @@ pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
             graph.nodes[index].absorb(origins);
         }
         places[index] = Some(last);
+        // Behind float16 sums nothing is rounded until the end; behind others what is float16 is rounded as if it were stored.
+        let unrounded = graph.descriptor(outputs[0]).dtype == DataType::Float16;
         let node = &mut graph.nodes[index];
-        // Nothing is rounded in an epilogue.
-        let (program, mut operands) = chain.finish(|_| true);
+        let (program, mut operands) = chain.finish(|dtype| unrounded || dtype == DataType::Float32);
         operands.remove(0);
         (node.epilogue, node.outputs) = (Epilogue { program, operands }, outputs);
     }
@@ -350,6 +351,34 @@ mod tests {
             "%0 = input x float32 [2, 4]
              %1 = fused %0 program=[silu(r0)]
              output y = %1",
+        );
+        check_pass(
+            epilogues,
+            "%0 = input x float16 [2, 4]
+             %1 = constant float16 [4, 4]
+             %2 = matmul %0 %1
+             %3 = sigmoid %2
+             %4 = mul %2 %3
+             output y = %4",
+            "%0 = input x float16 [2, 4]
+             %1 = constant float16 [4, 4]
+             %2 = matmul %0 %1 epilogue=[silu(r0)]
+             output y = %2",
+        );
+        check_pass(
+            epilogues,
+            "%0 = input x float32 [2, 4]
+             %1 = constant float32 [4, 4]
+             %2 = matmul %0 %1
+             %3 = cast %2 dataType=float16
+             %4 = sigmoid %3
+             %5 = mul %4 %3
+             %6 = cast %5 dataType=float32
+             output y = %6",
+            "%0 = input x float32 [2, 4]
+             %1 = constant float32 [4, 4]
+             %2 = matmul %0 %1 epilogue=[cast(r0) dataType=float16, sigmoid(r1), mul(r2 r1), cast(r3)]
+             output y = %2",
         );
         // The sigmoid is rounded, or read again.
         for text in [

@@ -1,5 +1,6 @@
 //! Memory for the bytes of tensors: aligned, zeroed, and with an error instead of an abort when there is none left;
-//! files that are mapped into memory; and memory that is shared because it holds the same bytes.
+//! files that are mapped into memory; memory that is shared because it holds the same bytes; and parts of a slice that
+//! threads share.
 
 mod mapped;
 mod parts;

@@ -66,7 +66,7 @@ fn block_width(isa: Isa) -> usize {
 
 /// A matrix in memory: the element at `[r, c]` is `data[r * row + c * col]`.
 #[derive(Clone, Copy)]
-pub struct Matrix<'a, T> {
+pub struct TypedMatrix<'a, T> {
     /// The elements, from the first one on.
     pub data: &'a [T],
     /// Distance between rows, in elements.
@@ -75,10 +75,10 @@ pub struct Matrix<'a, T> {
     pub col: usize,
 }
 
-impl<'a, T: Copy> Matrix<'a, T> {
+impl<'a, T: Copy> TypedMatrix<'a, T> {
     /// The matrix without its first rows.
-    fn after(self, row: usize) -> Matrix<'a, T> {
-        Matrix { data: &self.data[row * self.row..], ..self }
+    fn after(self, row: usize) -> TypedMatrix<'a, T> {
+        TypedMatrix { data: &self.data[row * self.row..], ..self }
     }
 
     fn at(self, row: usize, col: usize) -> T {
@@ -96,13 +96,13 @@ impl<'a, T: Copy> Matrix<'a, T> {
 #[derive(Clone, Copy)]
 pub enum Mask<'a> {
     /// Is added.
-    Add(Matrix<'a, f32>),
+    Add(TypedMatrix<'a, f32>),
     /// Is added.
-    AddHalf(Matrix<'a, f16>),
+    AddHalf(TypedMatrix<'a, f16>),
     /// Where the condition is (`when`) or is not 0, `value` takes the place of the score.
     Fill {
         /// The condition.
-        condition: Matrix<'a, u8>,
+        condition: TypedMatrix<'a, u8>,
         /// Where it is what.
         when: bool,
         /// What takes the place.
@@ -123,11 +123,11 @@ pub struct Attend<'a, T> {
     /// Whether a row whose softmax is NaN counts as zeros.
     pub empty_is_zero: bool,
     /// The queries of this block.
-    pub query: Matrix<'a, T>,
+    pub query: TypedMatrix<'a, T>,
     /// All keys.
-    pub key: Matrix<'a, T>,
+    pub key: TypedMatrix<'a, T>,
     /// All values.
-    pub value: Matrix<'a, T>,
+    pub value: TypedMatrix<'a, T>,
     /// Masks, applied in this order.
     pub masks: &'a [Option<Mask<'a>>],
     /// `[queries, columns]`.
@@ -181,7 +181,7 @@ impl<T: Float> Attend<'_, T> {
             }
             let correction = statistics.update(simd, scores);
             let block = widened(simd, value.after(first), [count, columns], wide_value);
-            let turned = Matrix { data: block.data, row: block.col, col: block.row };
+            let turned = TypedMatrix { data: block.data, row: block.col, col: block.row };
             if first > 0 {
                 scale_columns(simd, correction, sums);
             }
@@ -341,7 +341,14 @@ enum Sums {
 }
 
 /// The products of `a`, which is `[rows, depth]`, and `b`, which has `width` columns, as the result.
-fn multiply_rows(isa: Isa, a: Matrix<f32>, [rows, depth, width]: [usize; 3], b: &[f32], sums: Sums, out: &mut [f32]) {
+fn multiply_rows(
+    isa: Isa,
+    a: TypedMatrix<f32>,
+    [rows, depth, width]: [usize; 3],
+    b: &[f32],
+    sums: Sums,
+    out: &mut [f32],
+) {
     assert!(out.len() >= rows * width);
     let finish = match sums {
         Sums::Scaled(1.0) | Sums::Added => None,
@@ -367,12 +374,12 @@ fn multiply_rows(isa: Isa, a: Matrix<f32>, [rows, depth, width]: [usize; 3], b: 
 #[inline(always)]
 fn widened<'s, S: Simd, T: Float>(
     simd: S,
-    matrix: Matrix<'s, T>,
+    matrix: TypedMatrix<'s, T>,
     size: [usize; 2],
     wide: &'s mut [f32],
-) -> Matrix<'s, f32> {
+) -> TypedMatrix<'s, f32> {
     match T::as_f32(matrix.data) {
-        Some(data) => Matrix { data, row: matrix.row, col: matrix.col },
+        Some(data) => TypedMatrix { data, row: matrix.row, col: matrix.col },
         None => copied(simd, matrix, size, wide),
     }
 }
@@ -381,12 +388,12 @@ fn widened<'s, S: Simd, T: Float>(
 #[inline(always)]
 fn rows_of<'s, S: Simd, T: Float>(
     simd: S,
-    matrix: Matrix<'s, T>,
+    matrix: TypedMatrix<'s, T>,
     size: [usize; 2],
     wide: &'s mut [f32],
-) -> Matrix<'s, f32> {
+) -> TypedMatrix<'s, f32> {
     match T::as_f32(matrix.data) {
-        Some(data) if matrix.col == 1 || size[1] == 1 => Matrix { data, row: matrix.row, col: 1 },
+        Some(data) if matrix.col == 1 || size[1] == 1 => TypedMatrix { data, row: matrix.row, col: 1 },
         _ => copied(simd, matrix, size, wide),
     }
 }
@@ -395,24 +402,24 @@ fn rows_of<'s, S: Simd, T: Float>(
 #[inline(always)]
 fn copied<'s, S: Simd, T: Float>(
     simd: S,
-    matrix: Matrix<T>,
+    matrix: TypedMatrix<T>,
     [rows, cols]: [usize; 2],
     wide: &'s mut [f32],
-) -> Matrix<'s, f32> {
+) -> TypedMatrix<'s, f32> {
     for (r, to) in wide.chunks_exact_mut(cols).take(rows).enumerate() {
         match matrix.col {
             1 => T::widen_slice(simd, &matrix.data[r * matrix.row..][..cols], to),
             _ => to.iter_mut().enumerate().for_each(|(c, x)| *x = matrix.at(r, c).to_f32()),
         }
     }
-    Matrix { data: wide, row: cols, col: 1 }
+    TypedMatrix { data: wide, row: cols, col: 1 }
 }
 
 /// Writes the queries as `[depth][width]`, those beyond the last one as zeros.
 #[inline(always)]
 fn pack_queries<S: Simd, T: Float>(
     simd: S,
-    query: Matrix<T>,
+    query: TypedMatrix<T>,
     [queries, depth]: [usize; 2],
     wide: &mut [f32],
     packed: &mut [f32],
@@ -464,13 +471,13 @@ fn apply_mask<S: Simd>(
             }
         }
         Mask::Add(m) => {
-            let m = Matrix { data: &m.data[first * m.col..], ..m };
+            let m = TypedMatrix { data: &m.data[first * m.col..], ..m };
             let m = if m.col == 1 { m } else { copied(simd, m, [queries, keys], rows) };
             transpose(simd, m.data, m.row, [queries, keys], turned, width);
             scores.iter_mut().zip(&*turned).for_each(|(score, x)| *score += x);
         }
         Mask::AddHalf(m) => {
-            let m = Matrix { data: &m.data[first * m.col..], ..m };
+            let m = TypedMatrix { data: &m.data[first * m.col..], ..m };
             let m = copied(simd, m, [queries, keys], rows);
             transpose(simd, m.data, m.row, [queries, keys], turned, width);
             scores.iter_mut().zip(&*turned).for_each(|(score, x)| *score += x);
@@ -508,7 +515,7 @@ fn mask_row(mask: &Mask, query: usize, first: usize, scores: &mut [f32]) {
 
 /// `out[i] = sum_k x[k] * rows[i][k]` for `count` rows whose columns are neighbours. `out` is a whole number of vectors.
 #[inline(always)]
-fn dots<S: Simd>(simd: S, x: &[f32], rows: Matrix<f32>, count: usize, parts: &mut [f32], out: &mut [f32]) {
+fn dots<S: Simd>(simd: S, x: &[f32], rows: TypedMatrix<f32>, count: usize, parts: &mut [f32], out: &mut [f32]) {
     let lanes = S::LANES;
     let (parts, turned) = parts.split_at_mut(lanes * lanes);
     for (block, out) in out.chunks_exact_mut(lanes).enumerate() {
@@ -539,7 +546,7 @@ fn dots<S: Simd>(simd: S, x: &[f32], rows: Matrix<f32>, count: usize, parts: &mu
 
 /// `out = correction * out + sum_i x[i] * rows[i]`, for rows whose columns are neighbours.
 #[inline(always)]
-fn weighted_sum<S: Simd>(simd: S, x: &[f32], rows: Matrix<f32>, correction: f32, out: &mut [f32]) {
+fn weighted_sum<S: Simd>(simd: S, x: &[f32], rows: TypedMatrix<f32>, correction: f32, out: &mut [f32]) {
     const VECS: usize = 4;
     let (lanes, columns) = (S::LANES, out.len());
     let mut at = 0;

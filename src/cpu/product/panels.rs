@@ -42,7 +42,7 @@ pub fn depth_blocks(depth: usize) -> impl Iterator<Item = Range<usize>> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Layout<'a> {
     /// As in [`StridedMatrix`].
-    StridedMatrix {
+    Strided {
         /// Distance between lanes, in elements.
         lane_stride: usize,
         /// Distance between depth indices, in elements.
@@ -67,7 +67,7 @@ impl Layout<'_> {
     /// The operand that `data` holds.
     fn source<'d>(&'d self, data: Floats<'d>) -> Matrix<'d> {
         match self {
-            &Layout::StridedMatrix { lane_stride, depth_stride } => {
+            &Layout::Strided { lane_stride, depth_stride } => {
                 Matrix::Strided(StridedMatrix { data, lane_stride, depth_stride })
             }
             Layout::Patches(matrix) => Matrix::Patches(Patches { image: data, matrix }),
@@ -77,7 +77,7 @@ impl Layout<'_> {
     /// Distance between lanes, in elements; 0 for several patches of an image.
     fn lane_stride(&self) -> usize {
         match self {
-            Layout::StridedMatrix { lane_stride, .. } => *lane_stride,
+            Layout::Strided { lane_stride, .. } => *lane_stride,
             Layout::Patches(matrix) if matrix.out == [1, 1] => matrix.image_stride,
             Layout::Patches(_) => 0,
         }
@@ -87,9 +87,7 @@ impl Layout<'_> {
     /// (of patches, at all).
     fn extent(&self, lanes: usize, depth: usize) -> usize {
         match self {
-            Layout::StridedMatrix { lane_stride, depth_stride } => {
-                (lanes - 1) * lane_stride + (depth - 1) * depth_stride + 1
-            }
+            Layout::Strided { lane_stride, depth_stride } => (lanes - 1) * lane_stride + (depth - 1) * depth_stride + 1,
             Layout::Patches(matrix) => {
                 let images = lanes.div_ceil(matrix.out[0] * matrix.out[1]);
                 let [rows, cols] = [0, 1].map(|axis| (matrix.size[axis] - 1) * matrix.strides[axis]);
@@ -117,7 +115,7 @@ impl Layout<'_> {
             return (0..lanes).step_by(step).map(piece).collect();
         }
         match *self {
-            Layout::StridedMatrix { depth_stride, .. } if all > limit && depth_stride >= self.extent(lanes, 1) => {
+            Layout::Strided { depth_stride, .. } if all > limit && depth_stride >= self.extent(lanes, 1) => {
                 let step = (limit / depth_stride).max(1);
                 let piece = |start: usize| {
                     let end = (start + step).min(depth);
@@ -304,7 +302,7 @@ mod tests {
                 for (lane_stride, depth_stride) in [(1, lanes + 2), (depth + 1, 1), (2, 2 * lanes)] {
                     let len = (lanes - 1) * lane_stride + (depth - 1) * depth_stride + 1;
                     let data: Vec<T> = (0..len).map(|i| T::from_f32((i % 1021) as f32 + 1.0)).collect();
-                    let layout = Layout::StridedMatrix { lane_stride, depth_stride };
+                    let layout = Layout::Strided { lane_stride, depth_stride };
                     let source = layout.source(T::floats(&data));
                     for width in [4, 12, 32] {
                         let weights = Weights::of_slice(&data);
@@ -389,8 +387,8 @@ mod tests {
 
     #[test]
     fn pieces_make_the_same_panels() {
-        let rows = |depth| Layout::StridedMatrix { lane_stride: depth, depth_stride: 1 };
-        let columns = |lanes| Layout::StridedMatrix { lane_stride: 1, depth_stride: lanes };
+        let rows = |depth| Layout::Strided { lane_stride: depth, depth_stride: 1 };
+        let columns = |lanes| Layout::Strided { lane_stride: 1, depth_stride: lanes };
         check_pieces::<f32>(&rows(1021), [1300, 1021, 32]);
         check_pieces::<f16>(&rows(2100), [1100, 2100, 16]);
         check_pieces::<f32>(&columns(1301), [1301, 1027, 32]);

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// A left operand.
 #[derive(Clone, Copy)]
 pub enum Rows<'a> {
-    /// What is copied for each tile, unless its depths are neighbours.
+    /// What is copied for each tile, unless it is float32 whose depths are neighbours.
     Matrix(Matrix<'a>),
     /// Panels of one lane: rows whose depths are neighbours within a depth block.
     Panels(&'a Panels),

@@ -3,7 +3,7 @@
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, narrow};
 use crate::cpu::memory::Io;
-use crate::cpu::product::attention::{Attend, Mask, Matrix, Sizes};
+use crate::cpu::product::attention::{Attend, Mask, Sizes, TypedMatrix};
 use crate::cpu::schedule::shared::split_with;
 use crate::cpu::simd::Isa;
 use crate::dimension::Dim;
@@ -78,9 +78,9 @@ impl AttentionStep {
     }
 
     /// The matrix of the batch at `index`, from row `first` on.
-    fn matrix<'a, T>(&self, data: &'a [T], places: &Places, index: usize, first: usize) -> Matrix<'a, T> {
+    fn matrix<'a, T>(&self, data: &'a [T], places: &Places, index: usize, first: usize) -> TypedMatrix<'a, T> {
         let data = &data[self.op.start(places, index) + first * places.row.size()..];
-        Matrix { data, row: places.row.size(), col: places.col.size() }
+        TypedMatrix { data, row: places.row.size(), col: places.col.size() }
     }
 
     fn mask<'a>(&self, io: &Io<'a>, index: usize, matrix: usize, first: usize) -> Option<Mask<'a>> {

@@ -272,7 +272,7 @@ impl MatmulStep {
         let [lane_stride, depth_stride] = operand_strides(side, strides);
         let (width, distinct) = ([1, tile_size(self.isa).cols][side], shape.distinct(side));
         let matrix = |&start: &usize| {
-            let layout = Layout::StridedMatrix { lane_stride, depth_stride };
+            let layout = Layout::Strided { lane_stride, depth_stride };
             Panels::new(self.isa, weights.skip(start), layout, lanes, shape.k, width)
         };
         let matrices = distinct.starts.iter().map(matrix).collect::<Result<_>>()?;

@@ -362,7 +362,7 @@ impl Network {
         let hidden = sizes.hidden;
         let pack = |recurrent: Weights| -> Result<Vec<Panels>> {
             let gate = |gate: usize| {
-                let layout = Layout::StridedMatrix { lane_stride: hidden, depth_stride: 1 };
+                let layout = Layout::Strided { lane_stride: hidden, depth_stride: 1 };
                 Panels::new(env.isa, recurrent.skip(gate * hidden * hidden), layout, hidden, hidden, width)
             };
             (0..direction.count() * sizes.gates).map(gate).collect()

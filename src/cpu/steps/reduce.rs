@@ -12,7 +12,7 @@ use crate::ops::reduce::{Reduce as ReduceOp, ReduceKind, reduced_axes};
 use crate::shape::{Descriptor, MAX_RANK};
 use half::f16;
 
-/// What an element takes, in multiply-adds: it is widened to float64, and often comes from a cache that is far away.
+/// What an element takes, in multiply-adds: floats are widened to float64, and often come from a cache that is far away.
 const COST: usize = 8;
 
 /// The most outputs of a reduction whose threads share the elements of an output.
@@ -62,8 +62,11 @@ impl ReduceStep {
         let dims: Vec<usize> = input.sizes().iter().map(|&dim| dim as usize).collect();
         let reduced = reduced_axes(dims.len(), op.attributes.axes.as_deref()).expect("the shape rule checked the axes");
         let (nest, parts) = (Nest::new(&dims, &reduced), Parts::new(&dims, &reduced));
-        let sums =
-            input.dtype.is_float() && !matches!(op.kind, ReduceKind::LogSumExp | ReduceKind::Max | ReduceKind::Min);
+        // A part of a product can overflow where the whole is 0; the other kinds that are left out keep no float64.
+        let sums = match op.kind {
+            ReduceKind::Product | ReduceKind::LogSumExp | ReduceKind::Max | ReduceKind::Min => false,
+            _ => input.dtype.is_float(),
+        };
         ReduceStep { kind: op.kind, dtype: input.dtype, nest, parts: parts.filter(|_| sums) }
     }
 
@@ -76,7 +79,7 @@ impl ReduceStep {
             ReduceKind::Max => self.reduce::<T, _>(env, io, Finished::new(Max, |max, _| max)),
             ReduceKind::Mean => self.sum::<T, _>(env, io, Finished::new(Sum, |sum, count| sum / count)),
             ReduceKind::Min => self.reduce::<T, _>(env, io, Finished::new(Min, |min, _| min)),
-            ReduceKind::Product => self.sum::<T, _>(env, io, Finished::new(Product, |product, _| product)),
+            ReduceKind::Product => self.reduce::<T, _>(env, io, Finished::new(Product, |product, _| product)),
             ReduceKind::Sum => self.sum::<T, _>(env, io, Finished::new(Sum, |sum, _| sum)),
             ReduceKind::SumSquare => self.sum::<T, _>(env, io, Finished::new(SumSquares, |sum, _| sum)),
         }
@@ -154,8 +157,10 @@ impl Run for ReduceStep {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::ir::parse;
     use crate::ops::Op;
+    use crate::ops::reduce::ReduceAttributes;
     use crate::testing::{Tolerance, check};
     use proptest::prelude::*;
 
@@ -205,15 +210,28 @@ mod tests {
         for (shape, axes) in [
             (&[1, 112, 30, 33][..], &[1, 2][..]),
             (&[64, 1100], &[0, 1]),
-            (&[1, 12, 100, 3, 40], &[1, 3]),
-            (&[2, 512, 100], &[1]),
-            (&[9001, 8], &[0]),
+            (&[1, 12, 70, 3, 40], &[1, 2, 3]),
+            (&[8, 4, 4096], &[0, 2]),
+            (&[1026, 100], &[0]),
         ] {
-            for name in ["reduceMean", "reduceL1", "reduceL2", "reduceLogSum", "reduceSum", "reduceMax"] {
+            let dims: Vec<usize> = shape.iter().map(|&dim| dim as usize).collect();
+            let reduced: Vec<bool> = (0..dims.len()).map(|axis| axes.contains(&(axis as u32))).collect();
+            assert!(Parts::new(&dims, &reduced).is_some(), "{shape:?}");
+            for name in ["reduceMean", "reduceL1", "reduceL2", "reduceLogSum", "reduceSumSquare", "reduceMax"] {
                 reduce(name, "float32", shape, axes, false);
                 reduce(name, "float16", shape, axes, true);
             }
         }
+    }
+
+    #[test]
+    fn products_have_no_parts_which_could_overflow() {
+        let input = Descriptor::new(DataType::Float32, [8192, 64]);
+        let step = |kind| {
+            let attributes = ReduceAttributes { axes: Some(vec![0]), ..ReduceAttributes::default() };
+            ReduceStep::new(&ReduceOp { kind, attributes }, &input)
+        };
+        assert!(step(ReduceKind::Product).parts.is_none() && step(ReduceKind::Sum).parts.is_some());
     }
 
     proptest! {

@@ -250,7 +250,7 @@ impl DotKernel for RunPanels<'_> {
             let column = first + left;
             let panel = &right.data.bytes()[column * depth..];
             let vectors = (right.columns - column).div_ceil(D::LANES).min(D::VECTORS);
-            let tile = PanelTiles { tiles: &self, panel, column, at: left, count: width.min(count - left) };
+            let tile = PanelTiles { run: &self, panel, column, at: left, count: width.min(count - left) };
             match vectors {
                 1 => tile.rows::<D, 1>(dot),
                 2 => tile.rows::<D, 2>(dot),
@@ -262,7 +262,7 @@ impl DotKernel for RunPanels<'_> {
 
 /// All rows of one panel.
 struct PanelTiles<'a> {
-    tiles: &'a RunPanels<'a>,
+    run: &'a RunPanels<'a>,
     panel: &'a [u8],
     column: usize,
     /// The first column within the output.
@@ -274,8 +274,8 @@ impl PanelTiles<'_> {
     #[inline(always)]
     fn rows<D: Dot, const VECS: usize>(&self, dot: D) {
         let height = D::ROWS[VECS.ilog2() as usize];
-        let rows = self.tiles.product.rows;
-        assert!(self.panel.len() >= self.tiles.product.right.depth.next_multiple_of(4) * VECS * D::LANES);
+        let rows = self.run.product.rows;
+        assert!(self.panel.len() >= self.run.product.right.depth.next_multiple_of(4) * VECS * D::LANES);
         // Tiles of nearly equal height: one that is much lower than the others would take as long as they do.
         let count = rows.div_ceil(height);
         let mut top = 0;
@@ -302,7 +302,7 @@ impl PanelTiles<'_> {
     /// can be read.
     #[inline(always)]
     unsafe fn tile<D: Dot, const HEIGHT: usize, const VECS: usize>(&self, dot: D, top: usize) {
-        let product = self.tiles.product;
+        let product = self.run.product;
         let PanelProduct { left, left_stride, columns, .. } = product;
         let mut start = [dot.splat(0); VECS];
         for (v, start) in start.iter_mut().enumerate() {
@@ -379,7 +379,7 @@ impl PanelTiles<'_> {
         stored: &[[MaybeUninit<D::Sums>; VECS]; HEIGHT],
         to: To,
     ) {
-        let RunPanels { product: PanelProduct { row_sums, columns, .. }, out, out_stride } = self.tiles;
+        let RunPanels { product: PanelProduct { row_sums, columns, .. }, out, out_stride } = self.run;
         // SAFETY: the columns have that many vectors.
         let scales = unsafe { columns.scales::<D, VECS>(dot, self.column) };
         for (row, stored) in (top..).zip(stored) {

@@ -153,7 +153,7 @@ macro_rules! wide512 {
             to: *mut u8,
             count: usize,
         ) {
-            // SAFETY: `self` proves AVX-512 BW; the mask selects only bytes that the caller guarantees can be written.
+            // SAFETY: `self` proves AVX-512 BW; the caller guarantees that `count` bytes can be written, and no more are.
             unsafe {
                 let vector = |v: usize| if v < VECS { sums[v] } else { _mm512_setzero_si512() };
                 let zero = _mm512_set1_epi16(how.zero);
