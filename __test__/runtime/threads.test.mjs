@@ -45,11 +45,15 @@ async function use(options) {
 }
 `;
 
-/** Threads of a process that has one context; as many as `expected` are waited for. */
+/** Threads of a process that has one context, which is needed until they are counted; as many as `expected` are waited for. */
 const threadsOf = (options, env, expected) =>
-  resultOf(`${PROGRAM} await use(${JSON.stringify(options)}); console.log(await countOf(${expected}));`, {
-    env: { WEBNN_NUM_THREADS: '', ...env },
-  });
+  resultOf(
+    `${PROGRAM}
+     const context = await use(${JSON.stringify(options)});
+     console.log(await countOf(${expected}));
+     context.destroy();`,
+    { env: { WEBNN_NUM_THREADS: '', ...env } },
+  );
 
 /** Whether threads can be counted here. */
 const isLinux = process.platform === 'linux';
