@@ -41,7 +41,7 @@ pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
         // Behind float16 sums nothing is rounded until the end; behind others what is float16 is rounded as if it were stored.
         let unrounded = graph.descriptor(outputs[0]).dtype == DataType::Float16;
         let node = &mut graph.nodes[index];
-        let (program, mut operands) = chain.finish(|dtype| unrounded || dtype == DataType::Float32);
+        let (program, mut operands) = chain.finish(unrounded);
         operands.remove(0);
         (node.epilogue, node.outputs) = (Epilogue { program, operands }, outputs);
     }
@@ -149,7 +149,7 @@ pub fn fuse_chains(graph: &mut Graph) {
             if !absorbed.is_empty() {
                 let inner = absorbed.iter().filter_map(|(producer, _)| nodes[*producer].take());
                 inner.for_each(|inner| node.absorb(inner.origins));
-                let (program, operands) = chain.finish(|dtype| dtype == DataType::Float32);
+                let (program, operands) = chain.finish(false);
                 (node.op, node.inputs) = (Operation::Fusion(program.into()), operands.into_iter().map(Some).collect());
             }
         }
@@ -250,9 +250,9 @@ impl Chain {
         self.instructions.truncate(instructions);
     }
 
-    /// The program and its operands. `x * sigmoid(x)` of the types that `contracts` takes, whose sigmoid need not be rounded,
-    /// is one instruction.
-    fn finish(self, contracts: impl Fn(DataType) -> bool) -> (Fused, Vec<ValueId>) {
+    /// The program and its operands. `x * sigmoid(x)` is one instruction, but of float16 only where nothing in between is
+    /// rounded (`unrounded`).
+    fn finish(self, unrounded: bool) -> (Fused, Vec<ValueId>) {
         let inputs = self.inputs.len();
         let register = |operand: ChainOperand| match operand {
             ChainOperand::Outer(index) => index,
@@ -265,7 +265,7 @@ impl Chain {
         });
         let mut program = Fused { inputs, instructions: instructions.collect() };
         for index in (0..program.instructions.len()).rev() {
-            if contracts(program.instructions[index].dtype) {
+            if unrounded || program.instructions[index].dtype == DataType::Float32 {
                 contract_silu(&mut program, index);
             }
         }
@@ -284,8 +284,7 @@ fn contract_silu(program: &mut Fused, index: usize) {
     };
     let Some((gate, x)) = sigmoid_of(b, a).or_else(|| sigmoid_of(a, b)) else { return };
     let result = program.inputs + gate;
-    let reads = program.instructions.iter().flat_map(|instruction| &instruction.operands);
-    if reads.filter(|&&read| read == result).count() != 1 {
+    if program.reads(result) != 1 {
         return;
     }
     let product = &mut program.instructions[index];

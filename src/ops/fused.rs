@@ -49,6 +49,12 @@ impl Fused {
         self.instructions.is_empty()
     }
 
+    /// How often instructions read a register.
+    pub fn reads(&self, register: usize) -> usize {
+        let reads = self.instructions.iter().flat_map(|instruction| &instruction.operands);
+        reads.filter(|&&read| read == register).count()
+    }
+
     /// The names of the operators, in the order in which they run.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.instructions.iter().map(|instruction| instruction.op.name())

@@ -172,7 +172,7 @@ impl StridedCopy {
                 self.transpose_squares(isa, src, from, dst, to, [rows, cols]);
             }
             // Images with three or four colours become pixels.
-            (Plane::Transpose, 3 | 4) if self.rows.dst == cols && self.cols.src > 0 && size_of::<T>() <= 4 => {
+            (Plane::Transpose, 3 | 4) if self.rows.dst == cols && self.cols.src > 0 => {
                 self.interleave(isa, src, from, dst, to, [rows, cols]);
             }
             (Plane::Transpose, _) => self.transpose(src, from, dst, to, rows, cols),
@@ -253,8 +253,8 @@ impl StridedCopy {
         }
     }
 
-    /// As [`transpose`](Self::transpose) for 3 or 4 columns of elements of up to four bytes, which lie in the destination
-    /// without gaps, and a source that is read forwards.
+    /// As [`transpose`](Self::transpose) for 3 or 4 columns that lie in the destination without gaps, and a source that is
+    /// read forwards.
     fn interleave<T: Element>(
         &self,
         isa: Isa,
@@ -267,14 +267,7 @@ impl StridedCopy {
         let planes = std::array::from_fn(|col| &src[from + col.min(cols - 1) * self.cols.src as usize..][..rows]);
         // SAFETY: as in `copy_rows`: the rows have no gaps, so the span is theirs alone.
         let out = unsafe { dst.range(to..to + rows * cols) };
-        // SAFETY: the elements have this size, and all bits are numbers.
-        unsafe {
-            match size_of::<T>() {
-                1 => isa.run(Interleave::<u8>::of(planes, cols, out)),
-                2 => isa.run(Interleave::<u16>::of(planes, cols, out)),
-                _ => isa.run(Interleave::<u32>::of(planes, cols, out)),
-            }
-        }
+        isa.run(Interleave { planes, cols, out });
     }
 
     /// Copies `rows` rows of `cols` elements, where neighbours in a column are neighbours in the source: small
@@ -287,7 +280,7 @@ impl StridedCopy {
                 // Constant sizes let the compiler unroll the whole square and keep it in registers.
                 match ((rows - row).min(SQUARE), (cols - col).min(SQUARE)) {
                     (SQUARE, SQUARE) => self.transpose_tile(src, from, dst, to, SQUARE, SQUARE),
-                    // Images with three or four colours.
+                    // Three or four colours, of images with gaps or mirrored ones where they become pixels.
                     (SQUARE, 3) => self.transpose_tile(src, from, dst, to, SQUARE, 3),
                     (SQUARE, 4) => self.transpose_tile(src, from, dst, to, SQUARE, 4),
                     (3, SQUARE) => self.transpose_tile(src, from, dst, to, 3, SQUARE),
@@ -373,27 +366,13 @@ impl<T: Element> CopyBlocks<'_, T> {
 }
 
 /// `out[i * cols + c] = planes[c][i]` for 3 or 4 planes.
-struct Interleave<'a, U> {
-    planes: [&'a [U]; 4],
+struct Interleave<'a, T> {
+    planes: [&'a [T]; 4],
     cols: usize,
-    out: &'a mut [U],
+    out: &'a mut [T],
 }
 
-impl<'a, U> Interleave<'a, U> {
-    /// The same of elements that are only moved.
-    ///
-    /// # Safety
-    /// `T` has the size of `U`, and its elements can have any bits.
-    unsafe fn of<T>(planes: [&'a [T]; 4], cols: usize, out: &'a mut [T]) -> Self {
-        // SAFETY: as the caller guarantees.
-        let planes = planes.map(|plane| unsafe { std::slice::from_raw_parts(plane.as_ptr().cast(), plane.len()) });
-        // SAFETY: as above.
-        let out = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
-        Interleave { planes, cols, out }
-    }
-}
-
-impl<U: Copy> Kernel for Interleave<'_, U> {
+impl<T: Copy> Kernel for Interleave<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -483,7 +462,6 @@ impl Position {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::schedule::pool::Threads;
     use crate::dtype::Number;
     use crate::shape::elements;
     use crate::testing::Random;
@@ -508,7 +486,11 @@ mod tests {
             let from: Vec<T> = from.iter().map(|&x| T::from_number(Number::Int(x as i128))).collect();
             let mut out = vec![T::from_number(Number::Int(0x7f)); to];
             let blocks = copy.blocks(isa, &from, &mut out);
-            Threads::new(threads).unwrap().split(blocks.count(), 1, 1 << 17, |range| blocks.copy_next(range.len()));
+            std::thread::scope(|scope| {
+                for _ in 0..threads {
+                    scope.spawn(|| (0..blocks.count().div_ceil(threads)).for_each(|_| blocks.copy_next(1)));
+                }
+            });
             out
         }
         // Small numbers, which every storage type holds.

@@ -354,7 +354,7 @@ pub trait Reduction<T: Stored>: Copy + Sync {
 /// No shift.
 const UNSHIFTED: [f64; WIDTH] = [0.0; WIDTH];
 
-/// A fold of integers is the output.
+/// A fold is the output: of integers, or of a part of the floats that make an output.
 #[derive(Clone, Copy)]
 pub struct Folded<F>(PhantomData<F>);
 
@@ -365,16 +365,16 @@ impl<F> Folded<F> {
     }
 }
 
-impl<T: Stored<Lane = T> + Integer, F: Fold<T, Sum = T> + Copy + Sync> Reduction<T> for Folded<F> {
-    type Out = T;
+impl<T: Stored, F: Fold<T::Lane, Sum: Send> + Copy + Sync> Reduction<T> for Folded<F> {
+    type Out = F::Sum;
 
     #[inline(always)]
-    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> T {
+    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> F::Sum {
         nest.fold_run::<S, T, F>(simd, x, start, 0.0)
     }
 
     #[inline(always)]
-    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [T]) {
+    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [F::Sum]) {
         nest.fold_columns::<S, T, F>(simd, x, start, &UNSHIFTED, out);
     }
 }
@@ -394,32 +394,14 @@ impl<F> Finished<F> {
 }
 
 impl<F: Fold<f32, Sum = f64>> Finished<F> {
-    /// The reduction of a part of what makes an output.
-    pub fn of_part(&self) -> Unfinished<F> {
-        Unfinished(PhantomData)
+    /// The fold of some of the elements that make an output.
+    pub fn unfinished(&self) -> Folded<F> {
+        Folded(PhantomData)
     }
 
-    /// The output that is made of `count` elements, for what [`of_part`](Self::of_part) gave for its parts.
+    /// The output for the [folds](Self::unfinished) of all its parts, which have `count` elements together.
     pub fn join<T: Float>(&self, parts: impl Iterator<Item = f64>, count: usize) -> T {
         T::from_f64((self.finish)(parts.fold(F::NONE, F::join), count as f64))
-    }
-}
-
-/// A fold of floats itself.
-#[derive(Clone, Copy)]
-pub struct Unfinished<F>(PhantomData<F>);
-
-impl<T: Float, F: Fold<f32, Sum = f64> + Copy + Sync> Reduction<T> for Unfinished<F> {
-    type Out = f64;
-
-    #[inline(always)]
-    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> f64 {
-        nest.fold_run::<S, T, F>(simd, x, start, 0.0)
-    }
-
-    #[inline(always)]
-    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [f64]) {
-        nest.fold_columns::<S, T, F>(simd, x, start, &UNSHIFTED, out);
     }
 }
 

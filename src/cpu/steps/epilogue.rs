@@ -139,7 +139,7 @@ impl RegisterPart {
         for instruction in &program.instructions {
             let done = registers.done;
             let value = if done == 0 { 0 } else { program.inputs + done - 1 };
-            if !is_read_once(program, value) || !registers.takes(instruction, value, following, &mut takes) {
+            if program.reads(value) != 1 || !registers.takes(instruction, value, following, &mut takes) {
                 break;
             }
             registers.done += 1;
@@ -184,12 +184,6 @@ impl RegisterPart {
             _ => false,
         }
     }
-}
-
-/// Whether one instruction reads a value, once.
-fn is_read_once(program: &Fused, value: usize) -> bool {
-    let reads = program.instructions.iter().flat_map(|instruction| &instruction.operands);
-    reads.filter(|&&read| read == value).count() == 1
 }
 
 /// The program without its first `done` instructions, the result of the last of which is operand 0 now.

@@ -93,7 +93,7 @@ impl ReduceStep {
         let Some(Parts { count, outputs, nest }) = &self.parts else { return self.reduce::<T, _>(env, io, reduction) };
         let (x, sums) = (io.input::<T>(0), &mut io.scratch_f64()[..count * outputs]);
         for_each_chunk(env.threads, sums, 1, nest.grain(), COST * nest.count(), |first, out| {
-            env.isa.run(Reduce { nest, reduction: reduction.of_part(), x, first, out });
+            env.isa.run(Reduce { nest, reduction: reduction.unfinished(), x, first, out });
         });
         for (index, out) in io.output::<T>().iter_mut().enumerate() {
             *out = reduction.join(sums[index..].iter().step_by(*outputs).copied(), self.nest.count());

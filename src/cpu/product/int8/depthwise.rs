@@ -241,8 +241,8 @@ impl Row<'_> {
             assert!(most < table.len());
             let mut weights = filter.as_ptr();
             for quad in taps.as_chunks::<4>().0 {
-                // SAFETY: every tap has a pointer in the table, as was just checked. Behind each pointer are `channels` bytes,
-                // of which `count` are left, or whole blocks.
+                // SAFETY: every tap has a pointer in the table, as was just checked. It points to `channels` bytes, `count` of
+                // them from this block on, or to whole blocks if `FULL`.
                 let bytes = unsafe {
                     [
                         pixel::<D, SIGNED, FULL>(dot, table.get_unchecked(quad[0]).wrapping_add(first), count),

@@ -153,7 +153,7 @@ macro_rules! wide512 {
             to: *mut u8,
             count: usize,
         ) {
-            // SAFETY: `self` proves AVX-512 BW; the caller guarantees that `count` bytes can be written, and no more are.
+            // SAFETY: `self` proves AVX-512 BW; the mask selects only bytes that the caller guarantees can be written.
             unsafe {
                 let vector = |v: usize| if v < VECS { sums[v] } else { _mm512_setzero_si512() };
                 let zero = _mm512_set1_epi16(how.zero);
@@ -172,12 +172,10 @@ macro_rules! wide512 {
                 bytes = _mm512_max_epu8(bytes, _mm512_set1_epi8(how.low as i8));
                 bytes = _mm512_min_epu8(bytes, _mm512_set1_epi8(how.high as i8));
                 bytes = _mm512_xor_si512(bytes, _mm512_set1_epi8(how.flip as i8));
-                // Stores with a mask take longer, above all across cache lines.
-                match VECS {
-                    4 if count >= 64 => _mm512_storeu_si512(to.cast(), bytes),
-                    2 if count >= 32 => _mm256_storeu_si256(to.cast(), _mm512_castsi512_si256(bytes)),
-                    1 if count >= 16 => _mm_storeu_si128(to.cast(), _mm512_castsi512_si128(bytes)),
-                    _ => _mm512_mask_storeu_epi8(to.cast(), first(count), bytes),
+                if VECS == 4 && count >= 64 {
+                    _mm512_storeu_si512(to.cast(), bytes);
+                } else {
+                    _mm512_mask_storeu_epi8(to.cast(), first(count), bytes);
                 }
             }
         }
