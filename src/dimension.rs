@@ -29,6 +29,10 @@ pub struct Dim {
     term: Option<Term>,
 }
 
+/// What a dimension is, see [`Dim::key`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DimKey(i64, Option<Term>);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Operation {
     Free(usize),
@@ -173,6 +177,15 @@ fn with_tape<T>(work: impl FnOnce(&mut Tape) -> T) -> T {
 impl Dim {
     /// The number 0.
     pub const ZERO: Dim = Dim::number(0);
+
+    /// What it is: dimensions with the same key are the same for all sizes. Others may be the same for some, and asking for keys
+    /// decides about nothing.
+    pub fn key(self) -> DimKey {
+        match self.term {
+            Some(term) => DimKey(0, Some(term)),
+            None => DimKey(self.value, None),
+        }
+    }
 
     /// The number 1.
     pub const ONE: Dim = Dim::number(1);

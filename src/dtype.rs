@@ -23,12 +23,16 @@ pub enum DataType {
     Int8,
     /// 8-bit unsigned integer.
     Uint8,
+    /// 4-bit signed integer, of constants only: an extension. Two are in a byte, the first in its low bits.
+    Int4,
+    /// 4-bit unsigned integer, of constants only: an extension. Two are in a byte, the first in its low bits.
+    Uint4,
 }
 
 use DataType::*;
 
 impl DataType {
-    /// Every data type, in the order of the IDL enumeration.
+    /// Every data type of the draft, in the order of the IDL enumeration.
     pub const ALL: [DataType; 8] = [Float32, Float16, Int32, Uint32, Int64, Uint64, Int8, Uint8];
 
     /// The name in the IDL enumeration.
@@ -42,21 +46,42 @@ impl DataType {
             Uint64 => "uint64",
             Int8 => "int8",
             Uint8 => "uint8",
+            Int4 => "int4",
+            Uint4 => "uint4",
         }
     }
 
     /// The data type of that name, if there is one.
     pub fn from_name(name: &str) -> Option<DataType> {
-        Self::ALL.into_iter().find(|t| t.name() == name)
+        Self::ALL.into_iter().chain([Int4, Uint4]).find(|t| t.name() == name)
     }
 
-    /// Bytes per element.
-    pub const fn size(self) -> usize {
+    /// Bits per element.
+    pub const fn bits(self) -> usize {
         match self {
-            Int8 | Uint8 => 1,
-            Float16 => 2,
-            Float32 | Int32 | Uint32 => 4,
-            Int64 | Uint64 => 8,
+            Int4 | Uint4 => 4,
+            Int8 | Uint8 => 8,
+            Float16 => 16,
+            Float32 | Int32 | Uint32 => 32,
+            Int64 | Uint64 => 64,
+        }
+    }
+
+    /// Bytes per element, of which a type of 4 bits has none: nothing but packed products reads its elements.
+    pub const fn size(self) -> usize {
+        self.bits() / 8
+    }
+
+    /// Whether two elements share a byte.
+    pub const fn is_nibble(self) -> bool {
+        self.bits() == 4
+    }
+
+    /// Bytes of `elements` elements in a row.
+    pub const fn bytes_of(self, elements: usize) -> usize {
+        match self.is_nibble() {
+            true => elements.div_ceil(2),
+            false => elements * self.size(),
         }
     }
 
@@ -69,6 +94,8 @@ impl DataType {
     pub const fn integer_range(self) -> Option<(i128, i128)> {
         Some(match self {
             Float32 | Float16 => return None,
+            Int4 => (-8, 7),
+            Uint4 => (0, 15),
             Int8 => (i8::MIN as i128, i8::MAX as i128),
             Uint8 => (0, u8::MAX as i128),
             Int32 => (i32::MIN as i128, i32::MAX as i128),
@@ -264,6 +291,9 @@ macro_rules! with_element {
             $crate::dtype::DataType::Uint8 => {
                 type $T = u8;
                 $body
+            }
+            $crate::dtype::DataType::Int4 | $crate::dtype::DataType::Uint4 => {
+                unreachable!("elements of 4 bits are made bytes before anything but a packed product reads them")
             }
         }
     };

@@ -17,6 +17,7 @@ pub mod memory;
 // Test binaries have no Node to link with: nothing would call the exports.
 #[cfg(all(feature = "napi", not(test)))]
 mod napi;
+pub mod nibbles;
 pub mod observe;
 pub mod onnx;
 pub mod ops;

@@ -89,7 +89,7 @@ impl Descriptor {
 
     /// Number of bytes. Only meaningful after [`check`](Self::check).
     pub fn bytes(&self) -> usize {
-        self.elements() * self.dtype.size()
+        self.dtype.bytes_of(self.elements())
     }
 
     /// "Check dimensions" of the draft: at most [`MAX_RANK`] dimensions, each a valid dimension, a number of
@@ -111,7 +111,10 @@ impl Descriptor {
         if !is_dimension(count) {
             return fail(format!("more than the {} elements that are supported", i32::MAX));
         }
-        let bytes = count * self.dtype.size() as u32;
+        let bytes = match self.dtype.is_nibble() {
+            true => count.div_ceil(2u32),
+            false => count * self.dtype.size() as u32,
+        };
         match bytes <= Dim::number(most as i64) {
             true => Ok(()),
             false => fail(format!("{bytes} bytes, above maxTensorByteLength of {most} bytes")),

@@ -1,7 +1,9 @@
 //! The compiler: passes that rewrite a graph, one per file, and the memory plan. Nothing here knows a backend.
 
 pub mod affine;
+mod block_product;
 mod blocks;
+mod duplicates;
 pub mod fold;
 pub mod fuse;
 pub mod layout;
@@ -12,13 +14,17 @@ pub mod quantized;
 pub mod simplify;
 mod target;
 pub mod transposed;
+mod unpack;
 pub mod views;
 
 pub use target::{Evaluate, Granularity, Passes, Reads, Target};
 
 use crate::error::Result;
 use crate::ir::Graph;
+#[cfg(test)]
+pub use block_product::fuse_block_products;
 use std::collections::HashSet;
+pub use unpack::unpack;
 
 /// Runs those of `passes` on `graph` that `target` has kernels for, and gives them.
 ///
@@ -36,7 +42,17 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
         transposed::transpose_in_products(graph);
         check(graph);
     }
+    if passes.weights {
+        block_product::fuse_block_products(graph);
+        check(graph);
+    }
+    unpack(graph)?;
+    check(graph);
     tidy(graph, target, passes, evaluate)?;
+    if passes.simplify {
+        duplicates::merge_duplicates(graph);
+        check(graph);
+    }
     if passes.patterns {
         for fuse in [patterns::fuse_gelu, patterns::fuse_normalizations, patterns::fuse_attention] {
             fuse(graph);

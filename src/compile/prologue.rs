@@ -206,8 +206,7 @@ fn nibbles(graph: &mut Graph, id: ValueId, packed: &mut HashMap<ValueId, Option<
     let found = match all.iter().all(|&byte| fits(byte)) {
         false => None,
         true => {
-            let pairs = all.chunks(2).map(|pair| pair[0] & 15 | pair.get(1).map_or(0, |high| high << 4));
-            let bytes: Vec<u8> = pairs.collect();
+            let bytes = crate::nibbles::packed(all);
             Some(graph.add_constant(Descriptor::new(dtype, [bytes.len() as u32]), &bytes)?)
         }
     };

@@ -90,6 +90,8 @@ passes! {
     layout,
     /// Makes products of quantized tensors operators on integers.
     quantized,
+    /// Makes products with weights of 4 or 8 bits operators that read these as they are.
+    weights,
     /// Makes element-wise operators the epilogue of the product that they follow.
     epilogues,
     /// Makes chains of element-wise operators one.

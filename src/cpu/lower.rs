@@ -1,8 +1,10 @@
 //! Lowering: one arm per operator family turns a node into a step.
 
+use super::product::blocks::{self, BlockPanels};
 use super::step::Step;
 use super::steps::arg_min_max::ArgMinMaxStep;
 use super::steps::attention::AttentionStep;
+use super::steps::block_product::BlockProductStep;
 use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
@@ -26,6 +28,7 @@ use super::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Constant, Epilogue, Graph, Node};
+use crate::ops::block_product::BlockProduct;
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
 use crate::ops::quantized::Quantized;
@@ -130,11 +133,12 @@ pub fn resize(step: &mut Step, graph: &Graph, node: &Node, env: &Env, winograd: 
         (Step::Dense(step), Api(op)) => {
             let shape = dense_shape(op, &l).expect("a product or convolution");
             let constants = [0, 1].map(|index| l.constant(index).is_some());
-            with_following(&mut l, |l, following| step.resize(shape, constants, l.winograd, following))
+            with_following(&mut l, 2, |l, following| step.resize(shape, constants, l.winograd, following))
         }
         (Step::Quantized(step), Operation::Fusion(Fusion::Quantized(op))) => {
             step.resize(op, &l.input(1).sizes(), l.output())
         }
+        (Step::BlockProduct(step), _) => with_following(&mut l, 4, |l, following| step.resize(l.input(0), following)),
         (Step::PackedGather(step), Api(Op::Gather(op))) => step.resize(op, [l.input(0), l.input(1)]),
         (Step::Elementwise(step), Api(Op::Quantize(_))) => {
             quantize::resize(step, [0, 1, 2].map(|index| l.input(index)))
@@ -211,6 +215,7 @@ fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<Step> {
         }
         Fusion::RmsNormalization(op) => LayerNormStep::root_mean_square(op, l.input(0)).into(),
         Fusion::Quantized(op) => lower_quantized(op, l)?,
+        Fusion::BlockProduct(op) => lower_block_product(op, l)?,
     })
 }
 
@@ -226,18 +231,18 @@ fn dense_shape(op: &Op, l: &Lowering) -> Option<DenseShape> {
     })
 }
 
-/// Calls `work` with what follows the product of a node.
-fn with_following<R>(l: &mut Lowering, work: impl FnOnce(&Lowering, &Following) -> R) -> R {
+/// Calls `work` with what follows the product of a node, which adds its operand at `addend`, if that is given.
+fn with_following<R>(l: &mut Lowering, addend: usize, work: impl FnOnce(&Lowering, &Following) -> R) -> R {
     let nothing = Epilogue::default();
     let Epilogue { program, operands } = l.epilogue.take().unwrap_or(&nothing);
-    let addend = l.given(2).map(|_| 2);
+    let addend = l.given(addend).map(|_| addend);
     let operands: Vec<&Descriptor> = operands.iter().map(|&id| l.graph.descriptor(id)).collect();
     work(l, &Following { addend, program, output: l.output(), operands: &operands, first: l.count() })
 }
 
 fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
     let constants = [l.weights(0), l.weights(1)];
-    let step = with_following(l, |l, following| DenseStep::new(&l.env, shape, constants, l.winograd, following))?;
+    let step = with_following(l, 2, |l, following| DenseStep::new(&l.env, shape, constants, l.winograd, following))?;
     l.packed.extend(step.packed_operands());
     Ok(step.into())
 }
@@ -256,6 +261,26 @@ fn lower_quantized(op: &Quantized, l: &mut Lowering) -> Result<Step> {
     };
     (1..ZERO).for_each(|index| l.pack(index, l.given(index).is_some()));
     Ok(QuantizedStep::new(l.env.isa, op, &operands)?.into())
+}
+
+fn lower_block_product(op: &BlockProduct, l: &mut Lowering) -> Result<Step> {
+    const MADE: &str = "the pass takes constants only";
+    let (b, scale) = (l.input(1), l.input(2));
+    let blocks = op.blocks(&b.sizes(), &scale.sizes());
+    let operands = blocks::Operands {
+        numbers: (l.constant(1).expect(MADE), b.dtype),
+        scales: (l.constant(2).expect(MADE), scale.dtype),
+        zeros: l.constant(3).expect(MADE),
+        blocks,
+        by_column: op.b_transpose,
+        one_column: scale.elements() < blocks.columns * blocks.count,
+    };
+    let panels = BlockPanels::new(l.env.isa, l.weights(1).expect(MADE), &operands)?;
+    (1..4).for_each(|index| l.pack(index, true));
+    let step = |l: &Lowering, following: &Following| {
+        BlockProductStep::new(&l.env, l.input(0), panels, op.rounds_rows, following)
+    };
+    Ok(with_following(l, 4, step).into())
 }
 
 fn lower_recurrent<C: Cell>(step: RecurrentStep<C>, l: &mut Lowering) -> Step

@@ -6,13 +6,13 @@ use super::readers::Readers;
 use super::steps::{Env, Run};
 use super::weights::resident;
 use crate::compile::memory::{MemoryPlan, Place, Space};
-use crate::compile::{Granularity, Passes, Reads, Target};
+use crate::compile::{Granularity, Passes, Reads, Target, unpack};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
 use crate::ir::{Filling, Graph, Node, ValueId};
 use crate::memory::{ALIGNMENT, Buffer};
 use crate::observe::{Observer, Unobserved};
-use crate::ops::{Api, Op};
+use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 use std::sync::Arc;
 
@@ -77,6 +77,7 @@ impl Plan {
     /// constant cannot be read.
     pub fn new(mut graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
         let passes = Passes { views: options.share_views, winograd: options.winograd, ..Passes::NONE };
+        unpack(&mut graph)?;
         let origin = Origin::unchanged(&graph, passes);
         Plan::of_optimized(&mut graph, origin, env, options)
     }
@@ -368,7 +369,10 @@ fn enters_pool(graph: &Graph, steps: &[PlannedStep], env: &Env) -> bool {
 /// The CPU, as the compiler sees it.
 pub const TARGET: Target = Target {
     passes: Passes { prologues: false, ..Passes::ALL },
-    takes_epilogue: |op| matches!(op, Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))),
+    takes_epilogue: |op| match op {
+        Api(op) => matches!(op, Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_)),
+        Operation::Fusion(op) => matches!(op, Fusion::BlockProduct(_)),
+    },
     reads: |_, _| Reads::Never,
     granularity: Granularity { block: ALIGNMENT, view: 1 },
 };

@@ -3,6 +3,7 @@
 use super::memory::Io;
 use super::steps::arg_min_max::ArgMinMaxStep;
 use super::steps::attention::AttentionStep;
+use super::steps::block_product::BlockProductStep;
 use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::DenseStep;
@@ -54,6 +55,8 @@ steps! {
     Dense(DenseStep),
     /// Products of quantized tensors.
     Quantized(QuantizedStep),
+    /// Products with weights of 4 or 8 bits.
+    BlockProduct(BlockProductStep),
     /// Attention that the compiler made one operator.
     Attention(AttentionStep),
     /// Pooling.

@@ -37,8 +37,8 @@ impl Dialect {
     pub fn value(self, dtype: DataType) -> &'static str {
         match dtype {
             Float32 | Float16 => "f32",
-            Int32 | Int8 => "i32",
-            Uint32 | Uint8 => "u32",
+            Int32 | Int8 | Int4 => "i32",
+            Uint32 | Uint8 | Uint4 => "u32",
             Int64 => "i64_value",
             Uint64 => "u64_value",
         }
@@ -48,8 +48,8 @@ impl Dialect {
     pub fn suffix(self, dtype: DataType) -> &'static str {
         match dtype {
             Float32 | Float16 => "f32",
-            Int32 | Int8 => "i32",
-            Uint32 | Uint8 => "u32",
+            Int32 | Int8 | Int4 => "i32",
+            Uint32 | Uint8 | Uint4 => "u32",
             Int64 => "i64",
             Uint64 => "u64",
         }
@@ -61,7 +61,7 @@ impl Dialect {
             Float32 => "f32",
             Float16 if self.f16 => "f16",
             Int32 => "i32",
-            Float16 | Int8 | Uint8 | Uint32 => "u32",
+            Float16 | Int8 | Uint8 | Int4 | Uint4 | Uint32 => "u32",
             Int64 => "i64_value",
             Uint64 => "u64_value",
         }
@@ -70,6 +70,7 @@ impl Dialect {
     /// Number of elements in a word.
     pub fn lanes(self, dtype: DataType) -> u32 {
         match dtype {
+            Int4 | Uint4 => 8,
             Int8 | Uint8 => 4,
             Float16 if !self.f16 => 2,
             _ => 1,

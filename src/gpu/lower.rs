@@ -234,7 +234,7 @@ fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<()> {
         Fusion::Fused(program) => copy::elementwise(l, program),
         Fusion::Attention(op) => attention::attention(op, l),
         Fusion::RmsNormalization(op) => normalization::root_mean_square(op, l),
-        Fusion::Quantized(_) => {
+        Fusion::Quantized(_) | Fusion::BlockProduct(_) => {
             let message = format!("{} has no GPU kernel", fusion.rule().name);
             return Err(Error::new(ErrorKind::Operation, message));
         }

@@ -89,6 +89,15 @@ impl Builder {
         Ok(self.graph.add_value(descriptor, Source::Constant(bytes.into())))
     }
 
+    /// A constant that shares the bytes of another one.
+    ///
+    /// # Errors
+    /// A TypeError for a descriptor beyond the limits or another number of bytes.
+    pub fn constant_like(&mut self, descriptor: Descriptor, constant: &Constant) -> Result<OperandId> {
+        check_constant(&descriptor, constant.len(), self.max_tensor_bytes)?;
+        Ok(self.graph.add_value(descriptor, Source::Constant(constant.clone())))
+    }
+
     /// A constant whose bytes are read through `window` when the graph is built; nothing is copied now.
     ///
     /// # Errors

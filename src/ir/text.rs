@@ -14,6 +14,7 @@
 
 use super::{Builder, Epilogue, Graph, OperandId, Source, ValueId};
 use crate::dtype::{DataType, Number};
+use crate::nibbles::packed;
 use crate::ops::attributes::{Attribute, Attributes, parse_number};
 use crate::ops::fused::Fused;
 use crate::ops::{Op, Operation};
@@ -93,15 +94,15 @@ pub fn parse(text: &str) -> Graph {
             "constant" => {
                 let (descriptor, values) = parse_descriptor(rest);
                 let seed = builder.graph_len();
-                let bytes: Vec<u8> = (0..descriptor.elements())
-                    .flat_map(|i| {
-                        let value = match values.is_empty() {
-                            true => pseudo_random(seed, i, descriptor.dtype),
-                            false => values[i % values.len()],
-                        };
-                        value.to_bytes(descriptor.dtype)
-                    })
-                    .collect();
+                let number = |i: usize| match values.is_empty() {
+                    true => pseudo_random(seed, i, descriptor.dtype),
+                    false => values[i % values.len()],
+                };
+                let numbers = (0..descriptor.elements()).map(|i| number(i).cast(descriptor.dtype));
+                let bytes = match descriptor.dtype.is_nibble() {
+                    true => packed(&numbers.map(|number| number.to_f64() as i8 as u8).collect::<Vec<u8>>()),
+                    false => numbers.flat_map(|number| number.to_bytes(descriptor.dtype)).collect(),
+                };
                 vec![builder.constant(descriptor, &bytes).expect("a valid constant")]
             }
             operator => {
@@ -156,6 +157,8 @@ fn pseudo_random(seed: usize, index: usize, dtype: DataType) -> Number {
     match dtype {
         DataType::Float32 | DataType::Float16 => Number::Float((small - 64) as f64 / 32.0),
         DataType::Uint8 | DataType::Uint32 | DataType::Uint64 => Number::Int(small),
+        DataType::Uint4 => Number::Int(small % 16),
+        DataType::Int4 => Number::Int(small % 16 - 8),
         _ => Number::Int(small - 64),
     }
 }

@@ -5,11 +5,13 @@
 mod mapped;
 mod parts;
 mod racing;
+mod rows;
 mod shared;
 
 pub use mapped::{Backing, Mapped, MappedFile};
 pub use parts::{ColumnBlock, SharedMut};
 pub use racing::store;
+pub use rows::{Appended, Rows};
 pub use shared::{MIN_SHARED_BYTES, WeakBuffers, share};
 
 use crate::dtype::{DataType, Element};

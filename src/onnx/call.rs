@@ -534,6 +534,26 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(self.importer.builder.constant(descriptor, bytes)?)
     }
 
+    /// The bytes of the input at `index`, a constant that `what` names, as elements of another type and shape; nothing is
+    /// copied.
+    ///
+    /// # Errors
+    /// If the input is computed, or has another number of bytes.
+    pub fn constant_as(&mut self, index: usize, what: &str, descriptor: Descriptor) -> Step<OperandId> {
+        let Some(Value::Operand(id)) = self.value(index) else {
+            return Err(Refusal(format!("{what} (input {index}) is missing")));
+        };
+        let Some(constant) = self.importer.builder.constant_value(id).cloned() else {
+            let message = format!("{what} (input {index}) is computed from inputs of the model, expected a constant");
+            return Err(Refusal(message).unless(Cut::Value(index)));
+        };
+        let (got, expected) = (constant.len(), descriptor.bytes());
+        if got != expected {
+            return Err(Refusal(format!("{what} (input {index}) has {got} bytes, expected {expected}")));
+        }
+        Ok(self.importer.builder.constant_like(descriptor, &constant)?)
+    }
+
     /// A list of integers as the value of an output: int64, also when it is empty.
     ///
     /// # Errors
@@ -668,6 +688,14 @@ impl<'c, 'm> Call<'c, 'm> {
         let Some(Value::Operand(id)) = self.value(index) else { return Ok(None) };
         let constant = self.importer.builder.constant_value(id);
         Ok(constant.map(|constant| constant.buffer()).transpose()?)
+    }
+
+    /// The bytes of a constant.
+    ///
+    /// # Errors
+    /// If there is no memory for them, or a mapped file cannot be read.
+    pub fn bytes_of(&self, constant: OperandId) -> Step<Arc<Buffer>> {
+        Ok(self.importer.builder.constant_value(constant).expect("a constant").buffer()?)
     }
 
     /// The dimensions of an operand, which `what` names.

@@ -189,6 +189,9 @@ fn visit(dtype: DataType, bytes: &[u8], mut f: impl FnMut(Number)) {
         DataType::Uint64 => chunks(bytes, |b| f(Number::Int(u64::from_le_bytes(b) as i128))),
         DataType::Int8 => chunks(bytes, |b| f(Number::Int(i8::from_le_bytes(b) as i128))),
         DataType::Uint8 => chunks(bytes, |b| f(Number::Int(u8::from_le_bytes(b) as i128))),
+        DataType::Int4 | DataType::Uint4 => {
+            unreachable!("constants of 4 bits are for products, whatever their elements")
+        }
     }
 }
 

@@ -30,6 +30,8 @@ pub fn support_limits_json(max_tensor_bytes: u64) -> String {
 
 /// `MLTensorLimits` as JSON.
 fn tensor_limits(types: &[DataType], (min, max): Ranks) -> String {
-    let types: Vec<String> = types.iter().map(|dtype| format!(r#""{dtype}""#)).collect();
+    // Types of an extension are no members of the enumeration.
+    let types = types.iter().filter(|dtype| DataType::ALL.contains(dtype));
+    let types: Vec<String> = types.map(|dtype| format!(r#""{dtype}""#)).collect();
     format!(r#"{{"dataTypes":[{}],"rankRange":{{"min":{min},"max":{max}}}}}"#, types.join(","))
 }

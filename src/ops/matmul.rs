@@ -89,6 +89,9 @@ crate::attributes! {
         a_transpose "aTranspose": bool = false,
         /// Whether `b` is `[N, K]`.
         b_transpose "bTranspose": bool = false,
+        /// Whether rows of `a` may be rounded to 8-bit integers with a scale for each block of a `b` that is quantized in
+        /// blocks: an extension, which models ask for. The reference does not.
+        rounds_rows "roundsRows": bool = false,
     }
 }
 
@@ -157,7 +160,7 @@ impl Operator for Gemm {
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
-        let GemmAttributes { alpha, beta, a_transpose, b_transpose } = self.attributes;
+        let GemmAttributes { alpha, beta, a_transpose, b_transpose, .. } = self.attributes;
         let (a, b) = (required(inputs, 0).floats(), required(inputs, 1).floats());
         let inner = a.shape()[if a_transpose { 0 } else { 1 }];
         let c = given(inputs, 2).map(|c| c.broadcast(&outputs[0].sizes()));

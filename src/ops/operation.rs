@@ -200,6 +200,8 @@ operators! {
         RmsNormalization(rms_normalization::RmsNormalization),
         /// A product of quantized tensors, which the compiler made of several operators.
         Quantized(quantized::Quantized),
+        /// A product with weights of 4 or 8 bits, which the compiler made of several operators.
+        BlockProduct(block_product::BlockProduct),
     }
 }
 

@@ -30,7 +30,7 @@ impl ApiOperator for Quantize {
         OpRule {
             name: "dequantizeLinear",
             operands: &[
-                operand("input", QUANTIZED, ANY_RANK),
+                operand("input", DEQUANTIZED, ANY_RANK),
                 operand("scale", FLOATS, ANY_RANK),
                 operand("zeroPoint", Types::SameAs("input"), ANY_RANK),
             ],

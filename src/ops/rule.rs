@@ -29,6 +29,9 @@ pub const INDICES: Types = Types::OneOf(&[Int32, Uint32, Int64]);
 /// The types of quantized values.
 pub const QUANTIZED: Types = Types::OneOf(&[Uint8, Int8, Uint32, Int32]);
 
+/// The types of values to dequantize: with those of an extension last.
+pub const DEQUANTIZED: Types = Types::OneOf(&[Uint8, Int8, Uint32, Int32, Uint4, Int4]);
+
 /// Smallest and largest rank.
 pub type Ranks = (usize, usize);
 /// "N" of the draft's tables.

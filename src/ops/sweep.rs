@@ -171,7 +171,8 @@ fn choices(rule: &OpRule) -> Vec<BTreeMap<&'static str, DataType>> {
             Types::OneOf(types) => choices
                 .into_iter()
                 .flat_map(|choice| {
-                    types.iter().map(move |&dtype| {
+                    // Inputs have the types of the draft.
+                    types.iter().filter(|dtype| DataType::ALL.contains(dtype)).map(move |&dtype| {
                         let mut choice = choice.clone();
                         choice.insert(*name, dtype);
                         choice

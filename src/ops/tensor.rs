@@ -1,6 +1,7 @@
 //! Tensors of the oracle: float64 for the floating-point types, 128-bit integers for the integer types.
 
 use crate::dtype::{DataType, Element, Number};
+use crate::nibbles::{packed, unpacked};
 use crate::shape::Descriptor;
 use crate::with_element;
 use half::f16;
@@ -47,7 +48,7 @@ pub fn dims(shape: &[u32]) -> IxDyn {
 
 /// Keeps the lowest bits of `x` and reads them as a value of the integer type `dtype` (two's complement).
 pub fn wrap(dtype: DataType, x: i128) -> i128 {
-    let bits = 8 * dtype.size() as u32;
+    let bits = dtype.bits() as u32;
     let low = x & ((1i128 << bits) - 1);
     match dtype.integer_range() {
         Some((_, max)) if low > max => low - (1i128 << bits),
@@ -93,6 +94,11 @@ impl Tensor {
     /// Reads the little-endian, row-major bytes of a tensor.
     pub fn from_bytes(descriptor: &Descriptor, bytes: &[u8]) -> Tensor {
         assert_eq!(bytes.len(), descriptor.bytes());
+        if descriptor.dtype.is_nibble() {
+            let mut numbers = unpacked(bytes, descriptor.elements(), false).into_iter();
+            let mut next = || numbers.next().expect("as many as elements") as i128;
+            return Tensor::from_fn(descriptor, |_| Number::Int(wrap(descriptor.dtype, next())));
+        }
         let size = descriptor.dtype.size();
         let mut chunks = bytes.chunks_exact(size);
         Tensor::from_fn(descriptor, |_| {
@@ -110,6 +116,9 @@ impl Tensor {
 
     /// The little-endian, row-major bytes; floats are rounded to the nearest value of the data type.
     pub fn to_bytes(&self) -> Vec<u8> {
+        if self.dtype.is_nibble() {
+            return packed(&self.numbers().map(|n| n.to_f64() as i8 as u8).collect::<Vec<u8>>());
+        }
         self.numbers().flat_map(|n| n.to_bytes(self.dtype)).collect()
     }
 

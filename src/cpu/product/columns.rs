@@ -1,5 +1,6 @@
 //! Right operands of products: packed beforehand, or packed panel by panel while the product is computed.
 
+use super::blocks::BlockPanels;
 use super::matrix::{Matrix, StridedMatrix};
 use super::panels::Panels;
 use super::tile::Panel;
@@ -15,6 +16,8 @@ const UNPACKED_TILES: usize = 2;
 pub enum Columns<'a> {
     /// Packed beforehand.
     Panels(&'a Panels),
+    /// Numbers of few bits, which become floats panel by panel.
+    Blocks(&'a BlockPanels),
     /// Packed when they are needed, or read in place.
     Matrix(Matrix<'a>),
 }
@@ -37,6 +40,10 @@ impl Columns<'_> {
             Columns::Panels(panels) => {
                 let next = width * depth.len();
                 Panel { data: panels.extract(isa, cols.start, depth, room), step: width, next }
+            }
+            Columns::Blocks(panels) => {
+                panels.extract(isa, cols.start, depth, room);
+                Panel { data: room, step: width, next: 0 }
             }
             Columns::Matrix(Matrix::Strided(StridedMatrix {
                 data: Floats::F32(data),

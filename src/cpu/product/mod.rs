@@ -1,6 +1,7 @@
 //! Every multiply-add of two operands: matrix products, convolutions, attention and recurrent networks.
 
 pub mod attention;
+pub mod blocks;
 pub mod columns;
 pub mod finish;
 pub mod frame;

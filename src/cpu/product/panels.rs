@@ -26,10 +26,13 @@ const MAX_DEPTH_BLOCK: usize = 256;
 /// Multiply-adds that take as long as packing an element, which comes from memory.
 const COPY_COST: usize = 16;
 
-/// The length of the blocks that `depth` is cut into; the last one may be shorter. Depends on nothing else, so
-/// that every path sums in the same order.
+/// The length of the blocks that `depth` is cut into, a multiple of 8 if there are several; the last one may be shorter. Depends
+/// on nothing else, so that every path sums in the same order.
 pub fn depth_block(depth: usize) -> usize {
-    depth.div_ceil(depth.div_ceil(MAX_DEPTH_BLOCK).max(1)).max(1)
+    match depth {
+        0..=MAX_DEPTH_BLOCK => depth.max(1),
+        _ => depth.div_ceil(depth.div_ceil(MAX_DEPTH_BLOCK)).next_multiple_of(8),
+    }
 }
 
 /// The blocks of `0..depth` in order.
@@ -351,7 +354,7 @@ mod tests {
 
     #[test]
     fn depth_is_cut_into_equal_blocks() {
-        for (depth, wanted) in [(1, 1), (256, 256), (257, 129), (512, 256), (576, 192)] {
+        for (depth, wanted) in [(1, 1), (256, 256), (257, 136), (512, 256), (576, 192)] {
             assert_eq!(depth_block(depth), wanted);
             assert_eq!(depth_blocks(depth).map(|block| block.len()).sum::<usize>(), depth);
         }

@@ -319,6 +319,49 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
+    /// The 8 unsigned numbers of 4 bits in each of `LANES` words of 32 bits at `from`, less `zero`, a whole number up to 255: those
+    /// in the low halves of bytes first. If `SAME`, all lanes of `zero` are the same.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `4 * LANES` bytes.
+    #[inline(always)]
+    unsafe fn nibbles<const SAME: bool>(self, from: *const u8, zero: Self::F32) -> [Self::F32; 8] {
+        let mut numbers = [[0.0; 16]; 8];
+        for lane in 0..Self::LANES {
+            // SAFETY: by the contract.
+            let word = unsafe { from.add(4 * lane).cast::<[u8; 4]>().read() };
+            let (low, high) = numbers.split_at_mut(4);
+            word.iter().zip(low).for_each(|(byte, numbers)| numbers[lane] = (byte & 15) as f32);
+            word.iter().zip(high).for_each(|(byte, numbers)| numbers[lane] = (byte >> 4) as f32);
+        }
+        let less = self.mul(zero, self.splat(-1.0));
+        let mut vectors = [self.splat(0.0); 8];
+        for index in 0..8 {
+            vectors[index] = self.add(self.load(&numbers[index]), less);
+        }
+        vectors
+    }
+
+    /// The 4 unsigned bytes in each of `LANES` words of 32 bits at `from`, less `zero`, a whole number up to 255.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `4 * LANES` bytes.
+    #[inline(always)]
+    unsafe fn bytes(self, from: *const u8, zero: Self::F32) -> [Self::F32; 4] {
+        let mut numbers = [[0.0; 16]; 4];
+        for lane in 0..Self::LANES {
+            // SAFETY: by the contract.
+            let word = unsafe { from.add(4 * lane).cast::<[u8; 4]>().read() };
+            word.iter().zip(&mut numbers).for_each(|(&byte, numbers)| numbers[lane] = byte as f32);
+        }
+        let less = self.mul(zero, self.splat(-1.0));
+        let mut vectors = [self.splat(0.0); 4];
+        for index in 0..4 {
+            vectors[index] = self.add(self.load(&numbers[index]), less);
+        }
+        vectors
+    }
+
     /// `2^(n - 127)` of each lane, where `n`, 0 to 254, is in the low bits of the lane and makes no carry: 0 for 0.
     #[inline(always)]
     fn power_of_two(self, v: Self::F32) -> Self::F32 {
@@ -400,6 +443,29 @@ mod tests {
             let powers: Vec<f32> = (0..n as u32).map(|i| f32::from_bits(0x4b40_0000 + i * 16)).collect();
             let wanted: Vec<f32> = (0..n as i32).map(|i| if i == 0 { 0.0 } else { 2f32.powi(i * 16 - 127) }).collect();
             assert_eq!(lanes(simd.power_of_two(simd.load(&powers))), wanted);
+            let words: Vec<u8> = (0..4 * n).map(|i| (i * 37 + 11) as u8).collect();
+            let less: Vec<f32> = (0..n).map(|i| i as f32 * 9.0).collect();
+            let (each, same) = (simd.load(&less), simd.splat(8.0));
+            // SAFETY: there are `4 * n` bytes.
+            let (nibbles, lifted, bytes) = unsafe {
+                let words = words.as_ptr();
+                (simd.nibbles::<false>(words, each), simd.nibbles::<true>(words, same), simd.bytes(words, each))
+            };
+            for byte in 0..4 {
+                let number = |lane: usize, high: bool| {
+                    let byte = words[4 * lane + byte];
+                    (if high { byte >> 4 } else { byte & 15 }) as f32
+                };
+                for high in [false, true] {
+                    let index = byte + 4 * high as usize;
+                    let each = |lane: usize| number(lane, high) - less[lane];
+                    assert_eq!(lanes(nibbles[index]), (0..n).map(each).collect::<Vec<f32>>());
+                    let same = |lane: usize| number(lane, high) - 8.0;
+                    assert_eq!(lanes(lifted[index]), (0..n).map(same).collect::<Vec<f32>>());
+                }
+                let each = |lane: usize| words[4 * lane + byte] as f32 - less[lane];
+                assert_eq!(lanes(bytes[byte]), (0..n).map(each).collect::<Vec<f32>>());
+            }
             let square: Vec<f32> = (0..n * (n + 3)).map(|i| i as f32).collect();
             let mut turned = vec![-1.0; n * (n + 1)];
             // SAFETY: `n` rows of `n` floats at these distances lie in both.

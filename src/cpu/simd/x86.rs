@@ -167,6 +167,46 @@ unsafe impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn nibbles<const SAME: bool>(self, from: *const u8, zero: __m256) -> [__m256; 8] {
+        // SAFETY: `self` proves AVX2; the caller guarantees that 32 bytes can be read.
+        unsafe {
+            let words = _mm256_loadu_si256(from.cast());
+            let number = |shifted: __m256i| {
+                let number = _mm256_and_si256(shifted, _mm256_set1_epi32(15));
+                _mm256_sub_ps(_mm256_cvtepi32_ps(number), zero)
+            };
+            [
+                number(words),
+                number(_mm256_srli_epi32::<8>(words)),
+                number(_mm256_srli_epi32::<16>(words)),
+                number(_mm256_srli_epi32::<24>(words)),
+                number(_mm256_srli_epi32::<4>(words)),
+                number(_mm256_srli_epi32::<12>(words)),
+                number(_mm256_srli_epi32::<20>(words)),
+                number(_mm256_srli_epi32::<28>(words)),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(self, from: *const u8, zero: __m256) -> [__m256; 4] {
+        // SAFETY: `self` proves AVX2; the caller guarantees that 32 bytes can be read.
+        unsafe {
+            let words = _mm256_loadu_si256(from.cast());
+            let number = |shifted: __m256i| {
+                let number = _mm256_and_si256(shifted, _mm256_set1_epi32(255));
+                _mm256_sub_ps(_mm256_cvtepi32_ps(number), zero)
+            };
+            [
+                number(words),
+                number(_mm256_srli_epi32::<8>(words)),
+                number(_mm256_srli_epi32::<16>(words)),
+                number(_mm256_srli_epi32::<24>(words)),
+            ]
+        }
+    }
+
+    #[inline(always)]
     fn power_of_two(self, v: __m256) -> __m256 {
         // SAFETY: `self` proves AVX2.
         unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_castps_si256(v))) }
@@ -303,6 +343,53 @@ unsafe impl Simd for Avx512 {
         let to = &mut to[..16];
         // SAFETY: `self` proves F16C or AVX-512 F; the slice holds the 16 half floats that are written.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
+    }
+
+    #[inline(always)]
+    unsafe fn nibbles<const SAME: bool>(self, from: *const u8, zero: __m512) -> [__m512; 8] {
+        // SAFETY: `self` proves AVX-512 F; the caller guarantees that 64 bytes can be read.
+        unsafe {
+            let words = _mm512_loadu_si512(from.cast());
+            let all = _mm512_setr_ps(0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12., 13., 14., 15.);
+            let table = if SAME { _mm512_sub_ps(all, zero) } else { all };
+            // Of an index, the lowest 4 bits count.
+            let number = |shifted: __m512i| match SAME {
+                true => _mm512_permutexvar_ps(shifted, table),
+                false => _mm512_sub_ps(_mm512_permutexvar_ps(shifted, table), zero),
+            };
+            [
+                number(words),
+                number(_mm512_srli_epi32::<8>(words)),
+                number(_mm512_srli_epi32::<16>(words)),
+                number(_mm512_srli_epi32::<24>(words)),
+                number(_mm512_srli_epi32::<4>(words)),
+                number(_mm512_srli_epi32::<12>(words)),
+                number(_mm512_srli_epi32::<20>(words)),
+                number(_mm512_srli_epi32::<28>(words)),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(self, from: *const u8, zero: __m512) -> [__m512; 4] {
+        // SAFETY: `self` proves AVX-512 F; the caller guarantees that 64 bytes can be read.
+        unsafe {
+            let words = _mm512_loadu_si512(from.cast());
+            // A byte in the lowest bits of 2^23 is that number more: the difference to `zero` is exact, and takes no conversion.
+            let power = _mm512_set1_epi32(0x4b00_0000);
+            let zero = _mm512_add_ps(zero, _mm512_castsi512_ps(power));
+            let number = |shifted: __m512i| {
+                // (shifted & 255) | power
+                let float = _mm512_ternarylogic_epi32::<0xf8>(power, shifted, _mm512_set1_epi32(255));
+                _mm512_sub_ps(_mm512_castsi512_ps(float), zero)
+            };
+            [
+                number(words),
+                number(_mm512_srli_epi32::<8>(words)),
+                number(_mm512_srli_epi32::<16>(words)),
+                number(_mm512_srli_epi32::<24>(words)),
+            ]
+        }
     }
 
     #[inline(always)]

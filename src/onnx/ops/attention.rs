@@ -12,6 +12,7 @@ use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::pad::Pad;
 use crate::ops::reduce::ReduceKind;
+use crate::shape::broadcast;
 
 /// What goes into attention, each of shape `[batch, heads, sequence, size of a head]`. Keys and values can have fewer
 /// heads than queries, each then shared by as many neighbouring ones.
@@ -70,14 +71,20 @@ pub fn attend(call: &mut Call, heads: Heads, scores: &Scores) -> Step<Attended> 
     if !n.is_multiple_of(shared) {
         return Err(Refusal(format!("{n} heads of queries cannot share {shared} heads of keys")));
     }
-    // Queries that share keys are rows of one matrix: nothing is copied.
-    let rows = n / shared * queries;
-    let full = [batch, n, queries, keys];
-    let q = call.reshape(heads.q, &[batch, shared, rows, size])?;
+    // Queries that share keys have a dimension of their own, along which keys and values are broadcast.
+    let (group, full) = (n / shared, [batch, n, queries, keys]);
+    let grouped = shared != n;
+    let batches = if grouped { vec![batch, shared, group] } else { vec![batch, n] };
+    let split = |sizes: [Dim; 2]| [&batches[..], &sizes].concat();
+    let single = |sizes: [Dim; 2]| match grouped {
+        true => [&[batch, shared, Dim::ONE][..], &sizes].concat(),
+        false => [&[batch, n][..], &sizes].concat(),
+    };
+    let q = call.reshape(heads.q, &split([queries, size]))?;
     let k = call.transpose_last(heads.k)?;
+    let k = call.reshape(k, &single([size, keys]))?;
     let products = call.matmul(q, k)?;
     let products = call.linear(products, scores.scale, 0.0)?;
-    let products = call.reshape(products, &full)?;
     let mut capped = products;
     if scores.softcap > 0.0 {
         let small = call.linear(products, 1.0 / scores.softcap, 0.0)?;
@@ -86,23 +93,43 @@ pub fn attend(call: &mut Call, heads: Heads, scores: &Scores) -> Step<Attended> 
     }
     let mut masked = capped;
     for &bias in &scores.biases {
+        let bias = over_groups(call, bias, [shared, group], &full)?;
         masked = call.add(masked, bias)?;
     }
     if let Some(visible) = all_of(call, &scores.visible)? {
+        let visible = over_groups(call, visible, [shared, group], &full)?;
         let hidden = call.scalar_like(masked, lowest(call.dtype(masked)))?;
         masked = call.select(visible, masked, hidden)?;
     }
-    if call.shape(masked) != full {
-        let got = call.shape(masked);
-        return Err(Refusal(format!("a mask or bias broadcasts the scores to {got:?}, expected {full:?}")));
-    }
-    let probabilities = softmax(call, masked, scores, full)?;
+    let sink = scores.sink.map(|sink| over_groups(call, sink, [shared, group], &full)).transpose()?;
+    let probabilities = softmax(call, masked, (sink, scores.softmax_type), &split([queries, keys]))?;
     let value_type = call.dtype(heads.v);
     let weights = call.cast(probabilities, value_type)?;
-    let weights = call.reshape(weights, &[batch, shared, rows, keys])?;
-    let output = call.matmul(weights, heads.v)?;
+    let v = call.reshape(heads.v, &single([keys, value_size]))?;
+    let output = call.matmul(weights, v)?;
     let output = call.reshape(output, &[batch, n, queries, value_size])?;
+    let stages = [products, capped, masked, probabilities];
+    let mut whole = [products; 4];
+    for (whole, stage) in whole.iter_mut().zip(stages) {
+        *whole = call.reshape(stage, &full)?;
+    }
+    let [products, capped, masked, probabilities] = whole;
     Ok(Attended { output, products, capped, masked, probabilities })
+}
+
+/// A mask that broadcasts to `full`, `[batch, heads, queries, keys]`, with a dimension for queries that share keys: there are
+/// `shared` times `group` heads.
+fn over_groups(call: &mut Call, mask: OperandId, [shared, group]: [Dim; 2], full: &[Dim; 4]) -> Step<OperandId> {
+    let shape = call.shape(mask);
+    if broadcast(&shape, full).is_none_or(|shape| shape != full) {
+        return Err(Refusal(format!("a mask or bias of shape {shape:?} does not broadcast to the scores, {full:?}")));
+    }
+    if group == 1 || shape.len() < 3 {
+        return Ok(mask);
+    }
+    let heads = shape.len() - 3;
+    let pair = if shape[heads] == 1 { [Dim::ONE; 2] } else { [shared, group] };
+    call.reshape(mask, &[&shape[..heads], &pair, &shape[heads + 1..]].concat())
 }
 
 fn all_of(call: &mut Call, masks: &[OperandId]) -> Step<Option<OperandId>> {
@@ -116,16 +143,23 @@ fn all_of(call: &mut Call, masks: &[OperandId]) -> Step<Option<OperandId>> {
     Ok(all)
 }
 
-fn softmax(call: &mut Call, x: OperandId, scores: &Scores, [batch, n, queries, keys]: [Dim; 4]) -> Step<OperandId> {
-    let dtype = call.dtype(x);
-    let mut x = call.cast(x, scores.softmax_type.unwrap_or(dtype))?;
-    if let Some(sink) = scores.sink {
+/// The softmax of scores of this shape, beside a score that belongs to no key, in the type that is given.
+fn softmax(
+    call: &mut Call,
+    x: OperandId,
+    (sink, softmax_type): (Option<OperandId>, Option<DataType>),
+    shape: &[Dim],
+) -> Step<OperandId> {
+    let (dtype, last) = (call.dtype(x), shape.len() - 1);
+    let keys = shape[last];
+    let mut x = call.cast(x, softmax_type.unwrap_or(dtype))?;
+    if let Some(sink) = sink {
         let sink = call.cast(sink, call.dtype(x))?;
-        let sink = call.expand(sink, &[batch, n, queries, Dim::number(1)])?;
-        x = call.concat(&[x, sink], 3)?;
+        let sink = call.expand(sink, &[&shape[..last], &[Dim::ONE]].concat())?;
+        x = call.concat(&[x, sink], last as u32)?;
     }
-    let probabilities = call.softmax(x, 3)?;
-    let probabilities = call.slice_axis(probabilities, 3, 0u32, keys)?;
+    let probabilities = call.softmax(x, last as u32)?;
+    let probabilities = call.slice_axis(probabilities, last, 0u32, keys)?;
     call.cast(probabilities, dtype)
 }
 
@@ -440,7 +474,7 @@ mod tests {
             .output("y")
             .output("pk")
             .text(23);
-        assert!(text.contains("newShape=[1, 2, 4, 8]"), "{text}");
+        assert!(text.contains("newShape=[1, 2, 1, 3, 8]"), "{text}");
         assert!(text.contains("where") && !text.contains("concat") && !text.contains("expand"), "{text}");
     }
 

@@ -111,6 +111,7 @@ pub fn gemm(call: &mut Call) -> Step<OperandId> {
         beta: call.float_or("beta", 1.0),
         a_transpose: call.int_or("transA", 0) != 0,
         b_transpose: call.int_or("transB", 0) != 0,
+        rounds_rows: false,
     };
     if !call.dtype(a).is_float() {
         return integer_gemm(call, [a, b], c, &attributes);
@@ -131,7 +132,7 @@ fn integer_gemm(
     c: Option<OperandId>,
     attributes: &GemmAttributes,
 ) -> Step<OperandId> {
-    let GemmAttributes { alpha, beta, a_transpose, b_transpose } = *attributes;
+    let GemmAttributes { alpha, beta, a_transpose, b_transpose, .. } = *attributes;
     if alpha != 1.0 || (c.is_some() && beta != 1.0) {
         return Err("alpha or beta is not 1, which is not supported for integers".into());
     }

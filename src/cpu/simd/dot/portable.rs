@@ -64,6 +64,25 @@ unsafe impl Dot for PortableDot {
     }
 
     #[inline(always)]
+    fn right_quad(self, quad: u32) -> [i16; 16] {
+        let quad = quad.to_le_bytes();
+        let mut wide = [0; 16];
+        for (i, wide) in wide.iter_mut().enumerate() {
+            *wide = quad[i % 4] as i8 as i16;
+        }
+        wide
+    }
+
+    #[inline(always)]
+    fn nibbles(self, bytes: [u8; 16]) -> [[u8; 16]; 2] {
+        let (mut low, mut high) = ([0; 16], [0; 16]);
+        for i in 0..16 {
+            (low[i], high[i]) = (bytes[i] & 15, bytes[i] >> 4);
+        }
+        [low, high]
+    }
+
+    #[inline(always)]
     fn left(self, bytes: [u8; 16]) -> [i16; 16] {
         bytes.map(|byte| byte as i16)
     }

@@ -87,6 +87,12 @@ pub unsafe trait Dot: Copy + Send + Sync + 'static {
     /// The four bytes of `quad` in every lane, as left factors.
     fn left_quad(self, quad: u32) -> Self::Left;
 
+    /// The four signed bytes of `quad` in every lane, as right factors.
+    fn right_quad(self, quad: u32) -> Self::Right;
+
+    /// The low and the high halves of bytes, as bytes.
+    fn nibbles(self, bytes: Self::Bytes) -> [Self::Bytes; 2];
+
     /// Unsigned bytes as left factors.
     fn left(self, bytes: Self::Bytes) -> Self::Left;
 

@@ -107,6 +107,21 @@ macro_rules! wide512 {
         }
 
         #[inline(always)]
+        fn right_quad(self, quad: u32) -> Self::Right {
+            // SAFETY: `self` proves AVX-512 F.
+            self.right(unsafe { _mm512_set1_epi32(quad as i32) })
+        }
+
+        #[inline(always)]
+        fn nibbles(self, bytes: __m512i) -> [__m512i; 2] {
+            // SAFETY: `self` proves AVX-512 BW.
+            unsafe {
+                let mask = _mm512_set1_epi8(15);
+                [_mm512_and_si512(bytes, mask), _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), mask)]
+            }
+        }
+
+        #[inline(always)]
         fn invert_signs(self, bytes: __m512i) -> __m512i {
             // SAFETY: `self` proves AVX-512 F.
             unsafe { _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)) }
@@ -295,6 +310,21 @@ macro_rules! wide256 {
             unsafe {
                 std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count.min(32));
                 _mm256_loadu_si256(bytes.as_ptr().cast())
+            }
+        }
+
+        #[inline(always)]
+        fn right_quad(self, quad: u32) -> Self::Right {
+            // SAFETY: `self` proves AVX2.
+            self.right(unsafe { _mm256_set1_epi32(quad as i32) })
+        }
+
+        #[inline(always)]
+        fn nibbles(self, bytes: __m256i) -> [__m256i; 2] {
+            // SAFETY: `self` proves AVX2.
+            unsafe {
+                let mask = _mm256_set1_epi8(15);
+                [_mm256_and_si256(bytes, mask), _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), mask)]
             }
         }
 

@@ -3,9 +3,9 @@
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
-use crate::memory::Buffer;
+use crate::nibbles::packed;
 use crate::onnx::call::{Call, Step};
-use crate::onnx::error::{Cut, Refusal};
+use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::onnx::tensor::ElementType;
@@ -13,7 +13,7 @@ use crate::ops::matmul::{Gemm, GemmAttributes};
 use crate::ops::pad::Pad;
 use crate::ops::quantize::Quantize;
 use crate::shape::Descriptor;
-use std::sync::Arc;
+use std::borrow::Cow;
 
 /// The bits of a quantized weight.
 fn bits(call: &Call) -> Step<u32> {
@@ -47,55 +47,68 @@ struct Blocks {
     bits: u32,
 }
 
-fn constant_bytes(call: &Call, index: usize, what: &str, expected: u128) -> Step<Arc<Buffer>> {
-    let bytes = call.constant_bytes(index)?.ok_or_else(|| {
-        Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
-            .unless(Cut::Value(index))
-    })?;
-    match bytes.bytes().len() as u128 == expected {
-        true => Ok(bytes),
-        false => Err(Refusal(format!("{what} (input {index}) has {} bytes, expected {expected}", bytes.bytes().len()))),
+impl Blocks {
+    /// The type of numbers as the graph has them: those of 2 bits are made some of 4.
+    fn dtype(&self) -> DataType {
+        if self.bits == 8 { DataType::Uint8 } else { DataType::Uint4 }
+    }
+
+    /// A constant of these numbers.
+    fn constant(&self, call: &mut Call, shape: [u32; 3], numbers: &[u8]) -> Step<OperandId> {
+        let bytes = if self.bits == 8 { Cow::Borrowed(numbers) } else { Cow::Owned(packed(numbers)) };
+        call.constant_from_bytes(Descriptor::new(self.dtype(), shape), &bytes)
     }
 }
 
 /// The zero points, one per block, of type `uint8`, or of that of the scales.
 fn zero_points(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
-    let shape = [blocks.n, blocks.count, 1];
+    let shape = shape_of_scales(blocks);
     let Some(given) = call.optional(3)? else {
         let middle = vec![1 << (blocks.bits - 1); blocks.n as usize * blocks.count as usize];
-        return call.constant_from_bytes(Descriptor::new(DataType::Uint8, shape), &middle);
+        return blocks.constant(call, shape, &middle);
     };
     if call.dtype(given) != DataType::Uint8 {
         return call.reshape(given, &shape);
     }
     let row = (blocks.count * blocks.bits).div_ceil(8);
-    let packed = constant_bytes(call, 3, "zero_points", blocks.n as u128 * row as u128)?;
+    let packed = call.constant_as(3, "zero_points", Descriptor::new(DataType::Uint8, [blocks.n, row]))?;
+    let packed = call.bytes_of(packed)?;
     let rows = packed.bytes().chunks(row as usize).map(|row| unpacked(row, blocks.bits));
     let numbers: Vec<u8> = rows.flat_map(|row| row.into_iter().take(blocks.count as usize)).collect();
-    call.constant_from_bytes(Descriptor::new(DataType::Uint8, shape), &numbers)
+    blocks.constant(call, shape, &numbers)
 }
 
 /// The weights `[n, k]`.
 fn weights(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
     let Blocks { n, k, size, count, bits } = *blocks;
-    let packed = constant_bytes(call, 1, "B", n as u128 * count as u128 * (size as u128 * bits as u128 / 8))?;
-    let shape = Descriptor::new(DataType::Uint8, [n, count, size]);
+    let shape = [n, count, size];
     let weights = match bits {
-        8 => call.constant_from_bytes(shape, packed.bytes())?,
-        _ => call.constant_from_bytes(shape, &unpacked(packed.bytes(), bits))?,
+        2 => {
+            let given = call.constant_as(1, "B", Descriptor::new(DataType::Uint8, [n, count, size / 4]))?;
+            let given = call.bytes_of(given)?;
+            blocks.constant(call, shape, &unpacked(given.bytes(), bits))?
+        }
+        _ => call.constant_as(1, "B", Descriptor::new(blocks.dtype(), shape))?,
     };
     let scales = call.input(2)?;
     let scales = call.reshape(scales, &[n, count, 1])?;
     let zero_points = zero_points(call, blocks)?;
-    let floats = if call.dtype(zero_points) == DataType::Uint8 {
+    let floats = if call.dtype(zero_points) == blocks.dtype() {
         call.emit(Quantize::DequantizeLinear, &[weights, scales, zero_points])?
     } else {
-        let weights = call.cast(weights, call.dtype(scales))?;
-        let centred = call.sub(weights, zero_points)?;
+        // As (numbers - zero points) * scales: zero points are fractions.
+        let (one, none) = (call.scalar_like(scales, 1.0)?, vec![0; n as usize * count as usize]);
+        let (one, none) = (call.expand(one, &[n, count, 1])?, blocks.constant(call, shape_of_scales(blocks), &none)?);
+        let numbers = call.emit(Quantize::DequantizeLinear, &[weights, one, none])?;
+        let centred = call.sub(numbers, zero_points)?;
         call.mul(centred, scales)?
     };
     let rows = call.reshape(floats, &[n, count * size])?;
     call.slice_axis(rows, 1, 0, k)
+}
+
+fn shape_of_scales(blocks: &Blocks) -> [u32; 3] {
+    [blocks.n, blocks.count, 1]
 }
 
 fn matmul_n_bits(call: &mut Call) -> Outcome {
@@ -118,7 +131,9 @@ fn matmul_n_bits(call: &mut Call) -> Outcome {
     }
     let rows = shape[..shape.len() - 1].iter().copied().product();
     let flat = call.reshape(a, &[rows, Dim::from(k)])?;
-    let attributes = GemmAttributes { b_transpose: true, ..Default::default() };
+    // The least precision that A may be computed with: 4 stands for 8-bit integers.
+    let rounds_rows = call.int_or("accuracy_level", 0) == 4;
+    let attributes = GemmAttributes { b_transpose: true, rounds_rows, ..Default::default() };
     let bias = call.optional(5)?;
     let product = call.emit_all(Gemm { attributes }, vec![Some(flat), Some(b), bias])?[0];
     *shape.last_mut().expect("checked") = n.into();

@@ -211,7 +211,7 @@ fn q_gemm(call: &mut Call) -> Outcome {
         }
     };
     let a_transpose = call.int_or("transA", 0) != 0;
-    let attributes = GemmAttributes { alpha, beta: 1.0, a_transpose, b_transpose };
+    let attributes = GemmAttributes { alpha, beta: 1.0, a_transpose, b_transpose, ..Default::default() };
     let product = call.emit_all(Gemm { attributes }, vec![Some(a), Some(b), c])?[0];
     match call.value(7) {
         None => Ok(vec![Value::Operand(product)]),

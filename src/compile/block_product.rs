@@ -1,0 +1,224 @@
+//! Products with weights that `dequantizeLinear` makes of constants of 4 or 8 bits, block by block along the depth, become one
+//! operator that reads the weights as they are: they are never floats in memory.
+
+use crate::dimension::{Dim, dims};
+use crate::ir::{Graph, Node, Source, ValueId};
+use crate::ops::block_product::{BlockProduct, is_weight_type};
+use crate::ops::quantize::Quantize;
+use crate::ops::slice::Slice;
+use crate::ops::{Api, Fusion, Op, Operation};
+use crate::shape::Descriptor;
+
+/// Blocks of fewer integers have more bytes of scales than floats of their own would save.
+const MIN_BLOCK: i64 = 8;
+
+/// A matrix that `dequantizeLinear` gives.
+struct Weights {
+    /// The integers, scales and zero points.
+    operands: [ValueId; 3],
+    /// The shape of the matrix, and that of its scales.
+    shapes: [[u32; 2]; 2],
+}
+
+/// Makes products with quantized weights [`BlockProduct`]s.
+pub fn fuse_block_products(graph: &mut Graph) {
+    let producers = graph.producers();
+    for index in 0..graph.nodes.len() {
+        let Some((op, bias, weights)) = product(graph, &producers, &graph.nodes[index]) else { continue };
+        let [matrix, scales] = weights.shapes;
+        let [numbers, scale, zero] = weights.operands;
+        let shaped = [(numbers, matrix), (scale, scales), (zero, scales)].map(|(id, shape)| {
+            let value = graph.value(id);
+            let descriptor = Descriptor::new(value.descriptor.dtype, shape);
+            let source = value.source.clone();
+            Some(graph.add_value(descriptor, source))
+        });
+        let node = &mut graph.nodes[index];
+        node.op = Operation::Fusion(Fusion::BlockProduct(op));
+        node.inputs = [node.inputs[0]].into_iter().chain(shaped).chain(bias.map(Some)).collect();
+    }
+    graph.drop_unused();
+}
+
+/// The operator, bias and weights of `node`, if that is a product with quantized weights.
+fn product(
+    graph: &Graph,
+    producers: &[Option<usize>],
+    node: &Node,
+) -> Option<(BlockProduct, Option<ValueId>, Weights)> {
+    let (b_transpose, rounds_rows, bias) = match &node.op {
+        Api(Op::Matmul(_)) => (false, false, None),
+        Api(Op::Gemm(op)) => {
+            let options = &op.attributes;
+            let bias = node.inputs.get(2).copied().flatten();
+            let plain = !options.a_transpose && options.alpha == 1.0 && options.beta == 1.0;
+            let columns = graph.descriptor(node.outputs[0]).shape[1];
+            if !plain || bias.is_some_and(|id| graph.descriptor(id).shape != [columns]) {
+                return None;
+            }
+            (options.b_transpose, options.rounds_rows, bias)
+        }
+        _ => return None,
+    };
+    let depth = *graph.descriptor(node.inputs[0]?).shape.last()?;
+    let weights = weights(graph, producers, node.inputs[1]?, (b_transpose, depth))?;
+    let [matrix, scales] = weights.shapes;
+    let (columns, depth, blocks) = match b_transpose {
+        true => (matrix[0], matrix[1], scales[1]),
+        false => (matrix[1], matrix[0], scales[0]),
+    };
+    let block = i64::from(depth / blocks);
+    let fits = blocks == 1 || block >= MIN_BLOCK && block % MIN_BLOCK == 0;
+    // Those of a quantized left operand are products of integers.
+    let integers = blocks == 1 && is_dequantized(graph, producers, node.inputs[0]?);
+    (columns > 1 && fits && !integers).then_some((BlockProduct { b_transpose, rounds_rows }, bias, weights))
+}
+
+fn is_dequantized(graph: &Graph, producers: &[Option<usize>], id: ValueId) -> bool {
+    let mut node = producers[id.index()].map(|index| &graph.nodes[index]);
+    while let Some(Node { op: Api(Op::Reshape(_) | Op::Transpose(_)), inputs, .. }) = node {
+        node = inputs[0].and_then(|id| producers[id.index()]).map(|index| &graph.nodes[index]);
+    }
+    matches!(node, Some(Node { op: Api(Op::Quantize(Quantize::DequantizeLinear)), .. }))
+}
+
+/// The matrix `id`, past a cut of its depth to `depth` and a reshape that joins blocks.
+fn weights(
+    graph: &Graph,
+    producers: &[Option<usize>],
+    id: ValueId,
+    (b_transpose, depth): (bool, Dim),
+) -> Option<Weights> {
+    let producer = |id: ValueId| producers[id.index()].map(|index| &graph.nodes[index]);
+    let mut node = producer(id)?;
+    if let Api(Op::Slice(slice)) = &node.op {
+        let is_front = b_transpose && is_front(slice, &graph.descriptor(node.inputs[0]?).shape, depth);
+        node = producer(node.inputs[0].filter(|_| is_front)?)?;
+    }
+    let joined = graph.descriptor(node.outputs[0]).shape.clone();
+    let mut is_joined = false;
+    if let Api(Op::Reshape(_)) = node.op {
+        is_joined = true;
+        node = producer(node.inputs[0]?)?;
+    }
+    let Api(Op::Quantize(Quantize::DequantizeLinear)) = node.op else { return None };
+    let &[Some(numbers), Some(scale), Some(zero)] = node.inputs.as_slice() else { return None };
+    if !is_weight_type(graph.descriptor(numbers).dtype) {
+        return None;
+    }
+    let [own, scales] = [numbers, scale].map(|id| graph.descriptor(id).sizes());
+    let (matrix, scales) = match (is_joined, &*own, &*scales) {
+        (false, &[a, b], &[c, d]) => ([a, b], [c, d]),
+        // Columns of blocks, each with a scale.
+        (true, &[columns, blocks, size], &[columns_too, blocks_too, 1])
+            if b_transpose && [columns, blocks] == [columns_too, blocks_too] =>
+        {
+            ([columns, blocks * size], [columns, blocks])
+        }
+        _ => return None,
+    };
+    let columns = if b_transpose { 0 } else { 1 };
+    let is_of_columns = scales[columns] == matrix[columns] || scales[columns] == 1;
+    // Large constants are not reshaped when models are read.
+    let constant = |id: ValueId| {
+        let mut id = id;
+        while let Some(Node { op: Api(Op::Reshape(_)), inputs, .. }) = producer(id) {
+            id = inputs[0]?;
+        }
+        matches!(graph.value(id).source, Source::Constant(_)).then_some(id)
+    };
+    let operands = [constant(numbers)?, constant(scale)?, constant(zero)?];
+    (is_of_columns && joined == dims(&matrix)).then_some(Weights { operands, shapes: [matrix, scales] })
+}
+
+/// Whether `slice` gives the first `depth` columns of a matrix of that shape.
+fn is_front(slice: &Slice, shape: &[Dim], depth: Dim) -> bool {
+    slice.starts.iter().all(|&start| start == 0)
+        && slice.strides.iter().flatten().all(|&stride| stride == 1)
+        && matches!((&slice.sizes[..], shape), (&[rows, columns], &[all, _]) if rows == all && columns == depth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{check_pass, check_pass_changes_nothing};
+
+    #[test]
+    fn weights_in_blocks_stay_as_they_are() {
+        check_pass(
+            fuse_block_products,
+            "%0 = input x float32 [3, 30]
+             %1 = constant uint4 [4, 2, 16]
+             %2 = constant float32 [8]
+             %3 = reshape %2 newShape=[4, 2, 1]
+             %4 = constant uint4 [4, 2, 1]
+             %5 = dequantizeLinear %1 %3 %4
+             %6 = reshape %5 newShape=[4, 32]
+             %7 = slice %6 starts=[0, 0] sizes=[4, 30]
+             %8 = constant float32 [4]
+             %9 = gemm %0 %7 %8 bTranspose=true
+             output y = %9",
+            "%0 = input x float32 [3, 30]
+             %1 = constant uint4 [4, 32]
+             %2 = constant float32 [4, 2]
+             %3 = constant uint4 [4, 2]
+             %4 = constant float32 [4]
+             %5 = blockProduct %0 %1 %2 %3 %4 bTranspose=true
+             output y = %5",
+        );
+    }
+
+    #[test]
+    fn so_do_those_with_a_scale_per_column() {
+        check_pass(
+            fuse_block_products,
+            "%0 = input x float16 [2, 3, 10]
+             %1 = constant int8 [10, 4]
+             %2 = constant float16 [1, 4]
+             %3 = constant int8 [1, 4]
+             %4 = dequantizeLinear %1 %2 %3
+             %5 = matmul %0 %4
+             output y = %5",
+            "%0 = input x float16 [2, 3, 10]
+             %1 = constant int8 [10, 4]
+             %2 = constant float16 [1, 4]
+             %3 = constant int8 [1, 4]
+             %4 = blockProduct %0 %1 %2 %3
+             output y = %4",
+        );
+    }
+
+    #[test]
+    fn other_products_stay() {
+        for (weights, scales) in
+            // Scales for rows of a matrix whose rows are summed over, and blocks that are too small.
+            [("[10, 4]", "[10, 4]"), ("[10, 4]", "[5, 4]"), ("[10, 1]", "[1, 1]"), ("[10, 4]", "[1, 2]")]
+        {
+            check_pass_changes_nothing(
+                fuse_block_products,
+                &format!(
+                    "%0 = input x float32 [2, 10]
+                     %1 = constant uint8 {weights}
+                     %2 = constant float32 {scales}
+                     %3 = constant uint8 {scales}
+                     %4 = dequantizeLinear %1 %2 %3
+                     %5 = matmul %0 %4
+                     output y = %5"
+                ),
+            );
+        }
+        check_pass_changes_nothing(
+            fuse_block_products,
+            "%0 = input x uint8 [2, 10]
+             %1 = constant float32 [1, 1]
+             %2 = constant uint8 [1, 1]
+             %3 = dequantizeLinear %0 %1 %2
+             %4 = constant int8 [10, 4]
+             %5 = constant float32 [1, 4]
+             %6 = constant int8 [1, 4]
+             %7 = dequantizeLinear %4 %5 %6
+             %8 = matmul %3 %7
+             output y = %8",
+        );
+    }
+}

@@ -1,0 +1,291 @@
+//! Products of rows that are rounded to 8-bit integers, with a scale for each block. Their sums within blocks are exact.
+
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
+)]
+
+use super::{BlockPanel, BlockPanels, Zeros};
+use crate::cpu::kernels::float::{Float, Floats};
+use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel, ToBytes};
+use crate::cpu::simd::{Isa, Simd};
+use crate::memory::{bytes_of_mut, elements_mut};
+use crate::with_floats;
+use std::ops::Range;
+
+/// Vectors in a row of a panel.
+const VECTORS: usize = 2;
+
+/// The most rows of a register tile.
+const ROWS: usize = 4;
+
+/// How many bytes early weights are asked for.
+const AHEAD: usize = 4096;
+
+/// Signed bytes of what is rounded.
+const SIGNED: ToBytes = ToBytes { zero: 128, low: 0, high: 255, flip: 0x80 };
+
+/// Rows of signed bytes in the order in which the words of panels have them.
+pub struct RoundedRows<'a> {
+    /// Rows of [`BlockPanels::padded`] bytes, with zeros behind the depth.
+    bytes: &'a mut [u8],
+    /// For each row the scale of each block.
+    scales: &'a mut [f32],
+    /// For each row the sum of the bytes of each block.
+    sums: &'a mut [i32],
+    depth: usize,
+    /// Depths of a block.
+    block: usize,
+}
+
+impl<'a> RoundedRows<'a> {
+    /// The floats of scratch memory that `rows` rows of `depth` elements need, in blocks of `block`.
+    pub fn scratch_len(rows: usize, depth: usize, block: usize) -> usize {
+        rows * (BlockPanels::padded(depth) / 4 + 2 * depth.div_ceil(block))
+    }
+
+    /// Room for `rows` rows in `scratch`.
+    ///
+    /// # Panics
+    /// If `scratch` is shorter than [`scratch_len`](Self::scratch_len).
+    pub fn new(rows: usize, depth: usize, block: usize, scratch: &'a mut [f32]) -> RoundedRows<'a> {
+        let blocks = depth.div_ceil(block);
+        let (bytes, scratch) = scratch.split_at_mut(rows * BlockPanels::padded(depth) / 4);
+        let (scales, scratch) = scratch.split_at_mut(rows * blocks);
+        let sums = elements_mut::<i32>(bytes_of_mut(&mut scratch[..rows * blocks]));
+        RoundedRows { bytes: bytes_of_mut(bytes), scales, sums, depth, block }
+    }
+
+    /// Rounds a row of `depth` floats for weights of `bits` bits: to the nearest multiples of 1/127 of the largest magnitude of
+    /// each block.
+    ///
+    /// # Panics
+    /// If there is no such row, or `from` is shorter.
+    pub fn round(&mut self, isa: Isa, row: usize, from: &[f32], bits: usize) {
+        let (depth, block) = (self.depth, self.block);
+        let (stride, blocks) = (BlockPanels::padded(depth), depth.div_ceil(block));
+        let bytes = &mut self.bytes[row * stride..][..stride];
+        let scales = &mut self.scales[row * blocks..][..blocks];
+        DotLevel::of(isa).run(Round { from: &from[..depth], block, bytes, scales });
+        let sum = |bytes: &[u8]| bytes.iter().map(|&byte| byte as i8 as i32).sum();
+        let sums = self.sums[row * blocks..][..blocks].iter_mut();
+        sums.zip(bytes.chunks(block)).for_each(|(to, bytes)| *to = sum(bytes));
+        if bits == 4 {
+            for eight in bytes.as_chunks_mut::<8>().0 {
+                *eight = nibble_order(u64::from_le_bytes(*eight)).to_le_bytes();
+            }
+        }
+    }
+}
+
+/// Eight bytes in the order of [`NIBBLES`](super::NIBBLES): the even ones first.
+fn nibble_order(bytes: u64) -> u64 {
+    let even = |bytes: u64| {
+        let bytes = bytes & 0x00ff_00ff_00ff_00ff;
+        let bytes = (bytes | bytes >> 8) & 0x0000_ffff_0000_ffff;
+        (bytes | bytes >> 16) & 0xffff_ffff
+    };
+    even(bytes) | even(bytes >> 8) << 32
+}
+
+struct Round<'a> {
+    from: &'a [f32],
+    block: usize,
+    bytes: &'a mut [u8],
+    scales: &'a mut [f32],
+}
+
+impl DotKernel for Round<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<D: Dot>(self, dot: D) {
+        let (simd, lanes) = (dot.float(), D::LANES);
+        let Round { from, block, bytes, scales } = self;
+        bytes[from.len()..].fill(0);
+        for (index, from) in from.chunks(block).enumerate() {
+            let (mut most, mut finite) = (simd.splat(0.0), simd.splat(0.0));
+            for x in from.chunks(lanes) {
+                let x = simd.load_partial(x);
+                most = simd.max(most, simd.max(x, simd.mul(x, simd.splat(-1.0))));
+                // NaN where a factor is NaN or infinite.
+                finite = simd.mul_add(x, simd.splat(0.0), finite);
+            }
+            let mut all = [0.0f32; 16];
+            simd.store(most, &mut all);
+            let most = all[..lanes].iter().fold(0.0f32, |most, &x| most.max(x));
+            let scale = most / 127.0 + simd.sum(finite);
+            scales[index] = scale;
+            let inverse = simd.splat(if scale > 0.0 { 1.0 / scale } else { 0.0 });
+            for (at, x) in from.chunks(lanes).enumerate() {
+                let rounded = dot.round(simd.mul(simd.load_partial(x), inverse));
+                let to = &mut bytes[index * block + at * lanes..][..x.len()];
+                // SAFETY: `to` has as many bytes.
+                unsafe { dot.store_bytes::<1, false>([rounded], SIGNED, to.as_mut_ptr(), x.len()) };
+            }
+        }
+    }
+}
+
+impl BlockPanels {
+    /// The products of the first `count` of `rows` and the columns `cols`, which start at a panel, row by row into `out`.
+    ///
+    /// # Panics
+    /// If `out` or an operand is shorter.
+    pub fn multiply_rounded(&self, isa: Isa, rows: &RoundedRows, count: usize, cols: Range<usize>, out: &mut [f32]) {
+        let stride = cols.len();
+        assert!(out.len() >= count * stride);
+        assert!(rows.block == self.blocks.size() && rows.depth <= self.blocks.depth);
+        let level = DotLevel::of(isa);
+        assert!(level.widths().lanes * VECTORS == self.width);
+        for start in cols.clone().step_by(self.width) {
+            let (panel, first) = (self.panel(start), start - cols.start);
+            let columns = self.width.min(cols.end - start);
+            level.run(RowsTimesPanel { panel, rows, count, out: &mut out[first..], columns, stride });
+        }
+    }
+}
+
+struct RowsTimesPanel<'a> {
+    panel: BlockPanel<'a>,
+    rows: &'a RoundedRows<'a>,
+    count: usize,
+    out: &'a mut [f32],
+    columns: usize,
+    stride: usize,
+}
+
+impl DotKernel for RowsTimesPanel<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<D: Dot>(mut self, dot: D) {
+        let scales = self.panel.scales;
+        with_floats!(Floats, scales, scales => match (self.panel.bits, self.panel.zeros) {
+            (4, Zeros::Same(zero)) => self.tiles::<D, _, true, true>(dot, scales, zero, &[]),
+            (4, Zeros::Each(zeros)) => self.tiles::<D, _, true, false>(dot, scales, 0, zeros),
+            (_, Zeros::Same(zero)) => self.tiles::<D, _, false, true>(dot, scales, zero, &[]),
+            (_, Zeros::Each(zeros)) => self.tiles::<D, _, false, false>(dot, scales, 0, zeros),
+        });
+    }
+}
+
+impl RowsTimesPanel<'_> {
+    #[inline(always)]
+    fn tiles<D: Dot, T: Float, const NIBBLE: bool, const SAME: bool>(
+        &mut self,
+        dot: D,
+        scales: &[T],
+        zero: u8,
+        zeros: &[u8],
+    ) {
+        let mut row = 0;
+        while row + ROWS <= self.count {
+            self.tile::<D, T, ROWS, 1, NIBBLE, SAME>(dot, scales, zero, zeros, row);
+            row += ROWS;
+        }
+        // One row has each sum in two parts, so that fewer additions wait for the one before.
+        while row < self.count {
+            self.tile::<D, T, 1, 2, NIBBLE, SAME>(dot, scales, zero, zeros, row);
+            row += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn tile<D: Dot, T: Float, const R: usize, const PARTS: usize, const NIBBLE: bool, const SAME: bool>(
+        &mut self,
+        dot: D,
+        scales: &[T],
+        zero: u8,
+        zeros: &[u8],
+        first: usize,
+    ) {
+        let (simd, panel, rows) = (dot.float(), &self.panel, self.rows);
+        let per_word = if NIBBLE { 8 } else { 4 };
+        let (row_bytes, width) = (VECTORS * D::BYTES, VECTORS * D::LANES);
+        let (depth, block) = (rows.depth, rows.block);
+        let (stride, blocks) = (BlockPanels::padded(depth), depth.div_ceil(block));
+        assert!(panel.words.len() >= depth.div_ceil(per_word) * row_bytes && scales.len() >= blocks * width);
+        assert!(SAME || zeros.len() >= blocks * width);
+        assert!(rows.bytes.len() >= (first + R) * stride && rows.scales.len() >= (first + R) * blocks);
+        assert!(rows.sums.len() >= (first + R) * blocks);
+        let from = rows.bytes[first * stride..].as_ptr();
+        let mut totals = [[simd.splat(0.0); VECTORS]; R];
+        for index in 0..blocks {
+            let mut sums = [[[dot.splat(0); PARTS]; VECTORS]; R];
+            if SAME {
+                for r in 0..R {
+                    let start = dot.splat(-(zero as i32) * rows.sums[(first + r) * blocks + index]);
+                    for v in 0..VECTORS {
+                        sums[r][v][0] = start;
+                    }
+                }
+            }
+            let (start, end) = (index * block, depth.min((index + 1) * block));
+            for word in start / per_word..end.div_ceil(per_word) {
+                // SAFETY: words and rows were checked to be that long: rows have whole words of 8 bytes. Prefetching reads
+                // nothing.
+                unsafe {
+                    let words = panel.words.as_ptr().add(word * row_bytes);
+                    let quad = |r: usize, at: usize| {
+                        from.add(r * stride + word * per_word + 4 * at).cast::<u32>().read_unaligned()
+                    };
+                    for v in 0..VECTORS {
+                        let words = words.add(v * D::BYTES);
+                        simd.prefetch(words.wrapping_add(AHEAD).cast());
+                        let bytes = dot.load(words);
+                        if NIBBLE {
+                            let [low, high] = dot.nibbles(bytes);
+                            let (low, high) = (dot.left(low), dot.left(high));
+                            for r in 0..R {
+                                let [low_row, high_row] = [dot.right_quad(quad(r, 0)), dot.right_quad(quad(r, 1))];
+                                sums[r][v][0] = dot.dot(sums[r][v][0], low, low_row);
+                                sums[r][v][PARTS - 1] = dot.dot(sums[r][v][PARTS - 1], high, high_row);
+                            }
+                        } else {
+                            let left = dot.left(bytes);
+                            for r in 0..R {
+                                let part = if PARTS == 2 { word % 2 } else { 0 };
+                                let row = dot.right_quad(quad(r, 0));
+                                if part == 0 {
+                                    sums[r][v][0] = dot.dot(sums[r][v][0], left, row);
+                                } else {
+                                    sums[r][v][PARTS - 1] = dot.dot(sums[r][v][PARTS - 1], left, row);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            for v in 0..VECTORS {
+                let at = index * width + v * D::LANES;
+                let scale = T::load(simd, &scales[at..]);
+                let mut zero = simd.splat(0.0);
+                if !SAME {
+                    let mut wide = [0.0f32; 16];
+                    for lane in 0..D::LANES {
+                        wide[lane] = zeros[at + lane] as f32;
+                    }
+                    zero = simd.load(&wide);
+                }
+                for r in 0..R {
+                    let own = (first + r) * blocks + index;
+                    let mut sum = dot.to_float(sums[r][v][0]);
+                    if PARTS == 2 {
+                        sum = simd.add(sum, dot.to_float(sums[r][v][PARTS - 1]));
+                    }
+                    if !SAME {
+                        sum = simd.mul_add(zero, simd.splat(-(rows.sums[own] as f32)), sum);
+                    }
+                    let scale = simd.mul(scale, simd.splat(rows.scales[own]));
+                    totals[r][v] = simd.mul_add(sum, scale, totals[r][v]);
+                }
+            }
+        }
+        for r in 0..R {
+            let out = &mut self.out[(first + r) * self.stride..][..self.columns];
+            for v in 0..VECTORS {
+                let at = (v * D::LANES).min(out.len());
+                simd.store_partial(totals[r][v], &mut out[at..]);
+            }
+        }
+    }
+}

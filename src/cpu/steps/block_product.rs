@@ -1,0 +1,375 @@
+//! Products with weights of 4 or 8 bits.
+
+use super::epilogue::{EpilogueStep, Following, is_vector_along};
+use super::{Env, Run};
+use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
+use crate::cpu::memory::Io;
+use crate::cpu::product::blocks::BlockPanels;
+use crate::cpu::product::blocks::dots::RoundedRows;
+use crate::cpu::product::columns::Columns;
+use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
+use crate::cpu::product::frame::{Cutting, Product};
+use crate::cpu::product::matrix::{Matrix, StridedMatrix};
+use crate::cpu::product::rows::Rows;
+use crate::cpu::schedule::partition::Grid;
+use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
+use crate::cpu::simd::Isa;
+use crate::dtype::DataType;
+use crate::memory::Buffer;
+use crate::shape::Descriptor;
+use crate::with_floats;
+use std::sync::Arc;
+
+/// Up to so many rows are multiplied one by one, with weights that are never in memory as floats. With more, it is faster to
+/// write those of a panel to the first-level cache.
+const FEW_ROWS: usize = 2;
+
+/// Multiply-adds of bytes that take as long as one of floats.
+const SPEED: usize = 4;
+
+/// A product with weights of 4 or 8 bits, ready to run, and element-wise operators on its output.
+pub struct BlockProductStep {
+    panels: BlockPanels,
+    /// Rows, columns and depth.
+    size: [usize; 3],
+    /// Whether rows are rounded to 8-bit integers.
+    rounds_rows: bool,
+    dtype: DataType,
+    epilogue: EpilogueStep,
+    isa: Isa,
+    threads: usize,
+    grid: Grid,
+}
+
+impl BlockProductStep {
+    /// The product of rows `a` and `panels`, followed by what `following` tells.
+    pub fn new(env: &Env, a: &Descriptor, panels: BlockPanels, rounds_rows: bool, following: &Following) -> Self {
+        let epilogue = EpilogueStep::new(following, |strides| is_bias(strides, following));
+        let (isa, threads, dtype) = (env.isa, env.threads.count(), a.dtype);
+        let (size, grid) = (sizes(a, &panels), Grid::whole(0, 0));
+        let mut step = BlockProductStep { panels, size, rounds_rows, dtype, epilogue, isa, threads, grid };
+        step.grid = step.cutting().grid(isa, threads);
+        step
+    }
+
+    /// Computes the same product for other rows; `false` if the step has to be made anew.
+    #[must_use]
+    pub fn resize(&mut self, a: &Descriptor, following: &Following) -> bool {
+        self.size = sizes(a, &self.panels);
+        self.grid = self.cutting().grid(self.isa, self.threads);
+        self.epilogue.resize(following, |strides| is_bias(strides, following))
+    }
+
+    fn cutting(&self) -> Cutting {
+        let is_f32 = self.dtype == DataType::Float32;
+        Cutting {
+            batches: 1,
+            size: self.size,
+            copies_rows: !is_f32 || self.is_row_by_row(),
+            packs_columns: true,
+            rereads: !is_f32 || self.is_row_by_row() || self.epilogue.finishes(),
+        }
+    }
+
+    /// Whether rows are widened or rounded, and multiplied without a register tile of floats.
+    fn is_row_by_row(&self) -> bool {
+        self.rounds_rows || self.size[0] <= FEW_ROWS
+    }
+
+    /// The floats that a thread needs for a tile.
+    fn slot(&self) -> usize {
+        let ([rows, cols], depth) = (self.grid.largest(), self.size[2]);
+        let own = match self.is_row_by_row() {
+            false => self.cutting().scratch_len(self.isa, &self.grid),
+            true => {
+                let block = self.panels.blocks().size();
+                let rounded = if self.rounds_rows { RoundedRows::scratch_len(rows, depth, block) } else { 0 };
+                BlockPanels::padded(depth) + rows * cols + rounded
+            }
+        };
+        own.next_multiple_of(16)
+    }
+
+    fn run_to<T: Float>(
+        &self,
+        env: &Env,
+        a: Floats,
+        bias: Option<Floats>,
+        tail: Tail,
+        out: &mut [T],
+        scratch: &mut [f32],
+    ) {
+        let [rows, cols, depth] = self.size;
+        let matrices = Matrices { batches: 1, batch_stride: rows * cols, rows, row_stride: cols, cols };
+        let work = rows * cols * depth / if self.rounds_rows { SPEED } else { 1 };
+        let addend = bias.map(|data| Addend { data, row_stride: 0, col_stride: 1, beta: 1.0 });
+        let epilogue = ProductEpilogue { alpha: 1.0, addend, tail };
+        Tiles::new(out, matrices, self.grid).share(env.threads, work, scratch, |tile, scratch| {
+            if self.is_row_by_row() {
+                return self.row_by_row(a, tile, &epilogue, scratch);
+            }
+            let rows = StridedMatrix { data: a, lane_stride: depth, depth_stride: 1 };
+            let (rows, columns) = (Rows::Matrix(Matrix::Strided(rows)), Columns::Blocks(&self.panels));
+            Product { isa: self.isa, depth, rows, columns }.compute(tile, &epilogue, scratch);
+        });
+    }
+
+    fn row_by_row<T: Float>(&self, a: Floats, tile: &mut Tile<T>, epilogue: &ProductEpilogue, scratch: &mut [f32]) {
+        let (isa, depth) = (self.isa, self.size[2]);
+        let (rows, cols) = (tile.rows.clone(), tile.cols.clone());
+        let (row, scratch) = scratch.split_at_mut(BlockPanels::padded(depth));
+        row[depth..].fill(0.0);
+        let (sums, scratch) = scratch.split_at_mut(rows.len() * cols.len());
+        let widen = |index: usize, row: &mut [f32]| {
+            a.after((rows.start + index) * depth).widen(isa, &mut row[..depth]);
+        };
+        if self.rounds_rows {
+            let mut rounded = RoundedRows::new(rows.len(), depth, self.panels.blocks().size(), scratch);
+            for index in 0..rows.len() {
+                widen(index, row);
+                rounded.round(isa, index, row, self.panels.bits());
+            }
+            self.panels.multiply_rounded(isa, &rounded, rows.len(), cols.clone(), sums);
+        } else {
+            for (index, sums) in sums.chunks_exact_mut(cols.len()).enumerate() {
+                widen(index, row);
+                self.panels.multiply_row(isa, row, depth, cols.clone(), sums);
+            }
+        }
+        for (index, sums) in sums.chunks_exact_mut(cols.len()).enumerate() {
+            epilogue.apply(isa, [rows.start + index, cols.start], tile.offset(index), sums);
+            narrow(isa, sums, tile.row(index));
+        }
+    }
+}
+
+impl Run for BlockProductStep {
+    fn kernel(&self) -> &'static str {
+        match (self.rounds_rows, self.is_row_by_row()) {
+            (true, _) => "gemm, rows rounded to 8 bits",
+            (false, true) => "vector, weights in blocks",
+            (false, false) => "gemm, weights in blocks",
+        }
+    }
+
+    fn run(&self, env: &Env, io: &mut Io) {
+        assert!(env.isa == self.isa && env.threads.count() <= self.threads);
+        let (epilogue, threads) = (&self.epilogue, env.threads.count());
+        let a = io.floats(0, self.dtype).expect("the rows are given");
+        let bias = epilogue.addend().and_then(|operand| io.floats(operand, self.dtype));
+        let (out, scratch) = (io.floats_output(self.dtype), io.scratch::<f32>());
+        let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
+        epilogue.with_tail(env.isa, threads, io, self.dtype, registers, |tail| {
+            with_floats!(FloatsMut, out, out => self.run_to(env, a, bias, tail, out, scratch));
+        });
+    }
+
+    fn scratch_bytes(&self, threads: usize) -> usize {
+        (self.slot() * threads + self.epilogue.scratch_len(threads)) * size_of::<f32>()
+    }
+
+    fn packed(&self) -> Vec<&Arc<Buffer>> {
+        vec![self.panels.buffer()]
+    }
+}
+
+/// Rows, columns and depth of the product of rows `a` and `panels`.
+fn sizes(a: &Descriptor, panels: &BlockPanels) -> [usize; 3] {
+    let depth = a.sizes().last().map_or(1, |&size| size as usize);
+    [a.elements() / depth, panels.blocks().columns, depth]
+}
+
+/// Whether an operand that is read with these strides is a number for each column.
+fn is_bias(strides: &[usize], following: &Following) -> bool {
+    is_vector_along(strides.len() - 1, strides, &following.output.sizes())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::compile::fuse_block_products;
+    use crate::dtype::Number;
+    use crate::ir::{Graph, parse};
+    use crate::ops::tensor::Tensor;
+    use crate::testing::{Random, Tolerance, check, check_with};
+    use proptest::prelude::*;
+
+    /// Some hundred terms of up to 4 times 15 times 4.
+    const FLOAT: Tolerance = Tolerance::ulps(8).or_absolute(2e-2);
+    const HALF: Tolerance = Tolerance::ulps(2).or_absolute(2e-2);
+
+    /// `rows` times a matrix of `columns` columns with blocks of `block`, `blocks` of them, of which `depth` rows count.
+    struct Case<'a> {
+        dtype: &'a str,
+        weights: &'a str,
+        rows: u32,
+        columns: u32,
+        block: u32,
+        blocks: u32,
+        depth: u32,
+        /// All zero points; any, if there is none.
+        zero: Option<i32>,
+        rounds: bool,
+        tail: &'a str,
+    }
+
+    const CASE: Case = Case {
+        dtype: "float32",
+        weights: "uint4",
+        rows: 1,
+        columns: 40,
+        block: 16,
+        blocks: 3,
+        depth: 48,
+        zero: Some(8),
+        rounds: false,
+        tail: "%y = identity %p",
+    };
+
+    fn graph(case: &Case) -> Graph {
+        let &Case { dtype, weights, rows, columns, block, blocks, depth, zero, rounds, tail } = case;
+        let (zero, all) = (zero.map_or(String::new(), |zero| zero.to_string()), block * blocks);
+        let graph = parse(&format!(
+            "%x = input x {dtype} [{rows}, {depth}]
+             %w = constant {weights} [{columns}, {blocks}, {block}]
+             %s = constant {dtype} [{columns}, {blocks}, 1] 0.25 0.5 -0.125 1 0.0625
+             %z = constant {weights} [{columns}, {blocks}, 1] {zero}
+             %d = dequantizeLinear %w %s %z
+             %r = reshape %d newShape=[{columns}, {all}]
+             %c = slice %r starts=[0, 0] sizes=[{columns}, {depth}]
+             %p = gemm %x %c bTranspose=true roundsRows={rounds}
+             {tail}
+             output y = %y"
+        ));
+        let mut fused = graph.clone();
+        fuse_block_products(&mut fused);
+        assert!(fused.to_string().contains("blockProduct"), "{fused}");
+        graph
+    }
+
+    fn check_case(case: &Case) {
+        let tolerance = if case.dtype == "float32" { FLOAT } else { HALF };
+        check(&graph(case), tolerance);
+    }
+
+    #[test]
+    fn few_rows_and_many() {
+        for (weights, zero) in [("uint4", 8), ("int4", 0), ("uint8", 128), ("int8", 0), ("int8", -3)] {
+            for zero in [Some(zero), None] {
+                for dtype in ["float32", "float16"] {
+                    for rows in [1, 2, 3, 13] {
+                        check_case(&Case { dtype, weights, rows, zero, ..CASE });
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_at_the_edges() {
+        for weights in ["uint4", "uint8"] {
+            for columns in [2, 31, 32, 33, 70] {
+                for (block, blocks, depth) in
+                    [(16, 1, 16), (16, 4, 50), (32, 2, 63), (128, 3, 300), (64, 10, 640), (7, 1, 7), (20, 1, 19)]
+                {
+                    for rows in [1, 5] {
+                        check_case(&Case { weights, rows, columns, block, blocks, depth, zero: None, ..CASE });
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn matrices_by_depth() {
+        for (weights, scales) in [("int8", "[3, 50]"), ("uint4", "[3, 1]"), ("int4", "[1, 50]"), ("uint8", "[1, 1]")] {
+            for rows in [1, 9] {
+                let graph = parse(&format!(
+                    "%x = input x float32 [2, {rows}, 48]
+                     %w = constant {weights} [48, 50]
+                     %s = constant float32 {scales} 0.25 0.5 -0.125 1 0.0625
+                     %z = constant {weights} {scales}
+                     %d = dequantizeLinear %w %s %z
+                     %p = matmul %x %d
+                     output y = %p"
+                ));
+                check(&graph, FLOAT);
+            }
+        }
+    }
+
+    #[test]
+    fn what_follows_is_applied() {
+        for dtype in ["float32", "float16"] {
+            for rows in [1, 6] {
+                for tail in [
+                    format!("%b = constant {dtype} [40]\n%a = add %p %b\n%y = relu %a"),
+                    format!("%b = input b {dtype} [{rows}, 40]\n%a = add %p %b\n%y = tanh %a"),
+                    "%a = sigmoid %p\n%y = mul %p %a".to_string(),
+                ] {
+                    check_case(&Case { dtype, rows, tail: &tail, ..CASE });
+                    check_rounded(&Case { dtype, rows, tail: &tail, ..CASE });
+                }
+            }
+        }
+    }
+
+    /// Rows whose blocks are multiples of 1/127 of their largest element, so that rounding changes nothing.
+    fn check_rounded(case: &Case) {
+        let graph = graph(&Case { rounds: true, ..*case });
+        let mut random = Random::new(3);
+        let inputs = graph.inputs.iter().map(|(name, id)| {
+            let number = |index: &[usize]| match index.last().map_or(0, |k| k % case.block as usize) {
+                0 => 127.0,
+                _ => (random.next() % 255) as f64 - 127.0,
+            };
+            let mut number = number;
+            let factor = |index: &[usize]| {
+                if index.last().is_some_and(|k| k / case.block as usize % 2 == 1) { 0.25 } else { 0.5 }
+            };
+            let tensor =
+                Tensor::from_fn(graph.descriptor(*id), |index| Number::Float(number(index) * factor(index) / 32.0));
+            (name.clone(), tensor)
+        });
+        let inputs = inputs.collect();
+        let tolerance = if case.dtype == "float32" { FLOAT } else { HALF };
+        check_with(&graph, &inputs, tolerance);
+    }
+
+    #[test]
+    fn rows_are_rounded_block_by_block() {
+        for (weights, zero) in [("uint4", 8), ("int4", 0), ("uint8", 128), ("int8", -3)] {
+            for zero in [Some(zero), None] {
+                for rows in [1, 3, 4, 9] {
+                    for (block, blocks, depth) in [(16, 1, 16), (16, 4, 50), (32, 2, 64), (128, 2, 256), (20, 1, 19)] {
+                        check_rounded(&Case { weights, rows, zero, block, blocks, depth, columns: 37, ..CASE });
+                    }
+                }
+            }
+        }
+        check_rounded(&Case { dtype: "float16", rows: 5, ..CASE });
+    }
+
+    #[test]
+    fn what_is_rounded_is_off_by_half_a_step() {
+        let rounded = graph(&Case { rounds: true, rows: 3, ..CASE });
+        // 48 terms, each off by up to 4 / 127 / 2 times up to 8, but not all in the same direction.
+        check(&rounded, Tolerance::ulps(0).or_absolute(1.5));
+        let zeros = rounded
+            .inputs
+            .iter()
+            .map(|(name, id)| (name.clone(), Tensor::from_fn(rounded.descriptor(*id), |_| Number::Float(0.0))));
+        check_with(&rounded, &zeros.collect(), Tolerance::EXACT);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn random_sizes(rows in 1u32..20, columns in 2u32..100, block in 1u32..6, blocks in 1u32..9, cut in 0u32..8, byte: bool) {
+            let block = block * 8;
+            let weights = if byte { "int8" } else { "uint4" };
+            let case = Case { weights, rows, columns, block, blocks, depth: block * blocks - cut, zero: None, ..CASE };
+            check_case(&case);
+            check_rounded(&case);
+        }
+    }
+}

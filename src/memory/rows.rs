@@ -1,0 +1,188 @@
+//! Memory that grows at its end while others read its beginning: the keys and values of a text that is being generated.
+//!
+//! [`Rows`] are the first bytes of a block. What follows them can be written once, by whoever [appends](Rows::append) first;
+//! rows that others hold stay as they are. Who appends later to the same rows (a fork of the text), or finds no room, gets a
+//! copy in a block of its own.
+
+use super::Buffer;
+use crate::error::Result;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A block, of which the first bytes are in use.
+struct Block {
+    buffer: Buffer,
+    /// Bytes that somebody has, or writes.
+    used: AtomicUsize,
+}
+
+/// The first bytes of a block, which never change. Clones share them.
+#[derive(Clone)]
+pub struct Rows {
+    block: Arc<Block>,
+    len: usize,
+}
+
+/// Rows, of which the last bytes are still to be written, by its owner alone.
+pub struct Appended {
+    block: Arc<Block>,
+    kept: usize,
+    len: usize,
+}
+
+impl Rows {
+    /// Rows of `len` bytes, which `fill` writes: it is given zeros.
+    ///
+    /// # Errors
+    /// An `UnknownError` without memory.
+    pub fn new(len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Rows> {
+        let mut buffer = Buffer::zeroed(with_room(len))?;
+        fill(&mut buffer.bytes_mut()[..len]);
+        Ok(Rows { block: Arc::new(Block { buffer, used: AtomicUsize::new(len) }), len })
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: these bytes were initialized when they became rows, and nobody writes them any more.
+        unsafe { std::slice::from_raw_parts(self.block.buffer.as_ptr(), self.len) }
+    }
+
+    /// These rows with room behind them, `len` bytes together: where they are, or in a copy if somebody else has appended to
+    /// them or there is no room.
+    ///
+    /// # Errors
+    /// An `UnknownError` without memory for the copy.
+    ///
+    /// # Panics
+    /// If `len` is less than there is.
+    pub fn append(&self, len: usize) -> Result<Appended> {
+        assert!(len >= self.len);
+        let used = &self.block.used;
+        let has_room = len <= self.block.buffer.len();
+        if has_room && used.compare_exchange(self.len, len, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return Ok(Appended { block: self.block.clone(), kept: self.len, len });
+        }
+        let mut buffer = Buffer::zeroed(with_room(len))?;
+        buffer.bytes_mut()[..self.len].copy_from_slice(self.bytes());
+        Ok(Appended { block: Arc::new(Block { buffer, used: AtomicUsize::new(len) }), kept: self.len, len })
+    }
+
+    /// Whether `other` are in the same memory.
+    #[cfg(test)]
+    pub fn is_beside(&self, other: &Rows) -> bool {
+        Arc::ptr_eq(&self.block, &other.block)
+    }
+}
+
+impl Appended {
+    /// All bytes: those that were there, then zeros or what was written before something failed.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first byte. Those that were there must not be written; the others are its owner's.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.block.buffer.as_ptr()
+    }
+
+    /// How many bytes were there.
+    pub fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// All of them as rows. Nothing is written any more.
+    pub fn finish(self) -> Rows {
+        Rows { block: self.block.clone(), len: self.len }
+    }
+}
+
+/// The bytes of a block for `len` bytes of rows: half as many more, so that growing copies each byte three times at most.
+fn with_room(len: usize) -> usize {
+    len.saturating_add(len / 2).max(MIN_BLOCK)
+}
+
+/// The fewest bytes of a block.
+const MIN_BLOCK: usize = 1 << 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(bytes: &[u8]) -> Rows {
+        Rows::new(bytes.len(), |to| to.copy_from_slice(bytes)).unwrap()
+    }
+
+    /// `rows` with `more` behind them.
+    fn grown(rows: &Rows, more: &[u8]) -> Rows {
+        let appended = rows.append(rows.len() + more.len()).unwrap();
+        assert_eq!(appended.kept(), rows.len());
+        // SAFETY: the bytes behind those that were kept are those of `appended` alone.
+        unsafe { appended.as_ptr().add(appended.kept()).copy_from_nonoverlapping(more.as_ptr(), more.len()) };
+        appended.finish()
+    }
+
+    #[test]
+    fn rows_grow_in_place_and_forks_are_copied() {
+        let first = rows(&[1, 2, 3]);
+        let second = grown(&first, &[4, 5]);
+        assert!(second.is_beside(&first));
+        let fork = grown(&first, &[6]);
+        assert!(!fork.is_beside(&first));
+        let third = grown(&second, &[7]);
+        assert!(third.is_beside(&first));
+        let other = grown(&fork, &[8, 9]);
+        assert!(other.is_beside(&fork));
+        assert_eq!(first.bytes(), [1, 2, 3]);
+        assert_eq!(second.bytes(), [1, 2, 3, 4, 5]);
+        assert_eq!(third.bytes(), [1, 2, 3, 4, 5, 7]);
+        assert_eq!(fork.bytes(), [1, 2, 3, 6]);
+        assert_eq!(other.bytes(), [1, 2, 3, 6, 8, 9]);
+        assert_eq!(grown(&other, &[]).bytes(), other.bytes());
+    }
+
+    #[test]
+    fn growing_moves_rarely() {
+        let mut all = rows(&[]);
+        let (mut moved, count) = (0, 100_000);
+        for i in 0..count {
+            let next = grown(&all, &[i as u8]);
+            moved += usize::from(!next.is_beside(&all));
+            all = next;
+        }
+        assert!(moved < 12, "{moved} times");
+        assert!(all.bytes().iter().enumerate().all(|(i, &byte)| byte == i as u8) && all.len() == count);
+    }
+
+    #[test]
+    fn threads_that_append_to_the_same_rows_do_not_see_each_other() {
+        let first = rows(&[9; 100]);
+        let grown: Vec<Rows> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8u8)
+                .map(|i| {
+                    let first = &first;
+                    scope.spawn(move || grown(first, &[i; 50]))
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for (i, rows) in grown.iter().enumerate() {
+            assert!(rows.bytes()[..100] == [9; 100] && rows.bytes()[100..] == [i as u8; 50]);
+        }
+        assert_eq!(grown.iter().filter(|rows| rows.is_beside(&first)).count(), 1);
+    }
+}

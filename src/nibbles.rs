@@ -1,0 +1,36 @@
+//! Integers of 4 bits, two to a byte: the first is in the low bits.
+
+/// `numbers`, of which the low 4 bits count, two to a byte. The last byte may be half filled.
+pub fn packed(numbers: &[u8]) -> Vec<u8> {
+    numbers.chunks(2).map(|pair| pair[0] & 15 | pair.get(1).map_or(0, |high| high << 4)).collect()
+}
+
+/// The first `count` integers in `bytes`, each in a byte: from 0 to 15, or from -8 to 7 as two's complement if they are
+/// signed.
+///
+/// # Panics
+/// If there are fewer.
+pub fn unpacked(bytes: &[u8], count: usize, is_signed: bool) -> Vec<u8> {
+    let sign = |nibble: u8| if is_signed { ((nibble << 4) as i8 >> 4) as u8 } else { nibble };
+    let mut numbers = Vec::with_capacity(bytes.len() * 2);
+    numbers.extend(bytes[..count.div_ceil(2)].iter().flat_map(|byte| [sign(byte & 15), sign(byte >> 4)]));
+    numbers.truncate(count);
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        for count in [0, 1, 2, 7, 16] {
+            let numbers: Vec<u8> = (0..count).map(|i| i * 5 % 16).collect();
+            assert_eq!(packed(&numbers).len(), count.div_ceil(2) as usize);
+            assert_eq!(unpacked(&packed(&numbers), count as usize, false), numbers);
+            let signed: Vec<u8> = (0..count).map(|i| (i as i8 * 3 % 8 - 1) as u8).collect();
+            assert_eq!(unpacked(&packed(&signed), count as usize, true), signed);
+        }
+        assert_eq!(packed(&[0xf1, 2, 3]), [0x21, 3]);
+    }
+}
