@@ -92,6 +92,13 @@ impl Descriptor {
         self.dtype.bytes_of(self.elements())
     }
 
+    /// The elements before the dimension `axis`, those along it, and the bytes of what is behind it.
+    pub fn around(&self, axis: usize) -> [usize; 3] {
+        let count = |dims: &[Dim]| dims.iter().map(|dim| dim.size()).product::<usize>();
+        let [outer, inner] = [&self.shape[..axis], &self.shape[axis + 1..]].map(count);
+        [outer, self.shape[axis].size(), inner * self.dtype.size()]
+    }
+
     /// "Check dimensions" of the draft: at most [`MAX_RANK`] dimensions, each a valid dimension, a number of
     /// elements that is a valid dimension, and at most [`MAX_TENSOR_BYTES`] bytes. `what` names the tensor.
     pub fn check(&self, what: &'static str) -> Result<(), Problem> {

@@ -5,7 +5,7 @@
 use super::Granularity;
 use super::blocks::{ArenaBlocks, Lifetime};
 use super::views::{View, view};
-use crate::ir::{Graph, Source, ValueId};
+use crate::ir::{Graph, Growing, Source, ValueId};
 
 /// A memory that is known at dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,11 @@ pub struct Place {
 impl Place {
     /// No bytes.
     pub const NONE: Place = Place { space: Space::Arena, offset: 0, bytes: 0 };
+
+    /// The place without its first bytes.
+    pub fn after(self, bytes: usize) -> Place {
+        Place { offset: self.offset + bytes, bytes: self.bytes - bytes, ..self }
+    }
 
     /// Whether the two share a byte.
     pub fn overlaps(&self, other: &Place) -> bool {
@@ -171,6 +176,10 @@ impl Aliasing {
             outputs: vec![None; count],
             copies: Vec::new(),
         };
+        for Growing { input, output, .. } in &graph.growing {
+            let root = graph.outputs[*output].1.index();
+            aliasing.parents[graph.inputs[*input].1.index()] = Home { root, offset: 0 };
+        }
         if let Some(granularity) = views {
             aliasing.find_views(graph, granularity);
             for id in 0..count {
@@ -224,14 +233,18 @@ impl Aliasing {
                 Some(View::Joined(offsets)) if node.is_plain() => {
                     let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
                     // Each operand must be computed, live in memory of its own, and be needed at one place only once.
+                    let root = node.outputs[0].index();
                     let mut movable = |id: &ValueId| {
-                        matches!(graph.value(*id).source, Source::Node)
-                            && self.parents[id.index()].root == id.index()
-                            && !is_output[id.index()]
-                            && readers[id.index()].replace(index) != Some(index)
+                        let own = &self.parents[id.index()].root;
+                        // A cache is there already.
+                        let is_there = matches!(graph.value(*id).source, Source::Input) && *own == root;
+                        is_there
+                            || matches!(graph.value(*id).source, Source::Node)
+                                && *own == id.index()
+                                && !is_output[id.index()]
+                                && readers[id.index()].replace(index) != Some(index)
                     };
                     if inputs.iter().all(&mut movable) {
-                        let root = node.outputs[0].index();
                         for (input, offset) in inputs.iter().zip(offsets) {
                             self.parents[input.index()] = Home { root, offset };
                         }

@@ -6,6 +6,7 @@ mod blocks;
 mod duplicates;
 pub mod fold;
 pub mod fuse;
+mod growing;
 pub mod layout;
 pub mod memory;
 pub mod patterns;
@@ -17,6 +18,7 @@ pub mod transposed;
 mod unpack;
 pub mod views;
 
+pub use growing::find_growing;
 pub use target::{Evaluate, Granularity, Passes, Reads, Target};
 
 use crate::error::Result;
@@ -32,6 +34,12 @@ pub use unpack::unpack;
 /// An `UnknownError` when there is no memory for folded constants, an `OperationError` when a mapped one cannot be read.
 pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<Passes> {
     let passes = passes.and(target.passes);
+    if passes.growing {
+        growing::grow(graph);
+        check(graph);
+    } else {
+        graph.growing.clear();
+    }
     if passes.prologues {
         // Before products look for transposed constants.
         quantized::sink(graph)?;

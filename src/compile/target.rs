@@ -78,6 +78,8 @@ macro_rules! passes {
 }
 
 passes! {
+    /// Lets caches of sessions grow where they are.
+    growing,
     /// Computes nodes whose operands are constants.
     fold,
     /// Removes what changes nothing.

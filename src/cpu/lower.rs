@@ -161,7 +161,16 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::Concat(op) => {
             let inputs: Vec<Sizes> = l.inputs().map(|input| input.sizes()).collect();
             let inputs: Vec<&[u32]> = inputs.iter().map(|sizes| &**sizes).collect();
-            CopyStep::concat(op, &inputs, output).into()
+            match l.graph.cache_of(l.node.outputs[0]) {
+                None => CopyStep::concat(op, &inputs, output).into(),
+                // The cache is in its place. The step writes what is behind it.
+                Some(cache) => {
+                    l.pack(0, true);
+                    let mut behind = output.clone();
+                    behind.shape[0] = behind.shape[0] - l.graph.descriptor(cache).shape[0];
+                    CopyStep::concat(op, &inputs[1..], &behind).shifted(1).into()
+                }
+            }
         }
         Op::Pad(op) if op.mode == PaddingMode::Constant => CopyStep::pad(op, l.input(0), output).into(),
         Op::Pad(op) => RemapStep::pad(op, l.input(0), output)?.into(),

@@ -3,7 +3,7 @@
 use super::kernels::float::{Floats, FloatsMut};
 use crate::compile::memory::{Place, Space};
 use crate::dtype::{DataType, Element};
-use crate::memory::{Buffer, elements, elements_mut};
+use crate::memory::{Appended, Buffer, elements, elements_mut};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ pub struct Memory<'a, 'b> {
     /// The tensors bound to the inputs.
     pub inputs: &'a [&'a Buffer],
     /// The tensors bound to the outputs.
-    pub outputs: &'a mut [&'b mut Buffer],
+    pub outputs: &'a mut [Bound<'b>],
     /// Constants by value.
     pub constants: &'a [Option<Arc<Buffer>>],
 }
@@ -105,10 +105,35 @@ impl Memory<'_, '_> {
         let buffer = match place.space {
             Space::Arena => &*self.arena,
             Space::Input(index) => self.inputs[index],
-            Space::Output(index) => &*self.outputs[index],
+            Space::Output(index) => match &self.outputs[index] {
+                Bound::Buffer(buffer) => &**buffer,
+                Bound::Appended(appended) => {
+                    assert!(place.offset + place.bytes <= appended.len(), "{place:?} is outside of a cache");
+                    return Region { start: appended.as_ptr().wrapping_add(place.offset), bytes: place.bytes };
+                }
+            },
             Space::Constant(id) => self.constants[id.index()].as_ref().expect("a plan holds what it reads"),
         };
         Region::of(buffer, place)
+    }
+}
+
+/// Where an output goes.
+pub enum Bound<'a> {
+    /// Into a tensor of its own.
+    Buffer(&'a mut Buffer),
+    /// Behind the input that it begins with, see [`Growing`](crate::ir::Growing). No step writes what was there: an input has no
+    /// step.
+    Appended(&'a mut Appended),
+}
+
+impl Bound<'_> {
+    /// Number of bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Bound::Buffer(buffer) => buffer.len(),
+            Bound::Appended(appended) => appended.len(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A compiled graph on the CPU: a flat list of steps, a memory plan and the constants that the steps read.
 
 use super::lower::{Lowered, lower, resize};
-use super::memory::{Memory, Regions, StepPlaces, run_once};
+use super::memory::{Bound, Memory, Regions, StepPlaces, run_once};
 use super::readers::Readers;
 use super::steps::{Env, Run};
 use super::weights::resident;
@@ -9,7 +9,7 @@ use crate::compile::memory::{MemoryPlan, Place, Space};
 use crate::compile::{Granularity, Passes, Reads, Target, unpack};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
-use crate::ir::{Filling, Graph, Node, ValueId};
+use crate::ir::{Filling, Graph, Growing, Node, ValueId};
 use crate::memory::{ALIGNMENT, Buffer};
 use crate::observe::{Observer, Unobserved};
 use crate::ops::{Api, Fusion, Op, Operation};
@@ -62,6 +62,7 @@ pub struct Plan {
     options: PlanOptions,
     inputs: Vec<(String, Descriptor)>,
     outputs: Vec<(String, Descriptor)>,
+    growing: Vec<Growing>,
     regions: Regions,
     /// Whether running it is worth the threads of the pool.
     enters_pool: bool,
@@ -106,6 +107,7 @@ impl Plan {
             constants: vec![None; graph.values.len()].into_boxed_slice(),
             inputs: describe(&graph.inputs),
             outputs: describe(&graph.outputs),
+            growing: graph.growing.clone(),
             regions: Regions::default(),
             enters_pool: false,
             steps,
@@ -209,7 +211,12 @@ impl Plan {
                     };
                     let others = node.epilogue.operands.iter().map(|id| Some(place(id)));
                     let inputs = node.inputs.iter().enumerate().map(input).chain(others);
-                    places.set(inputs, node.outputs.iter().map(place), memory.scratch[index as usize]);
+                    let written = |id: &ValueId| match graph.cache_of(*id) {
+                        None => place(id),
+                        // What is there already is nobody's to write.
+                        Some(cache) => place(id).after(graph.descriptor(cache).bytes()),
+                    };
+                    places.set(inputs, node.outputs.iter().map(written), memory.scratch[index as usize]);
                 }
                 _ => {
                     let (id, output) = copies.next().expect("a step for each copy");
@@ -243,6 +250,11 @@ impl Plan {
         &self.outputs
     }
 
+    /// The outputs that begin with an input, in its memory.
+    pub fn growing(&self) -> &[Growing] {
+        &self.growing
+    }
+
     /// Whether running it is worth the threads of the pool.
     pub fn enters_pool(&self) -> bool {
         self.enters_pool
@@ -274,10 +286,12 @@ impl Plan {
     /// If the number or sizes of the tensors are not those of [`inputs`](Plan::inputs) and
     /// [`outputs`](Plan::outputs).
     pub fn run(&mut self, env: &Env, inputs: &[&Buffer], outputs: &mut [&mut Buffer]) -> Result<()> {
-        self.run_observed(env, inputs, outputs, &mut Unobserved)
+        let mut outputs: Vec<Bound> = outputs.iter_mut().map(|buffer| Bound::Buffer(buffer)).collect();
+        self.run_observed(env, inputs, &mut outputs, &mut Unobserved)
     }
 
-    /// As [`run`](Plan::run), with somebody who is told when steps begin and end.
+    /// As [`run`](Plan::run), with somebody who is told when steps begin and end. Inputs that outputs [begin
+    /// with](Self::growing) are not read: their bytes are those of the outputs.
     ///
     /// # Errors
     /// As [`run`](Plan::run).
@@ -288,12 +302,14 @@ impl Plan {
         &mut self,
         env: &Env,
         inputs: &[&Buffer],
-        outputs: &mut [&mut Buffer],
+        outputs: &mut [Bound],
         observer: &mut impl Observer,
     ) -> Result<()> {
         assert!(inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len());
-        inputs.iter().zip(&self.inputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
-        outputs.iter().zip(&self.outputs).for_each(|(buffer, (_, d))| assert_eq!(buffer.len(), d.bytes()));
+        let grows = |index: usize| self.growing.iter().any(|growing| growing.input == index);
+        let read = inputs.iter().zip(&self.inputs).enumerate().filter(|(index, _)| !grows(*index));
+        read.for_each(|(_, (buffer, (_, d)))| assert_eq!(buffer.len(), d.bytes()));
+        outputs.iter().zip(&self.outputs).for_each(|(bound, (_, d))| assert_eq!(bound.bytes(), d.bytes()));
         env.arena.with(self.memory.arena, |arena| self.run_in(arena, env, inputs, outputs, observer))
     }
 
@@ -302,7 +318,7 @@ impl Plan {
         arena: &mut Buffer,
         env: &Env,
         inputs: &[&Buffer],
-        outputs: &mut [&mut Buffer],
+        outputs: &mut [Bound],
         observer: &mut impl Observer,
     ) {
         observer.begin();
@@ -625,7 +641,9 @@ mod tests {
             let mut outputs = [Buffer::zeroed(40).unwrap(), Buffer::zeroed(40).unwrap()];
             let [y, z] = &mut outputs;
             match watch {
-                Some(watch) => plan.run_observed(&env, &[&x], &mut [y, z], watch).unwrap(),
+                Some(watch) => {
+                    plan.run_observed(&env, &[&x], &mut [Bound::Buffer(y), Bound::Buffer(z)], watch).unwrap()
+                }
                 None => plan.run(&env, &[&x], &mut [y, z]).unwrap(),
             }
             outputs.map(|output| output.bytes().to_vec())

@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 
 /// GPUs, as the compiler sees them. Offsets in buffers are multiples of [`ALIGNMENT`].
 pub const TARGET: Target = Target {
-    passes: Passes { layout: false, quantized: false, weights: false, winograd: false, ..Passes::ALL },
+    passes: Passes { growing: false, layout: false, quantized: false, weights: false, winograd: false, ..Passes::ALL },
     takes_epilogue: |op| matches!(op, Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))),
     reads,
     granularity: Granularity { block: ALIGNMENT, view: ALIGNMENT },

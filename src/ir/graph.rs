@@ -132,6 +132,18 @@ impl Node {
     }
 }
 
+/// An output that begins with an input, in the same memory: whoever runs the graph puts the bytes of the input where those of the
+/// output start. The dimension `axis` of both is outermost in memory, before the others in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growing {
+    /// The place among the inputs of the graph.
+    pub input: usize,
+    /// The place among the outputs.
+    pub output: usize,
+    /// The dimension along which the output is longer.
+    pub axis: usize,
+}
+
 /// A computational graph. Nodes stand in an order in which they can run.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
@@ -143,6 +155,8 @@ pub struct Graph {
     pub inputs: Vec<(String, ValueId)>,
     /// Named outputs.
     pub outputs: Vec<(String, ValueId)>,
+    /// Outputs that take the memory of inputs; none, unless whoever runs the graph asks for it.
+    pub growing: Vec<Growing>,
 }
 
 impl Graph {
@@ -201,6 +215,12 @@ impl Graph {
                 ..Error::at(node.op.rule().name, &node.label, problem)
             })
         })
+    }
+
+    /// The input that the value `id` begins with, if that is an output that takes the memory of one.
+    pub fn cache_of(&self, id: ValueId) -> Option<ValueId> {
+        let growing = self.growing.iter().find(|growing| self.outputs[growing.output].1 == id)?;
+        Some(self.inputs[growing.input].1)
     }
 
     /// For each value, how often nodes read it and outputs of the graph are it.

@@ -28,6 +28,8 @@ pub struct Appended {
     block: Arc<Block>,
     kept: usize,
     len: usize,
+    /// Bytes of memory that were taken for it.
+    fresh: usize,
 }
 
 impl Rows {
@@ -39,6 +41,24 @@ impl Rows {
         let mut buffer = Buffer::zeroed(with_room(len))?;
         fill(&mut buffer.bytes_mut()[..len]);
         Ok(Rows { block: Arc::new(Block { buffer, used: AtomicUsize::new(len) }), len })
+    }
+
+    /// The rows of a dense tensor of the shape `[outer, rows, inner]`, the last in bytes: all of `[rows, outer, inner]`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_dense(bytes: &[u8], sizes: [usize; 3]) -> Result<Rows> {
+        Rows::new(bytes.len(), |to| exchange(bytes, to, sizes))
+    }
+
+    /// The rows as a dense tensor of the shape `[outer, rows, inner]`.
+    ///
+    /// # Errors
+    /// An `UnknownError` without memory.
+    pub fn to_dense(&self, [outer, rows, inner]: [usize; 3]) -> Result<Buffer> {
+        let mut dense = Buffer::zeroed(self.len)?;
+        exchange(self.bytes(), dense.bytes_mut(), [rows, outer, inner]);
+        Ok(dense)
     }
 
     /// Number of bytes.
@@ -70,11 +90,12 @@ impl Rows {
         let used = &self.block.used;
         let has_room = len <= self.block.buffer.len();
         if has_room && used.compare_exchange(self.len, len, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            return Ok(Appended { block: self.block.clone(), kept: self.len, len });
+            return Ok(Appended { block: self.block.clone(), kept: self.len, len, fresh: 0 });
         }
         let mut buffer = Buffer::zeroed(with_room(len))?;
         buffer.bytes_mut()[..self.len].copy_from_slice(self.bytes());
-        Ok(Appended { block: Arc::new(Block { buffer, used: AtomicUsize::new(len) }), kept: self.len, len })
+        let fresh = buffer.len();
+        Ok(Appended { block: Arc::new(Block { buffer, used: AtomicUsize::new(len) }), kept: self.len, len, fresh })
     }
 
     /// Whether `other` are in the same memory.
@@ -100,6 +121,11 @@ impl Appended {
         self.block.buffer.as_ptr()
     }
 
+    /// Bytes of memory that were taken for it: 0 where there was room.
+    pub fn fresh(&self) -> usize {
+        self.fresh
+    }
+
     /// How many bytes were there.
     pub fn kept(&self) -> usize {
         self.kept
@@ -108,6 +134,17 @@ impl Appended {
     /// All of them as rows. Nothing is written any more.
     pub fn finish(self) -> Rows {
         Rows { block: self.block.clone(), len: self.len }
+    }
+}
+
+/// Exchanges the first two dimensions: `to` is `[b, a, inner]` of `from`, `[a, b, inner]` bytes.
+fn exchange(from: &[u8], to: &mut [u8], [a, b, inner]: [usize; 3]) {
+    if inner == 0 {
+        return;
+    }
+    for (index, to) in to.chunks_exact_mut(inner).enumerate() {
+        let at = (index % a * b + index / a) * inner;
+        to.copy_from_slice(&from[at..at + inner]);
     }
 }
 
@@ -153,6 +190,15 @@ mod tests {
         assert_eq!(fork.bytes(), [1, 2, 3, 6]);
         assert_eq!(other.bytes(), [1, 2, 3, 6, 8, 9]);
         assert_eq!(grown(&other, &[]).bytes(), other.bytes());
+    }
+
+    #[test]
+    fn dense_tensors_become_rows_and_back() {
+        let dense: Vec<u8> = (0..2 * 3 * 4).collect();
+        let rows = Rows::of_dense(&dense, [2, 3, 4]).unwrap();
+        assert_eq!(rows.bytes()[..8], [0, 1, 2, 3, 12, 13, 14, 15]);
+        assert_eq!(rows.to_dense([2, 3, 4]).unwrap().bytes(), dense);
+        assert!(Rows::of_dense(&[], [2, 0, 4]).unwrap().to_dense([2, 0, 4]).unwrap().is_empty());
     }
 
     #[test]

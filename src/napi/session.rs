@@ -5,6 +5,7 @@ use super::convert::{data_type_index, from_napi, from_value, invalid_state, thro
 use super::handle::{Handle, Owner, Weight, element_handle, external_of};
 use super::view::View;
 use super::{ContextHandle, GraphHandle, Result, tensor_handle};
+use crate::dimension::numbers;
 use crate::error::{Code, Error, Unsupported};
 use crate::memory::Buffer;
 use crate::onnx::describe::interface;
@@ -15,7 +16,7 @@ use crate::runtime::{Done, Slot, Tensor, panicked, spawn};
 use crate::session::signature::checked_size;
 use crate::session::timing::{Timing, timings_json};
 use crate::session::{
-    Constant, Feed, Offer, Port, Session, SessionOptions, SessionRun, Shapes, Specialization, Target, Value,
+    Cache, Constant, Feed, Offer, Port, Session, SessionOptions, SessionRun, Shapes, Specialization, Target, Value,
 };
 use bytes::Bytes;
 use napi::bindgen_prelude::{Array, Either, External, FromNapiValue, JsObjectValue, ToNapiValue, Uint8Array, Unknown};
@@ -303,33 +304,58 @@ pub fn check_names(session: &External<SessionHandle>, feeds: Vec<String>, fetche
 /// Results of fewer bytes are copied at once: that takes no longer than to make something that holds them.
 const HELD: usize = 1 << 14;
 
+/// The contents of an unread result.
+#[derive(Clone)]
+enum Contents {
+    Bytes(Arc<Buffer>),
+    Cache(Cache),
+}
+
+impl Contents {
+    fn len(&self) -> usize {
+        match self {
+            Contents::Bytes(bytes) => bytes.len(),
+            Contents::Cache(cache) => cache.rows.len(),
+        }
+    }
+}
+
 /// An unread result.
 pub struct HeldValue {
     /// `None` when it was read.
-    bytes: RefCell<Option<Arc<Buffer>>>,
+    contents: RefCell<Option<Contents>>,
     session: Arc<Session>,
     environment: Arc<Environment>,
     weight: Weight,
 }
 
 impl HeldValue {
-    fn new(env: &Env, environment: &Arc<Environment>, session: &Arc<Session>, bytes: Buffer) -> HeldValue {
+    /// `bytes` are what the contents take of memory that nobody else does.
+    fn new(
+        env: &Env,
+        environment: &Arc<Environment>,
+        session: &Arc<Session>,
+        contents: Contents,
+        bytes: usize,
+    ) -> HeldValue {
         // SAFETY: it goes to JavaScript, in an `External`.
-        let weight = unsafe { Weight::new(env, bytes.len()) };
-        let bytes = RefCell::new(Some(Arc::new(bytes)));
-        HeldValue { bytes, session: session.clone(), environment: environment.clone(), weight }
+        let weight = unsafe { Weight::new(env, bytes) };
+        let contents = RefCell::new(Some(contents));
+        HeldValue { contents, session: session.clone(), environment: environment.clone(), weight }
     }
 
     /// # Errors
     /// An InvalidStateError if the result was read.
-    fn bytes(&self) -> Result<Arc<Buffer>> {
-        self.bytes.borrow().clone().ok_or_else(|| invalid_state("the result was read already"))
+    fn contents(&self) -> Result<Contents> {
+        self.contents.borrow().clone().ok_or_else(|| invalid_state("the result was read already"))
     }
 
     /// The bytes go to other runs, as soon as none uses them.
     fn let_go(&self) {
         self.weight.set(0);
-        self.bytes.take().into_iter().for_each(|bytes| self.session.recycle_shared(bytes));
+        if let Some(Contents::Bytes(bytes)) = self.contents.take() {
+            self.session.recycle_shared(bytes);
+        }
     }
 }
 
@@ -342,7 +368,10 @@ impl Drop for HeldValue {
 /// An ArrayBuffer with a copy of a result, which is not held any more; null without memory for it.
 #[napi(catch_unwind)]
 pub fn read_value<'a>(env: &'a Env, held: &External<HeldValue>) -> Result<Unknown<'a>> {
-    let bytes = held.bytes()?;
+    let bytes = match held.contents()? {
+        Contents::Bytes(bytes) => bytes,
+        Contents::Cache(cache) => Arc::new(cache.to_dense().map_err(coded)?),
+    };
     let buffer = held.environment.array_buffer(env, bytes.bytes()).map_err(from_napi)?;
     // SAFETY: the value was made just now, on this thread.
     let buffer = unsafe { Unknown::from_napi_value(env.raw(), buffer) }.map_err(from_napi)?;
@@ -356,7 +385,7 @@ pub fn read_value<'a>(env: &'a Env, held: &External<HeldValue>) -> Result<Unknow
 /// A feed before its data are copied.
 enum Given {
     Data { view: View<'static>, bytes: usize, shape: Option<Vec<u32>> },
-    Held { bytes: Arc<Buffer>, shape: Option<Vec<u32>> },
+    Held { contents: Contents, shape: Option<Vec<u32>> },
     Tensor(Arc<Tensor>),
 }
 
@@ -370,7 +399,7 @@ impl Given {
             _ => Some(checked_sizes(from_value(shape)?, || format!("run: feed {}", name()))?),
         };
         if let Some(held) = external_of::<HeldValue>(feed) {
-            return Ok(Given::Held { bytes: held.bytes()?, shape });
+            return Ok(Given::Held { contents: held.contents()?, shape });
         }
         let view: View = from_value(feed)?;
         let bytes = view.len().map_err(thrown)?;
@@ -380,7 +409,7 @@ impl Given {
     fn offer(&self) -> Offer<'_> {
         match self {
             Given::Data { bytes, shape, .. } => Offer::Data { bytes: *bytes, shape: shape.clone() },
-            Given::Held { bytes, shape } => Offer::Data { bytes: bytes.len(), shape: shape.clone() },
+            Given::Held { contents, shape } => Offer::Data { bytes: contents.len(), shape: shape.clone() },
             Given::Tensor(tensor) => Offer::Tensor(tensor),
         }
     }
@@ -424,7 +453,14 @@ fn run_of(handle: &SessionHandle, feeds: &Array, fetches: Option<&Array>) -> Res
     let feeds = given.into_iter().map(|given| {
         Ok(match given {
             Given::Tensor(tensor) => Feed::Tensor(tensor),
-            Given::Held { bytes, .. } => Feed::Bytes(bytes),
+            Given::Held { contents: Contents::Bytes(bytes), .. } => Feed::Bytes(bytes),
+            Given::Held { contents: Contents::Cache(cache), shape } => match shape {
+                // In another shape, its elements are in the order of other tensors.
+                Some(shape) if shape != numbers(&cache.descriptor.shape) => {
+                    Feed::Bytes(Arc::new(cache.to_dense().map_err(coded)?))
+                }
+                _ => Feed::Cache(cache),
+            },
             Given::Data { view, bytes, .. } => {
                 let buffer = session.pool().take(bytes);
                 Feed::Bytes(Arc::new(buffer.and_then(|buffer| view.copy_into(buffer)).map_err(coded)?))
@@ -555,7 +591,13 @@ fn result(
             (descriptor, buffer)
         }
         Some(Value::Bytes { descriptor, bytes }) => {
-            (descriptor, value(env, External::new(HeldValue::new(env, environment, session, bytes)))?)
+            let (len, contents) = (bytes.len(), Contents::Bytes(Arc::new(bytes)));
+            (descriptor, value(env, External::new(HeldValue::new(env, environment, session, contents, len)))?)
+        }
+        Some(Value::Cache(cache, fresh)) => {
+            let descriptor = cache.descriptor.clone();
+            let held = HeldValue::new(env, environment, session, Contents::Cache(cache), fresh);
+            (descriptor, value(env, External::new(held))?)
         }
     };
     let mut parts = env.create_array(2 + descriptor.shape.len() as u32)?;

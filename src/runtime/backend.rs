@@ -3,13 +3,14 @@
 use super::settings::Settings;
 use super::tensor::{Contents, Tensor};
 use crate::cpu;
+use crate::cpu::memory::Bound;
 use crate::cpu::steps::Env;
 use crate::description::{Description, Origin};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu;
 use crate::gpu::device::Device;
 use crate::gpu::tensor::DeviceTensor;
-use crate::ir::{Graph, Node, Stencil};
+use crate::ir::{Graph, Growing, Node, Stencil};
 use crate::memory::Buffer;
 use crate::observe::{Stopwatch, Unobserved};
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
@@ -135,6 +136,14 @@ impl Plan {
         }
     }
 
+    /// The outputs that begin with an input, in its memory.
+    pub fn growing(&self) -> &[Growing] {
+        match self {
+            Plan::Cpu(plan) => plan.growing(),
+            Plan::Gpu(_) => &[],
+        }
+    }
+
     /// Shows `visit` the buffers of constants that the plan reads, packed or as they are; those of a device are its own.
     pub fn each_weight(&self, visit: impl FnMut(&Arc<Buffer>)) {
         match self {
@@ -169,12 +178,17 @@ impl Plan {
         match self {
             Plan::Cpu(plan) => {
                 let mut guards: Vec<_> = outputs.iter().map(|tensor| tensor.lock()).collect();
-                let sources: Vec<&Buffer> =
-                    inputs.iter().map(|contents| contents.bytes().map(|bytes| &**bytes)).collect::<Result<_>>()?;
-                let mut targets: Vec<&mut Buffer> = guards
+                // A cache is in the output that it is the beginning of.
+                let nothing = Buffer::default();
+                let grows = |index: usize| plan.growing().iter().any(|growing| growing.input == index);
+                let mut sources: Vec<&Buffer> = Vec::with_capacity(inputs.len());
+                for (index, contents) in inputs.iter().enumerate() {
+                    sources.push(if grows(index) { &nothing } else { contents.bytes()? });
+                }
+                let mut targets: Vec<Bound> = guards
                     .iter_mut()
                     .zip(outputs)
-                    .map(|(contents, tensor)| contents.bytes_mut(tensor.descriptor()))
+                    .map(|(contents, tensor)| contents.bound(tensor.descriptor()))
                     .collect::<Result<_>>()?;
                 match watch {
                     Some(watch) => plan.run_observed(env, &sources, &mut targets, watch),
@@ -209,6 +223,6 @@ fn on_device(contents: &Contents) -> Result<&wgpu::Buffer> {
         Contents::Device(tensor) => Ok(tensor.buffer()),
         Contents::Failed(error) => Err(error.clone()),
         // Tensors of a context on a GPU are all there, but for constants, which are not dispatched.
-        Contents::Bytes(_) | Contents::Released => Err(Error::new(ErrorKind::InvalidState, "the tensor is destroyed")),
+        _ => Err(Error::new(ErrorKind::InvalidState, "the tensor is destroyed")),
     }
 }

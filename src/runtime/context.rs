@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::adapter::{self, Choice, WebGpuAdapter};
 use crate::gpu::device::Device;
 use crate::gpu::loss::Listener;
-use crate::ir::{Graph, Stencil};
+use crate::ir::{Graph, Growing, Stencil};
 use crate::memory::Buffer;
 use crate::observe::Stopwatch;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
@@ -615,6 +615,11 @@ impl CompiledGraph {
     /// Whether running it is not worth the threads of the pool; single steps may still call them.
     pub fn stays_out_of_pool(&self) -> bool {
         self.lock().as_ref().is_some_and(|plan| plan.stays_out_of_pool())
+    }
+
+    /// The outputs that begin with an input, in its memory.
+    pub fn growing(&self) -> Vec<Growing> {
+        self.lock().as_ref().map_or_else(Vec::new, |plan| plan.growing().to_vec())
     }
 
     /// Bytes that the compiled graph holds; 0 while it is not built.

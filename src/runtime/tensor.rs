@@ -3,9 +3,10 @@
 
 use super::backend::Backend;
 use super::timeline::Later;
+use crate::cpu::memory::Bound;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::tensor::DeviceTensor;
-use crate::memory::Buffer;
+use crate::memory::{Appended, Buffer, Rows};
 use crate::shape::Descriptor;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -13,6 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub enum Contents {
     /// Its bytes. Shared with the graphs that were built from it, for a constant tensor.
     Bytes(Arc<Buffer>),
+    /// Its bytes in the order in which a cache grows: with the dimension of that number outermost.
+    Rows(Rows, usize),
+    /// What a graph writes behind such a cache.
+    Appended(Appended),
     /// Its bytes, on a GPU. Those of constant tensors stay here: graphs take them with them.
     Device(DeviceTensor),
     /// Nothing yet, or nothing any more.
@@ -38,9 +43,59 @@ impl Tensor {
         &self.descriptor
     }
 
-    /// The contents, for work on the timeline.
+    /// The contents, for work on the timeline. Those of a cache are put in the order of other tensors first.
     pub fn lock(&self) -> MutexGuard<'_, Contents> {
+        let mut contents = self.lock_as_it_is();
+        if let Contents::Rows(rows, axis) = &*contents {
+            *contents = match rows.to_dense(self.descriptor.around(*axis)) {
+                Ok(bytes) => Contents::Bytes(Arc::new(bytes)),
+                Err(error) => Contents::Failed(error),
+            };
+        }
+        contents
+    }
+
+    fn lock_as_it_is(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The bytes in the order in which a cache grows along `axis`: those of a cache as they are, of other tensors copied.
+    ///
+    /// # Errors
+    /// As [`Contents::bytes`]; an UnknownError without memory.
+    pub fn rows(&self, axis: usize) -> Result<Rows> {
+        if let Contents::Rows(rows, own) = &*self.lock_as_it_is()
+            && *own == axis
+        {
+            return Ok(rows.clone());
+        }
+        Rows::of_dense(self.lock().bytes()?.bytes(), self.descriptor.around(axis))
+    }
+
+    /// Makes `rows` the contents, unless the tensor was released.
+    pub fn replace_rows(&self, rows: Rows, axis: usize) {
+        let mut contents = self.lock_as_it_is();
+        if !matches!(*contents, Contents::Released) {
+            *contents = Contents::Rows(rows, axis);
+        }
+    }
+
+    /// Makes `rows` the contents, whatever they were.
+    pub fn hold_rows(&self, rows: Rows, axis: usize) {
+        *self.lock_as_it_is() = Contents::Rows(rows, axis);
+    }
+
+    /// Lets a graph write `appended`.
+    pub fn begin(&self, appended: Appended) {
+        *self.lock_as_it_is() = Contents::Appended(appended);
+    }
+
+    /// What a graph has appended.
+    pub fn finish(&self) -> Option<Rows> {
+        match std::mem::replace(&mut *self.lock_as_it_is(), Contents::Released) {
+            Contents::Appended(appended) => Some(appended.finish()),
+            _ => None,
+        }
     }
 
     /// Makes `bytes` the contents, unless the tensor was released. If that fails, reading gives the error.
@@ -156,8 +211,8 @@ impl Contents {
     pub fn bytes(&self) -> Result<&Arc<Buffer>> {
         match self {
             Contents::Bytes(bytes) => Ok(bytes),
-            Contents::Device(_) | Contents::Released => Err(released()),
             Contents::Failed(error) => Err(error.clone()),
+            _ => Err(released()),
         }
     }
 
@@ -173,6 +228,17 @@ impl Contents {
             // Only constant tensors and those of feeds share their bytes, and those are never written.
             Contents::Bytes(bytes) => Ok(Arc::get_mut(bytes).expect("the bytes of a writable tensor are its own")),
             _ => Err(released()),
+        }
+    }
+
+    /// The same, or what a graph appends to a cache.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn bound(&mut self, descriptor: &Descriptor) -> Result<Bound<'_>> {
+        match self {
+            Contents::Appended(appended) => Ok(Bound::Appended(appended)),
+            _ => self.bytes_mut(descriptor).map(Bound::Buffer),
         }
     }
 }

@@ -5,6 +5,8 @@
 //! copies of it is done on the timeline of the context, in order with whatever else is asked of that. A run that is known to be
 //! quick may be done at once by the thread that asks.
 
+#[cfg(test)]
+mod cache_tests;
 mod control;
 #[cfg(test)]
 mod cut_tests;
@@ -22,7 +24,7 @@ mod value;
 
 pub use signature::{Shapes, Signature};
 pub use specialization::{Port, Specialization};
-pub use value::{Feed, Offer, Pool, Target, Value};
+pub use value::{Cache, Feed, Offer, Pool, Target, Value};
 
 use crate::description::text;
 use crate::error::{Code, Error, Result};
@@ -157,7 +159,7 @@ impl SessionRun {
 
     fn compute(self, site: &Site, values: Arc<Slot<Vec<Option<Value>>>>) -> Result<Option<Later>> {
         let SessionRun { session, shapes, feeds, targets } = self;
-        let specialization = session.specialize(site, &shapes)?;
+        let specialization = session.specialize(site, &shapes, true)?;
         if specialization.rest.is_none() {
             return specialization.run(site, feeds, targets, &session, values);
         }
@@ -258,7 +260,7 @@ impl Session {
             None => done.finish(Ok(())),
             Some(shapes) => {
                 let session = self.clone();
-                self.context.enqueue(move |site| session.specialize(site, &shapes).map(|_| None), done.coded());
+                self.context.enqueue(move |site| session.specialize(site, &shapes, true).map(|_| None), done.coded());
             }
         }
     }
@@ -274,7 +276,7 @@ impl Session {
         let session = self.clone();
         self.context.enqueue(
             move |site| {
-                let specialization = session.specialize(site, &shapes)?;
+                let specialization = session.specialize(site, &shapes, false)?;
                 if specialization.rest.is_some() {
                     let message = "compile: data decide about sizes or branches of the model, which is no single graph: \
                                    run() runs it, describe() shows its first stage";
@@ -293,7 +295,7 @@ impl Session {
         let session = self.clone();
         self.context.enqueue(
             move |site| {
-                let specialization = session.specialize(site, &shapes)?;
+                let specialization = session.specialize(site, &shapes, false)?;
                 let graph = specialization.graph().and_then(|graph| graph.description());
                 let left = specialization.rest.as_ref().map_or(&[][..], |rest| &rest.left);
                 let graph = graph.map(|graph| graph.json());

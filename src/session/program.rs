@@ -568,6 +568,7 @@ impl Session {
             let port = specialization.inputs.iter().find(|port| port.name == input.name);
             let held = match (feed, port) {
                 (Feed::Tensor(tensor), _) => Held::Tensor(tensor),
+                (Feed::Cache(cache), _) => Held::Host(cache.descriptor.clone(), Arc::new(cache.to_dense()?), Role::Fed),
                 (Feed::Bytes(bytes), Some(port)) => Held::Host(port.descriptor.clone(), bytes, Role::Fed),
                 // Of a type that WebNN does not have, so that nothing reads it.
                 (Feed::Bytes(_), None) => host(DataType::Uint8, &[0], Buffer::default()),

@@ -496,7 +496,7 @@ fn nothing_grows_over_a_hundred_thousand_sets_of_sizes() {
             let of = session.clone();
             let work = move |site: &Site| {
                 for shape in batches.flat_map(|n| (1..=400).map(move |t| vec![n, t, 64])) {
-                    drop(of.specialize(site, &[shape].into())?);
+                    drop(of.specialize(site, &[shape].into(), true)?);
                 }
                 Ok(None)
             };

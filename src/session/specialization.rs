@@ -2,13 +2,13 @@
 
 use super::signature::{Shapes, check_target};
 use super::template::{Ending, Filled, FreeSizes, fill};
-use super::value::{Feed, Target, Value};
+use super::value::{Cache, Feed, Target, Value};
 use super::{Session, SessionOptions};
 use crate::description::Processor;
 use crate::dimension::Dim;
 use crate::error::Result;
-use crate::ir::Builder;
-use crate::memory::Buffer;
+use crate::ir::{Builder, Growing};
+use crate::memory::{Buffer, Rows};
 use crate::onnx::Binding;
 use crate::runtime::{Backend, CompiledGraph, Later, Read, Recent, Site, Slot, Tensor};
 use crate::shape::Descriptor;
@@ -41,6 +41,19 @@ struct Terminal {
     at: usize,
     /// What runs use that are given no tensor for it. They are one after the other, so that one does for all.
     own: Arc<Tensor>,
+    /// Of an output that takes the memory of an input: that input, by its place among those that the graph reads, and the
+    /// dimension along which it is longer.
+    grows: Option<(usize, usize)>,
+    /// Whether an output takes the memory of this input.
+    is_cache: bool,
+}
+
+/// What a graph reads.
+struct PlacedInputs {
+    /// A tensor for each of its inputs.
+    inputs: Vec<Arc<Tensor>>,
+    /// For each input the rows that an output appends to, if one does.
+    caches: Vec<Option<Rows>>,
 }
 
 /// A session for one set of input shapes.
@@ -70,8 +83,8 @@ pub struct Specialization {
 
 /// What a specialization is made for.
 pub(super) enum Key {
-    /// The shapes of the inputs of the session.
-    Shapes(Shapes),
+    /// The shapes of the inputs of the session, and whether caches grow where they are.
+    Shapes(Shapes, bool),
     /// What is known where a part of the model begins.
     Sizes(FreeSizes),
 }
@@ -104,28 +117,29 @@ pub(super) fn bytes_of(kept: &Kept) -> usize {
 impl Session {
     /// Whether a run with these shapes takes hardly any time.
     pub(super) fn is_quick(&self, shapes: &Shapes) -> bool {
-        self.kept_for(shapes).is_some_and(|kept| kept.is_quick())
+        self.kept_for(shapes, true).is_some_and(|kept| kept.is_quick())
     }
 
-    fn kept_for(&self, shapes: &Shapes) -> Option<Arc<Specialization>> {
-        let is_it = |key: &Key| matches!(key, Key::Shapes(known) if Arc::ptr_eq(known, shapes) || known == shapes);
+    fn kept_for(&self, shapes: &Shapes, grows: bool) -> Option<Arc<Specialization>> {
+        let is_it = |key: &Key| matches!(key, Key::Shapes(known, own) if *own == grows && (Arc::ptr_eq(known, shapes) || known == shapes));
         find_kept(&self.kept, is_it)
     }
 
-    /// The session for input shapes that fit its signature: one that is kept, or a new one.
+    /// The session for input shapes that fit its signature: one that is kept, or a new one. Caches that `grow` where they are have
+    /// their own order of dimensions in the compiled graph.
     ///
     /// # Errors
     /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an
     /// InvalidStateError when the session is destroyed.
-    pub fn specialize(&self, site: &Site, shapes: &Shapes) -> Result<Arc<Specialization>> {
-        if let Some(known) = self.kept_for(shapes) {
+    pub fn specialize(&self, site: &Site, shapes: &Shapes, grow: bool) -> Result<Arc<Specialization>> {
+        if let Some(known) = self.kept_for(shapes, grow) {
             return Ok(known);
         }
-        let (model, free) = (self.model()?, self.free_sizes(shapes));
+        let (model, free) = (self.model()?, self.free_sizes(shapes, grow));
         let import = |dims: &[Dim]| self.record(site, &model, shapes, &free, dims);
         let filled = fill(&self.templates, site, &free, &import, || spare(&self.kept, site))?;
         let names = self.signature.inputs.iter().map(|input| input.name.clone()).collect();
-        let made = Arc::new(Specialization::new(site, filled, Key::Shapes(shapes.clone()), names));
+        let made = Arc::new(Specialization::new(site, filled, Key::Shapes(shapes.clone(), grow), names));
         self.kept.add(&made);
         self.weigh();
         Ok(made)
@@ -157,12 +171,18 @@ impl Specialization {
                 let terminal = |(name, descriptor): (String, Descriptor)| Terminal {
                     at: names.iter().position(|other| *other == name).expect("the graph has the names of the model"),
                     own: site.tensor(descriptor),
+                    grows: None,
+                    is_cache: false,
                 };
                 ports.into_iter().map(terminal).collect()
             };
             let [read, written] = graph.ports();
             reads = terminals(&names, read);
             writes = terminals(&computed, written);
+            for Growing { input, output, axis } in graph.growing() {
+                writes[output].grows = Some((input, axis));
+                reads[input].is_cache = true;
+            }
         }
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let may_be_quick = rest.is_none() && graph.as_ref().is_none_or(|graph| graph.stays_out_of_pool());
@@ -218,9 +238,18 @@ impl Specialization {
             values.put(results);
             return Ok(None);
         };
-        let inputs = self.place_inputs(site, feeds, session)?;
+        let PlacedInputs { inputs, caches } = self.place_inputs(site, feeds, session)?;
         let mut outputs = Vec::with_capacity(self.writes.len());
-        for Terminal { at, own } in &self.writes {
+        let mut kept = Vec::new();
+        for Terminal { at, own, grows, .. } in &self.writes {
+            if let Some((input, _)) = grows {
+                let cache = caches[*input].as_ref().expect("what grows is fed as a cache");
+                let appended = cache.append(own.descriptor().bytes())?;
+                kept.push((*at, appended.fresh()));
+                own.begin(appended);
+                outputs.push(own.clone());
+                continue;
+            }
             outputs.push(match &targets[*at] {
                 Target::Tensor(tensor) => tensor.clone(),
                 Target::New => {
@@ -247,6 +276,7 @@ impl Specialization {
         ran?;
         match site.backend {
             Backend::Cpu => {
+                self.taken_caches(site, &mut results, &targets, &kept);
                 values.put(self.taken_results(results, &targets, session));
                 self.last_run.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
                 Ok(None)
@@ -266,17 +296,26 @@ impl Specialization {
         self.outputs.iter().zip(targets).map(value).collect()
     }
 
-    /// The tensors that the graph reads, with the feeds.
-    fn place_inputs(&self, site: &Site, feeds: Vec<Feed>, session: &Session) -> Result<Vec<Arc<Tensor>>> {
+    /// What the graph reads, with the feeds.
+    fn place_inputs(&self, site: &Site, feeds: Vec<Feed>, session: &Session) -> Result<PlacedInputs> {
         let mut feeds: Vec<Option<Feed>> = feeds.into_iter().map(Some).collect();
         let mut inputs = Vec::with_capacity(self.reads.len());
-        for Terminal { at, own } in &self.reads {
-            inputs.push(match feeds[*at].take().expect("the graph reads each input once") {
+        let mut caches = vec![None; self.reads.len()];
+        for (index, Terminal { at, own, is_cache, .. }) in self.reads.iter().enumerate() {
+            let feed = feeds[*at].take().expect("the graph reads each input once");
+            if *is_cache {
+                caches[index] = Some(self.rows_of(index, feed, session)?);
+                inputs.push(own.clone());
+                continue;
+            }
+            let fill = |bytes: Arc<Buffer>| -> Result<Arc<Tensor>> {
+                own.fill(&site.backend, bytes)?.into_iter().for_each(|copied| session.recycle_shared(copied));
+                Ok(own.clone())
+            };
+            inputs.push(match feed {
                 Feed::Tensor(tensor) => tensor,
-                Feed::Bytes(bytes) => {
-                    own.fill(&site.backend, bytes)?.into_iter().for_each(|copied| session.recycle_shared(copied));
-                    own.clone()
-                }
+                Feed::Bytes(bytes) => fill(bytes)?,
+                Feed::Cache(cache) => fill(Arc::new(cache.to_dense()?))?,
             });
         }
         // Those of which only the shape is used.
@@ -285,7 +324,46 @@ impl Specialization {
                 session.recycle_shared(bytes);
             }
         }
-        Ok(inputs)
+        Ok(PlacedInputs { inputs, caches })
+    }
+
+    /// The rows of the feed of an input that an output appends to.
+    fn rows_of(&self, index: usize, feed: Feed, session: &Session) -> Result<Rows> {
+        let grows = self.writes.iter().find_map(|terminal| terminal.grows.filter(|(input, _)| *input == index));
+        let (_, axis) = grows.expect("an output appends to it");
+        match feed {
+            Feed::Cache(cache) if cache.axis == axis => Ok(cache.rows),
+            Feed::Cache(cache) => Rows::of_dense(cache.to_dense()?.bytes(), cache.descriptor.around(axis)),
+            Feed::Tensor(tensor) => tensor.rows(axis),
+            Feed::Bytes(bytes) => {
+                let name = &self.names[self.reads[index].at];
+                let port =
+                    self.inputs.iter().find(|port| port.name == *name).expect("it is read, so that it has a type");
+                let rows = Rows::of_dense(bytes.bytes(), port.descriptor.around(axis))?;
+                session.recycle_shared(bytes);
+                Ok(rows)
+            }
+        }
+    }
+
+    /// Adds the caches that the graph has appended to to `results`, or puts them where `targets` tell; `fresh` are the bytes
+    /// that each takes anew.
+    fn taken_caches(&self, site: &Site, results: &mut [Option<Value>], targets: &[Target], fresh: &[(usize, usize)]) {
+        let caches = self.writes.iter().filter_map(|terminal| Some((terminal, terminal.grows?.1)));
+        for ((Terminal { at, own, .. }, axis), (_, fresh)) in caches.zip(fresh) {
+            let Some(rows) = own.finish() else { continue };
+            let descriptor = self.outputs[*at].descriptor.clone();
+            match &targets[*at] {
+                Target::Unread => {}
+                Target::Read => results[*at] = Some(Value::Cache(Cache { descriptor, rows, axis }, *fresh)),
+                Target::New => {
+                    let tensor = site.tensor(descriptor);
+                    tensor.hold_rows(rows, axis);
+                    results[*at] = Some(Value::Tensor(tensor));
+                }
+                Target::Tensor(tensor) => tensor.replace_rows(rows, axis),
+            }
+        }
     }
 
     /// `results` with what the graph computed, on the CPU.
@@ -295,7 +373,7 @@ impl Specialization {
         targets: &[Target],
         session: &Session,
     ) -> Vec<Option<Value>> {
-        for Terminal { at, own } in &self.writes {
+        for Terminal { at, own, .. } in &self.writes {
             let Some(bytes) = own.take() else { continue };
             match targets[*at] {
                 Target::Read => results[*at] = Some(Value::Bytes { descriptor: own.descriptor().clone(), bytes }),
@@ -313,7 +391,7 @@ impl Specialization {
         values: Arc<Slot<Vec<Option<Value>>>>,
     ) -> Result<Later> {
         let mut reading = Vec::new();
-        for Terminal { at, own } in self.writes.iter().rev() {
+        for Terminal { at, own, .. } in self.writes.iter().rev() {
             if let Target::Read = targets[*at] {
                 let read = Arc::new(Read::default());
                 reading.push((*at, own.clone(), own.read_later(read.clone())?, read));

@@ -4,6 +4,7 @@ use super::Session;
 use super::known::Known;
 use super::signature::Shapes;
 use super::specialization::{Port, bind_constants};
+use crate::compile::find_growing;
 use crate::dimension::Dim;
 use crate::error::Result;
 use crate::ir::Builder;
@@ -20,8 +21,8 @@ type Places = Vec<Vec<Option<usize>>>;
 /// What a template is made for, besides the values of free sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Form {
-    /// The inputs of a session: inputs of any rank have other places.
-    Inputs(Places),
+    /// The inputs of a session: inputs of any rank have other places; and whether caches grow where they are.
+    Inputs(Places, bool),
     /// What is known where a part of a model begins.
     Known(Known),
 }
@@ -36,7 +37,7 @@ pub(super) struct FreeSizes {
 
 impl FreeSizes {
     /// The free sizes of inputs that have these shapes. Those in `fixed` are not free.
-    fn of(inputs: &[ValueInfo], shapes: &Shapes, fixed: &BTreeMap<String, u32>) -> FreeSizes {
+    fn of(inputs: &[ValueInfo], shapes: &Shapes, fixed: &BTreeMap<String, u32>, grows: bool) -> FreeSizes {
         let (mut names, mut sizes) = (HashMap::new(), Vec::new());
         let mut free = |name: Option<&str>, size: u32| {
             let next = sizes.len();
@@ -60,12 +61,12 @@ impl FreeSizes {
                 shape.iter().enumerate().map(place).collect()
             })
             .collect();
-        FreeSizes { form: Form::Inputs(places), sizes }
+        FreeSizes { form: Form::Inputs(places, grows), sizes }
     }
 
     /// The shape of the input of a session at `index`, with the free sizes as dimensions.
     fn dims(&self, index: usize, shape: &[u32], free: &[Dim]) -> Vec<Dim> {
-        let Form::Inputs(places) = &self.form else { unreachable!("asked for a session") };
+        let Form::Inputs(places, _) = &self.form else { unreachable!("asked for a session") };
         let dim = |(place, &size): (&Option<usize>, &u32)| place.map_or(Dim::from(size), |place| free[place]);
         places[index].iter().zip(shape).map(dim).collect()
     }
@@ -157,16 +158,23 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
     let computed: Vec<_> = outputs.iter().filter_map(|output| Some((output.name.clone(), output.operand?))).collect();
     let graph = match computed.is_empty() {
         true => None,
-        false => Some(site.optimize(builder.finish(computed))?),
+        false => {
+            let mut graph = builder.finish(computed);
+            // What is left of a model that is cut reads tensors as they are.
+            if rest.is_none() && matches!(form, Form::Inputs(_, true)) {
+                find_growing(&mut graph);
+            }
+            Some(site.optimize(graph)?)
+        }
     };
     let rest = rest.map(|Rest { nodes, values }| Ending { left: nodes.into(), values });
     Ok((graph, Bindings { form: form.clone(), inputs, outputs, rest }))
 }
 
 impl Session {
-    /// The free sizes of inputs of these shapes.
-    pub(super) fn free_sizes(&self, shapes: &Shapes) -> FreeSizes {
-        FreeSizes::of(&self.signature.inputs, shapes, &self.options.free_dimensions)
+    /// The free sizes of inputs of these shapes, for a graph in which caches grow where they are, or not.
+    pub(super) fn free_sizes(&self, shapes: &Shapes, grows: bool) -> FreeSizes {
+        FreeSizes::of(&self.signature.inputs, shapes, &self.options.free_dimensions, grows)
     }
 
     /// Imports `model` for inputs of these shapes, where the sizes in `free` are `dims`.

@@ -2,7 +2,7 @@
 
 use crate::dimension::numbers;
 use crate::error::Result;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Rows};
 use crate::runtime::Tensor;
 use crate::shape::Descriptor;
 use std::borrow::Cow;
@@ -37,6 +37,29 @@ pub enum Feed {
     Bytes(Arc<Buffer>),
     /// A tensor of the context, used in place.
     Tensor(Arc<Tensor>),
+    /// A cache, to which is appended where it is.
+    Cache(Cache),
+}
+
+/// A tensor in the order in which it grows.
+#[derive(Clone)]
+pub struct Cache {
+    /// Its type and shape; dimensions can be 0.
+    pub descriptor: Descriptor,
+    /// Its bytes, with the dimension `axis` outermost.
+    pub rows: Rows,
+    /// The dimension along which it grows.
+    pub axis: usize,
+}
+
+impl Cache {
+    /// The bytes in the order of other tensors.
+    ///
+    /// # Errors
+    /// An UnknownError without memory.
+    pub fn to_dense(&self) -> Result<Buffer> {
+        self.rows.to_dense(self.descriptor.around(self.axis))
+    }
 }
 
 /// Where an output goes.
@@ -63,6 +86,8 @@ pub enum Value {
     },
     /// A tensor of the context.
     Tensor(Arc<Tensor>),
+    /// A cache, and how many bytes of memory it takes more than the one that it has grown from.
+    Cache(Cache, usize),
 }
 
 /// The most bytes that a pool keeps.

@@ -238,6 +238,10 @@ fn first_product(
             scores.scale *= factor;
             next(scores, input)
         }
+        Api(Op::Elementwise(Elementwise::Linear { alpha, beta: 0.0 })) => {
+            scores.scale *= alpha;
+            next(scores, node.inputs[0]?)
+        }
         Api(Op::Elementwise(Elementwise::Div)) => {
             let [input, divisor] = two(node)?;
             scores.scale /= scalar(graph, divisor)?;

@@ -57,6 +57,12 @@ impl CopyStep {
         CopyStep { size: output.dtype.size(), outputs: vec![Output { fill: None, copies }] }
     }
 
+    /// The same of operands that stand `by` places later.
+    pub fn shifted(mut self, by: usize) -> CopyStep {
+        self.outputs.iter_mut().flat_map(|output| &mut output.copies).for_each(|(operand, _)| *operand += by);
+        self
+    }
+
     /// `pad()` of `input` with a constant.
     pub fn pad(op: &Pad, input: &Descriptor, output: &Descriptor) -> CopyStep {
         let copy = StridedCopy::new(&Strided::row_major(&input.sizes()), &op.strided(&input.sizes(), &output.sizes()));

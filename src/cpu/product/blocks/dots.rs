@@ -5,22 +5,17 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::{BlockPanel, BlockPanels, Zeros};
-use crate::cpu::kernels::float::{Float, Floats};
+use super::{AHEAD, BlockPanel, BlockPanels, VECTORS, with_forms};
+use crate::cpu::kernels::float::Float;
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel, ToBytes};
 use crate::cpu::simd::{Isa, Simd};
+use crate::dtype::DataType;
 use crate::memory::{bytes_of_mut, elements_mut};
-use crate::with_floats;
+use half::f16;
 use std::ops::Range;
-
-/// Vectors in a row of a panel.
-const VECTORS: usize = 2;
 
 /// The most rows of a register tile.
 const ROWS: usize = 4;
-
-/// How many bytes early weights are asked for.
-const AHEAD: usize = 4096;
 
 /// Signed bytes of what is rounded.
 const SIGNED: ToBytes = ToBytes { zero: 128, low: 0, high: 255, flip: 0x80 };
@@ -158,80 +153,63 @@ impl DotKernel for RowsTimesPanel<'_> {
     type Output = ();
     #[inline(always)]
     fn run<D: Dot>(mut self, dot: D) {
-        let scales = self.panel.scales;
-        with_floats!(Floats, scales, scales => match (self.panel.bits, self.panel.zeros) {
-            (4, Zeros::Same(zero)) => self.tiles::<D, _, true, true>(dot, scales, zero, &[]),
-            (4, Zeros::Each(zeros)) => self.tiles::<D, _, true, false>(dot, scales, 0, zeros),
-            (_, Zeros::Same(zero)) => self.tiles::<D, _, false, true>(dot, scales, zero, &[]),
-            (_, Zeros::Each(zeros)) => self.tiles::<D, _, false, false>(dot, scales, 0, zeros),
-        });
+        with_forms!(self.panel, tiles::<D>(dot, &mut self));
+    }
+}
+
+#[inline(always)]
+fn tiles<D: Dot, T: Float, const NIBBLE: bool, const SAME: bool>(dot: D, product: &mut RowsTimesPanel) {
+    let mut row = 0;
+    while row + ROWS <= product.count {
+        product.tile::<D, T, ROWS, 1, NIBBLE, SAME>(dot, row);
+        row += ROWS;
+    }
+    // One row has each sum in two parts, so that fewer additions wait for the one before.
+    while row < product.count {
+        product.tile::<D, T, 1, 2, NIBBLE, SAME>(dot, row);
+        row += 1;
     }
 }
 
 impl RowsTimesPanel<'_> {
     #[inline(always)]
-    fn tiles<D: Dot, T: Float, const NIBBLE: bool, const SAME: bool>(
-        &mut self,
-        dot: D,
-        scales: &[T],
-        zero: u8,
-        zeros: &[u8],
-    ) {
-        let mut row = 0;
-        while row + ROWS <= self.count {
-            self.tile::<D, T, ROWS, 1, NIBBLE, SAME>(dot, scales, zero, zeros, row);
-            row += ROWS;
-        }
-        // One row has each sum in two parts, so that fewer additions wait for the one before.
-        while row < self.count {
-            self.tile::<D, T, 1, 2, NIBBLE, SAME>(dot, scales, zero, zeros, row);
-            row += 1;
-        }
-    }
-
-    #[inline(always)]
     fn tile<D: Dot, T: Float, const R: usize, const PARTS: usize, const NIBBLE: bool, const SAME: bool>(
         &mut self,
         dot: D,
-        scales: &[T],
-        zero: u8,
-        zeros: &[u8],
         first: usize,
     ) {
         let (simd, panel, rows) = (dot.float(), &self.panel, self.rows);
-        let per_word = if NIBBLE { 8 } else { 4 };
-        let (row_bytes, width) = (VECTORS * D::BYTES, VECTORS * D::LANES);
-        let (depth, block) = (rows.depth, rows.block);
-        let (stride, blocks) = (BlockPanels::padded(depth), depth.div_ceil(block));
-        assert!(panel.words.len() >= depth.div_ceil(per_word) * row_bytes && scales.len() >= blocks * width);
-        assert!(SAME || zeros.len() >= blocks * width);
+        let (per_word, zero) = (if NIBBLE { 8 } else { 4 }, panel.zero.unwrap_or(0) as i32);
+        let (depth, size) = (rows.depth, rows.block);
+        let (stride, blocks) = (BlockPanels::padded(depth), depth.div_ceil(size));
         assert!(rows.bytes.len() >= (first + R) * stride && rows.scales.len() >= (first + R) * blocks);
         assert!(rows.sums.len() >= (first + R) * blocks);
         let from = rows.bytes[first * stride..].as_ptr();
         let mut totals = [[simd.splat(0.0); VECTORS]; R];
         for index in 0..blocks {
+            let (block, start) = (panel.block(index), index * size);
             let mut sums = [[[dot.splat(0); PARTS]; VECTORS]; R];
             if SAME {
                 for r in 0..R {
-                    let start = dot.splat(-(zero as i32) * rows.sums[(first + r) * blocks + index]);
+                    let start = dot.splat(-zero * rows.sums[(first + r) * blocks + index]);
                     for v in 0..VECTORS {
                         sums[r][v][0] = start;
                     }
                 }
             }
-            let (start, end) = (index * block, depth.min((index + 1) * block));
-            for word in start / per_word..end.div_ceil(per_word) {
-                // SAFETY: words and rows were checked to be that long: rows have whole words of 8 bytes. Prefetching reads
-                // nothing.
-                unsafe {
-                    let words = panel.words.as_ptr().add(word * row_bytes);
-                    let quad = |r: usize, at: usize| {
-                        from.add(r * stride + word * per_word + 4 * at).cast::<u32>().read_unaligned()
-                    };
+            // SAFETY: the block is one of the panel, whose columns are `VECTORS` vectors, and has words for all of its depths;
+            // rows were checked to be that long, in whole words of 8 bytes. Prefetching reads nothing.
+            unsafe {
+                let mut words = block.add(panel.places.words);
+                let mut from = from.add(start);
+                simd.prefetch(block.wrapping_add(AHEAD).cast());
+                simd.prefetch(block.wrapping_add(AHEAD + panel.places.zeros / 2).cast());
+                for word in 0..(depth.min(start + size) - start).div_ceil(per_word) {
+                    let quad = |r: usize, at: usize| from.add(r * stride + 4 * at).cast::<u32>().read_unaligned();
                     for v in 0..VECTORS {
-                        let words = words.add(v * D::BYTES);
-                        simd.prefetch(words.wrapping_add(AHEAD).cast());
-                        let bytes = dot.load(words);
+                        let own = words.add(v * D::BYTES);
+                        simd.prefetch(own.wrapping_add(AHEAD).cast());
+                        let bytes = dot.load(own);
                         if NIBBLE {
                             let [low, high] = dot.nibbles(bytes);
                             let (low, high) = (dot.left(low), dot.left(high));
@@ -243,9 +221,8 @@ impl RowsTimesPanel<'_> {
                         } else {
                             let left = dot.left(bytes);
                             for r in 0..R {
-                                let part = if PARTS == 2 { word % 2 } else { 0 };
                                 let row = dot.right_quad(quad(r, 0));
-                                if part == 0 {
+                                if PARTS == 1 || word % 2 == 0 {
                                     sums[r][v][0] = dot.dot(sums[r][v][0], left, row);
                                 } else {
                                     sums[r][v][PARTS - 1] = dot.dot(sums[r][v][PARTS - 1], left, row);
@@ -253,30 +230,24 @@ impl RowsTimesPanel<'_> {
                             }
                         }
                     }
+                    words = words.add(panel.places.row);
+                    from = from.add(per_word);
                 }
-            }
-            for v in 0..VECTORS {
-                let at = index * width + v * D::LANES;
-                let scale = T::load(simd, &scales[at..]);
-                let mut zero = simd.splat(0.0);
-                if !SAME {
-                    let mut wide = [0.0f32; 16];
-                    for lane in 0..D::LANES {
-                        wide[lane] = zeros[at + lane] as f32;
+                for v in 0..VECTORS {
+                    let scale = panel.scales::<D::Float, T>(simd, block, v);
+                    for r in 0..R {
+                        let own = (first + r) * blocks + index;
+                        let mut sum = dot.to_float(sums[r][v][0]);
+                        if PARTS == 2 {
+                            sum = simd.add(sum, dot.to_float(sums[r][v][PARTS - 1]));
+                        }
+                        if !SAME {
+                            let zero = panel.zeros::<D::Float, SAME>(simd, block, v);
+                            sum = simd.mul_add(zero, simd.splat(-(rows.sums[own] as f32)), sum);
+                        }
+                        let scale = simd.mul(scale, simd.splat(rows.scales[own]));
+                        totals[r][v] = simd.mul_add(sum, scale, totals[r][v]);
                     }
-                    zero = simd.load(&wide);
-                }
-                for r in 0..R {
-                    let own = (first + r) * blocks + index;
-                    let mut sum = dot.to_float(sums[r][v][0]);
-                    if PARTS == 2 {
-                        sum = simd.add(sum, dot.to_float(sums[r][v][PARTS - 1]));
-                    }
-                    if !SAME {
-                        sum = simd.mul_add(zero, simd.splat(-(rows.sums[own] as f32)), sum);
-                    }
-                    let scale = simd.mul(scale, simd.splat(rows.scales[own]));
-                    totals[r][v] = simd.mul_add(sum, scale, totals[r][v]);
                 }
             }
         }

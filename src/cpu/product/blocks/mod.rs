@@ -1,46 +1,54 @@
 //! Right operands of 4 or 8 bits with a scale and a zero point for each block along the depth, kept as they are.
 //!
 //! A panel holds as many columns as the register tile has. Neighbouring depths of a column are one word of 32 bits: 8 of 4 bits
-//! in the order of [`NIBBLES`], or 4 of 8 bits. A row of words, one for each column, is followed by that of the next depths.
-//! Numbers are unsigned; those of a signed type, and their zero points, are half of the range larger.
+//! in the order of [`NIBBLES`], or 4 of 8 bits. A block is a row of scales, one for each column, a row of zero points where they
+//! differ, and rows of words; the blocks of a panel, and panels, follow each other, so that all is read in one go. Numbers are
+//! unsigned; those of a signed type, and their zero points, are half of the range larger.
 
 pub mod dots;
 pub mod floats;
 
 use super::tile::tile_size;
-use crate::cpu::kernels::float::Floats;
-use crate::cpu::simd::Isa;
+use crate::cpu::kernels::float::Float;
+use crate::cpu::simd::{Isa, Simd};
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::Constant;
-use crate::memory::{Buffer, elements};
+use crate::memory::Buffer;
 use crate::nibbles::unpacked;
 use crate::ops::block_product::Blocks;
-use half::f16;
 use std::sync::Arc;
 
 /// Which of 8 neighbouring depths are in the low half of each byte of a word, and then in the high half: as they are in memory,
 /// two to a byte.
 pub const NIBBLES: [usize; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
 
-/// Panels start at multiples of so many bytes.
-const ALIGNMENT: usize = 64;
-
 /// Multiply-adds that take as long as packing a word, which comes from memory.
 const COPY_COST: usize = 16;
 
-/// Where the parts of a panel are, in bytes.
+/// Where the parts of a block of a panel are, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Places {
+    /// Where the zero points start, behind the scales.
+    zeros: usize,
+    /// Where the words start.
+    words: usize,
     /// Of a row of words.
     row: usize,
-    /// Where the scales start: a row for each block.
-    scales: usize,
-    /// Where the zero points start: a row of bytes for each block.
-    zeros: usize,
-    /// Of the panel.
-    len: usize,
+    /// Of a block.
+    block: usize,
+    /// Of a panel.
+    panel: usize,
+}
+
+impl Places {
+    fn new(width: usize, bits: usize, blocks: Blocks, scale: usize, each_zero: bool) -> Places {
+        let (zeros, row) = (width * scale, 4 * width);
+        let words = (zeros + if each_zero { width } else { 0 }).next_multiple_of(16);
+        let block = words + row * blocks.size().div_ceil(32 / bits);
+        Places { zeros, words, row, block, panel: block * blocks.count }
+    }
 }
 
 /// The weights of a product in panels. Clones share the memory.
@@ -115,11 +123,7 @@ impl BlockPanels {
         let zeros = operands.zero_points()?;
         let zero = zeros.first().copied().filter(|first| zeros.iter().all(|zero| zero == first));
         let bits = operands.numbers.1.bits();
-        let (row, words) = (4 * width, blocks.depth.div_ceil(32 / bits));
-        let scales = row * words;
-        let zeros_at = scales + blocks.count * width * operands.scales.1.size();
-        let end = zeros_at + if zero.is_none() { blocks.count * width } else { 0 };
-        let places = Places { row, scales, zeros: zeros_at, len: end.next_multiple_of(ALIGNMENT) };
+        let places = Places::new(width, bits, blocks, operands.scales.1.size(), zero.is_none());
         let scale_type = operands.scales.1;
         let (scale_bytes, by_column) = (operands.scales.0.buffer()?, operands.by_column);
         // Whoever has the same integers has other scales only if it is another model.
@@ -135,9 +139,9 @@ impl BlockPanels {
                 places,
                 width,
             };
-            let mut data = Buffer::streamed(blocks.columns.div_ceil(width) * places.len)?;
-            weights.fill(data.bytes_mut(), places.len, COPY_COST / 4, |first, panels| {
-                for (index, panel) in panels.chunks_exact_mut(places.len).enumerate() {
+            let mut data = Buffer::streamed(blocks.columns.div_ceil(width) * places.panel)?;
+            weights.fill(data.bytes_mut(), places.panel, COPY_COST / 4, |first, panels| {
+                for (index, panel) in panels.chunks_exact_mut(places.panel).enumerate() {
                     packing.pack(first + index, panel, zero.is_none());
                 }
             });
@@ -164,21 +168,9 @@ impl BlockPanels {
     /// The panel that starts at `column`.
     fn panel(&self, column: usize) -> BlockPanel<'_> {
         debug_assert!(column.is_multiple_of(self.width));
-        let bytes = &self.data.bytes()[column / self.width * self.places.len..][..self.places.len];
-        let scales = &bytes[self.places.scales..self.places.zeros];
-        BlockPanel {
-            words: &bytes[..self.places.scales],
-            scales: match self.scale_type {
-                DataType::Float16 => Floats::F16(elements::<f16>(scales)),
-                _ => Floats::F32(elements(scales)),
-            },
-            zeros: match self.zero {
-                Some(zero) => Zeros::Same(zero),
-                None => Zeros::Each(&bytes[self.places.zeros..][..self.blocks.count * self.width]),
-            },
-            block: self.blocks.size(),
-            bits: self.bits,
-        }
+        let bytes = &self.data.bytes()[column / self.width * self.places.panel..][..self.places.panel];
+        let BlockPanels { blocks, places, scale_type, bits, zero, .. } = *self;
+        BlockPanel { bytes, places, blocks, scale_type, bits, zero }
     }
 }
 
@@ -190,26 +182,82 @@ fn sum(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The zero points of a panel.
-#[derive(Clone, Copy)]
-enum Zeros<'a> {
-    /// All are the same.
-    Same(u8),
-    /// A row for each block.
-    Each(&'a [u8]),
-}
-
-/// The columns of one panel.
+/// The columns of one panel: all of its bytes are there.
 #[derive(Clone, Copy)]
 struct BlockPanel<'a> {
-    words: &'a [u8],
-    /// A row for each block.
-    scales: Floats<'a>,
-    zeros: Zeros<'a>,
-    /// Depths of a block.
-    block: usize,
+    bytes: &'a [u8],
+    places: Places,
+    blocks: Blocks,
+    scale_type: DataType,
     bits: usize,
+    /// The zero point of all blocks, if they have one.
+    zero: Option<u8>,
 }
+
+/// Calls `$work` with the code that is compiled for how `$panel` is stored: the type of scales, whether numbers have 4 bits, and
+/// whether there is one zero point.
+macro_rules! with_forms {
+    ($panel:expr, $work:ident::<$First:ty>($($argument:expr),*)) => {
+        match ($panel.scale_type == DataType::Float16, $panel.bits, $panel.zero) {
+            (true, 4, Some(_)) => $work::<$First, f16, true, true>($($argument),*),
+            (true, 4, None) => $work::<$First, f16, true, false>($($argument),*),
+            (true, _, Some(_)) => $work::<$First, f16, false, true>($($argument),*),
+            (true, _, None) => $work::<$First, f16, false, false>($($argument),*),
+            (false, 4, Some(_)) => $work::<$First, f32, true, true>($($argument),*),
+            (false, 4, None) => $work::<$First, f32, true, false>($($argument),*),
+            (false, _, Some(_)) => $work::<$First, f32, false, true>($($argument),*),
+            (false, _, None) => $work::<$First, f32, false, false>($($argument),*),
+        }
+    };
+}
+use with_forms;
+
+impl BlockPanel<'_> {
+    /// The block at `index`.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline(always)]
+    fn block(&self, index: usize) -> *const u8 {
+        assert!(index < self.blocks.count);
+        // SAFETY: there are so many blocks in the bytes of the panel.
+        unsafe { self.bytes.as_ptr().add(index * self.places.block) }
+    }
+
+    /// The scales of vector `v` of a block.
+    ///
+    /// # Safety
+    /// `block` is one of this panel, which has `VECTORS * S::LANES` columns and scales of type `T`.
+    #[inline(always)]
+    unsafe fn scales<S: Simd, T: Float>(&self, simd: S, block: *const u8, v: usize) -> S::F32 {
+        // SAFETY: the scales come first, and start at a multiple of their size.
+        T::load(simd, unsafe { std::slice::from_raw_parts(block.cast::<T>().add(v * S::LANES), S::LANES) })
+    }
+
+    /// The zero points of vector `v` of a block.
+    ///
+    /// # Safety
+    /// As of [`scales`](Self::scales).
+    #[inline(always)]
+    unsafe fn zeros<S: Simd, const SAME: bool>(&self, simd: S, block: *const u8, v: usize) -> S::F32 {
+        if SAME {
+            return simd.splat(self.zero.unwrap_or(0) as f32);
+        }
+        let mut wide = [0.0f32; 16];
+        for (lane, wide) in wide.iter_mut().enumerate().take(S::LANES) {
+            // SAFETY: without a common one, there is a zero point for each column.
+            *wide = unsafe { *block.add(self.places.zeros + v * S::LANES + lane) } as f32;
+        }
+        simd.load(&wide)
+    }
+}
+
+/// Vectors in a row of a panel.
+const VECTORS: usize = 2;
+
+/// How many bytes early weights are asked for: a core computes with them faster than they come, and what is asked for 4 KiB early
+/// is still on its way then.
+const AHEAD: usize = 1 << 14;
 
 /// How panels are filled.
 struct Packing<'a> {
@@ -225,36 +273,36 @@ impl Packing<'_> {
     /// Fills the panel of that index, which is all zeros.
     fn pack(&self, index: usize, panel: &mut [u8], each_zero: bool) {
         let Packing { operands, places, width, .. } = *self;
-        let Blocks { columns, count, .. } = operands.blocks;
-        let own = index * width..columns.min((index + 1) * width);
-        self.pack_words(own.clone(), &mut panel[..places.scales]);
+        let own = index * width..operands.blocks.columns.min((index + 1) * width);
         let size = operands.scales.1.size();
-        for block in 0..count {
+        for (index, block) in panel.chunks_exact_mut(places.block).enumerate() {
             for (place, column) in own.clone().enumerate() {
-                let (from, to) = (operands.scale_at(column, block), block * width + place);
-                panel[places.scales + to * size..][..size].copy_from_slice(&self.scales[from * size..][..size]);
+                let from = operands.scale_at(column, index);
+                block[place * size..][..size].copy_from_slice(&self.scales[from * size..][..size]);
                 if each_zero {
-                    panel[places.zeros + to] = self.zeros[from];
+                    block[places.zeros + place] = self.zeros[from];
                 }
             }
+            self.pack_words(own.clone(), index, &mut block[places.words..]);
         }
     }
 
-    fn pack_words(&self, own: std::ops::Range<usize>, words: &mut [u8]) {
-        let Operands { numbers: (_, dtype), blocks: Blocks { columns, depth, .. }, by_column, .. } = *self.operands;
+    /// The words of a block.
+    fn pack_words(&self, own: std::ops::Range<usize>, block: usize, words: &mut [u8]) {
+        let Operands { numbers: (_, dtype), blocks, by_column, .. } = *self.operands;
+        let Blocks { columns, depth, .. } = blocks;
         let is_nibble = dtype.is_nibble();
         let flip = match dtype {
             DataType::Int4 => 0x8888_8888,
             DataType::Int8 => 0x8080_8080,
             _ => 0u32,
         };
-        let per_word = 32 / dtype.bits();
-        if by_column && depth.is_multiple_of(per_word) {
+        let (per_word, first) = (32 / dtype.bits(), block * blocks.size());
+        if by_column && blocks.size().is_multiple_of(8) {
             // As they are.
-            let stride = dtype.bytes_of(depth);
             for (place, column) in own.enumerate() {
-                let from = self.numbers[column * stride..][..stride].as_chunks::<4>().0;
-                for (row, word) in words.chunks_exact_mut(self.places.row).zip(from) {
+                let from = &self.numbers[dtype.bytes_of(column * depth + first)..][..dtype.bytes_of(blocks.size())];
+                for (row, word) in words.chunks_exact_mut(self.places.row).zip(from.as_chunks::<4>().0) {
                     let word = u32::from_le_bytes(*word) ^ flip;
                     row[4 * place..][..4].copy_from_slice(&word.to_le_bytes());
                 }
@@ -271,7 +319,8 @@ impl Packing<'_> {
         for (index, row) in words.chunks_exact_mut(self.places.row).enumerate() {
             for (place, column) in own.clone().enumerate() {
                 // Depths beyond the last one are multiplied with 0.
-                let number = |i: usize| if index * per_word + i < depth { at(column, index * per_word + i) } else { 0 };
+                let k = first + index * per_word;
+                let number = |i: usize| if k + i < depth { at(column, k + i) } else { 0 };
                 let word = match is_nibble {
                     true => std::array::from_fn(|byte| number(NIBBLES[byte]) | number(NIBBLES[4 + byte]) << 4),
                     false => std::array::from_fn(number),

@@ -1,0 +1,136 @@
+//! Caches that grow: an output that is an input with rows behind it takes the memory of that input, so that only the new rows
+//! are written.
+//!
+//! The dimension along which a cache grows comes first in the memory of both, so that rows can be appended whatever the other
+//! dimensions are. Whoever runs the graph hands such tensors over in that order, see [`Growing`].
+
+use crate::dimension::Dim;
+use crate::ir::{Graph, Growing, Node, Source, ValueId};
+use crate::ops::concat::Concat;
+use crate::ops::transpose::Transpose;
+use crate::ops::{Api, Op};
+use crate::shape::Descriptor;
+
+/// Notes in `graph` which outputs are an input with something behind it: caches of any length.
+pub fn find_growing(graph: &mut Graph) {
+    let producers = graph.producers();
+    let mut found: Vec<Growing> = Vec::new();
+    for (output, (_, id)) in graph.outputs.iter().enumerate() {
+        let Some(node) = producers[id.index()].map(|index| &graph.nodes[index]) else { continue };
+        let (Api(Op::Concat(op)), Some(first)) = (&node.op, node.inputs[0]) else { continue };
+        let axis = op.axis as usize;
+        let Some(input) = graph.inputs.iter().position(|(_, id)| *id == first) else { continue };
+        let reads_once = node.inputs.iter().filter(|id| **id == Some(first)).count() == 1;
+        let is_one_output = graph.outputs.iter().filter(|(_, other)| other == id).count() == 1;
+        let is_free = !graph.descriptor(first).shape[axis].is_number();
+        if reads_once && is_one_output && is_free && !found.iter().any(|other| other.input == input) {
+            found.push(Growing { input, output, axis });
+        }
+    }
+    graph.growing = found;
+}
+
+/// Gives the caches of `graph` the order of dimensions in which they grow.
+pub fn grow(graph: &mut Graph) {
+    for Growing { input, output, axis } in graph.growing.clone() {
+        let (past, present) = (graph.inputs[input].1, graph.outputs[output].1);
+        let place = graph.producers()[present.index()].expect("a concatenation");
+        let rank = graph.descriptor(past).rank();
+        let order: Vec<u32> =
+            std::iter::once(axis).chain((0..rank).filter(|other| *other != axis)).map(|a| a as u32).collect();
+        let back: Vec<u32> =
+            (0..rank as u32).map(|a| order.iter().position(|&other| other == a).unwrap_or(0) as u32).collect();
+        let concat = graph.nodes[place].clone();
+        let own_past = reordered(graph, past, &order, Source::Input);
+        let mut nodes = std::mem::take(&mut graph.nodes);
+        let behind = nodes.split_off(place + 1);
+        nodes.pop();
+        // Others that read the input do so in its own order.
+        graph.values[past.index()].source = Source::Node;
+        nodes.insert(0, transpose(&concat, own_past, past, &back));
+        let mut operands = vec![Some(own_past)];
+        for id in concat.inputs[1..].iter().flatten() {
+            let own = reordered(graph, *id, &order, Source::Node);
+            nodes.push(transpose(&concat, *id, own, &order));
+            operands.push(Some(own));
+        }
+        let own_present = reordered(graph, present, &order, Source::Node);
+        let outputs = vec![own_present];
+        nodes.push(Node { op: Concat { axis: 0 }.into(), inputs: operands, outputs, ..concat.clone() });
+        nodes.push(transpose(&concat, own_present, present, &back));
+        nodes.extend(behind);
+        graph.nodes = nodes;
+        graph.inputs[input].1 = own_past;
+        graph.outputs[output].1 = own_present;
+    }
+    graph.drop_unused();
+}
+
+/// A value with the dimensions of `id` in this order.
+fn reordered(graph: &mut Graph, id: ValueId, order: &[u32], source: Source) -> ValueId {
+    let Descriptor { dtype, shape } = graph.descriptor(id);
+    let shape: Vec<Dim> = order.iter().map(|&axis| shape[axis as usize]).collect();
+    let descriptor = Descriptor::new(*dtype, shape);
+    graph.add_value(descriptor, source)
+}
+
+/// What makes `to` of `from`, for `concat`.
+fn transpose(concat: &Node, from: ValueId, to: ValueId, order: &[u32]) -> Node {
+    let op = Transpose { permutation: Some(order.to_vec()) }.into();
+    Node { op, inputs: vec![Some(from)], outputs: vec![to], origins: Vec::new(), ..concat.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dimension::Tape;
+    use crate::ir::parse;
+
+    /// The text of `graph` with the sizes of `past` along `axis` free, after both.
+    fn grown(text: &str, past: u32, axis: usize) -> (String, Vec<Growing>) {
+        let mut graph = parse(text);
+        let ((), _) = Tape::record(&[i64::from(graph.value(ValueId(past)).descriptor.sizes()[axis])], |free| {
+            graph.values[past as usize].descriptor.shape[axis] = free[0];
+            find_growing(&mut graph);
+            grow(&mut graph);
+            graph.verify();
+        });
+        (graph.to_string(), graph.growing)
+    }
+
+    #[test]
+    fn a_cache_is_handed_over_by_rows() {
+        let text = "%0 = input past float32 [1, 2, 3, 4]
+                    %1 = input new float32 [1, 2, 1, 4]
+                    %2 = concat %0 %1 axis=2
+                    %3 = exp %2
+                    output y = %3
+                    output present = %2";
+        let (text, growing) = grown(text, 0, 2);
+        assert_eq!(growing, [Growing { input: 0, output: 1, axis: 2 }]);
+        let expected = "%0 = input past float32 [3, 1, 2, 4]
+                        %1 = input new float32 [1, 2, 1, 4]
+                        %2 = transpose %1 permutation=[2, 0, 1, 3]
+                        %3 = concat %0 %2
+                        %4 = transpose %3 permutation=[1, 2, 0, 3]
+                        %5 = exp %4
+                        output y = %5
+                        output present = %3";
+        let expected: String = expected.lines().map(|line| line.trim().to_string() + "\n").collect();
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn other_outputs_stay_as_they_are() {
+        for (text, axis) in [
+            // Behind something, twice the same, of a fixed length, and an output under two names.
+            ("%2 = concat %1 %0 axis=2\noutput y = %2", 2),
+            ("%2 = concat %0 %0 axis=2\noutput y = %2", 2),
+            ("%2 = concat %0 %1 axis=2\noutput y = %2", 1),
+            ("%2 = concat %0 %1 axis=2\noutput y = %2\noutput z = %2", 2),
+        ] {
+            let text = format!("%0 = input past float32 [1, 2, 3, 4]\n%1 = input new float32 [1, 2, 1, 4]\n{text}");
+            assert_eq!(grown(&text, 0, axis).1, [], "{text}");
+        }
+    }
+}

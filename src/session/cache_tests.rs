@@ -1,0 +1,166 @@
+//! Tests of caches that grow where they are.
+
+use super::tests::{context, finished, model};
+use super::*;
+use crate::dimension::numbers;
+use crate::memory::{bytes_of, elements};
+use crate::onnx::tensor::ElementType::Float;
+use crate::onnx::testing::{Attr, TestGraph};
+use crate::runtime::{Backend, Tensor};
+use crate::testing::Random;
+
+const HEADS: usize = 2;
+const SIZE: usize = 3;
+
+/// `present = concat(past, new)` along the third dimension, and `y`, the sum of all of it along that.
+fn graph() -> TestGraph {
+    TestGraph::default()
+        .input("new", Float, &["b", "2", "n", "3"])
+        .input("past", Float, &["b", "2", "m", "3"])
+        .node("Concat", "past new", "present", vec![("axis", Attr::Int(2))])
+        .ints("axes", &[2])
+        .node("ReduceSum", "present axes", "y", vec![("keepdims", Attr::Int(0))])
+        .output("y")
+        .output("present")
+}
+
+/// `[batch, HEADS, rows, SIZE]`, with the rows that `row` gives for each batch, head and place.
+fn tensor(batch: usize, rows: std::ops::Range<usize>, seed: usize) -> Vec<f32> {
+    let mut all = Vec::new();
+    for matrix in 0..batch * HEADS {
+        for row in rows.clone() {
+            let mut random = Random::new((seed * 1000 + matrix * 100_000 + row) as u64 + 1);
+            all.extend((0..SIZE).map(|_| (random.next() % 64) as f32));
+        }
+    }
+    all
+}
+
+fn bytes(numbers: &[f32]) -> Feed {
+    Feed::Bytes(Arc::new(Buffer::copy_of(bytes_of(numbers)).unwrap()))
+}
+
+struct Cached {
+    session: Arc<Session>,
+    batch: usize,
+}
+
+impl Cached {
+    fn new(batch: usize) -> Cached {
+        Cached {
+            session: Arc::new(Session::open(model(graph()), context(), SessionOptions::default()).unwrap()),
+            batch,
+        }
+    }
+
+    /// A run with `new` rows behind `past` rows; the sums are checked.
+    fn run(&self, new: Vec<f32>, past: (Feed, usize), target: Target, expected: &[f32]) -> Result<Option<Value>> {
+        let shape = |rows: usize| [self.batch, HEADS, rows, SIZE].map(|size| size as u32).to_vec();
+        let rows = new.len() / (self.batch * HEADS * SIZE);
+        let shapes: Shapes = [shape(rows), shape(past.1)].into();
+        let (values, targets) = (Arc::new(Slot::default()), vec![Target::Read, target]);
+        let feeds = vec![bytes(&new), past.0];
+        finished(|done| self.session.run(shapes, feeds, targets).enqueue(values.clone(), done))?;
+        let mut values: Vec<Option<Value>> = values.take().unwrap();
+        let present = values.pop().unwrap();
+        let Some(Value::Bytes { bytes, .. }) = values.pop().unwrap() else { panic!("y is read") };
+        let all = past.1 + rows;
+        let sums: Vec<f32> = expected
+            .chunks(all * SIZE)
+            .flat_map(|matrix| (0..SIZE).map(|i| matrix.iter().skip(i).step_by(SIZE).sum::<f32>()))
+            .collect();
+        assert_eq!(elements::<f32>(bytes.bytes()), sums);
+        Ok(present)
+    }
+
+    fn step(&self, rows: std::ops::Range<usize>, past: Feed, seed: usize) -> Cache {
+        let expected = tensor(self.batch, 0..rows.end, seed);
+        let new = tensor(self.batch, rows.clone(), seed);
+        match self.run(new, (past, rows.start), Target::Read, &expected).unwrap() {
+            Some(Value::Cache(cache, _)) => {
+                assert_eq!(elements::<f32>(cache.to_dense().unwrap().bytes()), expected);
+                assert_eq!(numbers(&cache.descriptor.shape)[2], rows.end as u32);
+                cache
+            }
+            _ => panic!("a cache"),
+        }
+    }
+}
+
+#[test]
+fn a_cache_grows_where_it_is_and_forks_do_not_see_each_other() {
+    for batch in [1, 2] {
+        let cached = Cached::new(batch);
+        let first = cached.step(4..6, bytes(&tensor(batch, 0..4, 1)), 1);
+        let mut last = first.clone();
+        for at in 6..30 {
+            let next = cached.step(at..at + 1, Feed::Cache(last.clone()), 1);
+            assert!(next.rows.is_beside(&first.rows), "row {at}");
+            last = next;
+        }
+        // Another text that begins in the same way.
+        let fork = cached.step(6..9, Feed::Cache(first.clone()), 1);
+        assert!(!fork.rows.is_beside(&first.rows));
+        let further = cached.step(9..10, Feed::Cache(fork.clone()), 1);
+        assert!(further.rows.is_beside(&fork.rows));
+        for (cache, rows) in [(&first, 6), (&last, 30), (&fork, 9), (&further, 10)] {
+            assert_eq!(elements::<f32>(cache.to_dense().unwrap().bytes()), tensor(batch, 0..rows, 1));
+        }
+    }
+}
+
+#[test]
+fn tensors_hand_their_memory_over() {
+    let cached = Cached::new(1);
+    let step = |rows: std::ops::Range<usize>, past: Feed, target: Target| {
+        let (new, all) = (tensor(1, rows.clone(), 3), tensor(1, 0..rows.end, 3));
+        cached.run(new, (past, rows.start), target, &all).unwrap()
+    };
+    let Some(Value::Tensor(first)) = step(2..4, bytes(&tensor(1, 0..2, 3)), Target::New) else { panic!("a tensor") };
+    let Some(Value::Tensor(second)) = step(4..5, Feed::Tensor(first.clone()), Target::New) else { panic!("a tensor") };
+    assert!(second.rows(2).unwrap().is_beside(&first.rows(2).unwrap()));
+    // What is read is in the order of the shape, and can be fed all the same.
+    let read = |tensor: &Tensor| elements::<f32>(tensor.lock().bytes().unwrap().bytes()).to_vec();
+    assert_eq!(read(&second), tensor(1, 0..5, 3));
+    let Some(Value::Tensor(third)) = step(5..7, Feed::Tensor(second.clone()), Target::New) else { panic!("a tensor") };
+    assert_eq!(read(&third), tensor(1, 0..7, 3));
+    assert_eq!(read(&first), tensor(1, 0..4, 3));
+    // Into a tensor of the caller, too.
+    let own = Arc::new(Tensor::new(third.descriptor().clone()));
+    own.fill(&Backend::Cpu, Arc::new(Buffer::zeroed(own.descriptor().bytes()).unwrap())).unwrap();
+    assert!(step(5..7, Feed::Tensor(second.clone()), Target::Tensor(own.clone())).is_none());
+    assert_eq!(read(&own), tensor(1, 0..7, 3));
+}
+
+#[test]
+fn a_cache_can_be_fed_to_anything() {
+    let cached = Cached::new(2);
+    let cache = cached.step(3..5, bytes(&tensor(2, 0..3, 5)), 5);
+    // As another input of the same session, and twice.
+    let all = tensor(2, 0..5, 5);
+    let shape = [2, 2, 5, 3].to_vec();
+    let values = Arc::new(Slot::default());
+    let feeds = vec![Feed::Cache(cache.clone()), Feed::Cache(cache.clone())];
+    let shapes: Shapes = [shape.clone(), shape].into();
+    finished(|done| {
+        cached.session.run(shapes, feeds, vec![Target::Unread, Target::Read]).enqueue(values.clone(), done)
+    })
+    .unwrap();
+    let Some(Value::Cache(twice, _)) = values.take().unwrap().pop().unwrap() else { panic!("a cache") };
+    let expected: Vec<f32> = all.chunks(5 * SIZE).flat_map(|matrix| [matrix, matrix].concat()).collect();
+    assert_eq!(elements::<f32>(twice.to_dense().unwrap().bytes()), expected);
+    assert_eq!(elements::<f32>(cache.to_dense().unwrap().bytes()), all);
+}
+
+#[test]
+fn the_first_run_has_no_cache() {
+    let cached = Cached::new(1);
+    let shapes: Shapes = [vec![1, 2, 4, 3], vec![1, 2, 0, 3]].into();
+    let values = Arc::new(Slot::default());
+    let feeds = vec![bytes(&tensor(1, 0..4, 7)), Feed::Bytes(Arc::default())];
+    finished(|done| cached.session.run(shapes, feeds, vec![Target::Read; 2]).enqueue(values.clone(), done)).unwrap();
+    let present = values.take().unwrap().pop().unwrap();
+    let Some(Value::Bytes { bytes, .. }) = present else { panic!("bytes") };
+    let second = cached.step(4..5, Feed::Bytes(Arc::new(bytes)), 7);
+    cached.step(5..9, Feed::Cache(second), 7);
+}
