@@ -1,21 +1,34 @@
-// Continues a text, character by character. `node examples/text-generation.mjs --help` for the usage.
+// A chat with a language model, in the terminal. `node examples/text-generation.mjs --help` for the usage.
 import { parseArgs } from 'node:util';
-import { Generator, randomNumbers } from './text-generation/generator.mjs';
-import { colorDepth, GRAY, paint } from './lib/terminal.mjs';
+import { OnnxError } from 'webnn-node/onnx';
+import { DecoderError } from 'webnn-node-cli/lib/decoder.mjs';
+import { randomNumbers } from 'webnn-node-cli/lib/random.mjs';
+import { Chat } from './text-generation/chat.mjs';
+import { Conversation } from './text-generation/conversation.mjs';
+import { FolderError, readFolder } from './text-generation/folder.mjs';
+import { Generator, PromptError } from './text-generation/generator.mjs';
+import { chooseToken, samplingOf } from './text-generation/sampling.mjs';
+import { TINY_MODEL } from './text-generation/tiny-model.mjs';
 
-const MODEL = new URL('text-generation/model.onnx', import.meta.url);
+const HELP = `Usage: text-generation.mjs [FOLDER] [options]
 
-const HELP = `Usage: text-generation.mjs [PROMPT] [--lines N] [--temperature T] [--seed N]
+A chat with a language model: answers appear as they are generated. FOLDER is a model for Transformers.js, with
+config.json, tokenizer.json, tokenizer_config.json and onnx/model.onnx. A model without a chat template goes on with each
+line instead. So does the tiny model that answers without a FOLDER: it knows the few hundred sentences of
+examples/semantic-search/texts by heart, and mixes them.
 
-Continues a text and prints each character as soon as it is known. The model is tiny: it knows the few hundred
-sentences of examples/semantic-search/texts by heart, and mixes them.
+  --dtype D        the weights: fp32 is onnx/model.onnx, q4 is onnx/model_q4.onnx, ... (default: fp32)
+  --system TEXT    tells the model how to answer
+  --max-tokens N   the longest answer (default: 512)
+  --temperature T  0 always takes the most likely token, higher is bolder
+  --top-k K        only the K most likely tokens count, 0 for all
+  --top-p P        only the most likely tokens count that have this probability together
+                   (default of these three: what generation_config.json says)
+  --seed N         a whole number; the same one gives the same answers (default: a random one)
+  --threads N      compute on the CPU with so many threads (default: on the GPU, or on all cores)
+  --help           print this text
 
-  PROMPT            how the text begins, in ASCII (default: "The ")
-  --lines N         how many lines, each from the prompt anew (default: 3)
-  --temperature T   0 always takes the most likely character, higher is bolder (default: 0.8)
-  --seed N          a whole number; the same one gives the same text (default: a random one)
-  --stats           print how fast it was
-  --help            print this text
+Ctrl+C stops an answer, /new forgets the conversation, and /exit or the end of the input ends the program.
 `;
 
 /** Something the user can put right; printed without a stack, exit code 2. */
@@ -38,6 +51,18 @@ function numberOf(option, text, isValid, expected) {
 }
 
 /**
+ * As `numberOf`, for an option without a default.
+ * @param {string} option
+ * @param {string | undefined} text
+ * @param {(value: number) => boolean} isValid
+ * @param {string} expected
+ */
+const optionalNumber = (option, text, isValid, expected) => (text === undefined ? undefined : numberOf(option, text, isValid, expected));
+
+/** Options of the models in folders. The tiny model has one file, and no template that has a place for a system message. */
+const FOLDER_OPTIONS = /** @type {const} */ (['dtype', 'system']);
+
+/**
  * The checked arguments, or null if the user asked for help.
  * @param {string[]} args
  */
@@ -45,40 +70,52 @@ function parseArguments(args) {
   const { values, positionals } = parseArgs({
     args,
     options: {
-      lines: { type: 'string', default: '3' },
-      temperature: { type: 'string', default: '0.8' },
+      dtype: { type: 'string' },
+      system: { type: 'string' },
+      'max-tokens': { type: 'string', default: '512' },
+      temperature: { type: 'string' },
+      'top-k': { type: 'string' },
+      'top-p': { type: 'string' },
       seed: { type: 'string', default: String(Math.floor(Math.random() * 2 ** 32)) },
-      stats: { type: 'boolean', default: false },
+      threads: { type: 'string' },
       help: { type: 'boolean', short: 'h', default: false },
     },
     allowPositionals: true,
   });
   if (values.help) return null;
+  if (positionals.length > 1) throw new UsageError(`one folder is expected, not ${positionals.length}: ${positionals.join(', ')}`);
+  const [folder] = positionals;
+  const idle = FOLDER_OPTIONS.find((option) => values[option] !== undefined);
+  if (folder === undefined && idle !== undefined) throw new UsageError(`--${idle} has no effect without a folder`);
+  const isWhole = (/** @type {number} */ lowest, /** @type {number} */ end) => (/** @type {number} */ n) => Number.isInteger(n) && n >= lowest && n < end;
   return {
-    prompt: positionals.length === 0 ? 'The ' : positionals.join(' '),
-    lines: numberOf('lines', values.lines, (n) => Number.isInteger(n) && n > 0, 'a positive whole number'),
-    temperature: numberOf('temperature', values.temperature, (t) => t >= 0 && t <= 10, 'a number from 0 to 10'),
-    seed: numberOf('seed', values.seed, (n) => Number.isInteger(n) && n >= 0 && n < 2 ** 32, 'a whole number from 0 to 4294967295'),
-    stats: values.stats,
+    folder,
+    dtype: values.dtype ?? 'fp32',
+    system: values.system,
+    maxTokens: numberOf('max-tokens', values['max-tokens'], isWhole(1, Infinity), 'a positive whole number'),
+    sampling: {
+      temperature: optionalNumber('temperature', values.temperature, (t) => t >= 0 && t <= 10, 'a number from 0 to 10'),
+      topK: optionalNumber('top-k', values['top-k'], isWhole(0, Infinity), 'a whole number from 0'),
+      topP: optionalNumber('top-p', values['top-p'], (p) => p > 0 && p <= 1, 'a number above 0, and 1 at most'),
+    },
+    seed: numberOf('seed', values.seed, isWhole(0, 2 ** 32), 'a whole number from 0 to 4294967295'),
+    threads: optionalNumber('threads', values.threads, isWhole(1, 1025), 'a whole number from 1 to 1024'),
   };
 }
 
 /**
- * Streams one line.
- * @param {Generator} generator
- * @param {string} prompt
- * @param {{ temperature: number, random: () => number }} options
- * @returns {Promise<number>} how many characters were generated
+ * @param {NonNullable<ReturnType<typeof parseArguments>>} options
+ * @returns {Promise<{ chat: Chat, generator: Generator, isContinuing: boolean }>} `isContinuing`: answers go on with the message
  */
-async function writeLine(generator, prompt, options) {
-  process.stdout.write(paint(prompt, colorDepth(process.stdout), { bold: true }));
-  let count = 0;
-  for await (const character of generator.generate(prompt, { ...options, stop: '\n' })) {
-    process.stdout.write(character);
-    count += 1;
-  }
-  process.stdout.write('\n');
-  return count;
+async function openChat({ folder, dtype, system, maxTokens, sampling: given, seed, threads }) {
+  const { file, maxLength, tokenizer, render, stop, sampling: config } = folder === undefined ? TINY_MODEL : await readFolder(folder, dtype);
+  if (render === null && system !== undefined) throw new UsageError('--system has no effect: this model has no chat template');
+  const sampling = samplingOf(config, given);
+  const random = randomNumbers(seed);
+  const choose = (/** @type {ArrayLike<number>} */ logits) => chooseToken(logits, sampling, random);
+  const generator = await Generator.load(file, { maxLength, ...(threads !== undefined && { device: 'cpu', numThreads: threads }) });
+  const chat = new Chat(generator, { tokenizer, render, choose, stop, maxTokens, system });
+  return { chat, generator, isContinuing: render === null };
 }
 
 async function main() {
@@ -87,22 +124,12 @@ async function main() {
     process.stdout.write(HELP);
     return;
   }
-  const { prompt, lines, temperature, seed } = options;
-  const generator = await Generator.load(MODEL);
-  const random = randomNumbers(seed);
-  const start = performance.now();
-  let count = 0;
+  const { chat, generator, isContinuing } = await openChat(options);
   try {
-    for (let line = 0; line < lines; line++) count += await writeLine(generator, prompt, { temperature, random });
-  } catch (error) {
-    if (error instanceof RangeError) throw new UsageError(error.message);
-    throw error;
-  }
-  const seconds = (performance.now() - start) / 1000;
-  generator.destroy();
-  if (options.stats) {
-    const text = `${count} characters in ${seconds.toFixed(2)} s: ${Math.round(count / seconds)} per second (seed ${seed})`;
-    console.error(paint(text, colorDepth(process.stderr), { color: GRAY }));
+    const { stdin: input, stdout: output, stderr: remarks } = process;
+    await new Conversation(chat, { isContinuing, input, output, remarks, terminal: input.isTTY && output.isTTY }).run();
+  } finally {
+    generator.destroy();
   }
 }
 
@@ -110,7 +137,8 @@ try {
   await main();
 } catch (caught) {
   const error = /** @type {NodeJS.ErrnoException} */ (caught);
-  if (!(error instanceof UsageError) && !error.code?.startsWith('ERR_PARSE_ARGS')) throw error;
+  const isExpected = [UsageError, FolderError, PromptError, DecoderError, OnnxError].some((kind) => error instanceof kind);
+  if (!isExpected && !error.code?.startsWith('ERR_PARSE_ARGS')) throw error;
   console.error(`text-generation: ${error.message}`);
   process.exitCode = 2;
 }

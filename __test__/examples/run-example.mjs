@@ -12,11 +12,19 @@ export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
  * @returns {Promise<{ code: number, stdout: string, stderr: string }>}
  */
 export function runExample(program, ...args) {
+  return runExampleWith('', program, ...args);
+}
+
+/** As `runExample`, with a text as standard input. */
+export function runExampleWith(input, program, ...args) {
   const file = path.join(ROOT, 'examples', program);
   return new Promise((resolve) => {
-    execFile(process.execPath, [file, ...args], { cwd: ROOT }, (error, stdout, stderr) => {
+    const child = execFile(process.execPath, [file, ...args], { cwd: ROOT }, (error, stdout, stderr) => {
       resolve({ code: error ? error.code : 0, stdout, stderr });
     });
+    // A program that has ended reads nothing more.
+    child.stdin.on('error', (error) => { if (error.code !== 'EPIPE') throw error; });
+    child.stdin.end(input);
   });
 }
 

@@ -49,8 +49,13 @@ declare module 'cli-progress' {
 }
 
 declare module 'onnxruntime-node' {
+  export interface Value {
+    type: string;
+    dims: readonly number[];
+    data: any;
+  }
   interface Results {
-    [name: string]: { type: string; dims: readonly number[]; data: any };
+    [name: string]: Value;
   }
   export interface Session {
     readonly inputMetadata: readonly { name: string; type: string }[];

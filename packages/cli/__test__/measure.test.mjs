@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
@@ -7,6 +7,7 @@ import { histogramLines, histogramSvg, sharedBins } from '../lib/histogram.mjs';
 import { systemInfo } from 'webnn-node/inspect';
 import { compareTensors, describeTensor, summarizeTimes } from '../lib/statistics.mjs';
 import { file, ROOT, webnn, webnnJson } from './command.mjs';
+import { folderOfEngine } from './engine.mjs';
 
 const conv = file('conv.onnx');
 
@@ -110,39 +111,9 @@ test('bench: an engine that is not installed is named, with the way to install i
   assert.match(absent.stderr, /--against-from .*absent: there is no such folder/);
 });
 
-/**
- * A folder with an engine that is called onnxruntime-node: this one on the CPU, its outputs multiplied by `factor`. It says that
- * it has execution providers of the given names, and only that of the CPU works.
- */
-async function folderOfEngine(factor, providers = ['cpu']) {
-  const directory = await mkdtemp(path.join(folder, 'engine-'));
-  const installed = path.join(directory, 'node_modules', 'onnxruntime-node');
-  await mkdir(installed, { recursive: true });
-  await writeFile(path.join(installed, 'package.json'), JSON.stringify({ name: 'onnxruntime-node', version: '0.0.7', main: 'index.js' }));
-  await writeFile(path.join(installed, 'index.js'), `
-    const { ml } = require(${JSON.stringify(path.join(ROOT, 'index.js'))});
-    const { loadModel } = require(${JSON.stringify(path.join(ROOT, 'onnx.js'))});
-    class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } }
-    const InferenceSession = { async create(file, { executionProviders: [provider] }) {
-      if (provider !== 'cpu') throw new Error('no ' + provider + ' here');
-      const model = await loadModel(file, { context: await ml.createContext({ accelerated: false }) });
-      return {
-        inputMetadata: [{ name: 'x', type: 'float32' }],
-        run: async ({ x }) => {
-          const { y: { dataType, data, shape } } = await model.run({ x: x.data });
-          return { y: new Tensor(dataType, data.map((value) => value * ${factor}), shape) };
-        },
-      };
-    } };
-    const listSupportedBackends = () => ${JSON.stringify(providers.map((name) => ({ name })))};
-    module.exports = { InferenceSession, Tensor, listSupportedBackends };
-  `);
-  return directory;
-}
-
 test('bench: two engines are measured in turns and compared', async () => {
   const against = async (factor, bench = webnnJsonWithNotes) =>
-    bench('bench', conv, '--runs', '6', '--against', 'onnxruntime-node', '--against-from', await folderOfEngine(factor));
+    bench('bench', conv, '--runs', '6', '--against', 'onnxruntime-node', '--against-from', await folderOfEngine(folder, factor));
   const { engines, ratio, agreement: [same] } = await against(1);
   assert.deepEqual(engines.map(({ name, runs }) => [name, runs]), [['webnn-node', 6], ['onnxruntime-node', 6]]);
   assert.equal(engines[1].version, '0.0.7');
@@ -158,11 +129,11 @@ test('bench: two engines are measured in turns and compared', async () => {
 test('bench: two engines run on one device, or the command says which cannot', async () => {
   const { load } = await import('../lib/bench/onnxruntime-node.mjs');
   const inputs = { x: { dataType: 'float32', shape: [1, 16, 4, 4], data: new Float32Array(256) } };
-  const options = { model: conv, inputs, from: await folderOfEngine(1, ['cpu', 'webgpu', 'cuda']) };
+  const options = { model: conv, inputs, from: await folderOfEngine(folder, 1, ['cpu', 'webgpu', 'cuda']) };
   const { processor } = await load({ ...options, device: 'cpu' });
   assert.equal(await processor(), 'cpu');
   await assert.rejects(load({ ...options, device: 'gpu' }), { message: 'it cannot use the GPU: cuda: no cuda here; webgpu: no webgpu here' });
-  await assert.rejects(load({ ...options, device: 'gpu', from: await folderOfEngine(1) }), { message: 'it cannot use the GPU: it has only cpu' });
+  await assert.rejects(load({ ...options, device: 'gpu', from: await folderOfEngine(folder, 1) }), { message: 'it cannot use the GPU: it has only cpu' });
 });
 
 test('bench: a GPU that is asked for is used, or the command says why not', async () => {

@@ -18,7 +18,7 @@ const OPTIONS = {
   info: [],
   inspect: MODEL,
   run: [...MODEL, ...INPUTS, '--threads', '--output-dir', '--labels', '--top'],
-  bench: [...MODEL, ...INPUTS, '--device', '--threads', '--against', '--against-from', '--runs', '--seconds', '--warmup', '--svg'],
+  bench: [...MODEL, ...INPUTS, '--generate', '--device', '--threads', '--against', '--against-from', '--runs', '--seconds', '--warmup', '--svg'],
   profile: [...MODEL, ...INPUTS, '--threads', '--runs', '--warmup', '--top', '--trace', '--html'],
   view: [...MODEL, ...INPUTS, '--threads', '--output', '--profile', '--runs', '--warmup'],
 };
@@ -93,6 +93,7 @@ describe('wrong usage is exit code 2', () => {
     await bad('--runs', '0', /--runs <N>' argument '0' is invalid\. Expected a whole number from 1 to 10000/);
     await bad('--threads', 'many', /Expected a whole number from 1 to 1024/);
     await bad('--seconds', '-1', /Expected seconds, above 0/);
+    for (const lengths of ['8', '0,8', '8,1', '8,x', '8,,8', '8,2.5', '1,2,3']) await bad('--generate', lengths, /Expected PROMPT,TOKENS, as in 128,32/);
     await bad('--against', 'tensorflow', /Allowed choices are onnxruntime-node/);
     await bad('--mean', '1,2', /Expected 1 or 3 numbers/);
     await bad('--std', '0', /Expected 1 or 3 numbers above 0/);
@@ -116,6 +117,9 @@ describe('wrong usage is exit code 2', () => {
     await idle('--mean', 'no input is a picture', 'bench', conv, '--mean', '0');
     await idle('--against-from', 'no engine is measured --against this one', 'bench', conv, '--against-from', '.');
     await idle('--threads', 'the GPU computes', 'bench', conv, '--device', 'gpu', '--threads', '1');
+    for (const [option, value] of [['input', 'random'], ['mean', '0'], ['random-range', '0,5'], ['free-dimension', 'batch=1']]) {
+      await idle(`--${option}`, '--generate makes the inputs', 'bench', conv, '--generate', '8,4', `--${option}`, value);
+    }
     await idle('--random-range', 'no input is random integers', 'bench', conv, '--random-range', '0,5');
     await idle('--random-range', 'no input is random integers', 'run', ...tokens, '--input', 'ids=ones', '--input', 'mask=ones', '--random-range', '0,5');
     await idle('--warmup', 'the page has a profile with --profile', 'view', conv, '-o', 'x.html', '--warmup', '3');

@@ -9,6 +9,9 @@ const MAX_RUNS = 10_000;
 /** As `createContext()` has it. */
 const MAX_THREADS = 1024;
 
+/** Tokens of a text that is generated; no model has read longer ones. */
+const MAX_TEXT = 1_000_000;
+
 /** Larger dimensions fit no tensor. */
 const MAX_DIMENSION = 2 ** 31 - 1;
 
@@ -86,6 +89,20 @@ function integerRange(text) {
   return [lowest, highest];
 }
 
+/**
+ * PROMPT,TOKENS: two lengths. One token would leave none that the cache is for.
+ * @param {string} text
+ */
+function textLengths(text) {
+  const lengths = text.split(',').map((part) => (part.trim() === '' ? NaN : Number(part)));
+  const [prompt, tokens] = lengths;
+  const isLength = (/** @type {number} */ length) => Number.isInteger(length) && length <= MAX_TEXT;
+  if (lengths.length !== 2 || !lengths.every(isLength) || prompt < 1 || tokens < 2) {
+    throw new InvalidArgumentError(`Expected PROMPT,TOKENS, as in 128,32: whole numbers up to ${MAX_TEXT}, the first from 1, the second from 2.`);
+  }
+  return lengths;
+}
+
 /** @param {string} text */
 function positiveSeconds(text) {
   const value = Number(text);
@@ -134,6 +151,9 @@ export const warmupOption = () =>
 
 export const secondsOption = (/** @type {number} */ standard) =>
   option('--seconds <S>', `measure each engine for this long (default: ${standard})`, positiveSeconds);
+
+export const generateOption = () =>
+  option('--generate <PROMPT,TOKENS>', 'measure a language model: a prompt of so many tokens, and so many generated ones', textLengths);
 
 export const topOption = (/** @type {string} */ what, /** @type {number} */ standard) => option('--top <K>', what, wholeNumber(1, 1_000_000)).default(standard);
 

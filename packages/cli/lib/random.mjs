@@ -5,7 +5,7 @@ import { arrayFromNumbers, elementCount, isFloat } from './elements.mjs';
  * Uniform numbers in 0..1 from a 32-bit seed: mulberry32, the same on every machine.
  * @param {number} seed
  */
-function generator(seed) {
+export function randomNumbers(seed) {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -24,7 +24,7 @@ function generator(seed) {
  *   which are legal as token, token type, mask and class of any model
  */
 export function randomTensor(dataType, shape, seed, range) {
-  const next = generator(seed);
+  const next = randomNumbers(seed);
   const [lowest, highest] = range ?? (isFloat(dataType) ? [-1, 1] : [0, 1]);
   const draw = isFloat(dataType)
     ? () => lowest + (highest - lowest) * next()

@@ -65,6 +65,8 @@ export interface Options extends PictureOptions {
   freeDimension?: Record<string, number>;
   threads?: number;
   device: 'cpu' | 'gpu';
+  /** Tokens of the prompt and tokens to generate. */
+  generate?: [prompt: number, tokens: number];
   against?: string;
   againstFrom?: string;
   runs: number;

@@ -9,11 +9,29 @@ const TURN_MS = 40;
 /** Pause before a turn. Worker threads of an engine may spin for a while after a run, in the way of the next engine. */
 const SETTLE_MS = 15;
 
-/** Without it a single slow run would be the whole result. */
-const MIN_RUNS = 5;
-
 /** More samples tell nothing new. */
 const MAX_RUNS = 100_000;
+
+/** @typedef {import('./process.mjs').EngineProcess} EngineProcess */
+
+/**
+ * What is measured.
+ * @template Sample of one run
+ * @typedef {object} Subject
+ * @property {(engine: EngineProcess, count: number) => Promise<Sample[]>} take runs as often as `count` says
+ * @property {(sample: Sample) => number} msOf the time of a run, in milliseconds
+ * @property {number} minRuns of each engine, however long one takes: a single slow run must not be the whole result
+ */
+
+/**
+ * Runs of the model on the inputs of the load.
+ * @type {Subject<number>}
+ */
+export const INFERENCE = {
+  take: async (engine, iterations) => (await engine.request('times', { iterations })).ms,
+  msOf: (ms) => ms,
+  minRuns: 5,
+};
 
 /** CPU time that all processes of the machine have used, in milliseconds. */
 function machineBusy() {
@@ -22,7 +40,7 @@ function machineBusy() {
 
 /**
  * CPU time of this process and those of the engines, in milliseconds.
- * @param {import('./process.mjs').EngineProcess[]} engines
+ * @param {EngineProcess[]} engines
  */
 async function ownBusy(engines) {
   const { user, system } = process.cpuUsage();
@@ -32,36 +50,40 @@ async function ownBusy(engines) {
 
 /**
  * Warms up each engine.
- * @param {import('./process.mjs').EngineProcess[]} engines
+ * @template Sample
+ * @param {EngineProcess[]} engines
+ * @param {Subject<Sample>} subject
  * @param {number} warmup
  * @returns {Promise<number[]>} the runs of a turn, per engine
  */
-async function warmUp(engines, warmup) {
+async function warmUp(engines, { take, msOf }, warmup) {
   const counts = [];
   for (const engine of engines) {
     // One run at least: the length of a turn follows from it.
-    const { ms } = await engine.request('times', { iterations: Math.max(1, warmup) });
-    counts.push(Math.max(1, Math.round(TURN_MS / Math.max(median(ms) ?? 0, 1e-3))));
+    const samples = await take(engine, Math.max(1, warmup));
+    counts.push(Math.max(1, Math.round(TURN_MS / Math.max(median(samples, msOf) ?? 0, 1e-3))));
   }
   return counts;
 }
 
 /**
  * Measures engines in turns.
- * @param {import('./process.mjs').EngineProcess[]} engines loaded
+ * @template Sample
+ * @param {EngineProcess[]} engines loaded
+ * @param {Subject<Sample>} subject
  * @param {{ runs?: number, seconds: number, warmup: number }} plan `runs` of each engine, or else `seconds` of each
  * @param {(done: number) => void} advance told the part (0 to 1) that is done
- * @returns {Promise<{ samples: number[][], othersShare: number }>} milliseconds per engine, in order; the part (0 to 1) of
+ * @returns {Promise<{ samples: Sample[][], othersShare: number }>} samples per engine, in order; the part (0 to 1) of
  *   the machine's CPU time that other processes took meanwhile
  */
-export async function measure(engines, { runs, seconds, warmup }, advance) {
-  const perTurn = await warmUp(engines, warmup);
-  const samples = engines.map(() => /** @type {number[]} */ ([]));
+export async function measure(engines, subject, { runs, seconds, warmup }, advance) {
+  const perTurn = await warmUp(engines, subject, warmup);
+  const samples = engines.map(() => /** @type {Sample[]} */ ([]));
   const spent = engines.map(() => 0);
   const start = { time: performance.now(), machine: machineBusy(), own: await ownBusy(engines) };
   const left = (/** @type {number} */ i) => {
     if (runs !== undefined) return runs - samples[i].length;
-    const enough = spent[i] >= 1000 * seconds && samples[i].length >= MIN_RUNS;
+    const enough = spent[i] >= 1000 * seconds && samples[i].length >= subject.minRuns;
     return enough ? 0 : MAX_RUNS - samples[i].length;
   };
   while (engines.some((_, i) => left(i) > 0)) {
@@ -69,10 +91,9 @@ export async function measure(engines, { runs, seconds, warmup }, advance) {
       const count = Math.min(perTurn[i], left(i));
       if (count <= 0) continue;
       await sleep(SETTLE_MS);
-      const { ms } = await engine.request('times', { iterations: count });
-      for (const sample of ms) {
+      for (const sample of await subject.take(engine, count)) {
         samples[i].push(sample);
-        spent[i] += sample;
+        spent[i] += subject.msOf(sample);
       }
     }
     const done = engines.map((_, i) => (runs !== undefined ? samples[i].length / runs : spent[i] / (1000 * seconds)));

@@ -55,6 +55,8 @@ export async function load({ model, inputs = {}, outputs, threads, device = 'cpu
     Object.entries(tensors).map(([name, { data, shape }]) => [name, new Tensor(types[name], data, shape)]),
   );
   const feeds = feedsOf(inputs);
+  /** @type {(result: import('onnxruntime-node').Value) => import('../types.mjs').Tensor} */
+  const tensorOf = ({ type, dims, data }) => ({ dataType: DATA_TYPES[type] ?? type, shape: [...dims], data });
   return {
     version,
     loadMs,
@@ -64,9 +66,9 @@ export async function load({ model, inputs = {}, outputs, threads, device = 'cpu
       const results = await session.run(others === undefined ? feeds : feedsOf(others));
       return (outputs ?? session.outputNames).map((name) => {
         if (!Object.hasOwn(results, name)) throw new Error(`it has no output ${name}`);
-        const { type, dims, data } = results[name];
-        return { dataType: DATA_TYPES[type] ?? type, shape: [...dims], data };
+        return tensorOf(results[name]);
       });
     },
+    session: { feedsOf, run: (values) => session.run(values), tensorOf },
   };
 }

@@ -6,12 +6,14 @@
 //   times { iterations }               -> { ms: [number] }: wall time of each iteration
 //   save { files: [file.npy] }         -> {}: runs once more and writes the outputs, in the order of `load`
 //   processor {}                       -> what computes
+//   generate { decoder, prompt: [id], tokens } -> { ids, firstMs, tokenMs }: one text, see generate.mjs
 //   usage {}                           -> { resident, peak, cpuMicroseconds } of this process
 //   anything else is for the engine's own `commands`
 
 import { writeFileSync, writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { formatNpy, readNpy } from '../npy.mjs';
+import { generate } from './generate.mjs';
 
 const ANSWERS = 3;
 
@@ -60,6 +62,11 @@ const commands = {
     const outputs = await engine.outputs();
     outputs.forEach((tensor, i) => writeFileSync(files[i], formatNpy(tensor)));
     return {};
+  },
+
+  async generate(request) {
+    if (engine.session === undefined) throw new Error('it cannot generate text');
+    return generate(engine.session, request);
   },
 
   processor: async () => (await engine.processor?.()) ?? '',

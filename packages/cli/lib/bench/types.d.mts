@@ -1,6 +1,7 @@
 // What engines of the benchmark are asked, and what they answer.
 
 import type { GraphDescription } from 'webnn-node/inspect';
+import type { Decoder } from '../decoder.mjs';
 import type { Tensor, Tensors } from '../types.mjs';
 
 /** How an engine computes, where it has a choice. */
@@ -38,6 +39,24 @@ export interface RateGraph {
   unit: 'B/s' | 'FLOP/s';
 }
 
+/** A text that an engine is to go on with. */
+export interface GenerateRequest {
+  decoder: Decoder;
+  /** Ids of tokens, at least one. */
+  prompt: number[];
+  /** How many tokens to choose, at least one. */
+  tokens: number;
+}
+
+/** A generated text. Times are in milliseconds. */
+export interface Generation {
+  ids: number[];
+  /** From the prompt to the first token. */
+  firstMs: number;
+  /** Of each further token. */
+  tokenMs: number[];
+}
+
 /** Commands that every engine has, see serve.mjs. Times are in milliseconds. */
 export interface CommonCommands {
   ready(parameters: object): Promise<object>;
@@ -52,6 +71,8 @@ export interface ServedCommands extends CommonCommands {
   /** What computes: an instruction set and threads, an adapter, an execution provider. An error if it is not what was asked for. */
   processor(parameters: object): Promise<string>;
   usage(parameters: object): Promise<Usage>;
+  /** An error if the engine has no session. */
+  generate(parameters: GenerateRequest): Promise<Generation>;
 }
 
 /** Memory in bytes, now and at most, and CPU time in microseconds of the life of a process. */
@@ -71,6 +92,13 @@ export interface OwnCommands {
 
 export type Commands = ServedCommands & OwnCommands;
 
+/** Runs of a model on values in the engine's own form, so that a result can be a feed without being read. */
+export interface EngineSession<Value = any> {
+  feedsOf(tensors: Tensors): Record<string, Value>;
+  run(feeds: Record<string, Value>): Promise<Record<string, Value>>;
+  tensorOf(result: Value): Tensor;
+}
+
 /** An engine in JavaScript with its model. */
 export interface LoadedEngine {
   version: string;
@@ -81,5 +109,7 @@ export interface LoadedEngine {
   /** Of one more run, on other inputs where they are given. */
   outputs(inputs?: Tensors): Promise<Tensor[]>;
   processor?(): Promise<string>;
+  /** Of an engine that can generate text. */
+  session?: EngineSession;
   commands?: Partial<OwnCommands>;
 }

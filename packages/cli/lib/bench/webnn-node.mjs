@@ -46,6 +46,7 @@ export async function load({ model: file, inputs, outputs, threads, device = 'cp
       // Of a model that is cut before anything is computed, no graph says it.
       return formatProcessor(graph ?? { adapter: device === 'gpu' ? 'GPU' : null, isa: system.isa, threads: threads ?? system.threads });
     },
+    session: { feedsOf, run: (values) => model.run(values), tensorOf: (result) => result },
     commands: {
       /** What the compiled graph is: see `describeGraph`. */
       async describe() {

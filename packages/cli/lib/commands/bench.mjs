@@ -1,29 +1,35 @@
 // `webnn-node bench`: how fast a model runs, alone or against another engine.
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Option } from 'commander';
-import { ENGINES, startEngine } from '../bench/engines.mjs';
-import { measure } from '../bench/measure.mjs';
+import { loadAndMeasure, withEngines } from '../bench/compare.mjs';
+import { ENGINES } from '../bench/engines.mjs';
+import { generateRequest, measureGeneration, printEqualIds, printGenerationTable } from '../bench/generation.mjs';
+import { INFERENCE } from '../bench/measure.mjs';
 import { Failure } from '../errors.mjs';
 import { write } from '../files.mjs';
-import { formatBytes, formatDuration, formatNumber, formatShare, formatRate, printable } from '../format.mjs';
+import { formatBytes, formatDuration, formatNumber, formatPlural, formatShare, formatRate, printable } from '../format.mjs';
 import { histogramLines, histogramSvg } from '../histogram.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel } from '../model.mjs';
-import { formatNpy, readNpy } from '../npy.mjs';
-import { deviceOption, freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, runsOption, secondsOption, threadsOption, warmupOption } from '../options.mjs';
-import { withProgress } from '../progress.mjs';
+import { readNpy } from '../npy.mjs';
+import { deviceOption, freeDimensionOption, generateOption, INPUT_HELP, inputOptions, refuseIdle, runsOption, secondsOption, threadsOption, warmupOption } from '../options.mjs';
 import { compareTensors, summarizeTimes } from '../statistics.mjs';
 
 /** @typedef {import('../bench/process.mjs').EngineProcess} EngineProcess */
-/** @typedef {Awaited<ReturnType<typeof runEngines>>['results'][number]} Result */
+/** @typedef {Awaited<ReturnType<typeof measureRuns>>['results'][number]} Result */
 
 const [OWN, OTHER] = Object.keys(ENGINES);
 
+/** Options of inputs, in camel case. */
+const INPUT_OPTIONS = inputOptions().map((option) => option.attributeName());
+
 /** Seconds of each engine where nothing else is asked for. */
 const SECONDS = 3;
+
+/** Warm-up of `--generate` where nothing else is asked for: a text takes much longer than a run. */
+const WARMUP_TEXTS = 1;
 
 /** Other processes that take more of the machine than this can change the result. */
 const BUSY_SHARE = 0.1;
@@ -40,11 +46,19 @@ one inference from typed arrays to typed arrays. onnxruntime-node is not a
 dependency; it is looked for in the current folder, or in that of
 --against-from, and installed with: npm install onnxruntime-node
 
+With --generate, the model is a language model with a cache, with inputs as
+Transformers.js has them: input_ids, past_key_values.0.key. A run is a text:
+PROMPT random tokens are read, then TOKENS are generated one after the other,
+always the most likely one. The times are those of the prompt, up to the first
+token, and of each further token. Without --warmup, one text is not counted.
+Against another engine, the generated tokens are compared.
+
 Examples:
   webnn-node bench model.onnx
   webnn-node bench model.onnx --input photo.jpg --threads 1 --seconds 10
   webnn-node bench model.onnx --against onnxruntime-node --svg times.svg
-  webnn-node bench model.onnx --free-dimension batch=8 --runs 100 --json`;
+  webnn-node bench model.onnx --free-dimension batch=8 --runs 100 --json
+  webnn-node bench llm/onnx/model_q4.onnx --generate 128,32 --threads 4`;
 
 /**
  * Refuses where the other engine is not installed.
@@ -88,49 +102,18 @@ async function outputsOf(engine, count, folder) {
 }
 
 /**
- * @param {EngineProcess} engine
- * @param {import('../bench/types.mjs').LoadRequest} request
- */
-async function load(engine, request) {
-  const { version, loadMs } = await engine.request('load', request);
-  // Before anything else is asked of it, which takes memory, too.
-  const { resident } = await engine.request('usage');
-  return { version, loadMs, resident, processor: await engine.request('processor') };
-}
-
-/**
- * Loads, measures and compares.
+ * Loads, measures and compares runs of a model.
  * @param {EngineProcess[]} engines
- * @param {{ file: string, feeds: import('../inputs.mjs').Feeds, outputs: string[], from: string, options: import('../types.mjs').Options }} plan
  * @param {string} folder for files that engines read and write
+ * @param {import('../bench/compare.mjs').Plan} plan
  */
-async function runEngines(engines, { file, feeds, outputs, from, options }, folder) {
-  const { device, threads, runs, warmup, seconds = SECONDS } = options;
-  const inputs = Object.fromEntries(Object.keys(feeds.tensors).map((name, i) => [name, path.join(folder, `input-${i}.npy`)]));
-  await Promise.all(Object.entries(inputs).map(([name, input]) => write(input, formatNpy(feeds.tensors[name]))));
-  const request = { model: path.resolve(file), inputs, outputs, device, threads, freeDimensions: feeds.freeDimensions, from };
-  /** @type {Awaited<ReturnType<typeof load>>[]} */
-  const loaded = [];
-  for (const engine of engines) {
-    loaded.push(await withProgress(`loading in ${engine.name}`, () => load(engine, request)));
-  }
-  const { samples, othersShare } = await withProgress('measuring', (advance) =>
-    measure(engines, { runs, seconds, warmup }, (part) => advance(100 * part)), 100);
-  const usages = await Promise.all(engines.map((engine) => engine.request('usage')));
-  const results = engines.map(({ name }, i) => ({
-    name,
-    version: loaded[i].version,
-    device,
-    processor: loaded[i].processor,
-    ...summarizeTimes(samples[i]),
-    loadMs: loaded[i].loadMs,
-    residentAfterLoad: loaded[i].resident,
-    residentPeak: usages[i].peak,
-    samples: samples[i],
-  }));
+async function measureRuns(engines, folder, plan) {
+  const { measured, othersShare } = await loadAndMeasure(engines, folder, INFERENCE, plan);
+  const results = measured.map(({ facts, costs, samples }) => ({ ...facts, ...summarizeTimes(samples), ...costs, samples }));
   if (engines.length === 1) return { results, othersShare };
+  const { outputs } = plan;
   const [own, other] = await Promise.all(engines.map((engine) => outputsOf(engine, outputs.length, folder)));
-  return { results, othersShare, agreement: compareOutputs(outputs, own, other) };
+  return { results, othersShare, ratio: results[0].median / results[1].median, agreement: compareOutputs(outputs, own, other) };
 }
 
 /**
@@ -155,7 +138,7 @@ function printTable(output, results) {
  */
 function printRatio(output, ratio, where) {
   const text = ratio <= 1 ? `${OWN} is ${formatRate(1 / ratio)}x as fast as ${OTHER}` : `${OTHER} is ${formatRate(ratio)}x as fast as ${OWN}`;
-  output.print('', output.style('bold', text) + ` (medians, ${where})`);
+  output.print(output.style('bold', text) + ` (medians, ${where})`);
 }
 
 /**
@@ -170,41 +153,91 @@ function printAgreement(output, agreement) {
   }
 }
 
-/** @type {import('../types.mjs').CommandDefinition['execute']} */
-async function execute(output, [file], options, isGiven) {
-  if (options.against === undefined) refuseIdle(isGiven, ['againstFrom'], 'no engine is measured --against this one');
-  if (options.device === 'gpu') refuseIdle(isGiven, ['threads'], 'the GPU computes');
-  const from = path.resolve(options.againstFrom ?? '.');
-  if (options.against !== undefined) requireOther(from);
-  const model = await readModel(file, options.freeDimension);
-  const feeds = await readFeeds(model.inputs, options, RANDOM);
-  const outputs = model.outputs.map(({ name }) => name);
-  const engines = [OWN, ...(options.against === undefined ? [] : [OTHER])].map(startEngine);
-  const folder = mkdtempSync(path.join(tmpdir(), 'webnn-bench-'));
-  // Also of a command that is interrupted.
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
-  let measured;
-  try {
-    measured = await runEngines(engines, { file, feeds, outputs, from, options }, folder);
-  } finally {
-    await Promise.all(engines.map((engine) => engine.end()));
-  }
-  const { results, othersShare, agreement } = measured;
-  const ratio = results.length === 2 ? results[0].median / results[1].median : undefined;
-  const where = `on the ${options.device.toUpperCase()}`;
-  const title = `${path.basename(file)}: time of one run ${where}`;
-  if (options.svg !== undefined) await write(options.svg, histogramSvg(results, title));
-  output.document({ model: file, device: options.device, threads: options.threads ?? null, engines: results, ratio, agreement, othersShare });
-
-  printTable(output, results);
-  if (ratio !== undefined) printRatio(output, ratio, where);
-  if (agreement !== undefined) printAgreement(output, agreement);
-  output.heading(`Times of one run ${where}`);
+/**
+ * The picture, the document, and whatever is printed for people.
+ * @param {import('../output.mjs').Output} output
+ * @param {{ name: string, samples: number[], median: number }[]} results
+ * @param {{ document: object, what: string, file: string, svg?: string, othersShare: number, print: () => void }} report `what`
+ *   the samples are times of; `print` tells about it above the histogram
+ */
+async function report(output, results, { document, what, file, svg, othersShare, print }) {
+  if (svg !== undefined) await write(svg, histogramSvg(results, `${path.basename(file)}: time of one ${what}`));
+  output.document(document);
+  print();
+  output.heading(`Times of one ${what}`);
   output.print(...histogramLines(results, output.width, (i, text) => output.style(i === 0 ? 'blue' : 'yellow', text)));
-  if (options.svg !== undefined) output.print('', `wrote ${printable(options.svg)}`);
+  if (svg !== undefined) output.print('', `wrote ${printable(svg)}`);
   if (othersShare > BUSY_SHARE) {
     output.note(`the machine was busy: other processes took ${formatShare(othersShare)} of its CPU time meanwhile`);
   }
+}
+
+/**
+ * What a command line asks for, but for what is measured.
+ * @typedef {object} Setting
+ * @property {string} file
+ * @property {import('webnn-node/onnx').OnnxInspection} model
+ * @property {string[]} engines names
+ * @property {Omit<import('../bench/compare.mjs').Plan, 'feeds'>} plan
+ * @property {string} where
+ */
+
+/**
+ * `bench`: one run after the other.
+ * @param {import('../output.mjs').Output} output
+ * @param {Setting} setting
+ * @param {import('../types.mjs').Options} options
+ */
+async function benchRuns(output, { file, model, engines: names, plan, where }, options) {
+  const feeds = await readFeeds(model.inputs, options, RANDOM);
+  const { results, othersShare, ratio, agreement } = await withEngines(names, (engines, folder) => measureRuns(engines, folder, { ...plan, feeds }));
+  const document = { model: file, device: plan.device, threads: plan.threads ?? null, engines: results, ratio, agreement, othersShare };
+  const print = () => {
+    printTable(output, results);
+    if (ratio === undefined) return;
+    output.print('');
+    printRatio(output, ratio, where);
+    printAgreement(output, agreement);
+  };
+  await report(output, results, { document, what: `run ${where}`, file, svg: options.svg, othersShare, print });
+}
+
+/**
+ * `bench --generate`: texts, token by token.
+ * @param {import('../output.mjs').Output} output
+ * @param {Setting} setting
+ * @param {[prompt: number, tokens: number]} lengths
+ * @param {string | undefined} svg
+ */
+async function benchGeneration(output, { file, model, engines: names, plan, where }, lengths, svg) {
+  const request = generateRequest(model, lengths);
+  const { results, othersShare, ratio, agreement } = await withEngines(names, (engines, folder) => measureGeneration(engines, folder, request, plan));
+  const [prompt, tokens] = lengths;
+  const document = { model: file, device: plan.device, threads: plan.threads ?? null, prompt, tokens, engines: results, ratio, agreement, othersShare };
+  const print = () => {
+    printGenerationTable(output, results);
+    if (ratio === undefined) return;
+    output.print('');
+    printRatio(output, ratio.prompt, `a prompt of ${formatPlural(prompt, 'token')} ${where}`);
+    printRatio(output, ratio.token, `each of ${formatPlural(tokens - 1, 'further token')} ${where}`);
+    printEqualIds(output, agreement);
+  };
+  await report(output, results, { document, what: `token ${where}`, file, svg, othersShare, print });
+}
+
+/** @type {import('../types.mjs').CommandDefinition['execute']} */
+async function execute(output, [file], options, isGiven) {
+  const { against, device, generate, threads, runs, seconds = SECONDS } = options;
+  if (against === undefined) refuseIdle(isGiven, ['againstFrom'], 'no engine is measured --against this one');
+  if (device === 'gpu') refuseIdle(isGiven, ['threads'], 'the GPU computes');
+  if (generate !== undefined) refuseIdle(isGiven, [...INPUT_OPTIONS, 'freeDimension'], '--generate makes the inputs');
+  const from = path.resolve(options.againstFrom ?? '.');
+  if (against !== undefined) requireOther(from);
+  const model = await readModel(file, options.freeDimension);
+  const warmup = generate !== undefined && !isGiven('warmup') ? WARMUP_TEXTS : options.warmup;
+  const plan = { file, outputs: model.outputs.map(({ name }) => name), from, device, threads, runs, seconds, warmup };
+  const setting = { file, model, engines: [OWN, ...(against === undefined ? [] : [OTHER])], plan, where: `on the ${device.toUpperCase()}` };
+  await (generate === undefined ? benchRuns(output, setting, options) : benchGeneration(output, setting, generate, options.svg));
 }
 
 /** @type {import('../types.mjs').CommandDefinition} */
@@ -216,6 +249,7 @@ export default {
     for (const option of inputOptions()) command.addOption(option);
     command
       .addOption(freeDimensionOption())
+      .addOption(generateOption())
       .addOption(new Option('--against <ENGINE>', 'measure this engine too').choices([OTHER]))
       .option('--against-from <DIR>', 'folder in which that engine is installed (default: the current one)')
       .addOption(deviceOption('where every engine computes'))

@@ -1,0 +1,83 @@
+// Engines of `bench`, each in its own process: started, loaded, measured in turns, ended.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { write } from '../files.mjs';
+import { formatNpy } from '../npy.mjs';
+import { withProgress } from '../progress.mjs';
+import { startEngine } from './engines.mjs';
+import { measure } from './measure.mjs';
+
+/** @typedef {import('./process.mjs').EngineProcess} EngineProcess */
+
+/**
+ * What engines load, and how long they run.
+ * @typedef {object} Plan
+ * @property {string} file
+ * @property {import('../inputs.mjs').Feeds} feeds
+ * @property {string[]} outputs
+ * @property {string} from folder in which an engine that is no dependency is installed
+ * @property {'cpu' | 'gpu'} device
+ * @property {number} [threads]
+ * @property {number} [runs]
+ * @property {number} seconds
+ * @property {number} warmup
+ */
+
+/**
+ * Starts engines, and ends them whatever happens.
+ * @template T
+ * @param {string[]} names
+ * @param {(engines: EngineProcess[], folder: string) => Promise<T>} use `folder` is for files that engines read and write
+ * @returns {Promise<T>}
+ */
+export async function withEngines(names, use) {
+  const engines = names.map(startEngine);
+  const folder = mkdtempSync(path.join(tmpdir(), 'webnn-bench-'));
+  // Also of a command that is interrupted.
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  try {
+    return await use(engines, folder);
+  } finally {
+    await Promise.all(engines.map((engine) => engine.end()));
+  }
+}
+
+/**
+ * @param {EngineProcess} engine
+ * @param {import('./types.mjs').LoadRequest} request
+ */
+async function load(engine, request) {
+  const { version, loadMs } = await engine.request('load', request);
+  // Before anything else is asked of it, which takes memory, too.
+  const { resident } = await engine.request('usage');
+  return { version, loadMs, resident, processor: await engine.request('processor') };
+}
+
+/**
+ * Loads a model in every engine and measures them.
+ * @template Sample
+ * @param {EngineProcess[]} engines
+ * @param {string} folder
+ * @param {import('./measure.mjs').Subject<Sample>} subject
+ * @param {Plan} plan
+ */
+export async function loadAndMeasure(engines, folder, subject, { file, feeds, outputs, from, device, threads, runs, seconds, warmup }) {
+  const inputs = Object.fromEntries(Object.keys(feeds.tensors).map((name, i) => [name, path.join(folder, `input-${i}.npy`)]));
+  await Promise.all(Object.entries(inputs).map(([name, input]) => write(input, formatNpy(feeds.tensors[name]))));
+  const request = { model: path.resolve(file), inputs, outputs, device, threads, freeDimensions: feeds.freeDimensions, from };
+  /** @type {Awaited<ReturnType<typeof load>>[]} */
+  const loaded = [];
+  for (const engine of engines) {
+    loaded.push(await withProgress(`loading in ${engine.name}`, () => load(engine, request)));
+  }
+  const { samples, othersShare } = await withProgress('measuring', (advance) =>
+    measure(engines, subject, { runs, seconds, warmup }, (part) => advance(100 * part)), 100);
+  const usages = await Promise.all(engines.map((engine) => engine.request('usage')));
+  const measured = engines.map(({ name }, i) => ({
+    facts: { name, version: loaded[i].version, device, processor: loaded[i].processor },
+    costs: { loadMs: loaded[i].loadMs, residentAfterLoad: loaded[i].resident, residentPeak: usages[i].peak },
+    samples: samples[i],
+  }));
+  return { measured, othersShare };
+}

@@ -1,0 +1,27 @@
+// Greedy text generation in the process of an engine: the same loop for all of them.
+import { emptyCache, lastLogits, mostLikely, nextCache, stepInputs } from '../decoder.mjs';
+
+/**
+ * Generates tokens once, from typed arrays to the chosen ids. The cache goes from one step to the next as the engine gave it.
+ * @param {import('./types.mjs').EngineSession} session
+ * @param {import('./types.mjs').GenerateRequest} request
+ * @returns {Promise<import('./types.mjs').Generation>}
+ */
+export async function generate({ feedsOf, run, tensorOf }, { decoder, prompt, tokens }) {
+  /** @type {number[]} */
+  const ids = [];
+  /** @type {number[]} */
+  const ms = [];
+  let cache = feedsOf(emptyCache(decoder));
+  let past = 0;
+  for (let next = prompt; ids.length < tokens; next = ids.slice(-1)) {
+    const start = performance.now();
+    const results = await run({ ...feedsOf(stepInputs(decoder, next, past)), ...cache });
+    ids.push(mostLikely(lastLogits(tensorOf(results.logits))));
+    ms.push(performance.now() - start);
+    cache = nextCache(decoder, results);
+    past += next.length;
+  }
+  const [firstMs, ...tokenMs] = ms;
+  return { ids, firstMs, tokenMs };
+}

@@ -1,0 +1,150 @@
+// Language models with a cache, as they are exported for Transformers.js: `input_ids` and the keys and values of the text
+// so far (`past_key_values.N.key`) go in, `logits` and the longer cache (`present.N.key`) come out. The rest goes by names.
+import { arrayFromNumbers, numbersOf } from './elements.mjs';
+import { Failure } from './errors.mjs';
+import { formatShape, printable } from './format.mjs';
+
+/** A model that does not have the inputs and outputs of such a language model. */
+export class DecoderError extends Failure {
+  name = 'DecoderError';
+}
+
+/**
+ * @typedef {object} CacheInput
+ * @property {string} name
+ * @property {string} output whose value is this input in the next step
+ * @property {string} dataType
+ * @property {number} heads
+ * @property {number} size of a head
+ */
+
+/**
+ * A language model with a cache. Plain data, which JSON can hold.
+ * @typedef {object} Decoder
+ * @property {{ name: string, dataType: string }[]} inputs but for the cache
+ * @property {CacheInput[]} cache
+ * @property {number} vocabulary how many tokens there are
+ */
+
+const CACHE_INPUT = /^past_key_values\.(\d+\.(?:key|value))$/;
+
+const LOGITS = 'logits';
+
+/**
+ * Shape and elements of every input but the cache: for `ids`, new tokens behind `past` others. The batch is 1.
+ * @type {Record<string, (ids: readonly number[], past: number) => { shape: number[], numbers: readonly number[] }>}
+ */
+const STEP_INPUTS = {
+  input_ids: (ids) => ({ shape: [1, ids.length], numbers: ids }),
+  attention_mask: (ids, past) => ({ shape: [1, past + ids.length], numbers: Array(past + ids.length).fill(1) }),
+  position_ids: (ids, past) => ({ shape: [1, ids.length], numbers: ids.map((_, i) => past + i) }),
+  use_cache_branch: (_, past) => ({ shape: [1], numbers: [Number(past > 0)] }),
+};
+
+const listed = (/** @type {readonly { name: string }[]} */ values) => values.map(({ name }) => printable(name)).join(', ');
+
+/**
+ * @param {import('webnn-node/onnx').OnnxValueInfo} input
+ * @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} outputs
+ * @returns {CacheInput}
+ */
+function cacheInput({ name, dataType, shape }, outputs) {
+  const output = name.replace(CACHE_INPUT, 'present.$1');
+  if (!outputs.some((candidate) => candidate.name === output)) {
+    throw new DecoderError(`this model cannot generate text: it has no output ${output} for its input ${name}`);
+  }
+  const [, heads, , size] = shape ?? [];
+  if (shape?.length !== 4 || typeof heads !== 'number' || typeof size !== 'number') {
+    throw new DecoderError(`this model cannot generate text: its input ${name} is ${printable(formatShape(shape))}, expected [batch, heads, length, size] with two numbers for heads and size`);
+  }
+  return { name, output, dataType, heads, size };
+}
+
+/** @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} outputs */
+function vocabularyOf(outputs) {
+  const logits = outputs.find(({ name }) => name === LOGITS);
+  if (logits === undefined) {
+    throw new DecoderError(`this model cannot generate text: it has no output ${LOGITS}; its outputs: ${listed(outputs)}`);
+  }
+  const vocabulary = logits.shape?.at(-1);
+  if (logits.shape?.length !== 3 || typeof vocabulary !== 'number') {
+    throw new DecoderError(`this model cannot generate text: its output ${LOGITS} is ${printable(formatShape(logits.shape))}, expected [batch, length, vocabulary] with a number for the vocabulary`);
+  }
+  return vocabulary;
+}
+
+/**
+ * Finds the inputs and outputs of a language model by their names.
+ * @param {{ readonly inputs: readonly import('webnn-node/onnx').OnnxValueInfo[], readonly outputs: readonly import('webnn-node/onnx').OnnxValueInfo[] }} model
+ * @returns {Decoder}
+ * @throws {DecoderError} that names what is missing, and inputs that it knows no value for
+ */
+export function describeDecoder({ inputs, outputs }) {
+  const cached = inputs.filter(({ name }) => CACHE_INPUT.test(name));
+  if (cached.length === 0 || !inputs.some(({ name }) => name === 'input_ids')) {
+    throw new DecoderError(`this model cannot generate text: expected the inputs input_ids and past_key_values.0.key, it has ${listed(inputs)}`);
+  }
+  const others = inputs.filter((input) => !cached.includes(input));
+  const unknown = others.filter(({ name }) => !Object.hasOwn(STEP_INPUTS, name));
+  if (unknown.length > 0) throw new DecoderError(`this model cannot generate text: no value is known for its input ${listed(unknown)}`);
+  return {
+    inputs: others.map(({ name, dataType }) => ({ name, dataType })),
+    cache: cached.map((input) => cacheInput(input, outputs)),
+    vocabulary: vocabularyOf(outputs),
+  };
+}
+
+/**
+ * All inputs of a step but the cache.
+ * @param {Decoder} decoder
+ * @param {readonly number[]} ids new tokens, at least one
+ * @param {number} past how many tokens the cache holds
+ * @returns {import('./types.mjs').Tensors}
+ */
+export function stepInputs({ inputs }, ids, past) {
+  return Object.fromEntries(inputs.map(({ name, dataType }) => {
+    const { shape, numbers } = STEP_INPUTS[name](ids, past);
+    return [name, { dataType, shape, data: arrayFromNumbers(dataType, numbers) }];
+  }));
+}
+
+/**
+ * The cache before the first step.
+ * @param {Decoder} decoder
+ * @returns {import('./types.mjs').Tensors}
+ */
+export function emptyCache({ cache }) {
+  return Object.fromEntries(cache.map(({ name, dataType, heads, size }) =>
+    [name, { dataType, shape: [1, heads, 0, size], data: arrayFromNumbers(dataType, []) }]));
+}
+
+/**
+ * The cache of the next step: results of this one, by the names of the inputs.
+ * @template T
+ * @param {Decoder} decoder
+ * @param {Record<string, T>} results
+ * @returns {Record<string, T>}
+ */
+export function nextCache({ cache }, results) {
+  return Object.fromEntries(cache.map(({ name, output }) => [name, results[output]]));
+}
+
+/**
+ * The scores of all tokens for the place behind the last one.
+ * @param {import('./types.mjs').Tensor} logits [1, length, vocabulary], float32 or float16
+ */
+export function lastLogits({ dataType, shape, data }) {
+  const [vocabulary] = shape.slice(-1);
+  const last = /** @type {import('./types.mjs').Elements} */ (data.subarray(data.length - vocabulary));
+  return numbersOf({ dataType, data: last });
+}
+
+/**
+ * The place of the largest number; the first one of several.
+ * @param {ArrayLike<number>} numbers
+ */
+export function mostLikely(numbers) {
+  let best = 0;
+  for (let i = 1; i < numbers.length; i++) if (numbers[i] > numbers[best]) best = i;
+  return best;
+}
