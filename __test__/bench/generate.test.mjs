@@ -177,7 +177,7 @@ test('the tables: the best of all threads, then a table for each prompt and numb
     'A prompt of 128, then 64 tokens, 2 threads',
     'A prompt of 1024, then 64 tokens, 1 thread',
     'A prompt of 1024, then 64 tokens, 2 threads',
-    'What is heard, a prompt of 4, then 64 tokens, 1 thread',
+    'Speech, a prompt of 4, then 64 tokens, 1 thread',
     'Reading of memory',
   ]);
   assert.deepEqual(tables[0].rows.slice(0, 2), [['whisper', '500 (1)', NONE, NONE], ['fp32', '200 (2)', '50.0 (1)', NONE]]);

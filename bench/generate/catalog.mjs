@@ -1,6 +1,6 @@
 // The models of the benchmark of text generation by the types of their weights, and where engines find them.
 
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
@@ -34,8 +34,13 @@ function type(parts) {
   return { model: 'decoder', dataType: 'float32', exact: false, ...parts };
 }
 
-/** @param {string} models the folder of all models */
-export const folderOf = (models, /** @type {TypeName} */ name) => join(models, TYPES[name].model);
+/**
+ * The folder of a model.
+ *
+ * @param {string} models the folder of all models
+ * @param {TypeName} name
+ */
+export const folderOf = (models, name) => join(models, TYPES[name].model);
 
 /**
  * The file of a decoder-only model.
@@ -50,7 +55,7 @@ export const decoderFile = (models, name) => join(folderOf(models, name), 'onnx'
  *
  * @param {string} models
  * @param {TypeName} name
- * @throws {Error} for a type that it has not
+ * @throws {Error} for a type without one
  */
 export function ggufFile(models, name) {
   const { gguf } = TYPES[name];
@@ -60,6 +65,20 @@ export function ggufFile(models, name) {
 
 /** Names of the encoder-decoder's files. */
 export const WHISPER_FILES = { encoder: 'encoder_model.onnx', decoder: 'decoder_model_merged.onnx' };
+
+/**
+ * All files of a type.
+ *
+ * @param {string} models
+ * @param {TypeName} name
+ * @returns {string[]}
+ */
+export function filesOf(models, name) {
+  const { model, gguf } = TYPES[name];
+  if (model === 'whisper') return Object.values(WHISPER_FILES).map((file) => join(folderOf(models, name), 'onnx', file));
+  const file = decoderFile(models, name);
+  return [file, `${file}_data`, ...(gguf === undefined ? [] : [ggufFile(models, name)])];
+}
 
 /** The file in which the generator says what the models read. @param {string} models */
 const summaryFile = (models) => join(models, 'models.json');
@@ -72,10 +91,12 @@ const summaryFile = (models) => join(models, 'models.json');
  */
 export const bytesPerToken = (models) => JSON.parse(readFileSync(summaryFile(models), 'utf8')).bytesPerToken;
 
-/** Tokens of the vocabulary. @param {string} models */
-export function vocabularyOf(models, /** @type {TypeName} */ name) {
+/**
+ * The number of tokens in the vocabulary.
+ *
+ * @param {string} models
+ * @param {TypeName} name
+ */
+export function vocabularyOf(models, name) {
   return JSON.parse(readFileSync(join(folderOf(models, name), 'config.json'), 'utf8')).vocab_size;
 }
-
-/** Whether a folder has been written to its end. @param {string} models */
-export const isWritten = (models) => existsSync(summaryFile(models));

@@ -3,7 +3,8 @@
 import { sum } from 'd3-array';
 import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
 import { untilAtRest, watched } from '../machine.mjs';
-import { TYPES, vocabularyOf } from './catalog.mjs';
+import { intoPageCache } from '../measure.mjs';
+import { filesOf, TYPES, vocabularyOf } from './catalog.mjs';
 import { commandOf } from './engines.mjs';
 import { promptOf } from './inputs.mjs';
 
@@ -122,6 +123,8 @@ export async function measure({ models, type, threads }, { engines, prompts, tok
   const counts = roundsOf(rounds, requests.length);
   const steps = engines.length * (1 + sum(counts));
   let done = 0;
+  // The first engine to load a model does not wait for the disk.
+  for (const file of filesOf(models, type)) await intoPageCache(file);
   const contestants = engines.map((engine) => new Contestant(engine));
   const atRest = () => untilAtRest(contestants.filter(({ isRunning }) => isRunning).map((one) => one.process.pid));
   try {

@@ -14,7 +14,7 @@ const MAX_TOKENS = 2048;
 
 export const USAGE = `usage: npm run bench:generate -- [OPTION ...]
 
-Generates text with language models of random weights, which are written on demand (3 GB under target/), beside other
+Generates text with language models of random weights, which are written on demand (2.5 GB under target/), beside other
 engines, which are installed on demand.
 
   --types LIST     of ${TYPE_NAMES.join(', ')} (all)

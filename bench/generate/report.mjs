@@ -53,7 +53,7 @@ const HEAD = ['type', 'engine', '>tokens/s', '>prompt, tokens/s', '>first token,
  */
 function tableOf(rows, tokens) {
   const [{ type, prompt, threads }] = rows;
-  const text = isDecoder(type) ? `A prompt of ${prompt}` : `What is heard, a prompt of ${prompt}`;
+  const text = isDecoder(type) ? `A prompt of ${prompt}` : `Speech, a prompt of ${prompt}`;
   return {
     title: `${text}, then ${tokens} tokens, ${formatPlural(threads, 'thread')}`,
     head: HEAD,
@@ -117,7 +117,8 @@ const EXPLANATION = [
   'and llama.cpp round activations to 8 bits. Beside `fp16`, `q8` and `q4-level4`, node-llama-cpp runs F16, Q8_0 and Q4_0.',
   '',
   '- **tokens/s:** by the median time from one token to the next; **prompt, tokens/s:** by the time to the first token.',
-  '- **first token:** from the prompt to it; **from the file:** to load the model, and to the first token of the first text.',
+  '- **first token:** from a prompt of a length that was run before. **from the file:** to load the model, and to the first token of',
+  '  the first text.',
   '- **peak memory:** of the process so far. **weights:** bytes that each token reads; **of reading:** the share of the',
   '  bandwidth of memory that this takes.',
   '- **outside:** time per token that Transformers.js spends outside of `run()`.',
