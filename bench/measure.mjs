@@ -50,7 +50,7 @@ const MAX_REPEATS = 2;
  *
  * @param {string} file
  */
-async function intoPageCache(file) {
+export async function intoPageCache(file) {
   for await (const _ of createReadStream(file, { highWaterMark: 1 << 20 }));
 }
 

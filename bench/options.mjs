@@ -4,10 +4,8 @@ import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Failure, root } from '../scripts/process.mjs';
+import { checksOf, MAX_THREADS } from './arguments.mjs';
 import { GPU_PEERS, OURS, PEERS } from './peers.mjs';
-
-/** A context has at most so many threads. */
-const MAX_THREADS = 1024;
 
 export const USAGE = `usage: npm run bench -- [OPTION ...]
 
@@ -46,20 +44,7 @@ const OPTIONS = /** @type {const} */ ({
   help: { type: 'boolean', short: 'h', default: false },
 });
 
-const wrong = (/** @type {string} */ message) => new Failure(`${message}\n\n${USAGE}`, 2);
-
-/**
- * @param {string} name
- * @param {string} text
- * @param {number} max
- */
-function integer(name, text, max) {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 1 || value > max) {
-    throw wrong(`--${name} has ${text}, expected integers from 1 to ${max}`);
-  }
-  return value;
-}
+const { wrong, integer, integers, someOf } = checksOf(USAGE);
 
 /** @param {string} text */
 function pattern(text) {
@@ -83,12 +68,7 @@ const PEERS_OF = {
 function peers(device, given) {
   const { all, text: byDefault } = PEERS_OF[device];
   const text = given ?? byDefault;
-  const names = text === 'none' ? [] : text.split(',');
-  const unknown = names.find((name) => !all.includes(name));
-  if (unknown !== undefined) {
-    throw wrong(`--against names ${unknown}, expected some of ${all.join(', ')}, or none`);
-  }
-  return [...new Set(names)];
+  return text === 'none' ? [] : someOf('against', text, all, ', or none');
 }
 
 /**
@@ -134,7 +114,7 @@ export function readOptions(args) {
     python: values.python,
     gpuLimits: values['gpu-limits'],
     models: resolve(values.models),
-    threads: [...new Set(values.threads.split(',').map((text) => integer('threads', text, MAX_THREADS)))],
+    threads: integers('threads', values.threads, MAX_THREADS),
     engines: [OURS, ...peers(device, values.against)],
     filter: pattern(values.filter),
     samples: integer('samples', values.samples, 100_000),

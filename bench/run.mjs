@@ -1,8 +1,7 @@
 // `npm run bench`: how fast models run here and in other engines, beside what the machine can do. --help lists the options.
 
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { Output } from 'webnn-node-cli/lib/output.mjs';
 import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
 import { entry, Failure, say } from '../scripts/process.mjs';
 import { measureGpu } from './gpu/run.mjs';
@@ -14,6 +13,7 @@ import { readOptions } from './options.mjs';
 import { install, OURS } from './peers.mjs';
 import { chartSvg } from './report/chart.mjs';
 import { gpuHeadOf, gpuMarkdown, gpuTablesOf, SOFTWARE } from './report/gpu.mjs';
+import { printTables, writeFiles } from './report/print.mjs';
 import { resultsMarkdown, withParts } from './report/results.mjs';
 import { notesOf, versionsOf } from './report/rows.mjs';
 import { tablesOf } from './report/tables.mjs';
@@ -97,22 +97,6 @@ async function measureAll(options) {
   };
 }
 
-/**
- * @param {import('./report/tables.mjs').ReportTable[]} tables
- * @param {string[]} notes
- */
-function printTables(tables, notes) {
-  const output = new Output();
-  for (const { title, remark, head, rows } of tables) {
-    output.heading(title);
-    if (remark) output.print(output.style('dim', remark));
-    output.table(head, rows);
-  }
-  for (const note of notes) {
-    output.note(note);
-  }
-}
-
 const RESULTS = inBench('RESULTS.md');
 
 /** RESULTS.md as it is. */
@@ -130,19 +114,6 @@ function writeGpu(run, { json, write: writeResults }) {
     [json, () => `${JSON.stringify(run, undefined, 1)}\n`],
     [writeResults ? RESULTS : undefined, () => withParts(results(), { gpu: gpuMarkdown(run) })],
   ]);
-}
-
-/**
- * Writes the files that have a name.
- *
- * @param {(readonly [name: string | undefined, content: () => string])[]} files
- */
-function writeFiles(files) {
-  for (const [file, content] of files) {
-    if (file === undefined) continue;
-    writeFileSync(file, content());
-    say(`${file} is written`);
-  }
 }
 
 /**

@@ -5,14 +5,14 @@
 //   npm run test:ort-programs -- --reference    computes their reference results by onnxruntime-node
 //   npm run test:ort-programs -- --prebuilt     with the addon that lies in the repository root
 
-import { createHash } from 'node:crypto';
-import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { digests, ONLY_REGISTERED, PROGRAMS, REFERENCES, runProgram } from '../__test__/ort-programs/runs.mjs';
 import { packThisPlatform, tarballsFor } from './pack-local.mjs';
 import { entry, Failure, isProgram, outputOf, root, run, runNpm, say } from './process.mjs';
 import { pythonEnvironment } from './python.mjs';
+import { renew } from './renew.mjs';
 import { installLocked, installPackages, setUp } from './setup.mjs';
 
 /** The programs beside onnxruntime-node. */
@@ -46,25 +46,6 @@ const SPEECH = {
   'sentence.wav': { text: 'The quick brown fox jumps over the lazy dog.', gap: 0 },
   'pauses.wav': { text: 'Hello. This is a longer text, with pauses in between. Do you hear me?', gap: 60 },
 };
-
-/**
- * Writes a folder again where what it was written from has changed.
- *
- * @param {string} folder
- * @param {string} source everything that decides about the content
- * @param {() => unknown} write
- */
-async function renew(folder, source, write) {
-  const stamp = `${folder}.written-from`;
-  const digest = createHash('sha256').update(source).digest('hex');
-  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === digest) {
-    return;
-  }
-  rmSync(folder, { recursive: true, force: true });
-  mkdirSync(folder, { recursive: true });
-  await write();
-  writeFileSync(stamp, digest);
-}
 
 async function writeModels() {
   const python = await pythonEnvironment('models');

@@ -55,6 +55,46 @@ declare module '@huggingface/transformers' {
     (texts: string[], options: { pooling: 'mean'; normalize: boolean }): Promise<{ tolist(): number[][] }>;
     tokenizer: Tokenizer;
   }
-  export const env: { allowRemoteModels: boolean; localModelPath: string };
+  interface Session {
+    run(...args: any[]): Promise<any>;
+  }
+  interface GenerativeModel {
+    config: { is_encoder_decoder: boolean; num_mel_bins: number; max_source_positions: number };
+    /** That of an encoder-decoder's decoder has a name of its own. */
+    sessions: { model: Session; decoder_model_merged?: Session };
+    generate(options: object): Promise<unknown>;
+  }
+  interface ModelClass {
+    from_pretrained(name: string, options: object): Promise<GenerativeModel>;
+  }
+  export const AutoModelForCausalLM: ModelClass;
+  export const AutoModelForSpeechSeq2Seq: ModelClass;
+  export class InterruptableStoppingCriteria {
+    interrupt(): void;
+  }
+  export class Tensor {
+    constructor(type: string, data: ArrayBufferView, dims: readonly number[]);
+  }
+  export const env: { allowRemoteModels: boolean; localModelPath: string; version: string };
   export function pipeline(task: 'feature-extraction', model: string, options: object): Promise<Extraction>;
+}
+
+declare module 'node-llama-cpp' {
+  interface Sequence {
+    clearHistory(): Promise<void>;
+    evaluate(tokens: number[], options: { temperature: number; yieldEogToken: boolean }): AsyncIterable<number>;
+  }
+  interface Model {
+    createContext(options: { contextSize: number; threads: number }): Promise<{ getSequence(): Sequence }>;
+  }
+  export enum LlamaLogLevel {
+    error = 'error',
+  }
+  export function getLlama(options: {
+    gpu: false;
+    build: 'never';
+    skipDownload: boolean;
+    maxThreads: number;
+    logLevel: LlamaLogLevel;
+  }): Promise<{ loadModel(options: { modelPath: string }): Promise<Model> }>;
 }

@@ -58,13 +58,14 @@ declare module 'onnxruntime-node' {
     [name: string]: Value;
   }
   export interface Session {
-    readonly inputMetadata: readonly { name: string; type: string }[];
+    readonly inputMetadata: readonly { name: string; type: string; shape: readonly (number | string)[] }[];
     readonly outputNames: readonly string[];
     run(feeds: Record<string, Tensor>): Promise<Results>;
   }
   export const InferenceSession: { create(model: string, options: object): Promise<Session> };
   export class Tensor {
     constructor(type: string | undefined, data: unknown, dims: readonly number[]);
+    readonly data: any;
   }
   export function listSupportedBackends(): { name: string }[];
 }

@@ -74,7 +74,7 @@ export const DIRTY_ABOVE = 0.15;
  * @property {number} foreign processors that others kept busy meanwhile, on average
  */
 
-/** @param {Sample} sample */
+/** @param {Pick<Sample, 'foreign'>} sample */
 export const isDirty = ({ foreign }) => foreign > DIRTY_ABOVE;
 
 /**

@@ -22,7 +22,11 @@ export class EngineError extends Failure {
   name = 'EngineError';
 }
 
-/** An engine in its own process, so that memory, threads and garbage of one do not touch another. */
+/**
+ * An engine in its own process, so that memory, threads and garbage of one do not touch another.
+ *
+ * @template {{ [K in keyof C]: (parameters: any) => Promise<any> }} [C=Commands] what it can be asked
+ */
 export class EngineProcess {
   #child;
   #answers;
@@ -59,10 +63,10 @@ export class EngineProcess {
   /**
    * Asks for one thing and waits for it.
    *
-   * @template {keyof Commands} K
+   * @template {keyof C & string} K
    * @param {K} command
-   * @param {Parameters<Commands[K]>[0]} [parameters]
-   * @returns {Promise<Awaited<ReturnType<Commands[K]>>>} what the engine answers
+   * @param {Parameters<C[K]>[0]} [parameters]
+   * @returns {Promise<Awaited<ReturnType<C[K]>>>} what the engine answers
    * @throws {EngineError} when the engine says that it cannot, or has ended
    */
   async request(command, parameters) {

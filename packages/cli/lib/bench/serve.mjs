@@ -10,12 +10,10 @@
 //   usage {}                           -> { resident, peak, cpuMicroseconds } of this process
 //   anything else is for the engine's own `commands`
 
-import { writeFileSync, writeSync } from 'node:fs';
-import { createInterface } from 'node:readline';
+import { writeFileSync } from 'node:fs';
 import { formatNpy, readNpy } from '../npy.mjs';
+import { answerRequests } from './answers.mjs';
 import { generate } from './generate.mjs';
-
-const ANSWERS = 3;
 
 const KIB = 1024;
 
@@ -77,18 +75,8 @@ const commands = {
   },
 };
 
-/** @param {{ command: string }} request */
-async function answer({ command, ...parameters }) {
-  try {
-    /** @type {Record<string, (parameters: any) => Promise<unknown>>} */
-    const known = { ...engine?.commands, ...commands };
-    return { result: await known[command](parameters) };
-  } catch (error) {
-    return { error: /** @type {Error} */ (error).message };
-  }
-}
-
-for await (const line of createInterface({ input: process.stdin })) {
-  writeSync(ANSWERS, `${JSON.stringify(await answer(JSON.parse(line)))}\n`);
-}
-process.exit();
+await answerRequests((command) => {
+  /** @type {Record<string, (parameters: any) => Promise<unknown>>} */
+  const known = { ...engine?.commands, ...commands };
+  return known[command];
+});

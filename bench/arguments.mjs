@@ -1,0 +1,53 @@
+// Checks of command lines.
+
+import { Failure } from '../scripts/process.mjs';
+
+/** A context has at most so many threads. */
+export const MAX_THREADS = 1024;
+
+/**
+ * Checks whose errors end with how a program is used.
+ *
+ * @param {string} usage
+ */
+export function checksOf(usage) {
+  const wrong = (/** @type {string} */ message) => new Failure(`${message}\n\n${usage}`, 2);
+
+  /**
+   * @param {string} name of an option
+   * @param {string} text
+   * @param {number} max
+   */
+  function integer(name, text, max) {
+    const value = Number(text);
+    if (!Number.isInteger(value) || value < 1 || value > max) {
+      throw wrong(`--${name} has ${text}, expected integers from 1 to ${max}`);
+    }
+    return value;
+  }
+
+  /**
+   * @param {string} name of an option
+   * @param {string} text with commas
+   * @param {number} max
+   */
+  const integers = (name, text, max) => [...new Set(text.split(',').map((one) => integer(name, one, max)))];
+
+  /**
+   * @template {string} Name
+   * @param {string} name of an option
+   * @param {string} text with commas
+   * @param {readonly Name[]} all
+   * @param {string} [others] what else may be given, for the error
+   */
+  function someOf(name, text, all, others = '') {
+    const names = text.split(',');
+    const unknown = names.find((one) => !(/** @type {readonly string[]} */ (all).includes(one)));
+    if (unknown !== undefined) {
+      throw wrong(`--${name} names ${unknown}, expected some of ${all.join(', ')}${others}`);
+    }
+    return /** @type {Name[]} */ ([...new Set(names)]);
+  }
+
+  return { wrong, integer, integers, someOf };
+}

@@ -1,0 +1,131 @@
+// Text generation on a library that runs ONNX models, as programs do it that use no other: results of the cache are fed back
+// as they are, and the token with the largest logit is the next one.
+
+import { join } from 'node:path';
+import { elementCount } from 'webnn-node-cli/lib/elements.mjs';
+import { decoderFile, folderOf, TYPES, vocabularyOf, WHISPER_FILES } from './catalog.mjs';
+import { featuresOf } from './inputs.mjs';
+import { generateBy } from './timeline.mjs';
+
+/** @typedef {Record<string, import('./types.d.mts').RuntimeTensor>} Tensors */
+
+/** Names of the cache as inputs and as outputs. */
+const PAST = 'past_key_values.';
+const PRESENT = 'present.';
+
+/**
+ * An empty cache.
+ *
+ * @param {import('./types.d.mts').Runtime} runtime
+ * @param {import('./types.d.mts').RuntimeModel} model
+ * @param {'float32' | 'float16'} dataType
+ * @returns {Tensors}
+ */
+function emptyCache(runtime, { inputs }, dataType) {
+  const names = inputs.filter(({ name }) => name.startsWith(PAST));
+  return Object.fromEntries(names.map(({ name, shape }) => {
+    const [, heads, , size] = /** @type {number[]} */ (shape);
+    const data = dataType === 'float16' ? new Uint16Array() : new Float32Array();
+    return [name, runtime.tensor(dataType, data, [1, heads, 0, size])];
+  }));
+}
+
+/**
+ * The cache among the results of a run, as it is fed to the next one.
+ *
+ * @param {Tensors} results
+ * @param {(name: string) => boolean} [isWanted]
+ */
+function cacheOf(results, isWanted = () => true) {
+  const present = Object.entries(results).filter(([name]) => name.startsWith(PRESENT) && isWanted(name));
+  return Object.fromEntries(present.map(([name, tensor]) => [name.replace(PRESENT, PAST), tensor]));
+}
+
+/**
+ * @param {import('./types.d.mts').Runtime} runtime
+ * @param {number[]} ids
+ */
+const idsTensor = (runtime, ids) => runtime.tensor('int64', BigInt64Array.from(ids, BigInt), [1, ids.length]);
+
+/** The bits of a float16 as an integer of the same order; conversion to floats would take longer than some models run. */
+const orderOfHalf = (/** @type {number} */ bits) => (bits & 0x8000 ? -(bits & 0x7fff) : bits);
+
+/**
+ * The index of the largest logit behind the last token.
+ *
+ * @param {import('./types.d.mts').RuntimeTensor} logits of all tokens of a run; float16 may be its bits
+ * @param {number} vocabulary
+ */
+export function likeliest({ data }, vocabulary) {
+  const start = data.length - vocabulary;
+  const order = data instanceof Uint16Array ? orderOfHalf : (/** @type {number} */ logit) => logit;
+  let best = 0;
+  let largest = -Infinity;
+  for (let i = 0; i < vocabulary; i++) {
+    const value = order(data[start + i]);
+    if (value > largest) [largest, best] = [value, i];
+  }
+  return best;
+}
+
+/**
+ * @param {import('./types.d.mts').Runtime} runtime
+ * @param {import('./types.d.mts').GenerateLoad} parameters
+ */
+async function loadDecoder(runtime, { models, type, threads }) {
+  const { dataType } = TYPES[type];
+  const vocabulary = vocabularyOf(models, type);
+  const model = await runtime.open(decoderFile(models, type), threads);
+  return (/** @type {import('./types.d.mts').GenerateRequest} */ request) => {
+    let cache = emptyCache(runtime, model, dataType);
+    let length = 0;
+    return generateBy(request, async (tokens) => {
+      length += tokens.length;
+      const mask = runtime.tensor('int64', new BigInt64Array(length).fill(1n), [1, length]);
+      const results = await model.run({ input_ids: idsTensor(runtime, tokens), attention_mask: mask, ...cache });
+      cache = cacheOf(results);
+      return likeliest(results.logits, vocabulary);
+    });
+  };
+}
+
+/**
+ * @param {import('./types.d.mts').Runtime} runtime
+ * @param {import('./types.d.mts').GenerateLoad} parameters
+ */
+async function loadWhisper(runtime, { models, type, threads }) {
+  const { dataType } = TYPES[type];
+  const vocabulary = vocabularyOf(models, type);
+  const open = (/** @type {string} */ name) => runtime.open(join(folderOf(models, type), 'onnx', name), threads);
+  const encoder = await open(WHISPER_FILES.encoder);
+  const decoder = await open(WHISPER_FILES.decoder);
+  const [{ shape }] = encoder.inputs;
+  const [, ...sizes] = /** @type {number[]} */ (shape);
+  return (/** @type {import('./types.d.mts').GenerateRequest} */ request) => {
+    const features = runtime.tensor(dataType, featuresOf(elementCount(sizes)), [1, ...sizes]);
+    /** @type {Tensors | undefined} */
+    let known;
+    return generateBy(request, async (tokens) => {
+      const isFirst = known === undefined;
+      known ??= { encoder_hidden_states: (await encoder.run({ input_features: features })).last_hidden_state, ...emptyCache(runtime, decoder, dataType) };
+      const branch = runtime.tensor('bool', Uint8Array.of(isFirst ? 0 : 1), [1]);
+      const results = await decoder.run({ input_ids: idsTensor(runtime, tokens), use_cache_branch: branch, ...known });
+      // With a cache, what belongs to the encoder comes back empty.
+      known = { ...known, ...cacheOf(results, (name) => isFirst || !name.includes('.encoder.')) };
+      return likeliest(results.logits, vocabulary);
+    });
+  };
+}
+
+/**
+ * Loads a model in a library.
+ *
+ * @param {import('./types.d.mts').Runtime} runtime
+ * @param {import('./types.d.mts').GenerateLoad} parameters
+ * @returns {Promise<import('./types.d.mts').Generator>}
+ */
+export async function loadDirect(runtime, parameters) {
+  const start = performance.now();
+  const generate = await (TYPES[parameters.type].model === 'whisper' ? loadWhisper : loadDecoder)(runtime, parameters);
+  return { version: runtime.version, loadMs: performance.now() - start, generate };
+}

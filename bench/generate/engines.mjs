@@ -1,0 +1,47 @@
+// The engines that are measured, and the installation of what they need.
+
+import { createRequire } from 'node:module';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { installLocked } from '../../scripts/setup.mjs';
+
+/** The name of this package as an engine. */
+export const OURS = 'webnn-node';
+
+/** The engine that runs GGUF. */
+export const LLAMA = 'node-llama-cpp';
+
+/** The engines whose choice of tokens the others are compared with, the first that is there. */
+export const REFERENCES = ['onnxruntime-node', 'transformers-onnxruntime-node', OURS];
+
+const SERVER = fileURLToPath(new URL('serve.mjs', import.meta.url));
+
+/** Redirects imports of onnxruntime-node to this package. */
+const REGISTER = pathToFileURL(createRequire(import.meta.url).resolve('webnn-node-ort/register')).href;
+
+/**
+ * Modules of engines/, and flags of Node.
+ *
+ * @type {Record<string, { module: string, flags?: string[] }>}
+ */
+const ENGINES = {
+  [OURS]: { module: 'webnn-node' },
+  'transformers-webnn-node-ort': { module: 'transformers', flags: ['--import', REGISTER] },
+  'onnxruntime-node': { module: 'onnxruntime-node' },
+  'transformers-onnxruntime-node': { module: 'transformers' },
+  [LLAMA]: { module: 'node-llama-cpp' },
+};
+
+export const ENGINE_NAMES = Object.keys(ENGINES);
+
+/**
+ * The command that serves an engine, as EngineProcess takes it.
+ *
+ * @param {string} name
+ */
+export function commandOf(name) {
+  const { module, flags = [] } = ENGINES[name];
+  return [process.execPath, ...flags, SERVER, new URL(`engines/${module}.mjs`, import.meta.url).href];
+}
+
+/** Installs what the engines need. node-llama-cpp brings its prebuilt libraries as packages. */
+export const installEngines = () => installLocked('the npm packages to compare with', fileURLToPath(new URL('.', import.meta.url)));

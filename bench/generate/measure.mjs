@@ -1,0 +1,149 @@
+// Measures engines on one model, in turns, so that what changes on the machine meets all of them.
+
+import { sum } from 'd3-array';
+import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
+import { untilAtRest, watched } from '../machine.mjs';
+import { intoPageCache } from '../measure.mjs';
+import { filesOf, TYPES, vocabularyOf } from './catalog.mjs';
+import { commandOf } from './engines.mjs';
+import { promptOf } from './inputs.mjs';
+
+/** Tokens of the first text of a process, which is not among the samples: memory is mapped, and code compiled. */
+const WARM_UP_TOKENS = 8;
+
+/** Whisper's prompts say language and task. */
+const WHISPER_PROMPT = 4;
+
+/** @typedef {import('./types.d.mts').Generated & { foreign: number }} Sample `foreign`: processors that others kept busy meanwhile */
+
+/**
+ * @typedef {object} Result of an engine
+ * @property {string} engine
+ * @property {'ok' | 'failed' | 'unsupported'} status
+ * @property {string} [reason] why it is not `ok`
+ * @property {string} [version]
+ * @property {number} [loadMs] from the file to a model that can run
+ * @property {number} [firstTextMs] from the file to the first token of the first text
+ * @property {{ prompt: number, samples: Sample[] }[]} texts the shortest prompt first
+ */
+
+/**
+ * @typedef {object} Measurement
+ * @property {import('./catalog.mjs').TypeName} type
+ * @property {number} threads
+ * @property {number[]} prompts lengths, the shortest first
+ * @property {Result[]} results
+ */
+
+/**
+ * Lengths of the prompts of a type.
+ *
+ * @param {import('./catalog.mjs').TypeName} type
+ * @param {number[]} prompts of language models
+ */
+export const promptsOf = (type, prompts) => (TYPES[type].model === 'whisper' ? [WHISPER_PROMPT] : prompts);
+
+/**
+ * How often texts are generated: the longer prompts take most of the time.
+ *
+ * @param {number} rounds of the shortest
+ * @param {number} prompts
+ * @returns {number[]} for each prompt
+ */
+export const roundsOf = (rounds, prompts) => Array.from({ length: prompts }, (_, i) => (i === 0 ? rounds : Math.ceil(rounds / 2)));
+
+/** One engine. A step that fails ends its part; the others go on. */
+class Contestant {
+  /** @type {Result} */
+  result;
+  /** @type {EngineProcess<import('./types.d.mts').GenerateCommands>} */
+  process;
+  isRunning = true;
+
+  /** @param {string} engine */
+  constructor(engine) {
+    this.result = { engine, status: 'ok', texts: [] };
+    this.process = new EngineProcess(engine, commandOf(engine));
+  }
+
+  /**
+   * @param {'failed' | 'unsupported'} status of an engine that cannot do the step
+   * @param {() => Promise<void>} step
+   */
+  async attempt(status, step) {
+    if (!this.isRunning) return;
+    try {
+      await step();
+    } catch (error) {
+      await this.end();
+      // Whatever else goes wrong is the benchmark's own fault.
+      if (!(error instanceof EngineError)) throw error;
+      Object.assign(this.result, { status, reason: error.message });
+    }
+  }
+
+  /**
+   * @param {import('./types.d.mts').GenerateLoad} parameters
+   * @param {import('./types.d.mts').GenerateRequest} request the first text
+   */
+  async start(parameters, request) {
+    const { version, loadMs } = await this.process.request('load', parameters);
+    const { firstMs } = await this.process.request('generate', { ...request, tokens: WARM_UP_TOKENS });
+    Object.assign(this.result, { version, loadMs, firstTextMs: loadMs + firstMs });
+  }
+
+  /** @param {import('./types.d.mts').GenerateRequest} request */
+  async sample(request) {
+    const { result, foreign } = await watched(this.process.pid, () => this.process.request('generate', request));
+    const { texts } = this.result;
+    const prompt = request.prompt.length;
+    if (texts.at(-1)?.prompt !== prompt) texts.push({ prompt, samples: [] });
+    texts[texts.length - 1].samples.push({ ...result, foreign });
+  }
+
+  async end() {
+    this.isRunning = false;
+    await this.process.end();
+  }
+}
+
+/**
+ * Measures.
+ *
+ * @param {{ models: string, type: import('./catalog.mjs').TypeName, threads: number }} model
+ * @param {Pick<import('./options.mjs').Options, 'engines' | 'prompts' | 'tokens' | 'rounds' | 'seconds'>} options
+ * @param {(done: number) => void} advance is told which share is done
+ * @returns {Promise<Measurement>}
+ */
+export async function measure({ models, type, threads }, { engines, prompts, tokens, rounds, seconds }, advance) {
+  const vocabulary = vocabularyOf(models, type);
+  const lengths = promptsOf(type, prompts);
+  const requests = lengths.map((length) => ({ prompt: promptOf(length, vocabulary), tokens, seconds }));
+  const parameters = { models, type, threads, positions: Math.max(...lengths) + tokens + 1 };
+  const counts = roundsOf(rounds, requests.length);
+  const steps = engines.length * (1 + sum(counts));
+  let done = 0;
+  // The first engine to load a model does not wait for the disk.
+  for (const file of filesOf(models, type)) await intoPageCache(file);
+  const contestants = engines.map((engine) => new Contestant(engine));
+  const atRest = () => untilAtRest(contestants.filter(({ isRunning }) => isRunning).map((one) => one.process.pid));
+  try {
+    for (const one of contestants) {
+      await one.attempt('unsupported', () => one.start(parameters, requests[0]));
+      advance(++done / steps);
+    }
+    for (const [i, request] of requests.entries()) {
+      for (let round = 0; round < counts[i]; round++) {
+        // None is always the first.
+        for (const one of round % 2 === 0 ? contestants : [...contestants].reverse()) {
+          await atRest();
+          await one.attempt('failed', () => one.sample(request));
+          advance(++done / steps);
+        }
+      }
+    }
+  } finally {
+    await Promise.all(contestants.map((one) => one.end()));
+  }
+  return { type, threads, prompts: lengths, results: contestants.map(({ result }) => result) };
+}

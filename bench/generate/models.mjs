@@ -1,0 +1,28 @@
+// Writes the models.
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { root, run } from '../../scripts/process.mjs';
+import { pythonEnvironment } from '../../scripts/python.mjs';
+import { renew } from '../../scripts/renew.mjs';
+
+const GENERATOR = join(root, 'scripts', 'python', 'generate_models.py');
+
+/** Everything that decides about the models. */
+const SOURCES = ['generate_models.py', 'generate_decoder.py', 'generate_graph.py', 'generate_whisper.py', 'generate.txt'];
+
+/**
+ * Writes the models where their generator is new.
+ *
+ * @param {{ tiny: boolean }} options whether their sizes are those of tests
+ * @returns {Promise<string>} their folder
+ */
+export async function writeModels({ tiny }) {
+  const folder = join(root, 'target', 'generate-models', tiny ? 'tiny' : 'full');
+  const source = SOURCES.map((file) => readFileSync(join(root, 'scripts', 'python', file), 'utf8')).join();
+  await renew(folder, source, async () => {
+    const python = await pythonEnvironment('generate');
+    await run('writing of the models', python, [GENERATOR, folder, ...(tiny ? ['--tiny'] : [])], { env: { PYTHONDONTWRITEBYTECODE: '1' } });
+  });
+  return folder;
+}

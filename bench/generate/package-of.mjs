@@ -1,0 +1,15 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+
+/**
+ * Name and version of the package that a file belongs to: not every package lets its package.json be imported.
+ *
+ * @param {string} file
+ * @returns {{ name: string, version: string }}
+ */
+export function packageOf(file) {
+  const folder = dirname(file);
+  const manifest = join(folder, 'package.json');
+  const { name, version } = existsSync(manifest) ? JSON.parse(readFileSync(manifest, 'utf8')) : {};
+  return name === undefined ? packageOf(folder) : { name, version };
+}

@@ -1,0 +1,6 @@
+/**
+ * Options of a session that are the same for all engines with the interface of onnxruntime-node.
+ *
+ * @param {number} threads
+ */
+export const sessionOptions = (threads) => ({ intraOpNumThreads: threads, interOpNumThreads: 1 });

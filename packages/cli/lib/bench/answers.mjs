@@ -1,0 +1,35 @@
+// The answers of an engine's process. See process.mjs for the form of the messages.
+
+import { writeSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+
+/** File descriptor of the answers. */
+const ANSWERS = 3;
+
+/** @typedef {(parameters: any) => Promise<unknown>} Handler */
+
+/**
+ * @param {Handler} handler
+ * @param {object} parameters
+ */
+async function answer(handler, parameters) {
+  try {
+    return { result: await handler(parameters) };
+  } catch (error) {
+    return { error: /** @type {Error} */ (error).message };
+  }
+}
+
+/**
+ * Answers requests one at a time until there are no more, then ends the process.
+ *
+ * @param {(command: string) => Handler | undefined} handlerOf a command; `undefined` where there is none
+ */
+export async function answerRequests(handlerOf) {
+  for await (const line of createInterface({ input: process.stdin })) {
+    const { command, ...parameters } = JSON.parse(line);
+    const handler = handlerOf(command);
+    writeSync(ANSWERS, `${JSON.stringify(handler === undefined ? { error: `there is no command ${command}` } : await answer(handler, parameters))}\n`);
+  }
+  process.exit();
+}
