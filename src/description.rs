@@ -102,6 +102,11 @@ impl Origin {
         Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 
+    /// What a tape has computed for the sizes.
+    pub fn values(&self) -> &[i64] {
+        &self.values
+    }
+
     /// The same for the sizes that a tape has computed `values` for.
     pub fn at(&self, values: &[i64]) -> Origin {
         Origin { values: values.into(), ..self.clone() }

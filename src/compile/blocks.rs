@@ -43,9 +43,9 @@ impl ArenaBlocks {
         ArenaBlocks { all, calendar, order, neighbours: Vec::new() }
     }
 
-    /// Gives the block at `index` that many bytes, from the next [`pack`](Self::pack) on.
-    pub fn set_bytes(&mut self, index: usize, bytes: usize) {
-        self.all[index].bytes = bytes;
+    /// Gives the block at `index` that many bytes, from the next [`pack`](Self::pack) on; whether it had other ones.
+    pub fn set_bytes(&mut self, index: usize, bytes: usize) -> bool {
+        std::mem::replace(&mut self.all[index].bytes, bytes) != bytes
     }
 
     /// The bytes of the arena that the block at `index` has.
@@ -279,7 +279,7 @@ mod tests {
 
     fn blocks(all: impl Iterator<Item = (Lifetime, usize)> + Clone) -> ArenaBlocks {
         let mut blocks = ArenaBlocks::new(all.clone().map(|(lifetime, _)| lifetime));
-        all.enumerate().for_each(|(index, (_, bytes))| blocks.set_bytes(index, bytes));
+        all.enumerate().for_each(|(index, (_, bytes))| _ = blocks.set_bytes(index, bytes));
         blocks
     }
 
@@ -319,7 +319,7 @@ mod tests {
             let sizes: Vec<usize> = (0..200).map(|_| (random.next() % 9) as usize * 100).collect();
             let mut first = ArenaBlocks::new(again.all.iter().map(|block| block.lifetime));
             for blocks in [&mut again, &mut first] {
-                sizes.iter().enumerate().for_each(|(index, &bytes)| blocks.set_bytes(index, bytes));
+                sizes.iter().enumerate().for_each(|(index, &bytes)| _ = blocks.set_bytes(index, bytes));
             }
             assert_eq!(again.pack(ALIGNMENT), first.pack(ALIGNMENT));
             assert!((0..200).all(|index| again.range(index) == first.range(index)));

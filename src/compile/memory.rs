@@ -5,7 +5,7 @@
 use super::Granularity;
 use super::blocks::{ArenaBlocks, Lifetime};
 use super::views::{View, view};
-use crate::ir::{Graph, Growing, Source, ValueId};
+use crate::ir::{Changes, Graph, Growing, Node, Source, ValueId};
 
 /// A memory that is known at dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +60,16 @@ pub struct MemoryPlan {
     /// Values that have a block in the arena, in the order of the blocks. Behind them come those of scratch memory.
     roots: Vec<usize>,
     blocks: ArenaBlocks,
+    /// For each value, whether its place is another one since the last [`place`](Self::place).
+    moved: Vec<bool>,
+    /// For each node, the same of its scratch memory.
+    moved_scratch: Vec<bool>,
 }
 
 /// Which values share memory.
 struct Aliasing {
+    /// For each node, the view that it is.
+    found: Vec<Option<View>>,
     /// For each value, the value it lives inside of and where; itself if nowhere. That one lives in no other in the end.
     parents: Vec<Home>,
     views: Vec<bool>,
@@ -82,7 +88,8 @@ struct Home {
 impl MemoryPlan {
     /// The plan of `graph` before anything has a place. `share_views` allows views to need no step.
     pub fn new(graph: &Graph, share_views: bool, granularity: Granularity) -> MemoryPlan {
-        let aliasing = Aliasing::new(graph, share_views.then_some(granularity));
+        let found = graph.nodes.iter().map(|node| view(graph, node)).collect();
+        let aliasing = Aliasing::new(graph, found, share_views.then_some(granularity));
         let lifetimes = aliasing.lifetimes(graph);
         let in_arena = |root: &usize| {
             matches!(graph.values[*root].source, Source::Node)
@@ -94,7 +101,8 @@ impl MemoryPlan {
         let of_scratch = (0..graph.nodes.len()).map(|at| Lifetime { first: at, last: at });
         let of_values = roots.iter().filter_map(|&root| lifetimes[root]);
         let blocks = ArenaBlocks::new(of_values.chain(of_scratch));
-        MemoryPlan { places: Vec::new(), scratch: Vec::new(), arena: 0, aliasing, granularity, roots, blocks }
+        let (places, scratch, moved, moved_scratch) = Default::default();
+        MemoryPlan { places, scratch, arena: 0, aliasing, granularity, roots, blocks, moved, moved_scratch }
     }
 
     /// For each node, whether it is a view, which needs no step.
@@ -110,29 +118,55 @@ impl MemoryPlan {
     /// Lets the graph have other sizes, for which nothing has a place yet; `false` if other values share memory then, so that
     /// the plan has to be made anew.
     #[must_use]
-    pub fn resize(&mut self, graph: &Graph, share_views: bool) -> bool {
-        let aliasing = Aliasing::new(graph, share_views.then_some(self.granularity));
+    pub fn resize(&mut self, graph: &Graph, share_views: bool, changes: &Changes) -> bool {
+        let mut found = std::mem::take(&mut self.aliasing.found);
+        for ((node, found), _) in
+            graph.nodes.iter().zip(&mut found).zip(&changes.nodes).filter(|(_, changes)| **changes)
+        {
+            *found = view(graph, node);
+        }
+        let aliasing = Aliasing::new(graph, found, share_views.then_some(self.granularity));
         let fits = aliasing.is_alike(&self.aliasing);
+        let homes = aliasing.parents.iter().zip(&self.aliasing.parents);
+        self.moved.clear();
+        self.moved.extend(homes.map(|(now, before)| now.offset != before.offset));
         self.aliasing = aliasing;
         fits
     }
 
-    /// Gives all values places; `scratch` are, for each node, the bytes of scratch memory of its step.
-    pub fn place(&mut self, graph: &Graph, scratch: impl Iterator<Item = usize>) {
-        let MemoryPlan { places, aliasing, roots, blocks, .. } = self;
-        for (block, &root) in roots.iter().enumerate() {
-            blocks.set_bytes(block, graph.values[root].descriptor.bytes());
+    /// Whether anything that `node`, that at `index`, reads or writes lies elsewhere since the places before.
+    pub fn has_moved(&self, node: &Node, index: u32) -> bool {
+        self.moved_scratch[index as usize] || node.reads().chain(&node.outputs).any(|id| self.moved[id.index()])
+    }
+
+    /// Gives all values places; `scratch` are nodes with `changes`, and the bytes of scratch memory of their steps.
+    pub fn place(&mut self, graph: &Graph, scratch: impl Iterator<Item = (usize, usize)>, changes: &Changes) {
+        let MemoryPlan { places, aliasing, roots, blocks, moved, moved_scratch, .. } = self;
+        let mut is_other = places.is_empty();
+        for (block, &root) in roots.iter().enumerate().filter(|(_, root)| changes.values[**root]) {
+            is_other |= blocks.set_bytes(block, graph.values[root].descriptor.bytes());
         }
-        scratch.enumerate().for_each(|(node, bytes)| blocks.set_bytes(roots.len() + node, bytes));
-        self.arena = blocks.pack(self.granularity.block);
+        for (node, bytes) in scratch {
+            is_other |= blocks.set_bytes(roots.len() + node, bytes);
+        }
+        moved.resize(graph.values.len(), false);
+        moved_scratch.clear();
+        moved_scratch.resize(graph.nodes.len(), is_other);
+        if is_other {
+            self.arena = blocks.pack(self.granularity.block);
+            moved.fill(true);
+        }
+        // What lies in something that has another place or length is found by that.
+        for (moved, changed) in moved.iter_mut().zip(&changes.values) {
+            *moved |= changed;
+        }
+        places.resize(graph.values.len(), None);
 
         let in_arena = |block: usize| {
             let range = blocks.range(block);
             Place { space: Space::Arena, offset: range.start, bytes: range.len() }
         };
-        places.clear();
-        places.resize(graph.values.len(), None);
-        for (index, value) in graph.values.iter().enumerate() {
+        for (index, value) in graph.values.iter().enumerate().filter(|(index, _)| moved[*index]) {
             let space = match (&value.source, aliasing.outputs[index]) {
                 (Source::Constant(_), _) => Some(Space::Constant(ValueId(index as u32))),
                 (Source::Sizes(_), _) => unreachable!("memory is planned for sizes that are known"),
@@ -141,20 +175,23 @@ impl MemoryPlan {
             };
             places[index] = space.map(|space| Place { space, offset: 0, bytes: value.descriptor.bytes() });
         }
-        for (index, (_, id)) in graph.inputs.iter().enumerate() {
+        for (index, (_, id)) in graph.inputs.iter().enumerate().filter(|(_, (_, id))| moved[id.index()]) {
             let bytes = graph.descriptor(*id).bytes();
             places[id.index()] = Some(Place { space: Space::Input(index), offset: 0, bytes });
         }
-        roots.iter().enumerate().for_each(|(block, &root)| places[root] = Some(in_arena(block)));
+        let in_blocks = roots.iter().enumerate().filter(|(_, root)| moved[**root]);
+        in_blocks.for_each(|(block, &root)| places[root] = Some(in_arena(block)));
         for index in 0..places.len() {
             let Home { root, offset } = aliasing.parents[index];
-            if root != index {
+            if root != index && moved[index] {
                 let bytes = graph.values[index].descriptor.bytes();
                 places[index] = places[root].map(|place| Place { offset: place.offset + offset, bytes, ..place });
             }
         }
-        self.scratch.clear();
-        self.scratch.extend((0..graph.nodes.len()).map(|node| in_arena(roots.len() + node)));
+        if is_other {
+            self.scratch.clear();
+            self.scratch.extend((0..graph.nodes.len()).map(|node| in_arena(roots.len() + node)));
+        }
     }
 }
 
@@ -162,15 +199,16 @@ impl MemoryPlan {
 /// `share_views` allows views to need no step.
 pub fn plan(graph: &Graph, scratch: &[usize], share_views: bool, granularity: Granularity) -> MemoryPlan {
     let mut plan = MemoryPlan::new(graph, share_views, granularity);
-    plan.place(graph, scratch.iter().copied());
+    plan.place(graph, scratch.iter().copied().enumerate(), &Changes::all(graph));
     plan
 }
 
 impl Aliasing {
-    /// Which values of `graph` share memory; views do where `views` tells their granularity.
-    fn new(graph: &Graph, views: Option<Granularity>) -> Aliasing {
+    /// Which values of `graph` share memory; those that are `found` to be views do where `views` tells their granularity.
+    fn new(graph: &Graph, found: Vec<Option<View>>, views: Option<Granularity>) -> Aliasing {
         let count = graph.values.len();
         let mut aliasing = Aliasing {
+            found,
             parents: (0..count).map(|root| Home { root, offset: 0 }).collect(),
             views: vec![false; graph.nodes.len()],
             outputs: vec![None; count],
@@ -219,9 +257,10 @@ impl Aliasing {
         graph.outputs.iter().for_each(|(_, id)| is_output[id.index()] = true);
         // For each value, the last node that was seen to read it.
         let mut readers = vec![None; graph.values.len()];
+        let found = std::mem::take(&mut self.found);
         for (index, node) in graph.nodes.iter().enumerate() {
             let fits = |offset: &usize| offset.is_multiple_of(granularity.view);
-            match view(graph, node).filter(|view| view.offsets().iter().all(fits)) {
+            match found[index].as_ref().filter(|view| view.offsets().iter().all(fits)) {
                 Some(View::Parts(offsets)) if node.is_plain() => {
                     // A view of a view is one of the whole value, so that chains of views stay short.
                     let home = self.home(node.inputs[0].expect("a view has an operand").index());
@@ -246,7 +285,7 @@ impl Aliasing {
                     };
                     if inputs.iter().all(&mut movable) {
                         for (input, offset) in inputs.iter().zip(offsets) {
-                            self.parents[input.index()] = Home { root, offset };
+                            self.parents[input.index()] = Home { root, offset: *offset };
                         }
                         self.views[index] = true;
                     }
@@ -254,6 +293,7 @@ impl Aliasing {
                 _ => {}
             }
         }
+        self.found = found;
     }
 
     /// Computes outputs in their tensors where possible; the others are copied at the end.

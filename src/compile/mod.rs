@@ -235,7 +235,8 @@ mod tests {
 
     #[test]
     fn passes_by_name() {
-        assert_eq!(Passes { fold: false, ..Passes::ALL }.enabled().collect::<Vec<_>>(), &Passes::NAMES[1..]);
+        let others: Vec<&str> = Passes::NAMES.iter().copied().filter(|name| *name != "fold").collect();
+        assert_eq!(Passes { fold: false, ..Passes::ALL }.enabled().collect::<Vec<_>>(), others);
         assert_eq!(Passes::without("all"), Some(Passes::NONE));
         assert_eq!(Passes::without("fold"), Some(Passes { fold: false, ..Passes::ALL }));
         assert_eq!(Passes::without("fold, nonsense"), None);

@@ -9,7 +9,7 @@ use crate::compile::memory::{MemoryPlan, Place, Space};
 use crate::compile::{Granularity, Passes, Reads, Target, unpack};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
-use crate::ir::{Filling, Graph, Growing, Node, ValueId};
+use crate::ir::{Changes, Filling, Graph, Growing, Node, ValueId};
 use crate::memory::{ALIGNMENT, Buffer};
 use crate::observe::{Observer, Unobserved};
 use crate::ops::{Api, Fusion, Op, Operation};
@@ -114,7 +114,7 @@ impl Plan {
             memory,
             options,
         };
-        plan.place(graph, env);
+        plan.place(graph, env, &Changes::all(graph));
         plan.hold_constants(graph)?;
         env.arena.reserve(plan.memory.arena)?;
         let counts = || plan.steps.iter().map(|step| step.places.counts());
@@ -131,8 +131,8 @@ impl Plan {
     /// # Errors
     /// As [`of_optimized`](Self::of_optimized).
     pub fn resize(&mut self, filling: &Filling, origin: Origin, env: &Env) -> Result<bool> {
-        let &Filling { graph, sizes, sized_nodes } = filling;
-        if !self.memory.resize(graph, self.options.share_views) {
+        let Filling { graph, sizes, changes } = filling;
+        if !self.memory.resize(graph, self.options.share_views, changes) {
             return Ok(false);
         }
         let (winograd, mut repacked) = (self.options.winograd, false);
@@ -141,7 +141,7 @@ impl Plan {
             let node = &graph.nodes[index as usize];
             let is_new = |operand: &usize| node.inputs[*operand].is_some_and(|id| sizes.contains(&id));
             let keeps = || !step.packed.iter().any(is_new);
-            if !sized_nodes[index as usize] || keeps() && resize(&mut step.step, graph, node, env, winograd) {
+            if !changes.nodes[index as usize] || keeps() && resize(&mut step.step, graph, node, env, winograd) {
                 continue;
             }
             let new = lower(graph, node, env, winograd)?;
@@ -151,8 +151,8 @@ impl Plan {
             }
             repacked |= !old.packed.is_empty();
         }
-        self.place(graph, env);
-        for id in sizes {
+        self.place(graph, env, changes);
+        for id in *sizes {
             if let (Some(held), Some(constant)) = (&mut self.constants[id.index()], graph.value(*id).constant()) {
                 *held = resident(constant)?;
             }
@@ -190,20 +190,22 @@ impl Plan {
         Ok(())
     }
 
-    /// Gives all steps their places.
-    fn place(&mut self, graph: &Graph, env: &Env) {
-        let mut scratch = vec![0; graph.nodes.len()];
-        for step in &self.steps {
-            if let (Action::Step(lowered), Computes::Node(index)) = (&step.action, step.computes) {
-                scratch[index as usize] = lowered.step.scratch_bytes(env.threads.count());
+    /// Gives the steps their places, those whose operands or outputs have `changes` or lie elsewhere now.
+    fn place(&mut self, graph: &Graph, env: &Env, changes: &Changes) {
+        let threads = env.threads.count();
+        let scratch = self.steps.iter().filter_map(|step| match (&step.action, step.computes) {
+            (Action::Step(lowered), Computes::Node(index)) if changes.nodes[index as usize] => {
+                Some((index as usize, lowered.step.scratch_bytes(threads)))
             }
-        }
-        self.memory.place(graph, scratch.into_iter());
+            _ => None,
+        });
+        self.memory.place(graph, scratch, changes);
         let Plan { steps, memory, .. } = self;
         let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
         let mut copies = memory.copies().iter();
         for PlannedStep { action, computes, places } in steps {
             match (action, *computes) {
+                (Action::Step(_), Computes::Node(index)) if !memory.has_moved(&graph.nodes[index as usize], index) => {}
                 (Action::Step(lowered), Computes::Node(index)) => {
                     let node = &graph.nodes[index as usize];
                     let input = |(index, id): (usize, &Option<ValueId>)| {
@@ -377,9 +379,9 @@ fn holdings(constants: &[Option<Arc<Buffer>>], steps: &[PlannedStep], arena: usi
 }
 
 fn enters_pool(graph: &Graph, steps: &[PlannedStep], env: &Env) -> bool {
-    let written: usize = steps.iter().map(|step| step.places.written_bytes()).sum();
+    let written = || steps.iter().map(|step| step.places.written_bytes()).sum::<usize>();
     let work = || graph.nodes.iter().map(|node| graph.multiply_adds(node)).fold(0, u64::saturating_add);
-    env.threads.count() > 1 && (written >= MIN_POOL_BYTES || work() >= MIN_POOL_WORK)
+    env.threads.count() > 1 && (written() >= MIN_POOL_BYTES || work() >= MIN_POOL_WORK)
 }
 
 /// The CPU, as the compiler sees it.
@@ -530,8 +532,7 @@ mod tests {
             let mut plan = Plan::of_optimized(&mut graph, origin, &env, PlanOptions::default()).unwrap();
             for n in [40, 33, 70, 71, 8, 150, 64] {
                 let (mut graph, origin) = at(n);
-                let sized_nodes = vec![true; graph.nodes.len()];
-                let filling = Filling { graph: &graph, sizes: &[], sized_nodes: &sized_nodes };
+                let filling = Filling { graph: &graph, sizes: &[], changes: Changes::all(&graph) };
                 let fits = plan.resize(&filling, origin.clone(), &env).unwrap();
                 let mut new = Plan::of_optimized(&mut graph, origin, &env, PlanOptions::default()).unwrap();
                 assert!(fits, "{n} in {text}");

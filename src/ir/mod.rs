@@ -16,6 +16,6 @@ pub use constant::Constant;
 pub use graph::{Epilogue, Graph, Growing, Node, Source, Value, bytes_of_sizes};
 pub use listing::Listing;
 pub use prologue::{Prologue, Storage, is_cheap};
-pub use stencil::{Filling, Stencil};
+pub use stencil::{Changes, Filling, Stencil};
 pub use text::parse;
 pub use value_id::ValueId;

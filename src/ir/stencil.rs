@@ -3,6 +3,7 @@
 use super::{Constant, Graph, Node, Source, ValueId, bytes_of_sizes};
 use crate::dimension::Dim;
 use crate::error::Result;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A graph whose sizes are known later. Filling it overwrites the dimensions that follow from them, and nothing else is made
@@ -20,8 +21,10 @@ pub struct Stencil {
     sizes: Box<[Arc<[Dim]>]>,
     /// The values of these.
     size_ids: Box<[ValueId]>,
-    /// For each node, whether it has sizes that are known later.
-    sized_nodes: Box<[bool]>,
+    /// Nodes with sizes that are known later, and these: of the node, and of what it reads and gives.
+    sized_nodes: Box<[(usize, Box<[Dim]>)]>,
+    /// What the last filling was computed of.
+    filled_with: Vec<i64>,
 }
 
 /// A graph with other sizes than it had before.
@@ -30,8 +33,23 @@ pub struct Filling<'a> {
     pub graph: &'a Graph,
     /// The constants that follow from sizes.
     pub sizes: &'a [ValueId],
-    /// For each node, whether its sizes may be others than before.
-    pub sized_nodes: &'a [bool],
+    /// What has other sizes than before.
+    pub changes: Changes,
+}
+
+/// What has other sizes than in another filling.
+pub struct Changes {
+    /// For each node, whether it has, or something that it reads or gives.
+    pub nodes: Vec<bool>,
+    /// For each value, whether it has.
+    pub values: Vec<bool>,
+}
+
+impl Changes {
+    /// Everything may have other sizes.
+    pub fn all(graph: &Graph) -> Changes {
+        Changes { nodes: vec![true; graph.nodes.len()], values: vec![true; graph.values.len()] }
+    }
 }
 
 impl Stencil {
@@ -50,24 +68,36 @@ impl Stencil {
                 Source::Input | Source::Node => {}
             }
         }
-        let is_sized = |id: &ValueId| {
-            let value = graph.value(*id);
-            !value.descriptor.is_known() || matches!(value.source, Source::Sizes(_))
-        };
-        let has_sizes = |node: &Node| node.reads().chain(&node.outputs).any(is_sized);
-        let mut sized_nodes: Box<[bool]> = graph.nodes.iter().map(has_sizes).collect();
         let of_node = |(index, node): (usize, &mut Node)| {
             let mut dims = Vec::new();
             node.visit_dims(&mut |dim| dims.push(*dim));
             dims.iter().any(|dim| !dim.is_number()).then(|| (index, dims.into_boxed_slice()))
         };
         let nodes: Box<[(usize, Box<[Dim]>)]> = graph.nodes.iter_mut().enumerate().filter_map(of_node).collect();
-        nodes.iter().for_each(|(index, _)| sized_nodes[*index] = true);
+        let mut own = nodes.iter().peekable();
+        let mut sized_nodes = Vec::new();
+        for (index, node) in graph.nodes.iter().enumerate() {
+            let mut all: Vec<Dim> =
+                own.next_if(|(at, _)| *at == index).map_or_else(Vec::new, |(_, dims)| dims.to_vec());
+            for id in node.reads().chain(&node.outputs) {
+                let value = graph.value(*id);
+                all.extend(&value.descriptor.shape);
+                if let Source::Sizes(dims) = &value.source {
+                    all.extend(dims.iter());
+                }
+            }
+            let mut seen = HashSet::new();
+            all.retain(|dim| !dim.is_number() && seen.insert(dim.key()));
+            if !all.is_empty() {
+                sized_nodes.push((index, all.into_boxed_slice()));
+            }
+        }
         Stencil {
             graph,
             dims: dims.into(),
             nodes,
-            sized_nodes,
+            sized_nodes: sized_nodes.into(),
+            filled_with: Vec::new(),
             constants: constants.into(),
             sizes: sizes.into(),
             size_ids: size_ids.into(),
@@ -79,6 +109,7 @@ impl Stencil {
     /// # Errors
     /// An `UnknownError` when there is no memory for constants that follow from sizes.
     pub fn fill(&mut self, values: &[i64]) -> Result<()> {
+        values.clone_into(&mut self.filled_with);
         for (index, axis, dim) in &self.dims {
             self.graph.values[*index].descriptor.shape[*axis] = Dim::number(dim.at(values));
         }
@@ -96,9 +127,18 @@ impl Stencil {
         Ok(())
     }
 
-    /// The last filling, for what was made of the one before or of an earlier one.
-    pub fn filling(&self) -> Filling<'_> {
-        Filling { graph: &self.graph, sizes: &self.size_ids, sized_nodes: &self.sized_nodes }
+    /// The last filling, for what was made of the one with these values.
+    pub fn filling(&self, before: &[i64]) -> Filling<'_> {
+        let mut changes =
+            Changes { nodes: vec![false; self.graph.nodes.len()], values: vec![false; self.graph.values.len()] };
+        let is_other = |dim: &Dim| dim.at(before) != dim.at(&self.filled_with);
+        for (index, dims) in &self.sized_nodes {
+            changes.nodes[*index] = dims.iter().any(is_other);
+        }
+        for (index, _, dim) in &self.dims {
+            changes.values[*index] |= is_other(dim);
+        }
+        Filling { graph: &self.graph, sizes: &self.size_ids, changes }
     }
 
     /// What `lower` makes of the graph with the sizes of the last filling. It may drop bytes of constants, which are there

@@ -103,7 +103,8 @@ impl Backend {
     pub fn resize(&self, plan: Plan, stencil: &Stencil, origin: &Origin, env: &Env) -> Result<Option<Plan>> {
         match plan {
             Plan::Cpu(mut plan) if plan.description().origin.is_alike(origin) => {
-                let fits = plan.resize(&stencil.filling(), origin.clone(), env)?;
+                let filling = stencil.filling(plan.description().origin.values());
+                let fits = plan.resize(&filling, origin.clone(), env)?;
                 Ok(fits.then_some(Plan::Cpu(plan)))
             }
             _ => Ok(None),

@@ -37,12 +37,12 @@ pub(super) struct FreeSizes {
 
 impl FreeSizes {
     /// The free sizes of inputs that have these shapes. Those in `fixed` are not free.
-    fn of(inputs: &[ValueInfo], shapes: &Shapes, fixed: &BTreeMap<String, u32>, grows: bool) -> FreeSizes {
-        let (mut names, mut sizes) = (HashMap::new(), Vec::new());
-        let mut free = |name: Option<&str>, size: u32| {
+    fn of<'i>(inputs: &'i [ValueInfo], shapes: &Shapes, fixed: &BTreeMap<String, u32>, grows: bool) -> FreeSizes {
+        let (mut names, mut sizes): (HashMap<(&str, u32), usize>, Vec<i64>) = Default::default();
+        let mut free = |name: Option<&'i str>, size: u32| {
             let next = sizes.len();
             // Dimensions of one name are the same only if they have the same size.
-            let at = name.map_or(next, |name| *names.entry((name.to_string(), size)).or_insert(next));
+            let at = name.map_or(next, |name| *names.entry((name, size)).or_insert(next));
             if at == next {
                 sizes.push(i64::from(size));
             }

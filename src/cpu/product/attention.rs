@@ -7,6 +7,11 @@
 //!
 //! Few queries are worked on one by one instead, with vectors along the columns: key and value stream through once.
 
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
+)]
+
 use super::finish::InRegisters;
 use super::tile::{Left, Multiply, Panel, Place, multiply, tile_size};
 use crate::cpu::kernels::float::Float;
@@ -19,8 +24,8 @@ use half::f16;
 /// multiplied with.
 const KEY_BLOCK: usize = 128;
 
-/// Up to this number of queries each is worked on alone.
-const MAX_ALONE: usize = 4;
+/// Up to this number of queries each is worked on alone, with keys and values that stay near for all.
+const MAX_ALONE: usize = 8;
 
 /// The sizes of the matrices of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,51 +197,89 @@ impl<T: Float> Attend<'_, T> {
         transpose(simd, sums, width, [columns, queries], out, columns);
     }
 
-    /// One query after the other.
+    /// One query after the other for each block of keys.
     #[inline(always)]
     fn alone<S: Simd>(self, simd: S) {
         let Attend { sizes, queries, scale, empty_is_zero, query, key, value, masks, out, scratch, .. } = self;
         let Sizes { keys, depth, columns, .. } = sizes;
-        let (own, rest) = scratch.split_at_mut(depth);
+        let (own, rest) = scratch.split_at_mut(queries * depth);
+        let (statistics, rest) = rest.split_at_mut(2 * queries);
+        let (max, total) = statistics.split_at_mut(queries);
         let (scores, rest) = rest.split_at_mut(KEY_BLOCK);
         let (parts, rest) = rest.split_at_mut(2 * S::LANES * S::LANES);
         let (wide_key, rest) = rest.split_at_mut(sizes.key_block() * depth);
         let wide_value = &mut rest[..sizes.key_block() * columns];
-        for (index, out) in out.chunks_exact_mut(columns).take(queries).enumerate() {
-            own.iter_mut().enumerate().for_each(|(i, x)| *x = query.at(index, i).to_f32());
-            let (mut max, mut total) = (f32::NEG_INFINITY, 0.0);
-            for first in (0..keys).step_by(KEY_BLOCK) {
-                let count = KEY_BLOCK.min(keys - first);
-                let block = rows_of(simd, key.after(first), [count, depth], wide_key);
-                let scores = &mut scores[..count.next_multiple_of(S::LANES)];
-                dots(simd, own, block, count, parts, scores);
+        own.iter_mut().enumerate().for_each(|(i, x)| *x = query.at(i / depth, i % depth).to_f32());
+        max.fill(f32::NEG_INFINITY);
+        total.fill(0.0);
+        let out = &mut out[..queries * columns];
+        out.fill(0.0);
+        for first in (0..keys).step_by(KEY_BLOCK) {
+            let count = KEY_BLOCK.min(keys - first);
+            let block = rows_of(simd, key.after(first), [count, depth], wide_key);
+            let values = rows_of(simd, value.after(first), [count, columns], wide_value);
+            let scores = &mut scores[..count.next_multiple_of(S::LANES)];
+            for (index, out) in out.chunks_exact_mut(columns).enumerate() {
+                // The first query brings the values near, and then the keys of the next block.
+                let ahead = |rows: TypedMatrix<f32>, columns: usize| (index == 0).then(|| Ahead::of(rows, columns));
+                dots(simd, &own[index * depth..][..depth], block, count, ahead(values, columns), parts, scores);
                 scores[..count].iter_mut().for_each(|x| *x *= scale);
                 for mask in masks.iter().flatten() {
                     mask_row(mask, index, first, &mut scores[..count]);
                 }
                 scores[count..].fill(f32::NEG_INFINITY);
-                let higher = largest(simd, scores).max(max);
+                let higher = largest(simd, scores).max(max[index]);
                 let shift = if higher == f32::NEG_INFINITY { 0.0 } else { -higher };
-                let correction = math::exp(simd, max + shift);
+                let correction = math::exp(simd, max[index] + shift);
                 let mut powers = simd.splat(0.0);
                 for score in scores.chunks_exact_mut(S::LANES) {
                     let power = math::exp_nonpositive(simd, simd.add(simd.load(score), simd.splat(shift)));
                     simd.store(power, score);
                     powers = simd.add(powers, power);
                 }
-                (max, total) = (higher, total * correction + simd.sum(powers));
-                let block = rows_of(simd, value.after(first), [count, columns], wide_value);
-                if first == 0 {
-                    out.fill(0.0);
-                }
-                weighted_sum(simd, &scores[..count], block, correction, out);
+                (max[index], total[index]) = (higher, total[index] * correction + simd.sum(powers));
+                let next = ahead(block, depth).map(|ahead| ahead.after(count));
+                weighted_sum(simd, &scores[..count], values, correction, next, out);
             }
-            let is_empty = empty_is_zero && (total == 0.0 || total.is_nan());
+        }
+        for (total, out) in total.iter().zip(out.chunks_exact_mut(columns)) {
+            let is_empty = empty_is_zero && (*total == 0.0 || total.is_nan());
             let factor = 1.0 / total;
             out.iter_mut().for_each(|x| *x = if is_empty { 0.0 } else { *x * factor });
         }
     }
 }
+
+/// Rows that are needed soon.
+#[derive(Clone, Copy)]
+struct Ahead {
+    start: *const f32,
+    /// Distance between rows, in floats.
+    row: usize,
+    /// Floats of a row.
+    columns: usize,
+}
+
+impl Ahead {
+    fn of(rows: TypedMatrix<f32>, columns: usize) -> Ahead {
+        Ahead { start: rows.data.as_ptr(), row: rows.row, columns }
+    }
+
+    fn after(self, rows: usize) -> Ahead {
+        Ahead { start: self.start.wrapping_add(rows * self.row), ..self }
+    }
+
+    /// Asks for the row at `index`, which need not be there.
+    #[inline(always)]
+    fn fetch<S: Simd>(&self, simd: S, index: usize) {
+        for line in (0..self.columns).step_by(LINE) {
+            simd.prefetch(self.start.wrapping_add(index * self.row + line));
+        }
+    }
+}
+
+/// Floats of a cache line.
+const LINE: usize = 16;
 
 /// Vector `v` of `from`.
 #[inline(always)]
@@ -513,9 +556,18 @@ fn mask_row(mask: &Mask, query: usize, first: usize, scores: &mut [f32]) {
     }
 }
 
-/// `out[i] = sum_k x[k] * rows[i][k]` for `count` rows whose columns are neighbours. `out` is a whole number of vectors.
+/// `out[i] = sum_k x[k] * rows[i][k]` for `count` rows whose columns are neighbours. `out` is a whole number of vectors. Rows of
+/// `ahead` are asked for meanwhile.
 #[inline(always)]
-fn dots<S: Simd>(simd: S, x: &[f32], rows: TypedMatrix<f32>, count: usize, parts: &mut [f32], out: &mut [f32]) {
+fn dots<S: Simd>(
+    simd: S,
+    x: &[f32],
+    rows: TypedMatrix<f32>,
+    count: usize,
+    ahead: Option<Ahead>,
+    parts: &mut [f32],
+    out: &mut [f32],
+) {
     let lanes = S::LANES;
     let (parts, turned) = parts.split_at_mut(lanes * lanes);
     for (block, out) in out.chunks_exact_mut(lanes).enumerate() {
@@ -523,11 +575,16 @@ fn dots<S: Simd>(simd: S, x: &[f32], rows: TypedMatrix<f32>, count: usize, parts
         for (i, part) in parts.chunks_exact_mut(lanes).enumerate() {
             let row = block * lanes + i;
             let mut sum = simd.splat(0.0);
+            if let Some(ahead) = ahead {
+                ahead.fetch(simd, row);
+            }
             if row < count {
                 let row = &rows.data[row * rows.row..][..x.len()];
                 let body = x.len() / lanes * lanes;
-                for (x, y) in x[..body].chunks_exact(lanes).zip(row[..body].chunks_exact(lanes)) {
-                    sum = simd.mul_add(simd.load(x), simd.load(y), sum);
+                let mut at = 0;
+                while at < body {
+                    sum = simd.mul_add(simd.load(&x[at..]), simd.load(&row[at..]), sum);
+                    at += lanes;
                 }
                 if body < x.len() {
                     sum = simd.mul_add(simd.load_partial(&x[body..]), simd.load_partial(&row[body..]), sum);
@@ -546,22 +603,46 @@ fn dots<S: Simd>(simd: S, x: &[f32], rows: TypedMatrix<f32>, count: usize, parts
 
 /// `out = correction * out + sum_i x[i] * rows[i]`, for rows whose columns are neighbours.
 #[inline(always)]
-fn weighted_sum<S: Simd>(simd: S, x: &[f32], rows: TypedMatrix<f32>, correction: f32, out: &mut [f32]) {
+fn weighted_sum<S: Simd>(
+    simd: S,
+    x: &[f32],
+    rows: TypedMatrix<f32>,
+    correction: f32,
+    ahead: Option<Ahead>,
+    out: &mut [f32],
+) {
     const VECS: usize = 4;
     let (lanes, columns) = (S::LANES, out.len());
     let mut at = 0;
     while at + VECS * lanes <= columns {
-        let mut sums = [simd.splat(0.0); VECS];
-        for (v, sum) in sums.iter_mut().enumerate() {
-            *sum = simd.mul(vector(simd, &out[at..], v), simd.splat(correction));
+        // Even and odd rows have sums of their own, so that fewer additions wait for the one before.
+        let mut sums = [[simd.splat(0.0); VECS]; 2];
+        for v in 0..VECS {
+            sums[0][v] = simd.mul(vector(simd, &out[at..], v), simd.splat(correction));
         }
-        for (i, &x) in x.iter().enumerate() {
-            let row = &rows.data[i * rows.row + at..][..VECS * lanes];
-            for (v, sum) in sums.iter_mut().enumerate() {
-                *sum = simd.mul_add(simd.splat(x), simd.load(&row[v * lanes..]), *sum);
+        let mut next = 0;
+        while next < x.len() {
+            if let Some(ahead) = ahead.filter(|_| at == 0) {
+                ahead.fetch(simd, next);
+                ahead.fetch(simd, next + 1);
             }
+            let row = &rows.data[next * rows.row + at..][..VECS * lanes];
+            let factor = simd.splat(x[next]);
+            for v in 0..VECS {
+                sums[0][v] = simd.mul_add(factor, vector(simd, row, v), sums[0][v]);
+            }
+            if next + 1 < x.len() {
+                let row = &rows.data[(next + 1) * rows.row + at..][..VECS * lanes];
+                let factor = simd.splat(x[next + 1]);
+                for v in 0..VECS {
+                    sums[1][v] = simd.mul_add(factor, vector(simd, row, v), sums[1][v]);
+                }
+            }
+            next += 2;
         }
-        sums.iter().enumerate().for_each(|(v, &sum)| simd.store(sum, &mut out[at + v * lanes..]));
+        for v in 0..VECS {
+            simd.store(simd.add(sums[0][v], sums[1][v]), &mut out[at + v * lanes..]);
+        }
         at += VECS * lanes;
     }
     while at < columns {

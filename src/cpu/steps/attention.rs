@@ -25,15 +25,23 @@ pub struct AttentionStep {
 impl AttentionStep {
     /// The attention `op` of operands of type `dtype` with masks of these types, for kernels of `isa`.
     pub fn new(op: &Attention, dtype: DataType, mask_types: Vec<DataType>, isa: Isa) -> AttentionStep {
-        let &Attention { rows, keys, depth, columns, .. } = op;
-        let [rows, keys, depth, columns] = [rows, keys, depth, columns].map(Dim::size);
-        AttentionStep { op: Box::new(op.clone()), sizes: Sizes { rows, keys, depth, columns }, dtype, mask_types, isa }
+        let op = Box::new(grouped(op.clone()));
+        let [rows, keys, depth, columns] = [op.rows, op.keys, op.depth, op.columns].map(Dim::size);
+        AttentionStep { op, sizes: Sizes { rows, keys, depth, columns }, dtype, mask_types, isa }
+    }
+
+    /// Queries that a thread works on at once.
+    fn queries(&self) -> usize {
+        match self.sizes.query_block(self.isa) {
+            1 => self.sizes.rows,
+            block => block,
+        }
     }
 
     /// Scratch floats of one thread: those of the kernel and a block of the output.
     fn slot(&self) -> usize {
         let kernel = self.sizes.scratch(self.isa, self.dtype == DataType::Float32);
-        kernel + self.sizes.query_block(self.isa) * self.sizes.columns
+        kernel + self.queries() * self.sizes.columns
     }
 
     fn attend<T: Float>(&self, env: &Env, io: &mut Io) {
@@ -45,10 +53,14 @@ impl AttentionStep {
         let cost = block * sizes.keys * (sizes.depth + sizes.columns);
         let io = &*io;
         split_with(env.threads, op.matrices() * blocks, 1, cost, scratch, |items, scratch| {
-            let (sums, scratch) = scratch.split_at_mut(block * sizes.columns);
-            for item in items {
-                let (matrix, first) = (item / blocks, item % blocks * block);
-                let queries = block.min(sizes.rows - first);
+            let (sums, scratch) = scratch.split_at_mut(self.queries() * sizes.columns);
+            let mut next = items.start;
+            while next < items.end {
+                let (matrix, first) = (next / blocks, next % blocks * block);
+                // Queries that are blocks of their own share what they read.
+                let count = if block == 1 { (sizes.rows - first).min(items.end - next) } else { 1 };
+                next += count;
+                let queries = (count * block).min(sizes.rows - first);
                 let masks: [Option<Mask>; MAX_MASKS] = std::array::from_fn(|index| self.mask(io, index, matrix, first));
                 env.isa.run(Attend {
                     isa: env.isa,
@@ -99,6 +111,21 @@ impl AttentionStep {
             (MaskKind::Add, _) => Mask::Add(self.matrix(of::<f32>(io, index), &mask.places, matrix, first)),
         })
     }
+}
+
+/// The same attention with queries of a group of heads, which share keys and values, as rows of one matrix, if each has one row.
+fn grouped(mut op: Attention) -> Attention {
+    let shares = |places: &Places| places.batch.last().is_some_and(|&stride| stride == 0);
+    if op.rows != 1 || !(shares(&op.key) && shares(&op.value)) {
+        return op;
+    }
+    let Attention { batch, rows, query, key, value, masks, output, .. } = &mut op;
+    *rows = batch.pop().expect("places have as many dimensions");
+    [key, value].into_iter().for_each(|places| _ = places.batch.pop());
+    for places in [query, output].into_iter().chain(masks.iter_mut().map(|mask| &mut mask.places)) {
+        places.row = places.batch.pop().expect("places have as many dimensions");
+    }
+    op
 }
 
 impl Run for AttentionStep {
@@ -244,6 +271,44 @@ mod tests {
                 let inputs = format!("%3 = input m uint8 {shape}\n%n = constant float32 [] -1e9");
                 let graph = graph("float32", [2, 2], [rows, 140, 4, 5], &inputs, middle);
                 check_masked(&graph, TOLERANCE, |index| (index.iter().sum::<usize>() % 3 == 1) as u8 as f64);
+            }
+        }
+    }
+
+    #[test]
+    fn groups_of_heads_share_keys() {
+        for (group, dtype, tolerance) in [
+            (1, "float32", TOLERANCE),
+            (3, "float32", TOLERANCE),
+            (3, "float16", HALF),
+            (8, "float32", TOLERANCE),
+            (20, "float32", TOLERANCE),
+        ] {
+            for (rows, mask) in
+                [(1, ""), (1, "[1, 1, 1, 1, 150]"), (1, "[2, 1, 1, 1, 150]"), (1, "[2, 2, 1, 1, 150]"), (2, "")]
+            {
+                let masked = if mask.is_empty() { "%m = identity %s" } else { "%m = add %s %3" };
+                let input = if mask.is_empty() { String::new() } else { format!("%3 = input m {dtype} {mask}") };
+                let graph = parse(&format!(
+                    "%0 = input q {dtype} [2, {rows}, 2, {group}, 16]
+                     %1 = input k {dtype} [150, 2, 2, 1, 16]
+                     %2 = input v {dtype} [150, 2, 2, 1, 24]
+                     {input}
+                     %q = transpose %0 permutation=[0, 2, 3, 1, 4]
+                     %k = transpose %1 permutation=[1, 2, 3, 4, 0]
+                     %v = transpose %2 permutation=[1, 2, 3, 0, 4]
+                     %p = matmul %q %k
+                     %s = linear %p alpha=0.25
+                     {masked}
+                     %w = softmax %m axis=4
+                     %o = matmul %w %v
+                     %y = transpose %o permutation=[0, 3, 1, 2, 4]
+                     output y = %y"
+                ));
+                let mut fused = graph.clone();
+                fuse_attention(&mut fused);
+                assert!(fused.nodes.len() == 1, "{fused}");
+                check_masked(&graph, tolerance, |index| (index.iter().sum::<usize>() % 3) as f64 * 0.5);
             }
         }
     }

@@ -11,7 +11,8 @@ use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
 use crate::cpu::product::matrix::{Matrix, StridedMatrix};
 use crate::cpu::product::rows::Rows;
-use crate::cpu::schedule::partition::Grid;
+use crate::cpu::product::tile::tile_size;
+use crate::cpu::schedule::partition::{Grid, Shape, partition};
 use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::dtype::DataType;
@@ -23,6 +24,11 @@ use std::sync::Arc;
 /// Up to so many rows are multiplied one by one, with weights that are never in memory as floats. With more, it is faster to
 /// write those of a panel to the first-level cache.
 const FEW_ROWS: usize = 2;
+
+/// The most rows and columns of a tile whose rows are widened or rounded first, and the most sums: what is kept of it stays in the
+/// second-level cache.
+const MOST: [usize; 2] = [128, 1 << 14];
+const MOST_SUMS: usize = 1 << 16;
 
 /// Multiply-adds of bytes that take as long as one of floats.
 const SPEED: usize = 4;
@@ -48,7 +54,7 @@ impl BlockProductStep {
         let (isa, threads, dtype) = (env.isa, env.threads.count(), a.dtype);
         let (size, grid) = (sizes(a, &panels), Grid::whole(0, 0));
         let mut step = BlockProductStep { panels, size, rounds_rows, dtype, epilogue, isa, threads, grid };
-        step.grid = step.cutting().grid(isa, threads);
+        step.grid = step.cut();
         step
     }
 
@@ -56,8 +62,28 @@ impl BlockProductStep {
     #[must_use]
     pub fn resize(&mut self, a: &Descriptor, following: &Following) -> bool {
         self.size = sizes(a, &self.panels);
-        self.grid = self.cutting().grid(self.isa, self.threads);
+        self.grid = self.cut();
         self.epilogue.resize(following, |strides| is_bias(strides, following))
+    }
+
+    fn cut(&self) -> Grid {
+        let tile = tile_size(self.isa);
+        if !self.is_row_by_row() {
+            return self.cutting().grid(self.isa, self.threads);
+        }
+        let shape = Shape {
+            batches: 1,
+            size: self.size,
+            tile: [tile.rows, tile.cols],
+            unit: 1,
+            most: MOST,
+            area: MOST_SUMS,
+            finishes: true,
+            // Rows are widened or rounded for each tile.
+            left_bytes: 16,
+            right_bytes: 1,
+        };
+        partition(&shape, self.threads)
     }
 
     fn cutting(&self) -> Cutting {
@@ -65,9 +91,9 @@ impl BlockProductStep {
         Cutting {
             batches: 1,
             size: self.size,
-            copies_rows: !is_f32 || self.is_row_by_row(),
+            copies_rows: !is_f32,
             packs_columns: true,
-            rereads: !is_f32 || self.is_row_by_row() || self.epilogue.finishes(),
+            rereads: !is_f32 || self.epilogue.finishes(),
         }
     }
 

@@ -97,18 +97,16 @@ impl DotKernel for Round<'_> {
         let (simd, lanes) = (dot.float(), D::LANES);
         let Round { from, block, bytes, scales } = self;
         bytes[from.len()..].fill(0);
+        // NaN if any factor is NaN or infinite: then all products are NaN.
+        let mut finite = simd.splat(0.0);
         for (index, from) in from.chunks(block).enumerate() {
-            let (mut most, mut finite) = (simd.splat(0.0), simd.splat(0.0));
+            let mut most = simd.splat(0.0);
             for x in from.chunks(lanes) {
                 let x = simd.load_partial(x);
                 most = simd.max(most, simd.max(x, simd.mul(x, simd.splat(-1.0))));
-                // NaN where a factor is NaN or infinite.
                 finite = simd.mul_add(x, simd.splat(0.0), finite);
             }
-            let mut all = [0.0f32; 16];
-            simd.store(most, &mut all);
-            let most = all[..lanes].iter().fold(0.0f32, |most, &x| most.max(x));
-            let scale = most / 127.0 + simd.sum(finite);
+            let scale = largest_lane(simd, most) / 127.0;
             scales[index] = scale;
             let inverse = simd.splat(if scale > 0.0 { 1.0 / scale } else { 0.0 });
             for (at, x) in from.chunks(lanes).enumerate() {
@@ -118,7 +116,23 @@ impl DotKernel for Round<'_> {
                 unsafe { dot.store_bytes::<1, false>([rounded], SIGNED, to.as_mut_ptr(), x.len()) };
             }
         }
+        scales[0] += simd.sum(finite);
     }
+}
+
+/// The largest lane of a vector without NaN.
+#[inline(always)]
+fn largest_lane<S: Simd>(simd: S, v: S::F32) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    simd.store(v, &mut lanes);
+    let mut width = S::LANES;
+    while width > 1 {
+        width /= 2;
+        for i in 0..width {
+            lanes[i] = if lanes[i + width] > lanes[i] { lanes[i + width] } else { lanes[i] };
+        }
+    }
+    lanes[0]
 }
 
 impl BlockPanels {
