@@ -12,6 +12,9 @@ use crate::shape::Descriptor;
 /// Blocks of fewer integers have more bytes of scales than floats of their own would save.
 const MIN_BLOCK: i64 = 8;
 
+/// The most integers of a block whose sums of products of bytes stay below 2^31.
+const MAX_ROUNDED: i64 = 1 << 15;
+
 /// A matrix that `dequantizeLinear` gives.
 struct Weights {
     /// The integers, scales and zero points.
@@ -71,6 +74,7 @@ fn product(
     let fits = blocks == 1 || block >= MIN_BLOCK && block % MIN_BLOCK == 0;
     // Those of a quantized left operand are products of integers.
     let integers = blocks == 1 && is_dequantized(graph, producers, node.inputs[0]?);
+    let rounds_rows = rounds_rows && block <= MAX_ROUNDED;
     (columns > 1 && fits && !integers).then_some((BlockProduct { b_transpose, rounds_rows }, bias, weights))
 }
 
@@ -106,6 +110,16 @@ fn weights(
     if !is_weight_type(graph.descriptor(numbers).dtype) {
         return None;
     }
+    // Large constants are not reshaped when models are read.
+    let constant = |id: ValueId| {
+        let mut id = id;
+        while let Some(Node { op: Api(Op::Reshape(_)), inputs, .. }) = producer(id) {
+            id = inputs[0]?;
+        }
+        matches!(graph.value(id).source, Source::Constant(_)).then_some(id)
+    };
+    let operands = [constant(numbers)?, constant(scale)?, constant(zero)?];
+    // Sizes are asked for only where they are known: asking for others decides about them.
     let [own, scales] = [numbers, scale].map(|id| graph.descriptor(id).sizes());
     let (matrix, scales) = match (is_joined, &*own, &*scales) {
         (false, &[a, b], &[c, d]) => ([a, b], [c, d]),
@@ -119,15 +133,6 @@ fn weights(
     };
     let columns = if b_transpose { 0 } else { 1 };
     let is_of_columns = scales[columns] == matrix[columns] || scales[columns] == 1;
-    // Large constants are not reshaped when models are read.
-    let constant = |id: ValueId| {
-        let mut id = id;
-        while let Some(Node { op: Api(Op::Reshape(_)), inputs, .. }) = producer(id) {
-            id = inputs[0]?;
-        }
-        matches!(graph.value(id).source, Source::Constant(_)).then_some(id)
-    };
-    let operands = [constant(numbers)?, constant(scale)?, constant(zero)?];
     (is_of_columns && joined == dims(&matrix)).then_some(Weights { operands, shapes: [matrix, scales] })
 }
 

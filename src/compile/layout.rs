@@ -229,6 +229,10 @@ impl Rewrite<'_> {
             Api(Op::Elementwise(_) | Op::Quantize(_) | Op::Concat(_)) => node.inputs.len(),
             _ => 1,
         };
+        // Caches have an order of their own.
+        if self.graph.cache_of(node.outputs[0]).is_some() {
+            return None;
+        }
         let rank = self.rank(node.outputs[0]);
         // Elements that are there with channels last, and elements that would have to be transposed.
         let (mut native, mut foreign) = (Dim::number(0), Dim::number(0));

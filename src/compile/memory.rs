@@ -298,7 +298,12 @@ impl Aliasing {
 
     /// Computes outputs in their tensors where possible; the others are copied at the end.
     fn place_outputs(&mut self, graph: &Graph) {
-        for (index, (_, id)) in graph.outputs.iter().enumerate() {
+        // Nothing else has the tensor that a cache is in.
+        for growing in &graph.growing {
+            self.outputs[graph.outputs[growing.output].1.index()] = Some(growing.output);
+        }
+        let grows = |index: usize| graph.growing.iter().any(|growing| growing.output == index);
+        for (index, (_, id)) in graph.outputs.iter().enumerate().filter(|(index, _)| !grows(*index)) {
             let Home { root, offset } = self.parents[id.index()];
             let value = &graph.values[root];
             let whole = offset == 0 && value.descriptor.bytes() == graph.descriptor(*id).bytes();

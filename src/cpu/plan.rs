@@ -213,6 +213,7 @@ impl Plan {
                     };
                     let others = node.epilogue.operands.iter().map(|id| Some(place(id)));
                     let inputs = node.inputs.iter().enumerate().map(input).chain(others);
+                    // Steps in front of it write behind the cache, as views of it do.
                     let written = |id: &ValueId| match graph.cache_of(*id) {
                         None => place(id),
                         // What is there already is nobody's to write.

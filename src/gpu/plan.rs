@@ -7,7 +7,7 @@ use super::lower::{Lowered, lower};
 use super::pipelines::Pipeline;
 use super::split::split;
 use crate::compile::memory::{MemoryPlan, Place, Space, plan};
-use crate::compile::{Granularity, Passes, Reads, Target};
+use crate::compile::{Granularity, Passes, Reads, Target, unpack};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Node, ValueId};
@@ -90,7 +90,8 @@ impl Plan {
     ///
     /// # Errors
     /// As [`of_optimized`](Self::of_optimized).
-    pub fn new(graph: Graph, device: &Arc<Device>, share: Share, options: PlanOptions) -> Result<Plan> {
+    pub fn new(mut graph: Graph, device: &Arc<Device>, share: Share, options: PlanOptions) -> Result<Plan> {
+        unpack(&mut graph)?;
         let origin = Origin::unchanged(&graph, Passes::NONE);
         Plan::of_optimized(&graph, origin, device, share, options)
     }

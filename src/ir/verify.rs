@@ -1,8 +1,8 @@
 //! The invariants of a graph, checked after every pass in tests and in debug builds.
 
-use super::{Epilogue, Graph, Prologue, Source, Storage};
+use super::{Epilogue, Graph, Growing, Node, Prologue, Source, Storage};
 use crate::dimension::Dim;
-use crate::ops::Operator;
+use crate::ops::{Api, Op, Operator};
 use crate::shape::{Descriptor, broadcasts_blockwise};
 use std::collections::HashSet;
 
@@ -75,6 +75,13 @@ impl Graph {
     /// Panics unless every output is computed, and their names differ.
     fn verify_outputs(&self, defined: &[bool]) {
         let mut names = HashSet::new();
+        for Growing { input, output, .. } in &self.growing {
+            let (cache, whole) = (self.inputs[*input].1, self.outputs[*output].1);
+            let grows =
+                |node: &&Node| node.outputs[0] == whole && matches!(&node.op, Api(Op::Concat(op)) if op.axis == 0);
+            let node = self.nodes.iter().find(grows).expect("a cache is the beginning of a concatenation");
+            assert!(node.is_plain() && node.inputs[0] == Some(cache), "a cache is the beginning of a concatenation");
+        }
         for (name, id) in &self.outputs {
             assert!(defined[id.index()], "output {name} is never computed");
             assert!(names.insert(name), "output {name} twice");

@@ -28,8 +28,6 @@ pub struct Appended {
     block: Arc<Block>,
     kept: usize,
     len: usize,
-    /// Bytes of memory that were taken for it.
-    fresh: usize,
 }
 
 impl Rows {
@@ -43,7 +41,7 @@ impl Rows {
         Ok(Rows { block: Arc::new(Block { buffer, used: AtomicUsize::new(len) }), len })
     }
 
-    /// The rows of a dense tensor of the shape `[outer, rows, inner]`, the last in bytes: all of `[rows, outer, inner]`.
+    /// The rows of a dense tensor of the shape `[outer, rows, inner]`, `inner` in bytes. They are `[rows, outer, inner]`.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -90,12 +88,11 @@ impl Rows {
         let used = &self.block.used;
         let has_room = len <= self.block.buffer.len();
         if has_room && used.compare_exchange(self.len, len, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            return Ok(Appended { block: self.block.clone(), kept: self.len, len, fresh: 0 });
+            return Ok(Appended { block: self.block.clone(), kept: self.len, len });
         }
         let mut buffer = Buffer::zeroed(with_room(len))?;
         buffer.bytes_mut()[..self.len].copy_from_slice(self.bytes());
-        let fresh = buffer.len();
-        Ok(Appended { block: Arc::new(Block { buffer, used: AtomicUsize::new(len) }), kept: self.len, len, fresh })
+        Ok(Appended { block: Arc::new(Block { buffer, used: AtomicUsize::new(len) }), kept: self.len, len })
     }
 
     /// Whether `other` are in the same memory.
@@ -119,11 +116,6 @@ impl Appended {
     /// The first byte. Those that were there must not be written; the others are its owner's.
     pub fn as_ptr(&self) -> *mut u8 {
         self.block.buffer.as_ptr()
-    }
-
-    /// Bytes of memory that were taken for it: 0 where there was room.
-    pub fn fresh(&self) -> usize {
-        self.fresh
     }
 
     /// How many bytes were there.

@@ -330,16 +330,9 @@ pub struct HeldValue {
 }
 
 impl HeldValue {
-    /// `bytes` are what the contents take of memory that nobody else does.
-    fn new(
-        env: &Env,
-        environment: &Arc<Environment>,
-        session: &Arc<Session>,
-        contents: Contents,
-        bytes: usize,
-    ) -> HeldValue {
+    fn new(env: &Env, environment: &Arc<Environment>, session: &Arc<Session>, contents: Contents) -> HeldValue {
         // SAFETY: it goes to JavaScript, in an `External`.
-        let weight = unsafe { Weight::new(env, bytes) };
+        let weight = unsafe { Weight::new(env, contents.len()) };
         let contents = RefCell::new(Some(contents));
         HeldValue { contents, session: session.clone(), environment: environment.clone(), weight }
     }
@@ -399,7 +392,12 @@ impl Given {
             _ => Some(checked_sizes(from_value(shape)?, || format!("run: feed {}", name()))?),
         };
         if let Some(held) = external_of::<HeldValue>(feed) {
-            return Ok(Given::Held { contents: held.contents()?, shape });
+            let contents = held.contents()?;
+            if let Contents::Cache(_) = contents {
+                // What grows of it has the same memory, and its weight.
+                held.weight.set(0);
+            }
+            return Ok(Given::Held { contents, shape });
         }
         let view: View = from_value(feed)?;
         let bytes = view.len().map_err(thrown)?;
@@ -591,12 +589,12 @@ fn result(
             (descriptor, buffer)
         }
         Some(Value::Bytes { descriptor, bytes }) => {
-            let (len, contents) = (bytes.len(), Contents::Bytes(Arc::new(bytes)));
-            (descriptor, value(env, External::new(HeldValue::new(env, environment, session, contents, len)))?)
+            let contents = Contents::Bytes(Arc::new(bytes));
+            (descriptor, value(env, External::new(HeldValue::new(env, environment, session, contents)))?)
         }
-        Some(Value::Cache(cache, fresh)) => {
+        Some(Value::Cache(cache)) => {
             let descriptor = cache.descriptor.clone();
-            let held = HeldValue::new(env, environment, session, Contents::Cache(cache), fresh);
+            let held = HeldValue::new(env, environment, session, Contents::Cache(cache));
             (descriptor, value(env, External::new(held))?)
         }
     };

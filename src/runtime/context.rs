@@ -209,7 +209,7 @@ impl Context {
         self.timeline.enqueue(
             move |_| {
                 let contents = opened()?.zeroed(target.descriptor().bytes())?;
-                *target.lock() = contents;
+                target.set(contents);
                 Ok(())
             },
             done,
@@ -226,7 +226,7 @@ impl Context {
         check_length("createConstantTensor", &descriptor, &bytes)?;
         let tensor = Arc::new(Tensor::new(descriptor));
         self.tensors.add(&tensor);
-        *tensor.lock() = Contents::Bytes(Arc::new(bytes));
+        tensor.set(Contents::Bytes(Arc::new(bytes)));
         self.timeline.enqueue(|_| Ok(()), done);
         Ok(tensor)
     }
@@ -271,7 +271,7 @@ impl Context {
     /// Frees the bytes of `tensor` when everything before is done.
     pub fn release_tensor(&self, tensor: &Arc<Tensor>) {
         let tensor = tensor.clone();
-        self.timeline.enqueue_release(move || *tensor.lock() = Contents::Released);
+        self.timeline.enqueue_release(move || tensor.set(Contents::Released));
     }
 
     /// Appends work of several steps, for which the context is at hand. What it gives, if something, goes on elsewhere.

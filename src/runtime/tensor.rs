@@ -82,12 +82,17 @@ impl Tensor {
 
     /// Makes `rows` the contents, whatever they were.
     pub fn hold_rows(&self, rows: Rows, axis: usize) {
-        *self.lock_as_it_is() = Contents::Rows(rows, axis);
+        self.set(Contents::Rows(rows, axis));
+    }
+
+    /// Makes `contents` those of the tensor, whatever they were.
+    pub fn set(&self, contents: Contents) {
+        *self.lock_as_it_is() = contents;
     }
 
     /// Lets a graph write `appended`.
     pub fn begin(&self, appended: Appended) {
-        *self.lock_as_it_is() = Contents::Appended(appended);
+        self.set(Contents::Appended(appended));
     }
 
     /// What a graph has appended.
@@ -100,7 +105,7 @@ impl Tensor {
 
     /// Makes `bytes` the contents, unless the tensor was released. If that fails, reading gives the error.
     pub fn replace(&self, backend: &Backend, bytes: Buffer) {
-        let mut contents = self.lock();
+        let mut contents = self.lock_as_it_is();
         if let Contents::Released = *contents {
             return;
         }
@@ -128,7 +133,7 @@ impl Tensor {
     /// An UnknownError without memory, an OperationError when the device fails.
     pub fn fill(&self, backend: &Backend, bytes: Arc<Buffer>) -> Result<Option<Arc<Buffer>>> {
         let Backend::Gpu(_) = backend else {
-            *self.lock() = Contents::Bytes(bytes);
+            *self.lock_as_it_is() = Contents::Bytes(bytes);
             return Ok(None);
         };
         self.place(backend)?;
@@ -141,7 +146,7 @@ impl Tensor {
 
     /// What is read from now on is `error`, unless the tensor was released.
     pub fn fail(&self, error: &Error) {
-        self.lock().fail(error);
+        self.lock_as_it_is().fail(error);
     }
 
     /// Gives the tensor a place on the device, if it has none.

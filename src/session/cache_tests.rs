@@ -77,7 +77,7 @@ impl Cached {
         let expected = tensor(self.batch, 0..rows.end, seed);
         let new = tensor(self.batch, rows.clone(), seed);
         match self.run(new, (past, rows.start), Target::Read, &expected).unwrap() {
-            Some(Value::Cache(cache, _)) => {
+            Some(Value::Cache(cache)) => {
                 assert_eq!(elements::<f32>(cache.to_dense().unwrap().bytes()), expected);
                 assert_eq!(numbers(&cache.descriptor.shape)[2], rows.end as u32);
                 cache
@@ -146,7 +146,7 @@ fn a_cache_can_be_fed_to_anything() {
         cached.session.run(shapes, feeds, vec![Target::Unread, Target::Read]).enqueue(values.clone(), done)
     })
     .unwrap();
-    let Some(Value::Cache(twice, _)) = values.take().unwrap().pop().unwrap() else { panic!("a cache") };
+    let Some(Value::Cache(twice)) = values.take().unwrap().pop().unwrap() else { panic!("a cache") };
     let expected: Vec<f32> = all.chunks(5 * SIZE).flat_map(|matrix| [matrix, matrix].concat()).collect();
     assert_eq!(elements::<f32>(twice.to_dense().unwrap().bytes()), expected);
     assert_eq!(elements::<f32>(cache.to_dense().unwrap().bytes()), all);
@@ -163,4 +163,65 @@ fn the_first_run_has_no_cache() {
     let Some(Value::Bytes { bytes, .. }) = present else { panic!("bytes") };
     let second = cached.step(4..5, Feed::Bytes(Arc::new(bytes)), 7);
     cached.step(5..9, Feed::Cache(second), 7);
+}
+
+/// The outputs of a run with these feeds of float32, as they are in JavaScript.
+fn outputs(session: &Arc<Session>, feeds: Vec<(Feed, Vec<u32>)>) -> Vec<Value> {
+    let (feeds, shapes): (Vec<Feed>, Vec<Vec<u32>>) = feeds.into_iter().unzip();
+    let values = Arc::new(Slot::default());
+    let targets = vec![Target::Read; session.signature().outputs.len()];
+    finished(|done| session.run(shapes.into(), feeds, targets).enqueue(values.clone(), done)).unwrap();
+    values.take().unwrap().into_iter().map(|value: Option<Value>| value.unwrap()).collect()
+}
+
+#[test]
+fn a_view_of_a_cache_is_an_output_of_its_own() {
+    let graph = TestGraph::default()
+        .input("past", Float, &["1", "m", "4"])
+        .input("new", Float, &["1", "n", "4"])
+        .node("Concat", "past new", "present", vec![("axis", Attr::Int(1))])
+        .ints("rows", &[-1, 4])
+        .node("Reshape", "present rows", "y", vec![])
+        .output("y")
+        .output("present");
+    let session = Arc::new(Session::open(model(graph), context(), SessionOptions::default()).unwrap());
+    let row = |at: usize| (0..4).map(|i| (at * 4 + i) as f32).collect::<Vec<f32>>();
+    let mut caches: Vec<Cache> = Vec::new();
+    for at in 2..8 {
+        let past = match caches.last() {
+            None => (bytes(&[row(0), row(1)].concat()), vec![1, 2, 4]),
+            Some(cache) => (Feed::Cache(cache.clone()), numbers(&cache.descriptor.shape)),
+        };
+        let mut all = outputs(&session, vec![past, (bytes(&row(at)), vec![1, 1, 4])]);
+        let (present, y) = (all.pop().unwrap(), all.pop().unwrap());
+        let (Value::Cache(cache), Value::Bytes { bytes, .. }) = (present, y) else { panic!("a cache behind bytes") };
+        let expected = (0..=at).flat_map(row).collect::<Vec<f32>>();
+        assert_eq!(elements::<f32>(bytes.bytes()), expected);
+        caches.push(cache);
+    }
+    for (index, cache) in caches.iter().enumerate() {
+        let expected = (0..index + 3).flat_map(row).collect::<Vec<f32>>();
+        assert_eq!(elements::<f32>(cache.to_dense().unwrap().bytes()), expected);
+    }
+}
+
+#[test]
+fn a_cache_of_images_keeps_its_order() {
+    let filter: Vec<f32> = vec![1.0; 8 * 8];
+    let graph = TestGraph::default()
+        .input("past", Float, &["t", "8", "4", "4"])
+        .input("x", Float, &["n", "8", "4", "4"])
+        .floats("w", &[8, 8, 1, 1], &filter)
+        .node("Conv", "x w", "c", vec![])
+        .node("Concat", "past c", "present", vec![("axis", Attr::Int(0))])
+        .output("present");
+    let session = Arc::new(Session::open(model(graph), context(), SessionOptions::default()).unwrap());
+    let image = |x: f32| bytes(&[x; 128]);
+    let mut present = outputs(&session, vec![(image(1.0), vec![1, 8, 4, 4]), (image(2.0), vec![1, 8, 4, 4])]);
+    let Some(Value::Cache(cache)) = present.pop() else { panic!("a cache") };
+    let feeds = vec![(Feed::Cache(cache.clone()), vec![2, 8, 4, 4]), (image(3.0), vec![1, 8, 4, 4])];
+    let Some(Value::Cache(longer)) = outputs(&session, feeds).pop() else { panic!("a cache") };
+    assert!(longer.rows.is_beside(&cache.rows));
+    let expected: Vec<f32> = [1.0, 16.0, 24.0].iter().flat_map(|&x| [x; 128]).collect();
+    assert_eq!(elements::<f32>(longer.to_dense().unwrap().bytes()), expected);
 }

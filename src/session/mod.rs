@@ -295,7 +295,7 @@ impl Session {
         let session = self.clone();
         self.context.enqueue(
             move |site| {
-                let specialization = session.specialize(site, &shapes, false)?;
+                let specialization = session.specialize(site, &shapes, true)?;
                 let graph = specialization.graph().and_then(|graph| graph.description());
                 let left = specialization.rest.as_ref().map_or(&[][..], |rest| &rest.left);
                 let graph = graph.map(|graph| graph.json());

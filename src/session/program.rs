@@ -341,7 +341,7 @@ impl Program {
             let (outputs, rest) = import_part(&part, &mut builder, given, later.clone()).map_err(of_model)?;
             Ok(Recorded { builder, inputs: Vec::new(), outputs, rest: Some(rest) })
         };
-        let is_it = |key: &Key| matches!(key, Key::Sizes(known) if *known == free);
+        let is_it = |one: &Specialization| matches!(one.key(), Key::Sizes(known) if *known == free);
         let specialization = match find_kept(&stage.kept, is_it) {
             Some(known) => known,
             None => {

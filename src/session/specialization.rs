@@ -61,6 +61,8 @@ pub struct Specialization {
     /// A number that no other specialization of the process has at the same time.
     pub id: u32,
     key: Key,
+    /// Whether there are caches that can grow where they are.
+    has_caches: bool,
     /// The names of the inputs of the session.
     names: Vec<String>,
     /// The inputs that have a data type of WebNN, in the order of the session.
@@ -93,9 +95,9 @@ pub(super) enum Key {
 pub(super) type Kept = Recent<Arc<Specialization>>;
 
 /// The one that is kept for `is_it`.
-pub(super) fn find_kept(kept: &Kept, is_it: impl Fn(&Key) -> bool) -> Option<Arc<Specialization>> {
+pub(super) fn find_kept(kept: &Kept, is_it: impl Fn(&Specialization) -> bool) -> Option<Arc<Specialization>> {
     // Whoever held its graph may have destroyed it.
-    kept.find(|one| (is_it(&one.key) && one.is_built()).then(|| one.clone()))
+    kept.find(|one| (is_it(one) && one.is_built()).then(|| one.clone()))
 }
 
 /// Makes room for one more. Gives the graph of the one that was in its place, if nobody else uses that.
@@ -121,7 +123,12 @@ impl Session {
     }
 
     fn kept_for(&self, shapes: &Shapes, grows: bool) -> Option<Arc<Specialization>> {
-        let is_it = |key: &Key| matches!(key, Key::Shapes(known, own) if *own == grows && (Arc::ptr_eq(known, shapes) || known == shapes));
+        let is_it = |one: &Specialization| match &one.key {
+            Key::Shapes(known, own) => {
+                (*own == grows || !one.has_caches) && (Arc::ptr_eq(known, shapes) || known == shapes)
+            }
+            Key::Sizes(_) => false,
+        };
         find_kept(&self.kept, is_it)
     }
 
@@ -163,7 +170,7 @@ impl Specialization {
     /// given.
     pub(super) fn new(site: &Site, filled: Filled, key: Key, names: Vec<String>) -> Specialization {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let Filled { graph, inputs, outputs, rest } = filled;
+        let Filled { graph, inputs, outputs, rest, has_caches } = filled;
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         if let Some(graph) = &graph {
             let computed: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
@@ -187,12 +194,29 @@ impl Specialization {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let may_be_quick = rest.is_none() && graph.as_ref().is_none_or(|graph| graph.stays_out_of_pool());
         let last_run = AtomicU64::new(u64::MAX);
-        Specialization { id, key, names, inputs, outputs, graph, reads, writes, rest, may_be_quick, last_run }
+        Specialization {
+            id,
+            key,
+            has_caches,
+            names,
+            inputs,
+            outputs,
+            graph,
+            reads,
+            writes,
+            rest,
+            may_be_quick,
+            last_run,
+        }
     }
 
     /// Whether the last run took hardly any time, and none of the threads of the pool.
     pub(super) fn is_quick(&self) -> bool {
         self.may_be_quick && Duration::from_nanos(self.last_run.load(Ordering::Relaxed)) <= QUICK
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.key
     }
 
     fn is_built(&self) -> bool {
@@ -240,13 +264,10 @@ impl Specialization {
         };
         let PlacedInputs { inputs, caches } = self.place_inputs(site, feeds, session)?;
         let mut outputs = Vec::with_capacity(self.writes.len());
-        let mut kept = Vec::new();
         for Terminal { at, own, grows, .. } in &self.writes {
             if let Some((input, _)) = grows {
                 let cache = caches[*input].as_ref().expect("what grows is fed as a cache");
-                let appended = cache.append(own.descriptor().bytes())?;
-                kept.push((*at, appended.fresh()));
-                own.begin(appended);
+                own.begin(cache.append(own.descriptor().bytes())?);
                 outputs.push(own.clone());
                 continue;
             }
@@ -276,7 +297,7 @@ impl Specialization {
         ran?;
         match site.backend {
             Backend::Cpu => {
-                self.taken_caches(site, &mut results, &targets, &kept);
+                self.taken_caches(site, &mut results, &targets);
                 values.put(self.taken_results(results, &targets, session));
                 self.last_run.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
                 Ok(None)
@@ -346,16 +367,15 @@ impl Specialization {
         }
     }
 
-    /// Adds the caches that the graph has appended to to `results`, or puts them where `targets` tell; `fresh` are the bytes
-    /// that each takes anew.
-    fn taken_caches(&self, site: &Site, results: &mut [Option<Value>], targets: &[Target], fresh: &[(usize, usize)]) {
+    /// Adds the caches that the graph has appended to to `results`, or puts them where `targets` tell.
+    fn taken_caches(&self, site: &Site, results: &mut [Option<Value>], targets: &[Target]) {
         let caches = self.writes.iter().filter_map(|terminal| Some((terminal, terminal.grows?.1)));
-        for ((Terminal { at, own, .. }, axis), (_, fresh)) in caches.zip(fresh) {
+        for (Terminal { at, own, .. }, axis) in caches {
             let Some(rows) = own.finish() else { continue };
             let descriptor = self.outputs[*at].descriptor.clone();
             match &targets[*at] {
                 Target::Unread => {}
-                Target::Read => results[*at] = Some(Value::Cache(Cache { descriptor, rows, axis }, *fresh)),
+                Target::Read => results[*at] = Some(Value::Cache(Cache { descriptor, rows, axis })),
                 Target::New => {
                     let tensor = site.tensor(descriptor);
                     tensor.hold_rows(rows, axis);

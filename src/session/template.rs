@@ -21,7 +21,7 @@ type Places = Vec<Vec<Option<usize>>>;
 /// What a template is made for, besides the values of free sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Form {
-    /// The inputs of a session: inputs of any rank have other places; and whether caches grow where they are.
+    /// The inputs of a session: inputs of any rank have other places; and whether caches grow where they are, if there are any.
     Inputs(Places, bool),
     /// What is known where a part of a model begins.
     Known(Known),
@@ -86,14 +86,28 @@ pub(super) type Recorder<'a> = &'a dyn Fn(&[Dim]) -> Result<Recorded>;
 /// What is recorded with the graph of a session, or of a part of its model.
 pub(super) struct Bindings {
     form: Form,
+    /// Whether there are caches that can grow where they are.
+    has_caches: bool,
     inputs: Vec<Binding>,
     outputs: Vec<Binding>,
     /// What is left for later.
     rest: Option<Ending>,
 }
 
+impl Bindings {
+    /// Whether what is recorded is right for `form`.
+    fn serves(&self, form: &Form) -> bool {
+        match (&self.form, form) {
+            (Form::Inputs(own, _), Form::Inputs(places, _)) if !self.has_caches => own == places,
+            (own, form) => own == form,
+        }
+    }
+}
+
 /// What is compiled of a session for given sizes.
 pub(super) struct Filled {
+    /// Whether there are caches that can grow where they are.
+    pub has_caches: bool,
     /// `None` if no output has any elements.
     pub graph: Option<Arc<CompiledGraph>>,
     pub inputs: Vec<Port>,
@@ -134,7 +148,7 @@ pub(super) fn fill(
     import: Recorder,
     spare: impl FnOnce() -> Option<Arc<CompiledGraph>>,
 ) -> Result<Filled> {
-    let fits = |bindings: &Bindings| bindings.form == free.form;
+    let fits = |bindings: &Bindings| bindings.serves(&free.form);
     let record = || Template::record(&free.sizes, |dims| optimized(site, &free.form, import(dims)?));
     let (template, values) = templates.find(&free.sizes, fits, record)?;
     let port = |binding: &Binding| {
@@ -143,32 +157,37 @@ pub(super) fn fill(
         Port { name: binding.name.clone(), descriptor }
     };
     let graph = template.compile(site, &values, spare())?;
-    let Bindings { inputs, outputs, rest, .. } = template.recorded();
+    let Bindings { inputs, outputs, rest, has_caches, .. } = template.recorded();
     let [inputs, outputs] = [inputs, outputs].map(|all| all.iter().map(port).collect());
     let rest = rest.as_ref().map(|Ending { left, values: kept }| {
         let kept = kept.iter().map(|(name, kept)| (name.clone(), fixed(kept.clone(), &values)));
         Ending { left: left.clone(), values: kept.collect() }
     });
-    Ok(Filled { graph, inputs, outputs, rest })
+    Ok(Filled { has_caches: *has_caches, graph, inputs, outputs, rest })
 }
 
 /// The optimized graph of an import, `None` if no output has any elements, and what goes with it.
 fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Optimized>, Bindings)> {
     let Recorded { builder, inputs, outputs, rest } = imported;
     let computed: Vec<_> = outputs.iter().filter_map(|output| Some((output.name.clone(), output.operand?))).collect();
+    let mut has_caches = false;
     let graph = match computed.is_empty() {
         true => None,
         false => {
             let mut graph = builder.finish(computed);
             // What is left of a model that is cut reads tensors as they are.
-            if rest.is_none() && matches!(form, Form::Inputs(_, true)) {
+            if let (None, Form::Inputs(_, grows)) = (&rest, form) {
                 find_growing(&mut graph);
+                has_caches = !graph.growing.is_empty();
+                if !grows {
+                    graph.growing.clear();
+                }
             }
             Some(site.optimize(graph)?)
         }
     };
     let rest = rest.map(|Rest { nodes, values }| Ending { left: nodes.into(), values });
-    Ok((graph, Bindings { form: form.clone(), inputs, outputs, rest }))
+    Ok((graph, Bindings { form: form.clone(), has_caches, inputs, outputs, rest }))
 }
 
 impl Session {

@@ -63,7 +63,7 @@ fn run(session: &Arc<Session>, feeds: &[(Vec<u8>, Option<Vec<u32>>)]) -> Result<
 pub(super) fn read_value(value: Value) -> (Descriptor, Buffer) {
     match value {
         Value::Bytes { descriptor, bytes } => (descriptor, bytes),
-        Value::Cache(cache, _) => (cache.descriptor.clone(), cache.to_dense().unwrap()),
+        Value::Cache(cache) => (cache.descriptor.clone(), cache.to_dense().unwrap()),
         Value::Tensor(_) => panic!("it was read"),
     }
 }

@@ -86,8 +86,8 @@ pub enum Value {
     },
     /// A tensor of the context.
     Tensor(Arc<Tensor>),
-    /// A cache, and how many bytes of memory it takes more than the one that it has grown from.
-    Cache(Cache, usize),
+    /// A cache that has grown where it was.
+    Cache(Cache),
 }
 
 /// The most bytes that a pool keeps.

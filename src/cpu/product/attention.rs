@@ -18,6 +18,7 @@ use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::rows::largest;
 use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
+use crate::ops::attention::MAX_MASKS;
 use half::f16;
 
 /// Keys of a block: the scores of 32 queries are then 16 KiB, and leave the first-level cache room for what they are
@@ -41,15 +42,26 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Queries of a block, for kernels of `isa`.
-    pub fn query_block(&self, isa: Isa) -> usize {
-        if self.rows <= MAX_ALONE { 1 } else { block_width(isa) }
+    /// Whether queries are few enough to be [streamed](Stream) against.
+    pub fn are_streamed(&self) -> bool {
+        self.rows <= MAX_ALONE
     }
 
-    /// The scratch floats of a block for kernels of `isa`.
+    /// Queries of a block of [`Attend`], for kernels of `isa`.
+    pub fn query_block(&self, isa: Isa) -> usize {
+        block_width(isa)
+    }
+
+    /// The scratch floats of [`Stream`] for so many queries, for kernels of `isa`.
+    pub fn stream_scratch(&self, isa: Isa, queries: usize) -> usize {
+        let parts = 2 * isa.lanes() * isa.lanes();
+        queries * (self.depth + 2) + KEY_BLOCK + parts + self.wide_floats(0)
+    }
+
+    /// The scratch floats of a block of [`Attend`] for kernels of `isa`.
     pub fn scratch(&self, isa: Isa, is_f32: bool) -> usize {
         let (width, keys) = (block_width(isa), self.key_block());
-        let wide = if is_f32 && self.rows > MAX_ALONE { 0 } else { self.wide_floats(width) };
+        let wide = if is_f32 { 0 } else { self.wide_floats(width) };
         // Queries, sums of the output, statistics, scores and two masks of them.
         width * (self.depth + self.columns + 3 + 3 * KEY_BLOCK.max(keys)) + wide
     }
@@ -149,9 +161,7 @@ impl<T: Float> Kernel for Attend<'_, T> {
         self.query.check(self.queries, self.sizes.depth);
         self.key.check(self.sizes.keys, self.sizes.depth);
         self.value.check(self.sizes.keys, self.sizes.columns);
-        if self.sizes.rows <= MAX_ALONE {
-            self.alone(simd);
-        } else if self.queries <= S::LANES {
+        if self.queries <= S::LANES {
             self.block::<S, 1>(simd);
         } else {
             self.block::<S, 2>(simd);
@@ -196,50 +206,101 @@ impl<T: Float> Attend<'_, T> {
         statistics.finish(simd, empty_is_zero, sums);
         transpose(simd, sums, width, [columns, queries], out, columns);
     }
+}
 
-    /// One query after the other for each block of keys.
+/// The most matrices that are worked on at once.
+pub const MAX_STREAMED: usize = 8;
+
+/// A matrix of few queries.
+#[derive(Clone, Copy)]
+pub struct StreamedHead<'a, T> {
+    /// Number of queries.
+    pub queries: usize,
+    /// The queries.
+    pub query: TypedMatrix<'a, T>,
+    /// All keys.
+    pub key: TypedMatrix<'a, T>,
+    /// All values.
+    pub value: TypedMatrix<'a, T>,
+    /// Masks, applied in this order.
+    pub masks: [Option<Mask<'a>>; MAX_MASKS],
+}
+
+/// The attention of few queries of some matrices; run it with [`Isa::run`]. Keys and values stream through once, a block of each
+/// matrix after the other: those of neighbouring heads lie beside each other in a cache.
+pub struct Stream<'a, T> {
+    /// Of the whole matrices.
+    pub sizes: Sizes,
+    /// The factor of the products.
+    pub scale: f32,
+    /// Whether a row whose softmax is NaN counts as zeros.
+    pub empty_is_zero: bool,
+    /// The matrices.
+    pub heads: &'a [Option<StreamedHead<'a, T>>; MAX_STREAMED],
+    /// `[queries, columns]` of all matrices together.
+    pub out: &'a mut [f32],
+    /// [`Sizes::stream_scratch`] floats for all queries.
+    pub scratch: &'a mut [f32],
+}
+
+impl<T: Float> Kernel for Stream<'_, T> {
+    type Output = ();
+
     #[inline(always)]
-    fn alone<S: Simd>(self, simd: S) {
-        let Attend { sizes, queries, scale, empty_is_zero, query, key, value, masks, out, scratch, .. } = self;
+    fn run<S: Simd>(self, simd: S) {
+        let Stream { sizes, scale, empty_is_zero, heads, out, scratch } = self;
         let Sizes { keys, depth, columns, .. } = sizes;
+        let queries = out.len() / columns;
         let (own, rest) = scratch.split_at_mut(queries * depth);
-        let (statistics, rest) = rest.split_at_mut(2 * queries);
-        let (max, total) = statistics.split_at_mut(queries);
+        let (max, rest) = rest.split_at_mut(queries);
+        let (total, rest) = rest.split_at_mut(queries);
         let (scores, rest) = rest.split_at_mut(KEY_BLOCK);
         let (parts, rest) = rest.split_at_mut(2 * S::LANES * S::LANES);
         let (wide_key, rest) = rest.split_at_mut(sizes.key_block() * depth);
         let wide_value = &mut rest[..sizes.key_block() * columns];
-        own.iter_mut().enumerate().for_each(|(i, x)| *x = query.at(i / depth, i % depth).to_f32());
+        let mut places = own.chunks_exact_mut(depth);
+        for head in heads.iter().flatten() {
+            head.query.check(head.queries, depth);
+            head.key.check(keys, depth);
+            head.value.check(keys, columns);
+            for (index, place) in places.by_ref().take(head.queries).enumerate() {
+                place.iter_mut().enumerate().for_each(|(i, x)| *x = head.query.at(index, i).to_f32());
+            }
+        }
         max.fill(f32::NEG_INFINITY);
         total.fill(0.0);
-        let out = &mut out[..queries * columns];
         out.fill(0.0);
         for first in (0..keys).step_by(KEY_BLOCK) {
             let count = KEY_BLOCK.min(keys - first);
-            let block = rows_of(simd, key.after(first), [count, depth], wide_key);
-            let values = rows_of(simd, value.after(first), [count, columns], wide_value);
             let scores = &mut scores[..count.next_multiple_of(S::LANES)];
-            for (index, out) in out.chunks_exact_mut(columns).enumerate() {
-                // The first query brings the values near, and then the keys of the next block.
-                let ahead = |rows: TypedMatrix<f32>, columns: usize| (index == 0).then(|| Ahead::of(rows, columns));
-                dots(simd, &own[index * depth..][..depth], block, count, ahead(values, columns), parts, scores);
-                scores[..count].iter_mut().for_each(|x| *x *= scale);
-                for mask in masks.iter().flatten() {
-                    mask_row(mask, index, first, &mut scores[..count]);
+            let mut at = 0;
+            for head in heads.iter().flatten() {
+                let block = rows_of(simd, head.key.after(first), [count, depth], wide_key);
+                let values = rows_of(simd, head.value.after(first), [count, columns], wide_value);
+                for index in 0..head.queries {
+                    // The first query brings the values near, and then the keys of the next block.
+                    let ahead = |rows: TypedMatrix<f32>, columns: usize| (index == 0).then(|| Ahead::of(rows, columns));
+                    dots(simd, &own[at * depth..][..depth], block, count, ahead(values, columns), parts, scores);
+                    scores[..count].iter_mut().for_each(|x| *x *= scale);
+                    for mask in head.masks.iter().flatten() {
+                        mask_row(mask, index, first, &mut scores[..count]);
+                    }
+                    scores[count..].fill(f32::NEG_INFINITY);
+                    let higher = largest(simd, scores).max(max[at]);
+                    let shift = if higher == f32::NEG_INFINITY { 0.0 } else { -higher };
+                    let correction = math::exp(simd, max[at] + shift);
+                    let mut powers = simd.splat(0.0);
+                    for score in scores.chunks_exact_mut(S::LANES) {
+                        let power = math::exp_nonpositive(simd, simd.add(simd.load(score), simd.splat(shift)));
+                        simd.store(power, score);
+                        powers = simd.add(powers, power);
+                    }
+                    (max[at], total[at]) = (higher, total[at] * correction + simd.sum(powers));
+                    let next = ahead(block, depth).map(|ahead| ahead.after(count));
+                    let out = &mut out[at * columns..][..columns];
+                    weighted_sum(simd, &scores[..count], values, correction, next, out);
+                    at += 1;
                 }
-                scores[count..].fill(f32::NEG_INFINITY);
-                let higher = largest(simd, scores).max(max[index]);
-                let shift = if higher == f32::NEG_INFINITY { 0.0 } else { -higher };
-                let correction = math::exp(simd, max[index] + shift);
-                let mut powers = simd.splat(0.0);
-                for score in scores.chunks_exact_mut(S::LANES) {
-                    let power = math::exp_nonpositive(simd, simd.add(simd.load(score), simd.splat(shift)));
-                    simd.store(power, score);
-                    powers = simd.add(powers, power);
-                }
-                (max[index], total[index]) = (higher, total[index] * correction + simd.sum(powers));
-                let next = ahead(block, depth).map(|ahead| ahead.after(count));
-                weighted_sum(simd, &scores[..count], values, correction, next, out);
             }
         }
         for (total, out) in total.iter().zip(out.chunks_exact_mut(columns)) {

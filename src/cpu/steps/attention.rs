@@ -3,7 +3,7 @@
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, narrow};
 use crate::cpu::memory::Io;
-use crate::cpu::product::attention::{Attend, Mask, Sizes, TypedMatrix};
+use crate::cpu::product::attention::{Attend, MAX_STREAMED, Mask, Sizes, Stream, StreamedHead, TypedMatrix};
 use crate::cpu::schedule::shared::split_with;
 use crate::cpu::simd::Isa;
 use crate::dimension::Dim;
@@ -32,18 +32,77 @@ impl AttentionStep {
 
     /// Queries that a thread works on at once.
     fn queries(&self) -> usize {
-        match self.sizes.query_block(self.isa) {
-            1 => self.sizes.rows,
-            block => block,
+        match self.sizes.are_streamed() {
+            true => (self.op.matrices() * self.sizes.rows).min(MAX_STREAMED * self.sizes.rows),
+            false => self.sizes.query_block(self.isa),
         }
     }
 
     /// Scratch floats of one thread: those of the kernel and a block of the output.
     fn slot(&self) -> usize {
-        let kernel = self.sizes.scratch(self.isa, self.dtype == DataType::Float32);
+        let kernel = match self.sizes.are_streamed() {
+            true => self.sizes.stream_scratch(self.isa, self.queries()),
+            false => self.sizes.scratch(self.isa, self.dtype == DataType::Float32),
+        };
         kernel + self.queries() * self.sizes.columns
     }
 
+    /// Few queries of some matrices at once.
+    fn stream<T: Float>(&self, env: &Env, io: &mut Io) {
+        let (op, sizes) = (&self.op, self.sizes);
+        let [query, key, value] = [0, 1, 2].map(|index| io.input::<T>(index));
+        let (scratch, out) = (io.scratch::<f32>(), SharedMut::new(io.output::<T>()));
+        let cost = sizes.keys * (sizes.depth + sizes.columns);
+        let io = &*io;
+        split_with(env.threads, op.matrices() * sizes.rows, 1, cost, scratch, |items, scratch| {
+            let (sums, scratch) = scratch.split_at_mut(self.queries() * sizes.columns);
+            let mut next = items.start;
+            while next < items.end {
+                let begin = next;
+                let heads: [Option<StreamedHead<T>>; MAX_STREAMED] = std::array::from_fn(|_| {
+                    let (matrix, first) = (next / sizes.rows, next % sizes.rows);
+                    let queries = (sizes.rows - first).min(items.end - next);
+                    next += queries;
+                    (queries > 0).then(|| StreamedHead {
+                        queries,
+                        query: self.matrix(query, &op.query, matrix, first),
+                        key: self.matrix(key, &op.key, matrix, 0),
+                        value: self.matrix(value, &op.value, matrix, 0),
+                        masks: std::array::from_fn(|index| self.mask(io, index, matrix, first)),
+                    })
+                });
+                let sums = &mut sums[..(next - begin) * sizes.columns];
+                env.isa.run(Stream {
+                    sizes,
+                    scale: op.scale as f32,
+                    empty_is_zero: op.empty_is_zero,
+                    heads: &heads,
+                    out: sums,
+                    scratch,
+                });
+                for (item, sums) in (begin..next).zip(sums.chunks_exact(sizes.columns)) {
+                    // SAFETY: each row is one item.
+                    unsafe { self.write(env, &out, [item / sizes.rows, item % sizes.rows], sums) };
+                }
+            }
+        });
+    }
+
+    /// Writes a row of a matrix of the output.
+    ///
+    /// # Safety
+    /// Nobody else writes the row.
+    unsafe fn write<T: Float>(&self, env: &Env, out: &SharedMut<T>, [matrix, row]: [usize; 2], sums: &[f32]) {
+        let start = self.op.start(&self.op.output, matrix) + row * self.op.output.row.size();
+        // SAFETY: the matrices of the output cover it once, and the caller guarantees that the row is not written elsewhere.
+        let out = unsafe { out.range(start..start + sums.len()) };
+        match T::as_f32_mut(out) {
+            Some(out) => out.copy_from_slice(sums),
+            None => narrow(env.isa, sums, out),
+        }
+    }
+
+    /// A block of many queries of one matrix at a time.
     fn attend<T: Float>(&self, env: &Env, io: &mut Io) {
         let (op, sizes) = (&self.op, self.sizes);
         let [query, key, value] = [0, 1, 2].map(|index| io.input::<T>(index));
@@ -53,14 +112,10 @@ impl AttentionStep {
         let cost = block * sizes.keys * (sizes.depth + sizes.columns);
         let io = &*io;
         split_with(env.threads, op.matrices() * blocks, 1, cost, scratch, |items, scratch| {
-            let (sums, scratch) = scratch.split_at_mut(self.queries() * sizes.columns);
-            let mut next = items.start;
-            while next < items.end {
-                let (matrix, first) = (next / blocks, next % blocks * block);
-                // Queries that are blocks of their own share what they read.
-                let count = if block == 1 { (sizes.rows - first).min(items.end - next) } else { 1 };
-                next += count;
-                let queries = (count * block).min(sizes.rows - first);
+            let (sums, scratch) = scratch.split_at_mut(block * sizes.columns);
+            for item in items {
+                let (matrix, first) = (item / blocks, item % blocks * block);
+                let queries = block.min(sizes.rows - first);
                 let masks: [Option<Mask>; MAX_MASKS] = std::array::from_fn(|index| self.mask(io, index, matrix, first));
                 env.isa.run(Attend {
                     isa: env.isa,
@@ -75,15 +130,9 @@ impl AttentionStep {
                     out: sums,
                     scratch,
                 });
-                let start = op.start(&op.output, matrix) + first * op.output.row.size();
                 for (row, sums) in sums.chunks_exact(sizes.columns).take(queries).enumerate() {
-                    let start = start + row * op.output.row.size();
-                    // SAFETY: the matrices of the output cover it once, and each row is written by one item.
-                    let out = unsafe { out.range(start..start + sizes.columns) };
-                    match T::as_f32_mut(out) {
-                        Some(out) => out.copy_from_slice(sums),
-                        None => narrow(env.isa, sums, out),
-                    }
+                    // SAFETY: each row is in one block.
+                    unsafe { self.write(env, &out, [matrix, first + row], sums) };
                 }
             }
         });
@@ -130,7 +179,7 @@ fn grouped(mut op: Attention) -> Attention {
 
 impl Run for AttentionStep {
     fn kernel(&self) -> &'static str {
-        if self.sizes.query_block(self.isa) == 1 { "attention, streamed" } else { "attention" }
+        if self.sizes.are_streamed() { "attention, streamed" } else { "attention" }
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {
@@ -138,9 +187,11 @@ impl Run for AttentionStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
-        match self.dtype {
-            DataType::Float16 => self.attend::<f16>(env, io),
-            _ => self.attend::<f32>(env, io),
+        match (self.dtype, self.sizes.are_streamed()) {
+            (DataType::Float16, true) => self.stream::<f16>(env, io),
+            (DataType::Float16, false) => self.attend::<f16>(env, io),
+            (_, true) => self.stream::<f32>(env, io),
+            (_, false) => self.attend::<f32>(env, io),
         }
     }
 }
