@@ -379,7 +379,12 @@ pub fn rotated(call: &mut Call, x: OperandId, rotation: Rotation) -> Step<Operan
     if half == 0 || width > shape[axis] {
         return Err(Refusal(format!("{width} of {} features cannot be rotated", shape[axis])));
     }
+    // Sums of float16 products are rounded once.
+    let dtype = call.dtype(x);
+    let mut wide = |operand: OperandId| call.cast(operand, DataType::Float32);
+    let rotation = Rotation { cos: wide(rotation.cos)?, sin: wide(rotation.sin)?, ..rotation };
     let turning = call.slice_axis(x, axis, 0u32, width)?;
+    let turning = call.cast(turning, DataType::Float32)?;
     let mut paired = call.shape(turning);
     let [first, second] = if rotation.interleaved {
         paired[axis] = half;
@@ -391,8 +396,10 @@ pub fn rotated(call: &mut Call, x: OperandId, rotation: Rotation) -> Step<Operan
     };
     let [a, b] = [call.mul(first, rotation.cos)?, call.mul(second, rotation.sin)?];
     let real = call.sub(a, b)?;
+    let real = call.cast(real, dtype)?;
     let [a, b] = [call.mul(first, rotation.sin)?, call.mul(second, rotation.cos)?];
     let imaginary = call.add(a, b)?;
+    let imaginary = call.cast(imaginary, dtype)?;
     let mut pieces = if rotation.interleaved {
         let mut flat = shape.clone();
         flat[axis] = width;

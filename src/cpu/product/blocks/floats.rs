@@ -22,7 +22,7 @@ impl BlockPanels {
     }
 
     /// The products of a row of `depth` floats, with zeros up to [`padded`](Self::padded), and the columns `cols`, which start
-    /// at a panel. Scales are applied to the sums of blocks.
+    /// at a panel. Scales of float32 are applied to the sums of blocks; with those of float16, weights are float16, too.
     ///
     /// # Panics
     /// If `row` or `out` is shorter.
@@ -78,6 +78,7 @@ fn row_times_panel<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(
         // whole words of 8. Prefetching reads nothing.
         unsafe {
             let zero = [0, 1].map(|v| panel.zeros::<S, SAME>(simd, block, v));
+            let scale = [0, 1].map(|v| panel.scales::<S, T>(simd, block, v));
             let mut words = block.add(panel.places.words);
             let mut x = row.as_ptr().add(first);
             simd.prefetch(block.wrapping_add(AHEAD).cast());
@@ -87,14 +88,20 @@ fn row_times_panel<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(
                     let own = words.add(v * 4 * S::LANES);
                     simd.prefetch(own.wrapping_add(AHEAD).cast());
                     if NIBBLE {
-                        let numbers = simd.nibbles::<SAME>(own, zero[v]);
+                        let mut numbers = simd.nibbles::<SAME>(own, zero[v]);
                         for i in 0..8 {
+                            if !T::IS_F32 {
+                                numbers[i] = simd.round_f16(simd.mul(numbers[i], scale[v]));
+                            }
                             let factor = simd.splat(*x.add(NIBBLES[i]));
                             sums[v][i % CHAINS] = simd.mul_add(numbers[i], factor, sums[v][i % CHAINS]);
                         }
                     } else {
-                        let numbers = simd.bytes(own, zero[v]);
+                        let mut numbers = simd.bytes(own, zero[v]);
                         for i in 0..4 {
+                            if !T::IS_F32 {
+                                numbers[i] = simd.round_f16(simd.mul(numbers[i], scale[v]));
+                            }
                             sums[v][i] = simd.mul_add(numbers[i], simd.splat(*x.add(i)), sums[v][i]);
                         }
                     }
@@ -104,7 +111,10 @@ fn row_times_panel<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(
             }
             for v in 0..VECTORS {
                 let sum = simd.add(simd.add(sums[v][0], sums[v][1]), simd.add(sums[v][2], sums[v][3]));
-                totals[v] = simd.mul_add(sum, panel.scales::<S, T>(simd, block, v), totals[v]);
+                totals[v] = match T::IS_F32 {
+                    true => simd.mul_add(sum, scale[v], totals[v]),
+                    false => simd.add(sum, totals[v]),
+                };
             }
         }
     }
@@ -163,7 +173,8 @@ fn extract<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(
                     let at = k + if NIBBLE { NIBBLES[i] } else { i };
                     if at < end {
                         let to = (at - depth.start) * width + v * S::LANES;
-                        simd.store(simd.mul(numbers[i], scale[v]), &mut room[to..]);
+                        let weight = simd.mul(numbers[i], scale[v]);
+                        simd.store(if T::IS_F32 { weight } else { simd.round_f16(weight) }, &mut room[to..]);
                     }
                 }
             }
