@@ -261,7 +261,7 @@ impl Aliasing {
         for (index, node) in graph.nodes.iter().enumerate() {
             let fits = |offset: &usize| offset.is_multiple_of(granularity.view);
             match found[index].as_ref().filter(|view| view.offsets().iter().all(fits)) {
-                Some(View::Parts(offsets)) if node.is_plain() => {
+                Some(View::Parts(offsets)) => {
                     // A view of a view is one of the whole value, so that chains of views stay short.
                     let home = self.home(node.inputs[0].expect("a view has an operand").index());
                     for (output, offset) in node.outputs.iter().zip(offsets) {
@@ -269,7 +269,7 @@ impl Aliasing {
                     }
                     self.views[index] = true;
                 }
-                Some(View::Joined(offsets)) if node.is_plain() => {
+                Some(View::Joined(offsets)) => {
                     let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
                     // Each operand must be computed, live in memory of its own, and be needed at one place only once.
                     let root = node.outputs[0].index();

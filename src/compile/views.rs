@@ -25,8 +25,11 @@ impl View {
     }
 }
 
-/// The view that `node` is, if it is one.
+/// The view that `node` is, if it is one. What computes its operand or result is no view, and may have other shapes.
 pub fn view(graph: &Graph, node: &Node) -> Option<View> {
+    if !node.is_plain() {
+        return None;
+    }
     let sizes = |index: usize| graph.descriptor(node.inputs[index].expect("the rule row requires it")).sizes();
     let size = graph.descriptor(node.outputs[0]).dtype.size();
     let bytes = |elements: Vec<usize>| elements.into_iter().map(|offset| offset * size).collect();
@@ -87,6 +90,22 @@ mod tests {
                     %2 = concat %0 %1 axis=0
                     output z = %2";
         assert_eq!(views(text), [Some(View::Joined(vec![0, 24]))]);
+    }
+
+    #[test]
+    fn what_computes_its_operand_is_no_view() {
+        let mut graph = parse(
+            "%0 = constant uint8 [4, 2, 3]
+             %1 = constant float32 [4, 2, 1]
+             %2 = constant uint8 [4, 2, 1]
+             %3 = dequantizeLinear %0 %1 %2
+             %4 = reshape %3 newShape=[4, 6]
+             %5 = slice %4 starts=[0, 0] sizes=[2, 6]
+             output y = %5",
+        );
+        crate::compile::prologue::fuse_prologues(&mut graph, &crate::testing::GPU).unwrap();
+        assert!(!graph.nodes[0].is_plain(), "{graph}");
+        assert_eq!(view(&graph, &graph.nodes[0]), None);
     }
 
     #[test]
