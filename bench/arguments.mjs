@@ -14,6 +14,25 @@ export function checksOf(usage) {
   const wrong = (/** @type {string} */ message) => new Failure(`${message}\n\n${usage}`, 2);
 
   /**
+   * @template {{ help?: boolean }} Values
+   * @param {() => Values} parse a command line
+   * @returns {Values}
+   * @throws {Failure} with exit status 2 when it cannot be understood, 0 when help was asked for
+   */
+  function parsed(parse) {
+    let values;
+    try {
+      values = parse();
+    } catch (error) {
+      throw wrong(/** @type {Error} */ (error).message);
+    }
+    if (values.help) {
+      throw new Failure(usage, 0);
+    }
+    return values;
+  }
+
+  /**
    * @param {string} name of an option
    * @param {string} text
    * @param {number} max
@@ -49,5 +68,5 @@ export function checksOf(usage) {
     return /** @type {Name[]} */ ([...new Set(names)]);
   }
 
-  return { wrong, integer, integers, someOf };
+  return { wrong, parsed, integer, integers, someOf };
 }

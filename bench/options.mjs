@@ -3,7 +3,7 @@
 import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { Failure, root } from '../scripts/process.mjs';
+import { root } from '../scripts/process.mjs';
 import { checksOf, MAX_THREADS } from './arguments.mjs';
 import { GPU_PEERS, OURS, PEERS } from './peers.mjs';
 
@@ -44,7 +44,7 @@ const OPTIONS = /** @type {const} */ ({
   help: { type: 'boolean', short: 'h', default: false },
 });
 
-const { wrong, integer, integers, someOf } = checksOf(USAGE);
+const { wrong, parsed, integer, integers, someOf } = checksOf(USAGE);
 
 /** @param {string} text */
 function pattern(text) {
@@ -96,15 +96,7 @@ function peers(device, given) {
  * @throws {Failure} with exit status 2 when it cannot be understood, 0 when help was asked for
  */
 export function readOptions(args) {
-  let values;
-  try {
-    ({ values } = parseArgs({ args, options: OPTIONS }));
-  } catch (error) {
-    throw wrong(/** @type {Error} */ (error).message);
-  }
-  if (values.help) {
-    throw new Failure(USAGE, 0);
-  }
+  const values = parsed(() => parseArgs({ args, options: OPTIONS }).values);
   const { device } = values;
   if (device !== 'cpu' && device !== 'gpu') {
     throw wrong(`--device is ${device}, expected cpu or gpu`);

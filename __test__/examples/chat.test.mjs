@@ -49,7 +49,7 @@ async function answerOf(chat, message, signal) {
 
 const user = (text) => `<|im_start|>user\n${text}<|im_end|>\n<|im_start|>assistant\n`;
 
-/** The tokens that a model of this style writes behind others, of which the cache holds `past`, up to the end of its answer. */
+/** The tokens of an answer by a model of this style. The cache already holds the first `past` tokens of the prompt. */
 function answerTokens(style, ids, past, limit = 40) {
   const all = [...ids];
   while (all.length < ids.length + limit) {

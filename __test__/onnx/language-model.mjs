@@ -35,7 +35,7 @@ function table({ vocabulary, next }) {
 }
 
 /**
- * The most likely token behind `ids`, of which `past` were in the cache.
+ * The token that is most likely to follow `ids`, the first `past` of which were in the cache.
  * @param {Style} style
  * @param {number[]} ids
  * @param {number} past
@@ -73,7 +73,7 @@ const cacheNodes = (type) => [
   ]),
 ];
 
-/** For each new token, the sum up to it of what the mask leaves of the cache: [1, new tokens]. */
+/** For each new token, the sum of the unmasked part of the cache up to that token: [1, new tokens]. */
 const SUM_NODES = [
   node('Add', ['all_key', 'all_value'], ['held']),
   node('ReduceMean', ['held'], ['each'], { axes: { ints: [1, 3] } }),

@@ -1,4 +1,4 @@
-// The engines that are measured, and the installation of what they need.
+// The engines to measure, and how to install what they need.
 
 import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';

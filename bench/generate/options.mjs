@@ -2,7 +2,6 @@
 
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
-import { Failure } from '../../scripts/process.mjs';
 import { checksOf, MAX_THREADS } from '../arguments.mjs';
 import { TYPES } from './catalog.mjs';
 import { ENGINE_NAMES } from './engines.mjs';
@@ -45,7 +44,7 @@ const OPTIONS = /** @type {const} */ ({
   help: { type: 'boolean', short: 'h', default: false },
 });
 
-const { wrong, integer, integers, someOf } = checksOf(USAGE);
+const { wrong, parsed, integer, integers, someOf } = checksOf(USAGE);
 
 /**
  * @typedef {object} Options
@@ -70,15 +69,7 @@ const { wrong, integer, integers, someOf } = checksOf(USAGE);
  * @throws {Failure} with exit status 2 when it cannot be understood, 0 when help was asked for
  */
 export function readOptions(args) {
-  let values;
-  try {
-    ({ values } = parseArgs({ args, options: OPTIONS }));
-  } catch (error) {
-    throw wrong(/** @type {Error} */ (error).message);
-  }
-  if (values.help) {
-    throw new Failure(USAGE, 0);
-  }
+  const values = parsed(() => parseArgs({ args, options: OPTIONS }).values);
   const prompts = integers('prompt', values.prompt, MAX_TOKENS).sort((a, b) => a - b);
   const tokens = integer('tokens', values.tokens, MAX_TOKENS);
   if (Math.max(...prompts) + tokens >= MAX_TOKENS) {

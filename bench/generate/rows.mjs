@@ -73,7 +73,7 @@ const weightsOf = (bytesPerToken, type, engine) => bytesPerToken[(engine === LLA
 const hasSameWeights = (engine, type) => engine !== LLAMA || TYPES[type].gguf === 'F16';
 
 /**
- * The share of what could be read in the time that a token takes.
+ * How much of the read bandwidth a token uses.
  *
  * @param {number} bytes per token
  * @param {number | null} perSecond tokens

@@ -100,7 +100,7 @@ export class Conversation {
 
   /**
    * Takes lines until `/exit` or the end of the input.
-   * @throws {PromptError} that nobody can answer
+   * @throws {PromptError} for a text that the model cannot read
    */
   async run() {
     const { input, output, terminal } = this.#streams;

@@ -9,11 +9,11 @@ use crate::ops::slice::Slice;
 use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 
-/// Blocks of fewer integers have more bytes of scales than floats of their own would save.
-const MIN_BLOCK: i64 = 8;
+/// Where there are several blocks, their sizes are multiples of so many integers: those of a word of panels.
+const BLOCK_UNIT: usize = 8;
 
 /// The most integers of a block whose sums of products of bytes stay below 2^31.
-const MAX_ROUNDED: i64 = 1 << 15;
+const MAX_ROUNDED: usize = 1 << 15;
 
 /// A matrix that `dequantizeLinear` gives.
 struct Weights {
@@ -65,17 +65,14 @@ fn product(
     };
     let depth = *graph.descriptor(node.inputs[0]?).shape.last()?;
     let weights = weights(graph, producers, node.inputs[1]?, (b_transpose, depth))?;
-    let [matrix, scales] = weights.shapes;
-    let (columns, depth, blocks) = match b_transpose {
-        true => (matrix[0], matrix[1], scales[1]),
-        false => (matrix[1], matrix[0], scales[0]),
-    };
-    let block = i64::from(depth / blocks);
-    let fits = blocks == 1 || block >= MIN_BLOCK && block % MIN_BLOCK == 0;
+    let [matrix, scales] = &weights.shapes;
+    let mut op = BlockProduct { b_transpose, rounds_rows };
+    let blocks = op.blocks(matrix, scales);
+    let fits = blocks.count == 1 || blocks.size().is_multiple_of(BLOCK_UNIT);
     // Those of a quantized left operand are products of integers.
-    let integers = blocks == 1 && is_dequantized(graph, producers, node.inputs[0]?);
-    let rounds_rows = rounds_rows && block <= MAX_ROUNDED;
-    (columns > 1 && fits && !integers).then_some((BlockProduct { b_transpose, rounds_rows }, bias, weights))
+    let integers = blocks.count == 1 && is_dequantized(graph, producers, node.inputs[0]?);
+    op.rounds_rows &= blocks.size() <= MAX_ROUNDED;
+    (blocks.columns > 1 && fits && !integers).then_some((op, bias, weights))
 }
 
 fn is_dequantized(graph: &Graph, producers: &[Option<usize>], id: ValueId) -> bool {

@@ -60,7 +60,7 @@ pub struct MemoryPlan {
     /// Values that have a block in the arena, in the order of the blocks. Behind them come those of scratch memory.
     roots: Vec<usize>,
     blocks: ArenaBlocks,
-    /// For each value, whether its place is another one since the last [`place`](Self::place).
+    /// For each value, whether [`place`](Self::place) has given it another place than it had, or it has another size.
     moved: Vec<bool>,
     /// For each node, the same of its scratch memory.
     moved_scratch: Vec<bool>,

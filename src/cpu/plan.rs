@@ -63,6 +63,8 @@ pub struct Plan {
     inputs: Vec<(String, Descriptor)>,
     outputs: Vec<(String, Descriptor)>,
     growing: Vec<Growing>,
+    /// For each input, whether an output begins with it, in its memory.
+    caches: Box<[bool]>,
     regions: Regions,
     /// Whether running it is worth the threads of the pool.
     enters_pool: bool,
@@ -108,6 +110,7 @@ impl Plan {
             inputs: describe(&graph.inputs),
             outputs: describe(&graph.outputs),
             growing: graph.growing.clone(),
+            caches: (0..graph.inputs.len()).map(|at| graph.growing.iter().any(|one| one.input == at)).collect(),
             regions: Regions::default(),
             enters_pool: false,
             steps,
@@ -258,6 +261,11 @@ impl Plan {
         &self.growing
     }
 
+    /// Whether an output begins with the input at `index`, in its memory.
+    pub fn is_cache(&self, index: usize) -> bool {
+        self.caches[index]
+    }
+
     /// Whether running it is worth the threads of the pool.
     pub fn enters_pool(&self) -> bool {
         self.enters_pool
@@ -309,9 +317,8 @@ impl Plan {
         observer: &mut impl Observer,
     ) -> Result<()> {
         assert!(inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len());
-        let grows = |index: usize| self.growing.iter().any(|growing| growing.input == index);
-        let read = inputs.iter().zip(&self.inputs).enumerate().filter(|(index, _)| !grows(*index));
-        read.for_each(|(_, (buffer, (_, d)))| assert_eq!(buffer.len(), d.bytes()));
+        let read = inputs.iter().zip(&self.inputs).zip(&self.caches).filter(|(_, is_cache)| !**is_cache);
+        read.for_each(|((buffer, (_, d)), _)| assert_eq!(buffer.len(), d.bytes()));
         outputs.iter().zip(&self.outputs).for_each(|(bound, (_, d))| assert_eq!(bound.bytes(), d.bytes()));
         env.arena.with(self.memory.arena, |arena| self.run_in(arena, env, inputs, outputs, observer))
     }

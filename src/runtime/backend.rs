@@ -181,10 +181,9 @@ impl Plan {
                 let mut guards: Vec<_> = outputs.iter().map(|tensor| tensor.lock()).collect();
                 // A cache is in the output that it is the beginning of.
                 let nothing = Buffer::default();
-                let grows = |index: usize| plan.growing().iter().any(|growing| growing.input == index);
                 let mut sources: Vec<&Buffer> = Vec::with_capacity(inputs.len());
                 for (index, contents) in inputs.iter().enumerate() {
-                    sources.push(if grows(index) { &nothing } else { contents.bytes()? });
+                    sources.push(if plan.is_cache(index) { &nothing } else { contents.bytes()? });
                 }
                 let mut targets: Vec<Bound> = guards
                     .iter_mut()

@@ -19,6 +19,6 @@ pub use background::{panicked, spawn};
 pub use context::{CompiledGraph, Context, Site, Wish};
 pub use system::system_info;
 pub use template::{Recent, Template, Templates};
-pub use tensor::{Read, Slot, Tensor};
+pub use tensor::{Contents, Read, Slot, Tensor};
 pub use timeline::{Done, Later, Wake};
 pub use weak_list::WeakList;

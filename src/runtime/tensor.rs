@@ -80,19 +80,9 @@ impl Tensor {
         }
     }
 
-    /// Makes `rows` the contents, whatever they were.
-    pub fn hold_rows(&self, rows: Rows, axis: usize) {
-        self.set(Contents::Rows(rows, axis));
-    }
-
     /// Makes `contents` those of the tensor, whatever they were.
     pub fn set(&self, contents: Contents) {
         *self.lock_as_it_is() = contents;
-    }
-
-    /// Lets a graph write `appended`.
-    pub fn begin(&self, appended: Appended) {
-        self.set(Contents::Appended(appended));
     }
 
     /// What a graph has appended.
@@ -133,7 +123,7 @@ impl Tensor {
     /// An UnknownError without memory, an OperationError when the device fails.
     pub fn fill(&self, backend: &Backend, bytes: Arc<Buffer>) -> Result<Option<Arc<Buffer>>> {
         let Backend::Gpu(_) = backend else {
-            *self.lock_as_it_is() = Contents::Bytes(bytes);
+            self.set(Contents::Bytes(bytes));
             return Ok(None);
         };
         self.place(backend)?;

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::ir::{Builder, Growing};
 use crate::memory::{Buffer, Rows};
 use crate::onnx::Binding;
-use crate::runtime::{Backend, CompiledGraph, Later, Read, Recent, Site, Slot, Tensor};
+use crate::runtime::{Backend, CompiledGraph, Contents, Later, Read, Recent, Site, Slot, Tensor};
 use crate::shape::Descriptor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -41,11 +41,8 @@ struct Terminal {
     at: usize,
     /// What runs use that are given no tensor for it. They are one after the other, so that one does for all.
     own: Arc<Tensor>,
-    /// Of an output that takes the memory of an input: that input, by its place among those that the graph reads, and the
-    /// dimension along which it is longer.
-    grows: Option<(usize, usize)>,
-    /// Whether an output takes the memory of this input.
-    is_cache: bool,
+    /// Of an input whose memory an output takes, and of that output: the dimension along which it grows.
+    axis: Option<usize>,
 }
 
 /// What a graph reads.
@@ -75,6 +72,8 @@ pub struct Specialization {
     reads: Vec<Terminal>,
     /// The outputs that it computes, in its order.
     writes: Vec<Terminal>,
+    /// The outputs that begin with an input, in its memory, by their places in `writes` and `reads`.
+    growing: Vec<Growing>,
     /// What is left when the graph was run; `None` if nothing is.
     pub(super) rest: Option<Ending>,
     /// Whether a run of the graph is all there is to do, outside of the pool.
@@ -171,24 +170,24 @@ impl Specialization {
     pub(super) fn new(site: &Site, filled: Filled, key: Key, names: Vec<String>) -> Specialization {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let Filled { graph, inputs, outputs, rest, has_caches } = filled;
-        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        let (mut reads, mut writes, mut growing) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(graph) = &graph {
             let computed: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
             let terminals = |names: &[String], ports: Vec<(String, Descriptor)>| -> Vec<Terminal> {
                 let terminal = |(name, descriptor): (String, Descriptor)| Terminal {
                     at: names.iter().position(|other| *other == name).expect("the graph has the names of the model"),
                     own: site.tensor(descriptor),
-                    grows: None,
-                    is_cache: false,
+                    axis: None,
                 };
                 ports.into_iter().map(terminal).collect()
             };
             let [read, written] = graph.ports();
             reads = terminals(&names, read);
             writes = terminals(&computed, written);
-            for Growing { input, output, axis } in graph.growing() {
-                writes[output].grows = Some((input, axis));
-                reads[input].is_cache = true;
+            growing = graph.growing();
+            for Growing { input, output, axis } in &growing {
+                reads[*input].axis = Some(*axis);
+                writes[*output].axis = Some(*axis);
             }
         }
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -204,6 +203,7 @@ impl Specialization {
             graph,
             reads,
             writes,
+            growing,
             rest,
             may_be_quick,
             last_run,
@@ -263,11 +263,14 @@ impl Specialization {
             return Ok(None);
         };
         let PlacedInputs { inputs, caches } = self.place_inputs(site, feeds, session)?;
+        for Growing { input, output, .. } in &self.growing {
+            let (own, cache) = (&self.writes[*output].own, caches[*input].as_ref());
+            let appended = cache.expect("what grows is fed as a cache").append(own.descriptor().bytes())?;
+            own.set(Contents::Appended(appended));
+        }
         let mut outputs = Vec::with_capacity(self.writes.len());
-        for Terminal { at, own, grows, .. } in &self.writes {
-            if let Some((input, _)) = grows {
-                let cache = caches[*input].as_ref().expect("what grows is fed as a cache");
-                own.begin(cache.append(own.descriptor().bytes())?);
+        for Terminal { at, own, axis } in &self.writes {
+            if axis.is_some() {
                 outputs.push(own.clone());
                 continue;
             }
@@ -322,10 +325,10 @@ impl Specialization {
         let mut feeds: Vec<Option<Feed>> = feeds.into_iter().map(Some).collect();
         let mut inputs = Vec::with_capacity(self.reads.len());
         let mut caches = vec![None; self.reads.len()];
-        for (index, Terminal { at, own, is_cache, .. }) in self.reads.iter().enumerate() {
+        for (Terminal { at, own, axis }, cache) in self.reads.iter().zip(&mut caches) {
             let feed = feeds[*at].take().expect("the graph reads each input once");
-            if *is_cache {
-                caches[index] = Some(self.rows_of(index, feed, session)?);
+            if let Some(axis) = *axis {
+                *cache = Some(self.rows_of(feed, *at, axis, session)?);
                 inputs.push(own.clone());
                 continue;
             }
@@ -348,16 +351,14 @@ impl Specialization {
         Ok(PlacedInputs { inputs, caches })
     }
 
-    /// The rows of the feed of an input that an output appends to.
-    fn rows_of(&self, index: usize, feed: Feed, session: &Session) -> Result<Rows> {
-        let grows = self.writes.iter().find_map(|terminal| terminal.grows.filter(|(input, _)| *input == index));
-        let (_, axis) = grows.expect("an output appends to it");
+    /// The rows of the feed of the input of the session at `at`, to which an output appends along `axis`.
+    fn rows_of(&self, feed: Feed, at: usize, axis: usize, session: &Session) -> Result<Rows> {
         match feed {
             Feed::Cache(cache) if cache.axis == axis => Ok(cache.rows),
             Feed::Cache(cache) => Rows::of_dense(cache.to_dense()?.bytes(), cache.descriptor.around(axis)),
             Feed::Tensor(tensor) => tensor.rows(axis),
             Feed::Bytes(bytes) => {
-                let name = &self.names[self.reads[index].at];
+                let name = &self.names[at];
                 let port =
                     self.inputs.iter().find(|port| port.name == *name).expect("it is read, so that it has a type");
                 let rows = Rows::of_dense(bytes.bytes(), port.descriptor.around(axis))?;
@@ -369,8 +370,8 @@ impl Specialization {
 
     /// Adds the caches that the graph has appended to to `results`, or puts them where `targets` tell.
     fn taken_caches(&self, site: &Site, results: &mut [Option<Value>], targets: &[Target]) {
-        let caches = self.writes.iter().filter_map(|terminal| Some((terminal, terminal.grows?.1)));
-        for (Terminal { at, own, .. }, axis) in caches {
+        for &Growing { output, axis, .. } in &self.growing {
+            let Terminal { at, own, .. } = &self.writes[output];
             let Some(rows) = own.finish() else { continue };
             let descriptor = self.outputs[*at].descriptor.clone();
             match &targets[*at] {
@@ -378,7 +379,7 @@ impl Specialization {
                 Target::Read => results[*at] = Some(Value::Cache(Cache { descriptor, rows, axis })),
                 Target::New => {
                     let tensor = site.tensor(descriptor);
-                    tensor.hold_rows(rows, axis);
+                    tensor.set(Contents::Rows(rows, axis));
                     results[*at] = Some(Value::Tensor(tensor));
                 }
                 Target::Tensor(tensor) => tensor.replace_rows(rows, axis),

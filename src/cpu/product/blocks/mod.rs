@@ -24,8 +24,8 @@ use std::sync::Arc;
 /// two to a byte.
 pub const NIBBLES: [usize; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
 
-/// Multiply-adds that take as long as packing a word, which comes from memory.
-const COPY_COST: usize = 16;
+/// Multiply-adds that take as long as packing a byte, which comes from memory.
+const BYTE_COST: usize = 4;
 
 /// Where the parts of a block of a panel are, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl BlockPanels {
                 width,
             };
             let mut data = Buffer::streamed(blocks.columns.div_ceil(width) * places.panel)?;
-            weights.fill(data.bytes_mut(), places.panel, COPY_COST / 4, |first, panels| {
+            weights.fill(data.bytes_mut(), places.panel, BYTE_COST, |first, panels| {
                 for (index, panel) in panels.chunks_exact_mut(places.panel).enumerate() {
                     packing.pack(first + index, panel, zero.is_none());
                 }
