@@ -14,7 +14,7 @@
 
 use super::finish::InRegisters;
 use super::tile::{Left, Multiply, Panel, Place, multiply, tile_size};
-use crate::cpu::kernels::float::Float;
+use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::kernels::rows::largest;
 use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
@@ -461,7 +461,7 @@ fn multiply_rows(
     let product = Multiply {
         left: Left { data: a.data, stride: a.row, step: a.col },
         rows,
-        panels: &[Panel { data: b, step: width, next: 0 }],
+        panels: &[Panel { data: Floats::F32(b), step: width, next: 0 }],
         cols: width,
         depth,
         out: out.as_mut_ptr(),

@@ -3,7 +3,7 @@
 use super::blocks::BlockPanels;
 use super::matrix::{Matrix, StridedMatrix};
 use super::panels::Panels;
-use super::tile::Panel;
+use super::tile::{Panel, takes_half, tile_size};
 use crate::cpu::kernels::float::Floats;
 use crate::cpu::simd::Isa;
 use std::ops::Range;
@@ -23,39 +23,51 @@ pub enum Columns<'a> {
 }
 
 impl Columns<'_> {
-    /// The panel of the columns `cols`, at most `width` of them, at the depths `depth`, a depth block; `tiles` register tiles
-    /// read it. `room` has `width` floats for each depth.
+    /// The panel of the columns `cols`, at most as many as a register tile has, at the depths `depth`, a depth block, for a tile
+    /// of so many rows. `next` is the first column and depth of the panel that is needed after it. `room` has a register tile's
+    /// columns for each depth.
     ///
     /// # Panics
     /// If `room` is shorter, or `cols` does not start at a panel of an operand that was packed beforehand.
     pub fn panel<'s>(
         &'s self,
         isa: Isa,
-        cols: Range<usize>,
-        depth: Range<usize>,
-        [width, tiles]: [usize; 2],
+        [cols, depth]: [Range<usize>; 2],
+        next: [usize; 2],
+        rows: usize,
         room: &'s mut [f32],
     ) -> Panel<'s> {
+        let tile = tile_size(isa);
+        let width = tile.cols;
+        let in_place = |data, step, place: &dyn Fn([usize; 2]) -> usize| {
+            let here = place([cols.start, depth.start]);
+            Panel { data, step, next: place(next).wrapping_sub(here) as isize }
+        };
         match *self {
-            Columns::Panels(panels) => {
-                let next = width * depth.len();
-                Panel { data: panels.extract(isa, cols.start, depth, room), step: width, next }
-            }
+            Columns::Panels(panels) => match panels.block(cols.clone(), depth.clone()) {
+                data @ Floats::F16(_) if !takes_half(rows) => {
+                    let room = &mut room[..data.len()];
+                    data.widen(isa, room);
+                    Panel { data: Floats::F32(room), step: width, next: 0 }
+                }
+                data => in_place(data, width, &|at| panels.place(at)),
+            },
             Columns::Blocks(panels) => {
                 panels.extract(isa, cols.start, depth, room);
-                Panel { data: room, step: width, next: 0 }
+                Panel { data: Floats::F32(room), step: width, next: 0 }
             }
             Columns::Matrix(Matrix::Strided(StridedMatrix {
                 data: Floats::F32(data),
                 lane_stride: 1,
                 depth_stride,
-            })) if cols.len() == width && tiles <= UNPACKED_TILES => {
-                Panel { data: &data[cols.start + depth.start * depth_stride..], step: depth_stride, next: width }
+            })) if cols.len() == width && rows.div_ceil(tile.rows) <= UNPACKED_TILES => {
+                let place = |[lane, depth]: [usize; 2]| lane + depth * depth_stride;
+                in_place(Floats::F32(&data[place([cols.start, depth.start])..]), depth_stride, &place)
             }
             Columns::Matrix(source) => {
                 let room = &mut room[..width * depth.len()];
                 source.pack(isa, cols, depth, width, room);
-                Panel { data: room, step: width, next: 0 }
+                Panel { data: Floats::F32(room), step: width, next: 0 }
             }
         }
     }

@@ -12,7 +12,7 @@ use super::finish::{InRegisters, ProductEpilogue};
 use super::panels::{depth_block, depth_blocks};
 use super::rows::{Rows, copied_len};
 use super::tile::{MAX_PANELS, Multiply, Panel, Place, multiply, panels_at_once, tile_size};
-use crate::cpu::kernels::float::{Float, narrow};
+use crate::cpu::kernels::float::{Float, Floats, narrow};
 use crate::cpu::schedule::partition::{Grid, Shape, partition};
 use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::Isa;
@@ -165,24 +165,26 @@ impl Product<'_> {
         scratch: &mut [f32],
     ) {
         let size = tile_size(self.isa);
-        let tiles = rows.len().div_ceil(size.rows);
         let group = panels_at_once(rows.len());
         let (for_columns, for_rows) = scratch.split_at_mut(MAX_PANELS * size.cols * depth_block(self.depth));
         for depth in depth_blocks(self.depth) {
             let left = self.rows.block(self.isa, rows.clone(), depth.clone(), for_rows);
             let is_last = depth.end == self.depth;
             for first in cols.clone().step_by(group * size.cols) {
-                let mut panels = [Panel { data: &[], step: 0, next: 0 }; MAX_PANELS];
+                let mut panels = [Panel { data: Floats::F32(&[]), step: 0, next: 0 }; MAX_PANELS];
                 let own = first..(first + group * size.cols).min(cols.end);
                 let count = own.len().div_ceil(size.cols);
+                let next = match (own.end < cols.end, is_last) {
+                    (true, _) => [own.end, depth.start],
+                    (false, false) => [cols.start, depth.end],
+                    // Whoever computes the columns behind these, it is often the same thread.
+                    (false, true) => [cols.end, 0],
+                };
                 let rooms = for_columns.chunks_exact_mut(size.cols * depth_block(self.depth));
                 for ((index, panel), room) in panels[..count].iter_mut().enumerate().zip(rooms) {
-                    let start = first + index * size.cols;
-                    let end = (start + size.cols).min(cols.end);
-                    *panel = self.columns.panel(self.isa, start..end, depth.clone(), [size.cols, tiles], room);
-                    if end == cols.end {
-                        panel.next = 0;
-                    }
+                    let part = own.start + index * size.cols..own.end.min(own.start + (index + 1) * size.cols);
+                    let next = [next[0] + index * size.cols, next[1]];
+                    *panel = self.columns.panel(self.isa, [part, depth.clone()], next, rows.len(), room);
                 }
                 let column = first - cols.start;
                 let place = |RegisterFinish { ops, base, offset, stride }| Place {

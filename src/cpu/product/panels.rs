@@ -214,9 +214,14 @@ impl Panels {
     fn block_of<T: Float>(&self, lanes: Range<usize>, depth: Range<usize>) -> &[T] {
         debug_assert!(lanes.start.is_multiple_of(self.width) && lanes.end <= self.lanes);
         debug_assert!(depth.start.is_multiple_of(depth_block(self.depth)) && depth.end <= self.depth);
-        let padded = self.lanes.div_ceil(self.width) * self.width;
-        let start = padded * depth.start + lanes.start * depth.len();
+        let start = self.place([lanes.start, depth.start]);
         &elements::<T>(self.data.bytes())[start..][..lanes.len().div_ceil(self.width) * self.width * depth.len()]
+    }
+
+    /// Where the panel that starts at `lane` has the depth block that starts at `depth`, in elements.
+    pub fn place(&self, [lane, depth]: [usize; 2]) -> usize {
+        let padded = self.lanes.div_ceil(self.width) * self.width;
+        padded * depth + lane * depth_block(self.depth).min(self.depth - depth)
     }
 
     /// Copies all elements of one lane.

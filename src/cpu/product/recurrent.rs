@@ -1,6 +1,7 @@
 //! Recurrent networks: products with panels of weights, and the gates, element by element.
 
 use super::tile::{Left, Multiply, Panel, multiply, tile_size};
+use crate::cpu::kernels::float::Floats;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::memory::ColumnBlock;
 use crate::ops::recurrent::Activation;
@@ -23,7 +24,7 @@ pub fn add_products<const N: usize>(
     let product = Multiply {
         left: Left { data: h, stride, step: 1 },
         rows,
-        panels: &panels.map(|data| Panel { data, step: width, next: 0 }),
+        panels: &panels.map(|data| Panel { data: Floats::F32(data), step: width, next: 0 }),
         cols: N * width,
         depth,
         out: out.row(first).as_mut_ptr(),

@@ -8,7 +8,9 @@
 )]
 
 use super::finish::{InRegisters, lanes_within};
+use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::simd::{Isa, Kernel, Simd};
+use crate::with_floats;
 use std::arch::asm;
 
 /// Vectors per row of the tile.
@@ -21,8 +23,11 @@ const MAX_LANES: usize = 16;
 /// With so few rows a product is as fast as its right operand comes from memory: it is asked for early.
 const STREAMED_ROWS: usize = 8;
 
-/// How many floats early: 4 KiB take some 300 ns at 13 GB/s, longer than a line is on its way.
-const AHEAD: usize = 1024;
+/// How many bytes of a panel early: 4 KiB take some 300 ns at 13 GB/s, longer than a line is on its way.
+const AHEAD: usize = 4 << 10;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Rows and columns of the register tile of a level. A panel is as wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +84,13 @@ impl<'a> Left<'a> {
 /// One panel of a right operand: the element of column `c` at depth `k` is `data[k * step + c]`.
 #[derive(Clone, Copy)]
 pub struct Panel<'a> {
-    /// The elements: whole vectors for each depth, as many as the columns that are wanted need.
-    pub data: &'a [f32],
+    /// The elements: whole vectors for each depth, as many as the columns that are wanted need. float16 only where
+    /// [`takes_half`] says so.
+    pub data: Floats<'a>,
     /// Distance between depths, in elements.
     pub step: usize,
-    /// Distance to what is needed next, in elements: it is asked for while this is worked on. 0 if that is unknown.
-    pub next: usize,
+    /// Distance to the panel that is needed next, in elements: it is asked for while this is worked on. 0 if that is unknown.
+    pub next: isize,
 }
 
 /// The most panels of a [`Multiply`].
@@ -98,6 +104,12 @@ pub fn panels_at_once(rows: usize) -> usize {
         2 => 2,
         _ => 1,
     }
+}
+
+/// Whether products of so many rows widen float16 panels in registers. With more rows, widening them once in memory is a small
+/// share of the work.
+pub fn takes_half(rows: usize) -> bool {
+    panels_at_once(rows) > 1
 }
 
 /// A product of some rows and neighbouring panels: `out[r][c] (+)= sum over k of left[r][k] * panels[k][c]`.
@@ -156,10 +168,11 @@ impl Kernel for Tiles<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
+        let is_wide = self.0.panels.len() > 1 || self.0.panels.iter().any(|panel| panel.data.as_f32().is_none());
         match (self.0.rows, self.0.panels.len()) {
             (0, _) => {}
-            (1, 2..) => self.wide::<S, 1, 4>(simd),
-            (2, 2..) => self.wide::<S, 2, 2>(simd),
+            (1, _) if is_wide => with_floats!(Floats, self.0.panels[0].data, of => self.wide::<S, _, 1, 4>(simd, of)),
+            (2, _) if is_wide => with_floats!(Floats, self.0.panels[0].data, of => self.wide::<S, _, 2, 2>(simd, of)),
             // Not in a closure, which would be compiled for any CPU where it is not inlined.
             _ => {
                 for index in 0..self.0.panels.len() {
@@ -192,36 +205,46 @@ impl<'a> Tiles<'a> {
         }
     }
 
-    /// Few rows and several panels, with as many sums on their way as the latency of an addition asks for.
+    /// Few rows and several panels of the type of `_of`, with as many sums on their way as the latency of an addition
+    /// asks for.
     #[inline(always)]
-    fn wide<S: Simd, const ROWS: usize, const PANELS: usize>(&self, simd: S) {
+    fn wide<S: Simd, T: Float, const ROWS: usize, const PANELS: usize>(&self, simd: S, _of: &[T]) {
         let Multiply { left, panels, depth, .. } = self.0;
         let wide = VECTORS * S::LANES;
         for (group, panels) in panels.chunks(PANELS).enumerate() {
             assert!(depth > 0 && left.data.len() > (ROWS - 1) * left.stride + (depth - 1) * left.step);
-            assert!(panels.iter().all(|panel| panel.data.len() >= (depth - 1) * panel.step + wide));
+            assert!(panels.iter().all(|panel| T::typed(panel.data).len() >= (depth - 1) * panel.step + wide));
             // Where there are fewer panels, the last one is computed again.
             let panel = |index: usize| panels[index.min(panels.len() - 1)];
-            let mut at: [*const f32; PANELS] = std::array::from_fn(|index| panel(index).data.as_ptr());
+            let mut at: [*const T; PANELS] = std::array::from_fn(|index| T::typed(panel(index).data).as_ptr());
             let steps: [usize; PANELS] = std::array::from_fn(|index| panel(index).step);
             let mut from = left.data.as_ptr();
             let mut sums = [[[simd.splat(0.0); VECTORS]; PANELS]; ROWS];
-            for _ in 0..depth {
-                for index in 0..PANELS {
-                    for v in 0..VECTORS {
-                        simd.prefetch(at[index].wrapping_add(AHEAD + v * S::LANES));
-                        // SAFETY: the lengths of the operands were checked above; pointers end at most one step beyond the
-                        // last depth, and wrapping arithmetic is fine with that.
-                        let column = unsafe { simd.load_ptr(at[index].add(v * S::LANES)) };
-                        for row in 0..ROWS {
-                            // SAFETY: as above.
-                            let factor = simd.splat(unsafe { *from.add(row * left.stride) });
-                            sums[row][index][v] = simd.mul_add(factor, column, sums[row][index][v]);
+            // What comes at the end of a panel is asked for at the start of the next one.
+            let early = AHEAD / (size_of::<T>() * steps[0].max(1));
+            for (depths, jump) in [(depth.saturating_sub(early), 0), (early.min(depth), panels[0].next)] {
+                let ahead = jump + (AHEAD / size_of::<T>()) as isize;
+                for _ in 0..depths {
+                    for index in 0..PANELS {
+                        for line in 0..(wide * size_of::<T>()).div_ceil(LINE) {
+                            let line = ahead + (line * LINE / size_of::<T>()) as isize;
+                            simd.prefetch(at[index].wrapping_offset(line).cast());
                         }
+                        for v in 0..VECTORS {
+                            // SAFETY: the lengths of the operands were checked above; pointers end at most one step beyond the
+                            // last depth, and wrapping arithmetic is fine with that.
+                            let column = unsafe { std::slice::from_raw_parts(at[index].add(v * S::LANES), S::LANES) };
+                            let column = T::load(simd, column);
+                            for row in 0..ROWS {
+                                // SAFETY: as above.
+                                let factor = simd.splat(unsafe { *from.add(row * left.stride) });
+                                sums[row][index][v] = simd.mul_add(factor, column, sums[row][index][v]);
+                            }
+                        }
+                        at[index] = at[index].wrapping_add(steps[index]);
                     }
-                    at[index] = at[index].wrapping_add(steps[index]);
+                    from = from.wrapping_add(left.step);
                 }
-                from = from.wrapping_add(left.step);
             }
             // Not only as many as there are: the sums would be in memory if the index were not known.
             for index in 0..PANELS {
@@ -296,7 +319,8 @@ impl Part<'_> {
         let wide = VECS * S::LANES;
         assert!(depth > 0 && left.data.len() > (rows - 1) * left.stride + (depth - 1) * left.step);
         // Whole vectors are read.
-        assert!(cols <= wide && cols + S::LANES > wide && panel.data.len() >= (depth - 1) * panel.step + wide);
+        let columns = f32::typed(panel.data);
+        assert!(cols <= wide && cols + S::LANES > wide && columns.len() >= (depth - 1) * panel.step + wide);
         let plain = self.is_plain();
         let mut buffer = [0.0f32; MAX_ROWS * VECTORS * MAX_LANES];
         // Tiles of about equal height: 49 rows are four of ten and one of nine where twelve fit.
@@ -306,7 +330,7 @@ impl Part<'_> {
             let height = rows * index / count - top;
             let sink = if plain { Sink::Output(top) } else { Sink::Buffer(buffer.as_mut_ptr()) };
             let next = match (rows <= STREAMED_ROWS, top) {
-                (true, _) => AHEAD,
+                (true, _) => (AHEAD / size_of::<f32>()) as isize,
                 (false, 0) => panel.next,
                 _ => 0,
             };
@@ -317,7 +341,7 @@ impl Part<'_> {
                         // SAFETY: the lengths of the operands were checked above; what is written lies within the rows and
                         // columns that can be written, or in the buffer.
                         $($height if $height <= tile_rows(S::REGISTERS, S::LANES) => unsafe {
-                            self.tile::<S, $height, VECS>(simd, from, sink, next)
+                            self.tile::<S, $height, VECS>(simd, from, columns.as_ptr(), sink, next)
                         },)*
                         _ => unreachable!("tiles are not higher than that"),
                     }
@@ -335,15 +359,16 @@ impl Part<'_> {
     /// those of each depth.
     ///
     /// # Safety
-    /// `left` can be read for `ROWS` rows of `depth` elements, the panel for `VECS` vectors at each depth; the `ROWS` rows that
+    /// `left` can be read for `ROWS` rows of `depth` elements, `columns_at` for `VECS` vectors at each depth; the `ROWS` rows that
     /// `sink` says can be read and written: `cols` floats of the output, `VECS` vectors of a buffer.
     #[inline(always)]
     unsafe fn tile<S: Simd, const ROWS: usize, const VECS: usize>(
         &self,
         simd: S,
         left: *const f32,
+        mut columns_at: *const f32,
         sink: Sink,
-        next: usize,
+        next: isize,
     ) {
         let Part { left: Left { stride: apart, step, .. }, panel, depth, stride, .. } = *self;
         // Stores that miss the caches would stall what follows; the lines are here when the sums are.
@@ -355,7 +380,6 @@ impl Part<'_> {
             }
         }
         let mut sums = [[simd.splat(0.0); VECS]; ROWS];
-        let mut columns_at = panel.data.as_ptr();
         // Three rows share a pointer, or twelve would not fit the registers.
         let mut rows_at: [*const f32; 4] = std::array::from_fn(|i| left.wrapping_add(3 * i * apart));
         for _ in 0..depth {
@@ -364,7 +388,7 @@ impl Part<'_> {
                 // SAFETY: the function's contract covers all reads at this depth; pointers end at most one step beyond the
                 // last one, and wrapping arithmetic is fine with that.
                 columns[v] = unsafe { simd.load_ptr(columns_at.add(v * S::LANES)) };
-                let line = columns_at.wrapping_add(next + v * S::LANES);
+                let line = columns_at.wrapping_offset(next + (v * S::LANES) as isize);
                 if ROWS <= STREAMED_ROWS { simd.prefetch(line) } else { simd.prefetch_l2(line) }
             }
             for row in 0..ROWS {
@@ -474,7 +498,7 @@ mod tests {
                             let product = Multiply {
                                 left: Left { data: &a, stride, step },
                                 rows,
-                                panels: &[Panel { data: &b, step: width, next: 0 }],
+                                panels: &[Panel { data: Floats::F32(&b), step: width, next: 0 }],
                                 cols,
                                 depth,
                                 out: out.as_mut_ptr(),
@@ -508,7 +532,7 @@ mod tests {
                 let (depth, cols) = (9, (count - 1) * width + last);
                 let a: Vec<f32> = (0..rows * depth).map(|i| (i * 3 % 7) as f32 - 3.0).collect();
                 let b: Vec<f32> = (0..count * depth * width).map(|i| (i % 11) as f32 - 5.0).collect();
-                let panel = |data| Panel { data, step: width, next: 0 };
+                let panel = |data| Panel { data: Floats::F32(data), step: width, next: 0 };
                 let panels: Vec<Panel> = b.chunks(depth * width).map(panel).collect();
                 let (stride, panel_stride) = (count * width + 1, width);
                 let [mut once, mut each] = [0, 1].map(|_| vec![1.0; rows * stride]);

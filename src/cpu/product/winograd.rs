@@ -363,9 +363,9 @@ impl<T: Float> Block<'_, T> {
                         },
                         rows: tiles,
                         panels: &[Panel {
-                            data: &weights[(position * from + start) * width..][..depth * width],
+                            data: Floats::F32(&weights[(position * from + start) * width..][..depth * width]),
                             step: width,
-                            next: depth * width,
+                            next: (depth * width) as isize,
                         }],
                         cols: count.next_multiple_of(lanes),
                         depth,
