@@ -139,6 +139,7 @@ pub fn resize(step: &mut Step, graph: &Graph, node: &Node, env: &Env, winograd: 
             step.resize(op, &l.input(1).sizes(), l.output())
         }
         (Step::BlockProduct(step), _) => with_following(&mut l, 4, |l, following| step.resize(l.input(0), following)),
+        (Step::Copy(step), Api(op)) => copy_step(op, &l).map(|new| *step = new).is_some(),
         (Step::PackedGather(step), Api(Op::Gather(op))) => step.resize(op, [l.input(0), l.input(1)]),
         (Step::Elementwise(step), Api(Op::Quantize(_))) => {
             quantize::resize(step, [0, 1, 2].map(|index| l.input(index)))
@@ -148,31 +149,46 @@ pub fn resize(step: &mut Step, graph: &Graph, node: &Node, env: &Env, winograd: 
     }
 }
 
-fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
+/// The step of an operator that copies elements between two layouts.
+fn copy_step(op: &Op, l: &Lowering) -> Option<CopyStep> {
     let output = l.output();
-    Ok(match op {
-        Op::Reshape(_) => CopyStep::contiguous(output).into(),
-        Op::Expand(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
-        Op::Slice(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
-        Op::Transpose(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
-        Op::Reverse(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
-        Op::Tile(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output).into(),
-        Op::Split(op) => CopyStep::split(op, l.input(0)).into(),
+    Some(match op {
+        Op::Reshape(_) => CopyStep::contiguous(output),
+        Op::Expand(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output),
+        Op::Slice(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output),
+        Op::Transpose(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output),
+        Op::Reverse(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output),
+        Op::Tile(op) => CopyStep::new(&op.strided(&l.input(0).sizes()), output),
+        Op::Split(op) => CopyStep::split(op, l.input(0)),
         Op::Concat(op) => {
             let inputs: Vec<Sizes> = l.inputs().map(|input| input.sizes()).collect();
             let inputs: Vec<&[u32]> = inputs.iter().map(|sizes| &**sizes).collect();
             match l.graph.cache_of(l.node.outputs[0]) {
-                None => CopyStep::concat(op, &inputs, output).into(),
+                None => CopyStep::concat(op, &inputs, output),
                 // The cache is in its place. The step writes what is behind it.
                 Some(cache) => {
-                    l.pack(0, true);
                     let mut behind = output.clone();
                     behind.shape[0] = behind.shape[0] - l.graph.descriptor(cache).shape[0];
-                    CopyStep::concat(op, &inputs[1..], &behind).shifted(1).into()
+                    CopyStep::concat(op, &inputs[1..], &behind).shifted(1)
                 }
             }
         }
-        Op::Pad(op) if op.mode == PaddingMode::Constant => CopyStep::pad(op, l.input(0), output).into(),
+        Op::Pad(op) if op.mode == PaddingMode::Constant => CopyStep::pad(op, l.input(0), output),
+        _ => return None,
+    })
+}
+
+fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
+    if let Some(step) = copy_step(op, l) {
+        if l.graph.cache_of(l.node.outputs[0]).is_some() {
+            l.pack(0, true);
+        }
+        return Ok(step.into());
+    }
+    let output = l.output();
+    Ok(match op {
+        Op::Reshape(_) | Op::Expand(_) | Op::Slice(_) | Op::Transpose(_) => unreachable!("copies"),
+        Op::Reverse(_) | Op::Tile(_) | Op::Split(_) | Op::Concat(_) => unreachable!("copies"),
         Op::Pad(op) => RemapStep::pad(op, l.input(0), output)?.into(),
         Op::Resample2d(op) => match op.mode {
             InterpolationMode::NearestNeighbor => RemapStep::nearest(op, l.input(0), output)?.into(),

@@ -35,7 +35,7 @@ impl Default for PlanOptions {
 
 /// A plan that writes fewer bytes, and multiplies less, runs on the thread that calls it. Calling the threads of the pool
 /// costs about 5 us, which is what it takes to write 64 KiB; done once here, the steps need not do it one by one.
-const MIN_POOL_BYTES: usize = 1 << 16;
+const MIN_POOL_BYTES: u64 = 1 << 16;
 
 /// The multiply-adds that take as long.
 const MIN_POOL_WORK: u64 = 1 << 18;
@@ -65,6 +65,8 @@ pub struct Plan {
     growing: Vec<Growing>,
     /// For each input, whether an output begins with it, in its memory.
     caches: Box<[bool]>,
+    /// For each value, the input that it begins with, if that is such an output.
+    begins: Box<[Option<ValueId>]>,
     regions: Regions,
     /// Whether running it is worth the threads of the pool.
     enters_pool: bool,
@@ -111,6 +113,7 @@ impl Plan {
             outputs: describe(&graph.outputs),
             growing: graph.growing.clone(),
             caches: (0..graph.inputs.len()).map(|at| graph.growing.iter().any(|one| one.input == at)).collect(),
+            begins: (0..graph.values.len()).map(|index| graph.cache_of(ValueId(index as u32))).collect(),
             regions: Regions::default(),
             enters_pool: false,
             steps,
@@ -203,7 +206,7 @@ impl Plan {
             _ => None,
         });
         self.memory.place(graph, scratch, changes);
-        let Plan { steps, memory, .. } = self;
+        let Plan { steps, memory, begins, .. } = self;
         let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
         let mut copies = memory.copies().iter();
         for PlannedStep { action, computes, places } in steps {
@@ -217,7 +220,7 @@ impl Plan {
                     let others = node.epilogue.operands.iter().map(|id| Some(place(id)));
                     let inputs = node.inputs.iter().enumerate().map(input).chain(others);
                     // Steps in front of it write behind the cache, as views of it do.
-                    let written = |id: &ValueId| match graph.cache_of(*id) {
+                    let written = |id: &ValueId| match begins[id.index()] {
                         None => place(id),
                         // What is there already is nobody's to write.
                         Some(cache) => place(id).after(graph.descriptor(cache).bytes()),
@@ -387,9 +390,14 @@ fn holdings(constants: &[Option<Arc<Buffer>>], steps: &[PlannedStep], arena: usi
 }
 
 fn enters_pool(graph: &Graph, steps: &[PlannedStep], env: &Env) -> bool {
-    let written = || steps.iter().map(|step| step.places.written_bytes()).sum::<usize>();
-    let work = || graph.nodes.iter().map(|node| graph.multiply_adds(node)).fold(0, u64::saturating_add);
-    env.threads.count() > 1 && (written() >= MIN_POOL_BYTES || work() >= MIN_POOL_WORK)
+    let written = steps.iter().map(|step| step.places.written_bytes() as u64);
+    let work = graph.nodes.iter().map(|node| graph.multiply_adds(node));
+    env.threads.count() > 1 && (reaches(work, MIN_POOL_WORK) || reaches(written, MIN_POOL_BYTES))
+}
+
+/// Whether the sum of `counts` is at least `least`. Looks at no more of them than that takes.
+fn reaches(mut counts: impl Iterator<Item = u64>, least: u64) -> bool {
+    counts.try_fold(0u64, |sum, count| Some(sum.saturating_add(count)).filter(|sum| *sum < least)).is_none()
 }
 
 /// The CPU, as the compiler sees it.

@@ -1,9 +1,9 @@
 //! Graphs that are filled with sizes again and again.
 
 use super::{Constant, Graph, Node, Source, ValueId, bytes_of_sizes};
-use crate::dimension::Dim;
+use crate::dimension::{Dim, DimKey};
 use crate::error::Result;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A graph whose sizes are known later. Filling it overwrites the dimensions that follow from them, and nothing else is made
@@ -11,8 +11,8 @@ use std::sync::Arc;
 pub struct Stencil {
     /// With the sizes of the last filling.
     graph: Graph,
-    /// The dimensions of values that follow from sizes: value, axis, and the dimension itself.
-    dims: Box<[(usize, usize, Dim)]>,
+    /// The dimensions that follow from sizes, each once.
+    dims: Box<[Unknown]>,
     /// Nodes with dimensions of their own, and all of these in the order in which the node shows them.
     nodes: Box<[(usize, Box<[Dim]>)]>,
     /// The constants by the places of their values, whose bytes are dropped when the graph is lowered.
@@ -21,10 +21,19 @@ pub struct Stencil {
     sizes: Box<[Arc<[Dim]>]>,
     /// The values of these.
     size_ids: Box<[ValueId]>,
-    /// Nodes with sizes that are known later, and these: of the node, and of what it reads and gives.
-    sized_nodes: Box<[(usize, Box<[Dim]>)]>,
-    /// What the last filling was computed of.
+    /// What the last filling was computed of; nothing if there is none.
     filled_with: Vec<i64>,
+}
+
+/// A dimension that follows from sizes, and all that has it.
+struct Unknown {
+    dim: Dim,
+    /// Values and axes.
+    values: Vec<(usize, usize)>,
+    /// Places among the nodes with dimensions of their own.
+    own: Vec<usize>,
+    /// Nodes that have it, or read or give something that has it.
+    nodes: Vec<usize>,
 }
 
 /// A graph with other sizes than it had before.
@@ -55,10 +64,12 @@ impl Changes {
 impl Stencil {
     /// The stencil of `graph`.
     pub fn new(mut graph: Graph) -> Stencil {
-        let (mut dims, mut constants, mut sizes, mut size_ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut dims = Unknowns::default();
+        let (mut constants, mut sizes, mut size_ids) = (Vec::new(), Vec::new(), Vec::new());
         for (index, value) in graph.values.iter().enumerate() {
-            let shape = value.descriptor.shape.iter().enumerate();
-            dims.extend(shape.filter(|(_, dim)| !dim.is_number()).map(|(axis, dim)| (index, axis, *dim)));
+            for (axis, &dim) in value.descriptor.shape.iter().enumerate() {
+                dims.note(dim, |unknown| unknown.values.push((index, axis)));
+            }
             match &value.source {
                 Source::Constant(constant) => constants.push((index, constant.clone())),
                 Source::Sizes(dims) => {
@@ -74,29 +85,28 @@ impl Stencil {
             dims.iter().any(|dim| !dim.is_number()).then(|| (index, dims.into_boxed_slice()))
         };
         let nodes: Box<[(usize, Box<[Dim]>)]> = graph.nodes.iter_mut().enumerate().filter_map(of_node).collect();
-        let mut own = nodes.iter().peekable();
-        let mut sized_nodes = Vec::new();
+        let mut own = nodes.iter().enumerate().peekable();
         for (index, node) in graph.nodes.iter().enumerate() {
-            let mut all: Vec<Dim> =
-                own.next_if(|(at, _)| *at == index).map_or_else(Vec::new, |(_, dims)| dims.to_vec());
-            for id in node.reads().chain(&node.outputs) {
-                let value = graph.value(*id);
-                all.extend(&value.descriptor.shape);
-                if let Source::Sizes(dims) = &value.source {
-                    all.extend(dims.iter());
+            if let Some((place, (_, own))) = own.next_if(|(_, (at, _))| *at == index) {
+                for &dim in own {
+                    dims.note(dim, |unknown| {
+                        push_new(&mut unknown.own, place);
+                        push_new(&mut unknown.nodes, index);
+                    });
                 }
             }
-            let mut seen = HashSet::new();
-            all.retain(|dim| !dim.is_number() && seen.insert(dim.key()));
-            if !all.is_empty() {
-                sized_nodes.push((index, all.into_boxed_slice()));
+            for id in node.reads().chain(&node.outputs) {
+                let value = graph.value(*id);
+                let sizes = if let Source::Sizes(dims) = &value.source { &dims[..] } else { &[] };
+                for &dim in value.descriptor.shape.iter().chain(sizes) {
+                    dims.note(dim, |unknown| push_new(&mut unknown.nodes, index));
+                }
             }
         }
         Stencil {
             graph,
-            dims: dims.into(),
+            dims: dims.all.into(),
             nodes,
-            sized_nodes: sized_nodes.into(),
             filled_with: Vec::new(),
             constants: constants.into(),
             sizes: sizes.into(),
@@ -109,11 +119,20 @@ impl Stencil {
     /// # Errors
     /// An `UnknownError` when there is no memory for constants that follow from sizes.
     pub fn fill(&mut self, values: &[i64]) -> Result<()> {
-        values.clone_into(&mut self.filled_with);
-        for (index, axis, dim) in &self.dims {
-            self.graph.values[*index].descriptor.shape[*axis] = Dim::number(dim.at(values));
+        // Until the end, this is no filling that another one can begin with.
+        let before = std::mem::take(&mut self.filled_with);
+        let mut own = Vec::new();
+        for unknown in self.dims.iter().filter(|unknown| unknown.differs(&before, values)) {
+            let size = Dim::number(unknown.dim.at(values));
+            for &(index, axis) in &unknown.values {
+                self.graph.values[index].descriptor.shape[axis] = size;
+            }
+            own.extend_from_slice(&unknown.own);
         }
-        for (index, dims) in &self.nodes {
+        own.sort_unstable();
+        own.dedup();
+        for place in own {
+            let (index, dims) = &self.nodes[place];
             let mut dims = dims.iter();
             self.graph.nodes[*index].visit_dims(&mut |dim| {
                 *dim = Dim::number(dims.next().expect("a node always shows as many").at(values));
@@ -124,6 +143,8 @@ impl Stencil {
             let sizes = dims.iter().map(|dim| dim.at(values));
             value.source = Source::Constant(bytes_of_sizes(sizes, value.descriptor.dtype)?.into());
         }
+        self.filled_with = before;
+        values.clone_into(&mut self.filled_with);
         Ok(())
     }
 
@@ -131,12 +152,9 @@ impl Stencil {
     pub fn filling(&self, before: &[i64]) -> Filling<'_> {
         let mut changes =
             Changes { nodes: vec![false; self.graph.nodes.len()], values: vec![false; self.graph.values.len()] };
-        let is_other = |dim: &Dim| dim.at(before) != dim.at(&self.filled_with);
-        for (index, dims) in &self.sized_nodes {
-            changes.nodes[*index] = dims.iter().any(is_other);
-        }
-        for (index, _, dim) in &self.dims {
-            changes.values[*index] |= is_other(dim);
+        for unknown in self.dims.iter().filter(|unknown| unknown.differs(before, &self.filled_with)) {
+            unknown.nodes.iter().for_each(|&index| changes.nodes[index] = true);
+            unknown.values.iter().for_each(|&(index, _)| changes.values[index] = true);
         }
         Filling { graph: &self.graph, sizes: &self.size_ids, changes }
     }
@@ -149,5 +167,40 @@ impl Stencil {
             self.graph.values[*index].source = Source::Constant(constant.clone());
         }
         lowered
+    }
+}
+
+impl Unknown {
+    /// Whether it is another size in the values `now` than in those of `before`, if there are any.
+    fn differs(&self, before: &[i64], now: &[i64]) -> bool {
+        before.is_empty() || self.dim.at(before) != self.dim.at(now)
+    }
+}
+
+/// Dimensions that follow from sizes, each once.
+#[derive(Default)]
+struct Unknowns {
+    all: Vec<Unknown>,
+    places: HashMap<DimKey, usize>,
+}
+
+impl Unknowns {
+    /// Adds to what is known of `dim`, if it follows from sizes.
+    fn note(&mut self, dim: Dim, add: impl FnOnce(&mut Unknown)) {
+        if dim.is_number() {
+            return;
+        }
+        let place = *self.places.entry(dim.key()).or_insert_with(|| {
+            self.all.push(Unknown { dim, values: Vec::new(), own: Vec::new(), nodes: Vec::new() });
+            self.all.len() - 1
+        });
+        add(&mut self.all[place]);
+    }
+}
+
+/// Adds `index`, which is not below those that are there, once.
+fn push_new(list: &mut Vec<usize>, index: usize) {
+    if list.last() != Some(&index) {
+        list.push(index);
     }
 }

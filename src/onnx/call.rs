@@ -433,6 +433,12 @@ impl<'c, 'm> Call<'c, 'm> {
         if !descriptors.iter().copied().flatten().chain(&outputs).all(Descriptor::is_known) {
             return Ok(None);
         }
+        if let (Op::Reshape(_), [Some(id)]) = (&*op, inputs)
+            && let Some(constant) = builder.constant_value(*id).cloned()
+        {
+            // The same bytes.
+            return Ok(Some(vec![builder.constant_like(outputs[0].clone(), &constant)?]));
+        }
         if inputs.iter().flatten().any(is_sized) {
             // What is large, or a row of a table, is no shape, but what a shape is used for.
             let is_used = !descriptors.iter().copied().flatten().chain(&outputs).all(is_small)

@@ -5,17 +5,15 @@
 //! transposed, `[key][query]`: a vector holds as many queries, so that maxima and sums need no work across lanes, and the
 //! scores are at once the packed operand of the product with the values. Key and value are read where they are.
 //!
-//! Few queries are worked on one by one instead, with vectors along the columns: key and value stream through once.
+//! Few queries [stream](Stream) through keys and values instead.
 
-#![expect(
-    clippy::needless_range_loop,
-    reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
-)]
+mod stream;
+
+pub use stream::Stream;
 
 use super::finish::InRegisters;
 use super::tile::{Left, Multiply, Panel, Place, multiply, tile_size};
 use crate::cpu::kernels::float::{Float, Floats};
-use crate::cpu::kernels::rows::largest;
 use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::ops::attention::MAX_MASKS;
@@ -54,8 +52,7 @@ impl Sizes {
 
     /// The scratch floats of [`Stream`] for so many queries, for kernels of `isa`.
     pub fn stream_scratch(&self, isa: Isa, queries: usize) -> usize {
-        let parts = 2 * isa.lanes() * isa.lanes();
-        queries * (self.depth + 2) + KEY_BLOCK + parts + self.wide_floats(0)
+        stream::scratch(self, isa.lanes(), queries)
     }
 
     /// The scratch floats of a block of [`Attend`] for kernels of `isa`.
@@ -226,122 +223,6 @@ pub struct StreamedHead<'a, T> {
     pub masks: [Option<Mask<'a>>; MAX_MASKS],
 }
 
-/// The attention of few queries of some matrices; run it with [`Isa::run`]. Keys and values stream through once, a block of each
-/// matrix after the other: those of neighbouring heads lie beside each other in a cache.
-pub struct Stream<'a, T> {
-    /// Of the whole matrices.
-    pub sizes: Sizes,
-    /// The factor of the products.
-    pub scale: f32,
-    /// Whether a row whose softmax is NaN counts as zeros.
-    pub empty_is_zero: bool,
-    /// The matrices.
-    pub heads: &'a [Option<StreamedHead<'a, T>>; MAX_STREAMED],
-    /// `[queries, columns]` of all matrices together.
-    pub out: &'a mut [f32],
-    /// [`Sizes::stream_scratch`] floats for all queries.
-    pub scratch: &'a mut [f32],
-}
-
-impl<T: Float> Kernel for Stream<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let Stream { sizes, scale, empty_is_zero, heads, out, scratch } = self;
-        let Sizes { keys, depth, columns, .. } = sizes;
-        let queries = out.len() / columns;
-        let (own, rest) = scratch.split_at_mut(queries * depth);
-        let (max, rest) = rest.split_at_mut(queries);
-        let (total, rest) = rest.split_at_mut(queries);
-        let (scores, rest) = rest.split_at_mut(KEY_BLOCK);
-        let (parts, rest) = rest.split_at_mut(2 * S::LANES * S::LANES);
-        let (wide_key, rest) = rest.split_at_mut(sizes.key_block() * depth);
-        let wide_value = &mut rest[..sizes.key_block() * columns];
-        let mut places = own.chunks_exact_mut(depth);
-        for head in heads.iter().flatten() {
-            head.query.check(head.queries, depth);
-            head.key.check(keys, depth);
-            head.value.check(keys, columns);
-            for (index, place) in places.by_ref().take(head.queries).enumerate() {
-                place.iter_mut().enumerate().for_each(|(i, x)| *x = head.query.at(index, i).to_f32());
-            }
-        }
-        max.fill(f32::NEG_INFINITY);
-        total.fill(0.0);
-        out.fill(0.0);
-        for first in (0..keys).step_by(KEY_BLOCK) {
-            let count = KEY_BLOCK.min(keys - first);
-            let scores = &mut scores[..count.next_multiple_of(S::LANES)];
-            let mut at = 0;
-            for head in heads.iter().flatten() {
-                let block = rows_of(simd, head.key.after(first), [count, depth], wide_key);
-                let values = rows_of(simd, head.value.after(first), [count, columns], wide_value);
-                for index in 0..head.queries {
-                    // The first query brings the values near, and then the keys of the next block.
-                    let ahead = |rows: TypedMatrix<f32>, columns: usize| (index == 0).then(|| Ahead::of(rows, columns));
-                    dots(simd, &own[at * depth..][..depth], block, count, ahead(values, columns), parts, scores);
-                    scores[..count].iter_mut().for_each(|x| *x *= scale);
-                    for mask in head.masks.iter().flatten() {
-                        mask_row(mask, index, first, &mut scores[..count]);
-                    }
-                    scores[count..].fill(f32::NEG_INFINITY);
-                    let higher = largest(simd, scores).max(max[at]);
-                    let shift = if higher == f32::NEG_INFINITY { 0.0 } else { -higher };
-                    let correction = math::exp(simd, max[at] + shift);
-                    let mut powers = simd.splat(0.0);
-                    for score in scores.chunks_exact_mut(S::LANES) {
-                        let power = math::exp_nonpositive(simd, simd.add(simd.load(score), simd.splat(shift)));
-                        simd.store(power, score);
-                        powers = simd.add(powers, power);
-                    }
-                    (max[at], total[at]) = (higher, total[at] * correction + simd.sum(powers));
-                    let next = ahead(block, depth).map(|ahead| ahead.after(count));
-                    let out = &mut out[at * columns..][..columns];
-                    weighted_sum(simd, &scores[..count], values, correction, next, out);
-                    at += 1;
-                }
-            }
-        }
-        for (total, out) in total.iter().zip(out.chunks_exact_mut(columns)) {
-            let is_empty = empty_is_zero && (*total == 0.0 || total.is_nan());
-            let factor = 1.0 / total;
-            out.iter_mut().for_each(|x| *x = if is_empty { 0.0 } else { *x * factor });
-        }
-    }
-}
-
-/// Rows that are needed soon.
-#[derive(Clone, Copy)]
-struct Ahead {
-    start: *const f32,
-    /// Distance between rows, in floats.
-    row: usize,
-    /// Floats of a row.
-    columns: usize,
-}
-
-impl Ahead {
-    fn of(rows: TypedMatrix<f32>, columns: usize) -> Ahead {
-        Ahead { start: rows.data.as_ptr(), row: rows.row, columns }
-    }
-
-    fn after(self, rows: usize) -> Ahead {
-        Ahead { start: self.start.wrapping_add(rows * self.row), ..self }
-    }
-
-    /// Asks for the row at `index`, which need not be there.
-    #[inline(always)]
-    fn fetch<S: Simd>(&self, simd: S, index: usize) {
-        for line in (0..self.columns).step_by(LINE) {
-            simd.prefetch(self.start.wrapping_add(index * self.row + line));
-        }
-    }
-}
-
-/// Floats of a cache line.
-const LINE: usize = 16;
-
 /// Vector `v` of `from`.
 #[inline(always)]
 fn vector<S: Simd>(simd: S, from: &[f32], v: usize) -> S::F32 {
@@ -488,20 +369,6 @@ fn widened<'s, S: Simd, T: Float>(
     }
 }
 
-/// As [`widened`], with columns that are neighbours.
-#[inline(always)]
-fn rows_of<'s, S: Simd, T: Float>(
-    simd: S,
-    matrix: TypedMatrix<'s, T>,
-    size: [usize; 2],
-    wide: &'s mut [f32],
-) -> TypedMatrix<'s, f32> {
-    match T::as_f32(matrix.data) {
-        Some(data) if matrix.col == 1 || size[1] == 1 => TypedMatrix { data, row: matrix.row, col: 1 },
-        _ => copied(simd, matrix, size, wide),
-    }
-}
-
 /// A copy of a matrix without gaps.
 #[inline(always)]
 fn copied<'s, S: Simd, T: Float>(
@@ -600,120 +467,5 @@ fn apply_mask<S: Simd>(
                 *score = if flag == 1.0 { value } else { *score };
             }
         }
-    }
-}
-
-/// Applies a mask to the scores of one query and the keys from `first` on.
-#[inline(always)]
-fn mask_row(mask: &Mask, query: usize, first: usize, scores: &mut [f32]) {
-    let keys = scores.iter_mut().enumerate().map(|(key, score)| (first + key, score));
-    match *mask {
-        Mask::Add(m) => keys.for_each(|(key, score)| *score += m.at(query, key)),
-        Mask::AddHalf(m) => keys.for_each(|(key, score)| *score += m.at(query, key).to_f32()),
-        Mask::Fill { condition, when, value } => {
-            let fills = |key: usize| (condition.at(query, key) != 0) == when;
-            keys.for_each(|(key, score)| *score = if fills(key) { value } else { *score });
-        }
-    }
-}
-
-/// `out[i] = sum_k x[k] * rows[i][k]` for `count` rows whose columns are neighbours. `out` is a whole number of vectors. Rows of
-/// `ahead` are asked for meanwhile.
-#[inline(always)]
-fn dots<S: Simd>(
-    simd: S,
-    x: &[f32],
-    rows: TypedMatrix<f32>,
-    count: usize,
-    ahead: Option<Ahead>,
-    parts: &mut [f32],
-    out: &mut [f32],
-) {
-    let lanes = S::LANES;
-    let (parts, turned) = parts.split_at_mut(lanes * lanes);
-    for (block, out) in out.chunks_exact_mut(lanes).enumerate() {
-        // The sums of a row lie in a vector; turned, a vector holds one part of each.
-        for (i, part) in parts.chunks_exact_mut(lanes).enumerate() {
-            let row = block * lanes + i;
-            let mut sum = simd.splat(0.0);
-            if let Some(ahead) = ahead {
-                ahead.fetch(simd, row);
-            }
-            if row < count {
-                let row = &rows.data[row * rows.row..][..x.len()];
-                let body = x.len() / lanes * lanes;
-                let mut at = 0;
-                while at < body {
-                    sum = simd.mul_add(simd.load(&x[at..]), simd.load(&row[at..]), sum);
-                    at += lanes;
-                }
-                if body < x.len() {
-                    sum = simd.mul_add(simd.load_partial(&x[body..]), simd.load_partial(&row[body..]), sum);
-                }
-            }
-            simd.store(sum, part);
-        }
-        transpose(simd, parts, lanes, [lanes, lanes], turned, lanes);
-        let mut sum = [simd.splat(0.0); 2];
-        for pair in turned.chunks_exact(2 * lanes) {
-            sum = [simd.add(sum[0], simd.load(pair)), simd.add(sum[1], simd.load(&pair[lanes..]))];
-        }
-        simd.store(simd.add(sum[0], sum[1]), out);
-    }
-}
-
-/// `out = correction * out + sum_i x[i] * rows[i]`, for rows whose columns are neighbours.
-#[inline(always)]
-fn weighted_sum<S: Simd>(
-    simd: S,
-    x: &[f32],
-    rows: TypedMatrix<f32>,
-    correction: f32,
-    ahead: Option<Ahead>,
-    out: &mut [f32],
-) {
-    const VECS: usize = 4;
-    let (lanes, columns) = (S::LANES, out.len());
-    let mut at = 0;
-    while at + VECS * lanes <= columns {
-        // Even and odd rows have sums of their own, so that fewer additions wait for the one before.
-        let mut sums = [[simd.splat(0.0); VECS]; 2];
-        for v in 0..VECS {
-            sums[0][v] = simd.mul(vector(simd, &out[at..], v), simd.splat(correction));
-        }
-        let mut next = 0;
-        while next < x.len() {
-            if let Some(ahead) = ahead.filter(|_| at == 0) {
-                ahead.fetch(simd, next);
-                ahead.fetch(simd, next + 1);
-            }
-            let row = &rows.data[next * rows.row + at..][..VECS * lanes];
-            let factor = simd.splat(x[next]);
-            for v in 0..VECS {
-                sums[0][v] = simd.mul_add(factor, vector(simd, row, v), sums[0][v]);
-            }
-            if next + 1 < x.len() {
-                let row = &rows.data[(next + 1) * rows.row + at..][..VECS * lanes];
-                let factor = simd.splat(x[next + 1]);
-                for v in 0..VECS {
-                    sums[1][v] = simd.mul_add(factor, vector(simd, row, v), sums[1][v]);
-                }
-            }
-            next += 2;
-        }
-        for v in 0..VECS {
-            simd.store(simd.add(sums[0][v], sums[1][v]), &mut out[at + v * lanes..]);
-        }
-        at += VECS * lanes;
-    }
-    while at < columns {
-        let end = columns.min(at + lanes);
-        let mut sum = simd.mul(simd.load_partial(&out[at..end]), simd.splat(correction));
-        for (i, &x) in x.iter().enumerate() {
-            let row = &rows.data[i * rows.row + at..i * rows.row + end];
-            sum = simd.mul_add(simd.splat(x), simd.load_partial(row), sum);
-        }
-        simd.store_partial(sum, &mut out[at..end]);
-        at = end;
     }
 }

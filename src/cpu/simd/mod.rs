@@ -394,6 +394,23 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
+    /// The sums of `LANES` rows of as many floats, each in a lane.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline(always)]
+    fn sum_rows(self, rows: &[f32]) -> Self::F32 {
+        let mut turned = [0.0; 256];
+        assert!(rows.len() >= Self::LANES * Self::LANES);
+        // SAFETY: both squares are there, the array for at most 16 lanes.
+        unsafe { self.transpose_ptr(rows.as_ptr(), Self::LANES, turned.as_mut_ptr(), Self::LANES) };
+        let mut sums = [self.load(&turned), self.load(&turned[Self::LANES..])];
+        for pair in turned[2 * Self::LANES..Self::LANES * Self::LANES].chunks_exact(2 * Self::LANES) {
+            sums = [self.add(sums[0], self.load(pair)), self.add(sums[1], self.load(&pair[Self::LANES..]))];
+        }
+        self.add(sums[0], sums[1])
+    }
+
     /// The sum of all lanes, added in lane order pairwise from the halves of the vector.
     #[inline(always)]
     fn sum(self, v: Self::F32) -> f32 {
@@ -476,6 +493,8 @@ mod tests {
                 let each = |lane: usize| words[4 * lane + byte] as f32 - less[lane];
                 assert_eq!(lanes(bytes[byte]), (0..n).map(each).collect::<Vec<f32>>());
             }
+            let rows: Vec<f32> = (0..n * n).map(|i| (i * 7 % 11) as f32).collect();
+            assert_eq!(lanes(simd.sum_rows(&rows)), rows.chunks(n).map(|row| row.iter().sum()).collect::<Vec<f32>>());
             let square: Vec<f32> = (0..n * (n + 3)).map(|i| i as f32).collect();
             let mut turned = vec![-1.0; n * (n + 1)];
             // SAFETY: `n` rows of `n` floats at these distances lie in both.

@@ -219,6 +219,24 @@ unsafe impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn sum_rows(self, rows: &[f32]) -> __m256 {
+        assert!(rows.len() >= 64);
+        // SAFETY: `self` proves AVX2; there are 8 rows of 8 floats, just checked.
+        unsafe {
+            let mut pairs = [_mm256_setzero_ps(); 4];
+            for (index, pair) in pairs.iter_mut().enumerate() {
+                let row = rows.as_ptr().add(16 * index);
+                *pair = _mm256_hadd_ps(_mm256_loadu_ps(row), _mm256_loadu_ps(row.add(8)));
+            }
+            // In each half of a vector the sums of that half of four rows.
+            let (above, below) = (_mm256_hadd_ps(pairs[0], pairs[1]), _mm256_hadd_ps(pairs[2], pairs[3]));
+            let (low, high) =
+                (_mm256_permute2f128_ps::<0x20>(above, below), _mm256_permute2f128_ps::<0x31>(above, below));
+            _mm256_add_ps(low, high)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn transpose_ptr(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
         // SAFETY: `self` proves AVX2; the caller guarantees that the rows can be read and written.
         unsafe {
@@ -408,6 +426,31 @@ unsafe impl Simd for Avx512 {
     fn power_of_two(self, v: __m512) -> __m512 {
         // SAFETY: `self` proves AVX-512 F.
         unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_castps_si512(v))) }
+    }
+
+    #[inline(always)]
+    fn sum_rows(self, rows: &[f32]) -> __m512 {
+        assert!(rows.len() >= 256);
+        // SAFETY: `self` proves AVX-512 F; there are 16 rows of 16 floats, just checked.
+        unsafe {
+            let mut halves = [_mm512_setzero_ps(); 8];
+            for (index, half) in halves.iter_mut().enumerate() {
+                let row = rows.as_ptr().add(32 * index);
+                let (a, b) = (_mm512_loadu_ps(row), _mm512_loadu_ps(row.add(16)));
+                *half = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            }
+            // In each quarter of a vector the sums of that quarter of four rows.
+            let mut quarters = [_mm512_setzero_ps(); 4];
+            for (quarter, pair) in quarters.iter_mut().zip(halves.chunks_exact(2)) {
+                let (a, b) = (_mm512_castps_pd(pair[0]), _mm512_castps_pd(pair[1]));
+                let (low, high) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+                *quarter = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+            }
+            let [a, b, c, d] = quarters;
+            let ab = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+            let cd = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
+            _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xdd>(ab, cd))
+        }
     }
 
     #[inline(always)]

@@ -1,0 +1,370 @@
+//! The attention of few queries: keys and values stream through once, with vectors along their columns.
+//!
+//! Some rows of each matrix are worked on after the other: those of neighbouring heads lie beside each other in a cache. Keys are
+//! multiplied with all queries that share them while a vector of them is in a register, and so are values. A query's sums are in
+//! the order of the columns and of the keys, whatever other queries there are.
+
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
+)]
+
+use super::{KEY_BLOCK, MAX_STREAMED, Mask, Sizes, StreamedHead, TypedMatrix};
+use crate::cpu::kernels::float::Float;
+use crate::cpu::kernels::rows::largest;
+use crate::cpu::simd::{Kernel, Simd, math};
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// How many rows of each matrix are asked for early.
+const AHEAD: usize = 32;
+
+/// The attention of few queries of some matrices; run it with [`Isa::run`](crate::cpu::simd::Isa::run). Keys and values stream
+/// through once, some of each matrix after the other: those of neighbouring heads lie beside each other in a cache.
+pub struct Stream<'a, T> {
+    /// Of the whole matrices.
+    pub sizes: Sizes,
+    /// The factor of the products.
+    pub scale: f32,
+    /// Whether a row whose softmax is NaN counts as zeros.
+    pub empty_is_zero: bool,
+    /// The matrices.
+    pub heads: &'a [Option<StreamedHead<'a, T>>; MAX_STREAMED],
+    /// `[queries, columns]` of all matrices together.
+    pub out: &'a mut [f32],
+    /// [`scratch`] floats for all queries.
+    pub scratch: &'a mut [f32],
+}
+
+/// The scratch floats of [`Stream`] for so many queries, with vectors of `lanes`.
+pub fn scratch(sizes: &Sizes, lanes: usize, queries: usize) -> usize {
+    let [depth, columns] = [sizes.depth, sizes.columns].map(|size| size.next_multiple_of(lanes));
+    queries * (depth + columns + KEY_BLOCK + 2) + TOGETHER * lanes * lanes + lanes * depth.max(columns)
+}
+
+/// The most queries that are multiplied with a row while it is in registers.
+const TOGETHER: usize = 4;
+
+impl<T: Float> Kernel for Stream<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Stream { sizes, scale, empty_is_zero, heads, out, scratch } = self;
+        let Sizes { keys, .. } = sizes;
+        // Rows in scratch memory are whole vectors.
+        let [depth, columns] = [sizes.depth, sizes.columns].map(|size| size.next_multiple_of(S::LANES));
+        let queries = out.len() / sizes.columns;
+        let (own, rest) = scratch.split_at_mut(queries * depth);
+        let (sums, rest) = rest.split_at_mut(queries * columns);
+        let (scores, rest) = rest.split_at_mut(queries * KEY_BLOCK);
+        let (max, rest) = rest.split_at_mut(queries);
+        let (total, rest) = rest.split_at_mut(queries);
+        let (parts, wide) = rest.split_at_mut(TOGETHER * S::LANES * S::LANES);
+        let mut places = own.chunks_exact_mut(depth);
+        for head in heads.iter().flatten() {
+            head.query.check(head.queries, sizes.depth);
+            head.key.check(keys, sizes.depth);
+            head.value.check(keys, sizes.columns);
+            for (index, place) in places.by_ref().take(head.queries).enumerate() {
+                place[sizes.depth..].fill(0.0);
+                let elements = place[..sizes.depth].iter_mut().enumerate();
+                elements.for_each(|(i, x)| *x = scale * head.query.at(index, i).to_f32());
+            }
+        }
+        let all_keys = heads.iter().flatten().map(|head| &head.key);
+        let all_values = heads.iter().flatten().map(|head| &head.value);
+        max.fill(f32::NEG_INFINITY);
+        total.fill(0.0);
+        sums.fill(0.0);
+        for row in (0..AHEAD).step_by(S::LANES) {
+            fetch(simd, all_keys.clone(), row, sizes.depth);
+        }
+        for first in (0..keys).step_by(KEY_BLOCK) {
+            let count = KEY_BLOCK.min(keys - first);
+            for window in (0..count).step_by(S::LANES) {
+                match (window + AHEAD).checked_sub(count) {
+                    None => fetch(simd, all_keys.clone(), first + window + AHEAD, sizes.depth),
+                    Some(row) => fetch(simd, all_values.clone(), first + row, sizes.columns),
+                }
+                let mut at = 0;
+                for head in heads.iter().flatten() {
+                    let rows = S::LANES.min(count - window);
+                    let scores = &mut scores[at * KEY_BLOCK + window..];
+                    let own = &own[at * depth..][..head.queries * depth];
+                    let key = head.key.after(first + window);
+                    if key.has_whole_rows::<S>(sizes.depth) {
+                        products(simd, own, key, [rows, depth], parts, scores);
+                    } else {
+                        let key = padded(key, [rows, sizes.depth], depth, wide);
+                        products(simd, own, key, [rows, depth], parts, scores);
+                    }
+                    at += head.queries;
+                }
+            }
+            let mut query = 0;
+            for head in heads.iter().flatten() {
+                for index in 0..head.queries {
+                    let scores = &mut scores[query * KEY_BLOCK..][..count.next_multiple_of(S::LANES)];
+                    for mask in head.masks.iter().flatten() {
+                        mask_row(mask, index, first, &mut scores[..count]);
+                    }
+                    scores[count..].fill(f32::NEG_INFINITY);
+                    let higher = largest(simd, scores).max(max[query]);
+                    let shift = if higher == f32::NEG_INFINITY { 0.0 } else { -higher };
+                    let correction = math::exp(simd, max[query] + shift);
+                    let mut powers = simd.splat(0.0);
+                    for score in scores.chunks_exact_mut(S::LANES) {
+                        let power = math::exp_nonpositive(simd, simd.add(simd.load(score), simd.splat(shift)));
+                        simd.store(power, score);
+                        powers = simd.add(powers, power);
+                    }
+                    (max[query], total[query]) = (higher, total[query] * correction + simd.sum(powers));
+                    if first > 0 {
+                        sums[query * columns..][..columns].iter_mut().for_each(|x| *x *= correction);
+                    }
+                    query += 1;
+                }
+            }
+            for window in (0..count).step_by(S::LANES) {
+                match (window + AHEAD).checked_sub(count) {
+                    None => fetch(simd, all_values.clone(), first + window + AHEAD, sizes.columns),
+                    Some(row) => fetch(simd, all_keys.clone(), first + count + row, sizes.depth),
+                }
+                let mut at = 0;
+                for head in heads.iter().flatten() {
+                    let rows = S::LANES.min(count - window);
+                    let scores = &scores[at * KEY_BLOCK + window..];
+                    let sums = &mut sums[at * columns..][..head.queries * columns];
+                    let value = head.value.after(first + window);
+                    if value.has_whole_rows::<S>(sizes.columns) {
+                        weighted_sums(simd, scores, value, [rows, columns], sums);
+                    } else {
+                        let value = padded(value, [rows, sizes.columns], columns, wide);
+                        weighted_sums(simd, scores, value, [rows, columns], sums);
+                    }
+                    at += head.queries;
+                }
+            }
+        }
+        for (query, out) in out.chunks_exact_mut(sizes.columns).enumerate() {
+            let total = total[query];
+            let is_empty = empty_is_zero && (total == 0.0 || total.is_nan());
+            let (factor, sums) = (1.0 / total, &sums[query * columns..]);
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = if is_empty { 0.0 } else { sum * factor });
+        }
+    }
+}
+
+impl<T: Copy> TypedMatrix<'_, T> {
+    /// Whether rows of `columns` elements are whole vectors in memory.
+    #[inline(always)]
+    fn has_whole_rows<S: Simd>(&self, columns: usize) -> bool {
+        columns.is_multiple_of(S::LANES) && self.col == 1
+    }
+}
+
+/// A copy of a matrix whose rows are `width` floats, with zeros behind its columns.
+#[inline(always)]
+fn padded<'s, T: Float>(
+    matrix: TypedMatrix<T>,
+    [rows, columns]: [usize; 2],
+    width: usize,
+    wide: &'s mut [f32],
+) -> TypedMatrix<'s, f32> {
+    for (row, to) in wide.chunks_exact_mut(width).take(rows).enumerate() {
+        to[columns..].fill(0.0);
+        to[..columns].iter_mut().enumerate().for_each(|(col, x)| *x = matrix.at(row, col).to_f32());
+    }
+    TypedMatrix { data: wide, row: width, col: 1 }
+}
+
+/// Asks for as many rows as a vector has lanes of one matrix of all heads, from `row` on; they need not be there. Those of a row
+/// are asked for together: neighbouring heads lie beside each other in a cache, and memory is as fast as it is read in order.
+#[inline(always)]
+fn fetch<'a, S: Simd, T: 'a>(
+    simd: S,
+    matrices: impl Iterator<Item = &'a TypedMatrix<'a, T>> + Clone,
+    row: usize,
+    columns: usize,
+) {
+    for row in row..row + S::LANES {
+        for matrix in matrices.clone() {
+            let start = matrix.data.as_ptr().wrapping_add(row * matrix.row);
+            for at in (0..columns * matrix.col).step_by(LINE / size_of::<T>()) {
+                simd.prefetch(start.wrapping_add(at).cast());
+            }
+        }
+    }
+}
+
+/// `out[q * KEY_BLOCK + r] = sum_k x[q][k] * key[r][k]` for the `rows` of `key`, at most as many as a vector has lanes, and all
+/// queries `x`, whose rows are `depth` elements, whole vectors. The others of a vector are left undefined.
+#[inline(always)]
+fn products<S: Simd, T: Float>(
+    simd: S,
+    x: &[f32],
+    key: TypedMatrix<T>,
+    [rows, depth]: [usize; 2],
+    parts: &mut [f32],
+    out: &mut [f32],
+) {
+    for (group, x) in x.chunks(TOGETHER * depth).enumerate() {
+        let out = &mut out[group * TOGETHER * KEY_BLOCK..];
+        match x.len() / depth {
+            1 => products_of::<S, T, 1>(simd, x, key, [rows, depth], parts, out),
+            2 => products_of::<S, T, 2>(simd, x, key, [rows, depth], parts, out),
+            3 => products_of::<S, T, 3>(simd, x, key, [rows, depth], parts, out),
+            _ => products_of::<S, T, TOGETHER>(simd, x, key, [rows, depth], parts, out),
+        }
+    }
+}
+
+#[inline(always)]
+fn products_of<S: Simd, T: Float, const QUERIES: usize>(
+    simd: S,
+    x: &[f32],
+    key: TypedMatrix<T>,
+    [rows, depth]: [usize; 2],
+    parts: &mut [f32],
+    out: &mut [f32],
+) {
+    let (lanes, square) = (S::LANES, S::LANES * S::LANES);
+    assert!(x.len() >= QUERIES * depth && depth.is_multiple_of(lanes) && rows <= lanes);
+    for row in 0..rows {
+        let key = key.data[row * key.row..][..depth].as_ptr();
+        let mut sums = [simd.splat(0.0); QUERIES];
+        let mut at = 0;
+        while at < depth {
+            // SAFETY: the row has `depth` elements, a whole number of vectors.
+            let key = T::load(simd, unsafe { std::slice::from_raw_parts(key.add(at), lanes) });
+            for query in 0..QUERIES {
+                // SAFETY: as many as that for each query, checked above.
+                let x = unsafe { simd.load_ptr(x.as_ptr().add(query * depth + at)) };
+                sums[query] = simd.mul_add(x, key, sums[query]);
+            }
+            at += lanes;
+        }
+        for query in 0..QUERIES {
+            simd.store(sums[query], &mut parts[query * square + row * lanes..]);
+        }
+    }
+    for query in 0..QUERIES {
+        simd.store(simd.sum_rows(&parts[query * square..][..square]), &mut out[query * KEY_BLOCK..]);
+    }
+}
+
+/// `sums[q] += sum_i x[q * KEY_BLOCK + i] * rows[i]` for the first `count` rows and all rows of `sums`, which are `columns`
+/// elements, whole vectors.
+#[inline(always)]
+fn weighted_sums<S: Simd, T: Float>(
+    simd: S,
+    x: &[f32],
+    rows: TypedMatrix<T>,
+    [count, columns]: [usize; 2],
+    sums: &mut [f32],
+) {
+    for (group, sums) in sums.chunks_mut(TOGETHER * columns).enumerate() {
+        let x = &x[group * TOGETHER * KEY_BLOCK..];
+        match sums.len() / columns {
+            1 => columns_of::<S, T, 1>(simd, x, rows, [count, columns], sums),
+            2 => columns_of::<S, T, 2>(simd, x, rows, [count, columns], sums),
+            3 => columns_of::<S, T, 3>(simd, x, rows, [count, columns], sums),
+            _ => columns_of::<S, T, TOGETHER>(simd, x, rows, [count, columns], sums),
+        }
+    }
+}
+
+#[inline(always)]
+fn columns_of<S: Simd, T: Float, const QUERIES: usize>(
+    simd: S,
+    x: &[f32],
+    rows: TypedMatrix<T>,
+    [count, columns]: [usize; 2],
+    sums: &mut [f32],
+) {
+    let mut at = 0;
+    while S::REGISTERS == 32 && at + 4 * S::LANES <= columns {
+        vectors_of::<S, T, QUERIES, 4>(simd, x, rows, [count, columns], at, sums);
+        at += 4 * S::LANES;
+    }
+    while at + 2 * S::LANES <= columns {
+        vectors_of::<S, T, QUERIES, 2>(simd, x, rows, [count, columns], at, sums);
+        at += 2 * S::LANES;
+    }
+    if at < columns {
+        vectors_of::<S, T, QUERIES, 1>(simd, x, rows, [count, columns], at, sums);
+    }
+}
+
+/// The `VECS` vectors of columns from `at` on, with their sums in registers.
+#[inline(always)]
+fn vectors_of<S: Simd, T: Float, const QUERIES: usize, const VECS: usize>(
+    simd: S,
+    x: &[f32],
+    rows: TypedMatrix<T>,
+    [count, columns]: [usize; 2],
+    at: usize,
+    sums: &mut [f32],
+) {
+    let lanes = S::LANES;
+    assert!(x.len() >= (QUERIES - 1) * KEY_BLOCK + count && sums.len() >= QUERIES * columns);
+    let mut own = [[simd.splat(0.0); VECS]; QUERIES];
+    for query in 0..QUERIES {
+        for v in 0..VECS {
+            own[query][v] = simd.load(&sums[query * columns + at + v * lanes..]);
+        }
+    }
+    for index in 0..count {
+        let row = rows.data[index * rows.row + at..][..VECS * lanes].as_ptr();
+        let mut value = [simd.splat(0.0); VECS];
+        for v in 0..VECS {
+            // SAFETY: the row has as many vectors.
+            value[v] = T::load(simd, unsafe { std::slice::from_raw_parts(row.add(v * lanes), lanes) });
+        }
+        for query in 0..QUERIES {
+            // SAFETY: the length was checked above.
+            let factor = simd.splat(unsafe { *x.get_unchecked(query * KEY_BLOCK + index) });
+            for v in 0..VECS {
+                own[query][v] = simd.mul_add(factor, value[v], own[query][v]);
+            }
+        }
+    }
+    for query in 0..QUERIES {
+        for v in 0..VECS {
+            simd.store(own[query][v], &mut sums[query * columns + at + v * lanes..]);
+        }
+    }
+}
+
+/// Applies a mask to the scores of one query and the keys from `first` on.
+#[inline(always)]
+fn mask_row(mask: &Mask, query: usize, first: usize, scores: &mut [f32]) {
+    match *mask {
+        Mask::Add(m) => with_row(m, query, first, scores, |score, x| *score += x),
+        Mask::AddHalf(m) => with_row(m, query, first, scores, |score, x| *score += x.to_f32()),
+        Mask::Fill { condition, when, value } => {
+            with_row(condition, query, first, scores, |score, x| {
+                *score = if (x != 0) == when { value } else { *score }
+            });
+        }
+    }
+}
+
+/// Changes each score with the element of a mask that belongs to it.
+#[inline(always)]
+fn with_row<M: Copy>(
+    mask: TypedMatrix<M>,
+    query: usize,
+    first: usize,
+    scores: &mut [f32],
+    change: impl Fn(&mut f32, M),
+) {
+    let row = &mask.data[query * mask.row + first * mask.col..];
+    match mask.col {
+        // Neighbours become vectors.
+        1 => scores.iter_mut().zip(row).for_each(|(score, &x)| change(score, x)),
+        col => scores.iter_mut().enumerate().for_each(|(key, score)| change(score, row[key * col])),
+    }
+}
