@@ -11,7 +11,7 @@
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { ACTIONS, Churn } from '../__test__/soak/actions.mjs';
-import { collectGarbage, growthOf, sample } from '../__test__/soak/growth.mjs';
+import { judge, sample, shown } from '../__test__/soak/growth.mjs';
 import { generator } from '../__test__/robustness/support.mjs';
 import { ml } from '../__test__/runtime/helpers.mjs';
 import { entry, Failure, say } from './process.mjs';
@@ -90,11 +90,6 @@ function draw(random, urn) {
   return alone === undefined ? drawn : [alone];
 }
 
-/** @param {ReturnType<typeof sample>} sample */
-const shown = ({ minutes, rss, heap, handles, threads }) =>
-  `${minutes.toFixed(1)} min: ${rss.toFixed(0)} MiB resident, heap ${heap.toFixed(1)} MiB, ${handles} open files, `
-  + `${threads} threads`;
-
 /**
  * Does actions until the time is over. Gives the samples.
  * @param {Churn} churn
@@ -114,10 +109,7 @@ async function soak(churn, { minutes, seed, ...choice }) {
     await Promise.all(names.map((name, i) => churn.act(name, seeds[i])));
     actions += names.length;
     if (performance.now() >= nextSample) {
-      // Finalizers run some turns of the event loop after a collection.
-      collectGarbage();
-      await new Promise((resolve) => setTimeout(resolve, 5));
-      samples.push(sample(start));
+      samples.push(await sample(start));
       nextSample = performance.now() + interval;
     }
     if (performance.now() >= nextProgress) {
@@ -126,23 +118,6 @@ async function soak(churn, { minutes, seed, ...choice }) {
     }
   }
   return samples;
-}
-
-/**
- * Prints what grew.
- * @param {ReturnType<typeof sample>[]} samples
- * @throws {Failure} if that is more than allowed
- */
-function judge(samples) {
-  const all = growthOf(samples);
-  for (const { name, perMinute, growth, allowed, unit } of all) {
-    const slope = `${growth.toFixed(2)} ${unit} more than after the warm-up (${perMinute.toFixed(3)} a minute)`;
-    say(`${name}: ${slope}, ${allowed.toFixed(1)} allowed`);
-  }
-  const grown = all.filter(({ growth, allowed }) => growth > allowed).map(({ name }) => name);
-  if (grown.length > 0) {
-    throw new Failure(`What the process holds grows: ${grown.join(', ')}`);
-  }
 }
 
 await entry(async () => {

@@ -49,6 +49,7 @@ test('growth is the slope after the warm-up, whatever one sample says', () => {
     // Caches fill for ten minutes; files are left open all the time.
     rss: 100 + 50 * Math.min(i, 10) + (i === 20 ? 500 : 0),
     heap: 5 + i,
+    external: 3,
     handles: 20 + i,
     threads: 8,
   }));

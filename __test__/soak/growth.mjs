@@ -2,6 +2,7 @@
 
 import { readdirSync } from 'node:fs';
 import { median } from 'd3-array';
+import { Failure, say } from '../../scripts/process.mjs';
 
 /**
  * What is looked at. `steady`: how much more at the end than after the warm-up is no growth; `perMinute`: and how much
@@ -12,6 +13,7 @@ import { median } from 'd3-array';
 export const LIMITS = {
   rss: { steady: 32, perMinute: 0.5, unit: 'MiB' },
   heap: { steady: 4, perMinute: 0.1, unit: 'MiB' },
+  external: { steady: 4, perMinute: 0.1, unit: 'MiB' },
   handles: { steady: 4, perMinute: 0, unit: 'open files' },
   threads: { steady: 16, perMinute: 0, unit: 'threads' },
 };
@@ -28,22 +30,41 @@ export function collectGarbage() {
 }
 
 /**
+ * @typedef {object} Sample what a process holds
+ * @property {number} minutes since the start
+ * @property {number} rss MiB that are resident
+ * @property {number} heap MiB of JavaScript
+ * @property {number} external MiB outside of the heap that belong to objects of JavaScript, as elements of typed arrays
+ * @property {number} handles open files
+ * @property {number} threads
+ */
+
+/**
  * What this process holds, after a collection of garbage.
  *
  * @param {number} start time of the first sample, as `performance.now()` has it
- * @returns {{ minutes: number, rss: number, heap: number, handles: number, threads: number }}
+ * @returns {Promise<Sample>}
  */
-export function sample(start) {
+export async function sample(start) {
   collectGarbage();
-  const { rss, heapUsed } = process.memoryUsage();
+  // Finalizers run some turns of the event loop after a collection.
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  collectGarbage();
+  const { rss, heapUsed, external } = process.memoryUsage();
   return {
     minutes: (performance.now() - start) / 60_000,
     rss: rss / 2 ** 20,
     heap: heapUsed / 2 ** 20,
+    external: external / 2 ** 20,
     handles: readdirSync('/proc/self/fd').length,
     threads: readdirSync('/proc/self/task').length,
   };
 }
+
+/** @param {Sample} sample */
+export const shown = ({ minutes, rss, heap, external, handles, threads }) =>
+  `${minutes.toFixed(1)} min: ${rss.toFixed(0)} MiB resident, heap ${heap.toFixed(1)} MiB, external ${external.toFixed(1)} MiB, `
+  + `${handles} open files, ${threads} threads`;
 
 /**
  * The slope of a line through points that a few outliers do not turn: the median of the slopes of all pairs (Theil and
@@ -60,18 +81,38 @@ export function slopeOf(points) {
 /**
  * What grew after the warm-up.
  *
- * @param {ReturnType<typeof sample>[]} samples in the order of time
- * @returns {{ name: string, perMinute: number, growth: number, allowed: number, unit: string }[]} one for each of
- *   `LIMITS`: the slope, what it makes of the time after the warm-up, and how much of that is allowed
+ * @param {Sample[]} samples in the order of time
+ * @param {typeof LIMITS} [limits]
+ * @returns {{ name: string, perMinute: number, growth: number, allowed: number, unit: string }[]} one for each of the
+ *   limits: the slope, what it makes of the time after the warm-up, and how much of that is allowed
  */
-export function growthOf(samples) {
+export function growthOf(samples, limits = LIMITS) {
   const [first, last] = [samples[0].minutes, samples[samples.length - 1].minutes];
   const settled = samples.filter(({ minutes }) => minutes >= first + WARM_UP * (last - first));
   const duration = last - settled[0].minutes;
-  const names = /** @type {(keyof typeof LIMITS)[]} */ (Object.keys(LIMITS));
+  const names = /** @type {(keyof typeof LIMITS)[]} */ (Object.keys(limits));
   return names.map((name) => {
-    const { steady, perMinute, unit } = LIMITS[name];
+    const { steady, perMinute, unit } = limits[name];
     const slope = slopeOf(settled.map((one) => [one.minutes, one[name]]));
     return { name, perMinute: slope, growth: slope * duration, allowed: steady + perMinute * duration, unit };
   });
+}
+
+/**
+ * Prints what grew.
+ *
+ * @param {Sample[]} samples
+ * @param {typeof LIMITS} [limits]
+ * @throws {Failure} if that is more than allowed
+ */
+export function judge(samples, limits = LIMITS) {
+  const all = growthOf(samples, limits);
+  for (const { name, perMinute, growth, allowed, unit } of all) {
+    const slope = `${growth.toFixed(2)} ${unit} more than after the warm-up (${perMinute.toFixed(3)} a minute)`;
+    say(`${name}: ${slope}, ${allowed.toFixed(1)} allowed`);
+  }
+  const grown = all.filter(({ growth, allowed }) => growth > allowed).map(({ name }) => name);
+  if (grown.length > 0) {
+    throw new Failure(`What the process holds grows: ${grown.join(', ')}`);
+  }
 }

@@ -92,11 +92,18 @@ const summaryFile = (models) => join(models, 'models.json');
 export const bytesPerToken = (models) => JSON.parse(readFileSync(summaryFile(models), 'utf8')).bytesPerToken;
 
 /**
+ * The sizes of a model, by their names in Transformers.
+ *
+ * @param {string} models
+ * @param {TypeName} name
+ * @returns {Record<string, number>}
+ */
+export const configOf = (models, name) => JSON.parse(readFileSync(join(folderOf(models, name), 'config.json'), 'utf8'));
+
+/**
  * The number of tokens in the vocabulary.
  *
  * @param {string} models
  * @param {TypeName} name
  */
-export function vocabularyOf(models, name) {
-  return JSON.parse(readFileSync(join(folderOf(models, name), 'config.json'), 'utf8')).vocab_size;
-}
+export const vocabularyOf = (models, name) => configOf(models, name).vocab_size;

@@ -1,5 +1,5 @@
 // Text generation on a library that runs ONNX models, as programs do it that use no other: results of the cache are fed back
-// as they are, and the token with the largest logit is the next one.
+// as they are, and the token with the largest logit is the next one. Tests generate texts in the same way.
 
 import { join } from 'node:path';
 import { elementCount } from 'webnn-node-cli/lib/elements.mjs';
@@ -70,55 +70,58 @@ export function likeliest({ data }, vocabulary) {
 
 /**
  * @param {import('./types.d.mts').Runtime} runtime
- * @param {import('./types.d.mts').GenerateLoad} parameters
+ * @param {import('./types.d.mts').ModelChoice} choice
+ * @returns {Promise<() => import('./types.d.mts').Text>}
  */
-async function loadDecoder(runtime, { models, type, threads }) {
-  const { dataType } = TYPES[type];
-  const vocabulary = vocabularyOf(models, type);
+async function openDecoder(runtime, { models, type, threads }) {
   const model = await runtime.open(decoderFile(models, type), threads);
-  return (/** @type {import('./types.d.mts').GenerateRequest} */ request) => {
-    let cache = emptyCache(runtime, model, dataType);
-    let length = 0;
-    return generateBy(request, async (tokens) => {
-      length += tokens.length;
-      const mask = runtime.tensor('int64', new BigInt64Array(length).fill(1n), [1, length]);
-      const results = await model.run({ input_ids: idsTensor(runtime, tokens), attention_mask: mask, ...cache });
-      cache = cacheOf(results);
-      return likeliest(results.logits, vocabulary);
-    });
+  /** @returns {import('./types.d.mts').Text} */
+  const textWith = (/** @type {Tensors} */ cache, /** @type {number} */ past) => async (tokens) => {
+    const length = past + tokens.length;
+    const mask = runtime.tensor('int64', new BigInt64Array(length).fill(1n), [1, length]);
+    const results = await model.run({ input_ids: idsTensor(runtime, tokens), attention_mask: mask, ...cache });
+    return { logits: results.logits, text: textWith(cacheOf(results), length) };
   };
+  return () => textWith(emptyCache(runtime, model, TYPES[type].dataType), 0);
 }
 
 /**
  * @param {import('./types.d.mts').Runtime} runtime
- * @param {import('./types.d.mts').GenerateLoad} parameters
+ * @param {import('./types.d.mts').ModelChoice} choice
+ * @returns {Promise<() => import('./types.d.mts').Text>}
  */
-async function loadWhisper(runtime, { models, type, threads }) {
+async function openWhisper(runtime, { models, type, threads }) {
   const { dataType } = TYPES[type];
-  const vocabulary = vocabularyOf(models, type);
   const open = (/** @type {string} */ name) => runtime.open(join(folderOf(models, type), 'onnx', name), threads);
   const encoder = await open(WHISPER_FILES.encoder);
   const decoder = await open(WHISPER_FILES.decoder);
   const [{ shape }] = encoder.inputs;
   const [, ...sizes] = /** @type {number[]} */ (shape);
-  return (/** @type {import('./types.d.mts').GenerateRequest} */ request) => {
-    const features = runtime.tensor(dataType, featuresOf(elementCount(sizes)), [1, ...sizes]);
-    /** @type {Tensors | undefined} */
-    let known;
-    return generateBy(request, async (tokens) => {
-      const isFirst = known === undefined;
-      known ??= { encoder_hidden_states: (await encoder.run({ input_features: features })).last_hidden_state, ...emptyCache(runtime, decoder, dataType) };
-      const branch = runtime.tensor('bool', Uint8Array.of(isFirst ? 0 : 1), [1]);
-      const results = await decoder.run({ input_ids: idsTensor(runtime, tokens), use_cache_branch: branch, ...known });
-      // With a cache, what belongs to the encoder comes back empty.
-      known = { ...known, ...cacheOf(results, (name) => isFirst || !name.includes('.encoder.')) };
-      return likeliest(results.logits, vocabulary);
-    });
+  const features = runtime.tensor(dataType, featuresOf(elementCount(sizes)), [1, ...sizes]);
+  const heard = async () => ({ encoder_hidden_states: (await encoder.run({ input_features: features })).last_hidden_state, ...emptyCache(runtime, decoder, dataType) });
+  /** @returns {import('./types.d.mts').Text} */
+  const textWith = (/** @type {Tensors | undefined} */ past) => async (tokens) => {
+    const isFirst = past === undefined;
+    const known = past ?? await heard();
+    const branch = runtime.tensor('bool', Uint8Array.of(isFirst ? 0 : 1), [1]);
+    const results = await decoder.run({ input_ids: idsTensor(runtime, tokens), use_cache_branch: branch, ...known });
+    // With a cache, what belongs to the encoder comes back empty.
+    return { logits: results.logits, text: textWith({ ...known, ...cacheOf(results, (name) => isFirst || !name.includes('.encoder.')) }) };
   };
+  return () => textWith(undefined);
 }
 
 /**
- * Loads a model in a library.
+ * Opens a model in a library.
+ *
+ * @param {import('./types.d.mts').Runtime} runtime
+ * @param {import('./types.d.mts').ModelChoice} choice
+ * @returns {Promise<() => import('./types.d.mts').Text>} begins a text without tokens
+ */
+export const openDirect = (runtime, choice) => (TYPES[choice.type].model === 'whisper' ? openWhisper : openDecoder)(runtime, choice);
+
+/**
+ * Loads a model in a library as an engine of the benchmark.
  *
  * @param {import('./types.d.mts').Runtime} runtime
  * @param {import('./types.d.mts').GenerateLoad} parameters
@@ -126,6 +129,19 @@ async function loadWhisper(runtime, { models, type, threads }) {
  */
 export async function loadDirect(runtime, parameters) {
   const start = performance.now();
-  const generate = await (TYPES[parameters.type].model === 'whisper' ? loadWhisper : loadDecoder)(runtime, parameters);
-  return { version: runtime.version, loadMs: performance.now() - start, generate };
+  const vocabulary = vocabularyOf(parameters.models, parameters.type);
+  const begin = await openDirect(runtime, parameters);
+  const loadMs = performance.now() - start;
+  return {
+    version: runtime.version,
+    loadMs,
+    generate(request) {
+      let text = begin();
+      return generateBy(request, async (tokens) => {
+        const step = await text(tokens);
+        text = step.text;
+        return likeliest(step.logits, vocabulary);
+      });
+    },
+  };
 }

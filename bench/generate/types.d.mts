@@ -1,11 +1,15 @@
 // What the engines of the benchmark of text generation are asked, and what they answer. Times are in milliseconds.
 
-/** What an engine is to load. */
-export interface GenerateLoad {
+/** A model to open. */
+export interface ModelChoice {
   /** The folder of all models. */
   models: string;
   type: import('./catalog.mjs').TypeName;
   threads: number;
+}
+
+/** What an engine is to load. */
+export interface GenerateLoad extends ModelChoice {
   /** The most tokens that a text has. */
   positions: number;
 }
@@ -47,6 +51,12 @@ export interface GenerateCommands {
 export interface RuntimeTensor {
   data: any;
 }
+
+/**
+ * A text with the cache of its tokens so far. Runs the model on the tokens behind them, at least one, and gives the logits of
+ * each with the text that is longer by them. It stays what it is: going on with other tokens is a fork.
+ */
+export type Text = (tokens: number[]) => Promise<{ logits: RuntimeTensor; text: Text }>;
 
 /** A model in a runtime. */
 export interface RuntimeModel {

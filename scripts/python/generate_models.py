@@ -20,9 +20,9 @@ import generate_decoder
 import generate_whisper
 
 DECODER = generate_decoder.Sizes(layers=30, hidden=576, heads=9, kv_heads=3, inner=1536, vocab=49152)
-TINY_DECODER = generate_decoder.Sizes(layers=2, hidden=128, heads=4, kv_heads=2, inner=256, vocab=1024, head_size=32)
+TINY_DECODER = generate_decoder.Sizes(layers=2, hidden=128, heads=4, kv_heads=2, inner=256, vocab=1024, head_size=32, context=8192)
 WHISPER = generate_whisper.Sizes(layers=4, hidden=384, heads=6, inner=1536, vocab=51865, frames=3000, positions=448)
-TINY_WHISPER = generate_whisper.Sizes(layers=2, hidden=64, heads=2, inner=128, vocab=512, frames=64, positions=128)
+TINY_WHISPER = generate_whisper.Sizes(layers=2, hidden=64, heads=2, inner=128, vocab=512, frames=64, positions=256)
 
 
 def names_of(known):

@@ -1,0 +1,21 @@
+// `npm run test:text-generation`: writes small language models of all types once under target/, generates texts with them, and
+// compares these with onnxruntime-node's.
+//
+//   npm run test:text-generation            on the CPU
+//   npm run test:text-generation -- --gpu   on a GPU, with the texts of the CPU; WEBNN_GPU_SOFTWARE=1 lets it be a CPU
+
+import { parseArgs } from 'node:util';
+import { writeModels } from '../bench/generate/models.mjs';
+import { installOriginal } from './ort-programs.mjs';
+import { entry, run } from './process.mjs';
+import { setUp } from './setup.mjs';
+
+await entry(async () => {
+  const { gpu } = parseArgs({ options: { gpu: { type: 'boolean', default: false } } }).values;
+  await setUp();
+  // It brings onnxruntime-node.
+  if (!gpu) await installOriginal();
+  const env = { WEBNN_TEXT_MODELS: await writeModels({ tiny: true }) };
+  const test = `__test__/text-generation/${gpu ? 'gpu' : 'onnxruntime'}.test.mjs`;
+  await run('tests of text generation', process.execPath, ['--test', test], { env });
+});
