@@ -1,4 +1,4 @@
-//! Attention: `softmax(scale * query * key^T, masked) * value`, without a matrix of scores.
+//! Attention: `softmax(scale * query * key^T, capped and masked) * value`, without a matrix of scores.
 //!
 //! A block of queries is worked on against one block of keys after the other. Beside the sums of the output, the maximum
 //! and the sum of the exponentials are kept, and what is there is scaled down whenever the maximum grows. Scores are held
@@ -95,6 +95,8 @@ pub struct Attend<'a, T> {
     pub queries: usize,
     /// The factor of the products.
     pub scale: f32,
+    /// The scaled products become this times their `tanh`, unless it is 0.
+    pub softcap: f32,
     /// Whether a row whose softmax is NaN counts as zeros.
     pub empty_is_zero: bool,
     /// The queries of this block.
@@ -133,7 +135,8 @@ impl<T: Float> Attend<'_, T> {
     /// All queries of the block at once, `VECS` vectors of them.
     #[inline(always)]
     fn block<S: Simd, const VECS: usize>(self, simd: S) {
-        let Attend { isa, sizes, queries, scale, empty_is_zero, query, key, value, keys, masks, out, scratch } = self;
+        let Attend { isa, sizes, queries, scale, softcap, empty_is_zero, query, key, value, keys, masks, out, scratch } =
+            self;
         let Sizes { depth, columns, .. } = sizes;
         let width = VECS * S::LANES;
         let (packed, rest) = scratch.split_at_mut(depth * width);
@@ -151,6 +154,7 @@ impl<T: Float> Attend<'_, T> {
             let scores = &mut scores[..count * width];
             let block = widened(simd, key.after(first), [count, depth], wide_key);
             multiply_rows(isa, block, [count, depth, width], packed, Sums::Scaled(scale), scores);
+            cap(simd, softcap, scores);
             for mask in masks.iter().flatten() {
                 apply_mask(simd, mask, first, [count, queries], scores, tiles, width);
             }
@@ -194,6 +198,8 @@ pub struct Stream<'a, T> {
     pub sizes: Sizes,
     /// The factor of the products.
     pub scale: f32,
+    /// The scaled products become this times their `tanh`, unless it is 0.
+    pub softcap: f32,
     /// Whether a row whose softmax is NaN counts as zeros.
     pub empty_is_zero: bool,
     /// The matrices.
@@ -209,7 +215,7 @@ impl<T: Float> Kernel for Stream<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Stream { sizes, scale, empty_is_zero, heads, out, scratch } = self;
+        let Stream { sizes, scale, softcap, empty_is_zero, heads, out, scratch } = self;
         let Sizes { keys, depth, columns, .. } = sizes;
         let queries = out.len() / columns;
         let (own, rest) = scratch.split_at_mut(queries * depth);
@@ -249,6 +255,7 @@ impl<T: Float> Kernel for Stream<'_, T> {
                     let ahead = |rows: TypedMatrix<f32>, columns: usize| (index == 0).then(|| Ahead::of(rows, columns));
                     dots(simd, &own[at * depth..][..depth], block, count, ahead(values, columns), parts, scores);
                     scores[..count].iter_mut().for_each(|x| *x *= scale);
+                    cap(simd, softcap, &mut scores[..count]);
                     for mask in head.masks.iter().flatten() {
                         mask_row(mask, index, first, &mut scores[..count]);
                     }
@@ -400,6 +407,14 @@ fn scale_columns<S: Simd, const VECS: usize>(simd: S, correction: [S::F32; VECS]
         for (v, &factor) in correction.iter().enumerate() {
             simd.store(simd.mul(vector(simd, row, v), factor), &mut row[v * S::LANES..]);
         }
+    }
+}
+
+/// `scores = softcap * tanh(scores)`, unless `softcap` is 0.
+#[inline(always)]
+fn cap<S: Simd>(simd: S, softcap: f32, scores: &mut [f32]) {
+    if softcap != 0.0 {
+        scores.iter_mut().for_each(|x| *x = softcap * math::tanh(simd, *x));
     }
 }
 

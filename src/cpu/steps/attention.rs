@@ -79,7 +79,8 @@ impl AttentionStep {
                 let sums = &mut sums[..(next - begin) * sizes.columns];
                 env.isa.run(Stream {
                     sizes,
-                    scale: op.scale as f32,
+                    scale: op.factor() as f32,
+                    softcap: op.softcap as f32,
                     empty_is_zero: op.empty_is_zero,
                     heads: &heads,
                     out: sums,
@@ -126,7 +127,8 @@ impl AttentionStep {
                     isa: env.isa,
                     sizes,
                     queries,
-                    scale: op.scale as f32,
+                    scale: op.factor() as f32,
+                    softcap: op.softcap as f32,
                     empty_is_zero: op.empty_is_zero,
                     query: self.matrix(query, &op.query, matrix, first),
                     key: self.matrix(key, &op.key, matrix, 0),
@@ -345,6 +347,21 @@ mod tests {
                 let inputs = format!("%3 = input m uint8 {shape}\n%n = constant float32 [] -1e9");
                 let graph = graph("float32", [2, 2], [rows, 140, 4, 5], &inputs, middle);
                 check_masked(&graph, TOLERANCE, |index| (index.iter().sum::<usize>() % 3 == 1) as u8 as f64);
+            }
+        }
+    }
+
+    #[test]
+    fn capped_scores() {
+        // Scores up to 7 are bent a lot by a cap of 1.5, and hardly by one of 50.
+        for (rows, cap) in [(3, 1.5), (20, 1.5), (3, 50.0), (20, 50.0)] {
+            let middle = format!("%b = linear %s alpha={}\n%t = tanh %b\n%e = linear %t alpha={cap}", 1.0 / cap);
+            for (dtype, tolerance) in [("float32", TOLERANCE), ("float16", HALF)] {
+                let sizes = [rows, 140, 16, 9];
+                check(&graph(dtype, [1, 2], sizes, "", &format!("{middle}\n%m = identity %e")), tolerance);
+                let inputs = format!("%3 = input m {dtype} [{rows}, 140]");
+                let graph = graph(dtype, [1, 2], sizes, &inputs, &format!("{middle}\n%m = add %e %3"));
+                check_masked(&graph, tolerance, |index| if index[1] % 3 == 1 { f64::NEG_INFINITY } else { 0.5 });
             }
         }
     }
