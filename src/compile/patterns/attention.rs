@@ -267,7 +267,7 @@ fn first_product(
         }
         Api(Op::Elementwise(Elementwise::Tanh)) => {
             let softcap = std::mem::replace(&mut scores.scale, 1.0);
-            if softcap == 0.0 || !softcap.is_finite() || scores.softcap.replace(softcap).is_some() {
+            if !(softcap as f32).is_normal() || scores.softcap.replace(softcap).is_some() {
                 return None;
             }
             next(scores, node.inputs[0]?)
