@@ -172,11 +172,16 @@ pub fn with_mapped_constants(graph: &Graph, offset: usize) -> (Graph, TemporaryF
 
 /// The bytes of every output of the compiled `graph` on random inputs.
 pub fn run_compiled(graph: &Graph, isa: Isa) -> Vec<Vec<u8>> {
-    let env = Env { threads: pool(1), isa, arena: &Arena::default() };
     let mut random = Random::new(graph.values.len() as u64);
     let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
+    run_compiled_on(graph, &inputs, isa)
+}
+
+/// The bytes of every output of the compiled `graph` on `inputs`.
+pub fn run_compiled_on(graph: &Graph, inputs: &HashMap<String, Tensor>, isa: Isa) -> Vec<Vec<u8>> {
+    let env = Env { threads: pool(1), isa, arena: &Arena::default() };
     let graph = optimized(graph, &env);
-    run(&graph, &inputs, &env, PlanOptions { fill_arena: true, share_views: true, winograd: true })
+    run(&graph, inputs, &env, PlanOptions { fill_arena: true, share_views: true, winograd: true })
 }
 
 /// [`check_with`] on random inputs.

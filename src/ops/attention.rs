@@ -1,5 +1,5 @@
-//! Attention that the compiler made one operator: `softmax(scale * query * key^T, masked) * value`, for a batch of
-//! matrices that lie anywhere in their operands.
+//! Attention that the compiler made one operator: `softmax(scale * query * key^T, capped and masked) * value`, for a batch
+//! of matrices that lie anywhere in their operands.
 
 use super::attributes::{Attribute, Attributes};
 use super::rule::*;
@@ -64,6 +64,8 @@ pub struct Attention {
     pub columns: Dim,
     /// The factor of the products of query and key.
     pub scale: f64,
+    /// Scores become `softcap * tanh(score / softcap)` before they are masked, unless it is 0.
+    pub softcap: f64,
     /// Where the matrices `[rows, depth]` lie.
     pub query: Places,
     /// Where the matrices `[keys, depth]` lie.
@@ -81,6 +83,11 @@ pub struct Attention {
 }
 
 impl Attention {
+    /// The factor of the products of query and key: `scale`, or that of what is capped.
+    pub fn factor(&self) -> f64 {
+        if self.softcap == 0.0 { self.scale } else { self.scale / self.softcap }
+    }
+
     /// Number of matrices.
     pub fn matrices(&self) -> usize {
         self.batch.iter().map(|dim| dim.size()).product()
@@ -119,7 +126,8 @@ impl Attention {
         };
         let score = |key: usize| {
             let product = |i: usize| at(0, &self.query, row, i) * at(1, &self.key, key, i);
-            let score = self.scale * (0..self.depth.size()).map(product).sum::<f64>();
+            let score = self.factor() * (0..self.depth.size()).map(product).sum::<f64>();
+            let score = if self.softcap == 0.0 { score } else { self.softcap * score.tanh() };
             self.masks.iter().enumerate().fold(score, |score, (index, mask)| {
                 let masked = at(3 + index, &mask.places, row, key);
                 match mask.kind {
@@ -197,6 +205,9 @@ impl Operator for Attention {
                 put(&format!("mask{index}When"), Attribute::Bool(when));
                 put(&format!("mask{index}Value"), Attribute::Number(Number::Float(value)));
             }
+        }
+        if self.softcap != 0.0 {
+            put("softcap", Attribute::Number(Number::Float(self.softcap)));
         }
         if self.empty_is_zero {
             put("emptyIsZero", Attribute::Bool(true));

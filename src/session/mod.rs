@@ -6,6 +6,8 @@
 //! quick may be done at once by the thread that asks.
 
 #[cfg(test)]
+mod attention_tests;
+#[cfg(test)]
 mod cache_tests;
 mod control;
 #[cfg(test)]

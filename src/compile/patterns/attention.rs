@@ -1,4 +1,4 @@
-//! Attention: products of queries and keys, scaled and masked, their softmax, and its product with the values become one
+//! Attention: products of queries and keys, scaled, capped and masked, their softmax, and its product with the values become one
 //! operator that never stores the scores, and reads and writes every matrix where it lies.
 
 use super::strided::{Factor, StridedView, grouped, refined};
@@ -68,6 +68,8 @@ struct Scores {
     /// Masks, the last one first, with the batch of the scores that they broadcast to.
     masks: Vec<(MaskKind, ValueId, Vec<Dim>)>,
     scale: f64,
+    /// Of a `tanh`, what it is multiplied with.
+    softcap: Option<f64>,
     parts: Vec<usize>,
 }
 
@@ -106,7 +108,8 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<FoundAttention> {
     let end = key.dims.len();
     key.dims.swap(end - 2, end - 1);
     let value = operand(StridedView::of(graph, facts, value), value, out_batch, [keys, columns])?;
-    let scale = scores.scale * query.scale * key.scale;
+    let softcap = scores.softcap.unwrap_or(0.0);
+    let scale = scores.scale * query.scale * key.scale * scores.softcap.unwrap_or(1.0);
     let mut views = vec![query, key, value];
     let mut kinds = Vec::new();
     for (kind, mask, batch) in scores.masks.into_iter().rev() {
@@ -127,8 +130,22 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<FoundAttention> {
     let masks: Option<Vec<Mask>> = kinds.into_iter().map(|kind| Some(Mask { kind, places: next()? })).collect();
     let (masks, output) = (masks?, next()?);
     let shape = graph.descriptor(target.id).shape.clone();
-    let op =
-        Attention { batch, rows, keys, depth, columns, scale, query, key, value, masks, output, shape, empty_is_zero };
+    let op = Attention {
+        batch,
+        rows,
+        keys,
+        depth,
+        columns,
+        scale,
+        softcap,
+        query,
+        key,
+        value,
+        masks,
+        output,
+        shape,
+        empty_is_zero,
+    };
     let inputs = views[..views.len() - 1].iter().map(|view| view.root).collect();
     Some(FoundAttention { op, inputs, output: target.id, parts: scores.parts, behind: target.nodes })
 }
@@ -212,8 +229,9 @@ fn first_product(
         if whole { first_product(graph, facts, input, scores, chain - 1) } else { None }
     };
     let masked = |kind: MaskKind, mask: ValueId, input: ValueId| {
-        if scores.masks.len() == MAX_MASKS || scores.scale != 1.0 {
-            return None; // the scale comes before all masks
+        // Scale and cap come before all masks.
+        if scores.masks.len() == MAX_MASKS || scores.scale != 1.0 || scores.softcap.is_some() {
+            return None;
         }
         let mut scores = scores.clone();
         scores.masks.push((kind, mask, batch.to_vec()));
@@ -246,6 +264,13 @@ fn first_product(
             let [input, divisor] = two(node)?;
             scores.scale /= scalar(graph, divisor)?;
             next(scores, input)
+        }
+        Api(Op::Elementwise(Elementwise::Tanh)) => {
+            let softcap = std::mem::replace(&mut scores.scale, 1.0);
+            if !(softcap as f32).is_normal() || scores.softcap.replace(softcap).is_some() {
+                return None;
+            }
+            next(scores, node.inputs[0]?)
         }
         Api(Op::Elementwise(Elementwise::Add)) => {
             let [a, b] = two(node)?;

@@ -123,7 +123,12 @@ fn what_is_needed_elsewhere_stays() {
 fn other_operators_in_between_stay() {
     let end = "%6 = matmul %5 %2\noutput y = %6";
     for (scores, softmax) in [
-        ("%4 = tanh %3", "%5 = softmax %4 axis=2"),
+        ("%4 = sin %3", "%5 = softmax %4 axis=2"),
+        ("%7 = tanh %3\n%4 = tanh %7", "%5 = softmax %4 axis=2"),
+        // The cap is behind the mask.
+        ("%9 = input m float32 [5]\n%7 = add %3 %9\n%4 = tanh %7", "%5 = softmax %4 axis=2"),
+        // A cap of 0 leaves nothing of a score, but for NaN.
+        ("%7 = tanh %3\n%4 = linear %7 alpha=0", "%5 = softmax %4 axis=2"),
         ("%4 = identity %3", "%5 = softmax %4 axis=1"),
         ("%4 = pow %3 %3", "%5 = softmax %4 axis=2"),
         // The scale is behind the mask.
@@ -139,6 +144,40 @@ fn other_operators_in_between_stay() {
         fuse_attention(&mut graph);
         assert_eq!(graph.to_string(), before);
     }
+}
+
+#[test]
+fn capped_scores() {
+    let caps = [
+        "%8 = linear %3 alpha=0.5\n%9 = linear %8 alpha=0.125\n%10 = tanh %9\n%11 = linear %10 alpha=8",
+        "%6 = constant float32 [] 2\n%7 = constant float32 [] 8\n%8 = div %3 %6\n%9 = div %8 %7\n%10 = tanh %9\n\
+         %11 = mul %7 %10",
+        "%8 = linear %3 alpha=0.0625\n%9 = tanh %8\n%10 = identity %9\n%11 = linear %10 alpha=8",
+    ];
+    for cap in caps {
+        let end = "%12 = input m float32 [5]\n%13 = add %11 %12\n%14 = softmax %13 axis=2\n%15 = matmul %14 %2";
+        check_pass(
+            fuse_attention,
+            &with(cap, &format!("{end}\noutput y = %15")),
+            "%0 = input q float32 [2, 3, 4]
+             %1 = input k float32 [2, 4, 5]
+             %2 = input v float32 [2, 5, 6]
+             %3 = input m float32 [5]
+             %4 = attention %0 %1 %2 %3 batch=[2] key=[0, 20, 1, 5] mask0=[0, 0, 0, 1] output=[0, 18, 6, 1] \
+             query=[0, 12, 4, 1] scale=0.5 shape=[2, 3, 6] sizes=[3, 5, 4, 6] softcap=8.0 value=[0, 30, 6, 1]
+             output y = %4",
+        );
+    }
+    check_pass(
+        fuse_attention,
+        &with("%4 = tanh %3", "%5 = softmax %4 axis=2\n%6 = matmul %5 %2\noutput y = %6"),
+        "%0 = input q float32 [2, 3, 4]
+         %1 = input k float32 [2, 4, 5]
+         %2 = input v float32 [2, 5, 6]
+         %3 = attention %0 %1 %2 batch=[2] key=[0, 20, 1, 5] output=[0, 18, 6, 1] query=[0, 12, 4, 1] scale=1.0 \
+         shape=[2, 3, 6] sizes=[3, 5, 4, 6] softcap=1.0 value=[0, 30, 6, 1]
+         output y = %3",
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Attention: `softmax(scale * query * key^T, masked) * value`, without a matrix of scores.
+//! Attention: `softmax(scale * query * key^T, capped and masked) * value`, without a matrix of scores.
 //!
 //! A block of queries is worked on against one block of keys after the other. Beside the sums of the output, the maximum
 //! and the sum of the exponentials are kept, and what is there is scaled down whenever the maximum grows. Scores are held
@@ -6,22 +6,26 @@
 //! scores are at once the packed operand of the product with the values. Key and value are read where they are.
 //!
 //! Few queries [stream](Stream) through keys and values instead.
+//!
+//! Both work on the keys alone that masks leave: see [`SeenKeys`](super::masks::SeenKeys).
 
 mod stream;
 
 pub use stream::Stream;
 
 use super::finish::InRegisters;
+use super::masks::{Mask, apply_mask};
+use super::matrix::{TypedMatrix, copied};
 use super::tile::{Left, Multiply, Panel, Place, multiply, tile_size};
 use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::ops::attention::MAX_MASKS;
-use half::f16;
+use std::ops::Range;
 
 /// Keys of a block: the scores of 32 queries are then 16 KiB, and leave the first-level cache room for what they are
 /// multiplied with.
-const KEY_BLOCK: usize = 128;
+pub const KEY_BLOCK: usize = 128;
 
 /// Up to this number of queries each is worked on alone, with keys and values that stay near for all.
 const MAX_ALONE: usize = 8;
@@ -78,52 +82,6 @@ fn block_width(isa: Isa) -> usize {
     tile_size(isa).cols
 }
 
-/// A matrix in memory: the element at `[r, c]` is `data[r * row + c * col]`.
-#[derive(Clone, Copy)]
-pub struct TypedMatrix<'a, T> {
-    /// The elements, from the first one on.
-    pub data: &'a [T],
-    /// Distance between rows, in elements.
-    pub row: usize,
-    /// Distance between columns, in elements.
-    pub col: usize,
-}
-
-impl<'a, T: Copy> TypedMatrix<'a, T> {
-    /// The matrix without its first rows.
-    fn after(self, row: usize) -> TypedMatrix<'a, T> {
-        TypedMatrix { data: &self.data[row * self.row..], ..self }
-    }
-
-    fn at(self, row: usize, col: usize) -> T {
-        self.data[row * self.row + col * self.col]
-    }
-
-    /// Panics unless all elements of `rows` by `cols` are there.
-    #[inline(always)]
-    fn check(self, rows: usize, cols: usize) {
-        assert!((rows - 1) * self.row + (cols - 1) * self.col < self.data.len());
-    }
-}
-
-/// A mask of the scores, from the first query of the block on.
-#[derive(Clone, Copy)]
-pub enum Mask<'a> {
-    /// Is added.
-    Add(TypedMatrix<'a, f32>),
-    /// Is added.
-    AddHalf(TypedMatrix<'a, f16>),
-    /// Where the condition is (`when`) or is not 0, `value` takes the place of the score.
-    Fill {
-        /// The condition.
-        condition: TypedMatrix<'a, u8>,
-        /// Where it is what.
-        when: bool,
-        /// What takes the place.
-        value: f32,
-    },
-}
-
 /// The attention of a block of queries; run it with [`Isa::run`].
 pub struct Attend<'a, T> {
     /// The level that runs it.
@@ -134,6 +92,8 @@ pub struct Attend<'a, T> {
     pub queries: usize,
     /// The factor of the products.
     pub scale: f32,
+    /// The scaled products become this times their `tanh`, unless it is 0.
+    pub softcap: f32,
     /// Whether a row whose softmax is NaN counts as zeros.
     pub empty_is_zero: bool,
     /// The queries of this block.
@@ -142,6 +102,8 @@ pub struct Attend<'a, T> {
     pub key: TypedMatrix<'a, T>,
     /// All values.
     pub value: TypedMatrix<'a, T>,
+    /// The keys to work on, at least one.
+    pub keys: Range<usize>,
     /// Masks, applied in this order.
     pub masks: &'a [Option<Mask<'a>>],
     /// `[queries, columns]`.
@@ -170,8 +132,9 @@ impl<T: Float> Attend<'_, T> {
     /// All queries of the block at once, `VECS` vectors of them.
     #[inline(always)]
     fn block<S: Simd, const VECS: usize>(self, simd: S) {
-        let Attend { isa, sizes, queries, scale, empty_is_zero, query, key, value, masks, out, scratch } = self;
-        let Sizes { keys, depth, columns, .. } = sizes;
+        let Attend { isa, sizes, queries, scale, softcap, empty_is_zero, query, key, value, keys, masks, out, scratch } =
+            self;
+        let Sizes { depth, columns, .. } = sizes;
         let width = VECS * S::LANES;
         let (packed, rest) = scratch.split_at_mut(depth * width);
         let (sums, rest) = rest.split_at_mut(columns * width);
@@ -183,21 +146,22 @@ impl<T: Float> Attend<'_, T> {
         let (wide_value, wide_query) = rest.split_at_mut(rest.len().min(sizes.key_block() * columns));
         pack_queries(simd, query, [queries, depth], wide_query, packed, width);
         let mut statistics = Statistics::<VECS>::new::<S>(simd, statistics);
-        for first in (0..keys).step_by(KEY_BLOCK) {
-            let count = KEY_BLOCK.min(keys - first);
+        for first in keys.clone().step_by(KEY_BLOCK) {
+            let count = KEY_BLOCK.min(keys.end - first);
             let scores = &mut scores[..count * width];
             let block = widened(simd, key.after(first), [count, depth], wide_key);
             multiply_rows(isa, block, [count, depth, width], packed, Sums::Scaled(scale), scores);
+            cap(simd, softcap, scores);
             for mask in masks.iter().flatten() {
                 apply_mask(simd, mask, first, [count, queries], scores, tiles, width);
             }
             let correction = statistics.update(simd, scores);
             let block = widened(simd, value.after(first), [count, columns], wide_value);
             let turned = TypedMatrix { data: block.data, row: block.col, col: block.row };
-            if first > 0 {
+            let then = if first > keys.start { Sums::Added } else { Sums::Scaled(1.0) };
+            if matches!(then, Sums::Added) {
                 scale_columns(simd, correction, sums);
             }
-            let then = if first > 0 { Sums::Added } else { Sums::Scaled(1.0) };
             multiply_rows(isa, turned, [columns, count, width], scores, then, sums);
         }
         statistics.finish(simd, empty_is_zero, sums);
@@ -209,7 +173,6 @@ impl<T: Float> Attend<'_, T> {
 pub const MAX_STREAMED: usize = 8;
 
 /// A matrix of few queries.
-#[derive(Clone, Copy)]
 pub struct StreamedHead<'a, T> {
     /// Number of queries.
     pub queries: usize,
@@ -219,6 +182,8 @@ pub struct StreamedHead<'a, T> {
     pub key: TypedMatrix<'a, T>,
     /// All values.
     pub value: TypedMatrix<'a, T>,
+    /// The keys to work on, at least one.
+    pub keys: Range<usize>,
     /// Masks, applied in this order.
     pub masks: [Option<Mask<'a>>; MAX_MASKS],
 }
@@ -317,6 +282,14 @@ fn scale_columns<S: Simd, const VECS: usize>(simd: S, correction: [S::F32; VECS]
     }
 }
 
+/// `scores = softcap * tanh(scores)`, unless `softcap` is 0.
+#[inline(always)]
+fn cap<S: Simd>(simd: S, softcap: f32, scores: &mut [f32]) {
+    if softcap != 0.0 {
+        scores.iter_mut().for_each(|x| *x = softcap * math::tanh(simd, *x));
+    }
+}
+
 /// What becomes of products.
 enum Sums {
     /// They are multiplied with a factor.
@@ -369,23 +342,6 @@ fn widened<'s, S: Simd, T: Float>(
     }
 }
 
-/// A copy of a matrix without gaps.
-#[inline(always)]
-fn copied<'s, S: Simd, T: Float>(
-    simd: S,
-    matrix: TypedMatrix<T>,
-    [rows, cols]: [usize; 2],
-    wide: &'s mut [f32],
-) -> TypedMatrix<'s, f32> {
-    for (r, to) in wide.chunks_exact_mut(cols).take(rows).enumerate() {
-        match matrix.col {
-            1 => T::widen_slice(simd, &matrix.data[r * matrix.row..][..cols], to),
-            _ => to.iter_mut().enumerate().for_each(|(c, x)| *x = matrix.at(r, c).to_f32()),
-        }
-    }
-    TypedMatrix { data: wide, row: cols, col: 1 }
-}
-
 /// Writes the queries as `[depth][width]`, those beyond the last one as zeros.
 #[inline(always)]
 fn pack_queries<S: Simd, T: Float>(
@@ -407,65 +363,4 @@ fn pack_queries<S: Simd, T: Float>(
     }
     let rows = widened(simd, query, [queries, depth], wide);
     transpose(simd, rows.data, rows.row, [queries, depth], packed, width);
-}
-
-/// Applies a mask to the scores `[keys][width]` of the keys from `first` on.
-#[inline(always)]
-fn apply_mask<S: Simd>(
-    simd: S,
-    mask: &Mask,
-    first: usize,
-    [keys, queries]: [usize; 2],
-    scores: &mut [f32],
-    tiles: &mut [f32],
-    width: usize,
-) {
-    let (turned, rows) = tiles.split_at_mut(KEY_BLOCK * width);
-    let scores_of_keys = scores.chunks_exact_mut(width).enumerate().map(|(key, scores)| (first + key, scores));
-    match *mask {
-        // Every query has the same mask: one number for a row of scores.
-        Mask::Add(m) if m.row == 0 => {
-            for (key, scores) in scores_of_keys {
-                let x = m.at(0, key);
-                scores.iter_mut().for_each(|score| *score += x);
-            }
-        }
-        Mask::AddHalf(m) if m.row == 0 => {
-            for (key, scores) in scores_of_keys {
-                let x = m.at(0, key).to_f32();
-                scores.iter_mut().for_each(|score| *score += x);
-            }
-        }
-        Mask::Fill { condition, when, value } if condition.row == 0 => {
-            for (_, scores) in scores_of_keys.filter(|(key, _)| (condition.at(0, *key) != 0) == when) {
-                scores.fill(value);
-            }
-        }
-        Mask::Add(m) => {
-            let m = TypedMatrix { data: &m.data[first * m.col..], ..m };
-            let m = if m.col == 1 { m } else { copied(simd, m, [queries, keys], rows) };
-            transpose(simd, m.data, m.row, [queries, keys], turned, width);
-            scores.iter_mut().zip(&*turned).for_each(|(score, x)| *score += x);
-        }
-        Mask::AddHalf(m) => {
-            let m = TypedMatrix { data: &m.data[first * m.col..], ..m };
-            let m = copied(simd, m, [queries, keys], rows);
-            transpose(simd, m.data, m.row, [queries, keys], turned, width);
-            scores.iter_mut().zip(&*turned).for_each(|(score, x)| *score += x);
-        }
-        Mask::Fill { condition, when, value } => {
-            for (query, row) in rows.chunks_exact_mut(keys).take(queries).enumerate() {
-                let from = &condition.data[query * condition.row + first * condition.col..];
-                let flag = |x: u8| ((x != 0) == when) as u8 as f32;
-                match condition.col {
-                    1 => row.iter_mut().zip(from).for_each(|(to, &x)| *to = flag(x)),
-                    col => row.iter_mut().enumerate().for_each(|(key, to)| *to = flag(from[key * col])),
-                }
-            }
-            transpose(simd, rows, keys, [queries, keys], turned, width);
-            for (score, &flag) in scores.iter_mut().zip(&*turned) {
-                *score = if flag == 1.0 { value } else { *score };
-            }
-        }
-    }
 }

@@ -22,6 +22,53 @@ pub struct StridedMatrix<'a> {
     pub depth_stride: usize,
 }
 
+/// A matrix in memory: the element at `[r, c]` is `data[r * row + c * col]`.
+#[derive(Clone, Copy)]
+pub struct TypedMatrix<'a, T> {
+    /// The elements, from the first one on.
+    pub data: &'a [T],
+    /// Distance between rows, in elements.
+    pub row: usize,
+    /// Distance between columns, in elements.
+    pub col: usize,
+}
+
+impl<'a, T: Copy> TypedMatrix<'a, T> {
+    /// The matrix without its first rows.
+    pub fn after(self, row: usize) -> TypedMatrix<'a, T> {
+        TypedMatrix { data: &self.data[row * self.row..], ..self }
+    }
+
+    /// An element.
+    #[inline(always)]
+    pub fn at(self, row: usize, col: usize) -> T {
+        self.data[row * self.row + col * self.col]
+    }
+
+    /// Panics unless all elements of `rows` by `cols` are there.
+    #[inline(always)]
+    pub fn check(self, rows: usize, cols: usize) {
+        assert!((rows - 1) * self.row + (cols - 1) * self.col < self.data.len());
+    }
+}
+
+/// A copy of a matrix without gaps.
+#[inline(always)]
+pub fn copied<'s, S: Simd, T: Float>(
+    simd: S,
+    matrix: TypedMatrix<T>,
+    [rows, cols]: [usize; 2],
+    wide: &'s mut [f32],
+) -> TypedMatrix<'s, f32> {
+    for (r, to) in wide.chunks_exact_mut(cols).take(rows).enumerate() {
+        match matrix.col {
+            1 => T::widen_slice(simd, &matrix.data[r * matrix.row..][..cols], to),
+            _ => to.iter_mut().enumerate().for_each(|(c, x)| *x = matrix.at(r, c).to_f32()),
+        }
+    }
+    TypedMatrix { data: wide, row: cols, col: 1 }
+}
+
 /// The numbers of a matrix of image patches. A lane is an output position `(image, y, x)` in row-major order; a depth index
 /// is a pair of taps and an input channel: `(channel, tap y, tap x)` when `channels_first`, else `(tap y, tap x, channel)`.
 /// All strides are in elements.

@@ -6,6 +6,7 @@ pub mod columns;
 pub mod finish;
 pub mod frame;
 pub mod int8;
+pub mod masks;
 pub mod matrix;
 pub mod panels;
 pub mod recurrent;

@@ -3,7 +3,9 @@
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, narrow};
 use crate::cpu::memory::Io;
-use crate::cpu::product::attention::{Attend, MAX_STREAMED, Mask, Sizes, Stream, StreamedHead, TypedMatrix};
+use crate::cpu::product::attention::{Attend, MAX_STREAMED, Sizes, Stream, StreamedHead};
+use crate::cpu::product::masks::{Mask, OUT_OF_SIGHT, OUT_OF_SIGHT_HALF, SeenKeys};
+use crate::cpu::product::matrix::TypedMatrix;
 use crate::cpu::schedule::shared::split_with;
 use crate::cpu::simd::Isa;
 use crate::dimension::Dim;
@@ -11,6 +13,7 @@ use crate::dtype::{DataType, Element};
 use crate::memory::SharedMut;
 use crate::ops::attention::{Attention, MAX_MASKS, MaskKind, Places};
 use half::f16;
+use std::ops::Range;
 
 /// An attention made ready to run.
 pub struct AttentionStep {
@@ -68,13 +71,16 @@ impl AttentionStep {
                         query: self.matrix(query, &op.query, matrix, first),
                         key: self.matrix(key, &op.key, matrix, 0),
                         value: self.matrix(value, &op.value, matrix, 0),
-                        masks: std::array::from_fn(|index| self.mask(io, index, matrix, first)),
+                        // Those of all queries, as which of them are here depends on the number of threads.
+                        keys: self.seen(env, &self.masks(io, matrix, 0), sizes.rows),
+                        masks: self.masks(io, matrix, first),
                     })
                 });
                 let sums = &mut sums[..(next - begin) * sizes.columns];
                 env.isa.run(Stream {
                     sizes,
-                    scale: op.scale as f32,
+                    scale: op.factor() as f32,
+                    softcap: op.softcap as f32,
                     empty_is_zero: op.empty_is_zero,
                     heads: &heads,
                     out: sums,
@@ -116,16 +122,18 @@ impl AttentionStep {
             for item in items {
                 let (matrix, first) = (item / blocks, item % blocks * block);
                 let queries = block.min(sizes.rows - first);
-                let masks: [Option<Mask>; MAX_MASKS] = std::array::from_fn(|index| self.mask(io, index, matrix, first));
+                let masks = self.masks(io, matrix, first);
                 env.isa.run(Attend {
                     isa: env.isa,
                     sizes,
                     queries,
-                    scale: op.scale as f32,
+                    scale: op.factor() as f32,
+                    softcap: op.softcap as f32,
                     empty_is_zero: op.empty_is_zero,
                     query: self.matrix(query, &op.query, matrix, first),
                     key: self.matrix(key, &op.key, matrix, 0),
                     value: self.matrix(value, &op.value, matrix, 0),
+                    keys: self.seen(env, &masks, queries),
                     masks: &masks,
                     out: sums,
                     scratch,
@@ -144,6 +152,16 @@ impl AttentionStep {
         TypedMatrix { data, row: places.row.size(), col: places.col.size() }
     }
 
+    /// The keys that some of so many queries see.
+    fn seen(&self, env: &Env, masks: &[Option<Mask>; MAX_MASKS], queries: usize) -> Range<usize> {
+        env.isa.run(SeenKeys { masks, queries, keys: self.sizes.keys })
+    }
+
+    /// The masks of the matrix at `index`, from row `first` on.
+    fn masks<'a>(&self, io: &Io<'a>, index: usize, first: usize) -> [Option<Mask<'a>>; MAX_MASKS] {
+        std::array::from_fn(|mask| self.mask(io, mask, index, first))
+    }
+
     fn mask<'a>(&self, io: &Io<'a>, index: usize, matrix: usize, first: usize) -> Option<Mask<'a>> {
         let mask = self.op.masks.get(index)?;
         fn of<'a, T: Element>(io: &Io<'a>, index: usize) -> &'a [T] {
@@ -152,7 +170,9 @@ impl AttentionStep {
         Some(match (mask.kind, self.mask_types[index]) {
             (MaskKind::Fill { value, when }, _) => {
                 let condition = self.matrix(of::<u8>(io, index), &mask.places, matrix, first);
-                Mask::Fill { condition, when, value: value as f32 }
+                let out_of_sight = if self.dtype == DataType::Float16 { OUT_OF_SIGHT_HALF } else { OUT_OF_SIGHT };
+                let value = value as f32;
+                Mask::Fill { condition, when, value, hides: value <= -out_of_sight }
             }
             (MaskKind::Add, DataType::Float16) => {
                 Mask::AddHalf(self.matrix(of::<f16>(io, index), &mask.places, matrix, first))
@@ -199,10 +219,11 @@ impl Run for AttentionStep {
 #[cfg(test)]
 mod tests {
     use crate::compile::patterns::fuse_attention;
+    use crate::cpu::simd::Isa;
     use crate::dtype::Number;
     use crate::ir::{Graph, parse};
     use crate::ops::tensor::Tensor;
-    use crate::testing::{Random, Tolerance, check_with};
+    use crate::testing::{Random, Tolerance, check_with, run_compiled_on};
     use proptest::prelude::*;
     use std::collections::HashMap;
 
@@ -244,7 +265,11 @@ mod tests {
     }
 
     /// Random operands in -1..1; the input `m`, if there is one, from `mask`.
-    fn check_masked(graph: &Graph, tolerance: Tolerance, mut mask: impl FnMut(&[usize]) -> f64) {
+    fn check_masked(graph: &Graph, tolerance: Tolerance, mask: impl FnMut(&[usize]) -> f64) {
+        check_with(graph, &operands(graph, mask), tolerance);
+    }
+
+    fn operands(graph: &Graph, mut mask: impl FnMut(&[usize]) -> f64) -> HashMap<String, Tensor> {
         let mut random = Random::new(7);
         let tensor = |(name, id): &(String, _)| {
             let descriptor = graph.descriptor(*id);
@@ -257,7 +282,7 @@ mod tests {
             };
             (name.clone(), tensor.rounded())
         };
-        check_with(graph, &graph.inputs.iter().map(tensor).collect::<HashMap<_, _>>(), tolerance);
+        graph.inputs.iter().map(tensor).collect()
     }
 
     const NO_MASK: &str = "%m = identity %s";
@@ -323,6 +348,90 @@ mod tests {
                 let graph = graph("float32", [2, 2], [rows, 140, 4, 5], &inputs, middle);
                 check_masked(&graph, TOLERANCE, |index| (index.iter().sum::<usize>() % 3 == 1) as u8 as f64);
             }
+        }
+    }
+
+    #[test]
+    fn capped_scores() {
+        // Scores up to 7 are bent a lot by a cap of 1.5, and hardly by one of 50.
+        for (rows, cap) in [(3, 1.5), (20, 1.5), (3, 50.0), (20, 50.0)] {
+            let middle = format!("%b = linear %s alpha={}\n%t = tanh %b\n%e = linear %t alpha={cap}", 1.0 / cap);
+            for (dtype, tolerance) in [("float32", TOLERANCE), ("float16", HALF)] {
+                let sizes = [rows, 140, 16, 9];
+                check(&graph(dtype, [1, 2], sizes, "", &format!("{middle}\n%m = identity %e")), tolerance);
+                let inputs = format!("%3 = input m {dtype} [{rows}, 140]");
+                let graph = graph(dtype, [1, 2], sizes, &inputs, &format!("{middle}\n%m = add %e %3"));
+                check_masked(&graph, tolerance, |index| if index[1] % 3 == 1 { f64::NEG_INFINITY } else { 0.5 });
+            }
+        }
+    }
+
+    /// Which keys a query of a batch sees, of so many queries and keys.
+    type Sight = fn([usize; 3], [usize; 2]) -> bool;
+
+    /// All ways in which masks leave a range of keys to blocks of queries.
+    const SIGHTS: [Sight; 7] = [
+        // Causal, the last query is at the last key.
+        |[_, query, key], [rows, keys]| key + rows <= query + keys,
+        // Among the last 21 keys.
+        |[_, query, key], [rows, keys]| key + rows <= query + keys && key + rows + 21 > query + keys,
+        // Padding to the left, to the right, and to both sides.
+        |[batch, _, key], _| key >= 5 + 120 * batch,
+        |[batch, _, key], [_, keys]| key + 3 + 120 * batch < keys,
+        |[batch, _, key], _| key >= 127 + batch && key < 130,
+        // A query that sees nothing, beside others.
+        |[_, query, key], _| query != 1 && key == 128,
+        // Holes.
+        |[_, query, key], _| key % 50 == query % 3 + 7,
+    ];
+
+    #[test]
+    fn keys_that_masks_hide() {
+        for (index, sees) in SIGHTS.into_iter().enumerate() {
+            for (rows, keys) in [(37, 260), (3, 260), (33, 129)] {
+                for (dtype, middle, [shown, hidden]) in [
+                    ("float32", "%m = add %s %3", [0.5, f64::NEG_INFINITY]),
+                    ("float32", "%m = add %s %3", [0.5, f32::MIN as f64]),
+                    ("float16", "%m = add %s %3", [0.5, f64::NEG_INFINITY]),
+                    ("float32", "%n = constant float32 [] -3.4028235e38\n%m = where %3 %s %n", [1.0, 0.0]),
+                    ("float16", "%n = constant float16 [] -65504\n%m = where %3 %n %s", [0.0, 1.0]),
+                ] {
+                    let mask = if middle.contains("where") { "uint8" } else { dtype };
+                    let own_rows = if matches!(index, 2..=4) { 1 } else { rows };
+                    let inputs = format!("%3 = input m {mask} [2, 1, {own_rows}, {keys}]");
+                    let graph = graph(dtype, [2, 2], [rows, keys, 8, 5], &inputs, middle);
+                    let tolerance = if dtype == "float32" { TOLERANCE } else { HALF };
+                    let sizes = [rows as usize, keys as usize];
+                    check_masked(&graph, tolerance, |index| {
+                        if sees([index[0], index[2], index[3]], sizes) { shown } else { hidden }
+                    });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_no_query_sees_are_not_read() {
+        for (rows, isa) in Isa::available().into_iter().flat_map(|isa| [(3, isa), (70, isa)]) {
+            let inputs = format!("%3 = input m float32 [{rows}, 300]");
+            let graph = graph("float32", [1, 2], [rows, 300, 8, 5], &inputs, "%m = add %s %3");
+            // All blocks of queries see keys from 100 to 230, each of them other ones.
+            let sees = |query: usize, key: usize| key >= 100 + query && key < 200 + query.min(30);
+            let mask = |index: &[usize]| if sees(index[0], index[1]) { 0.0 } else { f64::NEG_INFINITY };
+            let mut operands = operands(&graph, mask);
+            let before = run_compiled_on(&graph, &operands, isa);
+            for name in ["k", "v"] {
+                let descriptor = graph.descriptor(graph.inputs.iter().find(|(input, _)| input == name).unwrap().1);
+                let tensor = operands.remove(name).unwrap();
+                let mut numbers = tensor.numbers();
+                let spoilt = Tensor::from_fn(descriptor, |index| match (numbers.next().unwrap(), index[1]) {
+                    (number, 100..230) => number,
+                    _ => Number::Float(f64::NAN),
+                });
+                drop(numbers);
+                operands.insert(name.to_string(), spoilt);
+            }
+            assert!(run_compiled_on(&graph, &operands, isa) == before, "{isa:?}, {rows} rows");
         }
     }
 

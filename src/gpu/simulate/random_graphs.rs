@@ -248,9 +248,11 @@ fn attention(random: &mut Random) -> String {
          %4 = matmul %0 %1
          %5 = constant float32 [] 0.25
          %6 = mul %4 %5
-         %7 = add %6 %3
+         %9 = {} %6
+         %7 = add %9 %3
          %8 = softmax %7 axis=2
-         %y = matmul %8 %2"
+         %y = matmul %8 %2",
+        pick(random, &["identity", "tanh"])
     )
 }
 

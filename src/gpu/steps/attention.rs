@@ -52,7 +52,7 @@ const MASKS: [&str; crate::ops::attention::MAX_MASKS] = ["mask0", "mask1"];
 pub fn attention(op: &Attention, l: &mut Lowering) {
     let [rows, keys, depth, columns] = sizes(op);
     let mut parameters = Parameters(vec![rows, keys, depth, columns]);
-    parameters.push_f32(op.scale as f32);
+    parameters.push_f32(op.factor() as f32);
     let places: Vec<_> = [&op.query, &op.key, &op.value, &op.output]
         .into_iter()
         .chain(op.masks.iter().map(|mask| &mask.places))
@@ -66,6 +66,10 @@ pub fn attention(op: &Attention, l: &mut Lowering) {
     }
     let mut inputs = vec![l.readable("query", 0), l.readable("key", 1), l.readable("value_of", 2)];
     let mut masked = String::new();
+    if op.softcap != 0.0 {
+        let softcap = parameters.push_f32(op.softcap as f32);
+        masked += &format!("  result = parameter_f32({softcap}u) * tanh_f32(result);\n");
+    }
     for (index, (mask, name)) in op.masks.iter().zip(MASKS).enumerate() {
         let readable = l.readable(name, 3 + index);
         let suffix = l.dialect.suffix(readable.dtype);
@@ -137,6 +141,7 @@ mod tests {
                 depth,
                 columns,
                 scale: 1.0,
+                softcap: 0.0,
                 query,
                 key,
                 value,
@@ -168,7 +173,9 @@ mod tests {
                  %5 = matmul %0 %4
                  %6 = constant float32 [] 0.125
                  %7 = mul %5 %6
-                 %8 = add %7 %3
+                 %11 = tanh %7
+                 %12 = linear %11 alpha=2
+                 %8 = add %12 %3
                  %9 = softmax %8 axis=2
                  %10 = matmul %9 %2
                  output y = %10"

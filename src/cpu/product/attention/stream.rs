@@ -9,10 +9,13 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::{KEY_BLOCK, MAX_STREAMED, Mask, Sizes, StreamedHead, TypedMatrix};
+use super::super::masks::mask_row;
+use super::super::matrix::TypedMatrix;
+use super::{KEY_BLOCK, MAX_STREAMED, Sizes, StreamedHead, cap};
 use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::rows::largest;
 use crate::cpu::simd::{Kernel, Simd, math};
+use std::ops::Range;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -27,6 +30,8 @@ pub struct Stream<'a, T> {
     pub sizes: Sizes,
     /// The factor of the products.
     pub scale: f32,
+    /// The scaled products become this times their `tanh`, unless it is 0.
+    pub softcap: f32,
     /// Whether a row whose softmax is NaN counts as zeros.
     pub empty_is_zero: bool,
     /// The matrices.
@@ -51,8 +56,7 @@ impl<T: Float> Kernel for Stream<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Stream { sizes, scale, empty_is_zero, heads, out, scratch } = self;
-        let Sizes { keys, .. } = sizes;
+        let Stream { sizes, scale, softcap, empty_is_zero, heads, out, scratch } = self;
         // Rows in scratch memory are whole vectors.
         let [depth, columns] = [sizes.depth, sizes.columns].map(|size| size.next_multiple_of(S::LANES));
         let queries = out.len() / sizes.columns;
@@ -65,52 +69,58 @@ impl<T: Float> Kernel for Stream<'_, T> {
         let mut places = own.chunks_exact_mut(depth);
         for head in heads.iter().flatten() {
             head.query.check(head.queries, sizes.depth);
-            head.key.check(keys, sizes.depth);
-            head.value.check(keys, sizes.columns);
+            head.key.check(head.keys.end, sizes.depth);
+            head.value.check(head.keys.end, sizes.columns);
             for (index, place) in places.by_ref().take(head.queries).enumerate() {
                 place[sizes.depth..].fill(0.0);
                 let elements = place[..sizes.depth].iter_mut().enumerate();
                 elements.for_each(|(i, x)| *x = scale * head.query.at(index, i).to_f32());
             }
         }
-        let all_keys = heads.iter().flatten().map(|head| &head.key);
-        let all_values = heads.iter().flatten().map(|head| &head.value);
         max.fill(f32::NEG_INFINITY);
         total.fill(0.0);
         sums.fill(0.0);
-        for row in (0..AHEAD).step_by(S::LANES) {
-            fetch(simd, all_keys.clone(), row, sizes.depth);
+        let all_keys = |from: usize| heads.iter().flatten().map(move |head| (&head.key, head.keys.start + from));
+        let all_values = |from: usize| heads.iter().flatten().map(move |head| (&head.value, head.keys.start + from));
+        for from in (0..AHEAD).step_by(S::LANES) {
+            fetch(simd, all_keys(from), sizes.depth);
         }
-        for first in (0..keys).step_by(KEY_BLOCK) {
-            let count = KEY_BLOCK.min(keys - first);
-            for window in (0..count).step_by(S::LANES) {
-                match (window + AHEAD).checked_sub(count) {
-                    None => fetch(simd, all_keys.clone(), first + window + AHEAD, sizes.depth),
-                    Some(row) => fetch(simd, all_values.clone(), first + row, sizes.columns),
+        let longest = heads.iter().flatten().map(|head| head.keys.len()).max().unwrap_or(0);
+        for done in (0..longest).step_by(KEY_BLOCK) {
+            let block = KEY_BLOCK.min(longest - done);
+            for window in (0..block).step_by(S::LANES) {
+                match (window + AHEAD).checked_sub(block) {
+                    None => fetch(simd, all_keys(done + window + AHEAD), sizes.depth),
+                    Some(from) => fetch(simd, all_values(done + from), sizes.columns),
                 }
                 let mut at = 0;
                 for head in heads.iter().flatten() {
-                    let rows = S::LANES.min(count - window);
+                    let rows = head.rows(done + window, S::LANES);
                     let scores = &mut scores[at * KEY_BLOCK + window..];
                     let own = &own[at * depth..][..head.queries * depth];
-                    let key = head.key.after(first + window);
+                    at += head.queries;
+                    if rows.is_empty() {
+                        continue;
+                    }
+                    let (key, rows) = (head.key.after(rows.start), rows.len());
                     if key.has_whole_rows::<S>(sizes.depth) {
                         products(simd, own, key, [rows, depth], parts, scores);
                     } else {
                         let key = padded(key, [rows, sizes.depth], depth, wide);
                         products(simd, own, key, [rows, depth], parts, scores);
                     }
-                    at += head.queries;
                 }
             }
-            let mut query = 0;
+            let mut at = 0;
             for head in heads.iter().flatten() {
-                for index in 0..head.queries {
-                    let scores = &mut scores[query * KEY_BLOCK..][..count.next_multiple_of(S::LANES)];
+                let rows = head.rows(done, KEY_BLOCK);
+                for (index, query) in (at..at + head.queries).enumerate().filter(|_| !rows.is_empty()) {
+                    let scores = &mut scores[query * KEY_BLOCK..][..rows.len().next_multiple_of(S::LANES)];
+                    cap(simd, softcap, &mut scores[..rows.len()]);
                     for mask in head.masks.iter().flatten() {
-                        mask_row(mask, index, first, &mut scores[..count]);
+                        mask_row(mask, index, rows.start, &mut scores[..rows.len()]);
                     }
-                    scores[count..].fill(f32::NEG_INFINITY);
+                    scores[rows.len()..].fill(f32::NEG_INFINITY);
                     let higher = largest(simd, scores).max(max[query]);
                     let shift = if higher == f32::NEG_INFINITY { 0.0 } else { -higher };
                     let correction = math::exp(simd, max[query] + shift);
@@ -121,30 +131,33 @@ impl<T: Float> Kernel for Stream<'_, T> {
                         powers = simd.add(powers, power);
                     }
                     (max[query], total[query]) = (higher, total[query] * correction + simd.sum(powers));
-                    if first > 0 {
+                    if done > 0 {
                         sums[query * columns..][..columns].iter_mut().for_each(|x| *x *= correction);
                     }
-                    query += 1;
                 }
+                at += head.queries;
             }
-            for window in (0..count).step_by(S::LANES) {
-                match (window + AHEAD).checked_sub(count) {
-                    None => fetch(simd, all_values.clone(), first + window + AHEAD, sizes.columns),
-                    Some(row) => fetch(simd, all_keys.clone(), first + count + row, sizes.depth),
+            for window in (0..block).step_by(S::LANES) {
+                match (window + AHEAD).checked_sub(block) {
+                    None => fetch(simd, all_values(done + window + AHEAD), sizes.columns),
+                    Some(from) => fetch(simd, all_keys(done + block + from), sizes.depth),
                 }
                 let mut at = 0;
                 for head in heads.iter().flatten() {
-                    let rows = S::LANES.min(count - window);
+                    let rows = head.rows(done + window, S::LANES);
                     let scores = &scores[at * KEY_BLOCK + window..];
                     let sums = &mut sums[at * columns..][..head.queries * columns];
-                    let value = head.value.after(first + window);
+                    at += head.queries;
+                    if rows.is_empty() {
+                        continue;
+                    }
+                    let (value, rows) = (head.value.after(rows.start), rows.len());
                     if value.has_whole_rows::<S>(sizes.columns) {
                         weighted_sums(simd, scores, value, [rows, columns], sums);
                     } else {
                         let value = padded(value, [rows, sizes.columns], columns, wide);
                         weighted_sums(simd, scores, value, [rows, columns], sums);
                     }
-                    at += head.queries;
                 }
             }
         }
@@ -154,6 +167,15 @@ impl<T: Float> Kernel for Stream<'_, T> {
             let (factor, sums) = (1.0 / total, &sums[query * columns..]);
             out.iter_mut().zip(sums).for_each(|(out, sum)| *out = if is_empty { 0.0 } else { sum * factor });
         }
+    }
+}
+
+impl<T> StreamedHead<'_, T> {
+    /// The keys to work on from that at `from` among them on, at most `count`.
+    #[inline(always)]
+    fn rows(&self, from: usize, count: usize) -> Range<usize> {
+        let start = self.keys.end.min(self.keys.start + from);
+        start..self.keys.end.min(start + count)
     }
 }
 
@@ -180,18 +202,17 @@ fn padded<'s, T: Float>(
     TypedMatrix { data: wide, row: width, col: 1 }
 }
 
-/// Asks for as many rows as a vector has lanes of one matrix of all heads, from `row` on; they need not be there. Those of a row
-/// are asked for together: neighbouring heads lie beside each other in a cache, and memory is as fast as it is read in order.
+/// Asks for as many rows as a vector has lanes of each of the matrices, from the row beside it on; they need not be there. Those
+/// of neighbouring heads lie beside each other in a cache, and memory is as fast as it is read in order.
 #[inline(always)]
 fn fetch<'a, S: Simd, T: 'a>(
     simd: S,
-    matrices: impl Iterator<Item = &'a TypedMatrix<'a, T>> + Clone,
-    row: usize,
+    matrices: impl Iterator<Item = (&'a TypedMatrix<'a, T>, usize)> + Clone,
     columns: usize,
 ) {
-    for row in row..row + S::LANES {
-        for matrix in matrices.clone() {
-            let start = matrix.data.as_ptr().wrapping_add(row * matrix.row);
+    for row in 0..S::LANES {
+        for (matrix, first) in matrices.clone() {
+            let start = matrix.data.as_ptr().wrapping_add((first + row) * matrix.row);
             for at in (0..columns * matrix.col).step_by(LINE / size_of::<T>()) {
                 simd.prefetch(start.wrapping_add(at).cast());
             }
@@ -335,36 +356,5 @@ fn vectors_of<S: Simd, T: Float, const QUERIES: usize, const VECS: usize>(
         for v in 0..VECS {
             simd.store(own[query][v], &mut sums[query * columns + at + v * lanes..]);
         }
-    }
-}
-
-/// Applies a mask to the scores of one query and the keys from `first` on.
-#[inline(always)]
-fn mask_row(mask: &Mask, query: usize, first: usize, scores: &mut [f32]) {
-    match *mask {
-        Mask::Add(m) => with_row(m, query, first, scores, |score, x| *score += x),
-        Mask::AddHalf(m) => with_row(m, query, first, scores, |score, x| *score += x.to_f32()),
-        Mask::Fill { condition, when, value } => {
-            with_row(condition, query, first, scores, |score, x| {
-                *score = if (x != 0) == when { value } else { *score }
-            });
-        }
-    }
-}
-
-/// Changes each score with the element of a mask that belongs to it.
-#[inline(always)]
-fn with_row<M: Copy>(
-    mask: TypedMatrix<M>,
-    query: usize,
-    first: usize,
-    scores: &mut [f32],
-    change: impl Fn(&mut f32, M),
-) {
-    let row = &mask.data[query * mask.row + first * mask.col..];
-    match mask.col {
-        // Neighbours become vectors.
-        1 => scores.iter_mut().zip(row).for_each(|(score, &x)| change(score, x)),
-        col => scores.iter_mut().enumerate().for_each(|(key, score)| change(score, row[key * col])),
     }
 }

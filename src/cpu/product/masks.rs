@@ -1,0 +1,324 @@
+//! What masks do with the scores of attention, and which keys they leave to work on.
+
+use super::attention::KEY_BLOCK;
+use super::matrix::{TypedMatrix, copied};
+use crate::cpu::kernels::transpose::transpose;
+use crate::cpu::simd::{Kernel, Simd};
+use crate::ops::attention::MAX_MASKS;
+use half::f16;
+use std::ops::Range;
+
+/// A mask of the scores, from the first query of the block on.
+#[derive(Clone, Copy)]
+pub enum Mask<'a> {
+    /// Is added.
+    Add(TypedMatrix<'a, f32>),
+    /// Is added.
+    AddHalf(TypedMatrix<'a, f16>),
+    /// Where the condition is (`when`) or is not 0, `value` takes the place of the score.
+    Fill {
+        /// The condition.
+        condition: TypedMatrix<'a, u8>,
+        /// Where it is what.
+        when: bool,
+        /// What takes the place.
+        value: f32,
+        /// Whether that is so low that it vanishes beside any other score.
+        hides: bool,
+    },
+}
+
+/// What is added to a score that vanishes beside any other is at most minus this. Scores are far smaller.
+pub const OUT_OF_SIGHT: f32 = 1e30;
+
+/// [`OUT_OF_SIGHT`] of float16: its largest number.
+pub const OUT_OF_SIGHT_HALF: f32 = 65504.0;
+
+impl Mask<'_> {
+    /// Whether every query has the same mask.
+    fn is_same(&self) -> bool {
+        match self {
+            Mask::Add(m) => m.row == 0,
+            Mask::AddHalf(m) => m.row == 0,
+            Mask::Fill { condition, .. } => condition.row == 0,
+        }
+    }
+
+    /// Which of the keys from `first` on are hidden from `query` behind this mask, if those that are `hidden` were in front of
+    /// it: one that replaces them may show them again, and so may a number as large that is added, or NaN.
+    #[inline(always)]
+    fn hide(&self, query: usize, first: usize, hidden: &mut [bool]) {
+        const HALF: u16 = f16::MAX.to_bits();
+        const LOWEST: std::ops::RangeInclusive<u16> = f16::MIN.to_bits()..=f16::NEG_INFINITY.to_bits();
+        match *self {
+            Mask::Add(m) => {
+                let next = |hidden, x| (x <= -OUT_OF_SIGHT) | (hidden & (x < OUT_OF_SIGHT));
+                hide_each(m, query, first, hidden, next);
+            }
+            // By bits, which is fast everywhere.
+            Mask::AddHalf(m) => hide_each(m, query, first, hidden, |hidden, x| {
+                let bits = x.to_bits();
+                LOWEST.contains(&bits) | (hidden & (bits & 0x7fff < HALF))
+            }),
+            Mask::Fill { condition, when, hides, .. } => {
+                let next = |hidden, x: u8| if (x != 0) == when { hides } else { hidden };
+                hide_each(condition, query, first, hidden, next);
+            }
+        }
+    }
+}
+
+/// `hidden = next(hidden, element)` for elements of a row from column `first` on.
+#[inline(always)]
+fn hide_each<T: Copy>(
+    matrix: TypedMatrix<T>,
+    row: usize,
+    first: usize,
+    hidden: &mut [bool],
+    next: impl Fn(bool, T) -> bool,
+) {
+    let from = &matrix.data[row * matrix.row + first * matrix.col..];
+    match matrix.col {
+        1 => hidden.iter_mut().zip(from).for_each(|(hidden, &x)| *hidden = next(*hidden, x)),
+        col => hidden.iter_mut().enumerate().for_each(|(key, hidden)| *hidden = next(*hidden, from[key * col])),
+    }
+}
+
+/// The keys that a block of queries works on: from the first to behind the last that one of the queries sees; run it with
+/// [`Isa::run`](crate::cpu::simd::Isa::run). What masks hide in front of and behind these is not read, so that NaN and infinities
+/// there do not reach the result, which the formula would make NaN.
+///
+/// All keys, if a query sees none: its result is then that of all of them, a mean or NaN.
+pub struct SeenKeys<'a> {
+    /// Masks, applied in this order.
+    pub masks: &'a [Option<Mask<'a>>; MAX_MASKS],
+    /// Number of queries.
+    pub queries: usize,
+    /// Number of keys.
+    pub keys: usize,
+}
+
+impl Kernel for SeenKeys<'_> {
+    type Output = Range<usize>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) -> Range<usize> {
+        let masks = || self.masks.iter().flatten();
+        if masks().next().is_none() {
+            return 0..self.keys;
+        }
+        let queries = if masks().all(Mask::is_same) { 1 } else { self.queries };
+        let (mut start, mut end) = (self.keys, 0);
+        for query in 0..queries {
+            // Only what widens the range is of interest, or that something is seen at all.
+            let first = self.first(query, 0..start);
+            let last = self.last(query, end..self.keys);
+            if first.is_none() && last.is_none() && self.first(query, start..end).is_none() {
+                return 0..self.keys;
+            }
+            (start, end) = (first.unwrap_or(start), last.map_or(end, |last| last + 1));
+        }
+        start..end
+    }
+}
+
+/// Keys that are looked at at once.
+const GLANCE: usize = 64;
+
+impl SeenKeys<'_> {
+    /// The first key of a range that a query sees.
+    #[inline(always)]
+    fn first(&self, query: usize, keys: Range<usize>) -> Option<usize> {
+        let mut starts = keys.clone().step_by(GLANCE);
+        starts.find_map(|at| Some(at + self.glance(query, at..keys.end)?.iter().position(|hidden| !hidden)?))
+    }
+
+    /// The last key of a range that a query sees.
+    #[inline(always)]
+    fn last(&self, query: usize, keys: Range<usize>) -> Option<usize> {
+        let mut starts = keys.clone().step_by(GLANCE).rev();
+        starts.find_map(|at| Some(at + self.glance(query, at..keys.end)?.iter().rposition(|hidden| !hidden)?))
+    }
+
+    /// Which of the first keys of a range are hidden from a query, and those behind it; `None` if all are.
+    #[inline(always)]
+    fn glance(&self, query: usize, keys: Range<usize>) -> Option<[bool; GLANCE]> {
+        let mut hidden = [true; GLANCE];
+        let own = &mut hidden[..keys.len().min(GLANCE)];
+        own.fill(false);
+        for mask in self.masks.iter().flatten() {
+            mask.hide(query, keys.start, own);
+        }
+        (hidden != [true; GLANCE]).then_some(hidden)
+    }
+}
+
+/// Applies a mask to the scores `[keys][width]` of the keys from `first` on.
+#[inline(always)]
+pub fn apply_mask<S: Simd>(
+    simd: S,
+    mask: &Mask,
+    first: usize,
+    [keys, queries]: [usize; 2],
+    scores: &mut [f32],
+    tiles: &mut [f32],
+    width: usize,
+) {
+    let (turned, rows) = tiles.split_at_mut(KEY_BLOCK * width);
+    let scores_of_keys = scores.chunks_exact_mut(width).enumerate().map(|(key, scores)| (first + key, scores));
+    match *mask {
+        // Every query has the same mask: one number for a row of scores.
+        Mask::Add(m) if m.row == 0 => {
+            for (key, scores) in scores_of_keys {
+                let x = m.at(0, key);
+                scores.iter_mut().for_each(|score| *score += x);
+            }
+        }
+        Mask::AddHalf(m) if m.row == 0 => {
+            for (key, scores) in scores_of_keys {
+                let x = m.at(0, key).to_f32();
+                scores.iter_mut().for_each(|score| *score += x);
+            }
+        }
+        Mask::Fill { condition, when, value, .. } if condition.row == 0 => {
+            for (_, scores) in scores_of_keys.filter(|(key, _)| (condition.at(0, *key) != 0) == when) {
+                scores.fill(value);
+            }
+        }
+        Mask::Add(m) => {
+            let m = TypedMatrix { data: &m.data[first * m.col..], ..m };
+            let m = if m.col == 1 { m } else { copied(simd, m, [queries, keys], rows) };
+            transpose(simd, m.data, m.row, [queries, keys], turned, width);
+            scores.iter_mut().zip(&*turned).for_each(|(score, x)| *score += x);
+        }
+        Mask::AddHalf(m) => {
+            let m = TypedMatrix { data: &m.data[first * m.col..], ..m };
+            let m = copied(simd, m, [queries, keys], rows);
+            transpose(simd, m.data, m.row, [queries, keys], turned, width);
+            scores.iter_mut().zip(&*turned).for_each(|(score, x)| *score += x);
+        }
+        Mask::Fill { condition, when, value, .. } => {
+            let fills = |x: u8| (x != 0) == when;
+            let mut any = false;
+            for (query, row) in rows.chunks_exact_mut(keys).take(queries).enumerate() {
+                let from = &condition.data[query * condition.row + first * condition.col..];
+                let mut note = |to: &mut f32, x: u8| (*to, any) = (fills(x) as u8 as f32, any | fills(x));
+                match condition.col {
+                    1 => row.iter_mut().zip(from).for_each(|(to, &x)| note(to, x)),
+                    col => row.iter_mut().enumerate().for_each(|(key, to)| note(to, from[key * col])),
+                }
+            }
+            // Most blocks of causal masks fill nothing.
+            if !any {
+                return;
+            }
+            transpose(simd, rows, keys, [queries, keys], turned, width);
+            for (score, &flag) in scores.iter_mut().zip(&*turned) {
+                *score = if flag == 1.0 { value } else { *score };
+            }
+        }
+    }
+}
+
+/// Applies a mask to the scores of one query and the keys from `first` on.
+#[inline(always)]
+pub fn mask_row(mask: &Mask, query: usize, first: usize, scores: &mut [f32]) {
+    match *mask {
+        Mask::Add(m) => with_row(m, query, first, scores, |score, x| *score += x),
+        Mask::AddHalf(m) => with_row(m, query, first, scores, |score, x| *score += x.to_f32()),
+        Mask::Fill { condition, when, value, .. } => {
+            with_row(condition, query, first, scores, |score, x| {
+                *score = if (x != 0) == when { value } else { *score }
+            });
+        }
+    }
+}
+
+/// Changes each score with the element of a mask that belongs to it.
+#[inline(always)]
+fn with_row<M: Copy>(
+    mask: TypedMatrix<M>,
+    query: usize,
+    first: usize,
+    scores: &mut [f32],
+    change: impl Fn(&mut f32, M),
+) {
+    let row = &mask.data[query * mask.row + first * mask.col..];
+    match mask.col {
+        // Neighbours become vectors.
+        1 => scores.iter_mut().zip(row).for_each(|(score, &x)| change(score, x)),
+        col => scores.iter_mut().enumerate().for_each(|(key, score)| change(score, row[key * col])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::simd::Isa;
+    use crate::testing::Random;
+
+    /// A matrix of so many rows and columns whose rows are the same and whose columns are, where that is asked for.
+    fn matrix<T>(data: &[T], [_, cols]: [usize; 2], same: [bool; 2]) -> TypedMatrix<'_, T> {
+        let row = if same[0] { 0 } else { cols };
+        TypedMatrix { data, row, col: usize::from(!same[1]) }
+    }
+
+    #[test]
+    fn the_range_is_that_of_the_formula() {
+        let mut random = Random::new(3);
+        for case in 0..400 {
+            let size @ [queries, keys] = [1 + random.next() as usize % 5, 1 + random.next() as usize % 200];
+            let mut any = |of: usize| random.next() as usize % of;
+            // Most keys are hidden, so that ranges have all lengths.
+            let shown: Vec<bool> = (0..2 * queries * keys).map(|_| any(1 + case % 90) == 0).collect();
+            let odd = [1e30, f32::NAN, f32::INFINITY, 7.0];
+            let floats: Vec<f32> = shown.iter().map(|&shown| if shown { odd[any(4)] } else { -1e30 }).collect();
+            let halves: Vec<f16> = floats.iter().map(|&x| f16::from_f32(x)).collect();
+            let bytes: Vec<u8> = shown.iter().map(|&shown| shown as u8 * 3).collect();
+            let mut mask = |start: usize| {
+                let same = [any(3) == 0, any(20) == 0];
+                match any(5) {
+                    0 => Mask::Add(matrix(&floats[start..], size, same)),
+                    1 => Mask::AddHalf(matrix(&halves[start..], size, same)),
+                    kind => {
+                        let condition = matrix(&bytes[start..], size, same);
+                        let hides = kind != 4;
+                        Mask::Fill { condition, when: any(2) == 0, value: 0.0, hides }
+                    }
+                }
+            };
+            let masks = [Some(mask(0)), Some(mask(queries * keys)).filter(|_| case % 2 == 0)];
+            let sees = |query: usize, key: usize| {
+                let add = |sum: Option<f32>, x: f32| match x {
+                    x if x <= -65504.0 => None,
+                    x if x.abs() < 65504.0 => sum,
+                    _ => Some(sum.unwrap_or(0.0)),
+                };
+                let mut sum = Some(0.0);
+                for mask in masks.iter().flatten() {
+                    sum = match *mask {
+                        Mask::Add(m) => add(sum, m.at(query, key)),
+                        Mask::AddHalf(m) => add(sum, m.at(query, key).to_f32()),
+                        Mask::Fill { condition, when, hides, .. } => match (condition.at(query, key) != 0) == when {
+                            true => (!hides).then_some(0.0),
+                            false => sum,
+                        },
+                    };
+                }
+                sum
+            };
+            let seen: Vec<Vec<usize>> =
+                (0..queries).map(|query| (0..keys).filter(|&key| sees(query, key).is_some()).collect()).collect();
+            let expected = match seen.iter().all(|seen| !seen.is_empty()) {
+                true => {
+                    *seen.iter().map(|seen| &seen[0]).min().unwrap()
+                        ..seen.iter().map(|seen| seen[seen.len() - 1] + 1).max().unwrap()
+                }
+                false => 0..keys,
+            };
+            for isa in Isa::available() {
+                assert_eq!(isa.run(SeenKeys { masks: &masks, queries, keys }), expected, "case {case}, {isa:?}");
+            }
+        }
+    }
+}
