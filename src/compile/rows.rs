@@ -4,7 +4,7 @@
 //! Each value is needed as a whole or at the same few places by all its readers; an operator whose result is needed at
 //! a few places needs its operands at these ([`Operator::rows`]). Where that ends, the value is sliced.
 
-use super::Target;
+use super::{Reads, Target};
 use crate::dimension::{Dim, DimKey};
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::ops::gather::Gather;
@@ -163,10 +163,11 @@ fn computed(graph: &Graph, node: &Node, needs: &[Need]) -> Option<Plan> {
     (node.is_plain() && all_fit).then_some(Plan::Computes(*kept, rows))
 }
 
-/// Lets nodes stay that compute all of their operands and would gain nothing from slices in front of them: those that can cost
-/// nothing, and those that the kernel of a product computes on its way.
+/// Lets nodes stay whose operands are all computed as a whole, and that gain nothing from slices of these: those that can cost
+/// nothing, and those that the kernel of a product computes behind it or that of a slice in front of it.
 fn withdraw(graph: &Graph, producers: &[Option<usize>], target: &Target, plans: &mut [Plan]) {
     let uses = graph.use_counts();
+    let computes_before = (target.reads)(&Slice::default().into(), 0) == Reads::Once;
     // What kernels of products that compute everything can compute on.
     let mut fused: HashSet<ValueId> = HashSet::new();
     for (index, node) in graph.nodes.iter().enumerate() {
@@ -185,7 +186,7 @@ fn withdraw(graph: &Graph, producers: &[Option<usize>], target: &Target, plans: 
         let is_fused = sliced().any(|id| fused.contains(&id) && uses[id.index()] == 1);
         let stays = match &node.op {
             Api(Op::Reshape(_) | Op::Concat(_) | Op::Slice(_)) => true,
-            Api(Op::Elementwise(_)) => is_fused,
+            Api(Op::Elementwise(_)) => is_fused || (computes_before && uses[node.outputs[0].index()] == 1),
             _ => false,
         };
         if stays {

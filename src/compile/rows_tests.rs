@@ -1,7 +1,7 @@
 use super::*;
 use crate::compile::simplify::simplify;
 use crate::ir::parse;
-use crate::testing::{CPU, Random, Tolerance, check, check_pass, check_pass_changes_nothing};
+use crate::testing::{CPU, GPU, Random, Tolerance, check, check_pass, check_pass_changes_nothing};
 
 /// The pass and what removes slices of everything after it.
 fn pass(graph: &mut Graph) {
@@ -217,6 +217,18 @@ fn nothing_moves_that_would_gain_nothing() {
     ] {
         check_pass_changes_nothing(pass, text);
     }
+}
+
+#[test]
+fn a_slice_that_computes_what_it_reads_stays() {
+    let text = "%0 = input x float32 [6, 8]
+                %1 = exp %0
+                %2 = slice %1 sizes=[1, 8] starts=[0, 0]
+                output y = %2";
+    check_pass_changes_nothing(|graph| keep_rows(graph, &GPU), text);
+    let mut graph = parse(text);
+    pass(&mut graph);
+    assert_eq!(graph.nodes[1].op.rule().name, "exp");
 }
 
 /// An operator on `%value` of a shape, as text with `%next` for its output: it keeps, moves or mixes places.
