@@ -77,7 +77,7 @@ enum Plan {
     /// It keeps these places of its first operand.
     Keeps(Kept),
     /// It computes these places of its output only.
-    Computes(Kept, Rows<Operation>),
+    Computes(Kept, Box<Rows<Operation>>),
 }
 
 /// Computes only the places of values that slices and gathers keep.
@@ -160,7 +160,7 @@ fn computed(graph: &Graph, node: &Node, needs: &[Need]) -> Option<Plan> {
         _ => true,
     };
     let all_fit = inputs.iter().zip(&rows.operands).all(fits);
-    (node.is_plain() && all_fit).then_some(Plan::Computes(*kept, rows))
+    (node.is_plain() && all_fit).then(|| Plan::Computes(*kept, rows.into()))
 }
 
 /// Lets nodes stay whose operands are all computed as a whole, and that gain nothing from slices of these: those that can cost
@@ -199,7 +199,7 @@ fn withdraw(graph: &Graph, producers: &[Option<usize>], target: &Target, plans: 
 }
 
 /// Moves what computes the indices of gathers to the front. None of it can depend on what is computed at their places only.
-fn indices_first(work: &mut Vec<(Node, Plan)>) {
+fn indices_first(work: &mut [(Node, Plan)]) {
     let indices = |(_, plan): &(Node, Plan)| match plan {
         Plan::Computes(Kept { places: Places::Indices(id), .. }, _) => Some(*id),
         _ => None,
@@ -235,15 +235,16 @@ impl Rewrite<'_> {
                 self.graph.nodes.push(node);
             }
             Plan::Computes(kept, rows) => {
+                let Rows { op, operands } = *rows;
                 let places = |(id, along): (&Option<ValueId>, &Option<Along>)| {
                     id.map(|id| along.map_or(id, |along| self.sliced(id, Kept { along, ..kept })))
                 };
-                let inputs = node.inputs.iter().zip(&rows.operands).map(places).collect();
+                let inputs = node.inputs.iter().zip(&operands).map(places).collect();
                 let output = node.outputs[0];
                 let shape = kept.along.taken_of(&self.graph.descriptor(output).shape, kept.count);
                 let made = self.add_value(output, shape);
                 self.kept.insert((output, kept.key()), made);
-                self.graph.nodes.push(Node { op: rows.op, inputs, outputs: vec![made], ..node });
+                self.graph.nodes.push(Node { op, inputs, outputs: vec![made], ..node });
             }
         }
     }

@@ -277,7 +277,7 @@ fn random_operator(
             shape[at] *= joined;
             line(format!("reshape %{value} newShape={shape:?}"))
         }
-        8 if rank < 4 && shape[axis] % 2 == 0 => {
+        8 if rank < 4 && shape[axis].is_multiple_of(2) => {
             // One is split.
             shape[axis] /= 2;
             shape.insert(axis + below(2), 2);
@@ -311,13 +311,13 @@ fn random_graph(seed: u64) -> String {
     let (mut next, mut value, mut outputs) = (1, 0, String::new());
     for step in 0..3 + random.next() % 5 {
         value = random_operator(&mut random, value, &mut next, &mut shape, &mut text);
-        if random.next() % 12 == 0 {
+        if random.next().is_multiple_of(12) {
             outputs += &format!("output early{step} = %{value}\n");
         }
     }
     let axis = (0..shape.len()).max_by_key(|&axis| shape[axis]).expect("a dimension");
-    if random.next() % 3 == 0 {
-        let indices = if random.next() % 2 == 0 { "[]" } else { "[1]" };
+    if random.next().is_multiple_of(3) {
+        let indices = if random.next().is_multiple_of(2) { "[]" } else { "[1]" };
         text += &format!("%{next} = input i int32 {indices}\n%{} = gather %{value} %{next} axis={axis}\n", next + 1);
         next += 1;
     } else {
