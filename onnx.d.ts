@@ -120,6 +120,11 @@ export interface OnnxLoadOptions {
   /** Names of the values to compute, any of the main graph; the outputs of the model when it is left out. */
   outputs?: string[];
   /**
+   * Computes only the last so many places of outputs along their second to last dimension, by name, or all where there are
+   * fewer: `{ logits: 1 }` gives the logits of the next token, and those of the rest of a prompt are not computed.
+   */
+  keepLast?: Record<string, number> | undefined;
+  /**
    * Values of inputs that are the same in every run, by name: they are no inputs of the loaded model any more. Needed where
    * a value decides about shapes or branches, which must be known when the model is compiled.
    */

@@ -89,12 +89,19 @@ export interface ExternalFile {
   source: string | Uint8Array;
 }
 
+/** Numbers of places by the names of outputs. */
+export interface KeptCounts {
+  names: string[];
+  counts: number[];
+}
+
 /** What is fixed for all runs of a session. */
 export interface SessionOptions {
   dimensions: FreeDimensions;
   looseDimensions: boolean;
   /** Those of the model when left out. */
   outputs?: string[];
+  keepLast: KeptCounts;
   constants: { name: string; shape?: number[]; bytes: Uint8Array }[];
 }
 

@@ -17,7 +17,7 @@ test('a description lists the graph as given, as compiled for the CPU, and its s
   assert.deepEqual([devices, adapter], [['cpu'], null]);
   assert.ok(['portable', 'avx2', 'avx512', 'neon'].includes(isa));
   assert.deepEqual(passes, [
-    'growing', 'fold', 'simplify', 'patterns', 'affine', 'layout', 'quantized', 'weights', 'epilogues', 'chains', 'views', 'winograd',
+    'growing', 'fold', 'simplify', 'patterns', 'rows', 'affine', 'layout', 'quantized', 'weights', 'epilogues', 'chains', 'views', 'winograd',
   ]);
   assert.ok(memory.packedBytes > 0 && memory.arenaBytes > 0 && memory.constantBytes > 0);
 

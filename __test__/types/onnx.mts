@@ -24,6 +24,7 @@ const context = await ml.createContext();
 const model: OnnxModel = await loadModel('model.onnx', {
   context,
   freeDimensions: { batch: 1 },
+  keepLast: { logits: 1 },
   outputs: ['logits'],
   signal,
 });

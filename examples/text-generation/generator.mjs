@@ -1,11 +1,27 @@
 // Tokens, one at a time, from a model and its cache.
 import { loadModel } from 'webnn-node/onnx';
+import { DecoderError, KEEP_LAST } from 'webnn-node-cli/lib/decoder.mjs';
 import { FixedCache } from './fixed-cache.mjs';
 import { GrowingCache } from './growing-cache.mjs';
 
 /** A text that the model cannot read. */
 export class PromptError extends Error {
   name = 'PromptError';
+}
+
+/**
+ * Loads a model that computes only the logits that are looked at.
+ * @param {string | URL} file
+ * @param {import('webnn-node/onnx').OnnxLoadOptions} options
+ */
+async function loadWithLogits(file, options) {
+  try {
+    return await loadModel(file, { keepLast: KEEP_LAST, ...options });
+  } catch (cause) {
+    const { code, message } = /** @type {NodeJS.ErrnoException} */ (cause);
+    if (code !== 'ERR_WEBNN_UNKNOWN_OUTPUT') throw cause;
+    throw new DecoderError(`this model cannot generate text: ${message}`, { cause });
+  }
 }
 
 /**
@@ -48,7 +64,7 @@ export class Generator {
    * @returns {Promise<Generator>}
    */
   static async load(file, { maxLength = Infinity, ...options } = {}) {
-    const model = await loadModel(file, options);
+    const model = await loadWithLogits(file, options);
     return new Generator(model, await cacheOf(model, maxLength));
   }
 

@@ -11,7 +11,7 @@ const { interfaceType, isObject, record } = require('../webidl.js');
 const { nativeBytes, requireNumbers, requireType, toFeed, toFeedOfData } = require('./data.js');
 const { codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
-const { attachedBytes, externalFiles, freeDimensions, outputNames, toModelSource, toOptions } = require('./source.js');
+const { attachedBytes, externalFiles, freeDimensions, keptCounts, outputNames, toModelSource, toOptions } = require('./source.js');
 
 const { Promise } = globalThis;
 
@@ -20,7 +20,7 @@ const CONSTRUCT = Symbol('construct');
 /** What `createContext` is asked for by the option `device`. */
 const DEVICES = { auto: {}, cpu: { accelerated: false }, gpu: { accelerated: true } };
 
-const LOAD_OPTIONS = ['context', 'device', 'numThreads', 'freeDimensions', 'looseDimensions', 'outputs', 'constants', 'externalData', 'signal'];
+const LOAD_OPTIONS = ['context', 'device', 'numThreads', 'freeDimensions', 'looseDimensions', 'outputs', 'keepLast', 'constants', 'externalData', 'signal'];
 
 const requireBuilder = interfaceType('MLGraphBuilder', builderSlots);
 const requireContext = interfaceType('MLContext', contextSlots);
@@ -47,6 +47,7 @@ const toFetches = record((value, what, name) => {
  * @property {import('../internal.js').FreeDimensions} dimensions
  * @property {boolean} looseDimensions
  * @property {string[] | undefined} outputs
+ * @property {import('../internal.js').KeptCounts} keepLast
  * @property {Map<string, Constant>} constants by the names of inputs
  * @property {import('../internal.js').ExternalFile[]} externalFiles
  */
@@ -278,6 +279,7 @@ function toLoadOptions(options) {
     dimensions: freeDimensions(wanted.freeDimensions, 'loadModel'),
     looseDimensions,
     outputs: outputNames(wanted.outputs, 'loadModel'),
+    keepLast: keptCounts(wanted.keepLast, 'loadModel'),
     constants: constants === undefined ? new Map() : toConstants(constants),
     externalFiles: externalFiles(wanted.externalData, 'loadModel'),
   };
@@ -377,12 +379,12 @@ async function load(source, options) {
     options.signal?.throwIfAborted();
     const { handle, description } = opened.value;
     const context = created.value;
-    const { dimensions, looseDimensions, outputs } = options;
+    const { dimensions, looseDimensions, outputs, keepLast } = options;
     const constants = constantsFor(options.constants, description.inputs);
     const state = requireContext(context, 'loadModel: context');
     const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature) => new Session(state, native, signature);
     requireNotLost(state, 'loadModel');
-    const session = await state.openSession(handle, { dimensions, looseDimensions, outputs, constants }, toSession);
+    const session = await state.openSession(handle, { dimensions, looseDimensions, outputs, keepLast, constants }, toSession);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, metadata: description.metadata });
   } catch (error) {
     if (ownsContext && created.status === 'fulfilled') {

@@ -131,26 +131,49 @@ function toOptions(options, names, operation) {
 }
 
 /**
+ * @param {unknown} values
+ * @param {string} option
+ * @param {string} operation
+ * @returns {{names: string[], numbers: number[]}} for the native side, which knows what numbers there are
+ * @throws {TypeError} for what is no number
+ */
+function numbersByName(values, option, operation) {
+  if (values === undefined) {
+    return { names: [], numbers: [] };
+  }
+  if (!isObject(values)) {
+    throw new TypeError(`${operation}: ${option} is no object`);
+  }
+  const entries = Object.entries(values);
+  const numbers = entries.map(([name, number]) => {
+    if (typeof number !== 'number') {
+      throw new TypeError(`${operation}: ${option}.${quote(name)} is of type ${typeof number}, expected a number`);
+    }
+    return number;
+  });
+  return { names: entries.map(([name]) => name), numbers };
+}
+
+/**
  * @param {unknown} dimensions
  * @param {string} operation
- * @returns {import('../internal.js').FreeDimensions} for the native side, which knows what sizes there are
+ * @returns {import('../internal.js').FreeDimensions}
  * @throws {TypeError} for a size that is no number
  */
 function freeDimensions(dimensions, operation) {
-  if (dimensions === undefined) {
-    return { names: [], sizes: [] };
-  }
-  if (!isObject(dimensions)) {
-    throw new TypeError(`${operation}: freeDimensions is no object`);
-  }
-  const entries = Object.entries(dimensions);
-  const sizes = entries.map(([name, size]) => {
-    if (typeof size !== 'number') {
-      throw new TypeError(`${operation}: freeDimensions.${quote(name)} is of type ${typeof size}, expected a number`);
-    }
-    return size;
-  });
-  return { names: entries.map(([name]) => name), sizes };
+  const { names, numbers } = numbersByName(dimensions, 'freeDimensions', operation);
+  return { names, sizes: numbers };
+}
+
+/**
+ * @param {unknown} counts
+ * @param {string} operation
+ * @returns {import('../internal.js').KeptCounts}
+ * @throws {TypeError} for a count that is no number
+ */
+function keptCounts(counts, operation) {
+  const { names, numbers } = numbersByName(counts, 'keepLast', operation);
+  return { names, counts: numbers };
 }
 
 /**
@@ -191,4 +214,4 @@ function externalFiles(files, operation) {
   }));
 }
 
-module.exports = { attachedBytes, externalFiles, freeDimensions, outputNames, toModelSource, toOptions, toSource };
+module.exports = { attachedBytes, externalFiles, freeDimensions, keptCounts, outputNames, toModelSource, toOptions, toSource };

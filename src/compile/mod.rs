@@ -12,6 +12,7 @@ pub mod memory;
 pub mod patterns;
 pub mod prologue;
 pub mod quantized;
+mod rows;
 pub mod simplify;
 mod target;
 pub mod transposed;
@@ -66,6 +67,11 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
             fuse(graph);
             check(graph);
         }
+        tidy(graph, target, passes, evaluate)?;
+    }
+    if passes.rows {
+        rows::keep_rows(graph, target);
+        check(graph);
         tidy(graph, target, passes, evaluate)?;
     }
     // The filters that it writes out are to be computed now, not at each dispatch.

@@ -86,6 +86,8 @@ passes! {
     simplify,
     /// Makes what is written out in many operators one.
     patterns,
+    /// Computes only the rows that slices and gathers keep.
+    rows,
     /// Makes what scales, shifts and pads convolutions part of them.
     affine,
     /// Lets networks of convolutions compute with channels last.

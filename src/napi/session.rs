@@ -229,6 +229,31 @@ pub struct ConstantOptions {
     pub bytes: Uint8Array,
 }
 
+/// Numbers of places by the names of outputs.
+#[napi(object, object_to_js = false)]
+pub struct KeptCounts {
+    /// The names.
+    pub names: Vec<String>,
+    /// How many places of each.
+    pub counts: Vec<f64>,
+}
+
+impl KeptCounts {
+    /// # Errors
+    /// A TypeError for what is no number of places. More than a dimension can have are all.
+    fn checked(self) -> Result<BTreeMap<String, u32>> {
+        let entry = |(name, count): (String, f64)| match count.fract() == 0.0 && count >= 1.0 {
+            true => Ok((name, count as u32)),
+            false => {
+                let name = shortened(&name);
+                let message = format!("loadModel: keepLast.{name} is {count}, expected an integer of at least 1");
+                Err(thrown(Error::coded(Code::Shape, message)))
+            }
+        };
+        self.names.into_iter().zip(self.counts).map(entry).collect()
+    }
+}
+
 /// What is fixed for all runs of a session.
 #[napi(object, object_to_js = false)]
 pub struct OpenOptions {
@@ -240,6 +265,8 @@ pub struct OpenOptions {
     pub outputs: Option<Vec<String>>,
     /// Inputs that are the same in every run.
     pub constants: Vec<ConstantOptions>,
+    /// For outputs how many of the last places along the second to last dimension are computed.
+    pub keep_last: KeptCounts,
 }
 
 /// The sizes of a shape; `what` is how messages call it.
@@ -270,8 +297,9 @@ pub fn open_session(
         let bytes = Buffer::copy_of(&bytes).map_err(coded)?;
         constants.push(Constant::new(&model, &free_dimensions, name, shape, bytes).map_err(coded)?);
     }
-    let OpenOptions { loose_dimensions, outputs, .. } = options;
-    let options = SessionOptions { free_dimensions, loose_dimensions, outputs, constants };
+    let OpenOptions { loose_dimensions, outputs, keep_last, .. } = options;
+    let keep_last = keep_last.checked()?;
+    let options = SessionOptions { free_dimensions, loose_dimensions, outputs, constants, keep_last };
     let slot = Arc::new(Slot::<Arc<Session>>::default());
     let (made, owner) = (slot.clone(), Arc::clone(context));
     let collect: Collect = Box::new(move |env| {

@@ -12,6 +12,7 @@ pub mod error;
 pub mod file;
 mod foreign;
 pub mod import;
+mod keep_last;
 pub mod model;
 pub mod ops;
 pub mod probe;

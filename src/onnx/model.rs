@@ -9,6 +9,7 @@ use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 /// The operator sets of `ai.onnx` that are imported.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
@@ -93,8 +94,13 @@ impl ValueInfo {
     pub fn or_shape(self, shape: Vec<Dimension>) -> ValueInfo {
         match self.shape {
             Some(_) => self,
-            None => ValueInfo { shape: Some(named(&self.name, &shape)), declared_shape: Some(shape), ..self },
+            None => self.with_shape(shape),
         }
+    }
+
+    /// The same with these dimensions.
+    pub fn with_shape(self, shape: Vec<Dimension>) -> ValueInfo {
+        ValueInfo { shape: Some(named(&self.name, &shape)), declared_shape: Some(shape), ..self }
     }
 }
 
@@ -132,7 +138,7 @@ pub struct Function {
 pub type FunctionId = (String, String, String);
 
 /// A model whose structure is sound.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Model {
     /// What the file says about itself.
     pub metadata: Metadata,
@@ -141,7 +147,7 @@ pub struct Model {
     /// Functions of the model.
     pub functions: HashMap<FunctionId, Function>,
     /// Where the weights are.
-    pub files: Files,
+    pub files: Arc<Files>,
 }
 
 fn decode<T: Message + Default>(bytes: &Bytes, what: &str) -> Result<T> {
@@ -296,7 +302,11 @@ impl Graph {
     }
 }
 
-fn produced(nodes: &[Bytes]) -> Result<HashSet<String>> {
+/// The names of what nodes compute.
+///
+/// # Errors
+/// If one is damaged.
+pub(super) fn produced(nodes: &[Bytes]) -> Result<HashSet<String>> {
     let mut made = HashSet::new();
     for node in nodes {
         made.extend(decode_node(node)?.output.into_iter().filter(|name| !name.is_empty()));
@@ -510,6 +520,6 @@ impl Model {
         };
         // What is left of the pages are weights that nobody has asked for yet.
         files.release();
-        Ok(Model { metadata, graph, functions, files })
+        Ok(Model { metadata, graph, functions, files: Arc::new(files) })
     }
 }

@@ -112,6 +112,12 @@ impl TestGraph {
         self
     }
 
+    /// A float32 output; dimensions that are no number are names.
+    pub fn shaped_output(mut self, name: &str, dims: &[&str]) -> TestGraph {
+        self.graph.output.push(value_info(name, ElementType::Float, dims));
+        self
+    }
+
     /// A node; see [`node`].
     pub fn node(mut self, operator: &str, inputs: &str, outputs: &str, attributes: Vec<(&str, Attr)>) -> TestGraph {
         self.graph.node.push(node(operator, inputs, outputs, attributes));

@@ -2,7 +2,8 @@
 
 use super::attributes::Attributes;
 use super::gather::check_axis;
-use super::reduce::reduced_shape;
+use super::reduce::{before_reduction, reduced_shape};
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required, row};
@@ -75,6 +76,12 @@ impl Operator for ArgMinMax {
         }
         let shape = reduced_shape(&input.shape, Some(&[attributes.axis]), attributes.keep_dimensions)?;
         Ok(vec![Descriptor::new(dtype, shape)])
+    }
+
+    fn rows(&self, inputs: &Inputs, _output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        let ArgAttributes { axis, keep_dimensions, .. } = self.attributes;
+        let first = before_reduction(required(inputs, 0), Some(&[axis]), keep_dimensions, along)?;
+        Some(Rows::of_first(self.clone(), first, inputs))
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

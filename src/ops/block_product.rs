@@ -1,6 +1,7 @@
 //! A product with a matrix of integers of 4 or 8 bits that have a scale, and a zero point, for each block of them.
 
 use super::attributes::Attributes;
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, given, required};
@@ -98,6 +99,10 @@ impl Operator for BlockProduct {
             shape_of("bias", bias, vec![columns])?;
         }
         Ok(vec![Descriptor::new(a.dtype, shape)])
+    }
+
+    fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        (along.axis + 1 < output.rank()).then(|| Rows::of_first(self.clone(), along, inputs))
     }
 
     fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {

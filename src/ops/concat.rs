@@ -1,10 +1,12 @@
 //! `concat()`: tensors one after the other along an axis.
 
 use super::attributes::Attributes;
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
 use super::{ApiOperator, Inputs, MAX_TENSOR_COUNT, Operator, Tensors, place_of, required};
+use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::{Descriptor, elements, is_dimension};
 
@@ -101,6 +103,11 @@ impl Operator for Concat {
             self.append(&mut output, required(inputs, index))?;
         }
         Ok(vec![output])
+    }
+
+    fn rows(&self, inputs: &Inputs, _output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        let rows = Rows { op: self.clone(), operands: vec![Some(along); inputs.len()] };
+        (along.axis != self.axis as usize).then_some(rows)
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

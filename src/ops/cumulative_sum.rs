@@ -2,9 +2,11 @@
 
 use super::attributes::Attributes;
 use super::gather::check_axis;
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
 use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required};
+use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -50,6 +52,10 @@ impl Operator for CumulativeSum {
         let input = required(inputs, 0);
         check_axis(self.axis, input)?;
         Ok(vec![input.clone()])
+    }
+
+    fn rows(&self, inputs: &Inputs, _output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        (along.axis != self.axis as usize).then(|| Rows::of_first(self.clone(), along, inputs))
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

@@ -3,9 +3,11 @@
 //! broadcasting.
 
 use super::attributes::Attributes;
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
 use super::{ApiOperator, Inputs, Operator, Tensors, cast_to, required, row};
+use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
 use crate::shape::{Descriptor, broadcast};
@@ -180,6 +182,10 @@ impl Operator for Elementwise {
     fn transposed(&self, axes: &[usize]) -> Option<Self> {
         let _ = axes;
         Some(*self)
+    }
+
+    fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        Some(Rows::of_broadcast(*self, along, inputs, output))
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {

@@ -3,6 +3,7 @@
 //! An index that is negative counts from the end; what is then still out of range is clamped into it.
 
 use super::attributes::Attributes;
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{ApiOperator, Inputs, Operator, Tensors, required};
@@ -116,6 +117,16 @@ impl Operator for Gather {
         let axis = check_axis(self.axis, input)?;
         let shape = [&input.shape[..axis], &indices.shape, &input.shape[axis + 1..]].concat();
         Ok(vec![Descriptor::new(input.dtype, shape)])
+    }
+
+    fn rows(&self, inputs: &Inputs, _output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        let (axis, rank) = (self.axis as usize, required(inputs, 1).rank());
+        let operands = match along.axis {
+            before if before < axis => vec![Some(along), None],
+            within if within < axis + rank => vec![None, Some(along.at(within - axis))],
+            behind => vec![Some(along.at(behind + 1 - rank)), None],
+        };
+        Some(Rows { op: self.clone(), operands })
     }
 
     fn bytes_read(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {

@@ -1,6 +1,7 @@
 //! Matrix products: sections "matmul" and "gemm" of the draft.
 
 use super::attributes::Attributes;
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{ApiOperator, Inputs, Operator, Tensors, cast_to, given, required, row};
@@ -51,6 +52,16 @@ impl Operator for Matmul {
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let (a, b) = (required(inputs, 0), required(inputs, 1));
         Ok(vec![Descriptor::new(a.dtype, matmul_shape(&a.shape, &b.shape)?)])
+    }
+
+    /// Columns of the result would be columns of `b`, which are weights as a rule.
+    fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        let from_last = output.rank() - along.axis;
+        let mut rows = Rows::of_broadcast(Matmul, along, inputs, output);
+        if from_last == 2 {
+            rows.operands = vec![Some(along.at(required(inputs, 0).rank() - 2)), None];
+        }
+        (from_last > 1).then_some(rows)
     }
 
     fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
@@ -152,6 +163,13 @@ impl Operator for Gemm {
             return Err(Problem::Incompatible { what, a: c.shape.clone(), b: shape });
         }
         Ok(vec![Descriptor::new(required(inputs, 0).dtype, shape)])
+    }
+
+    fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        let c = given(inputs, 2).and_then(|c| along.broadcast(&c.shape, &output.shape));
+        let a = along.at(if self.attributes.a_transpose { 1 } else { 0 });
+        let operands = [Some(a), None, c].into_iter().take(inputs.len()).collect();
+        (along.axis == 0).then(|| Rows { op: self.clone(), operands })
     }
 
     fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {

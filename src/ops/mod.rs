@@ -29,6 +29,7 @@ pub mod resample2d;
 pub mod reshape;
 pub mod reverse;
 pub mod rms_normalization;
+pub mod rows;
 pub mod rule;
 pub mod scatter;
 pub mod slice;

@@ -3,6 +3,7 @@
 use super::attributes::Attributes;
 use super::gather::check_axis;
 use super::reduce::reduced_axes;
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::spatial::InputLayout;
 use super::tensor::Tensor;
@@ -125,6 +126,10 @@ impl Operator for BatchNormalization {
         Ok(vec![input.clone()])
     }
 
+    fn rows(&self, inputs: &Inputs, _output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        (along.axis != self.axis as usize).then(|| Rows::of_first(self.clone(), along, inputs))
+    }
+
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let [input, mean, variance] = [0, 1, 2].map(|index| required(inputs, index).floats());
         let (scale, bias) = (given(inputs, 3), given(inputs, 4));
@@ -170,6 +175,11 @@ impl Operator for InstanceNormalization {
         let input = required(inputs, 0);
         check_shapes(&["scale", "bias"], inputs, 1, &[input.shape[self.channel_axis()]])?;
         Ok(vec![input.clone()])
+    }
+
+    fn rows(&self, inputs: &Inputs, _output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        let together = self.reduced()[along.axis] || along.axis == self.channel_axis();
+        (!together).then(|| Rows::of_first(self.clone(), along, inputs))
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
@@ -230,6 +240,11 @@ impl Operator for LayerNormalization {
         let sizes: Vec<Dim> = axes.iter().map(|&axis| input.shape[axis as usize]).collect();
         check_shapes(&["scale", "bias"], inputs, 1, &sizes)?;
         Ok(vec![input.clone()])
+    }
+
+    fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        let together = self.axes(output.rank()).contains(&(along.axis as u32));
+        (!together).then(|| Rows::of_first(self.clone(), along, inputs))
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

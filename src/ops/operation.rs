@@ -2,6 +2,7 @@
 
 use super::attributes::Attributes;
 use super::operator::{ApiOperator, Inputs, Operator, Tensors};
+use super::rows::{Along, Rows};
 use super::rule::OpRule;
 use super::tensor::Tensor;
 use super::*;
@@ -36,6 +37,11 @@ macro_rules! operators {
             }
             fn transposed(&self, axes: &[usize]) -> Option<Self> {
                 match self { $($Enum::$Variant(op) => Operator::transposed(op, axes).map($Enum::$Variant),)* }
+            }
+            fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, count: Dim) -> Option<Rows<Self>> {
+                match self {
+                    $($Enum::$Variant(op) => Some(Operator::rows(op, inputs, output, along, count)?.map($Enum::$Variant)),)*
+                }
             }
             fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
                 match self { $($Enum::$Variant(op) => Operator::visit_dims(op, visit),)* }

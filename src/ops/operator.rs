@@ -1,6 +1,7 @@
 //! What operators have in common.
 
 use super::attributes::Attributes;
+use super::rows::{Along, Rows};
 use super::rule::OpRule;
 use super::tensor::Tensor;
 use crate::dimension::Dim;
@@ -66,6 +67,12 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     /// This operator between tensors of which dimension `i` is dimension `axes[i]` of those that it reads and writes now;
     /// `None` if it cannot do that.
     fn transposed(&self, _axes: &[usize]) -> Option<Self> {
+        None
+    }
+
+    /// This operator for `count` places of each group `along` a dimension of its only output, whichever they are; `None` if
+    /// places along that dimension need more of the operands than the same places, or everything.
+    fn rows(&self, _inputs: &Inputs, _output: &Descriptor, _along: Along, _count: Dim) -> Option<Rows<Self>> {
         None
     }
 

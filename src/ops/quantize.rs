@@ -2,9 +2,11 @@
 
 use super::attributes::Attributes;
 use super::elementwise::Elementwise;
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{ApiOperator, Inputs, Operator, Tensors, required};
+use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::{Descriptor, broadcasts_blockwise};
 
@@ -76,6 +78,13 @@ impl Operator for Quantize {
             Quantize::DequantizeLinear => scale.dtype,
         };
         Ok(vec![Descriptor::new(dtype, input.shape.clone())])
+    }
+
+    fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        let rows = Rows::of_broadcast(*self, along, inputs, output);
+        // Blocks of several places are not taken apart.
+        let scales = required(inputs, 1).shape[along.axis];
+        (rows.operands[1].is_some() || (scales.is_number() && scales == 1)).then_some(rows)
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

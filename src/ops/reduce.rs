@@ -1,6 +1,7 @@
 //! Reductions: section "Reduction operations" of the draft.
 
 use super::attributes::Attributes;
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
 use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required, row};
@@ -63,6 +64,13 @@ pub fn reduced_shape(input: &[Dim], axes: Option<&[u32]>, keep_dimensions: bool)
     Ok(sizes
         .filter_map(|(&size, reduced)| if !reduced { Some(size) } else { keep_dimensions.then_some(Dim::number(1)) })
         .collect())
+}
+
+/// The places of the input of a reduction that become these places of its output; `None` for a dimension that was reduced.
+pub fn before_reduction(input: &Descriptor, axes: Option<&[u32]>, keeps: bool, along: Along) -> Option<Along> {
+    let reduced = reduced_axes(input.rank(), axes).ok()?;
+    let axis = (0..input.rank()).filter(|&axis| keeps || !reduced[axis]).nth(along.axis)?;
+    (!reduced[axis]).then(|| along.at(axis))
 }
 
 /// For each dimension whether it is among `axes` (`None`: all are).
@@ -147,6 +155,12 @@ impl Operator for Reduce {
         let input = required(inputs, 0);
         let shape = reduced_shape(&input.shape, self.attributes.axes.as_deref(), self.attributes.keep_dimensions)?;
         Ok(vec![Descriptor::new(input.dtype, shape)])
+    }
+
+    fn rows(&self, inputs: &Inputs, _output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        let ReduceAttributes { axes, keep_dimensions } = &self.attributes;
+        let first = before_reduction(required(inputs, 0), axes.as_deref(), *keep_dimensions, along)?;
+        Some(Rows::of_first(self.clone(), first, inputs))
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

@@ -1,6 +1,7 @@
 //! `reshape()` and `expand()`: a tensor with other dimensions.
 
 use super::attributes::Attributes;
+use super::rows::{Along, Rows, before_reshape};
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
@@ -82,6 +83,12 @@ impl Operator for Reshape {
         Ok(vec![output])
     }
 
+    fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, count: Dim) -> Option<Rows<Self>> {
+        let first = before_reshape(&required(inputs, 0).shape, &output.shape, along)?;
+        let new_shape = along.taken_of(&self.new_shape, count);
+        Some(Rows::of_first(Reshape { new_shape }, first, inputs))
+    }
+
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         vec![required(inputs, 0).reshape(&outputs[0].sizes())]
     }
@@ -119,6 +126,11 @@ impl Operator for Expand {
             return Err(Problem::Incompatible { what, a: input.shape.clone(), b: self.new_shape.clone() });
         }
         Ok(vec![Descriptor::new(input.dtype, self.new_shape.clone())])
+    }
+
+    fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, count: Dim) -> Option<Rows<Self>> {
+        let new_shape = along.taken_of(&self.new_shape, count);
+        Some(Rows::of_broadcast(Expand { new_shape }, along, inputs, output))
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

@@ -1,9 +1,11 @@
 //! Root-mean-square normalisation that the compiler made one operator: `x / sqrt(mean(x^2) + epsilon) * scale`.
 
 use super::attributes::Attributes;
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::Tensor;
 use super::{Inputs, Operator, Tensors, given, required};
+use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -48,6 +50,11 @@ impl Operator for RmsNormalization {
                 Err(Problem::Shape { operand: "scale", got: scale.shape.clone(), expected: expected.to_vec() })
             }
         }
+    }
+
+    fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        let kept = output.rank() - self.dimensions as usize;
+        (along.axis < kept).then(|| Rows::of_first(self.clone(), along, inputs))
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

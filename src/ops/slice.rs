@@ -1,6 +1,7 @@
 //! `slice()`: a window of a tensor, every element of it or each n-th.
 
 use super::attributes::Attributes;
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
@@ -22,7 +23,8 @@ crate::attributes! {
 }
 
 impl Slice {
-    fn stride(&self, axis: usize) -> u32 {
+    /// The distance between the elements that are taken along the dimension `axis`.
+    pub fn stride(&self, axis: usize) -> u32 {
         self.strides.as_ref().map_or(1, |strides| strides[axis])
     }
 
@@ -102,6 +104,12 @@ impl Operator for Slice {
         }
         let dimensions = input.shape.iter().enumerate().map(|(axis, &size)| self.infer_dimension(axis, size));
         Ok(vec![Descriptor::new(input.dtype, dimensions.collect::<Result<Vec<_>, _>>()?)])
+    }
+
+    fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, count: Dim) -> Option<Rows<Self>> {
+        let whole = required(inputs, 0).shape[along.axis].key() == output.shape[along.axis].key();
+        let sizes = along.taken_of(&self.sizes, count);
+        whole.then(|| Rows::of_first(Slice { sizes, ..self.clone() }, along, inputs))
     }
 
     /// As many elements as are taken.

@@ -1,6 +1,7 @@
 //! `transpose()`: the dimensions of a tensor in another order.
 
 use super::attributes::Attributes;
+use super::rows::{Along, Rows};
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
@@ -82,6 +83,11 @@ impl Operator for Transpose {
         }
         let shape: Vec<Dim> = self.axes(rank).into_iter().map(|axis| input.shape[axis]).collect();
         Ok(vec![Descriptor::new(input.dtype, shape)])
+    }
+
+    fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
+        let axis = self.axes(output.rank())[along.axis];
+        Some(Rows::of_first(self.clone(), along.at(axis), inputs))
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {

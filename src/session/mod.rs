@@ -12,6 +12,8 @@ mod cache_tests;
 mod control;
 #[cfg(test)]
 mod cut_tests;
+#[cfg(test)]
+mod keep_last_tests;
 mod known;
 mod program;
 pub mod signature;
@@ -36,6 +38,7 @@ use crate::onnx::cuts::cuts;
 use crate::onnx::describe::output_shapes;
 use crate::onnx::error::quoted;
 use crate::onnx::import::check;
+use crate::onnx::model::ValueInfo;
 use crate::onnx::sizes::Sizes;
 use crate::onnx::{Model, Request};
 use crate::runtime::{CompiledGraph, Context, Done, Later, Recent, Site, Slot, Templates};
@@ -61,6 +64,8 @@ pub struct SessionOptions {
     pub outputs: Option<Vec<String>>,
     /// Inputs that have the same value in every run.
     pub constants: Vec<Constant>,
+    /// For outputs by name how many of the last places along the second to last dimension are computed; all of others.
+    pub keep_last: BTreeMap<String, u32>,
 }
 
 /// The value of an input that is the same in every run.
@@ -192,7 +197,7 @@ impl Session {
     ///
     /// # Errors
     /// An OnnxError for a model that no sizes make possible, a TypeError for options that do not fit it.
-    pub fn open(model: Arc<Model>, context: Arc<Context>, options: SessionOptions) -> Result<Session> {
+    pub fn open(mut model: Arc<Model>, context: Arc<Context>, mut options: SessionOptions) -> Result<Session> {
         let mut signature = Signature::new(&model, &options)?;
         let mut trial = Builder::new();
         let request = Request {
@@ -210,6 +215,13 @@ impl Session {
         {
             let outputs = std::mem::take(&mut signature.outputs).into_iter().zip(shapes);
             signature.outputs = outputs.map(|(output, shape)| output.or_shape(shape)).collect();
+        }
+        if !options.keep_last.is_empty() {
+            signature.keep_last(&options.keep_last)?;
+            let (slicing, names) = model.keeping_last(&options.keep_last).map_err(|error| error.into_error())?;
+            let name = |output: &ValueInfo| names.get(&output.name).unwrap_or(&output.name).clone();
+            options.outputs = Some(signature.outputs.iter().map(name).collect());
+            model = Arc::new(slicing);
         }
         let (templates, kept, program, is_released, bytes) = Default::default();
         let pool = Pool::new(signature.inputs.len() + signature.outputs.len());

@@ -645,7 +645,8 @@ impl Session {
         if let Some(known) = &*program {
             return Ok(known.clone());
         }
-        let wanted = self.signature.outputs.iter().map(|output| output.name.clone()).collect();
+        let outputs = || self.signature.outputs.iter().map(|output| output.name.clone()).collect();
+        let wanted = self.options.outputs.clone().unwrap_or_else(outputs);
         let made = Arc::new(Program::of_model(model, wanted)?);
         *program = Some(made.clone());
         Ok(made)

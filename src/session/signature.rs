@@ -5,7 +5,7 @@ use super::value::{Offer, Target};
 use crate::dtype::DataType;
 use crate::error::{Code, Error, Result};
 use crate::onnx::error::{listed, quoted};
-use crate::onnx::model::{Model, ValueInfo};
+use crate::onnx::model::{Dimension, Model, ValueInfo};
 use crate::onnx::sizes::{MAX_SIZE, Sizes, check_names};
 use crate::onnx::tensor::ElementType;
 use crate::shape::Descriptor;
@@ -65,6 +65,33 @@ impl Signature {
         let sizes = Sizes::new(options.free_dimensions.clone()).loose(options.loose_dimensions);
         let fixed = inputs.iter().map(|input| sizes.shape(input).ok()).collect::<Option<Vec<_>>>();
         Ok(Signature { inputs, outputs, sizes, fixed: fixed.map(Shapes::from) })
+    }
+
+    /// Leaves outputs by name only the last so many places along their second to last dimension.
+    ///
+    /// # Errors
+    /// A TypeError for a name of no output, and for an output with fewer than two dimensions.
+    pub fn keep_last(&mut self, counts: &BTreeMap<String, u32>) -> Result<()> {
+        for (name, &count) in counts {
+            let Some(output) = self.outputs.iter_mut().find(|output| output.name == *name) else {
+                let known = listed(self.outputs.iter().map(|output| output.name.as_str()));
+                let message =
+                    format!("loadModel: keepLast names {}, which is no output: there is {known}", quoted(name));
+                return Err(Error::coded(Code::UnknownOutput, message));
+            };
+            let Some(mut shape) = output.declared_shape.clone() else { continue };
+            let rank = shape.len();
+            let Some(axis) = rank.checked_sub(2) else {
+                let message = format!("keepLast names {}, which has rank {rank}, expected at least 2", quoted(name));
+                return Err(at("loadModel", message));
+            };
+            shape[axis] = match shape[axis] {
+                Dimension::Fixed(size) => Dimension::Fixed(size.min(count)),
+                Dimension::Free(_) => Dimension::Free(String::new()),
+            };
+            *output = output.clone().with_shape(shape);
+        }
+        Ok(())
     }
 
     /// The shapes of the inputs, where all are known.

@@ -222,8 +222,13 @@ impl Session {
             outputs: options.outputs.clone(),
             may_cut: true,
         };
-        let Imported { inputs, outputs, rest } =
+        let Imported { inputs, mut outputs, rest } =
             import(model, &mut builder, &request).map_err(|error| error.into_error())?;
+        if rest.is_none() {
+            // What is computed of an output may be a slice, which has another name in the model.
+            let names = self.signature.outputs.iter().map(|output| &output.name);
+            outputs.iter_mut().zip(names).for_each(|(output, name)| output.name.clone_from(name));
+        }
         Ok(Recorded { builder, inputs, outputs, rest })
     }
 }

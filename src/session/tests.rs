@@ -42,12 +42,12 @@ pub(super) fn session(graph: TestGraph, options: SessionOptions) -> Arc<Session>
     Arc::new(Session::open(model(graph), context(), options).unwrap())
 }
 
-fn data(numbers: &[f32], shape: Option<&[u32]>) -> (Vec<u8>, Option<Vec<u32>>) {
+pub(super) fn data(numbers: &[f32], shape: Option<&[u32]>) -> (Vec<u8>, Option<Vec<u32>>) {
     (bytes_of(numbers).to_vec(), shape.map(<[u32]>::to_vec))
 }
 
 /// The outputs of a run with data for all inputs, where all outputs are read.
-fn run(session: &Arc<Session>, feeds: &[(Vec<u8>, Option<Vec<u32>>)]) -> Result<Vec<(Vec<u32>, Vec<f32>)>> {
+pub(super) fn run(session: &Arc<Session>, feeds: &[(Vec<u8>, Option<Vec<u32>>)]) -> Result<Vec<(Vec<u32>, Vec<f32>)>> {
     let offers: Vec<Offer> =
         feeds.iter().map(|(bytes, shape)| Offer::Data { bytes: bytes.len(), shape: shape.clone() }).collect();
     let shapes = session.signature().shapes_of_feeds(&offers)?;

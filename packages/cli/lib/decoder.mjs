@@ -30,6 +30,9 @@ const CACHE_INPUT = /^past_key_values\.(\d+\.(?:key|value))$/;
 
 const LOGITS = 'logits';
 
+/** The option of `loadModel()` for text that grows at its end: of all logits of a step, only the last ones are looked at. */
+export const KEEP_LAST = { [LOGITS]: 1 };
+
 /**
  * Shape and elements of every input but the cache: for `ids`, new tokens behind `past` others. The batch is 1.
  * @type {Record<string, (ids: readonly number[], past: number) => { shape: number[], numbers: readonly number[] }>}

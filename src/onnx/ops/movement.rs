@@ -7,6 +7,7 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::onnx::sizes::MAX_SIZE;
 use crate::onnx::tensor::checked_dims;
 use crate::ops::pad::{Pad, PaddingMode};
 use crate::ops::reverse::Reverse;
@@ -29,9 +30,14 @@ struct Taken {
 /// What `start`, `end` and `step` take of a dimension of `size`. Places below 0 count from the end; what then is
 /// outside is moved to the border.
 fn taken(size: Dim, start: Dim, end: Dim, step: i64) -> Taken {
+    let last = size - 1;
+    // Of the last places, the number does not depend on the size.
+    let to_end = end.is_number() && end >= MAX_SIZE && step == 1;
+    if to_end && start.is_number() && start < 0 && size.min(Dim::ZERO - start) == Dim::ZERO - start {
+        return Taken { start: size + start, count: Dim::ZERO - start, ..whole(size) };
+    }
     let place = |at: Dim| if at < 0 { at + size } else { at };
     let (start, end) = (place(start), place(end));
-    let last = size - 1;
     let (start, distance) = if step > 0 {
         let start = start.max(0u32).min(size);
         (start, end.max(0u32).min(size) - start)

@@ -16,6 +16,7 @@ import { measure } from './measure.mjs';
  * @property {string} file
  * @property {import('../inputs.mjs').Feeds} feeds
  * @property {string[]} outputs
+ * @property {Record<string, number>} [keepLast]
  * @property {string} from folder in which an engine that is no dependency is installed
  * @property {'cpu' | 'gpu'} device
  * @property {number} [threads]
@@ -62,10 +63,10 @@ async function load(engine, request) {
  * @param {import('./measure.mjs').Subject<Sample>} subject
  * @param {Plan} plan
  */
-export async function loadAndMeasure(engines, folder, subject, { file, feeds, outputs, from, device, threads, runs, seconds, warmup }) {
+export async function loadAndMeasure(engines, folder, subject, { file, feeds, outputs, keepLast, from, device, threads, runs, seconds, warmup }) {
   const inputs = Object.fromEntries(Object.keys(feeds.tensors).map((name, i) => [name, path.join(folder, `input-${i}.npy`)]));
   await Promise.all(Object.entries(inputs).map(([name, input]) => write(input, formatNpy(feeds.tensors[name]))));
-  const request = { model: path.resolve(file), inputs, outputs, device, threads, freeDimensions: feeds.freeDimensions, from };
+  const request = { model: path.resolve(file), inputs, outputs, device, threads, freeDimensions: feeds.freeDimensions, keepLast, from };
   /** @type {Awaited<ReturnType<typeof load>>[]} */
   const loaded = [];
   for (const engine of engines) {

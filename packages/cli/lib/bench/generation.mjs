@@ -1,5 +1,5 @@
 // `bench --generate`: how fast a language model reads a prompt and writes tokens.
-import { describeDecoder, emptyCache, stepInputs } from '../decoder.mjs';
+import { describeDecoder, emptyCache, KEEP_LAST, stepInputs } from '../decoder.mjs';
 import { formatBytes, formatDuration, formatRate } from '../format.mjs';
 import { randomTensor } from '../random.mjs';
 import { summarizeTimes } from '../statistics.mjs';
@@ -77,7 +77,7 @@ export async function measureGeneration(engines, folder, request, plan) {
   const { decoder, prompt } = request;
   // Engines that compile for the sizes of the inputs do it for the first step.
   const feeds = { tensors: { ...stepInputs(decoder, prompt, 0), ...emptyCache(decoder) }, freeDimensions: {} };
-  const { measured, othersShare } = await loadAndMeasure(engines, folder, generation(request), { ...plan, feeds });
+  const { measured, othersShare } = await loadAndMeasure(engines, folder, generation(request), { ...plan, feeds, keepLast: KEEP_LAST });
   const results = measured.map(({ facts, costs, samples }) => ({ ...facts, ...summarize(samples, prompt.length), ...costs, ids: samples[0].ids }));
   const [own, other] = results;
   if (other === undefined) return { results, othersShare };

@@ -20,6 +20,8 @@ export interface LoadRequest extends EngineOptions {
   /** As many as the engine finds right when it is left out. */
   threads?: number;
   freeDimensions?: Record<string, number>;
+  /** The option of `loadModel()`; engines that have no such option compute everything. */
+  keepLast?: Record<string, number>;
   /** A folder in whose node_modules, or in those above it, an engine is that is no dependency. */
   from?: string;
 }

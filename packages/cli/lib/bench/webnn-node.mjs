@@ -12,12 +12,12 @@ import { formatProcessor } from '../format.mjs';
  * @param {import('./types.mjs').LoadParameters} parameters
  * @returns {Promise<import('./types.mjs').LoadedEngine>}
  */
-export async function load({ model: file, inputs, outputs, threads, device = 'cpu', freeDimensions = {} }) {
+export async function load({ model: file, inputs, outputs, threads, device = 'cpu', freeDimensions = {}, keepLast = {} }) {
   const { version } = createRequire(import.meta.url)('webnn-node/package.json');
   const start = performance.now();
   // On the CPU, no driver of a GPU is loaded, whose memory is not the model's.
   const context = await ml.createContext({ accelerated: device === 'gpu', ...(threads !== undefined && { numThreads: threads }) });
-  const model = await loadModel(file, { context, freeDimensions });
+  const model = await loadModel(file, { context, freeDimensions, keepLast });
   const shapes = shapesOf(inputs ?? {});
   if (inputs !== undefined) await compile(model, shapes);
   const loadMs = performance.now() - start;

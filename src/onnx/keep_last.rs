@@ -1,0 +1,102 @@
+//! Values of which only the last places are wanted: the model with slices of them.
+
+use super::error::Result;
+use super::model::{Model, produced};
+use super::proto;
+use super::tensor::TensorRecord;
+use bytes::Bytes;
+use prost::Message;
+use std::collections::{BTreeMap, HashSet};
+
+/// The version of `ai.onnx` from which on places are inputs of Slice.
+const PLACES_ARE_INPUTS: i64 = 10;
+
+/// `TensorProto.INT64`.
+const INT64: i32 = 7;
+
+impl Model {
+    /// The same model with nodes behind values of its main graph: for each name in `counts` one that takes the last so many
+    /// places along the second to last dimension, or all where there are fewer. Gives the names of their outputs, too.
+    ///
+    /// # Errors
+    /// If a node is damaged.
+    pub fn keeping_last(&self, counts: &BTreeMap<String, u32>) -> Result<(Model, BTreeMap<String, String>)> {
+        let mut model = self.clone();
+        let opset = *model.metadata.opsets.entry(String::new()).or_insert(PLACES_ARE_INPUTS);
+        let mut known: HashSet<String> = produced(&self.graph.nodes)?;
+        known.extend(self.graph.initializers.keys().chain(self.graph.inputs.iter().map(|input| &input.name)).cloned());
+        let mut unused = |mut name: String| {
+            while !known.insert(name.clone()) {
+                name.push('\'');
+            }
+            name
+        };
+        let mut names = BTreeMap::new();
+        for (name, &count) in counts {
+            let kept = unused(format!("{name}:last"));
+            let mut node = proto::Node {
+                input: vec![name.clone()],
+                output: vec![kept.clone()],
+                name: format!("keepLast.{name}"),
+                op_type: "Slice".into(),
+                ..Default::default()
+            };
+            for (place, number) in [("starts", -i64::from(count)), ("ends", i64::MAX), ("axes", -2)] {
+                if opset < PLACES_ARE_INPUTS {
+                    let attribute = proto::Attribute { name: place.into(), ints: vec![number], ..Default::default() };
+                    node.attribute.push(attribute.encode_to_vec().into());
+                    continue;
+                }
+                let constant = unused(format!("{kept}:{place}"));
+                let record = integer(&constant, number)?;
+                model.graph.initializers.insert(constant.clone(), record);
+                node.input.push(constant);
+            }
+            model.graph.nodes.push(node.encode_to_vec().into());
+            names.insert(name.clone(), kept);
+        }
+        Ok((model, names))
+    }
+}
+
+/// A list of one int64.
+fn integer(name: &str, number: i64) -> Result<TensorRecord> {
+    let header = proto::TensorHeader {
+        dims: vec![1],
+        data_type: INT64,
+        name: name.into(),
+        raw_data: Some(Bytes::copy_from_slice(&number.to_le_bytes())),
+        ..Default::default()
+    };
+    TensorRecord::decode(&header.encode_to_vec().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Builder;
+    use crate::onnx::file::Files;
+    use crate::onnx::tensor::ElementType::Float;
+    use crate::onnx::testing::TestGraph;
+    use crate::onnx::{Request, import};
+
+    /// The sizes of the last places of a matrix with four rows.
+    fn kept(count: u32, opset: i64) -> Vec<u32> {
+        let graph = TestGraph::default().input("x", Float, &["4", "3"]).node("Relu", "x", "y", vec![]).output("y");
+        // Names that the new ones must differ from.
+        let graph = graph.ints("y:last", &[0]).ints("y:last':ends", &[0]);
+        let (files, bytes) = Files::of_bytes(graph.encode(opset));
+        let (model, names) = Model::decode(bytes, files).unwrap().keeping_last(&[("y".into(), count)].into()).unwrap();
+        assert_eq!(names["y"], "y:last'");
+        let request = Request { outputs: Some(vec![names["y"].clone()]), ..Default::default() };
+        let imported = import(&model, &mut Builder::new(), &request).unwrap();
+        imported.outputs[0].descriptor.sizes().to_vec()
+    }
+
+    #[test]
+    fn places_are_taken_in_every_version() {
+        for opset in [7, 9, 10, 13, 24] {
+            assert_eq!([1, 3, 4, 5, u32::MAX].map(|count| kept(count, opset)[0]), [1, 3, 4, 4, 4], "opset {opset}");
+        }
+    }
+}
