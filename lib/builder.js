@@ -34,7 +34,6 @@ const toContext = interfaceType('MLContext', contextSlots);
 const toTensor = interfaceType('MLTensor', tensorSlots);
 const toNamedOperands = record(interfaceType('MLOperand', operandSlots));
 const toOperandDescriptor = dictionaryConverter('MLOperandDescriptor');
-const toDataType = converterFor('MLOperandDataType');
 const toNumber = converterFor('MLNumber');
 
 /**
@@ -124,8 +123,13 @@ class Builder {
     return createMLOperand(operand);
   }
 
+  /** Converters of what describes a constant. */
+  get constants() {
+    return this.#context.constants;
+  }
+
   /**
-   * @param {import('./internal.js').Dictionaries['MLOperandDescriptor']} descriptor
+   * @param {import('./internal.js').ConstantDescriptor} descriptor
    * @param {unknown} buffer
    * @param {string} kind of the buffer, from `bufferSource`
    * @returns {import('../index.js').MLOperand} a constant with the contents of a buffer
@@ -139,7 +143,7 @@ class Builder {
   }
 
   /**
-   * @param {import('../index.js').MLOperandDataType} dataType
+   * @param {import('../index.js').MLConstantDataType} dataType
    * @param {number | bigint} value
    * @returns {import('../index.js').MLOperand} a scalar constant
    */
@@ -333,10 +337,10 @@ class MLGraphBuilder {
       return builder.constantTensor(toTensor(first, 'constant: tensor'));
     }
     if (isObject(first) || first === undefined || first === null) {
-      const descriptor = toOperandDescriptor(first, 'constant: descriptor');
+      const descriptor = builder.constants.toDescriptor(first, 'constant: descriptor');
       return builder.constant(descriptor, second, bufferSource(second, 'constant: buffer'));
     }
-    const dataType = toDataType(first, 'constant: dataType');
+    const dataType = builder.constants.toDataType(first, 'constant: dataType');
     return builder.scalar(dataType, toNumber(second, 'constant: value'));
   }
 

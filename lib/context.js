@@ -3,6 +3,7 @@
 const { dataTypeIndex, matchingBytes } = require('./descriptor.js');
 const { illegalConstructor, illegalInvocation, invalidStateError, quote, unknownError } = require('./errors.js');
 const { matchTensors, slots: graphSlots } = require('./graph.js');
+const { draftConstants, int4Constants } = require('./int4.js');
 const native = require('./native.js');
 const { defineSlots } = require('./slots.js');
 const { Tensor, createMLTensor, slots: tensorSlots } = require('./tensor.js');
@@ -19,7 +20,6 @@ const slots = defineSlots();
 const toGraph = interfaceType('MLGraph', graphSlots);
 const toTensor = interfaceType('MLTensor', tensorSlots);
 const toNamedTensors = record(toTensor);
-const toOperandDescriptor = dictionaryConverter('MLOperandDescriptor');
 const toTensorDescriptor = dictionaryConverter('MLTensorDescriptor');
 
 /** @typedef {{destroy(): void}} Resource what is destroyed with its context */
@@ -83,6 +83,7 @@ class Context {
     this.#handle = handle;
     this.accelerated = accelerated;
     this.hasDynamicShapes = extensions.includes('dynamic-shapes');
+    this.hasInt4 = extensions.includes('int4');
     /** @type {Promise<{message: string}>} */
     this.lost = new Promise((resolve) => {
       this.#resolveLost = resolve;
@@ -111,6 +112,11 @@ class Context {
   /** @returns {import('./internal.js').Handle<'builder'>} a new native builder */
   createBuilder() {
     return native.createBuilder(this.#handle, this.hasDynamicShapes);
+  }
+
+  /** Converters of what describes a constant. */
+  get constants() {
+    return this.hasInt4 ? int4Constants : draftConstants;
   }
 
   /** @returns {'cpu' | 'gpu'} what an open context computes on */
@@ -180,7 +186,7 @@ class Context {
 
   /** @returns {import('../index.js').MLOpSupportLimits} a new one */
   opSupportLimits() {
-    return JSON.parse(native.supportLimits(this.#handle), inMemberOrder);
+    return JSON.parse(native.supportLimits(this.#handle, this.hasInt4), inMemberOrder);
   }
 
   /**
@@ -208,7 +214,7 @@ class Context {
   }
 
   /**
-   * @param {import('./internal.js').Dictionaries['MLOperandDescriptor']} descriptor
+   * @param {import('./internal.js').ConstantDescriptor} descriptor
    * @param {unknown} data
    * @param {string} kind of the data, from `bufferSource`
    * @returns {Promise<import('../index.js').MLTensor>}
@@ -549,7 +555,7 @@ class MLContext {
       const context = stateOf(this, 'createConstantTensor');
       requireArguments('createConstantTensor', arguments.length, 2);
       return context.createConstantTensor(
-        toOperandDescriptor(descriptor, 'createConstantTensor: descriptor'),
+        context.constants.toDescriptor(descriptor, 'createConstantTensor: descriptor'),
         inputData,
         bufferSource(inputData, 'createConstantTensor: inputData'),
       );

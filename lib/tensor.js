@@ -98,7 +98,8 @@ class MLTensor {
   }
 
   get dataType() {
-    return stateOf(this, 'dataType').dataType;
+    // Other types need the extension "int4".
+    return /** @type {import('../index.js').MLOperandDataType} */ (stateOf(this, 'dataType').dataType);
   }
 
   get shape() {
