@@ -1,7 +1,7 @@
 // What packages use that implement further Web IDL interfaces on top of webnn-node, as `webnn-node-compat` does. It changes
 // with webnn-node: such a package depends on one exact version of it.
 
-import type { MLConstantDataType, MLDimension } from './index.js';
+import type { MLDimension, MLOperandDataType } from './index.js';
 
 /**
  * Converts a caller's value to a type of Web IDL, https://webidl.spec.whatwg.org/#js-type-mapping. `what` says in messages
@@ -88,7 +88,7 @@ export function byteLengthOf(value: unknown, kind: string): number;
 
 /** A data type and a shape, in which dimensions can have names. */
 export interface Described {
-  dataType: MLConstantDataType;
+  dataType: MLOperandDataType;
   shape: readonly MLDimension[];
 }
 
@@ -97,10 +97,10 @@ export interface Descriptor extends Described {
   shape: readonly number[];
 }
 
-/** Bytes of an element; two elements of 4 bits share one. */
-export const ELEMENT_SIZES: Record<MLConstantDataType, number>;
+/** Bytes of an element. */
+export const ELEMENT_SIZES: Record<MLOperandDataType, number>;
 /** The kinds of views that hold a data type; a Uint8Array or bare buffer can hold any. */
-export const VIEWS: Record<MLConstantDataType, string[]>;
+export const VIEWS: Record<MLOperandDataType, string[]>;
 /** Bytes of all elements. */
 export function byteLength(descriptor: Descriptor): number;
 /** As in messages: `float32 [1, 3]`. */

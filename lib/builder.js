@@ -129,7 +129,7 @@ class Builder {
   }
 
   /**
-   * @param {import('./internal.js').ConstantDescriptor} descriptor
+   * @param {import('./internal.js').Dictionaries['MLOperandDescriptor']} descriptor
    * @param {unknown} buffer
    * @param {string} kind of the buffer, from `bufferSource`
    * @returns {import('../index.js').MLOperand} a constant with the contents of a buffer
@@ -143,7 +143,7 @@ class Builder {
   }
 
   /**
-   * @param {import('../index.js').MLConstantDataType} dataType
+   * @param {import('../index.js').MLOperandDataType} dataType
    * @param {number | bigint} value
    * @returns {import('../index.js').MLOperand} a scalar constant
    */

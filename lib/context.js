@@ -214,7 +214,7 @@ class Context {
   }
 
   /**
-   * @param {import('./internal.js').ConstantDescriptor} descriptor
+   * @param {import('./internal.js').Dictionaries['MLOperandDescriptor']} descriptor
    * @param {unknown} data
    * @param {string} kind of the data, from `bufferSource`
    * @returns {Promise<import('../index.js').MLTensor>}

@@ -8,12 +8,8 @@ const { byteLengthOf, bytesOf } = require('./webidl.js');
 /** Names of the data types; the native side knows them by their index. */
 const DATA_TYPES = /** @type {import('../index.js').MLOperandDataType[]} */ (enumerations.MLOperandDataType);
 
-/**
- * The same with those that only constants can have, in contexts with the extension "int4".
- *
- * @type {import('../index.js').MLConstantDataType[]}
- */
-const CONSTANT_DATA_TYPES = [...DATA_TYPES, 'int4', 'uint4'];
+/** The same with those that only constants can have, in contexts with the extension "int4". */
+const CONSTANT_DATA_TYPES = /** @type {const} */ ([...DATA_TYPES, 'int4', 'uint4']);
 
 const DATA_TYPE_INDEX = new Map(CONSTANT_DATA_TYPES.map((name, index) => [name, index]));
 
@@ -53,7 +49,7 @@ const VIEWS = {
 const UNTYPED = ['Uint8Array', 'ArrayBuffer', 'SharedArrayBuffer'];
 
 /**
- * @param {import('../index.js').MLConstantDataType} dataType
+ * @param {import('../index.js').MLOperandDataType} dataType
  * @returns {number} its index among those of constants
  */
 function dataTypeIndex(dataType) {

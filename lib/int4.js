@@ -1,6 +1,10 @@
 'use strict';
 
-/** Constants of 4-bit integers: the extension "int4", see docs/int4.md. */
+/**
+ * Constants of 4-bit integers: the extension "int4", see docs/int4.md.
+ *
+ * For the type checker, they have types of the draft behind these converters: nothing here depends on which type it is.
+ */
 
 const { CONSTANT_DATA_TYPES } = require('./descriptor.js');
 const { dictionaries } = require('./operators.js');
@@ -13,13 +17,15 @@ const draftConstants = {
   toDescriptor: dictionaryConverter('MLOperandDescriptor'),
 };
 
-/** @type {import('./internal.js').Converter<import('../index.js').MLConstantDataType>} */
 const toDataType = enumeration(CONSTANT_DATA_TYPES);
 
-/** The same in contexts with the extension. */
+/**
+ * The same in contexts with the extension.
+ *
+ * @type {typeof draftConstants}
+ */
 const int4Constants = {
   toDataType,
-  /** @type {import('./internal.js').Converter<import('./internal.js').ConstantDescriptor>} */
   toDescriptor: dictionary(
     dictionaries.MLOperandDescriptor.map((member) => ({
       ...member,

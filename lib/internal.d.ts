@@ -1,7 +1,7 @@
 // Types that modules of this folder share.
 
 import type { Described, Descriptor } from '../webidl.js';
-import type { MLConstantDataType, MLContextExtension, MLContextOptions, MLDimension, MLOperandDataType, MLTensorDescriptor } from '../index.js';
+import type { MLContextExtension, MLContextOptions, MLDimension, MLOperandDataType, MLTensorDescriptor } from '../index.js';
 import type { OnnxUnsupportedNode, OnnxValueInfo } from '../onnx.js';
 
 /** The states behind objects of the interfaces. */
@@ -33,12 +33,6 @@ export interface Dictionaries {
   MLContextOptions: Required<Pick<MLContextOptions, 'powerPreference' | 'accelerated'>> & { extensions?: MLContextExtension[]; numThreads?: number };
   MLOperandDescriptor: { dataType: MLOperandDataType; shape: number[] };
   MLTensorDescriptor: { dataType: MLOperandDataType; shape: number[] } & Required<Pick<MLTensorDescriptor, 'readable' | 'writable'>>;
-}
-
-/** What a converter makes of the descriptor of a constant. */
-export interface ConstantDescriptor {
-  dataType: MLConstantDataType;
-  shape: number[];
 }
 
 declare const kind: unique symbol;

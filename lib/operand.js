@@ -12,7 +12,7 @@ class Operand {
   /**
    * @param {import('./internal.js').BuilderState} builder
    * @param {number} id by which the native builder knows it
-   * @param {import('../index.js').MLConstantDataType} dataType
+   * @param {import('../index.js').MLOperandDataType} dataType
    * @param {readonly import('../index.js').MLDimension[]} shape becomes frozen
    * @param {'input' | 'constant' | 'output'} role; an output is one of an operator
    */
@@ -45,8 +45,7 @@ class MLOperand {
   }
 
   get dataType() {
-    // Other types need the extension "int4".
-    return /** @type {import('../index.js').MLOperandDataType} */ (stateOf(this, 'dataType').dataType);
+    return stateOf(this, 'dataType').dataType;
   }
 
   get shape() {

@@ -98,8 +98,7 @@ class MLTensor {
   }
 
   get dataType() {
-    // Other types need the extension "int4".
-    return /** @type {import('../index.js').MLOperandDataType} */ (stateOf(this, 'dataType').dataType);
+    return stateOf(this, 'dataType').dataType;
   }
 
   get shape() {

@@ -207,18 +207,13 @@ describe('what is refused', async () => {
     const signed = builder.constant(nibbles('int4', 1), Uint8Array.of(0));
     assert.throws(() => builder.dequantizeLinear(constant, scale, signed), typeError(/zeroPoint has data type int4, expected uint4/));
     assert.throws(() => builder.dequantizeLinear(constant, zero, zero), typeError(/scale has data type uint4/));
-    const { enumerations: _, operators, dictionaries } = createRequire(import.meta.url)('../../lib/operators.js');
-    const used = { dequantizeLinear: true };
-    for (const { name, arguments: parameters } of operators) {
-      if (used[name]) {
-        continue;
-      }
+    const { operators } = createRequire(import.meta.url)('../../lib/operators.js');
+    for (const { name, arguments: parameters } of operators.filter(({ name }) => name !== 'dequantizeLinear')) {
       const argument = (type) =>
         ({ MLOperand: constant, 'sequence<MLOperand>': [constant], MLOperandDataType: 'uint8' })[type] ??
         (type.startsWith('sequence') || type.startsWith('(') ? [1] : 1);
       assert.throws(() => builder[name](...parameters.map(({ type }) => argument(type))), TypeError, name);
     }
-    assert.ok(Object.keys(dictionaries).length > 0);
   });
 
   test('bindings of models', () => {
