@@ -1,6 +1,7 @@
 'use strict';
 
 const { dataTypeIndex, matchingBytes } = require('./descriptor.js');
+const { donationsOf, toDispatchOptions } = require('./donation.js');
 const { illegalConstructor, illegalInvocation, invalidStateError, quote, unknownError } = require('./errors.js');
 const { matchTensors, slots: graphSlots } = require('./graph.js');
 const { draftConstants, int4Constants } = require('./int4.js');
@@ -82,6 +83,7 @@ class Context {
   constructor(handle, lostId, accelerated, extensions) {
     this.#handle = handle;
     this.accelerated = accelerated;
+    this.hasDonation = extensions.includes('donation');
     this.hasDynamicShapes = extensions.includes('dynamic-shapes');
     this.hasInt4 = extensions.includes('int4');
     /** @type {Promise<{message: string}>} */
@@ -365,10 +367,11 @@ class Context {
    * @param {import('./internal.js').GraphState} graph
    * @param {Map<string, import('./internal.js').TensorState>} inputs
    * @param {Map<string, import('./internal.js').TensorState>} outputs
+   * @param {Map<string, string>} [donate] names of inputs by those of the outputs that take their memory
    */
-  dispatch(graph, inputs, outputs) {
+  dispatch(graph, inputs, outputs, donate = new Map()) {
     const { inputHandles, outputHandles } = this.#bind('dispatch', graph, inputs, outputs);
-    graph.dispatch(this.#handle, inputHandles, outputHandles);
+    graph.dispatch(this.#handle, inputHandles, outputHandles, donationsOf(graph, donate));
   }
 
   /**
@@ -524,14 +527,16 @@ class MLContext {
    * @param {unknown} graph
    * @param {unknown} inputs
    * @param {unknown} outputs
+   * @param {unknown} [options] of the extension "donation"
    */
-  dispatch(graph, inputs, outputs) {
+  dispatch(graph, inputs, outputs, options = undefined) {
     const context = stateOf(this, 'dispatch');
     requireArguments('dispatch', arguments.length, 3);
     context.dispatch(
       toGraph(graph, 'dispatch: graph'),
       toNamedTensors(inputs, 'dispatch: inputs'),
       toNamedTensors(outputs, 'dispatch: outputs'),
+      context.hasDonation ? toDispatchOptions(options, 'dispatch: options').donate : undefined,
     );
   }
 

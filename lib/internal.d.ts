@@ -196,7 +196,8 @@ export interface Binding {
   dynamicInput(builder: Builder, name: string, dataType: number, shape: readonly MLDimension[]): number;
   dynamicBuild(context: Context, builder: Builder, names: string[], operands: number[]): { graph: DynamicGraph; inputs: string[] };
   dynamicShapes(graph: DynamicGraph, inputs: number[][]): number[][];
-  dynamicDispatch(context: Context, graph: DynamicGraph, inputs: Tensor[], outputs: Tensor[]): void;
+  /** With pairs of an output and the input whose memory it takes. */
+  dynamicDispatch(context: Context, graph: DynamicGraph, inputs: Tensor[], outputs: Tensor[], donations: number[][]): void;
   /** JSON of a GraphDescription; null before a dispatch has begun. */
   describeDynamicGraph(graph: DynamicGraph): string | null;
   destroyDynamicGraph(graph: DynamicGraph): void;

@@ -127,7 +127,7 @@ export const extensions = {
       name: 'extensions',
       type: 'sequence<MLContextExtension>',
       documentation:
-        'Extension of webnn-node: what the context and its builders can do beyond the draft. "dynamic-shapes" gives dimensions of graph inputs names, "int4" constants of 4-bit integers. Contexts of `webnn-node/auto` have "int4".',
+        'Extension of webnn-node: what the context and its builders can do beyond the draft. "dynamic-shapes" gives dimensions of graph inputs names, "int4" constants of 4-bit integers, "donation" outputs the memory of inputs. Contexts of `webnn-node/auto` have "int4".',
     },
     {
       name: 'numThreads',
@@ -138,9 +138,9 @@ export const extensions = {
   ],
 };
 
-/** What extensions declare that a program asks for by name; see docs/dynamic-shapes.md and docs/int4.md. */
+/** What extensions declare that a program asks for by name; see docs/dynamic-shapes.md, docs/int4.md and docs/donation.md. */
 export const extensionDeclarations = `/** Names of extensions, for \`MLContextOptions.extensions\`. */
-export type MLContextExtension = 'dynamic-shapes' | 'int4';
+export type MLContextExtension = 'donation' | 'dynamic-shapes' | 'int4';
 
 /** Extension "dynamic-shapes": a size, or a name that stands for one. Equal names stand for equal sizes. */
 export type MLDimension = number | string;
@@ -199,5 +199,23 @@ export interface MLInt4GraphBuilder extends MLGraphBuilder {
   constant(descriptor: MLConstantDescriptor, buffer: AllowSharedBufferSource): MLOperand;
   constant(dataType: MLConstantDataType, value: MLNumber): MLOperand;
   constant(tensor: MLTensor): MLOperand;
+}
+
+/** Extension "donation": options of dispatch(). */
+export interface MLDispatchOptions {
+  /**
+   * For names of outputs the name of the input whose memory the output takes: only what it appends is written. Such an output is
+   * concat() of that input and something behind it, along a dimension with a name. The input keeps what it holds.
+   */
+  donate?: Record<string, string> | undefined;
+}
+
+/** Extension "donation": a context with it. */
+export interface MLDonationContext extends MLContext {
+  /**
+   * As without the extension, also with outputs that take the memory of inputs.
+   * @throws {TypeError} for names that the graph has not, or an output that cannot take the memory of its input
+   */
+  dispatch(graph: MLGraph, inputs: MLNamedTensors, outputs: MLNamedTensors, options?: MLDispatchOptions): void;
 }
 `;

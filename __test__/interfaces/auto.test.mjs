@@ -179,7 +179,7 @@ test('a navigator without a class of its own gets an own property', () => {
   const result = run(
     `Object.defineProperty(globalThis, 'navigator', { value: {}, configurable: true });
      require('webnn-node/auto');
-     console.log(JSON.stringify([navigator.ml === require('webnn-node').ml, 'ml' in Object.prototype]))`,
+     console.log(JSON.stringify([navigator.ml instanceof require('webnn-node').ML, 'ml' in Object.prototype]))`,
   );
   assert.deepEqual(result, [true, false]);
 });
